@@ -1,0 +1,205 @@
+//! Call numbers and what each call takes and gives.
+//!
+//! A call is made with `syscall`: number in RAX, arguments in RDI, RSI, RDX, R10, R8, R9. On return RAX is 0 or a
+//! negated [`Error`](crate::Error) code; RDI, RSI, RDX carry up to three results. RCX and R11 are lost, all other registers kept.
+//! Native calls are told from Linux ones by the number: RAX bits 63..12 equal those of [`NATIVE_BASE`]; any other value is a Linux
+//! system call and goes to the domain's proxy (`DOMAIN_SET_PROXY`), or ends the domain with `DeathCause::BadCall` if it has none.
+//!
+//! Every call names its objects by [`Handle`](crate::Handle) in the caller's root Share. "new" results are handles
+//! placed by the kernel in the lowest free slot. Errors that every call may return: `BadHandle` (empty slot or
+//! out of range), `WrongType`, `NoRights`, `BadArgument`; further ones are listed at the call.
+
+/// Bit 32 set and all other high bits clear marks a native call.
+pub const NATIVE_BASE: u64 = 1 << 32;
+
+/// True when `number` (RAX at SYSCALL) is a native call.
+pub const fn is_native(number: u64) -> bool {
+    number & !0xfff == NATIVE_BASE
+}
+
+macro_rules! calls {
+    ($( $(#[$doc:meta])* $name:ident = $number:literal, )*) => {
+        /// The kernel's calls.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(u16)]
+        pub enum Call { $( $(#[$doc])* $name = $number, )* }
+
+        impl Call {
+            /// All calls with their names, in numeric order: for tables, traces and the fuzzer.
+            pub const ALL: &'static [(Call, &'static str)] = &[ $( (Call::$name, stringify!($name)), )* ];
+
+            /// Decodes RAX; `None` for a native number without a call.
+            pub const fn decode(number: u64) -> Option<Call> {
+                if !is_native(number) { return None; }
+                match (number & 0xfff) as u16 { $( $number => Some(Call::$name), )* _ => None }
+            }
+
+            /// The value for RAX.
+            pub const fn number(self) -> u64 { NATIVE_BASE | self as u64 }
+        }
+    };
+}
+
+calls! {
+    /// Does nothing. () → (). For measuring the cost of entry and exit.
+    Null = 0,
+    /// Text to the kernel's log. (pointer, length ≤ 512) → (). Whole lines stay whole. Right: none; the caller's component name is put in front by the runtime.
+    Log = 1,
+    /// Raw text to the console port. (console device handle: CONTROL, pointer, length ≤ 4096) → (). Only on core 0.
+    ConsoleWrite = 2,
+    /// Ends the machine. (pcore: CONTROL, status 0..=255) → never.
+    PowerOff = 3,
+    /// One of this core's counters. (index, see `layout::counter`) → (value). `BadArgument` past the last.
+    CounterRead = 4,
+    /// Copies trace records of this core, oldest first. (pcore: CONTROL, pointer, bytes) → (bytes written, records lost).
+    TraceRead = 5,
+
+    /// Copies a capability inside the caller's share, with equal or fewer rights. (handle, rights) → (new). `NoSlot`.
+    CapCopy = 8,
+    /// Copies a notification capability with another badge. (ExecutionContext: CONTROL or Portal: CONTROL, rights, badge) → (new). `NoSlot`.
+    CapMint = 9,
+    /// Empties a slot; the object goes when its last capability goes. (handle) → ().
+    CapDrop = 10,
+    /// (handle) → (object type, object id, rights).
+    CapStat = 11,
+
+    /// A child account over the same memory. (ram: WRITE, limit_pages) → (new ram). The child's use counts in each ancestor. `NoMemory` never: a limit is not a reservation.
+    RamSplit = 16,
+    /// (ram) → (limit_pages, used_pages, free_pages of the root it stands on).
+    RamStat = 17,
+    /// Takes contiguous free pages out of this core's root Ram for good, to give them to another core. (root ram: CONTROL, pages) → (physical address). `NoMemory`.
+    RamCarve = 18,
+    /// Adds pages carved on another core to this core's root Ram. (root ram: CONTROL, physical address, pages) → (). `BadArgument` outside memory, `Busy` if the root's region table is full.
+    RamAdd = 19,
+
+    /// (ram: WRITE, pages 1..=layout::SEGMENT_PAGES_MAX, flags: layout::segment::*) → (new segment, physical address if CONTIGUOUS else 0).
+    /// Zeroed; without EAGER pages appear at first touch. `NoMemory`, `NoSlot`.
+    SegmentAlloc = 24,
+    /// (ram: WRITE, segment: READ, mode: layout::copy::*) → (new segment). Copy-on-write shares pages until one side writes. Not for imported segments in COW mode: `BadArgument`. `NoMemory`.
+    SegmentCopy = 25,
+    /// (segment) → (pages, pages present, physical address if contiguous and the capability has the DMA right, else 0).
+    SegmentStat = 26,
+    /// Grows or shrinks. (segment: WRITE, pages) → (). Shrinking frees pages and unmaps them. `NoMemory`, `BadArgument` (contiguous or imported).
+    SegmentSetPages = 27,
+    /// A segment over memory that belongs to another core or to a device. (pcore: CONTROL, ram, physical address, pages, flags: layout::segment::UNCACHED) → (new segment). Owns no page. `NoMemory`.
+    SegmentImport = 28,
+
+    /// Places part of a segment. (address range: WRITE, virtual address, segment, first page in segment, pages, protection: layout::protection::*) → ().
+    /// The segment's rights must cover the protection (`NoRights`). `Busy` if something is mapped there, `BadArgument` outside the user window or W and X together, `NoMemory`.
+    RangeMap = 32,
+    /// (address range: WRITE, virtual address, pages) → (pages unmapped). Holes are no error. Splits mappings as needed: `NoMemory`.
+    RangeUnmap = 33,
+    /// (address range: WRITE, virtual address, pages, protection) → (). Every page must be mapped by a segment whose capability had these rights when mapped. `NoMemory`, `BadArgument`, `NoRights`.
+    RangeProtect = 34,
+    /// The mapping at or after an address. (address range: READ, virtual address) → (start, pages, protection | first page in segment << 8). `NotFound` when none follows.
+    RangeGet = 35,
+
+    /// A protection domain: root Share, root AddressRange, owner of what is made in it. (ram: WRITE that will pay for all its tables; limit = RamSplit before, flags) → (new domain with all rights, object id). `NoMemory`.
+    DomainAlloc = 40,
+    /// Copies a capability into another domain's root share. (domain: WRITE, source handle: GRANT, rights) → (handle there). `NoSlot`.
+    DomainGrant = 41,
+    /// A capability for the domain's root address range. (domain: WRITE) → (new address range).
+    DomainRange = 42,
+    /// Ends a domain, freeing all it owns. (domain: CONTROL, status) → (). Its death notification follows. Also ends the caller if it names itself.
+    DomainKill = 43,
+    /// Ends the caller's own domain. (status) → never.
+    DomainExit = 44,
+    /// (domain: READ, pointer to `DomainState`) → ().
+    DomainState = 45,
+    /// Who is told when the domain dies. (domain: CONTROL, notification capability: NOTIFY) → (). Fires at once if it is already dead. Replaces an earlier one.
+    DomainOnDeath = 46,
+    /// Fills a child as a copy of the caller (Corey cfork, section 5.1). (child domain: WRITE, ram: WRITE that pays) → (). Each segment whose capability has the INHERIT right is
+    /// copied copy-on-write into the *same slot* of the child's share, and each of its mappings is placed at the same address. `NoMemory` (the child is then left to be killed), `Busy` if a slot or address is taken there, `BadArgument` if the child is on another core.
+    DomainFork = 47,
+
+    /// (ram: WRITE, domain: WRITE, virtual address of the control page, flags: layout::context::*) → (new execution context). The control page (one page, `ControlPage`) is mapped read-write there. `NoMemory`, `Busy`.
+    ContextAlloc = 56,
+    /// Gives it time of its own. (ram: WRITE, execution context: CONTROL, priority 0..=7 (7 first), slice_us 100..=1_000_000) → (new scheduling context). `Busy` if it has one.
+    ContextSchedule = 57,
+    /// Starts it. (execution context: CONTROL, instruction pointer, stack pointer, first argument (RDI), second (RSI)) → (). `Busy` if started before, `BadArgument` for a non-canonical address.
+    ContextStart = 58,
+    /// Turns the caller's Linux calls and program faults into upcalls to the proxy. (call entry, upcall entry, stack top) → (). Needs the LINUX flag. See `control`.
+    ContextProxy = 59,
+    /// Sets FS or GS base of the caller. (0 = FS, 1 = GS; address) → (). For machines without FSGSBASE. `BadArgument` if not canonical.
+    ContextBase = 60,
+    /// Loads all registers from the control page's `program` and goes on there (return from an upcall). () → never, or `BadArgument`.
+    ContextResume = 61,
+    /// Reports a context that has notifications pending but has not called Wait for this long. (execution context: CONTROL, limit_ns, notification capability: NOTIFY) → (). 0 ends the watch. One report per stall.
+    ContextWatch = 62,
+    /// Gives the rest of the slice to others of the same priority. () → ().
+    Yield = 63,
+
+    /// Sets the capability's badge bits at its execution context and makes it runnable if it waits. (ExecutionContext, RemoteContext or MAILBOX Portal: NOTIFY) → (). A portal's own badge counts; one that leads nowhere does nothing. Never blocks, never fails for a full queue.
+    Notify = 72,
+    /// Takes all pending badge bits, or sleeps until one comes. (deadline_ns since boot; 0 = poll, u64::MAX = none) → (bits; 0 = deadline passed). Idle point: frees those who donated to this context.
+    Wait = 73,
+    /// A number under which other cores may wake a local context. (pcore: CONTROL, execution context or MAILBOX portal, badge; a portal's own badge counts) → (wake slot 1..1024). `Busy` when all are taken. Freed with the context or portal.
+    WakeSlotAlloc = 74,
+    /// A notification capability for a context of another core. (pcore: CONTROL, ram, core, wake slot) → (new RemoteContext: NOTIFY). `BadArgument`.
+    WakeSlotImport = 75,
+    /// Frees one wake slot of a local context. (pcore: CONTROL, wake slot) → ().
+    WakeSlotFree = 76,
+
+    /// An entrance into a context of this core; a MAILBOX portal may lead nowhere yet (`Handle::NONE`). (ram: WRITE, execution context: CONTROL, badge, kind: layout::portal::*) → (new portal).
+    PortalAlloc = 80,
+    /// Calls through a portal, giving the callee the caller's time until it answers (NOVA donation and helping).
+    /// RENDEZVOUS portal: (portal: CALL, word, word, word, word, deadline_ns) → (word, word, word); waits for `PortalReplyWait` of the callee.
+    /// MAILBOX portal: (portal: CALL) → (); sets the badge bits, lends time until the callee reaches Wait. `Timeout`, `PeerDead`.
+    PortalCall = 81,
+    /// Answers the current rendezvous caller if there is one and waits for the next. (word, word, word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`.
+    PortalReplyWait = 82,
+    /// Makes a MAILBOX portal lead to another context of this core, or nowhere (`Handle::NONE`): so whoever holds a component's doorbell keeps it when the component is restarted. (portal: CONTROL, execution context: CONTROL) → (). `BadArgument` for a rendezvous portal.
+    PortalSet = 83,
+
+    /// (ram: WRITE, count) → (new semaphore). `NoMemory`.
+    SemaphoreAlloc = 88,
+    /// (semaphore: WRITE, count to add ≥ 1) → (). `BadArgument` on overflow of 2^31.
+    SemaphoreUp = 89,
+    /// (semaphore: READ, deadline_ns) → (). `Timeout`. First come, first served.
+    SemaphoreDown = 90,
+
+    /// (pcore: CONTROL, core, physical address, pages) → (). Starts a core that has not run; its kernel makes the monitor there and maps that memory, the caller's link to it, as a region named "link". `Busy` if running, `BadArgument` past the last.
+    PcoreRun = 96,
+    /// (core) → (APIC id, NUMA node, running 0 or 1). Any domain may ask. `BadArgument` past the last: the number of cores is found by asking.
+    PcoreStat = 97,
+    /// () → (core, number of cores, cores running).
+    PcoreCurrent = 98,
+
+    /// (index, pointer to `start::DeviceRecord`) → (). `NotFound` past the last.
+    DeviceList = 104,
+    /// Exclusive claim on this core. (pcore: CONTROL, ram, index) → (new device with all rights). `Busy` if claimed on this core.
+    DeviceAlloc = 105,
+    /// A segment over a register window. (device: READ, ram, window 0..6) → (new segment, offset of the window in its first page). `NotFound`.
+    DeviceWindow = 106,
+    /// Configuration space. (device: READ, offset, width 1|2|4) → (value). `BadArgument`, `NotFound` if the device has none.
+    DeviceConfRead = 107,
+    /// (device: WRITE, offset, width, value) → (). Base addresses, interrupt and bridge registers are refused with `NoRights`.
+    DeviceConfWrite = 108,
+    /// Sends an interrupt of the device to a context of this core as a notification. (device: CONTROL, entry, notification capability: NOTIFY) → (). `NotFound`, `Busy` when out of vectors.
+    DeviceInterrupt = 109,
+    /// Opens a level-triggered line again after its handler ran. (device: CONTROL, entry) → ().
+    DeviceInterruptDone = 110,
+    /// Lets the device read and write memory, or stops it. (device: CONTROL, 1 or 0) → (). 0 also masks its interrupts: then it is quiet.
+    DeviceMaster = 111,
+    /// (device with ports: READ, offset, width) → (value).
+    DevicePortRead = 112,
+    /// (device with ports: WRITE, offset, width, value) → ().
+    DevicePortWrite = 113,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_decode_to_their_calls_and_linux_numbers_to_none() {
+        for (call, _) in Call::ALL {
+            assert_eq!(Call::decode(call.number()), Some(*call));
+        }
+        for linux in [0u64, 59, 231, 0x4000_0000, u64::MAX, 0xffff_ffff] {
+            assert!(!is_native(linux));
+            assert_eq!(Call::decode(linux), None);
+        }
+        assert_eq!(Call::decode(NATIVE_BASE | 0xfff), None);
+    }
+}

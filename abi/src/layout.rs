@@ -1,0 +1,114 @@
+//! Flags, limits and fixed addresses shared by kernel, runtime, loader and proxy.
+
+/// First user address that can be mapped.
+pub const USER_START: u64 = 0x1000;
+/// First address past the user window.
+pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
+/// Most pages of one segment (496 direct entries, or 496 index pages of 512): 992 MiB.
+pub const SEGMENT_PAGES_MAX: u64 = 496 * 512;
+/// Most slots of a root share.
+pub const SHARE_SLOTS_MAX: u64 = 8192;
+/// Wake slots per core; slot 0 is the kernel's own.
+pub const WAKE_SLOTS: u64 = 1024;
+
+/// Where native components are linked (`lib/runtime/link.ld`): below 2 GiB, as the bare target's code model wants.
+pub const COMPONENT_BASE: u64 = 0x1000_0000;
+/// Where the Linux proxy is linked: above any non-PIE program and the room for its heap.
+pub const PROXY_BASE: u64 = 0x7000_0000;
+/// Where the loader maps the start page, read-only.
+pub const START_INFO: u64 = 0x0000_7200_0000_0000;
+/// Where the loader maps the control page of the first context.
+pub const CONTROL_PAGE: u64 = 0x0000_7200_0010_0000;
+/// Top of the first context's stack; the pages below are mapped, then a guard.
+pub const STACK_TOP: u64 = 0x0000_7200_1000_0000;
+/// Where the loader and runtime map channel, bulk and device regions.
+pub const REGIONS: u64 = 0x0000_7300_0000_0000;
+/// Native heap.
+pub const HEAP: u64 = 0x0000_7400_0000_0000;
+
+/// `SegmentAlloc` and `SegmentImport` flags.
+pub mod segment {
+    /// Physically contiguous (implies EAGER).
+    pub const CONTIGUOUS: u64 = 1;
+    /// All pages at once.
+    pub const EAGER: u64 = 2;
+    /// Device registers: mapped uncached.
+    pub const UNCACHED: u64 = 4;
+}
+
+/// `SegmentCopy` modes.
+pub mod copy {
+    /// All bytes now.
+    pub const PLAIN: u64 = 0;
+    /// Share until written.
+    pub const ON_WRITE: u64 = 1;
+}
+
+/// Protection of a mapping.
+pub mod protection {
+    /// Nothing: every access faults.
+    pub const NONE: u64 = 0;
+    /// Loads.
+    pub const READ: u64 = 1;
+    /// Stores (with READ).
+    pub const WRITE: u64 = 2;
+    /// Fetches (with READ; never with WRITE unless the domain was made with `domain::WRITE_EXECUTE`).
+    pub const EXECUTE: u64 = 4;
+}
+
+/// `DomainAlloc` flags.
+pub mod domain {
+    /// Linux programs may ask for writable code; native domains may not.
+    pub const WRITE_EXECUTE: u64 = 1;
+}
+
+/// `ContextAlloc` flags.
+pub mod context {
+    /// Has vector registers, saved at switches.
+    pub const FPU: u64 = 1;
+    /// May call `ContextProxy`.
+    pub const LINUX: u64 = 2;
+}
+
+/// `PortalAlloc` kinds.
+pub mod portal {
+    /// Words in, words out, callee in `PortalReplyWait` (bounded synchronous servers).
+    pub const RENDEZVOUS: u64 = 0;
+    /// Sets badge bits and lends time until the callee idles (async servers).
+    pub const MAILBOX: u64 = 1;
+}
+
+/// Indices of `CounterRead`.
+pub mod counter {
+    /// System calls entered.
+    pub const CALLS: u64 = 0;
+    /// Linux calls sent to proxies.
+    pub const LINUX_CALLS: u64 = 1;
+    /// Page faults handled in the kernel.
+    pub const SOFT_FAULTS: u64 = 2;
+    /// Copy-on-write copies.
+    pub const COPY_FAULTS: u64 = 3;
+    /// Faults given to the proxy or fatal.
+    pub const HARD_FAULTS: u64 = 4;
+    /// Device and timer interrupts.
+    pub const INTERRUPTS: u64 = 5;
+    /// Wake interrupts sent to other cores.
+    pub const WAKES_SENT: u64 = 6;
+    /// Wake interrupts taken.
+    pub const WAKES_TAKEN: u64 = 7;
+    /// Context switches.
+    pub const SWITCHES: u64 = 8;
+    /// Address-space switches.
+    pub const SPACE_SWITCHES: u64 = 9;
+    /// Times the core went idle.
+    pub const IDLES: u64 = 10;
+    /// Nanoseconds idle.
+    pub const IDLE_NS: u64 = 11;
+    /// Portal calls.
+    pub const PORTAL_CALLS: u64 = 12;
+    /// Pages of kernel memory of this core in use (objects and tables).
+    pub const KERNEL_PAGES: u64 = 13;
+    /// Number of counters.
+    pub const COUNT: u64 = 14;
+}
+
