@@ -1,0 +1,224 @@
+//! Open file descriptions: what a descriptor of a Linux program stands for, whichever server holds it.
+//!
+//! Files (`fs`), pipes (`process`), terminals (`console`) and sockets (`tcp`) all speak this one conversation, so the proxy needs one
+//! path for read, write and poll. A description is held by reference: one per client domain, dropped when the domain ends.
+//! Names are free of Linux: errno is made from [`DescriptionError`] in `linux/proxy` alone.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use contract::contract;
+use serde::{Deserialize, Serialize};
+
+use crate::BulkSpan;
+
+/// Names a description at its server, for every client that holds a reference; never used again by that server.
+pub type DescriptionId = u64;
+
+/// The terminal at `console`: every client of that server holds it from the start and cannot lose it, so nobody opens or inherits it there.
+pub const TERMINAL: DescriptionId = 1;
+
+/// Readiness bits, of [`Descriptions::poll`] and its event.
+pub mod ready {
+    /// A read gives data, end of file or an error at once.
+    pub const READ: u32 = 1;
+    /// A write takes at least one byte.
+    pub const WRITE: u32 = 2;
+    /// An error is pending.
+    pub const ERROR: u32 = 4;
+    /// The other side will send nothing more and take nothing more.
+    pub const HANGUP: u32 = 8;
+    /// The other side will send nothing more.
+    pub const READ_HANGUP: u32 = 16;
+}
+
+/// Why an operation on a description or path failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DescriptionError {
+    /// The client holds no such description. Remedy: open again.
+    BadId,
+    /// Nothing under that name.
+    NotFound,
+    /// Rights do not allow it.
+    Denied,
+    /// The name is taken.
+    Exists,
+    /// A part of the path is no directory.
+    NotDirectory,
+    /// It is a directory.
+    IsDirectory,
+    /// The directory has entries.
+    NotEmpty,
+    /// Too many symbolic links on the way.
+    Loop,
+    /// A name or path is too long.
+    NameTooLong,
+    /// An argument has no meaning here.
+    Invalid,
+    /// This kind of description cannot do that.
+    NotSupported,
+    /// Nothing now, and the caller did not want to wait.
+    WouldBlock,
+    /// Nobody reads the other end.
+    BrokenPipe,
+    /// Cannot be positioned (pipe, socket, terminal).
+    NotSeekable,
+    /// The store or the account is full.
+    NoSpace,
+    /// The server or the client has as many as it may have.
+    TooMany,
+    /// A symbolic link crosses devices, or a rename would.
+    CrossDevice,
+    /// Not a terminal.
+    NotTerminal,
+    /// The file is too large for the store.
+    TooLarge,
+    /// The other side ended the connection hard.
+    ConnectionReset,
+    /// Nobody listens there.
+    ConnectionRefused,
+    /// The connection was given up.
+    ConnectionAborted,
+    /// Local address and port are taken.
+    AddressInUse,
+    /// The address is not ours, or of a family we lack.
+    AddressNotAvailable,
+    /// No connection yet.
+    NotConnected,
+    /// Connected already.
+    AlreadyConnected,
+    /// A connection attempt runs.
+    InProgress,
+    /// No answer in time.
+    TimedOut,
+    /// No way to that address.
+    Unreachable,
+    /// The server failed inside; it was logged there.
+    Failed,
+}
+
+/// What kind of thing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    File,
+    Directory,
+    SymbolicLink,
+    Pipe,
+    Terminal,
+    Socket,
+    /// Character device such as null, zero, random: `minor` tells which.
+    Device,
+}
+
+/// What is known of a file or description (stat).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub kind: Kind,
+    /// Permission bits 0o7777.
+    pub permissions: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Number in its store, and the store's number.
+    pub inode: u64,
+    pub device: u64,
+    pub links: u32,
+    pub user: u32,
+    pub group: u32,
+    /// Device number major << 8 | minor for `Kind::Device` and `Kind::Terminal`.
+    pub special: u32,
+    /// Nanoseconds since 1970 of last change and last access.
+    pub modified_ns: u64,
+    pub accessed_ns: u64,
+}
+
+/// Where a seek counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whence {
+    Start,
+    Current,
+    End,
+}
+
+/// Description-specific requests (ioctl).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Control {
+    /// Terminal settings as the kernel's 36-byte `struct termios` image.
+    GetTerminal,
+    SetTerminal { settings: Vec<u8>, flush_input: bool },
+    /// Rows and columns.
+    GetWindow,
+    SetWindow { rows: u16, columns: u16 },
+    /// Foreground process group.
+    GetForeground,
+    SetForeground { group: u32 },
+    /// Becomes the caller's controlling terminal.
+    MakeControlling { session: u32 },
+    /// Bytes that can be read now.
+    Available,
+}
+
+/// Answers to [`Control`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ControlReply {
+    Done,
+    Terminal(Vec<u8>),
+    Window { rows: u16, columns: u16 },
+    Number(u64),
+}
+
+/// One directory entry as [`Descriptions::entries`] gives them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    pub name: String,
+    pub inode: u64,
+    pub kind: Kind,
+}
+
+/// Operations on open file descriptions. Order: requests of one client on one description are served in the order sent, except reads and writes that wait. Limits: data of
+/// one read or write at most the channel's bulk region. Rights: a client reaches only descriptions it opened or was given by `inherit`. Bulk: data of read and write.
+#[contract(name = "descriptions", version = 1)]
+pub trait Descriptions {
+    /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's own offset which then moves. 0 = end of file.
+    /// With `wait`, waits for the first byte; without, `WouldBlock`.
+    #[op]
+    async fn read(&self, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Result<u32, DescriptionError>;
+
+    /// Writes bytes of the bulk; gives how many were taken (at least 1 unless the span is empty). `BrokenPipe`, `NoSpace`, `WouldBlock`.
+    #[op]
+    async fn write(&self, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Result<u32, DescriptionError>;
+
+    /// Moves the offset; gives the new one. `NotSeekable`, `Invalid` for a negative result.
+    #[op]
+    async fn seek(&self, id: DescriptionId, offset: i64, whence: Whence) -> Result<u64, DescriptionError>;
+
+    /// What is known of it.
+    #[op(repeatable)]
+    async fn status(&self, id: DescriptionId) -> Result<Status, DescriptionError>;
+
+    /// Sets the size of a file. `Invalid` for what has none.
+    #[op(repeatable)]
+    async fn resize(&self, id: DescriptionId, size: u64) -> Result<(), DescriptionError>;
+
+    /// The next directory entries from cookie `from` (0 = first), and the cookie to go on with; an empty list is the end. At most 8 at a time.
+    #[op(repeatable)]
+    async fn entries(&self, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError>;
+
+    /// Terminal and device requests. `NotTerminal`, `NotSupported`.
+    #[op]
+    async fn control(&self, id: DescriptionId, request: Control) -> Result<ControlReply, DescriptionError>;
+
+    /// Which of `mask` holds now (ERROR and HANGUP always count). If none and `watch`, one `ready` event follows when one comes to hold.
+    #[op(repeatable)]
+    async fn poll(&self, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, DescriptionError>;
+
+    /// Gives the client domain `child`, which must have bound already and is being forked by the caller, a reference to each description the caller holds.
+    #[op]
+    async fn inherit(&self, child: u64) -> Result<(), DescriptionError>;
+
+    /// Drops the caller's reference.
+    #[op]
+    async fn close(&self, id: DescriptionId) -> Result<(), DescriptionError>;
+
+    /// A watched description became ready.
+    #[event]
+    fn ready(&self, id: DescriptionId, mask: u32);
+}

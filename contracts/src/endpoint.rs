@@ -1,0 +1,64 @@
+//! What a component's monitor tells it while it runs. Client: the monitor; server: the runtime of every component.
+
+use alloc::string::String;
+use contract::contract;
+use serde::{Deserialize, Serialize};
+
+/// A channel that was put into the component's share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wired {
+    /// Name of the contract that runs over it.
+    pub contract: String,
+    /// The other side's component name, and its domain id.
+    pub peer: String,
+    pub peer_domain: u64,
+    /// Handles in the component's share: the channel's segment (READ, WRITE), and the capability that rings the peer.
+    pub segment: u64,
+    pub bell: u64,
+    /// Bytes of the segment.
+    pub bytes: u64,
+    /// Badge bits that announce it.
+    pub badge: u64,
+    /// The component is the side that calls.
+    pub client: bool,
+    /// The peer is on another core.
+    pub remote: bool,
+}
+
+/// Why a channel was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EndpointError {
+    /// Nobody in the component serves that contract. Remedy: correct the system description.
+    NotServed,
+    /// The segment could not be mapped, or holds no channel. Its capabilities were dropped.
+    BadChannel,
+    /// As many channels wait to be taken as the component lets wait. Remedy: later again.
+    TooMany,
+}
+
+/// What `chaos` makes a component do to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hurt {
+    /// Reads a bad address.
+    Fault,
+    /// Loops for ever.
+    Hang,
+    /// Panics.
+    Panic,
+}
+
+/// Wiring at run time. Order: as sent. Rights: the component's own monitor only, which made the channel it comes over.
+#[contract(name = "endpoint", version = 1)]
+pub trait Endpoint {
+    /// Takes a channel. Handles belong to the component from now on, also if refused.
+    #[op]
+    async fn connect(&self, wired: Wired) -> Result<(), EndpointError>;
+
+    /// Hurts the component, for tests of recovery.
+    #[op(oneway)]
+    fn hurt(&self, how: Hurt);
+
+    /// The component is ready to serve; sent once, by `start.serving()`.
+    #[event]
+    fn serving(&self);
+}

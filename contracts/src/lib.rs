@@ -1,0 +1,25 @@
+//! Every conversation of the system, one file each: what it is for, its order, limits, rights and errors.
+//!
+//! `#[contract]` makes client, server and wire types of each trait (see `lib/contract`). Nothing here implements a service, and no
+//! type here is private state of one.
+#![no_std]
+#![forbid(unsafe_code)]
+// A field of a wire type is described by its type's doc line.
+#![allow(missing_docs)]
+
+extern crate alloc;
+
+pub use channel::BulkSpan;
+
+pub mod descriptions;
+pub mod endpoint;
+pub mod files;
+pub mod memory;
+pub mod monitor;
+pub mod names;
+pub mod network;
+pub mod packets;
+pub mod process;
+pub mod sockets;
+pub mod spawn;
+pub mod supervisor;

@@ -1,0 +1,186 @@
+//! Mechanism of a core: domains, channels, regions, devices, memory of one core, for those who decide (spawn, supervisor, memory).
+//!
+//! Every operation names a core. Monitor 0 takes them all and passes on what is for another core over its link to that core's monitor,
+//! which speaks the same contract.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use contract::contract;
+use serde::{Deserialize, Serialize};
+
+use crate::endpoint::Hurt;
+use crate::spawn::{Death, DomainId};
+
+/// Names a channel on all cores: below 2^32 a wire of the system description, above one made at run time.
+pub type ChannelId = u64;
+
+/// The two sides of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    Client,
+    Server,
+}
+
+/// A channel to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelPlan {
+    pub id: ChannelId,
+    pub contract: String,
+    /// Component names; a Linux domain has its own.
+    pub client: String,
+    pub server: String,
+    pub client_core: u32,
+    pub server_core: u32,
+    /// Domain id of a client made at run time, as its server shall know it; 0 for components.
+    pub client_domain: DomainId,
+    pub ring_slots: u32,
+    pub bulk_bytes: u32,
+}
+
+/// What one core tells the other of a channel between them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Physical address of its memory.
+    pub physical: u64,
+    /// Wake slot of the end on that core.
+    pub slot: u64,
+}
+
+/// A domain to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainPlan {
+    pub name: String,
+    /// File below `sbin/` of the boot archive.
+    pub program: String,
+    pub generation: u64,
+    /// `abi::start::Entrance` as a number.
+    pub entrance: u64,
+    /// Most pages it may hold.
+    pub limit_pages: u64,
+    /// 0 to 7.
+    pub priority: u8,
+    /// Has a proxy: may run Linux programs.
+    pub linux: bool,
+    /// Ends it holds, of channels opened before.
+    pub channels: Vec<(ChannelId, End)>,
+    /// Regions, made before.
+    pub regions: Vec<String>,
+    /// Kinds of device.
+    pub devices: Vec<String>,
+    /// Files of the boot archive; `archive` is the whole of it.
+    pub files: Vec<String>,
+    /// May end the machine.
+    pub power: bool,
+}
+
+/// A domain that exists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainLine {
+    pub domain: DomainId,
+    pub name: String,
+    pub core: u32,
+    pub generation: u64,
+    pub serving: bool,
+    pub pages: u64,
+    pub cpu_ns: u64,
+}
+
+/// Pages of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreMemory {
+    pub used_pages: u64,
+    pub free_pages: u64,
+}
+
+/// Why a monitor refused; what was made for the operation is undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MonitorError {
+    /// No such domain, channel, region or device.
+    NotFound,
+    /// No page, no slot, no wake slot left on that core.
+    NoMemory,
+    /// No such core, or it does not run.
+    NoCore,
+    /// The program is missing in the boot archive, or no program for this machine.
+    BadProgram,
+    /// The name or id is taken.
+    Busy,
+    /// The kernel refused; logged by the monitor.
+    Failed,
+}
+
+/// The mechanism of one core. Order: as sent. Rights: spawn, supervisor and memory, all trusted with everything on the core. Events go to every client.
+#[contract(name = "monitor", version = 1)]
+pub trait Monitor {
+    /// Makes a channel's part on `core`; called again with what the `other` core answered, it learns how to ring that one. The server's core goes first: it owns the memory. Idempotent.
+    #[op]
+    async fn open(&self, core: u32, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError>;
+
+    /// Forgets a channel; an end that still runs on that core sees it closed by the other. Between cores the client's core goes first, as it borrows the memory. Fine if it is gone.
+    #[op]
+    async fn close(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;
+
+    /// Hands the server's end of a channel to its server, which runs already.
+    #[op]
+    async fn announce(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;
+
+    /// Memory that outlives its users: made here (`physical` is `None`), or borrowed from another core. Gives the physical address of contiguous memory, else 0. Idempotent.
+    #[op]
+    async fn region(&self, core: u32, name: String, pages: u64, contiguous: bool, physical: Option<u64>) -> Result<u64, MonitorError>;
+
+    /// Makes a domain that does not run yet. Its channels begin a new generation if `plan.generation` is not the first.
+    #[op]
+    async fn create(&self, core: u32, plan: DomainPlan) -> Result<DomainId, MonitorError>;
+
+    /// Runs it.
+    #[op]
+    async fn start(&self, core: u32, domain: DomainId) -> Result<(), MonitorError>;
+
+    /// Gives the domain `parent` a capability (WRITE) for `domain`, both of that core: its handle there.
+    #[op]
+    async fn share(&self, core: u32, domain: DomainId, parent: DomainId) -> Result<u64, MonitorError>;
+
+    /// Ends a domain; `died` follows.
+    #[op]
+    async fn kill(&self, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError>;
+
+    /// Makes a component hurt itself, for tests of recovery.
+    #[op]
+    async fn hurt(&self, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError>;
+
+    /// The domain with the smallest id of at least `from` on that core.
+    #[op(repeatable)]
+    async fn domain(&self, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError>;
+
+    /// Pages of a core.
+    #[op(repeatable)]
+    async fn memory(&self, core: u32) -> Result<CoreMemory, MonitorError>;
+
+    /// Moves contiguous free pages from one core's account to another's.
+    #[op]
+    async fn move_pages(&self, from: u32, to: u32, pages: u64) -> Result<(), MonitorError>;
+
+    /// Takes pages out of a core, or puts pages of another core in: the halves of `move_pages`, between monitors.
+    #[op]
+    async fn carve(&self, core: u32, pages: u64) -> Result<u64, MonitorError>;
+
+    /// See `carve`.
+    #[op]
+    async fn add(&self, core: u32, physical: u64, pages: u64) -> Result<(), MonitorError>;
+
+    /// Ends the machine.
+    #[op(oneway)]
+    fn power_off(&self, status: u8);
+
+    /// A domain ended; what was its own is free again.
+    #[event]
+    fn died(&self, name: String, generation: u64, death: Death);
+
+    /// A component is ready.
+    #[event]
+    fn serving(&self, domain: DomainId);
+
+    /// A component has work waiting and does not look at it.
+    #[event]
+    fn stalled(&self, domain: DomainId);
+}

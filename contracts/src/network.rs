@@ -1,0 +1,52 @@
+//! A network link: Ethernet frames by reference between a driver and IP.
+//!
+//! Buffers live in two pools (`lib/packet`): the driver owns those of `rx-packets`, IP and TCP those of `tx-packets`. What travels is where
+//! they are. After a restart the survivor says what it holds, and the other side takes the rest: nothing leaks and nothing is used twice.
+
+use alloc::vec::Vec;
+use contract::contract;
+use packet::{BufferSet, Span};
+use serde::{Deserialize, Serialize};
+
+/// What the driver tells of its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Its Ethernet address.
+    pub address: [u8; 6],
+    /// Largest packet without the Ethernet header, bytes.
+    pub mtu: u16,
+    /// Transmit buffers that the device may still read: not to be written before `transmitted` names them.
+    pub busy: BufferSet,
+}
+
+/// Why there is no link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NetworkError {
+    /// The device did not start. Remedy: none; the driver logged why and tries again.
+    NoDevice,
+}
+
+/// Frames. Order: frames are sent in the order given and announced in the order received. Limits: `packet::BATCH` references per message; what does not fit in the channel waits at the sender, bounded by the
+/// pools. Rights: one client, IP. Before `attach` is answered the driver announces nothing and drops what arrives. Repeating `transmit` after a restart is right: a frame sent twice is what networks do.
+#[contract(name = "network", version = 1)]
+pub trait Network {
+    /// Begins, or begins again: the caller holds the receive buffers of `held` and no others; the driver takes the rest back. Repeatable.
+    #[op(repeatable)]
+    async fn attach(&self, held: BufferSet) -> Result<Link, NetworkError>;
+
+    /// Sends frames of the transmit pool. Each span begins at the Ethernet header, at least 12 bytes into its buffer. A span that is wrong ends the attachment.
+    #[op(oneway)]
+    fn transmit(&self, frames: Vec<Span>);
+
+    /// Gives receive buffers back to the driver.
+    #[op(oneway)]
+    fn give_back(&self, buffers: Vec<u16>);
+
+    /// Frames arrived; their buffers are the client's until given back.
+    #[event]
+    fn received(&self, frames: Vec<Span>);
+
+    /// The device has read these transmit buffers.
+    #[event]
+    fn transmitted(&self, buffers: Vec<u16>);
+}

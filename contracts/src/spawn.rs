@@ -1,0 +1,76 @@
+//! Making domains by name: components of the system description (for the supervisor) and Linux processes (for `process`).
+
+use alloc::string::String;
+use contract::contract;
+use serde::{Deserialize, Serialize};
+
+/// A domain as everybody names it: object id, home core in bits 63..48.
+pub type DomainId = u64;
+
+/// Why a domain could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SpawnError {
+    /// No component or domain of that name.
+    NotFound,
+    /// The core has no memory left for it. Remedy: give the machine more, or end something.
+    NoMemory,
+    /// Core number past the last, or not running.
+    NoCore,
+    /// The program in the boot archive is no program we can load; the log says why.
+    BadProgram,
+    /// A device or a name is taken.
+    Busy,
+    /// It failed inside; logged there.
+    Failed,
+}
+
+/// How a domain ended, as the kernel tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Death {
+    pub domain: DomainId,
+    /// `abi::DeathCause` as a number.
+    pub cause: u64,
+    /// Exit status, or the vector for an exception.
+    pub status: u64,
+    pub address: u64,
+    pub rip: u64,
+    pub cpu_ns: u64,
+}
+
+/// A Linux domain made for `process`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinuxDomain {
+    pub domain: DomainId,
+    pub core: u32,
+    /// Handle of the new Domain in the parent's share if a parent was named, else 0.
+    pub parent_handle: u64,
+}
+
+/// Spawning. Order: as sent. Rights: components by the supervisor only, Linux domains by `process` only. A restarted spawn reads back what exists from the monitors.
+#[contract(name = "spawn", version = 1)]
+pub trait Spawn {
+    /// Starts a component of the system description with the given generation and entrance (`abi::start::Entrance` as a number), its channels and regions kept from the one before.
+    #[op]
+    async fn component(&self, name: String, generation: u64, entrance: u64) -> Result<DomainId, SpawnError>;
+
+    /// Makes an empty Linux domain on `core` (`None`: as the system description says, or the parent's) with a proxy and its channels (process, files, descriptions of fs, process and console); it does not run yet.
+    /// With `parent`, that domain gets a handle of the child (WRITE) for `DomainFork`.
+    #[op]
+    async fn linux(&self, core: Option<u32>, parent: Option<DomainId>) -> Result<LinuxDomain, SpawnError>;
+
+    /// Starts a domain made by `linux`.
+    #[op]
+    async fn start(&self, domain: DomainId) -> Result<(), SpawnError>;
+
+    /// Ends a domain. Fine if it has ended.
+    #[op(repeatable)]
+    async fn kill(&self, domain: DomainId, status: u64) -> Result<(), SpawnError>;
+
+    /// Pages charged to and processor time used by a domain.
+    #[op(repeatable)]
+    async fn usage(&self, domain: DomainId) -> Result<(u64, u64), SpawnError>;
+
+    /// A domain this client made has ended; its memory is free again and its servers were told.
+    #[event]
+    fn died(&self, death: Death);
+}

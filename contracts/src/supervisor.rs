@@ -1,0 +1,52 @@
+//! The supervisor as its users see it: the console's commands and the host's `chaos`.
+
+use alloc::string::String;
+use contract::contract;
+use serde::{Deserialize, Serialize};
+
+/// What `chaos` does to a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Chaos {
+    /// Ends its domain at once, as a crash of the whole component.
+    Kill,
+    /// Makes it dereference a bad pointer: the fault path.
+    Fault,
+    /// Makes it loop for ever: the stall path.
+    Hang,
+}
+
+/// A component's line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentLine {
+    pub name: String,
+    pub core: u32,
+    pub generation: u64,
+    pub running: bool,
+    pub pages: u64,
+    pub cpu_ns: u64,
+    /// Microseconds from the last crash or report of a stall to serving again.
+    pub last_recovery_us: u64,
+}
+
+/// Why the supervisor refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SupervisorError {
+    /// No such component. Remedy: `components` lists them.
+    NotFound,
+    /// The component is not restarted in this version (CAVEATS.md says why).
+    NotRestartable,
+    /// It did not come back within its limit.
+    TimedOut,
+}
+
+/// Watching and hurting components. Order: as sent. Rights: console only. Repeatable reads only.
+#[contract(name = "supervisor", version = 1)]
+pub trait Supervisor {
+    /// The component with index `index` in start order; `None` past the last.
+    #[op(repeatable)]
+    async fn component(&self, index: u32) -> Result<Option<ComponentLine>, SupervisorError>;
+
+    /// Does it, waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 2 s.
+    #[op]
+    async fn chaos(&self, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError>;
+}

@@ -1,0 +1,109 @@
+//! Bulk memory: bytes that another component may read and write at the same time.
+
+use alloc::rc::Rc;
+use core::any::Any;
+use core::ptr::NonNull;
+
+use serde::{Deserialize, Serialize};
+
+#[cfg(target_arch = "x86_64")]
+#[path = "copy_x86_64.rs"]
+mod copy;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "copy_portable.rs"]
+mod copy;
+
+/// A part of a channel's bulk area, as it travels in messages. A claim of the peer until [`Bulk::window`] has checked it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BulkSpan {
+    /// Bytes from the start of the bulk area.
+    pub offset: u32,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// The span does not lie in the area.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfBounds;
+
+/// A window of shared memory. Bytes are copied in and out, never referenced: the other side may change them at any time, so what was
+/// checked must have been copied before.
+#[derive(Clone)]
+pub struct Bulk {
+    start: NonNull<u8>,
+    bytes: usize,
+    /// Keeps the memory mapped.
+    _keeper: Option<Rc<dyn Any>>,
+}
+
+impl Bulk {
+    /// # Safety
+    /// `bytes` at `start` must be readable and writable and used as shared memory only, for as long as `keeper` lives or, without one, for ever.
+    pub unsafe fn at(start: NonNull<u8>, bytes: usize, keeper: Option<Rc<dyn Any>>) -> Bulk {
+        Bulk { start, bytes, _keeper: keeper }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// No bytes at all?
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Where it is mapped, for those who build references for devices or other cores from it.
+    pub fn address(&self) -> u64 {
+        self.start.as_ptr() as u64
+    }
+
+    /// Copies out.
+    pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.check(offset, into.len())?;
+        // SAFETY: the source lies in the window, the destination is a slice of ours; the window is shared memory only, so they are apart.
+        unsafe { copy::copy(into.as_mut_ptr(), self.start.as_ptr().add(offset), into.len()) };
+        Ok(())
+    }
+
+    /// Copies in.
+    pub fn write(&self, offset: usize, from: &[u8]) -> Result<(), OutOfBounds> {
+        self.check(offset, from.len())?;
+        // SAFETY: as `read`, the other way round.
+        unsafe { copy::copy(self.start.as_ptr().add(offset), from.as_ptr(), from.len()) };
+        Ok(())
+    }
+
+    /// Copies between two windows, also overlapping ones of which the source lies higher.
+    pub fn copy_from(
+        &self,
+        offset: usize,
+        source: &Bulk,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<(), OutOfBounds> {
+        self.check(offset, bytes)?;
+        source.check(source_offset, bytes)?;
+        // SAFETY: both lie in their windows; the copy goes upwards byte by byte in effect.
+        unsafe { copy::copy(self.start.as_ptr().add(offset), source.start.as_ptr().add(source_offset), bytes) };
+        Ok(())
+    }
+
+    /// The part that a span names.
+    pub fn window(&self, span: BulkSpan) -> Result<Bulk, OutOfBounds> {
+        self.part(span.offset as usize, span.length as usize)
+    }
+
+    /// `bytes` from `offset` on.
+    pub fn part(&self, offset: usize, bytes: usize) -> Result<Bulk, OutOfBounds> {
+        self.check(offset, bytes)?;
+        // SAFETY: checked to lie in the window.
+        let start = unsafe { self.start.add(offset) };
+        Ok(Bulk { start, bytes, _keeper: self._keeper.clone() })
+    }
+
+    fn check(&self, offset: usize, bytes: usize) -> Result<(), OutOfBounds> {
+        let end = offset.checked_add(bytes).ok_or(OutOfBounds)?;
+        if end <= self.bytes { Ok(()) } else { Err(OutOfBounds) }
+    }
+}

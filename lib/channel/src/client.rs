@@ -1,0 +1,342 @@
+//! The calling side: what happens to calls (kept in [`Table`]) as messages, restarts and ends come.
+
+use alloc::rc::Rc;
+use core::cell::RefCell;
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+
+use executor::{Port, Rank};
+use ring::{Broken, Header, Kind};
+use serde::Serialize;
+
+use crate::body::{Body, encode};
+use crate::bulk::Bulk;
+use crate::call::{Call, Failure};
+use crate::link::{Change, Link, SendError, Wiring};
+use crate::memory::Side;
+use crate::table::{ClientEvent, State, Table};
+
+/// Messages taken in one turn, so that one busy peer does not keep the others waiting.
+const MESSAGES_PER_TURN: usize = 64;
+/// Operation of a `Cancelled` whose reply was too long to be sent.
+pub(crate) const REPLY_TOO_LONG: u16 = 1;
+
+/// What every stub of the calling side can do; lets the runtime find a channel for it.
+pub trait Client: Sized {
+    /// The contract's name.
+    const NAME: &'static str;
+    /// The stub over a channel.
+    fn over(channel: Rc<ClientChannel>) -> Self;
+}
+
+/// One client's side of a channel. Shared by all stubs over it.
+pub struct ClientChannel {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    link: Link,
+    table: RefCell<Table>,
+}
+
+impl ClientChannel {
+    /// Over that region. Without a contract yet: a stub's `new` binds it.
+    pub fn new(wiring: Wiring) -> Rc<ClientChannel> {
+        let inner = Rc::new(Inner { link: Link::new(Side::Client, wiring), table: RefCell::default() });
+        inner.link.registered(executor::register(inner.clone()));
+        Rc::new(ClientChannel { inner })
+    }
+
+    /// Says which contract is spoken; its hash is compared with the server's at each message. For stubs.
+    pub fn bind(&self, hash: u64) {
+        self.inner.link.bind(hash);
+    }
+
+    /// The channel's bulk area.
+    pub fn bulk(&self) -> Bulk {
+        bulk(&self.inner.link)
+    }
+
+    /// The server's component name.
+    pub fn peer(&self) -> &str {
+        &self.inner.link.peer
+    }
+
+    /// Is it over?
+    pub fn is_closed(&self) -> bool {
+        self.inner.link.is_closed()
+    }
+
+    /// Sends a request. For stubs.
+    pub fn call<R, E>(self: &Rc<Self>, operation: u16, repeatable: bool, arguments: &impl Serialize) -> Call<R, E> {
+        Call::new(self.clone(), self.inner.request(operation, repeatable, arguments))
+    }
+
+    /// Sends a one-way message. For stubs.
+    pub fn send(&self, operation: u16, arguments: &impl Serialize) -> Result<(), SendError> {
+        let link = &self.inner.link;
+        // It may not overtake calls that wait for room.
+        if !self.inner.table.borrow().unsent.is_empty() {
+            return Err(SendError::Full);
+        }
+        let mut scratch = link.scratch.borrow_mut();
+        let body = encode(arguments, &mut scratch.0).ok_or(SendError::TooLong)?;
+        link.send(Header { kind: Kind::OneWay, operation, correlation: 0 }, body)
+    }
+
+    /// The next event. One task only may wait for events of a channel. For stubs.
+    pub async fn next_event(&self) -> ClientEvent {
+        poll_fn(|context| {
+            let mut table = self.inner.table.borrow_mut();
+            match table.events.pop_front() {
+                Some(event) => Poll::Ready(event),
+                None if self.is_closed() => Poll::Ready(ClientEvent::Closed),
+                None => {
+                    table.event_waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    /// Waits until the server has acknowledged every call that was dropped: then nothing of theirs writes into the bulk area any more.
+    pub async fn settled(&self) {
+        poll_fn(|context| {
+            let mut table = self.inner.table.borrow_mut();
+            if table.abandoned == 0 {
+                return Poll::Ready(());
+            }
+            table.settled.retain(|waker| !waker.will_wake(context.waker()));
+            table.settled.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    pub(crate) fn take_answer(&self, correlation: u32, waker: &Waker) -> Poll<Result<Body, Failure>> {
+        let mut table = self.inner.table.borrow_mut();
+        let Some(slot) = table.slot(correlation) else { return Poll::Ready(Err(Failure::Closed)) };
+        if !matches!(slot.state, State::Answered(_)) {
+            if !slot.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
+                slot.waker = Some(waker.clone());
+            }
+            return Poll::Pending;
+        }
+        match table.release(correlation) {
+            State::Answered(answer) => Poll::Ready(answer),
+            _ => Poll::Ready(Err(Failure::Closed)),
+        }
+    }
+
+    pub(crate) fn cancel(&self, correlation: u32) {
+        self.inner.cancel(correlation);
+    }
+
+    pub(crate) fn abandon(&self, correlation: u32) {
+        self.inner.abandon(correlation);
+    }
+
+    /// The server sent what the contract does not know: ends the channel. For stubs.
+    pub fn refuse(&self) {
+        self.inner.link.broken();
+        self.inner.fail_all(Failure::Closed);
+    }
+}
+
+impl Drop for ClientChannel {
+    fn drop(&mut self) {
+        self.inner.link.close();
+        // Without a port there is no end of turn: ring now.
+        self.inner.link.flush();
+        self.inner.link.unregister();
+    }
+}
+
+impl Inner {
+    fn request(&self, operation: u16, repeatable: bool, arguments: &impl Serialize) -> Result<u32, Failure> {
+        if self.link.is_closed() {
+            return Err(Failure::Closed);
+        }
+        let mut scratch = self.link.scratch.borrow_mut();
+        let body = encode(arguments, &mut scratch.0).ok_or(Failure::Full)?;
+        let mut table = self.table.borrow_mut();
+        let correlation = table.claim(operation, repeatable).ok_or(Failure::Full)?;
+        let header = Header { kind: Kind::Request, operation, correlation };
+        // Calls do not overtake those that wait for room.
+        let sent = if table.unsent.is_empty() { self.link.send(header, body) } else { Err(SendError::Full) };
+        let slot = &mut table.slots[correlation as u16 as usize];
+        slot.state = State::Waiting;
+        if repeatable || sent == Err(SendError::Full) {
+            slot.request = Some(Body::new(body));
+        }
+        match sent {
+            Ok(()) => {}
+            Err(SendError::Full) => {
+                slot.state = State::Unsent;
+                table.unsent.push_back(correlation);
+            }
+            Err(SendError::Closed | SendError::TooLong) => {
+                table.release(correlation);
+                return Err(Failure::Closed);
+            }
+        }
+        Ok(correlation)
+    }
+
+    fn cancel(&self, correlation: u32) {
+        let mut table = self.table.borrow_mut();
+        let Some(slot) = table.slot(correlation) else { return };
+        match slot.state {
+            State::Unsent => {
+                table.unsent.retain(|unsent| *unsent != correlation);
+                table.answer(correlation, Err(Failure::Cancelled));
+            }
+            State::Waiting if !slot.cancelled => {
+                slot.cancelled = true;
+                table.cancels.push_back(correlation);
+                drop(table);
+                self.send_waiting();
+            }
+            _ => {}
+        }
+    }
+
+    fn abandon(&self, correlation: u32) {
+        self.cancel(correlation);
+        let mut table = self.table.borrow_mut();
+        let Some(slot) = table.slot(correlation) else { return };
+        if matches!(slot.state, State::Waiting) {
+            slot.state = State::Abandoned;
+            slot.request = None;
+            slot.waker = None;
+            table.abandoned += 1;
+        } else {
+            table.release(correlation);
+        }
+    }
+
+    /// Sends what waited for room.
+    fn send_waiting(&self) {
+        let mut table = self.table.borrow_mut();
+        while let Some(&correlation) = table.cancels.front() {
+            match self.link.send(Header { kind: Kind::Cancel, operation: 0, correlation }, &[]) {
+                Err(SendError::Full) => return,
+                _ => table.cancels.pop_front(),
+            };
+        }
+        while let Some(&correlation) = table.unsent.front() {
+            if let Some(slot) = table.slot(correlation)
+                && let Some(request) = &slot.request
+            {
+                let header = Header { kind: Kind::Request, operation: slot.operation, correlation };
+                if self.link.send(header, request.bytes()) == Err(SendError::Full) {
+                    return;
+                }
+                slot.state = State::Waiting;
+                if !slot.repeatable {
+                    slot.request = None;
+                }
+            }
+            table.unsent.pop_front();
+        }
+    }
+
+    /// After a restart: repeatable calls are sent again in their order, the others end.
+    fn restart(&self) {
+        let mut table = self.table.borrow_mut();
+        table.cancels.clear();
+        table.unsent.clear();
+        for correlation in table.in_order() {
+            let Some(slot) = table.slot(correlation) else { continue };
+            match slot.state {
+                State::Waiting if slot.cancelled => table.answer(correlation, Err(Failure::Cancelled)),
+                State::Waiting if slot.request.is_none() => table.answer(correlation, Err(Failure::PeerRestarted)),
+                State::Waiting | State::Unsent => {
+                    slot.state = State::Unsent;
+                    table.unsent.push_back(correlation);
+                }
+                State::Abandoned => drop(table.release(correlation)),
+                State::Free | State::Answered(_) => {}
+            }
+        }
+        table.event(ClientEvent::PeerRestarted);
+    }
+
+    fn fail_all(&self, failure: Failure) {
+        let mut table = self.table.borrow_mut();
+        table.cancels.clear();
+        table.unsent.clear();
+        for correlation in table.in_order() {
+            table.answer(correlation, Err(failure));
+        }
+        table.event_waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn take(&self, header: Header, body: &[u8]) -> Result<(), Broken> {
+        let mut table = self.table.borrow_mut();
+        match header.kind {
+            Kind::Reply => table.answer(header.correlation, Ok(Body::new(body))),
+            Kind::Cancelled if header.operation == REPLY_TOO_LONG => {
+                table.answer(header.correlation, Err(Failure::Malformed))
+            }
+            Kind::Cancelled => table.answer(header.correlation, Err(Failure::Cancelled)),
+            Kind::Event => table.event(ClientEvent::Event(header.operation, body.into())),
+            Kind::Request | Kind::Cancel | Kind::OneWay => return Err(Broken),
+        }
+        Ok(())
+    }
+}
+
+impl Port for Inner {
+    fn poll(&self) -> bool {
+        let was_closed = self.link.is_closed();
+        let change = self.link.change();
+        if change == Change::Restarted {
+            self.restart();
+        }
+        let any = self.link.receive(MESSAGES_PER_TURN, |header, body| self.take(header, body));
+        if self.link.is_closed() && !was_closed {
+            self.fail_all(Failure::Closed);
+        }
+        self.send_waiting();
+        any || change != Change::Nothing
+    }
+
+    fn ready(&self) -> bool {
+        let table = self.table.borrow();
+        let waiting = !table.unsent.is_empty() || !table.cancels.is_empty();
+        self.link.ready() || waiting && self.link.room_came()
+    }
+
+    fn arm(&self) {
+        self.link.arm();
+    }
+
+    fn disarm(&self) {
+        self.link.disarm();
+    }
+
+    fn flush(&self) {
+        self.link.flush();
+    }
+
+    fn badge(&self) -> u64 {
+        self.link.badge
+    }
+
+    fn rank(&self) -> Rank {
+        Rank::Response
+    }
+
+    fn remote(&self) -> bool {
+        self.link.remote
+    }
+}
+
+/// The bulk area of a link's region.
+pub(crate) fn bulk(link: &Link) -> Bulk {
+    let memory = &link.memory;
+    // SAFETY: the layout was checked to lie in the region, which lives as long as its keeper.
+    unsafe { Bulk::at(memory.bulk_start(), memory.layout().bulk_bytes as usize, memory.keeper()) }
+}

@@ -1,0 +1,44 @@
+//! Channels: calls, replies and events of one contract over a region that two components share.
+//!
+//! A region is a header page, two rings (`ring`) and a bulk area. The monitor formats it, keeps it when a side dies and raises its
+//! generation before that side's successor runs; both sides then begin again from nothing, and the survivor learns of it as
+//! `PeerRestarted`. The two sides hold no other common state.
+//!
+//! Invariants: the layout is read once and checked; everything else in the region may change at any time and is decoded into a value or
+//! closes the channel. Every queue has a bound ([`CALLS_MAX`], [`EVENTS_MAX`]). Each request is answered exactly once, by a reply or `Cancelled`.
+//! Deliberately unknown here: contracts (their stubs are made by `contract`), who wires channels.
+#![no_std]
+
+extern crate alloc;
+#[cfg(not(target_os = "none"))]
+extern crate std;
+
+mod bell;
+mod body;
+mod bulk;
+mod call;
+mod client;
+mod link;
+#[cfg(not(target_os = "none"))]
+mod loopback;
+mod memory;
+mod server;
+mod table;
+
+pub use bell::Bell;
+pub use body::{decode, encode};
+pub use bulk::{Bulk, BulkSpan, OutOfBounds};
+pub use call::{Call, CallError};
+pub use client::{Client, ClientChannel};
+pub use link::{SendError, Wiring};
+#[cfg(not(target_os = "none"))]
+pub use loopback::{loopback, loopback_memory, loopback_wiring};
+pub use memory::{BadRegion, Layout, Memory, Side};
+pub use ring::{BODY_BYTES, Broken};
+pub use server::{Dispatch, Peer, ServerChannel, Task};
+pub use table::ClientEvent;
+
+/// Most calls of one channel whose answers are outstanding.
+pub const CALLS_MAX: usize = 256;
+/// Most events of one channel that wait to be sent, or to be taken.
+pub const EVENTS_MAX: usize = 256;

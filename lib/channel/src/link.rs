@@ -1,0 +1,269 @@
+//! What both sides have in common: rings, generation, doorbell, closing.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+use core::cell::{Cell, RefCell};
+
+use executor::PortId;
+use ring::{Buffer, Header, Ordering, Reader, Refused, Writer, fence};
+
+use crate::bell::Bell;
+use crate::body::buffer;
+use crate::memory::{Memory, Side};
+
+/// Why a one-way message or event was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// No room until the peer has read. Remedy: later again, or less.
+    Full,
+    /// The peer has left, or broke the contract. Remedy: bind again.
+    Closed,
+    /// Longer than a message may be. Remedy: send it as bulk.
+    TooLong,
+}
+
+/// Everything needed to be one side of a channel.
+pub struct Wiring {
+    /// The region.
+    pub memory: Memory,
+    /// How to ring the peer.
+    pub bell: Bell,
+    /// Badge bits with which the peer's ringing arrives.
+    pub badge: u64,
+    /// The peer is on another core.
+    pub remote: bool,
+    /// The peer's component name.
+    pub peer: String,
+    /// The peer's domain id, 0 if not known.
+    pub peer_domain: u64,
+}
+
+/// What changed since the last look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    Nothing,
+    /// A new generation; rings are at their start again.
+    Restarted,
+    /// The peer left, or the channel was closed from here.
+    Closed,
+}
+
+pub(crate) struct Link {
+    pub memory: Memory,
+    side: Side,
+    bell: Bell,
+    pub badge: u64,
+    pub remote: bool,
+    pub peer: String,
+    pub peer_domain: u64,
+    generation: Cell<u32>,
+    writer: RefCell<Writer>,
+    reader: RefCell<Reader>,
+    received: RefCell<Box<Buffer>>,
+    /// For encoding what is sent.
+    pub scratch: RefCell<Box<Buffer>>,
+    closed: Cell<bool>,
+    port: Cell<Option<PortId>>,
+    hash: Cell<u64>,
+}
+
+impl Link {
+    pub fn new(side: Side, wiring: Wiring) -> Link {
+        let Wiring { memory, bell, badge, remote, peer, peer_domain } = wiring;
+        let generation = memory.generation();
+        Link {
+            writer: RefCell::new(Writer::new(generation)),
+            reader: RefCell::new(Reader::new(generation, memory.index(side.other()))),
+            received: RefCell::new(buffer()),
+            scratch: RefCell::new(buffer()),
+            generation: Cell::new(generation),
+            closed: Cell::new(false),
+            port: Cell::new(None),
+            hash: Cell::new(0),
+            memory,
+            side,
+            bell,
+            badge,
+            remote,
+            peer,
+            peer_domain,
+        }
+    }
+
+    pub fn registered(&self, port: PortId) {
+        self.port.set(Some(port));
+    }
+
+    pub fn unregister(&self) {
+        if let Some(port) = self.port.take() {
+            executor::unregister(port);
+        }
+    }
+
+    /// Announces which contract this side speaks.
+    pub fn bind(&self, hash: u64) {
+        self.hash.set(hash);
+        self.memory.hash(self.side).store(hash, Ordering::Release);
+    }
+
+    /// Looks for a new generation or a peer that left.
+    pub fn change(&self) -> Change {
+        let generation = self.memory.generation();
+        if generation != self.generation.get() {
+            self.generation.set(generation);
+            self.writer.replace(Writer::new(generation));
+            self.reader.replace(Reader::new(generation, self.memory.index(self.side.other())));
+            self.closed.set(false);
+            self.bind(self.hash.get());
+            return Change::Restarted;
+        }
+        if self.closed.get() {
+            return Change::Nothing;
+        }
+        if self.memory.is_closed(self.side.other()) && !self.reader.borrow().ready(self.memory.ring(self.side.other()))
+        {
+            self.closed.set(true);
+            return Change::Closed;
+        }
+        Change::Nothing
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.get()
+    }
+
+    /// Ends the channel from this side; the peer is told.
+    pub fn close(&self) {
+        self.closed.set(true);
+        if self.generation.get() == self.memory.generation() {
+            self.memory.close(self.side);
+        }
+        self.mark();
+    }
+
+    /// The peer wrote what no correct peer writes: said once, and the channel is over.
+    pub fn broken(&self) {
+        if !self.closed.get() {
+            let _ = sys::log(&format!("channel: {} broke the contract, closed", self.peer));
+            self.close();
+        }
+    }
+
+    /// Sends; the peer is rung at the end of the turn.
+    pub fn send(&self, header: Header, body: &[u8]) -> Result<(), SendError> {
+        if self.closed.get() {
+            return Err(SendError::Closed);
+        }
+        let mut writer = self.writer.borrow_mut();
+        let (slots, index) = (self.memory.ring(self.side), self.memory.index(self.side));
+        let mut sent = writer.write(slots, index, header, body);
+        if sent == Err(Refused::Full) {
+            self.memory.wants_room(self.side).store(1, Ordering::Relaxed);
+            // Either the reader sees the wish or we see the room.
+            fence(Ordering::SeqCst);
+            sent = writer.write(slots, index, header, body);
+        }
+        drop(writer);
+        match sent {
+            Ok(()) => {
+                self.mark();
+                Ok(())
+            }
+            Err(Refused::Full) => Err(SendError::Full),
+            Err(Refused::TooLong) => Err(SendError::TooLong),
+            Err(Refused::Broken) => {
+                self.broken();
+                Err(SendError::Closed)
+            }
+        }
+    }
+
+    /// Takes messages until none is left, `limit` are taken or `take` finds one broken; true if there were any.
+    pub fn receive(&self, limit: usize, mut take: impl FnMut(Header, &[u8]) -> Result<(), ring::Broken>) -> bool {
+        let from = self.side.other();
+        let mut any = false;
+        for _ in 0..limit {
+            if self.closed.get() {
+                break;
+            }
+            let mut received = self.received.borrow_mut();
+            let read = self.reader.borrow_mut().read(self.memory.ring(from), self.memory.index(from), &mut received);
+            match read {
+                Ok(None) => break,
+                // A successor may have overwritten the slots during the copy.
+                Ok(Some(_)) | Err(_) if self.overtaken() => break,
+                Ok(Some((header, bytes))) => {
+                    any = true;
+                    if !self.same_contract() || take(header, &received.0[..bytes]).is_err() {
+                        self.broken();
+                    }
+                }
+                Err(_) => self.broken(),
+            }
+        }
+        if any {
+            self.room_made();
+        }
+        any
+    }
+
+    /// Has a new generation begun? Decisive for whatever was read before.
+    fn overtaken(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.memory.generation() != self.generation.get()
+    }
+
+    fn same_contract(&self) -> bool {
+        let theirs = self.memory.hash(self.side.other()).load(Ordering::Relaxed);
+        theirs == self.hash.get()
+    }
+
+    /// Rings a writer that waits for room.
+    fn room_made(&self) {
+        fence(Ordering::SeqCst);
+        let wish = self.memory.wants_room(self.side.other());
+        if wish.load(Ordering::Relaxed) != 0 {
+            wish.store(0, Ordering::Relaxed);
+            self.mark();
+        }
+    }
+
+    fn mark(&self) {
+        if let Some(port) = self.port.get() {
+            executor::mark(port);
+        }
+    }
+
+    /// Is there anything to look at?
+    pub fn ready(&self) -> bool {
+        self.memory.generation() != self.generation.get()
+            || !self.closed.get()
+                && (self.reader.borrow().ready(self.memory.ring(self.side.other()))
+                    || self.memory.is_closed(self.side.other()))
+    }
+
+    /// Has the reader made room since a message was refused as `Full`?
+    pub fn room_came(&self) -> bool {
+        self.memory.wants_room(self.side).load(Ordering::Relaxed) == 0
+    }
+
+    pub fn arm(&self) {
+        self.memory.asleep(self.side).store(1, Ordering::Relaxed);
+    }
+
+    pub fn disarm(&self) {
+        self.memory.asleep(self.side).store(0, Ordering::Relaxed);
+    }
+
+    /// Rings the peer if it sleeps.
+    pub fn flush(&self) {
+        // Either the peer sees what was sent when it looks again before sleeping, or we see that it sleeps.
+        fence(Ordering::SeqCst);
+        let asleep = self.memory.asleep(self.side.other());
+        if asleep.load(Ordering::Relaxed) != 0 {
+            asleep.store(0, Ordering::Relaxed);
+            self.bell.ring();
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! The answering side.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::task::{Poll, Waker};
+
+use executor::{Port, Rank, TaskId};
+use ring::{Broken, Header, Kind};
+use serde::Serialize;
+
+use crate::body::{Body, encode};
+use crate::bulk::Bulk;
+use crate::client::{REPLY_TOO_LONG, bulk};
+use crate::link::{Change, Link, SendError, Wiring};
+use crate::memory::Side;
+use crate::{CALLS_MAX, EVENTS_MAX};
+
+/// Requests taken in one turn from one client.
+const MESSAGES_PER_TURN: usize = 64;
+
+/// A request being served.
+pub type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What a contract's stub does with what comes in.
+pub trait Dispatch {
+    /// Decodes a request into the task that serves it; the task ends with [`Peer::answer`].
+    fn request(&self, peer: &Peer, operation: u16, correlation: u32, body: &[u8]) -> Result<Task, Broken>;
+    /// A one-way message.
+    fn one_way(&self, peer: &Peer, operation: u16, body: &[u8]) -> Result<(), Broken>;
+    /// The client left for good.
+    fn closed(&self, peer: &Peer);
+    /// The client was restarted: its calls were dropped.
+    fn restarted(&self, peer: &Peer);
+}
+
+/// One server's side of a channel, before it is served.
+pub struct ServerChannel {
+    peer: Peer,
+}
+
+/// A client as its server knows it. Cheap to clone; two are equal if they are the same channel.
+#[derive(Clone)]
+pub struct Peer {
+    inner: Rc<Inner>,
+}
+
+impl PartialEq for Peer {
+    fn eq(&self, other: &Peer) -> bool {
+        Rc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Peer {}
+
+struct Inner {
+    link: Link,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    dispatch: Option<Rc<dyn Dispatch>>,
+    /// Requests under way: at most `CALLS_MAX`.
+    serving: Vec<(u32, TaskId)>,
+    /// What waits for room: answers (bounded by the client's calls) and at most `EVENTS_MAX` events.
+    unsent: VecDeque<(Header, Body)>,
+    unsent_events: usize,
+    finished: Option<Waker>,
+    /// The end was told to `dispatch`.
+    over: bool,
+}
+
+impl ServerChannel {
+    /// Binds to the region.
+    pub fn new(wiring: Wiring) -> ServerChannel {
+        ServerChannel {
+            peer: Peer { inner: Rc::new(Inner { link: Link::new(Side::Server, wiring), state: RefCell::default() }) },
+        }
+    }
+
+    /// The client.
+    pub fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Serves until the client has left for good; from now on, not only when first polled. For stubs; `hash` is the contract's.
+    pub fn serve(self, hash: u64, dispatch: Rc<dyn Dispatch>) -> impl Future<Output = ()> {
+        let inner = &self.peer.inner;
+        inner.link.bind(hash);
+        inner.state.borrow_mut().dispatch = Some(dispatch);
+        inner.link.registered(executor::register(Rc::new(ServerPort(self.peer.clone()))));
+        poll_fn(move |context| {
+            let mut state = self.peer.inner.state.borrow_mut();
+            if state.over {
+                return Poll::Ready(());
+            }
+            state.finished = Some(context.waker().clone());
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for ServerChannel {
+    fn drop(&mut self) {
+        let inner = &self.peer.inner;
+        inner.link.close();
+        inner.link.flush();
+        inner.link.unregister();
+        inner.drop_work();
+        // The dispatch may hold peers, and so this channel.
+        let dispatch = inner.state.borrow_mut().dispatch.take();
+        drop(dispatch);
+    }
+}
+
+impl Peer {
+    /// The client's domain id; 0 if the wiring did not tell.
+    pub fn id(&self) -> u64 {
+        self.inner.link.peer_domain
+    }
+
+    /// The client's component name.
+    pub fn name(&self) -> &str {
+        &self.inner.link.peer
+    }
+
+    /// The channel's bulk area.
+    pub fn bulk(&self) -> Bulk {
+        bulk(&self.inner.link)
+    }
+
+    /// Has it left?
+    pub fn is_closed(&self) -> bool {
+        self.inner.link.is_closed()
+    }
+
+    /// Answers a request. For stubs.
+    pub fn answer(&self, correlation: u32, result: &impl Serialize) {
+        let inner = &self.inner;
+        let mut state = inner.state.borrow_mut();
+        let before = state.serving.len();
+        state.serving.retain(|(serving, _)| *serving != correlation);
+        if state.serving.len() == before {
+            return; // Restarted or closed meanwhile: nobody asks any more.
+        }
+        let mut scratch = inner.link.scratch.borrow_mut();
+        match encode(result, &mut scratch.0) {
+            Some(body) => inner.send(&mut state, Header { kind: Kind::Reply, operation: 0, correlation }, body),
+            None => {
+                inner.send(&mut state, Header { kind: Kind::Cancelled, operation: REPLY_TOO_LONG, correlation }, &[])
+            }
+        }
+    }
+
+    /// Sends an event. For stubs.
+    pub fn event(&self, event: u16, arguments: &impl Serialize) -> Result<(), SendError> {
+        let inner = &self.inner;
+        let mut state = inner.state.borrow_mut();
+        if inner.link.is_closed() {
+            return Err(SendError::Closed);
+        }
+        if state.unsent_events >= EVENTS_MAX {
+            return Err(SendError::Full);
+        }
+        let mut scratch = inner.link.scratch.borrow_mut();
+        let body = encode(arguments, &mut scratch.0).ok_or(SendError::TooLong)?;
+        inner.send(&mut state, Header { kind: Kind::Event, operation: event, correlation: 0 }, body);
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Sends, or keeps for when there is room; never overtakes.
+    fn send(&self, state: &mut State, header: Header, body: &[u8]) {
+        let sent = if state.unsent.is_empty() { self.link.send(header, body) } else { Err(SendError::Full) };
+        if sent == Err(SendError::Full) {
+            state.unsent_events += usize::from(header.kind == Kind::Event);
+            state.unsent.push_back((header, Body::new(body)));
+        }
+    }
+
+    fn send_waiting(&self) {
+        let mut state = self.state.borrow_mut();
+        while let Some((header, body)) = state.unsent.front() {
+            let kind = header.kind;
+            if self.link.send(*header, body.bytes()) == Err(SendError::Full) {
+                return;
+            }
+            state.unsent_events -= usize::from(kind == Kind::Event);
+            state.unsent.pop_front();
+        }
+    }
+
+    /// Drops all work for the client.
+    fn drop_work(&self) {
+        let mut state = self.state.borrow_mut();
+        state.unsent.clear();
+        state.unsent_events = 0;
+        let serving = core::mem::take(&mut state.serving);
+        drop(state);
+        serving.into_iter().for_each(|(_, task)| executor::abort(task));
+    }
+
+    fn cancel(&self, correlation: u32) {
+        let mut state = self.state.borrow_mut();
+        let Some(at) = state.serving.iter().position(|(serving, _)| *serving == correlation) else {
+            return; // The reply is on its way.
+        };
+        let (_, task) = state.serving.swap_remove(at);
+        drop(state);
+        // First the end of the work, then the word that it has ended: the client may reuse its bulk area.
+        executor::abort(task);
+        self.send(&mut self.state.borrow_mut(), Header { kind: Kind::Cancelled, operation: 0, correlation }, &[]);
+    }
+}
+
+/// The port holds the peer, and the executor the port, as long as the channel is served.
+struct ServerPort(Peer);
+
+impl ServerPort {
+    fn take(&self, dispatch: &dyn Dispatch, header: Header, body: &[u8]) -> Result<(), Broken> {
+        let inner = &self.0.inner;
+        match header.kind {
+            Kind::Request => {
+                if inner.state.borrow().serving.len() >= CALLS_MAX {
+                    return Err(Broken);
+                }
+                let task = dispatch.request(&self.0, header.operation, header.correlation, body)?;
+                let task = executor::spawn(task);
+                inner.state.borrow_mut().serving.push((header.correlation, task));
+                Ok(())
+            }
+            Kind::OneWay => dispatch.one_way(&self.0, header.operation, body),
+            Kind::Cancel => {
+                inner.cancel(header.correlation);
+                Ok(())
+            }
+            Kind::Reply | Kind::Event | Kind::Cancelled => Err(Broken),
+        }
+    }
+}
+
+impl Port for ServerPort {
+    fn poll(&self) -> bool {
+        let inner = &self.0.inner;
+        let Some(dispatch) = inner.state.borrow().dispatch.clone() else { return false };
+        let change = inner.link.change();
+        if change == Change::Restarted {
+            inner.drop_work();
+            inner.state.borrow_mut().over = false;
+            dispatch.restarted(&self.0);
+        }
+        let any = inner.link.receive(MESSAGES_PER_TURN, |header, body| self.take(&*dispatch, header, body));
+        if inner.link.is_closed() && !inner.state.borrow().over {
+            inner.drop_work();
+            inner.state.borrow_mut().over = true;
+            dispatch.closed(&self.0);
+            let finished = inner.state.borrow_mut().finished.take();
+            finished.into_iter().for_each(Waker::wake);
+        }
+        inner.send_waiting();
+        any || change != Change::Nothing
+    }
+
+    fn ready(&self) -> bool {
+        let inner = &self.0.inner;
+        inner.link.ready() || !inner.state.borrow().unsent.is_empty() && inner.link.room_came()
+    }
+
+    fn arm(&self) {
+        self.0.inner.link.arm();
+    }
+
+    fn disarm(&self) {
+        self.0.inner.link.disarm();
+    }
+
+    fn flush(&self) {
+        self.0.inner.link.flush();
+    }
+
+    fn badge(&self) -> u64 {
+        self.0.inner.link.badge
+    }
+
+    fn rank(&self) -> Rank {
+        Rank::Request
+    }
+
+    fn remote(&self) -> bool {
+        self.0.inner.link.remote
+    }
+}

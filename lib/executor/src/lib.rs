@@ -1,0 +1,50 @@
+//! Tasks, timers and ports of one component: everything that makes `async` run, without knowing on what.
+//!
+//! A component is one thread. Tasks are polled first come, first served; a port (one side of a channel) is polled while it is *hot* and
+//! costs nothing while it is *cold*: then its peer has been told to ring. So a turn costs what is active, not what is connected.
+//!
+//! Invariants: wakers carry a task's number and count, not a pointer, so a late wake-up is at worst ignored; no borrow of the
+//! executor is held while foreign code (poll, drop, wake, port) runs; every queue is bounded by what was spawned or registered.
+//! Deliberately unknown here: system calls (see [`Platform`]), what ports carry.
+#![no_std]
+
+extern crate alloc;
+#[cfg(not(target_os = "none"))]
+extern crate std;
+
+#[cfg(target_os = "none")]
+#[path = "local_bare.rs"]
+mod local;
+#[cfg(not(target_os = "none"))]
+#[path = "local_host.rs"]
+mod local;
+
+mod port;
+mod signal;
+mod task;
+mod timer;
+mod turn;
+
+pub use port::{Port, PortId, Rank, mark, register, unregister};
+pub use signal::{Notified, notified, post};
+pub use task::{TaskId, YieldNow, abort, spawn, yield_now};
+pub use timer::{SleepUntil, sleep_until};
+pub use turn::{Platform, block_on, rest};
+
+use core::cell::RefCell;
+
+/// All state of the component's executor.
+#[derive(Default)]
+pub(crate) struct Executor {
+    tasks: task::Tasks,
+    timers: timer::Timers,
+    ports: port::Ports,
+    signals: signal::Signals,
+    /// Turns taken, to look for notifications now and then while busy.
+    turns: u32,
+}
+
+/// Runs `work` on this component's executor. `work` must not run foreign code.
+pub(crate) fn with<T>(work: impl FnOnce(&mut Executor) -> T) -> T {
+    local::with(|cell: &RefCell<Executor>| work(&mut cell.borrow_mut()))
+}

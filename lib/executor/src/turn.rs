@@ -1,0 +1,112 @@
+//! The loop: what comes in, what is ready, what goes out, and sleep.
+
+use core::future::Future;
+use core::pin::pin;
+use core::task::{Context, Poll};
+
+use crate::{port, task, timer, with};
+
+/// What the executor needs from below.
+pub trait Platform {
+    /// Nanoseconds since boot.
+    fn now_ns(&self) -> u64;
+    /// Badge bits that came, or 0 when `deadline_ns` passed (0 = only look, `u64::MAX` = no deadline).
+    fn wait(&self, deadline_ns: u64) -> u64;
+}
+
+/// How long to look for an answer from another core before sleeping: about what a wake-up costs.
+const POLL_NS: u64 = 6_000;
+/// Looks between two readings of the clock.
+const POLL_BATCH: usize = 64;
+/// While busy, notifications are looked for once in so many turns.
+const TURNS_BETWEEN_LOOKS: u32 = 16;
+
+/// Runs the component until `future` is done. Not to be called from inside a task.
+pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = task::waker(task::MAIN);
+    let mut context = Context::from_waker(&waker);
+    with(|executor| executor.tasks.wake(task::MAIN));
+    loop {
+        if with(|executor| executor.tasks.take_main_ready())
+            && let Poll::Ready(output) = future.as_mut().poll(&mut context)
+        {
+            port::flush();
+            return output;
+        }
+        turn(platform, true);
+    }
+}
+
+/// Handles all there is to handle and tells all peers to ring, as before sleep, but does not sleep: for a component that now does
+/// something else until a notification comes (a Linux program running beside its proxy).
+pub fn rest(platform: &impl Platform) {
+    while turn(platform, false) {}
+}
+
+/// One turn; false if there was nothing to do and nothing is hot any more. Sleeps then, if `may_sleep`.
+fn turn(platform: &impl Platform, may_sleep: bool) -> bool {
+    let looked = with(|executor| {
+        executor.turns = executor.turns.wrapping_add(1);
+        executor.turns.is_multiple_of(TURNS_BETWEEN_LOOKS)
+    });
+    let bits =
+        with(|executor| executor.signals.take_posted()) | if looked || !may_sleep { platform.wait(0) } else { 0 };
+    let mut progress = deliver(bits);
+    progress |= port::poll_hot();
+    if looked || !may_sleep {
+        progress |= timer::expire(platform.now_ns());
+    }
+    // Only those ready now: what they wake runs in the next turn, after new messages.
+    for _ in 0..with(|executor| executor.tasks.ready_count()) {
+        progress |= task::poll_next();
+    }
+    port::flush();
+    // A main future that is ready belongs to `block_on`: `rest` must not wait for it.
+    if progress || with(|executor| executor.tasks.ready_count() > 0 || may_sleep && executor.tasks.any_ready()) {
+        return true;
+    }
+    idle(platform, may_sleep)
+}
+
+fn deliver(bits: u64) -> bool {
+    let rest = port::deliver(bits);
+    let wakers = with(|executor| executor.signals.keep(rest));
+    wakers.into_iter().for_each(|waker| waker.wake());
+    bits != 0
+}
+
+/// Nothing is ready: timers, a short poll if other cores talk to us, then sleep.
+fn idle(platform: &impl Platform, may_sleep: bool) -> bool {
+    let now_ns = platform.now_ns();
+    if timer::expire(now_ns) {
+        return true;
+    }
+    if may_sleep && port::any_remote_hot() && poll_until(platform, now_ns + POLL_NS) {
+        return true;
+    }
+    if !port::cool_all() {
+        return true;
+    }
+    let posted = with(|executor| executor.signals.take_posted());
+    if posted != 0 {
+        return deliver(posted);
+    }
+    if may_sleep {
+        let deadline_ns = with(|executor| executor.timers.first_ns()).unwrap_or(u64::MAX);
+        deliver(platform.wait(deadline_ns));
+        return true;
+    }
+    false
+}
+
+fn poll_until(platform: &impl Platform, deadline_ns: u64) -> bool {
+    while platform.now_ns() < deadline_ns {
+        for _ in 0..POLL_BATCH {
+            if port::any_hot_ready() {
+                return true;
+            }
+        }
+    }
+    false
+}

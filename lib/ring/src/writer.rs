@@ -1,0 +1,108 @@
+//! The writing side.
+
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::{BODY_BYTES, Broken, Header, SLOT_WORDS, Slot, slot, slots_of, stamp};
+
+/// Why a message was not sent; nothing of it is visible to the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// No room until the reader has read. Remedy: later again.
+    Full,
+    /// Longer than any message may be. Remedy: send it as bulk.
+    TooLong,
+    /// The reader's index makes no sense.
+    Broken,
+}
+
+impl From<Broken> for Refused {
+    fn from(_: Broken) -> Refused {
+        Refused::Broken
+    }
+}
+
+/// Where the writer stands. All it trusts is in here; shared memory is passed to each call.
+pub struct Writer {
+    generation: u32,
+    /// Position of the next slot to write.
+    next: u32,
+    /// Reader's position as last looked up.
+    consumed: u32,
+}
+
+impl Writer {
+    /// At the start of a generation (≥ 1).
+    pub fn new(generation: u32) -> Writer {
+        // The reader of an older generation, still in the middle of a copy, must not see new words and then find the old generation in the
+        // header (see `Reader::read`): pairs with the acquire fence there.
+        fence(Ordering::Release);
+        Writer { generation, next: 0, consumed: 0 }
+    }
+
+    /// Sends a message. `index` is the reader's index word.
+    pub fn write(&mut self, slots: &[Slot], index: &AtomicU64, header: Header, body: &[u8]) -> Result<(), Refused> {
+        if body.len() > BODY_BYTES {
+            return Err(Refused::TooLong);
+        }
+        let count = slots_of(body.len());
+        if self.room(slots) < count {
+            self.look_up(slots, index)?;
+            if self.room(slots) < count {
+                return Err(Refused::Full);
+            }
+        }
+        self.put(slots, header.encode(body.len()), body);
+        // All but the first stamp, then the first with Release: the message appears whole.
+        for offset in 1..count as u32 {
+            let position = self.next.wrapping_add(offset);
+            slot(slots, position).stamp.store(stamp(self.generation, position), Ordering::Relaxed);
+        }
+        slot(slots, self.next).stamp.store(stamp(self.generation, self.next), Ordering::Release);
+        self.next = self.next.wrapping_add(count as u32);
+        Ok(())
+    }
+
+    fn room(&self, slots: &[Slot]) -> usize {
+        slots.len() - self.next.wrapping_sub(self.consumed) as usize
+    }
+
+    /// Reads the reader's index. One of another generation counts as "nothing read yet".
+    fn look_up(&mut self, slots: &[Slot], index: &AtomicU64) -> Result<(), Broken> {
+        // Acquire: the reader's copies out of the slots happened before, so they may be overwritten.
+        let word = index.load(Ordering::Acquire);
+        if (word >> 32) as u32 != self.generation {
+            return Ok(());
+        }
+        let consumed = word as u32;
+        if self.next.wrapping_sub(consumed) as usize > slots.len() {
+            return Err(Broken);
+        }
+        self.consumed = consumed;
+        Ok(())
+    }
+
+    /// Fills payload words from the next slot on.
+    fn put(&self, slots: &[Slot], header: u64, body: &[u8]) {
+        let mut position = self.next;
+        let mut line = slot(slots, position);
+        line.words[0].store(header, Ordering::Relaxed);
+        let mut word = 1;
+        let mut store = |value: u64| {
+            if word == SLOT_WORDS {
+                word = 0;
+                position = position.wrapping_add(1);
+                line = slot(slots, position);
+            }
+            line.words[word].store(value, Ordering::Relaxed);
+            word += 1;
+        };
+        let (whole, rest) = body.as_chunks::<8>();
+        for bytes in whole {
+            store(u64::from_le_bytes(*bytes));
+        }
+        if !rest.is_empty() {
+            let mut bytes = [0; 8];
+            bytes[..rest.len()].copy_from_slice(rest);
+            store(u64::from_le_bytes(bytes));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What every component starts with: entry, start page, heap, executor, timers, log, panic.
+//!
+//! A component is one `async fn` that gets a [`Start`] and runs to the end of the component:
+//!
+//! ```
+//! # #![allow(missing_docs)]
+//! # extern crate alloc;
+//! use alloc::rc::Rc;
+//! use contracts::supervisor::{Chaos, ComponentLine, NAME, SupervisorError, SupervisorServer, serve_supervisor};
+//! use runtime::{Peer, Start};
+//!
+//! struct Service;
+//!
+//! // One method for each operation; each request is a task of its own, so it may wait.
+//! impl SupervisorServer for Service {
+//!     async fn component(&self, _peer: &Peer, _index: u32) -> Result<Option<ComponentLine>, SupervisorError> {
+//!         Ok(None)
+//!     }
+//!     async fn chaos(&self, peer: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
+//!         runtime::log!("{} asks for {what:?} of {name}", peer.name());
+//!         Err(SupervisorError::NotFound)
+//!     }
+//! }
+//!
+//! async fn component(start: Start) {
+//!     let service = Rc::new(Service);
+//!     let mut incoming = start.incoming(NAME);
+//!     loop {
+//!         let channel = incoming.next().await;
+//!         runtime::spawn(serve_supervisor(service.clone(), channel));
+//!     }
+//! }
+//!
+//! runtime::main!(component);
+//! ```
+//!
+//! The file begins with `#![cfg_attr(target_os = "none", no_std, no_main)]`, and `build.rs` is `fn main() { pelago_link::component(); }`.
+//!
+//! Invariants: one thread, no vector registers, no thread-local storage; on a host everything but entry, heap and panic exists
+//! too (see [`testing`]). Deliberately unknown here: any server.
+#![no_std]
+
+extern crate alloc;
+#[cfg(not(target_os = "none"))]
+extern crate std;
+
+mod endpoint;
+#[cfg(target_os = "none")]
+mod heap;
+mod map;
+#[cfg(target_os = "none")]
+mod panic;
+#[cfg(target_os = "none")]
+#[path = "platform_bare.rs"]
+mod platform;
+#[cfg(not(target_os = "none"))]
+#[path = "platform_host.rs"]
+mod platform;
+mod start;
+#[cfg(not(target_os = "none"))]
+pub mod testing;
+mod time;
+
+pub use channel::{Bulk, Peer};
+pub use endpoint::Incoming;
+pub use executor::{TaskId, abort, notified, sleep_until, spawn, yield_now};
+pub use map::map_segment;
+pub use platform::{log_line, now_ns};
+pub use start::{Device, Region, Start, WireError};
+pub use time::{TimedOut, sleep, timeout};
+
+#[cfg(target_os = "none")]
+pub use heap::heap_segment;
+#[cfg(target_os = "none")]
+pub use platform::enter;
+
+/// Badge bits that no monitor gives to channels: for interrupts and other notifications of the component's own.
+pub const OWN_BITS: core::ops::Range<u32> = 56..64;
+
+/// Runs the component until `future` is done. Not to be called from inside a task.
+pub fn block_on<F: Future>(future: F) -> F::Output {
+    executor::block_on(&platform::Machine, future)
+}
+
+/// Handles all there is to handle and has all peers ring from now on, without sleeping: before a component does something else
+/// until a notification comes.
+pub fn rest() {
+    executor::rest(&platform::Machine);
+}
+
+/// Writes a line to the log, with the component's name in front.
+#[macro_export]
+macro_rules! log {
+    ($($text:tt)*) => { $crate::log_line(::core::format_args!($($text)*)) };
+}
+
+/// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it belongs.
+#[cfg(target_os = "none")]
+#[macro_export]
+macro_rules! main {
+    ($component:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn _start() -> ! {
+            $crate::enter($component)
+        }
+    };
+}
+
+/// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it belongs.
+#[cfg(not(target_os = "none"))]
+#[macro_export]
+macro_rules! main {
+    ($component:path) => {
+        fn main() {
+            // Keeps the component type-checked and its code used.
+            let _component = $component;
+            $crate::testing::refuse_to_run();
+        }
+    };
+}

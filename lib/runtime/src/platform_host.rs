@@ -1,0 +1,56 @@
+//! On a host: a clock that jumps, so that tests take no time and always the same one.
+
+use core::cell::Cell;
+use core::fmt::Arguments;
+use std::{eprintln, thread_local};
+
+use abi::start::StartHeader;
+use executor::Platform;
+
+thread_local! {
+    static NOW_NS: Cell<u64> = const { Cell::new(1_000_000) };
+}
+
+pub struct Machine;
+
+impl Platform for Machine {
+    fn now_ns(&self) -> u64 {
+        now_ns()
+    }
+
+    /// Nothing comes from outside, so time jumps to the deadline.
+    fn wait(&self, deadline_ns: u64) -> u64 {
+        assert!(deadline_ns != u64::MAX, "the test waits for something that can never happen");
+        NOW_NS.set(deadline_ns.max(now_ns()));
+        0
+    }
+}
+
+/// An empty start page.
+pub fn header() -> &'static StartHeader {
+    static HEADER: StartHeader = StartHeader {
+        magic: abi::start::MAGIC,
+        name: [0; 32],
+        generation: 1,
+        entrance: 0,
+        core: 0,
+        cores: 1,
+        tsc_hz: 1_000_000_000,
+        tsc_at_boot: 0,
+        tsc_to_ns_mul: 1 << 32,
+        domain_id: 1,
+        record_count: 0,
+    };
+    &HEADER
+}
+
+/// Virtual nanoseconds. Each look costs one, so that polling loops end.
+pub fn now_ns() -> u64 {
+    NOW_NS.set(NOW_NS.get() + 1);
+    NOW_NS.get()
+}
+
+/// What `log!` calls.
+pub fn log_line(arguments: Arguments<'_>) {
+    eprintln!("{arguments}");
+}

@@ -1,0 +1,162 @@
+//! Domains, contexts, cores.
+
+use abi::{Call, DomainState, Error, Handle, Rights};
+
+use crate::{Outcome, call};
+
+/// `DomainAlloc`: the domain and its object id.
+pub fn domain_alloc(ram: Handle, flags: u64) -> Outcome<(Handle, u64)> {
+    // SAFETY: makes an object.
+    let results = unsafe { call(Call::DomainAlloc, [ram.0, flags, 0, 0, 0, 0]) }?;
+    Ok((Handle(results.words[0]), results.words[1]))
+}
+
+/// `DomainGrant`: the handle in the other domain's share.
+pub fn domain_grant(domain: Handle, source: Handle, rights: Rights) -> Outcome<Handle> {
+    // SAFETY: only adds a slot there.
+    let results = unsafe { call(Call::DomainGrant, [domain.0, source.0, rights.0.into(), 0, 0, 0]) }?;
+    Ok(Handle(results.words[0]))
+}
+
+/// `DomainRange`: the domain's address range.
+pub fn domain_range(domain: Handle) -> Outcome<Handle> {
+    // SAFETY: only adds a slot.
+    let results = unsafe { call(Call::DomainRange, [domain.0, 0, 0, 0, 0, 0]) }?;
+    Ok(Handle(results.words[0]))
+}
+
+/// `DomainKill`. Does not return if the domain is the caller's.
+pub fn domain_kill(domain: Handle, status: u64) -> Outcome<()> {
+    // SAFETY: an ended domain runs no code that could miss its memory.
+    unsafe { call(Call::DomainKill, [domain.0, status, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `DomainExit`.
+pub fn domain_exit(status: u64) -> ! {
+    loop {
+        // SAFETY: nothing of ours runs afterwards. It cannot be refused; the loop is for the type.
+        let _ = unsafe { call(Call::DomainExit, [status, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// `DomainState`.
+pub fn domain_state(domain: Handle) -> Outcome<DomainState> {
+    let mut state = DomainState::default();
+    // SAFETY: the kernel fills `state`, plain data of this layout.
+    unsafe { call(Call::DomainState, [domain.0, &raw mut state as u64, 0, 0, 0, 0]) }?;
+    Ok(state)
+}
+
+/// `DomainOnDeath`.
+pub fn domain_on_death(domain: Handle, notification: Handle) -> Outcome<()> {
+    // SAFETY: no memory of ours.
+    unsafe { call(Call::DomainOnDeath, [domain.0, notification.0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `DomainFork`.
+pub fn domain_fork(child: Handle, ram: Handle) -> Outcome<()> {
+    // SAFETY: the caller's memory keeps its contents; it only becomes copy-on-write.
+    unsafe { call(Call::DomainFork, [child.0, ram.0, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `ContextAlloc`: a context of `domain` with its control page at `control_page`.
+pub fn context_alloc(ram: Handle, domain: Handle, control_page: u64, flags: u64) -> Outcome<Handle> {
+    // SAFETY: maps one page where there was none (`Busy` otherwise).
+    let results = unsafe { call(Call::ContextAlloc, [ram.0, domain.0, control_page, flags, 0, 0]) }?;
+    Ok(Handle(results.words[0]))
+}
+
+/// `ContextSchedule`: the new scheduling context.
+pub fn context_schedule(ram: Handle, context: Handle, priority: u64, slice_us: u64) -> Outcome<Handle> {
+    // SAFETY: makes an object.
+    let results = unsafe { call(Call::ContextSchedule, [ram.0, context.0, priority, slice_us, 0, 0]) }?;
+    Ok(Handle(results.words[0]))
+}
+
+/// `ContextStart`.
+///
+/// # Safety
+/// If the context is of the caller's own domain, instruction and stack pointer must be those of code meant to run beside the caller's.
+pub unsafe fn context_start(context: Handle, instruction: u64, stack: u64, arguments: [u64; 2]) -> Outcome<()> {
+    // SAFETY: passed on.
+    unsafe { call(Call::ContextStart, [context.0, instruction, stack, arguments[0], arguments[1], 0]) }.map(drop)
+}
+
+/// `ContextProxy`.
+///
+/// # Safety
+/// The entries must follow `abi::control`; the stack must be theirs alone.
+pub unsafe fn context_proxy(call_entry: u64, upcall_entry: u64, stack_top: u64) -> Outcome<()> {
+    // SAFETY: passed on.
+    unsafe { call(Call::ContextProxy, [call_entry, upcall_entry, stack_top, 0, 0, 0]) }.map(drop)
+}
+
+/// `ContextBase`: FS (0) or GS (1).
+///
+/// # Safety
+/// No code of the caller may use that segment with another base.
+pub unsafe fn context_base(which: u64, address: u64) -> Outcome<()> {
+    // SAFETY: passed on.
+    unsafe { call(Call::ContextBase, [which, address, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// `ContextResume`: goes on with the control page's program registers; returns only if refused.
+///
+/// # Safety
+/// Whatever the abandoned stack held is never returned to.
+pub unsafe fn context_resume() -> Error {
+    // SAFETY: passed on.
+    match unsafe { call(Call::ContextResume, [0; 6]) } {
+        Ok(_) => Error::BadArgument,
+        Err(error) => error,
+    }
+}
+
+/// `ContextWatch`.
+pub fn context_watch(context: Handle, limit_ns: u64, notification: Handle) -> Outcome<()> {
+    // SAFETY: no memory of ours.
+    unsafe { call(Call::ContextWatch, [context.0, limit_ns, notification.0, 0, 0, 0]) }.map(drop)
+}
+
+/// `Yield`.
+pub fn yield_slice() -> Outcome<()> {
+    // SAFETY: no memory of ours.
+    unsafe { call(Call::Yield, [0; 6]) }.map(drop)
+}
+
+/// `PcoreRun`: `physical` and `pages` are the memory shared with its monitor.
+pub fn pcore_run(pcore: Handle, core: u64, physical: u64, pages: u64) -> Outcome<()> {
+    // SAFETY: another core has memory of its own; the shared pages are atomics on our side (a channel).
+    unsafe { call(Call::PcoreRun, [pcore.0, core, physical, pages, 0, 0]) }.map(drop)
+}
+
+/// `PcoreStat`: APIC id, NUMA node, running.
+pub fn pcore_stat(core: u64) -> Outcome<(u64, u64, bool)> {
+    // SAFETY: reads only.
+    let results = unsafe { call(Call::PcoreStat, [core, 0, 0, 0, 0, 0]) }?;
+    Ok((results.words[0], results.words[1], results.words[2] != 0))
+}
+
+/// `PcoreCurrent`: this core, cores, cores running.
+pub fn pcore_current() -> Outcome<(u64, u64, u64)> {
+    // SAFETY: reads only.
+    let results = unsafe { call(Call::PcoreCurrent, [0; 6]) }?;
+    Ok((results.words[0], results.words[1], results.words[2]))
+}
+
+/// `PowerOff`: returns only if refused.
+pub fn power_off(pcore: Handle, status: u64) -> Error {
+    // SAFETY: nothing runs afterwards.
+    match unsafe { call(Call::PowerOff, [pcore.0, status, 0, 0, 0, 0]) } {
+        Ok(_) => Error::BadArgument,
+        Err(error) => error,
+    }
+}
+
+/// `TraceRead`: bytes written into `buffer`, records lost.
+pub fn trace_read(pcore: Handle, buffer: &mut [u8]) -> Outcome<(u64, u64)> {
+    // SAFETY: the kernel writes at most `buffer.len()` bytes into it; any bytes are valid u8.
+    let results =
+        unsafe { call(Call::TraceRead, [pcore.0, buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0, 0]) }?;
+    Ok((results.words[0], results.words[1]))
+}

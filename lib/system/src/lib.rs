@@ -1,0 +1,207 @@
+//! The two files of the boot archive that tell the guest what it is: `etc/system` ([`System`]: the components, laid over cores) and
+//! `etc/run` ([`Run`]: the Linux program to start). The host tool writes them, monitor, spawn and supervisor read them.
+//!
+//! Invariants: both are postcard of the types here, after the four bytes of [`VERSION`]; a reader refuses another version.
+//! A [`System`] that the tool wrote is closed (every name used is provided) and listed in boot order, servers before their clients.
+//!
+//! Deliberately unknown here: TOML, files, the kernel, what a contract says.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::{string::String, vec::Vec};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// Path of the encoded [`System`] in the boot archive.
+pub const SYSTEM_PATH: &str = "etc/system";
+/// Path of the encoded [`Run`] in the boot archive.
+pub const RUN_PATH: &str = "etc/run";
+/// Folder of the boot archive with one ELF file per component.
+pub const PROGRAM_FOLDER: &str = "sbin";
+/// Folder of the boot archive that becomes the Linux programs' root directory.
+pub const ROOT_FOLDER: &str = "root";
+/// First bytes of both files; raised when a type below changes.
+pub const VERSION: [u8; 4] = *b"PEL2";
+
+/// The whole system.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct System {
+    /// In boot order.
+    pub components: Vec<Component>,
+    /// What Linux domains get.
+    pub linux: Linux,
+}
+
+/// What every Linux domain is made with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Linux {
+    /// Where the first one runs; children run where their parent does.
+    pub core: Placement,
+    /// As [`Component::priority`].
+    pub priority: u8,
+    /// As [`Component::memory_limit_pages`].
+    pub memory_limit_pages: u32,
+    /// Contracts its proxy calls.
+    pub uses: Vec<Use>,
+}
+
+/// A contract that is called, and whose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Use {
+    /// Contract's name.
+    pub contract: String,
+    /// Component that provides it.
+    pub server: String,
+}
+
+/// One component: a protection domain with a program of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Component {
+    /// Unique, at most 31 bytes (abi's name fields), for instance `tcp`.
+    pub name: String,
+    /// File name under `sbin/`.
+    pub program: String,
+    /// Where it runs.
+    pub core: Placement,
+    /// Higher runs first; 0 to 63.
+    pub priority: u8,
+    /// Most memory it may hold, in pages of 4096 bytes.
+    pub memory_limit_pages: u32,
+    /// Contracts it serves.
+    pub provides: Vec<String>,
+    /// Contracts it may call.
+    pub uses: Vec<Use>,
+    /// What the supervisor does when it ends.
+    pub restart: Restart,
+    /// Kinds of device it is given, for instance `virtio-net`.
+    pub devices: Vec<String>,
+    /// Memory that outlives it; components that name the same region share it.
+    pub regions: Vec<Region>,
+}
+
+/// Memory that belongs to the supervisor and is mapped into every component that names it. Kept over restarts, zeroed once.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Region {
+    /// Unique in the system.
+    pub name: String,
+    /// A multiple of 4096.
+    pub bytes: u32,
+    /// Physically contiguous, for devices.
+    pub contiguous: bool,
+}
+
+/// Where a component runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Placement {
+    /// One instance on every core.
+    Every,
+    /// One instance. Entry `i` is the core wished for on a machine with at least `2^i` cores; the last entry that applies counts.
+    Preferred(Vec<u32>),
+}
+
+impl Default for Placement {
+    fn default() -> Placement {
+        Placement::Preferred(Vec::new())
+    }
+}
+
+impl Placement {
+    /// The core on a machine with `cores` cores; `None` for [`Placement::Every`]. Always below `cores` (taken as at least 1).
+    pub fn core_on(&self, cores: u32) -> Option<u32> {
+        let Placement::Preferred(wishes) = self else { return None };
+        let cores = cores.max(1);
+        let index = (cores.ilog2() as usize).min(wishes.len().saturating_sub(1));
+        Some(wishes.get(index).copied().unwrap_or(0).min(cores - 1))
+    }
+}
+
+/// What the supervisor does when a component ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Restart {
+    /// Start it again with entrance `Recover`.
+    Always,
+    /// The system ends with it.
+    Never,
+}
+
+/// What to run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Path in the guest, then arguments; empty: no Linux program, the system serves its own page.
+    pub arguments: Vec<String>,
+    /// `NAME=value`.
+    pub environment: Vec<String>,
+    /// Absolute path.
+    pub working_directory: String,
+}
+
+/// Why an encoded file was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecodeError {
+    /// Written by another version of the tool; remedy: build the archive again.
+    Version,
+    /// Truncated or damaged; remedy: build the archive again.
+    Malformed,
+}
+
+/// Encodes a [`System`] or a [`Run`].
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    // Serialising plain data into a growing vector has no way to fail; an empty file is refused by `decode` all the same.
+    postcard::to_extend(value, Vec::from(VERSION)).unwrap_or_default()
+}
+
+/// Decodes what [`encode`] made.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, DecodeError> {
+    let body = bytes.strip_prefix(&VERSION).ok_or(DecodeError::Version)?;
+    postcard::from_bytes(body).map_err(|_| DecodeError::Malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn sample() -> System {
+        System {
+            components: vec![Component {
+                name: "ip".into(),
+                program: "ip".into(),
+                core: Placement::Preferred(vec![0, 1, 2]),
+                priority: 40,
+                memory_limit_pages: 1024,
+                provides: vec!["ip".into()],
+                uses: vec![Use { contract: "network".into(), server: "virtio-net".into() }],
+                restart: Restart::Always,
+                devices: vec![],
+                regions: vec![Region { name: "ip-state".into(), bytes: 4096, contiguous: false }],
+            }],
+            linux: Linux::default(),
+        }
+    }
+
+    #[test]
+    fn what_was_encoded_is_decoded() {
+        assert_eq!(decode::<System>(&encode(&sample())), Ok(sample()));
+    }
+
+    #[test]
+    fn damage_is_an_error() {
+        let good = encode(&sample());
+        assert_eq!(decode::<System>(b"PEL0"), Err(DecodeError::Version));
+        for length in 4..good.len() {
+            assert_eq!(decode::<System>(&good[..length]), Err(DecodeError::Malformed), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn a_placement_stays_on_the_machine() {
+        let wishes = Placement::Preferred(vec![0, 1, 3]);
+        let cores: Vec<_> = [0, 1, 2, 3, 4, 8, 255].into_iter().map(|cores| wishes.core_on(cores)).collect();
+        assert_eq!(cores, [0, 0, 1, 1, 3, 3, 3].map(Some));
+        assert_eq!(Placement::Preferred(vec![]).core_on(4), Some(0));
+        assert_eq!(Placement::Preferred(vec![9]).core_on(2), Some(1));
+        assert_eq!(Placement::Every.core_on(2), None);
+    }
+}
