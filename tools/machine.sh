@@ -1,0 +1,300 @@
+# shellcheck shell=sh
+# Makes the machine ready. Sourced by ./pelago, which sets `root` (the checkout) and `assume_yes`.
+#
+# Promises:
+# - What is present is used; what is missing is installed by the system's package manager or unpacked into the cache, never both.
+# - Root is used without a question only where we already are root, or with CI=true or --yes. Debian packages that would remove one
+#   of the machine's own packages are unpacked into the cache instead of being installed.
+# - Every step is announced before it starts; every failure says what to do. Details are in $PELAGO_CACHE/log.
+# - The compiler's sysroot is moved into place when complete, so an interrupted run leaves nothing half made.
+
+oldest_rust_minor=90
+bare_target=x86_64-unknown-none
+host_target=x86_64-unknown-linux-gnu
+
+step() { printf 'pelago: %s\n' "$1" >&2; }
+fail() {
+    printf 'pelago: %s; %s\n' "$1" "$2" >&2
+    exit 1
+}
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Runs "$@" silently with its output in the log file $1; on failure shows the log's end and returns the status.
+logged() {
+    log="$PELAGO_CACHE/log/$1.log"
+    shift
+    if "$@" >"$log" 2>&1 </dev/null; then
+        return 0
+    else
+        status=$?
+        tail -n 15 "$log" >&2
+        step "that failed; the whole log is in $log"
+        return "$status"
+    fi
+}
+
+choose_cache() {
+    if [ -z "${PELAGO_CACHE:-}" ]; then
+        base=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+        PELAGO_CACHE=${base:+$base/pelago}
+        # A service user may have no home, or one it cannot write: then the checkout holds the cache.
+        if [ -z "$PELAGO_CACHE" ] || ! mkdir -p "$PELAGO_CACHE" 2>/dev/null; then
+            PELAGO_CACHE="$root/.toolchain"
+        fi
+    fi
+    export PELAGO_CACHE
+    mkdir -p "$PELAGO_CACHE/log" "$PELAGO_CACHE/bin" 2>/dev/null \
+        || fail "cannot write the cache folder $PELAGO_CACHE" "set PELAGO_CACHE to a folder you can write"
+    unpacked="$PELAGO_CACHE/debian"
+    unpacked_libraries="$unpacked/usr/lib/x86_64-linux-gnu:$unpacked/lib/x86_64-linux-gnu"
+    own_rust="$PELAGO_CACHE/rust"
+}
+
+# ---- Debian packages -------------------------------------------------------------------------------------------------------------
+
+require_debian() {
+    have apt-get && have dpkg && return 0
+    fail "$1 is missing, and this is not a Debian-like system" "$2"
+}
+
+# Sets `root_command` to how a command is run as root ("" if we are root), or returns 1 where root must not be used.
+find_root() {
+    [ -n "${root_known:-}" ] && return "$root_refused"
+    root_known=yes root_refused=0 root_command=
+    [ "$(id -u)" = 0 ] && return 0
+    root_refused=1
+    have sudo || return 1
+    if [ "$assume_yes" = true ]; then
+        sudo -n true 2>/dev/null || return 1
+    else
+        [ -t 0 ] || return 1
+        printf 'pelago: these Debian packages are missing: %s\npelago: install them with sudo? [y/N] ' "$1" >&2
+        read -r answer
+        case "$answer" in y* | Y*) ;; *) return 1 ;; esac
+    fi
+    root_command=sudo
+    root_refused=0
+}
+
+refresh_package_lists() {
+    # A fresh container image has no lists at all; a machine with old lists is refreshed only when a package is not found.
+    apt-get install --simulate --no-install-recommends "$@" >/dev/null 2>&1 && return 0
+    find_root "$*" || return 0
+    step "Refreshing the package lists"
+    # shellcheck disable=SC2086  # root_command is empty or one word
+    logged apt-update $root_command apt-get update || true
+}
+
+# install_packages WHAT PACKAGE...: as root by apt-get. Returns 1 where root may not be used or packages of the machine would go.
+install_packages() {
+    what=$1
+    shift
+    find_root "$*" || return 1
+    refresh_package_lists "$@"
+    if apt-get install --simulate --no-install-recommends "$@" 2>/dev/null | grep -q '^Remv '; then
+        return 1
+    fi
+    step "Installing $what: $*"
+    # shellcheck disable=SC2086
+    logged apt-install $root_command env DEBIAN_FRONTEND=noninteractive \
+        apt-get install --yes --no-install-recommends "$@"
+}
+
+# unpack_packages WHAT PACKAGE...: the packages and what they need that is not installed, into the cache, without root.
+unpack_packages() {
+    what=$1
+    shift
+    step "Unpacking $what into $unpacked: $*"
+    names=$(apt-get install --print-uris --yes --no-install-recommends -o Debug::NoLocking=1 "$@" 2>/dev/null \
+        | sed -n "s/^'[^']*' \([^_]*\)_.*/\1/p")
+    mkdir -p "$PELAGO_CACHE/packages" "$unpacked"
+    # shellcheck disable=SC2086  # a list of package names
+    (cd "$PELAGO_CACHE/packages" && logged apt-download apt-get download ${names:-$*}) || return 1
+    for package in "$PELAGO_CACHE"/packages/*.deb; do
+        logged dpkg-unpack dpkg -x "$package" "$unpacked" || return 1
+    done
+    rm -rf "$PELAGO_CACHE/packages"
+}
+
+# ---- Rust ------------------------------------------------------------------------------------------------------------------------
+
+# True if the compiler in PATH is new enough and has the core library of the bare target.
+rust_can_build() {
+    have cargo && have rustc || return 1
+    minor=$(rustc --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p')
+    [ "${minor:-0}" -ge "$oldest_rust_minor" ] || return 1
+    [ -d "$(rustc --print sysroot)/lib/rustlib/$bare_target/lib" ]
+}
+
+ready_compiler() {
+    if ! have cc; then
+        require_debian "a C linker (cc)" "install gcc and the C library's development files"
+        install_packages "the host linker" gcc libc6-dev \
+            || fail "there is no C linker (cc), which Rust needs for the host tool" \
+                "run as root: apt-get install gcc libc6-dev"
+    fi
+    rust_can_build && return 0
+    if [ -x "$own_rust/bin/rustc" ]; then
+        PATH="$own_rust/bin:$PATH"
+        export PATH
+        unset RUSTC RUSTUP_TOOLCHAIN
+        rust_can_build && return 0
+        step "The compiler in $own_rust does not run any more; making it again"
+        rm -rf "$own_rust"
+    fi
+    if have rustup; then
+        step "Adding the bare target with rustup"
+        if logged rustup timeout 60 rustup target add "$bare_target" && rust_can_build; then
+            return 0
+        fi
+        step "rustup cannot provide it here; using Debian's compiler"
+    fi
+    debian_rust
+}
+
+debian_rust() {
+    require_debian "Rust for $bare_target" "install rustup (https://rustup.rs) and run: rustup target add $bare_target"
+    set -- rustc-web cargo-web rust-web-src rustfmt-web rust-web-clippy lld-22
+    if install_packages "Rust and lld" "$@"; then
+        prefix=
+    elif unpack_packages "Rust and lld" "$@"; then
+        prefix=$unpacked
+    else
+        fail "Debian's Rust packages are not to be had" \
+            "check the network and that bookworm-security is in /etc/apt, run apt-get update; or install rustup's target $bare_target"
+    fi
+    build_sysroot "$prefix"
+    # The guest's crates were compiled against another core library; cargo does not notice.
+    rm -rf "$root/target"
+    PATH="$own_rust/bin:$PATH"
+    export PATH
+    unset RUSTC RUSTUP_TOOLCHAIN
+    rust_can_build || fail "Debian's compiler was set up but does not work" "remove $own_rust and try again"
+}
+
+# Builds core and alloc for the bare target from Debian's sources, and wrappers that give the compiler a sysroot with both targets.
+build_sysroot() {
+    prefix=$1
+    libraries=
+    [ -n "$prefix" ] && libraries=$unpacked_libraries
+    rustlib="$prefix/usr/lib/rustlib"
+    making="$own_rust.$$"
+    rm -rf "$making"
+    mkdir -p "$making/seed/src" "$making/seed/.cargo" "$making/bin" \
+        "$making/lib/rustlib/$bare_target/lib" "$making/lib/rustlib/$host_target/bin"
+    printf '[package]\nname = "seed"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' >"$making/seed/Cargo.toml"
+    printf '#![no_std]\n' >"$making/seed/src/lib.rs"
+    # The few crates that the library needs come with its source package: no download, whatever the registry.
+    printf '[source.crates-io]\nreplace-with = "vendored"\n[source.vendored]\ndirectory = "%s"\n' \
+        "$rustlib/src/rust/library/vendor" >"$making/seed/.cargo/config.toml"
+    step "Building the core library for $bare_target (about a minute, once)"
+    (cd "$making/seed" && logged sysroot env LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" RUSTC_BOOTSTRAP=1 \
+        RUSTC="$prefix/usr/bin/rustc" CARGO_TARGET_DIR="$making/seed/target" \
+        "$prefix/usr/bin/cargo" build --release -Zbuild-std=core,alloc,compiler_builtins --target "$bare_target") \
+        || fail "the core library did not build" "see the messages above; at least 1 GB of disk is needed in $PELAGO_CACHE"
+    for library in core alloc compiler_builtins; do
+        cp "$making/seed/target/$bare_target/release/deps/lib$library"-*.rlib "$making/lib/rustlib/$bare_target/lib/"
+    done
+    rm -rf "$making/seed"
+    ln -s "$rustlib/$host_target/lib" "$making/lib/rustlib/$host_target/lib"
+    ln -s "$rustlib/src" "$making/lib/rustlib/src"
+    ln -s "$prefix/usr/bin/lld-22" "$making/lib/rustlib/$host_target/bin/rust-lld"
+    for program in rustc rustdoc clippy-driver; do
+        write_wrapper "$making/bin/$program" "$prefix/usr/bin/$program" "--sysroot $own_rust"
+    done
+    for program in cargo cargo-fmt cargo-clippy rustfmt; do
+        write_wrapper "$making/bin/$program" "$prefix/usr/bin/$program" ""
+    done
+    write_wrapper "$making/bin/rust-lld" "$prefix/usr/bin/lld-22" ""
+    mv "$making" "$own_rust"
+}
+
+# write_wrapper FILE PROGRAM ARGUMENTS: `clippy-driver` is called with the compiler's path first, which must stay first.
+write_wrapper() {
+    {
+        printf '#!/bin/sh\n'
+        [ -n "$libraries" ] && printf 'export LD_LIBRARY_PATH="%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n' "$libraries"
+        case "$1" in
+            */clippy-driver)
+                printf 'case "${1:-}" in */rustc|rustc) compiler=$1; shift; exec "%s" "$compiler" %s "$@";; esac\n' "$2" "$3"
+                ;;
+        esac
+        printf 'exec "%s" %s "$@"\n' "$2" "$3"
+    } >"$1"
+    chmod +x "$1"
+}
+
+# ---- The emulator and what the tests use -------------------------------------------------------------------------------------------
+
+ready_emulator() {
+    PATH="$PATH:$PELAGO_CACHE/bin:/usr/sbin:/sbin"
+    export PATH
+    missing=
+    have qemu-system-x86_64 || missing="$missing qemu-system-x86"
+    have curl || missing="$missing curl"
+    have ip || missing="$missing iproute2"
+    if [ -n "$missing" ]; then
+        require_debian "one of these programs:$missing" "install them with your package manager"
+        # shellcheck disable=SC2086  # a list of package names
+        install_packages "the emulator and test programs" $missing || emulator_without_root
+    fi
+    ready_busybox
+}
+
+emulator_without_root() {
+    if ! have qemu-system-x86_64; then
+        unpack_packages "the emulator" qemu-system-x86 \
+            || fail "QEMU (qemu-system-x86_64) is missing" "run as root: apt-get install qemu-system-x86"
+        {
+            printf '#!/bin/sh\nexport LD_LIBRARY_PATH="%s"\n' "$unpacked_libraries"
+            printf 'exec "%s" -L "%s" -L "%s" "$@"\n' "$unpacked/usr/bin/qemu-system-x86_64" \
+                "$unpacked/usr/share/qemu" "$unpacked/usr/share/seabios"
+        } >"$PELAGO_CACHE/bin/qemu-system-x86_64"
+        chmod +x "$PELAGO_CACHE/bin/qemu-system-x86_64"
+    fi
+    have curl || step "curl is missing: tests that use it will say so"
+    have ip || step "iproute2 is missing: tests over a tap will say so"
+}
+
+# The guest's busybox must be static. The host's own is used if it is; otherwise Debian's is unpacked beside, not installed, since
+# busybox-static would replace the host's busybox.
+ready_busybox() {
+    if [ -z "${PELAGO_BUSYBOX:-}" ]; then
+        PELAGO_BUSYBOX="$PELAGO_CACHE/bin/busybox"
+        if [ ! -x "$PELAGO_BUSYBOX" ]; then
+            if have busybox && is_static "$(command -v busybox)"; then
+                PELAGO_BUSYBOX=$(command -v busybox)
+            else
+                fetch_busybox
+            fi
+        fi
+    fi
+    export PELAGO_BUSYBOX
+}
+
+# A static program names no interpreter; the dynamic loader's name stands in the first page of every other one.
+is_static() { ! head -c 4096 "$1" | LC_ALL=C grep -q 'ld-linux\|ld-musl'; }
+
+fetch_busybox() {
+    have apt-get && have dpkg || return 0
+    step "Fetching Debian's static busybox into $PELAGO_CACHE"
+    refresh_package_lists busybox-static
+    folder="$PELAGO_CACHE/busybox.$$"
+    mkdir -p "$folder"
+    if (cd "$folder" && logged busybox apt-get download busybox-static && logged busybox dpkg -x ./busybox-static_*.deb .); then
+        cp "$folder/bin/busybox" "$PELAGO_BUSYBOX.$$" && mv "$PELAGO_BUSYBOX.$$" "$PELAGO_BUSYBOX"
+    else
+        step "there is no static busybox: 'run busybox' and the tests that use it will say so"
+    fi
+    rm -rf "$folder"
+}
+
+# machine_ready PART...: parts are `compiler` and `emulator`.
+machine_ready() {
+    [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] \
+        || fail "this is $(uname -s) on $(uname -m); Pelago is built and run on Linux on x86-64" "use such a machine or VM"
+    choose_cache
+    for part in "$@"; do
+        "ready_$part"
+    done
+}

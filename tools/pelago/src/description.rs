@@ -1,0 +1,252 @@
+//! `system/*.toml`: reads one, checks it and turns it into what the guest decodes.
+//!
+//! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used but not provided or provided twice, a
+//! cycle in the order of boot, a number out of range.
+
+use anyhow::{Context, Result, bail, ensure};
+use petgraph::{algo::toposort, graph::DiGraph};
+use serde::Deserialize;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use system::{Component, Linux, Placement, Region, Restart, System, Use};
+
+/// abi's name fields hold 32 bytes with a zero at the end.
+const NAME_BYTES_MAX: usize = 31;
+const PRIORITY_MAX: u8 = 63;
+const PAGE_BYTES: u64 = 4096;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    component: Vec<Entry>,
+    linux: LinuxEntry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinuxEntry {
+    core: Core,
+    priority: u8,
+    memory: String,
+    uses: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    program: Option<String>,
+    core: Core,
+    priority: u8,
+    memory: String,
+    #[serde(default)]
+    provides: Vec<String>,
+    #[serde(default)]
+    uses: Vec<String>,
+    restart: RestartName,
+    #[serde(default)]
+    devices: Vec<String>,
+    #[serde(default)]
+    regions: Vec<RegionEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegionEntry {
+    name: String,
+    size: String,
+    #[serde(default)]
+    contiguous: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Core {
+    Word(String),
+    List(Vec<u32>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RestartName {
+    Always,
+    Never,
+}
+
+/// Reads and checks the page at `path`.
+pub fn load(path: &Path) -> Result<System> {
+    let text =
+        String::from_utf8(crate::files::read(path)?).with_context(|| format!("{} is not text", path.display()))?;
+    parse(&text).with_context(|| format!("in {}", path.display()))
+}
+
+fn parse(text: &str) -> Result<System> {
+    let page: Page = toml::from_str(text)?;
+    let components = page.component.into_iter().map(component).collect::<Result<Vec<_>>>()?;
+    let mut names = BTreeSet::new();
+    for component in &components {
+        ensure!(names.insert(&component.name), "component {} is described twice", component.name);
+    }
+    let mut regions = HashMap::new();
+    for region in components.iter().flat_map(|component| &component.regions) {
+        let first = regions.entry(&region.name).or_insert(region);
+        ensure!(*first == region, "region {} is described in two ways", region.name);
+    }
+    let mut system = in_boot_order(components)?;
+    system.linux = linux(page.linux, &system.components)?;
+    Ok(system)
+}
+
+fn linux(entry: LinuxEntry, components: &[Component]) -> Result<Linux> {
+    ensure!(entry.priority <= PRIORITY_MAX, "linux: priority {} is above {PRIORITY_MAX}", entry.priority);
+    let uses = entry.uses.iter().map(|text| resolve("linux", text, components)).collect::<Result<_>>()?;
+    let (core, memory_limit_pages) = (placement("linux", entry.core)?, pages("linux", &entry.memory)?);
+    Ok(Linux { core, priority: entry.priority, memory_limit_pages, uses })
+}
+
+/// `CONTRACT`, or `COMPONENT/CONTRACT` where several components provide it.
+fn resolve(user: &str, text: &str, components: &[Component]) -> Result<Use> {
+    let (server, contract) = match text.split_once('/') {
+        Some((server, contract)) => (Some(server), contract),
+        None => (None, text),
+    };
+    let provides = |component: &&Component| {
+        server.is_none_or(|server| server == component.name)
+            && component.provides.iter().any(|provided| provided == contract)
+    };
+    let mut all = components.iter().filter(provides);
+    let Some(provider) = all.next() else { bail!("{user} uses contract {text}, which no component provides") };
+    if let Some(other) = all.next() {
+        bail!(
+            "{user} uses contract {contract}, which both {} and {} provide: write COMPONENT/{contract}",
+            provider.name,
+            other.name
+        );
+    }
+    Ok(Use { contract: contract.into(), server: provider.name.clone() })
+}
+
+fn component(entry: Entry) -> Result<Component> {
+    let Entry { name, program, core, priority, memory, provides, uses, restart, devices, regions } = entry;
+    let regions = regions.into_iter().map(region).collect::<Result<Vec<_>>>().with_context(|| name.clone())?;
+    for name in [&name]
+        .into_iter()
+        .chain(&provides)
+        .chain(&uses)
+        .chain(&devices)
+        .chain(regions.iter().map(|region| &region.name))
+    {
+        ensure!((1..=NAME_BYTES_MAX).contains(&name.len()), "the name `{name}` must have 1 to {NAME_BYTES_MAX} bytes");
+    }
+    ensure!(priority <= PRIORITY_MAX, "{name}: priority {priority} is above {PRIORITY_MAX}");
+    let (core, memory_limit_pages) = (placement(&name, core)?, pages(&name, &memory)?);
+    // Servers are found when all components are known.
+    let uses = uses.into_iter().map(|contract| Use { contract, server: String::new() }).collect();
+    let restart = match restart {
+        RestartName::Always => Restart::Always,
+        RestartName::Never => Restart::Never,
+    };
+    let program = program.unwrap_or_else(|| name.clone());
+    Ok(Component { program, name, core, priority, memory_limit_pages, provides, uses, restart, devices, regions })
+}
+
+fn placement(name: &str, core: Core) -> Result<Placement> {
+    Ok(match core {
+        Core::Word(word) if word == "every" => Placement::Every,
+        Core::Word(word) => bail!("{name}: core is a list of numbers or \"every\", not \"{word}\""),
+        Core::List(list) => {
+            ensure!(!list.is_empty(), "{name}: the list of cores is empty");
+            Placement::Preferred(list)
+        }
+    })
+}
+
+fn pages(name: &str, memory: &str) -> Result<u32> {
+    let bytes = crate::emulator::parse_size(memory).with_context(|| format!("{name}: memory"))?;
+    u32::try_from(bytes / PAGE_BYTES).with_context(|| format!("{name}: memory is too large"))
+}
+
+fn region(entry: RegionEntry) -> Result<Region> {
+    let bytes = crate::emulator::parse_size(&entry.size).with_context(|| format!("region {}", entry.name))?;
+    ensure!(bytes > 0 && bytes % PAGE_BYTES == 0, "region {}: its size is not a multiple of {PAGE_BYTES}", entry.name);
+    let bytes = u32::try_from(bytes).with_context(|| format!("region {} is too large", entry.name))?;
+    Ok(Region { name: entry.name, bytes, contiguous: entry.contiguous })
+}
+
+/// Sorts so that whoever provides a contract comes before whoever uses it; among free choices the page's own order holds.
+fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
+    for index in 0..components.len() {
+        let name = components[index].name.clone();
+        let uses: Result<Vec<_>> =
+            components[index].uses.iter().map(|wanted| resolve(&name, &wanted.contract, &components)).collect();
+        components[index].uses = uses?;
+    }
+    // Roots are taken from the back by the depth-first sort, so later components are added first.
+    let mut graph = DiGraph::<usize, ()>::new();
+    let nodes: Vec<_> = (0..components.len()).map(|index| graph.add_node(index)).collect();
+    for (index, component) in components.iter().enumerate() {
+        for wanted in &component.uses {
+            let server = components.iter().position(|other| other.name == wanted.server);
+            if let Some(server) = server {
+                graph.add_edge(nodes[server], nodes[index], ());
+            }
+        }
+    }
+    let order = toposort(&graph, None).map_err(|cycle| {
+        anyhow::anyhow!(
+            "{} is in a cycle of boot order: it uses, through others, what needs it first",
+            components[graph[cycle.node_id()]].name
+        )
+    })?;
+    let mut slots: Vec<_> = components.into_iter().map(Some).collect();
+    let components = order.into_iter().filter_map(|node| slots[graph[node]].take()).collect();
+    Ok(System { components, ..System::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINUX: &str = "[linux]\ncore = [0]\npriority = 1\nmemory = '4M'\nuses = []\n";
+
+    fn entry(name: &str, provides: &str, uses: &str) -> String {
+        format!(
+            "[[component]]\nname = '{name}'\ncore = [0, 1]\npriority = 1\nmemory = '4M'\nprovides = [{provides}]\nuses = [{uses}]\nrestart = 'always'\n"
+        )
+    }
+
+    #[test]
+    fn servers_boot_before_their_clients() {
+        let system = parse(&(entry("client", "", "'a'") + &entry("server", "'a'", "") + LINUX)).unwrap();
+        let names: Vec<_> = system.components.iter().map(|component| component.name.as_str()).collect();
+        assert_eq!(names, ["server", "client"]);
+        assert_eq!(system.components[0].memory_limit_pages, 1024);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let cases = [
+            (entry("x", "'a'", "'b'") + &entry("y", "'b'", "'a'"), "cycle"),
+            (entry("x", "", "'b'"), "no component provides"),
+            (entry("x", "'a'", "") + &entry("x", "", ""), "described twice"),
+            (entry("x", "'a'", "") + &entry("y", "'a'", "") + &entry("z", "", "'a'"), "both x and y"),
+            (entry("x", "", "") + "priorty = 1\n", "unknown field"),
+            (entry("x", "", "").replace("4M", "4Q"), "memory"),
+            (entry("x", "", "").replace("[0, 1]", "'some'"), "every"),
+            (entry("x", "", "") + "regions = [{ name = 'r', size = '4K' }, { name = 'r', size = '8K' }]\n", "two ways"),
+            (entry("x", "", "") + "regions = [{ name = 'r', size = '5' }]\n", "multiple"),
+        ];
+        for (text, words) in cases {
+            let message = format!("{:#}", parse(&(text + LINUX)).unwrap_err());
+            assert!(message.contains(words), "{message} lacks {words}");
+        }
+    }
+
+    #[test]
+    fn the_pages_in_the_tree_are_sound() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system");
+        for file in std::fs::read_dir(folder).unwrap() {
+            load(&file.unwrap().path()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The emulator's command line: one value describes a machine, one function turns it into QEMU's words.
+//!
+//! Both machine types have the network card on PCI: q35 tells its configuration space in ACPI's MCFG; microvm describes it in AML alone,
+//! which the kernel does not interpret, so the command line tells it (`pelago.ecam`; QEMU's hw/i386/microvm.c fixes the address).
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use std::net::{TcpListener, UdpSocket};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The program we run.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+/// QEMU 7.2 to 9 refuse more without an interrupt remapper.
+pub const CPUS_MAX: u32 = 255;
+/// What kernel and components need beside the archive and its copy in the file system.
+const BASE_MIB: u64 = 40;
+/// The kernel's own least share per core.
+const MIB_PER_CORE: u64 = 2;
+const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
+
+/// Machine types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MachineType {
+    Q35,
+    Microvm,
+}
+
+impl MachineType {
+    /// Both, for matrices.
+    pub const ALL: [MachineType; 2] = [MachineType::Q35, MachineType::Microvm];
+
+    /// As QEMU calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MachineType::Q35 => "q35",
+            MachineType::Microvm => "microvm",
+        }
+    }
+}
+
+/// How guest instructions run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    Kvm,
+    Tcg,
+}
+
+/// A port of the host that leads to one of the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// `tcp` or `udp`.
+    pub protocol: &'static str,
+    /// Address of the host to listen at; empty: all.
+    pub address: String,
+    pub host: u16,
+    pub guest: u16,
+}
+
+impl FromStr for Forward {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Forward> {
+        let (ports, protocol) = match text.rsplit_once('/') {
+            None | Some((_, "tcp")) => (text.trim_end_matches("/tcp"), "tcp"),
+            Some((ports, "udp")) => (ports, "udp"),
+            Some((_, other)) => bail!("the protocol is tcp or udp, not {other}"),
+        };
+        let (rest, guest) = ports.rsplit_once(':').context("write HOST:GUEST, for instance 8080:80")?;
+        let (address, host) = rest.rsplit_once(':').unwrap_or(("", rest));
+        let port = |text: &str| {
+            text.parse().ok().filter(|&port| port != 0).with_context(|| format!("`{text}` is no port number"))
+        };
+        Ok(Forward { protocol, address: address.into(), host: port(host)?, guest: port(guest)? })
+    }
+}
+
+impl Forward {
+    /// Fails with one line if another program has the port.
+    pub fn check_free(&self) -> Result<()> {
+        let address = if self.address.is_empty() { "0.0.0.0" } else { &self.address };
+        let result = match self.protocol {
+            "udp" => UdpSocket::bind((address, self.host)).map(drop),
+            _ => TcpListener::bind((address, self.host)).map(drop),
+        };
+        result.map_err(|error| {
+            let (host, guest) = (self.host, self.guest);
+            anyhow::anyhow!(
+                "cannot listen on {} port {host} ({error}); choose another, for instance -p {}:{guest}",
+                self.protocol,
+                host.wrapping_add(1).max(1024)
+            )
+        })
+    }
+}
+
+/// A number of bytes: digits, then K, M or G (powers of 1024) or nothing.
+pub fn parse_size(text: &str) -> Result<u64> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().with_context(|| format!("`{text}` is no size; write for instance 512M"))?;
+    number.checked_mul(1 << shift).with_context(|| format!("`{text}` is too large"))
+}
+
+/// A machine to boot.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub machine: MachineType,
+    pub cpus: u32,
+    pub memory_bytes: u64,
+    pub accelerator: Accelerator,
+    pub kernel: PathBuf,
+    pub archive: Option<PathBuf>,
+    pub forwards: Vec<Forward>,
+    /// Words for the kernel.
+    pub command_line: Vec<String>,
+    /// Wait for a debugger on port 1234.
+    pub gdb: bool,
+    /// Record of every frame at the network card.
+    pub pcap: Option<PathBuf>,
+    /// Network card on this tap instead of the emulator's user network.
+    pub tap: Option<String>,
+}
+
+impl Machine {
+    /// A machine with a kernel and nothing else.
+    pub fn new(machine: MachineType, cpus: u32, accelerator: Accelerator) -> Machine {
+        Machine {
+            machine,
+            cpus,
+            memory_bytes: 512 << 20,
+            accelerator,
+            kernel: crate::place::kernel(),
+            archive: None,
+            forwards: Vec::new(),
+            command_line: Vec::new(),
+            gdb: false,
+            pcap: None,
+            tap: None,
+        }
+    }
+
+    /// Fails with one line that says what to do if the machine cannot work.
+    pub fn check(&self) -> Result<()> {
+        let cpus = self.cpus;
+        ensure!((1..=CPUS_MAX).contains(&cpus), "--cpus {cpus}: the emulator takes 1 to {CPUS_MAX}; choose fewer");
+        let archive_bytes = self.archive.as_ref().and_then(|path| path.metadata().ok()).map_or(0, |data| data.len());
+        // The archive's files are copied into the guest's file system, so they count twice.
+        let needed_mib = BASE_MIB + MIB_PER_CORE * u64::from(cpus) + (2 * archive_bytes).div_ceil(1 << 20);
+        let given_mib = self.memory_bytes >> 20;
+        ensure!(
+            given_mib >= needed_mib,
+            "{given_mib} MiB of memory is too little for {cpus} cores and what is copied in; give -m {needed_mib}M or more"
+        );
+        self.forwards.iter().try_for_each(Forward::check_free)
+    }
+
+    /// QEMU's arguments.
+    pub fn arguments(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut add = |text: &[&str]| words.extend(text.iter().map(|&word| word.to_owned()));
+        add(&["-M", if self.machine == MachineType::Q35 { "q35" } else { "microvm,pcie=on" }]);
+        // Without ERMS: see docs/decisions/0001-build.md.
+        add(&[
+            "-accel",
+            if self.accelerator == Accelerator::Kvm { "kvm" } else { "tcg,thread=multi" },
+            "-cpu",
+            "max,-erms",
+        ]);
+        add(&["-smp", &self.cpus.to_string(), "-m", &format!("{}M", self.memory_bytes >> 20)]);
+        add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
+        add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        match &self.tap {
+            Some(tap) => add(&["-netdev", &format!("tap,id=n0,ifname={tap},script=no,downscript=no")]),
+            None => add(&["-netdev", &self.user_network()]),
+        }
+        // No option ROM: nothing boots from the card, and a QEMU without ROM files then works too.
+        add(&["-device", "virtio-net-pci,netdev=n0,disable-legacy=on,romfile="]);
+        if let Some(path) = &self.pcap {
+            add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}", path.display())]);
+        }
+        if self.gdb {
+            add(&["-gdb", "tcp:127.0.0.1:1234", "-S"]);
+        }
+        add(&["-kernel", &self.kernel.to_string_lossy()]);
+        if let Some(archive) = &self.archive {
+            add(&["-initrd", &archive.to_string_lossy()]);
+        }
+        let mut line = self.command_line.clone();
+        if self.machine == MachineType::Microvm {
+            line.push(MICROVM_ECAM.into());
+        }
+        if !line.is_empty() {
+            add(&["-append", &line.join(" ")]);
+        }
+        words
+    }
+
+    fn user_network(&self) -> String {
+        self.forwards.iter().fold("user,id=n0".to_owned(), |text, forward| {
+            text + &format!(",hostfwd={}:{}:{}-:{}", forward.protocol, forward.address, forward.host, forward.guest)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_are_read_as_docker_writes_them() {
+        let forward = |protocol, address: &str, host, guest| Forward { protocol, address: address.into(), host, guest };
+        assert_eq!("8080:80".parse::<Forward>().unwrap(), forward("tcp", "", 8080, 80));
+        assert_eq!("127.0.0.1:53:5353/udp".parse::<Forward>().unwrap(), forward("udp", "127.0.0.1", 53, 5353));
+        for bad in ["80", "a:80", "0:80", "80:70000", "1:2/sctp", ":", ""] {
+            assert!(bad.parse::<Forward>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("512M").unwrap(), 512 << 20);
+        assert_eq!(parse_size("1g").unwrap(), 1 << 30);
+        for bad in ["", "M", "-1M", "1T", "99999999999999G"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_cannot_work_is_refused() {
+        let machine = |cpus, memory_mib: u64| Machine {
+            memory_bytes: memory_mib << 20,
+            ..Machine::new(MachineType::Q35, cpus, Accelerator::Tcg)
+        };
+        assert!(machine(256, 4096).check().is_err());
+        assert!(machine(4, 16).check().is_err());
+        assert!(machine(4, 512).check().is_ok());
+    }
+
+    #[test]
+    fn a_port_in_use_is_refused() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let text = format!("127.0.0.1:{}:80", other.local_addr().unwrap().port());
+        let message = text.parse::<Forward>().unwrap().check_free().unwrap_err().to_string();
+        assert!(message.contains("choose another"), "{message}");
+    }
+}

@@ -1,0 +1,309 @@
+//! A running guest: the emulator's process and the words on its serial line.
+//!
+//! One serial line carries three things, told apart by how a line starts: 0x1e is the control channel (requests in, replies out),
+//! `pelago: exit N` is the status before power-off, all else is console text. Text that is not yet a whole line (a prompt) is handed on
+//! too, unless it may still become one of the special lines.
+//!
+//! Invariant: the emulator never outlives this value, nor this process.
+
+use crate::emulator::{Machine, PROGRAM};
+use anyhow::{Context, Result, bail};
+use std::io::{Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Starts a control line, in both directions.
+pub const CONTROL: u8 = 0x1e;
+const EXIT_LINE: &str = "pelago: exit ";
+const SPECIAL_STARTS: [&str; 2] = [EXIT_LINE, "bt: "];
+/// A line longer than this is handed on in pieces.
+const LINE_BYTES_MAX: usize = 16 << 10;
+const EVENTS_MAX: usize = 1024;
+/// Lines shown when a scenario fails.
+const TAIL_LINES: usize = 40;
+
+/// What came out of the guest.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Console text, not a whole line; the rest of the line follows.
+    Part(Vec<u8>),
+    /// The end of a console line, without line end; `whole` is the full line.
+    Line { rest: Vec<u8>, whole: String },
+    /// Answer to a control request.
+    Reply(String),
+    /// The status that the guest is about to power off with.
+    Exit(i32),
+}
+
+/// Cuts the byte stream into events.
+#[derive(Default)]
+struct Splitter {
+    line: Vec<u8>,
+    handed_on: usize,
+}
+
+impl Splitter {
+    fn feed(&mut self, bytes: &[u8], events: &mut Vec<Event>) {
+        for &byte in bytes {
+            match byte {
+                b'\n' => self.end_line(events),
+                b'\r' => {}
+                byte => self.line.push(byte),
+            }
+            if self.line.len() >= LINE_BYTES_MAX {
+                self.end_line(events);
+            }
+        }
+        if self.line.len() > self.handed_on && !self.may_be_special() {
+            events.push(Event::Part(self.line[self.handed_on..].to_vec()));
+            self.handed_on = self.line.len();
+        }
+    }
+
+    fn may_be_special(&self) -> bool {
+        let begins = |start: &str| {
+            let common = start.len().min(self.line.len());
+            start.as_bytes()[..common] == self.line[..common]
+        };
+        self.handed_on == 0 && (self.line[0] == CONTROL || SPECIAL_STARTS.iter().any(|start| begins(start)))
+    }
+
+    fn end_line(&mut self, events: &mut Vec<Event>) {
+        let line = std::mem::take(&mut self.line);
+        let handed_on = std::mem::take(&mut self.handed_on);
+        let whole = String::from_utf8_lossy(&line).into_owned();
+        if handed_on == 0 && line.first() == Some(&CONTROL) {
+            events.push(Event::Reply(whole[1..].trim().to_owned()));
+            return;
+        }
+        if let Some(status) = whole.strip_prefix(EXIT_LINE).and_then(|text| text.trim().parse().ok()) {
+            events.push(Event::Exit(status));
+        }
+        events.push(Event::Line { rest: line[handed_on..].to_vec(), whole });
+    }
+}
+
+/// The guest's console input; clones write to the same line.
+#[derive(Clone)]
+pub struct Input(Arc<Mutex<ChildStdin>>);
+
+impl Input {
+    /// Sends bytes; false if the guest is gone.
+    pub fn send(&self, bytes: &[u8]) -> bool {
+        let Ok(mut pipe) = self.0.lock() else { return false };
+        pipe.write_all(bytes).and_then(|()| pipe.flush()).is_ok()
+    }
+
+    /// Sends a control request.
+    pub fn control(&self, request: &str) -> bool {
+        self.send(&[&[CONTROL, b' '], request.as_bytes(), b"\n"].concat())
+    }
+}
+
+/// See the module's head.
+pub struct Guest {
+    child: Child,
+    events: Receiver<Event>,
+    input: Input,
+    /// Every whole line so far.
+    pub transcript: Vec<String>,
+    status: Option<i32>,
+}
+
+impl Guest {
+    /// Starts the emulator.
+    pub fn start(machine: &Machine) -> Result<Guest> {
+        Guest::start_with(machine, Stdio::inherit())
+    }
+
+    /// Starts the emulator without its own complaints, for attempts that may fail.
+    pub fn start_quietly(machine: &Machine) -> Result<Guest> {
+        Guest::start_with(machine, Stdio::null())
+    }
+
+    fn start_with(machine: &Machine, complaints: Stdio) -> Result<Guest> {
+        let mut command = emulator_command();
+        command.args(machine.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
+        // Ctrl-C is ours to handle: the emulator is in a process group of its own.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                anyhow::anyhow!("{PROGRAM} is missing; install it, for instance: apt-get install qemu-system-x86")
+            }
+            _ => anyhow::anyhow!("cannot start {PROGRAM}: {error}"),
+        })?;
+        let input = child.stdin.take().context("the emulator has no input")?;
+        let output = child.stdout.take().context("the emulator has no output")?;
+        let (sender, events) = sync_channel(EVENTS_MAX);
+        std::thread::spawn(move || read_console(output, &sender));
+        Ok(Guest { child, events, input: Input(Arc::new(Mutex::new(input))), transcript: Vec::new(), status: None })
+    }
+
+    /// A handle to type with.
+    pub fn input(&self) -> Input {
+        self.input.clone()
+    }
+
+    /// The next event; `Ok(None)` when the guest is gone, an error when `limit` has passed.
+    pub fn next(&mut self, limit: Duration) -> Result<Option<Event>> {
+        let event = match self.events.recv_timeout(limit) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => bail!("nothing within {:.1} s", limit.as_secs_f64()),
+        };
+        match &event {
+            Event::Line { whole, .. } => self.transcript.push(whole.clone()),
+            Event::Exit(status) => self.status = Some(*status),
+            _ => {}
+        }
+        Ok(Some(event))
+    }
+
+    /// Waits for a console line that contains `words`, and returns it.
+    pub fn expect(&mut self, words: &str, limit: Duration) -> Result<String> {
+        self.wait_for(&format!("`{words}`"), limit, |event| match event {
+            Event::Line { whole, .. } if whole.contains(words) => Some(whole.clone()),
+            _ => None,
+        })
+    }
+
+    /// Sends a control request and waits for its reply.
+    pub fn control(&mut self, request: &str, limit: Duration) -> Result<String> {
+        if !self.input.control(request) {
+            bail!("the guest is gone; it did not take `{request}`");
+        }
+        self.wait_for(&format!("the reply to `{request}`"), limit, |event| match event {
+            Event::Reply(text) => Some(text.clone()),
+            _ => None,
+        })
+    }
+
+    fn wait_for<T>(&mut self, what: &str, limit: Duration, accept: impl Fn(&Event) -> Option<T>) -> Result<T> {
+        let end = Instant::now() + limit;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.next(left) {
+                Ok(Some(event)) => {
+                    if let Some(value) = accept(&event) {
+                        return Ok(value);
+                    }
+                }
+                Ok(None) => bail!("the guest ended before {what} came"),
+                Err(_) => bail!("{what} did not come within {:.1} s", limit.as_secs_f64()),
+            }
+        }
+    }
+
+    /// Waits until the guest has powered off; its status.
+    pub fn finish(&mut self, limit: Duration) -> Result<i32> {
+        let end = Instant::now() + limit;
+        while self.next(end.saturating_duration_since(Instant::now())).context("the guest did not power off")?.is_some()
+        {
+        }
+        let code = self.child.wait().context("cannot wait for the emulator")?.code();
+        self.status.map_or_else(|| status_of(code), Ok)
+    }
+
+    /// The process id of the emulator, to measure it by.
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The last lines of the console.
+    pub fn tail(&self) -> String {
+        let first = self.transcript.len().saturating_sub(TAIL_LINES);
+        let mut symbols = crate::symbols::Symbols::default();
+        self.transcript[first..].iter().map(|line| format!("    | {}\n", symbols.describe(line))).collect()
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Either may fail only because it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// isa-debug-exit ends the emulator with twice the value plus one. 0 is a reset or power-off nobody announced, others are QEMU's own.
+fn status_of(code: Option<i32>) -> Result<i32> {
+    match code {
+        Some(code) if code > 1 && code & 1 == 1 => Ok(code >> 1),
+        Some(0) => bail!("the guest reset itself without a word (a fault during boot?); run with --gdb to look"),
+        Some(code) => bail!("the emulator ended with status {code}; its message is above"),
+        None => bail!("the emulator was killed"),
+    }
+}
+
+/// `setpriv` (util-linux) makes the emulator die with us however we die; without it a kill -9 of this tool leaves it running.
+fn emulator_command() -> Command {
+    let has_setpriv = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("setpriv").is_file()));
+    if !has_setpriv || crate::rootfs::in_path(PROGRAM).is_none() {
+        return Command::new(PROGRAM);
+    }
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", PROGRAM]);
+    command
+}
+
+fn read_console(mut output: impl Read, sender: &SyncSender<Event>) {
+    let mut splitter = Splitter::default();
+    let mut buffer = [0; 4096];
+    let mut events = Vec::new();
+    while let Ok(count @ 1..) = output.read(&mut buffer) {
+        splitter.feed(&buffer[..count], &mut events);
+        for event in events.drain(..) {
+            if sender.send(event).is_err() {
+                return;
+            }
+        }
+    }
+    if !splitter.line.is_empty() {
+        splitter.end_line(&mut events);
+        events.into_iter().for_each(|event| drop(sender.send(event)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Event {
+        Event::Line { rest: text.into(), whole: text.into() }
+    }
+
+    fn split(pieces: &[&str]) -> Vec<Event> {
+        let (mut splitter, mut events) = (Splitter::default(), Vec::new());
+        pieces.iter().for_each(|piece| splitter.feed(piece.as_bytes(), &mut events));
+        events
+    }
+
+    #[test]
+    fn the_three_kinds_are_told_apart() {
+        let events = split(&["hello\r\n\x1e killed ip\npelago: exit 3\n"]);
+        assert_eq!(events, [line("hello"), Event::Reply("killed ip".into()), Event::Exit(3), line("pelago: exit 3")]);
+    }
+
+    #[test]
+    fn a_prompt_is_handed_on_at_once_and_a_special_line_is_not() {
+        let rest = Event::Line { rest: b"ls".into(), whole: "$ ls".into() };
+        assert_eq!(split(&["$ ", "ls\n"]), [Event::Part(b"$ ".into()), rest]);
+        assert_eq!(split(&["pel", "ago: ex"]), []);
+        assert_eq!(split(&["\x1e", "ok\n"]), [Event::Reply("ok".into())]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_bounded() {
+        let events = split(&[&"x".repeat(LINE_BYTES_MAX * 2 + 1)]);
+        assert_eq!(events.len(), 3);
+    }
+
+    #[test]
+    fn the_emulators_status_carries_the_guests() {
+        assert_eq!(status_of(Some(85)).unwrap(), 42);
+        assert!(status_of(Some(0)).is_err() && status_of(Some(1)).is_err() && status_of(None).is_err());
+    }
+}

@@ -1,0 +1,123 @@
+//! Builds the guest: compiles every program of the workspace for the bare target and packs the boot archive.
+//!
+//! A guest program is a binary of a workspace member outside `tools/` and `sim/`; its name is the binary's. `kernel` is what boots, the
+//! rest goes to `sbin/` of the archive. See docs/decisions/0001-build.md for why there is one build for all.
+
+use crate::archive::Archive;
+use crate::{elf, files, place};
+use anyhow::{Context, Result, bail};
+use cargo_metadata::{Message, Metadata, MetadataCommand, Package};
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use system::{PROGRAM_FOLDER, RUN_PATH, Run, SYSTEM_PATH, System};
+
+/// The bare target.
+pub const TARGET: &str = "x86_64-unknown-none";
+const KERNEL: &str = "kernel";
+
+/// The workspace as cargo sees it.
+pub fn workspace() -> Result<Metadata> {
+    let manifest = place::root().join("Cargo.toml");
+    MetadataCommand::new().manifest_path(manifest).no_deps().exec().context("the workspace's manifests are not sound")
+}
+
+/// The folder of a package, relative to the checkout.
+pub fn folder(metadata: &Metadata, package: &Package) -> String {
+    let folder = package.manifest_path.parent().unwrap_or(&metadata.workspace_root);
+    folder.strip_prefix(&metadata.workspace_root).unwrap_or(folder).to_string()
+}
+
+/// True for packages that run on the host only.
+pub fn is_host_only(metadata: &Metadata, package: &Package) -> bool {
+    let folder = folder(metadata, package);
+    folder.starts_with("tools/") || folder.starts_with("sim")
+}
+
+/// Packages with a program for the guest.
+pub fn guest_packages(metadata: &Metadata) -> Vec<String> {
+    let has_program =
+        |package: &&Package| !is_host_only(metadata, package) && package.targets.iter().any(|target| target.is_bin());
+    metadata.workspace_packages().into_iter().filter(has_program).map(|package| package.name.to_string()).collect()
+}
+
+/// Compiles the guest's programs, leaves `out/pelago.elf` and `out/images/*`, and returns the images' paths.
+pub fn build_programs() -> Result<Vec<PathBuf>> {
+    let packages = guest_packages(&workspace()?);
+    if packages.is_empty() {
+        bail!("no workspace member has a program for the guest");
+    }
+    let mut command = Command::new("cargo");
+    command.current_dir(place::root()).args([
+        "build",
+        "--quiet",
+        "--release",
+        "--bins",
+        "--target",
+        TARGET,
+        "--target-dir",
+        "target/guest",
+    ]);
+    command.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
+    command.args(packages.iter().flat_map(|package| ["-p", package]));
+    let mut child = command.spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        if let Message::CompilerArtifact(artifact) = message.context("cannot read what cargo says")? {
+            programs.extend(artifact.executable.map(PathBuf::from));
+        }
+    }
+    if !child.wait().context("cannot wait for cargo")?.success() {
+        bail!("the guest did not build; the compiler's messages are above");
+    }
+    programs.iter().map(|program| keep_image(program)).collect()
+}
+
+fn keep_image(program: &Path) -> Result<PathBuf> {
+    let name = program.file_name().context("a program without a name")?;
+    let image = place::images().join(name);
+    let data = files::read(program)?;
+    // An unchanged image keeps its time stamp, so that what is made from it need not be made again.
+    if std::fs::read(&image).ok().as_ref() != Some(&data) {
+        files::write(&image, &data)?;
+    }
+    if name == KERNEL {
+        files::write(&place::kernel(), &elf::without_debug(&data)?)?;
+    }
+    Ok(image)
+}
+
+/// An archive with all programs and the description of the system, and what to run; the root directory is the caller's to add.
+pub fn archive(images: &[PathBuf], system: &System, run: &Run) -> Result<Archive> {
+    let mut archive = Archive::default();
+    for image in images {
+        let name = image.file_name().unwrap_or_default().to_string_lossy();
+        if name != KERNEL {
+            archive.file(&format!("{PROGRAM_FOLDER}/{name}"), 0o755, elf::without_debug(&files::read(image)?)?);
+        }
+    }
+    let lacking: Vec<_> = system.components.iter().map(|component| component.program.as_str()).collect();
+    let lacking: Vec<_> =
+        lacking.into_iter().filter(|program| !archive.has_file(&format!("{PROGRAM_FOLDER}/{program}"))).collect();
+    if !lacking.is_empty() {
+        eprintln!("pelago: the system's description names programs that the workspace lacks: {}", lacking.join(", "));
+    }
+    archive.file(SYSTEM_PATH, 0o644, system::encode(system));
+    archive.file(RUN_PATH, 0o644, system::encode(run));
+    Ok(archive)
+}
+
+/// `./pelago build`.
+pub fn build_everything() -> Result<()> {
+    let images = build_programs()?;
+    let system = crate::description::load(&place::root().join("system/default.toml"))?;
+    let run = Run { working_directory: "/".into(), ..Run::default() };
+    let mut archive = archive(&images, &system, &run)?;
+    crate::rootfs::add_base(&mut archive);
+    let path = place::out().join("boot.archive");
+    archive.write(&path)?;
+    println!("{}", place::kernel().display());
+    println!("{} ({} KiB)", path.display(), archive.content_bytes() >> 10);
+    Ok(())
+}

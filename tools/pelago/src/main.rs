@@ -1,0 +1,93 @@
+//! The host tool behind `./pelago`: the command line, and nothing else. Each sub-command is a module.
+//!
+//! Exit status: that of the Linux program for `run`, 0 or 1 for the others, 125 where the tool itself could not do its job. An error
+//! is one line that says what is wrong and what to do.
+
+#![forbid(unsafe_code)]
+
+mod accelerator;
+mod archive;
+mod bench;
+mod chaos;
+mod check;
+mod description;
+mod doctor;
+mod elf;
+mod emulator;
+mod files;
+mod guest;
+mod image;
+mod namespace;
+mod place;
+mod rootfs;
+mod run;
+mod scenario;
+mod scenarios;
+mod symbols;
+mod terminal;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Status when the tool, not the program it ran, failed; the same as `docker run`.
+const TOOL_FAILED: u8 = 125;
+
+#[derive(Parser)]
+#[command(name = "pelago", version, about = "Builds, boots, tests and measures Pelago.", arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Boot the system and run a Linux program of this machine in it
+    Run(run::Options),
+    /// Leave the bootable ELF at out/pelago.elf and its archive at out/boot.archive
+    Build,
+    /// Boot scenarios and unit tests; the last line is `N passed, N failed`
+    Test(scenario::Options),
+    /// Measure the system
+    Bench(bench::Options),
+    /// Format, lints and tidy
+    Check,
+    /// Say what this machine has and lacks
+    Doctor,
+    /// Break a component of the running system on purpose
+    Chaos(chaos::Options),
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        // Help and version are what was asked for.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            eprintln!("pelago: {}; ./pelago --help lists what there is", first_paragraph(&error.to_string()));
+            return ExitCode::from(TOOL_FAILED);
+        }
+    };
+    let result = match arguments.command {
+        Command::Run(options) => run::run(&options),
+        Command::Build => image::build_everything().map(|()| ExitCode::SUCCESS),
+        Command::Test(options) => scenario::run(&options),
+        Command::Bench(options) => bench::run(&options),
+        Command::Check => check::run(),
+        Command::Doctor => doctor::run(),
+        Command::Chaos(options) => chaos::run(&options),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("pelago: {}", one_line(&format!("{error:#}")));
+        ExitCode::from(TOOL_FAILED)
+    })
+}
+
+/// Libraries draw errors over several lines; ours is one.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+fn first_paragraph(text: &str) -> String {
+    one_line(text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default())
+}

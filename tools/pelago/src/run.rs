@@ -1,0 +1,261 @@
+//! `./pelago run`: builds what changed, packs the program into an archive of its own, boots, and connects console and control.
+
+use crate::accelerator::{self, Wish};
+use crate::emulator::{Forward, Machine, MachineType, parse_size};
+use crate::guest::{Event, Guest};
+use crate::rootfs::{self, Volume};
+use crate::{chaos, description, image, place, symbols};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use system::Run;
+
+/// How often a waiting tool looks whether Ctrl-C was pressed.
+const WAKE_EVERY: Duration = Duration::from_millis(50);
+/// Status after Ctrl-C: 128 and the signal's number, as shells have it.
+const INTERRUPTED: u8 = 130;
+const END_OF_INPUT: u8 = 0x04;
+const DEFAULT_FORWARD: &str = "8080:80";
+const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+static INTERRUPT: AtomicBool = AtomicBool::new(false);
+
+/// Options of `run`.
+#[derive(Args, Debug)]
+#[command(trailing_var_arg = true)]
+pub struct Options {
+    /// Cores of the machine, 1 to 255
+    #[arg(long, default_value_t = 2)]
+    pub cpus: u32,
+    /// Memory of the machine, for instance 512M or 2G
+    #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
+    pub memory: u64,
+    /// Lead a port of this machine to the guest: [ADDRESS:]HOST:GUEST[/tcp|/udp]
+    #[arg(short, long, value_name = "HOST:GUEST")]
+    pub publish: Vec<Forward>,
+    /// Copy a file or folder in at start
+    #[arg(short, long, value_name = "HOST:GUEST")]
+    pub volume: Vec<Volume>,
+    /// Set a variable of the program's environment; without =VALUE, this shell's value is taken
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Working directory of the program
+    #[arg(short, long, value_name = "DIR", default_value = "/")]
+    pub workdir: String,
+    /// Kind of machine
+    #[arg(long, value_enum, default_value = "q35")]
+    pub machine: MachineType,
+    /// Description of the system [default: system/default.toml]
+    #[arg(long, value_name = "FILE")]
+    pub system: Option<PathBuf>,
+    /// Hardware virtualisation or emulation
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accel: Wish,
+    /// Wait for a debugger at 127.0.0.1:1234 before the first instruction
+    #[arg(long)]
+    pub gdb: bool,
+    /// Print the exact emulator command instead of running it
+    #[arg(long)]
+    pub print: bool,
+    /// Record all frames at the network card
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// A program of this machine (path, or name in PATH), and its arguments
+    #[arg(value_name = "PROGRAM", allow_hyphen_values = true)]
+    pub program: Vec<String>,
+}
+
+/// Boots and runs. The status is the program's.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let folder = Instance::create()?;
+    // A printed command is run later, so its archive stays, among the other things that a build leaves.
+    let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
+    let mut machine = prepare(options, &archive)?;
+    machine.check()?;
+    machine.accelerator = accelerator::choose(options.accel);
+    if options.print {
+        let words: Vec<_> = machine.arguments().iter().map(|word| quoted(word)).collect();
+        println!("{} {}", crate::emulator::PROGRAM, words.join(" "));
+        return Ok(ExitCode::SUCCESS);
+    }
+    ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
+    if options.program.is_empty() {
+        let host = machine.forwards.first().map_or(0, |forward| forward.host);
+        eprintln!(
+            "pelago: no program given; the system serves its own page at http://localhost:{host}/ (Ctrl-C ends it)"
+        );
+    }
+    if options.gdb {
+        eprintln!(
+            "pelago: waiting for a debugger; run: gdb {} -ex 'target remote 127.0.0.1:1234'",
+            place::images().join("kernel").display()
+        );
+    }
+    let guest = Guest::start(&machine)?;
+    let replies = chaos::serve(folder.path(), guest.input())?;
+    forward_input(&guest);
+    relay(guest, &replies)
+}
+
+/// Builds what changed and writes the archive.
+fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine> {
+    let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
+    let system = description::load(&system_path)?;
+    let mut root = crate::archive::Archive::default();
+    rootfs::add_base(&mut root);
+    for volume in &options.volume {
+        rootfs::add_volume(&mut root, volume)?;
+    }
+    let mut run =
+        Run { working_directory: options.workdir.clone(), environment: environment(&options.env)?, ..Run::default() };
+    if let Some((name, arguments)) = options.program.split_first() {
+        run.arguments.push(rootfs::add_program(&mut root, name)?);
+        run.arguments.extend_from_slice(arguments);
+    }
+    // The user's mistakes above are told before anything is compiled.
+    let images = image::build_programs()?;
+    let mut archive = image::archive(&images, &system, &run)?;
+    archive.merge(root);
+    archive.write(archive_path)?;
+    let mut forwards = options.publish.clone();
+    if forwards.is_empty() && options.program.is_empty() {
+        forwards.push(DEFAULT_FORWARD.parse()?);
+    }
+    Ok(Machine {
+        memory_bytes: options.memory,
+        archive: Some(archive_path.to_owned()),
+        forwards,
+        gdb: options.gdb,
+        pcap: options.pcap.clone(),
+        ..Machine::new(options.machine, options.cpus, crate::emulator::Accelerator::Tcg)
+    })
+}
+
+/// The program's environment: a few defaults, then what the user set; the last value of a name counts.
+pub fn environment(wishes: &[String]) -> Result<Vec<String>> {
+    let mut variables =
+        vec![DEFAULT_PATH.to_owned(), "HOME=/root".into(), "TERM=linux".into(), "HOSTNAME=pelago".into()];
+    for wish in wishes {
+        let variable = match wish.split_once('=') {
+            Some(("", _)) => bail!("-e {wish}: the variable has no name"),
+            Some(_) => wish.clone(),
+            None => format!(
+                "{wish}={}",
+                std::env::var(wish)
+                    .with_context(|| format!("-e {wish}: this shell has no such variable; write {wish}=VALUE"))?
+            ),
+        };
+        let name = variable.split('=').next().unwrap_or_default().to_owned() + "=";
+        variables.retain(|other| !other.starts_with(&name));
+        variables.push(variable);
+    }
+    Ok(variables)
+}
+
+/// Hands what is typed to the guest's console. The thread ends with the process: reading a terminal cannot be interrupted.
+fn forward_input(guest: &Guest) {
+    let input = guest.input();
+    std::thread::spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut bytes = [0; 4096];
+        let mut line_ended = true;
+        while let Ok(count @ 1..) = stdin.read(&mut bytes) {
+            line_ended = bytes[count - 1] == b'\n';
+            // What the user types must not pass for a control request.
+            let typed: Vec<u8> =
+                bytes[..count].iter().copied().filter(|&byte| byte != crate::guest::CONTROL).collect();
+            if !input.send(&typed) {
+                return;
+            }
+        }
+        // The first of two ends a line that has no end yet, as on any terminal.
+        input.send(if line_ended { &[END_OF_INPUT] } else { &[END_OF_INPUT, END_OF_INPUT] });
+    });
+}
+
+/// Shows the console until the guest ends: the system's own lines on standard error, the program's on standard output.
+fn relay(mut guest: Guest, replies: &chaos::Replies) -> Result<ExitCode> {
+    let mut symbols = symbols::Symbols::default();
+    loop {
+        if INTERRUPT.load(Ordering::Relaxed) {
+            eprintln!("\npelago: interrupted; the machine is switched off");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        let Ok(event) = guest.next(WAKE_EVERY) else { continue };
+        match event {
+            Some(Event::Part(bytes)) => show(&bytes),
+            Some(Event::Line { whole, .. }) if whole.starts_with("pelago: ") => eprintln!("{whole}"),
+            Some(Event::Line { whole, .. }) if whole.starts_with("bt: ") => eprintln!("{}", symbols.describe(&whole)),
+            Some(Event::Line { mut rest, .. }) => {
+                rest.push(b'\n');
+                show(&rest);
+            }
+            Some(Event::Reply(text)) => replies.deliver(text),
+            Some(Event::Exit(_)) => {}
+            None => break,
+        }
+    }
+    let status = guest.finish(Duration::ZERO)?;
+    Ok(ExitCode::from(status.clamp(0, 255) as u8))
+}
+
+fn show(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    // A closed pipe behind us is no reason to stop the guest.
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,=:+@".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The folder of this run; removed with it.
+struct Instance(Option<tempfile::TempDir>);
+
+impl Instance {
+    fn create() -> Result<Instance> {
+        let base = place::instances();
+        let make = || -> std::io::Result<tempfile::TempDir> {
+            std::fs::create_dir_all(&base)?;
+            tempfile::Builder::new().prefix(&format!("{}-", std::process::id())).tempdir_in(&base)
+        };
+        Ok(Instance(Some(
+            make().with_context(|| format!("cannot make a folder in {}; set XDG_RUNTIME_DIR", base.display()))?,
+        )))
+    }
+
+    fn path(&self) -> &std::path::Path {
+        self.0.as_ref().map_or(std::path::Path::new("."), |folder| folder.path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_a_variable_counts() {
+        let variables = environment(&["TERM=dumb".into(), "A=1".into(), "A=2".into()]).unwrap();
+        assert!(
+            variables.contains(&"TERM=dumb".into())
+                && variables.contains(&"A=2".into())
+                && !variables.contains(&"A=1".into())
+        );
+        assert!(environment(&["=x".into()]).is_err() && environment(&["NO_SUCH_VARIABLE_HERE".into()]).is_err());
+    }
+
+    #[test]
+    fn printed_words_survive_a_shell() {
+        assert_eq!(quoted("a b'c"), r"'a b'\''c'");
+        assert_eq!(quoted("-smp"), "-smp");
+    }
+}

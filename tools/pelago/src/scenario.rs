@@ -1,0 +1,231 @@
+//! `./pelago test`: boot scenarios in tiers, and the unit tests of every crate that runs on the host.
+//!
+//! A scenario is a name, a tier and a function; matrices over machines and cores are unrolled into one scenario each, so that a name
+//! given on the command line repeats exactly one failure. A higher tier stands on the lower ones: after a failed tier the rest is not run, and counts as failed.
+
+use crate::emulator::{Accelerator, Machine, MachineType};
+use crate::guest::Guest;
+use crate::{accelerator, archive::Archive, description, image, place, rootfs, run, scenarios};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+use system::{Run, System};
+
+/// Options of `test`.
+#[derive(Args)]
+pub struct Options {
+    /// Only scenarios whose name contains one of these
+    name: Vec<String>,
+    /// Only this tier: 0 boot, 1 kernel, 2 components, 3 Linux programs, 4 network and recovery, 5 applications
+    #[arg(long)]
+    tier: Option<u8>,
+    /// Print the names instead of running
+    #[arg(long)]
+    list: bool,
+    /// Hardware virtualisation or emulation
+    #[arg(long, value_enum, default_value = "auto")]
+    accel: accelerator::Wish,
+}
+
+/// What a scenario does; an error is its failure.
+pub type Body = Box<dyn Fn(&Bench) -> Result<()>>;
+
+/// One scenario.
+pub struct Scenario {
+    /// Unique, for instance `boot/q35/4`.
+    pub name: String,
+    pub tier: u8,
+    pub body: Body,
+}
+
+/// What every scenario is given: the built system, and ways to boot it.
+pub struct Bench {
+    images: Vec<PathBuf>,
+    system: System,
+    accelerator: Accelerator,
+    folder: tempfile::TempDir,
+}
+
+impl Bench {
+    /// Builds the guest.
+    pub fn new(wish: accelerator::Wish) -> Result<Bench> {
+        let images = image::build_programs()?;
+        let system = description::load(&place::root().join("system/default.toml"))?;
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        Ok(Bench { images, system, accelerator: accelerator::choose(wish), folder })
+    }
+
+    /// Boots with a program of this machine (none: the system alone), adding files to the root directory by `fill`.
+    pub fn boot(
+        &self,
+        machine: MachineType,
+        cpus: u32,
+        program: &[&str],
+        fill: impl FnOnce(&mut Archive, &mut Machine) -> Result<()>,
+    ) -> Result<Guest> {
+        let mut root = Archive::default();
+        rootfs::add_base(&mut root);
+        let mut machine = Machine::new(machine, cpus, self.accelerator);
+        machine.memory_bytes += u64::from(cpus) * (4 << 20);
+        let mut run = Run { working_directory: "/".into(), environment: run::environment(&[])?, ..Run::default() };
+        if let Some((name, arguments)) = program.split_first() {
+            run.arguments.push(rootfs::add_program(&mut root, name)?);
+            run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
+        }
+        fill(&mut root, &mut machine)?;
+        let mut archive = image::archive(&self.images, &self.system, &run)?;
+        archive.merge(root);
+        let path = self.folder.path().join("boot.archive");
+        archive.write(&path)?;
+        machine.archive = Some(path);
+        machine.check()?;
+        Guest::start(&machine)
+    }
+
+    /// Boots the system alone.
+    pub fn boot_bare(&self, machine: MachineType, cpus: u32) -> Result<Guest> {
+        self.boot(machine, cpus, &[], |_, _| Ok(()))
+    }
+}
+
+/// A TCP port of this machine that nobody has now.
+pub fn free_port() -> Result<u16> {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").context("no free port")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// Runs what was chosen.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let mut chosen = scenarios::all();
+    chosen.sort_by_key(|scenario| scenario.tier);
+    chosen.retain(|scenario| {
+        options.tier.is_none_or(|tier| tier == scenario.tier) && named(&scenario.name, &options.name)
+    });
+    let unit = options.tier.is_none() && named("unit", &options.name);
+    if options.list {
+        if unit {
+            println!("- unit");
+        }
+        chosen.iter().for_each(|scenario| println!("{} {}", scenario.tier, scenario.name));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if chosen.is_empty() && !unit {
+        bail!("no scenario has such a name; `./pelago test --list` prints them");
+    }
+    let mut count = Count::default();
+    if unit {
+        unit_tests(&mut count)?;
+    }
+    if !chosen.is_empty() {
+        match Bench::new(options.accel) {
+            Ok(bench) => run_scenarios(&chosen, &bench, &mut count),
+            Err(error) => {
+                println!("FAIL build: {error:#}");
+                count.failed += chosen.len();
+            }
+        }
+    }
+    println!("{} passed, {} failed", count.passed, count.failed);
+    Ok(if count.failed == 0 && count.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn named(name: &str, wishes: &[String]) -> bool {
+    wishes.is_empty() || wishes.iter().any(|wish| name.contains(wish.as_str()))
+}
+
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+fn run_scenarios(chosen: &[Scenario], bench: &Bench, count: &mut Count) {
+    let mut failures: HashMap<u8, usize> = HashMap::new();
+    for scenario in chosen {
+        if let Some(below) = failures.keys().find(|&&tier| tier < scenario.tier) {
+            println!("FAIL {} not run, since tier {below} failed", scenario.name);
+            count.failed += 1;
+            continue;
+        }
+        let start = Instant::now();
+        match (scenario.body)(bench) {
+            Ok(()) => {
+                count.passed += 1;
+                println!("ok   {} ({:.1} s)", scenario.name, start.elapsed().as_secs_f64());
+            }
+            Err(error) => {
+                count.failed += 1;
+                *failures.entry(scenario.tier).or_default() += 1;
+                println!("FAIL {} ({:.1} s): {error:#}", scenario.name, start.elapsed().as_secs_f64());
+            }
+        }
+    }
+}
+
+/// Adds the console's end to a failure. Use around everything that talks to a guest.
+pub fn with_console(mut guest: Guest, body: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
+    body(&mut guest).map_err(|error| anyhow::anyhow!("{error:#}; end of the console:\n{}", guest.tail()))
+}
+
+fn unit_tests(count: &mut Count) -> Result<()> {
+    let metadata = image::workspace()?;
+    let mut command = Command::new("cargo");
+    // Tests run with debug assertions; the guest's binaries cannot be linked for the host, so they are left out.
+    command.current_dir(place::root()).args(["test", "--no-fail-fast", "--target-dir", "target/host"]);
+    for package in metadata.workspace_packages() {
+        if package.targets.iter().any(|target| target.is_lib() || target.is_proc_macro())
+            || image::is_host_only(&metadata, package)
+        {
+            command.args(["-p", &package.name]);
+        }
+    }
+    command.args(["--lib", "--bin", "pelago-tool", "--tests", "--color=never"]);
+    let output = command.output().context("cannot start cargo")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (passed, failed) = count_results(&text);
+    count.passed += passed;
+    count.failed += failed;
+    if output.status.success() {
+        println!("ok   {passed} unit tests");
+        return Ok(());
+    }
+    count.failed += usize::from(failed == 0);
+    let failures = text
+        .lines()
+        .filter(|line| line.starts_with("test ") && line.ends_with("FAILED") || line.contains("panicked at"));
+    failures.for_each(|line| println!("FAIL {line}"));
+    print!("{}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Sums cargo's lines `test result: ok. 5 passed; 0 failed; ...`.
+fn count_results(text: &str) -> (usize, usize) {
+    let number = |line: &str, word: &str| -> usize {
+        line.split([';', '.']).find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok()).unwrap_or(0)
+    };
+    let results = text.lines().filter(|line| line.starts_with("test result:"));
+    results.fold((0, 0), |(passed, failed), line| (passed + number(line, "passed"), failed + number(line, "failed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_summed() {
+        let text = "running\ntest result: ok. 5 passed; 0 failed; 0 ignored\nx\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
+        assert_eq!(count_results(text), (7, 1));
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = scenarios::all().into_iter().map(|scenario| scenario.name).collect();
+        let all = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}

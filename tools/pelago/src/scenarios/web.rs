@@ -1,0 +1,73 @@
+//! Tier 4: a Linux web server in the guest answers the host's curl.
+
+use crate::emulator::{Forward, Machine, MachineType};
+use crate::guest::Guest;
+use crate::scenario::{Bench, Scenario, free_port, with_console};
+use anyhow::{Context, Result, bail, ensure};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+pub const READY_LIMIT: Duration = Duration::from_secs(30);
+/// What busybox serves in these scenarios.
+const SERVER: [&str; 7] = ["busybox", "httpd", "-f", "-p", "80", "-h", "/www"];
+const CPUS: [u32; 3] = [1, 2, 4];
+
+pub fn scenarios() -> Vec<Scenario> {
+    let matrix = MachineType::ALL.into_iter().flat_map(|machine| CPUS.into_iter().map(move |cpus| (machine, cpus)));
+    matrix
+        .map(|(machine, cpus)| Scenario {
+            name: format!("web/{}/{cpus}", machine.name()),
+            tier: 4,
+            body: Box::new(move |bench| page(bench, machine, cpus)),
+        })
+        .collect()
+}
+
+/// Boots the web server with one file at `/file`; returns the guest and the file's address for the host.
+pub fn serve(bench: &Bench, machine: MachineType, cpus: u32, content: Vec<u8>) -> Result<(Guest, String)> {
+    let port = free_port()?;
+    let forward = Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 };
+    let guest = bench.boot(machine, cpus, &SERVER, |root, machine: &mut Machine| {
+        // Three copies: the archive, the file system's, and what is on its way out.
+        machine.memory_bytes += 3 * content.len() as u64;
+        root.file("root/www/file", 0o644, content);
+        machine.forwards.push(forward);
+        Ok(())
+    })?;
+    Ok((guest, format!("http://127.0.0.1:{port}/file")))
+}
+
+/// Fetches with the host's curl; the emulator answers a connection before the guest does, so a server that is not up yet shows as a reset.
+pub fn fetch(address: &str, limit: Duration) -> Result<Vec<u8>> {
+    let end = Instant::now() + limit;
+    loop {
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "10", address]);
+        let output = curl.output().context("cannot run curl; install it, for instance: apt-get install curl")?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        if Instant::now() > end {
+            bail!("{} within {} s", String::from_utf8_lossy(&output.stderr).trim(), limit.as_secs());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn page(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
+    let content: Vec<u8> = (0..100_000u32).flat_map(|number| number.to_le_bytes()).collect();
+    let (guest, address) = serve(bench, machine, cpus, content.clone())?;
+    with_console(guest, |guest| {
+        guest.expect("pelago: ready", READY_LIMIT)?;
+        for round in 1..=10 {
+            let got = fetch(&address, READY_LIMIT)?;
+            ensure!(
+                got == content,
+                "request {round}: {} bytes came, not the {} that were meant, or others",
+                got.len(),
+                content.len()
+            );
+        }
+        Ok(())
+    })
+}

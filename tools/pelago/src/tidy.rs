@@ -1,0 +1,153 @@
+//! House rules that the compiler does not know: where unsafe may stand, how long a file may be, which way dependencies point, and that no
+//! path of somebody's machine is in the tree.
+
+use crate::image;
+use anyhow::{Context, Result};
+use cargo_metadata::Metadata;
+use std::path::{Path, PathBuf};
+
+/// Folders whose crates may hold unsafe code; every other crate says `#![forbid(unsafe_code)]`.
+const UNSAFE_FOLDERS: [&str; 9] = [
+    "kernel",
+    "lib/sys",
+    "lib/runtime",
+    "lib/ring",
+    "lib/channel",
+    "lib/executor",
+    "lib/link",
+    "drivers/virtio-net",
+    "linux/proxy",
+];
+/// Longer files have more than one idea.
+const FILE_LINES_MAX: usize = 600;
+const TEXT_ENDINGS: [&str; 8] = ["rs", "toml", "md", "sh", "ld", "s", "S", "txt"];
+const SKIPPED_FOLDERS: [&str; 5] = [".git", "target", "out", ".toolchain", "node_modules"];
+/// Starts of paths that exist on one machine only. Split so that this file does not find itself.
+const LOCAL_PATHS: [&str; 3] = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/root/", ".")];
+/// Layers from the bottom; a package depends only on its own layer or lower ones.
+const LAYERS: [(&str, u8); 9] = [
+    ("abi", 0),
+    ("lib/system", 0),
+    ("kernel", 1),
+    ("lib/", 1),
+    ("contracts", 2),
+    ("monitor", 3),
+    ("servers/", 3),
+    ("drivers/", 3),
+    ("linux/", 3),
+];
+
+/// All breaches, as `path:line: what`.
+pub fn findings(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut files = Vec::new();
+    list(root, &mut files)?;
+    for file in &files {
+        let name = file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
+        if let Ok(text) = std::fs::read_to_string(file) {
+            check_text(&name, &text, &mut found);
+        }
+    }
+    check_unsafe(root, metadata, &mut found);
+    check_layers(metadata, &mut found);
+    Ok(found)
+}
+
+fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in std::fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_symlink() || SKIPPED_FOLDERS.contains(&name.as_str()) {
+            continue;
+        }
+        if path.is_dir() {
+            list(&path, files)?;
+        } else if name == "pelago" || path.extension().is_some_and(|end| TEXT_ENDINGS.iter().any(|known| end == *known))
+        {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(())
+}
+
+fn check_text(name: &str, text: &str, found: &mut Vec<String>) {
+    let rust = name.ends_with(".rs");
+    let lines = text.lines().count();
+    if rust && lines > FILE_LINES_MAX {
+        found.push(format!("{name}:1: {lines} lines; split it, a file has at most {FILE_LINES_MAX}"));
+    }
+    if rust && !name.contains("/tests/") && !text.starts_with("//") {
+        found.push(format!("{name}:1: the file does not open with what it is"));
+    }
+    for (number, line) in (1..).zip(text.lines()) {
+        if LOCAL_PATHS.iter().any(|path| line.contains(path)) {
+            found.push(format!("{name}:{number}: a path of one machine"));
+        }
+        if rust
+            && ["todo!(", "unimplemented!(", "dbg!("]
+                .iter()
+                .any(|word| line.contains(word) && !line.contains(&format!("\"{word}")))
+        {
+            found.push(format!("{name}:{number}: unfinished code"));
+        }
+    }
+}
+
+fn check_unsafe(root: &Path, metadata: &Metadata, found: &mut Vec<String>) {
+    for package in metadata.workspace_packages() {
+        let folder = image::folder(metadata, package);
+        if UNSAFE_FOLDERS.contains(&folder.as_str()) {
+            continue;
+        }
+        for target in
+            package.targets.iter().filter(|target| target.is_lib() || target.is_bin() || target.is_proc_macro())
+        {
+            let path = target.src_path.as_std_path();
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            if !text.contains("#![forbid(unsafe_code)]") {
+                let name = path.strip_prefix(root).unwrap_or(path).display().to_string();
+                found.push(format!(
+                    "{name}:1: the crate lacks #![forbid(unsafe_code)] and is not among those that may hold unsafe code"
+                ));
+            }
+        }
+    }
+}
+
+fn check_layers(metadata: &Metadata, found: &mut Vec<String>) {
+    let layer = |folder: &str| LAYERS.iter().find(|(start, _)| folder.starts_with(start)).map(|(_, layer)| *layer);
+    for package in metadata.workspace_packages() {
+        let folder = image::folder(metadata, package);
+        let Some(own) = layer(&folder) else { continue };
+        for dependency in
+            package.dependencies.iter().filter(|dependency| dependency.kind == cargo_metadata::DependencyKind::Normal)
+        {
+            let Some(path) = &dependency.path else { continue };
+            let target = path.strip_prefix(&metadata.workspace_root).unwrap_or(path).to_string();
+            let same_layer_outside = own == 3 && target != folder;
+            if layer(&target).is_none_or(|other| other > own || (other == own && same_layer_outside)) {
+                found.push(format!("{folder}/Cargo.toml:1: depends on {target}; arrows point from programs to contracts and lib, and from there to abi"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        check_text(name, text, &mut found);
+        found
+    }
+
+    #[test]
+    fn breaches_are_found() {
+        assert_eq!(check("a/src/x.rs", "//! What it is.\nfn main() {}\n"), Vec::<String>::new());
+        assert_eq!(check("a/src/x.rs", "fn main() {}\n").len(), 1);
+        assert_eq!(check("a/README.md", &format!("see {}x\n", LOCAL_PATHS[0])).len(), 1);
+        assert_eq!(check("a/src/x.rs", &format!("//! x\n{}", "\n".repeat(FILE_LINES_MAX))).len(), 1);
+    }
+}
