@@ -76,6 +76,7 @@ calls! {
     /// Zeroed; without EAGER pages appear at first touch. `NoMemory`, `NoSlot`.
     SegmentAlloc = 24,
     /// (ram: WRITE, segment: READ, mode: layout::copy::*) → (new segment). Copy-on-write shares pages until one side writes. Not for imported segments in COW mode: `BadArgument`. `NoMemory`.
+    /// A contiguous source is always copied at once: its frames must stay.
     SegmentCopy = 25,
     /// (segment) → (pages, pages present, physical address if contiguous and the capability has the DMA right, else 0).
     SegmentStat = 26,
@@ -95,6 +96,7 @@ calls! {
     RangeGet = 35,
 
     /// A protection domain: root Share, root AddressRange, owner of what is made in it. (ram: WRITE that will pay for all its tables; limit = RamSplit before, flags) → (new domain with all rights, object id). `NoMemory`.
+    /// A domain ends when the last capability for it outside its own share goes: whoever wants it alive keeps one.
     DomainAlloc = 40,
     /// Copies a capability into another domain's root share. (domain: WRITE, source handle: GRANT, rights) → (handle there). `NoSlot`.
     DomainGrant = 41,
@@ -113,8 +115,10 @@ calls! {
     DomainFork = 47,
 
     /// (ram: WRITE, domain: WRITE, virtual address of the control page, flags: layout::context::*) → (new execution context). The control page (one page, `ControlPage`) is mapped read-write there. `NoMemory`, `Busy`.
+    /// In one's own domain no WRITE right on it is needed (threads).
     ContextAlloc = 56,
     /// Gives it time of its own. (ram: WRITE, execution context: CONTROL, priority 0..=7 (7 first), slice_us 100..=1_000_000) → (new scheduling context). `Busy` if it has one.
+    /// `NoRights` for a priority above the one the caller runs with; monitors run at 7.
     ContextSchedule = 57,
     /// Starts it. (execution context: CONTROL, instruction pointer, stack pointer, first argument (RDI), second (RSI)) → (). `Busy` if started before, `BadArgument` for a non-canonical address.
     ContextStart = 58,
@@ -123,6 +127,7 @@ calls! {
     /// Sets FS or GS base of the caller. (0 = FS, 1 = GS; address) → (). For machines without FSGSBASE. `BadArgument` if not canonical.
     ContextBase = 60,
     /// Loads all registers from the control page's `program` and goes on there (return from an upcall). () → never, or `BadArgument`.
+    /// Clears `in_proxy` itself: done by the proxy before the call, a notification in between would overwrite `program`.
     ContextResume = 61,
     /// Reports a context that has notifications pending but has not called Wait for this long. (execution context: CONTROL, limit_ns, notification capability: NOTIFY) → (). 0 ends the watch. One report per stall.
     ContextWatch = 62,
@@ -145,6 +150,7 @@ calls! {
     /// Calls through a portal, giving the callee the caller's time until it answers (NOVA donation and helping).
     /// RENDEZVOUS portal: (portal: CALL, word, word, word, word, deadline_ns) → (word, word, word); waits for `PortalReplyWait` of the callee.
     /// MAILBOX portal: (portal: CALL) → (); sets the badge bits, lends time until the callee reaches Wait. `Timeout`, `PeerDead`.
+    /// A mailbox caller also goes on when it is itself notified, if the callee has time of its own.
     PortalCall = 81,
     /// Answers the current rendezvous caller if there is one and waits for the next. (word, word, word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`.
     PortalReplyWait = 82,
@@ -159,6 +165,7 @@ calls! {
     SemaphoreDown = 90,
 
     /// (pcore: CONTROL, core, physical address, pages) → (). Starts a core that has not run; its kernel makes the monitor there and maps that memory, the caller's link to it, as a region named "link". `Busy` if running, `BadArgument` past the last.
+    /// Only on core 0: `OtherCore` elsewhere.
     PcoreRun = 96,
     /// (core) → (APIC id, NUMA node, running 0 or 1). Any domain may ask. `BadArgument` past the last: the number of cores is found by asking.
     PcoreStat = 97,

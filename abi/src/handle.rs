@@ -48,7 +48,7 @@ impl Rights {
     pub const CALL: Rights = Rights(64);
     /// Learn physical addresses, for device memory.
     pub const DMA: Rights = Rights(128);
-    /// `DomainFork` copies it.
+    /// `DomainFork` copies it. May be set on any copy of a capability.
     pub const INHERIT: Rights = Rights(256);
     /// Every right but INHERIT.
     pub const ALL: Rights = Rights(255);

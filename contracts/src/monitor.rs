@@ -31,8 +31,6 @@ pub struct ChannelPlan {
     pub server: String,
     pub client_core: u32,
     pub server_core: u32,
-    /// Domain id of a client made at run time, as its server shall know it; 0 for components.
-    pub client_domain: DomainId,
     pub ring_slots: u32,
     pub bulk_bytes: u32,
 }
@@ -65,12 +63,10 @@ pub struct DomainPlan {
     pub channels: Vec<(ChannelId, End)>,
     /// Regions, made before.
     pub regions: Vec<String>,
-    /// Kinds of device.
+    /// Kinds of device; `power` is the right to end the machine.
     pub devices: Vec<String>,
     /// Files of the boot archive; `archive` is the whole of it.
     pub files: Vec<String>,
-    /// May end the machine.
-    pub power: bool,
 }
 
 /// A domain that exists.
@@ -120,9 +116,9 @@ pub trait Monitor {
     #[op]
     async fn close(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;
 
-    /// Hands the server's end of a channel to its server, which runs already.
+    /// Hands the server's end of a channel to its server, which runs already and will know its client as `client`.
     #[op]
-    async fn announce(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;
+    async fn announce(&self, core: u32, id: ChannelId, client: DomainId) -> Result<(), MonitorError>;
 
     /// Memory that outlives its users: made here (`physical` is `None`), or borrowed from another core. Gives the physical address of contiguous memory, else 0. Idempotent.
     #[op]

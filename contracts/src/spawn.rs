@@ -70,6 +70,10 @@ pub trait Spawn {
     #[op(repeatable)]
     async fn usage(&self, domain: DomainId) -> Result<(u64, u64), SpawnError>;
 
+    /// The supervisor has all components serving: Linux domains may be made, which wait for it until then.
+    #[op(oneway)]
+    fn ready(&self);
+
     /// A domain this client made has ended; its memory is free again and its servers were told.
     #[event]
     fn died(&self, death: Death);

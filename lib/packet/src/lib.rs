@@ -6,17 +6,21 @@
 //! Who owns a buffer is never written in shared memory. Whoever passed a buffer on remembers it; after a crash the survivor says what it
 //! holds and the other side takes the rest (`contracts/src/network.rs`, `packets.rs`).
 //!
-//! Deliberately unknown here: Ethernet, IP, devices, channels.
+//! [`Outbox`] and [`Prompt`] are how the three make one batch of a turn. Deliberately unknown here: Ethernet, IP, devices.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
+pub mod outbox;
 pub mod pool;
+pub mod prompt;
 pub mod set;
 
+pub use outbox::Outbox;
 pub use pool::{Memory, OutOfBounds, Pool};
+pub use prompt::Prompt;
 pub use set::BufferSet;
 
 use serde::{Deserialize, Serialize};

@@ -23,6 +23,15 @@ impl<M: Memory + ?Sized> Memory for alloc::rc::Rc<M> {
     }
 }
 
+impl Memory for channel::Bulk {
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
+        channel::Bulk::read(self, offset, bytes).map_err(|_| OutOfBounds)
+    }
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+        channel::Bulk::write(self, offset, bytes).map_err(|_| OutOfBounds)
+    }
+}
+
 /// Memory of this process alone, shared by its parts: for tests.
 impl Memory for core::cell::RefCell<alloc::vec::Vec<u8>> {
     fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {

@@ -100,7 +100,7 @@ macro_rules! log {
 macro_rules! main {
     ($component:path) => {
         #[unsafe(no_mangle)]
-        extern "C" fn _start() -> ! {
+        extern "C" fn component_start() -> ! {
             $crate::enter($component)
         }
     };

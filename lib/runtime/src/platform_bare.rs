@@ -1,6 +1,6 @@
 //! On Pelago: start page, time stamp counter, kernel calls.
 
-use core::arch::asm;
+use core::arch::{asm, global_asm};
 use core::fmt::{Arguments, Write};
 use core::future::Future;
 
@@ -14,6 +14,10 @@ const _: () = assert!(
     abi::layout::COMPONENT_BASE == 0x1000_0000 && abi::layout::PROXY_BASE == 0x7000_0000,
     "lib/link repeats them"
 );
+
+// A context starts with its stack pointer at a multiple of 16 and no return address; a function expects to have been called. The
+// zero in RBP ends backtraces.
+global_asm!(".globl _start", "_start: xor ebp, ebp", "call component_start", "ud2");
 
 pub struct Machine;
 

@@ -118,12 +118,18 @@ pub struct Machine {
     pub forwards: Vec<Forward>,
     /// Words for the kernel.
     pub command_line: Vec<String>,
+    /// Count instructions: the guest's clock advances one nanosecond with each. One core only, emulation only.
+    pub counts_instructions: bool,
+    /// Stay before the first instruction.
+    pub paused: bool,
     /// Wait for a debugger on port 1234.
     pub gdb: bool,
     /// Record of every frame at the network card.
     pub pcap: Option<PathBuf>,
-    /// Network card on this tap instead of the emulator's user network.
-    pub tap: Option<String>,
+    /// Network namespace that the emulator runs in, with its card on the tap there instead of the emulator's user network.
+    pub namespace: Option<String>,
+    /// Ports of this machine (the emulator's, ours) over which frames are injected and seen, one a datagram, beside the user network.
+    pub frames: Option<(u16, u16)>,
 }
 
 impl Machine {
@@ -138,9 +144,12 @@ impl Machine {
             archive: None,
             forwards: Vec::new(),
             command_line: Vec::new(),
+            counts_instructions: false,
+            paused: false,
             gdb: false,
             pcap: None,
-            tap: None,
+            namespace: None,
+            frames: None,
         }
     }
 
@@ -148,6 +157,10 @@ impl Machine {
     pub fn check(&self) -> Result<()> {
         let cpus = self.cpus;
         ensure!((1..=CPUS_MAX).contains(&cpus), "--cpus {cpus}: the emulator takes 1 to {CPUS_MAX}; choose fewer");
+        ensure!(
+            crate::rootfs::in_path(PROGRAM).is_some(),
+            "{PROGRAM} is missing; install it, for instance: apt-get install qemu-system-x86"
+        );
         let archive_bytes = self.archive.as_ref().and_then(|path| path.metadata().ok()).map_or(0, |data| data.len());
         // The archive's files are copied into the guest's file system, so they count twice.
         let needed_mib = BASE_MIB + MIB_PER_CORE * u64::from(cpus) + (2 * archive_bytes).div_ceil(1 << 20);
@@ -165,18 +178,37 @@ impl Machine {
         let mut add = |text: &[&str]| words.extend(text.iter().map(|&word| word.to_owned()));
         add(&["-M", if self.machine == MachineType::Q35 { "q35" } else { "microvm,pcie=on" }]);
         // Without ERMS: see docs/decisions/0001-build.md.
-        add(&[
-            "-accel",
-            if self.accelerator == Accelerator::Kvm { "kvm" } else { "tcg,thread=multi" },
-            "-cpu",
-            "max,-erms",
-        ]);
+        let accelerator = match self.accelerator {
+            _ if self.counts_instructions => "tcg,thread=single",
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg => "tcg,thread=multi",
+        };
+        add(&["-accel", accelerator, "-cpu", "max,-erms"]);
+        if self.counts_instructions {
+            add(&["-icount", "shift=0,sleep=off"]);
+        }
         add(&["-smp", &self.cpus.to_string(), "-m", &format!("{}M", self.memory_bytes >> 20)]);
         add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
         add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-        match &self.tap {
-            Some(tap) => add(&["-netdev", &format!("tap,id=n0,ifname={tap},script=no,downscript=no")]),
-            None => add(&["-netdev", &self.user_network()]),
+        match (&self.namespace, self.frames) {
+            (Some(_), _) => {
+                add(&["-netdev", &format!("tap,id=n0,ifname={},script=no,downscript=no", crate::namespace::TAP)]);
+            }
+            (None, None) => add(&["-netdev", &self.user_network("n0")]),
+            (None, Some((emulator, ours))) => {
+                let local = format!("local.type=inet,local.host=127.0.0.1,local.port={emulator}");
+                let remote = format!("remote.type=inet,remote.host=127.0.0.1,remote.port={ours}");
+                // Damaged frames must not lead the user network to talk to anybody outside.
+                add(&["-netdev", &(self.user_network("user") + ",restrict=on")]);
+                add(&["-netdev", &format!("dgram,id=frames,{local},{remote}")]);
+                add(&[
+                    "-netdev",
+                    "hubport,id=h1,hubid=0,netdev=user",
+                    "-netdev",
+                    "hubport,id=h2,hubid=0,netdev=frames",
+                ]);
+                add(&["-netdev", "hubport,id=n0,hubid=0"]);
+            }
         }
         // No option ROM: nothing boots from the card, and a QEMU without ROM files then works too.
         add(&["-device", "virtio-net-pci,netdev=n0,disable-legacy=on,romfile="]);
@@ -184,7 +216,10 @@ impl Machine {
             add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}", path.display())]);
         }
         if self.gdb {
-            add(&["-gdb", "tcp:127.0.0.1:1234", "-S"]);
+            add(&["-gdb", "tcp:127.0.0.1:1234"]);
+        }
+        if self.gdb || self.paused {
+            add(&["-S"]);
         }
         add(&["-kernel", &self.kernel.to_string_lossy()]);
         if let Some(archive) = &self.archive {
@@ -200,8 +235,8 @@ impl Machine {
         words
     }
 
-    fn user_network(&self) -> String {
-        self.forwards.iter().fold("user,id=n0".to_owned(), |text, forward| {
+    fn user_network(&self, id: &str) -> String {
+        self.forwards.iter().fold(format!("user,id={id}"), |text, forward| {
             text + &format!(",hostfwd={}:{}:{}-:{}", forward.protocol, forward.address, forward.host, forward.guest)
         })
     }

@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 /// Starts a control line, in both directions.
 pub const CONTROL: u8 = 0x1e;
 const EXIT_LINE: &str = "pelago: exit ";
-const SPECIAL_STARTS: [&str; 2] = [EXIT_LINE, "bt: "];
+/// Lines that are handed on whole, since who shows them does it differently: the system's own, and backtraces.
+const SPECIAL_STARTS: [&str; 2] = ["pelago: ", "bt: "];
 /// A line longer than this is handed on in pieces.
 const LINE_BYTES_MAX: usize = 16 << 10;
 const EVENTS_MAX: usize = 1024;
@@ -110,6 +111,8 @@ pub struct Guest {
     /// Every whole line so far.
     pub transcript: Vec<String>,
     status: Option<i32>,
+    /// What else lives as long as the guest: its archive, its network.
+    kept: Vec<Box<dyn std::any::Any + Send>>,
 }
 
 impl Guest {
@@ -124,7 +127,7 @@ impl Guest {
     }
 
     fn start_with(machine: &Machine, complaints: Stdio) -> Result<Guest> {
-        let mut command = emulator_command();
+        let mut command = emulator_command(machine.namespace.as_deref());
         command.args(machine.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
         // Ctrl-C is ours to handle: the emulator is in a process group of its own.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -138,7 +141,13 @@ impl Guest {
         let output = child.stdout.take().context("the emulator has no output")?;
         let (sender, events) = sync_channel(EVENTS_MAX);
         std::thread::spawn(move || read_console(output, &sender));
-        Ok(Guest { child, events, input: Input(Arc::new(Mutex::new(input))), transcript: Vec::new(), status: None })
+        let input = Input(Arc::new(Mutex::new(input)));
+        Ok(Guest { child, events, input, transcript: Vec::new(), status: None, kept: Vec::new() })
+    }
+
+    /// Keeps `value` until the guest is gone.
+    pub fn keep(&mut self, value: impl std::any::Any + Send) {
+        self.kept.push(Box::new(value));
     }
 
     /// A handle to type with.
@@ -169,13 +178,13 @@ impl Guest {
         })
     }
 
-    /// Sends a control request and waits for its reply.
+    /// Sends a control request and waits for the last line of its reply, `ok ...` or `error ...`.
     pub fn control(&mut self, request: &str, limit: Duration) -> Result<String> {
         if !self.input.control(request) {
             bail!("the guest is gone; it did not take `{request}`");
         }
         self.wait_for(&format!("the reply to `{request}`"), limit, |event| match event {
-            Event::Reply(text) => Some(text.clone()),
+            Event::Reply(text) if text.starts_with("ok") || text.starts_with("error") => Some(text.clone()),
             _ => None,
         })
     }
@@ -238,14 +247,17 @@ fn status_of(code: Option<i32>) -> Result<i32> {
 }
 
 /// `setpriv` (util-linux) makes the emulator die with us however we die; without it a kill -9 of this tool leaves it running.
-fn emulator_command() -> Command {
-    let has_setpriv = std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|folder| folder.join("setpriv").is_file()));
-    if !has_setpriv || crate::rootfs::in_path(PROGRAM).is_none() {
-        return Command::new(PROGRAM);
+fn emulator_command(namespace: Option<&str>) -> Command {
+    let mut words = Vec::new();
+    if let Some(namespace) = namespace {
+        words.extend(["ip", "netns", "exec", namespace]);
     }
-    let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", PROGRAM]);
+    if crate::rootfs::in_path("setpriv").is_some() {
+        words.extend(["setpriv", "--pdeathsig", "KILL"]);
+    }
+    words.push(PROGRAM);
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
     command
 }
 
@@ -291,7 +303,7 @@ mod tests {
     fn a_prompt_is_handed_on_at_once_and_a_special_line_is_not() {
         let rest = Event::Line { rest: b"ls".into(), whole: "$ ls".into() };
         assert_eq!(split(&["$ ", "ls\n"]), [Event::Part(b"$ ".into()), rest]);
-        assert_eq!(split(&["pel", "ago: ex"]), []);
+        assert_eq!(split(&["pel", "ago: boot"]), []);
         assert_eq!(split(&["\x1e", "ok\n"]), [Event::Reply("ok".into())]);
     }
 

@@ -97,11 +97,11 @@ pub fn archive(images: &[PathBuf], system: &System, run: &Run) -> Result<Archive
             archive.file(&format!("{PROGRAM_FOLDER}/{name}"), 0o755, elf::without_debug(&files::read(image)?)?);
         }
     }
-    let lacking: Vec<_> = system.components.iter().map(|component| component.program.as_str()).collect();
+    let programs = system.components.iter().map(|component| component.program.as_str());
     let lacking: Vec<_> =
-        lacking.into_iter().filter(|program| !archive.has_file(&format!("{PROGRAM_FOLDER}/{program}"))).collect();
+        programs.filter(|program| !archive.has_file(&format!("{PROGRAM_FOLDER}/{program}"))).collect();
     if !lacking.is_empty() {
-        eprintln!("pelago: the system's description names programs that the workspace lacks: {}", lacking.join(", "));
+        bail!("the system's description names programs that the workspace lacks: {}; correct it", lacking.join(", "));
     }
     archive.file(SYSTEM_PATH, 0o644, system::encode(system));
     archive.file(RUN_PATH, 0o644, system::encode(run));

@@ -4,7 +4,7 @@ use crate::accelerator::{self, Wish};
 use crate::emulator::{Forward, Machine, MachineType, parse_size};
 use crate::guest::{Event, Guest};
 use crate::rootfs::{self, Volume};
-use crate::{chaos, description, image, place, symbols};
+use crate::{chaos, description, image, place, symbols, terminal};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::{Read, Write};
@@ -97,6 +97,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let guest = Guest::start(&machine)?;
     let replies = chaos::serve(folder.path(), guest.input())?;
+    let _direct = terminal::Direct::enter();
     forward_input(&guest);
     relay(guest, &replies)
 }
@@ -166,8 +167,7 @@ fn forward_input(guest: &Guest) {
         while let Ok(count @ 1..) = stdin.read(&mut bytes) {
             line_ended = bytes[count - 1] == b'\n';
             // What the user types must not pass for a control request.
-            let typed: Vec<u8> =
-                bytes[..count].iter().copied().filter(|&byte| byte != crate::guest::CONTROL).collect();
+            let typed: Vec<u8> = bytes[..count].iter().copied().filter(|&byte| byte != crate::guest::CONTROL).collect();
             if !input.send(&typed) {
                 return;
             }
@@ -219,7 +219,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// The folder of this run; removed with it.
-struct Instance(Option<tempfile::TempDir>);
+struct Instance(tempfile::TempDir);
 
 impl Instance {
     fn create() -> Result<Instance> {
@@ -228,13 +228,12 @@ impl Instance {
             std::fs::create_dir_all(&base)?;
             tempfile::Builder::new().prefix(&format!("{}-", std::process::id())).tempdir_in(&base)
         };
-        Ok(Instance(Some(
-            make().with_context(|| format!("cannot make a folder in {}; set XDG_RUNTIME_DIR", base.display()))?,
-        )))
+        let problem = || format!("cannot make a folder in {}; set XDG_RUNTIME_DIR", base.display());
+        make().map(Instance).with_context(problem)
     }
 
     fn path(&self) -> &std::path::Path {
-        self.0.as_ref().map_or(std::path::Path::new("."), |folder| folder.path())
+        self.0.path()
     }
 }
 

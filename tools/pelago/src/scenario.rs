@@ -11,8 +11,13 @@ use clap::Args;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use system::{Run, System};
+
+/// Scenarios that measure nothing run this many at a time, on machines that have the cores.
+const AT_ONCE: usize = 2;
 
 /// Options of `test`.
 #[derive(Args)]
@@ -30,23 +35,50 @@ pub struct Options {
     accel: accelerator::Wish,
 }
 
-/// What a scenario does; an error is its failure.
-pub type Body = Box<dyn Fn(&Bench) -> Result<()>>;
+/// What a scenario does; an error is its failure, or a [`Skip`].
+pub type Body = Box<dyn Fn(&Bench) -> Result<()> + Send + Sync>;
 
 /// One scenario.
 pub struct Scenario {
     /// Unique, for instance `boot/q35/4`.
     pub name: String,
     pub tier: u8,
+    /// May run beside others: it measures no time.
+    pub shares: bool,
     pub body: Body,
 }
 
-/// What every scenario is given: the built system, and ways to boot it.
+impl Scenario {
+    /// One that has the machine for itself.
+    pub fn alone(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
+        Scenario { name, tier, shares: false, body: Box::new(body) }
+    }
+
+    /// One that may run beside others.
+    pub fn shared(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
+        Scenario { name, tier, shares: true, body: Box::new(body) }
+    }
+}
+
+/// The error of a scenario that this machine cannot run: what it lacks. Neither passed nor failed.
+#[derive(Debug)]
+pub struct Skip(pub String);
+
+impl std::fmt::Display for Skip {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Skip {}
+
+/// What every scenario is given: the built system, ways to boot it, and a book of figures that later scenarios judge.
 pub struct Bench {
     images: Vec<PathBuf>,
     system: System,
     accelerator: Accelerator,
     folder: tempfile::TempDir,
+    book: Mutex<HashMap<String, Vec<f64>>>,
 }
 
 impl Bench {
@@ -55,12 +87,29 @@ impl Bench {
         let images = image::build_programs()?;
         let system = description::load(&place::root().join("system/default.toml"))?;
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-        Ok(Bench { images, system, accelerator: accelerator::choose(wish), folder })
+        Ok(Bench { images, system, accelerator: accelerator::choose(wish), folder, book: Mutex::default() })
+    }
+
+    /// The same with another system, one of `system/`.
+    pub fn with_system(wish: accelerator::Wish, name: &str) -> Result<Bench> {
+        let system = description::load(&place::root().join("system").join(name))?;
+        Ok(Bench { system, ..Bench::new(wish)? })
     }
 
     /// Boots with a program of this machine (none: the system alone), adding files to the root directory by `fill`.
     pub fn boot(
         &self,
+        machine: MachineType,
+        cpus: u32,
+        program: &[&str],
+        fill: impl FnOnce(&mut Archive, &mut Machine) -> Result<()>,
+    ) -> Result<Guest> {
+        self.boot_system(&self.system, machine, cpus, program, fill)
+    }
+
+    fn boot_system(
+        &self,
+        system: &System,
         machine: MachineType,
         cpus: u32,
         program: &[&str],
@@ -76,18 +125,44 @@ impl Bench {
             run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
         }
         fill(&mut root, &mut machine)?;
-        let mut archive = image::archive(&self.images, &self.system, &run)?;
+        let mut archive = image::archive(&self.images, system, &run)?;
         archive.merge(root);
-        let path = self.folder.path().join("boot.archive");
+        let path = tempfile::NamedTempFile::new_in(self.folder.path())
+            .context("cannot make a file for the boot archive")?
+            .into_temp_path();
         archive.write(&path)?;
-        machine.archive = Some(path);
+        machine.archive = Some(path.to_path_buf());
         machine.check()?;
-        Guest::start(&machine)
+        let mut guest = Guest::start(&machine)?;
+        guest.keep(path);
+        Ok(guest)
     }
 
     /// Boots the system alone.
     pub fn boot_bare(&self, machine: MachineType, cpus: u32) -> Result<Guest> {
         self.boot(machine, cpus, &[], |_, _| Ok(()))
+    }
+
+    /// Boots another system, one of `system/`, alone.
+    pub fn boot_other(&self, name: &str, machine: MachineType, cpus: u32) -> Result<Guest> {
+        let system = description::load(&place::root().join("system").join(name))?;
+        self.boot_system(&system, machine, cpus, &[], |_, _| Ok(()))
+    }
+
+    /// Writes figures down under a name.
+    pub fn note(&self, name: &str, figures: &[f64]) {
+        if let Ok(mut book) = self.book.lock() {
+            book.entry(name.to_owned()).or_default().extend(figures);
+        }
+    }
+
+    /// All figures written down under names that start so, sorted.
+    pub fn noted(&self, start: &str) -> Vec<f64> {
+        let Ok(book) = self.book.lock() else { return Vec::new() };
+        let mut all: Vec<f64> =
+            book.iter().filter(|(name, _)| name.starts_with(start)).flat_map(|(_, figures)| figures.clone()).collect();
+        all.sort_by(f64::total_cmp);
+        all
     }
 }
 
@@ -128,7 +203,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             }
         }
     }
-    println!("{} passed, {} failed", count.passed, count.failed);
+    let skipped = if count.skipped > 0 { format!(", {} skipped", count.skipped) } else { String::new() };
+    println!("{} passed, {} failed{skipped}", count.passed, count.failed);
     Ok(if count.failed == 0 && count.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -140,34 +216,80 @@ fn named(name: &str, wishes: &[String]) -> bool {
 struct Count {
     passed: usize,
     failed: usize,
+    skipped: usize,
+}
+
+/// How a scenario ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Passed,
+    Failed,
+    Skipped,
 }
 
 fn run_scenarios(chosen: &[Scenario], bench: &Bench, count: &mut Count) {
-    let mut failures: HashMap<u8, usize> = HashMap::new();
-    for scenario in chosen {
-        if let Some(below) = failures.keys().find(|&&tier| tier < scenario.tier) {
-            println!("FAIL {} not run, since tier {below} failed", scenario.name);
-            count.failed += 1;
+    let mut broken: Option<u8> = None;
+    for tier in chosen.chunk_by(|one, next| one.tier == next.tier) {
+        if let Some(below) = broken {
+            tier.iter().for_each(|scenario| println!("FAIL {} not run, since tier {below} failed", scenario.name));
+            count.failed += tier.len();
             continue;
         }
-        let start = Instant::now();
-        match (scenario.body)(bench) {
-            Ok(()) => {
-                count.passed += 1;
-                println!("ok   {} ({:.1} s)", scenario.name, start.elapsed().as_secs_f64());
-            }
-            Err(error) => {
-                count.failed += 1;
-                *failures.entry(scenario.tier).or_default() += 1;
-                println!("FAIL {} ({:.1} s): {error:#}", scenario.name, start.elapsed().as_secs_f64());
-            }
+        let (sharing, alone): (Vec<_>, Vec<_>) = tier.iter().partition(|scenario| scenario.shares);
+        let mut ends = run_together(&sharing, bench);
+        ends.extend(alone.into_iter().map(|scenario| run_one(scenario, bench)));
+        count.passed += ends.iter().filter(|end| **end == End::Passed).count();
+        count.failed += ends.iter().filter(|end| **end == End::Failed).count();
+        count.skipped += ends.iter().filter(|end| **end == End::Skipped).count();
+        if ends.contains(&End::Failed) {
+            broken = Some(tier[0].tier);
+        }
+    }
+}
+
+fn run_together(scenarios: &[&Scenario], bench: &Bench) -> Vec<End> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut ends = Vec::new();
+        while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+            ends.push(run_one(scenario, bench));
+        }
+        ends
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().unwrap_or_else(|_| vec![End::Failed])).collect()
+    })
+}
+
+fn run_one(scenario: &Scenario, bench: &Bench) -> End {
+    let start = Instant::now();
+    let result = (scenario.body)(bench);
+    let seconds = start.elapsed().as_secs_f64();
+    match result {
+        Ok(()) => {
+            println!("ok   {} ({seconds:.1} s)", scenario.name);
+            End::Passed
+        }
+        Err(error) if error.is::<Skip>() => {
+            println!("skip {}: {error}", scenario.name);
+            End::Skipped
+        }
+        Err(error) => {
+            println!("FAIL {} ({seconds:.1} s): {error:#}", scenario.name);
+            End::Failed
         }
     }
 }
 
 /// Adds the console's end to a failure. Use around everything that talks to a guest.
 pub fn with_console(mut guest: Guest, body: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
-    body(&mut guest).map_err(|error| anyhow::anyhow!("{error:#}; end of the console:\n{}", guest.tail()))
+    body(&mut guest).map_err(|error| {
+        if error.is::<Skip>() {
+            return error;
+        }
+        anyhow::anyhow!("{error:#}; end of the console:\n{}", guest.tail())
+    })
 }
 
 fn unit_tests(count: &mut Count) -> Result<()> {

@@ -58,10 +58,8 @@ const CASES: [Case; 7] = [
 pub fn scenarios() -> Vec<Scenario> {
     let matrix = CASES.iter().flat_map(|case| [1, 2].map(|cpus| (case, cpus)));
     matrix
-        .map(|(case, cpus)| Scenario {
-            name: format!("program/{}/{cpus}", case.name),
-            tier: 3,
-            body: Box::new(move |bench| check(bench, case, cpus)),
+        .map(|(case, cpus)| {
+            Scenario::shared(3, format!("program/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
         })
         .collect()
 }

@@ -9,32 +9,43 @@ use std::time::{Duration, Instant};
 
 pub const READY_LIMIT: Duration = Duration::from_secs(30);
 /// What busybox serves in these scenarios.
-const SERVER: [&str; 7] = ["busybox", "httpd", "-f", "-p", "80", "-h", "/www"];
+pub const SERVER: [&str; 7] = ["busybox", "httpd", "-f", "-p", "80", "-h", "/www"];
 const CPUS: [u32; 3] = [1, 2, 4];
 
 pub fn scenarios() -> Vec<Scenario> {
     let matrix = MachineType::ALL.into_iter().flat_map(|machine| CPUS.into_iter().map(move |cpus| (machine, cpus)));
     matrix
-        .map(|(machine, cpus)| Scenario {
-            name: format!("web/{}/{cpus}", machine.name()),
-            tier: 4,
-            body: Box::new(move |bench| page(bench, machine, cpus)),
+        .map(|(machine, cpus)| {
+            Scenario::shared(4, format!("web/{}/{cpus}", machine.name()), move |bench| page(bench, machine, cpus))
         })
         .collect()
 }
 
-/// Boots the web server with one file at `/file`; returns the guest and the file's address for the host.
+/// Boots the web server with a file at `/file` and a short one at `/ready`; returns the guest and its address, `http://HOST:PORT`.
 pub fn serve(bench: &Bench, machine: MachineType, cpus: u32, content: Vec<u8>) -> Result<(Guest, String)> {
+    serve_with(bench, machine, cpus, content, |_| {})
+}
+
+/// The same on a machine that `adjust` has changed.
+pub fn serve_with(
+    bench: &Bench,
+    machine: MachineType,
+    cpus: u32,
+    content: Vec<u8>,
+    adjust: impl FnOnce(&mut Machine),
+) -> Result<(Guest, String)> {
     let port = free_port()?;
     let forward = Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 };
     let guest = bench.boot(machine, cpus, &SERVER, |root, machine: &mut Machine| {
         // Three copies: the archive, the file system's, and what is on its way out.
         machine.memory_bytes += 3 * content.len() as u64;
         root.file("root/www/file", 0o644, content);
+        root.file("root/www/ready", 0o644, b"ready\n".to_vec());
         machine.forwards.push(forward);
+        adjust(machine);
         Ok(())
     })?;
-    Ok((guest, format!("http://127.0.0.1:{port}/file")))
+    Ok((guest, format!("http://127.0.0.1:{port}")))
 }
 
 /// Fetches with the host's curl; the emulator answers a connection before the guest does, so a server that is not up yet shows as a reset.
@@ -60,7 +71,7 @@ fn page(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     with_console(guest, |guest| {
         guest.expect("pelago: ready", READY_LIMIT)?;
         for round in 1..=10 {
-            let got = fetch(&address, READY_LIMIT)?;
+            let got = fetch(&format!("{address}/file"), READY_LIMIT)?;
             ensure!(
                 got == content,
                 "request {round}: {} bytes came, not the {} that were meant, or others",

@@ -1,0 +1,35 @@
+//! Entry: an echo server or the client that measures, by name.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+use bench_core::{calls, echo, faults, ping, portal, sample};
+use runtime::Start;
+
+/// Other components still start; their work would be measured too.
+const SETTLE_NS: u64 = 300_000_000;
+
+async fn component(start: Start) {
+    start.serving();
+    if start.name() != "bench" {
+        return echo::serve(start).await;
+    }
+    ping::every_core(&start).await;
+    runtime::sleep(SETTLE_NS).await;
+    sample::known_loop();
+    calls::null();
+    if let Err(error) = portal::rendezvous() {
+        runtime::log!("portal-call failed {error:?}");
+    }
+    calls::mailbox(&start);
+    calls::contracts(&start).await;
+    if let Err(error) = faults::all() {
+        runtime::log!("page faults failed {error:?}");
+    }
+    runtime::log!("done");
+    // The system may end with this component; whoever reads the rows ends it instead.
+    loop {
+        runtime::sleep(u64::MAX / 4).await;
+    }
+}
+
+runtime::main!(component);

@@ -1,0 +1,28 @@
+//! Asks every core's monitor something small: all cores are up and reachable, or a line says which is not.
+
+use contracts::monitor::MonitorClient;
+use runtime::Start;
+
+use crate::sample::{Stopwatch, row};
+
+/// A core that takes longer is not up.
+const LIMIT_NS: u64 = 10_000_000_000;
+const MONITOR: &str = "monitor";
+
+/// Logs `pinged N cores`, and the row.
+pub async fn every_core(start: &Start) {
+    let Ok(monitor) = start.client::<MonitorClient>(MONITOR) else {
+        return runtime::log!("ping failed: no channel to the monitor");
+    };
+    let mut samples = alloc::vec::Vec::new();
+    for core in 0..start.cores() {
+        let watch = Stopwatch::start();
+        match runtime::timeout(LIMIT_NS, monitor.memory(core)).await {
+            Ok(Ok(_)) => samples.push(watch.stop()),
+            Ok(Err(error)) => runtime::log!("ping failed: core {core}: {error:?}"),
+            Err(_) => runtime::log!("ping failed: core {core} does not answer"),
+        }
+    }
+    runtime::log!("pinged {} cores", samples.len());
+    row("ping-monitor", 1, &mut samples);
+}

@@ -1,0 +1,122 @@
+//! Ticks, markers, medians, rows.
+
+use core::hint::black_box;
+
+/// Odd, so that one sample is the median.
+pub const SAMPLES: usize = 31;
+/// Operations in a sample of something short, so that reading the counter does not count.
+pub const BATCH: u64 = 64;
+/// Instructions of [`known_loop`]'s body, twice its turns.
+const KNOWN_INSTRUCTIONS: u64 = 20_000;
+
+/// The time stamp counter.
+#[cfg(target_arch = "x86_64")]
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Begin of a measured stretch, for a counting plugin of the emulator: an instruction that does nothing.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn mark_begin() {
+    // SAFETY: exchanges a register with itself.
+    unsafe { core::arch::asm!("xchg r10, r10", options(nomem, nostack, preserves_flags)) };
+}
+
+/// End of it.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn mark_end() {
+    // SAFETY: exchanges a register with itself.
+    unsafe { core::arch::asm!("xchg r11, r11", options(nomem, nostack, preserves_flags)) };
+}
+
+/// A measured stretch: nanoseconds and ticks.
+#[derive(Clone, Copy, Default)]
+pub struct Stretch {
+    /// By the guest's clock.
+    pub ns: u64,
+    /// Of the time stamp counter.
+    pub ticks: u64,
+}
+
+/// Begins a stretch.
+pub struct Stopwatch {
+    ns: u64,
+    ticks: u64,
+}
+
+impl Stopwatch {
+    /// Now.
+    pub fn start() -> Stopwatch {
+        let watch = Stopwatch { ns: runtime::now_ns(), ticks: ticks() };
+        mark_begin();
+        watch
+    }
+
+    /// The stretch until now.
+    pub fn stop(self) -> Stretch {
+        mark_end();
+        let ticks = ticks() - self.ticks;
+        Stretch { ns: runtime::now_ns() - self.ns, ticks }
+    }
+}
+
+/// Logs a row: the median of the samples, each of `operations` operations.
+pub fn row(name: &str, operations: u64, samples: &mut [Stretch]) {
+    let Some(ns) = median(samples, |stretch| stretch.ns) else { return };
+    let Some(ticks) = median(samples, |stretch| stretch.ticks) else { return };
+    let operations = operations.max(1);
+    runtime::log!("{name} {} ns", ns / operations);
+    runtime::log!("{name} {} ticks", ticks / operations);
+}
+
+fn median(samples: &mut [Stretch], key: impl Fn(&Stretch) -> u64) -> Option<u64> {
+    samples.sort_by_key(&key);
+    samples.get(samples.len() / 2).map(key)
+}
+
+/// Measures something that can be repeated at once.
+pub fn repeat(name: &str, mut operation: impl FnMut()) {
+    let mut samples = [Stretch::default(); SAMPLES];
+    for sample in &mut samples {
+        let watch = Stopwatch::start();
+        for _ in 0..BATCH {
+            operation();
+        }
+        *sample = watch.stop();
+    }
+    row(name, BATCH, &mut samples);
+}
+
+/// A loop of known length: under instruction counting its ticks are its instructions and the few of the stopwatch.
+pub fn known_loop() {
+    let mut samples = [Stretch::default(); SAMPLES];
+    for sample in &mut samples {
+        let watch = Stopwatch::start();
+        turn(black_box(KNOWN_INSTRUCTIONS / 2));
+        *sample = watch.stop();
+    }
+    row("known-loop", 1, &mut samples);
+    runtime::log!("known-loop-length {KNOWN_INSTRUCTIONS} instructions");
+}
+
+#[cfg(target_arch = "x86_64")]
+fn turn(turns: u64) {
+    // SAFETY: counts a register down.
+    unsafe { core::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_of_each_column() {
+        let mut samples = [(3, 10), (1, 30), (2, 20)].map(|(ns, ticks)| Stretch { ns, ticks });
+        assert_eq!(median(&mut samples, |stretch| stretch.ns), Some(2));
+        assert_eq!(median(&mut samples, |stretch| stretch.ticks), Some(20));
+        assert_eq!(median(&mut [], |stretch| stretch.ns), None);
+    }
+}

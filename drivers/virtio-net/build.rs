@@ -1,0 +1,4 @@
+//! Links the driver as a component.
+fn main() {
+    pelago_link::component();
+}

@@ -1,0 +1,157 @@
+//! Wires the driver to its device, its regions and IP.
+//!
+//! One task serves IP, one waits for interrupts, one does a turn after either: so that whatever arrived together leaves together.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod device;
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use contracts::network::{self, Link, NetworkError, NetworkEvents, NetworkServer, serve_network};
+use core::cell::{Cell, RefCell};
+use packet::{BufferSet, MTU, Outbox, Prompt, Span};
+use runtime::{Bulk, Peer, Start};
+use virtio_net::driver::Region;
+use virtio_net::{Driver, StartError, Transport};
+
+/// The device has this long to become quiet after a reset.
+const RESET_NS: u64 = 100_000_000;
+/// Until a full channel is tried again.
+const RETRY_NS: u64 = 500_000;
+/// Badge bit of the device's interrupt.
+const INTERRUPT: u64 = 1 << 56;
+
+type NetDriver = Driver<alloc::boxed::Box<dyn Transport>, Bulk>;
+
+struct Service {
+    driver: RefCell<NetDriver>,
+    client: RefCell<Option<NetworkEvents>>,
+    /// What was kept back is for a client that is no more.
+    stale: Cell<bool>,
+    prompt: Prompt,
+}
+
+impl Service {
+    fn detach(&self) {
+        self.client.take();
+        self.stale.set(true);
+        self.driver.borrow_mut().detach();
+        self.prompt.ring();
+    }
+}
+
+impl NetworkServer for Service {
+    async fn attach(&self, peer: &Peer, held: BufferSet) -> Result<Link, NetworkError> {
+        let mut driver = self.driver.borrow_mut();
+        let busy = driver.attach(&held);
+        self.client.replace(Some(NetworkEvents::new(peer)));
+        self.stale.set(true);
+        self.prompt.ring();
+        Ok(Link { address: driver.address(), mtu: MTU as u16, busy })
+    }
+
+    fn transmit(&self, _: &Peer, frames: Vec<Span>) {
+        self.driver.borrow_mut().transmit(&frames);
+        self.prompt.ring();
+    }
+
+    fn give_back(&self, _: &Peer, buffers: Vec<u16>) {
+        self.driver.borrow_mut().give_back(&buffers);
+        self.prompt.ring();
+    }
+
+    fn peer_restarted(&self, _: &Peer) {
+        self.detach();
+    }
+
+    fn peer_closed(&self, _: &Peer) {
+        self.detach();
+    }
+}
+
+/// A deadline as the driver wants it.
+fn tired() -> impl FnMut() -> bool {
+    let deadline_ns = runtime::now_ns() + RESET_NS;
+    move || runtime::now_ns() > deadline_ns
+}
+
+/// What a full channel keeps back.
+#[derive(Default)]
+struct Outboxes {
+    received: Outbox<Span>,
+    transmitted: Outbox<u16>,
+}
+
+/// One turn: looks at the device, tells IP, shows the device what is new. True if everything is out.
+fn turn(service: &Service, boxes: &mut Outboxes) -> Result<bool, StartError> {
+    let mut driver = service.driver.borrow_mut();
+    if driver.look().is_err() {
+        runtime::log!("the device broke the protocol; starting it again");
+        driver.restart(tired())?;
+    }
+    let output = driver.take_output();
+    driver.flush();
+    if service.stale.take() {
+        *boxes = Outboxes::default();
+    }
+    let client = service.client.borrow();
+    let Some(client) = client.as_ref() else { return Ok(true) };
+    boxes.received.extend(output.received);
+    boxes.transmitted.extend(output.transmitted);
+    let received = boxes.received.flush(|frames| client.received(frames).is_ok());
+    Ok(boxes.transmitted.flush(|buffers| client.transmitted(buffers).is_ok()) && received)
+}
+
+/// A turn after each batch of wishes or interrupts.
+async fn turns(service: Rc<Service>) {
+    let mut boxes = Outboxes::default();
+    loop {
+        service.prompt.rung().await;
+        match turn(&service, &mut boxes) {
+            Ok(true) => {}
+            Ok(false) => {
+                runtime::sleep(RETRY_NS).await;
+                service.prompt.ring();
+            }
+            Err(error) => return runtime::log!("the device does not come back: {error:?}"),
+        }
+    }
+}
+
+async fn component(start: Start) {
+    let Some((transport, handle)) = device::open(&start, INTERRUPT) else { return };
+    let regions = ["virtio-rings", "rx-packets", "tx-packets"].map(|name| start.region(name));
+    let [Some(rings), Some(receive), Some(transmit)] = regions else {
+        runtime::log!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml");
+        return;
+    };
+    let region = |region: runtime::Region| Region { memory: region.memory(), physical: region.physical };
+    let driver = match Driver::start(transport, region(rings), receive.physical, region(transmit), tired()) {
+        Ok(driver) => driver,
+        Err(error) => return runtime::log!("the device does not start: {error:?}"),
+    };
+    let [a, b, c, d, e, f] = driver.address();
+    runtime::log!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, start {}", start.generation());
+    let service = Rc::new(Service {
+        driver: RefCell::new(driver),
+        client: RefCell::new(None),
+        stale: Cell::new(false),
+        prompt: Prompt::default(),
+    });
+    runtime::spawn(turns(service.clone()));
+    for channel in start.servers(network::NAME) {
+        runtime::spawn(serve_network(service.clone(), channel));
+    }
+    start.serving();
+    loop {
+        runtime::notified(INTERRUPT).await;
+        device::answered(handle, &mut || service.driver.borrow_mut().acknowledge());
+        service.prompt.ring();
+    }
+}
+
+runtime::main!(component);

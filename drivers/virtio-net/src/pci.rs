@@ -1,0 +1,175 @@
+//! virtio over PCI (virtio 1.2, section 4.1): where the structures are, and the registers of the common one.
+//!
+//! Message 0 of MSI-X serves both queues; configuration changes are not asked for.
+
+use crate::registers::Registers;
+use crate::transport::{QueueAddresses, Transport};
+
+/// Vendor-specific capability.
+const VENDOR_CAPABILITY: u8 = 9;
+/// Longest list of capabilities that fits into configuration space.
+const CAPABILITIES_MAX: usize = 48;
+/// No message.
+const NO_VECTOR: u16 = 0xffff;
+
+/// Place of a structure: window, offset, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Register window 0 to 5.
+    pub window: u8,
+    /// First byte.
+    pub offset: u32,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+/// Places of the four structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// Common configuration.
+    pub common: Place,
+    /// Notifications, and bytes between those of two queues.
+    pub notify: Place,
+    /// See `notify`.
+    pub notify_step: u32,
+    /// Device configuration.
+    pub device: Place,
+}
+
+/// Finds the structures through `read(offset, width)` of configuration space; `None` if the device is no modern virtio one.
+pub fn find(mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Places> {
+    let (mut common, mut notify, mut step, mut device) = (None, None, 0, None);
+    let mut at = read(0x34, 1)? & 0xfc;
+    for _ in 0..CAPABILITIES_MAX {
+        if at == 0 {
+            break;
+        }
+        if read(at, 1)? as u8 == VENDOR_CAPABILITY {
+            let place = Place {
+                window: read(at + 4, 1)? as u8,
+                offset: read(at + 8, 4)? as u32,
+                bytes: read(at + 12, 4)? as u32,
+            };
+            let usable = place.window < 6 && place.offset.checked_add(place.bytes).is_some();
+            // The first usable one of a kind counts (section 4.1.4.1).
+            match read(at + 3, 1)? {
+                1 if usable && common.is_none() => common = Some(place),
+                2 if usable && notify.is_none() => (notify, step) = (Some(place), read(at + 16, 4)? as u32),
+                4 if usable && device.is_none() => device = Some(place),
+                _ => {}
+            }
+        }
+        at = read(at + 1, 1)? & 0xfc;
+    }
+    Some(Places { common: common?, notify: notify?, notify_step: step, device: device? })
+}
+
+/// A device's structures, mapped.
+pub struct Pci {
+    common: Registers,
+    notify: Registers,
+    notify_step: u32,
+    device: Registers,
+    /// Per queue: where to notify.
+    notify_offsets: [u64; 2],
+}
+
+impl Pci {
+    /// Over mapped structures.
+    pub fn new(common: Registers, notify: Registers, notify_step: u32, device: Registers) -> Pci {
+        Pci { common, notify, notify_step, device, notify_offsets: [0; 2] }
+    }
+}
+
+impl Transport for Pci {
+    fn status(&mut self) -> u8 {
+        self.common.read_u8(20)
+    }
+    fn set_status(&mut self, status: u8) {
+        self.common.write_u8(20, status);
+    }
+    fn features(&mut self) -> u64 {
+        let half = |which| {
+            self.common.write_u32(0, which);
+            u64::from(self.common.read_u32(4))
+        };
+        half(0) | half(1) << 32
+    }
+    fn set_features(&mut self, features: u64) {
+        for (which, half) in [(0, features as u32), (1, (features >> 32) as u32)] {
+            self.common.write_u32(8, which);
+            self.common.write_u32(12, half);
+        }
+        self.common.write_u16(16, NO_VECTOR);
+    }
+    fn queue_entries(&mut self, queue: u16) -> u16 {
+        self.common.write_u16(22, queue);
+        self.common.read_u16(24)
+    }
+    fn set_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) {
+        self.common.write_u16(22, queue);
+        self.common.write_u16(24, entries);
+        self.common.write_u16(26, 0);
+        for (offset, address) in [(32, addresses.descriptors), (40, addresses.available), (48, addresses.used)] {
+            self.common.write_u32(offset, address as u32);
+            self.common.write_u32(offset + 4, (address >> 32) as u32);
+        }
+        if let Some(offset) = self.notify_offsets.get_mut(usize::from(queue)) {
+            *offset = u64::from(self.common.read_u16(30)) * u64::from(self.notify_step);
+        }
+        self.common.write_u16(28, 1);
+    }
+    fn notify(&mut self, queue: u16) {
+        if let Some(&offset) = self.notify_offsets.get(usize::from(queue)) {
+            self.notify.write_u16(offset, queue);
+        }
+    }
+    fn configuration(&mut self, offset: u64) -> u8 {
+        self.device.read_u8(offset)
+    }
+    fn acknowledge(&mut self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space() -> [u8; 256] {
+        let mut space = [0u8; 256];
+        space[0x34] = 0x40;
+        let mut put = |at: usize, next: u8, kind: u8, window: u8, offset: u32| {
+            space[at..at + 5].copy_from_slice(&[9, next, 20, kind, window]);
+            space[at + 8..at + 12].copy_from_slice(&offset.to_le_bytes());
+            space[at + 12..at + 16].copy_from_slice(&0x1000u32.to_le_bytes());
+            space[at + 16] = 4;
+        };
+        put(0x40, 0x60, 1, 4, 0);
+        put(0x60, 0x80, 2, 4, 0x3000);
+        put(0x80, 0xa0, 4, 4, 0x2000);
+        put(0xa0, 0x40, 1, 9, 0); // unusable, and back to the start
+        space
+    }
+
+    fn read(space: &[u8; 256]) -> impl FnMut(u64, u64) -> Option<u64> + '_ {
+        |offset, width| {
+            let bytes = space.get(offset as usize..(offset + width) as usize)?;
+            Some(bytes.iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte)))
+        }
+    }
+
+    #[test]
+    fn structures_are_found_and_damage_is_refused() {
+        let space = space();
+        let places = find(read(&space)).unwrap();
+        assert_eq!((places.common.window, places.notify.offset, places.device.offset), (4, 0x3000, 0x2000));
+        assert_eq!(places.notify_step, 4);
+        for index in 0..256 {
+            for value in [0, 0x40, 0xff] {
+                let mut bad = space;
+                bad[index] = value;
+                let _ = find(read(&bad));
+            }
+        }
+        assert_eq!(find(read(&[0; 256])), None);
+    }
+}

@@ -1,0 +1,244 @@
+//! The driver against a device made here, which works, is slow to reset, or lies.
+
+use packet::{BUFFER_BYTES, BufferSet, Memory, POOL_BYTES, Span};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use virtio_net::driver::{Driver, RING_BYTES, Region, StartError};
+use virtio_net::queue::{AVAILABLE_OFFSET, QUEUE_BYTES, USED_OFFSET};
+use virtio_net::transport::{QueueAddresses, Transport};
+
+type Bytes = Rc<RefCell<Vec<u8>>>;
+const RECEIVE_PHYSICAL: u64 = 0x10_0000;
+const TRANSMIT_PHYSICAL: u64 = 0x20_0000;
+const RINGS_PHYSICAL: u64 = 0x30_0000;
+
+/// What device and test both see.
+#[derive(Clone)]
+struct Machine {
+    rings: Bytes,
+    receive: Bytes,
+    transmit: Bytes,
+    status: Rc<Cell<u8>>,
+    reset_looks: Rc<Cell<u32>>,
+    features: Rc<Cell<u64>>,
+    entries: Rc<Cell<u16>>,
+    queues: Rc<RefCell<[Option<QueueAddresses>; 2]>>,
+    seen: Rc<Cell<[u16; 2]>>,
+}
+
+impl Transport for Machine {
+    fn status(&mut self) -> u8 {
+        let left = self.reset_looks.get();
+        self.reset_looks.set(left.saturating_sub(1));
+        if left > 0 { 0xff } else { self.status.get() }
+    }
+    fn set_status(&mut self, status: u8) {
+        self.status.set(status);
+        if status == 0 {
+            self.seen.set([0; 2]);
+            *self.queues.borrow_mut() = [None; 2];
+        }
+    }
+    fn features(&mut self) -> u64 {
+        self.features.get()
+    }
+    fn set_features(&mut self, _: u64) {}
+    fn queue_entries(&mut self, _: u16) -> u16 {
+        self.entries.get()
+    }
+    fn set_queue(&mut self, queue: u16, _: u16, addresses: QueueAddresses) {
+        self.queues.borrow_mut()[queue as usize] = Some(addresses);
+    }
+    fn notify(&mut self, _: u16) {}
+    fn configuration(&mut self, offset: u64) -> u8 {
+        offset as u8
+    }
+    fn acknowledge(&mut self) {}
+}
+
+fn number<const N: usize>(bytes: &Bytes, at: usize) -> u64 {
+    bytes.borrow()[at..at + N].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
+impl Machine {
+    fn new() -> Machine {
+        let bytes = |length| Rc::new(RefCell::new(vec![0u8; length]));
+        Machine {
+            rings: bytes(RING_BYTES),
+            receive: bytes(POOL_BYTES),
+            transmit: bytes(POOL_BYTES),
+            status: Rc::default(),
+            reset_looks: Rc::default(),
+            features: Rc::new(Cell::new(u64::MAX)),
+            entries: Rc::new(Cell::new(256)),
+            queues: Rc::default(),
+            seen: Rc::default(),
+        }
+    }
+
+    fn driver(&self) -> Result<Driver<Machine, Bytes>, StartError> {
+        let rings = Region { memory: self.rings.clone(), physical: RINGS_PHYSICAL };
+        let transmit = Region { memory: self.transmit.clone(), physical: TRANSMIT_PHYSICAL };
+        let mut patience = 10;
+        Driver::start(self.clone(), rings, RECEIVE_PHYSICAL, transmit, || {
+            patience -= 1;
+            patience == 0
+        })
+    }
+
+    /// The next descriptor of a queue: number, physical address, bytes.
+    fn next(&self, queue: usize) -> Option<(u16, u64, u32)> {
+        let base = queue * QUEUE_BYTES;
+        let mut seen = self.seen.get();
+        if number::<2>(&self.rings, base + AVAILABLE_OFFSET + 2) as u16 == seen[queue] {
+            return None;
+        }
+        let slot = usize::from(seen[queue] % 256);
+        let descriptor = number::<2>(&self.rings, base + AVAILABLE_OFFSET + 4 + slot * 2) as u16;
+        let at = base + usize::from(descriptor) * 16;
+        seen[queue] = seen[queue].wrapping_add(1);
+        self.seen.set(seen);
+        Some((descriptor, number::<8>(&self.rings, at), number::<4>(&self.rings, at + 8) as u32))
+    }
+
+    fn used(&self, queue: usize, descriptor: u32, written: u32) {
+        let base = queue * QUEUE_BYTES + USED_OFFSET;
+        let index = number::<2>(&self.rings, base + 2) as u16;
+        let at = base + 4 + usize::from(index % 256) * 8;
+        self.rings.write(at, &descriptor.to_le_bytes()).unwrap();
+        self.rings.write(at + 4, &written.to_le_bytes()).unwrap();
+        self.rings.write(base + 2, &index.wrapping_add(1).to_le_bytes()).unwrap();
+    }
+
+    fn frame_arrives(&self, frame: &[u8]) -> bool {
+        let Some((descriptor, physical, bytes)) = self.next(0) else { return false };
+        assert_eq!((physical, bytes), (RECEIVE_PHYSICAL + u64::from(descriptor) * 2048, 2048));
+        self.receive.write(usize::from(descriptor) * BUFFER_BYTES + 12, frame).unwrap();
+        self.used(0, descriptor.into(), frame.len() as u32 + 12);
+        true
+    }
+}
+
+#[test]
+fn frames_come_and_go() {
+    let machine = Machine::new();
+    let mut driver = machine.driver().unwrap();
+    assert_eq!(driver.address(), [0, 1, 2, 3, 4, 5]);
+    driver.flush();
+    assert!(!machine.frame_arrives(&[1; 60]), "no buffers before somebody attached");
+    assert!(driver.attach(&BufferSet::range(0, 10)).is_empty());
+    driver.flush();
+    for _ in 0..246 {
+        assert!(machine.frame_arrives(&[1; 60]));
+    }
+    assert!(!machine.frame_arrives(&[1; 60]), "ten are held");
+    driver.look().unwrap();
+    let received = driver.take_output().received;
+    assert_eq!((received.len(), received[0].offset, received[0].length), (246, 12, 60));
+    driver.give_back(&[received[0].buffer, 3, 3, 256]);
+    driver.flush();
+    assert!(machine.frame_arrives(&[2; 1514]) && machine.frame_arrives(&[2; 60]) && !machine.frame_arrives(&[2; 60]));
+    assert_eq!(driver.counters().refused, 2);
+
+    let frame = Span { buffer: 40, offset: 18, length: 100 };
+    machine.transmit.write(40 * 2048 + 6, &[0xff; 12]).unwrap();
+    driver.transmit(&[
+        frame,
+        frame,
+        Span { offset: 11, ..frame },
+        Span { buffer: 256, ..frame },
+        Span { length: 2040, ..frame },
+    ]);
+    driver.flush();
+    let (descriptor, physical, bytes) = machine.next(1).unwrap();
+    assert_eq!((descriptor, physical, bytes), (40, TRANSMIT_PHYSICAL + 40 * 2048 + 6, 112));
+    assert_eq!(machine.transmit.borrow()[40 * 2048 + 6..40 * 2048 + 18], [0; 12]);
+    assert_eq!(machine.next(1), None);
+    machine.used(1, 40, 0);
+    driver.look().unwrap();
+    assert_eq!(driver.take_output().transmitted, [40]);
+    assert_eq!(driver.counters().refused, 6);
+}
+
+#[test]
+fn a_new_driver_and_a_new_client_lose_no_buffer() {
+    let machine = Machine::new();
+    let mut driver = machine.driver().unwrap();
+    driver.attach(&BufferSet::EMPTY);
+    driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
+    driver.flush();
+    machine.frame_arrives(&[1; 60]);
+    machine.frame_arrives(&[1; 60]);
+    driver.look().unwrap();
+    let held = driver.take_output().received;
+    drop(driver);
+
+    // The driver died; its client holds two buffers and says so.
+    machine.reset_looks.set(3);
+    let mut driver = machine.driver().unwrap();
+    let mut set = BufferSet::EMPTY;
+    held.iter().for_each(|span| {
+        set.insert(span.buffer);
+    });
+    assert!(driver.attach(&set).is_empty(), "nothing is with a device that was reset");
+    driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
+    driver.flush();
+    assert_eq!((0..300).filter(|_| machine.frame_arrives(&[1; 60])).count(), 254);
+
+    // The client died: everything it held comes back, and it is told what the device still has.
+    driver.look().unwrap();
+    driver.detach();
+    assert_eq!(driver.attach(&BufferSet::EMPTY), BufferSet::range(50, 51));
+    driver.flush();
+    assert_eq!((0..300).filter(|_| machine.frame_arrives(&[1; 60])).count(), 256);
+}
+
+#[test]
+fn a_device_that_does_not_fit_is_refused() {
+    let machine = Machine::new();
+    machine.reset_looks.set(1000);
+    assert_eq!(machine.driver().err(), Some(StartError::NoReset));
+    machine.reset_looks.set(0);
+    machine.features.set(1 << 5);
+    assert_eq!(machine.driver().err(), Some(StartError::Features));
+    machine.features.set(u64::MAX);
+    machine.entries.set(128);
+    assert_eq!(machine.driver().err(), Some(StartError::Queues));
+}
+
+/// xorshift64: the same lies in every run.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn a_lying_device_cannot_break_it() {
+    let machine = Machine::new();
+    let mut driver = machine.driver().unwrap();
+    driver.attach(&BufferSet::EMPTY);
+    let mut seed = 0x1234_5678_9abc_def1;
+    for _ in 0..100_000 {
+        driver.flush();
+        match random(&mut seed) % 4 {
+            0 => machine.used((random(&mut seed) % 2) as usize, random(&mut seed) as u32, random(&mut seed) as u32),
+            1 => machine.used(0, (random(&mut seed) % 256) as u32, (random(&mut seed) % 4096) as u32),
+            2 => {
+                let at = random(&mut seed) as usize % RING_BYTES;
+                machine.rings.write(at, &[random(&mut seed) as u8]).unwrap();
+            }
+            _ => driver.transmit(&[Span { buffer: (random(&mut seed) % 300) as u16, offset: 18, length: 60 }]),
+        }
+        if driver.look().is_err() {
+            driver.restart(|| false).unwrap();
+        }
+        let output = driver.take_output();
+        for span in &output.received {
+            assert!(span.buffer < 256 && usize::from(span.offset) + usize::from(span.length) <= BUFFER_BYTES);
+        }
+        driver.give_back(&output.received.iter().map(|span| span.buffer).collect::<Vec<_>>());
+    }
+    assert!(driver.counters().restarts > 0);
+}

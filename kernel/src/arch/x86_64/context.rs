@@ -1,0 +1,272 @@
+//! A user's registers, and the two ways across the border: events come in through `entry.s`, [`resume`] and [`idle`] go out.
+//!
+//! Invariants: the kernel runs with interrupts off on one stack per core and never returns through it; each event starts on the fresh stack. TSS.RSP0
+//! points to the end of the current [`Registers`], so the CPU itself pushes a user's frame where it belongs (NOVA does the same); the SYSCALL
+//! entry imitates it. User GS stays loaded while the kernel runs, which needs no per-core pointer because its statics are core-local by mapping.
+//! Whatever a user put into its registers, resuming it cannot fault in the kernel: flags, bases and rip are checked here.
+
+use super::image;
+use super::segments::{self, USER_CODE, USER_DATA};
+use super::{apic, cpu, irq, power};
+use crate::core_local::CoreLocal;
+use crate::memory::USER_END;
+use core::mem::{offset_of, size_of};
+use core::ptr::NonNull;
+
+/// Carry, parity, adjust, zero, sign, trap, direction, overflow, alignment check, identification.
+const USER_FLAGS: u64 = 0x0024_0dd5;
+/// Interrupts on, and the bit that is always one.
+const FIXED_FLAGS: u64 = 0x202;
+/// Value of `entry` after SYSCALL; other entries leave their vector there.
+pub(super) const ENTERED_BY_SYSCALL: u64 = 256;
+/// Value of `entry` when all registers must be restored exactly.
+const EXACT: u64 = 257;
+const GENERAL_PROTECTION: u8 = 13;
+
+/// The register state of one execution context in user mode. The order is the one in which entries push.
+#[repr(C, align(16))]
+#[derive(Clone, Debug)]
+#[allow(missing_docs)]
+pub struct Registers {
+    pub fs_base: u64,
+    pub gs_base: u64,
+    pub r15: u64,
+    pub r14: u64,
+    pub r13: u64,
+    pub r12: u64,
+    pub r11: u64,
+    pub r10: u64,
+    pub r9: u64,
+    pub r8: u64,
+    pub rdi: u64,
+    pub rsi: u64,
+    pub rbp: u64,
+    pub rbx: u64,
+    pub rdx: u64,
+    pub rcx: u64,
+    pub rax: u64,
+    entry: u64,
+    error: u64,
+    pub rip: u64,
+    cs: u64,
+    pub rflags: u64,
+    pub rsp: u64,
+    ss: u64,
+}
+
+const _: () = assert!(size_of::<Registers>() == 192);
+const _: () = assert!(offset_of!(Registers, r15) == 16 && offset_of!(Registers, entry) == 136);
+
+impl Registers {
+    /// All zero, interrupts on, user segments.
+    pub const fn new() -> Registers {
+        Registers {
+            fs_base: 0,
+            gs_base: 0,
+            r15: 0,
+            r14: 0,
+            r13: 0,
+            r12: 0,
+            r11: 0,
+            r10: 0,
+            r9: 0,
+            r8: 0,
+            rdi: 0,
+            rsi: 0,
+            rbp: 0,
+            rbx: 0,
+            rdx: 0,
+            rcx: 0,
+            rax: 0,
+            entry: EXACT,
+            error: 0,
+            rip: 0,
+            cs: USER_CODE as u64,
+            rflags: FIXED_FLAGS,
+            rsp: 0,
+            ss: USER_DATA as u64,
+        }
+    }
+
+    /// Makes the next resume restore rcx and r11 too, which SYSRET would overwrite: after a signal, or when another wrote the registers.
+    pub fn set_exact(&mut self) {
+        self.entry = EXACT;
+    }
+
+    /// Makes whatever a user supplied loadable without a fault in the kernel.
+    fn sanitise(&mut self) {
+        self.rflags = self.rflags & USER_FLAGS | FIXED_FLAGS;
+        self.fs_base = canonical(self.fs_base);
+        self.gs_base = canonical(self.gs_base);
+    }
+}
+
+impl Default for Registers {
+    fn default() -> Self {
+        Registers::new()
+    }
+}
+
+/// Copies bit 47 upwards: the loads of bases fault for anything else.
+const fn canonical(address: u64) -> u64 {
+    ((address << 16) as i64 >> 16) as u64
+}
+
+/// Why the kernel was entered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The current context executed SYSCALL.
+    Syscall,
+    /// The current context made an exception.
+    Exception {
+        /// Number, 0 to 31.
+        vector: u8,
+        /// Error code, 0 where the CPU gives none.
+        error: u64,
+        /// The address of a page fault; the bad rip of a resume that could not happen; else 0.
+        address: u64,
+    },
+    /// A device interrupt; acknowledged at the local APIC already.
+    Interrupt {
+        /// As given by `irq::allocate_vector`.
+        vector: u8,
+    },
+    /// The deadline of `time::set_deadline` has passed.
+    Timer,
+    /// Another core posted to the mailbox.
+    Wake,
+}
+
+/// FS and GS base that the CPU holds, where only the slow MSR can load them.
+static LOADED_BASES: CoreLocal<(u64, u64)> = CoreLocal::new((0, 0));
+
+/// Where the next entry from user mode saves. The registers must stay valid and in place until another call.
+pub fn set_current(registers: Option<NonNull<Registers>>) {
+    let end = registers.map_or(0, |registers| registers.addr().get() as u64 + size_of::<Registers>() as u64);
+    segments::set_entry_stack(end);
+}
+
+/// Returns to user mode.
+///
+/// # Safety
+/// `registers` are the current ones ([`set_current`]), and the loaded address space is the one they belong to.
+pub unsafe fn resume(registers: &mut Registers) -> ! {
+    registers.sanitise();
+    if registers.rip >= USER_END {
+        // SAFETY: the stack left behind holds nothing that is needed again.
+        unsafe { image::on_fresh_stack(bad_rip, registers.rip) }
+    }
+    if !image::has_fsgsbase() {
+        load_bases_slowly(registers.fs_base, registers.gs_base);
+    }
+    let by_syscall = registers.entry == ENTERED_BY_SYSCALL;
+    // SAFETY: the state is sane (above), current by contract, and rip is canonical, so neither SYSRET nor IRETQ can fault in the kernel.
+    unsafe { if by_syscall { image::leave_by_sysret(registers) } else { image::leave_by_iret(registers) } }
+}
+
+fn load_bases_slowly(fs_base: u64, gs_base: u64) {
+    LOADED_BASES.with(|loaded| {
+        if *loaded != (fs_base, gs_base) {
+            // SAFETY: bases of user segments, canonical; the kernel uses neither.
+            unsafe {
+                cpu::write_msr(cpu::msr::FS_BASE, fs_base);
+                cpu::write_msr(cpu::msr::GS_BASE, gs_base);
+            }
+            *loaded = (fs_base, gs_base);
+        }
+    })
+}
+
+/// Waits for an interrupt with nothing current, on a fresh stack.
+pub fn idle() -> ! {
+    set_current(None);
+    image::wait()
+}
+
+/// A rip the CPU could not return to is the user's general protection fault.
+extern "C" fn bad_rip(rip: u64) -> ! {
+    crate::trap::handle(Event::Exception { vector: GENERAL_PROTECTION, error: 0, address: rip })
+}
+
+/// From `entry.s`: SYSCALL.
+pub(super) extern "C" fn entered_by_syscall() -> ! {
+    crate::trap::handle(Event::Syscall)
+}
+
+/// From `entry.s`: exception or interrupt in user mode, or an interrupt that ended idling.
+pub(super) extern "C" fn entered_by_vector(vector: u64, error: u64) -> ! {
+    let vector = vector as u8;
+    let event = match vector {
+        0..32 => {
+            let address = if vector == 14 { cpu::fault_address() } else { 0 };
+            Event::Exception { vector, error, address }
+        }
+        // The local APIC wants no acknowledgement of these; looking at the mailbox does no harm.
+        irq::SPURIOUS_VECTOR => Event::Wake,
+        _ => {
+            apic::acknowledge();
+            match vector {
+                irq::TIMER_VECTOR => Event::Timer,
+                irq::WAKE_VECTOR => Event::Wake,
+                _ => Event::Interrupt { vector },
+            }
+        }
+    };
+    crate::trap::handle(event)
+}
+
+/// What `entry.s` leaves on the stack for an exception that must not happen: in kernel mode, or NMI, double fault, machine check.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct FaultFrame {
+    general: [u64; 15],
+    vector: u64,
+    error: u64,
+    rip: u64,
+    cs: u64,
+    rflags: u64,
+    rsp: u64,
+    ss: u64,
+}
+
+const GENERAL_NAMES: [&str; 15] =
+    ["r15", "r14", "r13", "r12", "r11", "r10", "r9 ", "r8 ", "rdi", "rsi", "rbp", "rbx", "rdx", "rcx", "rax"];
+const RBP: usize = 10;
+
+/// From `entry.s`: our own bug, or the machine's. Reports and powers off.
+pub(super) extern "C" fn fatal(frame: &FaultFrame) -> ! {
+    use core::fmt::Write;
+    let out = &mut super::serial::Direct;
+    let core = super::cores::this_core();
+    let _ = writeln!(
+        out,
+        "\npelago: kernel fault {} error {:#x} address {:#x} on core {core}\n  rip {:#018x} rsp {:#018x} flags {:#x} cs {:#x} ss {:#x}",
+        frame.vector,
+        frame.error,
+        cpu::fault_address(),
+        frame.rip,
+        frame.rsp,
+        frame.rflags,
+        frame.cs,
+        frame.ss
+    );
+    for (name, value) in GENERAL_NAMES.iter().zip(frame.general) {
+        let _ = writeln!(out, "  {name} {value:#018x}");
+    }
+    crate::backtrace::print_kernel(out, frame.rip, frame.general[RBP]);
+    power::power_off(crate::panic::STATUS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_registers_become_harmless() {
+        let mut registers =
+            Registers { rflags: u64::MAX, fs_base: 0x8000_0000_0000, gs_base: u64::MAX >> 1, ..Registers::new() };
+        registers.sanitise();
+        assert_eq!(registers.rflags, 0x0024_0fd7, "no IOPL, NT, VM; interrupts on");
+        assert_eq!((registers.fs_base, registers.gs_base), (0xffff_8000_0000_0000, u64::MAX));
+    }
+}

@@ -1,0 +1,235 @@
+//! What only the linked kernel image has: the assembly files and the symbols of `link.ld`. Host builds use `image_host.rs` instead.
+
+use super::context::{self, Registers};
+use super::segments::TSS;
+use super::start;
+use crate::boot::info::CORES_MAX;
+use crate::memory::{PhysAddr, PhysRange};
+use core::arch::global_asm;
+use core::cell::UnsafeCell;
+
+/// A static that only assembly and boot touch.
+#[repr(transparent)]
+pub struct AssemblyCell<T>(UnsafeCell<T>);
+
+// SAFETY: core-local.
+unsafe impl<T> Sync for AssemblyCell<T> {}
+
+static USER_RSP: AssemblyCell<u64> = AssemblyCell(UnsafeCell::new(0));
+static HAS_FSGSBASE: AssemblyCell<u8> = AssemblyCell(UnsafeCell::new(0));
+
+global_asm!(
+    include_str!("entry.s"),
+    user_rsp = sym USER_RSP,
+    has_fsgsbase = sym HAS_FSGSBASE,
+    tss = sym TSS,
+    entered_by_syscall = sym context::entered_by_syscall,
+    entered_by_vector = sym context::entered_by_vector,
+    fatal = sym context::fatal,
+);
+
+global_asm!(
+    include_str!("boot.s"),
+    boot_core = sym start::boot_core,
+    other_core = sym start::other_core,
+    apic_ids = sym start::APIC_IDS,
+    stacks = sym start::STACKS,
+    cores_max = const CORES_MAX,
+);
+
+unsafe extern "C" {
+    safe static __image_start: u8;
+    safe static __text_end: u8;
+    safe static __rodata_end: u8;
+    safe static __shared_end: u8;
+    safe static __data_load: u8;
+    safe static __core_start: u8;
+    safe static __stack_bottom: u8;
+    safe static __stack_top: u8;
+    safe static __fault_stack_bottom: u8;
+    safe static __fault_stack_top: u8;
+    safe static __data_start: u8;
+    safe static __data_end: u8;
+    safe static __bss_start: u8;
+    safe static __core_end: u8;
+    safe static boot_tsc: u64;
+    safe static ap_trampoline: u8;
+    safe static ap_trampoline_end: u8;
+    safe static boot_root: u8;
+    static mut boot_low: [u64; 512];
+    static mut boot_directory: [u64; 4 * 512];
+
+    fn syscall_entry();
+    fn vector_stubs();
+    safe fn wait_for_event() -> !;
+    #[link_name = "leave_by_iret"]
+    fn iret(registers: *mut Registers) -> !;
+    #[link_name = "leave_by_sysret"]
+    fn sysret(registers: *mut Registers) -> !;
+    #[link_name = "on_fresh_stack"]
+    fn fresh_stack(function: extern "C" fn(u64) -> !, argument: u64) -> !;
+    #[link_name = "enter_root"]
+    fn enter_root_at(root: u64, stack: u64, function: extern "C" fn(u64) -> !, argument: u64) -> !;
+}
+
+/// Distance between the image's virtual and physical addresses.
+pub const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
+/// Bytes between two stubs.
+const STUB_BYTES: u64 = 16;
+
+fn address(symbol: &u8) -> u64 {
+    core::ptr::from_ref(symbol) as u64
+}
+
+/// Where `link.ld` put things; virtual addresses, see there.
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub struct Layout {
+    pub image_start: u64,
+    pub text_end: u64,
+    pub rodata_end: u64,
+    pub shared_end: u64,
+    pub core_start: u64,
+    pub stack_bottom: u64,
+    pub stack_top: u64,
+    pub fault_stack_bottom: u64,
+    pub fault_stack_top: u64,
+    pub data_start: u64,
+    pub data_end: u64,
+    pub bss_start: u64,
+    pub core_end: u64,
+    /// The pristine copy of .data.
+    pub data_template: PhysAddr,
+}
+
+/// The layout of this image.
+pub fn layout() -> Layout {
+    Layout {
+        image_start: address(&__image_start),
+        text_end: address(&__text_end),
+        rodata_end: address(&__rodata_end),
+        shared_end: address(&__shared_end),
+        core_start: address(&__core_start),
+        stack_bottom: address(&__stack_bottom),
+        stack_top: address(&__stack_top),
+        fault_stack_bottom: address(&__fault_stack_bottom),
+        fault_stack_top: address(&__fault_stack_top),
+        data_start: address(&__data_start),
+        data_end: address(&__data_end),
+        bss_start: address(&__bss_start),
+        core_end: address(&__core_end),
+        data_template: PhysAddr(address(&__data_load)),
+    }
+}
+
+/// The physical memory of the image, template of .data included.
+pub fn image_range() -> PhysRange {
+    let layout = layout();
+    let base = layout.image_start - KERNEL_BASE;
+    PhysRange::new(base, layout.data_template.0 + (layout.data_end - layout.data_start) - base)
+}
+
+/// TSC at the first instruction.
+pub fn tsc_at_entry() -> u64 {
+    boot_tsc
+}
+
+/// Physical address of the tables every core starts on.
+pub fn boot_tables() -> PhysAddr {
+    PhysAddr(address(&boot_root) - KERNEL_BASE)
+}
+
+/// Leaves of the identity mapping of the boot tables only the first 2 MiB, executable and read-only: they hold trampoline and start code.
+///
+/// # Safety
+/// Core 0 at boot, when nothing else uses the tables that boot.s made.
+pub unsafe fn narrow_boot_identity() {
+    const PRESENT_LARGE: u64 = 0x81;
+    // SAFETY: by contract; the image still shows them writable.
+    unsafe {
+        (&raw mut boot_low).cast::<u64>().add(1).write_bytes(0, 511);
+        (&raw mut boot_directory).cast::<u64>().write(PRESENT_LARGE);
+        (&raw mut boot_directory).cast::<u64>().add(1).write_bytes(0, 4 * 512 - 1);
+    }
+}
+
+/// The code other cores start with, to be copied below 1 MiB.
+pub fn trampoline() -> &'static [u8] {
+    let bytes = address(&ap_trampoline_end) - address(&ap_trampoline);
+    // SAFETY: the two symbols enclose code of boot.s in read-only memory.
+    unsafe { core::slice::from_raw_parts(&ap_trampoline, bytes as usize) }
+}
+
+/// Whether the caller runs on its core's own stacks, so that core-local statics exist.
+pub fn instance_is_live() -> bool {
+    let here = 0u8;
+    address(&here) >= address(&__core_start)
+}
+
+/// Top of the stack of NMI, double fault and machine check.
+pub fn fault_stack_top() -> u64 {
+    address(&__fault_stack_top)
+}
+
+/// Where a vector enters.
+pub fn stub_address(vector: usize) -> u64 {
+    vector_stubs as *const () as u64 + vector as u64 * STUB_BYTES
+}
+
+/// Where SYSCALL enters.
+pub fn syscall_address() -> u64 {
+    syscall_entry as *const () as u64
+}
+
+/// Whether entries and exits handle FS and GS bases.
+pub fn has_fsgsbase() -> bool {
+    // SAFETY: core-local; written once at start.
+    unsafe { *HAS_FSGSBASE.0.get() != 0 }
+}
+
+/// Says whether FSGSBASE is switched on.
+pub fn set_fsgsbase(on: bool) {
+    // SAFETY: core-local; assembly reads it only at borders to user mode.
+    unsafe { *HAS_FSGSBASE.0.get() = u8::from(on) }
+}
+
+/// Back to user mode with all registers as given.
+///
+/// # Safety
+/// The registers are current and sane, see `context::resume`.
+pub unsafe fn leave_by_iret(registers: &mut Registers) -> ! {
+    // SAFETY: by contract.
+    unsafe { iret(registers) }
+}
+
+/// Back to user mode after a SYSCALL.
+///
+/// # Safety
+/// As [`leave_by_iret`].
+pub unsafe fn leave_by_sysret(registers: &mut Registers) -> ! {
+    // SAFETY: by contract.
+    unsafe { sysret(registers) }
+}
+
+/// Waits for an interrupt on a fresh stack.
+pub fn wait() -> ! {
+    wait_for_event()
+}
+
+/// Goes on at `function`, forgetting the present stack.
+///
+/// # Safety
+/// Nothing on the present stack is needed any more.
+pub unsafe fn on_fresh_stack(function: extern "C" fn(u64) -> !, argument: u64) -> ! {
+    // SAFETY: by contract.
+    unsafe { fresh_stack(function, argument) }
+}
+
+/// Goes on at `function` in another address space, on its kernel stack.
+///
+/// # Safety
+/// `root` maps the image and a core region.
+pub unsafe fn enter_root(root: PhysAddr, function: extern "C" fn(u64) -> !, argument: u64) -> ! {
+    // SAFETY: by contract.
+    unsafe { enter_root_at(root.0, address(&__stack_top), function, argument) }
+}

@@ -1,0 +1,155 @@
+//! The clock (TSC) and this core's alarm (local APIC timer, or TSC deadline where the CPU has it).
+//!
+//! Both rates are found once, by core 0: from the hypervisor's or the CPU's own word where there is one, else against the PIT, whose 1.193182 MHz is
+//! the one rate every PC shares. The PIT's channel 0 is read, not the speaker's channel 2, because microvm has no port 0x61. TSCs are taken to run
+//! together on all cores, as every hypervisor and emulator arranges.
+
+use super::cpu::{self, msr, port_read8, port_write8};
+use super::{apic, irq};
+use crate::boot::info::{Machine, machine};
+
+const PIT_HZ: u64 = 1_193_182;
+const PIT_DATA: u16 = 0x40;
+const PIT_COMMAND: u16 = 0x43;
+/// How long rates are compared: 4 ms give 0.02 % of accuracy.
+const CALIBRATION_TICKS: u16 = (PIT_HZ / 250) as u16;
+/// Limit of the comparison in polls, for machines without a PIT.
+const CALIBRATION_POLLS_MAX: u32 = 200_000;
+/// What is assumed when nothing tells the rate: wrong clocks, but a system that runs.
+const FALLBACK_HZ: u64 = 1_000_000_000;
+const DIVIDE_BY_16: u32 = 3;
+const DEADLINE_MODE: u32 = 2 << 17;
+const MASKED: u32 = 1 << 16;
+
+/// The time-stamp counter.
+pub fn tsc() -> u64 {
+    // SAFETY: reading the counter is allowed at every privilege (CR4.TSD is clear).
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// TSC ticks per second.
+pub fn tsc_hz() -> u64 {
+    machine().tsc_hz
+}
+
+/// Nanoseconds since the kernel's first instruction.
+pub fn now_ns() -> u64 {
+    let machine = machine();
+    scale(tsc().wrapping_sub(machine.boot_tsc), machine.ns_per_tick)
+}
+
+/// `ticks` times a 32.32 fixed-point rate.
+fn scale(ticks: u64, rate: u64) -> u64 {
+    ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
+}
+
+/// 32.32 fixed-point `to / from`.
+fn ratio(to: u64, from: u64) -> u64 {
+    ((u128::from(to) << 32) / u128::from(from.max(1))) as u64
+}
+
+/// Sets the alarm to `at_ns` of [`now_ns`] (a time in the past: at once), or off. It may ring early, never much later: compare and set it again.
+pub fn set_deadline(at_ns: Option<u64>) {
+    let machine = machine();
+    if machine.apic_timer_hz == 0 {
+        let value = at_ns.map_or(0, |at| machine.boot_tsc + scale(at, machine.ticks_per_ns).max(1));
+        // SAFETY: the alarm raises TIMER_VECTOR.
+        unsafe { cpu::write_msr(msr::TSC_DEADLINE, value) };
+        return;
+    }
+    let count = at_ns.map_or(0, |at| {
+        let ticks = scale(at.saturating_sub(now_ns()), ratio(machine.apic_timer_hz, 1_000_000_000));
+        ticks.clamp(1, u64::from(u32::MAX)) as u32
+    });
+    apic::write(apic::register::TIMER_INITIAL, count);
+}
+
+/// Prepares this core's alarm; its APIC is on.
+pub fn init_core() {
+    let deadline = if machine().apic_timer_hz == 0 { DEADLINE_MODE } else { 0 };
+    apic::write(apic::register::TIMER_DIVIDER, DIVIDE_BY_16);
+    apic::write(apic::register::TIMER, u32::from(irq::TIMER_VECTOR) | deadline);
+    set_deadline(None);
+}
+
+/// Finds both rates. Core 0 during boot, its APIC on.
+pub fn calibrate(machine: &mut Machine) {
+    let told = told_tsc_hz();
+    let has_deadline = cpu::cpuid(1).ecx & 1 << 24 != 0;
+    let (measured_tsc, measured_timer) = if told.is_some() && has_deadline { (None, None) } else { measure() };
+    machine.tsc_hz = told.or(measured_tsc).unwrap_or(FALLBACK_HZ);
+    machine.apic_timer_hz = if has_deadline { 0 } else { measured_timer.unwrap_or(FALLBACK_HZ / 16) };
+    machine.ns_per_tick = ratio(1_000_000_000, machine.tsc_hz);
+    machine.ticks_per_ns = ratio(machine.tsc_hz, 1_000_000_000);
+}
+
+/// The TSC's rate by the hypervisor's timing leaf (kHz) or by CPUID 15h (crystal and ratio).
+fn told_tsc_hz() -> Option<u64> {
+    if cpu::has_hypervisor() {
+        let khz = cpu::cpuid(0x4000_0010).eax;
+        if khz != 0 {
+            return Some(u64::from(khz) * 1000);
+        }
+    }
+    let leaf = cpu::cpuid(0x15);
+    let told = leaf.eax != 0 && leaf.ebx != 0 && leaf.ecx != 0;
+    told.then(|| u64::from(leaf.ecx) * u64::from(leaf.ebx) / u64::from(leaf.eax))
+}
+
+/// Counts TSC and APIC timer over some PIT ticks. `None`: there is no PIT.
+fn measure() -> (Option<u64>, Option<u64>) {
+    apic::write(apic::register::TIMER_DIVIDER, DIVIDE_BY_16);
+    apic::write(apic::register::TIMER, MASKED);
+    apic::write(apic::register::TIMER_INITIAL, u32::MAX);
+    // Mode 0: counts down once and stays silent afterwards; its interrupt is masked.
+    port_write8(PIT_COMMAND, 0x30);
+    port_write8(PIT_DATA, 0xff);
+    port_write8(PIT_DATA, 0xff);
+    let first = sample();
+    let mut last = sample();
+    for _ in 0..CALIBRATION_POLLS_MAX {
+        if first.0.wrapping_sub(last.0) >= CALIBRATION_TICKS {
+            break;
+        }
+        last = sample();
+    }
+    apic::write(apic::register::TIMER_INITIAL, 0);
+    let pit_ticks = u64::from(first.0.wrapping_sub(last.0));
+    if pit_ticks < u64::from(CALIBRATION_TICKS) {
+        return (None, None);
+    }
+    let per_second = |ticks: u64| ticks * PIT_HZ / pit_ticks;
+    (Some(per_second(last.1 - first.1)), Some(per_second(u64::from(first.2 - last.2))))
+}
+
+/// PIT count, TSC, APIC timer count, read as close together as an emulator allows: of a few tries the tightest.
+fn sample() -> (u16, u64, u32) {
+    let mut best = (0, 0, 0);
+    let mut best_width = u64::MAX;
+    for _ in 0..3 {
+        let before = tsc();
+        port_write8(PIT_COMMAND, 0);
+        let timer = apic::read(apic::register::TIMER_CURRENT);
+        let after = tsc();
+        let low = port_read8(PIT_DATA);
+        let count = u16::from(port_read8(PIT_DATA)) << 8 | u16::from(low);
+        if after - before < best_width {
+            best_width = after - before;
+            best = (count, before + (after - before) / 2, timer);
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixed_point() {
+        let rate = ratio(1_000_000_000, 2_400_000_000);
+        let hour = scale(2_400_000_000 * 3600, rate);
+        assert!(hour.abs_diff(3_600_000_000_000) < 3_600_000_000_000 / 1_000_000_000 * 2, "{hour}");
+        assert_eq!(scale(u64::MAX, ratio(1, 1)), u64::MAX);
+    }
+}

@@ -1,0 +1,326 @@
+//! The static ACPI tables: which cores, I/O APICs, memory affinities and PCI configuration windows there are (ACPI 6.4, chapter 5.2).
+//!
+//! Every table is bounds-checked and its checksum verified before a field is believed; a broken or missing table means fewer facts, never wrong ones.
+//! AML is not interpreted: devices it alone describes come from the command line. Zero bytes are an empty [`Facts`].
+
+use super::info::{CORES_MAX, CoreEntry};
+use crate::memory::PhysRange;
+
+/// Reads physical memory; `None` where there is none.
+pub type Read<'a> = &'a dyn Fn(u64, usize) -> Option<&'a [u8]>;
+
+/// Most entries of RSDT or XSDT looked at.
+const TABLES_MAX: usize = 64;
+/// Longest table believed, in bytes; 255 cores need about 16 KiB.
+const TABLE_BYTES_MAX: usize = 1 << 20;
+const HEADER_BYTES: usize = 36;
+
+/// An I/O APIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoApic {
+    /// Physical address of its registers.
+    pub base: u64,
+    /// First global interrupt line it serves.
+    pub first_line: u32,
+}
+
+/// Memory that belongs to a NUMA node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Affinity {
+    /// The memory.
+    pub range: PhysRange,
+    /// Its node.
+    pub node: u32,
+}
+
+/// A PCI segment's configuration window (segment 0 only).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ecam {
+    /// Physical address of bus 0's part; 0 if there is none.
+    pub base: u64,
+    /// First bus served.
+    pub first_bus: u8,
+    /// Last bus served.
+    pub last_bus: u8,
+}
+
+/// A list with a bound; what does not fit is counted.
+#[derive(Clone, Copy)]
+pub struct Bounded<T, const N: usize> {
+    entries: [T; N],
+    count: usize,
+    /// How many entries did not fit.
+    pub lost: usize,
+}
+
+impl<T: Copy, const N: usize> Bounded<T, N> {
+    /// Adds an entry, or counts it as lost.
+    pub fn push(&mut self, entry: T) {
+        match self.entries.get_mut(self.count) {
+            Some(slot) => {
+                *slot = entry;
+                self.count += 1;
+            }
+            None => self.lost += 1,
+        }
+    }
+
+    /// The entries.
+    pub fn all(&self) -> &[T] {
+        &self.entries[..self.count]
+    }
+
+    /// The entries, to change.
+    pub fn all_mut(&mut self) -> &mut [T] {
+        &mut self.entries[..self.count]
+    }
+}
+
+impl<T: Copy + Default, const N: usize> Default for Bounded<T, N> {
+    fn default() -> Self {
+        Bounded { entries: [T::default(); N], count: 0, lost: 0 }
+    }
+}
+
+/// What the tables say.
+#[derive(Default)]
+pub struct Facts {
+    /// Enabled cores in table order.
+    pub cores: Bounded<CoreEntry, CORES_MAX>,
+    /// I/O APICs.
+    pub ioapics: Bounded<IoApic, 8>,
+    core_nodes: Bounded<CoreEntry, CORES_MAX>,
+    /// Memory affinities.
+    pub affinities: Bounded<Affinity, 32>,
+    /// PCI configuration space.
+    pub ecam: Ecam,
+    /// Local APIC registers (xAPIC mode); 0 if the tables do not say.
+    pub local_apic: u64,
+    /// A FADT was found with HW_REDUCED_ACPI: no legacy PC hardware is promised.
+    pub hardware_reduced: bool,
+    /// Whether a MADT was found at all.
+    pub has_madt: bool,
+}
+
+impl Facts {
+    /// Reads all tables reachable from the RSDP at `rsdp`.
+    pub fn decode(&mut self, rsdp: u64, read: Read<'_>) {
+        let Some((root, entry_bytes)) = decode_rsdp(rsdp, read) else { return };
+        let Some(table) = table_at(root, read) else { return };
+        for entry in table[HEADER_BYTES..].chunks_exact(entry_bytes).take(TABLES_MAX) {
+            let address = if entry_bytes == 8 { field64(entry, 0) } else { field32(entry, 0).map(u64::from) };
+            let Some(table) = address.and_then(|address| table_at(address, read)) else { continue };
+            match &table[..4] {
+                b"APIC" => self.decode_madt(table),
+                b"SRAT" => self.decode_srat(table),
+                b"MCFG" => self.decode_mcfg(table),
+                b"FACP" => self.hardware_reduced = field32(table, 112).is_some_and(|flags| flags & 1 << 20 != 0),
+                _ => {}
+            }
+        }
+        self.join_nodes();
+    }
+
+    fn decode_madt(&mut self, table: &[u8]) {
+        self.has_madt = true;
+        self.local_apic = field32(table, 36).map_or(0, u64::from);
+        for (kind, entry) in entries(table, 44) {
+            match kind {
+                0 => self.add_core(entry.get(3).map(|id| u32::from(*id)), field32(entry, 4)),
+                9 => self.add_core(field32(entry, 4), field32(entry, 8)),
+                1 => {
+                    let (base, first_line) = (field32(entry, 4), field32(entry, 8));
+                    if let (Some(base), Some(first_line)) = (base, first_line) {
+                        self.ioapics.push(IoApic { base: u64::from(base), first_line });
+                    }
+                }
+                5 => self.local_apic = field64(entry, 4).unwrap_or(self.local_apic),
+                _ => {}
+            }
+        }
+    }
+
+    /// Bit 0 of the flags is "enabled". A core listed both as APIC and as x2APIC counts once.
+    fn add_core(&mut self, apic_id: Option<u32>, flags: Option<u32>) {
+        let (Some(apic_id), Some(flags)) = (apic_id, flags) else { return };
+        if flags & 1 != 0 && self.cores.all().iter().all(|core| core.apic_id != apic_id) {
+            self.cores.push(CoreEntry { apic_id, node: 0 });
+        }
+    }
+
+    fn decode_srat(&mut self, table: &[u8]) {
+        for (kind, entry) in entries(table, 48) {
+            match kind {
+                0 if field32(entry, 4).is_some_and(|flags| flags & 1 != 0) && entry.len() >= 12 => {
+                    let node = u32::from_le_bytes([entry[2], entry[9], entry[10], entry[11]]);
+                    self.core_nodes.push(CoreEntry { apic_id: u32::from(entry[3]), node });
+                }
+                2 if field32(entry, 12).is_some_and(|flags| flags & 1 != 0) => {
+                    if let (Some(node), Some(apic_id)) = (field32(entry, 4), field32(entry, 8)) {
+                        self.core_nodes.push(CoreEntry { apic_id, node });
+                    }
+                }
+                1 if field32(entry, 28).is_some_and(|flags| flags & 1 != 0) => {
+                    if let (Some(node), Some(base), Some(bytes)) =
+                        (field32(entry, 2), field64(entry, 8), field64(entry, 16))
+                    {
+                        self.affinities.push(Affinity { range: PhysRange::new(base, bytes), node });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// SRAT may stand before MADT, so nodes are joined to cores at the end.
+    fn join_nodes(&mut self) {
+        let nodes = self.core_nodes;
+        for core in self.cores.all_mut() {
+            if let Some(known) = nodes.all().iter().find(|known| known.apic_id == core.apic_id) {
+                core.node = known.node;
+            }
+        }
+    }
+
+    fn decode_mcfg(&mut self, table: &[u8]) {
+        for entry in table.get(44..).unwrap_or(&[]).chunks_exact(16) {
+            let (base, segment) = (field64(entry, 0).unwrap_or(0), u16::from_le_bytes([entry[8], entry[9]]));
+            let (first_bus, last_bus) = (entry[10], entry[11]);
+            if segment == 0 && base != 0 && base.is_multiple_of(1 << 20) && first_bus <= last_bus {
+                self.ecam = Ecam { base, first_bus, last_bus };
+            }
+        }
+    }
+}
+
+/// The address of RSDT or XSDT and the size of its entries.
+fn decode_rsdp(address: u64, read: Read<'_>) -> Option<(u64, usize)> {
+    let first = read(address, 20)?;
+    if &first[..8] != b"RSD PTR " || !sums_to_zero(first) {
+        return None;
+    }
+    let rsdt = (u64::from(field32(first, 16)?), 4);
+    if first[15] < 2 {
+        return Some(rsdt);
+    }
+    let whole = read(address, 36)?;
+    let xsdt = field64(whole, 24)?;
+    Some(if xsdt != 0 && sums_to_zero(whole) { (xsdt, 8) } else { rsdt })
+}
+
+/// A whole table with header, its checksum verified.
+fn table_at<'a>(address: u64, read: Read<'a>) -> Option<&'a [u8]> {
+    let bytes = field32(read(address, HEADER_BYTES)?, 4)? as usize;
+    if !(HEADER_BYTES..=TABLE_BYTES_MAX).contains(&bytes) {
+        return None;
+    }
+    read(address, bytes).filter(|table| sums_to_zero(table))
+}
+
+/// The variable part of MADT and SRAT: entries that start with kind and length.
+fn entries(table: &[u8], offset: usize) -> impl Iterator<Item = (u8, &[u8])> {
+    let mut rest = table.get(offset..).unwrap_or(&[]);
+    core::iter::from_fn(move || {
+        let (kind, bytes) = (*rest.first()?, usize::from(*rest.get(1)?));
+        if bytes < 2 || bytes > rest.len() {
+            return None;
+        }
+        let (entry, after) = rest.split_at(bytes);
+        rest = after;
+        Some((kind, entry))
+    })
+}
+
+fn sums_to_zero(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0u8, |sum, byte| sum.wrapping_add(*byte)) == 0
+}
+
+fn field32(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+}
+
+fn field64(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(offset..offset + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RSDT: u64 = 0x100;
+
+    fn seal(mut table: Vec<u8>, sum_at: usize) -> Vec<u8> {
+        table[sum_at] = 0;
+        table[sum_at] = 0u8.wrapping_sub(table.iter().fold(0, |sum, byte| sum.wrapping_add(*byte)));
+        table
+    }
+
+    fn table(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+        let mut table = vec![0; HEADER_BYTES];
+        table[..4].copy_from_slice(name);
+        table.extend(body);
+        let bytes = table.len() as u32;
+        table[4..8].copy_from_slice(&bytes.to_le_bytes());
+        seal(table, 9)
+    }
+
+    fn memory_with(tables: &[Vec<u8>]) -> Vec<u8> {
+        let mut memory = vec![0; 0x4000];
+        let mut rsdp = b"RSD PTR ".to_vec();
+        rsdp.extend([0; 8]);
+        rsdp.extend((RSDT as u32).to_le_bytes());
+        memory[..20].copy_from_slice(&seal(rsdp, 8));
+        let (mut at, mut list) = (0x400usize, Vec::new());
+        for table in tables {
+            memory[at..at + table.len()].copy_from_slice(table);
+            list.extend((at as u32).to_le_bytes());
+            at += 0x400;
+        }
+        let rsdt = table(b"RSDT", &list);
+        memory[RSDT as usize..RSDT as usize + rsdt.len()].copy_from_slice(&rsdt);
+        memory
+    }
+
+    fn decode(memory: &[u8]) -> Facts {
+        let mut facts = Facts::default();
+        facts.decode(0, &|address, bytes| memory.get(address as usize..(address as usize).checked_add(bytes)?));
+        facts
+    }
+
+    fn sample() -> Vec<u8> {
+        let mut madt = 0xfee0_0000u32.to_le_bytes().to_vec();
+        madt.extend([1, 0, 0, 0]);
+        for core in 0..3u8 {
+            madt.extend([0, 8, core, core * 2, u8::from(core != 1), 0, 0, 0]);
+        }
+        madt.extend([1, 12, 0, 0, 0, 0, 0xc0, 0xfe, 0, 0, 0, 0]);
+        let mut srat = vec![0; 12];
+        srat.extend([0, 16, 7, 4, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let mut mcfg = vec![0; 8];
+        mcfg.extend(0xb000_0000u64.to_le_bytes());
+        mcfg.extend([0, 0, 0, 255, 0, 0, 0, 0]);
+        memory_with(&[table(b"SRAT", &srat), table(b"APIC", &madt), table(b"MCFG", &mcfg)])
+    }
+
+    #[test]
+    fn cores_nodes_and_windows() {
+        let facts = decode(&sample());
+        assert_eq!(facts.cores.all(), [CoreEntry { apic_id: 0, node: 0 }, CoreEntry { apic_id: 4, node: 7 }]);
+        assert_eq!(facts.ioapics.all(), [IoApic { base: 0xfec0_0000, first_line: 0 }]);
+        assert_eq!(facts.ecam, Ecam { base: 0xb000_0000, first_bus: 0, last_bus: 255 });
+        assert_eq!(facts.local_apic, 0xfee0_0000);
+    }
+
+    /// Any byte of any table may be wrong: fewer facts, no panic, and never a core the good tables do not list (checksums).
+    #[test]
+    fn corrupted_bytes() {
+        let good = sample();
+        for at in 0..good.len() {
+            for value in [0u8, 1, 0x7f, 0xff] {
+                let mut bad = good.clone();
+                bad[at] = value;
+                assert!(decode(&bad).cores.all().len() <= 2);
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What boot found out, in two shapes: [`Machine`], filled by core 0 and read by all, and [`CoreInfo`], the view `kernel_main` of one core gets.
+//!
+//! Invariants: `Machine` is complete before any other core starts, and never changes afterwards. Tables have fixed bounds; what does not fit is left out
+//! and said on the console by whoever fills the table. This file does not know where the facts come from.
+
+use super::acpi::Facts;
+use crate::core_local::Shared;
+use crate::devices::{DeviceInfo, DeviceTable};
+use crate::memory::{PhysAddr, PhysRange};
+
+/// Most cores: what one xAPIC can name, 255 being the broadcast address.
+pub const CORES_MAX: usize = 255;
+/// Most separate RAM ranges one core is given.
+pub const CORE_RANGES_MAX: usize = 4;
+/// Longest command line kept, in bytes.
+pub const COMMAND_LINE_BYTES: usize = 4096;
+
+/// One core, as every core sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreEntry {
+    /// Local APIC id.
+    pub apic_id: u32,
+    /// NUMA node (SRAT proximity domain); 0 where the machine does not say.
+    pub node: u32,
+}
+
+/// What belongs to one core from the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CoreShare {
+    /// Contiguous frames for the core's kernel instance: stacks, data and the page tables that map them.
+    pub instance: PhysRange,
+    /// Free memory, page aligned, not zeroed.
+    pub ram: [PhysRange; CORE_RANGES_MAX],
+}
+
+/// Everything core 0 learnt about the machine.
+pub struct Machine {
+    /// Cores, boot core first.
+    pub cores: [CoreEntry; CORES_MAX],
+    /// How many of `cores` are valid.
+    pub core_count: usize,
+    /// The memory of each core.
+    pub shares: [CoreShare; CORES_MAX],
+    /// Usable RAM of the machine.
+    pub total_ram_bytes: u64,
+    /// Boot archive, empty if there is none.
+    pub archive: PhysRange,
+    command_line: [u8; COMMAND_LINE_BYTES],
+    command_line_bytes: usize,
+    /// What ACPI said.
+    pub facts: Facts,
+    /// Devices found.
+    pub devices: DeviceTable,
+    /// TSC ticks per second.
+    pub tsc_hz: u64,
+    /// Nanoseconds per TSC tick, 32.32 fixed point.
+    pub ns_per_tick: u64,
+    /// TSC ticks per nanosecond, 32.32 fixed point.
+    pub ticks_per_ns: u64,
+    /// Local APIC timer ticks per second, at the divider `arch::time` uses; 0 when the TSC deadline is used.
+    pub apic_timer_hz: u64,
+    /// TSC at the first instruction of the kernel.
+    pub boot_tsc: u64,
+    /// Index into [`MACHINE_NAMES`].
+    pub name: usize,
+}
+
+/// Machine types as the banner names them.
+pub const MACHINE_NAMES: [&str; 4] = ["unknown", "q35", "microvm", "pc"];
+
+#[unsafe(link_section = ".bss.shared.machine")]
+static MACHINE: Shared<Machine> = Shared::zeroed();
+
+/// The machine, complete once core 0 has left boot.
+pub fn machine() -> &'static Machine {
+    // SAFETY: zero bytes are a valid `Machine` (integers, and options whose zero pattern is valid by `DeviceTable`); written only during boot.
+    unsafe { MACHINE.get() }
+}
+
+/// The machine, to be filled.
+///
+/// # Safety
+/// Core 0 during boot, with no other reference alive.
+pub unsafe fn machine_mut() -> &'static mut Machine {
+    // SAFETY: by contract.
+    unsafe { MACHINE.write_alone() }
+}
+
+impl Machine {
+    /// Keeps a copy of the command line, cut at [`COMMAND_LINE_BYTES`] and at the first byte that is not printable ASCII.
+    pub fn set_command_line(&mut self, text: &[u8]) {
+        let bytes = text.iter().take(COMMAND_LINE_BYTES).take_while(|byte| (0x20..0x7f).contains(*byte)).count();
+        self.command_line[..bytes].copy_from_slice(&text[..bytes]);
+        self.command_line_bytes = bytes;
+    }
+
+    /// The command line.
+    pub fn command_line(&self) -> &str {
+        core::str::from_utf8(&self.command_line[..self.command_line_bytes]).unwrap_or("")
+    }
+
+    /// The cores of the machine.
+    pub fn cores(&self) -> &[CoreEntry] {
+        &self.cores[..self.core_count]
+    }
+
+    /// What `kernel_main` of `core` is told.
+    pub fn core_info(&'static self, core: usize) -> CoreInfo {
+        let ram = &self.shares[core].ram;
+        let ranges = ram.iter().position(PhysRange::is_empty).unwrap_or(CORE_RANGES_MAX);
+        CoreInfo {
+            core,
+            cores: self.cores(),
+            ram: &ram[..ranges],
+            archive: (!self.archive.is_empty()).then_some(self.archive),
+            command_line: self.command_line(),
+            devices: self.devices.all(),
+            tsc_hz: self.tsc_hz,
+            boot_tsc: self.boot_tsc,
+            machine: MACHINE_NAMES[self.name],
+            total_ram_bytes: self.total_ram_bytes,
+        }
+    }
+
+    /// Where the kernel instance of `core` starts in physical memory.
+    pub fn instance_base(&self, core: usize) -> Option<PhysAddr> {
+        (core < self.core_count).then(|| self.shares[core].instance.base)
+    }
+}
+
+/// What one core's kernel starts with.
+#[derive(Clone, Copy)]
+pub struct CoreInfo {
+    /// This core's index; the boot core is 0.
+    pub core: usize,
+    /// All cores, by index.
+    pub cores: &'static [CoreEntry],
+    /// Free physical memory of this core, page aligned, not zeroed; not empty.
+    pub ram: &'static [PhysRange],
+    /// The boot archive, if the loader gave one.
+    pub archive: Option<PhysRange>,
+    /// The kernel's command line.
+    pub command_line: &'static str,
+    /// Devices of the machine.
+    pub devices: &'static [DeviceInfo],
+    /// TSC ticks per second.
+    pub tsc_hz: u64,
+    /// TSC at the kernel's first instruction.
+    pub boot_tsc: u64,
+    /// Machine type as in the banner.
+    pub machine: &'static str,
+    /// Usable RAM of the whole machine.
+    pub total_ram_bytes: u64,
+}
+
+impl CoreInfo {
+    /// This core's local APIC id.
+    pub fn apic_id(&self) -> u32 {
+        self.cores[self.core].apic_id
+    }
+
+    /// This core's NUMA node.
+    pub fn node(&self) -> u32 {
+        self.cores[self.core].node
+    }
+
+    /// Number of cores of the machine.
+    pub fn core_count(&self) -> usize {
+        self.cores.len()
+    }
+}

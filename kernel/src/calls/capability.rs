@@ -1,0 +1,51 @@
+//! Copying, minting and dropping capabilities.
+
+use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::objects::share::Capability;
+use crate::objects::{Context, Portal};
+use crate::state::Kernel;
+use abi::{Error, Handle, Rights};
+
+/// Rights a holder asks for: known bits, none it has not. INHERIT is a mark for `DomainFork`, not an authority: anyone may set it on a copy.
+pub(super) fn narrowed(capability: Capability, wanted: u64) -> Result<Rights, Error> {
+    let wanted = u32::try_from(wanted).map(Rights).map_err(|_| Error::BadArgument)?;
+    let known = Rights::ALL.union(Rights::INHERIT);
+    if !known.contains(wanted) {
+        return Err(Error::BadArgument);
+    }
+    if capability.rights.union(Rights::INHERIT).contains(wanted) { Ok(wanted) } else { Err(Error::NoRights) }
+}
+
+pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
+    let source = request.capability(0)?;
+    let rights = narrowed(source, request.words[1])?;
+    let slot = request.slot(kernel)?;
+    kernel.retain_any(source.object);
+    one(request.caller.domain().insert(slot, Capability { rights, ..source }).0)
+}
+
+pub(super) fn mint(kernel: &mut Kernel, request: &Request) -> Answer {
+    let source = request.capability(0)?;
+    let is_context = source.object.cast::<Context>().is_ok();
+    if !is_context && source.object.cast::<Portal>().is_err() {
+        return Err(Error::WrongType);
+    }
+    if !source.rights.contains(Rights::CONTROL) {
+        return Err(Error::NoRights);
+    }
+    let rights = narrowed(source, request.words[1])?;
+    let slot = request.slot(kernel)?;
+    kernel.retain_any(source.object);
+    one(request.caller.domain().insert(slot, Capability { rights, badge: request.words[2], ..source }).0)
+}
+
+pub(super) fn drop(kernel: &mut Kernel, request: &Request) -> Answer {
+    request.caller.domain().remove(kernel, Handle(request.words[0]))?;
+    NOTHING
+}
+
+pub(super) fn stat(request: &Request) -> Answer {
+    let capability = request.capability(0)?;
+    let object = capability.object;
+    Ok(Outcome::Done([object.object_type() as u64, object.id(), u64::from(capability.rights.0)]))
+}

@@ -1,0 +1,136 @@
+//! Execution contexts: making, timing, starting, upcalls.
+
+use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::memory::USER_END;
+use crate::objects::context::{Options, Proxy, State};
+use crate::objects::notification::Notification;
+use crate::objects::range::Place;
+use crate::objects::share::Capability;
+use crate::objects::{Context, Domain, Ptr, Schedule};
+use crate::scheduler::PRIORITIES;
+use crate::state::Kernel;
+use crate::trap::from_program;
+use abi::layout::context as flags;
+use abi::{Error, Handle, Rights};
+
+const SLICE_US: core::ops::RangeInclusive<u64> = 100..=1_000_000;
+
+pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
+    let ram = request.ram(0)?;
+    let (domain, capability) = request.find::<Domain>(1, Rights(0))?;
+    // Threads of one's own domain change nobody else.
+    if domain != request.caller.domain() && !capability.rights.contains(Rights::WRITE) {
+        return Err(Error::NoRights);
+    }
+    let [_, _, control, options, ..] = request.words;
+    if !domain.is_alive() {
+        return Err(Error::PeerDead);
+    }
+    if options & !(flags::FPU | flags::LINUX) != 0 {
+        return Err(Error::BadArgument);
+    }
+    let place = Place::decode(control, 1)?;
+    let slot = request.slot(kernel)?;
+    domain.share().ensure_page(kernel, domain.ram(), Handle::SELF_CONTEXT.0 as usize)?;
+    let options = Options { has_vectors: options & flags::FPU != 0, is_linux: options & flags::LINUX != 0 };
+    let context = Ptr::<Context>::create(kernel, ram, domain, place, options)?;
+    if domain.share().is_free(Handle::SELF_CONTEXT.0 as usize) {
+        kernel.retain(context);
+        domain.insert(Handle::SELF_CONTEXT.0 as usize, Capability { object: context.any(), badge: 0, rights: Rights::ALL });
+    }
+    one(request.place(slot, context.any(), Rights::ALL))
+}
+
+pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
+    let ram = request.ram(0)?;
+    let context = request.object::<Context>(1, Rights::CONTROL)?;
+    let [_, _, priority, slice_us, ..] = request.words;
+    let priority = usize::try_from(priority).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
+    if !SLICE_US.contains(&slice_us) {
+        return Err(Error::BadArgument);
+    }
+    // Nobody makes time better than the time it runs on; a monitor has the best.
+    if priority > kernel.scheduler.running_priority() {
+        return Err(Error::NoRights);
+    }
+    if context.schedule.get().is_some() {
+        return Err(Error::Busy);
+    }
+    if context.state() == State::Dead {
+        return Err(Error::PeerDead);
+    }
+    let slot = request.slot(kernel)?;
+    let schedule = kernel.create(ram, |header| Schedule::new(header, context, priority, slice_us * 1000))?;
+    kernel.retain(schedule);
+    context.schedule.set(Some(schedule));
+    if context.state() == State::Runnable {
+        kernel.make_ready(context);
+    }
+    one(request.place(slot, schedule.any(), Rights::ALL))
+}
+
+pub(super) fn start(kernel: &mut Kernel, request: &Request) -> Answer {
+    let context = request.object::<Context>(0, Rights::CONTROL)?;
+    let [_, rip, rsp, first, second, _] = request.words;
+    check_address(rip)?;
+    check_address(rsp)?;
+    match context.state() {
+        State::New => kernel.start(context, rip, rsp, [first, second]),
+        State::Dead => return Err(Error::PeerDead),
+        _ => return Err(Error::Busy),
+    }
+    NOTHING
+}
+
+fn check_address(address: u64) -> Result<(), Error> {
+    if address < USER_END { Ok(()) } else { Err(Error::BadArgument) }
+}
+
+pub(super) fn proxy(request: &Request) -> Answer {
+    let [call_entry, upcall_entry, stack_top, ..] = request.words;
+    if !request.caller.is_linux {
+        return Err(Error::NoRights);
+    }
+    [call_entry, upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
+    request.caller.proxy.set(Some(Proxy { call_entry, upcall_entry, stack_top }));
+    NOTHING
+}
+
+pub(super) fn base(request: &Request) -> Answer {
+    let [which, address, ..] = request.words;
+    check_address(address)?;
+    request.caller.with_registers(|registers| match which {
+        0 => registers.fs_base = address,
+        1 => registers.gs_base = address,
+        _ => (),
+    });
+    if which <= 1 { NOTHING } else { Err(Error::BadArgument) }
+}
+
+pub(super) fn resume(request: &Request) -> Answer {
+    let program = request.caller.program();
+    check_address(program.rip)?;
+    request.caller.with_registers(|registers| from_program(&program, registers));
+    // The kernel clears the mark, not the proxy: between a clear in user mode and this call another upcall would overwrite `program`.
+    request.caller.set_in_proxy(false);
+    Ok(Outcome::Left)
+}
+
+pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
+    let context = request.object::<Context>(0, Rights::CONTROL)?;
+    let limit_ns = request.words[1];
+    let target = if limit_ns == 0 { None } else { Some(Notification::decode(request.capability(2)?)?) };
+    if context.state() == State::Dead {
+        return Err(Error::PeerDead);
+    }
+    kernel.scheduler.cancel_watch(context);
+    context.watch_limit_ns.set(limit_ns);
+    kernel.keep(&context.watch_target, target);
+    kernel.scheduler.arm_watch(context);
+    NOTHING
+}
+
+pub(super) fn yield_slice(kernel: &mut Kernel) -> Answer {
+    kernel.scheduler.yield_slice();
+    NOTHING
+}

@@ -1,0 +1,179 @@
+//! Devices.
+
+use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::arch::cpu;
+use crate::devices::{self, DeviceInfo};
+use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::objects::device::{Hardware, PORTS_HWID};
+use crate::objects::notification::Notification;
+use crate::objects::segment::Kind;
+use crate::objects::{Device, Pcore, Ptr, Segment, user_memory};
+use crate::state::Kernel;
+use abi::layout::SEGMENT_PAGES_MAX;
+use abi::start::DeviceRecord;
+use abi::{Error, Rights};
+use zerocopy::IntoBytes;
+
+fn record(hardware: Hardware) -> DeviceRecord {
+    match hardware {
+        Hardware::Found(info) => found_record(info),
+        Hardware::Serial => {
+            let mut windows = [[0; 2]; 6];
+            windows[0] = [0x3f8, 8];
+            DeviceRecord { hwid: PORTS_HWID, windows, interrupts: 1, ..DeviceRecord::default() }
+        }
+    }
+}
+
+fn found_record(info: &DeviceInfo) -> DeviceRecord {
+    let windows = core::array::from_fn(|index| {
+        let bar = &info.bars[index];
+        if bar.bytes == 0 { [0; 2] } else { [bar.base.0, bar.bytes] }
+    });
+    let messages = info.msix.map_or(0, |msix| u64::from(msix.entries));
+    DeviceRecord {
+        hwid: u64::from(info.hwid),
+        vendor: info.vendor,
+        device: info.device,
+        class: info.class,
+        windows,
+        interrupts: if info.line.is_some() { 1 } else { messages },
+    }
+}
+
+pub(super) fn list(kernel: &mut Kernel, request: &Request) -> Answer {
+    let hardware = kernel.device_at(request.words[0]).ok_or(Error::NotFound)?;
+    let record = record(hardware);
+    user_memory::write(kernel, request.caller.domain().range(), request.words[1], record.as_bytes())?;
+    NOTHING
+}
+
+pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
+    request.object::<Pcore>(0, Rights::CONTROL)?;
+    let ram = request.ram(1)?;
+    let index = request.words[2];
+    let hardware = kernel.device_at(index).ok_or(Error::NotFound)?;
+    if kernel.is_claimed(index) {
+        return Err(Error::Busy);
+    }
+    let slot = request.slot(kernel)?;
+    let device = kernel.claim(ram, index, hardware)?;
+    one(request.place(slot, device.any(), Rights::ALL))
+}
+
+pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let info = request.object::<Device>(0, Rights::READ)?.found()?;
+    let ram = request.ram(1)?;
+    let bar = usize::try_from(request.words[2]).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
+    let memory = bar.memory().ok_or(Error::NotFound)?;
+    let offset = memory.base.0 % PAGE;
+    let pages = (offset + memory.bytes).div_ceil(PAGE);
+    if pages > SEGMENT_PAGES_MAX {
+        return Err(Error::BadArgument);
+    }
+    let slot = request.slot(kernel)?;
+    let kind = Kind::Imported { base: PhysAddr(memory.base.0 - offset), uncached: true, is_ram: false };
+    let segment = Ptr::<Segment>::new_imported(kernel, ram, pages, kind)?;
+    Ok(Outcome::Done([request.place(slot, segment.any(), Rights::ALL), offset, 0]))
+}
+
+/// Where in a dword of configuration space an access of `width` bytes lies: (offset of the dword, shift, mask).
+fn configuration(offset: u64, width: u64) -> Result<(u16, u32, u32), Error> {
+    let fits = matches!(width, 1 | 2 | 4) && offset < 4096 && offset.is_multiple_of(width);
+    if !fits {
+        return Err(Error::BadArgument);
+    }
+    let mask = (u64::from(u32::MAX) >> (32 - 8 * width)) as u32;
+    Ok((offset as u16 & !3, 8 * (offset as u32 & 3), mask))
+}
+
+pub(super) fn configuration_read(request: &Request) -> Answer {
+    let info = request.object::<Device>(0, Rights::READ)?.found()?;
+    let (offset, shift, mask) = configuration(request.words[1], request.words[2])?;
+    let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
+    one(u64::from(dword >> shift & mask))
+}
+
+/// Whether a driver may write this dword: not identification and command (DMA is `DeviceMaster`'s), not base addresses, ROM, interrupt line or bridge
+/// registers, not the MSI-X and MSI capabilities, which decide where messages go.
+fn is_writable(info: &DeviceInfo, offset: u16) -> bool {
+    const HEADER_BYTES: u16 = 0x40;
+    const MSI: u32 = 0x05;
+    const MSIX: u32 = 0x11;
+    if offset < HEADER_BYTES {
+        return false;
+    }
+    // Capabilities are a list through configuration space; 48 are all that fit.
+    let mut at = devices::config_read(info, 0x34).map_or(0, |dword| dword as u16 & 0xfc);
+    for _ in 0..48 {
+        if at < HEADER_BYTES {
+            break;
+        }
+        let Some(dword) = devices::config_read(info, at) else { break };
+        let bytes = match dword & 0xff {
+            MSI => 24,
+            MSIX => 12,
+            _ => 0,
+        };
+        if (at..at + bytes).contains(&offset) {
+            return false;
+        }
+        at = (dword >> 8) as u16 & 0xfc;
+    }
+    true
+}
+
+pub(super) fn configuration_write(request: &Request) -> Answer {
+    let info = request.object::<Device>(0, Rights::WRITE)?.found()?;
+    let (offset, shift, mask) = configuration(request.words[1], request.words[2])?;
+    let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
+    if !is_writable(info, offset) {
+        return Err(Error::NoRights);
+    }
+    let value = dword & !(mask << shift) | (request.words[3] as u32 & mask) << shift;
+    devices::config_write(info, offset, value).ok_or(Error::NotFound)?;
+    NOTHING
+}
+
+pub(super) fn interrupt(kernel: &mut Kernel, request: &Request) -> Answer {
+    let device = request.object::<Device>(0, Rights::CONTROL)?;
+    let notification = Notification::decode(request.capability(2)?)?;
+    kernel.route(device, request.words[1], notification)?;
+    NOTHING
+}
+
+pub(super) fn interrupt_done(kernel: &mut Kernel, request: &Request) -> Answer {
+    let device = request.object::<Device>(0, Rights::CONTROL)?;
+    kernel.interrupt_done(device, request.words[1])?;
+    NOTHING
+}
+
+pub(super) fn master(kernel: &mut Kernel, request: &Request) -> Answer {
+    let device = request.object::<Device>(0, Rights::CONTROL)?;
+    let on = match request.words[1] {
+        0 => false,
+        1 => true,
+        _ => return Err(Error::BadArgument),
+    };
+    kernel.set_master(device, on)?;
+    NOTHING
+}
+
+pub(super) fn port_read(request: &Request) -> Answer {
+    let device = request.object::<Device>(0, Rights::READ)?;
+    let [_, offset, width, ..] = request.words;
+    let port = device.port(offset, width)?;
+    // The port belongs to the device claimed.
+    one((0..width as u16).fold(0, |value, byte| value | u64::from(cpu::port_read8(port + byte)) << (8 * byte)))
+}
+
+pub(super) fn port_write(request: &Request) -> Answer {
+    let device = request.object::<Device>(0, Rights::WRITE)?;
+    let [_, offset, width, value, ..] = request.words;
+    let port = device.port(offset, width)?;
+    for byte in 0..width as u16 {
+        cpu::port_write8(port + byte, (value >> (8 * byte)) as u8);
+    }
+    NOTHING
+}

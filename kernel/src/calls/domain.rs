@@ -1,0 +1,84 @@
+//! Domains: making, filling, ending, forking.
+
+use super::capability::narrowed;
+use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::objects::domain::Death;
+use crate::objects::notification::Notification;
+use crate::objects::share::Capability;
+use crate::objects::{Domain, Ptr, user_memory};
+use crate::state::Kernel;
+use abi::layout::domain as flags;
+use abi::{DeathCause, Error, Rights};
+use zerocopy::IntoBytes;
+
+fn living(request: &Request, argument: usize, rights: Rights) -> Result<Ptr<Domain>, Error> {
+    let domain = request.object::<Domain>(argument, rights)?;
+    if domain.is_alive() { Ok(domain) } else { Err(Error::PeerDead) }
+}
+
+pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
+    let ram = request.ram(0)?;
+    let options = request.words[1];
+    if options & !flags::WRITE_EXECUTE != 0 {
+        return Err(Error::BadArgument);
+    }
+    let slot = request.slot(kernel)?;
+    let domain = Ptr::<Domain>::create(kernel, ram, options)?;
+    let id = domain.header().id();
+    Ok(Outcome::Done([request.place(slot, domain.any(), Rights::ALL), id, 0]))
+}
+
+pub(super) fn grant(kernel: &mut Kernel, request: &Request) -> Answer {
+    let domain = living(request, 0, Rights::WRITE)?;
+    let source = request.capability(1)?;
+    if !source.rights.contains(Rights::GRANT) {
+        return Err(Error::NoRights);
+    }
+    let rights = narrowed(source, request.words[2])?;
+    let slot = domain.share().reserve(kernel, domain.ram())?;
+    kernel.retain_any(source.object);
+    one(domain.insert(slot, Capability { rights, ..source }).0)
+}
+
+pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
+    let domain = request.object::<Domain>(0, Rights::WRITE)?;
+    let slot = request.slot(kernel)?;
+    kernel.retain(domain.range());
+    one(request.place(slot, domain.range().any(), Rights::ALL))
+}
+
+pub(super) fn kill(kernel: &mut Kernel, request: &Request) -> Answer {
+    let domain = request.object::<Domain>(0, Rights::CONTROL)?;
+    let own = domain == request.caller.domain();
+    kernel.kill(domain, Death::by_call(DeathCause::Killed, request.words[1]));
+    if own { Ok(Outcome::Left) } else { NOTHING }
+}
+
+pub(super) fn exit(kernel: &mut Kernel, request: &Request) -> Answer {
+    kernel.kill(request.caller.domain(), Death::by_call(DeathCause::Exit, request.words[0]));
+    Ok(Outcome::Left)
+}
+
+pub(super) fn state(kernel: &mut Kernel, request: &Request) -> Answer {
+    let domain = request.object::<Domain>(0, Rights::READ)?;
+    let state = domain.stand();
+    user_memory::write(kernel, request.caller.domain().range(), request.words[1], state.as_bytes())?;
+    NOTHING
+}
+
+pub(super) fn on_death(kernel: &mut Kernel, request: &Request) -> Answer {
+    let domain = request.object::<Domain>(0, Rights::CONTROL)?;
+    let notification = Notification::decode(request.capability(1)?)?;
+    domain.set_on_death(kernel, notification);
+    NOTHING
+}
+
+pub(super) fn fork(kernel: &mut Kernel, request: &Request) -> Answer {
+    let child = living(request, 0, Rights::WRITE)?;
+    let ram = request.ram(1)?;
+    if child == request.caller.domain() {
+        return Err(Error::BadArgument);
+    }
+    request.caller.domain().fork_into(kernel, child, ram)?;
+    NOTHING
+}

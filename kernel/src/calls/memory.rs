@@ -1,0 +1,56 @@
+//! Ram accounts, and memory that moves between cores.
+
+use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::memory::{PAGE_BYTES, PhysRange};
+use crate::objects::frames::AddError;
+use crate::objects::{Ptr, Ram};
+use crate::state::Kernel;
+use abi::{Error, Rights};
+
+pub(super) fn split(kernel: &mut Kernel, request: &Request) -> Answer {
+    let ram = request.ram(0)?;
+    let slot = request.slot(kernel)?;
+    let child = ram.split(kernel, request.words[1])?;
+    one(request.place(slot, child.any(), Rights::ALL))
+}
+
+pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {
+    let ram = request.object::<Ram>(0, Rights(0))?;
+    Ok(Outcome::Done([ram.limit(kernel), ram.used(), kernel.frames.free()]))
+}
+
+fn root(request: &Request) -> Result<Ptr<Ram>, Error> {
+    let ram = request.object::<Ram>(0, Rights::CONTROL)?;
+    if ram.is_root() { Ok(ram) } else { Err(Error::BadArgument) }
+}
+
+pub(super) fn carve(kernel: &mut Kernel, request: &Request) -> Answer {
+    root(request)?;
+    one(kernel.frames.carve(request.words[1]).ok_or(Error::NoMemory)?.0)
+}
+
+pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
+    root(request)?;
+    let [_, base, pages, ..] = request.words;
+    let range = decode_run(base, pages)?;
+    if !kernel.is_core_memory(range) {
+        return Err(Error::BadArgument);
+    }
+    kernel.frames.add(range).map_err(|error| match error {
+        AddError::Full => Error::Busy,
+        AddError::Overlap | AddError::Small => Error::BadArgument,
+    })?;
+    NOTHING
+}
+
+/// A run of physical pages: aligned, not empty, not wrapping.
+pub(super) fn decode_run(base: u64, pages: u64) -> Result<PhysRange, Error> {
+    const PAGE: u64 = PAGE_BYTES as u64;
+    let bytes = pages.checked_mul(PAGE).filter(|bytes| *bytes > 0).ok_or(Error::BadArgument)?;
+    let end = base.checked_add(bytes).ok_or(Error::BadArgument)?;
+    // 52 bits is what a page-table entry can say.
+    if !base.is_multiple_of(PAGE) || end > 1 << 52 {
+        return Err(Error::BadArgument);
+    }
+    Ok(PhysRange::new(base, bytes))
+}

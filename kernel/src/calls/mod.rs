@@ -1,0 +1,170 @@
+//! The kernel's calls, one file per family.
+//!
+//! Each call first decodes (finds objects, checks rights and numbers, makes what it needs) and then applies. Up to the last `?` of a call nothing is changed
+//! that its caller could see, so every error leaves things as they were. A call ends with results, or has put its caller into a state that waits.
+
+mod basic;
+mod capability;
+mod context;
+mod device;
+mod domain;
+mod memory;
+mod notification;
+mod pcore;
+mod portal;
+mod range;
+mod segment;
+mod semaphore;
+
+use crate::objects::context::State;
+use crate::objects::share::Capability;
+use crate::objects::{AnyObject, Context, Object, Ptr, Ram};
+use crate::state::Kernel;
+use abi::{Call, Error, Handle, Rights};
+
+/// How a call that was not refused ends.
+enum Outcome {
+    /// The caller goes on with these results.
+    Done([u64; 3]),
+    /// The caller waits, ended, or its registers were set otherwise.
+    Left,
+}
+
+type Answer = Result<Outcome, Error>;
+
+const NOTHING: Answer = Ok(Outcome::Done([0; 3]));
+
+fn one(value: u64) -> Answer {
+    Ok(Outcome::Done([value, 0, 0]))
+}
+
+/// A call being made.
+struct Request {
+    caller: Ptr<Context>,
+    /// RDI, RSI, RDX, R10, R8, R9.
+    words: [u64; 6],
+}
+
+impl Request {
+    /// The object an argument names.
+    fn object<T: Object>(&self, argument: usize, rights: Rights) -> Result<Ptr<T>, Error> {
+        self.caller.domain().share().find(Handle(self.words[argument]), rights).map(|(object, _)| object)
+    }
+
+    /// As `object`, with the capability itself.
+    fn find<T: Object>(&self, argument: usize, rights: Rights) -> Result<(Ptr<T>, Capability), Error> {
+        self.caller.domain().share().find(Handle(self.words[argument]), rights)
+    }
+
+    fn capability(&self, argument: usize) -> Result<Capability, Error> {
+        self.caller.domain().share().get(Handle(self.words[argument]))
+    }
+
+    /// The Ram that pays for something new.
+    fn ram(&self, argument: usize) -> Result<Ptr<Ram>, Error> {
+        self.object(argument, Rights::WRITE)
+    }
+
+    /// A free slot of the caller, for something new.
+    fn slot(&self, kernel: &mut Kernel) -> Result<usize, Error> {
+        let domain = self.caller.domain();
+        domain.share().reserve(kernel, domain.ram())
+    }
+
+    /// Puts a new object, whose one reference the caller of this holds, into a reserved slot.
+    fn place(&self, slot: usize, object: AnyObject, rights: Rights) -> u64 {
+        self.caller.domain().insert(slot, Capability { object, badge: 0, rights }).0
+    }
+}
+
+/// Makes a call for `caller`; `number` is native.
+pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, number: u64) {
+    let words = caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]);
+    let answer = match Call::decode(number) {
+        Some(Call::Null) => NOTHING,
+        Some(call) => dispatch(kernel, call, &Request { caller, words }),
+        None => Err(Error::BadCall),
+    };
+    match answer {
+        Ok(Outcome::Done(results)) => caller.set_result(Ok(results)),
+        Err(error) => caller.set_result(Err(error)),
+        Ok(Outcome::Left) => (),
+    }
+}
+
+fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
+    match call {
+        Call::Null => NOTHING,
+        Call::Log => basic::log(kernel, request),
+        Call::ConsoleWrite => basic::console_write(kernel, request),
+        Call::PowerOff => basic::power_off(request),
+        Call::CounterRead => basic::counter_read(kernel, request),
+        Call::TraceRead => basic::trace_read(kernel, request),
+        Call::CapCopy => capability::copy(kernel, request),
+        Call::CapMint => capability::mint(kernel, request),
+        Call::CapDrop => capability::drop(kernel, request),
+        Call::CapStat => capability::stat(request),
+        Call::RamSplit => memory::split(kernel, request),
+        Call::RamStat => memory::stat(kernel, request),
+        Call::RamCarve => memory::carve(kernel, request),
+        Call::RamAdd => memory::add(kernel, request),
+        Call::SegmentAlloc => segment::alloc(kernel, request),
+        Call::SegmentCopy => segment::copy(kernel, request),
+        Call::SegmentStat => segment::stat(request),
+        Call::SegmentSetPages => segment::set_pages(kernel, request),
+        Call::SegmentImport => segment::import(kernel, request),
+        Call::RangeMap => range::map(kernel, request),
+        Call::RangeUnmap => range::unmap(kernel, request),
+        Call::RangeProtect => range::protect(kernel, request),
+        Call::RangeGet => range::get(request),
+        Call::DomainAlloc => domain::alloc(kernel, request),
+        Call::DomainGrant => domain::grant(kernel, request),
+        Call::DomainRange => domain::range(kernel, request),
+        Call::DomainKill => domain::kill(kernel, request),
+        Call::DomainExit => domain::exit(kernel, request),
+        Call::DomainState => domain::state(kernel, request),
+        Call::DomainOnDeath => domain::on_death(kernel, request),
+        Call::DomainFork => domain::fork(kernel, request),
+        Call::ContextAlloc => context::alloc(kernel, request),
+        Call::ContextSchedule => context::schedule(kernel, request),
+        Call::ContextStart => context::start(kernel, request),
+        Call::ContextProxy => context::proxy(request),
+        Call::ContextBase => context::base(request),
+        Call::ContextResume => context::resume(request),
+        Call::ContextWatch => context::watch(kernel, request),
+        Call::Yield => context::yield_slice(kernel),
+        Call::Notify => notification::notify(kernel, request),
+        Call::Wait => notification::wait(kernel, request),
+        Call::WakeSlotAlloc => notification::slot_alloc(kernel, request),
+        Call::WakeSlotImport => notification::slot_import(kernel, request),
+        Call::WakeSlotFree => notification::slot_free(kernel, request),
+        Call::PortalAlloc => portal::alloc(kernel, request),
+        Call::PortalCall => portal::call(kernel, request),
+        Call::PortalReplyWait => portal::reply_wait(kernel, request),
+        Call::PortalSet => portal::set(kernel, request),
+        Call::SemaphoreAlloc => semaphore::alloc(kernel, request),
+        Call::SemaphoreUp => semaphore::up(kernel, request),
+        Call::SemaphoreDown => semaphore::down(kernel, request),
+        Call::PcoreRun => pcore::run(kernel, request),
+        Call::PcoreStat => pcore::stat(kernel, request),
+        Call::PcoreCurrent => pcore::current(kernel),
+        Call::DeviceList => device::list(kernel, request),
+        Call::DeviceAlloc => device::alloc(kernel, request),
+        Call::DeviceWindow => device::window(kernel, request),
+        Call::DeviceConfRead => device::configuration_read(request),
+        Call::DeviceConfWrite => device::configuration_write(request),
+        Call::DeviceInterrupt => device::interrupt(kernel, request),
+        Call::DeviceInterruptDone => device::interrupt_done(kernel, request),
+        Call::DeviceMaster => device::master(kernel, request),
+        Call::DevicePortRead => device::port_read(request),
+        Call::DevicePortWrite => device::port_write(request),
+    }
+}
+
+impl Kernel {
+    /// Makes `caller` wait in `state` until something completes it or the deadline passes.
+    fn wait_in(&mut self, caller: Ptr<Context>, state: State, deadline_ns: u64) {
+        self.block(caller, state);
+        self.scheduler.set_timeout(caller, deadline_ns);
+    }
+}

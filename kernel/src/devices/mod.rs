@@ -1,0 +1,132 @@
+//! Devices found at boot: PCI functions and virtio-mmio windows, in one table.
+//!
+//! Invariants: memory decoding is on for every PCI function listed and its BARs have addresses; bus mastering is off until a component claims the
+//! device. The kernel drives none of them. What a device says of itself is a claim: sizes are checked, counts are bounded.
+
+use crate::memory::{PhysAddr, PhysRange};
+
+pub mod pci;
+pub mod virtio_mmio;
+
+/// Most devices kept.
+pub const DEVICES_MAX: usize = 64;
+
+/// A base address register, decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bar {
+    /// Physical address, or port number.
+    pub base: PhysAddr,
+    /// Length; 0 means that there is no such register.
+    pub bytes: u64,
+    /// Memory, as opposed to ports.
+    pub is_mmio: bool,
+}
+
+impl Bar {
+    /// The memory it decodes; `None` for ports and absent registers.
+    pub fn memory(&self) -> Option<PhysRange> {
+        (self.is_mmio && self.bytes > 0).then(|| PhysRange::new(self.base.0, self.bytes))
+    }
+}
+
+/// Where a function's MSI-X table is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Msix {
+    /// Offset of the capability in configuration space.
+    pub capability: u16,
+    /// Number of entries, at most 2048.
+    pub entries: u16,
+    /// Physical address of entry 0.
+    pub table: PhysAddr,
+}
+
+/// One device.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceInfo {
+    /// PCI: bus << 8 | device << 3 | function. A virtio-mmio window: [`virtio_mmio::FIRST_HWID`] + its number.
+    pub hwid: u32,
+    /// PCI vendor; 0x1af4 for virtio-mmio.
+    pub vendor: u16,
+    /// PCI device; 0x1040 + DeviceID for virtio-mmio, as for a modern virtio PCI function.
+    pub device: u16,
+    /// class << 16 | subclass << 8 | programming interface; 0 for virtio-mmio.
+    pub class: u32,
+    /// Register windows.
+    pub bars: [Bar; 6],
+    /// Message-signalled interrupts; `None` if it has none.
+    pub msix: Option<Msix>,
+    /// I/O APIC line of a virtio-mmio window.
+    pub line: Option<u32>,
+}
+
+impl DeviceInfo {
+    /// No device; fills unused table entries.
+    pub const NONE: DeviceInfo = DeviceInfo {
+        hwid: 0,
+        vendor: 0,
+        device: 0,
+        class: 0,
+        bars: [Bar { base: PhysAddr(0), bytes: 0, is_mmio: false }; 6],
+        msix: None,
+        line: None,
+    };
+
+    /// Whether it is a PCI function.
+    pub fn is_pci(&self) -> bool {
+        self.hwid < virtio_mmio::FIRST_HWID
+    }
+}
+
+impl core::fmt::Display for DeviceInfo {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if self.is_pci() {
+            let (bus, device, function) = (self.hwid >> 8, self.hwid >> 3 & 31, self.hwid & 7);
+            write!(
+                f,
+                "{bus:02x}:{device:02x}.{function} {:04x}:{:04x} class {:06x}",
+                self.vendor, self.device, self.class
+            )?;
+            for bar in self.bars.iter().filter_map(Bar::memory) {
+                write!(f, " {:#x}+{:#x}", bar.base.0, bar.bytes)?;
+            }
+            self.msix.map_or(Ok(()), |msix| write!(f, " msi-x {}", msix.entries))
+        } else {
+            let window = &self.bars[0];
+            write!(f, "mmio:{:02x} {:04x}:{:04x}", self.hwid & 0xff, self.vendor, self.device)?;
+            write!(f, " {:#x}+{:#x} line {}", window.base.0, window.bytes, self.line.unwrap_or(0))
+        }
+    }
+}
+
+/// A bounded list of devices. All zero bytes are an empty table.
+pub struct DeviceTable {
+    count: usize,
+    entries: core::mem::MaybeUninit<[DeviceInfo; DEVICES_MAX]>,
+}
+
+impl Default for DeviceTable {
+    fn default() -> Self {
+        DeviceTable { count: 0, entries: core::mem::MaybeUninit::uninit() }
+    }
+}
+
+impl DeviceTable {
+    /// Adds a device; false when the table is full.
+    pub fn push(&mut self, device: DeviceInfo) -> bool {
+        if self.count == DEVICES_MAX {
+            return false;
+        }
+        // SAFETY: `count` is in bounds, and the pointer comes from an array of that many entries.
+        unsafe { self.entries.as_mut_ptr().cast::<DeviceInfo>().add(self.count).write(device) };
+        self.count += 1;
+        true
+    }
+
+    /// The devices added.
+    pub fn all(&self) -> &[DeviceInfo] {
+        // SAFETY: `push` wrote the first `count` entries.
+        unsafe { core::slice::from_raw_parts(self.entries.as_ptr().cast::<DeviceInfo>(), self.count) }
+    }
+}
+
+pub use pci::{config_read, config_write, set_bus_master};

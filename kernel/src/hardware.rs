@@ -1,0 +1,25 @@
+//! The few machine operations the object code uses on its own, so that it runs on the host too, where `hardware_host.rs` takes this file's place.
+
+use crate::arch::fpu::{self, Area};
+use crate::arch::paging::{self, Root};
+
+pub use crate::arch::context::set_current;
+pub use crate::arch::paging::{flush_all, flush_page};
+pub use crate::arch::time::{now_ns, set_deadline};
+pub use crate::backtrace::print_user;
+pub use crate::log::{write_line, write_user};
+pub use fpu::{open as open_vectors, restore as restore_vectors, save as save_vectors};
+
+/// Switches the address space.
+pub fn load_root(root: Root) {
+    // SAFETY: callers give roots made by `new_root` of ranges that live, or the kernel's own.
+    unsafe { paging::load_root(root) }
+}
+
+/// The size a vector state has; names the type for both twins of this file.
+pub type VectorArea = Area;
+
+/// Rings another core. A core or slot that does not exist hears nothing.
+pub fn post(core: usize, slot: usize) {
+    let _ = crate::mailbox::post(core, slot);
+}

@@ -1,0 +1,70 @@
+//! The host's stand-in for `hardware.rs`: a clock the test sets, and a processor that does nothing.
+
+use crate::arch::context::Registers;
+use crate::arch::fpu::Area;
+use crate::arch::paging::Root;
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+std::thread_local! {
+    static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
+    static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// As in `hardware.rs`.
+pub type VectorArea = Area;
+
+/// Sets the test's clock.
+pub fn set_clock(at_ns: u64) {
+    CLOCK_NS.set(at_ns);
+}
+
+/// What `set_deadline` was told last.
+pub fn alarm() -> Option<u64> {
+    ALARM_NS.get()
+}
+
+/// As in `hardware.rs`.
+pub fn now_ns() -> u64 {
+    CLOCK_NS.get()
+}
+
+/// As in `hardware.rs`.
+pub fn set_deadline(at_ns: Option<u64>) {
+    ALARM_NS.set(at_ns);
+}
+
+/// As in `hardware.rs`.
+pub fn set_current(_registers: Option<NonNull<Registers>>) {}
+
+/// As in `hardware.rs`.
+pub fn flush_all() {}
+
+/// As in `hardware.rs`.
+pub fn flush_page(_address: u64) {}
+
+/// As in `hardware.rs`.
+pub fn load_root(_root: Root) {}
+
+/// As in `hardware.rs`.
+pub fn open_vectors(_open: bool) {}
+
+/// As in `hardware.rs`.
+pub fn save_vectors(_area: &mut Area) {}
+
+/// As in `hardware.rs`.
+pub fn restore_vectors(_area: &Area) {}
+
+/// As in `hardware.rs`.
+pub fn post(_core: usize, _slot: usize) {}
+
+/// As in `hardware.rs`: the text is made, to find what panics in making it.
+pub fn write_line(text: core::fmt::Arguments<'_>) {
+    let _ = text.to_string();
+}
+
+/// As in `hardware.rs`.
+pub fn write_user(_bytes: &[u8]) {}
+
+/// As in `hardware.rs`.
+pub fn print_user(_registers: &Registers, _root: Root, _component: &str) {}

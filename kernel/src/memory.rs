@@ -1,0 +1,142 @@
+//! Physical addresses, ranges of them, and the direct map.
+//!
+//! Invariants: all RAM is visible to every core at [`DIRECT_MAP`] + physical address, never executable; device registers the kernel itself uses
+//! are visible, uncached, at [`DEVICE_MAP`] + physical address. On the host a test supplies a block of ordinary memory as "RAM".
+//! This file does not know who owns a page; it only translates.
+
+use core::ops::Add;
+
+/// Bytes in a page.
+pub const PAGE_BYTES: usize = 4096;
+/// First address user code may map (page zero stays unmapped).
+pub const USER_START: u64 = 0x1000;
+/// End of user space; the last canonical page is left out so that no instruction of a user ends at a non-canonical address.
+pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
+/// Where physical address 0 is seen.
+pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
+/// Where physical address 0 would be seen uncached; only registers the kernel uses are mapped here.
+pub const DEVICE_MAP: u64 = 0xffff_c000_0000_0000;
+/// Most RAM the direct map covers: one entry of the top-level table.
+pub const DIRECT_MAP_BYTES: u64 = 1 << 39;
+
+/// An address as devices and page tables see it.
+#[repr(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+pub struct PhysAddr(pub u64);
+
+impl PhysAddr {
+    /// Whether a page can start here.
+    pub const fn is_page_aligned(self) -> bool {
+        self.0.is_multiple_of(PAGE_BYTES as u64)
+    }
+}
+
+impl Add<u64> for PhysAddr {
+    type Output = PhysAddr;
+    fn add(self, bytes: u64) -> PhysAddr {
+        PhysAddr(self.0 + bytes)
+    }
+}
+
+/// A range of physical memory. `base + bytes` never wraps: [`PhysRange::new`] clips.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PhysRange {
+    /// First byte.
+    pub base: PhysAddr,
+    /// Length; 0 is an empty range.
+    pub bytes: u64,
+}
+
+impl PhysRange {
+    /// A range, clipped at the end of the address space.
+    pub const fn new(base: u64, bytes: u64) -> PhysRange {
+        let room = u64::MAX - base;
+        PhysRange { base: PhysAddr(base), bytes: if bytes < room { bytes } else { room } }
+    }
+
+    /// First byte after the range.
+    pub const fn end(&self) -> PhysAddr {
+        PhysAddr(self.base.0 + self.bytes)
+    }
+
+    /// Whether there is nothing in it.
+    pub const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Whether `address` lies in the range.
+    pub const fn contains(&self, address: PhysAddr) -> bool {
+        address.0 >= self.base.0 && address.0 < self.end().0
+    }
+
+    /// Whether the two have a byte in common.
+    pub const fn overlaps(&self, other: &PhysRange) -> bool {
+        self.base.0 < other.end().0 && other.base.0 < self.end().0 && !self.is_empty() && !other.is_empty()
+    }
+
+    /// The whole pages inside the range.
+    pub const fn whole_pages(&self) -> PhysRange {
+        let page = PAGE_BYTES as u64;
+        let first = match self.base.0.checked_next_multiple_of(page) {
+            Some(first) => first,
+            None => return PhysRange::new(self.base.0, 0),
+        };
+        let last = self.end().0 / page * page;
+        PhysRange::new(first, last.saturating_sub(first))
+    }
+}
+
+/// The direct-map view of a physical address.
+pub fn phys_to_virt(address: PhysAddr) -> *mut u8 {
+    window::base().wrapping_add(address.0 as usize)
+}
+
+/// The physical address behind a direct-map pointer; `None` for any other pointer.
+pub fn virt_to_phys(pointer: *const u8) -> Option<PhysAddr> {
+    let offset = (pointer as u64).checked_sub(window::base() as u64)?;
+    (offset < DIRECT_MAP_BYTES).then_some(PhysAddr(offset))
+}
+
+#[cfg(target_os = "none")]
+mod window {
+    pub(super) fn base() -> *mut u8 {
+        core::ptr::with_exposed_provenance_mut(super::DIRECT_MAP as usize)
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+mod window {
+    use core::cell::Cell;
+
+    std::thread_local! {
+        static BASE: Cell<*mut u8> = const { Cell::new(core::ptr::null_mut()) };
+    }
+
+    pub(super) fn base() -> *mut u8 {
+        BASE.get()
+    }
+
+    /// Host tests: `base` plays physical address 0 for this thread. Must be page aligned and outlive its use.
+    pub fn set_test_ram(base: *mut u8) {
+        BASE.set(base);
+    }
+}
+
+#[cfg(not(target_os = "none"))]
+pub use window::set_test_ram;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_clip_and_compare() {
+        assert_eq!(PhysRange::new(u64::MAX - 1, 100).bytes, 1);
+        assert!(PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x1fff, 1)));
+        assert!(!PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x2000, 1)));
+        assert_eq!(PhysRange::new(0x1001, 0x2fff).whole_pages(), PhysRange::new(0x2000, 0x2000));
+        assert!(PhysRange::new(0x1001, 0x100).whole_pages().is_empty());
+        assert!(PhysRange::new(u64::MAX - 10, 10).whole_pages().is_empty());
+    }
+}

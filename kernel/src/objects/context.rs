@@ -1,0 +1,421 @@
+//! ExecutionContext: a thread of control.
+//!
+//! Invariants: the state says what it waits for, and each state that waits has exactly one way out, [`Kernel::complete`], which undoes whatever the state
+//! hangs on (queues, loans, deadlines); a context that is not `Runnable` is in no ready queue, nor is its time. Its registers are written by the
+//! processor while it is current, and by the kernel otherwise. A context belongs to its domain's list until it ends; a husk may stay behind for
+//! capabilities that still name it.
+
+use super::notification::Notification;
+use super::range::Place;
+use super::{Domain, Header, Link, Linked, List, Object, Ptr, Ram, Schedule, Segment, Semaphore};
+use crate::arch::context::Registers;
+use crate::hardware::VectorArea;
+use crate::memory::{PhysAddr, phys_to_virt};
+use crate::state::Kernel;
+use abi::control::{ControlPage, ProgramRegisters};
+use abi::layout::protection;
+use abi::{Error, ExceptionInfo, ObjectType};
+use core::cell::{Cell, UnsafeCell};
+use core::mem::offset_of;
+use core::ptr::NonNull;
+use intrusive_collections::RBTreeLink;
+
+/// What a context does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// Made, not started.
+    New,
+    /// Can run.
+    Runnable,
+    /// In `Wait`.
+    Waiting,
+    /// In `SemaphoreDown`.
+    OnSemaphore(Ptr<Semaphore>),
+    /// In `PortalReplyWait`, without a caller.
+    Accepting,
+    /// In `PortalCall`, in the line of a rendezvous callee.
+    Queued(Ptr<Context>),
+    /// In `PortalCall`, the rendezvous callee works on it.
+    Served(Ptr<Context>),
+    /// In `PortalCall`, until the mailbox callee idles.
+    Lending(Ptr<Context>),
+    /// Ended.
+    Dead,
+}
+
+/// Where a Linux program's calls and faults go.
+#[derive(Clone, Copy)]
+pub struct Proxy {
+    /// Entered for calls.
+    pub call_entry: u64,
+    /// Entered for faults and notifications.
+    pub upcall_entry: u64,
+    /// Stack pointer at entry.
+    pub stack_top: u64,
+}
+
+/// A thread of control.
+#[repr(C, align(16))]
+pub struct Context {
+    header: Header,
+    domain: Ptr<Domain>,
+    state: Cell<State>,
+    /// Badge bits not yet taken by `Wait`.
+    pub(crate) pending: Cell<u64>,
+    pub(crate) proxy: Cell<Option<Proxy>>,
+    pub(crate) schedule: Cell<Option<Ptr<Schedule>>>,
+    control: Cell<Option<Ptr<Segment>>>,
+    control_frame: PhysAddr,
+    /// May call `ContextProxy`.
+    pub(crate) is_linux: bool,
+    has_vectors: bool,
+    of_domain: Link<Context>,
+    /// Contexts whose calls it has not answered.
+    pub(super) lenders: List<Context, 1>,
+    of_callee: Link<Context>,
+    /// Rendezvous callers in line.
+    pub(super) callers: List<Context, 2>,
+    in_line: Link<Context>,
+    on_semaphore: Link<Context>,
+    /// Longest chain of loans that ends here.
+    pub(super) depth: Cell<u8>,
+    /// The rendezvous caller being served.
+    pub(super) serving: Cell<Option<Ptr<Context>>>,
+    /// Badge and words of the call it makes.
+    pub(super) call: Cell<(u64, [u64; 4])>,
+    pub(crate) timeout: RBTreeLink,
+    pub(crate) timeout_ns: Cell<u64>,
+    pub(crate) watch: RBTreeLink,
+    pub(crate) watch_ns: Cell<u64>,
+    /// Looks left until it is reported, and processor time of its domain at the last.
+    pub(crate) watch_left: Cell<(u64, u64)>,
+    /// 0: not watched.
+    pub(crate) watch_limit_ns: Cell<u64>,
+    pub(crate) watch_target: Cell<Option<Notification>>,
+    pub(super) wake_slots: Cell<u32>,
+    registers: UnsafeCell<Registers>,
+    vectors: UnsafeCell<VectorArea>,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Context {
+    const TYPE: ObjectType = ObjectType::ExecutionContext;
+}
+
+impl Linked<0> for Context {
+    fn link(&self) -> &Link<Self> {
+        &self.of_domain
+    }
+}
+impl Linked<1> for Context {
+    fn link(&self) -> &Link<Self> {
+        &self.of_callee
+    }
+}
+impl Linked<2> for Context {
+    fn link(&self) -> &Link<Self> {
+        &self.in_line
+    }
+}
+impl Linked<3> for Context {
+    fn link(&self) -> &Link<Self> {
+        &self.on_semaphore
+    }
+}
+
+impl Context {
+    /// What it does.
+    pub fn state(&self) -> State {
+        self.state.get()
+    }
+
+    pub(crate) fn set_state(&self, state: State) {
+        self.state.set(state);
+    }
+
+    /// Its home.
+    pub fn domain(&self) -> Ptr<Domain> {
+        self.domain
+    }
+
+    /// To whom it lends its time.
+    pub fn lends_to(&self) -> Option<Ptr<Context>> {
+        match self.state.get() {
+            State::Queued(callee) | State::Served(callee) | State::Lending(callee) => Some(callee),
+            _ => None,
+        }
+    }
+
+    /// Where its registers are saved.
+    pub fn registers_at(&self) -> NonNull<Registers> {
+        NonNull::from(&self.registers).cast()
+    }
+
+    /// Looks at or changes its registers.
+    pub fn with_registers<R>(&self, f: impl FnOnce(&mut Registers) -> R) -> R {
+        // SAFETY: the kernel is single-threaded, the processor writes them only outside the kernel, and `f` has no way to reach them twice.
+        f(unsafe { &mut *self.registers.get() })
+    }
+
+    /// Whether it has vector registers.
+    pub fn has_vectors(&self) -> bool {
+        self.has_vectors
+    }
+
+    /// Saves or restores its vector state.
+    pub fn with_vectors<R>(&self, f: impl FnOnce(&mut VectorArea) -> R) -> R {
+        // SAFETY: as for registers.
+        f(unsafe { &mut *self.vectors.get() })
+    }
+
+    /// What its call gives back.
+    pub fn set_result(&self, result: Result<[u64; 3], Error>) {
+        self.with_registers(|registers| match result {
+            Ok([first, second, third]) => {
+                registers.rax = 0;
+                registers.rdi = first;
+                registers.rsi = second;
+                registers.rdx = third;
+            }
+            Err(error) => registers.rax = (error as u64).wrapping_neg(),
+        });
+    }
+
+    /// What `PortalReplyWait` gives back.
+    pub(super) fn set_received(&self, badge: u64, words: [u64; 4]) {
+        self.set_result(Ok([badge, words[0], words[1]]));
+        self.with_registers(|registers| (registers.r8, registers.r9, registers.r10) = (words[2], words[3], 0));
+    }
+
+    fn control_at(&self) -> *mut ControlPage {
+        phys_to_virt(self.control_frame).cast()
+    }
+
+    /// A word of the control page.
+    fn control_word(&self, offset: usize) -> *mut u64 {
+        self.control_at().cast::<u8>().wrapping_add(offset).cast()
+    }
+
+    /// Whether proxy code runs, as the program says.
+    pub fn in_proxy(&self) -> bool {
+        // SAFETY: the frame belongs to this context; user code may write it, hence volatile.
+        unsafe { self.control_word(offset_of!(ControlPage, in_proxy)).read_volatile() != 0 }
+    }
+
+    /// Tells the program so.
+    pub fn set_in_proxy(&self, inside: bool) {
+        // SAFETY: as above.
+        unsafe { self.control_word(offset_of!(ControlPage, in_proxy)).write_volatile(u64::from(inside)) }
+    }
+
+    /// Badge bits that interrupt program code.
+    pub fn upcall_mask(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.control_word(offset_of!(ControlPage, upcall_mask)).read_volatile() }
+    }
+
+    /// The program's registers.
+    pub fn program(&self) -> ProgramRegisters {
+        let from = self.control_at().cast::<u8>().wrapping_add(offset_of!(ControlPage, program));
+        // SAFETY: as above; any bytes are valid numbers.
+        unsafe { from.cast::<ProgramRegisters>().read_volatile() }
+    }
+
+    /// Stores the program's registers and why it was interrupted.
+    pub fn set_program(&self, program: &ProgramRegisters, exception: ExceptionInfo) {
+        let at = self.control_at().cast::<u8>();
+        // SAFETY: as above.
+        unsafe {
+            at.wrapping_add(offset_of!(ControlPage, program)).cast::<ProgramRegisters>().write_volatile(*program);
+            at.wrapping_add(offset_of!(ControlPage, exception)).cast::<ExceptionInfo>().write_volatile(exception);
+        }
+    }
+
+    /// Stores what a Linux call needs: the rest of the registers stays as it is.
+    pub fn set_call(&self, [rip, rsp, rflags, number]: [u64; 4]) {
+        let program = offset_of!(ControlPage, program);
+        let words = [
+            (offset_of!(ProgramRegisters, rip), rip),
+            (offset_of!(ProgramRegisters, rsp), rsp),
+            (offset_of!(ProgramRegisters, rflags), rflags),
+            (offset_of!(ProgramRegisters, rax), number),
+        ];
+        for (offset, value) in words {
+            // SAFETY: as above.
+            unsafe { self.control_word(program + offset).write_volatile(value) }
+        }
+    }
+}
+
+/// What `ContextAlloc` decides.
+#[derive(Clone, Copy)]
+pub struct Options {
+    /// Has vector registers.
+    pub has_vectors: bool,
+    /// May call `ContextProxy`.
+    pub is_linux: bool,
+}
+
+impl Ptr<Context> {
+    /// A context of `domain` with its control page at `control`; not started. The domain keeps one reference, the caller gets another.
+    pub fn create(
+        kernel: &mut Kernel,
+        ram: Ptr<Ram>,
+        domain: Ptr<Domain>,
+        control: Place,
+        options: Options,
+    ) -> Result<Ptr<Context>, Error> {
+        let segment = Ptr::<Segment>::new_contiguous(kernel, ram, 1)?;
+        let frame = segment.base().expect("contiguous");
+        let open = protection::READ | protection::WRITE;
+        let made = domain.range().map(kernel, control, segment, 0, [open, open]).and_then(|()| {
+            kernel.create(ram, |header| Context::new(header, domain, segment, frame, options))
+        });
+        match made {
+            Ok(context) => {
+                kernel.retain(domain);
+                kernel.retain(context);
+                domain.contexts.push_back(context);
+            }
+            Err(_) => {
+                // Only what `map` above put there can be there: it refuses places that are taken.
+                if domain.range().at(control.start).is_some_and(|mapping| mapping.segment() == segment) {
+                    domain.range().unmap(kernel, control)?;
+                }
+                kernel.release(segment);
+            }
+        }
+        made
+    }
+
+    pub(crate) fn first_lender(self) -> Option<Ptr<Context>> {
+        self.lenders.first()
+    }
+
+    pub(crate) fn next_lender(self) -> Option<Ptr<Context>> {
+        self.of_callee.next()
+    }
+}
+
+impl Context {
+    fn new(header: Header, domain: Ptr<Domain>, control: Ptr<Segment>, control_frame: PhysAddr, options: Options) -> Context {
+        Context {
+            header,
+            domain,
+            state: Cell::new(State::New),
+            pending: Cell::new(0),
+            proxy: Cell::new(None),
+            schedule: Cell::new(None),
+            control: Cell::new(Some(control)),
+            control_frame,
+            is_linux: options.is_linux,
+            has_vectors: options.has_vectors,
+            of_domain: Link::new(),
+            lenders: List::new(),
+            of_callee: Link::new(),
+            callers: List::new(),
+            in_line: Link::new(),
+            on_semaphore: Link::new(),
+            depth: Cell::new(0),
+            serving: Cell::new(None),
+            call: Cell::new((0, [0; 4])),
+            timeout: RBTreeLink::new(),
+            timeout_ns: Cell::new(0),
+            watch: RBTreeLink::new(),
+            watch_ns: Cell::new(0),
+            watch_left: Cell::new((0, 0)),
+            watch_limit_ns: Cell::new(0),
+            watch_target: Cell::new(None),
+            wake_slots: Cell::new(0),
+            registers: UnsafeCell::new(Registers::new()),
+            vectors: UnsafeCell::new(VectorArea::new()),
+        }
+    }
+}
+
+impl Kernel {
+    /// Starts a new context.
+    pub fn start(&mut self, context: Ptr<Context>, rip: u64, rsp: u64, arguments: [u64; 2]) {
+        context.with_registers(|registers| {
+            registers.rip = rip;
+            registers.rsp = rsp;
+            [registers.rdi, registers.rsi] = arguments;
+            registers.set_exact();
+        });
+        context.set_state(State::Runnable);
+        self.make_ready(context);
+    }
+
+    /// Sets badge bits. Never blocks, never fails.
+    pub fn signal(&mut self, context: Ptr<Context>, bits: u64) {
+        if bits == 0 || context.state() == State::Dead {
+            return;
+        }
+        let before = context.pending.replace(context.pending.get() | bits);
+        match context.state() {
+            State::Waiting => {
+                let taken = context.pending.replace(0);
+                self.complete(context, Ok([taken, 0, 0]));
+                return;
+            }
+            State::Lending(callee) if callee.schedule.get().is_some() => self.return_loan(context, callee),
+            _ => (),
+        }
+        if before == 0 {
+            self.scheduler.arm_watch(context);
+        }
+    }
+
+    /// Ends a wait of any kind: undoes what it hangs on, sets the result and makes the context runnable.
+    pub fn complete(&mut self, context: Ptr<Context>, result: Result<[u64; 3], Error>) {
+        self.detach(context);
+        context.set_result(result);
+        self.unblock(context);
+    }
+
+    /// Takes a waiting context out of every queue. Its state is stale afterwards.
+    fn detach(&mut self, context: Ptr<Context>) {
+        self.scheduler.cancel_timeout(context);
+        match context.state() {
+            State::OnSemaphore(semaphore) => semaphore.forget(self, context),
+            State::Queued(callee) => {
+                callee.callers.remove(context);
+                context.take_back_from(callee);
+            }
+            State::Served(callee) => {
+                callee.serving.set(None);
+                context.take_back_from(callee);
+            }
+            State::Lending(callee) => context.take_back_from(callee),
+            State::New | State::Runnable | State::Waiting | State::Accepting | State::Dead => (),
+        }
+    }
+
+    /// Ends a context: it never runs again, and whoever waits for it learns so.
+    pub fn end_context(&mut self, context: Ptr<Context>) {
+        if context.state() == State::Dead {
+            return;
+        }
+        self.detach(context);
+        self.scheduler.cancel_watch(context);
+        self.forget_running(context);
+        context.set_state(State::Dead);
+        self.fail_lenders(context);
+        self.wake_slots.free_all(context.any(), &context.wake_slots);
+        self.keep(&context.watch_target, None);
+        if let Some(schedule) = context.schedule.take() {
+            schedule.context.set(None);
+            self.release(schedule);
+        }
+        if let Some(control) = context.control.take() {
+            self.release(control);
+        }
+        context.domain.contexts.remove(context);
+        self.release(context);
+    }
+}
+
+pub(super) fn dismantle(kernel: &mut Kernel, context: Ptr<Context>) {
+    assert!(context.state() == State::Dead, "its domain holds a reference of a context that lives");
+    kernel.release(context.domain);
+}

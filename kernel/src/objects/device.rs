@@ -1,0 +1,232 @@
+//! Device: the claim of this core on a device, and where its interrupts go.
+//!
+//! Invariants: a device is claimed at most once per core; each of its interrupts that is routed has a vector of this core, which goes back when the device
+//! object goes. A device whose last capability goes has its interrupts masked, but is not reset: the monitor holds the device and decides. Registers,
+//! DMA and MSI-X tables are trusted to the driver: without an IOMMU a driver can reach all memory anyway.
+
+use super::notification::Notification;
+use super::{Header, Object, Ptr};
+use crate::arch::irq::{self, Trigger};
+use crate::devices::{self, DeviceInfo};
+use crate::state::Kernel;
+use abi::{Error, ObjectType};
+use core::cell::Cell;
+
+/// Most interrupts of one device that can be routed.
+pub const INTERRUPTS_MAX: usize = 16;
+const VECTORS: usize = 256;
+/// I/O ports of the first serial port.
+const SERIAL_BASE: u16 = 0x3f8;
+const SERIAL_PORTS: u64 = 8;
+/// Its I/O APIC line.
+const SERIAL_LINE: u32 = 4;
+/// Hardware id of the first device that is only ports.
+pub const PORTS_HWID: u64 = 0x2_0000;
+
+/// What a device is.
+#[derive(Clone, Copy)]
+pub enum Hardware {
+    /// Found by boot.
+    Found(&'static DeviceInfo),
+    /// The first serial port.
+    Serial,
+}
+
+#[derive(Clone, Copy)]
+struct Route {
+    entry: u16,
+    vector: u8,
+}
+
+/// A claim.
+#[repr(C)]
+pub struct Device {
+    header: Header,
+    /// Position in the device list.
+    index: usize,
+    hardware: Hardware,
+    routes: [Cell<Option<Route>>; INTERRUPTS_MAX],
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Device {
+    const TYPE: ObjectType = ObjectType::Device;
+}
+
+/// Who is told of a vector.
+struct Target {
+    notification: Cell<Option<Notification>>,
+    /// Level-triggered line to mask until `DeviceInterruptDone`.
+    line: Cell<Option<u32>>,
+}
+
+/// The vectors of this core and the devices claimed on it.
+pub struct Interrupts {
+    targets: [Target; VECTORS],
+    claimed: u128,
+}
+
+impl Interrupts {
+    /// Nothing routed, nothing claimed.
+    pub const fn new() -> Interrupts {
+        Interrupts { targets: [const { Target { notification: Cell::new(None), line: Cell::new(None) } }; VECTORS], claimed: 0 }
+    }
+}
+
+impl Default for Interrupts {
+    fn default() -> Self {
+        Interrupts::new()
+    }
+}
+
+impl Device {
+    /// What it is.
+    pub fn hardware(&self) -> Hardware {
+        self.hardware
+    }
+
+    /// The device boot found; `NotFound` for one that is only ports.
+    pub fn found(&self) -> Result<&'static DeviceInfo, Error> {
+        match self.hardware {
+            Hardware::Found(info) => Ok(info),
+            Hardware::Serial => Err(Error::NotFound),
+        }
+    }
+
+    /// The port at `offset`, for an access of `width` bytes.
+    pub fn port(&self, offset: u64, width: u64) -> Result<u16, Error> {
+        let (base, ports) = match self.hardware {
+            Hardware::Serial => (SERIAL_BASE, SERIAL_PORTS),
+            Hardware::Found(_) => return Err(Error::NotFound),
+        };
+        let fits = matches!(width, 1 | 2 | 4) && offset.checked_add(width).is_some_and(|end| end <= ports);
+        if fits { Ok(base + offset as u16) } else { Err(Error::BadArgument) }
+    }
+}
+
+impl Kernel {
+    /// The device at a position of the list: what boot found, then the serial port.
+    pub fn device_at(&self, index: u64) -> Option<Hardware> {
+        let found = self.info.map_or(&[][..], |info| info.devices);
+        let index = usize::try_from(index).ok()?;
+        match found.get(index) {
+            Some(info) => Some(Hardware::Found(info)),
+            None => (index == found.len()).then_some(Hardware::Serial),
+        }
+    }
+
+    /// Whether the device is claimed on this core.
+    pub fn is_claimed(&self, index: u64) -> bool {
+        index >= 128 || self.interrupts.claimed >> index & 1 != 0
+    }
+
+    /// Claims it; the header comes from `Kernel::create`.
+    pub fn claim(&mut self, ram: Ptr<super::Ram>, index: u64, hardware: Hardware) -> Result<Ptr<Device>, Error> {
+        let routes = [const { Cell::new(None) }; INTERRUPTS_MAX];
+        let device = self.create(ram, |header| Device { header, index: index as usize, hardware, routes })?;
+        self.interrupts.claimed |= 1 << index;
+        Ok(device)
+    }
+
+    /// Routes interrupt `entry` of a device to whom `notification` names.
+    pub fn route(&mut self, device: Ptr<Device>, entry: u64, notification: Notification) -> Result<(), Error> {
+        let entry = u16::try_from(entry).map_err(|_| Error::NotFound)?;
+        if let Some(route) = device.routes.iter().filter_map(Cell::get).find(|route| route.entry == entry) {
+            self.aim(route.vector, Some(notification));
+            return Ok(());
+        }
+        let free = device.routes.iter().find(|route| route.get().is_none()).ok_or(Error::Busy)?;
+        let vector = irq::allocate_vector().ok_or(Error::Busy)?;
+        let line = match self.connect(device, entry, vector) {
+            Ok(line) => line,
+            Err(error) => {
+                irq::free_vector(vector);
+                return Err(error);
+            }
+        };
+        self.interrupts.targets[usize::from(vector)].line.set(line);
+        self.aim(vector, Some(notification));
+        free.set(Some(Route { entry, vector }));
+        Ok(())
+    }
+
+    /// Makes the hardware raise `vector`. Gives the line if it is level-triggered.
+    fn connect(&mut self, device: Ptr<Device>, entry: u16, vector: u8) -> Result<Option<u32>, Error> {
+        let (line, trigger) = match device.hardware {
+            Hardware::Found(info) => match info.line {
+                None => return irq::program_msix(info, entry, vector).map(|()| None).map_err(|_| Error::NotFound),
+                // The lines of virtio-mmio windows are edges on microvm (its device table says so).
+                Some(line) => (line, Trigger::Edge),
+            },
+            Hardware::Serial => (SERIAL_LINE, Trigger::Edge),
+        };
+        if entry != 0 {
+            return Err(Error::NotFound);
+        }
+        irq::route_ioapic(line, vector, trigger, self.core()).map_err(|_| Error::NotFound)?;
+        Ok((trigger == Trigger::Level).then_some(line))
+    }
+
+    fn aim(&mut self, vector: u8, notification: Option<Notification>) {
+        if let Some(new) = notification {
+            self.retain_any(new.object());
+        }
+        if let Some(old) = self.interrupts.targets[usize::from(vector)].notification.replace(notification) {
+            self.release_any(old.object());
+        }
+    }
+
+    /// A device interrupt came.
+    pub fn interrupt(&mut self, vector: u8) {
+        let target = &self.interrupts.targets[usize::from(vector)];
+        if let Some(line) = target.line.get() {
+            irq::mask_ioapic(line);
+        }
+        if let Some(notification) = target.notification.get() {
+            self.notify(notification);
+        }
+    }
+
+    /// The handler of a level-triggered line ran.
+    pub fn interrupt_done(&mut self, device: Ptr<Device>, entry: u64) -> Result<(), Error> {
+        let found = device.routes.iter().filter_map(Cell::get).find(|route| u64::from(route.entry) == entry);
+        let route = found.ok_or(Error::NotFound)?;
+        if let Some(line) = self.interrupts.targets[usize::from(route.vector)].line.get() {
+            irq::unmask_ioapic(line);
+        }
+        Ok(())
+    }
+
+    /// Lets a device reach memory, or makes it quiet: no DMA, no interrupts.
+    pub fn set_master(&mut self, device: Ptr<Device>, on: bool) -> Result<(), Error> {
+        let info = device.found()?;
+        devices::set_bus_master(info, on);
+        for route in device.routes.iter().filter_map(Cell::get) {
+            mask(device, route.entry, !on);
+        }
+        Ok(())
+    }
+}
+
+fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
+    let line = match device.hardware {
+        Hardware::Found(info) if info.line.is_none() => {
+            // The entry was programmed, so it exists.
+            let _ = irq::mask_msix(info, entry, masked);
+            return;
+        }
+        Hardware::Found(info) => info.line.unwrap_or(0),
+        Hardware::Serial => SERIAL_LINE,
+    };
+    if masked { irq::mask_ioapic(line) } else { irq::unmask_ioapic(line) }
+}
+
+pub(super) fn dismantle(kernel: &mut Kernel, device: Ptr<Device>) {
+    for route in device.routes.iter().filter_map(Cell::take) {
+        mask(device, route.entry, true);
+        kernel.aim(route.vector, None);
+        kernel.interrupts.targets[usize::from(route.vector)].line.set(None);
+        irq::free_vector(route.vector);
+    }
+    kernel.interrupts.claimed &= !(1 << device.index);
+}

@@ -1,0 +1,285 @@
+//! Domain: what lives and dies together.
+//!
+//! Invariants: a domain lives from `DomainAlloc` until somebody kills it, it exits or breaks the rules, or the last capability for it outside its own share
+//! goes (nobody could name it any more; without this rule two objects that hold each other would stay for ever). Death empties its share and its range
+//! and ends its contexts, so whatever is not held elsewhere goes back to the Ram that paid. The husk keeps how it ended for whoever still holds it.
+
+use super::context::Context;
+use super::notification::Notification;
+use super::range::Place;
+use super::segment::{Kind, Segment};
+use super::share::{Capability, Share};
+use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range};
+use crate::memory::PAGE_BYTES;
+use crate::state::Kernel;
+use crate::trace::Event;
+use abi::layout::domain as flags;
+use abi::{DeathCause, DomainState, Error, ExceptionInfo, Handle, ObjectType, Rights};
+use core::cell::Cell;
+
+/// How a domain ended.
+#[derive(Clone, Copy)]
+pub struct Death {
+    /// Why.
+    pub cause: DeathCause,
+    /// Of `DomainExit` or `DomainKill`.
+    pub status: u64,
+    /// For `DeathCause::Exception` and `DeathCause::NoMemory`.
+    pub exception: ExceptionInfo,
+    /// Where it was.
+    pub rip: u64,
+    /// Its stack.
+    pub rsp: u64,
+    used_pages: u64,
+}
+
+impl Death {
+    /// By a call.
+    pub fn by_call(cause: DeathCause, status: u64) -> Death {
+        Death { cause, status, exception: ExceptionInfo::default(), rip: 0, rsp: 0, used_pages: 0 }
+    }
+
+    /// By something that happened to a context.
+    pub fn of_context(cause: DeathCause, context: Ptr<Context>, exception: ExceptionInfo) -> Death {
+        let (rip, rsp) = context.with_registers(|registers| (registers.rip, registers.rsp));
+        Death { cause, status: 0, exception, rip, rsp, used_pages: 0 }
+    }
+}
+
+/// A protection domain.
+#[repr(C)]
+pub struct Domain {
+    header: Header,
+    pub(super) share: Share,
+    range: Ptr<Range>,
+    /// Contexts that have not ended; the list counts as a reference of each.
+    pub(crate) contexts: List<Context, 0>,
+    death: Cell<Option<Death>>,
+    on_death: Cell<Option<Notification>>,
+    /// Capabilities for it outside its own share.
+    names: Cell<u32>,
+    condemned: Link<Domain>,
+    pub(crate) cpu_ns: Cell<u64>,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Domain {
+    const TYPE: ObjectType = ObjectType::Domain;
+}
+const _: () = assert!(size_of::<Domain>() <= PAGE_BYTES);
+
+impl Linked<0> for Domain {
+    fn link(&self) -> &Link<Self> {
+        &self.condemned
+    }
+}
+
+impl Domain {
+    /// Its capabilities.
+    pub fn share(&self) -> &Share {
+        &self.share
+    }
+
+    /// Its mappings.
+    pub fn range(&self) -> Ptr<Range> {
+        self.range
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(&self) -> bool {
+        self.death.get().is_none()
+    }
+}
+
+impl Ptr<Domain> {
+    /// A domain paid by `ram`, with its own first three capabilities. The caller holds one reference.
+    pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64) -> Result<Ptr<Domain>, Error> {
+        let range = Ptr::<Range>::create(kernel, ram, options & flags::WRITE_EXECUTE != 0)?;
+        let made = kernel.create(ram, |header| Domain {
+            header,
+            share: Share::new(),
+            range,
+            contexts: List::new(),
+            death: Cell::new(None),
+            on_death: Cell::new(None),
+            names: Cell::new(0),
+            condemned: Link::new(),
+            cpu_ns: Cell::new(0),
+        });
+        let Ok(domain) = made else {
+            kernel.release(range);
+            return made;
+        };
+        if let Err(error) = domain.share.ensure_page(kernel, ram, 1) {
+            // Never named: dismantling takes it apart like a dead one.
+            kernel.release(domain);
+            return Err(error);
+        }
+        let own = [
+            (Handle::SELF_DOMAIN, domain.any(), Rights::READ.union(Rights::CONTROL)),
+            (Handle::SELF_RANGE, range.any(), Rights::READ.union(Rights::WRITE)),
+            (Handle::SELF_RAM, ram.any(), Rights::READ.union(Rights::WRITE)),
+        ];
+        for (handle, object, rights) in own {
+            kernel.retain_any(object);
+            domain.insert(handle.0 as usize, Capability { object, badge: 0, rights });
+        }
+        Ok(domain)
+    }
+
+    /// One more capability for it, in the share of `holder`.
+    pub(super) fn add_name(self, holder: Ptr<Domain>) {
+        if holder != self {
+            self.names.set(self.names.get() + 1);
+        }
+    }
+
+    /// A name that is no capability: the kernel's own, for the monitor.
+    pub fn keep_alive(self) {
+        self.names.set(self.names.get() + 1);
+    }
+
+    pub(super) fn drop_name(self, kernel: &mut Kernel, holder: Ptr<Domain>) {
+        if holder == self {
+            return;
+        }
+        self.names.set(self.names.get() - 1);
+        if self.names.get() == 0 && self.is_alive() && !self.condemned.is_linked() {
+            kernel.retain(self);
+            kernel.condemned.push_back(self);
+        }
+    }
+
+    /// Who is told of its death; at once if it is dead.
+    pub fn set_on_death(self, kernel: &mut Kernel, notification: Notification) {
+        if self.is_alive() {
+            kernel.keep(&self.on_death, Some(notification));
+        } else {
+            kernel.notify(notification);
+        }
+    }
+
+    /// How it stands or ended.
+    pub fn stand(self) -> DomainState {
+        let death = self.death.get();
+        let base = DomainState { id: self.header.id(), cpu_ns: self.cpu_ns.get(), ..DomainState::default() };
+        match death {
+            None => DomainState { used_pages: self.ram().used(), ..base },
+            Some(death) => DomainState {
+                cause: death.cause as u64,
+                status: death.status,
+                exception: death.exception,
+                rip: death.rip,
+                rsp: death.rsp,
+                used_pages: death.used_pages,
+                ..base
+            },
+        }
+    }
+}
+
+impl Kernel {
+    /// Ends a domain. Nothing happens to one that has ended.
+    pub fn kill(&mut self, domain: Ptr<Domain>, death: Death) {
+        if !domain.is_alive() {
+            return;
+        }
+        self.retain(domain);
+        let used_pages = domain.ram().used();
+        domain.death.set(Some(Death { used_pages, ..death }));
+        self.trace(Event::Death, 0, [domain.header().id(), death.cause as u64]);
+        while let Some(context) = domain.contexts.first() {
+            self.end_context(context);
+        }
+        domain.empty_share(self);
+        domain.range.clear(self);
+        if let Some(notification) = domain.on_death.get() {
+            self.notify(notification);
+        }
+        self.keep(&domain.on_death, None);
+        self.release(domain);
+    }
+
+    /// Takes apart what nobody holds, and ends what nobody can name.
+    pub fn settle(&mut self) {
+        loop {
+            self.reap();
+            let Some(domain) = self.condemned.pop_front() else { return };
+            self.kill(domain, Death::by_call(DeathCause::Killed, 0));
+            self.release(domain);
+        }
+    }
+}
+
+pub(super) fn dismantle(kernel: &mut Kernel, domain: Ptr<Domain>) {
+    // A domain that never got a name dies here, by the same steps.
+    if domain.is_alive() {
+        domain.death.set(Some(Death::by_call(DeathCause::Killed, 0)));
+        domain.empty_share(kernel);
+        domain.range.clear(kernel);
+    }
+    kernel.release(domain.range);
+}
+
+impl Ptr<Domain> {
+    /// Fills `child` as a copy: inheritable segments copy-on-write into the same slots, their mappings at the same addresses. On an error the child keeps what it
+    /// got so far; its owner ends it.
+    pub fn fork_into(self, kernel: &mut Kernel, child: Ptr<Domain>, ram: Ptr<Ram>) -> Result<(), Error> {
+        let copied = self.copy_inheritable(kernel, child, ram).and_then(|()| self.copy_mappings(kernel, child));
+        for (_, segment, _) in self.inheritable() {
+            segment.copy.set(None);
+        }
+        copied
+    }
+
+    /// Slots, segments and capabilities that a child gets.
+    fn inheritable(self) -> impl Iterator<Item = (usize, Ptr<Segment>, Capability)> {
+        let mut next = 0;
+        core::iter::from_fn(move || {
+            loop {
+                let index = self.share.next_taken(next)?;
+                next = index + 1;
+                let found = self.share.find::<Segment>(Handle(index as u64), Rights::INHERIT);
+                // Imported memory is nobody's to copy.
+                if let Ok((segment, capability)) = found
+                    && !matches!(segment.kind(), Kind::Imported { .. })
+                {
+                    return Some((index, segment, capability));
+                }
+            }
+        })
+    }
+
+    fn copy_inheritable(self, kernel: &mut Kernel, child: Ptr<Domain>, ram: Ptr<Ram>) -> Result<(), Error> {
+        for (index, segment, capability) in self.inheritable() {
+            if !child.share.is_free(index) {
+                return Err(Error::Busy);
+            }
+            child.share.ensure_page(kernel, child.ram(), index)?;
+            let copy = match segment.copy.get() {
+                Some(copy) => {
+                    kernel.retain(copy);
+                    copy
+                }
+                None if segment.base().is_some() => segment.copy_plain(kernel, ram)?,
+                None => segment.copy_on_write(kernel, ram)?,
+            };
+            segment.copy.set(Some(copy));
+            child.insert(index, Capability { object: copy.any(), ..capability });
+        }
+        Ok(())
+    }
+
+    fn copy_mappings(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
+        let mut next = 0;
+        while let Some(mapping) = self.range.at_or_after(next) {
+            next = mapping.end();
+            if let Some(copy) = mapping.segment().copy.get() {
+                let place = Place { start: mapping.start(), pages: mapping.pages() };
+                let rights = [mapping.protection(), mapping.allowed()];
+                child.range.map_copy(kernel, place, copy, mapping.first(), rights)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,107 @@
+//! Soft faults: filling the hardware tables from the mappings.
+//!
+//! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is writable only if the frame is the segment's alone. What
+//! cannot be resolved here is the program's own fault and goes to its proxy, or ends it. This file does not know who caused the access.
+
+use super::segment::Kind;
+use super::range::Mapping;
+use super::{Ptr, Range};
+use crate::arch::paging::{Flags, Pte};
+use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::state::Kernel;
+use abi::layout::protection;
+
+/// Set in entries whose bytes the kernel must not touch: registers of devices.
+pub const NOT_RAM: Flags = Flags::SOFTWARE_0;
+
+/// What was tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+    /// An instruction fetch.
+    Execute,
+}
+
+impl Access {
+    /// From a page fault's error code (Intel SDM 3A, 4.7).
+    pub fn decode(error: u64) -> Access {
+        if error & 16 != 0 {
+            Access::Execute
+        } else if error & 2 != 0 {
+            Access::Write
+        } else {
+            Access::Read
+        }
+    }
+
+    fn needs(self) -> u64 {
+        match self {
+            Access::Read => protection::READ,
+            Access::Write => protection::WRITE,
+            Access::Execute => protection::EXECUTE,
+        }
+    }
+}
+
+/// Why an access cannot succeed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// Nothing is mapped there, or not with this right.
+    NotAllowed,
+    /// It would be allowed, but there is no page for it.
+    NoMemory,
+}
+
+impl Ptr<Range> {
+    /// Makes the access possible at `address`: gives the frame that the hardware entry now shows.
+    pub fn resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
+        let mapping = self.at(address).ok_or(Refused::NotAllowed)?;
+        let page = mapping.page_at(address);
+        let segment = mapping.segment();
+        if mapping.protection() & access.needs() == 0 || page >= segment.pages() {
+            return Err(Refused::NotAllowed);
+        }
+        let (frame, writable) = frame_for(kernel, mapping, page, access)?;
+        let entry = Pte::new(frame, flags_for(mapping, writable));
+        let address = address & !(PAGE_BYTES as u64 - 1);
+        self.set_entry(kernel, address, entry).map_err(|_| Refused::NoMemory)?;
+        Ok(frame)
+    }
+}
+
+/// The frame to show and whether it may be written right away.
+fn frame_for(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64, access: Access) -> Result<(PhysAddr, bool), Refused> {
+    let segment = mapping.segment();
+    if let Some(base) = segment.base() {
+        return Ok((base + page * PAGE_BYTES as u64, true));
+    }
+    if access == Access::Write {
+        let (frame, copied) = segment.touch_to_write(kernel, page).map_err(|_| Refused::NoMemory)?;
+        kernel.counters.copy_faults += u64::from(copied);
+        return Ok((frame, true));
+    }
+    let frame = segment.touch(kernel, page).map_err(|_| Refused::NoMemory)?;
+    Ok((frame, kernel.frames.count(frame) == 1))
+}
+
+fn flags_for(mapping: Ptr<Mapping>, writable: bool) -> Flags {
+    let mut flags = Flags::PRESENT | Flags::USER;
+    if writable && mapping.protection() & protection::WRITE != 0 {
+        flags = flags | Flags::WRITE;
+    }
+    if mapping.protection() & protection::EXECUTE == 0 {
+        flags = flags | Flags::NO_EXECUTE;
+    }
+    if let Kind::Imported { uncached, is_ram, .. } = mapping.segment().kind() {
+        if uncached {
+            flags = flags | Flags::UNCACHED;
+        }
+        if !is_ram {
+            flags = flags | NOT_RAM;
+        }
+    }
+    flags
+}

@@ -1,0 +1,302 @@
+//! Physical pages of this core: who gets one, and how often each is shared.
+//!
+//! Memory comes in regions (what boot gave this core, and what `RamAdd` brought). Each region keeps, at its own start, a reference count per page and a
+//! bitmap of free pages; nothing else in the machine knows whether a page is free. Invariants: a bit is set exactly if the page's count is 0; `free` is the
+//! number of set bits; a count changes only through [`Frames`], which asserts that no page is freed twice. Single pages are taken near the last one freed
+//! or found (next fit), contiguous runs from the top of a region, so that the two mix little. This file does not know what a page is used for.
+
+use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
+
+const PAGE: u64 = PAGE_BYTES as u64;
+/// Most regions of one core: boot gives up to four, the rest is for `RamAdd`.
+pub const REGIONS_MAX: usize = 64;
+/// Count of a page that was given to another core.
+const CARVED: u32 = u32::MAX;
+/// Most references to one page; far above what slots and segments of a core can reach.
+const REFERENCES_MAX: u32 = 1 << 30;
+
+/// One run of memory with its tables.
+#[derive(Clone, Copy)]
+struct Region {
+    /// First page that can be given out; the tables lie before it.
+    base: PhysAddr,
+    pages: usize,
+    /// The whole range, tables included.
+    whole: PhysRange,
+    counts: *mut u32,
+    bits: *mut u64,
+    /// Word of the bitmap to look at first.
+    hint: usize,
+}
+
+impl Region {
+    const NONE: Region = Region {
+        base: PhysAddr(0),
+        pages: 0,
+        whole: PhysRange { base: PhysAddr(0), bytes: 0 },
+        counts: core::ptr::null_mut(),
+        bits: core::ptr::null_mut(),
+        hint: 0,
+    };
+
+    /// Lays the tables into `range`; `None` if it is too small to hold them and one page.
+    fn new(range: PhysRange) -> Option<Region> {
+        let range = range.whole_pages();
+        let pages = (range.bytes / PAGE) as usize;
+        let words = pages.div_ceil(64);
+        let table_pages = (words * 8 + pages * 4).div_ceil(PAGE_BYTES);
+        if table_pages >= pages {
+            return None;
+        }
+        let bits = phys_to_virt(range.base).cast::<u64>();
+        let counts = phys_to_virt(range.base + words as u64 * 8).cast::<u32>();
+        // SAFETY: the tables fit into the first `table_pages` pages of a range that is RAM of this core and in no other use.
+        unsafe { core::ptr::write_bytes(phys_to_virt(range.base), 0, table_pages * PAGE_BYTES) };
+        let base = range.base + table_pages as u64 * PAGE;
+        let mut region = Region { base, pages: pages - table_pages, whole: range, counts, bits, hint: 0 };
+        (0..region.pages).for_each(|page| region.set_free(page, true));
+        Some(region)
+    }
+
+    fn words(&self) -> usize {
+        self.pages.div_ceil(64)
+    }
+
+    fn count(&mut self, page: usize) -> &mut u32 {
+        assert!(page < self.pages);
+        // SAFETY: in bounds of the table made in `new`, which nobody else touches.
+        unsafe { &mut *self.counts.add(page) }
+    }
+
+    fn word(&mut self, index: usize) -> &mut u64 {
+        assert!(index < self.words());
+        // SAFETY: as for `count`.
+        unsafe { &mut *self.bits.add(index) }
+    }
+
+    fn is_free(&mut self, page: usize) -> bool {
+        *self.word(page / 64) >> (page % 64) & 1 != 0
+    }
+
+    fn set_free(&mut self, page: usize, free: bool) {
+        let mask = 1 << (page % 64);
+        let word = self.word(page / 64);
+        *word = if free { *word | mask } else { *word & !mask };
+    }
+
+    fn find(&mut self) -> Option<usize> {
+        let words = self.words();
+        let hint = self.hint;
+        for index in (hint..words).chain(0..hint) {
+            let word = *self.word(index);
+            if word != 0 {
+                self.hint = index;
+                return Some(index * 64 + word.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
+    /// The highest run of `wanted` free pages.
+    fn find_run(&mut self, wanted: usize) -> Option<usize> {
+        let mut run = 0;
+        let mut page = self.pages;
+        while page > 0 {
+            if run == 0 && page.is_multiple_of(64) && *self.word(page / 64 - 1) == 0 {
+                page -= 64;
+                continue;
+            }
+            page -= 1;
+            run = if self.is_free(page) { run + 1 } else { 0 };
+            if run == wanted {
+                return Some(page);
+            }
+        }
+        None
+    }
+
+    fn address(&self, page: usize) -> PhysAddr {
+        self.base + page as u64 * PAGE
+    }
+
+    fn index(&self, frame: PhysAddr) -> Option<usize> {
+        let page = (frame.0.checked_sub(self.base.0)? / PAGE) as usize;
+        (page < self.pages).then_some(page)
+    }
+}
+
+/// All pages of this core.
+pub struct Frames {
+    regions: [Region; REGIONS_MAX],
+    region_count: usize,
+    /// Region looked at first.
+    hint: usize,
+    free: u64,
+    total: u64,
+}
+
+/// Why memory could not be added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AddError {
+    /// It overlaps pages this core has.
+    Overlap,
+    /// The region table is full.
+    Full,
+    /// Too small to be worth its tables.
+    Small,
+}
+
+impl Frames {
+    /// No memory yet.
+    pub const fn new() -> Frames {
+        Frames { regions: [Region::NONE; REGIONS_MAX], region_count: 0, hint: 0, free: 0, total: 0 }
+    }
+
+    /// Free pages.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// Pages that can be given out or are given out; carved ones are not counted.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Takes over memory. Pages carved from this core come back to where they were; anything else becomes a new region.
+    pub fn add(&mut self, range: PhysRange) -> Result<(), AddError> {
+        let overlapping = (0..self.region_count).find(|&index| self.regions[index].whole.overlaps(&range));
+        if let Some(index) = overlapping {
+            return self.add_back(index, range);
+        }
+        if self.region_count == REGIONS_MAX {
+            return Err(AddError::Full);
+        }
+        let region = Region::new(range).ok_or(AddError::Small)?;
+        self.free += region.pages as u64;
+        self.total += region.pages as u64;
+        self.regions[self.region_count] = region;
+        self.region_count += 1;
+        Ok(())
+    }
+
+    fn add_back(&mut self, index: usize, range: PhysRange) -> Result<(), AddError> {
+        let region = &mut self.regions[index];
+        let pages = (range.bytes / PAGE) as usize;
+        let first = region.index(range.base).ok_or(AddError::Overlap)?;
+        if first + pages > region.pages || (first..first + pages).any(|page| *region.count(page) != CARVED) {
+            return Err(AddError::Overlap);
+        }
+        for page in first..first + pages {
+            *region.count(page) = 0;
+            region.set_free(page, true);
+        }
+        self.free += pages as u64;
+        self.total += pages as u64;
+        Ok(())
+    }
+
+    /// One page with count 1; its contents are whatever was there.
+    pub fn allocate(&mut self) -> Option<PhysAddr> {
+        if self.free == 0 {
+            return None;
+        }
+        for step in 0..self.region_count {
+            let index = (self.hint + step) % self.region_count;
+            let region = &mut self.regions[index];
+            if let Some(page) = region.find() {
+                region.set_free(page, false);
+                *region.count(page) = 1;
+                let frame = region.address(page);
+                self.hint = index;
+                self.free -= 1;
+                return Some(frame);
+            }
+        }
+        unreachable!("{} pages are free but none is found", self.free)
+    }
+
+    /// Contiguous pages, each with count 1.
+    pub fn allocate_run(&mut self, pages: u64) -> Option<PhysAddr> {
+        self.take_run(pages, 1)
+    }
+
+    /// Contiguous pages that leave this core for good.
+    pub fn carve(&mut self, pages: u64) -> Option<PhysAddr> {
+        let base = self.take_run(pages, CARVED)?;
+        self.total -= pages;
+        Some(base)
+    }
+
+    fn take_run(&mut self, pages: u64, count: u32) -> Option<PhysAddr> {
+        if pages == 0 || pages > self.free {
+            return None;
+        }
+        for region in &mut self.regions[..self.region_count] {
+            if let Some(first) = region.find_run(pages as usize) {
+                for page in first..first + pages as usize {
+                    region.set_free(page, false);
+                    *region.count(page) = count;
+                }
+                self.free -= pages;
+                return Some(region.address(first));
+            }
+        }
+        None
+    }
+
+    /// The region and page of a frame of ours.
+    fn find(&mut self, frame: PhysAddr) -> (&mut Region, usize) {
+        let regions = &mut self.regions[..self.region_count];
+        let found = regions.iter_mut().find_map(|region| region.index(frame).map(|page| (region, page)));
+        found.expect("frame belongs to this core")
+    }
+
+    /// How many refer to the page.
+    pub fn count(&mut self, frame: PhysAddr) -> u32 {
+        let (region, page) = self.find(frame);
+        *region.count(page)
+    }
+
+    /// One more reference to an allocated page.
+    pub fn share(&mut self, frame: PhysAddr) {
+        let (region, page) = self.find(frame);
+        let count = region.count(page);
+        assert!((1..REFERENCES_MAX).contains(count), "sharing a page with count {count}");
+        *count += 1;
+    }
+
+    /// One reference less; the last frees the page.
+    pub fn release(&mut self, frame: PhysAddr) {
+        let (region, page) = self.find(frame);
+        let count = region.count(page);
+        assert!((1..=REFERENCES_MAX).contains(count), "releasing a page with count {count}");
+        *count -= 1;
+        if *count == 0 {
+            region.set_free(page, true);
+            region.hint = page / 64;
+            self.free += 1;
+        }
+    }
+}
+
+impl Default for Frames {
+    fn default() -> Self {
+        Frames::new()
+    }
+}
+
+/// Fills a page with zeroes through the direct map.
+pub fn clear(frame: PhysAddr) {
+    // SAFETY: callers own the frame, which is a whole page of RAM in the direct map.
+    unsafe { core::ptr::write_bytes(phys_to_virt(frame).cast::<u64>(), 0, PAGE_BYTES / 8) }
+}
+
+/// Copies a whole page.
+pub fn copy(from: PhysAddr, to: PhysAddr) {
+    // SAFETY: two different frames owned by the caller.
+    unsafe { core::ptr::copy_nonoverlapping(phys_to_virt(from).cast::<u64>(), phys_to_virt(to).cast::<u64>(), PAGE_BYTES / 8) }
+}
+
+#[cfg(test)]
+#[path = "frames_tests.rs"]
+mod tests;

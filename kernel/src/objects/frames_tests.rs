@@ -1,0 +1,87 @@
+//! Frames against a naive model: a list of counts.
+
+use super::*;
+use crate::memory::set_test_ram;
+
+const PAGES: u64 = 300;
+
+fn block(pages: u64) -> Vec<u128> {
+    let mut ram = vec![0u128; (pages as usize + 1) * PAGE_BYTES / 16];
+    let offset = ram.as_ptr().align_offset(PAGE_BYTES);
+    set_test_ram(ram.as_mut_ptr().wrapping_add(offset).cast());
+    ram
+}
+
+#[test]
+fn counts_follow_the_model() {
+    let _ram = block(2 * PAGES);
+    let mut frames = Frames::new();
+    frames.add(PhysRange::new(PAGE, 99 * PAGE)).unwrap();
+    frames.add(PhysRange::new(PAGES * PAGE, 200 * PAGE)).unwrap();
+    assert_eq!(frames.add(PhysRange::new(50 * PAGE, 10 * PAGE)), Err(AddError::Overlap));
+    let total = frames.total();
+    let mut held: Vec<PhysAddr> = Vec::new();
+    let mut seed = 0x1234_5678_9abc_def1u64;
+    let mut random = |below: u64| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % below
+    };
+    for _ in 0..20_000 {
+        match random(6) {
+            0 | 1 => {
+                let got = frames.allocate();
+                assert_eq!(got.is_none(), frames.free() == 0 && got.is_none());
+                if let Some(frame) = got {
+                    assert!(!held.contains(&frame));
+                    held.push(frame);
+                }
+            }
+            2 => {
+                let pages = 1 + random(8);
+                if let Some(base) = frames.allocate_run(pages) {
+                    let run = (0..pages).map(|page| base + page * PAGE);
+                    run.for_each(|frame| {
+                        assert!(!held.contains(&frame));
+                        held.push(frame);
+                    });
+                }
+            }
+            3 if !held.is_empty() => {
+                let frame = held[random(held.len() as u64) as usize];
+                frames.share(frame);
+                held.push(frame);
+            }
+            _ if !held.is_empty() => {
+                let index = random(held.len() as u64) as usize;
+                frames.release(held.swap_remove(index));
+            }
+            _ => (),
+        }
+        let mut distinct = held.clone();
+        distinct.sort();
+        distinct.dedup();
+        assert_eq!(frames.free() + distinct.len() as u64, total);
+    }
+    while let Some(frame) = held.pop() {
+        let left = held.iter().filter(|other| **other == frame).count() as u32;
+        assert_eq!(frames.count(frame), left + 1);
+        frames.release(frame);
+    }
+    assert_eq!(frames.free(), total);
+}
+
+#[test]
+fn carved_pages_leave_and_come_back() {
+    let _ram = block(PAGES);
+    let mut frames = Frames::new();
+    frames.add(PhysRange::new(0, PAGES * PAGE)).unwrap();
+    let total = frames.total();
+    let base = frames.carve(64).unwrap();
+    assert_eq!((frames.total(), frames.free()), (total - 64, total - 64));
+    assert_eq!(frames.add(PhysRange::new(base.0, 65 * PAGE)), Err(AddError::Overlap));
+    frames.add(PhysRange::new(base.0, 64 * PAGE)).unwrap();
+    assert_eq!((frames.total(), frames.free()), (total, total));
+    assert!(frames.carve(PAGES).is_none() && frames.carve(0).is_none());
+}

@@ -1,0 +1,204 @@
+//! The closed list of kernel objects, one file each, and what they have in common.
+//!
+//! Invariants: every object starts with a [`Header`]; it is paid for by the Ram named there and lives until its last reference goes. Object ids are the
+//! home core in bits 63..48 and a sequence number, never used again. An object whose last reference went is only put on a list; `Kernel::reap` takes
+//! objects apart one after another, so that a chain of objects made by a user never becomes recursion on the kernel's stack.
+
+use abi::{Error, ObjectType};
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+pub mod context;
+pub mod device;
+pub mod domain;
+pub mod fault;
+pub mod frames;
+pub mod notification;
+pub mod pointer;
+pub mod portal;
+pub mod ram;
+pub mod range;
+pub mod remote;
+pub mod schedule;
+pub mod segment;
+pub mod semaphore;
+pub mod share;
+pub mod user_memory;
+
+pub use context::Context;
+pub use device::Device;
+pub use domain::Domain;
+pub use notification::Notification;
+pub use pointer::{Link, Linked, List, Ptr};
+pub use portal::Portal;
+pub use ram::Ram;
+pub use range::Range;
+pub use remote::{Pcore, Remote};
+pub use schedule::Schedule;
+pub use segment::Segment;
+pub use semaphore::Semaphore;
+
+use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
+use crate::state::Kernel;
+
+/// What every object starts with.
+#[repr(C)]
+pub struct Header {
+    id: u64,
+    ram: Cell<Option<Ptr<Ram>>>,
+    references: Cell<u32>,
+    object_type: ObjectType,
+    /// Next on the list of objects to take apart.
+    doomed: Cell<Option<AnyObject>>,
+}
+
+/// An object of whatever type.
+pub type AnyObject = Ptr<Header>;
+
+impl Header {
+    /// The object's id.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Its type.
+    pub fn object_type(&self) -> ObjectType {
+        self.object_type
+    }
+
+    /// References counted now.
+    pub fn references(&self) -> u32 {
+        self.references.get()
+    }
+}
+
+/// A kernel object.
+///
+/// # Safety
+/// The type is `repr(C)` with a [`Header`] as its first field, and `TYPE` is used by no other type.
+pub unsafe trait Object: Sized {
+    /// How the ABI calls it.
+    const TYPE: ObjectType;
+}
+
+impl<T: Object> Ptr<T> {
+    /// The same object without its type.
+    pub fn any(self) -> AnyObject {
+        // SAFETY: a `T` starts with its header, by contract of `Object`.
+        unsafe { Ptr::new(self.address().cast()) }
+    }
+
+    /// Its header.
+    pub fn header(&self) -> &Header {
+        // SAFETY: as for `any`.
+        unsafe { &*self.address().cast::<Header>().as_ptr() }
+    }
+
+    /// The Ram that pays for it. Every object but the root Ram has one.
+    pub fn ram(self) -> Ptr<Ram> {
+        self.header().ram.get().expect("only the root Ram pays for itself")
+    }
+}
+
+impl AnyObject {
+    /// The object as a `T`, if it is one.
+    pub fn cast<T: Object>(self) -> Result<Ptr<T>, Error> {
+        if self.object_type != T::TYPE {
+            return Err(Error::WrongType);
+        }
+        // SAFETY: only `Kernel::create` makes headers, and it gives this type to a `T` only.
+        Ok(unsafe { Ptr::new(self.address().cast()) })
+    }
+}
+
+impl Kernel {
+    /// Makes an object paid by `ram`, with one reference that the caller holds. `build` gets the header.
+    pub fn create<T: Object>(&mut self, ram: Ptr<Ram>, build: impl FnOnce(Header) -> T) -> Result<Ptr<T>, Error> {
+        const { assert!(size_of::<T>() <= PAGE_BYTES && align_of::<T>() <= 16) };
+        let place = if size_of::<T>() <= ram::SMALL_BYTES {
+            ram::allocate_small(self, ram, size_of::<T>())?.cast::<T>()
+        } else {
+            NonNull::new(phys_to_virt(self.allocate_page(ram)?).cast::<T>()).ok_or(Error::NoMemory)?
+        };
+        self.retain(ram);
+        let header = self.new_header(T::TYPE, Some(ram));
+        // SAFETY: the place is big enough, aligned to 16, and nobody else's.
+        unsafe {
+            place.write(build(header));
+            Ok(Ptr::new(place))
+        }
+    }
+
+    pub(crate) fn new_header(&mut self, object_type: ObjectType, ram: Option<Ptr<Ram>>) -> Header {
+        self.kernel_objects += 1;
+        let references = Cell::new(1);
+        Header { id: self.next_id(), ram: Cell::new(ram), references, object_type, doomed: Cell::new(None) }
+    }
+
+    /// Counts one more reference.
+    pub fn retain<T: Object>(&mut self, object: Ptr<T>) {
+        self.retain_any(object.any());
+    }
+
+    /// Counts one more reference.
+    pub fn retain_any(&mut self, object: AnyObject) {
+        let count = object.references.get();
+        assert!(count > 0, "retaining a dead object");
+        object.references.set(count + 1);
+    }
+
+    /// Counts one reference less; after the last the object goes at the next [`Kernel::reap`].
+    pub fn release<T: Object>(&mut self, object: Ptr<T>) {
+        self.release_any(object.any());
+    }
+
+    /// Counts one reference less; after the last the object goes at the next [`Kernel::reap`].
+    pub fn release_any(&mut self, object: AnyObject) {
+        let count = object.references.get();
+        assert!(count > 0, "releasing a dead object");
+        object.references.set(count - 1);
+        if count == 1 {
+            object.doomed.set(self.doomed.replace(object));
+        }
+    }
+
+    /// Takes apart all objects whose last reference went.
+    pub fn reap(&mut self) {
+        while let Some(object) = self.doomed.take() {
+            self.doomed = object.doomed.take();
+            self.take_apart(object);
+        }
+    }
+
+    fn take_apart(&mut self, object: AnyObject) {
+        match object.object_type {
+            ObjectType::Ram => self.end::<Ram>(object, ram::dismantle),
+            ObjectType::Domain => self.end::<Domain>(object, domain::dismantle),
+            ObjectType::Segment => self.end::<Segment>(object, segment::dismantle),
+            ObjectType::AddressRange => self.end::<Range>(object, range::dismantle),
+            ObjectType::ExecutionContext => self.end::<Context>(object, context::dismantle),
+            ObjectType::SchedulingContext => self.end::<Schedule>(object, schedule::dismantle),
+            ObjectType::Portal => self.end::<Portal>(object, portal::dismantle),
+            ObjectType::Semaphore => self.end::<Semaphore>(object, semaphore::dismantle),
+            ObjectType::Device => self.end::<Device>(object, device::dismantle),
+            ObjectType::RemoteContext => self.end::<Remote>(object, |_, _| ()),
+            ObjectType::Pcore => self.end::<Pcore>(object, |_, _| ()),
+            ObjectType::Share => unreachable!("shares are part of their domain"),
+        }
+    }
+
+    fn end<T: Object>(&mut self, object: AnyObject, dismantle: fn(&mut Kernel, Ptr<T>)) {
+        let Ok(typed) = object.cast::<T>() else { unreachable!("type was matched") };
+        dismantle(self, typed);
+        let Some(ram) = object.ram.get() else { unreachable!("the root Ram is never released") };
+        self.kernel_objects -= 1;
+        let place = object.address();
+        if size_of::<T>() <= ram::SMALL_BYTES {
+            ram::free_small(self, ram, place.cast(), size_of::<T>());
+        } else {
+            let frame = virt_to_phys(place.as_ptr().cast()).expect("objects lie in the direct map");
+            self.free_page(ram, frame);
+        }
+        self.release(ram);
+    }
+}

@@ -1,0 +1,160 @@
+//! Pointers to kernel objects, and lists threaded through them.
+//!
+//! Invariants: an object lives in a page of this core that the direct map shows and never moves; whoever stores a [`Ptr`] either counts as a reference of
+//! the object (`Kernel::retain`, `Kernel::release`) or is unlinked before the object goes. All fields that change are cells, so shared references suffice
+//! and no two parts of the kernel can hold conflicting borrows of an object.
+
+use core::cell::Cell;
+use core::ops::Deref;
+use core::ptr::NonNull;
+
+/// A live object of this core.
+pub struct Ptr<T>(NonNull<T>);
+
+impl<T> Clone for Ptr<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Ptr<T> {}
+impl<T> PartialEq for Ptr<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl<T> Eq for Ptr<T> {}
+
+impl<T> Ptr<T> {
+    /// # Safety
+    /// `pointer` is an initialised `T` that stays in place and alive as long as any copy of this pointer is used.
+    pub const unsafe fn new(pointer: NonNull<T>) -> Ptr<T> {
+        Ptr(pointer)
+    }
+
+    /// Where it is.
+    pub const fn address(self) -> NonNull<T> {
+        self.0
+    }
+}
+
+impl<T> Deref for Ptr<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: by the contract of `new`; the kernel is single-threaded and objects change only through cells.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// An object's place in one list.
+pub struct Link<T> {
+    next: Cell<Option<Ptr<T>>>,
+    previous: Cell<Option<Ptr<T>>>,
+    linked: Cell<bool>,
+}
+
+impl<T> Link<T> {
+    /// In no list.
+    pub const fn new() -> Link<T> {
+        Link { next: Cell::new(None), previous: Cell::new(None), linked: Cell::new(false) }
+    }
+
+    /// Whether it is in a list.
+    pub fn is_linked(&self) -> bool {
+        self.linked.get()
+    }
+
+    /// What follows in the list.
+    pub fn next(&self) -> Option<Ptr<T>> {
+        self.next.get()
+    }
+}
+
+impl<T> Default for Link<T> {
+    fn default() -> Self {
+        Link::new()
+    }
+}
+
+/// Objects with a link for lists of kind `W` (one object can be in several lists).
+pub trait Linked<const W: usize>: Sized {
+    /// The link used by lists of this kind.
+    fn link(&self) -> &Link<Self>;
+}
+
+/// A doubly linked list; all operations take constant time.
+pub struct List<T, const W: usize = 0> {
+    first: Cell<Option<Ptr<T>>>,
+    last: Cell<Option<Ptr<T>>>,
+}
+
+impl<T: Linked<W>, const W: usize> List<T, W> {
+    /// An empty list.
+    pub const fn new() -> Self {
+        List { first: Cell::new(None), last: Cell::new(None) }
+    }
+
+    /// The first object.
+    pub fn first(&self) -> Option<Ptr<T>> {
+        self.first.get()
+    }
+
+    /// Whether nothing is in it.
+    pub fn is_empty(&self) -> bool {
+        self.first.get().is_none()
+    }
+
+    /// Puts `item` at the end. It must be in no list of this kind.
+    pub fn push_back(&self, item: Ptr<T>) {
+        let link = Self::claim(&item);
+        link.previous.set(self.last.get());
+        link.next.set(None);
+        match self.last.replace(Some(item)) {
+            Some(last) => last.link().next.set(Some(item)),
+            None => self.first.set(Some(item)),
+        }
+    }
+
+    /// Puts `item` at the front. It must be in no list of this kind.
+    pub fn push_front(&self, item: Ptr<T>) {
+        let link = Self::claim(&item);
+        link.next.set(self.first.get());
+        link.previous.set(None);
+        match self.first.replace(Some(item)) {
+            Some(first) => first.link().previous.set(Some(item)),
+            None => self.last.set(Some(item)),
+        }
+    }
+
+    fn claim(item: &Ptr<T>) -> &Link<T> {
+        let link = item.link();
+        assert!(!link.linked.replace(true), "object is in a list of this kind already");
+        link
+    }
+
+    /// Takes `item` out. It must be in this list.
+    pub fn remove(&self, item: Ptr<T>) {
+        let link = item.link();
+        assert!(link.linked.replace(false), "object is in no list of this kind");
+        match link.previous.get() {
+            Some(previous) => previous.link().next.set(link.next.get()),
+            None => self.first.set(link.next.get()),
+        }
+        match link.next.get() {
+            Some(next) => next.link().previous.set(link.previous.get()),
+            None => self.last.set(link.previous.get()),
+        }
+    }
+
+    /// Takes the first object out.
+    pub fn pop_front(&self) -> Option<Ptr<T>> {
+        let first = self.first.get()?;
+        self.remove(first);
+        Some(first)
+    }
+}
+
+impl<T: Linked<W>, const W: usize> Default for List<T, W> {
+    fn default() -> Self {
+        List::new()
+    }
+}

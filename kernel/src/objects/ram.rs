@@ -1,0 +1,216 @@
+//! Ram: an account over this core's pages, and the small objects it pays for.
+//!
+//! Invariants: `used` of an account is the sum of what its objects, tables and page entries hold, its children's included; it never exceeds `limit` in any
+//! account up the chain. A page shared copy-on-write is charged to each segment that shows it, so an account may say more than there is; the root
+//! account has no limit but the pages themselves. What was charged is uncharged exactly once, when it goes; an account lives as long as anything it paid for.
+//! Small objects share pages of equal places, the first place for the page's own bookkeeping.
+
+use super::frames;
+use super::{Header, Link, Linked, List, Object, Ptr};
+use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt, virt_to_phys};
+use crate::state::Kernel;
+use abi::{Error, ObjectType};
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+/// Bytes of the places in each class of shared pages.
+const CLASS_BYTES: [usize; 2] = [128, 256];
+/// Largest object that shares a page with others.
+pub const SMALL_BYTES: usize = CLASS_BYTES[1];
+
+/// The class for an object of so many bytes.
+const fn class_of(bytes: usize) -> usize {
+    assert!(bytes <= SMALL_BYTES);
+    if bytes <= CLASS_BYTES[0] { 0 } else { 1 }
+}
+
+/// All places of a page but the first.
+const fn all_free(class: usize) -> u32 {
+    ((1u64 << (PAGE_BYTES / CLASS_BYTES[class])) - 2) as u32
+}
+/// Most accounts from the root down: bounds the cost of a charge.
+const DEPTH_MAX: u8 = 8;
+
+#[allow(clippy::declare_interior_mutable_const)]
+const NO_SMALL: [List<SmallPage>; CLASS_BYTES.len()] = [const { List::new() }; CLASS_BYTES.len()];
+
+/// An account.
+#[repr(C)]
+pub struct Ram {
+    header: Header,
+    parent: Option<Ptr<Ram>>,
+    depth: u8,
+    limit: u64,
+    used: Cell<u64>,
+    /// Pages of small objects with a free place.
+    small: [List<SmallPage>; CLASS_BYTES.len()],
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Ram {
+    const TYPE: ObjectType = ObjectType::Ram;
+}
+
+/// First place of a page of small objects.
+#[repr(C)]
+struct SmallPage {
+    link: Link<SmallPage>,
+    free: Cell<u32>,
+}
+
+impl Linked<0> for SmallPage {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+impl Ram {
+    /// The account over all pages of the core; pays for itself.
+    pub fn new_root(kernel: &mut Kernel) -> Option<Ptr<Ram>> {
+        let frame = kernel.frames.allocate()?;
+        let header = kernel.new_header(ObjectType::Ram, None);
+        let place = NonNull::new(phys_to_virt(frame).cast::<Ram>())?;
+        let ram = Ram { header, parent: None, depth: 0, limit: u64::MAX, used: Cell::new(1), small: NO_SMALL };
+        // SAFETY: a fresh page in the direct map.
+        unsafe {
+            place.write(ram);
+            Some(Ptr::new(place))
+        }
+    }
+
+    /// Whether it is the core's root account.
+    pub fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+
+    /// Pages charged.
+    pub fn used(&self) -> u64 {
+        self.used.get()
+    }
+
+    /// Most pages it may use; for the root all there are.
+    pub fn limit(&self, kernel: &Kernel) -> u64 {
+        if self.is_root() { kernel.frames.total() } else { self.limit }
+    }
+}
+
+impl Ptr<Ram> {
+    /// A child account.
+    pub fn split(self, kernel: &mut Kernel, limit: u64) -> Result<Ptr<Ram>, Error> {
+        if self.depth >= DEPTH_MAX {
+            return Err(Error::BadArgument);
+        }
+        let parent = Some(self);
+        let depth = self.depth + 1;
+        let build = |header| Ram { header, parent, depth, limit, used: Cell::new(0), small: NO_SMALL };
+        let child = kernel.create(self, build)?;
+        kernel.retain(self);
+        Ok(child)
+    }
+
+    fn chain(self) -> impl Iterator<Item = Ptr<Ram>> {
+        core::iter::successors(Some(self), |ram| ram.parent)
+    }
+
+    /// Counts `pages` in this account and all above it.
+    pub fn charge(self, pages: u64) -> Result<(), Error> {
+        let fits = |ram: Ptr<Ram>| ram.used.get().checked_add(pages).is_some_and(|used| used <= ram.limit);
+        if !self.chain().all(fits) {
+            return Err(Error::NoMemory);
+        }
+        self.chain().for_each(|ram| ram.used.set(ram.used.get() + pages));
+        Ok(())
+    }
+
+    /// Takes back a charge.
+    pub fn uncharge(self, pages: u64) {
+        for ram in self.chain() {
+            let used = ram.used.get().checked_sub(pages);
+            ram.used.set(used.expect("only what was charged is uncharged"));
+        }
+    }
+}
+
+impl Kernel {
+    /// One page charged to `ram`; contents undefined.
+    pub fn allocate_page(&mut self, ram: Ptr<Ram>) -> Result<PhysAddr, Error> {
+        ram.charge(1)?;
+        let frame = self.frames.allocate();
+        if frame.is_none() {
+            ram.uncharge(1);
+        }
+        frame.ok_or(Error::NoMemory)
+    }
+
+    /// One zeroed page charged to `ram`.
+    pub fn allocate_clear_page(&mut self, ram: Ptr<Ram>) -> Result<PhysAddr, Error> {
+        let frame = self.allocate_page(ram)?;
+        frames::clear(frame);
+        Ok(frame)
+    }
+
+    /// Gives back one reference to a page that `ram` was charged for.
+    pub fn free_page(&mut self, ram: Ptr<Ram>, frame: PhysAddr) {
+        self.frames.release(frame);
+        ram.uncharge(1);
+    }
+}
+
+fn small_page(frame: PhysAddr) -> Ptr<SmallPage> {
+    let place = NonNull::new(phys_to_virt(frame).cast()).expect("direct map is not at zero");
+    // SAFETY: callers give the frame of an initialised page of small objects.
+    unsafe { Ptr::new(place) }
+}
+
+/// A place in a shared page, aligned to 128.
+pub(super) fn allocate_small(kernel: &mut Kernel, ram: Ptr<Ram>, bytes: usize) -> Result<NonNull<u8>, Error> {
+    let class = class_of(bytes);
+    let pages = &ram.small[class];
+    let page = match pages.first() {
+        Some(page) => page,
+        None => {
+            let frame = kernel.allocate_page(ram)?;
+            let new = SmallPage { link: Link::new(), free: Cell::new(all_free(class)) };
+            // SAFETY: a fresh page in the direct map.
+            unsafe { phys_to_virt(frame).cast::<SmallPage>().write(new) };
+            let page = small_page(frame);
+            pages.push_back(page);
+            page
+        }
+    };
+    let index = page.free.get().trailing_zeros() as usize;
+    assert!(index < PAGE_BYTES / CLASS_BYTES[class], "a listed page has a free place");
+    page.free.set(page.free.get() & !(1 << index));
+    if page.free.get() == 0 {
+        pages.remove(page);
+    }
+    // SAFETY: inside the page.
+    Ok(unsafe { page.address().cast::<u8>().add(index * CLASS_BYTES[class]) })
+}
+
+/// Gives a place back, and its page when that was the last.
+pub(super) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>, bytes: usize) {
+    let class = class_of(bytes);
+    let pages = &ram.small[class];
+    let address = virt_to_phys(place.as_ptr()).expect("objects lie in the direct map");
+    let offset = address.0 as usize % PAGE_BYTES;
+    let frame = PhysAddr(address.0 - offset as u64);
+    let page = small_page(frame);
+    let bit = 1u32 << (offset / CLASS_BYTES[class]);
+    assert!(page.free.get() & bit == 0 && bit != 1, "small object freed twice");
+    if page.free.get() == 0 {
+        pages.push_front(page);
+    }
+    page.free.set(page.free.get() | bit);
+    if page.free.get() == all_free(class) {
+        pages.remove(page);
+        kernel.free_page(ram, frame);
+    }
+}
+
+pub(super) fn dismantle(kernel: &mut Kernel, ram: Ptr<Ram>) {
+    assert!(ram.used.get() == 0, "an account outlives what it paid for");
+    if let Some(parent) = ram.parent {
+        kernel.release(parent);
+    }
+}

@@ -1,0 +1,153 @@
+//! What names other cores: wake slots, contexts of other cores, and the core itself.
+//!
+//! A core may set wake bits of another core and nothing else. A bit is a wake slot: a number that the target core's monitor gave to one of its own
+//! contexts and badges. A stale or wrong number is at worst a spurious wake-up of a context of that core.
+
+use super::{AnyObject, Context, Header, Object, Portal};
+use crate::memory::{PhysAddr, phys_to_virt};
+use crate::state::Kernel;
+use abi::{Error, ObjectType};
+use core::cell::Cell;
+
+/// Slots of a core; slot 0 is the log's, the last the kernel's own.
+const SLOTS: usize = abi::layout::WAKE_SLOTS as usize;
+/// The slot by which a core tells core 0 that its kernel runs.
+pub const CORE_UP_SLOT: usize = SLOTS - 1;
+/// Pages the table takes.
+pub const WAKE_TABLE_PAGES: u64 = (SLOTS * size_of::<WakeSlot>()).div_ceil(crate::memory::PAGE_BYTES) as u64;
+
+/// A context of another core.
+#[repr(C)]
+pub struct Remote {
+    header: Header,
+    /// Its core and wake slot there.
+    pub core: usize,
+    /// Its wake slot there.
+    pub slot: usize,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Remote {
+    const TYPE: ObjectType = ObjectType::RemoteContext;
+}
+
+impl Remote {
+    /// An alias; the header comes from `Kernel::create`.
+    pub fn new(header: Header, core: usize, slot: usize) -> Remote {
+        Remote { header, core, slot }
+    }
+}
+
+/// This core, as an object.
+#[repr(C)]
+pub struct Pcore {
+    header: Header,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Pcore {
+    const TYPE: ObjectType = ObjectType::Pcore;
+}
+
+impl Pcore {
+    /// The header comes from `Kernel::create`.
+    pub fn new(header: Header) -> Pcore {
+        Pcore { header }
+    }
+}
+
+type WakeSlot = Option<(AnyObject, u64)>;
+
+/// Which context or mailbox portal a wake bit of this core is for. Slots do not count as references; a context that ends and a portal that goes free their own.
+pub struct WakeSlots {
+    table: Option<PhysAddr>,
+    hint: usize,
+}
+
+impl WakeSlots {
+    /// Without memory: no slots.
+    pub const fn new() -> WakeSlots {
+        WakeSlots { table: None, hint: 1 }
+    }
+
+    /// Gives it its memory: [`WAKE_TABLE_PAGES`] contiguous pages.
+    pub fn set_table(&mut self, table: PhysAddr) {
+        self.table = Some(table);
+        let first = phys_to_virt(table).cast::<WakeSlot>();
+        // SAFETY: the pages hold that many slots and are nobody else's.
+        (0..SLOTS).for_each(|slot| unsafe { first.add(slot).write(None) });
+    }
+
+    fn slots(&mut self) -> &mut [WakeSlot] {
+        match self.table {
+            // SAFETY: initialised in `set_table`; borrowed with `self`.
+            Some(table) => unsafe { core::slice::from_raw_parts_mut(phys_to_virt(table).cast(), SLOTS) },
+            None => &mut [],
+        }
+    }
+
+    /// Gives a free slot to a context or portal.
+    pub fn allocate(&mut self, target: AnyObject, badge: u64) -> Result<usize, Error> {
+        let hint = self.hint;
+        let slots = self.slots();
+        let end = slots.len().min(CORE_UP_SLOT);
+        let free = (hint..end).chain(1..hint.min(end)).find(|&slot| slots[slot].is_none());
+        let slot = free.ok_or(Error::Busy)?;
+        slots[slot] = Some((target, badge));
+        self.hint = slot + 1;
+        count(target, |slots| slots + 1);
+        Ok(slot)
+    }
+
+    /// Takes a slot back.
+    pub fn free(&mut self, slot: usize) -> Result<(), Error> {
+        let (target, _) = self.slots().get_mut(slot).ok_or(Error::BadArgument)?.take().ok_or(Error::NotFound)?;
+        count(target, |slots| slots - 1);
+        Ok(())
+    }
+
+    /// Takes all slots of a context or portal back; `slots` is its count of them.
+    pub fn free_all(&mut self, target: AnyObject, slots: &Cell<u32>) {
+        let mut left = slots.replace(0);
+        for slot in self.slots() {
+            if left == 0 {
+                break;
+            }
+            if slot.is_some_and(|(holder, _)| holder == target) {
+                *slot = None;
+                left -= 1;
+            }
+        }
+    }
+
+    /// Who is meant by a wake bit.
+    pub fn get(&mut self, slot: usize) -> WakeSlot {
+        self.slots().get(slot).copied().flatten()
+    }
+}
+
+impl Default for WakeSlots {
+    fn default() -> Self {
+        WakeSlots::new()
+    }
+}
+
+/// Keeps count of the slots of a context or portal.
+fn count(target: AnyObject, change: impl FnOnce(u32) -> u32) {
+    if let Ok(context) = target.cast::<Context>() {
+        context.wake_slots.set(change(context.wake_slots.get()));
+    } else if let Ok(portal) = target.cast::<Portal>() {
+        portal.wake_slots.set(change(portal.wake_slots.get()));
+    }
+}
+
+impl Kernel {
+    /// A wake bit of this core came up.
+    pub fn wake_slot_rang(&mut self, slot: usize) {
+        let Some((target, badge)) = self.wake_slots.get(slot) else { return };
+        let context = target.cast::<Context>().ok().or_else(|| target.cast::<Portal>().ok()?.callee());
+        if let Some(context) = context {
+            self.signal(context, badge);
+        }
+    }
+}

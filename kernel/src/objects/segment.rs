@@ -1,0 +1,360 @@
+//! Segment: a physical memory object.
+//!
+//! Anonymous segments have an entry per page: 0 = absent (zeroes, made at first touch), else the frame. A frame may stand in entries of several segments
+//! (copy-on-write); its reference count in [`super::frames`] says in how many, and only an entry whose frame has count 1 may be mapped writable.
+//! Contiguous segments own one run of frames; imported ones own nothing and show memory of a device or of another core. Invariants: each entry present is
+//! charged to the segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry can narrow the hardware tables too.
+//! Entries of small segments are in the object, of larger ones in a table page, or in table pages under an index page; those are made at first use.
+
+use super::range::Mapping;
+use super::{Header, List, Object, Ptr, Ram, frames};
+use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use crate::state::Kernel;
+use abi::layout::SEGMENT_PAGES_MAX;
+use abi::{Error, ObjectType};
+use core::cell::Cell;
+
+const INLINE: usize = 16;
+const ENTRIES: usize = PAGE_BYTES / 8;
+const _: () = assert!(SEGMENT_PAGES_MAX as usize <= ENTRIES * ENTRIES);
+
+/// Where a segment's pages come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Pages of this core, one by one.
+    Anonymous,
+    /// One run of pages of this core.
+    Contiguous(PhysAddr),
+    /// Memory that is not this core's to give.
+    Imported {
+        /// Its first byte.
+        base: PhysAddr,
+        /// Device registers.
+        uncached: bool,
+        /// It is RAM, so the kernel may read and write it through the direct map.
+        is_ram: bool,
+    },
+}
+
+/// A physical memory object.
+#[repr(C)]
+pub struct Segment {
+    header: Header,
+    kind: Kind,
+    pages: Cell<u64>,
+    present: Cell<u64>,
+    /// Its mappings, in whatever ranges.
+    pub(super) mappings: List<Mapping, 1>,
+    /// While `DomainFork` runs: the child's copy.
+    pub(super) copy: Cell<Option<Ptr<Segment>>>,
+    /// 0: entries are inline; 1: in the page at `table`; 2: `table` is an index of such pages.
+    levels: Cell<u8>,
+    table: Cell<u64>,
+    inline: [Cell<u64>; INLINE],
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Segment {
+    const TYPE: ObjectType = ObjectType::Segment;
+}
+const _: () = assert!(size_of::<Segment>() <= super::ram::SMALL_BYTES);
+
+fn levels_for(pages: u64) -> u8 {
+    u8::from(pages as usize > INLINE) + u8::from(pages as usize > ENTRIES)
+}
+
+fn table(frame: u64) -> &'static [Cell<u64>; ENTRIES] {
+    // SAFETY: only frames of table pages of live segments are given, zeroed when made.
+    unsafe { &*phys_to_virt(PhysAddr(frame)).cast() }
+}
+
+/// The page behind the word, made if it is absent.
+fn ensure_table(kernel: &mut Kernel, ram: Ptr<Ram>, word: &Cell<u64>) -> Result<&'static [Cell<u64>; ENTRIES], Error> {
+    if word.get() == 0 {
+        word.set(kernel.allocate_clear_page(ram)?.0);
+    }
+    Ok(table(word.get()))
+}
+
+impl Segment {
+    /// Size in pages.
+    pub fn pages(&self) -> u64 {
+        self.pages.get()
+    }
+
+    /// Pages that have a frame.
+    pub fn present(&self) -> u64 {
+        match self.kind {
+            Kind::Anonymous => self.present.get(),
+            _ => self.pages.get(),
+        }
+    }
+
+    /// Where its pages come from.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Physical address, if its pages are one run.
+    pub fn base(&self) -> Option<PhysAddr> {
+        match self.kind {
+            Kind::Anonymous => None,
+            Kind::Contiguous(base) | Kind::Imported { base, .. } => Some(base),
+        }
+    }
+
+    /// The frame of a page, if present; for runs always.
+    pub fn frame(&self, page: u64) -> Option<PhysAddr> {
+        if page >= self.pages.get() {
+            return None;
+        }
+        match self.base() {
+            Some(base) => Some(base + page * PAGE_BYTES as u64),
+            None => self.entry(page).map(Cell::get).filter(|entry| *entry != 0).map(PhysAddr),
+        }
+    }
+
+    fn entry(&self, page: u64) -> Option<&Cell<u64>> {
+        let (high, low) = (page as usize / ENTRIES, page as usize % ENTRIES);
+        match self.levels.get() {
+            0 => self.inline.get(page as usize),
+            1 => (self.table.get() != 0).then(|| &table(self.table.get())[low]),
+            _ => {
+                let index = (self.table.get() != 0).then(|| table(self.table.get()))?;
+                let word = index[high].get();
+                (word != 0).then(|| &table(word)[low])
+            }
+        }
+    }
+
+    /// The first page at or after `from` that has a frame; for anonymous segments.
+    pub fn next_present(&self, from: u64) -> Option<u64> {
+        let mut page = from;
+        while page < self.pages.get() {
+            match self.entry(page) {
+                Some(entry) if entry.get() != 0 => return Some(page),
+                Some(_) => page += 1,
+                None => page = (page / ENTRIES as u64 + 1) * ENTRIES as u64,
+            }
+        }
+        None
+    }
+}
+
+impl Ptr<Segment> {
+    /// A segment of absent pages.
+    pub fn new_anonymous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
+        Self::create(kernel, ram, pages, Kind::Anonymous)
+    }
+
+    /// A segment over memory that belongs to somebody else.
+    pub fn new_imported(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
+        assert!(matches!(kind, Kind::Imported { .. }));
+        Self::create(kernel, ram, pages, kind)
+    }
+
+    /// A segment over one run of zeroed pages.
+    pub fn new_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
+        ram.charge(pages)?;
+        let run = kernel.frames.allocate_run(pages).ok_or(Error::NoMemory);
+        let made = run.and_then(|base| {
+            let made = Self::create(kernel, ram, pages, Kind::Contiguous(base));
+            if made.is_err() {
+                (0..pages).for_each(|page| kernel.frames.release(base + page * PAGE_BYTES as u64));
+            }
+            made
+        });
+        match made {
+            Ok(segment) => (0..pages).filter_map(|page| segment.frame(page)).for_each(frames::clear),
+            Err(_) => ram.uncharge(pages),
+        }
+        made
+    }
+
+    fn create(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
+        kernel.create(ram, |header| Segment {
+            header,
+            kind,
+            pages: Cell::new(pages),
+            present: Cell::new(0),
+            mappings: List::new(),
+            copy: Cell::new(None),
+            levels: Cell::new(levels_for(pages)),
+            table: Cell::new(0),
+            inline: [const { Cell::new(0) }; INLINE],
+        })
+    }
+
+    fn ensure_entry(&self, kernel: &mut Kernel, page: u64) -> Result<&Cell<u64>, Error> {
+        let (high, low) = (page as usize / ENTRIES, page as usize % ENTRIES);
+        let ram = self.ram();
+        Ok(match self.levels.get() {
+            0 => &self.inline[page as usize],
+            1 => &ensure_table(kernel, ram, &self.table)?[low],
+            _ => {
+                let index = ensure_table(kernel, ram, &self.table)?;
+                &ensure_table(kernel, ram, &index[high])?[low]
+            }
+        })
+    }
+
+    /// The frame of a page of an anonymous segment, made of zeroes if absent. The page must be inside.
+    pub fn touch(self, kernel: &mut Kernel, page: u64) -> Result<PhysAddr, Error> {
+        assert!(page < self.pages.get() && self.kind == Kind::Anonymous);
+        let entry = self.ensure_entry(kernel, page)?;
+        if entry.get() == 0 {
+            let frame = kernel.allocate_clear_page(self.ram())?;
+            entry.set(frame.0);
+            self.present.set(self.present.get() + 1);
+        }
+        Ok(PhysAddr(entry.get()))
+    }
+
+    /// As `touch`, but the frame is this segment's alone: a shared one is copied. Tells whether it was.
+    pub fn touch_to_write(self, kernel: &mut Kernel, page: u64) -> Result<(PhysAddr, bool), Error> {
+        let shared = self.touch(kernel, page)?;
+        if kernel.frames.count(shared) == 1 {
+            return Ok((shared, false));
+        }
+        // The charge stays as it is: this entry held one page before and holds one after.
+        let own = kernel.frames.allocate().ok_or(Error::NoMemory)?;
+        frames::copy(shared, own);
+        kernel.frames.release(shared);
+        self.ensure_entry(kernel, page)?.set(own.0);
+        self.hide(kernel, page, 1);
+        Ok((own, true))
+    }
+
+    /// All pages now. On failure those made stay; the caller drops the segment.
+    pub fn populate(self, kernel: &mut Kernel) -> Result<(), Error> {
+        (0..self.pages.get()).try_for_each(|page| self.touch(kernel, page).map(|_| ()))
+    }
+
+    /// A new segment of `ram` that shares all frames with this anonymous one until either writes.
+    pub fn copy_on_write(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
+        let copy = Self::new_anonymous(kernel, ram, self.pages.get())?;
+        let filled = self.share_frames(kernel, copy);
+        self.deny_writes(kernel);
+        if filled.is_err() {
+            kernel.release(copy);
+        }
+        filled.map(|()| copy)
+    }
+
+    fn share_frames(self, kernel: &mut Kernel, copy: Ptr<Segment>) -> Result<(), Error> {
+        let mut next = 0;
+        while let Some(page) = self.next_present(next) {
+            let frame = self.frame(page).expect("page is present");
+            let entry = copy.ensure_entry(kernel, page)?;
+            copy.ram().charge(1)?;
+            kernel.frames.share(frame);
+            entry.set(frame.0);
+            copy.present.set(copy.present.get() + 1);
+            next = page + 1;
+        }
+        Ok(())
+    }
+
+    /// A new segment of `ram` with all bytes copied now. The source may be of any kind that is RAM.
+    pub fn copy_plain(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
+        let copy = Self::new_anonymous(kernel, ram, self.pages.get())?;
+        let filled = (0..self.pages.get()).filter_map(|page| Some((page, self.frame(page)?))).try_for_each(|(page, from)| {
+            let entry = copy.ensure_entry(kernel, page)?;
+            let own = kernel.allocate_page(ram)?;
+            frames::copy(from, own);
+            entry.set(own.0);
+            copy.present.set(copy.present.get() + 1);
+            Ok(())
+        });
+        if filled.is_err() {
+            kernel.release(copy);
+        }
+        filled.map(|()| copy)
+    }
+
+    /// Grows or shrinks an anonymous segment.
+    pub fn set_pages(self, kernel: &mut Kernel, pages: u64) -> Result<(), Error> {
+        assert!(self.kind == Kind::Anonymous);
+        let old = self.pages.get();
+        while self.levels.get() < levels_for(pages) {
+            self.raise(kernel)?;
+        }
+        if pages < old {
+            self.hide(kernel, pages, old - pages);
+            self.free_from(kernel, pages);
+        }
+        self.pages.set(pages);
+        Ok(())
+    }
+
+    /// One more level of tables over what is there.
+    fn raise(self, kernel: &mut Kernel) -> Result<(), Error> {
+        let has_entries = self.levels.get() == 0 || self.table.get() != 0;
+        if has_entries {
+            let frame = kernel.allocate_clear_page(self.ram())?.0;
+            if self.levels.get() == 0 {
+                self.inline.iter().zip(table(frame)).for_each(|(from, to)| to.set(from.take()));
+            } else {
+                table(frame)[0].set(self.table.get());
+            }
+            self.table.set(frame);
+        }
+        self.levels.set(self.levels.get() + 1);
+        Ok(())
+    }
+
+    fn free_from(self, kernel: &mut Kernel, first: u64) {
+        let mut next = first;
+        while let Some(page) = self.next_present(next) {
+            let frame = self.entry(page).map_or(0, Cell::take);
+            kernel.free_page(self.ram(), PhysAddr(frame));
+            self.present.set(self.present.get() - 1);
+            next = page + 1;
+        }
+    }
+
+    /// Takes pages out of the hardware tables of every mapping.
+    fn hide(self, kernel: &mut Kernel, first: u64, pages: u64) {
+        self.for_each_mapping(|mapping| mapping.hide(kernel, first, pages));
+    }
+
+    /// Takes the right to write out of the hardware tables of every mapping.
+    fn deny_writes(self, kernel: &mut Kernel) {
+        self.for_each_mapping(|mapping| mapping.deny_writes(kernel));
+    }
+
+    fn for_each_mapping(self, mut f: impl FnMut(Ptr<Mapping>)) {
+        let mut next = self.mappings.first();
+        while let Some(mapping) = next {
+            next = mapping.next_of_segment();
+            f(mapping);
+        }
+    }
+
+    /// Whether the kernel may reach its bytes through the direct map.
+    pub fn is_ram(self) -> bool {
+        !matches!(self.kind, Kind::Imported { is_ram: false, .. })
+    }
+}
+
+pub(super) fn dismantle(kernel: &mut Kernel, segment: Ptr<Segment>) {
+    assert!(segment.mappings.is_empty(), "mappings hold references");
+    let ram = segment.ram();
+    match segment.kind {
+        Kind::Imported { .. } => (),
+        Kind::Contiguous(_) => {
+            (0..segment.pages.get()).filter_map(|page| segment.frame(page)).for_each(|frame| kernel.free_page(ram, frame));
+        }
+        Kind::Anonymous => {
+            segment.free_from(kernel, 0);
+            if segment.table.get() == 0 {
+                return;
+            }
+            if segment.levels.get() == 2 {
+                let lower = table(segment.table.get()).iter().map(Cell::get).filter(|word| *word != 0);
+                lower.for_each(|word| kernel.free_page(ram, PhysAddr(word)));
+            }
+            kernel.free_page(ram, PhysAddr(segment.table.get()));
+        }
+    }
+}

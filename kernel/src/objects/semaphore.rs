@@ -1,0 +1,69 @@
+//! Semaphore: a count, and who waits for it, first come first served.
+
+use super::context::{Context, State};
+use super::{Header, List, Object, Ptr};
+use crate::state::Kernel;
+use abi::{Error, ObjectType};
+use core::cell::Cell;
+
+/// Largest count.
+pub const COUNT_MAX: u64 = 1 << 31;
+
+/// A counting semaphore. Invariant: the count is 0 while anybody waits.
+#[repr(C)]
+pub struct Semaphore {
+    header: Header,
+    count: Cell<u64>,
+    /// Waiting contexts; each counts as a reference of the semaphore.
+    waiting: List<Context, 3>,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Semaphore {
+    const TYPE: ObjectType = ObjectType::Semaphore;
+}
+
+impl Semaphore {
+    /// The header comes from `Kernel::create`.
+    pub fn new(header: Header, count: u64) -> Semaphore {
+        Semaphore { header, count: Cell::new(count), waiting: List::new() }
+    }
+}
+
+impl Ptr<Semaphore> {
+    /// Adds to the count, or wakes as many as that.
+    pub fn up(self, kernel: &mut Kernel, count: u64) -> Result<(), Error> {
+        let sum = self.count.get().checked_add(count).filter(|sum| *sum <= COUNT_MAX).ok_or(Error::BadArgument)?;
+        let mut left = sum;
+        while left > 0 {
+            let Some(first) = self.waiting.first() else { break };
+            left -= 1;
+            kernel.complete(first, Ok([0; 3]));
+        }
+        self.count.set(left);
+        Ok(())
+    }
+
+    /// Takes one if there is one.
+    pub fn try_down(self) -> bool {
+        let count = self.count.get();
+        self.count.set(count.saturating_sub(1));
+        count > 0
+    }
+
+    /// Makes `context` wait for one.
+    pub fn wait(self, kernel: &mut Kernel, context: Ptr<Context>) {
+        kernel.retain(self);
+        self.waiting.push_back(context);
+        kernel.block(context, State::OnSemaphore(self));
+    }
+
+    pub(super) fn forget(self, kernel: &mut Kernel, context: Ptr<Context>) {
+        self.waiting.remove(context);
+        kernel.release(self);
+    }
+}
+
+pub(super) fn dismantle(_: &mut Kernel, semaphore: Ptr<Semaphore>) {
+    assert!(semaphore.waiting.is_empty(), "whoever waits holds a reference");
+}

@@ -1,0 +1,415 @@
+//! Who runs: ready queues of time, loans, deadlines.
+//!
+//! Invariants: time is in a ready queue exactly if it is not the one running and its context's chain of loans was seen to end in a runnable context (a
+//! chain that has stalled since is found out when it is picked, and queued again by whoever wakes its end). The alarm of the core is set only if something
+//! waits for it: the earliest deadline, the earliest watch, or the running slice while another of the same priority is ready. Picking is round robin per
+//! priority, highest first; a slice that is preempted goes to the front of its queue with what is left of it.
+
+use crate::arch::context::Registers;
+use crate::hardware;
+use crate::objects::context::State;
+use crate::objects::{Context, List, Ptr, Schedule};
+use crate::state::Kernel;
+use crate::trace::Event;
+use abi::Error;
+use core::ptr::NonNull;
+use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
+
+/// Number of priorities.
+pub const PRIORITIES: usize = 8;
+
+intrusive_adapter!(ByTimeout = UnsafeRef<Context>: Context { timeout => intrusive_collections::RBTreeLink });
+impl<'a> KeyAdapter<'a> for ByTimeout {
+    type Key = u64;
+    fn get_key(&self, context: &'a Context) -> u64 {
+        context.timeout_ns.get()
+    }
+}
+
+/// How often a stalling context is looked at before it is reported.
+const WATCH_LOOKS: u64 = 8;
+
+intrusive_adapter!(ByWatch = UnsafeRef<Context>: Context { watch => intrusive_collections::RBTreeLink });
+impl<'a> KeyAdapter<'a> for ByWatch {
+    type Key = u64;
+    fn get_key(&self, context: &'a Context) -> u64 {
+        context.watch_ns.get()
+    }
+}
+
+/// What the core does next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Decision {
+    /// Go on with these registers.
+    Resume(NonNull<Registers>),
+    /// Nothing to do.
+    Idle,
+}
+
+/// The scheduler of one core.
+pub struct Scheduler {
+    ready: [List<Schedule, 0>; PRIORITIES],
+    /// Whose registers the processor has.
+    current: Option<Ptr<Context>>,
+    /// Whose time it uses.
+    running: Option<Ptr<Schedule>>,
+    /// Something changed that may make another run.
+    changed: bool,
+    /// The running slice is to be given up.
+    yielded: bool,
+    /// When time was last accounted.
+    since_ns: u64,
+    alarm_ns: Option<u64>,
+    idle: bool,
+    timeouts: RBTree<ByTimeout>,
+    watches: RBTree<ByWatch>,
+}
+
+fn entry(context: Ptr<Context>) -> UnsafeRef<Context> {
+    // SAFETY: contexts are taken out of the trees before they end.
+    unsafe { UnsafeRef::from_raw(context.address().as_ptr()) }
+}
+
+impl Scheduler {
+    /// Nothing to run.
+    pub const fn new() -> Scheduler {
+        Scheduler {
+            ready: [const { List::new() }; PRIORITIES],
+            current: None,
+            running: None,
+            changed: true,
+            yielded: false,
+            since_ns: 0,
+            alarm_ns: None,
+            idle: false,
+            timeouts: RBTree::new(ByTimeout::NEW),
+            watches: RBTree::new(ByWatch::NEW),
+        }
+    }
+
+    /// Whose event is being handled.
+    pub fn current(&self) -> Option<Ptr<Context>> {
+        self.current
+    }
+
+    /// Priority of the time in use; the lowest if there is none.
+    pub fn running_priority(&self) -> usize {
+        self.running.map_or(0, |schedule| schedule.priority)
+    }
+
+    /// The running context gives up the rest of its slice.
+    pub fn yield_slice(&mut self) {
+        self.yielded = true;
+        self.changed = true;
+    }
+
+    /// Wakes `context` with `Timeout` at `at_ns`, unless something else does before.
+    pub fn set_timeout(&mut self, context: Ptr<Context>, at_ns: u64) {
+        if at_ns != u64::MAX {
+            context.timeout_ns.set(at_ns);
+            self.timeouts.insert(entry(context));
+            self.changed = true;
+        }
+    }
+
+    /// Takes that back.
+    pub fn cancel_timeout(&mut self, context: Ptr<Context>) {
+        if context.timeout.is_linked() {
+            // SAFETY: it is in this tree.
+            unsafe { self.timeouts.cursor_mut_from_ptr(context.address().as_ptr()).remove() };
+        }
+    }
+
+    /// The context got its first pending bit: if it is watched, its clock runs.
+    pub fn arm_watch(&mut self, context: Ptr<Context>) {
+        let limit_ns = context.watch_limit_ns.get();
+        if limit_ns != 0 && context.pending.get() != 0 && !context.watch.is_linked() {
+            context.watch_left.set((WATCH_LOOKS, context.domain().cpu_ns.get()));
+            self.watch_next(context, hardware::now_ns());
+        }
+    }
+
+    fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64) {
+        context.watch_ns.set(now_ns.saturating_add(context.watch_limit_ns.get().div_ceil(WATCH_LOOKS)));
+        self.watches.insert(entry(context));
+        self.changed = true;
+    }
+
+    /// Stops that clock.
+    pub fn cancel_watch(&mut self, context: Ptr<Context>) {
+        if context.watch.is_linked() {
+            // SAFETY: it is in this tree.
+            unsafe { self.watches.cursor_mut_from_ptr(context.address().as_ptr()).remove() };
+        }
+    }
+
+    fn enqueue(&mut self, schedule: Ptr<Schedule>) {
+        if !schedule.is_queued() && self.running != Some(schedule) {
+            self.ready[schedule.priority].push_back(schedule);
+            self.changed = true;
+        }
+    }
+
+    fn highest(&self) -> Option<usize> {
+        (0..PRIORITIES).rev().find(|&priority| !self.ready[priority].is_empty())
+    }
+}
+
+impl Default for Scheduler {
+    fn default() -> Self {
+        Scheduler::new()
+    }
+}
+
+/// The end of a chain of loans, if it can run.
+fn resolve(schedule: Ptr<Schedule>) -> Option<Ptr<Context>> {
+    let mut context = schedule.context.get()?;
+    while let Some(callee) = context.lends_to() {
+        context = callee;
+    }
+    (context.state() == State::Runnable).then_some(context)
+}
+
+impl Kernel {
+    /// Puts a context into a state that waits.
+    pub fn block(&mut self, context: Ptr<Context>, state: State) {
+        context.set_state(state);
+        self.scheduler.changed = true;
+    }
+
+    /// Makes a context that waited run again.
+    pub fn unblock(&mut self, context: Ptr<Context>) {
+        context.set_state(State::Runnable);
+        self.make_ready(context);
+    }
+
+    /// Queues all time that now ends in this runnable context: its own and what it is lent. Chains of loans are at most 16 long, so is this recursion.
+    pub fn make_ready(&mut self, context: Ptr<Context>) {
+        self.scheduler.changed = true;
+        if let Some(schedule) = context.schedule.get() {
+            self.scheduler.enqueue(schedule);
+        }
+        let mut next = context.first_lender();
+        while let Some(lender) = next {
+            next = lender.next_lender();
+            self.make_ready(lender);
+        }
+    }
+
+    /// A mailbox caller gets its time back before the callee idles, because it was notified. If its time was running the callee, the callee goes on with its
+    /// own, so that it may finish its batch; it is equal or better only then.
+    pub fn return_loan(&mut self, lender: Ptr<Context>, callee: Ptr<Context>) {
+        let own = callee.schedule.get();
+        let lent = lender.schedule.get();
+        let scheduler = &mut self.scheduler;
+        if let (Some(own), Some(lent)) = (own, lent)
+            && scheduler.running == Some(lent)
+            && scheduler.current == Some(callee)
+            && own.priority >= lent.priority
+            && own.is_queued()
+        {
+            self.account();
+            let scheduler = &mut self.scheduler;
+            scheduler.ready[own.priority].remove(own);
+            scheduler.running = Some(own);
+        }
+        self.complete(lender, Ok([0; 3]));
+    }
+
+    /// A context ends: neither it nor its time may be referred to any more.
+    pub fn forget_running(&mut self, context: Ptr<Context>) {
+        self.account();
+        let scheduler = &mut self.scheduler;
+        scheduler.changed = true;
+        if let Some(schedule) = context.schedule.get() {
+            if schedule.is_queued() {
+                scheduler.ready[schedule.priority].remove(schedule);
+            }
+            if scheduler.running == Some(schedule) {
+                scheduler.running = None;
+            }
+        }
+        if scheduler.current == Some(context) {
+            scheduler.current = None;
+            hardware::set_current(None);
+        }
+        if self.vectors_of == Some(context) {
+            self.vectors_of = None;
+        }
+    }
+
+    /// Charges the time since the last account to the running slice and to the domain that ran.
+    fn account(&mut self) {
+        let now_ns = hardware::now_ns();
+        let scheduler = &mut self.scheduler;
+        let elapsed = now_ns.saturating_sub(scheduler.since_ns);
+        scheduler.since_ns = now_ns;
+        if scheduler.idle {
+            scheduler.idle = false;
+            self.counters.idle_ns += elapsed;
+            return;
+        }
+        if let Some(schedule) = scheduler.running {
+            schedule.left_ns.set(schedule.left_ns.get().saturating_sub(elapsed));
+        }
+        if let Some(context) = scheduler.current {
+            let domain = context.domain();
+            domain.cpu_ns.set(domain.cpu_ns.get() + elapsed);
+        }
+    }
+
+    /// The alarm rang: ends waits whose deadline passed and reports stalls.
+    pub fn alarm_rang(&mut self) {
+        self.scheduler.alarm_ns = None;
+        self.scheduler.changed = true;
+        let now_ns = hardware::now_ns();
+        while let Some(context) = first(self.scheduler.timeouts.front().get(), |context| context.timeout_ns.get() <= now_ns) {
+            let result = if context.state() == State::Waiting { Ok([0; 3]) } else { Err(Error::Timeout) };
+            self.complete(context, result);
+        }
+        while let Some(context) = first(self.scheduler.watches.front().get(), |context| context.watch_ns.get() <= now_ns) {
+            self.account();
+            self.watch_look(context, now_ns);
+        }
+    }
+
+    /// One of the looks at a context that has something pending. It counts only if the context could have seen to it: not if the whole core was held up
+    /// (a virtual machine's processor that did not run), nor if others had all the time.
+    fn watch_look(&mut self, context: Ptr<Context>, now_ns: u64) {
+        self.scheduler.cancel_watch(context);
+        let (left, cpu_ns_then) = context.watch_left.get();
+        let cpu_ns = context.domain().cpu_ns.get();
+        let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_LOOKS);
+        let was_held_up = now_ns - context.watch_ns.get() > step_ns / 2;
+        let had_time = cpu_ns > cpu_ns_then || context.state() != State::Runnable;
+        let left = if had_time && !was_held_up { left - 1 } else { left };
+        context.watch_left.set((left, cpu_ns));
+        if left > 0 {
+            self.scheduler.watch_next(context, now_ns);
+        } else if let Some(target) = context.watch_target.get() {
+            self.notify(target);
+        }
+    }
+
+    /// Decides what runs now. Cheap when nothing changed.
+    pub fn decide(&mut self) -> Decision {
+        if self.scheduler.changed {
+            self.choose();
+        }
+        match self.scheduler.current {
+            Some(context) => {
+                if context.pending.get() != 0 {
+                    self.interrupt_program(context);
+                }
+                Decision::Resume(context.registers_at())
+            }
+            None => Decision::Idle,
+        }
+    }
+
+    fn choose(&mut self) {
+        self.account();
+        self.scheduler.changed = false;
+        let next = self.pick();
+        match next {
+            Some(context) => self.switch_to(context),
+            None => self.go_idle(),
+        }
+        self.set_alarm();
+    }
+
+    /// The context to run; its time becomes the running one.
+    fn pick(&mut self) -> Option<Ptr<Context>> {
+        let scheduler = &mut self.scheduler;
+        let yielded = core::mem::replace(&mut scheduler.yielded, false);
+        if let Some(schedule) = scheduler.running.take()
+            && let Some(context) = resolve(schedule)
+        {
+            let spent = yielded || schedule.left_ns.get() == 0;
+            if spent {
+                schedule.left_ns.set(schedule.slice_ns);
+            }
+            let queue = &scheduler.ready[schedule.priority];
+            match scheduler.highest() {
+                Some(highest) if highest > schedule.priority && !spent => queue.push_front(schedule),
+                Some(highest) if highest > schedule.priority || (highest == schedule.priority && spent) => queue.push_back(schedule),
+                _ => {
+                    scheduler.running = Some(schedule);
+                    return Some(context);
+                }
+            }
+        }
+        while let Some(highest) = scheduler.highest() {
+            let schedule = scheduler.ready[highest].pop_front()?;
+            if let Some(context) = resolve(schedule) {
+                scheduler.running = Some(schedule);
+                return Some(context);
+            }
+        }
+        None
+    }
+
+    fn switch_to(&mut self, context: Ptr<Context>) {
+        let before = self.scheduler.current.replace(context);
+        if before == Some(context) {
+            return;
+        }
+        self.counters.switches += 1;
+        self.trace(Event::Switch, context.header().id(), [before.map_or(0, |before| before.header().id()), 0]);
+        hardware::set_current(Some(context.registers_at()));
+        let root = context.domain().range().root();
+        if self.loaded != Some(root) {
+            self.counters.space_switches += 1;
+            hardware::load_root(root);
+            self.loaded = Some(root);
+        }
+        self.switch_vectors(context);
+    }
+
+    /// Vector registers stay with whom they were until another context that has some runs; meanwhile touching them is an exception, so
+    /// that a context without any neither reads nor changes another's.
+    fn switch_vectors(&mut self, context: Ptr<Context>) {
+        if self.vectors_open != context.has_vectors() {
+            self.vectors_open = context.has_vectors();
+            hardware::open_vectors(self.vectors_open);
+        }
+        if !context.has_vectors() || self.vectors_of == Some(context) {
+            return;
+        }
+        if let Some(before) = self.vectors_of.replace(context) {
+            before.with_vectors(hardware::save_vectors);
+        }
+        context.with_vectors(|area| hardware::restore_vectors(area));
+    }
+
+    fn go_idle(&mut self) {
+        self.scheduler.current = None;
+        self.scheduler.idle = true;
+        self.counters.idles += 1;
+    }
+
+    fn set_alarm(&mut self) {
+        let scheduler = &mut self.scheduler;
+        let timeout = scheduler.timeouts.front().get().map(|context| context.timeout_ns.get());
+        let watch = scheduler.watches.front().get().map(|context| context.watch_ns.get());
+        let slice = scheduler.running.filter(|schedule| !scheduler.ready[schedule.priority].is_empty());
+        let slice = slice.map(|schedule| scheduler.since_ns.saturating_add(schedule.left_ns.get()));
+        let wanted = [timeout, watch, slice].into_iter().flatten().min();
+        // An alarm that is set too early rings for nothing once; that is cheaper than setting it at each change.
+        let too_late = wanted.is_some_and(|wanted| scheduler.alarm_ns.is_none_or(|alarm| wanted < alarm));
+        if too_late {
+            scheduler.alarm_ns = wanted;
+            hardware::set_deadline(wanted);
+        }
+    }
+
+    /// Adds a record to the trace.
+    pub fn trace(&mut self, event: Event, context: u64, words: [u64; 2]) {
+        self.trace.add(hardware::now_ns(), event, context, words);
+    }
+}
+
+fn first(context: Option<&Context>, due: impl Fn(&Context) -> bool) -> Option<Ptr<Context>> {
+    // SAFETY: contexts in the trees are alive.
+    context.filter(|context| due(context)).map(|context| unsafe { Ptr::new(NonNull::from(context)) })
+}

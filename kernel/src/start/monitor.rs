@@ -1,0 +1,201 @@
+//! Building the monitor's domain: image, stack, start page, capabilities.
+
+use super::{archive, archive_bytes};
+use crate::boot::info::CoreInfo;
+use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use crate::objects::context::Options;
+use crate::objects::range::Place;
+use crate::objects::segment::Kind;
+use crate::objects::share::Capability;
+use crate::objects::{AnyObject, Context, Domain, Pcore, Ptr, Schedule, Segment};
+use crate::state::Kernel;
+use abi::layout::{self, protection};
+use abi::start::{Entrance, MAGIC, StartHeader, StartRecord, field, kind};
+use abi::{Handle, Rights};
+use elf::ElfBytes;
+use elf::abi::{PF_W, PF_X, PT_LOAD};
+use elf::endian::LittleEndian;
+use zerocopy::IntoBytes;
+
+const PAGE: u64 = PAGE_BYTES as u64;
+const STACK_PAGES: u64 = 16;
+/// Monitors answer before everyone else.
+const PRIORITY: usize = 7;
+const SLICE_NS: u64 = 10_000_000;
+/// Where the link to core 0's monitor is mapped, after any archive.
+const LINK_OFFSET: u64 = 1 << 34;
+const NAME: &str = "sbin/monitor";
+
+type Started = Result<(), &'static str>;
+const NO_MEMORY: &str = "no memory for its monitor";
+
+/// Builds this core's monitor and makes it ready to run.
+pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo) -> Started {
+    let bytes = archive::find(archive_bytes(info)?, NAME).ok_or("the boot archive has no sbin/monitor")?;
+    let ram = kernel.root_ram();
+    let domain = Ptr::<Domain>::create(kernel, ram, 0).map_err(|_| NO_MEMORY)?;
+    domain.keep_alive();
+    kernel.monitor = Some(domain);
+    let mut builder = Builder { kernel, domain, info };
+    let entry = builder.load(bytes)?;
+    let stack = Place { start: layout::STACK_TOP - STACK_PAGES * PAGE, pages: STACK_PAGES };
+    builder.memory(stack, protection::READ | protection::WRITE)?;
+    builder.give_objects()?;
+    builder.start_page()?;
+    builder.run(entry)
+}
+
+struct Builder<'a> {
+    kernel: &'a mut Kernel,
+    domain: Ptr<Domain>,
+    info: &'a CoreInfo,
+}
+
+impl Builder<'_> {
+    /// Fresh memory at a place; the mapping holds its only reference.
+    fn memory(&mut self, place: Place, protection: u64) -> Result<Ptr<Segment>, &'static str> {
+        let ram = self.kernel.root_ram();
+        let segment = Ptr::<Segment>::new_anonymous(self.kernel, ram, place.pages).map_err(|_| NO_MEMORY)?;
+        let range = self.domain.range();
+        range.map(self.kernel, place, segment, 0, [protection; 2]).map_err(|_| "parts of its monitor overlap")?;
+        self.kernel.release(segment);
+        Ok(segment)
+    }
+
+    fn fill(&mut self, segment: Ptr<Segment>, offset: u64, bytes: &[u8]) -> Started {
+        let mut done = 0;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let length = (PAGE - at % PAGE).min((bytes.len() - done) as u64) as usize;
+            let frame = segment.touch(self.kernel, at / PAGE).map_err(|_| NO_MEMORY)?;
+            let piece = &bytes[done..done + length];
+            // SAFETY: the frame is the new segment's, and the piece ends within it.
+            unsafe { core::ptr::copy_nonoverlapping(piece.as_ptr(), phys_to_virt(frame + at % PAGE), length) };
+            done += length;
+        }
+        Ok(())
+    }
+
+    /// Loads a static ELF image; gives its entry.
+    fn load(&mut self, bytes: &[u8]) -> Result<u64, &'static str> {
+        const BAD: &str = "sbin/monitor is no static 64-bit program";
+        let image = ElfBytes::<LittleEndian>::minimal_parse(bytes).map_err(|_| BAD)?;
+        let headers = image.segments().ok_or(BAD)?;
+        for header in headers.iter().filter(|header| header.p_type == PT_LOAD && header.p_memsz > 0) {
+            let offset = header.p_vaddr % PAGE;
+            let span = header.p_memsz.checked_add(offset).ok_or(BAD)?;
+            let place = Place::decode(header.p_vaddr - offset, span.div_ceil(PAGE)).map_err(|_| BAD)?;
+            let contents = image.segment_data(&header).map_err(|_| BAD)?;
+            if contents.len() as u64 > header.p_memsz || place.pages > layout::SEGMENT_PAGES_MAX {
+                return Err(BAD);
+            }
+            let write = if header.p_flags & PF_W != 0 { protection::WRITE } else { 0 };
+            let execute = if header.p_flags & PF_X != 0 { protection::EXECUTE } else { 0 };
+            let wanted = protection::READ | write | execute;
+            self.domain.range().check_protection(wanted).map_err(|_| "a part of sbin/monitor is writable and executable")?;
+            let segment = self.memory(place, wanted)?;
+            self.fill(segment, offset, contents)?;
+        }
+        Ok(image.ehdr.e_entry)
+    }
+
+    fn give(&mut self, handle: Handle, object: AnyObject, rights: Rights) {
+        self.domain.insert(handle.0 as usize, Capability { object, badge: 0, rights });
+    }
+
+    /// What only monitors have.
+    fn give_objects(&mut self) -> Started {
+        let ram = self.kernel.root_ram();
+        let pcore = self.kernel.create(ram, Pcore::new).map_err(|_| NO_MEMORY)?;
+        self.give(Handle::PCORE, pcore.any(), Rights::ALL);
+        self.kernel.retain(ram);
+        self.give(Handle::ROOT_RAM, ram.any(), Rights::ALL);
+        let archive = self.archive()?;
+        let readable = Rights::READ.union(Rights::EXECUTE).union(Rights::GRANT);
+        self.give(Handle::ARCHIVE, archive.any(), readable);
+        Ok(())
+    }
+
+    /// The boot archive, mapped at the first region address. The caller gets the reference.
+    fn archive(&mut self) -> Result<Ptr<Segment>, &'static str> {
+        let range = self.info.archive.ok_or("there is no boot archive")?;
+        let base = PhysAddr(range.base.0 / PAGE * PAGE);
+        let pages = (range.end().0 - base.0).div_ceil(PAGE);
+        let kind = Kind::Imported { base, uncached: false, is_ram: true };
+        let ram = self.kernel.root_ram();
+        let segment = Ptr::<Segment>::new_imported(self.kernel, ram, pages, kind).map_err(|_| NO_MEMORY)?;
+        let place = Place { start: layout::REGIONS, pages };
+        self.domain.range().map(self.kernel, place, segment, 0, [protection::READ; 2]).map_err(|_| NO_MEMORY)?;
+        Ok(segment)
+    }
+
+    fn start_page(&mut self) -> Started {
+        const RECORDS: usize = 3;
+        let text = self.info.command_line.as_bytes();
+        let text_at = (size_of::<StartHeader>() + RECORDS * size_of::<StartRecord>()) as u64;
+        let place = Place { start: layout::START_INFO, pages: (text_at + text.len() as u64).div_ceil(PAGE) };
+        let segment = self.memory(place, protection::READ)?;
+        let link = self.link()?;
+        let archive = self.info.archive.map_or((0, 0), |range| (layout::REGIONS + range.base.0 % PAGE, range.bytes));
+        let records = [
+            record(kind::FILE, "archive", Handle::ARCHIVE, archive),
+            record(kind::COMMAND_LINE, "command line", Handle::NONE, (layout::START_INFO + text_at, text.len() as u64)),
+            link.unwrap_or(record(0, "", Handle::NONE, (0, 0))),
+        ];
+        let header = self.header(RECORDS as u64 - u64::from(link.is_none()));
+        self.fill(segment, 0, header.as_bytes())?;
+        self.fill(segment, size_of::<StartHeader>() as u64, records.as_bytes())?;
+        self.fill(segment, text_at, text)
+    }
+
+    /// The memory shared with core 0's monitor, mapped after the archive.
+    fn link(&mut self) -> Result<Option<StartRecord>, &'static str> {
+        let Some((base, pages)) = super::link(self.info.core) else { return Ok(None) };
+        let ram = self.kernel.root_ram();
+        let source = Kind::Imported { base, uncached: false, is_ram: true };
+        let segment = Ptr::<Segment>::new_imported(self.kernel, ram, pages, source).map_err(|_| NO_MEMORY)?;
+        let place = Place { start: layout::REGIONS + LINK_OFFSET, pages };
+        let open = protection::READ | protection::WRITE;
+        self.domain.range().map(self.kernel, place, segment, 0, [open; 2]).map_err(|_| NO_MEMORY)?;
+        let slot = self.domain.share().reserve(self.kernel, ram).map_err(|_| NO_MEMORY)?;
+        let handle = self.domain.insert(slot, Capability { object: segment.any(), badge: 0, rights: Rights::ALL });
+        let mut link = record(kind::REGION, "link", handle, (place.start, pages * PAGE));
+        link.a = base.0;
+        Ok(Some(link))
+    }
+
+    fn header(&self, record_count: u64) -> StartHeader {
+        let tsc_to_ns_mul = (1_000_000_000u128 << 32) / u128::from(self.info.tsc_hz.max(1));
+        StartHeader {
+            magic: MAGIC,
+            name: field("monitor").unwrap_or_default(),
+            generation: 1,
+            entrance: Entrance::Fresh as u64,
+            core: self.info.core as u32,
+            cores: self.info.cores.len() as u32,
+            tsc_hz: self.info.tsc_hz,
+            tsc_at_boot: self.info.boot_tsc,
+            tsc_to_ns_mul: tsc_to_ns_mul as u64,
+            domain_id: self.domain.header().id(),
+            record_count,
+        }
+    }
+
+    fn run(&mut self, entry: u64) -> Started {
+        let ram = self.kernel.root_ram();
+        let control = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false };
+        let context = Ptr::<Context>::create(self.kernel, ram, self.domain, control, options).map_err(|_| NO_MEMORY)?;
+        self.give(Handle::SELF_CONTEXT, context.any(), Rights::ALL);
+        let build = |header| Schedule::new(header, context, PRIORITY, SLICE_NS);
+        let schedule = self.kernel.create(ram, build).map_err(|_| NO_MEMORY)?;
+        context.schedule.set(Some(schedule));
+        self.kernel.start(context, entry, layout::STACK_TOP, [layout::START_INFO, 0]);
+        Ok(())
+    }
+}
+
+fn record(kind: u64, name: &str, handle: Handle, (address, bytes): (u64, u64)) -> StartRecord {
+    let name = field(name).unwrap_or_default();
+    StartRecord { kind, name, peer: [0; 32], handle: handle.0, address, bytes, a: 0, b: 0 }
+}

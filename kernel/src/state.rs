@@ -1,0 +1,102 @@
+//! The state of one core's kernel: everything that changes hangs off one [`Kernel`].
+//!
+//! Invariants: there is one per core and nobody else touches it; every event gets it as `&mut`, changes it, and ends with a decision what runs next. Objects
+//! hang below it in pages of this core (`objects`).
+
+use crate::arch::paging::{self, Root};
+use crate::boot::info::CoreInfo;
+use crate::counters::Counters;
+use crate::hardware;
+use crate::objects::device::Interrupts;
+use crate::objects::frames::Frames;
+use crate::objects::remote::WakeSlots;
+use crate::objects::{AnyObject, Context, Domain, List, Ptr, Ram};
+use crate::scheduler::Scheduler;
+use crate::trace::Trace;
+
+/// One core's kernel.
+pub struct Kernel {
+    /// What boot found out; `None` only in host tests.
+    pub info: Option<&'static CoreInfo>,
+    /// Physical pages.
+    pub frames: Frames,
+    /// Who runs and who waits.
+    pub scheduler: Scheduler,
+    /// Counters of `CounterRead`.
+    pub counters: Counters,
+    /// Event trace.
+    pub trace: Trace,
+    /// Wake slots given to contexts.
+    pub wake_slots: WakeSlots,
+    /// Who gets which interrupt, and who claimed which device.
+    pub interrupts: Interrupts,
+    /// The user space that is loaded.
+    pub loaded: Option<Root>,
+    /// Whose vector registers the processor holds.
+    pub vectors_of: Option<Ptr<Context>>,
+    /// Whether user mode may touch them.
+    pub vectors_open: bool,
+    /// Objects alive.
+    pub kernel_objects: u64,
+    /// Objects whose last reference went.
+    pub(crate) doomed: Option<AnyObject>,
+    /// Domains that nobody can name any more.
+    pub(crate) condemned: List<Domain, 0>,
+    /// The first domain of this core; its end is the core's.
+    pub monitor: Option<Ptr<Domain>>,
+    root_ram: Option<Ptr<Ram>>,
+    core: u64,
+    sequence: u64,
+}
+
+impl Kernel {
+    /// A kernel without memory.
+    pub const fn new(core: usize, info: Option<&'static CoreInfo>) -> Kernel {
+        Kernel {
+            info,
+            frames: Frames::new(),
+            scheduler: Scheduler::new(),
+            counters: Counters::new(),
+            trace: Trace::new(),
+            wake_slots: WakeSlots::new(),
+            interrupts: Interrupts::new(),
+            loaded: None,
+            vectors_of: None,
+            vectors_open: true,
+            kernel_objects: 0,
+            doomed: None,
+            condemned: List::new(),
+            monitor: None,
+            root_ram: None,
+            core: core as u64,
+            sequence: 0,
+        }
+    }
+
+    /// Makes the root account once memory was added; `None` if there is none.
+    pub fn make_root_ram(&mut self) -> Option<Ptr<Ram>> {
+        self.root_ram = Some(Ram::new_root(self)?);
+        self.root_ram
+    }
+
+    /// The account over all pages.
+    pub fn root_ram(&self) -> Ptr<Ram> {
+        self.root_ram.expect("made at start")
+    }
+
+    /// Which core this is.
+    pub fn core(&self) -> usize {
+        self.core as usize
+    }
+
+    pub(crate) fn next_id(&mut self) -> u64 {
+        self.sequence += 1;
+        self.core << 48 | self.sequence
+    }
+
+    /// Leaves the space that is loaded, because it goes.
+    pub fn load_kernel_space(&mut self) {
+        hardware::load_root(paging::kernel_root());
+        self.loaded = None;
+    }
+}

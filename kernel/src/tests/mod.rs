@@ -1,0 +1,84 @@
+//! Host tests of the object code over a block of fake RAM: random programs that make every call there is with bad and good arguments, and models.
+
+mod fuzz;
+mod spaces;
+
+use crate::memory::{PAGE_BYTES, PhysRange, set_test_ram};
+use crate::objects::context::Options;
+use crate::objects::range::Place;
+use crate::objects::share::Capability;
+use crate::objects::{Context, Domain, Pcore, Ptr, Ram, Schedule};
+use crate::state::Kernel;
+use abi::{Handle, Rights, layout};
+
+/// Xorshift: the same tests from the same seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    fn one<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u64) as usize]
+    }
+}
+
+/// A kernel on `pages` of fake RAM. Page 0 plays the kernel's own root table.
+struct World {
+    _memory: Vec<u128>,
+    kernel: Box<Kernel>,
+    ram: Ptr<Ram>,
+    used: u64,
+}
+
+impl World {
+    fn new(pages: u64) -> World {
+        let mut memory = vec![0u128; (pages as usize + 1) * PAGE_BYTES / 16];
+        let offset = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
+        set_test_ram(memory.as_mut_ptr().cast::<u8>().wrapping_add(offset));
+        let mut kernel = Box::new(Kernel::new(0, None));
+        let page = PAGE_BYTES as u64;
+        kernel.frames.add(PhysRange::new(page, (pages - 1) * page)).unwrap();
+        let ram = kernel.make_root_ram().unwrap();
+        let table = kernel.frames.allocate_run(crate::objects::remote::WAKE_TABLE_PAGES).unwrap();
+        kernel.wake_slots.set_table(table);
+        let used = kernel.frames.total() - kernel.frames.free();
+        World { _memory: memory, kernel, ram, used }
+    }
+
+    /// A domain with a running context and a monitor's capabilities.
+    fn monitor(&mut self) -> Ptr<Domain> {
+        let (kernel, ram) = (&mut *self.kernel, self.ram);
+        let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
+        let pcore = kernel.create(ram, Pcore::new).unwrap();
+        kernel.retain(ram);
+        for (handle, object) in [(Handle::PCORE, pcore.any()), (Handle::ROOT_RAM, ram.any())] {
+            domain.insert(handle.0 as usize, Capability { object, badge: 0, rights: Rights::ALL });
+        }
+        let place = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let options = Options { has_vectors: true, is_linux: true };
+        let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
+        domain.insert(4, Capability { object: context.any(), badge: 0, rights: Rights::ALL });
+        let schedule = kernel.create(ram, |header| Schedule::new(header, context, 7, 1_000_000)).unwrap();
+        context.schedule.set(Some(schedule));
+        kernel.start(context, 0x1000, 0x2000, [0; 2]);
+        domain
+    }
+
+    /// Everything that was made is gone again.
+    fn assert_empty(&mut self) {
+        self.kernel.settle();
+        // Pages carved for other cores are in neither number.
+        assert_eq!(self.kernel.frames.total() - self.kernel.frames.free(), self.used, "pages are missing");
+        assert_eq!(self.kernel.kernel_objects, 1, "objects besides the root Ram");
+        assert_eq!(self.ram.used(), 1);
+    }
+}

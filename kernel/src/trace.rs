@@ -1,0 +1,103 @@
+//! A ring of fixed-size records of what this core did, in its own memory: the oldest are overwritten, and `TraceRead` says how many were lost.
+
+use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+
+/// Pages of the ring.
+pub const PAGES: u64 = 4;
+const RECORDS: u64 = PAGES * PAGE_BYTES as u64 / size_of::<Record>() as u64;
+
+/// What a record tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Event {
+    /// Another context runs: its id; (id of the context before, 0).
+    Switch = 1,
+    /// A page fault was resolved: (address, error code).
+    SoftFault = 2,
+    /// An exception went to the program or ended it: (vector, address).
+    HardFault = 3,
+    /// A device interrupt: (vector, 0).
+    Interrupt = 4,
+    /// Another core woke this one: (slot, 0).
+    Wake = 5,
+    /// A domain ended: (domain id, cause).
+    Death = 6,
+    /// A portal call: (id of the callee, 0).
+    PortalCall = 7,
+}
+
+/// One record, as `TraceRead` gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Record {
+    /// Nanoseconds since boot.
+    pub time_ns: u64,
+    /// An [`Event`].
+    pub event: u64,
+    /// Object id of the context it concerns; 0 if none.
+    pub context: u64,
+    /// See [`Event`].
+    pub words: [u64; 2],
+}
+
+/// Bytes of a record.
+pub const RECORD_BYTES: usize = size_of::<Record>();
+
+/// The ring.
+pub struct Trace {
+    ring: Option<PhysAddr>,
+    /// Records written and read since boot.
+    written: u64,
+    read: u64,
+}
+
+impl Trace {
+    /// Without memory: records nothing.
+    pub const fn new() -> Trace {
+        Trace { ring: None, written: 0, read: 0 }
+    }
+
+    /// Gives it its memory: [`PAGES`] contiguous pages.
+    pub fn set_ring(&mut self, ring: PhysAddr) {
+        self.ring = Some(ring);
+    }
+
+    fn place(&self, number: u64) -> Option<*mut Record> {
+        Some(phys_to_virt(self.ring? + number % RECORDS * RECORD_BYTES as u64).cast())
+    }
+
+    /// Adds a record.
+    pub fn add(&mut self, time_ns: u64, event: Event, context: u64, words: [u64; 2]) {
+        if let Some(place) = self.place(self.written) {
+            // SAFETY: inside the ring, which is the kernel's own memory.
+            unsafe { place.write(Record { time_ns, event: event as u64, context, words }) };
+            self.written += 1;
+        }
+    }
+
+    /// Records that were overwritten before they were read.
+    pub fn lost(&self) -> u64 {
+        (self.written - self.read).saturating_sub(RECORDS)
+    }
+
+    /// The next record to read as bytes; it counts as read after [`Trace::advance`].
+    pub fn peek(&self) -> Option<[u8; RECORD_BYTES]> {
+        let number = self.read + self.lost();
+        if number >= self.written {
+            return None;
+        }
+        // SAFETY: the record was written, and is plain numbers.
+        Some(unsafe { self.place(number)?.cast::<[u8; RECORD_BYTES]>().read() })
+    }
+
+    /// Counts what `peek` showed, and what was lost before it, as read.
+    pub fn advance(&mut self) {
+        self.read += self.lost() + 1;
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Trace::new()
+    }
+}

@@ -1,0 +1,240 @@
+//! Events: from the entry stubs to a decision what runs next.
+//!
+//! Invariants: nothing a user does panics here; an event ends with all objects settled; a program's fault is first tried as a soft fault, then given to its
+//! proxy, then it ends the domain with one report. This file does not know how a call works (`calls`).
+
+use crate::arch::context::{self, Event, Registers};
+use crate::core_local::CoreLocal;
+use crate::objects::context::{Context, Proxy};
+use crate::objects::domain::Death;
+use crate::objects::fault::{Access, Refused};
+use crate::objects::Ptr;
+use crate::scheduler::Decision;
+use crate::state::Kernel;
+use crate::trace::Event as Traced;
+use crate::{calls, hardware, log, mailbox};
+use abi::{DeathCause, ExceptionInfo, ProgramRegisters};
+use core::fmt::Write;
+
+const PAGE_FAULT: u8 = 14;
+
+/// This core's kernel, once `start` made it.
+pub static KERNEL: CoreLocal<Option<Kernel>> = CoreLocal::new(None);
+
+/// Handles an event and leaves the kernel.
+pub fn handle(event: Event) -> ! {
+    let decision = KERNEL.with(|kernel| match kernel {
+        Some(kernel) => kernel.step(event),
+        None => Decision::Idle,
+    });
+    leave(decision)
+}
+
+/// Goes on as decided.
+pub fn leave(decision: Decision) -> ! {
+    match decision {
+        // SAFETY: `decide` gives the registers of the current context, whose space is loaded; nothing else refers to them now.
+        Decision::Resume(mut registers) => unsafe { context::resume(registers.as_mut()) },
+        Decision::Idle => context::idle(),
+    }
+}
+
+impl Kernel {
+    /// Handles one event.
+    pub fn step(&mut self, event: Event) -> Decision {
+        match (event, self.scheduler.current()) {
+            (Event::Syscall, Some(context)) => self.system_call(context),
+            (Event::Exception { vector, error, address }, Some(context)) => {
+                self.exception(context, ExceptionInfo { vector: u64::from(vector), error, address })
+            }
+            (Event::Interrupt { vector }, _) => {
+                self.counters.interrupts += 1;
+                self.trace(Traced::Interrupt, 0, [u64::from(vector), 0]);
+                self.interrupt(vector);
+            }
+            (Event::Timer, _) => {
+                self.counters.interrupts += 1;
+                self.alarm_rang();
+            }
+            (Event::Wake, _) => self.woken(),
+            (Event::Syscall | Event::Exception { .. }, None) => unreachable!("user events come from a current context"),
+        }
+        self.settle();
+        self.check_monitor();
+        self.decide()
+    }
+
+    fn woken(&mut self) {
+        self.counters.wakes_taken += 1;
+        mailbox::drain(&mut |slot| match slot {
+            mailbox::LOG_SLOT => log::drain(),
+            crate::objects::remote::CORE_UP_SLOT => crate::start::core_came_up(self),
+            slot => {
+                self.trace(Traced::Wake, 0, [slot as u64, 0]);
+                self.wake_slot_rang(slot);
+            }
+        });
+    }
+
+    fn system_call(&mut self, context: Ptr<Context>) {
+        let number = context.with_registers(|registers| registers.rax);
+        if abi::call::is_native(number) {
+            self.counters.calls += 1;
+            calls::enter(self, context, number);
+            return;
+        }
+        self.counters.linux_calls += 1;
+        match context.proxy.get().filter(|_| !context.in_proxy()) {
+            Some(proxy) => enter_proxy(context, proxy),
+            None => self.kill(context.domain(), Death::of_context(DeathCause::BadCall, context, ExceptionInfo::default())),
+        }
+    }
+
+    fn exception(&mut self, context: Ptr<Context>, exception: ExceptionInfo) {
+        if exception.vector == u64::from(PAGE_FAULT) {
+            let range = context.domain().range();
+            match range.resolve(self, exception.address, Access::decode(exception.error)) {
+                Ok(_) => {
+                    self.counters.soft_faults += 1;
+                    self.trace(Traced::SoftFault, context.header().id(), [exception.address, exception.error]);
+                    return;
+                }
+                Err(Refused::NotAllowed) => self.hard_fault(context, exception, DeathCause::Exception),
+                Err(Refused::NoMemory) => {
+                    let starved = ExceptionInfo { vector: ExceptionInfo::NO_MEMORY, ..exception };
+                    self.hard_fault(context, starved, DeathCause::NoMemory);
+                }
+            }
+            return;
+        }
+        self.hard_fault(context, exception, DeathCause::Exception);
+    }
+
+    fn hard_fault(&mut self, context: Ptr<Context>, exception: ExceptionInfo, cause: DeathCause) {
+        self.counters.hard_faults += 1;
+        self.trace(Traced::HardFault, context.header().id(), [exception.vector, exception.address]);
+        match context.proxy.get().filter(|_| !context.in_proxy()) {
+            Some(proxy) => upcall(context, proxy, exception),
+            None => {
+                report(context, &exception);
+                self.kill(context.domain(), Death::of_context(cause, context, exception));
+            }
+        }
+    }
+
+    /// Badge bits came up: program code that asked for it is interrupted.
+    pub fn interrupt_program(&mut self, context: Ptr<Context>) {
+        let Some(proxy) = context.proxy.get() else { return };
+        if !context.in_proxy() && context.pending.get() & context.upcall_mask() != 0 {
+            upcall(context, proxy, ExceptionInfo { vector: ExceptionInfo::NOTIFICATION, ..ExceptionInfo::default() });
+        }
+    }
+}
+
+/// A Linux call: the proxy goes on with the program's registers on its own stack.
+fn enter_proxy(context: Ptr<Context>, proxy: Proxy) {
+    context.with_registers(|registers| {
+        context.set_call([registers.rip, registers.rsp, registers.rflags, registers.rax]);
+        registers.rip = proxy.call_entry;
+        registers.rsp = proxy.stack_top;
+    });
+    context.set_in_proxy(true);
+}
+
+/// Interrupts the program: all its registers go to the control page.
+fn upcall(context: Ptr<Context>, proxy: Proxy, exception: ExceptionInfo) {
+    context.with_registers(|registers| {
+        context.set_program(&to_program(registers), exception);
+        registers.rip = proxy.upcall_entry;
+        registers.rsp = proxy.stack_top;
+        registers.set_exact();
+    });
+    context.set_in_proxy(true);
+}
+
+fn to_program(registers: &Registers) -> ProgramRegisters {
+    ProgramRegisters {
+        rax: registers.rax,
+        rbx: registers.rbx,
+        rcx: registers.rcx,
+        rdx: registers.rdx,
+        rsi: registers.rsi,
+        rdi: registers.rdi,
+        rbp: registers.rbp,
+        rsp: registers.rsp,
+        r8: registers.r8,
+        r9: registers.r9,
+        r10: registers.r10,
+        r11: registers.r11,
+        r12: registers.r12,
+        r13: registers.r13,
+        r14: registers.r14,
+        r15: registers.r15,
+        rip: registers.rip,
+        rflags: registers.rflags,
+    }
+}
+
+/// The registers a program asks for; whatever it says is harmless (see `arch::context`).
+pub fn from_program(program: &ProgramRegisters, registers: &mut Registers) {
+    registers.rax = program.rax;
+    registers.rbx = program.rbx;
+    registers.rcx = program.rcx;
+    registers.rdx = program.rdx;
+    registers.rsi = program.rsi;
+    registers.rdi = program.rdi;
+    registers.rbp = program.rbp;
+    registers.rsp = program.rsp;
+    registers.r8 = program.r8;
+    registers.r9 = program.r9;
+    registers.r10 = program.r10;
+    registers.r11 = program.r11;
+    registers.r12 = program.r12;
+    registers.r13 = program.r13;
+    registers.r14 = program.r14;
+    registers.r15 = program.r15;
+    registers.rip = program.rip;
+    registers.rflags = program.rflags;
+    registers.set_exact();
+}
+
+/// Says what a domain did before it ends. The kernel knows ids only; the monitor knows names.
+fn report(context: Ptr<Context>, exception: &ExceptionInfo) {
+    let id = context.domain().header().id();
+    context.with_registers(|registers| {
+        hardware::write_line(format_args!(
+            "pelago: domain {id:#x} exception {} error {:#x} address {:#x} rip {:#x} rsp {:#x}",
+            exception.vector,
+            exception.error,
+            exception.address,
+            registers.rip,
+            registers.rsp
+        ));
+        let mut name = Name::default();
+        // A name that is too long is cut.
+        let _ = write!(name, "domain {id:#x}");
+        hardware::print_user(registers, context.domain().range().root(), name.as_str());
+    });
+}
+
+/// A short text.
+#[derive(Default)]
+struct Name {
+    bytes: [u8; 32],
+    used: usize,
+}
+
+impl Name {
+    fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..self.used]).unwrap_or("domain")
+    }
+}
+
+impl Write for Name {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let end = self.used + text.len();
+        self.bytes.get_mut(self.used..end).ok_or(core::fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.used = end;
+        Ok(())
+    }
+}

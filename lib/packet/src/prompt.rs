@@ -1,0 +1,48 @@
+//! "There is something to do": how the tasks of one component ask its turn task to run, once, after all of them.
+
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+
+/// A bell inside a component. Ringing it while nobody listens is remembered; many rings before the listener runs are one.
+#[derive(Debug, Default)]
+pub struct Prompt {
+    rung: Cell<bool>,
+    wakers: RefCell<Vec<Waker>>,
+}
+
+impl Prompt {
+    /// Rings.
+    pub fn ring(&self) {
+        self.rung.set(true);
+        self.wakers.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// Waits for a ring and takes it. Several may listen: whoever runs first takes it, so each looks for itself whether there is something to do.
+    pub async fn rung(&self) {
+        poll_fn(|context| {
+            if self.rung.take() {
+                return Poll::Ready(());
+            }
+            let mut wakers = self.wakers.borrow_mut();
+            if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                wakers.push(context.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits until `holds`; looked at after each ring, which is not taken.
+    pub async fn until(&self, holds: impl Fn() -> bool) {
+        poll_fn(|context| {
+            if holds() {
+                return Poll::Ready(());
+            }
+            self.wakers.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}

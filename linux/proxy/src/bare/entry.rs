@@ -1,0 +1,230 @@
+//! The doors between program and proxy (see `abi::control`).
+//!
+//! At a Linux call all registers but RCX and R11, which SYSCALL loses anyway, are the program's: they go into the control page, which
+//! the kernel leaves alone while `in_proxy` is 1. The way back restores them in user mode. The order at the end matters: RSP and RIP
+//! are taken before `in_proxy` is cleared, because an upcall right after that overwrites the page; what it saves then (RCX and R11 as
+//! they are at that instruction) brings it back to exactly there.
+
+use abi::{ControlPage, ExceptionInfo, ProgramRegisters};
+use core::arch::global_asm;
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+
+const STACK_BYTES: usize = 256 << 10;
+
+#[repr(C, align(4096))]
+struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
+// SAFETY: only the processor uses it, through the stack pointer, one context at a time.
+unsafe impl Sync for Stack {}
+
+/// Stack of both entries. Pages appear when touched.
+static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
+
+const CONTROL: *mut ControlPage = abi::layout::CONTROL_PAGE as *mut ControlPage;
+
+macro_rules! register {
+    ($name:ident) => {
+        offset_of!(ControlPage, program) + offset_of!(ProgramRegisters, $name)
+    };
+}
+
+global_asm!(
+    ".globl pelago_linux_call",
+    "pelago_linux_call:",
+    "cld",
+    "movabs r11, {control}",
+    "mov [r11 + {rbx}], rbx",
+    "mov [r11 + {rdx}], rdx",
+    "mov [r11 + {rsi}], rsi",
+    "mov [r11 + {rdi}], rdi",
+    "mov [r11 + {rbp}], rbp",
+    "mov [r11 + {r8}], r8",
+    "mov [r11 + {r9}], r9",
+    "mov [r11 + {r10}], r10",
+    "mov [r11 + {r12}], r12",
+    "mov [r11 + {r13}], r13",
+    "mov [r11 + {r14}], r14",
+    "mov [r11 + {r15}], r15",
+    "xor ebp, ebp",
+    "call {call}",
+    "movabs r11, {control}",
+    "push qword ptr [r11 + {rflags}]",
+    "popfq",
+    "mov rax, [r11 + {rax}]",
+    "mov rbx, [r11 + {rbx}]",
+    "mov rdx, [r11 + {rdx}]",
+    "mov rsi, [r11 + {rsi}]",
+    "mov rdi, [r11 + {rdi}]",
+    "mov rbp, [r11 + {rbp}]",
+    "mov r8, [r11 + {r8}]",
+    "mov r9, [r11 + {r9}]",
+    "mov r10, [r11 + {r10}]",
+    "mov r12, [r11 + {r12}]",
+    "mov r13, [r11 + {r13}]",
+    "mov r14, [r11 + {r14}]",
+    "mov r15, [r11 + {r15}]",
+    "mov rcx, [r11 + {rip}]",
+    "mov rsp, [r11 + {rsp}]",
+    "mov qword ptr [r11 + {in_proxy}], 0",
+    "mov r11, [r11 + {rflags}]",
+    "jmp rcx",
+    ".globl pelago_linux_upcall",
+    "pelago_linux_upcall:",
+    "cld",
+    "xor ebp, ebp",
+    "call {upcall}",
+    "ud2",
+    control = const abi::layout::CONTROL_PAGE,
+    in_proxy = const offset_of!(ControlPage, in_proxy),
+    rax = const register!(rax),
+    rbx = const register!(rbx),
+    rdx = const register!(rdx),
+    rsi = const register!(rsi),
+    rdi = const register!(rdi),
+    rbp = const register!(rbp),
+    rsp = const register!(rsp),
+    r8 = const register!(r8),
+    r9 = const register!(r9),
+    r10 = const register!(r10),
+    r12 = const register!(r12),
+    r13 = const register!(r13),
+    r14 = const register!(r14),
+    r15 = const register!(r15),
+    rip = const register!(rip),
+    rflags = const register!(rflags),
+    call = sym linux_call,
+    upcall = sym linux_upcall,
+);
+
+unsafe extern "C" {
+    fn pelago_linux_call();
+    fn pelago_linux_upcall();
+}
+
+extern "C" fn linux_call() {
+    let mut before = registers();
+    // RCX and R11 as SYSCALL leaves them.
+    (before.rcx, before.r11) = (before.rip, before.rflags);
+    set_registers(&before);
+    if super::syscall::serve(&before) == super::syscall::Return::Exact {
+        resume();
+    }
+}
+
+extern "C" fn linux_upcall() -> ! {
+    // SAFETY: the control page is mapped for the life of the context.
+    let exception: ExceptionInfo = unsafe { (&raw const (*CONTROL).exception).read_volatile() };
+    super::signals::upcall(&exception);
+    resume()
+}
+
+/// The program's registers as they are in the control page.
+pub fn registers() -> ProgramRegisters {
+    // SAFETY: the control page is mapped for the life of the context; plain data.
+    unsafe { (&raw const (*CONTROL).program).read_volatile() }
+}
+
+/// What the program goes on with.
+pub fn set_registers(registers: &ProgramRegisters) {
+    // SAFETY: as above.
+    unsafe { (&raw mut (*CONTROL).program).write_volatile(*registers) };
+}
+
+/// Goes on in the program with exactly the registers of the control page.
+pub fn resume() -> ! {
+    // SAFETY: nothing on this stack is needed again: the next entry starts at its top.
+    let error = unsafe { sys::context_resume() };
+    runtime::log!("the program cannot go on: {error:?}");
+    sys::domain_exit(101)
+}
+
+/// Tells the kernel where Linux calls and faults go, and which notifications interrupt the program.
+pub fn install(upcall_mask: u64) {
+    let top = STACK.0.get() as u64 + STACK_BYTES as u64;
+    // SAFETY: the control page is mapped; we are the proxy until `resume`.
+    unsafe {
+        (&raw mut (*CONTROL).in_proxy).write_volatile(1);
+        (&raw mut (*CONTROL).upcall_mask).write_volatile(upcall_mask);
+    }
+    // SAFETY: the entries keep to the rules of `abi::control`; the stack is theirs alone.
+    let done = unsafe {
+        sys::context_proxy(pelago_linux_call as *const () as u64, pelago_linux_upcall as *const () as u64, top)
+    };
+    if let Err(error) = done {
+        runtime::log!("the kernel takes no proxy: {error:?}");
+        sys::domain_exit(101);
+    }
+}
+
+/// Segment bases and vector state.
+pub mod machine {
+    use core::arch::asm;
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+    fn has_base_instructions() -> bool {
+        // CPUID leaf 7, EBX bit 0. The kernel enables them wherever they are.
+        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & 1 != 0
+    }
+
+    /// FS and GS base now; `remembered` where the processor cannot be asked.
+    pub fn bases(remembered: [u64; 2]) -> [u64; 2] {
+        if !has_base_instructions() {
+            return remembered;
+        }
+        let (fs, gs): (u64, u64);
+        // SAFETY: the instructions exist and only write the named registers.
+        unsafe { asm!("rdfsbase {}", "rdgsbase {}", out(reg) fs, out(reg) gs, options(nomem, nostack)) };
+        [fs, gs]
+    }
+
+    /// Sets one of them (0 = FS, 1 = GS). `false` if the address is not the user's.
+    pub fn set_base(which: u64, address: u64) -> bool {
+        if address >= abi::layout::USER_END {
+            return false;
+        }
+        if !has_base_instructions() {
+            // SAFETY: the proxy uses neither FS nor GS.
+            return unsafe { sys::context_base(which, address) }.is_ok();
+        }
+        // SAFETY: the instructions exist, the address is canonical, the proxy uses neither FS nor GS.
+        unsafe {
+            match which {
+                0 => asm!("wrfsbase {}", in(reg) address, options(nomem, nostack)),
+                _ => asm!("wrgsbase {}", in(reg) address, options(nomem, nostack)),
+            }
+        }
+        true
+    }
+
+    /// Stores x87 and SSE state. `to` must be 16-byte aligned and hold 512 writable bytes.
+    ///
+    /// # Safety
+    /// As said.
+    pub unsafe fn save_vectors(to: u64) {
+        // SAFETY: the caller's promise.
+        unsafe { asm!("fxsave64 [{}]", in(reg) to, options(nostack)) };
+    }
+
+    /// Loads it; reserved MXCSR bits are cleared first, because they would fault.
+    pub fn load_vectors(mut image: Image) {
+        image.0[26..28].fill(0);
+        // SAFETY: aligned, 512 bytes, no reserved MXCSR bit; the proxy holds nothing in these registers.
+        unsafe { asm!("fxrstor64 [{}]", in(reg) &raw const image, options(nostack, readonly)) };
+    }
+
+    /// An FXSAVE image. FXRSTOR wants 16 bytes of alignment; with more than the stack's own the compiler aligns the frame itself,
+    /// whatever the first stack pointer was.
+    #[derive(Clone, Copy)]
+    #[repr(C, align(64))]
+    pub struct Image(pub [u8; 512]);
+
+    impl Image {
+        /// The state a program starts with: all exceptions masked, round to nearest (System V ABI 3.4.1).
+        pub const fn fresh() -> Image {
+            let mut bytes = [0; 512];
+            (bytes[0], bytes[1]) = (0x7f, 0x03);
+            (bytes[24], bytes[25]) = (0x80, 0x1f);
+            Image(bytes)
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! execve: everything of the old program goes but its descriptors, then the new one is loaded and entered.
+
+use abi::{Handle, ProgramRegisters};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+use contracts::descriptions::TERMINAL;
+use contracts::process::Ended;
+use personality::descriptors::{Description, server};
+use personality::flags::O_RDWR;
+use personality::image::Image;
+use personality::memory::{PAGE, STACK_BYTES, STACK_TOP, STATE_BASE, protection};
+use personality::path::{absolute, base_name, interpreter};
+use personality::signals::number::{SIGCHLD, SIGKILL};
+use personality::stack::{self, auxiliary};
+use personality::state::{STATE_PAGES, Text};
+use personality::{Errno, memory};
+
+use super::entry::{self, machine};
+use super::errors::{Failure, Outcome};
+use super::load::{Opened, place_interpreter};
+use super::numbers::close_description;
+use super::proxy::{listen, proxy};
+use super::user::{self, with_state};
+use super::{mapping, process, random};
+
+/// Scripts whose interpreter is a script: as deep as Linux goes.
+const SCRIPTS_MAX: usize = 4;
+/// Clock ticks per second, as AT_CLKTCK and times() have it.
+pub const TICKS_PER_S: u64 = 100;
+const FRESH_FLAGS: u64 = 0x202;
+/// S_IFCHR.
+const CHARACTER_DEVICE: u32 = 0o020000;
+
+struct Program {
+    path: String,
+    arguments: Vec<Vec<u8>>,
+    environment: Vec<Vec<u8>>,
+}
+
+/// Makes the process state and starts the program that `etc/run` names.
+pub async fn first(run: Option<&'static [u8]>) {
+    let decoded = run.map(system::decode::<system::Run>);
+    let Some(Ok(run)) = decoded else {
+        runtime::log!("etc/run is missing or of another version: build the archive again");
+        return process::end(Ended::Exited(127)).await;
+    };
+    if let Err(errno) = make_state() {
+        runtime::log!("no memory for the process state: {errno:?}");
+        return process::end(Ended::Exited(126)).await;
+    }
+    listen();
+    let status = match start_first(run).await {
+        Ok(()) => enter(),
+        Err((path, Failure::Errno(Errno::ENOENT))) => {
+            runtime::log!("{path}: not found in the guest's root file system");
+            127
+        }
+        Err((path, failure)) => {
+            runtime::log!("{path}: cannot be started: {failure:?}");
+            126
+        }
+    };
+    process::end(Ended::Exited(status)).await;
+}
+
+fn make_state() -> Result<(), Errno> {
+    let segment = mapping::segment(STATE_PAGES)?;
+    let access = (protection::READ | protection::WRITE).into();
+    sys::range_map(Handle::SELF_RANGE, STATE_BASE, segment, 0, STATE_PAGES, access).map_err(|_| Errno::ENOMEM)?;
+    with_state(|state| {
+        state.reset(segment.0);
+        (state.process, state.parent) = (proxy().birth.process, proxy().birth.parent);
+    });
+    Ok(())
+}
+
+async fn start_first(run: system::Run) -> Result<(), (String, Failure)> {
+    let terminal = Description {
+        id: TERMINAL,
+        server: server::CONSOLE,
+        flags: O_RDWR,
+        kind: CHARACTER_DEVICE,
+        ..Description::default()
+    };
+    let opened = with_state(|state| {
+        let first = state.descriptors.add(terminal, false)?;
+        state.descriptors.duplicate(first, 1, false)?;
+        state.descriptors.duplicate(first, 2, false).map(drop)
+    });
+    let name = run.arguments.first().cloned().unwrap_or_default();
+    opened.map_err(|errno| (name.clone(), errno.into()))?;
+    if run.working_directory.starts_with('/') {
+        with_state(|state| state.directory = Text::new(&personality::path::clean(&run.working_directory)));
+    }
+    let bytes = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect::<Vec<_>>();
+    let environment = bytes(run.environment);
+    let arguments = bytes(run.arguments);
+    // A bare name is looked for where a shell would.
+    let candidates = if name.contains('/') {
+        vec![name.clone()]
+    } else {
+        ["/bin", "/usr/bin", "/sbin", "/usr/sbin", "/usr/local/bin"].map(|folder| format!("{folder}/{name}")).to_vec()
+    };
+    let mut result = Err(Failure::Errno(Errno::ENOENT));
+    for path in candidates {
+        result = load(Program { path, arguments: arguments.clone(), environment: environment.clone() }).await;
+        if result != Err(Failure::Errno(Errno::ENOENT)) {
+            break;
+        }
+    }
+    result.map_err(|failure| (name, failure))
+}
+
+/// Goes into the program for the first time.
+fn enter() -> ! {
+    entry::install(proxy().signal_bits);
+    machine::load_vectors(machine::Image::fresh());
+    let [fs, gs] = with_state(|state| [state.fs_base, state.gs_base]);
+    machine::set_base(0, fs);
+    machine::set_base(1, gs);
+    entry::set_registers(&with_state(|state| state.registers));
+    runtime::rest();
+    entry::resume()
+}
+
+/// execve. Comes back only with an error; on success the registers of the process state are the new program's.
+pub async fn execve(path: u64, arguments: u64, environment: u64) -> Outcome {
+    let limit = stack::ARGUMENTS_BYTES_MAX;
+    let named = user::path(path)?;
+    let arguments = user::text_array(arguments, limit)?;
+    let environment = user::text_array(environment, limit)?;
+    let directory = with_state(|state| state.directory);
+    let path = super::files::own_links(&absolute(directory.as_str(), &named)?);
+    load(Program { path, arguments, environment }).await?;
+    machine::load_vectors(machine::Image::fresh());
+    machine::set_base(0, 0);
+    machine::set_base(1, 0);
+    entry::set_registers(&with_state(|state| state.registers));
+    Ok(0)
+}
+
+/// Checks everything, then replaces the program. After the point of no return a failure ends the process, as Linux does.
+async fn load(program: Program) -> Result<(), Failure> {
+    let (program, file, image) = resolve(program).await?;
+    let linker = match file.interpreter(&image).await? {
+        Some(path) => {
+            let file = Opened::open(&path).await?;
+            let image = file.plan()?;
+            Some((file, image))
+        }
+        None => None,
+    };
+    let mut random = [0; 16];
+    random::fill(&mut random);
+    // Built once to see that it fits before anything is given up.
+    stack::build(
+        STACK_TOP,
+        &program.arguments,
+        &program.environment,
+        program.path.as_bytes(),
+        random,
+        &fixed_values(&image, 0, 0),
+    )?;
+
+    give_up_old();
+    if let Err(failure) = replace(&program, &file, &image, linker.as_ref(), random).await {
+        runtime::log!("{}: cannot be loaded: {failure:?}", program.path);
+        process::end(Ended::Signalled(SIGKILL)).await;
+    }
+    file.close();
+    if let Some((file, _)) = linker {
+        file.close();
+    }
+    describe(&program);
+    Ok(())
+}
+
+/// Follows `#!` lines to an ELF file.
+async fn resolve(mut program: Program) -> Result<(Program, Opened, Image), Failure> {
+    for _ in 0..=SCRIPTS_MAX {
+        let file = Opened::open(&program.path).await?;
+        let Some((name, argument)) = interpreter(&file.head)
+            .map(|(name, argument)| (name.to_string(), argument.map(|text| text.as_bytes().to_vec())))
+        else {
+            return match file.plan() {
+                Ok(image) => Ok((program, file, image)),
+                Err(errno) => {
+                    file.close();
+                    Err(errno.into())
+                }
+            };
+        };
+        file.close();
+        let mut arguments = vec![name.clone().into_bytes()];
+        arguments.extend(argument);
+        arguments.push(program.path.into_bytes());
+        arguments.extend(program.arguments.into_iter().skip(1));
+        let directory = with_state(|state| state.directory);
+        program = Program { path: absolute(directory.as_str(), &name)?, arguments, ..program };
+    }
+    Err(Errno::ELOOP.into())
+}
+
+/// The point of no return: old memory, handlers and close-on-exec descriptors go.
+fn give_up_old() {
+    let _ = mapping::unmap(memory::LOWEST, abi::layout::USER_END & !(PAGE - 1));
+    while let Some(number) = with_state(|state| state.descriptors.next_to_close_at_exec()) {
+        close_description(number);
+    }
+    let discards = with_state(|state| {
+        state.signals.reset_for_exec();
+        (state.heap_start, state.heap_end, state.heap_segment, state.clear_id_at) = (0, 0, 0, 0);
+        (state.fs_base, state.gs_base) = (0, 0);
+        state.signals.is_ignored_by_choice(SIGCHLD)
+    });
+    let _ = proxy().process.discard_children(discards);
+}
+
+async fn replace(
+    program: &Program,
+    file: &Opened,
+    image: &Image,
+    linker: Option<&(Opened, Image)>,
+    random: [u8; 16],
+) -> Result<(), Failure> {
+    let base = image.base();
+    file.load(image, base).await?;
+    let heap = base + image.span().1;
+    let mut entry = base + image.entry;
+    let mut linker_base = 0;
+    if let Some((file, image)) = linker {
+        linker_base = place_interpreter(image)?;
+        file.load(image, linker_base).await?;
+        entry = linker_base + image.entry;
+    }
+    mapping::map_zeroed(STACK_TOP - STACK_BYTES, STACK_TOP, protection::READ | protection::WRITE)?;
+    let fixed = fixed_values(image, base, linker_base);
+    let stack =
+        stack::build(STACK_TOP, &program.arguments, &program.environment, program.path.as_bytes(), random, &fixed)?;
+    user::bytes_mut(stack.pointer, stack.bytes.len() as u64)?.copy_from_slice(&stack.bytes);
+    with_state(|state| {
+        (state.heap_start, state.heap_end) = (heap, heap);
+        state.program = Text::new(&program.path);
+        state.registers =
+            ProgramRegisters { rip: entry, rsp: stack.pointer, rflags: FRESH_FLAGS, ..ProgramRegisters::default() };
+    });
+    Ok(())
+}
+
+fn fixed_values(image: &Image, base: u64, linker_base: u64) -> [(u64, u64); 13] {
+    let header_bytes = 56;
+    [
+        (auxiliary::PHDR, if image.headers == 0 { 0 } else { base + image.headers }),
+        (auxiliary::PHENT, header_bytes),
+        (auxiliary::PHNUM, image.header_count),
+        (auxiliary::PAGESZ, PAGE),
+        (auxiliary::BASE, linker_base),
+        (auxiliary::FLAGS, 0),
+        (auxiliary::ENTRY, base + image.entry),
+        (auxiliary::UID, 0),
+        (auxiliary::EUID, 0),
+        (auxiliary::GID, 0),
+        (auxiliary::EGID, 0),
+        (auxiliary::CLKTCK, TICKS_PER_S),
+        (auxiliary::HWCAP, hardware()),
+    ]
+}
+
+/// AT_HWCAP on x86-64 is CPUID leaf 1, EDX.
+fn hardware() -> u64 {
+    core::arch::x86_64::__cpuid(1).edx.into()
+}
+
+fn describe(program: &Program) {
+    let line: Vec<_> = program.arguments.iter().map(|argument| String::from_utf8_lossy(argument)).collect();
+    let mut line = line.join(" ");
+    while line.len() > 128 {
+        line.pop();
+    }
+    let name = base_name(&program.path);
+    with_state(|state| {
+        state.name = [0; 16];
+        let length = name.len().min(15);
+        state.name[..length].copy_from_slice(&name.as_bytes()[..length]);
+    });
+    let _ = proxy().process.describe(name.chars().take(15).collect(), line);
+}

@@ -1,0 +1,367 @@
+//! Reading, writing, seeking and listing, whichever server holds the description.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use contracts::BulkSpan;
+use contracts::descriptions::{DescriptionId, Kind, Status, Whence};
+use personality::Errno;
+use personality::descriptors::{Description, server};
+use personality::flags::*;
+use personality::layouts::{IoVector, directory_entry};
+use personality::signals::Cause;
+use personality::signals::number::SIGPIPE;
+
+use super::errors::{Failure, Outcome};
+use super::proxy::proxy;
+use super::user::{self, with_state};
+use super::wait::answer;
+
+/// Linux's limit for one call.
+const COUNT_MAX: u64 = 0x7fff_f000;
+/// IOV_MAX.
+const VECTORS_MAX: u64 = 1024;
+/// S_IFREG, the one kind that reads and writes whole.
+const REGULAR: u32 = 0o100000;
+
+/// What a descriptor names.
+pub fn description(descriptor: u64) -> Result<Description, Errno> {
+    with_state(|state| state.descriptors.get(descriptor).copied())
+}
+
+fn readable(descriptor: u64) -> Result<Description, Errno> {
+    description(descriptor)
+        .and_then(|found| if found.flags & O_ACCMODE == O_WRONLY { Err(Errno::EBADF) } else { Ok(found) })
+}
+
+fn writable(descriptor: u64) -> Result<Description, Errno> {
+    description(descriptor).and_then(|found| if found.flags & O_ACCMODE == 0 { Err(Errno::EBADF) } else { Ok(found) })
+}
+
+/// One request: as much as the bulk area carries.
+async fn read_once(
+    server: u32,
+    id: DescriptionId,
+    into: &mut [u8],
+    at: Option<u64>,
+    wait: bool,
+) -> Result<usize, Failure> {
+    let client = proxy().server(server)?;
+    let bulk = client.bulk();
+    let length = into.len().min(bulk.len());
+    let count = answer(client.read(id, BulkSpan { offset: 0, length: length as u32 }, at, wait)).await?;
+    let count = (count as usize).min(length);
+    bulk.read(0, &mut into[..count]).map_err(|_| Errno::EIO)?;
+    Ok(count)
+}
+
+/// Reads at an offset until the buffer is full or the file ends.
+pub async fn read_at(server: u32, id: DescriptionId, into: &mut [u8], offset: u64) -> Result<usize, Failure> {
+    let mut done = 0;
+    while done < into.len() {
+        match read_once(server, id, &mut into[done..], Some(offset + done as u64), true).await? {
+            0 => break,
+            count => done += count,
+        }
+    }
+    Ok(done)
+}
+
+/// The same for a descriptor (mmap).
+pub async fn read_into(descriptor: u64, into: &mut [u8], offset: u64) -> Result<(), Failure> {
+    let found = readable(descriptor)?;
+    if found.kind != REGULAR {
+        return Err(Errno::ENODEV.into());
+    }
+    read_at(found.server, found.id, into, offset).await.map(drop)
+}
+
+/// Reads as Linux does: files until the buffer is full, others what there is.
+async fn read_description(
+    found: &Description,
+    into: &mut [u8],
+    mut at: Option<u64>,
+    wait: bool,
+) -> Result<u64, Failure> {
+    let mut done = 0;
+    while done < into.len() {
+        let count = match read_once(found.server, found.id, &mut into[done..], at, wait).await {
+            Ok(count) => count,
+            Err(failure) if done == 0 => return Err(failure),
+            Err(_) => break,
+        };
+        done += count;
+        at = at.map(|at| at + count as u64);
+        if count == 0 || found.kind != REGULAR {
+            break;
+        }
+    }
+    Ok(done as u64)
+}
+
+/// Writes all of it, unless an error, a signal or a full non-blocking description stops it after the first bytes.
+async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>, wait: bool) -> Result<u64, Failure> {
+    let client = proxy().server(found.server)?;
+    let bulk = client.bulk();
+    let mut done = 0;
+    loop {
+        let part = &from[done..from.len().min(done + bulk.len())];
+        bulk.write(0, part).map_err(|_| Errno::EIO)?;
+        let span = BulkSpan { offset: 0, length: part.len() as u32 };
+        match answer(client.write(found.id, span, at, wait)).await {
+            Ok(count) => {
+                let count = (count as usize).min(part.len());
+                done += count;
+                at = at.map(|at| at + count as u64);
+                if done == from.len() || count == 0 {
+                    break;
+                }
+            }
+            Err(error) if done == 0 => return Err(error.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(done as u64)
+}
+
+/// A broken pipe also is a signal.
+pub fn with_sigpipe(outcome: Outcome) -> Outcome {
+    if outcome == Err(Failure::Errno(Errno::EPIPE)) {
+        with_state(|state| {
+            let process = state.process;
+            state.signals.post(SIGPIPE, Cause { code: 0, process, address: 0 });
+        });
+    }
+    outcome
+}
+
+fn offset(at: Option<u64>) -> Result<Option<u64>, Errno> {
+    if at.is_some_and(|at| at > i64::MAX as u64) { Err(Errno::EINVAL) } else { Ok(at) }
+}
+
+/// read, pread64 and, with `wait` overridden, recv.
+pub async fn read(descriptor: u64, buffer: u64, count: u64, at: Option<u64>, wait: Option<bool>) -> Outcome {
+    let found = readable(descriptor)?;
+    let into = user::bytes_mut(buffer, count.min(COUNT_MAX))?;
+    read_description(&found, into, offset(at)?, wait.unwrap_or(found.flags & O_NONBLOCK == 0)).await
+}
+
+/// write, pwrite64, send.
+pub async fn write(descriptor: u64, buffer: u64, count: u64, at: Option<u64>, wait: Option<bool>) -> Outcome {
+    let found = writable(descriptor)?;
+    let from = user::bytes(buffer, count.min(COUNT_MAX))?;
+    write_description(&found, from, offset(at)?, wait.unwrap_or(found.flags & O_NONBLOCK == 0)).await
+}
+
+fn vectors(at: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
+    if count > VECTORS_MAX {
+        return Err(Errno::EINVAL);
+    }
+    let all: Vec<IoVector> =
+        (0..count).map(|index| user::read(at.wrapping_add(index * 16))).collect::<Result<_, _>>()?;
+    let total = all.iter().try_fold(0u64, |total, vector| total.checked_add(vector.bytes)).ok_or(Errno::EINVAL)?;
+    if total > COUNT_MAX { Err(Errno::EINVAL) } else { Ok(all) }
+}
+
+/// readv, preadv, recvmsg.
+pub async fn read_vectors(
+    descriptor: u64,
+    at: u64,
+    count: u64,
+    mut position: Option<u64>,
+    wait: Option<bool>,
+) -> Outcome {
+    let mut done = 0;
+    for vector in vectors(at, count)?.into_iter().filter(|vector| vector.bytes > 0) {
+        // Only the first may wait: what is there is given.
+        let wait = if done > 0 { Some(false) } else { wait };
+        match read(descriptor, vector.base, vector.bytes, position, wait).await {
+            Ok(count) => {
+                done += count;
+                position = position.map(|position| position + count);
+                if count < vector.bytes {
+                    break;
+                }
+            }
+            Err(failure) if done == 0 => return Err(failure),
+            Err(_) => break,
+        }
+    }
+    if done == 0 {
+        readable(descriptor)?;
+    }
+    Ok(done)
+}
+
+/// writev, pwritev, sendmsg. Small pieces are joined, so that a line stays one message.
+pub async fn write_vectors(descriptor: u64, at: u64, count: u64, position: Option<u64>, wait: Option<bool>) -> Outcome {
+    const JOINED_MAX: u64 = 64 << 10;
+    let found = writable(descriptor)?;
+    let vectors = vectors(at, count)?;
+    let total: u64 = vectors.iter().map(|vector| vector.bytes).sum();
+    let wait = wait.unwrap_or(found.flags & O_NONBLOCK == 0);
+    if total <= JOINED_MAX {
+        let mut joined = Vec::with_capacity(total as usize);
+        for vector in &vectors {
+            joined.extend_from_slice(user::bytes(vector.base, vector.bytes)?);
+        }
+        return write_description(&found, &joined, offset(position)?, wait).await;
+    }
+    let mut done = 0;
+    for vector in vectors {
+        match write_description(
+            &found,
+            user::bytes(vector.base, vector.bytes)?,
+            offset(position.map(|position| position + done))?,
+            wait,
+        )
+        .await
+        {
+            Ok(count) => {
+                done += count;
+                if count < vector.bytes {
+                    break;
+                }
+            }
+            Err(failure) if done == 0 => return Err(failure),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// sendfile: through a buffer of the proxy.
+pub async fn send_file(out: u64, from: u64, offset_at: u64, count: u64) -> Outcome {
+    const BUFFER_BYTES: usize = 64 << 10;
+    let (source, target) = (readable(from)?, writable(out)?);
+    if source.kind != REGULAR {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut at: Option<u64> = user::read_if(offset_at)?;
+    let mut buffer = vec![0; BUFFER_BYTES.min(count.min(COUNT_MAX) as usize)];
+    let mut done = 0;
+    while done < count {
+        let part = buffer.len().min((count - done) as usize);
+        let got = read_description(&source, &mut buffer[..part], at, true).await? as usize;
+        if got == 0 {
+            break;
+        }
+        let put = match write_description(&target, &buffer[..got], None, target.flags & O_NONBLOCK == 0).await {
+            Ok(put) => put,
+            Err(failure) if done == 0 => {
+                rewind(&source, at, got as u64).await;
+                return Err(failure);
+            }
+            Err(_) => 0,
+        };
+        done += put;
+        at = at.map(|at| at + put);
+        if put < got as u64 {
+            rewind(&source, at, got as u64 - put).await;
+            break;
+        }
+    }
+    if let Some(at) = at {
+        user::write(offset_at, &at)?;
+    }
+    Ok(done)
+}
+
+/// What was read but not sent goes back, when the description's own offset was used.
+async fn rewind(source: &Description, at: Option<u64>, bytes: u64) {
+    if at.is_none()
+        && let Ok(client) = proxy().server(source.server)
+    {
+        let _ = client.seek(source.id, -(bytes as i64), Whence::Current).await;
+    }
+}
+
+/// lseek. A directory's place is kept here, because getdents64 asks by cookie.
+pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
+    let found = description(descriptor)?;
+    let whence = match whence {
+        0 => Whence::Start,
+        1 => Whence::Current,
+        2 => Whence::End,
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    if found.kind == 0o040000 {
+        let place = if whence == Whence::Current { found.cookie.wrapping_add(offset) } else { offset };
+        with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = place))?;
+        return Ok(place);
+    }
+    Ok(answer(proxy().server(found.server).map_err(|_| Errno::ESPIPE)?.seek(found.id, offset as i64, whence)).await?)
+}
+
+/// What the server knows of a descriptor.
+pub async fn status(descriptor: u64) -> Result<Status, Failure> {
+    let found = description(descriptor)?;
+    if found.server == server::EPOLL {
+        return Ok(Status {
+            kind: Kind::File,
+            permissions: 0o600,
+            size: 0,
+            inode: found.id,
+            device: 4,
+            links: 1,
+            user: 0,
+            group: 0,
+            special: 0,
+            modified_ns: 0,
+            accessed_ns: 0,
+        });
+    }
+    Ok(answer(proxy().server(found.server)?.status(found.id)).await?)
+}
+
+/// ftruncate, and fallocate of mode 0 (`grow_only`).
+pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
+    let found = writable(descriptor).map_err(|_| Errno::EINVAL)?;
+    if size > i64::MAX as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    if grow_only && status(descriptor).await?.size >= size {
+        return Ok(0);
+    }
+    answer(proxy().server(found.server)?.resize(found.id, size)).await?;
+    Ok(0)
+}
+
+/// getdents64.
+pub async fn entries(descriptor: u64, buffer: u64, bytes: u64) -> Outcome {
+    let found = description(descriptor)?;
+    let limit = bytes.min(64 << 10) as usize;
+    user::bytes_mut(buffer, limit as u64)?;
+    let client = proxy().server(found.server)?;
+    let mut packed = Vec::new();
+    let mut cookie = found.cookie;
+    'answers: loop {
+        let (entries, next) = answer(client.entries(found.id, cookie)).await?;
+        if entries.is_empty() {
+            break;
+        }
+        let first_of_answer = packed.len();
+        for entry in &entries {
+            if !directory_entry(
+                &mut packed,
+                limit,
+                entry.inode,
+                next,
+                (super::files::type_bits(entry.kind) >> 12) as u8,
+                &entry.name,
+            ) {
+                // Cookies are per answer: an answer that does not fit whole is asked for again.
+                packed.truncate(first_of_answer);
+                break 'answers;
+            }
+        }
+        cookie = next;
+    }
+    if packed.is_empty() && cookie == found.cookie {
+        let any = !answer(client.entries(found.id, cookie)).await?.0.is_empty();
+        return if any { Err(Errno::EINVAL.into()) } else { Ok(0) };
+    }
+    user::bytes_mut(buffer, packed.len() as u64)?.copy_from_slice(&packed);
+    with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = cookie))?;
+    Ok(packed.len() as u64)
+}

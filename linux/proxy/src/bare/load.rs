@@ -1,0 +1,96 @@
+//! Bringing an executable file into the program's memory.
+
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use contracts::descriptions::DescriptionId;
+use contracts::files::open;
+use personality::Errno;
+use personality::descriptors::server;
+use personality::image::{HEAD_BYTES, Image, interpreter_path, plan};
+use personality::memory::{PAGE, protection};
+
+use super::errors::Failure;
+use super::input_output::read_at;
+use super::mapping;
+use super::numbers::close_id;
+use super::proxy::proxy;
+use super::user;
+
+/// An executable that was opened and checked; nothing of the program has changed yet.
+pub struct Opened {
+    id: DescriptionId,
+    /// First bytes, for `#!`.
+    pub head: Vec<u8>,
+    bytes: u64,
+}
+
+impl Opened {
+    /// Opens a file and reads its head. `EACCES` for what is no file.
+    pub async fn open(path: &str) -> Result<Opened, Failure> {
+        let opened = proxy().files.open(String::from(path), open::READ, 0).await?;
+        if opened.elsewhere {
+            return Err(Errno::EACCES.into());
+        }
+        let mut file = Opened { id: opened.id, head: vec![0; HEAD_BYTES], bytes: opened.size };
+        if opened.kind != contracts::descriptions::Kind::File {
+            file.close();
+            return Err(Errno::EACCES.into());
+        }
+        match read_at(server::FS, file.id, &mut file.head, 0).await {
+            Ok(count) => {
+                file.head.truncate(count);
+                Ok(file)
+            }
+            Err(failure) => {
+                file.close();
+                Err(failure)
+            }
+        }
+    }
+
+    /// The plan, if it is an ELF program.
+    pub fn plan(&self) -> Result<Image, Errno> {
+        plan(&self.head, self.bytes)
+    }
+
+    /// The interpreter that an image names.
+    pub async fn interpreter(&self, image: &Image) -> Result<Option<String>, Failure> {
+        let Some((offset, bytes)) = image.interpreter else { return Ok(None) };
+        let mut path = vec![0; bytes as usize];
+        let count = read_at(server::FS, self.id, &mut path, offset).await?;
+        Ok(Some(interpreter_path(&path[..count])?))
+    }
+
+    /// Maps the parts at `base` and reads their bytes. On failure the program is half there: it must end.
+    pub async fn load(&self, image: &Image, base: u64) -> Result<(), Failure> {
+        for part in &image.parts {
+            let (start, end) = (base + part.start, base + part.end);
+            let copies = protection::READ | protection::WRITE;
+            mapping::map_zeroed(start, end, copies)?;
+            let data = user::bytes_mut(base + part.data, part.file_bytes)?;
+            if read_at(server::FS, self.id, data, part.file_offset).await? < data.len() {
+                return Err(Errno::ENOEXEC.into());
+            }
+            if part.protection != copies {
+                mapping::protect(start, end, part.protection)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the file back.
+    pub fn close(self) {
+        close_id(server::FS, self.id);
+    }
+}
+
+/// Where an interpreter goes: high, below other mappings.
+pub fn place_interpreter(image: &Image) -> Result<u64, Errno> {
+    if image.fixed {
+        return Ok(0);
+    }
+    let (start, end) = image.span();
+    user::with_state(|state| state.memory.place(0, end - start)).map(|place| (place - start) & !(PAGE - 1))
+}

@@ -1,0 +1,284 @@
+//! The program's memory: the table and the kernel's mappings changed together.
+//!
+//! Each area of access is backed by a segment whose capability has INHERIT, so that a fork copies it; the proxy's own memory has not.
+
+use abi::{Handle, Rights};
+use alloc::vec::Vec;
+use personality::Errno;
+use personality::flags::*;
+use personality::memory::{Area, PAGE, protection, round_up};
+
+use super::errors::Outcome;
+use super::input_output::read_into;
+use super::user::{self, with_state};
+
+/// A zeroed segment that forked children copy.
+pub fn segment(pages: u64) -> Result<Handle, Errno> {
+    let (made, _) = sys::segment_alloc(Handle::SELF_RAM, pages, 0).map_err(|_| Errno::ENOMEM)?;
+    let heritable = sys::cap_copy(made, Rights::ALL.union(Rights::INHERIT));
+    let _ = sys::cap_drop(made);
+    heritable.map_err(|_| Errno::ENOMEM)
+}
+
+/// Linux's PROT_* as areas have it: what can be written or fetched can be read.
+fn normal(requested: u64) -> Result<u32, Errno> {
+    match requested & !(PROT_READ | PROT_WRITE | PROT_EXEC | 0x0300_0000) {
+        0 if requested & (PROT_WRITE | PROT_EXEC) != 0 => Ok((requested & 7) as u32 | protection::READ),
+        0 => Ok((requested & 7) as u32),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn drop_if_unused(segment: u64) {
+    if segment != 0 && !with_state(|state| state.memory.uses(segment)) {
+        let _ = sys::cap_drop(Handle(segment));
+    }
+}
+
+/// Maps zeroed memory where nothing is; large ranges get several segments.
+pub fn map_zeroed(start: u64, end: u64, access: u32) -> Result<(), Errno> {
+    let mut at = start;
+    while at < end {
+        let part_end = end.min(at.saturating_add(abi::layout::SEGMENT_PAGES_MAX * PAGE));
+        // Memory without access costs nothing until mprotect opens it, however large the reservation.
+        let (part_end, segment) = if access == 0 { (end, 0) } else { (part_end, segment((part_end - at) / PAGE)?.0) };
+        if let Err(errno) =
+            map_segment(Area { start: at, end: part_end, segment, first_page: 0, protection: access, reserved: 0 })
+        {
+            drop_if_unused(segment);
+            let _ = unmap(start, at);
+            return Err(errno);
+        }
+        at = part_end;
+    }
+    Ok(())
+}
+
+fn map_segment(area: Area) -> Result<(), Errno> {
+    with_state(|state| state.memory.insert(area))?;
+    if area.segment == 0 {
+        return Ok(());
+    }
+    let mapped = sys::range_map(
+        Handle::SELF_RANGE,
+        area.start,
+        Handle(area.segment),
+        area.first_page,
+        area.pages(),
+        area.protection.into(),
+    );
+    if mapped.is_err() {
+        with_state(|state| state.memory.remove(area.start, area.end, |_| ()))?;
+        return Err(Errno::ENOMEM);
+    }
+    Ok(())
+}
+
+/// Unmaps whatever lies in the range.
+pub fn unmap(start: u64, end: u64) -> Result<(), Errno> {
+    let mut pieces = Vec::new();
+    if start < end {
+        with_state(|state| state.memory.remove(start, end, |area| pieces.push(*area)))?;
+    }
+    for piece in pieces.iter().filter(|piece| piece.segment != 0) {
+        // SAFETY: the table said this is the program's memory; the proxy keeps no slice of it across a change of the map.
+        let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, piece.start, piece.pages()) };
+    }
+    pieces.iter().for_each(|piece| drop_if_unused(piece.segment));
+    Ok(())
+}
+
+/// Changes access. Memory that had none and no segment gets one now.
+pub fn protect(start: u64, end: u64, access: u32) -> Result<(), Errno> {
+    with_state(|state| {
+        state.memory.protect(start, end, access, |area| {
+            if area.segment == 0 {
+                if access == 0 {
+                    return Ok(());
+                }
+                if area.pages() > abi::layout::SEGMENT_PAGES_MAX {
+                    return Err(Errno::ENOMEM);
+                }
+                let segment = segment(area.pages())?;
+                sys::range_map(Handle::SELF_RANGE, area.start, segment, 0, area.pages(), access.into())
+                    .map_err(|_| Errno::ENOMEM)?;
+                (area.segment, area.first_page) = (segment.0, 0);
+                return Ok(());
+            }
+            // SAFETY: the program's own memory; the proxy reaches it only as the table allows, which changes along.
+            unsafe { sys::range_protect(Handle::SELF_RANGE, area.start, area.pages(), access.into()) }
+                .map_err(|_| Errno::ENOMEM)
+        })
+    })
+}
+
+fn range(start: u64, bytes: u64) -> Result<(u64, u64), Errno> {
+    let end = round_up(bytes).and_then(|bytes| start.checked_add(bytes)).ok_or(Errno::EINVAL)?;
+    if start.is_multiple_of(PAGE) && end <= abi::layout::USER_END { Ok((start, end)) } else { Err(Errno::EINVAL) }
+}
+
+/// mmap.
+pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) -> Outcome {
+    let access = normal(access)?;
+    let bytes = round_up(bytes).filter(|bytes| *bytes > 0).ok_or(Errno::EINVAL)?;
+    let from_file = flags & MAP_ANONYMOUS == 0;
+    if flags & (MAP_SHARED | MAP_PRIVATE) == 0 || !offset.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL.into());
+    }
+    if from_file {
+        with_state(|state| state.descriptors.get(descriptor).map(drop))?;
+    }
+    let start = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+        let (start, end) = range(wish, bytes)?;
+        if !personality::memory::permitted(start, end) {
+            return Err(Errno::ENOMEM.into());
+        }
+        if flags & MAP_FIXED_NOREPLACE != 0 && !with_state(|state| state.memory.is_free(start, end)) {
+            return Err(Errno::EEXIST.into());
+        }
+        unmap(start, end)?;
+        start
+    } else {
+        with_state(|state| state.memory.place(wish, bytes))?
+    };
+    let first = if from_file { protection::READ | protection::WRITE } else { access };
+    map_zeroed(start, start + bytes, first)?;
+    if from_file {
+        if let Err(error) = read_into(descriptor, user::bytes_mut(start, bytes)?, offset).await {
+            unmap(start, start + bytes)?;
+            return Err(error);
+        }
+        if access != first {
+            protect(start, start + bytes, access)?;
+        }
+    }
+    Ok(start)
+}
+
+/// munmap.
+pub fn munmap(start: u64, bytes: u64) -> Outcome {
+    let (start, end) = range(start, bytes)?;
+    if start == end {
+        return Err(Errno::EINVAL.into());
+    }
+    unmap(start, end)?;
+    Ok(0)
+}
+
+/// mprotect.
+pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
+    let access = normal(access)?;
+    let (start, end) = range(start, bytes)?;
+    if start < end {
+        protect(start, end, access)?;
+    }
+    Ok(0)
+}
+
+/// madvise: only MADV_DONTNEED has an effect a program can see.
+pub fn madvise(start: u64, bytes: u64, advice: u64) -> Outcome {
+    const DONT_NEED: u64 = 4;
+    let (start, end) = range(start, bytes)?;
+    if !with_state(|state| state.memory.allows(start, end - start, 0)) {
+        return Err(Errno::ENOMEM.into());
+    }
+    if advice == DONT_NEED {
+        let writable = with_state(|state| state.memory.allows(start, end - start, protection::WRITE));
+        if writable {
+            user::bytes_mut(start, end - start)?.fill(0);
+        }
+    }
+    Ok(0)
+}
+
+/// mremap: shrinks and grows in place where it can, else moves by copying.
+pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
+    let (old, old_end) = range(old, old_bytes)?;
+    let (_, new_end) = range(old, new_bytes)?;
+    if flags & !MREMAP_MAYMOVE != 0 || new_end == old || old == old_end {
+        return Err(Errno::EINVAL.into());
+    }
+    let area = with_state(|state| state.memory.find(old).copied()).ok_or(Errno::EFAULT)?;
+    if !with_state(|state| state.memory.allows(old, old_end - old, 0)) {
+        return Err(Errno::EFAULT.into());
+    }
+    if new_end <= old_end {
+        unmap(new_end, old_end)?;
+        return Ok(old);
+    }
+    if with_state(|state| state.memory.is_free(old_end, new_end)) {
+        map_zeroed(old_end, new_end, area.protection)?;
+        return Ok(old);
+    }
+    if flags & MREMAP_MAYMOVE == 0 {
+        return Err(Errno::ENOMEM.into());
+    }
+    let new = with_state(|state| state.memory.place(0, new_end - old))?;
+    let copies = protection::READ | protection::WRITE;
+    map_zeroed(new, new + (new_end - old), copies)?;
+    if area.protection & protection::READ != 0 {
+        user::bytes_mut(new, old_end - old)?.copy_from_slice(user::bytes(old, old_end - old)?);
+    }
+    if area.protection != copies {
+        protect(new, new + (new_end - old), area.protection)?;
+    }
+    unmap(old, old_end)?;
+    Ok(new)
+}
+
+/// brk: gives the end that holds now, whether or not it was moved.
+pub fn brk(wish: u64) -> Outcome {
+    let (start, end, segment) = with_state(|state| (state.heap_start, state.heap_end, state.heap_segment));
+    let (Some(old_end), Some(new_end)) = (round_up(end), round_up(wish)) else { return Ok(end) };
+    if wish < start || new_end - start > abi::layout::SEGMENT_PAGES_MAX * PAGE {
+        return Ok(end);
+    }
+    let moved = match new_end.cmp(&old_end) {
+        core::cmp::Ordering::Equal => true,
+        core::cmp::Ordering::Less => shrink_heap(segment, start, new_end, old_end),
+        core::cmp::Ordering::Greater => grow_heap(segment, start, old_end, new_end),
+    };
+    if moved {
+        with_state(|state| state.heap_end = wish);
+    }
+    Ok(if moved { wish } else { end })
+}
+
+fn shrink_heap(segment: u64, start: u64, new_end: u64, old_end: u64) -> bool {
+    if unmap(new_end, old_end).is_err() {
+        return false;
+    }
+    if new_end == start {
+        // The last piece went, and the segment with it.
+        with_state(|state| state.heap_segment = 0);
+    } else {
+        // SAFETY: what goes away was unmapped just now.
+        let _ = unsafe { sys::segment_set_pages(Handle(segment), (new_end - start) / PAGE) };
+    }
+    true
+}
+
+fn grow_heap(held: u64, start: u64, old_end: u64, new_end: u64) -> bool {
+    let pages = (new_end - start) / PAGE;
+    let access = protection::READ | protection::WRITE;
+    if !with_state(|state| state.memory.is_free(old_end, new_end)) {
+        return false;
+    }
+    if held == 0 {
+        let Ok(made) = segment(pages) else { return false };
+        let area = Area { start, end: new_end, segment: made.0, first_page: 0, protection: access, reserved: 0 };
+        if map_segment(area).is_err() {
+            let _ = sys::cap_drop(made);
+            return false;
+        }
+        with_state(|state| state.heap_segment = made.0);
+        return true;
+    }
+    // SAFETY: it only grows.
+    if unsafe { sys::segment_set_pages(Handle(held), pages) }.is_err() {
+        return false;
+    }
+    let first_page = (old_end - start) / PAGE;
+    map_segment(Area { start: old_end, end: new_end, segment: held, first_page, protection: access, reserved: 0 })
+        .is_ok()
+}

@@ -1,0 +1,174 @@
+//! Descriptor numbers: closing, duplicating, flags, pipes, and what is asked of a device behind one.
+
+use contracts::descriptions::{Control, ControlReply, DescriptionError, DescriptionId};
+use personality::Errno;
+use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
+use personality::flags::*;
+
+use super::errors::{AsErrno, Outcome};
+use super::input_output::description;
+use super::proxy::proxy;
+use super::user::{self, with_state};
+use super::wait::answer;
+
+/// Drops a reference at a server, without waiting for the answer: requests are served in order.
+pub fn close_id(server: u32, id: DescriptionId) {
+    if server == server::CONSOLE {
+        return;
+    }
+    if let Ok(client) = proxy().server(server) {
+        let call = client.close(id);
+        runtime::spawn(async move {
+            let _ = call.await;
+        });
+    }
+}
+
+fn released(lost: Option<Description>) {
+    match lost {
+        Some(lost) if lost.server == server::EPOLL => with_state(|state| state.interests.forget(None, Some(lost.id))),
+        Some(lost) => close_id(lost.server, lost.id),
+        None => {}
+    }
+}
+
+/// Closes a number; gives `false` if it was not open.
+pub fn close_description(descriptor: u64) -> bool {
+    let lost = with_state(|state| {
+        let lost = state.descriptors.close(descriptor);
+        if lost.is_ok() {
+            state.interests.forget(Some(descriptor as u32), None);
+        }
+        lost
+    });
+    lost.map(released).is_ok()
+}
+
+/// close.
+pub fn close(descriptor: u64) -> Outcome {
+    if close_description(descriptor) { Ok(0) } else { Err(Errno::EBADF.into()) }
+}
+
+/// close_range; with CLOSE_RANGE_CLOEXEC only marks.
+pub fn close_range(first: u64, last: u64, flags: u64) -> Outcome {
+    const MARK: u64 = 4;
+    if first > last || flags & !(MARK | 2) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    for descriptor in first..=last.min(DESCRIPTORS_MAX as u64) {
+        if flags & MARK != 0 {
+            let _ = with_state(|state| state.descriptors.set_close_on_exec(descriptor, true));
+        } else {
+            close_description(descriptor);
+        }
+    }
+    Ok(0)
+}
+
+/// dup2 and dup3.
+pub fn duplicate_to(descriptor: u64, to: u64, flags: u64, same_is_error: bool) -> Outcome {
+    if flags & !u64::from(O_CLOEXEC) != 0 || (same_is_error && descriptor == to) {
+        return Err(Errno::EINVAL.into());
+    }
+    if descriptor == to {
+        description(descriptor)?;
+        return Ok(to);
+    }
+    let lost = with_state(|state| state.descriptors.duplicate_to(descriptor, to, flags != 0))?;
+    released(lost);
+    Ok(to)
+}
+
+/// fcntl.
+pub fn control(descriptor: u64, command: u64, argument: u64) -> Outcome {
+    const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK;
+    with_state(|state| {
+        let table = &mut state.descriptors;
+        table.get(descriptor)?;
+        Ok(match command {
+            F_DUPFD | F_DUPFD_CLOEXEC => table.duplicate(descriptor, argument, command == F_DUPFD_CLOEXEC)?,
+            F_GETFD => table.close_on_exec(descriptor)?.into(),
+            F_SETFD => table.set_close_on_exec(descriptor, argument & 1 != 0).map(|()| 0)?,
+            F_GETFL => table.get(descriptor)?.flags.into(),
+            F_SETFL => {
+                let found = table.get_mut(descriptor)?;
+                found.flags = found.flags & !CHANGEABLE | argument as u32 & CHANGEABLE;
+                0
+            }
+            F_GETLK | F_SETLK | F_SETLKW => 0,
+            _ => return Err(Errno::EINVAL.into()),
+        })
+    })
+}
+
+/// pipe and pipe2.
+pub async fn pipe(at: u64, flags: u64) -> Outcome {
+    let flags = flags as u32;
+    if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    user::bytes_mut(at, 8)?;
+    with_state(|state| state.descriptors.room(2))?;
+    let (reading, writing) = proxy().process.pipe().await.map_err(|_| Errno::ENFILE)?;
+    let end = |id, access| Description {
+        id,
+        server: server::PROCESS,
+        flags: access | flags & O_NONBLOCK,
+        kind: 0o010000,
+        ..Description::default()
+    };
+    let numbers = with_state(|state| {
+        let close_on_exec = flags & O_CLOEXEC != 0;
+        Ok::<_, Errno>([
+            state.descriptors.add(end(reading, 0), close_on_exec)? as u32,
+            state.descriptors.add(end(writing, O_WRONLY), close_on_exec)? as u32,
+        ])
+    })?;
+    user::write(at, &numbers)?;
+    Ok(0)
+}
+
+/// ioctl.
+pub async fn device_control(descriptor: u64, request: u64, argument: u64) -> Outcome {
+    let found = description(descriptor)?;
+    let request = match request {
+        0x5401 => Control::GetTerminal,
+        0x5402..=0x5404 => {
+            Control::SetTerminal { settings: user::bytes(argument, 36)?.to_vec(), flush_input: request == 0x5404 }
+        }
+        0x540e => Control::MakeControlling { session: super::process::groups(0).await?.1 },
+        0x540f => Control::GetForeground,
+        0x5410 => Control::SetForeground { group: user::read(argument)? },
+        0x5413 => Control::GetWindow,
+        0x5414 => {
+            let [rows, columns, ..]: [u16; 4] = user::read(argument)?;
+            Control::SetWindow { rows, columns }
+        }
+        0x541b => Control::Available,
+        0x5421 => {
+            let on = user::read::<u32>(argument)? != 0;
+            let change =
+                |found: &mut Description| found.flags = found.flags & !O_NONBLOCK | if on { O_NONBLOCK } else { 0 };
+            with_state(|state| state.descriptors.get_mut(descriptor).map(change))?;
+            return Ok(0);
+        }
+        0x5450 | 0x5451 => {
+            with_state(|state| state.descriptors.set_close_on_exec(descriptor, request == 0x5451))?;
+            return Ok(0);
+        }
+        _ => return Err(Errno::ENOTTY.into()),
+    };
+    let client = proxy().server(found.server).map_err(|_| Errno::ENOTTY)?;
+    match answer(client.control(found.id, request)).await {
+        Ok(ControlReply::Done) => {}
+        Ok(ControlReply::Terminal(settings)) if settings.len() == 36 => user::write(argument, settings.as_slice())?,
+        Ok(ControlReply::Terminal(_)) => return Err(Errno::EIO.into()),
+        Ok(ControlReply::Window { rows, columns }) => user::write(argument, &[rows, columns, 0, 0])?,
+        Ok(ControlReply::Number(number)) => user::write(argument, &(number as u32))?,
+        Err(channel::CallError::Server(DescriptionError::NotSupported)) => {
+            return Err(DescriptionError::NotTerminal.errno().into());
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(0)
+}

@@ -1,0 +1,359 @@
+//! From a Linux call's number and registers to the function that answers it, and back.
+//!
+//! The match over [`Call`] has no wildcard: what the table in `personality::calls` says is answered, is answered here.
+
+use abi::ProgramRegisters;
+use core::cell::Cell;
+
+use contracts::files::Change;
+use personality::Errno;
+use personality::calls::{Call, absent_name};
+use personality::flags::*;
+use personality::layouts::system_names;
+
+use super::errors::{Failure, Outcome};
+use super::input_output as io;
+use super::proxy::proxy;
+use super::user::{self, with_state};
+use super::{entry, exec, files, fork, mapping, numbers, poll, process, random, signals, sockets, time};
+
+/// How to go back to the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Return {
+    /// As from an ordinary call: RCX and R11 need not be kept.
+    Quick,
+    /// With exactly the registers of the control page.
+    Exact,
+}
+
+const HERE: u64 = AT_FDCWD as u64;
+const NO_FOLLOW: u64 = AT_SYMLINK_NOFOLLOW;
+/// Bytes of the SYSCALL instruction, to go back over when a call starts again.
+const SYSCALL_BYTES: u64 = 2;
+
+/// Answers the call that the registers describe and leaves in the control page what the program goes on with.
+pub fn serve(before: &ProgramRegisters) -> Return {
+    let number = before.rax;
+    let arguments = [before.rdi, before.rsi, before.rdx, before.r10, before.r8, before.r9];
+    let Some(call) = Call::decode(number) else {
+        log_absent(number);
+        give(before, Errno::ENOSYS.to_result());
+        return Return::Quick;
+    };
+    let outcome =
+        if let Some(answer) = at_once(call, &arguments) { answer } else { runtime::block_on(answer(call, arguments)) };
+    match (call, outcome) {
+        // These two have set the registers themselves.
+        (Call::RtSigreturn | Call::Execve, Ok(_)) => {
+            finish();
+            return Return::Exact;
+        }
+        (_, Ok(value)) => give(before, value),
+        (_, Err(Failure::Errno(errno))) => give(before, errno.to_result()),
+        (_, Err(Failure::Interrupted)) => interrupted(before),
+    }
+    finish();
+    Return::Quick
+}
+
+/// Nothing may stay behind while the program runs: signals go to it, servers are told to ring.
+fn finish() {
+    runtime::rest();
+    signals::deliver();
+}
+
+fn give(before: &ProgramRegisters, value: u64) {
+    entry::set_registers(&ProgramRegisters { rax: value, ..*before });
+}
+
+/// A signal came first: the call starts again after the handler, or ends with EINTR.
+fn interrupted(before: &ProgramRegisters) {
+    if with_state(|state| state.signals.restarts_calls()) {
+        entry::set_registers(&ProgramRegisters { rip: before.rip.wrapping_sub(SYSCALL_BYTES), ..*before });
+    } else {
+        give(before, Errno::EINTR.to_result());
+    }
+}
+
+struct Logged(Cell<[u64; 8]>);
+// SAFETY: one context runs proxy code.
+unsafe impl Sync for Logged {}
+static LOGGED: Logged = Logged(Cell::new([0; 8]));
+
+/// Logs a text for a call number the first time.
+pub fn log_once(number: u64, text: &str) {
+    let mut logged = LOGGED.0.get();
+    let (word, bit) = ((number / 64 % 8) as usize, 1 << (number % 64));
+    if logged[word] & bit == 0 {
+        logged[word] |= bit;
+        LOGGED.0.set(logged);
+        let program = with_state(|state| state.program);
+        runtime::log!("{}: Linux call {number} {text} is missing: ENOSYS", program.as_str());
+    }
+}
+
+fn log_absent(number: u64) {
+    // The C library asks for it at each start and does without.
+    const RSEQ: u64 = 334;
+    if number != RSEQ {
+        log_once(number, absent_name(number).unwrap_or("(unknown)"));
+    }
+}
+
+/// Calls the proxy answers from its own state, without a turn of the executor.
+fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
+    let [a, b, c, d, _, _] = *arguments;
+    let get = |read: fn(&mut personality::state::ProcessState) -> u64| Ok(with_state(read));
+    Some(match call {
+        Call::Getpid | Call::Gettid => get(|state| state.process.into()),
+        Call::Getuid | Call::Getgid | Call::Geteuid | Call::Getegid | Call::Getgroups | Call::Setgroups => Ok(0),
+        Call::Setuid | Call::Setgid => {
+            if a == 0 {
+                Ok(0)
+            } else {
+                Err(Errno::EPERM.into())
+            }
+        }
+        Call::SetTidAddress => Ok(with_state(|state| {
+            state.clear_id_at = a;
+            state.process.into()
+        })),
+        Call::SetRobustList | Call::Setrlimit | Call::Fadvise64 | Call::Flock => Ok(0),
+        Call::Umask => Ok(with_state(|state| core::mem::replace(&mut state.umask, a & 0o777))),
+        Call::Brk => mapping::brk(a),
+        Call::Munmap => mapping::munmap(a, b),
+        Call::Mprotect => mapping::mprotect(a, b, c),
+        Call::Madvise => mapping::madvise(a, b, c),
+        Call::Mremap => mapping::mremap(a, b, c, d),
+        Call::RtSigprocmask => signals::change_mask(a, b, c, d),
+        Call::RtSigreturn => signals::sigreturn(),
+        Call::RtSigpending => signals::pending(a),
+        Call::Sigaltstack => signals::alternate_stack(a, b),
+        Call::ClockGettime => time::clock(a, b),
+        Call::ClockGetres => time::resolution(a, b),
+        Call::Gettimeofday => time::time_of_day(a, b),
+        Call::Time => time::seconds(a),
+        Call::Times => time::times(a),
+        Call::Uname => store(a, &system_names()),
+        Call::Getcwd => files::current(a, b),
+        Call::Dup => with_state(|state| state.descriptors.duplicate(a, 0, false)).map_err(Failure::from),
+        Call::Fcntl => numbers::control(a, b, c),
+        Call::ArchPrctl => base(a, b),
+        Call::Prctl => process::prctl(a, b),
+        Call::Getrlimit => process::limit(a, b),
+        Call::Prlimit64 => process::limit(b, d),
+        Call::Getrusage => store(b, &[0u64; 18]),
+        Call::Getitimer => store(b, &[0u64; 4]),
+        Call::SchedGetaffinity => store(c, &1u64).map(|_| 8),
+        Call::Getrandom => give_random(a, b),
+        Call::EpollCreate => poll::create(0),
+        Call::EpollCreate1 => poll::create(a),
+        Call::EpollCtl => poll::change(a, b, c, d),
+        _ => return None,
+    })
+}
+
+fn store<T: zerocopy::IntoBytes + zerocopy::Immutable>(at: u64, value: &T) -> Outcome {
+    user::write_if(at, value)?;
+    Ok(0)
+}
+
+fn give_random(at: u64, bytes: u64) -> Outcome {
+    const LIMIT: u64 = 1 << 20;
+    let count = bytes.min(LIMIT);
+    random::fill(user::bytes_mut(at, count)?);
+    Ok(count)
+}
+
+/// arch_prctl.
+fn base(which: u64, address: u64) -> Outcome {
+    const SET_GS: u64 = 0x1001;
+    const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
+    const GET_GS: u64 = 0x1004;
+    let remembered = with_state(|state| [state.fs_base, state.gs_base]);
+    match which {
+        SET_FS | SET_GS => {
+            if !entry::machine::set_base(u64::from(which == SET_GS), address) {
+                return Err(Errno::EPERM.into());
+            }
+            with_state(|state| if which == SET_FS { state.fs_base = address } else { state.gs_base = address });
+        }
+        GET_FS | GET_GS => user::write(address, &entry::machine::bases(remembered)[usize::from(which == GET_GS)])?,
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    Ok(0)
+}
+
+fn permissions(bits: u64) -> Change {
+    Change { permissions: Some(bits as u32 & 0o7777), ..Change::default() }
+}
+
+/// Calls that need a server or time.
+async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
+    let [a, b, c, d, e, _] = arguments;
+    match call {
+        Call::Read => io::read(a, b, c, None, None).await,
+        Call::Write => io::with_sigpipe(io::write(a, b, c, None, None).await),
+        Call::Pread64 => io::read(a, b, c, Some(d), None).await,
+        Call::Pwrite64 => io::write(a, b, c, Some(d), None).await,
+        Call::Readv => io::read_vectors(a, b, c, None, None).await,
+        Call::Writev => io::with_sigpipe(io::write_vectors(a, b, c, None, None).await),
+        Call::Preadv => io::read_vectors(a, b, c, Some(d), None).await,
+        Call::Pwritev => io::write_vectors(a, b, c, Some(d), None).await,
+        Call::Sendfile => io::with_sigpipe(io::send_file(a, b, c, d).await),
+        Call::Close => numbers::close(a),
+        Call::CloseRange => numbers::close_range(a, b, c),
+        Call::Dup2 => numbers::duplicate_to(a, b, 0, false),
+        Call::Dup3 => numbers::duplicate_to(a, b, c, true),
+        Call::Lseek => io::seek(a, b, c).await,
+        Call::Ioctl => numbers::device_control(a, b, c).await,
+        Call::Pipe => numbers::pipe(a, 0).await,
+        Call::Pipe2 => numbers::pipe(a, b).await,
+        Call::Getdents64 => io::entries(a, b, c).await,
+        Call::Ftruncate => io::resize(a, b, false).await,
+        Call::Fallocate => {
+            if b == 0 {
+                io::resize(a, c.saturating_add(d), true).await
+            } else {
+                Err(Errno::EOPNOTSUPP.into())
+            }
+        }
+        Call::Fsync | Call::Fdatasync => io::status(a).await.map(|_| 0),
+        Call::Open => files::open(HERE, a, b, c).await,
+        Call::Openat => files::open(a, b, c, d).await,
+        Call::Creat => files::open(HERE, a, u64::from(O_CREAT | O_WRONLY | O_TRUNC), b).await,
+        Call::Stat => files::stat(HERE, a, b, 0).await,
+        Call::Lstat => files::stat(HERE, a, b, NO_FOLLOW).await,
+        Call::Fstat => files::stat_descriptor(a, b).await,
+        Call::Newfstatat => files::stat(a, b, c, d).await,
+        Call::Statx => files::statx(a, b, c, e).await,
+        Call::Access => files::access(HERE, a, b, 0).await,
+        Call::Faccessat => files::access(a, b, c, 0).await,
+        Call::Faccessat2 => files::access(a, b, c, d).await,
+        Call::Truncate => files::truncate(a, b).await,
+        Call::Chdir => files::change_directory(a).await,
+        Call::Fchdir => files::change_directory_to(a).await,
+        Call::Rename => files::rename(HERE, a, HERE, b, 0).await,
+        Call::Renameat => files::rename(a, b, c, d, 0).await,
+        Call::Renameat2 => files::rename(a, b, c, d, e).await,
+        Call::Mkdir => files::make_directory(HERE, a, b).await,
+        Call::Mkdirat => files::make_directory(a, b, c).await,
+        Call::Rmdir => files::remove(HERE, a, true).await,
+        Call::Unlink => files::remove(HERE, a, false).await,
+        Call::Unlinkat => files::remove(a, b, c & AT_REMOVEDIR != 0).await,
+        Call::Link => files::link(HERE, a, HERE, b).await,
+        Call::Linkat => files::link(a, b, c, d).await,
+        Call::Symlink => files::make_link(a, HERE, b).await,
+        Call::Symlinkat => files::make_link(a, b, c).await,
+        Call::Readlink => files::read_link(HERE, a, b, c).await,
+        Call::Readlinkat => files::read_link(a, b, c, d).await,
+        Call::Chmod => files::change(HERE, a, true, permissions(b)).await,
+        Call::Fchmodat => files::change(a, b, true, permissions(c)).await,
+        Call::Fchmod => files::change_descriptor(a, permissions(b)).await,
+        Call::Chown => files::change(HERE, a, true, files::owner(b, c)).await,
+        Call::Lchown => files::change(HERE, a, false, files::owner(b, c)).await,
+        Call::Fchownat => files::change(a, b, e & NO_FOLLOW == 0, files::owner(c, d)).await,
+        Call::Fchown => files::change_descriptor(a, files::owner(b, c)).await,
+        Call::Utimensat => files::set_times(a, b, c, d).await,
+        Call::Mmap => mapping::mmap(arguments).await,
+        Call::RtSigaction => signals::action(a, b, c, d),
+        Call::RtSigsuspend => signals::suspend(Some(user::read(a)?)).await,
+        Call::Pause => signals::suspend(None).await,
+        Call::Kill => process::kill(a, b).await,
+        Call::Tkill => process::kill_thread(a, b).await,
+        Call::Tgkill => process::kill_thread(b, c).await,
+        Call::Poll => poll::poll(a, b, c).await,
+        Call::Ppoll => poll::poll_masked(a, b, c, d, e).await,
+        Call::Select => poll::select(arguments).await,
+        Call::Pselect6 => poll::select_masked(arguments).await,
+        Call::EpollWait => poll::wait_set(arguments, false).await,
+        Call::EpollPwait => poll::wait_set(arguments, true).await,
+        Call::Nanosleep => time::sleep(0, a, b).await,
+        Call::ClockNanosleep => time::sleep(b, c, d).await,
+        Call::Alarm => time::alarm(a).await,
+        Call::Setitimer => time::set_interval(a, b, c).await,
+        Call::Futex => time::futex(a, b, c, d).await,
+        Call::Sysinfo => time::system(a).await,
+        Call::SchedYield => time::yield_now().await,
+        Call::Socket => sockets::socket(a, b, c).await,
+        Call::Connect => sockets::connect(a, b, c).await,
+        Call::Accept => sockets::accept(a, b, c, 0).await,
+        Call::Accept4 => sockets::accept(a, b, c, d).await,
+        Call::Sendto => sockets::send(a, b, c, d).await,
+        Call::Recvfrom => sockets::receive(arguments).await,
+        Call::Sendmsg => sockets::send_message(a, b, c).await,
+        Call::Recvmsg => sockets::receive_message(a, b, c).await,
+        Call::Shutdown => sockets::shutdown(a, b).await,
+        Call::Bind => sockets::bind(a, b, c).await,
+        Call::Listen => sockets::listen(a, b).await,
+        Call::Getsockname => sockets::name(a, b, c, false).await,
+        Call::Getpeername => sockets::name(a, b, c, true).await,
+        Call::Setsockopt => sockets::set_option(a, b, c, d, e).await,
+        Call::Getsockopt => sockets::option(a, b, c, d, e).await,
+        Call::Clone => fork::clone(arguments).await,
+        Call::Fork | Call::Vfork => fork::fork().await,
+        Call::Execve => exec::execve(a, b, c).await,
+        Call::Exit | Call::ExitGroup => process::exit(a).await,
+        Call::Wait4 => process::wait4(a, b, c, d).await,
+        Call::Waitid => process::waitid(a, b, c, d).await,
+        Call::Setpgid => proxy().process.set_group(a as u32, b as u32).await.map(|()| 0).map_err(Failure::from),
+        Call::Getpgid => process::groups(a).await.map(|(group, _)| group.into()),
+        Call::Getpgrp => process::groups(0).await.map(|(group, _)| group.into()),
+        Call::Getsid => process::groups(a).await.map(|(_, session)| session.into()),
+        Call::Setsid => proxy().process.new_session().await.map(u64::from).map_err(Failure::from),
+        Call::Getppid => parent().await,
+        Call::Getpid
+        | Call::Gettid
+        | Call::Getuid
+        | Call::Getgid
+        | Call::Geteuid
+        | Call::Getegid
+        | Call::Getgroups
+        | Call::Setgroups
+        | Call::Setuid
+        | Call::Setgid
+        | Call::SetTidAddress
+        | Call::SetRobustList
+        | Call::Setrlimit
+        | Call::Fadvise64
+        | Call::Flock
+        | Call::Umask
+        | Call::Brk
+        | Call::Munmap
+        | Call::Mprotect
+        | Call::Madvise
+        | Call::Mremap
+        | Call::RtSigprocmask
+        | Call::RtSigreturn
+        | Call::RtSigpending
+        | Call::Sigaltstack
+        | Call::ClockGettime
+        | Call::ClockGetres
+        | Call::Gettimeofday
+        | Call::Time
+        | Call::Times
+        | Call::Uname
+        | Call::Getcwd
+        | Call::Dup
+        | Call::Fcntl
+        | Call::ArchPrctl
+        | Call::Prctl
+        | Call::Getrlimit
+        | Call::Prlimit64
+        | Call::Getrusage
+        | Call::Getitimer
+        | Call::SchedGetaffinity
+        | Call::Getrandom
+        | Call::EpollCreate
+        | Call::EpollCreate1
+        | Call::EpollCtl => at_once(call, &arguments).unwrap_or(Err(Errno::ENOSYS.into())),
+    }
+}
+
+/// The parent may have ended since the fork: then it is process 1.
+async fn parent() -> Outcome {
+    let own = with_state(|state| state.process);
+    let line = proxy().process.list(own).await.map_err(|_| Errno::ESRCH)?;
+    Ok(line.map_or(0, |line| line.parent.into()))
+}

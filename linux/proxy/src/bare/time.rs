@@ -1,0 +1,146 @@
+//! Clocks, sleeping, timers. There is no clock of the day yet: real time starts at 1970 with the machine (CAVEATS).
+
+use personality::Errno;
+use personality::layouts::{IntervalTimer, SystemInfo, TimeSpec, TimeVal, Times};
+use personality::signals::number::SIGALRM;
+
+use super::errors::{Failure, Outcome};
+use super::exec::TICKS_PER_S;
+use super::proxy::proxy;
+use super::user;
+use super::wait::{happening, sleep_until};
+
+/// TIMER_ABSTIME.
+const ABSOLUTE: u64 = 1;
+const CLOCK_LAST: u64 = 11;
+
+/// A deadline from a relative `timespec` that may be absent (= never). `EINVAL`.
+pub fn deadline(relative: Option<TimeSpec>) -> Result<u64, Errno> {
+    match relative {
+        None => Ok(u64::MAX),
+        Some(relative) => Ok(runtime::now_ns().saturating_add(relative.to_ns().ok_or(Errno::EINVAL)?)),
+    }
+}
+
+/// nanosleep and clock_nanosleep.
+pub async fn sleep(flags: u64, wanted_at: u64, left_at: u64) -> Outcome {
+    let wanted = user::read::<TimeSpec>(wanted_at)?.to_ns().ok_or(Errno::EINVAL)?;
+    let absolute = flags & ABSOLUTE != 0;
+    let until = if absolute { wanted } else { runtime::now_ns().saturating_add(wanted) };
+    match sleep_until(until).await {
+        Err(Failure::Interrupted) => {
+            if !absolute {
+                user::write_if(left_at, &TimeSpec::from_ns(until.saturating_sub(runtime::now_ns())))?;
+            }
+            Err(Errno::EINTR.into())
+        }
+        other => other.map(|()| 0),
+    }
+}
+
+/// clock_gettime.
+pub fn clock(which: u64, at: u64) -> Outcome {
+    if which > CLOCK_LAST {
+        return Err(Errno::EINVAL.into());
+    }
+    user::write(at, &TimeSpec::from_ns(runtime::now_ns()))?;
+    Ok(0)
+}
+
+/// clock_getres.
+pub fn resolution(which: u64, at: u64) -> Outcome {
+    if which > CLOCK_LAST {
+        return Err(Errno::EINVAL.into());
+    }
+    user::write_if(at, &TimeSpec::from_ns(1))?;
+    Ok(0)
+}
+
+/// gettimeofday.
+pub fn time_of_day(at: u64, zone_at: u64) -> Outcome {
+    user::write_if(at, &TimeVal::from_ns(runtime::now_ns()))?;
+    user::write_if(zone_at, &[0u32; 2])?;
+    Ok(0)
+}
+
+/// time.
+pub fn seconds(at: u64) -> Outcome {
+    let seconds = runtime::now_ns() / 1_000_000_000;
+    user::write_if(at, &seconds)?;
+    Ok(seconds)
+}
+
+/// times.
+pub fn times(at: u64) -> Outcome {
+    user::write_if(at, &Times::default())?;
+    Ok(runtime::now_ns() / (1_000_000_000 / TICKS_PER_S))
+}
+
+/// alarm.
+pub async fn alarm(seconds: u64) -> Outcome {
+    let seconds = seconds & 0xffff_ffff;
+    let at = (seconds != 0).then(|| runtime::now_ns() + seconds * 1_000_000_000);
+    let left = proxy().process.alarm(at, 0, SIGALRM).await?;
+    Ok(left.map_or(0, |left| left.div_ceil(1_000_000_000).max(1)))
+}
+
+/// setitimer for ITIMER_REAL.
+pub async fn set_interval(which: u64, new_at: u64, old_at: u64) -> Outcome {
+    if which != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let new: IntervalTimer = user::read_if(new_at)?.unwrap_or_default();
+    let (value, interval) = (new.value.to_ns().ok_or(Errno::EINVAL)?, new.interval.to_ns().ok_or(Errno::EINVAL)?);
+    let at = (value != 0).then(|| runtime::now_ns().saturating_add(value));
+    let left = proxy().process.alarm(at, interval, SIGALRM).await?;
+    user::write_if(old_at, &IntervalTimer { value: TimeVal::from_ns(left.unwrap_or(0)), ..IntervalTimer::default() })?;
+    Ok(0)
+}
+
+/// futex of a program with one thread: nobody else can wake it, so a wait ends by time or signal.
+pub async fn futex(at: u64, operation: u64, value: u64, timeout_at: u64) -> Outcome {
+    const WAIT: u64 = 0;
+    const WAKE: u64 = 1;
+    const WAIT_BITSET: u64 = 9;
+    const WAKE_BITSET: u64 = 10;
+    match operation & 0x7f {
+        WAKE | WAKE_BITSET => Ok(0),
+        kind @ (WAIT | WAIT_BITSET) => {
+            if user::read::<u32>(at)? != value as u32 {
+                return Err(Errno::EAGAIN.into());
+            }
+            let timeout: Option<TimeSpec> = user::read_if(timeout_at)?;
+            let until = match timeout {
+                Some(absolute) if kind == WAIT_BITSET => absolute.to_ns().ok_or(Errno::EINVAL)?,
+                relative => deadline(relative)?,
+            };
+            sleep_until(until).await?;
+            Err(Errno::ETIMEDOUT.into())
+        }
+        _ => Err(Errno::ENOSYS.into()),
+    }
+}
+
+/// sysinfo.
+pub async fn system(at: u64) -> Outcome {
+    let processes = proxy().process.ids(0).await.map_or(1, |ids| ids.len() as u16);
+    let (limit, used, free) = sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
+    let total = limit.min(used + free);
+    let info = SystemInfo {
+        uptime: runtime::now_ns() / 1_000_000_000,
+        total,
+        free,
+        processes,
+        unit: abi::PAGE_BYTES as u32,
+        ..SystemInfo::default()
+    };
+    user::write(at, &info)?;
+    Ok(0)
+}
+
+/// sched_yield: lets tasks of the proxy and others of the core run.
+pub async fn yield_now() -> Outcome {
+    let _ = sys::yield_slice();
+    let _ = happening(proxy().happenings.count(), runtime::now_ns()).await;
+    Ok(0)
+}

@@ -1,0 +1,98 @@
+//! The program's memory as the proxy reaches it: directly, but only after the memory map said that it is there.
+//!
+//! A fault while the proxy runs would end the domain, so every pointer of the program passes through here and a bad one gives EFAULT.
+//! The map is the proxy's own account of what it mapped; pages that are mapped but not present yet appear by themselves.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::slice;
+
+use personality::Errno;
+use personality::memory::{PAGE, STATE_BASE, protection};
+use personality::state::ProcessState;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// Works on the process state. `work` must not call `with_state` again.
+pub fn with_state<T>(work: impl FnOnce(&mut ProcessState) -> T) -> T {
+    // SAFETY: the segment is mapped there before the first use and stays; one context, and no use is nested or crosses an await.
+    work(unsafe { &mut *(STATE_BASE as *mut ProcessState) })
+}
+
+fn check(address: u64, bytes: u64, needs: u32) -> Result<(), Errno> {
+    if with_state(|state| state.memory.allows(address, bytes, needs)) { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Bytes of the program to read from. Valid until the program runs again or its map changes.
+pub fn bytes(address: u64, count: u64) -> Result<&'static [u8], Errno> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check(address, count, protection::READ)?;
+    // SAFETY: mapped readable; the program does not run while the proxy does.
+    Ok(unsafe { slice::from_raw_parts(address as *const u8, count as usize) })
+}
+
+/// Bytes of the program to write to.
+pub fn bytes_mut(address: u64, count: u64) -> Result<&'static mut [u8], Errno> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    check(address, count, protection::READ | protection::WRITE)?;
+    // SAFETY: mapped writable; the program does not run while the proxy does, and no two such slices are kept at once.
+    Ok(unsafe { slice::from_raw_parts_mut(address as *mut u8, count as usize) })
+}
+
+/// A value.
+pub fn read<T: FromBytes + Immutable>(address: u64) -> Result<T, Errno> {
+    T::read_from_bytes(bytes(address, size_of::<T>() as u64)?).map_err(|_| Errno::EFAULT)
+}
+
+/// A value.
+pub fn write<T: IntoBytes + Immutable + ?Sized>(address: u64, value: &T) -> Result<(), Errno> {
+    let value = value.as_bytes();
+    bytes_mut(address, value.len() as u64)?.copy_from_slice(value);
+    Ok(())
+}
+
+/// A value where the program may have passed a null pointer.
+pub fn read_if<T: FromBytes + Immutable>(address: u64) -> Result<Option<T>, Errno> {
+    if address == 0 { Ok(None) } else { read(address).map(Some) }
+}
+
+/// As [`write`], nowhere for a null pointer.
+pub fn write_if<T: IntoBytes + Immutable + ?Sized>(address: u64, value: &T) -> Result<(), Errno> {
+    if address == 0 { Ok(()) } else { write(address, value) }
+}
+
+/// Bytes up to a zero, which must come within `limit`; `too_long` otherwise.
+pub fn text_bytes(address: u64, limit: u64, too_long: Errno) -> Result<Vec<u8>, Errno> {
+    let reach = with_state(|state| state.memory.extent(address, limit.max(PAGE), protection::READ)).min(limit);
+    let all = bytes(address, reach)?;
+    match all.iter().position(|byte| *byte == 0) {
+        Some(end) => Ok(all[..end].to_vec()),
+        None if reach < limit => Err(Errno::EFAULT),
+        None => Err(too_long),
+    }
+}
+
+/// A path. Paths that are not UTF-8 name nothing here: `ENOENT`.
+pub fn path(address: u64) -> Result<String, Errno> {
+    const LIMIT: u64 = 4096;
+    String::from_utf8(text_bytes(address, LIMIT, Errno::ENAMETOOLONG)?).map_err(|_| Errno::ENOENT)
+}
+
+/// An array of texts that ends with a null pointer; `limit` bytes in all. `E2BIG`.
+pub fn text_array(mut address: u64, mut limit: usize) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut all = Vec::new();
+    while address != 0 {
+        let pointer: u64 = read(address)?;
+        if pointer == 0 {
+            break;
+        }
+        let text = text_bytes(pointer, limit as u64, Errno::E2BIG)?;
+        limit = limit.checked_sub(text.len() + 9).ok_or(Errno::E2BIG)?;
+        all.push(text);
+        address = address.checked_add(8).ok_or(Errno::EFAULT)?;
+    }
+    Ok(all)
+}

@@ -1,0 +1,88 @@
+//! Waiting inside a Linux call: for an answer, for readiness, for time; and being called back by a signal.
+
+use core::cell::{Cell, RefCell};
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::{Poll, Waker};
+
+use channel::{Call, CallError};
+use serde::de::DeserializeOwned;
+
+use super::errors::Failure;
+use super::proxy::proxy;
+use super::user::with_state;
+
+/// Something happened that a waiting call may want to know. The program has one thread, so one call waits.
+#[derive(Default)]
+pub struct Happenings {
+    count: Cell<u64>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl Happenings {
+    /// A signal or a `ready` event came.
+    pub fn happened(&self) {
+        self.count.set(self.count.get().wrapping_add(1));
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    fn remember(&self, waker: &Waker) {
+        *self.waiting.borrow_mut() = Some(waker.clone());
+    }
+}
+
+/// Must the program see a signal before it goes on?
+pub fn signalled() -> bool {
+    with_state(|state| state.signals.has_deliverable())
+}
+
+/// Awaits an answer; a signal cancels the call, which then ends with `Cancelled` or with the answer that was already made.
+pub async fn answer<R: DeserializeOwned, E: DeserializeOwned>(call: Call<R, E>) -> Result<R, CallError<E>> {
+    let mut call = pin!(call);
+    let mut cancelled = false;
+    poll_fn(|context| {
+        if let Poll::Ready(answer) = call.as_mut().poll(context) {
+            return Poll::Ready(answer);
+        }
+        if !cancelled && signalled() {
+            call.cancel();
+            cancelled = true;
+        }
+        proxy().happenings.remember(context.waker());
+        Poll::Pending
+    })
+    .await
+}
+
+/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns` (then `false`).
+pub async fn happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
+    let happenings = &proxy().happenings;
+    let look = poll_fn(|context| {
+        if signalled() {
+            return Poll::Ready(Err(Failure::Interrupted));
+        }
+        if happenings.count() != seen {
+            return Poll::Ready(Ok(true));
+        }
+        happenings.remember(context.waker());
+        Poll::Pending
+    });
+    if deadline_ns == u64::MAX {
+        return look.await;
+    }
+    let left_ns = deadline_ns.saturating_sub(runtime::now_ns());
+    runtime::timeout(left_ns, look).await.unwrap_or(Ok(false))
+}
+
+/// Sleeps until a time; `Interrupted` by a signal.
+pub async fn sleep_until(deadline_ns: u64) -> Result<(), Failure> {
+    while happening(proxy().happenings.count(), deadline_ns).await? {}
+    Ok(())
+}

@@ -1,0 +1,210 @@
+//! Descriptor numbers and the open descriptions they name.
+//!
+//! Invariants: a description's count equals the descriptors (and nothing else) that name it; a free description has count 0.
+//! Plain data: part of the state a forked child inherits. What a description *is* lives at its server.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::errno::Errno;
+
+/// Most descriptors of a process (RLIMIT_NOFILE).
+pub const DESCRIPTORS_MAX: usize = 256;
+
+/// Which server holds a description. Values of [`Description::server`].
+pub mod server {
+    /// The file server.
+    pub const FS: u32 = 1;
+    /// Pipes, at the process server.
+    pub const PROCESS: u32 = 2;
+    /// The terminal.
+    pub const CONSOLE: u32 = 3;
+    /// Sockets.
+    pub const TCP: u32 = 4;
+    /// An epoll set, here in the proxy; `id` is its number.
+    pub const EPOLL: u32 = 5;
+}
+
+/// An open description as this process knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Description {
+    /// Its id at the server.
+    pub id: u64,
+    /// `server::*`.
+    pub server: u32,
+    /// Descriptors that name it.
+    pub count: u32,
+    /// O_ACCMODE, O_APPEND and O_NONBLOCK as fcntl gives them.
+    pub flags: u32,
+    /// S_IFMT bits of what it is.
+    pub kind: u32,
+    /// Where getdents64 goes on.
+    pub cookie: u64,
+}
+
+/// The table.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Descriptors {
+    /// Index of the description plus 1; 0 = closed.
+    slots: [u16; DESCRIPTORS_MAX],
+    close_on_exec: [u8; DESCRIPTORS_MAX],
+    descriptions: [Description; DESCRIPTORS_MAX],
+}
+
+impl Default for Descriptors {
+    fn default() -> Self {
+        Descriptors {
+            slots: [0; DESCRIPTORS_MAX],
+            close_on_exec: [0; DESCRIPTORS_MAX],
+            descriptions: [Description::default(); DESCRIPTORS_MAX],
+        }
+    }
+}
+
+impl Descriptors {
+    fn index(&self, descriptor: u64) -> Result<usize, Errno> {
+        // Linux takes the low 32 bits as a signed number.
+        let slot = *self.slots.get(descriptor as u32 as usize).ok_or(Errno::EBADF)?;
+        let index = usize::from(slot).checked_sub(1).ok_or(Errno::EBADF)?;
+        if index < DESCRIPTORS_MAX { Ok(index) } else { Err(Errno::EBADF) }
+    }
+
+    /// What a descriptor names. `EBADF`.
+    pub fn get(&self, descriptor: u64) -> Result<&Description, Errno> {
+        Ok(&self.descriptions[self.index(descriptor)?])
+    }
+
+    /// The same, to change.
+    pub fn get_mut(&mut self, descriptor: u64) -> Result<&mut Description, Errno> {
+        let index = self.index(descriptor)?;
+        Ok(&mut self.descriptions[index])
+    }
+
+    fn lowest(&self, from: u64) -> Result<usize, Errno> {
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        (from..DESCRIPTORS_MAX).find(|slot| self.slots[*slot] == 0).ok_or(Errno::EMFILE)
+    }
+
+    /// Is there room for `count` more?
+    pub fn room(&self, count: usize) -> Result<(), Errno> {
+        if self.slots.iter().filter(|slot| **slot == 0).count() >= count { Ok(()) } else { Err(Errno::EMFILE) }
+    }
+
+    /// A new description under the lowest free number. `EMFILE`.
+    pub fn add(&mut self, description: Description, close_on_exec: bool) -> Result<u64, Errno> {
+        let slot = self.lowest(0)?;
+        let index = self.descriptions.iter().position(|entry| entry.count == 0).ok_or(Errno::EMFILE)?;
+        self.descriptions[index] = Description { count: 1, ..description };
+        self.slots[slot] = index as u16 + 1;
+        self.close_on_exec[slot] = close_on_exec.into();
+        Ok(slot as u64)
+    }
+
+    /// A second number, at least `from`. `EBADF`, `EMFILE`, `EINVAL` past the limit.
+    pub fn duplicate(&mut self, descriptor: u64, from: u64, close_on_exec: bool) -> Result<u64, Errno> {
+        let index = self.index(descriptor)?;
+        if from >= DESCRIPTORS_MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        let slot = self.lowest(from)?;
+        self.put(slot, index, close_on_exec);
+        Ok(slot as u64)
+    }
+
+    /// A second number `to`; gives the description that lost its last number by it.
+    pub fn duplicate_to(
+        &mut self,
+        descriptor: u64,
+        to: u64,
+        close_on_exec: bool,
+    ) -> Result<Option<Description>, Errno> {
+        let index = self.index(descriptor)?;
+        let slot = to as u32 as usize;
+        if slot >= DESCRIPTORS_MAX {
+            return Err(Errno::EBADF);
+        }
+        let lost = self.close(to).unwrap_or(None);
+        self.put(slot, index, close_on_exec);
+        Ok(lost)
+    }
+
+    fn put(&mut self, slot: usize, index: usize, close_on_exec: bool) {
+        self.slots[slot] = index as u16 + 1;
+        self.close_on_exec[slot] = close_on_exec.into();
+        self.descriptions[index].count += 1;
+    }
+
+    /// Closes a number; gives the description if that was its last. `EBADF`.
+    pub fn close(&mut self, descriptor: u64) -> Result<Option<Description>, Errno> {
+        let index = self.index(descriptor)?;
+        self.slots[descriptor as u32 as usize] = 0;
+        let description = &mut self.descriptions[index];
+        description.count = description.count.saturating_sub(1);
+        Ok((description.count == 0).then_some(*description))
+    }
+
+    /// The close-on-exec flag.
+    pub fn close_on_exec(&self, descriptor: u64) -> Result<bool, Errno> {
+        self.index(descriptor).map(|_| self.close_on_exec[descriptor as u32 as usize] != 0)
+    }
+
+    /// Sets it.
+    pub fn set_close_on_exec(&mut self, descriptor: u64, on: bool) -> Result<(), Errno> {
+        self.index(descriptor)?;
+        self.close_on_exec[descriptor as u32 as usize] = on.into();
+        Ok(())
+    }
+
+    /// Open numbers that exec closes.
+    pub fn next_to_close_at_exec(&self) -> Option<u64> {
+        (0..DESCRIPTORS_MAX)
+            .find(|slot| self.slots[*slot] != 0 && self.close_on_exec[*slot] != 0)
+            .map(|slot| slot as u64)
+    }
+
+    /// Does any description live at this server? (Which servers a fork has to tell.)
+    pub fn uses(&self, server: u32) -> bool {
+        self.descriptions.iter().any(|entry| entry.count > 0 && entry.server == server)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipe(id: u64) -> Description {
+        Description { id, server: server::PROCESS, ..Description::default() }
+    }
+
+    #[test]
+    fn numbers_are_lowest_first_and_counted() {
+        let mut table = Descriptors::default();
+        assert_eq!(table.add(pipe(7), false), Ok(0));
+        assert_eq!(table.add(pipe(8), true), Ok(1));
+        assert_eq!(table.duplicate(0, 0, false), Ok(2));
+        assert_eq!(table.duplicate_to(0, 1, false).unwrap().unwrap().id, 8);
+        assert_eq!(table.close(0), Ok(None));
+        assert_eq!(table.close(1), Ok(None));
+        assert!(table.uses(server::PROCESS));
+        assert_eq!(table.close(2).unwrap().unwrap().id, 7);
+        assert!(!table.uses(server::PROCESS));
+        for bad in [0, 255, 256, u64::MAX, 1 << 40] {
+            assert_eq!(table.get(bad).err(), Some(Errno::EBADF));
+        }
+    }
+
+    #[test]
+    fn the_limit_is_an_error() {
+        let mut table = Descriptors::default();
+        (0..DESCRIPTORS_MAX).for_each(|number| assert_eq!(table.add(pipe(1), true), Ok(number as u64)));
+        assert_eq!(table.add(pipe(1), false), Err(Errno::EMFILE));
+        assert_eq!(table.duplicate(0, 0, false), Err(Errno::EMFILE));
+        assert_eq!(table.duplicate(0, 4000, false), Err(Errno::EINVAL));
+        assert_eq!(table.room(1), Err(Errno::EMFILE));
+        while let Some(number) = table.next_to_close_at_exec() {
+            assert!(table.close(number).unwrap().is_some());
+        }
+        assert!(!table.uses(server::PROCESS));
+    }
+}

@@ -1,0 +1,72 @@
+//! Linux flag values used by more than one call, for x86-64 (asm-generic and arch/x86 of the Linux user interface headers).
+#![allow(missing_docs)]
+
+pub const AT_FDCWD: i32 = -100;
+pub const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
+pub const AT_REMOVEDIR: u64 = 0x200;
+pub const AT_SYMLINK_FOLLOW: u64 = 0x400;
+pub const AT_EMPTY_PATH: u64 = 0x1000;
+
+pub const O_ACCMODE: u32 = 3;
+pub const O_WRONLY: u32 = 1;
+pub const O_RDWR: u32 = 2;
+pub const O_CREAT: u32 = 0o100;
+pub const O_EXCL: u32 = 0o200;
+pub const O_TRUNC: u32 = 0o1000;
+pub const O_APPEND: u32 = 0o2000;
+pub const O_NONBLOCK: u32 = 0o4000;
+pub const O_DIRECTORY: u32 = 0o200000;
+pub const O_NOFOLLOW: u32 = 0o400000;
+pub const O_CLOEXEC: u32 = 0o2000000;
+pub const O_PATH: u32 = 0o10000000;
+
+pub const F_DUPFD: u64 = 0;
+pub const F_GETFD: u64 = 1;
+pub const F_SETFD: u64 = 2;
+pub const F_GETFL: u64 = 3;
+pub const F_SETFL: u64 = 4;
+pub const F_GETLK: u64 = 5;
+pub const F_SETLK: u64 = 6;
+pub const F_SETLKW: u64 = 7;
+pub const F_DUPFD_CLOEXEC: u64 = 1030;
+
+pub const PROT_READ: u64 = 1;
+pub const PROT_WRITE: u64 = 2;
+pub const PROT_EXEC: u64 = 4;
+pub const MAP_SHARED: u64 = 1;
+pub const MAP_PRIVATE: u64 = 2;
+pub const MAP_FIXED: u64 = 0x10;
+pub const MAP_ANONYMOUS: u64 = 0x20;
+pub const MAP_FIXED_NOREPLACE: u64 = 0x100000;
+pub const MREMAP_MAYMOVE: u64 = 1;
+pub const MREMAP_FIXED: u64 = 2;
+
+pub const POLLIN: u16 = 1;
+pub const POLLPRI: u16 = 2;
+pub const POLLOUT: u16 = 4;
+pub const POLLERR: u16 = 8;
+pub const POLLHUP: u16 = 16;
+pub const POLLNVAL: u16 = 32;
+pub const POLLRDNORM: u16 = 0x40;
+pub const POLLWRNORM: u16 = 0x100;
+pub const POLLRDHUP: u16 = 0x2000;
+
+pub const CLONE_VM: u64 = 0x100;
+pub const CLONE_VFORK: u64 = 0x4000;
+pub const CLONE_THREAD: u64 = 0x10000;
+pub const CLONE_SETTLS: u64 = 0x80000;
+pub const CLONE_PARENT_SETTID: u64 = 0x100000;
+pub const CLONE_CHILD_CLEARTID: u64 = 0x200000;
+pub const CLONE_CHILD_SETTID: u64 = 0x1000000;
+
+pub const WNOHANG: u64 = 1;
+pub const WEXITED: u64 = 4;
+
+pub const AF_INET: u16 = 2;
+pub const SOCK_STREAM: u64 = 1;
+pub const SOCK_DGRAM: u64 = 2;
+pub const SOCK_NONBLOCK: u64 = 0o4000;
+pub const SOCK_CLOEXEC: u64 = 0o2000000;
+pub const MSG_PEEK: u64 = 2;
+pub const MSG_DONTWAIT: u64 = 0x40;
+pub const MSG_NOSIGNAL: u64 = 0x4000;

@@ -1,0 +1,146 @@
+//! Structures Linux programs and the proxy exchange in memory (asm-generic and x86-64 forms).
+//!
+//! Field names are ours; sizes are asserted. Values are made from the contracts' types in the binary.
+#![allow(missing_docs)]
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+macro_rules! layout {
+    ($( $(#[$doc:meta])* $name:ident ($bytes:literal) { $( $field:ident : $type:ty, )* } )*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+            #[repr(C)]
+            pub struct $name { $( pub $field: $type, )* }
+            const _: () = assert!(size_of::<$name>() == $bytes);
+        )*
+    };
+}
+
+layout! {
+    /// `struct stat`.
+    Stat(144) {
+        device: u64, inode: u64, links: u64, mode: u32, user: u32, group: u32, padding: u32, special: u64, size: u64,
+        block_bytes: u64, blocks: u64, accessed: TimeSpec, modified: TimeSpec, changed: TimeSpec, reserved: [u64; 3],
+    }
+    /// `struct timespec`.
+    TimeSpec(16) { seconds: i64, nanoseconds: i64, }
+    /// `struct timeval`.
+    TimeVal(16) { seconds: i64, microseconds: i64, }
+    /// `struct itimerval`.
+    IntervalTimer(32) { interval: TimeVal, value: TimeVal, }
+    /// `struct statx_timestamp`.
+    StatxTime(16) { seconds: i64, nanoseconds: u32, padding: u32, }
+    /// `struct statx`.
+    Statx(256) {
+        mask: u32, block_bytes: u32, attributes: u64, links: u32, user: u32, group: u32, mode: u16, padding: u16,
+        inode: u64, size: u64, blocks: u64, attributes_mask: u64, accessed: StatxTime, created: StatxTime, changed: StatxTime,
+        modified: StatxTime, special_major: u32, special_minor: u32, device_major: u32, device_minor: u32, reserved: [u64; 14],
+    }
+    /// `struct iovec`.
+    IoVector(16) { base: u64, bytes: u64, }
+    /// `struct pollfd`.
+    PollEntry(8) { descriptor: i32, events: u16, returned: u16, }
+    /// `struct sockaddr_in`; port and address in network order.
+    InternetAddress(16) { family: u16, port: [u8; 2], address: [u8; 4], zero: [u8; 8], }
+    /// `struct msghdr`.
+    MessageHeader(56) { name: u64, name_bytes: u32, padding: u32, vectors: u64, count: u64, control: u64, control_bytes: u64, flags: u32, padding_end: u32, }
+    /// `struct rlimit`.
+    Limit(16) { current: u64, maximum: u64, }
+    /// `struct sysinfo`.
+    SystemInfo(112) {
+        uptime: u64, loads: [u64; 3], total: u64, free: u64, shared: u64, buffers: u64, swap_total: u64, swap_free: u64,
+        processes: u16, padding: [u16; 3], high_total: u64, high_free: u64, unit: u32, padding_end: u32,
+    }
+    /// `struct tms`.
+    Times(32) { user: u64, system: u64, children_user: u64, children_system: u64, }
+    /// First fields of `struct siginfo` as waitid fills them.
+    ChildInfo(128) { signal: i32, errno: i32, code: i32, padding: i32, process: u32, user: u32, status: i32, rest: [u32; 25], }
+}
+
+/// Text for one of `struct utsname`'s six fields.
+pub const NAME_FIELD_BYTES: usize = 65;
+
+/// `struct utsname`: what uname(2) tells. The release says which Linux interface programs may expect.
+pub fn system_names() -> [u8; 6 * NAME_FIELD_BYTES] {
+    let mut all = [0; 6 * NAME_FIELD_BYTES];
+    for (field, text) in
+        all.chunks_exact_mut(NAME_FIELD_BYTES).zip(["Linux", "pelago", "6.1.0", "Pelago", "x86_64", "(none)"])
+    {
+        field[..text.len()].copy_from_slice(text.as_bytes());
+    }
+    all
+}
+
+impl TimeSpec {
+    /// From nanoseconds.
+    pub fn from_ns(ns: u64) -> TimeSpec {
+        TimeSpec { seconds: (ns / 1_000_000_000) as i64, nanoseconds: (ns % 1_000_000_000) as i64 }
+    }
+
+    /// In nanoseconds; `None` for negative or non-normal ones. Far times are cut to what fits.
+    pub fn to_ns(self) -> Option<u64> {
+        let seconds = u64::try_from(self.seconds).ok()?;
+        let nanoseconds = u64::try_from(self.nanoseconds).ok().filter(|part| *part < 1_000_000_000)?;
+        Some(seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds))
+    }
+}
+
+impl TimeVal {
+    /// From nanoseconds, rounded down.
+    pub fn from_ns(ns: u64) -> TimeVal {
+        TimeVal { seconds: (ns / 1_000_000_000) as i64, microseconds: (ns % 1_000_000_000 / 1000) as i64 }
+    }
+
+    /// In nanoseconds; `None` for negative or non-normal ones.
+    pub fn to_ns(self) -> Option<u64> {
+        TimeSpec { seconds: self.seconds, nanoseconds: self.microseconds.checked_mul(1000)? }.to_ns()
+    }
+}
+
+/// Appends one `struct linux_dirent64`; `false` (and nothing written) if it does not fit into `limit`.
+pub fn directory_entry(
+    buffer: &mut alloc::vec::Vec<u8>,
+    limit: usize,
+    inode: u64,
+    next: u64,
+    kind: u8,
+    name: &str,
+) -> bool {
+    let bytes = (19 + name.len() + 1).next_multiple_of(8);
+    if buffer.len() + bytes > limit || bytes > usize::from(u16::MAX) {
+        return false;
+    }
+    let end = buffer.len() + bytes;
+    buffer.extend(inode.to_le_bytes());
+    buffer.extend(next.to_le_bytes());
+    buffer.extend((bytes as u16).to_le_bytes());
+    buffer.push(kind);
+    buffer.extend(name.as_bytes());
+    buffer.resize(end, 0);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_convert_and_refuse_nonsense() {
+        assert_eq!(TimeSpec::from_ns(1_500_000_000).to_ns(), Some(1_500_000_000));
+        assert_eq!(TimeSpec { seconds: -1, nanoseconds: 0 }.to_ns(), None);
+        assert_eq!(TimeSpec { seconds: 0, nanoseconds: 1_000_000_000 }.to_ns(), None);
+        assert_eq!(TimeSpec { seconds: i64::MAX, nanoseconds: 0 }.to_ns(), Some(u64::MAX));
+        assert_eq!(TimeVal { seconds: 0, microseconds: i64::MAX }.to_ns(), None);
+    }
+
+    #[test]
+    fn directory_entries_are_aligned_and_bounded() {
+        let mut buffer = Vec::new();
+        assert!(directory_entry(&mut buffer, 64, 7, 1, 8, "hello"));
+        assert_eq!(buffer.len(), 32);
+        assert_eq!((buffer[16], buffer[18], &buffer[19..25]), (32, 8, &b"hello\0"[..]));
+        assert!(directory_entry(&mut buffer, 64, 8, 2, 8, "x"));
+        assert!(!directory_entry(&mut buffer, 64, 8, 2, 8, "y"));
+    }
+}

@@ -1,0 +1,393 @@
+//! The program's memory map: which areas exist, with what protection, backed by which segment.
+//!
+//! Invariants: areas are page-aligned, sorted by address, never overlap and lie in the program's part of the address space. Pure
+//! bookkeeping: the binary maps and unmaps after the table agreed, and drops a segment when [`Memory::uses`] says nobody names it.
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::errno::Errno;
+
+/// Bytes in a page.
+pub const PAGE: u64 = abi::PAGE_BYTES;
+/// Most areas a program may have; what a large server with a hundred libraries maps is about half.
+pub const AREAS_MAX: usize = 512;
+/// Lowest address a program may map (as Linux's mmap_min_addr).
+pub const LOWEST: u64 = 0x1_0000;
+/// Non-PIE images and their heap end below the proxy's own image.
+pub const LOW_END: u64 = abi::layout::PROXY_BASE;
+/// The proxy's image, bss and stack end below this.
+pub const PROXY_END: u64 = 0x8000_0000;
+/// The process-state region, at a fixed address so that a forked child finds it.
+pub const STATE_BASE: u64 = 0x0000_7100_0000_0000;
+/// From the state region up to here everything is the proxy's: state, start page, channels, heap.
+pub const RESERVED_END: u64 = 0x0000_7600_0000_0000;
+/// Areas without a wish are placed downwards from here.
+pub const PLACE_TOP: u64 = 0x0000_7fff_0000_0000;
+/// Where position-independent programs are loaded.
+pub const PIE_BASE: u64 = 0x0000_5555_5555_4000;
+/// Top of the program's stack.
+pub const STACK_TOP: u64 = 0x0000_7fff_ffff_0000;
+/// The stack's size limit. All of it is mapped; pages appear when touched.
+pub const STACK_BYTES: u64 = 8 << 20;
+
+/// Bits of [`Area::protection`], as Linux's PROT_*: the same as the kernel's.
+pub mod protection {
+    /// Loads.
+    pub const READ: u32 = 1;
+    /// Stores.
+    pub const WRITE: u32 = 2;
+    /// Fetches.
+    pub const EXECUTE: u32 = 4;
+}
+
+/// One area.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Area {
+    /// First byte.
+    pub start: u64,
+    /// First byte after it.
+    pub end: u64,
+    /// Handle of the segment, 0 for an area without access that has none yet.
+    pub segment: u64,
+    /// Page of the segment at `start`.
+    pub first_page: u64,
+    /// `protection::*`.
+    pub protection: u32,
+    /// Padding, zero.
+    pub reserved: u32,
+}
+
+impl Area {
+    /// Number of pages.
+    pub fn pages(&self) -> u64 {
+        (self.end - self.start) / PAGE
+    }
+
+    fn tail(mut self, at: u64) -> Area {
+        if self.segment != 0 {
+            self.first_page += (at - self.start) / PAGE;
+        }
+        self.start = at;
+        self
+    }
+}
+
+/// The table. Plain data: it is part of the state a forked child inherits.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Memory {
+    count: u64,
+    areas: [Area; AREAS_MAX],
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory { count: 0, areas: [Area::default(); AREAS_MAX] }
+    }
+}
+
+/// Rounds up to whole pages; `None` on overflow.
+pub fn round_up(bytes: u64) -> Option<u64> {
+    Some(bytes.checked_add(PAGE - 1)? & !(PAGE - 1))
+}
+
+/// May a program map this range at all?
+pub fn permitted(start: u64, end: u64) -> bool {
+    let outside = |from: u64, to: u64| end <= from || start >= to;
+    start >= LOWEST
+        && start < end
+        && end <= abi::layout::USER_END
+        && start.is_multiple_of(PAGE)
+        && end.is_multiple_of(PAGE)
+        && outside(LOW_END, PROXY_END)
+        && outside(STATE_BASE, RESERVED_END)
+}
+
+impl Memory {
+    /// All areas in ascending order.
+    pub fn areas(&self) -> &[Area] {
+        &self.areas[..(self.count as usize).min(AREAS_MAX)]
+    }
+
+    /// The area an address lies in.
+    pub fn find(&self, address: u64) -> Option<&Area> {
+        let areas = self.areas();
+        areas.get(areas.partition_point(|area| area.end <= address)).filter(|area| area.start <= address)
+    }
+
+    /// Is every byte of the range mapped with `needs`? An empty range always is.
+    pub fn allows(&self, address: u64, bytes: u64, needs: u32) -> bool {
+        let Some(end) = address.checked_add(bytes) else { return false };
+        let mut at = address;
+        while at < end {
+            match self.find(at) {
+                Some(area) if area.protection & needs == needs => at = area.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// How many bytes from `address` on are mapped with `needs`, at most `limit`.
+    pub fn extent(&self, address: u64, limit: u64, needs: u32) -> u64 {
+        let mut at = address;
+        let end = address.saturating_add(limit);
+        while at < end {
+            match self.find(at) {
+                Some(area) if area.protection & needs == needs => at = area.end,
+                _ => break,
+            }
+        }
+        at.min(end) - address
+    }
+
+    /// Does any area still name the segment?
+    pub fn uses(&self, segment: u64) -> bool {
+        self.areas().iter().any(|area| area.segment == segment)
+    }
+
+    /// Is the range free and permitted?
+    pub fn is_free(&self, start: u64, end: u64) -> bool {
+        let areas = self.areas();
+        let next = areas.partition_point(|area| area.end <= start);
+        permitted(start, end) && areas.get(next).is_none_or(|area| area.start >= end)
+    }
+
+    /// A free place for `bytes` (whole pages): at `wish` if that is free, else the highest gap below [`PLACE_TOP`].
+    pub fn place(&self, wish: u64, bytes: u64) -> Result<u64, Errno> {
+        let wish = wish & !(PAGE - 1);
+        if wish != 0 && wish.checked_add(bytes).is_some_and(|end| self.is_free(wish, end)) {
+            return Ok(wish);
+        }
+        let mut top = PLACE_TOP;
+        for area in self.areas().iter().rev() {
+            if area.start >= top {
+                continue;
+            }
+            if area.end <= top && top - area.end >= bytes {
+                break;
+            }
+            top = area.start;
+        }
+        let start = top.checked_sub(bytes).ok_or(Errno::ENOMEM)?;
+        if start >= RESERVED_END && self.is_free(start, top) { Ok(start) } else { Err(Errno::ENOMEM) }
+    }
+
+    /// Adds an area where nothing is. `ENOMEM` when the table is full, `EEXIST` if something is there or the place is not permitted.
+    pub fn insert(&mut self, area: Area) -> Result<(), Errno> {
+        if !self.is_free(area.start, area.end) {
+            return Err(Errno::EEXIST);
+        }
+        let count = self.areas().len();
+        if count == AREAS_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        let at = self.areas().partition_point(|other| other.end <= area.start);
+        self.areas.copy_within(at..count, at + 1);
+        self.areas[at] = area;
+        self.count = count as u64 + 1;
+        Ok(())
+    }
+
+    /// Cuts areas so that none crosses `start` or `end`. `ENOMEM` when the table is full.
+    fn split_at(&mut self, at: u64) -> Result<(), Errno> {
+        let index = self.areas().partition_point(|area| area.end <= at);
+        let count = self.areas().len();
+        if index == count || self.areas[index].start >= at {
+            return Ok(());
+        }
+        if count == AREAS_MAX {
+            return Err(Errno::ENOMEM);
+        }
+        self.areas.copy_within(index..count, index + 1);
+        self.areas[index].end = at;
+        self.areas[index + 1] = self.areas[index + 1].tail(at);
+        self.count = count as u64 + 1;
+        Ok(())
+    }
+
+    fn inside(&mut self, start: u64, end: u64) -> Result<core::ops::Range<usize>, Errno> {
+        // Check room for both cuts first, so that a refusal changes nothing.
+        if self.areas().len() + 2 > AREAS_MAX {
+            let crosses = |at| self.find(at).is_some_and(|area| area.start < at);
+            if self.areas().len() + usize::from(crosses(start)) + usize::from(crosses(end)) > AREAS_MAX {
+                return Err(Errno::ENOMEM);
+            }
+        }
+        self.split_at(start)?;
+        self.split_at(end)?;
+        let areas = self.areas();
+        Ok(areas.partition_point(|area| area.end <= start)..areas.partition_point(|area| area.start < end))
+    }
+
+    /// Forgets whatever lies in the range and tells each piece. `ENOMEM` when a cut needs an entry more than there is.
+    pub fn remove(&mut self, start: u64, end: u64, mut each: impl FnMut(&Area)) -> Result<(), Errno> {
+        let range = self.inside(start, end)?;
+        let count = self.areas().len();
+        self.areas[range.clone()].iter().for_each(&mut each);
+        self.areas.copy_within(range.end..count, range.start);
+        self.count = (count - range.len()) as u64;
+        Ok(())
+    }
+
+    /// Changes the protection of a range that must be mapped without holes (`ENOMEM`), telling each piece. `each` may set the segment
+    /// of a piece that had none.
+    pub fn protect(
+        &mut self,
+        start: u64,
+        end: u64,
+        protection: u32,
+        mut each: impl FnMut(&mut Area) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        if !self.allows(start, end - start, 0) {
+            return Err(Errno::ENOMEM);
+        }
+        let range = self.inside(start, end)?;
+        for area in &mut self.areas[range] {
+            each(area)?;
+            area.protection = protection;
+        }
+        self.merge();
+        Ok(())
+    }
+
+    /// Lengthens the area that ends at `end`, keeping its segment. `false` if there is none or the place is taken.
+    pub fn extend(&mut self, end: u64, new_end: u64) -> bool {
+        if !self.is_free(end, new_end) {
+            return false;
+        }
+        let count = (self.count as usize).min(AREAS_MAX);
+        match self.areas[..count].iter_mut().find(|area| area.end == end) {
+            Some(area) => {
+                area.end = new_end;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Joins neighbours that are one piece of the same segment, so that mprotect back and forth does not fill the table.
+    fn merge(&mut self) {
+        let count = self.areas().len();
+        let mut kept = 0;
+        for index in 1..count {
+            let next = self.areas[index];
+            let last = &mut self.areas[kept];
+            let joins = last.end == next.start
+                && last.protection == next.protection
+                && last.segment == next.segment
+                && (next.segment == 0 || last.first_page + last.pages() == next.first_page);
+            if joins {
+                last.end = next.end;
+            } else {
+                kept += 1;
+                self.areas[kept] = next;
+            }
+        }
+        self.count = if count == 0 { 0 } else { kept as u64 + 1 };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The naive model: one entry per page.
+    #[derive(Default)]
+    struct Model(std::collections::BTreeMap<u64, (u64, u64, u32)>);
+
+    fn pages(memory: &Memory) -> std::collections::BTreeMap<u64, (u64, u64, u32)> {
+        let mut all = std::collections::BTreeMap::new();
+        for area in memory.areas() {
+            for page in 0..area.pages() {
+                let number = if area.segment == 0 { 0 } else { area.first_page + page };
+                assert!(all.insert(area.start + page * PAGE, (area.segment, number, area.protection)).is_none());
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn follows_a_page_by_page_model() {
+        let mut seed = 0x1234_5678_9abc_def1u64;
+        let mut random = |limit: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % limit
+        };
+        let mut memory = Memory::default();
+        let mut model = Model::default();
+        for step in 1..20_000u64 {
+            let start = 0x40_0000 + random(64) * PAGE;
+            let end = start + (1 + random(8)) * PAGE;
+            match random(3) {
+                0 => {
+                    let area =
+                        Area { start, end, segment: step, first_page: 0, protection: random(4) as u32, reserved: 0 };
+                    let free = !(start..end).step_by(PAGE as usize).any(|page| model.0.contains_key(&page));
+                    assert_eq!(memory.insert(area).is_ok(), free);
+                    if free {
+                        model
+                            .0
+                            .extend((0..area.pages()).map(|page| (start + page * PAGE, (step, page, area.protection))));
+                    }
+                }
+                1 => {
+                    let mut removed = 0;
+                    memory.remove(start, end, |area| removed += area.pages()).unwrap();
+                    let before = model.0.len();
+                    model.0.retain(|page, _| *page < start || *page >= end);
+                    assert_eq!(removed, (before - model.0.len()) as u64);
+                }
+                _ => {
+                    let full = (start..end).step_by(PAGE as usize).all(|page| model.0.contains_key(&page));
+                    let protection = random(4) as u32;
+                    assert_eq!(memory.protect(start, end, protection, |_| Ok(())).is_ok(), full);
+                    if full {
+                        model.0.range_mut(start..end).for_each(|(_, page)| page.2 = protection);
+                    }
+                }
+            }
+            assert_eq!(pages(&memory), model.0);
+            let needs = random(4) as u32;
+            let allowed = (start..end)
+                .step_by(PAGE as usize)
+                .all(|page| model.0.get(&page).is_some_and(|entry| entry.2 & needs == needs));
+            assert_eq!(memory.allows(start, end - start, needs), allowed);
+        }
+    }
+
+    #[test]
+    fn places_areas_in_free_permitted_gaps() {
+        let mut memory = Memory::default();
+        for size in [1u64, 5, 300, 2] {
+            let start = memory.place(0, size * PAGE).unwrap();
+            memory.insert(Area { start, end: start + size * PAGE, segment: 1, ..Area::default() }).unwrap();
+        }
+        assert_eq!(memory.areas().last().unwrap().end, PLACE_TOP);
+        assert_eq!(memory.place(0x40_0000, PAGE), Ok(0x40_0000));
+        assert!(memory.place(LOW_END, PAGE).unwrap() > RESERVED_END);
+        assert_eq!(memory.place(0, 1 << 47), Err(Errno::ENOMEM));
+        assert!(
+            !permitted(LOW_END - PAGE, LOW_END + PAGE)
+                && !permitted(STATE_BASE, STATE_BASE + PAGE)
+                && !permitted(0, PAGE)
+        );
+    }
+
+    #[test]
+    fn a_full_table_refuses_and_stays_whole() {
+        let mut memory = Memory::default();
+        for index in 0..AREAS_MAX as u64 {
+            let start = 0x100_0000 + index * 8 * PAGE;
+            memory.insert(Area { start, end: start + 3 * PAGE, segment: index + 1, ..Area::default() }).unwrap();
+        }
+        let before = pages(&memory);
+        assert_eq!(memory.remove(0x100_0000 + PAGE, 0x100_0000 + 2 * PAGE, |_| ()), Err(Errno::ENOMEM));
+        assert_eq!(pages(&memory), before);
+        memory.remove(0x100_0000, 0x100_0000 + 3 * PAGE, |_| ()).unwrap();
+        assert_eq!(memory.areas().len(), AREAS_MAX - 1);
+    }
+}

@@ -1,0 +1,112 @@
+//! What monitor 0 does by itself: starts the other cores, and the supervisor with all it needs. And starts the supervisor again if it dies:
+//! all it knows it can ask for (spawn and the monitors tell what exists).
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::Cell;
+
+use abi::start::Entrance;
+use contracts::monitor::{ChannelPlan, DomainPlan, MonitorError};
+use runtime::now_ns;
+use system::System;
+
+use crate::link::{GREETED, Link};
+use crate::service::Service;
+
+/// How long cores may take to come up before that is said.
+const CORES_LIMIT_NS: u64 = 2_000_000_000;
+/// More deaths of the supervisor within [`RESTART_WINDOW_NS`] than this end the machine.
+const RESTARTS_MAX: u32 = 10;
+const RESTART_WINDOW_NS: u64 = 10_000_000_000;
+
+/// Starts all cores but this one and takes their links.
+pub async fn start_cores(service: Rc<Service>, cores: u32) {
+    let mut waiting: Vec<(u32, Link)> = Vec::new();
+    for core in 1..cores {
+        match Link::start(core) {
+            Ok(link) => waiting.push((core, link)),
+            Err(error) => runtime::log!("core {core} does not start: {}", error.name()),
+        }
+    }
+    let limit_ns = now_ns() + CORES_LIMIT_NS;
+    while !waiting.is_empty() {
+        let (up, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, link)| link.is_up());
+        waiting = rest;
+        for (core, link) in up {
+            match link.client() {
+                Ok(client) => service.link_up(core, client),
+                Err(error) => runtime::log!("core {core} has no link: {}", error.name()),
+            }
+        }
+        let left_ns = limit_ns.saturating_sub(now_ns());
+        if !waiting.is_empty() && runtime::timeout(left_ns, runtime::notified(GREETED)).await.is_err() {
+            let missing: Vec<u32> = waiting.iter().map(|(core, _)| *core).collect();
+            return runtime::log!("waiting for the monitors of cores {missing:?} is over: they do not answer");
+        }
+    }
+}
+
+/// The first components, as the description wants them.
+struct First {
+    plan: DomainPlan,
+}
+
+/// Makes and starts the supervisor and all it needs.
+pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> Result<(), String> {
+    let channels = wiring::channels(system, cores);
+    let first = wiring::first_components(system);
+    let is_first = |name: &str| first.iter().any(|component| component.name == name);
+    // Also those of later clients: a component has the channels it serves from its start. Clients of these servers are on this core.
+    let ours: Vec<ChannelPlan> = channels
+        .into_iter()
+        .filter(|plan| (is_first(&plan.client) || is_first(&plan.server)) && plan.client_core == 0 && plan.server_core == 0)
+        .collect();
+    for plan in &ours {
+        open(service, plan).map_err(|error| format!("channel {} of {}: {error:?}", plan.contract, plan.client))?;
+    }
+    for component in &first {
+        let plan = wiring::component(component, &ours, 1, Entrance::Fresh as u64);
+        run(service, &plan).map_err(|error| format!("{}: {error:?}", component.name))?;
+        if component.name == wiring::SUPERVISOR {
+            guard(service, First { plan });
+        }
+    }
+    Ok(())
+}
+
+fn open(service: &Rc<Service>, plan: &ChannelPlan) -> Result<(), MonitorError> {
+    service.open_here(plan.clone(), None).map(drop)
+}
+
+fn run(service: &Rc<Service>, plan: &DomainPlan) -> Result<(), MonitorError> {
+    let id = service.create_here(plan.clone())?;
+    service.start_here(id)
+}
+
+/// Starts the supervisor again when it dies, as often as it makes sense.
+fn guard(service: &Rc<Service>, first: First) {
+    let window = Cell::new((0, 0));
+    let again = service.clone();
+    let watch = move |name: &str, generation: u64| {
+        if name != first.plan.name {
+            return;
+        }
+        let (since_ns, count) = window.get();
+        let now_ns = now_ns();
+        let (since_ns, count) = if now_ns - since_ns > RESTART_WINDOW_NS { (now_ns, 1) } else { (since_ns, count + 1) };
+        window.set((since_ns, count));
+        if count > RESTARTS_MAX {
+            runtime::log!("the supervisor died {count} times in 10 s, the machine ends");
+            let _ = sys::power_off(abi::Handle::PCORE, 70);
+        }
+        let plan = DomainPlan { generation: generation + 1, entrance: Entrance::Recover as u64, ..first.plan.clone() };
+        runtime::log!("{name} died, generation {}", plan.generation);
+        if let Err(error) = run(&again, &plan) {
+            runtime::log!("{name} does not start again: {error:?}");
+            let _ = sys::power_off(abi::Handle::PCORE, 70);
+        }
+    };
+    service.deaths.replace(Some(Rc::new(watch)));
+}

@@ -1,0 +1,293 @@
+//! Channels of this core: memory, portals, wake slots, and who holds which end.
+//!
+//! Each end has a portal made by its own core's monitor. The portal outlives the context it leads to, so a restarted component is reached by
+//! the handles its peers already have. Another core reaches the portal through a wake slot. The server's core owns the memory.
+
+use alloc::string::String;
+
+use abi::layout::{REGIONS, protection};
+use abi::start::{StartRecord, channel as flags, kind};
+use abi::{Error, Handle, PAGE_BYTES, Rights};
+use channel::{Layout, Memory, Side};
+use contracts::endpoint::Wired;
+use contracts::monitor::{ChannelId, ChannelPlan, End, MonitorError, Place};
+use contracts::spawn::DomainId;
+
+use crate::machine::Machine;
+use crate::start_page::record;
+use crate::{Book, refused};
+
+/// The component name under which a monitor itself serves.
+const MONITOR: &str = "monitor";
+/// Badge bits for components' channels: 0 is their endpoint's, those from 56 on are their own (`runtime::OWN_BITS`).
+const BADGES: u64 = 55;
+/// The monitor's own badge bits for clients of the `monitor` contract.
+const MONITOR_BADGES: u64 = 4;
+/// First of them.
+const MONITOR_BADGE_FIRST: u64 = 32;
+/// Bytes of one channel of the largest layout allowed: what a peer's numbers may make us reserve.
+const CHANNEL_BYTES_MAX: u64 = 16 << 20;
+
+/// One side, as far as this core knows it.
+#[derive(Default)]
+struct Half {
+    /// It is on this core: its portal, and the badge it gets.
+    portal: Option<(Handle, u64)>,
+    /// Number by which another core rings that portal.
+    slot: Option<u64>,
+    /// It is on another core: what rings it there.
+    remote: Option<Handle>,
+    /// Who holds it now.
+    domain: Option<DomainId>,
+}
+
+pub(crate) struct Channel {
+    plan: ChannelPlan,
+    segment: Handle,
+    physical: u64,
+    memory: Memory,
+    halves: [Half; 2],
+}
+
+/// What `open` made.
+pub struct Opened {
+    /// For the other core.
+    pub place: Place,
+    /// The monitor itself is the server, and this is new: serve it.
+    pub serve: Option<Wire>,
+}
+
+/// An end for the monitor's own use.
+pub struct Wire {
+    /// The region.
+    pub memory: Memory,
+    /// What rings the peer.
+    pub bell: Handle,
+    /// Our bits.
+    pub badge: u64,
+    /// The peer's name.
+    pub peer: String,
+}
+
+fn side(end: End) -> Side {
+    match end {
+        End::Client => Side::Client,
+        End::Server => Side::Server,
+    }
+}
+
+impl Channel {
+    fn layout(plan: &ChannelPlan) -> Layout {
+        Layout { ring_slots: plan.ring_slots, bulk_bytes: plan.bulk_bytes }
+    }
+
+    fn is_remote(&self) -> bool {
+        self.plan.client_core != self.plan.server_core
+    }
+
+    fn owner(&self, side: Side) -> &str {
+        match side {
+            Side::Client => &self.plan.client,
+            Side::Server => &self.plan.server,
+        }
+    }
+
+    /// What rings that side.
+    fn bell(&self, side: Side) -> Option<Handle> {
+        let half = &self.halves[side as usize];
+        half.portal.map(|(portal, _)| portal).or(half.remote)
+    }
+
+    fn place(&self) -> Place {
+        Place { physical: self.physical, slot: self.halves.iter().find_map(|half| half.slot).unwrap_or(0) }
+    }
+}
+
+impl<M: Machine> Book<M> {
+    /// See `contracts::monitor::Monitor::open`.
+    pub fn open(&mut self, plan: ChannelPlan, other: Option<Place>) -> Result<Opened, MonitorError> {
+        let core = self.facts.core;
+        let is_local = [plan.client_core == core, plan.server_core == core];
+        if is_local == [false; 2] || Channel::layout(&plan).bytes() > CHANNEL_BYTES_MAX {
+            return Err(MonitorError::NotFound);
+        }
+        if let Some(channel) = self.channels.get_mut(&plan.id) {
+            if channel.plan != plan {
+                return Err(MonitorError::Busy);
+            }
+            let place = channel.place();
+            if let Some(other) = other {
+                self.reach(plan.id, other)?;
+            }
+            return Ok(Opened { place, serve: None });
+        }
+        let mut channel = self.memory_of(&plan, is_local[1], other)?;
+        if let Err(error) = self.equip(&mut channel, is_local) {
+            self.dismantle(channel);
+            return Err(refused(error));
+        }
+        let (id, place) = (plan.id, channel.place());
+        self.channels.insert(id, channel);
+        if let Some(other) = other {
+            self.reach(id, other)?;
+        }
+        let serve = if is_local[1] && plan.server == MONITOR { Some(self.own_wire(id).map_err(refused)?) } else { None };
+        Ok(Opened { place, serve })
+    }
+
+    fn memory_of(&mut self, plan: &ChannelPlan, owns: bool, other: Option<Place>) -> Result<Channel, MonitorError> {
+        let layout = Channel::layout(plan);
+        let pages = layout.bytes() / PAGE_BYTES;
+        let (segment, physical) = if owns {
+            self.machine.segment(pages, plan.client_core != plan.server_core).map_err(refused)?
+        } else {
+            let physical = other.ok_or(MonitorError::NotFound)?.physical;
+            (self.machine.import(physical, pages).map_err(refused)?, physical)
+        };
+        match self.machine.channel(segment, layout, owns) {
+            Ok(memory) => Ok(Channel { plan: plan.clone(), segment, physical, memory, halves: Default::default() }),
+            Err(error) => {
+                self.machine.drop(segment);
+                Err(refused(error))
+            }
+        }
+    }
+
+    /// Portals and wake slots of the ends on this core.
+    fn equip(&mut self, channel: &mut Channel, is_local: [bool; 2]) -> Result<(), Error> {
+        for side in [Side::Client, Side::Server] {
+            if !is_local[side as usize] {
+                continue;
+            }
+            let owner = channel.owner(side);
+            let held = self.channels.values().filter(|other| other.halves[0].portal.is_some() && other.plan.client == owner).count()
+                + self.channels.values().filter(|other| other.halves[1].portal.is_some() && other.plan.server == owner).count();
+            let portal = if owner == MONITOR {
+                let badge = 1 << (MONITOR_BADGE_FIRST + held as u64 % MONITOR_BADGES);
+                (self.machine.own_portal(badge)?, badge)
+            } else {
+                let badge = 1 << (1 + held as u64 % BADGES);
+                (self.machine.portal(badge)?, badge)
+            };
+            channel.halves[side as usize].portal = Some(portal);
+            if channel.is_remote() {
+                channel.halves[side as usize].slot = Some(self.machine.slot(portal.0)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Learns how to ring the end on the other core.
+    fn reach(&mut self, id: ChannelId, other: Place) -> Result<(), MonitorError> {
+        let Some(channel) = self.channels.get_mut(&id) else { return Err(MonitorError::NotFound) };
+        let cores = [channel.plan.client_core, channel.plan.server_core];
+        for (half, core) in channel.halves.iter_mut().zip(cores) {
+            if core != self.facts.core && half.remote.is_none() {
+                half.remote = Some(self.machine.remote(core, other.slot).map_err(refused)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn own_wire(&mut self, id: ChannelId) -> Result<Wire, Error> {
+        let channel = self.channels.get(&id).ok_or(Error::NotFound)?;
+        let memory = self.machine.channel(channel.segment, Channel::layout(&channel.plan), false)?;
+        let bell = channel.bell(Side::Client).ok_or(Error::NotFound)?;
+        let badge = channel.halves[1].portal.map_or(0, |(_, badge)| badge);
+        Ok(Wire { memory, bell, badge, peer: channel.plan.client.clone() })
+    }
+
+    /// See `contracts::monitor::Monitor::close`.
+    pub fn close(&mut self, id: ChannelId) {
+        let Some(channel) = self.channels.remove(&id) else { return };
+        for side in [Side::Client, Side::Server] {
+            let half = &channel.halves[side as usize];
+            if let (Some((portal, _)), true) = (half.portal, half.domain.is_some() || channel.owner(side) == MONITOR) {
+                channel.memory.close(side.other());
+                self.machine.ring(portal);
+            }
+        }
+        self.domains.values_mut().for_each(|domain| domain.channels.retain(|(held, _)| *held != id));
+        self.dismantle(channel);
+    }
+
+    fn dismantle(&mut self, channel: Channel) {
+        for half in channel.halves {
+            half.slot.into_iter().for_each(|slot| self.machine.free_slot(slot));
+            half.portal.into_iter().for_each(|(portal, _)| self.machine.drop(portal));
+            half.remote.into_iter().for_each(|remote| self.machine.drop(remote));
+        }
+        drop(channel.memory);
+        self.machine.drop(channel.segment);
+    }
+
+    /// Puts an end into a domain being made: maps the memory at `address`, gives the bell, points the portal.
+    pub(crate) fn attach(
+        &mut self, id: ChannelId, end: End, into: &crate::domains::Parts, address: u64, begin_again: bool,
+    ) -> Result<(StartRecord, u64), Error> {
+        let channel = self.channels.get_mut(&id).ok_or(Error::NotFound)?;
+        let (side, is_remote, bytes) = (side(end), channel.is_remote(), Channel::layout(&channel.plan).bytes());
+        let bell = channel.bell(side.other()).ok_or(Error::NotFound)?;
+        let (portal, badge) = channel.halves[side as usize].portal.ok_or(Error::OtherCore)?;
+        if begin_again {
+            channel.memory.raise_generation();
+        }
+        channel.halves[side as usize].domain = Some(into.id);
+        let lends = side == Side::Client && !is_remote;
+        let rights = if lends { Rights::CALL.union(Rights::NOTIFY) } else { Rights::NOTIFY };
+        let mut made = record(kind::CHANNEL, &channel.plan.contract, channel.owner(side.other()));
+        made.handle = self.machine.grant(into.domain, bell, rights)?.0;
+        self.machine.map(into.range, address, channel.segment, 0, bytes / PAGE_BYTES, protection::READ | protection::WRITE)?;
+        self.machine.lead(portal, into.context)?;
+        (made.address, made.bytes, made.a) = (address, bytes, badge);
+        made.b = if side == Side::Client { flags::CLIENT } else { 0 } | if is_remote { flags::REMOTE } else { 0 };
+        Ok((made, address + bytes + PAGE_BYTES))
+    }
+
+    /// Rings whoever is at the other end of a channel.
+    pub(crate) fn ring_other(&mut self, id: ChannelId, end: End) {
+        if let Some(bell) = self.channels.get(&id).and_then(|channel| channel.bell(side(end).other())) {
+            self.machine.ring(bell);
+        }
+    }
+
+    /// The holder of an end is gone.
+    pub(crate) fn let_go(&mut self, id: ChannelId, end: End) {
+        let Some(half) = self.channels.get_mut(&id).map(|channel| &mut channel.halves[side(end) as usize]) else { return };
+        half.domain = None;
+        if let Some((portal, _)) = half.portal {
+            // Whoever rings from now on is told or ignored; the kernel lets the dead context go.
+            let _ = self.machine.lead(portal, Handle::NONE);
+        }
+    }
+
+    /// Puts the server's end into its server, which runs already: gives what its endpoint is to be told, and its domain.
+    pub fn announce(&mut self, id: ChannelId, client: DomainId) -> Result<(DomainId, Wired), MonitorError> {
+        let channel = self.channels.get_mut(&id).ok_or(MonitorError::NotFound)?;
+        let server = self.domains.values_mut().find(|domain| domain.plan.name == channel.plan.server);
+        let server = server.ok_or(MonitorError::NotFound)?;
+        let (portal, badge) = channel.halves[1].portal.ok_or(MonitorError::NotFound)?;
+        let bell = channel.bell(Side::Client).ok_or(MonitorError::NotFound)?;
+        let parts = server.parts;
+        let segment = self.machine.grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE)).map_err(refused)?;
+        let bell = self.machine.grant(parts.domain, bell, Rights::NOTIFY).map_err(refused)?;
+        self.machine.lead(portal, parts.context).map_err(refused)?;
+        channel.halves[1].domain = Some(parts.id);
+        server.channels.push((id, End::Server));
+        let wired = Wired {
+            contract: channel.plan.contract.clone(),
+            peer: channel.plan.client.clone(),
+            peer_domain: client,
+            segment: segment.0,
+            bell: bell.0,
+            bytes: Channel::layout(&channel.plan).bytes(),
+            badge,
+            client: false,
+            remote: channel.is_remote(),
+        };
+        Ok((parts.id, wired))
+    }
+}
+
+/// Where the first channel or region of a domain is mapped.
+pub(crate) const FIRST_ADDRESS: u64 = REGIONS;

@@ -1,0 +1,167 @@
+//! Making a domain: account, program, control page, channels, regions, devices, files, start page. It does not run yet.
+
+use alloc::vec::Vec;
+
+use abi::layout::{START_INFO, protection};
+use abi::start::{StartHeader, StartRecord, field, kind};
+use abi::{Error, Handle, PAGE_BYTES, Rights};
+use channel::Layout;
+use contracts::monitor::{DomainPlan, MonitorError};
+
+use crate::channels::FIRST_ADDRESS;
+use crate::domains::{Domain, EndpointWire, Parts};
+use crate::machine::Machine;
+use crate::start_page::{pages, record};
+use crate::{Book, archive, refused};
+
+/// The whole archive, among the files of a plan.
+const WHOLE_ARCHIVE: &str = "archive";
+/// Badge bit of a component for its endpoint.
+const ENDPOINT_BADGE: u64 = 1;
+/// The monitor's bits for endpoints, shared by domains in turn.
+const ENDPOINT_BITS: u64 = 16;
+/// The monitor's bit for deaths.
+pub const DEATH_BADGE: u64 = 1 << 40;
+/// The monitor's first bit for stalls; the rest up to 63 are too.
+pub const STALL_BIT_FIRST: u64 = 41;
+const STALL_BITS: u64 = 64 - STALL_BIT_FIRST;
+/// All of them.
+pub const STALL_BADGES: u64 = !((1 << STALL_BIT_FIRST) - 1);
+
+impl<M: Machine> Book<M> {
+    /// Makes a domain and the monitor's side of its endpoint channel.
+    pub fn create(&mut self, plan: DomainPlan) -> Result<(u64, EndpointWire), MonitorError> {
+        if self.named(&plan.name).is_some() {
+            return Err(MonitorError::Busy);
+        }
+        let entry = self.load(&plan.program)?;
+        let mut domain = Domain {
+            parts: Parts::NONE,
+            plan,
+            entry,
+            channels: Vec::new(),
+            endpoint_segment: Handle::NONE,
+            endpoint_portal: Handle::NONE,
+            own_bell: Handle::NONE,
+            stall_badge: None,
+            serving: false,
+        };
+        match self.build(&mut domain) {
+            Ok(wire) => {
+                let id = domain.parts.id;
+                self.domains.insert(id, domain);
+                Ok((id, wire))
+            }
+            Err(error) => {
+                self.machine_log(&alloc::format!("{} cannot be made: {}", domain.plan.name, error.name()));
+                domain.channels.iter().for_each(|(channel, end)| self.let_go(*channel, *end));
+                self.scrap(&domain);
+                Err(refused(error))
+            }
+        }
+    }
+
+    fn build(&mut self, domain: &mut Domain) -> Result<EndpointWire, Error> {
+        let plan = domain.plan.clone();
+        let parts = &mut domain.parts;
+        parts.ram = self.machine.account(plan.limit_pages)?;
+        (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux)?;
+        parts.range = self.machine.range(parts.domain)?;
+        self.place(&plan.program, parts.ram, parts.range)?;
+        parts.context = self.machine.context(parts.ram, parts.domain, plan.priority, plan.linux)?;
+        let parts = domain.parts;
+
+        let mut address = FIRST_ADDRESS;
+        let (wire, endpoint) = self.endpoint(domain, &mut address)?;
+        let mut records = Vec::from([endpoint]);
+        for (channel, end) in &plan.channels {
+            domain.channels.push((*channel, *end));
+            let (made, next) = self.attach(*channel, *end, &parts, address, plan.generation > 1)?;
+            address = next;
+            records.push(made);
+        }
+        for name in &plan.regions {
+            records.push(self.give_region(name, &parts, &mut address)?);
+        }
+        for name in &plan.devices {
+            records.extend(self.lend(name, &parts)?);
+        }
+        for name in &plan.files {
+            records.extend(self.give_file(name, &parts, &mut address)?);
+        }
+        self.start_page(&plan, &parts, records)?;
+        // Linux programs may compute as long as they like.
+        domain.stall_badge = (!plan.linux).then(|| 1 << (STALL_BIT_FIRST + self.domains.len() as u64 % STALL_BITS));
+        self.machine.watch(parts.domain, parts.context, DEATH_BADGE, domain.stall_badge)?;
+        Ok(wire)
+    }
+
+    /// The channel on which the monitor speaks to the component.
+    fn endpoint(&mut self, domain: &mut Domain, address: &mut u64) -> Result<(EndpointWire, StartRecord), Error> {
+        let layout = Layout::default();
+        let page_count = layout.bytes() / PAGE_BYTES;
+        let parts = domain.parts;
+        (domain.endpoint_segment, _) = self.machine.segment(page_count, false)?;
+        let memory = self.machine.channel(domain.endpoint_segment, layout, true)?;
+        domain.endpoint_portal = self.machine.portal(ENDPOINT_BADGE)?;
+        self.machine.lead(domain.endpoint_portal, parts.context)?;
+        let badge = 1 << (self.domains.len() as u64 % ENDPOINT_BITS);
+        domain.own_bell = self.machine.own_bell(badge)?;
+        let mut made = record(kind::CHANNEL, contracts::endpoint::NAME, "monitor");
+        made.handle = self.machine.grant(parts.domain, domain.own_bell, Rights::NOTIFY)?.0;
+        self.machine.map(parts.range, *address, domain.endpoint_segment, 0, page_count, protection::READ | protection::WRITE)?;
+        (made.address, made.bytes, made.a) = (*address, layout.bytes(), ENDPOINT_BADGE);
+        *address += layout.bytes() + PAGE_BYTES;
+        Ok((EndpointWire { memory, bell: domain.endpoint_portal, badge }, made))
+    }
+
+    fn give_region(&mut self, name: &str, parts: &Parts, address: &mut u64) -> Result<StartRecord, Error> {
+        let kept = self.regions.get(name).ok_or(Error::NotFound)?;
+        let (segment, page_count, physical) = (kept.segment, kept.pages, kept.physical);
+        let mut made = record(kind::REGION, name, "");
+        made.handle = self.machine.grant(parts.domain, segment, Rights::READ.union(Rights::WRITE).union(Rights::DMA))?.0;
+        self.machine.map(parts.range, *address, segment, 0, page_count, protection::READ | protection::WRITE)?;
+        (made.address, made.bytes, made.a) = (*address, page_count * PAGE_BYTES, physical);
+        *address += (page_count + 1) * PAGE_BYTES;
+        Ok(made)
+    }
+
+    fn give_file(&mut self, name: &str, parts: &Parts, address: &mut u64) -> Result<Option<StartRecord>, Error> {
+        let found = if name == WHOLE_ARCHIVE { Some((0, self.archive.len())) } else { archive::find(self.archive, name) };
+        let Some((at, bytes)) = found else { return Ok(None) };
+        let mut made = record(kind::FILE, name, "");
+        let at = at as u64 + self.facts.archive_offset;
+        let first = at / PAGE_BYTES;
+        let page_count = (at + bytes as u64).div_ceil(PAGE_BYTES) - first;
+        if page_count > 0 {
+            self.machine.map(parts.range, *address, Handle::ARCHIVE, first, page_count, protection::READ)?;
+        }
+        (made.address, made.bytes) = (*address + at % PAGE_BYTES, bytes as u64);
+        *address += (page_count + 1) * PAGE_BYTES;
+        Ok(Some(made))
+    }
+
+    fn start_page(&mut self, plan: &DomainPlan, parts: &Parts, records: Vec<StartRecord>) -> Result<(), Error> {
+        let [tsc_hz, tsc_at_boot, tsc_to_ns_mul] = self.facts.tsc;
+        let header = StartHeader {
+            magic: 0,
+            name: field(&plan.name).unwrap_or_default(),
+            generation: plan.generation,
+            entrance: plan.entrance,
+            core: self.facts.core,
+            cores: self.facts.cores,
+            tsc_hz,
+            tsc_at_boot,
+            tsc_to_ns_mul,
+            domain_id: parts.id,
+            record_count: 0,
+        };
+        let bytes = pages(header, records, self.command_line);
+        let page_count = bytes.len() as u64 / PAGE_BYTES;
+        let segment = self.machine.segment_of(parts.ram, page_count)?;
+        let filled = self.machine.fill(segment, 0, &bytes);
+        let mapped = filled.and_then(|()| self.machine.map(parts.range, START_INFO, segment, 0, page_count, protection::READ));
+        self.machine.drop(segment);
+        mapped
+    }
+}

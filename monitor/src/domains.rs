@@ -1,0 +1,155 @@
+//! Domains of this core: who runs, how they end.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use abi::{DeathCause, DomainState, Handle, Rights};
+use channel::Memory;
+use contracts::monitor::{ChannelId, CoreMemory, DomainLine, DomainPlan, End, MonitorError};
+use contracts::spawn::{Death, DomainId};
+
+use crate::machine::Machine;
+use crate::{Book, refused};
+
+/// Capabilities a monitor holds of a domain.
+#[derive(Clone, Copy)]
+pub(crate) struct Parts {
+    pub id: DomainId,
+    pub ram: Handle,
+    pub domain: Handle,
+    pub range: Handle,
+    pub context: Handle,
+}
+
+impl Parts {
+    /// Nothing made yet.
+    pub const NONE: Parts = Parts { id: 0, ram: Handle::NONE, domain: Handle::NONE, range: Handle::NONE, context: Handle::NONE };
+}
+
+/// The monitor's own channel to a component.
+pub struct EndpointWire {
+    /// The region.
+    pub memory: Memory,
+    /// Rings the component.
+    pub bell: Handle,
+    /// The monitor's bits for it.
+    pub badge: u64,
+}
+
+/// A domain that has not died, or whose death was not looked at yet.
+pub struct Domain {
+    pub(crate) parts: Parts,
+    pub(crate) plan: DomainPlan,
+    pub(crate) entry: u64,
+    pub(crate) channels: Vec<(ChannelId, End)>,
+    pub(crate) endpoint_segment: Handle,
+    pub(crate) endpoint_portal: Handle,
+    pub(crate) own_bell: Handle,
+    pub(crate) stall_badge: Option<u64>,
+    pub(crate) serving: bool,
+}
+
+impl<M: Machine> Book<M> {
+    /// Runs a domain and tells its peers.
+    pub fn start(&mut self, id: DomainId) -> Result<(), MonitorError> {
+        let domain = self.domains.get(&id).ok_or(MonitorError::NotFound)?;
+        let (context, entry, channels) = (domain.parts.context, domain.entry, domain.channels.clone());
+        self.machine.start(context, entry, abi::layout::STACK_TOP).map_err(refused)?;
+        channels.into_iter().for_each(|(channel, end)| self.ring_other(channel, end));
+        Ok(())
+    }
+
+    /// Looks for domains that died, takes them apart and tells of each.
+    pub fn deaths(&mut self) -> Vec<(String, u64, Death)> {
+        let mut dead = Vec::new();
+        for (id, domain) in &self.domains {
+            if let Ok(state) = self.machine.state(domain.parts.domain)
+                && DeathCause::decode(state.cause) != Some(DeathCause::Alive)
+            {
+                dead.push((*id, state));
+            }
+        }
+        dead.into_iter().filter_map(|(id, state)| self.bury(id, &state)).collect()
+    }
+
+    fn bury(&mut self, id: DomainId, state: &DomainState) -> Option<(String, u64, Death)> {
+        let domain = self.domains.remove(&id)?;
+        self.quieten(&domain.plan.devices);
+        domain.channels.iter().for_each(|(channel, end)| self.let_go(*channel, *end));
+        self.scrap(&domain);
+        let is_exception = DeathCause::decode(state.cause) == Some(DeathCause::Exception);
+        let status = if is_exception { state.exception.vector } else { state.status };
+        let death =
+            Death { domain: id, cause: state.cause, status, address: state.exception.address, rip: state.rip, cpu_ns: state.cpu_ns };
+        Some((domain.plan.name, domain.plan.generation, death))
+    }
+
+    /// Drops everything held of a domain; that ends it if it lives.
+    pub(crate) fn scrap(&mut self, domain: &Domain) {
+        let Parts { ram, domain: handle, range, context, .. } = domain.parts;
+        for handle in [context, range, handle, domain.endpoint_portal, domain.own_bell, domain.endpoint_segment, ram] {
+            if handle != Handle::NONE {
+                self.machine.drop(handle);
+            }
+        }
+    }
+
+    /// The component is ready.
+    pub fn set_serving(&mut self, id: DomainId) {
+        if let Some(domain) = self.domains.get_mut(&id) {
+            domain.serving = true;
+        }
+    }
+
+    /// Who is meant by the stall bits that came.
+    pub fn stalled(&self, bits: u64) -> Vec<DomainId> {
+        let meant = |domain: &&Domain| domain.stall_badge.is_some_and(|badge| badge & bits != 0);
+        self.domains.values().filter(meant).map(|domain| domain.parts.id).collect()
+    }
+
+    /// Ends a domain. Fine if it has ended.
+    pub fn kill(&mut self, id: DomainId, status: u64) -> Result<(), MonitorError> {
+        match self.domains.get(&id) {
+            Some(domain) => self.machine.kill(domain.parts.domain, status).map_err(refused),
+            None => Ok(()),
+        }
+    }
+
+    /// A capability for `id` put into `parent`.
+    pub fn share(&mut self, id: DomainId, parent: DomainId) -> Result<u64, MonitorError> {
+        let find = |id| self.domains.get(&id).map(|domain| domain.parts.domain).ok_or(MonitorError::NotFound);
+        let (domain, parent) = (find(id)?, find(parent)?);
+        self.machine.grant(parent, domain, Rights::READ.union(Rights::WRITE)).map(|handle| handle.0).map_err(refused)
+    }
+
+    /// The domain with the smallest id of at least `from`.
+    pub fn line(&mut self, from: DomainId) -> Option<DomainLine> {
+        let (id, domain) = self.domains.range(from..).next()?;
+        let state = self.machine.state(domain.parts.domain).unwrap_or_default();
+        let DomainPlan { name, generation, .. } = &domain.plan;
+        Some(DomainLine {
+            domain: *id,
+            name: name.clone(),
+            core: self.facts.core,
+            generation: *generation,
+            serving: domain.serving,
+            pages: state.used_pages,
+            cpu_ns: state.cpu_ns,
+        })
+    }
+
+    /// The domain of that name, if it lives.
+    pub fn named(&self, name: &str) -> Option<DomainId> {
+        self.domains.values().find(|domain| domain.plan.name == name).map(|domain| domain.parts.id)
+    }
+
+    /// Pages of this core.
+    pub fn memory(&mut self) -> Result<CoreMemory, MonitorError> {
+        let (_, used_pages, free_pages) = sys::ram_stat(Handle::ROOT_RAM).map_err(refused)?;
+        Ok(CoreMemory { used_pages, free_pages })
+    }
+
+    pub(crate) fn machine_log(&self, text: &str) {
+        let _ = sys::log(&alloc::format!("monitor: {text}"));
+    }
+}

@@ -1,0 +1,119 @@
+//! The monitor's book: what one core has made and who holds which end of it.
+//!
+//! Mechanism only: whom to start, restart or place is decided elsewhere. All of it runs over [`Machine`], the kernel's calls it needs, so
+//! that it is tested on a host against a made-up machine; `main.rs` puts it on the real one and on messages.
+//!
+//! Kernel calls answer at once, so operations call them directly; a step machine that gives effects back would only have to be told the
+//! handle numbers again. What waits (other cores, components) is outside, in `main.rs`.
+//!
+//! Invariants: a domain that died is taken apart before its death is told; a channel outlives both its sides until it is closed;
+//! what an operation made before it failed is undone. Deliberately unknown here: messages, time, other cores' books.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod archive;
+mod channels;
+mod create;
+mod devices;
+mod domains;
+mod loader;
+mod machine;
+mod program;
+mod start_page;
+
+pub use channels::{Opened, Wire};
+pub use domains::{Domain, EndpointWire};
+pub use create::{DEATH_BADGE, STALL_BADGES};
+pub use machine::Machine;
+pub use program::{BadProgram, Piece, Program, decode};
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+use abi::Handle;
+use contracts::monitor::{ChannelId, MonitorError};
+use contracts::spawn::DomainId;
+
+/// Facts about this core and what its monitor was given.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// This core.
+    pub core: u32,
+    /// Cores of the machine.
+    pub cores: u32,
+    /// Ticks per second, the counter at time 0, and ns per tick << 32: as in this monitor's own start page.
+    pub tsc: [u64; 3],
+    /// Where the archive begins in its first page.
+    pub archive_offset: u64,
+}
+
+/// Memory that outlives its users.
+struct Kept {
+    segment: Handle,
+    pages: u64,
+    physical: u64,
+}
+
+/// Everything this core's monitor knows.
+pub struct Book<M> {
+    machine: M,
+    facts: Facts,
+    archive: &'static [u8],
+    command_line: &'static [u8],
+    domains: BTreeMap<DomainId, Domain>,
+    channels: BTreeMap<ChannelId, channels::Channel>,
+    regions: BTreeMap<String, Kept>,
+    programs: BTreeMap<String, loader::Loaded>,
+    devices: devices::Devices,
+}
+
+impl<M: Machine> Book<M> {
+    /// Nothing made yet.
+    pub fn new(machine: M, facts: Facts, archive: &'static [u8], command_line: &'static [u8]) -> Book<M> {
+        Book {
+            machine,
+            facts,
+            archive,
+            command_line,
+            domains: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            programs: BTreeMap::new(),
+            devices: devices::Devices::default(),
+        }
+    }
+
+    /// The kernel's calls.
+    pub fn machine(&mut self) -> &mut M {
+        &mut self.machine
+    }
+
+    /// Facts about this core.
+    pub fn facts(&self) -> Facts {
+        self.facts
+    }
+
+    /// Makes a region, or borrows one of another core; gives the physical address of contiguous memory.
+    pub fn region(&mut self, name: &str, pages: u64, contiguous: bool, physical: Option<u64>) -> Result<u64, MonitorError> {
+        if let Some(kept) = self.regions.get(name) {
+            return if kept.pages == pages { Ok(kept.physical) } else { Err(MonitorError::Busy) };
+        }
+        let (segment, physical) = match physical {
+            Some(physical) => (self.machine.import(physical, pages).map_err(refused)?, physical),
+            None => self.machine.segment(pages, contiguous).map_err(refused)?,
+        };
+        self.regions.insert(name.into(), Kept { segment, pages, physical });
+        Ok(physical)
+    }
+}
+
+/// A refused kernel call, as clients of the monitor are told; the log says more.
+pub(crate) fn refused(error: abi::Error) -> MonitorError {
+    let _ = sys::log(&alloc::format!("monitor: refused by the kernel: {}", error.name()));
+    match error {
+        abi::Error::NoMemory | abi::Error::NoSlot | abi::Error::Busy => MonitorError::NoMemory,
+        _ => MonitorError::Failed,
+    }
+}

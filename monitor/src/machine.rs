@@ -1,0 +1,68 @@
+//! The kernel's calls that a monitor needs, as it needs them.
+
+use abi::start::DeviceRecord;
+use abi::{DomainState, Error, Handle, Rights};
+use channel::{Layout, Memory};
+
+/// What the book stands on: the kernel, or a test's make-believe. `ram` is the account that pays; the root account where none is named.
+pub trait Machine {
+    /// A segment, and its physical address if it is contiguous.
+    fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error>;
+    /// A segment that `ram` pays for.
+    fn segment_of(&mut self, ram: Handle, pages: u64) -> Result<Handle, Error>;
+    /// Memory of another core.
+    fn import(&mut self, physical: u64, pages: u64) -> Result<Handle, Error>;
+    /// A copy of a segment, paid by `ram`.
+    fn copy(&mut self, ram: Handle, segment: Handle) -> Result<Handle, Error>;
+    /// Puts bytes into a segment that nobody uses yet.
+    fn fill(&mut self, segment: Handle, offset: u64, bytes: &[u8]) -> Result<(), Error>;
+    /// Maps a whole channel segment for the monitor itself, formatting it if it is new; unmapped with the `Memory`'s last user.
+    fn channel(&mut self, segment: Handle, layout: Layout, format: bool) -> Result<Memory, Error>;
+
+    /// A portal with that badge, leading nowhere yet.
+    fn portal(&mut self, badge: u64) -> Result<Handle, Error>;
+    /// Makes the portal lead to a context, or nowhere.
+    fn lead(&mut self, portal: Handle, context: Handle) -> Result<(), Error>;
+    /// A notification capability for the monitor itself.
+    fn own_bell(&mut self, badge: u64) -> Result<Handle, Error>;
+    /// A portal into the monitor itself.
+    fn own_portal(&mut self, badge: u64) -> Result<Handle, Error>;
+    /// A number by which other cores ring a portal.
+    fn slot(&mut self, portal: Handle) -> Result<u64, Error>;
+    /// Takes the number back.
+    fn free_slot(&mut self, slot: u64);
+    /// What rings a slot of another core.
+    fn remote(&mut self, core: u32, slot: u64) -> Result<Handle, Error>;
+    /// Rings.
+    fn ring(&mut self, bell: Handle);
+    /// Empties a slot of the share.
+    fn drop(&mut self, handle: Handle);
+
+    /// An account of at most that many pages.
+    fn account(&mut self, limit_pages: u64) -> Result<Handle, Error>;
+    /// A domain, and its id.
+    fn domain(&mut self, ram: Handle, linux: bool) -> Result<(Handle, u64), Error>;
+    /// A capability put into a domain: its handle there.
+    fn grant(&mut self, domain: Handle, source: Handle, rights: Rights) -> Result<Handle, Error>;
+    /// The domain's address range.
+    fn range(&mut self, domain: Handle) -> Result<Handle, Error>;
+    /// Maps pages of a segment.
+    fn map(&mut self, range: Handle, address: u64, segment: Handle, first_page: u64, pages: u64, protection: u64) -> Result<(), Error>;
+    /// A context with time of its own; it does not run yet.
+    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, linux: bool) -> Result<Handle, Error>;
+    /// Runs it.
+    fn start(&mut self, context: Handle, entry: u64, stack: u64) -> Result<(), Error>;
+    /// Wants to be told of the domain's death and of a stall, each by its badge.
+    fn watch(&mut self, domain: Handle, context: Handle, death_badge: u64, stall_badge: Option<u64>) -> Result<(), Error>;
+    /// Ends a domain.
+    fn kill(&mut self, domain: Handle, status: u64) -> Result<(), Error>;
+    /// How a domain stands.
+    fn state(&mut self, domain: Handle) -> Result<DomainState, Error>;
+
+    /// The device with that index.
+    fn device(&mut self, index: u64) -> Option<DeviceRecord>;
+    /// Claims it.
+    fn claim(&mut self, index: u64) -> Result<Handle, Error>;
+    /// Stops it from reaching memory and from interrupting.
+    fn quiet(&mut self, device: Handle) -> Result<(), Error>;
+}

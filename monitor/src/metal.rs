@@ -1,0 +1,171 @@
+//! The kernel's calls, as [`monitor_core::Machine`] wants them.
+
+use core::slice;
+
+use abi::layout::{CONTROL_PAGE, REGIONS, context, domain, portal, protection, segment};
+use abi::start::DeviceRecord;
+use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
+use channel::{Layout, Memory};
+use monitor_core::Machine;
+
+/// Where segments being filled are mapped for a moment.
+const SCRATCH: u64 = REGIONS + (32 << 30);
+/// Time slice of every context.
+const SLICE_US: u64 = 5_000;
+/// A component that does not look at its work for so long is reported: with the report's way and the restart below the 200 ms promised.
+const STALL_LIMIT_NS: u64 = 150_000_000;
+/// What a bell may be used for by whom it is given to.
+const BELL: Rights = Rights::NOTIFY.union(Rights::GRANT);
+
+/// The kernel.
+pub struct Metal;
+
+impl Machine for Metal {
+    fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error> {
+        sys::segment_alloc(Handle::ROOT_RAM, pages, if contiguous { segment::CONTIGUOUS } else { 0 })
+    }
+
+    fn segment_of(&mut self, ram: Handle, pages: u64) -> Result<Handle, Error> {
+        sys::segment_alloc(ram, pages, 0).map(|(segment, _)| segment)
+    }
+
+    fn import(&mut self, physical: u64, pages: u64) -> Result<Handle, Error> {
+        sys::segment_import(Handle::PCORE, Handle::ROOT_RAM, physical, pages, 0)
+    }
+
+    fn copy(&mut self, ram: Handle, segment: Handle) -> Result<Handle, Error> {
+        sys::segment_copy(ram, segment, abi::layout::copy::ON_WRITE)
+    }
+
+    fn fill(&mut self, segment: Handle, offset: u64, bytes: &[u8]) -> Result<(), Error> {
+        let pages = (offset + bytes.len() as u64).div_ceil(PAGE_BYTES);
+        if pages == 0 {
+            return Ok(());
+        }
+        sys::range_map(Handle::SELF_RANGE, SCRATCH, segment, 0, pages, protection::READ | protection::WRITE)?;
+        // SAFETY: just mapped for writing, `offset + bytes.len()` bytes at least, and nothing else uses this address or, yet, the segment.
+        unsafe { slice::from_raw_parts_mut((SCRATCH + offset) as *mut u8, bytes.len()) }.copy_from_slice(bytes);
+        // SAFETY: the slice above is gone.
+        unsafe { sys::range_unmap(Handle::SELF_RANGE, SCRATCH, pages) }.map(drop)
+    }
+
+    fn channel(&mut self, segment: Handle, layout: Layout, format: bool) -> Result<Memory, Error> {
+        // The mapping takes a capability of its own and gives it back at its end.
+        let own = sys::cap_copy(segment, Rights::READ.union(Rights::WRITE))?;
+        let (address, bytes, keeper) = runtime::map_segment(own).inspect_err(|_| self.drop(own))?;
+        // SAFETY: mapped for as long as the keeper lives, and reached as a channel only.
+        let memory = unsafe {
+            if format { Memory::format(address, bytes, layout, Some(keeper)) } else { Memory::attach(address, bytes, Some(keeper)) }
+        };
+        memory.map_err(|_| Error::BadArgument)
+    }
+
+    fn portal(&mut self, badge: u64) -> Result<Handle, Error> {
+        sys::portal_alloc(Handle::ROOT_RAM, Handle::NONE, badge, portal::MAILBOX)
+    }
+
+    fn lead(&mut self, portal: Handle, context: Handle) -> Result<(), Error> {
+        sys::portal_set(portal, context)
+    }
+
+    fn own_bell(&mut self, badge: u64) -> Result<Handle, Error> {
+        sys::cap_mint(Handle::SELF_CONTEXT, BELL, badge)
+    }
+
+    fn own_portal(&mut self, badge: u64) -> Result<Handle, Error> {
+        sys::portal_alloc(Handle::ROOT_RAM, Handle::SELF_CONTEXT, badge, portal::MAILBOX)
+    }
+
+    fn slot(&mut self, portal: Handle) -> Result<u64, Error> {
+        sys::wake_slot_alloc(Handle::PCORE, portal, 0)
+    }
+
+    fn free_slot(&mut self, slot: u64) {
+        // Of a slot that is free already nothing is lost.
+        let _ = sys::wake_slot_free(Handle::PCORE, slot);
+    }
+
+    fn remote(&mut self, core: u32, slot: u64) -> Result<Handle, Error> {
+        sys::wake_slot_import(Handle::PCORE, Handle::ROOT_RAM, core.into(), slot)
+    }
+
+    fn ring(&mut self, bell: Handle) {
+        // Whoever cannot be rung is gone, and looks for itself if it comes back.
+        let _ = sys::notify(bell);
+    }
+
+    fn drop(&mut self, handle: Handle) {
+        let _ = sys::cap_drop(handle);
+    }
+
+    fn account(&mut self, limit_pages: u64) -> Result<Handle, Error> {
+        sys::ram_split(Handle::ROOT_RAM, limit_pages)
+    }
+
+    fn domain(&mut self, ram: Handle, linux: bool) -> Result<(Handle, u64), Error> {
+        sys::domain_alloc(ram, if linux { domain::WRITE_EXECUTE } else { 0 })
+    }
+
+    fn grant(&mut self, domain: Handle, source: Handle, rights: Rights) -> Result<Handle, Error> {
+        sys::domain_grant(domain, source, rights)
+    }
+
+    fn range(&mut self, domain: Handle) -> Result<Handle, Error> {
+        sys::domain_range(domain)
+    }
+
+    fn map(&mut self, range: Handle, address: u64, segment: Handle, first_page: u64, pages: u64, protection: u64) -> Result<(), Error> {
+        sys::range_map(range, address, segment, first_page, pages, protection)
+    }
+
+    fn context(&mut self, ram: Handle, domain: Handle, priority: u8, linux: bool) -> Result<Handle, Error> {
+        let flags = if linux { context::FPU | context::LINUX } else { 0 };
+        let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags)?;
+        // The context keeps its time; nobody else needs a name for it.
+        match sys::context_schedule(ram, made, priority.into(), SLICE_US).and_then(sys::cap_drop) {
+            Ok(()) => Ok(made),
+            Err(error) => {
+                self.drop(made);
+                Err(error)
+            }
+        }
+    }
+
+    fn start(&mut self, context: Handle, entry: u64, stack: u64) -> Result<(), Error> {
+        // The return address that a called function would find: none.
+        // SAFETY: the context is of another domain, whose program's entry this is.
+        unsafe { sys::context_start(context, entry, stack - 8, [0, 0]) }
+    }
+
+    fn watch(&mut self, domain: Handle, context: Handle, death_badge: u64, stall_badge: Option<u64>) -> Result<(), Error> {
+        let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, death_badge)?;
+        let done = sys::domain_on_death(domain, bell);
+        self.drop(bell);
+        done?;
+        let Some(stall_badge) = stall_badge else { return Ok(()) };
+        let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, stall_badge)?;
+        let done = sys::context_watch(context, STALL_LIMIT_NS, bell);
+        self.drop(bell);
+        done
+    }
+
+    fn kill(&mut self, domain: Handle, status: u64) -> Result<(), Error> {
+        sys::domain_kill(domain, status)
+    }
+
+    fn state(&mut self, domain: Handle) -> Result<DomainState, Error> {
+        sys::domain_state(domain)
+    }
+
+    fn device(&mut self, index: u64) -> Option<DeviceRecord> {
+        sys::device_list(index).ok()
+    }
+
+    fn claim(&mut self, index: u64) -> Result<Handle, Error> {
+        sys::device_alloc(Handle::PCORE, Handle::ROOT_RAM, index)
+    }
+
+    fn quiet(&mut self, device: Handle) -> Result<(), Error> {
+        sys::device_master(device, false)
+    }
+}

@@ -1,0 +1,330 @@
+//! The `monitor` contract over the book: acts on this core, passes on what is for others, tells clients what happened.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use abi::Handle;
+use channel::{Bell, CallError, ClientChannel, Memory, Peer, SendError, ServerChannel, Wiring};
+use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
+use contracts::monitor::*;
+use contracts::spawn::{Death, DomainId};
+use monitor_core::{Book, DEATH_BADGE, STALL_BADGES};
+use runtime::TaskId;
+
+use crate::metal::Metal;
+
+/// How long a request waits for a core that is starting.
+const CORE_LIMIT_NS: u64 = 2_000_000_000;
+/// Steps of that wait, which exists at boot only.
+const CORE_STEP_NS: u64 = 1_000_000;
+/// How long a component may take to accept a channel.
+const CONNECT_LIMIT_NS: u64 = 200_000_000;
+
+/// This core's monitor.
+pub struct Service {
+    core: u32,
+    book: RefCell<Book<Metal>>,
+    /// Other cores, once they are up; only at core 0.
+    links: RefCell<BTreeMap<u32, MonitorClient>>,
+    endpoints: RefCell<BTreeMap<DomainId, (EndpointClient, TaskId)>>,
+    listeners: RefCell<Vec<(Peer, MonitorEvents)>>,
+    /// Deaths told to the supervisor's guard.
+    pub deaths: Deaths,
+}
+
+/// Whom the monitor itself has to look after, by name: told of each death on this core.
+pub type Deaths = RefCell<Option<Rc<dyn Fn(&str, u64)>>>;
+
+impl Service {
+    /// Nothing made yet.
+    pub fn new(book: Book<Metal>) -> Service {
+        Service {
+            core: book.facts().core,
+            book: RefCell::new(book),
+            links: RefCell::default(),
+            endpoints: RefCell::default(),
+            listeners: RefCell::default(),
+            deaths: RefCell::default(),
+        }
+    }
+
+    /// Another core is up: its events are ours to tell.
+    pub fn link_up(self: &Rc<Self>, core: u32, client: MonitorClient) {
+        self.links.borrow_mut().insert(core, client.clone());
+        let service = self.clone();
+        runtime::spawn(async move {
+            loop {
+                match client.next_event().await {
+                    MonitorEvent::Died { name, generation, death } => service.tell_death(&name, generation, &death),
+                    MonitorEvent::Serving { domain } => service.tell(|listener| listener.serving(domain)),
+                    MonitorEvent::Stalled { domain } => service.tell(|listener| listener.stalled(domain)),
+                    MonitorEvent::Lost => runtime::log!("core {core}: events were lost"),
+                    MonitorEvent::PeerRestarted => {}
+                    MonitorEvent::Closed => {
+                        service.links.borrow_mut().remove(&core);
+                        return runtime::log!("core {core} does not keep the contract, it is given up");
+                    }
+                }
+            }
+        });
+    }
+
+    async fn link(&self, core: u32) -> Result<MonitorClient, MonitorError> {
+        if self.core != 0 || core >= self.book.borrow().facts().cores {
+            return Err(MonitorError::NoCore);
+        }
+        let limit_ns = runtime::now_ns() + CORE_LIMIT_NS;
+        loop {
+            if let Some(client) = self.links.borrow().get(&core) {
+                return Ok(client.clone());
+            }
+            if runtime::now_ns() > limit_ns {
+                runtime::log!("core {core} is not up");
+                return Err(MonitorError::NoCore);
+            }
+            runtime::sleep(CORE_STEP_NS).await;
+        }
+    }
+
+    /// Serves a client, which hears events from now on.
+    pub async fn serve(self: Rc<Self>, channel: ServerChannel) {
+        let peer = channel.peer().clone();
+        self.listeners.borrow_mut().push((peer.clone(), MonitorEvents::new(&peer)));
+        serve_monitor(self.clone(), channel).await;
+        self.listeners.borrow_mut().retain(|(listener, _)| *listener != peer);
+    }
+
+    fn tell(&self, event: impl Fn(&MonitorEvents) -> Result<(), SendError>) {
+        for (peer, listener) in &*self.listeners.borrow() {
+            if event(listener) == Err(SendError::Full) {
+                runtime::log!("{} does not take its events", peer.name());
+            }
+        }
+    }
+
+    fn tell_death(&self, name: &str, generation: u64, death: &Death) {
+        self.tell(|listener| listener.died(name.to_string(), generation, *death));
+        let guard = self.deaths.borrow().clone();
+        guard.into_iter().for_each(|guard| guard(name, generation));
+    }
+
+    /// Looks at deaths as the kernel reports them.
+    pub async fn watch_deaths(self: Rc<Self>) {
+        loop {
+            runtime::notified(DEATH_BADGE).await;
+            let dead = self.book.borrow_mut().deaths();
+            for (name, generation, death) in dead {
+                let endpoint = self.endpoints.borrow_mut().remove(&death.domain);
+                endpoint.into_iter().for_each(|(_, task)| runtime::abort(task));
+                self.tell_death(&name, generation, &death);
+            }
+        }
+    }
+
+    /// Looks at stalls as the kernel reports them.
+    pub async fn watch_stalls(self: Rc<Self>) {
+        loop {
+            let bits = runtime::notified(STALL_BADGES).await;
+            let stalled = self.book.borrow().stalled(bits);
+            stalled.into_iter().for_each(|domain| self.tell(|listener| listener.stalled(domain)));
+        }
+    }
+
+    /// Opens a channel on this core; serves it if it leads to the monitor itself.
+    pub fn open_here(self: &Rc<Self>, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError> {
+        let opened = self.book.borrow_mut().open(plan, other)?;
+        if let Some(wire) = opened.serve {
+            let wiring = own_wiring(wire.memory, wire.bell, wire.badge, wire.peer);
+            runtime::spawn(self.clone().serve(ServerChannel::new(wiring)));
+        }
+        Ok(opened.place)
+    }
+
+    /// Makes a domain on this core and listens to it.
+    pub fn create_here(self: &Rc<Self>, plan: DomainPlan) -> Result<DomainId, MonitorError> {
+        let name = plan.name.clone();
+        let (id, wire) = self.book.borrow_mut().create(plan)?;
+        let client = EndpointClient::new(ClientChannel::new(own_wiring(wire.memory, wire.bell, wire.badge, name)));
+        let (service, events) = (self.clone(), client.clone());
+        let task = runtime::spawn(async move {
+            loop {
+                match events.next_event().await {
+                    EndpointEvent::Serving {} => {
+                        service.book.borrow_mut().set_serving(id);
+                        service.tell(|listener| listener.serving(id));
+                    }
+                    EndpointEvent::Lost | EndpointEvent::PeerRestarted => {}
+                    EndpointEvent::Closed => return,
+                }
+            }
+        });
+        self.endpoints.borrow_mut().insert(id, (client, task));
+        Ok(id)
+    }
+
+    /// Runs a domain of this core.
+    pub fn start_here(&self, id: DomainId) -> Result<(), MonitorError> {
+        self.book.borrow_mut().start(id)
+    }
+
+    fn endpoint(&self, id: DomainId) -> Result<EndpointClient, MonitorError> {
+        self.endpoints.borrow().get(&id).map(|(client, _)| client.clone()).ok_or(MonitorError::NotFound)
+    }
+}
+
+fn own_wiring(memory: Memory, bell: Handle, badge: u64, peer: String) -> Wiring {
+    Wiring { memory, bell: Bell::Notify(bell), badge, remote: false, peer, peer_domain: 0 }
+}
+
+/// Another core's monitor is not there, or said no.
+fn passed<T>(answer: Result<T, CallError<MonitorError>>) -> Result<T, MonitorError> {
+    answer.map_err(|error| match error {
+        CallError::Server(error) => error,
+        _ => MonitorError::NoCore,
+    })
+}
+
+fn kernel<T>(answer: Result<T, abi::Error>) -> Result<T, MonitorError> {
+    answer.map_err(|error| match error {
+        abi::Error::NoMemory | abi::Error::Busy => MonitorError::NoMemory,
+        _ => MonitorError::Failed,
+    })
+}
+
+/// The service as peers reach it.
+pub struct Shared(pub Rc<Service>);
+
+/// Serves `monitor` with the service that every client shares.
+async fn serve_monitor(service: Rc<Service>, channel: ServerChannel) {
+    contracts::monitor::serve_monitor(Rc::new(Shared(service)), channel).await;
+}
+
+impl Shared {
+    fn is_here(&self, core: u32) -> bool {
+        core == self.0.core
+    }
+}
+
+impl MonitorServer for Shared {
+    async fn open(&self, _: &Peer, core: u32, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError> {
+        if self.is_here(core) {
+            return self.0.open_here(plan, other);
+        }
+        passed(self.0.link(core).await?.open(core, plan, other).await)
+    }
+
+    async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
+        if self.is_here(core) {
+            self.0.book.borrow_mut().close(id);
+            return Ok(());
+        }
+        passed(self.0.link(core).await?.close(core, id).await)
+    }
+
+    async fn announce(&self, _: &Peer, core: u32, id: ChannelId, client: DomainId) -> Result<(), MonitorError> {
+        if !self.is_here(core) {
+            return passed(self.0.link(core).await?.announce(core, id, client).await);
+        }
+        let (server, wired) = self.0.book.borrow_mut().announce(id, client)?;
+        let contract = wired.contract.clone();
+        let answer = runtime::timeout(CONNECT_LIMIT_NS, self.0.endpoint(server)?.connect(wired)).await;
+        match answer {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(said(&format!("channel {contract} was not taken: {error:?}"))),
+            Err(_) => Err(said(&format!("channel {contract} was not taken in time"))),
+        }
+    }
+
+    async fn region(&self, _: &Peer, core: u32, name: String, pages: u64, contiguous: bool, physical: Option<u64>) -> Result<u64, MonitorError> {
+        if self.is_here(core) {
+            return self.0.book.borrow_mut().region(&name, pages, contiguous, physical);
+        }
+        passed(self.0.link(core).await?.region(core, name, pages, contiguous, physical).await)
+    }
+
+    async fn create(&self, _: &Peer, core: u32, plan: DomainPlan) -> Result<DomainId, MonitorError> {
+        if self.is_here(core) {
+            return self.0.create_here(plan);
+        }
+        passed(self.0.link(core).await?.create(core, plan).await)
+    }
+
+    async fn start(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
+        if self.is_here(core) {
+            return self.0.start_here(domain);
+        }
+        passed(self.0.link(core).await?.start(core, domain).await)
+    }
+
+    async fn share(&self, _: &Peer, core: u32, domain: DomainId, parent: DomainId) -> Result<u64, MonitorError> {
+        if self.is_here(core) {
+            return self.0.book.borrow_mut().share(domain, parent);
+        }
+        passed(self.0.link(core).await?.share(core, domain, parent).await)
+    }
+
+    async fn kill(&self, _: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
+        if self.is_here(core) {
+            return self.0.book.borrow_mut().kill(domain, status);
+        }
+        passed(self.0.link(core).await?.kill(core, domain, status).await)
+    }
+
+    async fn hurt(&self, _: &Peer, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError> {
+        if self.is_here(core) {
+            return self.0.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed);
+        }
+        passed(self.0.link(core).await?.hurt(core, domain, how).await)
+    }
+
+    async fn domain(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
+        if self.is_here(core) {
+            return Ok(self.0.book.borrow_mut().line(from));
+        }
+        passed(self.0.link(core).await?.domain(core, from).await)
+    }
+
+    async fn memory(&self, _: &Peer, core: u32) -> Result<CoreMemory, MonitorError> {
+        if self.is_here(core) {
+            return self.0.book.borrow_mut().memory();
+        }
+        passed(self.0.link(core).await?.memory(core).await)
+    }
+
+    async fn move_pages(&self, peer: &Peer, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {
+        let physical = self.carve(peer, from, pages).await?;
+        let added = self.add(peer, to, physical, pages).await;
+        if added.is_err() && self.add(peer, from, physical, pages).await.is_err() {
+            runtime::log!("{pages} pages at {physical:#x} are lost: neither core {to} nor core {from} takes them");
+        }
+        added
+    }
+
+    async fn carve(&self, _: &Peer, core: u32, pages: u64) -> Result<u64, MonitorError> {
+        if self.is_here(core) {
+            return kernel(sys::ram_carve(Handle::ROOT_RAM, pages));
+        }
+        passed(self.0.link(core).await?.carve(core, pages).await)
+    }
+
+    async fn add(&self, _: &Peer, core: u32, physical: u64, pages: u64) -> Result<(), MonitorError> {
+        if self.is_here(core) {
+            return kernel(sys::ram_add(Handle::ROOT_RAM, physical, pages));
+        }
+        passed(self.0.link(core).await?.add(core, physical, pages).await)
+    }
+
+    fn power_off(&self, peer: &Peer, status: u8) {
+        let error = sys::power_off(Handle::PCORE, status.into());
+        runtime::log!("{} wants the machine ended: {}", peer.name(), error.name());
+    }
+}
+
+fn said(text: &str) -> MonitorError {
+    runtime::log!("{text}");
+    MonitorError::Failed
+}

@@ -1,0 +1,5 @@
+//! Links the console as a native component.
+
+fn main() {
+    pelago_link::component();
+}

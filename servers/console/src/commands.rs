@@ -1,0 +1,130 @@
+//! Carrying commands out: of the host tool on control lines, and of a person when no program has the terminal.
+//!
+//! The supervisor starts after the console and may be gone: it is asked with a limit, and its absence is an answer like any other.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::future::Future;
+
+use contracts::supervisor::{Chaos, ComponentLine, SupervisorClient, SupervisorError};
+use runtime::timeout;
+
+use crate::control::{Command, HELP};
+use crate::service::Console;
+
+/// The supervisor's own limit is 2 s; the host waits 5 s for all of it.
+const LIMIT_NS: u64 = 3_000_000_000;
+/// More components than any system description has.
+const COMPONENTS_MAX: u32 = 256;
+const NO_ANSWER: &str = "the supervisor does not answer";
+
+/// What commands need.
+pub struct Commands {
+    /// The supervisor, if it is wired.
+    pub supervisor: Box<dyn Fn() -> Option<SupervisorClient>>,
+    /// Ends the machine; returns why it does not.
+    pub power_off: Box<dyn Fn() -> String>,
+}
+
+/// An answer: lines to show, and the last word.
+pub type Answer = Result<(Vec<String>, String), String>;
+
+impl Commands {
+    /// Carries a line out.
+    pub async fn run(&self, line: &str) -> Answer {
+        match Command::parse(line)? {
+            Command::Help => Ok((HELP.iter().map(|line| line.to_string()).collect(), "that is all".into())),
+            Command::PowerOff => Err((self.power_off)()),
+            Command::Components => within(components(&self.supervisor()?)).await,
+            Command::Chaos(what, name) => within(chaos(&self.supervisor()?, what, name)).await,
+        }
+    }
+
+    fn supervisor(&self) -> Result<SupervisorClient, String> {
+        (self.supervisor)().ok_or_else(|| "no channel to the supervisor; see system/*.toml".into())
+    }
+
+    /// Answers control requests, for ever.
+    pub async fn answer_requests(self: Rc<Self>, console: Rc<Console>) {
+        loop {
+            let answer = match console.next_request().await {
+                Ok(line) => self.run(&line).await,
+                Err(reason) => Err(reason.into()),
+            };
+            match answer {
+                Ok((lines, last)) => {
+                    lines.iter().for_each(|line| console.reply(&[line]));
+                    console.reply(&[&format!("ok {last}")]);
+                }
+                Err(reason) => console.reply(&[&format!("error {reason}")]),
+            }
+        }
+    }
+
+    /// Carries out what a person types, for ever: for a system that runs no program.
+    pub async fn answer_person(self: Rc<Self>, console: Rc<Console>) {
+        loop {
+            let line = console.next_line().await;
+            if line.is_empty() {
+                continue;
+            }
+            let (mut lines, last) = match self.run(&line).await {
+                Ok(answer) => answer,
+                Err(reason) => (Vec::new(), reason),
+            };
+            lines.push(last);
+            lines.iter().for_each(|line| console.print(&format!("{line}\n")));
+        }
+    }
+}
+
+async fn within(work: impl Future<Output = Answer>) -> Answer {
+    timeout(LIMIT_NS, work).await.unwrap_or_else(|_| Err(NO_ANSWER.into()))
+}
+
+async fn components(supervisor: &SupervisorClient) -> Answer {
+    let mut lines = Vec::new();
+    for index in 0..COMPONENTS_MAX {
+        match supervisor.component(index).await {
+            Ok(Some(line)) => lines.push(shown(&line)),
+            Ok(None) => break,
+            Err(error) => return Err(format!("{NO_ANSWER} ({error:?})")),
+        }
+    }
+    let count = lines.len();
+    Ok((lines, format!("{count} components")))
+}
+
+fn shown(line: &ComponentLine) -> String {
+    let ComponentLine { name, core, generation, running, pages, cpu_ns, last_recovery_us } = line;
+    let state = if *running { "running" } else { "stopped" };
+    let (kibibytes, milliseconds) = (pages.saturating_mul(4), cpu_ns / 1_000_000);
+    format!(
+        "{name:<12} core {core:<3} generation {generation:<3} {state} {kibibytes:>8} KiB {milliseconds:>8} ms last recovery {last_recovery_us} us"
+    )
+}
+
+async fn chaos(supervisor: &SupervisorClient, what: Chaos, name: String) -> Answer {
+    let verb = match what {
+        Chaos::Kill => "killed",
+        Chaos::Fault => "faulted",
+        Chaos::Hang => "hung",
+    };
+    let error = match supervisor.chaos(what, name.clone()).await {
+        Ok((recovery_us, generation)) => {
+            return Ok((Vec::new(), format!("{verb} {name}; generation {generation} serves after {recovery_us} us")));
+        }
+        Err(error) => error,
+    };
+    Err(match error {
+        channel::CallError::Server(SupervisorError::NotFound) => format!("no component {name}; components lists them"),
+        channel::CallError::Server(SupervisorError::NotRestartable) => {
+            format!("{name} is not restarted in this version; CAVEATS.md says why")
+        }
+        channel::CallError::Server(SupervisorError::TimedOut) => format!("{name} did not come back in time"),
+        other => format!("{NO_ANSWER} ({other:?})"),
+    })
+}

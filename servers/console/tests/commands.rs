@@ -1,0 +1,67 @@
+//! Commands against a supervisor that answers, one that does not, and none.
+#![allow(missing_docs)]
+
+use std::future::pending;
+use std::rc::Rc;
+
+use channel::{Layout, Peer};
+use console_core::commands::Commands;
+use contracts::supervisor::*;
+
+struct Fake;
+
+impl SupervisorServer for Fake {
+    async fn component(&self, _peer: &Peer, index: u32) -> Result<Option<ComponentLine>, SupervisorError> {
+        let line = |name: &str| ComponentLine {
+            name: name.into(),
+            core: 1,
+            generation: 3,
+            running: true,
+            pages: 10,
+            cpu_ns: 5_000_000,
+            last_recovery_us: 812,
+        };
+        Ok(["ip", "tcp"].get(index as usize).map(|name| line(name)))
+    }
+
+    async fn chaos(&self, _peer: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
+        match (what, name.as_str()) {
+            (Chaos::Kill, "ip") => Ok((812, 2)),
+            (Chaos::Hang, _) => pending().await,
+            (_, "tcp") => Err(SupervisorError::NotRestartable),
+            _ => Err(SupervisorError::NotFound),
+        }
+    }
+}
+
+fn commands(wired: bool) -> Commands {
+    let (client, server) = channel::loopback(Layout::default());
+    runtime::spawn(serve_supervisor(Rc::new(Fake), server));
+    let client = SupervisorClient::new(client);
+    Commands { supervisor: Box::new(move || wired.then(|| client.clone())), power_off: Box::new(|| "not here".into()) }
+}
+
+#[test]
+fn answers_tell_what_happened() {
+    runtime::testing::run(async {
+        let commands = commands(true);
+        let (lines, last) = commands.run("components").await.unwrap();
+        assert_eq!((lines.len(), last.as_str()), (2, "2 components"));
+        assert!(lines[1].starts_with("tcp ") && lines[1].contains("generation 3"));
+        let killed = commands.run(" chaos kill ip").await.unwrap().1;
+        assert_eq!(killed, "killed ip; generation 2 serves after 812 us");
+        assert!(commands.run("chaos fault tcp").await.unwrap_err().contains("not restarted"));
+        assert!(commands.run("chaos fault xyz").await.unwrap_err().contains("no component xyz"));
+        assert_eq!(commands.run("poweroff").await.unwrap_err(), "not here");
+    });
+}
+
+#[test]
+fn a_silent_or_missing_supervisor_is_an_answer() {
+    runtime::testing::run(async {
+        let before = runtime::now_ns();
+        assert_eq!(commands(true).run("chaos hang ip").await.unwrap_err(), "the supervisor does not answer");
+        assert!(runtime::now_ns() - before <= 3_000_000_000 + 1_000_000_000);
+        assert!(commands(false).run("components").await.unwrap_err().contains("no channel"));
+    });
+}

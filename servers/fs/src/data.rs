@@ -1,0 +1,196 @@
+//! Contents of one file: pages that were written, over bytes that lie in the boot archive, over zeros.
+//!
+//! Invariants: no written page lies past the end; bytes of a written page past the end are zero, so a file that grows shows zeros.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+
+use contracts::descriptions::DescriptionError;
+
+/// Bytes in a page.
+pub const PAGE: usize = 4096;
+/// Largest file: sparse ones cost nothing, so only sanity bounds it.
+pub const FILE_BYTES_MAX: u64 = 1 << 40;
+
+/// Pages that may still be used, over all files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    /// Written pages.
+    pub used: u64,
+    /// Their limit.
+    pub limit: u64,
+}
+
+/// One file's bytes.
+#[derive(Debug, Default)]
+pub struct Data {
+    size: u64,
+    base: &'static [u8],
+    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
+}
+
+impl Data {
+    /// A file whose bytes stay where they are until written.
+    pub fn over(base: &'static [u8]) -> Data {
+        Data { size: base.len() as u64, base, pages: BTreeMap::new() }
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Pages written.
+    pub fn pages(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    fn base_part(&self, from: u64, limit: usize) -> &'static [u8] {
+        let from = usize::try_from(from).unwrap_or(usize::MAX).min(self.base.len());
+        &self.base[from..self.base.len().min(from.saturating_add(limit))]
+    }
+
+    /// Calls `each` with the pieces from `at` on, at most `length` bytes; gives how many there were. `None` is a hole of that size.
+    pub fn read(&self, at: u64, length: usize, mut each: impl FnMut(usize, &[u8])) -> usize {
+        const ZEROS: [u8; PAGE] = [0; PAGE];
+        let length = usize::try_from(self.size.saturating_sub(at)).unwrap_or(usize::MAX).min(length);
+        let mut done = 0;
+        while done < length {
+            let position = at + done as u64;
+            let (number, inside) = (position / PAGE as u64, (position % PAGE as u64) as usize);
+            let count = (PAGE - inside).min(length - done);
+            if let Some(page) = self.pages.get(&number) {
+                each(done, &page[inside..inside + count]);
+            } else {
+                let part = self.base_part(position, count);
+                each(done, part);
+                each(done + part.len(), &ZEROS[..count - part.len()]);
+            }
+            done += count;
+        }
+        length
+    }
+
+    fn page(&mut self, number: u64, budget: &mut Budget) -> Result<&mut [u8; PAGE], DescriptionError> {
+        if !self.pages.contains_key(&number) {
+            if budget.used >= budget.limit {
+                return Err(DescriptionError::NoSpace);
+            }
+            budget.used += 1;
+            let mut page = Box::new([0; PAGE]);
+            let part = self.base_part(number * PAGE as u64, PAGE);
+            page[..part.len()].copy_from_slice(part);
+            self.pages.insert(number, page);
+        }
+        self.pages.get_mut(&number).map(|page| &mut **page).ok_or(DescriptionError::Failed)
+    }
+
+    /// Writes at `at`; gives how many bytes went in: all, or fewer when space ran out after the first page. `NoSpace`, `TooLarge`.
+    pub fn write(&mut self, at: u64, bytes: &[u8], budget: &mut Budget) -> Result<usize, DescriptionError> {
+        if at.checked_add(bytes.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
+            return Err(DescriptionError::TooLarge);
+        }
+        let mut done = 0;
+        while done < bytes.len() {
+            let position = at + done as u64;
+            let (number, inside) = (position / PAGE as u64, (position % PAGE as u64) as usize);
+            let count = (PAGE - inside).min(bytes.len() - done);
+            match self.page(number, budget) {
+                Ok(page) => page[inside..inside + count].copy_from_slice(&bytes[done..done + count]),
+                Err(error) if done == 0 => return Err(error),
+                Err(_) => break,
+            }
+            done += count;
+            self.size = self.size.max(position + count as u64);
+        }
+        Ok(done)
+    }
+
+    /// Sets the size. `TooLarge`.
+    pub fn resize(&mut self, size: u64, budget: &mut Budget) -> Result<(), DescriptionError> {
+        if size > FILE_BYTES_MAX {
+            return Err(DescriptionError::TooLarge);
+        }
+        if size < self.size {
+            let dropped = self.pages.split_off(&size.div_ceil(PAGE as u64));
+            budget.used -= dropped.len() as u64;
+            if let Some(page) = self.pages.get_mut(&(size / PAGE as u64)) {
+                page[(size % PAGE as u64) as usize..].fill(0);
+            }
+            self.base = self.base_part(0, usize::try_from(size).unwrap_or(usize::MAX));
+        }
+        self.size = size;
+        Ok(())
+    }
+
+    /// Gives all pages back.
+    pub fn clear(&mut self, budget: &mut Budget) {
+        budget.used -= self.pages();
+        *self = Data::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(data: &Data, at: u64, length: usize) -> Vec<u8> {
+        let mut all = Vec::new();
+        let count = data.read(at, length, |offset, part| {
+            assert_eq!(offset, all.len());
+            all.extend_from_slice(part);
+        });
+        assert_eq!(count, all.len());
+        all
+    }
+
+    #[test]
+    fn follows_a_plain_vector() {
+        let base: &'static [u8] = Vec::leak((0..20_000u32).map(|index| (index % 251) as u8 + 1).collect());
+        let mut data = Data::over(base);
+        let mut model = base.to_vec();
+        let mut budget = Budget { used: 0, limit: 1000 };
+        let mut seed = 7u64;
+        let mut random = move |limit: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % limit
+        };
+        for step in 0..3000u32 {
+            let at = random(40_000) as usize;
+            let length = random(9000) as usize;
+            match random(4) {
+                0 | 1 => {
+                    let bytes = vec![step as u8; length];
+                    assert_eq!(data.write(at as u64, &bytes, &mut budget), Ok(length));
+                    if length > 0 {
+                        model.resize(model.len().max(at + length), 0);
+                        model[at..at + length].copy_from_slice(&bytes);
+                    }
+                }
+                2 => {
+                    data.resize(at as u64, &mut budget).unwrap();
+                    model.resize(at, 0);
+                }
+                _ => {}
+            }
+            assert_eq!(data.size(), model.len() as u64);
+            assert_eq!(budget.used, data.pages());
+            let from = at.min(model.len());
+            assert_eq!(whole(&data, at as u64, length), model[from..model.len().min(from + length)], "step {step}");
+        }
+        data.clear(&mut budget);
+        assert_eq!((budget.used, data.size()), (0, 0));
+    }
+
+    #[test]
+    fn space_runs_out_cleanly() {
+        let mut data = Data::default();
+        let mut budget = Budget { used: 0, limit: 2 };
+        assert_eq!(data.write(0, &[1; 3 * PAGE], &mut budget), Ok(2 * PAGE));
+        assert_eq!(data.write(1 << 30, &[1], &mut budget), Err(DescriptionError::NoSpace));
+        assert_eq!(data.write(u64::MAX, &[1], &mut budget), Err(DescriptionError::TooLarge));
+        assert_eq!(data.size(), 2 * PAGE as u64);
+        data.resize(1 << 39, &mut budget).unwrap();
+        assert_eq!(whole(&data, 1 << 38, 10), [0; 10]);
+    }
+}

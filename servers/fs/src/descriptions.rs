@@ -1,0 +1,221 @@
+//! The `descriptions` contract: files never wait, so no operation here does.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use channel::{Bulk, Peer};
+use contracts::BulkSpan;
+use contracts::descriptions::*;
+use fs_core::store::Store;
+
+use crate::processes;
+use crate::random;
+use crate::server::{Open, Server, Target};
+
+/// Entries in one answer.
+const ENTRIES_MAX: usize = 8;
+/// Bytes moved in one request, whatever the client's bulk region holds.
+const MOVE_BYTES_MAX: usize = 256 << 10;
+
+/// Minor numbers of memory devices, as Linux has them.
+mod minor {
+    pub const NULL: u32 = 3;
+    pub const FULL: u32 = 7;
+    pub const RANDOM: u32 = 8;
+    pub const URANDOM: u32 = 9;
+}
+
+fn put(bulk: &Bulk, span: BulkSpan, offset: usize, bytes: &[u8]) -> Result<(), DescriptionError> {
+    bulk.write(span.offset as usize + offset, bytes).map_err(|_| DescriptionError::Invalid)
+}
+
+/// The span must lie in the bulk region before anything is done.
+fn check(bulk: &Bulk, span: BulkSpan) -> Result<usize, DescriptionError> {
+    let end = u64::from(span.offset) + u64::from(span.length);
+    if end > bulk.len() as u64 {
+        Err(DescriptionError::Invalid)
+    } else {
+        Ok((span.length as usize).min(MOVE_BYTES_MAX))
+    }
+}
+
+fn read_device(minor: u32, bulk: &Bulk, span: BulkSpan, length: usize) -> Result<usize, DescriptionError> {
+    if minor == minor::NULL {
+        return Ok(0);
+    }
+    let mut bytes = vec![0; length];
+    if minor == minor::RANDOM || minor == minor::URANDOM {
+        random::fill(&mut bytes);
+    }
+    put(bulk, span, 0, &bytes).map(|()| length)
+}
+
+fn read_at(
+    store: &Store,
+    open: &Open,
+    bulk: &Bulk,
+    span: BulkSpan,
+    length: usize,
+    at: u64,
+) -> Result<usize, DescriptionError> {
+    match &open.target {
+        Target::Inode(inode) => {
+            let mut result = Ok(());
+            let count =
+                store.data(*inode)?.read(at, length, |offset, part| result = result.and(put(bulk, span, offset, part)));
+            result.map(|()| count)
+        }
+        Target::Device(_, minor) => read_device(*minor, bulk, span, length),
+        Target::Text(text) => {
+            let from = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
+            let part = &text[from..text.len().min(from.saturating_add(length))];
+            put(bulk, span, 0, part).map(|()| part.len())
+        }
+        Target::Listing(_) => Err(DescriptionError::IsDirectory),
+    }
+}
+
+impl Server {
+    fn status_of(&self, target: &Target) -> Result<Status, DescriptionError> {
+        match target {
+            Target::Inode(inode) | Target::Device(inode, _) => self.store.borrow().status(*inode),
+            target => Ok(processes::status(target)),
+        }
+    }
+}
+
+fn listing(names: &[(alloc::string::String, bool)], from: u64) -> (Vec<Entry>, u64) {
+    let start = usize::try_from(from).unwrap_or(usize::MAX).min(names.len());
+    let some = &names[start..names.len().min(start + ENTRIES_MAX)];
+    let entry = |(index, (name, directory)): (usize, &(alloc::string::String, bool))| Entry {
+        name: name.clone(),
+        inode: (start + index + 2) as u64,
+        kind: if *directory { Kind::Directory } else { Kind::File },
+    };
+    (some.iter().enumerate().map(entry).collect(), (start + some.len()) as u64)
+}
+
+impl DescriptionsServer for Server {
+    async fn read(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        _wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        let bulk = peer.bulk();
+        let length = check(&bulk, span)?;
+        self.with(peer, id, |open| {
+            if !open.reads {
+                return Err(DescriptionError::BadId);
+            }
+            let count = read_at(&self.store.borrow(), open, &bulk, span, length, at.unwrap_or(open.offset))?;
+            if at.is_none() {
+                open.offset += count as u64;
+            }
+            Ok(count as u32)
+        })
+    }
+
+    async fn write(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        _wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        let bulk = peer.bulk();
+        let mut bytes = vec![0; check(&bulk, span)?];
+        bulk.read(span.offset as usize, &mut bytes).map_err(|_| DescriptionError::Invalid)?;
+        self.with(peer, id, |open| {
+            if !open.writes {
+                return Err(DescriptionError::BadId);
+            }
+            let inode = match open.target {
+                Target::Inode(inode) => inode,
+                Target::Device(_, minor::FULL) => return Err(DescriptionError::NoSpace),
+                Target::Device(..) => return Ok(bytes.len() as u32),
+                _ => return Err(DescriptionError::BadId),
+            };
+            let mut store = self.store.borrow_mut();
+            let end = store.data(inode)?.size();
+            let from = if open.appends { end } else { at.unwrap_or(open.offset) };
+            let count = store.write(inode, from, &bytes, runtime::now_ns())?;
+            if at.is_none() {
+                open.offset = from + count as u64;
+            }
+            Ok(count as u32)
+        })
+    }
+
+    async fn seek(&self, peer: &Peer, id: DescriptionId, offset: i64, whence: Whence) -> Result<u64, DescriptionError> {
+        self.with(peer, id, |open| {
+            let base = match whence {
+                Whence::Start => 0,
+                Whence::Current => open.offset,
+                Whence::End => match &open.target {
+                    Target::Text(text) => text.len() as u64,
+                    target => self.status_of(target)?.size,
+                },
+            };
+            let place = base
+                .checked_add_signed(offset)
+                .filter(|place| i64::try_from(*place).is_ok())
+                .ok_or(DescriptionError::Invalid)?;
+            open.offset = place;
+            Ok(place)
+        })
+    }
+
+    async fn status(&self, peer: &Peer, id: DescriptionId) -> Result<Status, DescriptionError> {
+        self.with(peer, id, |open| self.status_of(&open.target))
+    }
+
+    async fn resize(&self, peer: &Peer, id: DescriptionId, size: u64) -> Result<(), DescriptionError> {
+        self.with(peer, id, |open| match open.target {
+            Target::Inode(inode) if open.writes => self.store.borrow_mut().resize(inode, size, runtime::now_ns()),
+            _ => Err(DescriptionError::Invalid),
+        })
+    }
+
+    async fn entries(&self, peer: &Peer, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError> {
+        self.with(peer, id, |open| match &open.target {
+            Target::Inode(inode) => self.store.borrow().entries(*inode, from, ENTRIES_MAX),
+            Target::Listing(names) => Ok(listing(names, from)),
+            _ => Err(DescriptionError::NotDirectory),
+        })
+    }
+
+    async fn control(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        request: Control,
+    ) -> Result<ControlReply, DescriptionError> {
+        self.with(peer, id, |open| match request {
+            Control::Available => {
+                Ok(ControlReply::Number(self.status_of(&open.target)?.size.saturating_sub(open.offset)))
+            }
+            _ => Err(DescriptionError::NotTerminal),
+        })
+    }
+
+    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, _watch: bool) -> Result<u32, DescriptionError> {
+        self.with(peer, id, |_| Ok(mask & (ready::READ | ready::WRITE)))
+    }
+
+    async fn inherit(&self, peer: &Peer, child: u64) -> Result<(), DescriptionError> {
+        Server::inherit(self, peer.id(), child);
+        Ok(())
+    }
+
+    async fn close(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {
+        if self.release(peer.id(), id) { Ok(()) } else { Err(DescriptionError::BadId) }
+    }
+
+    fn peer_closed(&self, peer: &Peer) {
+        self.forget_client(peer.id());
+    }
+}

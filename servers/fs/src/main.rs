@@ -1,0 +1,55 @@
+//! The file server: wires the store to the `files` and `descriptions` contracts.
+//!
+//! Single-threaded: a `RefCell` borrow never crosses an await. Everything is lost with the machine; the archive stays as it was.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+mod descriptions;
+mod paths;
+mod processes;
+#[cfg_attr(not(all(target_os = "none", target_arch = "x86_64")), path = "random_host.rs")]
+mod random;
+mod server;
+
+use alloc::rc::Rc;
+
+use fs_core::store::Store;
+use runtime::Start;
+
+/// Pages that files may take besides the archive: 64 MiB of the component's account.
+const STORE_PAGES_MAX: u64 = 16 << 10;
+
+runtime::main!(component);
+
+async fn component(start: Start) {
+    let mut store = Store::new(STORE_PAGES_MAX);
+    match start.file("archive") {
+        Some(archive) => match store.fill(archive, "root") {
+            Ok(_) => {}
+            Err(error) => runtime::log!("the boot archive is damaged ({error:?}): build it again"),
+        },
+        None => runtime::log!("no boot archive: the root directory is empty"),
+    }
+    if let Err(error) = store.furnish() {
+        runtime::log!("/dev and /proc cannot be made: {error:?}");
+    }
+    let processes = start.client("process").ok();
+    let server = Rc::new(server::Server::new(store, processes, start.cores()));
+
+    let mut channels = start.incoming(contracts::descriptions::NAME);
+    let serving = server.clone();
+    runtime::spawn(async move {
+        loop {
+            let channel = channels.next().await;
+            runtime::spawn(contracts::descriptions::serve_descriptions(serving.clone(), channel));
+        }
+    });
+    let mut channels = start.incoming(contracts::files::NAME);
+    start.serving();
+    loop {
+        let channel = channels.next().await;
+        runtime::spawn(contracts::files::serve_files(server.clone(), channel));
+    }
+}

@@ -1,0 +1,122 @@
+//! Texts of /proc (man 5 proc), as far as `ps` and simple servers read them.
+
+use alloc::format;
+use alloc::string::String;
+
+use contracts::process::ProcessLine;
+
+/// Clock ticks per second as programs are told (AT_CLKTCK).
+const TICKS_PER_S: u64 = 100;
+const PAGE_KIB: u64 = 4;
+
+/// Files in each process's directory.
+pub const PROCESS_FILES: [&str; 4] = ["stat", "status", "cmdline", "comm"];
+/// Files at the top.
+pub const SYSTEM_FILES: [&str; 8] =
+    ["meminfo", "uptime", "loadavg", "mounts", "cpuinfo", "version", "stat", "filesystems"];
+
+/// A process's file; `None` if there is none of that name.
+pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
+    let ticks = line.cpu_ns / (1_000_000_000 / TICKS_PER_S);
+    let (id, parent, state) = (line.process, line.parent, line.state);
+    Some(match name {
+        // Fields 1 to 24 matter to ps; the rest is zero. 14 = user time, 20 = threads, 23 = bytes, 24 = pages present.
+        "stat" => format!(
+            "{id} ({}) {state} {parent} {} {} 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 0 {} {}{}\n",
+            line.name,
+            line.group,
+            line.session,
+            line.pages * PAGE_KIB * 1024,
+            line.pages,
+            " 0".repeat(28),
+        ),
+        "status" => {
+            let word = match state {
+                'R' => "running",
+                'Z' => "zombie",
+                _ => "sleeping",
+            };
+            let size = line.pages * PAGE_KIB;
+            format!(
+                "Name:\t{}\nState:\t{state} ({word})\nTgid:\t{id}\nPid:\t{id}\nPPid:\t{parent}\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nVmSize:\t{size} kB\nVmRSS:\t{size} kB\nThreads:\t1\n",
+                line.name
+            )
+        }
+        "cmdline" if line.command_line.is_empty() => String::new(),
+        "cmdline" => format!("{}\0", line.command_line.replace(' ', "\0")),
+        "comm" => format!("{}\n", line.name),
+        _ => return None,
+    })
+}
+
+/// What the machine tells about itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Machine {
+    /// Since boot.
+    pub uptime_ns: u64,
+    /// Cores.
+    pub cores: u32,
+    /// Processes.
+    pub processes: u32,
+    /// Pages of the store's budget, and used ones.
+    pub pages: u64,
+    /// Used.
+    pub pages_used: u64,
+}
+
+/// A file at the top of /proc; `None` if there is none of that name.
+pub fn system_file(name: &str, machine: &Machine) -> Option<String> {
+    let centiseconds = machine.uptime_ns / 10_000_000;
+    let (seconds, part) = (centiseconds / 100, centiseconds % 100);
+    Some(match name {
+        "meminfo" => {
+            let (total, free) = (machine.pages * PAGE_KIB, machine.pages.saturating_sub(machine.pages_used) * PAGE_KIB);
+            format!(
+                "MemTotal: {total:>12} kB\nMemFree: {free:>13} kB\nMemAvailable: {free:>8} kB\nBuffers: 0 kB\nCached: 0 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
+            )
+        }
+        "uptime" => format!("{seconds}.{part:02} 0.00\n"),
+        "loadavg" => format!("0.00 0.00 0.00 1/{} {}\n", machine.processes, machine.processes),
+        "mounts" => String::from("root / tmpfs rw 0 0\nproc /proc proc ro 0 0\n"),
+        "filesystems" => String::from("nodev\ttmpfs\nnodev\tproc\n"),
+        "cpuinfo" => (0..machine.cores)
+            .map(|core| format!("processor\t: {core}\nvendor_id\t: Pelago\nmodel name\t: x86-64\n\n"))
+            .collect(),
+        "version" => String::from("Linux version 6.1.0 (Pelago)\n"),
+        "stat" => format!(
+            "cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime 0\nprocesses {}\nprocs_running 1\nprocs_blocked 0\n",
+            machine.processes
+        ),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_has_52_fields_and_names_stay_in_parentheses() {
+        let line = ProcessLine {
+            process: 7,
+            parent: 1,
+            group: 7,
+            session: 1,
+            state: 'S',
+            name: "sh".into(),
+            command_line: "sh -c ls".into(),
+            pages: 9,
+            cpu_ns: 20_000_000,
+        };
+        let stat = process_file("stat", &line).unwrap();
+        let fields: Vec<_> = stat.split_whitespace().collect();
+        assert_eq!(
+            (fields.len(), fields[1], fields[3], fields[13], fields[22], fields[23]),
+            (52, "(sh)", "1", "2", "36864", "9")
+        );
+        assert_eq!(process_file("cmdline", &line).unwrap(), "sh\0-c\0ls\0");
+        assert!(PROCESS_FILES.iter().all(|name| process_file(name, &line).is_some()));
+        assert!(SYSTEM_FILES.iter().all(|name| system_file(name, &Machine::default()).is_some()));
+        assert!(process_file("x", &line).is_none() && system_file("x", &Machine::default()).is_none());
+    }
+}

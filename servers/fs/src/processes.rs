@@ -1,0 +1,91 @@
+//! /proc: paths to texts and listings, made from what the process server says when asked.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use contracts::descriptions::{DescriptionError, Kind, Status};
+use contracts::process::{ProcessId, ProcessLine};
+use fs_core::proc_text::{Machine, PROCESS_FILES, SYSTEM_FILES, process_file, system_file};
+
+use crate::server::{Server, Target};
+
+/// Device number of /proc.
+pub const DEVICE: u64 = 3;
+
+impl Server {
+    async fn process_ids(&self) -> Vec<ProcessId> {
+        let Some(processes) = &self.processes else { return Vec::new() };
+        let mut all = Vec::new();
+        let mut from = 0;
+        while let Ok(mut some) = processes.ids(from).await {
+            let Some(last) = some.last().copied() else { break };
+            // A server that does not advance would hold us for ever.
+            if last < from {
+                break;
+            }
+            all.append(&mut some);
+            from = last + 1;
+        }
+        all
+    }
+
+    async fn process_line(&self, id: &str) -> Result<ProcessLine, DescriptionError> {
+        let id: ProcessId = id.parse().map_err(|_| DescriptionError::NotFound)?;
+        let processes = self.processes.as_ref().ok_or(DescriptionError::NotFound)?;
+        let line = processes.list(id).await.map_err(|_| DescriptionError::NotFound)?;
+        line.filter(|line| line.process == id).ok_or(DescriptionError::NotFound)
+    }
+
+    /// What is at a path below /proc. `NotFound`, `NotDirectory`.
+    pub async fn proc_target(&self, path: &str) -> Result<Target, DescriptionError> {
+        let files = |names: &[&str]| names.iter().map(|name| (String::from(*name), false)).collect::<Vec<_>>();
+        let mut parts = path.split('/').filter(|part| !part.is_empty());
+        match (parts.next(), parts.next(), parts.next()) {
+            (None, ..) => {
+                let mut names = files(&SYSTEM_FILES);
+                names.extend(self.process_ids().await.into_iter().map(|id| (id.to_string(), true)));
+                Ok(Target::Listing(names))
+            }
+            (Some(name), None, _) if SYSTEM_FILES.contains(&name) => {
+                let budget = self.store.borrow().budget;
+                let processes = self.process_ids().await.len() as u32;
+                let machine = Machine {
+                    uptime_ns: runtime::now_ns(),
+                    cores: self.cores,
+                    processes,
+                    pages: budget.limit,
+                    pages_used: budget.used,
+                };
+                system_file(name, &machine)
+                    .map(|text| Target::Text(text.into_bytes()))
+                    .ok_or(DescriptionError::NotFound)
+            }
+            (Some(name), Some(_), _) if SYSTEM_FILES.contains(&name) => Err(DescriptionError::NotDirectory),
+            (Some(id), None, _) => self.process_line(id).await.map(|_| Target::Listing(files(&PROCESS_FILES))),
+            (Some(id), Some(name), None) => {
+                let line = self.process_line(id).await?;
+                process_file(name, &line).map(|text| Target::Text(text.into_bytes())).ok_or(DescriptionError::NotFound)
+            }
+            _ => Err(DescriptionError::NotFound),
+        }
+    }
+}
+
+/// stat of something in /proc.
+pub fn status(target: &Target) -> Status {
+    let (kind, permissions) =
+        if matches!(target, Target::Listing(_)) { (Kind::Directory, 0o555) } else { (Kind::File, 0o444) };
+    Status {
+        kind,
+        permissions,
+        size: 0,
+        inode: 1,
+        device: DEVICE,
+        links: 1,
+        user: 0,
+        group: 0,
+        special: 0,
+        modified_ns: runtime::now_ns(),
+        accessed_ns: 0,
+    }
+}

@@ -1,0 +1,118 @@
+//! State of the file server: the store and the open descriptions.
+//!
+//! Invariants: a description lives while a client holds it; each description of an inode counts once in the store's `opens`.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use channel::Peer;
+use contracts::descriptions::{DescriptionError, DescriptionId};
+use contracts::process::ProcessClient;
+use fs_core::store::{InodeId, Store};
+
+/// Descriptions at once: 200 processes of 256 are more; the store's users share this.
+const OPEN_MAX: usize = 8192;
+
+/// What a description reads and writes.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A file or directory.
+    Inode(InodeId),
+    /// /dev/null and friends, by minor number.
+    Device(InodeId, u32),
+    /// A text of /proc as it was when opened.
+    Text(Vec<u8>),
+    /// A directory of /proc: names and whether each is a directory.
+    Listing(Vec<(String, bool)>),
+}
+
+/// An open description.
+#[derive(Debug)]
+pub struct Open {
+    pub target: Target,
+    pub offset: u64,
+    pub reads: bool,
+    pub writes: bool,
+    pub appends: bool,
+    holders: BTreeSet<u64>,
+}
+
+/// All state.
+pub struct Server {
+    pub store: RefCell<Store>,
+    pub processes: Option<ProcessClient>,
+    pub cores: u32,
+    pub open: RefCell<BTreeMap<DescriptionId, Open>>,
+    last_id: Cell<DescriptionId>,
+}
+
+impl Server {
+    pub fn new(store: Store, processes: Option<ProcessClient>, cores: u32) -> Server {
+        Server { store: RefCell::new(store), processes, cores, open: RefCell::default(), last_id: Cell::new(0) }
+    }
+
+    /// Opens `target` for a client. `flags` are `files::open`'s. `TooMany`.
+    pub fn add(&self, peer: &Peer, target: Target, flags: u32) -> Result<DescriptionId, DescriptionError> {
+        use contracts::files::open::{APPEND, READ, WRITE};
+        if self.open.borrow().len() >= OPEN_MAX {
+            return Err(DescriptionError::TooMany);
+        }
+        if let Target::Inode(inode) | Target::Device(inode, _) = target {
+            self.store.borrow_mut().open(inode)?;
+        }
+        let id = self.last_id.get() + 1;
+        self.last_id.set(id);
+        let open = Open {
+            target,
+            offset: 0,
+            reads: flags & READ != 0,
+            writes: flags & WRITE != 0,
+            appends: flags & APPEND != 0,
+            holders: BTreeSet::from([peer.id()]),
+        };
+        self.open.borrow_mut().insert(id, open);
+        Ok(id)
+    }
+
+    /// Works on a description the client holds. `BadId`.
+    pub fn with<T>(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        work: impl FnOnce(&mut Open) -> Result<T, DescriptionError>,
+    ) -> Result<T, DescriptionError> {
+        let mut open = self.open.borrow_mut();
+        work(open.get_mut(&id).filter(|open| open.holders.contains(&peer.id())).ok_or(DescriptionError::BadId)?)
+    }
+
+    /// A client no longer holds it.
+    pub fn release(&self, client: u64, id: DescriptionId) -> bool {
+        let mut all = self.open.borrow_mut();
+        let Some(open) = all.get_mut(&id) else { return false };
+        let held = open.holders.remove(&client);
+        if open.holders.is_empty()
+            && let Some(Open { target: Target::Inode(inode) | Target::Device(inode, _), .. }) = all.remove(&id)
+        {
+            self.store.borrow_mut().close(inode);
+        }
+        held
+    }
+
+    /// A child gets what the client holds.
+    pub fn inherit(&self, client: u64, child: u64) {
+        for open in self.open.borrow_mut().values_mut().filter(|open| open.holders.contains(&client)) {
+            open.holders.insert(child);
+        }
+    }
+
+    /// A client ended.
+    pub fn forget_client(&self, client: u64) {
+        let held: Vec<_> =
+            self.open.borrow().iter().filter(|(_, open)| open.holders.contains(&client)).map(|(id, _)| *id).collect();
+        for id in held {
+            self.release(client, id);
+        }
+    }
+}

@@ -1,0 +1,465 @@
+//! The tree: inodes with names, links, times and contents.
+//!
+//! Invariants: an inode lives while a name or an open description holds it; a directory has exactly one name; the root is inode 1 and
+//! never goes; `budget` counts exactly the written pages of living files. Operations act whole or not at all.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use contracts::descriptions::{DescriptionError as Error, Entry, Kind, Status};
+use contracts::files::Change;
+
+use crate::archive::{MemberKind, members};
+use crate::data::{Budget, Data};
+
+/// Names an inode; never used again.
+pub type InodeId = u64;
+
+/// The root directory.
+pub const ROOT: InodeId = 1;
+/// Longest name.
+pub const NAME_BYTES_MAX: usize = 255;
+/// Most inodes: each costs about 200 bytes of the server's heap.
+pub const INODES_MAX: usize = 65_536;
+/// Bytes of one answer with entries: a message of the contract carries 888.
+const ENTRIES_BYTES_MAX: usize = 700;
+/// Encoded size of an entry besides its name, at most.
+const ENTRY_BYTES: usize = 14;
+/// The store's device number.
+pub const DEVICE: u64 = 1;
+
+/// What an inode holds.
+#[derive(Debug)]
+pub enum Content {
+    /// Bytes.
+    File(Data),
+    /// A directory.
+    Directory {
+        /// What is in it.
+        names: BTreeMap<String, InodeId>,
+        /// The directory above.
+        parent: InodeId,
+    },
+    /// A symbolic link.
+    Link(String),
+    /// A character device, major << 8 | minor.
+    Device(u32),
+    /// Where /proc is mounted.
+    Processes,
+}
+
+/// One inode.
+#[derive(Debug)]
+pub struct Inode {
+    /// What it holds.
+    pub content: Content,
+    permissions: u32,
+    user: u32,
+    group: u32,
+    links: u32,
+    opens: u32,
+    modified_ns: u64,
+    accessed_ns: u64,
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct Store {
+    inodes: BTreeMap<InodeId, Inode>,
+    last_id: InodeId,
+    /// Pages written and allowed.
+    pub budget: Budget,
+}
+
+impl Inode {
+    /// Its type as clients see it.
+    pub fn kind(&self) -> Kind {
+        match self.content {
+            Content::File(_) => Kind::File,
+            Content::Directory { .. } | Content::Processes => Kind::Directory,
+            Content::Link(_) => Kind::SymbolicLink,
+            Content::Device(number) if number >> 8 == 5 => Kind::Terminal,
+            Content::Device(_) => Kind::Device,
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    match name {
+        "" | "." | ".." => Err(Error::Exists),
+        name if name.len() > NAME_BYTES_MAX => Err(Error::NameTooLong),
+        name if name.contains(['/', '\0']) => Err(Error::Invalid),
+        _ => Ok(()),
+    }
+}
+
+impl Store {
+    /// An empty root that may hold so many written pages.
+    pub fn new(pages_limit: u64) -> Store {
+        let mut store =
+            Store { inodes: BTreeMap::new(), last_id: ROOT, budget: Budget { used: 0, limit: pages_limit } };
+        let content = Content::Directory { names: BTreeMap::new(), parent: ROOT };
+        store.inodes.insert(ROOT, Inode { links: 1, ..inode(content, 0o755, 0) });
+        store
+    }
+
+    /// An inode that must be there.
+    pub fn get(&self, id: InodeId) -> Result<&Inode, Error> {
+        self.inodes.get(&id).ok_or(Error::BadId)
+    }
+
+    fn get_mut(&mut self, id: InodeId) -> Result<&mut Inode, Error> {
+        self.inodes.get_mut(&id).ok_or(Error::BadId)
+    }
+
+    /// Names of a directory. `NotDirectory`.
+    pub fn names(&self, id: InodeId) -> Result<(&BTreeMap<String, InodeId>, InodeId), Error> {
+        match &self.get(id)?.content {
+            Content::Directory { names, parent } => Ok((names, *parent)),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    fn names_mut(&mut self, id: InodeId) -> Result<&mut BTreeMap<String, InodeId>, Error> {
+        match &mut self.get_mut(id)?.content {
+            Content::Directory { names, .. } => Ok(names),
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// Makes an inode under a new name. A directory's parent is set here. `Exists`, `NoSpace`, `NameTooLong`, `NotFound` if the directory was removed.
+    pub fn create(
+        &mut self,
+        directory: InodeId,
+        name: &str,
+        mut content: Content,
+        permissions: u32,
+        now_ns: u64,
+    ) -> Result<InodeId, Error> {
+        check_name(name)?;
+        if self.inodes.len() >= INODES_MAX {
+            return Err(Error::NoSpace);
+        }
+        if self.get(directory)?.links == 0 {
+            return Err(Error::NotFound);
+        }
+        if self.names(directory)?.0.contains_key(name) {
+            return Err(Error::Exists);
+        }
+        if let Content::Directory { parent, .. } = &mut content {
+            *parent = directory;
+        }
+        self.last_id += 1;
+        let id = self.last_id;
+        self.inodes.insert(id, Inode { links: 1, ..inode(content, permissions, now_ns) });
+        self.names_mut(directory)?.insert(name.into(), id);
+        self.touch(directory, now_ns);
+        Ok(id)
+    }
+
+    fn touch(&mut self, id: InodeId, now_ns: u64) {
+        if let Some(inode) = self.inodes.get_mut(&id) {
+            inode.modified_ns = now_ns;
+        }
+    }
+
+    /// A second name for a file. `Denied` for directories.
+    pub fn link(&mut self, existing: InodeId, directory: InodeId, name: &str, now_ns: u64) -> Result<(), Error> {
+        check_name(name)?;
+        if self.get(existing)?.kind() == Kind::Directory {
+            return Err(Error::Denied);
+        }
+        if self.get(directory)?.links == 0 || self.get(existing)?.links == 0 {
+            return Err(Error::NotFound);
+        }
+        let names = self.names_mut(directory)?;
+        if names.contains_key(name) {
+            return Err(Error::Exists);
+        }
+        names.insert(name.into(), existing);
+        self.get_mut(existing)?.links += 1;
+        self.touch(directory, now_ns);
+        Ok(())
+    }
+
+    /// Removes a name. `wants_directory` must fit the inode: `NotDirectory`, `IsDirectory`; `NotEmpty`.
+    pub fn remove(&mut self, directory: InodeId, name: &str, wants_directory: bool, now_ns: u64) -> Result<(), Error> {
+        let id = *self.names(directory)?.0.get(name).ok_or(Error::NotFound)?;
+        self.check_removable(id, wants_directory)?;
+        self.names_mut(directory)?.remove(name);
+        self.touch(directory, now_ns);
+        self.unlink(id)
+    }
+
+    fn check_removable(&self, id: InodeId, wants_directory: bool) -> Result<(), Error> {
+        match &self.get(id)?.content {
+            Content::Processes => Err(Error::Denied),
+            Content::Directory { .. } if !wants_directory => Err(Error::IsDirectory),
+            Content::Directory { names, .. } if !names.is_empty() => Err(Error::NotEmpty),
+            Content::Directory { .. } => Ok(()),
+            _ if wants_directory => Err(Error::NotDirectory),
+            _ => Ok(()),
+        }
+    }
+
+    fn unlink(&mut self, id: InodeId) -> Result<(), Error> {
+        self.get_mut(id)?.links -= 1;
+        self.collect(id);
+        Ok(())
+    }
+
+    fn collect(&mut self, id: InodeId) {
+        let gone = self.inodes.get(&id).is_some_and(|inode| inode.links == 0 && inode.opens == 0);
+        if gone && let Some(Inode { content: Content::File(mut data), .. }) = self.inodes.remove(&id) {
+            data.clear(&mut self.budget);
+        }
+    }
+
+    /// rename(2): replaces a fitting target; nothing happens if both names are one file. `Invalid` when a directory would go into itself.
+    pub fn rename(&mut self, from: (InodeId, &str), to: (InodeId, &str), now_ns: u64) -> Result<(), Error> {
+        check_name(to.1)?;
+        let moved = *self.names(from.0)?.0.get(from.1).ok_or(Error::NotFound)?;
+        if matches!(self.get(moved)?.content, Content::Processes) {
+            return Err(Error::Denied);
+        }
+        let is_directory = self.get(moved)?.kind() == Kind::Directory;
+        let replaced = self.names(to.0)?.0.get(to.1).copied();
+        if self.get(to.0)?.links == 0 {
+            return Err(Error::NotFound);
+        }
+        if replaced == Some(moved) {
+            return Ok(());
+        }
+        if is_directory && self.is_inside(to.0, moved) {
+            return Err(Error::Invalid);
+        }
+        if let Some(old) = replaced {
+            self.check_removable(old, is_directory)?;
+        }
+        self.names_mut(from.0)?.remove(from.1);
+        self.names_mut(to.0)?.insert(to.1.into(), moved);
+        if let Content::Directory { parent, .. } = &mut self.get_mut(moved)?.content {
+            *parent = to.0;
+        }
+        self.touch(from.0, now_ns);
+        self.touch(to.0, now_ns);
+        replaced.map_or(Ok(()), |old| self.unlink(old))
+    }
+
+    fn is_inside(&self, mut at: InodeId, directory: InodeId) -> bool {
+        while at != ROOT {
+            if at == directory {
+                return true;
+            }
+            match self.names(at) {
+                Ok((_, parent)) => at = parent,
+                Err(_) => return false,
+            }
+        }
+        directory == ROOT
+    }
+
+    /// A description holds it now.
+    pub fn open(&mut self, id: InodeId) -> Result<(), Error> {
+        self.get_mut(id)?.opens += 1;
+        Ok(())
+    }
+
+    /// No longer; a file without names goes.
+    pub fn close(&mut self, id: InodeId) {
+        if let Some(inode) = self.inodes.get_mut(&id) {
+            inode.opens = inode.opens.saturating_sub(1);
+            self.collect(id);
+        }
+    }
+
+    /// The bytes of a file. `IsDirectory`, `Invalid` for others.
+    pub fn data(&self, id: InodeId) -> Result<&Data, Error> {
+        match &self.get(id)?.content {
+            Content::File(data) => Ok(data),
+            Content::Directory { .. } | Content::Processes => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// Writes into a file.
+    pub fn write(&mut self, id: InodeId, at: u64, bytes: &[u8], now_ns: u64) -> Result<usize, Error> {
+        let inode = self.inodes.get_mut(&id).ok_or(Error::BadId)?;
+        let Content::File(data) = &mut inode.content else { return Err(Error::Invalid) };
+        inode.modified_ns = now_ns;
+        data.write(at, bytes, &mut self.budget)
+    }
+
+    /// Sets a file's size.
+    pub fn resize(&mut self, id: InodeId, size: u64, now_ns: u64) -> Result<(), Error> {
+        let inode = self.inodes.get_mut(&id).ok_or(Error::BadId)?;
+        match &mut inode.content {
+            Content::File(data) => {
+                inode.modified_ns = now_ns;
+                data.resize(size, &mut self.budget)
+            }
+            Content::Directory { .. } => Err(Error::IsDirectory),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// stat.
+    pub fn status(&self, id: InodeId) -> Result<Status, Error> {
+        let inode = self.get(id)?;
+        let (size, special) = match &inode.content {
+            Content::File(data) => (data.size(), 0),
+            Content::Directory { names, .. } => (names.len() as u64 * 32, 0),
+            Content::Link(target) => (target.len() as u64, 0),
+            Content::Device(number) => (0, *number),
+            Content::Processes => (0, 0),
+        };
+        // A directory counts its own "." and its children's "..".
+        let links = match &inode.content {
+            Content::Directory { names, .. } => {
+                let folders = names
+                    .values()
+                    .filter(|id| self.get(**id).is_ok_and(|inode| inode.kind() == Kind::Directory))
+                    .count();
+                if inode.links == 0 { 0 } else { 2 + folders as u32 }
+            }
+            _ => inode.links,
+        };
+        Ok(Status {
+            kind: inode.kind(),
+            permissions: inode.permissions,
+            size,
+            inode: id,
+            device: DEVICE,
+            links,
+            user: inode.user,
+            group: inode.group,
+            special,
+            modified_ns: inode.modified_ns,
+            accessed_ns: inode.accessed_ns,
+        })
+    }
+
+    /// chmod, chown, utimens.
+    pub fn change(&mut self, id: InodeId, change: &Change) -> Result<(), Error> {
+        let inode = self.get_mut(id)?;
+        inode.permissions = change.permissions.map_or(inode.permissions, |permissions| permissions & 0o7777);
+        inode.user = change.user.unwrap_or(inode.user);
+        inode.group = change.group.unwrap_or(inode.group);
+        inode.modified_ns = change.modified_ns.unwrap_or(inode.modified_ns);
+        inode.accessed_ns = change.accessed_ns.unwrap_or(inode.accessed_ns);
+        Ok(())
+    }
+
+    /// Directory entries after `from` (0 = from the start; `.` and `..` come first), and where to go on.
+    ///
+    /// Cookies: 1 and 2 after the dots, then inode number + 2. Names are listed by inode, so what is added or removed meanwhile moves no other.
+    pub fn entries(&self, id: InodeId, from: u64, limit: usize) -> Result<(Vec<Entry>, u64), Error> {
+        let (names, parent) = self.names(id)?;
+        let mut all: Vec<(u64, &str, InodeId)> = alloc::vec![(1, ".", id), (2, "..", parent)];
+        let mut listed: Vec<_> = names.iter().map(|(name, inode)| (*inode, name.as_str())).collect();
+        listed.sort_unstable();
+        // Hard links in one directory share an inode number: they get the same cookie, so such a run is never split.
+        all.extend(listed.iter().map(|(inode, name)| (inode + 2, *name, *inode)));
+        let mut entries = Vec::new();
+        let mut next = from;
+        let mut bytes = 0;
+        for (cookie, name, inode) in all.into_iter().filter(|(cookie, ..)| *cookie > from) {
+            bytes += name.len() + ENTRY_BYTES;
+            if (entries.len() >= limit || bytes > ENTRIES_BYTES_MAX) && cookie != next && !entries.is_empty() {
+                break;
+            }
+            entries.push(Entry { name: name.into(), inode, kind: self.get(inode)?.kind() });
+            next = cookie;
+        }
+        Ok((entries, next))
+    }
+
+    /// Fills the root from the archive's members below `folder/`. Gives how many were taken; damage and double names end it early.
+    pub fn fill(&mut self, archive: &'static [u8], folder: &str) -> Result<usize, Error> {
+        let mut taken = 0;
+        for member in members(archive) {
+            let member = member.map_err(|_| Error::Failed)?;
+            let Some(path) = member.path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else { continue };
+            let content = match member.kind {
+                MemberKind::File => Content::File(Data::over(member.bytes)),
+                MemberKind::Directory => Content::Directory { names: BTreeMap::new(), parent: ROOT },
+                MemberKind::SymbolicLink => {
+                    Content::Link(core::str::from_utf8(member.bytes).map_err(|_| Error::Failed)?.into())
+                }
+                MemberKind::Other => continue,
+            };
+            let now_ns = u64::from(member.modified_seconds) * 1_000_000_000;
+            let (directory, name) = self.make_way(path, now_ns)?;
+            match self.create(directory, name, content, member.permissions, now_ns) {
+                // A directory that was made on the way to an earlier member.
+                Err(Error::Exists) if member.kind == MemberKind::Directory => {}
+                other => drop(other?),
+            }
+            taken += 1;
+        }
+        Ok(taken)
+    }
+
+    /// The directory a member belongs in, made if the archive lists it late or never.
+    fn make_way<'a>(&mut self, path: &'a str, now_ns: u64) -> Result<(InodeId, &'a str), Error> {
+        let Some((above, name)) = path.rsplit_once('/') else { return Ok((ROOT, path)) };
+        let mut at = ROOT;
+        for part in above.split('/') {
+            at = match self.names(at)?.0.get(part) {
+                Some(id) => *id,
+                None => self.make_directory(at, part, 0o755, now_ns)?,
+            };
+        }
+        Ok((at, name))
+    }
+
+    /// An empty directory.
+    pub fn make_directory(&mut self, at: InodeId, name: &str, permissions: u32, now_ns: u64) -> Result<InodeId, Error> {
+        self.create(at, name, Content::Directory { names: BTreeMap::new(), parent: at }, permissions, now_ns)
+    }
+
+    /// /dev, /proc and /tmp, if the archive did not bring them.
+    pub fn furnish(&mut self) -> Result<(), Error> {
+        const DEVICES: [(&str, u32); 7] = [
+            ("null", 0x103),
+            ("zero", 0x105),
+            ("full", 0x107),
+            ("random", 0x108),
+            ("urandom", 0x109),
+            ("tty", 0x500),
+            ("console", 0x501),
+        ];
+        let fine = |result: Result<InodeId, Error>| match result {
+            Ok(_) | Err(Error::Exists) => Ok(()),
+            Err(error) => Err(error),
+        };
+        fine(self.make_directory(ROOT, "dev", 0o755, 0))?;
+        fine(self.make_directory(ROOT, "tmp", 0o1777, 0))?;
+        let dev = *self.names(ROOT)?.0.get("dev").ok_or(Error::Failed)?;
+        for (name, number) in DEVICES {
+            fine(self.create(dev, name, Content::Device(number), 0o666, 0))?;
+        }
+        if self.names(ROOT)?.0.contains_key("proc") {
+            self.remove(ROOT, "proc", true, 0)?;
+        }
+        self.create(ROOT, "proc", Content::Processes, 0o555, 0).map(drop)
+    }
+}
+
+fn inode(content: Content, permissions: u32, now_ns: u64) -> Inode {
+    Inode {
+        content,
+        permissions: permissions & 0o7777,
+        user: 0,
+        group: 0,
+        links: 0,
+        opens: 0,
+        modified_ns: now_ns,
+        accessed_ns: now_ns,
+    }
+}
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;

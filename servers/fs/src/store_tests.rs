@@ -1,0 +1,238 @@
+//! The store against a naive model: a map from whole paths to contents.
+
+use super::*;
+use crate::archive::tests::write as member;
+use crate::walk::{Place, walk};
+use std::collections::BTreeMap as Map;
+
+/// Whole path to file number, or `None` for a directory; hard links share the number.
+#[derive(Default, Clone)]
+struct Model {
+    paths: Map<String, Option<u32>>,
+    bytes: Map<u32, Vec<u8>>,
+}
+
+impl Model {
+    fn is_directory(&self, path: &str) -> bool {
+        path.is_empty() || matches!(self.paths.get(path), Some(None))
+    }
+
+    fn above(path: &str) -> &str {
+        &path[..path.rfind('/').unwrap()]
+    }
+
+    fn below(&self, path: &str) -> bool {
+        let prefix = format!("{path}/");
+        self.paths.keys().any(|other| other.starts_with(&prefix))
+    }
+
+    fn remove(&mut self, path: &str, directory: bool) -> bool {
+        match self.paths.get(path) {
+            Some(None) if directory && !self.below(path) => {}
+            Some(Some(_)) if !directory => {}
+            _ => return false,
+        }
+        self.paths.remove(path);
+        true
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> bool {
+        let Some(moved) = self.paths.get(from).copied() else { return false };
+        if !self.is_directory(Self::above(to)) {
+            return false;
+        }
+        let inside = format!("{to}/").starts_with(&format!("{from}/"));
+        if from == to || (moved.is_some() && self.paths.get(to) == Some(&moved)) {
+            return true;
+        }
+        if moved.is_none() && inside {
+            return false;
+        }
+        if self.paths.contains_key(to) && !self.remove(to, moved.is_none()) {
+            return false;
+        }
+        let old = format!("{from}/");
+        let names: Vec<String> =
+            self.paths.keys().filter(|path| *path == from || path.starts_with(&old)).cloned().collect();
+        for name in names {
+            let value = self.paths.remove(&name).unwrap();
+            self.paths.insert(format!("{to}{}", &name[from.len()..]), value);
+        }
+        true
+    }
+}
+
+fn named(store: &Store, path: &str) -> Option<(InodeId, String)> {
+    walk(store, path, false).ok()?.name
+}
+
+fn inode_at(store: &Store, path: &str) -> Option<InodeId> {
+    match walk(store, path, false).ok()?.place {
+        Place::Inode(id) => Some(id),
+        _ => None,
+    }
+}
+
+fn read(store: &Store, id: InodeId) -> Vec<u8> {
+    let mut all = Vec::new();
+    store.data(id).unwrap().read(0, usize::MAX, |_, part| all.extend_from_slice(part));
+    all
+}
+
+fn compare(store: &Store, model: &Model) {
+    let mut found = Map::new();
+    let mut todo = vec![(ROOT, String::new())];
+    while let Some((id, path)) = todo.pop() {
+        for (name, child) in store.names(id).unwrap().0 {
+            let path = format!("{path}/{name}");
+            match store.status(*child).unwrap().kind {
+                Kind::Directory => {
+                    todo.push((*child, path.clone()));
+                    assert_eq!(store.names(*child).unwrap().1, id);
+                    found.insert(path, None);
+                }
+                _ => drop(found.insert(path, Some(*child))),
+            }
+        }
+    }
+    assert_eq!(found.keys().collect::<Vec<_>>(), model.paths.keys().collect::<Vec<_>>());
+    for (path, number) in &model.paths {
+        assert_eq!(found[path].is_none(), number.is_none());
+        if let (Some(id), Some(number)) = (found[path], number) {
+            assert_eq!(read(store, id), model.bytes[number]);
+            let names = model.paths.values().filter(|other| *other == &Some(*number)).count();
+            assert_eq!(store.status(id).unwrap().links as usize, names);
+        }
+    }
+}
+
+#[test]
+fn follows_a_map_of_paths() {
+    let mut store = Store::new(10_000);
+    let mut model = Model::default();
+    let mut seed = 0x9e37_79b9u64;
+    let mut random = move |limit: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % limit
+    };
+    for step in 0..6000u32 {
+        let mut path = || (0..1 + random(3)).map(|_| ["/a", "/b", "/c"][random(3)]).collect::<String>();
+        let (one, two) = (path(), path());
+        let context = format!("step {step}: {one} {two}");
+        let placed = named(&store, &one);
+        match random(5) {
+            0 | 1 => {
+                let fits = model.is_directory(Model::above(&one)) && !model.paths.contains_key(&one);
+                let file = random(2) == 0;
+                let content = if file {
+                    Content::File(Data::default())
+                } else {
+                    Content::Directory { names: BTreeMap::new(), parent: ROOT }
+                };
+                let made = placed
+                    .ok_or(Error::NotFound)
+                    .and_then(|(directory, name)| store.create(directory, &name, content, 0o644, 0));
+                assert_eq!(made.is_ok(), fits, "{context}");
+                if let Ok(id) = made {
+                    model.paths.insert(one, file.then_some(step));
+                    if file {
+                        let bytes = step.to_le_bytes().repeat(random(3000));
+                        store.write(id, 0, &bytes, 0).unwrap();
+                        model.bytes.insert(step, bytes);
+                    }
+                }
+            }
+            2 => {
+                let directory = random(2) == 0;
+                let done = placed.is_some_and(|(at, name)| store.remove(at, &name, directory, 0).is_ok());
+                assert_eq!(done, model.remove(&one, directory), "{context}");
+            }
+            3 => {
+                let target = named(&store, &two);
+                let done = placed
+                    .zip(target)
+                    .is_some_and(|(from, to)| store.rename((from.0, &from.1), (to.0, &to.1), 0).is_ok());
+                assert_eq!(done, model.rename(&one, &two), "{context}");
+            }
+            _ => {
+                let linked = inode_at(&store, &one)
+                    .zip(named(&store, &two))
+                    .is_some_and(|(id, (at, name))| store.link(id, at, &name, 0).is_ok());
+                let source = model.paths.get(&one).copied().flatten();
+                let fits =
+                    source.is_some() && model.is_directory(Model::above(&two)) && !model.paths.contains_key(&two);
+                assert_eq!(linked, fits, "{context}");
+                if fits {
+                    model.paths.insert(two, source);
+                }
+            }
+        }
+        compare(&store, &model);
+    }
+    let written: u64 = store
+        .inodes
+        .values()
+        .map(|inode| if let Content::File(data) = &inode.content { data.pages() } else { 0 })
+        .sum();
+    assert_eq!(store.budget.used, written);
+}
+
+#[test]
+fn an_open_file_outlives_its_name() {
+    let mut store = Store::new(10);
+    let id = store.create(ROOT, "x", Content::File(Data::default()), 0o600, 0).unwrap();
+    store.open(id).unwrap();
+    store.write(id, 0, b"hello", 0).unwrap();
+    store.remove(ROOT, "x", false, 0).unwrap();
+    assert_eq!((read(&store, id), store.status(id).unwrap().links), (b"hello".to_vec(), 0));
+    assert_eq!(store.link(id, ROOT, "y", 0), Err(Error::NotFound));
+    store.close(id);
+    assert_eq!(store.data(id).err(), Some(Error::BadId));
+    assert_eq!(store.budget.used, 0);
+}
+
+#[test]
+fn directory_listings_are_complete_while_entries_come_and_go() {
+    let mut store = Store::new(10);
+    for number in 0..100 {
+        store.create(ROOT, &format!("{:0>200}", number), Content::File(Data::default()), 0o600, 0).unwrap();
+    }
+    let (mut from, mut seen) = (0, Vec::new());
+    loop {
+        let (entries, next) = store.entries(ROOT, from, 8).unwrap();
+        if entries.is_empty() {
+            break;
+        }
+        assert!(entries.iter().map(|entry| entry.name.len() + 14).sum::<usize>() <= 888 && entries.len() <= 8);
+        seen.extend(entries.into_iter().map(|entry| entry.name));
+        from = next;
+        // What goes or comes behind the reader moves nothing ahead of it.
+        let _ = store.remove(ROOT, seen.last().unwrap(), false, 0);
+        store.create(ROOT, &format!("new{from}"), Content::Link("/".into()), 0, 0).unwrap();
+        if seen.len() > 400 {
+            break;
+        }
+    }
+    assert!((0..100).all(|number| seen.contains(&format!("{number:0>200}"))));
+}
+
+#[test]
+fn the_archive_becomes_the_root() {
+    let mut archive = Vec::new();
+    member(&mut archive, "sbin/fs", 0o100755, b"not ours");
+    member(&mut archive, "root/bin/busybox", 0o100755, &[7; 5000]);
+    member(&mut archive, "root/bin", 0o40700, b"");
+    member(&mut archive, "root/bin/sh", 0o120777, b"busybox");
+    member(&mut archive, "root/proc", 0o40755, b"");
+    member(&mut archive, "TRAILER!!!", 0, b"");
+    let mut store = Store::new(10);
+    assert_eq!(store.fill(Vec::leak(archive), "root"), Ok(4));
+    store.furnish().unwrap();
+    let busybox = inode_at(&store, "/bin/busybox").unwrap();
+    assert_eq!(walk(&store, "/bin/sh", true).unwrap().place, Place::Inode(busybox));
+    assert_eq!((read(&store, busybox), store.budget.used), (vec![7; 5000], 0));
+    store.write(busybox, 4999, b"xy", 0).unwrap();
+    assert_eq!((store.status(busybox).unwrap().size, store.budget.used), (5001, 1));
+    assert_eq!(store.status(inode_at(&store, "/dev/null").unwrap()).unwrap().kind, Kind::Device);
+    assert_eq!(store.status(inode_at(&store, "/dev/tty").unwrap()).unwrap().kind, Kind::Terminal);
+}

@@ -1,0 +1,176 @@
+//! From a path to an inode: directories, `.` and `..`, symbolic links.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use contracts::descriptions::DescriptionError as Error;
+
+use crate::store::{Content, InodeId, ROOT, Store};
+
+/// Symbolic links followed in one walk (Linux: 40).
+pub const LINKS_MAX: usize = 40;
+/// Longest path a client may name, and longest text a walk may grow to by links.
+pub const PATH_BYTES_MAX: usize = 700;
+const WALK_BYTES_MAX: usize = 4096;
+
+/// Where a walk ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An inode.
+    Inode(InodeId),
+    /// Nothing there, but the directory is: a name that could be made.
+    Vacant {
+        /// Where it would be made.
+        directory: InodeId,
+        /// What it would be called.
+        name: String,
+    },
+    /// Inside /proc: the rest of the path, clean, without leading slash.
+    Processes(String),
+}
+
+/// A place together with the name it was reached by, for operations on names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Walked {
+    /// Where.
+    pub place: Place,
+    /// Directory and name of the last part, unless the path ended in `/`, `.`, `..` or is the root.
+    pub name: Option<(InodeId, String)>,
+    /// The path ended in a slash or dot: only a directory will do.
+    pub wants_directory: bool,
+}
+
+/// Walks an absolute path. With `follow`, a symbolic link at the end is followed. `NotFound`, `NotDirectory`, `Loop`, `NameTooLong`, `Invalid` if not absolute.
+pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
+    if !path.starts_with('/') {
+        return Err(Error::Invalid);
+    }
+    if path.len() > PATH_BYTES_MAX {
+        return Err(Error::NameTooLong);
+    }
+    // Parts still to go, last first; links push theirs on top.
+    let mut rest: Vec<String> = parts(path);
+    let wants_directory = path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..");
+    let mut at = ROOT;
+    let mut links = 0;
+    let mut name = None;
+    while let Some(part) = rest.pop() {
+        if matches!(store.get(at)?.content, Content::Processes) {
+            rest.push(part);
+            return Ok(Walked { place: Place::Processes(clean(&rest)), name: None, wants_directory });
+        }
+        let (names, parent) = store.names(at)?;
+        name = None;
+        match part.as_str() {
+            "." => continue,
+            ".." => {
+                at = parent;
+                continue;
+            }
+            _ => {}
+        }
+        let Some(&next) = names.get(&part) else {
+            if rest.iter().any(|part| part != ".") {
+                return Err(Error::NotFound);
+            }
+            let named = (at, part.clone());
+            return Ok(Walked {
+                place: Place::Vacant { directory: at, name: part },
+                name: Some(named),
+                wants_directory,
+            });
+        };
+        if let Content::Link(target) = &store.get(next)?.content
+            && (follow || !rest.is_empty() || wants_directory)
+        {
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(Error::Loop);
+            }
+            rest.extend(parts(target));
+            if rest.iter().map(String::len).sum::<usize>() > WALK_BYTES_MAX {
+                return Err(Error::NameTooLong);
+            }
+            if target.starts_with('/') {
+                at = ROOT;
+            }
+            continue;
+        }
+        name = Some((at, part));
+        at = next;
+    }
+    if matches!(store.get(at)?.content, Content::Processes) {
+        return Ok(Walked { place: Place::Processes(String::new()), name, wants_directory });
+    }
+    if wants_directory {
+        store.names(at)?;
+    }
+    Ok(Walked { place: Place::Inode(at), name, wants_directory })
+}
+
+fn parts(path: &str) -> Vec<String> {
+    path.rsplit('/').filter(|part| !part.is_empty()).map(String::from).collect()
+}
+
+fn clean(rest: &[String]) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for part in rest.iter().rev() {
+        match part.as_str() {
+            "." => {}
+            ".." => drop(kept.pop()),
+            name => kept.push(name),
+        }
+    }
+    kept.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Data;
+
+    fn store() -> Store {
+        let mut store = Store::new(100);
+        let home = store.make_directory(ROOT, "home", 0o755, 0).unwrap();
+        store.create(home, "file", Content::File(Data::default()), 0o644, 0).unwrap();
+        for (name, target) in
+            [("up", "../home"), ("root", "/"), ("self", "self"), ("file-link", "file"), ("nowhere", "/home/none")]
+        {
+            store.create(home, name, Content::Link(target.into()), 0o777, 0).unwrap();
+        }
+        store.furnish().unwrap();
+        store
+    }
+
+    fn at(store: &Store, path: &str) -> Result<Place, Error> {
+        walk(store, path, true).map(|walked| walked.place)
+    }
+
+    #[test]
+    fn walks_links_dots_and_slashes() {
+        let store = store();
+        let file = at(&store, "/home/file").unwrap();
+        for path in
+            ["//home/./file", "/home/up/up/file", "/home/root/home/file", "/../home/../home/file", "/home/file-link"]
+        {
+            assert_eq!(at(&store, path), Ok(file.clone()), "{path}");
+        }
+        assert_eq!(at(&store, "/"), Ok(Place::Inode(ROOT)));
+        assert_eq!(at(&store, "/home/self"), Err(Error::Loop));
+        assert_eq!(at(&store, "/home/file/"), Err(Error::NotDirectory));
+        assert_eq!(at(&store, "/home/file/x"), Err(Error::NotDirectory));
+        assert_eq!(at(&store, "/home/none/x"), Err(Error::NotFound));
+        assert_eq!(at(&store, "home"), Err(Error::Invalid));
+        assert!(matches!(at(&store, "/home/nowhere"), Ok(Place::Vacant { name, .. }) if name == "none"));
+        assert!(matches!(at(&store, "/home/new/"), Ok(Place::Vacant { .. })));
+        assert_ne!(walk(&store, "/home/file-link", false).unwrap().place, file);
+        assert_eq!(walk(&store, "/home/..", true).unwrap().name, None);
+    }
+
+    #[test]
+    fn proc_is_elsewhere() {
+        let store = store();
+        assert_eq!(at(&store, "/proc"), Ok(Place::Processes("".into())));
+        assert_eq!(at(&store, "/home/../proc/1/./x/../stat"), Ok(Place::Processes("1/stat".into())));
+    }
+}

@@ -1,0 +1,399 @@
+//! The step machine: what is known, what is on its way, and what is to be passed on.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Pool, Span};
+use smoltcp::wire::{
+    ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, IpAddress, IpProtocol,
+    Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
+};
+
+use crate::address::Host;
+use crate::counters::Counters;
+use crate::dhcp::{Change, Dhcp, Lease, Message};
+use crate::neighbours::{Neighbours, Resolution};
+use crate::state::{self, Kept};
+
+/// Bytes of an Ethernet header.
+pub(crate) const ETHERNET_BYTES: usize = 14;
+/// DHCP client and server ports.
+pub(crate) const DHCP_PORTS: (u16, u16) = (68, 67);
+const IPV4_HEADER_BYTES: usize = 20;
+
+/// What the driver said when we attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its Ethernet address.
+    pub ethernet: EthernetAddress,
+    /// Transmit buffers still with the device.
+    pub busy: BufferSet,
+}
+
+/// What TCP is told when it attaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Our address, if there is one.
+    pub host: Option<Host>,
+    /// Its transmit buffers that are still on their way.
+    pub busy: BufferSet,
+}
+
+/// What is to be passed on; taken as a whole at the end of a turn.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// To the driver: frames to send,
+    pub transmit: Vec<Span>,
+    /// receive buffers it may use again.
+    pub give_back: Vec<u16>,
+    /// To TCP: packets that arrived,
+    pub received: Vec<Span>,
+    /// transmit buffers that are free,
+    pub sent: Vec<u16>,
+    /// a changed address,
+    pub address: Option<Option<Host>>,
+    /// and that the driver is back.
+    pub resumed: bool,
+}
+
+/// IP.
+pub struct Ip<M> {
+    pub(crate) receive: Pool<M>,
+    pub(crate) transmit: Pool<M>,
+    state: M,
+    pub(crate) ethernet: EthernetAddress,
+    attached: bool,
+    pub(crate) host: Option<Host>,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) dhcp: Option<Dhcp>,
+    lease: Option<Lease>,
+    fixed: bool,
+    /// Own transmit buffers that are free.
+    own: BufferSet,
+    /// Frames given to a driver and not yet reported as read, oldest first. A length of 0 stands for a frame of our predecessor.
+    on_the_way: VecDeque<Span>,
+    /// Receive buffers that TCP has.
+    with_tcp: BufferSet,
+    pub(crate) tcp: bool,
+    pub(crate) counters: Counters,
+    pub(crate) output: Output,
+}
+
+impl<M: Memory> Ip<M> {
+    /// IP over its two pools and the region that survives it. With a `fixed` address no DHCP is spoken; else what the region has is used until its end.
+    pub fn new(receive: M, transmit: M, state: M, fixed: Option<Host>) -> Ip<M> {
+        let Kept { lease, neighbours } = state::recall(&state);
+        let lease = lease.filter(|_| fixed.is_none());
+        Ip {
+            receive: Pool::new(receive),
+            transmit: Pool::new(transmit),
+            state,
+            ethernet: EthernetAddress([0; 6]),
+            attached: false,
+            host: fixed.or(lease.map(|lease| lease.host)),
+            neighbours: Neighbours::adopt(neighbours.into_iter()),
+            dhcp: None,
+            lease,
+            fixed: fixed.is_some(),
+            own: BufferSet::range(0, IP_TRANSMIT_BUFFERS),
+            on_the_way: VecDeque::new(),
+            with_tcp: BufferSet::EMPTY,
+            tcp: false,
+            counters: Counters::default(),
+            output: Output::default(),
+        }
+    }
+
+    /// Our address.
+    pub fn host(&self) -> Option<Host> {
+        self.host
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The driver is gone or new: gives the receive buffers we hold, to be said in `attach`.
+    pub fn detach_driver(&mut self) -> BufferSet {
+        self.attached = false;
+        self.output.transmit.clear();
+        self.output.give_back.clear();
+        self.with_tcp
+    }
+
+    /// The driver answered `attach`. What its predecessor had not sent goes to it again, in order.
+    pub fn attach_driver(&mut self, link: Link, now_ns: u64) {
+        self.attached = true;
+        if self.ethernet != link.ethernet {
+            self.ethernet = link.ethernet;
+            // The first link, or a swapped device: what waits was addressed with nothing better, and stays.
+            self.rewrite_sources();
+        }
+        if self.dhcp.is_none() && !self.fixed {
+            // A seed of the address and the time: two machines started together still differ.
+            let seed = self.ethernet.0.iter().fold(now_ns as u32, |seed, byte| seed.rotate_left(5) ^ u32::from(*byte));
+            self.dhcp = Some(Dhcp::new(self.ethernet, self.lease, seed, now_ns));
+        }
+        let known = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, span| {
+            set.insert(span.buffer);
+            set
+        });
+        // Our predecessor's frames still with the device come back like our own.
+        for buffer in link.busy.without(&known).iter() {
+            self.on_the_way.push_back(Span { buffer, offset: 0, length: 0 });
+            self.own.remove(buffer);
+        }
+        // What is ours and the device does not have goes out (again); a predecessor's frame that the device does not have is done.
+        let (again, done): (Vec<Span>, Vec<Span>) =
+            self.on_the_way.iter().filter(|span| !link.busy.contains(span.buffer)).partition(|span| span.length > 0);
+        self.counters.resubmitted += again.len() as u64;
+        self.output.transmit = again;
+        self.transmitted(&done.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        self.output.resumed = self.tcp;
+    }
+
+    /// Is a driver attached?
+    pub fn driver_attached(&self) -> bool {
+        self.attached
+    }
+
+    /// TCP began, or begins again, and holds no receive buffer.
+    pub fn attach_tcp(&mut self) -> Attached {
+        self.detach_tcp();
+        self.tcp = true;
+        let own = BufferSet::range(0, IP_TRANSMIT_BUFFERS);
+        let busy = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, span| {
+            set.insert(span.buffer);
+            set
+        });
+        Attached { host: self.host, busy: busy.without(&own) }
+    }
+
+    /// TCP is gone: its receive buffers go back, its waiting packets are dropped.
+    pub fn detach_tcp(&mut self) {
+        self.tcp = false;
+        self.output.give_back.extend(self.with_tcp.iter());
+        self.with_tcp = BufferSet::EMPTY;
+        self.output.received.clear();
+        self.output.sent.clear();
+        let waiting = self.neighbours.forget_waiting();
+        self.free_unsent(waiting);
+        self.output.sent.clear();
+    }
+
+    /// Packets from TCP.
+    pub fn send(&mut self, packets: &[Span], now_ns: u64) {
+        for &packet in packets {
+            self.counters.from_tcp += 1;
+            let mut header = [0; IPV4_HEADER_BYTES];
+            let ours = usize::from(packet.offset) >= HEADROOM && packet.buffer >= IP_TRANSMIT_BUFFERS;
+            let fits = (IPV4_HEADER_BYTES..=MTU).contains(&usize::from(packet.length));
+            let twice = self.on_the_way.iter().rev().any(|span| span.buffer == packet.buffer);
+            if !ours || !fits || twice || self.transmit.read(packet, &mut header).is_err() {
+                self.counters.bad_send += 1;
+                continue;
+            }
+            let destination = Ipv4Packet::new_unchecked(&header[..]).dst_addr();
+            self.route(packet, destination, now_ns);
+        }
+    }
+
+    /// Receive buffers from TCP.
+    pub fn give_back(&mut self, buffers: &[u16]) {
+        for &buffer in buffers {
+            if self.with_tcp.remove(buffer) {
+                self.output.give_back.push(buffer);
+            } else {
+                self.counters.bad_give_back += 1;
+            }
+        }
+    }
+
+    /// The driver's device has read these.
+    pub fn transmitted(&mut self, buffers: &[u16]) {
+        for &buffer in buffers {
+            let Some(index) = self.on_the_way.iter().position(|span| span.buffer == buffer) else { continue };
+            self.on_the_way.remove(index);
+            self.free(buffer);
+        }
+    }
+
+    /// Does what is due.
+    pub fn poll(&mut self, now_ns: u64) {
+        if self.attached {
+            let due = self.neighbours.poll(now_ns);
+            due.ask.into_iter().for_each(|address| self.ask(address));
+            self.counters.unreachable += due.given_up.len() as u64;
+            self.free_unsent(due.given_up);
+            let (message, change) = self.dhcp.as_mut().map_or((None, None), |dhcp| dhcp.poll(now_ns));
+            self.apply(change);
+            if let Some(message) = message {
+                self.send_dhcp(&message, now_ns);
+            }
+        }
+    }
+
+    /// When `poll` is due next; `None` while nothing is pending.
+    pub fn next_ns(&self) -> Option<u64> {
+        let dhcp = self.dhcp.as_ref().map(Dhcp::next_ns);
+        if self.attached { [dhcp, self.neighbours.next_ns()].into_iter().flatten().min() } else { None }
+    }
+
+    /// What to pass on. While no driver is attached what is for it stays inside, and so for TCP.
+    pub fn take_output(&mut self) -> Output {
+        let mut output = core::mem::take(&mut self.output);
+        if !self.attached {
+            // Frames are on the way already and go out when a driver attaches.
+            output.transmit.clear();
+            // A buffer given back between `detach_driver` and the driver's answer was in the set we said we hold.
+            self.output.give_back = core::mem::take(&mut output.give_back);
+        }
+        output
+    }
+
+    /// A packet for TCP: its buffer is TCP's until it comes back.
+    pub(crate) fn pass_to_tcp(&mut self, packet: Span) {
+        self.with_tcp.insert(packet.buffer);
+        self.counters.to_tcp += 1;
+        self.output.received.push(packet);
+    }
+
+    /// A changed lease.
+    pub(crate) fn apply(&mut self, change: Option<Change>) {
+        let Some(change) = change else { return };
+        self.lease = if let Change::Leased(lease) = change { Some(lease) } else { None };
+        let host = self.lease.map(|lease| lease.host);
+        if self.host != host {
+            self.host = host;
+            self.output.address = Some(host);
+            let waiting = self.neighbours.clear();
+            self.free_unsent(waiting);
+        }
+        self.keep();
+    }
+
+    /// Writes down what a successor needs.
+    pub(crate) fn keep(&self) {
+        // A region that is too small costs a recovery its memory, nothing else.
+        let _ = state::keep(&self.state, self.lease, self.neighbours.entries());
+    }
+
+    /// Sends an IPv4 packet that lies in a transmit buffer.
+    pub(crate) fn route(&mut self, packet: Span, destination: Ipv4Addr, now_ns: u64) {
+        let host = self.host.filter(|_| crate::address::is_host(destination));
+        let Some(next_hop) = host.and_then(|host| host.next_hop(destination)) else {
+            self.counters.unreachable += 1;
+            return self.free(packet.buffer);
+        };
+        match self.neighbours.resolve(next_hop, packet, now_ns) {
+            Resolution::Known(ethernet) => self.frame(packet, ethernet, EthernetProtocol::Ipv4),
+            Resolution::Waiting => {}
+            Resolution::Refused => {
+                self.counters.unreachable += 1;
+                self.free(packet.buffer);
+            }
+        }
+    }
+
+    /// Puts the Ethernet header in front and gives it to the driver.
+    pub(crate) fn frame(&mut self, packet: Span, destination: EthernetAddress, protocol: EthernetProtocol) {
+        let mut header = [0; ETHERNET_BYTES];
+        let mut frame = EthernetFrame::new_unchecked(&mut header[..]);
+        frame.set_src_addr(self.ethernet);
+        frame.set_dst_addr(destination);
+        frame.set_ethertype(protocol);
+        let offset = usize::from(packet.offset) - ETHERNET_BYTES;
+        let Ok(start) = self.transmit.write(packet.buffer, offset, &header) else { return self.free(packet.buffer) };
+        let frame = Span { length: packet.length + start.length, ..start };
+        self.on_the_way.push_back(frame);
+        self.output.transmit.push(frame);
+    }
+
+    /// An own transmit buffer.
+    pub(crate) fn own_buffer(&mut self) -> Option<u16> {
+        let buffer = self.own.take();
+        self.counters.no_buffer += u64::from(buffer.is_none());
+        buffer
+    }
+
+    /// Sends bytes that are a whole IPv4 packet to a neighbour.
+    pub(crate) fn send_own(&mut self, packet: &[u8], ethernet: EthernetAddress, protocol: EthernetProtocol) {
+        let Some(buffer) = self.own_buffer() else { return };
+        match self.transmit.write(buffer, HEADROOM, packet) {
+            Ok(span) => self.frame(span, ethernet, protocol),
+            Err(_) => self.free(buffer),
+        }
+    }
+
+    fn ask(&mut self, target: Ipv4Addr) {
+        let Some(host) = self.host else { return };
+        self.send_arp(ArpOperation::Request, host.address, EthernetAddress::BROADCAST, target);
+    }
+
+    pub(crate) fn send_arp(&mut self, operation: ArpOperation, from: Ipv4Addr, to: EthernetAddress, target: Ipv4Addr) {
+        let known = operation == ArpOperation::Reply;
+        let message = ArpRepr::EthernetIpv4 {
+            operation,
+            source_hardware_addr: self.ethernet,
+            source_protocol_addr: from,
+            target_hardware_addr: if known { to } else { EthernetAddress([0; 6]) },
+            target_protocol_addr: target,
+        };
+        let mut bytes = [0; 28];
+        message.emit(&mut ArpPacket::new_unchecked(&mut bytes[..]));
+        self.send_own(&bytes, to, EthernetProtocol::Arp);
+    }
+
+    pub(crate) fn send_dhcp(&mut self, message: &Message, now_ns: u64) {
+        let (client, server) = DHCP_PORTS;
+        let datagram = UdpRepr { src_port: client, dst_port: server };
+        let header = Ipv4Repr {
+            src_addr: message.source,
+            dst_addr: message.destination,
+            next_header: IpProtocol::Udp,
+            payload_len: datagram.header_len() + message.bytes.len(),
+            hop_limit: 64,
+        };
+        let mut bytes = [0; MTU];
+        let length = header.buffer_len() + header.payload_len;
+        let Some(packet) = bytes.get_mut(..length) else { return };
+        header.emit(&mut Ipv4Packet::new_unchecked(&mut *packet), &Default::default());
+        let (source, destination) = (IpAddress::Ipv4(message.source), IpAddress::Ipv4(message.destination));
+        datagram.emit(
+            &mut UdpPacket::new_unchecked(&mut packet[header.buffer_len()..]),
+            &source,
+            &destination,
+            message.bytes.len(),
+            |payload| payload.copy_from_slice(&message.bytes),
+            &Default::default(),
+        );
+        if message.destination.is_broadcast() {
+            return self.send_own(packet, EthernetAddress::BROADCAST, EthernetProtocol::Ipv4);
+        }
+        let Some(buffer) = self.own_buffer() else { return };
+        match self.transmit.write(buffer, HEADROOM, packet) {
+            Ok(span) => self.route(span, message.destination, now_ns),
+            Err(_) => self.free(buffer),
+        }
+    }
+
+    fn rewrite_sources(&mut self) {
+        for span in self.on_the_way.iter().filter(|span| span.length > 0) {
+            // The source address is the second of the header's fields. A checked span cannot fail here.
+            let _ = self.transmit.write(span.buffer, usize::from(span.offset) + 6, &self.ethernet.0);
+        }
+    }
+
+    fn free_unsent(&mut self, packets: Vec<Span>) {
+        packets.into_iter().for_each(|packet| self.free(packet.buffer));
+    }
+
+    fn free(&mut self, buffer: u16) {
+        if buffer < IP_TRANSMIT_BUFFERS {
+            self.own.insert(buffer);
+        } else if self.tcp && buffer < BUFFERS {
+            self.output.sent.push(buffer);
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Wires IP to the driver below and TCP above.
+//!
+//! The link task attaches to the driver, again after each restart of it, and feeds what comes; TCP's operations feed what goes; after either the turn task
+//! passes everything on in batches. All state is in [`Ip`].
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use contracts::network::{NetworkClient, NetworkEvent};
+use contracts::packets::{self, Attached, HostAddress, PacketsError, PacketsEvents, PacketsServer, serve_packets};
+use core::cell::{Cell, RefCell};
+use ip::{Host, Ip, Link, Output};
+use packet::{MTU, Outbox, Prompt, Span};
+use runtime::{Bulk, Peer, Start};
+
+/// Until a full channel, or a driver without a device, is tried again.
+const RETRY_NS: u64 = 500_000;
+const NO_DEVICE_NS: u64 = 200_000_000;
+
+struct Service {
+    ip: RefCell<Ip<Bulk>>,
+    tcp: RefCell<Option<PacketsEvents>>,
+    prompt: Prompt,
+    /// What was kept back is for a driver, or for a TCP, that is no more.
+    stale: Cell<(bool, bool)>,
+    /// Rung when a driver is attached.
+    link: Prompt,
+}
+
+fn wire_address(host: Option<Host>) -> Option<HostAddress> {
+    host.map(|host| HostAddress { address: host.address.octets(), prefix_bits: host.prefix_bits })
+}
+
+impl Service {
+    fn detach_tcp(&self) {
+        self.tcp.take();
+        self.stale.set((self.stale.get().0, true));
+        self.ip.borrow_mut().detach_tcp();
+        self.prompt.ring();
+    }
+}
+
+impl PacketsServer for Service {
+    async fn attach(&self, peer: &Peer) -> Result<Attached, PacketsError> {
+        self.link.until(|| self.ip.borrow().driver_attached()).await;
+        let attached = self.ip.borrow_mut().attach_tcp();
+        self.tcp.replace(Some(PacketsEvents::new(peer)));
+        self.stale.set((self.stale.get().0, true));
+        self.prompt.ring();
+        Ok(Attached { address: wire_address(attached.host), mtu: MTU as u16, busy: attached.busy })
+    }
+
+    fn send(&self, _: &Peer, packets: Vec<Span>) {
+        self.ip.borrow_mut().send(&packets, runtime::now_ns());
+        self.prompt.ring();
+    }
+
+    fn give_back(&self, _: &Peer, buffers: Vec<u16>) {
+        self.ip.borrow_mut().give_back(&buffers);
+        self.prompt.ring();
+    }
+
+    fn peer_restarted(&self, _: &Peer) {
+        self.detach_tcp();
+    }
+
+    fn peer_closed(&self, _: &Peer) {
+        self.detach_tcp();
+    }
+}
+
+/// Attaches and feeds until the driver has to be attached again.
+async fn link(service: &Service, driver: &NetworkClient) {
+    let held = service.ip.borrow_mut().detach_driver();
+    service.stale.set((true, service.stale.get().1));
+    match driver.attach(held).await {
+        Ok(answer) => {
+            let link = Link { ethernet: smoltcp::wire::EthernetAddress(answer.address), busy: answer.busy };
+            service.ip.borrow_mut().attach_driver(link, runtime::now_ns());
+        }
+        Err(error) => {
+            runtime::log!("no link: {error:?}");
+            return runtime::sleep(NO_DEVICE_NS).await;
+        }
+    }
+    service.link.ring();
+    service.prompt.ring();
+    loop {
+        match driver.next_event().await {
+            NetworkEvent::Received { frames } => service.ip.borrow_mut().received(&frames, runtime::now_ns()),
+            NetworkEvent::Transmitted { buffers } => service.ip.borrow_mut().transmitted(&buffers),
+            NetworkEvent::Lost | NetworkEvent::PeerRestarted => return,
+            NetworkEvent::Closed => {
+                // Only a contract broken by one side ends a channel for good; the supervisor then sees a component that does not serve.
+                runtime::log!("the driver's channel is closed");
+                return core::future::pending().await;
+            }
+        }
+        service.prompt.ring();
+    }
+}
+
+/// Everything that is to be passed on, and what a full channel keeps back.
+#[derive(Default)]
+struct Outboxes {
+    transmit: Outbox<Span>,
+    give_back: Outbox<u16>,
+    received: Outbox<Span>,
+    sent: Outbox<u16>,
+}
+
+impl Outboxes {
+    /// Drops what was kept back for a driver or a TCP that is no more.
+    fn forget(&mut self, (driver, tcp): (bool, bool)) {
+        if driver {
+            self.transmit.clear();
+            self.give_back.clear();
+        }
+        if tcp {
+            self.received.clear();
+            self.sent.clear();
+        }
+    }
+
+    /// Passes on; true if all is out.
+    fn flush(&mut self, output: Output, driver: Option<&NetworkClient>, tcp: Option<&PacketsEvents>) -> bool {
+        let mut all_out = true;
+        if let Some(driver) = driver {
+            self.transmit.extend(output.transmit);
+            self.give_back.extend(output.give_back);
+            all_out &= self.give_back.flush(|buffers| driver.give_back(buffers).is_ok());
+            all_out &= self.transmit.flush(|frames| driver.transmit(frames).is_ok());
+        }
+        let Some(tcp) = tcp else { return all_out };
+        self.received.extend(output.received);
+        self.sent.extend(output.sent);
+        if let Some(host) = output.address {
+            all_out &= tcp.address(wire_address(host)).is_ok();
+        }
+        all_out &= self.sent.flush(|buffers| tcp.sent(buffers).is_ok());
+        all_out &= self.received.flush(|packets| tcp.received(packets).is_ok());
+        if output.resumed {
+            all_out &= tcp.resumed().is_ok();
+        }
+        all_out
+    }
+}
+
+async fn turns(service: Rc<Service>, driver: NetworkClient) {
+    let mut outboxes = Outboxes::default();
+    let mut known = None;
+    loop {
+        let (output, attached, next_ns) = {
+            let mut ip = service.ip.borrow_mut();
+            ip.poll(runtime::now_ns());
+            (ip.take_output(), ip.driver_attached(), ip.next_ns())
+        };
+        if let Some(host) = service.ip.borrow().host().filter(|host| known.replace(*host) != Some(*host)) {
+            runtime::log!("address {}/{}", host.address, host.prefix_bits);
+        }
+        let tcp = service.tcp.borrow().clone();
+        outboxes.forget(service.stale.take());
+        let all_out = outboxes.flush(output, Some(&driver).filter(|_| attached), tcp.as_ref());
+        let now_ns = runtime::now_ns();
+        let retry = (!all_out).then_some(RETRY_NS);
+        let next = next_ns.map(|next| next.saturating_sub(now_ns)).into_iter().chain(retry).min();
+        match next {
+            // Waking without a ring is what the limit is for.
+            Some(wait_ns) => drop(runtime::timeout(wait_ns, service.prompt.rung()).await),
+            None => service.prompt.rung().await,
+        }
+    }
+}
+
+async fn component(start: Start) {
+    let regions = ["rx-packets", "tx-packets", "ip-state"].map(|name| start.region(name));
+    let [Some(receive), Some(transmit), Some(state)] = regions.map(|region| region.map(|region| region.memory()))
+    else {
+        runtime::log!("regions rx-packets, tx-packets or ip-state are missing: correct system/*.toml");
+        return;
+    };
+    let Ok(driver) = start.client::<NetworkClient>("virtio-net") else {
+        runtime::log!("no channel to virtio-net: correct system/*.toml");
+        return;
+    };
+    let fixed = Host::decode(start.command_line());
+    let service = Rc::new(Service {
+        ip: RefCell::new(Ip::new(receive, transmit, state, fixed)),
+        tcp: RefCell::new(None),
+        prompt: Prompt::default(),
+        stale: Cell::default(),
+        link: Prompt::default(),
+    });
+    runtime::spawn(turns(service.clone(), driver.clone()));
+    for channel in start.servers(packets::NAME) {
+        runtime::spawn(serve_packets(service.clone(), channel));
+    }
+    start.serving();
+    loop {
+        link(&service, &driver).await;
+    }
+}
+
+runtime::main!(component);

@@ -1,0 +1,343 @@
+//! IP as a whole on the host: a fake driver below, a fake TCP above, real packets, restarts of each side, and packets that lie.
+
+use ip::{Attached, Host, Ip, Link};
+use packet::{BufferSet, HEADROOM, POOL_BYTES, Pool, Span};
+use smoltcp::wire::*;
+use std::cell::RefCell;
+use std::net::Ipv4Addr;
+use std::rc::Rc;
+
+type Region = Rc<RefCell<Vec<u8>>>;
+
+const OUR_ETHERNET: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 1]);
+const PEER_ETHERNET: EthernetAddress = EthernetAddress([2, 0, 0, 0, 0, 2]);
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 15);
+const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 2, 2);
+
+struct Machine {
+    receive: Region,
+    transmit: Region,
+    state: Region,
+}
+
+fn region(bytes: usize) -> Region {
+    Rc::new(RefCell::new(vec![0; bytes]))
+}
+
+impl Machine {
+    fn new() -> Machine {
+        Machine { receive: region(POOL_BYTES), transmit: region(POOL_BYTES), state: region(4096) }
+    }
+
+    fn ip(&self) -> Ip<Region> {
+        let host = Host { address: OURS, prefix_bits: 24, gateway: Some(PEER) };
+        Ip::new(self.receive.clone(), self.transmit.clone(), self.state.clone(), Some(host))
+    }
+
+    fn arrive(&self, buffer: u16, frame: &[u8]) -> Span {
+        Pool::new(self.receive.clone()).write(buffer, 12, frame).unwrap()
+    }
+
+    fn sent(&self, frame: Span) -> Vec<u8> {
+        let mut bytes = vec![0; 2048];
+        Pool::new(self.transmit.clone()).read(frame, &mut bytes).unwrap().to_vec()
+    }
+
+    fn packet(&self, buffer: u16, destination: Ipv4Addr) -> Span {
+        let bytes = ipv4(OURS, destination, IpProtocol::Tcp, &[7; 40]);
+        Pool::new(self.transmit.clone()).write(buffer, HEADROOM, &bytes).unwrap()
+    }
+}
+
+fn link(busy: BufferSet) -> Link {
+    Link { ethernet: OUR_ETHERNET, busy }
+}
+
+fn ethernet(destination: EthernetAddress, protocol: EthernetProtocol, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 14];
+    let mut frame = EthernetFrame::new_unchecked(&mut bytes[..]);
+    frame.set_src_addr(PEER_ETHERNET);
+    frame.set_dst_addr(destination);
+    frame.set_ethertype(protocol);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn ipv4(source: Ipv4Addr, destination: Ipv4Addr, protocol: IpProtocol, payload: &[u8]) -> Vec<u8> {
+    let header = Ipv4Repr {
+        src_addr: source,
+        dst_addr: destination,
+        next_header: protocol,
+        payload_len: payload.len(),
+        hop_limit: 64,
+    };
+    let mut bytes = vec![0; 20];
+    bytes.extend_from_slice(payload);
+    header.emit(&mut Ipv4Packet::new_unchecked(&mut bytes[..]), &Default::default());
+    bytes
+}
+
+fn arp(operation: ArpOperation, target: Ipv4Addr) -> Vec<u8> {
+    let mut bytes = vec![0; 28];
+    ArpRepr::EthernetIpv4 {
+        operation,
+        source_hardware_addr: PEER_ETHERNET,
+        source_protocol_addr: PEER,
+        target_hardware_addr: OUR_ETHERNET,
+        target_protocol_addr: target,
+    }
+    .emit(&mut ArpPacket::new_unchecked(&mut bytes[..]));
+    let destination = if operation == ArpOperation::Request { EthernetAddress::BROADCAST } else { OUR_ETHERNET };
+    ethernet(destination, EthernetProtocol::Arp, &bytes)
+}
+
+fn ping() -> Vec<u8> {
+    let echo = Icmpv4Repr::EchoRequest { ident: 1, seq_no: 2, data: b"hello" };
+    let mut bytes = vec![0; echo.buffer_len()];
+    echo.emit(&mut Icmpv4Packet::new_unchecked(&mut bytes[..]), &Default::default());
+    ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Icmp, &bytes))
+}
+
+/// An IP that knows its peer and has TCP attached.
+fn running(machine: &Machine) -> Ip<Region> {
+    let mut ip = machine.ip();
+    ip.detach_driver();
+    ip.attach_driver(link(BufferSet::EMPTY), 0);
+    assert_eq!(ip.attach_tcp(), Attached { host: ip.host(), busy: BufferSet::EMPTY });
+    ip.received(&[machine.arrive(0, &arp(ArpOperation::Request, OURS))], 1);
+    let output = ip.take_output();
+    assert_eq!((output.give_back, output.transmit.len()), (vec![0], 1));
+    ip.transmitted(&[output.transmit[0].buffer]);
+    ip
+}
+
+#[test]
+fn arp_and_echo_are_answered() {
+    let machine = Machine::new();
+    let mut ip = running(&machine);
+    ip.received(&[machine.arrive(1, &ping())], 2);
+    let output = ip.take_output();
+    assert_eq!(output.give_back, [1]);
+    let reply = machine.sent(output.transmit[0]);
+    let frame = EthernetFrame::new_checked(&reply[..]).unwrap();
+    assert_eq!((frame.dst_addr(), frame.src_addr()), (PEER_ETHERNET, OUR_ETHERNET));
+    let packet = Ipv4Packet::new_checked(frame.payload()).unwrap();
+    assert!(packet.verify_checksum());
+    assert_eq!((packet.src_addr(), packet.dst_addr()), (OURS, PEER));
+    let message = Icmpv4Packet::new_checked(packet.payload()).unwrap();
+    let echo = Icmpv4Repr::parse(&message, &Default::default()).unwrap();
+    assert_eq!(echo, Icmpv4Repr::EchoReply { ident: 1, seq_no: 2, data: b"hello" });
+}
+
+#[test]
+fn segments_pass_by_reference_without_padding() {
+    let machine = Machine::new();
+    let mut ip = running(&machine);
+    let mut frame = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1, 2, 3]));
+    frame.resize(60, 0);
+    ip.received(&[machine.arrive(9, &frame)], 2);
+    let output = ip.take_output();
+    assert_eq!(output.received, [Span { buffer: 9, offset: 26, length: 23 }]);
+    assert!(output.give_back.is_empty());
+    ip.give_back(&[9, 9, 700]);
+    assert_eq!(ip.take_output().give_back, [9]);
+    assert_eq!(ip.counters().bad_give_back, 2);
+}
+
+#[test]
+fn a_packet_waits_for_its_neighbour_and_a_stranger_goes_by_the_gateway() {
+    let machine = Machine::new();
+    let mut ip = machine.ip();
+    ip.attach_driver(link(BufferSet::EMPTY), 0);
+    ip.attach_tcp();
+    ip.send(&[machine.packet(40, Ipv4Addr::new(8, 8, 8, 8))], 5);
+    assert!(ip.take_output().transmit.is_empty());
+    ip.poll(5);
+    let question = ip.take_output().transmit;
+    assert_eq!(question.len(), 1);
+    ip.received(&[machine.arrive(3, &arp(ArpOperation::Reply, OURS))], 6);
+    let output = ip.take_output();
+    assert_eq!(output.transmit[0].buffer, 40);
+    assert_eq!(&machine.sent(output.transmit[0])[..6], &PEER_ETHERNET.0);
+    ip.transmitted(&[40]);
+    assert_eq!(ip.take_output().sent, [40]);
+    assert_eq!(ip.next_ns(), None);
+}
+
+#[test]
+fn what_tcp_says_is_checked() {
+    let machine = Machine::new();
+    let mut ip = running(&machine);
+    let good = machine.packet(40, PEER);
+    let wrong = [
+        Span { buffer: 3, ..good },
+        Span { buffer: 300, ..good },
+        Span { offset: 10, ..good },
+        Span { length: 3, ..good },
+        Span { length: 2040, ..good },
+        Span { offset: 2040, ..good },
+    ];
+    ip.send(&wrong, 2);
+    assert_eq!(ip.take_output(), Default::default());
+    ip.send(&[good, good], 2);
+    assert_eq!(ip.take_output().transmit.len(), 1);
+    assert_eq!(ip.counters().bad_send, 7);
+    ip.send(&[machine.packet(41, Ipv4Addr::BROADCAST)], 2);
+    assert_eq!(ip.take_output().sent, [41]);
+}
+
+#[test]
+fn a_new_driver_gets_what_the_old_one_did_not_send() {
+    let machine = Machine::new();
+    let mut ip = running(&machine);
+    ip.send(&[machine.packet(40, PEER), machine.packet(41, PEER)], 2);
+    let before = ip.take_output().transmit;
+    let tcp_packet = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1]));
+    ip.received(&[machine.arrive(5, &tcp_packet)], 2);
+    ip.transmitted(&[40]);
+    ip.take_output();
+
+    // Dead; TCP goes on meanwhile.
+    let held = ip.detach_driver();
+    assert_eq!(held, BufferSet::range(5, 6));
+    ip.give_back(&[5]);
+    ip.send(&[machine.packet(42, PEER)], 3);
+    let output = ip.take_output();
+    assert!(output.transmit.is_empty() && output.give_back.is_empty());
+
+    ip.attach_driver(link(BufferSet::EMPTY), 4);
+    let output = ip.take_output();
+    assert_eq!(output.transmit.iter().map(|span| span.buffer).collect::<Vec<_>>(), [41, 42]);
+    assert_eq!(output.transmit[0], before[1]);
+    assert_eq!((output.give_back, output.resumed), (vec![5], true));
+}
+
+#[test]
+fn a_new_ip_knows_its_neighbours_and_waits_for_what_the_device_has() {
+    let machine = Machine::new();
+    let mut ip = running(&machine);
+    ip.send(&[machine.packet(40, PEER), machine.packet(41, PEER)], 2);
+    drop(ip);
+
+    let mut ip = machine.ip();
+    assert_eq!(ip.detach_driver(), BufferSet::EMPTY);
+    ip.attach_driver(link(BufferSet::range(41, 42)), 3);
+    assert_eq!(ip.attach_tcp().busy, BufferSet::range(41, 42));
+    assert!(ip.take_output().transmit.is_empty());
+    ip.send(&[machine.packet(40, PEER)], 4);
+    assert_eq!(ip.take_output().transmit.len(), 1, "the neighbour is known");
+    ip.transmitted(&[41]);
+    assert_eq!(ip.take_output().sent, [41]);
+}
+
+#[test]
+fn a_new_tcp_holds_nothing() {
+    let machine = Machine::new();
+    let mut ip = running(&machine);
+    let tcp_packet = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1]));
+    ip.received(&[machine.arrive(5, &tcp_packet)], 2);
+    ip.send(&[machine.packet(40, PEER), machine.packet(41, Ipv4Addr::new(10, 0, 2, 99))], 2);
+    assert_eq!(ip.attach_tcp().busy, BufferSet::range(40, 41));
+    let output = ip.take_output();
+    assert_eq!(output.give_back, [5]);
+    assert!(output.received.is_empty() && output.sent.is_empty());
+}
+
+#[test]
+fn dhcp_finds_an_address_and_a_successor_keeps_it() {
+    let machine = Machine::new();
+    let new = || Ip::new(machine.receive.clone(), machine.transmit.clone(), machine.state.clone(), None);
+    let mut ip = new();
+    ip.attach_driver(link(BufferSet::EMPTY), 0);
+    ip.attach_tcp();
+    for kind in [DhcpMessageType::Offer, DhcpMessageType::Ack] {
+        ip.poll(ip.next_ns().unwrap());
+        let question = machine.sent(ip.take_output().transmit[0]);
+        let packet = DhcpPacket::new_checked(&question[14 + 20 + 8..]).unwrap();
+        let asked = DhcpRepr::parse(&packet).unwrap();
+        let answer = DhcpRepr {
+            message_type: kind,
+            your_ip: OURS,
+            subnet_mask: Some(Ipv4Addr::new(255, 255, 255, 0)),
+            router: Some(PEER),
+            server_identifier: Some(PEER),
+            lease_duration: Some(3600),
+            parameter_request_list: None,
+            requested_ip: None,
+            client_identifier: None,
+            ..asked
+        };
+        let mut bytes = vec![0; answer.buffer_len()];
+        answer.emit(&mut DhcpPacket::new_unchecked(&mut bytes[..])).unwrap();
+        let udp = UdpRepr { src_port: 67, dst_port: 68 };
+        let mut datagram = vec![0; 8 + bytes.len()];
+        udp.emit(
+            &mut UdpPacket::new_unchecked(&mut datagram[..]),
+            &PEER.into(),
+            &OURS.into(),
+            bytes.len(),
+            |payload| payload.copy_from_slice(&bytes),
+            &Default::default(),
+        );
+        let frame = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Udp, &datagram));
+        ip.received(&[machine.arrive(2, &frame)], 5);
+    }
+    let host = Host { address: OURS, prefix_bits: 24, gateway: Some(PEER) };
+    assert_eq!(ip.take_output().address, Some(Some(host)));
+    drop(ip);
+    let mut ip = new();
+    assert_eq!(ip.host(), Some(host));
+    ip.attach_driver(link(BufferSet::EMPTY), 6);
+    ip.poll(6);
+    assert!(ip.take_output().transmit.is_empty(), "no question while the lease is fresh");
+}
+
+/// xorshift64: the same packets in every run.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn no_packet_panics_it_and_none_is_lost_count_of() {
+    let machine = Machine::new();
+    let mut ip = running(&machine);
+    let good = [ping(), arp(ArpOperation::Request, OURS), arp(ArpOperation::Reply, OURS), {
+        ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[5; 30]))
+    }];
+    let mut seed = 0x9e37_79b9_7f4a_7c15;
+    let mut held = BufferSet::EMPTY;
+    for round in 0..200_000u64 {
+        let mut frame = good[(random(&mut seed) % 4) as usize].clone();
+        for _ in 0..random(&mut seed) % 4 {
+            let index = random(&mut seed) as usize % frame.len();
+            frame[index] = random(&mut seed) as u8;
+        }
+        if random(&mut seed).is_multiple_of(8) {
+            frame.truncate(random(&mut seed) as usize % (frame.len() + 1));
+        }
+        let buffer = (0..256).find(|&buffer| !held.contains(buffer)).unwrap();
+        let mut span = machine.arrive(buffer, &frame);
+        if random(&mut seed).is_multiple_of(64) {
+            span = Span { buffer, offset: random(&mut seed) as u16, length: random(&mut seed) as u16 };
+        }
+        held.insert(buffer);
+        ip.received(&[span], round * 1000);
+        ip.poll(round * 1000);
+        let output = ip.take_output();
+        ip.transmitted(&output.transmit.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        ip.give_back(&output.received.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        for buffer in output.give_back.iter().chain(&ip.take_output().give_back) {
+            assert!(held.remove(*buffer));
+        }
+        assert!(held.is_empty());
+    }
+    let counters = ip.counters();
+    for (name, count) in counters.list() {
+        println!("{name} {count}");
+    }
+    assert!(counters.bad_checksum > 0 && counters.bad_icmp > 0 && counters.bad_arp > 0 && counters.bad_header > 0);
+    assert_eq!(counters.no_buffer, 0);
+}

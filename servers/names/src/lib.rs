@@ -1,0 +1,87 @@
+//! The table of names, without messages: what is registered, and who is nearest.
+//!
+//! Invariants: at most [`ENTRIES_MAX`] entries; a component has one entry for each contract, its latest generation's.
+//! Deliberately unknown here: who may register (only spawn is wired for it), how entries are used.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use contracts::names::{Named, NamesError};
+
+/// Most entries: twenty contracts for each of two hundred components.
+pub const ENTRIES_MAX: usize = 4000;
+/// Longest name, as in `abi::start`.
+const NAME_BYTES_MAX: usize = 31;
+
+/// All names.
+#[derive(Default)]
+pub struct Table {
+    /// By contract, then component.
+    entries: BTreeMap<(String, String), Named>,
+}
+
+impl Table {
+    /// Registers; an older generation never replaces a newer one.
+    pub fn register(&mut self, entry: Named) -> Result<(), NamesError> {
+        if [&entry.component, &entry.contract].iter().any(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
+            return Err(NamesError::BadName);
+        }
+        let key = (entry.contract.clone(), entry.component.clone());
+        let is_full = self.entries.len() >= ENTRIES_MAX;
+        match self.entries.get_mut(&key) {
+            Some(known) if known.generation > entry.generation => {}
+            Some(known) => *known = entry,
+            None if is_full => return Err(NamesError::Full),
+            None => drop(self.entries.insert(key, entry)),
+        }
+        Ok(())
+    }
+
+    /// Forgets all of a component.
+    pub fn forget(&mut self, component: &str) {
+        self.entries.retain(|(_, name), _| name != component);
+    }
+
+    /// The `index`th of those who serve `contract`, nearest to `core` first, then by name.
+    pub fn find(&self, contract: &str, core: u32, index: u32) -> Result<&Named, NamesError> {
+        let from = (contract.to_string(), String::new());
+        let all = self.entries.range(from..).take_while(|((name, _), _)| name == contract);
+        let mut all: Vec<&Named> = all.map(|(_, entry)| entry).collect();
+        all.sort_by_key(|entry| entry.core.abs_diff(core));
+        all.get(index as usize).copied().ok_or(NamesError::NotFound)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(component: &str, core: u32, generation: u64) -> Named {
+        Named { component: component.into(), contract: "files".into(), domain: generation, core, generation }
+    }
+
+    #[test]
+    fn the_nearest_comes_first_and_old_generations_lose() {
+        let mut table = Table::default();
+        table.register(entry("far", 7, 1)).unwrap();
+        table.register(entry("near", 2, 2)).unwrap();
+        table.register(entry("near", 2, 1)).unwrap();
+        assert_eq!(table.find("files", 3, 0).unwrap().domain, 2);
+        assert_eq!(table.find("files", 3, 1).unwrap().component, "far");
+        assert_eq!(table.find("files", 3, 2), Err(NamesError::NotFound));
+        table.forget("near");
+        assert_eq!(table.find("files", 3, 0).unwrap().component, "far");
+    }
+
+    #[test]
+    fn bad_names_are_refused() {
+        let mut table = Table::default();
+        assert_eq!(table.register(entry("", 0, 1)), Err(NamesError::BadName));
+        assert_eq!(table.register(entry("a-name-of-more-than-thirty-one-bytes", 0, 1)), Err(NamesError::BadName));
+    }
+}

@@ -1,0 +1,363 @@
+//! The `process` contract over the table.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::ops::Deref;
+
+use abi::{DeathCause, Handle};
+use channel::{CallError, Peer};
+use contracts::descriptions::DescriptionId;
+use contracts::process::*;
+use contracts::spawn::{Death, LinuxDomain, SpawnClient, SpawnError};
+use process_core::table::{FIRST, Phase, Table, Waited};
+use process_core::watch::Watch;
+use runtime::TaskId;
+
+use crate::pipes::Pipes;
+
+const SIGKILL: u8 = 9;
+const SIGSEGV: u8 = 11;
+const SIGCHLD: u8 = 17;
+const SIGNAL_LAST: u8 = 64;
+/// Ids in one answer: 200 of at most 3 bytes, below the message limit.
+const IDS_MAX: usize = 200;
+
+struct Alarm {
+    task: TaskId,
+    at_ns: u64,
+}
+
+/// All of the server's state.
+pub struct Server {
+    spawn: SpawnClient,
+    pipes: Rc<Pipes>,
+    power: Option<Handle>,
+    table: RefCell<Table>,
+    /// Where to send signals, by process.
+    events: RefCell<BTreeMap<ProcessId, ProcessEvents>>,
+    /// Signals for processes that run but have not said hello yet: bit n-1 = signal n, with the last sender.
+    early: RefCell<BTreeMap<ProcessId, (u64, ProcessId)>>,
+    alarms: RefCell<BTreeMap<ProcessId, Alarm>>,
+    /// Some process ended.
+    ended: Watch,
+}
+
+/// Asks for the first program's domain and starts it, if `etc/run` names a program.
+pub async fn start_first(server: Rc<Server>, run: Option<&'static [u8]>) {
+    if let Some(run) = run
+        && system::decode::<system::Run>(run).is_ok_and(|run| run.arguments.is_empty())
+    {
+        return;
+    }
+    let made = match first_domain(&server.spawn).await {
+        Ok(made) => made,
+        Err(error) => return runtime::log!("the first program has no domain: {error:?}"),
+    };
+    server.table.borrow_mut().add_first(made.domain);
+    if let Err(error) = server.spawn.start(made.domain).await {
+        runtime::log!("the first program does not start: {error:?}");
+    }
+}
+
+/// The first program's domain. Its servers may still be starting: `NotFound` and `Failed` are tried again for a while.
+async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<SpawnError>> {
+    const LIMIT_NS: u64 = 10_000_000_000;
+    const PAUSE_NS: u64 = 2_000_000;
+    let give_up_ns = runtime::now_ns() + LIMIT_NS;
+    loop {
+        match spawn.linux(None, None).await {
+            Err(CallError::Server(SpawnError::NotFound | SpawnError::Failed)) if runtime::now_ns() < give_up_ns => {
+                runtime::sleep_until(runtime::now_ns() + PAUSE_NS).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+impl Server {
+    /// Nothing runs yet. `power` ends the machine with the first program.
+    pub fn new(spawn: SpawnClient, pipes: Rc<Pipes>, power: Option<Handle>) -> Server {
+        Server {
+            spawn,
+            pipes,
+            power,
+            table: RefCell::default(),
+            events: RefCell::default(),
+            early: RefCell::default(),
+            alarms: RefCell::default(),
+            ended: Watch::default(),
+        }
+    }
+
+    fn caller(&self, peer: &Peer) -> Result<ProcessId, ProcessError> {
+        self.table.borrow().by_domain(peer.id()).ok_or(ProcessError::NotFound)
+    }
+
+    /// The kernel says a domain is gone. If its proxy said `exit` before, this is old news.
+    pub fn domain_died(&self, death: &Death) {
+        let Some(id) = self.table.borrow().by_domain(death.domain) else { return };
+        let how = match DeathCause::decode(death.cause) {
+            Some(DeathCause::Exit) => Ended::Exited(death.status as u8),
+            Some(DeathCause::Exception | DeathCause::BadCall) => Ended::Signalled(SIGSEGV),
+            _ => Ended::Signalled(SIGKILL),
+        };
+        if how != Ended::Signalled(SIGKILL) {
+            runtime::log!("process {id}: its proxy ended ({death:?})");
+        }
+        self.end(id, how);
+    }
+
+    fn end(&self, id: ProcessId, how: Ended) {
+        let Some(effect) = self.table.borrow_mut().end(id, how) else { return };
+        self.events.borrow_mut().remove(&id);
+        self.early.borrow_mut().remove(&id);
+        if let Some(alarm) = self.alarms.borrow_mut().remove(&id) {
+            runtime::abort(alarm.task);
+        }
+        if effect.machine_ends {
+            self.end_machine(how);
+        }
+        if let Some(parent) = effect.parent {
+            self.notify(parent, SIGCHLD, id);
+        }
+        self.ended.changed();
+    }
+
+    fn end_machine(&self, how: Ended) {
+        let status = match how {
+            Ended::Exited(status) => status,
+            Ended::Signalled(number) => number.wrapping_add(128),
+        };
+        let Some(power) = self.power else {
+            return runtime::log!("the first program ended with status {status}");
+        };
+        let error = sys::power_off(power, status.into());
+        runtime::log!("cannot end the machine: {error:?}");
+    }
+
+    fn notify(&self, id: ProcessId, number: u8, sender: ProcessId) {
+        if let Some(events) = self.events.borrow().get(&id) {
+            // A proxy that reads no events (256 wait) has its program to blame; SIGKILL works all the same.
+            let _ = events.signal_sent(number, sender);
+        } else if self.table.borrow().get(id).is_some_and(|process| process.phase == Phase::Running) {
+            let mut early = self.early.borrow_mut();
+            let (signals, from) = early.entry(id).or_default();
+            *signals |= 1 << (number - 1);
+            *from = sender;
+        }
+    }
+
+    fn deliver_early(&self, id: ProcessId) {
+        let Some((signals, sender)) = self.early.borrow_mut().remove(&id) else { return };
+        for number in (1..=SIGNAL_LAST).filter(|number| signals >> (number - 1) & 1 != 0) {
+            self.notify(id, number, sender);
+        }
+    }
+
+    async fn kill_domain(&self, domain: u64) {
+        if let Err(error) = self.spawn.kill(domain, 0).await {
+            runtime::log!("domain {domain:#x} cannot be ended: {error:?}");
+        }
+    }
+
+    fn deliver(self: &Rc<Self>, id: ProcessId, number: u8, sender: ProcessId) {
+        if number != SIGKILL {
+            return self.notify(id, number, sender);
+        }
+        let domain = self.table.borrow().get(id).map(|process| process.domain);
+        self.end(id, Ended::Signalled(SIGKILL));
+        if let Some(domain) = domain {
+            let server = self.clone();
+            runtime::spawn(async move { server.kill_domain(domain).await });
+        }
+    }
+}
+
+/// The server as channels see it; the shared reference lets requests start tasks of their own.
+pub struct Service(pub Rc<Server>);
+
+impl Deref for Service {
+    type Target = Rc<Server>;
+    fn deref(&self) -> &Rc<Server> {
+        &self.0
+    }
+}
+
+impl ProcessServer for Service {
+    async fn hello(&self, peer: &Peer) -> Result<Birth, ProcessError> {
+        let process = self.caller(peer)?;
+        let table = self.table.borrow();
+        let entry = table.get(process).ok_or(ProcessError::NotFound)?;
+        self.events.borrow_mut().insert(process, ProcessEvents::new(peer));
+        self.deliver_early(process);
+        let origin = if process == FIRST { Origin::First } else { Origin::Fork };
+        Ok(Birth { process, parent: entry.parent, group: entry.group, session: entry.session, origin })
+    }
+
+    async fn fork_prepare(&self, peer: &Peer) -> Result<Forked, ProcessError> {
+        let parent = self.caller(peer)?;
+        self.table.borrow().room()?;
+        let made = self.spawn.linux(None, Some(peer.id())).await.map_err(|_| ProcessError::TooMany)?;
+        let prepared = self.table.borrow_mut().prepare(parent, made.domain);
+        match prepared {
+            Ok(process) => Ok(Forked { process, domain: made.domain, handle: made.parent_handle }),
+            Err(error) => {
+                self.kill_domain(made.domain).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn fork_start(&self, peer: &Peer, process: ProcessId) -> Result<(), ProcessError> {
+        let domain = self.table.borrow().prepared(self.caller(peer)?, process)?;
+        // Before it runs, so that its hello finds it and its end is seen by a wait.
+        self.table.borrow_mut().start(process);
+        if self.spawn.start(domain).await.is_ok() {
+            return Ok(());
+        }
+        self.end(process, Ended::Signalled(SIGKILL));
+        self.kill_domain(domain).await;
+        Err(ProcessError::Failed)
+    }
+
+    async fn fork_cancel(&self, peer: &Peer, process: ProcessId) -> Result<(), ProcessError> {
+        let domain = self.table.borrow().prepared(self.caller(peer)?, process)?;
+        self.table.borrow_mut().cancel(process);
+        self.kill_domain(domain).await;
+        Ok(())
+    }
+
+    async fn exit(&self, peer: &Peer, how: Ended) -> Result<(), ProcessError> {
+        let process = self.caller(peer)?;
+        // Its pipe ends close before its parent hears of the end, as on Linux.
+        self.pipes.forget_client(peer.id());
+        self.end(process, how);
+        let (server, domain) = (self.0.clone(), peer.id());
+        runtime::spawn(async move { server.kill_domain(domain).await });
+        Ok(())
+    }
+
+    async fn wait(&self, peer: &Peer, target: Target, wait: bool) -> Result<Option<(ProcessId, Ended)>, ProcessError> {
+        let caller = self.caller(peer)?;
+        let look = || match self.table.borrow_mut().wait(caller, target) {
+            Waited::Ended(id, how) => Some(Ok(Some((id, how)))),
+            Waited::NoChild => Some(Err(ProcessError::NoChild)),
+            Waited::None if wait => None,
+            Waited::None => Some(Ok(None)),
+        };
+        self.ended.until(look).await
+    }
+
+    async fn signal(&self, peer: &Peer, target: Target, number: u8) -> Result<(), ProcessError> {
+        // The console is no process: it signals for whoever typed, and Linux names such a sender 0. Its name is the monitor's word, not its own.
+        let caller = if peer.name() == "console" { 0 } else { self.caller(peer)? };
+        if number > SIGNAL_LAST {
+            return Err(ProcessError::Invalid);
+        }
+        let reached = self.table.borrow().signalled(caller, target)?;
+        if number != 0 {
+            reached.into_iter().for_each(|id| self.deliver(id, number, caller));
+        }
+        Ok(())
+    }
+
+    async fn set_group(&self, peer: &Peer, process: ProcessId, group: ProcessId) -> Result<(), ProcessError> {
+        let caller = self.caller(peer)?;
+        self.table.borrow_mut().set_group(caller, process, group)
+    }
+
+    async fn groups(&self, peer: &Peer, process: ProcessId) -> Result<(ProcessId, ProcessId), ProcessError> {
+        let caller = self.caller(peer)?;
+        self.table.borrow().groups(caller, process)
+    }
+
+    async fn new_session(&self, peer: &Peer) -> Result<ProcessId, ProcessError> {
+        let caller = self.caller(peer)?;
+        self.table.borrow_mut().new_session(caller)
+    }
+
+    async fn alarm(
+        &self,
+        peer: &Peer,
+        at_ns: Option<u64>,
+        interval_ns: u64,
+        number: u8,
+    ) -> Result<Option<u64>, ProcessError> {
+        let caller = self.caller(peer)?;
+        if number == 0 || number > SIGNAL_LAST {
+            return Err(ProcessError::Invalid);
+        }
+        let old = self.alarms.borrow_mut().remove(&caller);
+        let left_ns = old.map(|old| {
+            runtime::abort(old.task);
+            old.at_ns.saturating_sub(runtime::now_ns())
+        });
+        if let Some(at_ns) = at_ns {
+            let task = runtime::spawn(ring(self.0.clone(), caller, at_ns, interval_ns, number));
+            self.alarms.borrow_mut().insert(caller, Alarm { task, at_ns });
+        }
+        Ok(left_ns)
+    }
+
+    fn discard_children(&self, peer: &Peer, on: bool) {
+        if let Ok(caller) = self.caller(peer) {
+            self.table.borrow_mut().discard_children(caller, on);
+        }
+    }
+
+    fn describe(&self, peer: &Peer, name: String, command_line: String) {
+        if let Ok(caller) = self.caller(peer) {
+            self.table.borrow_mut().describe(caller, &name, &command_line);
+        }
+    }
+
+    async fn pipe(&self, peer: &Peer) -> Result<(DescriptionId, DescriptionId), ProcessError> {
+        self.pipes.create(peer.id()).ok_or(ProcessError::TooMany)
+    }
+
+    async fn list(&self, _peer: &Peer, from: ProcessId) -> Result<Option<ProcessLine>, ProcessError> {
+        let found = {
+            let table = self.table.borrow();
+            let first = table.ids(from).next();
+            first.and_then(|id| table.get(id).map(|process| (id, process.clone())))
+        };
+        let Some((id, process)) = found else { return Ok(None) };
+        let zombie = matches!(process.phase, Phase::Zombie(_));
+        let (pages, cpu_ns) = if zombie { (0, 0) } else { self.spawn.usage(process.domain).await.unwrap_or((0, 0)) };
+        Ok(Some(ProcessLine {
+            process: id,
+            parent: process.parent,
+            group: process.group,
+            session: process.session,
+            state: if zombie { 'Z' } else { 'S' },
+            name: process.name,
+            command_line: process.command_line,
+            pages,
+            cpu_ns,
+        }))
+    }
+
+    async fn ids(&self, _peer: &Peer, from: ProcessId) -> Result<Vec<ProcessId>, ProcessError> {
+        Ok(self.table.borrow().ids(from).take(IDS_MAX).collect())
+    }
+}
+
+/// A process's alarm. Intervals below a millisecond would only burn time.
+async fn ring(server: Rc<Server>, process: ProcessId, mut at_ns: u64, interval_ns: u64, number: u8) {
+    const INTERVAL_MIN_NS: u64 = 1_000_000;
+    loop {
+        runtime::sleep_until(at_ns).await;
+        server.deliver(process, number, 0);
+        if interval_ns == 0 {
+            server.alarms.borrow_mut().remove(&process);
+            return;
+        }
+        at_ns = at_ns.saturating_add(interval_ns.max(INTERVAL_MIN_NS)).max(runtime::now_ns());
+        if let Some(alarm) = server.alarms.borrow_mut().get_mut(&process) {
+            alarm.at_ns = at_ns;
+        }
+    }
+}

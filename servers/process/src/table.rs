@@ -1,0 +1,398 @@
+//! The process table: who exists, whose child, which group and session, and how it ended.
+//!
+//! Invariants: ids are never 0 and not reused while any process, group or session bears them; every process but the first has a
+//! living or first parent (orphans go to process 1); a zombie has no domain that could still act; only an ended process leaves.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use contracts::process::{Ended, ProcessError, ProcessId, Target};
+
+/// Processes at once, zombies included. A fork bomb reaches this and then only gets errors; each costs about 40 pages.
+pub const MAX_PROCESSES: usize = 200;
+/// The first program.
+pub const FIRST: ProcessId = 1;
+/// Ids wrap here, as on Linux.
+const LAST_ID: ProcessId = 32_767;
+const NAME_BYTES: usize = 15;
+const COMMAND_LINE_BYTES: usize = 128;
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Made by fork_prepare, not started.
+    Prepared,
+    /// Runs.
+    Running,
+    /// Ended, not waited for.
+    Zombie(Ended),
+}
+
+/// One process.
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// Its parent's id; 0 for the first.
+    pub parent: ProcessId,
+    /// Group.
+    pub group: ProcessId,
+    /// Session.
+    pub session: ProcessId,
+    /// Its domain.
+    pub domain: u64,
+    /// Life.
+    pub phase: Phase,
+    /// Children vanish when they end.
+    pub discards_children: bool,
+    /// Base name.
+    pub name: String,
+    /// Arguments.
+    pub command_line: String,
+}
+
+/// What a wait found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// This child had ended; it is gone from the table now.
+    Ended(ProcessId, Ended),
+    /// Fitting children live.
+    None,
+    /// No child fits.
+    NoChild,
+}
+
+/// What the end of a process means to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndEffect {
+    /// Who gets SIGCHLD.
+    pub parent: Option<ProcessId>,
+    /// The first program ended: so does the machine.
+    pub machine_ends: bool,
+}
+
+/// The table.
+#[derive(Debug, Default)]
+pub struct Table {
+    processes: BTreeMap<ProcessId, Process>,
+    last_id: ProcessId,
+}
+
+/// The first `limit` bytes of a text, cut at a character.
+fn cut(text: &str, limit: usize) -> String {
+    let end = (0..=limit.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    String::from(&text[..end])
+}
+
+impl Table {
+    /// The process with this id.
+    pub fn get(&self, id: ProcessId) -> Option<&Process> {
+        self.processes.get(&id)
+    }
+
+    /// The living process in a domain.
+    pub fn by_domain(&self, domain: u64) -> Option<ProcessId> {
+        self.processes
+            .iter()
+            .find(|(_, process)| process.domain == domain && !matches!(process.phase, Phase::Zombie(_)))
+            .map(|(id, _)| *id)
+    }
+
+    /// Ids from `from` on, ascending.
+    pub fn ids(&self, from: ProcessId) -> impl Iterator<Item = ProcessId> {
+        self.processes.range(from..).map(|(id, _)| *id)
+    }
+
+    fn fresh_id(&mut self) -> ProcessId {
+        loop {
+            self.last_id = if self.last_id >= LAST_ID { 2 } else { self.last_id + 1 };
+            let id = self.last_id;
+            let borne = self
+                .processes
+                .iter()
+                .any(|(other, process)| *other == id || process.group == id || process.session == id);
+            if !borne {
+                return id;
+            }
+        }
+    }
+
+    /// The first program; leads its own group and session. Its id is [`FIRST`] in an empty table.
+    pub fn add_first(&mut self, domain: u64) -> ProcessId {
+        let id = self.fresh_id();
+        let process = Process {
+            parent: 0,
+            group: id,
+            session: id,
+            domain,
+            phase: Phase::Running,
+            discards_children: false,
+            name: String::new(),
+            command_line: String::new(),
+        };
+        self.processes.insert(id, process);
+        id
+    }
+
+    /// May one more be made? Asked before a domain is paid for. `TooMany`.
+    pub fn room(&self) -> Result<(), ProcessError> {
+        if self.processes.len() < MAX_PROCESSES { Ok(()) } else { Err(ProcessError::TooMany) }
+    }
+
+    /// A child of `parent`, not yet running.
+    pub fn prepare(&mut self, parent: ProcessId, domain: u64) -> Result<ProcessId, ProcessError> {
+        self.room()?;
+        let like = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.clone();
+        let id = self.fresh_id();
+        self.processes.insert(id, Process { parent, domain, phase: Phase::Prepared, ..like });
+        Ok(id)
+    }
+
+    /// A child of `parent` that is still prepared; gives its domain.
+    pub fn prepared(&self, parent: ProcessId, id: ProcessId) -> Result<u64, ProcessError> {
+        match self.processes.get(&id) {
+            Some(process) if process.parent == parent && process.phase == Phase::Prepared => Ok(process.domain),
+            _ => Err(ProcessError::NotFound),
+        }
+    }
+
+    /// The child runs.
+    pub fn start(&mut self, id: ProcessId) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.phase = Phase::Running;
+        }
+    }
+
+    /// A prepared child is thrown away.
+    pub fn cancel(&mut self, id: ProcessId) {
+        if self.processes.get(&id).is_some_and(|process| process.phase == Phase::Prepared) {
+            self.processes.remove(&id);
+        }
+    }
+
+    /// A process ended. `None` if it had ended before.
+    pub fn end(&mut self, id: ProcessId, how: Ended) -> Option<EndEffect> {
+        let process = self.processes.get_mut(&id)?;
+        if matches!(process.phase, Phase::Zombie(_)) {
+            return None;
+        }
+        process.phase = Phase::Zombie(how);
+        let parent = process.parent;
+        let mut heir_has_zombies = false;
+        for (_, child) in self.processes.iter_mut().filter(|(_, child)| child.parent == id) {
+            child.parent = FIRST;
+            heir_has_zombies |= matches!(child.phase, Phase::Zombie(_));
+        }
+        let discards =
+            |table: &Table, parent| table.processes.get(&parent).is_none_or(|parent| parent.discards_children);
+        if heir_has_zombies && discards(self, FIRST) {
+            self.processes.retain(|_, process| process.parent != FIRST || !matches!(process.phase, Phase::Zombie(_)));
+        }
+        if id != FIRST && discards(self, parent) {
+            self.processes.remove(&id);
+        }
+        let parent = Some(parent).filter(|parent| self.processes.contains_key(parent));
+        Some(EndEffect { parent, machine_ends: id == FIRST })
+    }
+
+    fn fits(&self, caller: ProcessId, target: Target, id: ProcessId, process: &Process) -> bool {
+        match target {
+            Target::Any => true,
+            Target::Process(wanted) => id == wanted,
+            Target::Group(group) => process.group == group,
+            Target::OwnGroup => self.processes.get(&caller).is_some_and(|own| own.group == process.group),
+        }
+    }
+
+    /// Takes an ended child of `parent` that fits.
+    pub fn wait(&mut self, parent: ProcessId, target: Target) -> Waited {
+        let mut any = false;
+        let mut ended = None;
+        for (id, child) in
+            self.processes.iter().filter(|(id, child)| child.parent == parent && self.fits(parent, target, **id, child))
+        {
+            match child.phase {
+                Phase::Zombie(how) => ended = ended.or(Some((*id, how))),
+                Phase::Prepared => continue,
+                Phase::Running => {}
+            }
+            any = true;
+        }
+        match ended {
+            Some((id, how)) => {
+                self.processes.remove(&id);
+                Waited::Ended(id, how)
+            }
+            None if any => Waited::None,
+            None => Waited::NoChild,
+        }
+    }
+
+    /// Living processes a signal of `caller` reaches; `Any` means all but the first and the caller (kill -1). `NotFound`.
+    pub fn signalled(&self, caller: ProcessId, target: Target) -> Result<Vec<ProcessId>, ProcessError> {
+        let exempt = |id: ProcessId| target == Target::Any && (id == FIRST || id == caller);
+        let all: Vec<_> = self
+            .processes
+            .iter()
+            .filter(|(id, process)| {
+                !exempt(**id) && process.phase == Phase::Running && self.fits(caller, target, **id, process)
+            })
+            .map(|(id, _)| *id)
+            .collect();
+        let zombie = matches!(target, Target::Process(id) if self.processes.contains_key(&id));
+        if all.is_empty() && !zombie { Err(ProcessError::NotFound) } else { Ok(all) }
+    }
+
+    /// setpgid. `NotFound`, `Denied` for a session leader or a group of another session.
+    pub fn set_group(&mut self, caller: ProcessId, id: ProcessId, group: ProcessId) -> Result<(), ProcessError> {
+        let id = if id == 0 { caller } else { id };
+        let group = if group == 0 { id } else { group };
+        let process = self
+            .processes
+            .get(&id)
+            .filter(|process| id == caller || process.parent == caller)
+            .ok_or(ProcessError::NotFound)?;
+        let session = process.session;
+        let own = self.processes.get(&caller).ok_or(ProcessError::NotFound)?;
+        let known =
+            group == id || self.processes.values().any(|other| other.group == group && other.session == session);
+        if process.session == id || session != own.session || !known {
+            return Err(ProcessError::Denied);
+        }
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.group = group;
+        }
+        Ok(())
+    }
+
+    /// setsid. `Denied` for a group leader.
+    pub fn new_session(&mut self, caller: ProcessId) -> Result<ProcessId, ProcessError> {
+        if self.processes.values().any(|process| process.group == caller) {
+            return Err(ProcessError::Denied);
+        }
+        let process = self.processes.get_mut(&caller).ok_or(ProcessError::NotFound)?;
+        (process.group, process.session) = (caller, caller);
+        Ok(caller)
+    }
+
+    /// Group and session; id 0 = the caller.
+    pub fn groups(&self, caller: ProcessId, id: ProcessId) -> Result<(ProcessId, ProcessId), ProcessError> {
+        let process = self.processes.get(&if id == 0 { caller } else { id }).ok_or(ProcessError::NotFound)?;
+        Ok((process.group, process.session))
+    }
+
+    /// Name and arguments after exec.
+    pub fn describe(&mut self, id: ProcessId, name: &str, command_line: &str) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.name = cut(name, NAME_BYTES);
+            process.command_line = cut(command_line, COMMAND_LINE_BYTES);
+        }
+    }
+
+    /// The program ignores SIGCHLD or no longer does; zombies it has vanish.
+    pub fn discard_children(&mut self, id: ProcessId, on: bool) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.discards_children = on;
+        }
+        if on {
+            self.processes.retain(|_, process| process.parent != id || !matches!(process.phase, Phase::Zombie(_)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn child(table: &mut Table, parent: ProcessId, domain: u64) -> ProcessId {
+        let id = table.prepare(parent, domain).unwrap();
+        table.start(id);
+        id
+    }
+
+    #[test]
+    fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
+        let mut table = Table::default();
+        assert_eq!(table.add_first(10), FIRST);
+        let middle = child(&mut table, FIRST, 11);
+        let leaf = child(&mut table, middle, 12);
+        assert_eq!(table.wait(middle, Target::Any), Waited::None);
+        assert_eq!(table.end(leaf, Ended::Exited(3)), Some(EndEffect { parent: Some(middle), machine_ends: false }));
+        assert_eq!(table.end(leaf, Ended::Exited(4)), None);
+        assert_eq!(table.by_domain(12), None);
+        assert_eq!(table.wait(FIRST, Target::Process(leaf)), Waited::NoChild);
+        table.end(middle, Ended::Signalled(9)).unwrap();
+        assert_eq!(table.wait(FIRST, Target::Process(leaf)), Waited::Ended(leaf, Ended::Exited(3)));
+        assert_eq!(table.wait(FIRST, Target::Any), Waited::Ended(middle, Ended::Signalled(9)));
+        assert_eq!(table.wait(FIRST, Target::Any), Waited::NoChild);
+        assert!(table.end(FIRST, Ended::Exited(0)).unwrap().machine_ends);
+    }
+
+    #[test]
+    fn prepared_children_are_invisible_to_wait_and_signals() {
+        let mut table = Table::default();
+        table.add_first(10);
+        let id = table.prepare(FIRST, 11).unwrap();
+        assert_eq!(table.wait(FIRST, Target::Any), Waited::NoChild);
+        assert_eq!(table.prepared(FIRST, id), Ok(11));
+        assert_eq!(table.prepared(5, id), Err(ProcessError::NotFound));
+        table.cancel(id);
+        assert!(table.get(id).is_none());
+        table.cancel(FIRST);
+        assert!(table.get(FIRST).is_some());
+    }
+
+    #[test]
+    fn ignored_children_vanish() {
+        let mut table = Table::default();
+        table.add_first(10);
+        table.discard_children(FIRST, true);
+        for domain in 0..1000 {
+            let id = child(&mut table, FIRST, 100 + domain);
+            assert!(table.get(id).unwrap().discards_children);
+            table.end(id, Ended::Exited(0)).unwrap();
+        }
+        assert_eq!(table.ids(0).count(), 1);
+    }
+
+    #[test]
+    fn a_fork_bomb_meets_the_limit() {
+        let mut table = Table::default();
+        table.add_first(1);
+        let made = (2..).map_while(|domain| table.prepare(FIRST, domain).ok()).count();
+        assert_eq!(made, MAX_PROCESSES - 1);
+        assert_eq!(table.prepare(FIRST, 9999), Err(ProcessError::TooMany));
+    }
+
+    #[test]
+    fn groups_and_sessions_follow_posix() {
+        let mut table = Table::default();
+        table.add_first(1);
+        let (one, two) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
+        assert_eq!(table.groups(one, 0), Ok((FIRST, FIRST)));
+        table.set_group(FIRST, one, 0).unwrap();
+        table.set_group(FIRST, two, one).unwrap();
+        assert_eq!(table.signalled(FIRST, Target::Group(one)).unwrap(), [one, two]);
+        assert_eq!(table.set_group(FIRST, two, 77), Err(ProcessError::Denied));
+        assert_eq!(table.set_group(FIRST, FIRST, 0), Err(ProcessError::Denied));
+        assert_eq!(table.set_group(two, one, 0), Err(ProcessError::NotFound));
+        assert_eq!(table.new_session(one), Err(ProcessError::Denied));
+        assert_eq!(table.new_session(two), Ok(two));
+        assert_eq!(table.groups(FIRST, two), Ok((two, two)));
+        assert_eq!(table.set_group(FIRST, two, one), Err(ProcessError::Denied));
+        assert_eq!(table.signalled(one, Target::Any).unwrap(), [two]);
+        assert_eq!(table.signalled(one, Target::Process(500)), Err(ProcessError::NotFound));
+        table.end(two, Ended::Exited(0));
+        assert_eq!(table.signalled(one, Target::Process(two)), Ok(vec![]));
+    }
+
+    #[test]
+    fn ids_wrap_without_reuse_and_names_are_cut_at_characters() {
+        let mut table = Table { last_id: LAST_ID - 1, ..Table::default() };
+        let first = table.add_first(1);
+        assert_eq!(first, LAST_ID);
+        let next = table.prepare(first, 2).unwrap();
+        assert_eq!(next, 2);
+        table.describe(next, "eine-lange-namä-x", "");
+        assert_eq!(table.get(next).unwrap().name, "eine-lange-nam");
+    }
+}

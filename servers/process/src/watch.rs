@@ -1,0 +1,34 @@
+//! Waiting for a change of state inside a server: tasks look, and look again after each [`Watch::changed`].
+
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
+
+/// Who waits. Each waiter is one task, so the list is bounded by the server's tasks.
+#[derive(Default)]
+pub struct Watch {
+    wakers: RefCell<Vec<Waker>>,
+}
+
+impl Watch {
+    /// Lets every waiter look again.
+    pub fn changed(&self) {
+        self.wakers.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until `look` gives something.
+    pub async fn until<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        poll_fn(|context| match look() {
+            Some(found) => Poll::Ready(found),
+            None => {
+                let mut wakers = self.wakers.borrow_mut();
+                if !wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                    wakers.push(context.waker().clone());
+                }
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,97 @@
+//! The `spawn` contract.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::{Cell, RefCell};
+
+use channel::{CallError, Peer};
+use contracts::memory::MemoryClient;
+use contracts::monitor::{ChannelId, ChannelPlan, MonitorClient, MonitorError};
+use contracts::names::NamesClient;
+use contracts::spawn::*;
+use spawn_core::{Table, home};
+use system::System;
+
+/// Everything spawn knows.
+pub struct Service {
+    pub description: System,
+    pub cores: u32,
+    pub monitor: MonitorClient,
+    pub memory: MemoryClient,
+    pub names: NamesClient,
+    /// Channels between components, by the description.
+    pub channels: alloc::vec::Vec<ChannelPlan>,
+    /// Those made.
+    pub opened: RefCell<BTreeSet<ChannelId>>,
+    pub linux: RefCell<Table<Peer>>,
+    pub names_made: Cell<u64>,
+    pub is_ready: Cell<bool>,
+}
+
+impl Service {
+    /// Nothing made yet.
+    pub fn new(description: System, cores: u32, monitor: MonitorClient, memory: MemoryClient, names: NamesClient) -> Service {
+        let channels = wiring::channels(&description, cores);
+        Service {
+            description,
+            cores,
+            monitor,
+            memory,
+            names,
+            channels,
+            opened: RefCell::default(),
+            linux: RefCell::default(),
+            names_made: Cell::new(0),
+            is_ready: Cell::new(false),
+        }
+    }
+}
+
+/// What a monitor said, as spawn's clients are told.
+pub fn refused(error: CallError<MonitorError>) -> SpawnError {
+    match error {
+        CallError::Server(MonitorError::NotFound) => SpawnError::NotFound,
+        CallError::Server(MonitorError::NoMemory) => SpawnError::NoMemory,
+        CallError::Server(MonitorError::NoCore) => SpawnError::NoCore,
+        CallError::Server(MonitorError::BadProgram) => SpawnError::BadProgram,
+        CallError::Server(MonitorError::Busy) => SpawnError::Busy,
+        CallError::Server(MonitorError::Failed) => SpawnError::Failed,
+        other => {
+            runtime::log!("the monitor does not answer: {}", format!("{other:?}"));
+            SpawnError::Failed
+        }
+    }
+}
+
+/// The service as peers reach it.
+pub struct Shared(pub Rc<Service>);
+
+impl SpawnServer for Shared {
+    async fn component(&self, _: &Peer, name: String, generation: u64, entrance: u64) -> Result<DomainId, SpawnError> {
+        self.0.component(&name, generation, entrance).await
+    }
+
+    async fn linux(&self, peer: &Peer, core: Option<u32>, parent: Option<DomainId>) -> Result<LinuxDomain, SpawnError> {
+        self.0.linux(peer, core, parent).await
+    }
+
+    async fn start(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
+        self.0.monitor.start(home(domain), domain).await.map_err(refused)
+    }
+
+    async fn kill(&self, _: &Peer, domain: DomainId, status: u64) -> Result<(), SpawnError> {
+        self.0.monitor.kill(home(domain), domain, status).await.map_err(refused)
+    }
+
+    async fn usage(&self, _: &Peer, domain: DomainId) -> Result<(u64, u64), SpawnError> {
+        let line = self.0.monitor.domain(home(domain), domain).await.map_err(refused)?;
+        let line = line.filter(|line| line.domain == domain).ok_or(SpawnError::NotFound)?;
+        Ok((line.pages, line.cpu_ns))
+    }
+
+    fn ready(&self, _: &Peer) {
+        self.0.is_ready.set(true);
+    }
+}

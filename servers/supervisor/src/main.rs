@@ -1,0 +1,44 @@
+//! The supervisor: starts the components in order, watches them, starts them again.
+//!
+//! Restarted itself (by monitor 0), it reads from the monitors what runs. Single-threaded: a `RefCell` borrow never crosses an await.
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod service;
+mod watch;
+
+use alloc::rc::Rc;
+
+use abi::start::Entrance;
+use contracts::monitor::MonitorClient;
+use contracts::spawn::SpawnClient;
+use contracts::supervisor::{NAME, serve_supervisor};
+use runtime::Start;
+use system::{SYSTEM_PATH, System};
+
+use crate::service::Shared;
+use crate::watch::Supervisor;
+
+runtime::main!(component);
+
+async fn component(start: Start) {
+    let clients = (start.client::<MonitorClient>("monitor"), start.client::<SpawnClient>("spawn"));
+    let (Ok(monitor), Ok(spawn)) = clients else { return runtime::log!("needs channels to monitor and spawn") };
+    let Some(Ok(description)) = start.file(SYSTEM_PATH).map(system::decode::<System>) else {
+        return runtime::log!("{SYSTEM_PATH} is missing or damaged: build the archive again");
+    };
+    let supervisor = Rc::new(Supervisor::new(&description, start.cores(), monitor, spawn));
+    runtime::spawn(supervisor.clone().listen());
+    start.serving();
+    supervisor.look_around(start.cores()).await;
+    supervisor.clone().start_all(start.entrance() == Entrance::Fresh).await;
+
+    let shared = Rc::new(Shared(supervisor));
+    let mut channels = start.incoming(NAME);
+    loop {
+        let channel = channels.next().await;
+        runtime::spawn(serve_supervisor(shared.clone(), channel));
+    }
+}

@@ -1,0 +1,69 @@
+//! The `supervisor` contract: what the console shows and does.
+
+use alloc::rc::Rc;
+use alloc::string::String;
+
+use channel::Peer;
+use contracts::endpoint::Hurt;
+use contracts::supervisor::*;
+use supervisor_core::Phase;
+use system::Restart;
+
+use crate::watch::{STEP_LIMIT_NS, Supervisor};
+
+/// Status of a component that was ended on purpose: as a shell shows a program ended by SIGKILL.
+const KILLED: u64 = 137;
+/// Steps of waiting for it to serve again.
+const LOOK_NS: u64 = 200_000;
+
+/// The service as peers reach it.
+pub struct Shared(pub Rc<Supervisor>);
+
+impl SupervisorServer for Shared {
+    async fn component(&self, _: &Peer, index: u32) -> Result<Option<ComponentLine>, SupervisorError> {
+        let found = self.0.entries.borrow().get(index as usize).map(|entry| {
+            let running = matches!(entry.phase, Phase::Starting | Phase::Serving);
+            (entry.name.clone(), entry.core, entry.generation, running, entry.recovery_ns / 1000, entry.domain)
+        });
+        let Some((name, core, generation, running, last_recovery_us, domain)) = found else { return Ok(None) };
+        let line = match domain {
+            Some(domain) => self.0.monitor.domain(core, domain).await.ok().flatten().filter(|line| line.domain == domain),
+            None => None,
+        };
+        let (pages, cpu_ns) = line.map_or((0, 0), |line| (line.pages, line.cpu_ns));
+        Ok(Some(ComponentLine { name, core, generation, running, pages, cpu_ns, last_recovery_us }))
+    }
+
+    async fn chaos(&self, _: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
+        let found = self.0.with(&name, |entry| (entry.domain, entry.core, entry.generation, entry.restart));
+        let (domain, core, generation, restart) = found.ok_or(SupervisorError::NotFound)?;
+        if restart == Restart::Never {
+            return Err(SupervisorError::NotRestartable);
+        }
+        let domain = domain.ok_or(SupervisorError::NotFound)?;
+        let done = match what {
+            Chaos::Kill => self.0.monitor.kill(core, domain, KILLED).await,
+            Chaos::Fault => self.0.monitor.hurt(core, domain, Hurt::Fault).await,
+            Chaos::Hang => self.0.monitor.hurt(core, domain, Hurt::Hang).await,
+        };
+        done.map_err(|_| SupervisorError::NotFound)?;
+        self.again(&name, generation).await
+    }
+}
+
+impl Shared {
+    /// Waits until a later generation serves.
+    async fn again(&self, name: &str, before: u64) -> Result<(u64, u64), SupervisorError> {
+        let limit_ns = runtime::now_ns() + STEP_LIMIT_NS;
+        while runtime::now_ns() < limit_ns {
+            let now = self.0.with(name, |entry| (entry.phase, entry.generation, entry.recovery_ns / 1000));
+            if let Some((Phase::Serving, generation, us)) = now
+                && generation > before
+            {
+                return Ok((us, generation));
+            }
+            runtime::sleep(LOOK_NS).await;
+        }
+        Err(SupervisorError::TimedOut)
+    }
+}

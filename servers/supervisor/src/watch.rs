@@ -1,0 +1,203 @@
+//! Events of components, and what is done about them.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+
+use abi::start::Entrance;
+use contracts::monitor::{MonitorClient, MonitorEvent};
+use contracts::spawn::{Death, DomainId, SpawnClient};
+use runtime::now_ns;
+use supervisor_core::{Decision, Entry, Phase, STALLED, cause};
+use system::{Restart, System};
+
+/// How long a component may take to be made, and then to serve.
+pub const STEP_LIMIT_NS: u64 = 2_000_000_000;
+/// Steps of looking whether it serves. Exists only while a component starts.
+const LOOK_NS: u64 = 200_000;
+/// Status of a machine that cannot go on.
+const CANNOT_GO_ON: u8 = 70;
+
+/// The supervisor.
+pub struct Supervisor {
+    pub monitor: MonitorClient,
+    spawn: SpawnClient,
+    pub entries: RefCell<Vec<Entry>>,
+    /// Deaths are answered by restarts; at boot `start_all` does the first starts.
+    is_ready: Cell<bool>,
+}
+
+impl Supervisor {
+    /// Nothing started yet.
+    pub fn new(description: &System, cores: u32, monitor: MonitorClient, spawn: SpawnClient) -> Supervisor {
+        let components = description.components.iter().filter(|component| component.name != wiring::MONITOR);
+        let entry = |component: &system::Component| {
+            Entry::new(&component.name, component.restart, wiring::core_of(description, &component.name, cores))
+        };
+        Supervisor { monitor, spawn, entries: RefCell::new(components.map(entry).collect()), is_ready: Cell::new(false) }
+    }
+
+    /// Runs `work` on the component of that name.
+    pub fn with<T>(&self, name: &str, work: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        self.entries.borrow_mut().iter_mut().find(|entry| entry.name == name).map(work)
+    }
+
+    /// What runs already: the first components, or all of them if the supervisor itself was restarted.
+    pub async fn look_around(&self, cores: u32) {
+        let mut wanted: Vec<u32> = self.entries.borrow().iter().map(|entry| entry.core).filter(|core| *core < cores).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        for core in wanted {
+            let mut from = 0;
+            while let Ok(Some(line)) = self.monitor.domain(core, from).await {
+                from = line.domain + 1;
+                self.with(&line.name, |entry| {
+                    entry.started(line.domain, line.generation);
+                    if line.serving {
+                        entry.serves(now_ns());
+                    }
+                });
+            }
+        }
+    }
+
+    /// Starts what does not run, in the order of the description, and says when all serve.
+    pub async fn start_all(self: Rc<Self>, is_first: bool) {
+        let names: Vec<String> = self.entries.borrow().iter().map(|entry| entry.name.clone()).collect();
+        let mut missing = Vec::new();
+        for name in names {
+            let phase = self.with(&name, |entry| entry.phase);
+            if phase == Some(Phase::Waiting) && !self.start(&name, 1, Entrance::Fresh).await || !self.wait(&name).await {
+                missing.push(name);
+            }
+        }
+        self.is_ready.set(true);
+        if !missing.is_empty() {
+            runtime::log!("not serving: {}", missing.join(", "));
+        }
+        let vital = |name: &String| self.with(name, |entry| entry.restart == Restart::Never) == Some(true);
+        if missing.iter().any(vital) {
+            return self.end("the system is not complete");
+        }
+        if is_first {
+            let _ = sys::log("pelago: ready");
+        }
+        let _ = self.spawn.ready();
+    }
+
+    async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> bool {
+        let made = self.spawn.component(name.to_string(), generation, entrance as u64);
+        let failed = match runtime::timeout(STEP_LIMIT_NS, made).await {
+            Ok(Ok(domain)) => {
+                self.with(name, |entry| {
+                    // It may have died again before this answer.
+                    if entry.generation < generation {
+                        entry.started(domain, generation);
+                    }
+                });
+                return true;
+            }
+            Ok(Err(error)) => format!("{error:?}"),
+            Err(_) => "not made after 2 s".to_string(),
+        };
+        runtime::log!("{name} does not start: {failed}");
+        self.with(name, |entry| entry.phase = Phase::GivenUp);
+        false
+    }
+
+    /// Waits until a component serves, or is done.
+    async fn wait(&self, name: &str) -> bool {
+        let limit_ns = now_ns() + STEP_LIMIT_NS;
+        loop {
+            match self.with(name, |entry| entry.phase) {
+                Some(Phase::Serving | Phase::Finished) => return true,
+                Some(Phase::GivenUp) | None => return false,
+                Some(Phase::Waiting | Phase::Starting) => {}
+            }
+            if now_ns() > limit_ns {
+                runtime::log!("{name} does not serve after 2 s");
+                return false;
+            }
+            runtime::sleep(LOOK_NS).await;
+        }
+    }
+
+    /// Hears what the monitors tell.
+    pub async fn listen(self: Rc<Self>) {
+        loop {
+            match self.monitor.next_event().await {
+                MonitorEvent::Died { name, generation, death } => self.clone().died(name, generation, death),
+                MonitorEvent::Serving { domain } => self.clone().serves(domain),
+                MonitorEvent::Stalled { domain } => self.stalled(domain).await,
+                MonitorEvent::Lost | MonitorEvent::PeerRestarted => runtime::log!("events of the monitor were lost"),
+                MonitorEvent::Closed => return runtime::log!("the monitor is gone"),
+            }
+        }
+    }
+
+    /// The domain may be one whose start has not been answered yet: then its name is asked for.
+    fn serves(self: Rc<Self>, domain: DomainId) {
+        let now_ns = now_ns();
+        let known = self.entries.borrow().iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.name.clone());
+        runtime::spawn(async move {
+            let name = match known {
+                Some(name) => name,
+                None => match self.monitor.domain((domain >> 48) as u32, domain).await {
+                    Ok(Some(line)) if line.domain == domain => {
+                        self.with(&line.name, |entry| entry.started(domain, line.generation));
+                        line.name
+                    }
+                    _ => return,
+                },
+            };
+            self.with(&name, |entry| {
+                if let Some(down_ns) = entry.serves(now_ns) {
+                    runtime::log!("{name} serves again, generation {}, {} us", entry.generation, down_ns / 1000);
+                }
+            });
+        });
+    }
+
+    async fn stalled(&self, domain: DomainId) {
+        let found = self.entries.borrow_mut().iter_mut().find(|entry| entry.domain == Some(domain)).map(|entry| {
+            entry.stalls(now_ns());
+            (entry.name.clone(), entry.core)
+        });
+        let Some((name, core)) = found else { return };
+        runtime::log!("{name} does not look at its work: it is ended");
+        if let Err(error) = self.monitor.kill(core, domain, STALLED).await {
+            runtime::log!("{name} cannot be ended: {error:?}");
+        }
+    }
+
+    fn died(self: Rc<Self>, name: String, generation: u64, death: Death) {
+        let now_ns = now_ns();
+        let decision = self.with(&name, |entry| {
+            entry.generation = entry.generation.max(generation);
+            entry.died(&death, now_ns)
+        });
+        let why = cause(&death);
+        match decision {
+            // A Linux domain, or one of an earlier life.
+            None => {}
+            Some(Decision::Finished) => runtime::log!("{name} is done"),
+            Some(Decision::GiveUp) => runtime::log!("{name} died ({why}), too often to be started again"),
+            Some(Decision::End) => self.end(&format!("{name} ended ({why}) and its state cannot be recovered")),
+            Some(Decision::Restart(generation)) => {
+                runtime::spawn(async move {
+                    if self.start(&name, generation, Entrance::Recover).await && self.wait(&name).await {
+                        let us = self.with(&name, |entry| entry.recovery_ns / 1000).unwrap_or(0);
+                        runtime::log!("{name} restarted, generation {generation}, {why}, {us} us");
+                    }
+                });
+            }
+        }
+    }
+
+    fn end(&self, reason: &str) {
+        runtime::log!("{reason}: the machine ends");
+        let _ = self.monitor.power_off(CANNOT_GO_ON);
+    }
+}

@@ -1,0 +1,164 @@
+//! One connection: a socket of the library alone in its own set, its record, its clock and its owner.
+//!
+//! Why a set each: the library looks through all sockets of a set for every packet and every poll. With one in the set that is no search, and only connections that have
+//! something to do are polled. Why a clock each: putting it forward is how a connection is made to retransmit at once ([`Connection::hurry`]) without touching any other.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use smoltcp::iface::{SocketHandle, SocketSet};
+use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
+use smoltcp::time::{Duration, Instant};
+
+use crate::record::{Phase, Record};
+use crate::segment::Pair;
+
+/// Bytes a connection can hold that the program has not read. Enough for a window of 22 segments.
+pub const RECEIVE_BYTES: usize = 32 * 1024;
+/// Bytes a connection can hold that the peer has not acknowledged: what may be on the way at once.
+pub const SEND_BYTES: usize = 64 * 1024;
+/// Sockets of ended connections kept for new ones, with their buffers: saves clearing 96 KiB per connection.
+pub const SPARE_MAX: usize = 64;
+
+/// Who decides about a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It waits at the listener of this port to be accepted.
+    Listener(u16),
+    /// A description.
+    Description,
+    /// Nobody any more: it ends by itself.
+    Nobody,
+}
+
+/// Why a connection ended before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The peer reset it.
+    Reset,
+    /// The peer refused it.
+    Refused,
+    /// The peer did not answer.
+    TimedOut,
+}
+
+/// One connection; see the file's head.
+pub struct Connection {
+    /// Its set of one socket.
+    pub sockets: SocketSet<'static>,
+    handle: SocketHandle,
+    /// What is known of it from the segments that came and went.
+    pub record: Record,
+    /// Who decides about it.
+    pub owner: Owner,
+    /// Microseconds its clock is ahead.
+    ahead_us: i64,
+    /// Entry in the engine's timers.
+    pub timer_ns: Option<u64>,
+    /// It is in the engine's list of those to be polled.
+    pub dirty: bool,
+    /// Last time the peer was heard, or the connection was made.
+    pub heard_ns: u64,
+    /// As the engine saw it last.
+    pub state: State,
+    /// Why it ended, until somebody is told.
+    pub fault: Option<Fault>,
+}
+
+impl Connection {
+    /// A connection around a socket that [`Spares::take`] gave.
+    pub fn new(
+        sockets: SocketSet<'static>,
+        handle: SocketHandle,
+        id: u64,
+        pair: Pair,
+        owner: Owner,
+        now_ns: u64,
+    ) -> Connection {
+        Connection {
+            sockets,
+            handle,
+            record: Record::new(id, pair),
+            owner,
+            ahead_us: 0,
+            timer_ns: None,
+            dirty: false,
+            heard_ns: now_ns,
+            state: State::Closed,
+            fault: None,
+        }
+    }
+
+    /// The library's socket.
+    pub fn socket(&self) -> &Socket<'static> {
+        self.sockets.get(self.handle)
+    }
+
+    /// The same, to change it.
+    pub fn socket_mut(&mut self) -> &mut Socket<'static> {
+        self.sockets.get_mut(self.handle)
+    }
+
+    /// The time on its clock.
+    pub fn instant(&self, now_ns: u64) -> Instant {
+        Instant::from_micros((now_ns / 1000) as i64 + self.ahead_us)
+    }
+
+    /// Puts its clock forward.
+    pub fn hurry(&mut self, by: Duration) {
+        self.ahead_us += by.total_micros() as i64;
+    }
+
+    /// Nothing more will be sent for it: over, and its last reset is out.
+    pub fn is_gone(&self) -> bool {
+        let socket = self.socket();
+        matches!(socket.state(), State::Closed | State::Listen) && socket.remote_endpoint().is_none()
+    }
+
+    /// What the record calls the state it is in.
+    pub fn phase(&self) -> Phase {
+        match self.state {
+            State::Closed | State::Listen | State::SynSent | State::SynReceived => Phase::Opening,
+            State::Established => Phase::Open,
+            State::FinWait1 | State::FinWait2 => Phase::WeEnded,
+            State::CloseWait => Phase::TheyEnded,
+            State::Closing | State::LastAck | State::TimeWait => Phase::Ending,
+        }
+    }
+
+    /// Takes it apart; the socket can serve again.
+    pub fn into_socket(self) -> SocketSet<'static> {
+        self.sockets
+    }
+}
+
+/// Sockets in sets, new or used before.
+#[derive(Default)]
+pub struct Spares(Vec<(SocketSet<'static>, SocketHandle)>);
+
+impl Spares {
+    /// One with the settings of a new connection.
+    pub fn take(&mut self) -> (SocketSet<'static>, SocketHandle) {
+        let (mut set, handle) = self.0.pop().unwrap_or_else(|| {
+            let mut set = SocketSet::new(Vec::with_capacity(1));
+            let (receive, send) = (SocketBuffer::new(vec![0; RECEIVE_BYTES]), SocketBuffer::new(vec![0; SEND_BYTES]));
+            let handle = set.add(Socket::new(receive, send));
+            (set, handle)
+        });
+        let socket = set.get_mut::<Socket<'_>>(handle);
+        socket.set_congestion_control(CongestionControl::Reno);
+        socket.set_keep_alive(None);
+        socket.set_nagle_enabled(true);
+        socket.set_timeout(None);
+        (set, handle)
+    }
+
+    /// Keeps one for later, or frees it.
+    pub fn put(&mut self, connection: Connection) {
+        if self.0.len() < SPARE_MAX {
+            let handle = connection.handle;
+            let mut set = connection.into_socket();
+            set.get_mut::<Socket<'_>>(handle).abort();
+            self.0.push((set, handle));
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! The protocol as a step machine: demultiplexing, listeners, timers, TIME-WAIT and what happens after a link came back.
+//!
+//! One turn: packets in ([`Tcp::received`]), operations of programs ([`Tcp::touch`] marks what they changed), then [`Tcp::turn`] polls exactly the connections that have
+//! something to do, so that what a turn wrote leaves in as few segments as it can.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::net::Ipv4Addr;
+use packet::{BufferSet, MTU, Memory, Pool, Span};
+use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
+use smoltcp::socket::tcp::State;
+use smoltcp::time::Instant;
+use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
+
+use crate::connection::{Connection, Fault, Owner, Spares};
+use crate::listener::Listener;
+use crate::record::Record;
+use crate::segment::{Pair, Segment};
+use crate::time_wait::TimeWait;
+use crate::wire::{LOCAL_MAX, Wire};
+
+/// Names a connection; never used again.
+pub type ConnectionId = u64;
+
+/// Most connections at once: with 96 KiB each they fill 36 of the 64 MiB TCP may have.
+pub const CONNECTIONS_MAX: usize = 384;
+/// A half-open connection is dropped after this.
+const HALF_OPEN_NS: u64 = 10_000_000_000;
+/// An own attempt to connect fails after this.
+const CONNECT_NS: u64 = 60_000_000_000;
+/// A peer that leaves data unacknowledged this long is given up (Linux: about 15 minutes).
+const GIVE_UP_NS: u64 = 900_000_000_000;
+/// An ended connection nobody holds waits this long for the peer's end (Linux: tcp_fin_timeout).
+const ORPHAN_NS: u64 = 60_000_000_000;
+/// Segments of one connection in one go, so that one does not take the turn of all.
+pub(crate) const BURST: usize = 64;
+/// Rounds of a turn for packets between programs of this machine.
+const ROUNDS: usize = 16;
+/// What programs may want to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// Data, room, a new state or the end.
+    Connection(ConnectionId),
+    /// A connection to accept.
+    Listener(u16),
+}
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The port has a listener, or all ports are in use.
+    InUse,
+    /// We have no address, or not this one.
+    NoAddress,
+    /// Connections are at their limit.
+    TooMany,
+    /// No such destination can be.
+    Invalid,
+}
+
+/// What happened to segments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Segments that came.
+    pub segments: u64,
+    /// Of those, malformed or with a wrong checksum, or a span outside the pool.
+    pub bad: u64,
+    /// SYNs dropped because a queue or the table was full.
+    pub dropped_syns: u64,
+    /// Segments for nobody.
+    pub strangers: u64,
+    /// Times that connections were told of a link that came back.
+    pub resumes: u64,
+    /// Buffers named as sent that were not out.
+    pub bad_sent: u64,
+}
+
+/// For IP: packets to send and receive buffers to give back.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// Packets.
+    pub send: Vec<Span>,
+    /// Buffers.
+    pub give_back: Vec<u16>,
+}
+
+/// TCP.
+pub struct Tcp<M> {
+    pub(crate) interface: Interface,
+    pub(crate) wire: Wire<M>,
+    pub(crate) receive: Pool<M>,
+    pub(crate) connections: BTreeMap<ConnectionId, Connection>,
+    pub(crate) pairs: BTreeMap<Pair, ConnectionId>,
+    pub(crate) listeners: BTreeMap<u16, Listener>,
+    pub(crate) time_wait: BTreeMap<Pair, TimeWait>,
+    pub(crate) time_wait_order: VecDeque<Pair>,
+    pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
+    pub(crate) dirty: VecDeque<ConnectionId>,
+    pub(crate) changes: BTreeSet<Change>,
+    pub(crate) spares: Spares,
+    pub(crate) nobody: SocketSet<'static>,
+    pub(crate) host: Option<Ipv4Addr>,
+    pub(crate) give_back: Vec<u16>,
+    pub(crate) next_id: ConnectionId,
+    pub(crate) next_port: u16,
+    pub(crate) counters: Counters,
+}
+
+impl<M: Memory> Tcp<M> {
+    /// TCP over the two pools. `seed` makes sequence numbers hard to guess; take it from the best source there is.
+    pub fn new(receive: M, transmit: M, seed: u64) -> Tcp<M> {
+        let mut wire = Wire::new(transmit);
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = seed;
+        Tcp {
+            interface: Interface::new(config, &mut wire, Instant::ZERO),
+            wire,
+            receive: Pool::new(receive),
+            connections: BTreeMap::new(),
+            pairs: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            time_wait: BTreeMap::new(),
+            time_wait_order: VecDeque::new(),
+            timers: BTreeSet::new(),
+            dirty: VecDeque::new(),
+            changes: BTreeSet::new(),
+            spares: Spares::default(),
+            nobody: SocketSet::new(Vec::new()),
+            host: None,
+            give_back: Vec::new(),
+            next_id: 1,
+            next_port: *crate::programs::EPHEMERAL_PORTS.start() + (seed % 16384) as u16,
+            counters: Counters::default(),
+        }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Our address.
+    pub fn host(&self) -> Option<Ipv4Addr> {
+        self.host
+    }
+
+    /// The host's address changed. Connections of the old one end.
+    pub fn set_host(&mut self, host: Option<(Ipv4Addr, u8)>) {
+        let own = host.filter(|(address, bits)| crate::wire::is_host(*address) && *bits <= 32);
+        self.host = own.map(|(address, _)| address);
+        self.wire.set_own(self.host);
+        self.interface.update_ip_addrs(|addresses| {
+            addresses.clear();
+            let all = [Some((Ipv4Addr::LOCALHOST, 8)), own];
+            // The library's table has two places, for these two.
+            all.into_iter().flatten().for_each(|(address, bits)| {
+                let _ = addresses.push(IpCidr::Ipv4(Ipv4Cidr::new(address, bits)));
+            });
+        });
+        let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        all.into_iter().for_each(|id| self.touch(id));
+    }
+
+    /// IP began, or began again: all transmit buffers but `busy` are free.
+    pub fn attached(&mut self, busy: &BufferSet) {
+        self.give_back.clear();
+        self.wire.restart(busy);
+    }
+
+    /// IP has sent these.
+    pub fn sent(&mut self, buffers: &[u16]) {
+        for &buffer in buffers {
+            self.counters.bad_sent += u64::from(!self.wire.freed(buffer));
+        }
+    }
+
+    /// Packets from IP.
+    pub fn received(&mut self, packets: &[Span], now_ns: u64) {
+        for &packet in packets {
+            let mut bytes = [0; MTU];
+            let read = self.receive.read(packet, &mut bytes).map(|bytes| &*bytes);
+            match read {
+                Ok(bytes) => self.arrived(bytes, now_ns),
+                Err(_) => self.counters.bad += 1,
+            }
+            self.give_back.push(packet.buffer);
+        }
+    }
+
+    /// Polls what has something to do.
+    pub fn turn(&mut self, now_ns: u64) {
+        while let Some(&(when, id)) = self.timers.first()
+            && when <= now_ns
+        {
+            self.timers.pop_first();
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.timer_ns = None;
+            }
+            self.touch(id);
+        }
+        for _ in 0..ROUNDS {
+            for _ in 0..self.dirty.len() {
+                let Some(id) = self.dirty.pop_front() else { break };
+                self.flush(id, now_ns);
+            }
+            let mut turned = false;
+            for _ in 0..LOCAL_MAX {
+                let Some(packet) = self.wire.take_local() else { break };
+                self.arrived(&packet, now_ns);
+                turned = true;
+            }
+            if !turned {
+                break;
+            }
+        }
+    }
+
+    /// When `turn` is due next if nothing comes; `None` while nothing waits.
+    pub fn next_ns(&self) -> Option<u64> {
+        // What is dirty and cannot send waits for a buffer, not for time.
+        let busy = !self.dirty.is_empty() && self.wire.can_send();
+        if busy { Some(0) } else { self.timers.first().map(|(when, _)| *when) }
+    }
+
+    /// What IP gets.
+    pub fn take_output(&mut self) -> Output {
+        Output { send: self.wire.take_out(), give_back: core::mem::take(&mut self.give_back) }
+    }
+
+    /// What programs may want to know, each once.
+    pub fn take_changes(&mut self) -> BTreeSet<Change> {
+        core::mem::take(&mut self.changes)
+    }
+
+    /// Every connection's record.
+    pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
+        self.connections.values().map(|connection| Record { phase: connection.phase(), ..connection.record })
+    }
+
+    /// A private copy of a packet.
+    fn arrived(&mut self, packet: &[u8], now_ns: u64) {
+        self.counters.segments += 1;
+        let Some(segment) = Segment::decode(packet, true) else {
+            self.counters.bad += 1;
+            return;
+        };
+        let pair = segment.received_pair();
+        let opening = segment.syn && segment.acknowledged.is_none() && !segment.reset;
+        if let Some(&id) = self.pairs.get(&pair) {
+            return self.deliver(id, packet, &segment, now_ns);
+        }
+        if self.answer_late(pair, &segment, now_ns) {
+            return;
+        }
+        if opening && let Some(listener) = self.listeners.get(&pair.local.port()) {
+            let takes = listener.takes(*pair.local.ip());
+            if takes && self.connections.len() < CONNECTIONS_MAX {
+                return self.open(pair, packet, &segment, now_ns);
+            }
+            self.counters.dropped_syns += 1;
+            return;
+        }
+        self.counters.strangers += 1;
+        self.wire.offer(packet);
+        let now = Instant::from_micros((now_ns / 1000) as i64);
+        self.interface.poll_ingress_single(now, &mut self.wire, &mut self.nobody);
+        self.wire.take_sent();
+    }
+
+    pub(crate) fn deliver(&mut self, id: ConnectionId, packet: &[u8], segment: &Segment, now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.record.received(segment);
+        connection.heard_ns = now_ns;
+        let opening = connection.state == State::SynSent;
+        let now = connection.instant(now_ns);
+        self.wire.offer(packet);
+        self.interface.poll_ingress_single(now, &mut self.wire, &mut connection.sockets);
+        for answer in self.wire.take_sent() {
+            connection.record.sent(&answer);
+        }
+        if segment.reset && connection.socket().state() == State::Closed {
+            connection.fault = connection.fault.or(Some(if opening { Fault::Refused } else { Fault::Reset }));
+        }
+        self.changes.insert(Change::Connection(id));
+        self.touch(id);
+        self.settle(id, now_ns);
+    }
+
+    /// A SYN that a listener takes: a connection of its own for it.
+    fn open(&mut self, pair: Pair, packet: &[u8], segment: &Segment, now_ns: u64) {
+        let (sockets, handle) = self.spares.take();
+        let id = self.next_id();
+        let owner = Owner::Listener(pair.local.port());
+        let mut connection = Connection::new(sockets, handle, id, pair, owner, now_ns);
+        if connection.socket_mut().listen(pair.local).is_err() {
+            return self.spares.put(connection);
+        }
+        connection.state = State::Listen;
+        self.insert(connection);
+        if let Some(listener) = self.listeners.get_mut(&pair.local.port()) {
+            listener.waiting.push_back(id);
+        }
+        self.deliver(id, packet, segment, now_ns);
+    }
+
+    /// Lets one connection send what it wants to and notes when it wants to be asked again.
+    fn flush(&mut self, id: ConnectionId, now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        connection.dirty = false;
+        let now = connection.instant(now_ns);
+        let mut more = true;
+        for _ in 0..BURST {
+            more = self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets) != PollResult::None;
+            for segment in self.wire.take_sent() {
+                connection.record.sent(&segment);
+            }
+            if !more {
+                break;
+            }
+        }
+        self.give_up(id, now_ns);
+        self.settle(id, now_ns);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        // The library's own TIME-WAIT would throw unread data away.
+        let wish =
+            if connection.state == State::TimeWait { None } else { self.interface.poll_at(now, &connection.sockets) };
+        let at_once = more || wish.is_some_and(|when| when <= now);
+        let ahead = wish.map(|when| now_ns + (when - now).total_micros().saturating_mul(1000).max(1000));
+        let timer = [ahead.filter(|_| !at_once), deadline(connection)].into_iter().flatten().min();
+        self.set_timer(id, timer);
+        if at_once {
+            self.touch(id);
+        }
+    }
+
+    /// Ends what the peer has left alone for too long.
+    fn give_up(&mut self, id: ConnectionId, now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if deadline(connection).is_none_or(|deadline| now_ns < deadline) || connection.is_gone() {
+            return;
+        }
+        if connection.owner != Owner::Nobody {
+            connection.fault = connection.fault.or(Some(Fault::TimedOut));
+        }
+        connection.socket_mut().abort();
+        let now = connection.instant(now_ns);
+        self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets);
+        self.wire.take_sent();
+    }
+
+    /// Draws the consequences of a new state.
+    pub(crate) fn settle(&mut self, id: ConnectionId, now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let (before, state) = (connection.state, connection.socket().state());
+        connection.state = state;
+        if before != state {
+            self.changes.insert(Change::Connection(id));
+            if let Owner::Listener(port) = connection.owner {
+                self.changes.insert(Change::Listener(port));
+            }
+        }
+        if connection.owner == Owner::Nobody && connection.socket().recv_queue() > 0 && state != State::Closed {
+            // Nobody will read it: say so, as Linux does.
+            connection.socket_mut().abort();
+            self.touch(id);
+            return;
+        }
+        if state == State::TimeWait && connection.owner == Owner::Nobody {
+            self.remember(id, now_ns);
+            return self.remove(id);
+        }
+        if connection.is_gone() {
+            match connection.owner {
+                Owner::Description => {
+                    let pair = connection.record.pair;
+                    self.pairs.remove(&pair);
+                }
+                Owner::Listener(_) | Owner::Nobody => self.remove(id),
+            }
+        }
+    }
+
+    pub(crate) fn insert(&mut self, connection: Connection) {
+        self.pairs.insert(connection.record.pair, connection.record.connection);
+        self.connections.insert(connection.record.connection, connection);
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.remove(&id) else { return };
+        if self.pairs.get(&connection.record.pair) == Some(&id) {
+            self.pairs.remove(&connection.record.pair);
+        }
+        if let Some(timer) = connection.timer_ns {
+            self.timers.remove(&(timer, id));
+        }
+        if let Owner::Listener(port) = connection.owner
+            && let Some(listener) = self.listeners.get_mut(&port)
+        {
+            listener.forget(id);
+        }
+        self.spares.put(connection);
+    }
+
+    fn set_timer(&mut self, id: ConnectionId, timer: Option<u64>) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if let Some(old) = core::mem::replace(&mut connection.timer_ns, timer) {
+            self.timers.remove(&(old, id));
+        }
+        if let Some(new) = timer {
+            self.timers.insert((new, id));
+        }
+    }
+
+    pub(crate) fn next_id(&mut self) -> ConnectionId {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+}
+
+/// When patience with a connection ends.
+fn deadline(connection: &Connection) -> Option<u64> {
+    let patience = match (connection.state, connection.owner) {
+        (State::SynReceived | State::Listen, _) => HALF_OPEN_NS,
+        (State::SynSent, _) => CONNECT_NS,
+        _ if connection.record.unacknowledged() => GIVE_UP_NS,
+        (_, Owner::Nobody) => ORPHAN_NS,
+        _ => return None,
+    };
+    Some(connection.heard_ns.saturating_add(patience))
+}

@@ -1,0 +1,128 @@
+//! Wires TCP to IP and to its clients.
+
+#![cfg_attr(target_os = "none", no_std, no_main)]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod service;
+
+use alloc::rc::Rc;
+use contracts::packets::{HostAddress, PacketsClient, PacketsEvent};
+use contracts::{descriptions, sockets};
+use packet::Outbox;
+use runtime::Start;
+use service::Service;
+use tcp::{Sockets, Tcp};
+
+/// Until a full channel, or an IP that failed, is tried again.
+const RETRY_NS: u64 = 500_000;
+
+fn host(address: Option<HostAddress>) -> Option<(core::net::Ipv4Addr, u8)> {
+    address.map(|host| (host.address.into(), host.prefix_bits))
+}
+
+/// Attaches to IP and feeds what comes until it has to be attached again.
+async fn link(service: &Service, ip: &PacketsClient) {
+    match ip.attach().await {
+        Ok(attached) => {
+            let mut sockets = service.sockets.borrow_mut();
+            sockets.tcp.attached(&attached.busy);
+            sockets.tcp.set_host(host(attached.address));
+            sockets.tcp.resume(runtime::now_ns());
+            service.attached.set(true);
+        }
+        Err(error) => {
+            runtime::log!("no link: {error:?}");
+            return runtime::sleep(RETRY_NS).await;
+        }
+    }
+    service.prompt.ring();
+    loop {
+        match ip.next_event().await {
+            PacketsEvent::Received { packets } => {
+                service.sockets.borrow_mut().tcp.received(&packets, runtime::now_ns())
+            }
+            PacketsEvent::Sent { buffers } => service.sockets.borrow_mut().tcp.sent(&buffers),
+            PacketsEvent::Address { address } => service.sockets.borrow_mut().tcp.set_host(host(address)),
+            PacketsEvent::Resumed {} => service.sockets.borrow_mut().tcp.resume(runtime::now_ns()),
+            PacketsEvent::Lost | PacketsEvent::PeerRestarted => return service.attached.set(false),
+            PacketsEvent::Closed => {
+                runtime::log!("the channel to ip is closed");
+                return core::future::pending().await;
+            }
+        }
+        service.prompt.ring();
+    }
+}
+
+/// Polls the protocol after each batch of packets or operations, and passes on what comes of it.
+async fn turns(service: Rc<Service>, ip: PacketsClient) {
+    let (mut send, mut give_back) = (Outbox::default(), Outbox::default());
+    loop {
+        let (output, next_ns) = {
+            let mut sockets = service.sockets.borrow_mut();
+            sockets.tcp.turn(runtime::now_ns());
+            let events = sockets.settle();
+            service.tell(&events);
+            // What is made while IP is away waits inside: it is repeated when IP is back.
+            (sockets.tcp.take_output(), sockets.tcp.next_ns())
+        };
+        let mut all_out = true;
+        if service.attached.get() {
+            send.extend(output.send);
+            give_back.extend(output.give_back);
+            all_out &= give_back.flush(|buffers| ip.give_back(buffers).is_ok());
+            all_out &= send.flush(|packets| ip.send(packets).is_ok());
+        } else {
+            send.clear();
+            give_back.clear();
+        }
+        let now_ns = runtime::now_ns();
+        let retry = (!all_out).then_some(RETRY_NS);
+        let next = next_ns.map(|next| next.saturating_sub(now_ns)).into_iter().chain(retry).min();
+        match next {
+            // Waking without a ring is what the limit is for.
+            Some(wait_ns) => drop(runtime::timeout(wait_ns, service.prompt.rung()).await),
+            None => service.prompt.rung().await,
+        }
+    }
+}
+
+async fn component(start: Start) {
+    let regions = ["rx-packets", "tx-packets"].map(|name| start.region(name).map(|region| region.memory()));
+    let [Some(receive), Some(transmit)] = regions else {
+        runtime::log!("regions rx-packets or tx-packets are missing: correct system/*.toml");
+        return;
+    };
+    let Ok(ip) = start.client::<PacketsClient>("ip") else {
+        runtime::log!("no channel to ip: correct system/*.toml");
+        return;
+    };
+    // No better source of chance is wired yet: the time of the start, to the nanosecond.
+    let seed = runtime::now_ns().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ start.domain_id();
+    let service = Rc::new(Service::new(Sockets::new(Tcp::new(receive, transmit, seed))));
+    runtime::spawn(turns(service.clone(), ip.clone()));
+    let mut clients = start.incoming(sockets::NAME);
+    let of_sockets = service.clone();
+    runtime::spawn(async move {
+        loop {
+            let channel = clients.next().await;
+            runtime::spawn(sockets::serve_sockets(of_sockets.clone(), channel));
+        }
+    });
+    let mut clients = start.incoming(descriptions::NAME);
+    let of_descriptions = service.clone();
+    runtime::spawn(async move {
+        loop {
+            let channel = clients.next().await;
+            runtime::spawn(descriptions::serve_descriptions(of_descriptions.clone(), channel));
+        }
+    });
+    start.serving();
+    loop {
+        link(&service, &ip).await;
+    }
+}
+
+runtime::main!(component);

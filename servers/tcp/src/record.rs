@@ -1,0 +1,315 @@
+//! The record of a connection: everything another TCP would need to go on with it.
+//!
+//! Today it is kept by looking at every segment that comes and goes, drives the acknowledgements after a link came back, and is what lists show. It is
+//! made to survive TCP's own crash (DESIGN section 10), which is not built yet: the receive and send buffers would have to live in a kept region too (`send_buffer`, `receive_buffer` name
+//! their places), and the library would have to start a socket from given numbers.
+//!
+//! Commit rule for that day: a record is written before any segment or reply that depends on it leaves, and only then is the slot's `committed` set to the `version` written;
+//! a reader takes the slot whose checksum fits and whose `committed` equals its `version`. Two slots per connection are written in turn, so that a crash while writing leaves the older one.
+//! Numbers only grow within a connection, so an older record makes the peer repeat something and never loses a byte that was acknowledged.
+
+use core::net::SocketAddrV4;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use crate::segment::{Pair, Segment, before};
+
+/// "TCPR" and the layout's version.
+pub const MAGIC: u64 = 0x5443_5052_0000_0001;
+
+/// States of RFC 9293, section 3.3.2, as stored; 0 is an empty slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// A connection attempt of ours or theirs.
+    Opening = 1,
+    /// Both directions open.
+    Open = 2,
+    /// We have ended our direction.
+    WeEnded = 3,
+    /// They have ended theirs.
+    TheyEnded = 4,
+    /// Both have; waiting for the last answers.
+    Ending = 5,
+}
+
+impl Phase {
+    fn decode(value: u8) -> Option<Phase> {
+        [Phase::Opening, Phase::Open, Phase::WeEnded, Phase::TheyEnded, Phase::Ending]
+            .into_iter()
+            .find(|phase| *phase as u8 == value)
+    }
+}
+
+/// What is known of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Identity: never used again by this TCP.
+    pub connection: u64,
+    /// Its two ends.
+    pub pair: Pair,
+    /// Where it stands.
+    pub phase: Phase,
+    /// Oldest number sent and not acknowledged; next number to send; the peer's window (bytes).
+    pub send_unacknowledged: u32,
+    /// See above.
+    pub send_next: u32,
+    /// See above.
+    pub send_window: u32,
+    /// Next number expected and acknowledged; the window field we last sent (not scaled).
+    pub receive_next: u32,
+    /// See above.
+    pub receive_window: u16,
+    /// Window scales: theirs, ours. `None` until a SYN said it.
+    pub send_scale: Option<u8>,
+    /// See above.
+    pub receive_scale: Option<u8>,
+    /// Largest segment they take; 0 if they did not say.
+    pub segment_max: u16,
+    /// Number of their FIN plus one, once it came.
+    pub receive_end: Option<u32>,
+    /// Places of the buffers in a kept region: offset and bytes. Zero until they live in one.
+    pub send_buffer: (u32, u32),
+    /// See above.
+    pub receive_buffer: (u32, u32),
+}
+
+impl Record {
+    /// A connection nothing was heard or said of yet.
+    pub fn new(connection: u64, pair: Pair) -> Record {
+        Record {
+            connection,
+            pair,
+            phase: Phase::Opening,
+            send_unacknowledged: 0,
+            send_next: 0,
+            send_window: 0,
+            receive_next: 0,
+            receive_window: 0,
+            send_scale: None,
+            receive_scale: None,
+            segment_max: 0,
+            receive_end: None,
+            send_buffer: (0, 0),
+            receive_buffer: (0, 0),
+        }
+    }
+
+    /// We sent a segment.
+    pub fn sent(&mut self, segment: &Segment) {
+        if segment.reset {
+            return;
+        }
+        if segment.syn {
+            self.receive_scale = segment.scale;
+            (self.send_unacknowledged, self.send_next) = (segment.sequence, segment.end);
+        }
+        if before(self.send_next, segment.end) {
+            self.send_next = segment.end;
+        }
+        if let Some(acknowledged) = segment.acknowledged {
+            self.receive_next = acknowledged;
+            self.receive_window = segment.window;
+        }
+    }
+
+    /// A segment came that the connection took as its own.
+    pub fn received(&mut self, segment: &Segment) {
+        if segment.reset {
+            return;
+        }
+        if segment.syn {
+            self.send_scale = segment.scale;
+            self.segment_max = segment.segment_max;
+        }
+        if segment.fin {
+            self.receive_end = Some(segment.end);
+        }
+        let Some(acknowledged) = segment.acknowledged else { return };
+        // Only what we sent can be acknowledged; old news changes nothing.
+        if !before(acknowledged, self.send_unacknowledged) && !before(self.send_next, acknowledged) {
+            self.send_unacknowledged = acknowledged;
+            let scale = if segment.syn { 0 } else { self.send_scale.unwrap_or(0) };
+            self.send_window = u32::from(segment.window) << scale;
+        }
+    }
+
+    /// Is something sent and not acknowledged?
+    pub fn unacknowledged(&self) -> bool {
+        self.send_unacknowledged != self.send_next
+    }
+
+    /// The stored form, committed as `version`.
+    pub fn encode(&self, version: u64) -> Stored {
+        let (local, remote) = (self.pair.local, self.pair.remote);
+        let scale = |scale: Option<u8>| scale.map_or(0xff, |scale| scale);
+        let mut stored = Stored {
+            magic: MAGIC,
+            checksum: 0,
+            version,
+            committed: version,
+            connection: self.connection,
+            local_address: local.ip().octets(),
+            remote_address: remote.ip().octets(),
+            local_port: local.port(),
+            remote_port: remote.port(),
+            phase: self.phase as u8,
+            send_scale: scale(self.send_scale),
+            receive_scale: scale(self.receive_scale),
+            ended: u8::from(self.receive_end.is_some()),
+            send_unacknowledged: self.send_unacknowledged,
+            send_next: self.send_next,
+            send_window: self.send_window,
+            receive_next: self.receive_next,
+            receive_end: self.receive_end.unwrap_or(0),
+            receive_window: self.receive_window,
+            segment_max: self.segment_max,
+            send_buffer: [self.send_buffer.0, self.send_buffer.1],
+            receive_buffer: [self.receive_buffer.0, self.receive_buffer.1],
+        };
+        stored.checksum = stored.sum();
+        stored
+    }
+
+    /// Reads a stored record; `None` if it is empty, damaged, not committed or senseless.
+    pub fn decode(stored: &Stored) -> Option<Record> {
+        if stored.magic != MAGIC || stored.checksum != stored.sum() || stored.version != stored.committed {
+            return None;
+        }
+        let scale = |value: u8| if value == 0xff { Some(None) } else { (value <= 14).then_some(Some(value)) };
+        let end = |address: [u8; 4], port| SocketAddrV4::new(address.into(), port);
+        let buffer = |[offset, bytes]: [u32; 2]| (offset, bytes);
+        Some(Record {
+            connection: stored.connection,
+            pair: Pair {
+                local: end(stored.local_address, stored.local_port),
+                remote: end(stored.remote_address, stored.remote_port),
+            },
+            phase: Phase::decode(stored.phase)?,
+            send_unacknowledged: stored.send_unacknowledged,
+            send_next: stored.send_next,
+            send_window: stored.send_window,
+            receive_next: stored.receive_next,
+            receive_window: stored.receive_window,
+            send_scale: scale(stored.send_scale)?,
+            receive_scale: scale(stored.receive_scale)?,
+            segment_max: stored.segment_max,
+            receive_end: (stored.ended == 1).then_some(stored.receive_end),
+            send_buffer: buffer(stored.send_buffer),
+            receive_buffer: buffer(stored.receive_buffer),
+        })
+    }
+}
+
+/// A record as it lies in a region: 96 bytes, no padding, the machine's byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Stored {
+    magic: u64,
+    checksum: u64,
+    version: u64,
+    committed: u64,
+    connection: u64,
+    local_address: [u8; 4],
+    remote_address: [u8; 4],
+    local_port: u16,
+    remote_port: u16,
+    phase: u8,
+    send_scale: u8,
+    receive_scale: u8,
+    ended: u8,
+    send_unacknowledged: u32,
+    send_next: u32,
+    send_window: u32,
+    receive_next: u32,
+    receive_end: u32,
+    receive_window: u16,
+    segment_max: u16,
+    send_buffer: [u32; 2],
+    receive_buffer: [u32; 2],
+}
+
+impl Stored {
+    /// FNV-1a over everything but the checksum and `committed`, which is set afterwards.
+    fn sum(&self) -> u64 {
+        let plain = Stored { checksum: 0, committed: 0, ..*self };
+        plain
+            .as_bytes()
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    }
+}
+
+impl core::fmt::Display for Record {
+    /// A line of a list: ends, phase, bytes on the way.
+    fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let on_the_way = self.send_next.wrapping_sub(self.send_unacknowledged);
+        write!(formatter, "tcp {} {} {:?} {on_the_way}", self.pair.local, self.pair.remote, self.phase)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    fn sample() -> Record {
+        let end = |last, port| SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, last), port);
+        let mut record = Record::new(7, Pair { local: end(15, 80), remote: end(2, 4000) });
+        record.phase = Phase::TheyEnded;
+        (record.send_unacknowledged, record.send_next, record.send_window) = (u32::MAX - 3, 9, 65535 << 7);
+        (record.receive_next, record.receive_window, record.receive_end) = (5, 512, Some(6));
+        (record.send_scale, record.receive_scale, record.segment_max) = (Some(7), None, 1460);
+        (record.send_buffer, record.receive_buffer) = ((4096, 65536), (69632, 32768));
+        record
+    }
+
+    #[test]
+    fn what_was_written_is_read_and_damage_is_not() {
+        let stored = sample().encode(3);
+        assert_eq!(size_of::<Stored>(), 96);
+        assert_eq!(Record::decode(&stored), Some(sample()));
+        for index in 0..size_of::<Stored>() {
+            let mut bad = stored;
+            bad.as_mut_bytes()[index] ^= 1;
+            assert_eq!(Record::decode(&bad), None, "byte {index}");
+        }
+        assert_eq!(Record::decode(&Stored { committed: 2, ..stored }), None, "written but not committed");
+    }
+
+    #[test]
+    fn numbers_follow_the_segments() {
+        let mut record = sample();
+        let pair = record.pair;
+        let segment = Segment {
+            source: pair.local,
+            destination: pair.remote,
+            sequence: 100,
+            end: 101,
+            acknowledged: None,
+            window: 64,
+            syn: true,
+            fin: false,
+            reset: false,
+            scale: Some(2),
+            segment_max: 1400,
+        };
+        record.sent(&segment);
+        assert!(record.unacknowledged());
+        let reply = Segment {
+            source: pair.remote,
+            destination: pair.local,
+            sequence: 500,
+            end: 501,
+            acknowledged: Some(101),
+            ..segment
+        };
+        record.received(&reply);
+        assert!(!record.unacknowledged());
+        assert_eq!((record.send_window, record.segment_max), (64, 1400));
+        record.sent(&Segment { sequence: 101, end: 201, acknowledged: Some(501), syn: false, ..segment });
+        record.received(&Segment { syn: false, acknowledged: Some(150), ..reply });
+        assert_eq!((record.send_unacknowledged, record.send_next, record.send_window), (150, 201, 64 << 2));
+        record.received(&Segment { syn: false, acknowledged: Some(900), ..reply });
+        assert_eq!(record.send_unacknowledged, 150, "nobody acknowledges what was not sent");
+    }
+}

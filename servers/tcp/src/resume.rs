@@ -1,0 +1,70 @@
+//! What happens when the link came back after IP or the driver died: everything that may be lost is said again at once.
+//!
+//! The library has no such call. Its retransmission timer is made to expire by putting the connection's own clock forward, so that it does what it would have done later anyway; and an
+//! acknowledgement is made from the connection's record, since the library sends none it does not think is owed. No back-off builds up: the next new data acknowledged gives a fresh measure of the round trip.
+
+use alloc::vec::Vec;
+use packet::Memory;
+use smoltcp::iface::PollResult;
+use smoltcp::socket::tcp::State;
+use smoltcp::time::Duration;
+
+use crate::engine::{BURST, ConnectionId, Tcp};
+use crate::segment::{acknowledgement, before};
+
+impl<M: Memory> Tcp<M> {
+    /// The link came back and packets may be lost: what is unacknowledged is repeated now and every connection says what it has and takes.
+    pub fn resume(&mut self, now_ns: u64) {
+        self.counters.resumes += 1;
+        let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for id in all {
+            self.repeat(id, now_ns);
+            self.acknowledge(id);
+            self.touch(id);
+        }
+    }
+
+    /// Makes the library's retransmission timer expire by putting the connection's clock forward, a few times at most: another of its timers may come first.
+    fn repeat(&mut self, id: ConnectionId, now_ns: u64) {
+        const TIMERS: usize = 4;
+        for _ in 0..TIMERS {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            if !connection.record.unacknowledged() {
+                return;
+            }
+            let (now, oldest) = (connection.instant(now_ns), connection.record.send_unacknowledged);
+            match self.interface.poll_at(now, &connection.sockets) {
+                Some(when) if when > now => connection.hurry(when - now + Duration::from_micros(1)),
+                Some(_) => {}
+                None => return,
+            }
+            let now = connection.instant(now_ns);
+            let mut repeated = false;
+            for _ in 0..BURST {
+                if self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets) == PollResult::None {
+                    break;
+                }
+                for segment in self.wire.take_sent() {
+                    repeated |= !before(oldest, segment.sequence) && segment.end != segment.sequence;
+                    connection.record.sent(&segment);
+                }
+            }
+            if repeated {
+                return;
+            }
+        }
+    }
+
+    /// Says what was received and how much more may come, whether the library thinks it has to or not.
+    fn acknowledge(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let synchronised =
+            !matches!(connection.state, State::Closed | State::Listen | State::SynSent | State::SynReceived);
+        if synchronised {
+            let record = &connection.record;
+            let packet = acknowledgement(record.pair, record.send_next, record.receive_next, record.receive_window);
+            self.wire.send(&packet);
+            self.wire.take_sent();
+        }
+    }
+}

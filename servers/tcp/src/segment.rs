@@ -1,0 +1,164 @@
+//! One TCP segment as far as this component looks into it: who, which numbers, which flags.
+//!
+//! Decoded from bytes that nobody else can change any more. Sequence numbers compare modulo 2^32 ([`before`]).
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{
+    IpAddress, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber,
+};
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    /// Our end.
+    pub local: SocketAddrV4,
+    /// The other.
+    pub remote: SocketAddrV4,
+}
+
+/// A segment, without its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Sender.
+    pub source: SocketAddrV4,
+    /// Receiver.
+    pub destination: SocketAddrV4,
+    /// Number of its first byte.
+    pub sequence: u32,
+    /// Number after its last byte, SYN and FIN counted.
+    pub end: u32,
+    /// What it acknowledges.
+    pub acknowledged: Option<u32>,
+    /// Its window field, not scaled.
+    pub window: u16,
+    /// Flags.
+    pub syn: bool,
+    /// Flags.
+    pub fin: bool,
+    /// Flags.
+    pub reset: bool,
+    /// Options of a SYN: window scale and largest segment.
+    pub scale: Option<u8>,
+    /// Largest segment, 0 if not said.
+    pub segment_max: u16,
+}
+
+/// Is `a` before `b`? Sequence numbers wrap.
+pub fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+impl Segment {
+    /// Decodes an IPv4 packet; `None` if it is malformed. With `verify`, also if TCP's checksum is wrong.
+    pub fn decode(packet: &[u8], verify: bool) -> Option<Segment> {
+        let ip = Ipv4Packet::new_checked(packet).ok()?;
+        if ip.next_header() != IpProtocol::Tcp {
+            return None;
+        }
+        let tcp = TcpPacket::new_checked(ip.payload()).ok()?;
+        let (from, to) = (IpAddress::Ipv4(ip.src_addr()), IpAddress::Ipv4(ip.dst_addr()));
+        if verify && !tcp.verify_checksum(&from, &to) || tcp.src_port() == 0 || tcp.dst_port() == 0 {
+            return None;
+        }
+        let (mut scale, mut segment_max, mut options) = (None, 0, tcp.options());
+        while tcp.syn() && !options.is_empty() {
+            let (rest, option) = TcpOption::parse(options).ok()?;
+            match option {
+                TcpOption::WindowScale(value) => scale = Some(value.min(14)),
+                TcpOption::MaxSegmentSize(value) => segment_max = value,
+                TcpOption::EndOfList => break,
+                _ => {}
+            }
+            options = rest;
+        }
+        let sequence = tcp.seq_number().0 as u32;
+        Some(Segment {
+            source: SocketAddrV4::new(ip.src_addr(), tcp.src_port()),
+            destination: SocketAddrV4::new(ip.dst_addr(), tcp.dst_port()),
+            sequence,
+            end: sequence.wrapping_add(tcp.segment_len() as u32),
+            acknowledged: tcp.ack().then(|| tcp.ack_number().0 as u32),
+            window: tcp.window_len(),
+            syn: tcp.syn(),
+            fin: tcp.fin(),
+            reset: tcp.rst(),
+            scale,
+            segment_max,
+        })
+    }
+
+    /// The connection of a segment that we received.
+    pub fn received_pair(&self) -> Pair {
+        Pair { local: self.destination, remote: self.source }
+    }
+
+    /// The connection of a segment that we sent.
+    pub fn sent_pair(&self) -> Pair {
+        Pair { local: self.source, remote: self.destination }
+    }
+}
+
+/// Bytes of an acknowledgement.
+pub const ACKNOWLEDGEMENT_BYTES: usize = 40;
+
+/// An acknowledgement without data, as a whole IPv4 packet.
+pub fn acknowledgement(pair: Pair, sequence: u32, acknowledged: u32, window: u16) -> [u8; ACKNOWLEDGEMENT_BYTES] {
+    let segment = TcpRepr {
+        src_port: pair.local.port(),
+        dst_port: pair.remote.port(),
+        control: TcpControl::None,
+        seq_number: TcpSeqNumber(sequence as i32),
+        ack_number: Some(TcpSeqNumber(acknowledged as i32)),
+        window_len: window,
+        window_scale: None,
+        max_seg_size: None,
+        sack_permitted: false,
+        sack_ranges: [None; 3],
+        timestamp: None,
+        payload: &[],
+    };
+    let (source, destination): (Ipv4Addr, Ipv4Addr) = (*pair.local.ip(), *pair.remote.ip());
+    let header = Ipv4Repr {
+        src_addr: source,
+        dst_addr: destination,
+        next_header: IpProtocol::Tcp,
+        payload_len: segment.buffer_len(),
+        hop_limit: 64,
+    };
+    let mut bytes = [0; ACKNOWLEDGEMENT_BYTES];
+    let checksums = ChecksumCapabilities::default();
+    header.emit(&mut Ipv4Packet::new_unchecked(&mut bytes[..]), &checksums);
+    let mut packet = TcpPacket::new_unchecked(&mut bytes[header.buffer_len()..]);
+    segment.emit(&mut packet, &source.into(), &destination.into(), &checksums);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_decodes_and_damage_does_not() {
+        let end = |last, port| SocketAddrV4::new(Ipv4Addr::new(10, 0, 2, last), port);
+        let pair = Pair { local: end(15, 80), remote: end(2, 4000) };
+        let bytes = acknowledgement(pair, u32::MAX, 7, 1000);
+        let segment = Segment::decode(&bytes, true).unwrap();
+        assert_eq!(segment.sent_pair(), pair);
+        assert_eq!(
+            (segment.sequence, segment.end, segment.acknowledged, segment.window),
+            (u32::MAX, u32::MAX, Some(7), 1000)
+        );
+        for index in 20..bytes.len() {
+            let mut bad = bytes;
+            bad[index] ^= 0x20;
+            assert_eq!(Segment::decode(&bad, true), None, "byte {index}");
+            let _ = Segment::decode(&bytes[..index], true);
+        }
+    }
+
+    #[test]
+    fn sequence_numbers_wrap() {
+        assert!(before(u32::MAX, 0) && before(1, 2) && !before(2, 2) && !before(0, u32::MAX));
+    }
+}

@@ -1,0 +1,241 @@
+//! The contracts `sockets` and `descriptions` over [`Sockets`]: waiting, bulk regions and events.
+//!
+//! An operation that may wait tries, waits for the description's next change, and tries again; dropping it (the client cancelled) leaves nothing behind.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use contracts::BulkSpan;
+use contracts::descriptions::*;
+use contracts::sockets::*;
+use core::cell::{Cell, RefCell};
+use core::future::poll_fn;
+use core::task::Poll;
+use packet::Prompt;
+use runtime::{Bulk, Peer};
+use tcp::{Ready, Sockets};
+
+type Outcome<T> = Result<T, DescriptionError>;
+
+/// Shared by all clients' channels.
+pub struct Service {
+    pub sockets: RefCell<Sockets<Bulk>>,
+    pub prompt: Prompt,
+    /// IP is attached.
+    pub attached: Cell<bool>,
+    events: RefCell<BTreeMap<u64, DescriptionsEvents>>,
+}
+
+impl Service {
+    pub fn new(sockets: Sockets<Bulk>) -> Service {
+        Service {
+            sockets: RefCell::new(sockets),
+            prompt: Prompt::default(),
+            attached: Cell::new(false),
+            events: RefCell::new(BTreeMap::new()),
+        }
+    }
+
+    /// Sends `ready` events. One that finds its channel full is lost with the channel's own notice (`Lost`), upon which the client polls again.
+    pub fn tell(&self, ready: &[Ready]) {
+        let events = self.events.borrow();
+        for event in ready {
+            if let Some(client) = events.get(&event.client) {
+                let _ = client.ready(event.id, event.mask);
+            }
+        }
+    }
+
+    /// An operation that changes something: the turn follows.
+    fn act<T>(&self, operation: impl FnOnce(&mut Sockets<Bulk>) -> Outcome<T>) -> Outcome<T> {
+        let result = operation(&mut self.sockets.borrow_mut());
+        self.prompt.ring();
+        result
+    }
+
+    /// Tries until the result is not `not_yet`, or once if not to `wait`.
+    async fn repeat<T>(
+        &self,
+        id: DescriptionId,
+        wait: bool,
+        not_yet: DescriptionError,
+        mut operation: impl FnMut(&mut Sockets<Bulk>) -> Outcome<T>,
+    ) -> Outcome<T> {
+        loop {
+            match self.act(&mut operation) {
+                Err(error) if error == not_yet && wait => self.changed(id).await,
+                result => return result,
+            }
+        }
+    }
+
+    async fn changed(&self, id: DescriptionId) {
+        let mut asked = false;
+        poll_fn(|context| {
+            if core::mem::replace(&mut asked, true) || !self.sockets.borrow_mut().wait(id, context.waker()) {
+                return Poll::Ready(());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn gone(&self, peer: &Peer) {
+        self.events.borrow_mut().remove(&peer.id());
+        self.sockets.borrow_mut().client_gone(peer.id());
+        self.prompt.ring();
+    }
+}
+
+fn window(peer: &Peer, span: BulkSpan) -> Outcome<Bulk> {
+    peer.bulk().window(span).map_err(|_| DescriptionError::Invalid)
+}
+
+fn bytes_done(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+impl SocketsServer for Service {
+    async fn socket(&self, peer: &Peer, kind: SocketKind) -> Outcome<DescriptionId> {
+        self.act(|sockets| sockets.socket(peer.id(), kind))
+    }
+
+    async fn bind(&self, peer: &Peer, id: DescriptionId, address: SocketAddress) -> Outcome<()> {
+        self.act(|sockets| sockets.bind(peer.id(), id, address))
+    }
+
+    async fn listen(&self, peer: &Peer, id: DescriptionId, _backlog: u32) -> Outcome<()> {
+        self.act(|sockets| sockets.listen(peer.id(), id))
+    }
+
+    async fn accept(&self, peer: &Peer, id: DescriptionId, wait: bool) -> Outcome<Accepted> {
+        self.repeat(id, wait, DescriptionError::WouldBlock, |sockets| sockets.accept(peer.id(), id)).await
+    }
+
+    async fn connect(&self, peer: &Peer, id: DescriptionId, address: SocketAddress, wait: bool) -> Outcome<()> {
+        self.act(|sockets| sockets.connect(peer.id(), id, address, runtime::now_ns()))?;
+        self.repeat(id, wait, DescriptionError::InProgress, |sockets| sockets.connected(peer.id(), id)).await
+    }
+
+    async fn shutdown(&self, peer: &Peer, id: DescriptionId, how: Shutdown) -> Outcome<()> {
+        self.act(|sockets| sockets.shutdown(peer.id(), id, how))
+    }
+
+    async fn names(&self, peer: &Peer, id: DescriptionId) -> Outcome<(SocketAddress, Option<SocketAddress>)> {
+        self.act(|sockets| sockets.names(peer.id(), id))
+    }
+
+    async fn set_option(&self, peer: &Peer, id: DescriptionId, option: SocketOption) -> Outcome<()> {
+        self.act(|sockets| sockets.set_option(peer.id(), id, option))
+    }
+
+    async fn option(&self, peer: &Peer, id: DescriptionId, name: SocketOptionName) -> Outcome<SocketOption> {
+        self.act(|sockets| sockets.option(peer.id(), id, name))
+    }
+
+    async fn peek(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, wait: bool) -> Outcome<u32> {
+        let bulk = window(peer, span)?;
+        let peek =
+            |sockets: &mut Sockets<Bulk>| sockets.peek(peer.id(), id, bulk.len(), |bytes| bulk.write(0, bytes).is_ok());
+        self.repeat(id, wait, DescriptionError::WouldBlock, peek).await.map(bytes_done)
+    }
+
+    fn peer_closed(&self, peer: &Peer) {
+        self.gone(peer);
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        self.gone(peer);
+    }
+}
+
+impl DescriptionsServer for Service {
+    async fn read(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Outcome<u32> {
+        if at.is_some() {
+            return Err(DescriptionError::NotSeekable);
+        }
+        let bulk = window(peer, span)?;
+        let read = |sockets: &mut Sockets<Bulk>| {
+            sockets.read(peer.id(), id, bulk.len(), |offset, bytes| bulk.write(offset, bytes).is_ok())
+        };
+        self.repeat(id, wait, DescriptionError::WouldBlock, read).await.map(bytes_done)
+    }
+
+    async fn write(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Outcome<u32> {
+        if at.is_some() {
+            return Err(DescriptionError::NotSeekable);
+        }
+        let bulk = window(peer, span)?;
+        let write = |sockets: &mut Sockets<Bulk>| {
+            sockets.write(peer.id(), id, bulk.len(), |offset, room| bulk.read(offset, room).is_ok())
+        };
+        self.repeat(id, wait, DescriptionError::WouldBlock, write).await.map(bytes_done)
+    }
+
+    async fn seek(&self, _: &Peer, _: DescriptionId, _: i64, _: Whence) -> Outcome<u64> {
+        Err(DescriptionError::NotSeekable)
+    }
+
+    async fn status(&self, peer: &Peer, id: DescriptionId) -> Outcome<Status> {
+        self.act(|sockets| {
+            sockets.names(peer.id(), id).map(drop).or_else(|error| match error {
+                DescriptionError::NotConnected => Ok(()),
+                error => Err(error),
+            })
+        })?;
+        Ok(Status {
+            kind: Kind::Socket,
+            permissions: 0o777,
+            size: 0,
+            inode: id,
+            device: 0,
+            links: 1,
+            user: 0,
+            group: 0,
+            special: 0,
+            modified_ns: 0,
+            accessed_ns: 0,
+        })
+    }
+
+    async fn resize(&self, _: &Peer, _: DescriptionId, _: u64) -> Outcome<()> {
+        Err(DescriptionError::Invalid)
+    }
+
+    async fn entries(&self, _: &Peer, _: DescriptionId, _: u64) -> Outcome<(Vec<Entry>, u64)> {
+        Err(DescriptionError::NotDirectory)
+    }
+
+    async fn control(&self, peer: &Peer, id: DescriptionId, request: Control) -> Outcome<ControlReply> {
+        match request {
+            Control::Available => {
+                let available = self.act(|sockets| sockets.available(peer.id(), id))?;
+                Ok(ControlReply::Number(available as u64))
+            }
+            _ => Err(DescriptionError::NotTerminal),
+        }
+    }
+
+    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, watch: bool) -> Outcome<u32> {
+        if watch {
+            self.events.borrow_mut().entry(peer.id()).or_insert_with(|| DescriptionsEvents::new(peer));
+        }
+        self.sockets.borrow_mut().poll(peer.id(), id, mask, watch)
+    }
+
+    async fn inherit(&self, peer: &Peer, child: u64) -> Outcome<()> {
+        self.sockets.borrow_mut().inherit(peer.id(), child);
+        Ok(())
+    }
+
+    async fn close(&self, peer: &Peer, id: DescriptionId) -> Outcome<()> {
+        self.act(|sockets| sockets.close(peer.id(), id))
+    }
+
+    fn peer_closed(&self, peer: &Peer) {
+        self.gone(peer);
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        self.gone(peer);
+    }
+}

@@ -1,0 +1,179 @@
+//! What the TCP library sees as its network device: one packet in, packets out into transmit buffers.
+//!
+//! Invariants: a packet handed in is a private copy; every packet out lies in a buffer taken from `free` and is listed in `out` and, decoded, in `sent`. With no
+//! buffer free the library is told so and asks again later. Packets for this machine itself turn round in `local`, at most [`LOCAL_MAX`] of them; more are lost, as on any network.
+
+use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
+use core::net::Ipv4Addr;
+use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Pool, Span};
+use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
+use smoltcp::time::Instant;
+
+use crate::segment::Segment;
+
+/// Packets to ourselves that wait.
+pub const LOCAL_MAX: usize = 128;
+
+/// The device.
+pub struct Wire<M> {
+    incoming: Vec<u8>,
+    full: bool,
+    sender: Sender<M>,
+}
+
+struct Sender<M> {
+    transmit: Pool<M>,
+    free: BufferSet,
+    scratch: Box<[u8; MTU]>,
+    out: Vec<Span>,
+    sent: Vec<Segment>,
+    own: Option<Ipv4Addr>,
+    local: VecDeque<Vec<u8>>,
+}
+
+impl<M: Memory> Wire<M> {
+    /// A device over the transmit pool.
+    pub fn new(transmit: M) -> Wire<M> {
+        let sender = Sender {
+            transmit: Pool::new(transmit),
+            free: BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS),
+            scratch: Box::new([0; MTU]),
+            out: Vec::new(),
+            sent: Vec::new(),
+            own: None,
+            local: VecDeque::new(),
+        };
+        Wire { incoming: Vec::with_capacity(MTU), full: false, sender }
+    }
+
+    /// The next packet the library will find.
+    pub fn offer(&mut self, packet: &[u8]) {
+        self.incoming.clear();
+        self.incoming.extend_from_slice(packet);
+        self.full = true;
+    }
+
+    /// Sends a packet made elsewhere; false if no buffer is free.
+    pub fn send(&mut self, packet: &[u8]) -> bool {
+        if !self.can_send() {
+            return false;
+        }
+        let length = packet.len().min(MTU);
+        self.sender.scratch[..length].copy_from_slice(&packet[..length]);
+        self.sender.send(length);
+        true
+    }
+
+    /// Is a buffer free?
+    pub fn can_send(&self) -> bool {
+        !self.sender.free.is_empty()
+    }
+
+    /// Our address: packets for it do not leave.
+    pub fn set_own(&mut self, own: Option<Ipv4Addr>) {
+        self.sender.own = own;
+    }
+
+    /// Segments sent since the last call.
+    pub fn take_sent(&mut self) -> Vec<Segment> {
+        core::mem::take(&mut self.sender.sent)
+    }
+
+    /// Packets for IP since the last call.
+    pub fn take_out(&mut self) -> Vec<Span> {
+        core::mem::take(&mut self.sender.out)
+    }
+
+    /// The oldest packet to ourselves.
+    pub fn take_local(&mut self) -> Option<Vec<u8>> {
+        self.sender.local.pop_front()
+    }
+
+    /// IP named a buffer as read; true if it was not free (and is TCP's).
+    pub fn freed(&mut self, buffer: u16) -> bool {
+        buffer >= IP_TRANSMIT_BUFFERS && self.sender.free.insert(buffer)
+    }
+
+    /// IP was restarted: all is free but `busy`, and what it had not taken is forgotten.
+    pub fn restart(&mut self, busy: &BufferSet) {
+        self.sender.out.clear();
+        self.sender.free = BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS).without(busy);
+    }
+}
+
+impl<M: Memory> Sender<M> {
+    /// Sends the first bytes of `scratch`, or loses them for want of a buffer.
+    fn send(&mut self, length: usize) {
+        let packet = &self.scratch[..length];
+        let Some(segment) = Segment::decode(packet, false) else { return };
+        let destination = *segment.destination.ip();
+        if destination.is_loopback() || self.own == Some(destination) {
+            if self.local.len() < LOCAL_MAX {
+                self.local.push_back(packet.to_vec());
+            }
+        } else {
+            let Some(buffer) = self.free.take() else { return };
+            match self.transmit.write(buffer, HEADROOM, packet) {
+                Ok(span) => self.out.push(span),
+                Err(_) => return,
+            }
+        }
+        self.sent.push(segment);
+    }
+}
+
+/// Can this be one host's address?
+pub fn is_host(address: Ipv4Addr) -> bool {
+    !(address.is_unspecified() || address.is_broadcast() || address.is_multicast() || address.is_loopback())
+}
+
+/// A received packet for the library.
+pub struct Received<'a>(&'a [u8]);
+
+impl phy::RxToken for Received<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, take: F) -> R {
+        take(self.0)
+    }
+}
+
+/// Room for one packet of the library's.
+pub struct Sending<'a, M>(&'a mut Sender<M>);
+
+impl<M: Memory> phy::TxToken for Sending<'_, M> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
+        // The library was told the largest packet; one that is larger all the same would be its own error.
+        let length = length.min(MTU);
+        let result = fill(&mut self.0.scratch[..length]);
+        self.0.send(length);
+        result
+    }
+}
+
+impl<M: Memory> phy::Device for Wire<M> {
+    type RxToken<'a>
+        = Received<'a>
+    where
+        M: 'a;
+    type TxToken<'a>
+        = Sending<'a, M>
+    where
+        M: 'a;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Sending<'_, M>)> {
+        // An answer for which no buffer is free is lost; the peer repeats its question.
+        core::mem::take(&mut self.full).then_some((Received(&self.incoming), Sending(&mut self.sender)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sending<'_, M>> {
+        self.can_send().then_some(Sending(&mut self.sender))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ip;
+        capabilities.max_transmission_unit = MTU;
+        // Verified once, when the segment is decoded.
+        capabilities.checksum.tcp = Checksum::Tx;
+        capabilities
+    }
+}

@@ -1,0 +1,198 @@
+//! What happens when IP or the driver dies under connections, and what no packet may do.
+mod common;
+
+use common::*;
+use contracts::descriptions::DescriptionError;
+use packet::{BufferSet, Span};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// Everything sent is lost for 20 ms; then the link is back.
+fn gap(net: &mut Net) {
+    net.cut = true;
+    net.pass(20_000_000);
+    net.cut = false;
+    net.server.sockets.tcp.attached(&BufferSet::EMPTY);
+    net.server.sockets.tcp.resume(net.now_ns);
+}
+
+#[test]
+fn data_goes_on_at_once_after_a_gap() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.server.write(server, &[1; 1000]).unwrap();
+    net.settle();
+    assert_eq!(net.client.read(client, 9999).unwrap().len(), 1000);
+    net.cut = true;
+    net.server.write(server, &[2; 40_000]).unwrap();
+    gap(&mut net);
+    let now = net.now_ns;
+    net.settle();
+    assert_eq!(net.now_ns, now);
+    assert!(net.client.read(client, 99_999).is_ok_and(|bytes| !bytes.is_empty()), "no time had to pass");
+    net.pass(50_000_000);
+    let mut rest = 0;
+    while let Ok(bytes) = net.client.read(client, 99_999) {
+        rest += bytes.len();
+        net.pass(1_000_000);
+    }
+    assert!(rest > 0);
+}
+
+#[test]
+fn a_syn_and_an_end_that_were_lost_are_repeated() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    net.client.connect(SERVER, 80, net.now_ns);
+    for packet in net.client.turn(net.now_ns) {
+        net.server.deliver(&packet, net.now_ns);
+    }
+    gap(&mut net);
+    net.settle();
+    let server = net.server.sockets.accept(ME, listener).unwrap().id;
+    net.cut = true;
+    net.server.sockets.close(ME, server).unwrap();
+    gap(&mut net);
+    net.settle();
+    assert!(!net.server.sockets.tcp.records().next().unwrap().unacknowledged());
+}
+
+#[test]
+fn an_idle_connection_says_what_it_has() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.client.write(client, b"hello").unwrap();
+    net.pass(SECOND_NS);
+    assert_eq!(net.server.read(server, 9).unwrap(), b"hello");
+    net.settle();
+    net.server.sockets.tcp.resume(net.now_ns);
+    let packets = net.server.turn(net.now_ns);
+    let segment = tcp::segment::Segment::decode(&packets[0], true).unwrap();
+    let record = net.client.sockets.tcp.records().next().unwrap();
+    assert_eq!((segment.acknowledged, segment.sequence), (Some(record.send_next), record.receive_next));
+    net.settle();
+    assert_eq!(net.client.read(client, 1), Err(DescriptionError::WouldBlock));
+}
+
+#[test]
+fn many_crashes_do_not_slow_a_connection_down() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    let mut received = 0;
+    for round in 0..50 {
+        net.cut = true;
+        net.server.write(server, &[round; 5000]).unwrap();
+        gap(&mut net);
+        net.settle();
+        while let Ok(bytes) = net.client.read(client, 99_999) {
+            received += bytes.len();
+            net.settle();
+        }
+        assert!(received > usize::from(round) * 5000, "round {round}");
+        net.pass(30_000_000);
+    }
+    // An ordinary loss after all that is repaired in the ordinary time.
+    net.cut = true;
+    net.server.write(server, &[0; 1000]).unwrap();
+    net.settle();
+    net.cut = false;
+    while net.client.read(client, 99_999).is_ok() {}
+    net.pass(3 * SECOND_NS);
+    assert!(net.client.read(client, 99_999).is_ok());
+}
+
+#[test]
+fn buffers_of_a_dead_ip_come_back_except_those_on_their_way() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, _) = net.connection(listener, 80);
+    net.server.write(server, &[1; 60_000]).unwrap();
+    net.server.sockets.tcp.turn(net.now_ns);
+    let sent = net.server.sockets.tcp.take_output().send;
+    assert!(!sent.is_empty());
+    let busy = BufferSet::range(sent[0].buffer, sent[0].buffer + 1);
+    net.server.sockets.tcp.attached(&busy);
+    net.server.sockets.tcp.resume(net.now_ns);
+    net.server.sockets.tcp.turn(net.now_ns);
+    let again = net.server.sockets.tcp.take_output().send;
+    assert!(!again.is_empty() && again.iter().all(|span| span.buffer != sent[0].buffer));
+    net.server.sockets.tcp.sent(&[sent[0].buffer, sent[0].buffer, 3, 999]);
+    assert_eq!(net.server.sockets.tcp.counters().bad_sent, 3);
+}
+
+/// xorshift64: the same packets in every run.
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn no_packet_panics_it_and_a_connection_beside_lives() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    let mut seed = 0x2545_f491_4f6c_dd1d;
+    let mut good = Vec::new();
+    for round in 0..40_000u64 {
+        if round % 64 == 0 {
+            // Fresh material: a SYN, data, an end.
+            let other = net.client.connect(SERVER, 80, net.now_ns);
+            good = net.client.turn(net.now_ns);
+            good.iter().for_each(|packet| net.server.deliver(packet, net.now_ns));
+            net.client.write(client, b"data").unwrap();
+            good.extend(net.client.turn(net.now_ns));
+            let _ = net.client.sockets.close(ME, other);
+            good.extend(net.client.turn(net.now_ns));
+        }
+        let mut packet = good[random(&mut seed) as usize % good.len()].clone();
+        for _ in 0..1 + random(&mut seed) % 3 {
+            let index = 20 + random(&mut seed) as usize % (packet.len() - 20);
+            packet[index] = random(&mut seed) as u8;
+        }
+        // Half of them with a checksum that fits, so that they get further.
+        if random(&mut seed).is_multiple_of(2) {
+            repair(&mut packet);
+        }
+        // Not those that end the connection under test by right.
+        let segment = tcp::segment::Segment::decode(&packet, false);
+        if segment.is_some_and(|segment| segment.source.port() == client_port(&mut net, client)) {
+            continue;
+        }
+        net.server.deliver(&packet, net.now_ns);
+        let span = Span {
+            buffer: random(&mut seed) as u16,
+            offset: random(&mut seed) as u16,
+            length: random(&mut seed) as u16,
+        };
+        net.server.deliver_span(span, net.now_ns);
+        for answer in net.server.turn(net.now_ns) {
+            assert!(tcp::segment::Segment::decode(&answer, true).is_some());
+        }
+        net.now_ns += 1_000_000;
+        while let Ok(accepted) = net.server.sockets.accept(ME, listener) {
+            net.server.sockets.close(ME, accepted.id).unwrap();
+        }
+    }
+    net.pass(100 * SECOND_NS);
+    while net.server.read(server, 99_999).is_ok() {}
+    net.client.write(client, b"still").unwrap();
+    net.pass(SECOND_NS);
+    assert!(net.server.read(server, 99).is_ok());
+    assert!(net.server.sockets.tcp.counters().bad > 1000);
+}
+
+fn client_port(net: &mut Net, client: u64) -> u16 {
+    net.client.sockets.names(ME, client).unwrap().0.port
+}
+
+fn repair(packet: &mut [u8]) {
+    use smoltcp::wire::{Ipv4Packet, TcpPacket};
+    let ip = Ipv4Packet::new_unchecked(&packet[..]);
+    let (from, to) = (ip.src_addr().into(), ip.dst_addr().into());
+    TcpPacket::new_unchecked(&mut packet[20..]).fill_checksum(&from, &to);
+}

@@ -1,0 +1,221 @@
+//! Connections from end to end on the host: opening, data, closing in every order, and many at once.
+mod common;
+
+use common::*;
+use contracts::descriptions::{DescriptionError, ready};
+use contracts::sockets::{Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+#[test]
+fn data_flows_both_ways_and_ends_in_order() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    assert_eq!(net.server.sockets.accept(ME, listener), Err(DescriptionError::WouldBlock));
+    let (server, client) = net.connection(listener, 80);
+    assert_eq!(net.client.write(client, b"question"), Ok(8));
+    net.settle();
+    assert_eq!(net.server.sockets.available(ME, server), Ok(8));
+    assert_eq!(net.server.sockets.peek(ME, server, 4, |bytes| bytes == b"ques"), Ok(4));
+    assert_eq!(net.server.read(server, 3).unwrap(), b"que");
+    assert_eq!(net.server.read(server, 100).unwrap(), b"stion");
+    assert_eq!(net.server.read(server, 100), Err(DescriptionError::WouldBlock));
+
+    // Half close: the client has ended, the server still answers.
+    net.client.sockets.shutdown(ME, client, Shutdown::Write).unwrap();
+    net.settle();
+    assert_eq!(net.client.write(client, b"x"), Err(DescriptionError::BrokenPipe));
+    assert_eq!(net.server.read(server, 100).unwrap(), b"");
+    assert_eq!(
+        net.server.sockets.poll(ME, server, ready::READ | ready::READ_HANGUP, false),
+        Ok(ready::READ | ready::READ_HANGUP)
+    );
+    net.server.write(server, b"answer").unwrap();
+    net.server.sockets.close(ME, server).unwrap();
+    net.pass(SECOND_NS);
+    assert_eq!(net.client.read(client, 100).unwrap(), b"answer");
+    assert_eq!(net.client.read(client, 100).unwrap(), b"");
+    net.client.sockets.close(ME, client).unwrap();
+    net.pass(SECOND_NS);
+    assert_eq!(net.server.sockets.tcp.records().count(), 0);
+    assert_eq!(net.client.sockets.tcp.records().count(), 0);
+    assert_eq!(net.server.sockets.tcp.next_ns(), None, "no timer while nothing is open");
+    assert_eq!(net.client.sockets.tcp.next_ns(), None);
+}
+
+#[test]
+fn a_big_transfer_arrives_whole() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    let all: Vec<u8> = (0..3_000_000u32).map(|index| (index.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let (mut written, mut read) = (0, Vec::new());
+    while read.len() < all.len() {
+        match net.server.write(server, &all[written..]) {
+            Ok(bytes) => written += bytes,
+            Err(error) => assert_eq!(error, DescriptionError::WouldBlock),
+        }
+        net.pass(1_000_000);
+        while let Ok(bytes) = net.client.read(client, 100_000) {
+            read.extend(bytes);
+        }
+    }
+    assert!(read == all);
+}
+
+#[test]
+fn two_hundred_connections_at_once() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let clients: Vec<_> = (0..200).map(|_| net.client.connect(SERVER, 80, net.now_ns)).collect();
+    let mut servers = Vec::new();
+    for _ in 0..8 {
+        net.settle();
+        while let Ok(accepted) = net.server.sockets.accept(ME, listener) {
+            servers.push(accepted.id);
+        }
+        if servers.len() == 200 {
+            break;
+        }
+        net.pass(SECOND_NS);
+    }
+    assert_eq!(servers.len(), 200);
+    for &server in &servers {
+        net.server.write(server, &[9; 10_000]).unwrap();
+    }
+    net.pass(SECOND_NS);
+    for client in clients {
+        assert_eq!(net.client.read(client, 20_000).unwrap().len(), 10_000);
+        net.client.sockets.close(ME, client).unwrap();
+    }
+    net.settle();
+    servers.into_iter().for_each(|server| net.server.sockets.close(ME, server).unwrap());
+    net.pass(70 * SECOND_NS);
+    assert_eq!((net.server.sockets.tcp.records().count(), net.client.sockets.tcp.records().count()), (0, 0));
+}
+
+#[test]
+fn nobody_listens() {
+    let mut net = Net::new();
+    let client = net.client.connect(SERVER, 81, net.now_ns);
+    assert_eq!(net.client.sockets.poll(ME, client, ready::WRITE, true), Ok(0));
+    net.settle();
+    assert_ne!(net.client.sockets.poll(ME, client, ready::WRITE, false).unwrap() & ready::ERROR, 0);
+    let error = net.client.sockets.option(ME, client, SocketOptionName::Error);
+    assert_eq!(error, Ok(SocketOption::Error(Some(DescriptionError::ConnectionRefused))));
+    assert_eq!(net.client.sockets.option(ME, client, SocketOptionName::Error), Ok(SocketOption::Error(None)));
+}
+
+#[test]
+fn closing_with_unread_bytes_resets() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.client.write(client, b"never read").unwrap();
+    net.settle();
+    net.server.sockets.close(ME, server).unwrap();
+    net.settle();
+    assert_eq!(net.client.read(client, 10), Err(DescriptionError::ConnectionReset));
+    assert_eq!(net.client.read(client, 10).unwrap(), b"");
+    assert_eq!(net.client.write(client, b"x"), Err(DescriptionError::BrokenPipe));
+
+    let (server, client) = net.connection(listener, 80);
+    net.server.sockets.set_option(ME, server, SocketOption::Linger(Some(0))).unwrap();
+    net.server.sockets.close(ME, server).unwrap();
+    net.settle();
+    assert_eq!(net.client.write(client, b"x"), Err(DescriptionError::ConnectionReset));
+    assert_eq!(net.server.sockets.tcp.records().count(), 0);
+}
+
+#[test]
+fn a_listener_that_closes_resets_what_waits_and_its_port_is_free() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let client = net.client.connect(SERVER, 80, net.now_ns);
+    net.settle();
+    let other = net.server.sockets.socket(ME, SocketKind::Stream).unwrap();
+    let address = SocketAddress { address: [0; 4], port: 80 };
+    assert_eq!(net.server.sockets.bind(ME, other, address), Err(DescriptionError::AddressInUse));
+    net.server.sockets.close(ME, listener).unwrap();
+    net.settle();
+    assert_eq!(net.client.read(client, 1), Err(DescriptionError::ConnectionReset));
+    assert_eq!(net.server.sockets.bind(ME, other, address), Ok(()));
+    let wrong = SocketAddress { address: [1, 2, 3, 4], port: 81 };
+    let third = net.server.sockets.socket(ME, SocketKind::Stream).unwrap();
+    assert_eq!(net.server.sockets.bind(ME, third, wrong), Err(DescriptionError::AddressNotAvailable));
+}
+
+#[test]
+fn references_keep_a_connection_and_strangers_cannot_reach_it() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    assert_eq!(net.server.sockets.available(2, server), Err(DescriptionError::BadId));
+    net.server.sockets.inherit(ME, 2);
+    net.server.sockets.client_gone(ME);
+    net.client.write(client, b"still here").unwrap();
+    net.settle();
+    assert_eq!(net.server.sockets.available(2, server), Ok(10));
+    net.server.sockets.client_gone(2);
+    net.settle();
+    assert_eq!(net.client.read(client, 1), Err(DescriptionError::ConnectionReset));
+    let _ = net.client.connect(SERVER, 80, net.now_ns);
+    net.settle();
+    assert_eq!(net.server.sockets.accept(ME, listener), Err(DescriptionError::BadId));
+}
+
+#[test]
+fn a_watcher_is_told_once() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    assert_eq!(net.server.sockets.poll(ME, server, ready::READ, true), Ok(0));
+    net.client.write(client, b"1").unwrap();
+    for packet in net.client.turn(net.now_ns) {
+        net.server.deliver(&packet, net.now_ns);
+    }
+    net.server.sockets.tcp.turn(net.now_ns);
+    let events = net.server.sockets.settle();
+    assert_eq!(events, [tcp::Ready { client: ME, id: server, mask: ready::READ }]);
+    net.client.write(client, b"2").unwrap();
+    for packet in net.client.turn(net.now_ns) {
+        net.server.deliver(&packet, net.now_ns);
+    }
+    net.server.sockets.tcp.turn(net.now_ns);
+    assert!(net.server.sockets.settle().is_empty());
+}
+
+#[test]
+fn a_machine_talks_to_itself() {
+    for address in [[127, 0, 0, 1], [0; 4], SERVER] {
+        let mut net = Net::new();
+        let listener = net.server.listen(80);
+        let client = net.server.connect(address, 80, net.now_ns);
+        net.settle();
+        let server = net.server.sockets.accept(ME, listener).unwrap().id;
+        net.server.write(client, &[5; 60_000]).unwrap();
+        let mut read = 0;
+        while read < 60_000 {
+            net.pass(1_000_000);
+            while let Ok(bytes) = net.server.read(server, 100_000) {
+                read += bytes.len();
+            }
+        }
+        assert_eq!(net.carried, 0, "nothing left the machine");
+    }
+}
+
+#[test]
+fn limits_hold() {
+    let mut net = Net::new();
+    net.server.listen(80);
+    for _ in 0..200 {
+        net.client.connect(SERVER, 80, net.now_ns);
+    }
+    net.settle();
+    assert_eq!(net.server.sockets.tcp.records().count(), tcp::listener::WAITING_MAX);
+    assert!(net.server.sockets.tcp.counters().dropped_syns > 0);
+    let all = (0..2000).filter(|_| net.server.sockets.socket(ME, SocketKind::Stream).is_ok()).count();
+    assert_eq!(all, tcp::sockets::DESCRIPTIONS_MAX - 1);
+    assert_eq!(net.server.sockets.socket(ME, SocketKind::Datagram), Err(DescriptionError::NotSupported));
+}

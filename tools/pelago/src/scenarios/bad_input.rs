@@ -1,0 +1,98 @@
+//! Tier 0: the user's mistakes are told in one line on standard error, with what to do, and with a status that is not zero.
+
+use crate::scenario::{Scenario, Skip};
+use anyhow::{Context, Result, bail, ensure};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+
+struct Case {
+    name: &'static str,
+    /// Words of the command line; `DIR` stands for the scenario's own folder, `PORT` for a port that is taken.
+    words: &'static [&'static str],
+    /// Must be in the line.
+    says: &'static [&'static str],
+}
+
+const CASES: [Case; 9] = [
+    Case { name: "no-program", words: &["run", "no-such-program"], says: &["no-such-program", "install"] },
+    Case { name: "no-file", words: &["run", "DIR/none"], says: &["none", "give the path"] },
+    Case { name: "not-executable", words: &["run", "DIR/text"], says: &["chmod +x"] },
+    Case { name: "no-library", words: &["run", "DIR/lacks-library"], says: &["libx.so.6", "install"] },
+    Case {
+        name: "port-in-use",
+        words: &["run", "-p", "PORT:80", "busybox", "true"],
+        says: &["cannot listen", "choose another"],
+    },
+    Case { name: "little-memory", words: &["run", "-m", "16M", "busybox", "true"], says: &["too little", "give -m"] },
+    Case { name: "many-cores", words: &["run", "--cpus", "256", "busybox", "true"], says: &["choose fewer"] },
+    Case { name: "bad-forward", words: &["run", "-p", "80", "busybox", "true"], says: &["HOST:GUEST"] },
+    Case {
+        name: "no-emulator",
+        words: &["run", "busybox", "true"],
+        says: &["qemu-system-x86_64 is missing", "install"],
+    },
+];
+
+pub fn scenarios() -> Vec<Scenario> {
+    CASES.iter().map(|case| Scenario::shared(0, format!("bad-input/{}", case.name), move |_| check(case))).collect()
+}
+
+fn check(case: &Case) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    prepare(folder.path(), case)?;
+    let listener = TcpListener::bind("0.0.0.0:0").context("no free port")?;
+    let port = listener.local_addr()?.port().to_string();
+    let directory = folder.path().display().to_string();
+    let words = case.words.iter().map(|word| word.replace("DIR", &directory).replace("PORT", &port));
+    let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
+    tool.args(words).current_dir(crate::place::root());
+    if case.name == "no-emulator" {
+        tool.env("PATH", folder.path().join("bin"));
+    }
+    let output = tool.output().context("cannot run myself")?;
+    let (told, printed) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
+    ensure!(!output.status.success(), "the status is 0");
+    ensure!(printed.is_empty(), "it wrote to standard output: {printed}");
+    ensure!(told.lines().count() == 1, "{} lines instead of one:\n{told}", told.lines().count());
+    for words in case.says {
+        ensure!(told.contains(words), "`{}` does not say `{words}`", told.trim());
+    }
+    Ok(())
+}
+
+fn prepare(folder: &Path, case: &Case) -> Result<()> {
+    match case.name {
+        "not-executable" => crate::files::write(&folder.join("text"), b"hello\n"),
+        "no-library" => {
+            let program = crate::rootfs::in_path("ls").context("there is no ls")?;
+            let mut data = crate::files::read(&program)?;
+            let Some(place) = data.windows(10).position(|window| window == b"libc.so.6\0") else {
+                bail!(Skip(format!("{} does not use libc.so.6, so there is none to take away", program.display())));
+            };
+            data[place + 3] = b'x';
+            executable(&folder.join("lacks-library"), &data)
+        }
+        // All programs that a build needs, but no emulator.
+        "no-emulator" => {
+            let bin = folder.join("bin");
+            std::fs::create_dir(&bin).context("cannot make a folder")?;
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            for entry in std::env::split_paths(&path).filter_map(|folder| folder.read_dir().ok()).flatten().flatten() {
+                let name = entry.file_name();
+                if name != crate::emulator::PROGRAM {
+                    // Earlier folders of PATH win, here too.
+                    let _ = std::os::unix::fs::symlink(entry.path(), bin.join(name));
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn executable(path: &Path, data: &[u8]) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    crate::files::write(path, data)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).context("cannot make it executable")
+}

@@ -1,0 +1,131 @@
+//! Tier 4: a program that misbehaves harms only itself: a web server beside it keeps answering.
+//!
+//! The programs are a few lines of C without a library, compiled here: what they do wrong is what they are for.
+
+use crate::emulator::{Forward, Machine, MachineType};
+use crate::scenario::{Bench, Scenario, Skip, free_port, with_console};
+use crate::scenarios::web;
+use anyhow::{Context, Result, bail, ensure};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const FETCHES: usize = 5;
+const PAGE: &[u8] = b"still here\n";
+
+/// What every program begins with: system calls as the System V ABI for x86-64 has them.
+const PRELUDE: &str = r#"
+static long call(long n, long a, long b, long c, long d, long e, long f) {
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    __asm__ volatile("syscall" : "+a"(n) : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
+    return n;
+}
+static void leave(int status) { for (;;) call(231, status, 0, 0, 0, 0, 0); }
+__attribute__((force_align_arg_pointer)) void _start(void) {
+"#;
+
+struct Case {
+    name: &'static str,
+    body: &'static str,
+    ends: Ends,
+}
+
+#[derive(Clone, Copy)]
+enum Ends {
+    /// With the status that the shell shows.
+    With(u8),
+    /// Somehow: it may have hit its own memory.
+    Somehow,
+    Never,
+}
+
+const CASES: [Case; 8] = [
+    Case { name: "null-pointer", body: "*(volatile int *)0 = 1;", ends: Ends::With(139) },
+    Case { name: "kernel-pointer", body: "*(volatile int *)0xffffffff80000000 = 1;", ends: Ends::With(139) },
+    Case { name: "bad-instruction", body: "__asm__ volatile(\"ud2\");", ends: Ends::With(132) },
+    Case { name: "privileged-instruction", body: "__asm__ volatile(\"cli\");", ends: Ends::With(139) },
+    Case { name: "no-stack", body: "__asm__ volatile(\"mov $8, %rsp; push %rax; 1: jmp 1b\");", ends: Ends::With(139) },
+    // Every call but those that end, wait or signal on purpose, with pointers to nothing, to the kernel and to a page's last byte.
+    Case {
+        name: "wild-pointers",
+        body: r#"
+    static const long wild[] = { 0, 1, -1, -4096, 0x7fffffffffff, 0x800000000000, 0xffff800000000000, 0xffffffff80000000,
+                                 0x70000000, 0x720000100000, 0x10000000, 0x123456789abc };
+    static const short spared[] = { 0, 17, 37, 38, 13, 15, 23, 34, 35, 56, 57, 58, 60, 61, 62, 128, 130, 131, 158, 200, 202, 218, 230, 231, 232, 234, 247, 270,
+                                    271, 281, 288, 43, 45, 46, 47, 7, 9, 10, 11, 12, 25, 54, 55, 3, 32, 33, 292, 72, 16, 435, 436, 441 };
+    for (long n = 0; n < 460; n++) {
+        int skip = 0;
+        for (unsigned i = 0; i < sizeof spared / sizeof *spared; i++) skip |= spared[i] == n;
+        for (unsigned i = 0; !skip && i < sizeof wild / sizeof *wild; i++) {
+            long p = wild[i];
+            call(n, p, p, p, p, p, p);
+            call(n, 1, p, 8, p, 8, p);
+        }
+    }
+    leave(0);"#,
+        ends: Ends::Somehow,
+    },
+    Case { name: "endless-loop", body: "for (;;) __asm__ volatile(\"\");", ends: Ends::Never },
+    Case { name: "fork-bomb", body: "for (;;) call(57, 0, 0, 0, 0, 0, 0);", ends: Ends::Never },
+];
+
+pub fn scenarios() -> Vec<Scenario> {
+    let matrix = CASES.iter().flat_map(|case| [1, 2].map(|cpus| (case, cpus)));
+    matrix
+        .map(|(case, cpus)| {
+            Scenario::shared(4, format!("bad-program/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
+        })
+        .collect()
+}
+
+fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
+    let program = compile(case.body)?;
+    let port = free_port()?;
+    let script = "httpd -f -p 80 -h /www & /bad; echo \"bad program: $?\"; wait";
+    let guest =
+        bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", script], |root, machine: &mut Machine| {
+            root.file("root/www/page", 0o644, PAGE.to_vec());
+            root.file("root/bad", 0o755, program);
+            machine.forwards.push(Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 });
+            Ok(())
+        })?;
+    with_console(guest, |guest| {
+        guest.expect("pelago: ready", web::READY_LIMIT)?;
+        match case.ends {
+            Ends::With(status) => drop(guest.expect(&format!("bad program: {status}"), LIMIT)?),
+            Ends::Somehow => drop(guest.expect("bad program: ", LIMIT)?),
+            Ends::Never => {}
+        }
+        for number in 1..=FETCHES {
+            let got = web::fetch(&format!("http://127.0.0.1:{port}/page"), LIMIT)
+                .with_context(|| format!("request {number} beside the bad program"))?;
+            ensure!(got == PAGE, "request {number} beside the bad program got another page");
+        }
+        Ok(())
+    })
+}
+
+fn compile(body: &str) -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let (source, program) = (folder.path().join("bad.c"), folder.path().join("bad"));
+    crate::files::write(&source, format!("{PRELUDE}{body}\n}}\n").as_bytes())?;
+    let mut compiler = Command::new("cc");
+    compiler.args([
+        "-O1",
+        "-w",
+        "-static",
+        "-nostdlib",
+        "-ffreestanding",
+        "-fno-stack-protector",
+        "-fno-pie",
+        "-no-pie",
+        "-o",
+    ]);
+    match compiler.arg(&program).arg(&source).output() {
+        Err(error) => bail!(Skip(format!("there is no C compiler ({error}); apt-get install gcc"))),
+        Ok(output) if !output.status.success() => {
+            bail!("cc: {}", String::from_utf8_lossy(&output.stderr).trim())
+        }
+        Ok(_) => crate::files::read(&program),
+    }
+}
