@@ -281,7 +281,8 @@ impl Kernel {
         let cpu_ns = context.domain().cpu_ns.get();
         let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_LOOKS);
         let was_held_up = now_ns - context.watch_ns.get() > step_ns / 2;
-        let had_time = cpu_ns > cpu_ns_then || context.state() != State::Runnable;
+        // One that waits for another's answer is not what hangs.
+        let had_time = cpu_ns > cpu_ns_then && context.state() == State::Runnable;
         let left = if had_time && !was_held_up { left - 1 } else { left };
         context.watch_left.set((left, cpu_ns));
         if left > 0 {

@@ -107,6 +107,13 @@ impl<M: Machine> Book<M> {
         self.domains.values().filter(meant).map(|domain| domain.parts.id).collect()
     }
 
+    /// Rings a domain, for nothing.
+    pub fn ring(&mut self, id: DomainId) {
+        if let Some(domain) = self.domains.get(&id) {
+            self.machine.ring(domain.endpoint_portal);
+        }
+    }
+
     /// Ends a domain. Fine if it has ended.
     pub fn kill(&mut self, id: DomainId, status: u64) -> Result<(), MonitorError> {
         match self.domains.get(&id) {

@@ -21,6 +21,8 @@ use crate::metal::Metal;
 const CORE_LIMIT_NS: u64 = 2_000_000_000;
 /// Steps of that wait, which exists at boot only.
 const CORE_STEP_NS: u64 = 1_000_000;
+/// After this a component that was told to hang does.
+const HURT_NS: u64 = 1_000_000;
 /// How long a component may take to accept a channel.
 const CONNECT_LIMIT_NS: u64 = 200_000_000;
 
@@ -276,7 +278,16 @@ impl MonitorServer for Shared {
 
     async fn hurt(&self, _: &Peer, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError> {
         if self.is_here(core) {
-            return self.0.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed);
+            let done = self.0.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed);
+            if how == Hurt::Hang {
+                // A hang is noticed while work waits: here is some.
+                let service = self.0.clone();
+                runtime::spawn(async move {
+                    runtime::sleep(HURT_NS).await;
+                    service.book.borrow_mut().ring(domain);
+                });
+            }
+            return done;
         }
         passed(self.0.link(core).await?.hurt(core, domain, how).await)
     }

@@ -14,6 +14,14 @@ pub enum Bell {
 }
 
 impl Bell {
+    /// Sets the peer's bits without lending it time.
+    pub(crate) fn nudge(self) {
+        match self {
+            Bell::Notify(handle) | Bell::Portal(handle) => drop(sys::notify(handle)),
+            Bell::Loopback(bits) => executor::post(bits),
+        }
+    }
+
     pub(crate) fn ring(self) {
         match self {
             Bell::Notify(handle) => drop(sys::notify(handle)),

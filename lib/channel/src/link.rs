@@ -59,6 +59,8 @@ pub(crate) struct Link {
     pub peer_domain: u64,
     generation: Cell<u32>,
     writer: RefCell<Writer>,
+    /// Writer's position when the peer was rung last.
+    rung_at: Cell<u32>,
     reader: RefCell<Reader>,
     received: RefCell<Box<Buffer>>,
     /// For encoding what is sent.
@@ -78,6 +80,7 @@ impl Link {
             received: RefCell::new(buffer()),
             scratch: RefCell::new(buffer()),
             generation: Cell::new(generation),
+            rung_at: Cell::new(0),
             closed: Cell::new(false),
             port: Cell::new(None),
             hash: Cell::new(0),
@@ -250,6 +253,13 @@ impl Link {
 
     pub fn arm(&self) {
         self.memory.asleep(self.side).store(1, Ordering::Relaxed);
+        // Whoever sleeps while the peer, awake as it says, has not taken everything sets its bits once: a peer that hangs then has something
+        // pending and the kernel's watch sees it; for one that is only busy it is a needless notification.
+        let writer = self.writer.borrow();
+        if self.rung_at.get() != writer.position() && !self.closed.get() && writer.is_unread(self.memory.index(self.side)) {
+            self.rung_at.set(writer.position());
+            self.bell.nudge();
+        }
     }
 
     pub fn disarm(&self) {
@@ -263,6 +273,7 @@ impl Link {
         let asleep = self.memory.asleep(self.side.other());
         if asleep.load(Ordering::Relaxed) != 0 {
             asleep.store(0, Ordering::Relaxed);
+            self.rung_at.set(self.writer.borrow().position());
             self.bell.ring();
         }
     }

@@ -38,6 +38,16 @@ impl Writer {
         Writer { generation, next: 0, consumed: 0 }
     }
 
+    /// Position after the last message.
+    pub fn position(&self) -> u32 {
+        self.next
+    }
+
+    /// Is there a message that the reader has not taken? `index` is the reader's index word.
+    pub fn is_unread(&self, index: &AtomicU64) -> bool {
+        self.next != 0 && index.load(Ordering::Relaxed) != stamp(self.generation, self.next)
+    }
+
     /// Sends a message. `index` is the reader's index word.
     pub fn write(&mut self, slots: &[Slot], index: &AtomicU64, header: Header, body: &[u8]) -> Result<(), Refused> {
         if body.len() > BODY_BYTES {

@@ -9,8 +9,14 @@ use smoltcp::iface::PollResult;
 use smoltcp::socket::tcp::State;
 use smoltcp::time::Duration;
 
+use crate::connection::Connection;
 use crate::engine::{BURST, ConnectionId, Tcp};
 use crate::segment::{acknowledgement, before};
+
+/// Acknowledgements after the first: three of the same make a peer repeat what it has on the way (RFC 5681, section 3.2) instead of waiting for its timer.
+const DUPLICATES: usize = 3;
+/// Only for connections whose peer was heard this recently: others have nothing on the way.
+const RECENT_NS: u64 = 2_000_000_000;
 
 impl<M: Memory> Tcp<M> {
     /// The link came back and packets may be lost: what is unacknowledged is repeated now and every connection says what it has and takes.
@@ -21,6 +27,13 @@ impl<M: Memory> Tcp<M> {
             self.repeat(id, now_ns);
             self.acknowledge(id);
             self.touch(id);
+        }
+        // After everyone had a turn, with the buffers that are left.
+        let recent = |connection: &&Connection| now_ns.saturating_sub(connection.heard_ns) < RECENT_NS;
+        let busy: Vec<ConnectionId> =
+            self.connections.values().filter(recent).map(|connection| connection.record.connection).collect();
+        for _ in 0..DUPLICATES {
+            busy.iter().for_each(|&id| self.acknowledge(id));
         }
     }
 
