@@ -15,8 +15,12 @@ use system::System;
 use crate::link::{GREETED, Link};
 use crate::service::Service;
 
-/// How long cores may take to come up before that is said.
-const CORES_LIMIT_NS: u64 = 2_000_000_000;
+/// How often it is said which cores are waited for.
+const CORES_STEP_NS: u64 = 2_000_000_000;
+/// How often at most: an emulator with more cores than its host needs its time.
+const CORES_STEPS: u32 = 15;
+/// Cores named in that line.
+const MISSING_SHOWN: usize = 8;
 /// More deaths of the supervisor within [`RESTART_WINDOW_NS`] than this end the machine.
 const RESTARTS_MAX: u32 = 10;
 const RESTART_WINDOW_NS: u64 = 10_000_000_000;
@@ -30,7 +34,7 @@ pub async fn start_cores(service: Rc<Service>, cores: u32) {
             Err(error) => runtime::log!("core {core} does not start: {}", error.name()),
         }
     }
-    let limit_ns = now_ns() + CORES_LIMIT_NS;
+    let mut steps = CORES_STEPS;
     while !waiting.is_empty() {
         let (up, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, link)| link.is_up());
         waiting = rest;
@@ -40,10 +44,13 @@ pub async fn start_cores(service: Rc<Service>, cores: u32) {
                 Err(error) => runtime::log!("core {core} has no link: {}", error.name()),
             }
         }
-        let left_ns = limit_ns.saturating_sub(now_ns());
-        if !waiting.is_empty() && runtime::timeout(left_ns, runtime::notified(GREETED)).await.is_err() {
-            let missing: Vec<u32> = waiting.iter().map(|(core, _)| *core).collect();
-            return runtime::log!("waiting for the monitors of cores {missing:?} is over: they do not answer");
+        if !waiting.is_empty() && runtime::timeout(CORES_STEP_NS, runtime::notified(GREETED)).await.is_err() {
+            let missing: Vec<u32> = waiting.iter().map(|(core, _)| *core).take(MISSING_SHOWN).collect();
+            runtime::log!("waiting for the monitors of {} cores, among them {missing:?}", waiting.len());
+            steps -= 1;
+            if steps == 0 {
+                return runtime::log!("these cores are given up");
+            }
         }
     }
 }

@@ -91,9 +91,17 @@ impl<M: Machine> Book<M> {
         }
         self.start_page(&plan, &parts, records)?;
         // Linux programs may compute as long as they like.
-        domain.stall_badge = (!plan.linux).then(|| 1 << (STALL_BIT_FIRST + self.domains.len() as u64 % STALL_BITS));
+        domain.stall_badge = (!plan.linux).then(|| self.free_stall_badge());
         self.machine.watch(parts.domain, parts.context, DEATH_BADGE, domain.stall_badge)?;
         Ok(wire)
+    }
+
+    /// A bit that no other domain has; shared only if there are more components than bits, who are then reported together.
+    fn free_stall_badge(&self) -> u64 {
+        let taken = self.domains.values().filter_map(|domain| domain.stall_badge).fold(0, |all, badge| all | badge);
+        let free = STALL_BADGES & !taken;
+        let bit = if free == 0 { STALL_BIT_FIRST + self.domains.len() as u64 % STALL_BITS } else { u64::from(free.trailing_zeros()) };
+        1 << bit
     }
 
     /// The channel on which the monitor speaks to the component.

@@ -18,7 +18,7 @@ use runtime::TaskId;
 use crate::metal::Metal;
 
 /// How long a request waits for a core that is starting.
-const CORE_LIMIT_NS: u64 = 2_000_000_000;
+const CORE_LIMIT_NS: u64 = 30_000_000_000;
 /// Steps of that wait, which exists at boot only.
 const CORE_STEP_NS: u64 = 1_000_000;
 /// After this a component that was told to hang does.

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use contracts::process::{Ended, ProcessError, ProcessId, Target};
 
 /// Processes at once, zombies included. A fork bomb reaches this and then only gets errors; each costs about 40 pages.
-pub const MAX_PROCESSES: usize = 200;
+pub const MAX_PROCESSES: usize = 1000;
 /// The first program.
 pub const FIRST: ProcessId = 1;
 /// Ids wrap here, as on Linux.

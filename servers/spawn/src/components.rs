@@ -1,11 +1,11 @@
 //! Components of the description: their channels and regions are made before the first of their users, and kept.
 
-use alloc::string::String;
+use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use abi::PAGE_BYTES;
 use contracts::monitor::{ChannelPlan, DomainPlan};
-use contracts::names::Named;
+use contracts::names::{Named, NamesEvent};
 use contracts::spawn::{DomainId, SpawnError};
 use system::{Component, Region};
 
@@ -13,6 +13,10 @@ use crate::service::{Service, refused};
 
 /// Pages that must be free before a component is started, whatever its limit says: program, stack and first heap.
 const FIRST_PAGES: u64 = 128;
+/// How long the memory server may take, which may have to move pages between cores.
+const ROOM_LIMIT_NS: u64 = 1_000_000_000;
+/// The component it is.
+const MEMORY: &str = "memory";
 
 impl Service {
     /// Starts a component.
@@ -25,18 +29,26 @@ impl Service {
         for region in &component.regions {
             self.region(region, core).await?;
         }
-        let wanted = FIRST_PAGES.min(component.memory_limit_pages.into());
-        let limit_pages = self.memory.prepare(core, wanted, component.memory_limit_pages.into()).await;
-        let limit_pages = limit_pages.map_err(|error| {
-            runtime::log!("no memory for {name} on core {core}: {error:?}");
-            SpawnError::NoMemory
-        })?;
+        let limit_pages = u64::from(component.memory_limit_pages);
+        // The memory server cannot be asked about itself.
+        let limit_pages = if name == MEMORY { limit_pages } else { self.room(name, core, FIRST_PAGES.min(limit_pages), limit_pages).await? };
         let plan = DomainPlan { limit_pages, ..wiring::component(component, &self.channels, generation, entrance) };
         // Sent together: the monitor acts in the order sent.
         let domain = self.monitor.create(core, plan).await.map_err(refused)?;
         self.monitor.start(core, domain).await.map_err(refused)?;
         self.register(component, domain, core, generation);
         Ok(domain)
+    }
+
+    /// Asks for room on a core; gives the limit to set.
+    pub async fn room(&self, name: &str, core: u32, wanted_pages: u64, limit_pages: u64) -> Result<u64, SpawnError> {
+        match runtime::timeout(ROOM_LIMIT_NS, self.memory.prepare(core, wanted_pages, limit_pages)).await {
+            Ok(Ok(limit_pages)) => Ok(limit_pages),
+            answer => {
+                runtime::log!("no room for {name} on core {core}: {answer:?}");
+                Err(SpawnError::NoMemory)
+            }
+        }
     }
 
     /// Opens channels that are not open yet, all servers' cores at once, then the clients' where they differ.
@@ -86,17 +98,30 @@ impl Service {
         }
     }
 
-    /// What exists already: the components that monitor 0 started, whose channels are open.
+    /// Tells the name server what exists: at the start of either.
     pub async fn look_around(&self) {
-        let mut from = 0;
-        let mut running: Vec<String> = Vec::new();
-        while let Ok(Some(line)) = self.monitor.domain(0, from).await {
-            from = line.domain + 1;
-            if let Some(component) = self.description.components.iter().find(|component| component.name == line.name) {
-                self.register(component, line.domain, line.core, line.generation);
-                running.push(line.name);
+        let mut cores: Vec<u32> = self.description.components.iter().filter_map(|component| component.core.core_on(self.cores)).collect();
+        cores.sort_unstable();
+        cores.dedup();
+        for core in cores {
+            let mut from = 0;
+            while let Ok(Some(line)) = self.monitor.domain(core, from).await {
+                from = line.domain + 1;
+                if let Some(component) = self.description.components.iter().find(|component| component.name == line.name) {
+                    self.register(component, line.domain, line.core, line.generation);
+                }
             }
         }
-        runtime::log!("found {}", running.join(", "));
+    }
+
+    /// Watches the name server, to tell it again after a restart.
+    pub async fn watch_names(self: Rc<Self>) {
+        loop {
+            match self.names.next_event().await {
+                NamesEvent::PeerRestarted => self.look_around().await,
+                NamesEvent::Lost => {}
+                NamesEvent::Closed => return,
+            }
+        }
     }
 }

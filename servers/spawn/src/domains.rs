@@ -57,7 +57,7 @@ impl Service {
 
     async fn make(&self, name: &str, core: u32, parent: Option<DomainId>, channels: &[ChannelPlan]) -> Result<LinuxDomain, SpawnError> {
         let limit_pages = u64::from(self.description.linux.memory_limit_pages);
-        let limit_pages = self.memory.prepare(core, FIRST_PAGES, limit_pages).await.map_err(|_| SpawnError::NoMemory)?;
+        let limit_pages = self.room(name, core, FIRST_PAGES, limit_pages).await?;
         self.open(channels.iter()).await?;
         let plan = wiring::linux(&self.description, name, channels, limit_pages);
         let domain = self.monitor.create(core, plan).await.map_err(refused)?;

@@ -13,7 +13,7 @@ use contracts::monitor::{ChannelId, ChannelPlan};
 use contracts::spawn::DomainId;
 
 /// Most Linux domains at a time. Each has a few wake slots of the 1,024 of a core if its servers are elsewhere.
-pub const DOMAINS_MAX: usize = 128;
+pub const DOMAINS_MAX: usize = 1024;
 
 /// The core of a domain.
 pub const fn home(domain: DomainId) -> u32 {

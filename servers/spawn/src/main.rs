@@ -32,7 +32,6 @@ async fn component(start: Start) {
         return runtime::log!("{SYSTEM_PATH} is missing or damaged: build the archive again");
     };
     let service = Rc::new(Service::new(description, start.cores(), monitor.clone(), memory, names));
-    service.look_around().await;
     let mut channels = start.incoming(NAME);
     let shared = Rc::new(Shared(service.clone()));
     runtime::spawn(async move {
@@ -42,6 +41,12 @@ async fn component(start: Start) {
         }
     });
     start.serving();
+    let other = service.clone();
+    runtime::spawn(async move {
+        // Only the first components run as yet, or this is not the first spawn.
+        other.look_around().await;
+        other.watch_names().await;
+    });
     loop {
         match monitor.next_event().await {
             MonitorEvent::Died { death, .. } => {

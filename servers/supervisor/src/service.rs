@@ -6,15 +6,13 @@ use alloc::string::String;
 use channel::Peer;
 use contracts::endpoint::Hurt;
 use contracts::supervisor::*;
-use supervisor_core::Phase;
+use supervisor_core::{Entry, Phase};
 use system::Restart;
 
-use crate::watch::{STEP_LIMIT_NS, Supervisor};
+use crate::watch::Supervisor;
 
 /// Status of a component that was ended on purpose: as a shell shows a program ended by SIGKILL.
 const KILLED: u64 = 137;
-/// Steps of waiting for it to serve again.
-const LOOK_NS: u64 = 200_000;
 
 /// The service as peers reach it.
 pub struct Shared(pub Rc<Supervisor>);
@@ -54,16 +52,10 @@ impl SupervisorServer for Shared {
 impl Shared {
     /// Waits until a later generation serves.
     async fn again(&self, name: &str, before: u64) -> Result<(u64, u64), SupervisorError> {
-        let limit_ns = runtime::now_ns() + STEP_LIMIT_NS;
-        while runtime::now_ns() < limit_ns {
-            let now = self.0.with(name, |entry| (entry.phase, entry.generation, entry.recovery_ns / 1000));
-            if let Some((Phase::Serving, generation, us)) = now
-                && generation > before
-            {
-                return Ok((us, generation));
-            }
-            runtime::sleep(LOOK_NS).await;
-        }
-        Err(SupervisorError::TimedOut)
+        let again = |entry: &Entry| {
+            let is_back = entry.phase == Phase::Serving && entry.generation > before;
+            is_back.then_some((entry.recovery_ns / 1000, entry.generation))
+        };
+        self.0.until(name, again).await.ok_or(SupervisorError::TimedOut)
     }
 }

@@ -4,8 +4,11 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::{Cell, RefCell};
+use core::cell::RefCell;
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
 
+use abi::DeathCause;
 use abi::start::Entrance;
 use contracts::monitor::{MonitorClient, MonitorEvent};
 use contracts::spawn::{Death, DomainId, SpawnClient};
@@ -15,8 +18,6 @@ use system::{Restart, System};
 
 /// How long a component may take to be made, and then to serve.
 pub const STEP_LIMIT_NS: u64 = 2_000_000_000;
-/// Steps of looking whether it serves. Exists only while a component starts.
-const LOOK_NS: u64 = 200_000;
 /// Status of a machine that cannot go on.
 const CANNOT_GO_ON: u8 = 70;
 
@@ -25,8 +26,7 @@ pub struct Supervisor {
     pub monitor: MonitorClient,
     spawn: SpawnClient,
     pub entries: RefCell<Vec<Entry>>,
-    /// Deaths are answered by restarts; at boot `start_all` does the first starts.
-    is_ready: Cell<bool>,
+    wakers: RefCell<Vec<Waker>>,
 }
 
 impl Supervisor {
@@ -36,7 +36,7 @@ impl Supervisor {
         let entry = |component: &system::Component| {
             Entry::new(&component.name, component.restart, wiring::core_of(description, &component.name, cores))
         };
-        Supervisor { monitor, spawn, entries: RefCell::new(components.map(entry).collect()), is_ready: Cell::new(false) }
+        Supervisor { monitor, spawn, entries: RefCell::new(components.map(entry).collect()), wakers: RefCell::default() }
     }
 
     /// Runs `work` on the component of that name.
@@ -73,7 +73,6 @@ impl Supervisor {
                 missing.push(name);
             }
         }
-        self.is_ready.set(true);
         if !missing.is_empty() {
             runtime::log!("not serving: {}", missing.join(", "));
         }
@@ -104,24 +103,40 @@ impl Supervisor {
         };
         runtime::log!("{name} does not start: {failed}");
         self.with(name, |entry| entry.phase = Phase::GivenUp);
+        self.changed();
         false
     }
 
     /// Waits until a component serves, or is done.
     async fn wait(&self, name: &str) -> bool {
-        let limit_ns = now_ns() + STEP_LIMIT_NS;
-        loop {
-            match self.with(name, |entry| entry.phase) {
-                Some(Phase::Serving | Phase::Finished) => return true,
-                Some(Phase::GivenUp) | None => return false,
-                Some(Phase::Waiting | Phase::Starting) => {}
+        let settled = |entry: &Entry| match entry.phase {
+            Phase::Serving | Phase::Finished => Some(true),
+            Phase::GivenUp => Some(false),
+            Phase::Waiting | Phase::Starting => None,
+        };
+        self.until(name, settled).await.unwrap_or_else(|| {
+            runtime::log!("{name} does not serve after 2 s");
+            false
+        })
+    }
+
+    /// Waits until `look` finds something about a component; `None` if that took longer than a step may.
+    pub async fn until<T>(&self, name: &str, look: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+        let found = poll_fn(|context| match self.with(name, |entry| look(entry)).flatten() {
+            Some(found) => Poll::Ready(found),
+            None => {
+                let mut wakers = self.wakers.borrow_mut();
+                wakers.retain(|waker| !waker.will_wake(context.waker()));
+                wakers.push(context.waker().clone());
+                Poll::Pending
             }
-            if now_ns() > limit_ns {
-                runtime::log!("{name} does not serve after 2 s");
-                return false;
-            }
-            runtime::sleep(LOOK_NS).await;
-        }
+        });
+        runtime::timeout(STEP_LIMIT_NS, found).await.ok()
+    }
+
+    /// Something changed: those who wait look again.
+    fn changed(&self) {
+        self.wakers.take().into_iter().for_each(Waker::wake);
     }
 
     /// Hears what the monitors tell.
@@ -153,10 +168,9 @@ impl Supervisor {
                 },
             };
             self.with(&name, |entry| {
-                if let Some(down_ns) = entry.serves(now_ns) {
-                    runtime::log!("{name} serves again, generation {}, {} us", entry.generation, down_ns / 1000);
-                }
+                entry.serves(now_ns);
             });
+            self.changed();
         });
     }
 
@@ -178,7 +192,12 @@ impl Supervisor {
             entry.generation = entry.generation.max(generation);
             entry.died(&death, now_ns)
         });
+        self.changed();
         let why = cause(&death);
+        if decision.is_some() && DeathCause::decode(death.cause) == Some(DeathCause::Exception) {
+            // The kernel, which printed the whole backtrace, does not know names.
+            let _ = sys::log(&format!("bt: {:#x} {name}", death.rip));
+        }
         match decision {
             // A Linux domain, or one of an earlier life.
             None => {}
