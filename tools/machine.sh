@@ -154,7 +154,8 @@ ready_compiler() {
 
 debian_rust() {
     require_debian "Rust for $bare_target" "install rustup (https://rustup.rs) and run: rustup target add $bare_target"
-    set -- rustc-web cargo-web rust-web-src rustfmt-web rust-web-clippy lld-22
+    # cargo downloads over TLS, and the smallest Debian trusts nobody.
+    set -- rustc-web cargo-web rust-web-src rustfmt-web rust-web-clippy lld-22 ca-certificates
     if install_packages "Rust and lld" "$@"; then
         prefix=
     elif unpack_packages "Rust and lld" "$@"; then

@@ -143,15 +143,25 @@ pub enum Whence {
 pub enum Control {
     /// Terminal settings as the kernel's 36-byte `struct termios` image.
     GetTerminal,
-    SetTerminal { settings: Vec<u8>, flush_input: bool },
+    SetTerminal {
+        settings: Vec<u8>,
+        flush_input: bool,
+    },
     /// Rows and columns.
     GetWindow,
-    SetWindow { rows: u16, columns: u16 },
+    SetWindow {
+        rows: u16,
+        columns: u16,
+    },
     /// Foreground process group.
     GetForeground,
-    SetForeground { group: u32 },
+    SetForeground {
+        group: u32,
+    },
     /// Becomes the caller's controlling terminal.
-    MakeControlling { session: u32 },
+    MakeControlling {
+        session: u32,
+    },
     /// Bytes that can be read now.
     Available,
 }
@@ -180,11 +190,23 @@ pub trait Descriptions {
     /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's own offset which then moves. 0 = end of file.
     /// With `wait`, waits for the first byte; without, `WouldBlock`.
     #[op]
-    async fn read(&self, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Result<u32, DescriptionError>;
+    async fn read(
+        &self,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        wait: bool,
+    ) -> Result<u32, DescriptionError>;
 
     /// Writes bytes of the bulk; gives how many were taken (at least 1 unless the span is empty). `BrokenPipe`, `NoSpace`, `WouldBlock`.
     #[op]
-    async fn write(&self, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Result<u32, DescriptionError>;
+    async fn write(
+        &self,
+        id: DescriptionId,
+        span: BulkSpan,
+        at: Option<u64>,
+        wait: bool,
+    ) -> Result<u32, DescriptionError>;
 
     /// Moves the offset; gives the new one. `NotSeekable`, `Invalid` for a negative result.
     #[op]

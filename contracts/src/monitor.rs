@@ -122,7 +122,14 @@ pub trait Monitor {
 
     /// Memory that outlives its users: made here (`physical` is `None`), or borrowed from another core. Gives the physical address of contiguous memory, else 0. Idempotent.
     #[op]
-    async fn region(&self, core: u32, name: String, pages: u64, contiguous: bool, physical: Option<u64>) -> Result<u64, MonitorError>;
+    async fn region(
+        &self,
+        core: u32,
+        name: String,
+        pages: u64,
+        contiguous: bool,
+        physical: Option<u64>,
+    ) -> Result<u64, MonitorError>;
 
     /// Makes a domain that does not run yet. Its channels begin a new generation if `plan.generation` is not the first.
     #[op]

@@ -40,12 +40,12 @@ fn number(header: &[u8], field: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use alloc::format;
     use alloc::vec::Vec;
 
-    fn member(name: &str, content: &[u8]) -> Vec<u8> {
+    pub(crate) fn member(name: &str, content: &[u8]) -> Vec<u8> {
         let mut numbers = [0; 13];
         (numbers[FILE_SIZE], numbers[NAME_SIZE]) = (content.len(), name.len() + 1);
         let mut bytes = Vec::from(b"070701");

@@ -68,7 +68,9 @@ pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> R
     // Also those of later clients: a component has the channels it serves from its start. Clients of these servers are on this core.
     let ours: Vec<ChannelPlan> = channels
         .into_iter()
-        .filter(|plan| (is_first(&plan.client) || is_first(&plan.server)) && plan.client_core == 0 && plan.server_core == 0)
+        .filter(|plan| {
+            (is_first(&plan.client) || is_first(&plan.server)) && plan.client_core == 0 && plan.server_core == 0
+        })
         .collect();
     for plan in &ours {
         open(service, plan).map_err(|error| format!("channel {} of {}: {error:?}", plan.contract, plan.client))?;

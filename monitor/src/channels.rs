@@ -131,7 +131,8 @@ impl<M: Machine> Book<M> {
         if let Some(other) = other {
             self.reach(id, other)?;
         }
-        let serve = if is_local[1] && plan.server == MONITOR { Some(self.own_wire(id).map_err(refused)?) } else { None };
+        let serve =
+            if is_local[1] && plan.server == MONITOR { Some(self.own_wire(id).map_err(refused)?) } else { None };
         Ok(Opened { place, serve })
     }
 
@@ -160,8 +161,16 @@ impl<M: Machine> Book<M> {
                 continue;
             }
             let owner = channel.owner(side);
-            let held = self.channels.values().filter(|other| other.halves[0].portal.is_some() && other.plan.client == owner).count()
-                + self.channels.values().filter(|other| other.halves[1].portal.is_some() && other.plan.server == owner).count();
+            let held = self
+                .channels
+                .values()
+                .filter(|other| other.halves[0].portal.is_some() && other.plan.client == owner)
+                .count()
+                + self
+                    .channels
+                    .values()
+                    .filter(|other| other.halves[1].portal.is_some() && other.plan.server == owner)
+                    .count();
             let portal = if owner == MONITOR {
                 let badge = 1 << (MONITOR_BADGE_FIRST + held as u64 % MONITOR_BADGES);
                 (self.machine.own_portal(badge)?, badge)
@@ -223,7 +232,12 @@ impl<M: Machine> Book<M> {
 
     /// Puts an end into a domain being made: maps the memory at `address`, gives the bell, points the portal.
     pub(crate) fn attach(
-        &mut self, id: ChannelId, end: End, into: &crate::domains::Parts, address: u64, begin_again: bool,
+        &mut self,
+        id: ChannelId,
+        end: End,
+        into: &crate::domains::Parts,
+        address: u64,
+        begin_again: bool,
     ) -> Result<(StartRecord, u64), Error> {
         let channel = self.channels.get_mut(&id).ok_or(Error::NotFound)?;
         let (side, is_remote, bytes) = (side(end), channel.is_remote(), Channel::layout(&channel.plan).bytes());
@@ -237,7 +251,14 @@ impl<M: Machine> Book<M> {
         let rights = if lends { Rights::CALL.union(Rights::NOTIFY) } else { Rights::NOTIFY };
         let mut made = record(kind::CHANNEL, &channel.plan.contract, channel.owner(side.other()));
         made.handle = self.machine.grant(into.domain, bell, rights)?.0;
-        self.machine.map(into.range, address, channel.segment, 0, bytes / PAGE_BYTES, protection::READ | protection::WRITE)?;
+        self.machine.map(
+            into.range,
+            address,
+            channel.segment,
+            0,
+            bytes / PAGE_BYTES,
+            protection::READ | protection::WRITE,
+        )?;
         self.machine.lead(portal, into.context)?;
         (made.address, made.bytes, made.a) = (address, bytes, badge);
         made.b = if side == Side::Client { flags::CLIENT } else { 0 } | if is_remote { flags::REMOTE } else { 0 };
@@ -253,7 +274,9 @@ impl<M: Machine> Book<M> {
 
     /// The holder of an end is gone.
     pub(crate) fn let_go(&mut self, id: ChannelId, end: End) {
-        let Some(half) = self.channels.get_mut(&id).map(|channel| &mut channel.halves[side(end) as usize]) else { return };
+        let Some(half) = self.channels.get_mut(&id).map(|channel| &mut channel.halves[side(end) as usize]) else {
+            return;
+        };
         half.domain = None;
         if let Some((portal, _)) = half.portal {
             // Whoever rings from now on is told or ignored; the kernel lets the dead context go.
@@ -269,7 +292,8 @@ impl<M: Machine> Book<M> {
         let (portal, badge) = channel.halves[1].portal.ok_or(MonitorError::NotFound)?;
         let bell = channel.bell(Side::Client).ok_or(MonitorError::NotFound)?;
         let parts = server.parts;
-        let segment = self.machine.grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE)).map_err(refused)?;
+        let segment =
+            self.machine.grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE)).map_err(refused)?;
         let bell = self.machine.grant(parts.domain, bell, Rights::NOTIFY).map_err(refused)?;
         self.machine.lead(portal, parts.context).map_err(refused)?;
         channel.halves[1].domain = Some(parts.id);

@@ -100,7 +100,11 @@ impl<M: Machine> Book<M> {
     fn free_stall_badge(&self) -> u64 {
         let taken = self.domains.values().filter_map(|domain| domain.stall_badge).fold(0, |all, badge| all | badge);
         let free = STALL_BADGES & !taken;
-        let bit = if free == 0 { STALL_BIT_FIRST + self.domains.len() as u64 % STALL_BITS } else { u64::from(free.trailing_zeros()) };
+        let bit = if free == 0 {
+            STALL_BIT_FIRST + self.domains.len() as u64 % STALL_BITS
+        } else {
+            u64::from(free.trailing_zeros())
+        };
         1 << bit
     }
 
@@ -117,7 +121,14 @@ impl<M: Machine> Book<M> {
         domain.own_bell = self.machine.own_bell(badge)?;
         let mut made = record(kind::CHANNEL, contracts::endpoint::NAME, "monitor");
         made.handle = self.machine.grant(parts.domain, domain.own_bell, Rights::NOTIFY)?.0;
-        self.machine.map(parts.range, *address, domain.endpoint_segment, 0, page_count, protection::READ | protection::WRITE)?;
+        self.machine.map(
+            parts.range,
+            *address,
+            domain.endpoint_segment,
+            0,
+            page_count,
+            protection::READ | protection::WRITE,
+        )?;
         (made.address, made.bytes, made.a) = (*address, layout.bytes(), ENDPOINT_BADGE);
         *address += layout.bytes() + PAGE_BYTES;
         Ok((EndpointWire { memory, bell: domain.endpoint_portal, badge }, made))
@@ -127,7 +138,8 @@ impl<M: Machine> Book<M> {
         let kept = self.regions.get(name).ok_or(Error::NotFound)?;
         let (segment, page_count, physical) = (kept.segment, kept.pages, kept.physical);
         let mut made = record(kind::REGION, name, "");
-        made.handle = self.machine.grant(parts.domain, segment, Rights::READ.union(Rights::WRITE).union(Rights::DMA))?.0;
+        made.handle =
+            self.machine.grant(parts.domain, segment, Rights::READ.union(Rights::WRITE).union(Rights::DMA))?.0;
         self.machine.map(parts.range, *address, segment, 0, page_count, protection::READ | protection::WRITE)?;
         (made.address, made.bytes, made.a) = (*address, page_count * PAGE_BYTES, physical);
         *address += (page_count + 1) * PAGE_BYTES;
@@ -135,7 +147,8 @@ impl<M: Machine> Book<M> {
     }
 
     fn give_file(&mut self, name: &str, parts: &Parts, address: &mut u64) -> Result<Option<StartRecord>, Error> {
-        let found = if name == WHOLE_ARCHIVE { Some((0, self.archive.len())) } else { archive::find(self.archive, name) };
+        let found =
+            if name == WHOLE_ARCHIVE { Some((0, self.archive.len())) } else { archive::find(self.archive, name) };
         let Some((at, bytes)) = found else { return Ok(None) };
         let mut made = record(kind::FILE, name, "");
         let at = at as u64 + self.facts.archive_offset;
@@ -168,7 +181,8 @@ impl<M: Machine> Book<M> {
         let page_count = bytes.len() as u64 / PAGE_BYTES;
         let segment = self.machine.segment_of(parts.ram, page_count)?;
         let filled = self.machine.fill(segment, 0, &bytes);
-        let mapped = filled.and_then(|()| self.machine.map(parts.range, START_INFO, segment, 0, page_count, protection::READ));
+        let mapped =
+            filled.and_then(|()| self.machine.map(parts.range, START_INFO, segment, 0, page_count, protection::READ));
         self.machine.drop(segment);
         mapped
     }

@@ -23,7 +23,8 @@ pub(crate) struct Parts {
 
 impl Parts {
     /// Nothing made yet.
-    pub const NONE: Parts = Parts { id: 0, ram: Handle::NONE, domain: Handle::NONE, range: Handle::NONE, context: Handle::NONE };
+    pub const NONE: Parts =
+        Parts { id: 0, ram: Handle::NONE, domain: Handle::NONE, range: Handle::NONE, context: Handle::NONE };
 }
 
 /// The monitor's own channel to a component.
@@ -79,8 +80,14 @@ impl<M: Machine> Book<M> {
         self.scrap(&domain);
         let is_exception = DeathCause::decode(state.cause) == Some(DeathCause::Exception);
         let status = if is_exception { state.exception.vector } else { state.status };
-        let death =
-            Death { domain: id, cause: state.cause, status, address: state.exception.address, rip: state.rip, cpu_ns: state.cpu_ns };
+        let death = Death {
+            domain: id,
+            cause: state.cause,
+            status,
+            address: state.exception.address,
+            rip: state.rip,
+            cpu_ns: state.cpu_ns,
+        };
         Some((domain.plan.name, domain.plan.generation, death))
     }
 

@@ -22,10 +22,12 @@ mod loader;
 mod machine;
 mod program;
 mod start_page;
+#[cfg(test)]
+mod tests;
 
 pub use channels::{Opened, Wire};
-pub use domains::{Domain, EndpointWire};
 pub use create::{DEATH_BADGE, STALL_BADGES};
+pub use domains::{Domain, EndpointWire};
 pub use machine::Machine;
 pub use program::{BadProgram, Piece, Program, decode};
 
@@ -96,7 +98,13 @@ impl<M: Machine> Book<M> {
     }
 
     /// Makes a region, or borrows one of another core; gives the physical address of contiguous memory.
-    pub fn region(&mut self, name: &str, pages: u64, contiguous: bool, physical: Option<u64>) -> Result<u64, MonitorError> {
+    pub fn region(
+        &mut self,
+        name: &str,
+        pages: u64,
+        contiguous: bool,
+        physical: Option<u64>,
+    ) -> Result<u64, MonitorError> {
         if let Some(kept) = self.regions.get(name) {
             return if kept.pages == pages { Ok(kept.physical) } else { Err(MonitorError::Busy) };
         }

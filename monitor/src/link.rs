@@ -1,7 +1,7 @@
 //! Links between monitor 0 and the others: a channel in memory of core 0, and one page by which both sides tell each other how to ring.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use alloc::string::ToString;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::layout::{REGIONS, portal};
 use abi::{Error, Handle, PAGE_BYTES};
@@ -48,7 +48,8 @@ impl Link {
         let (segment, physical) = sys::segment_alloc(Handle::ROOT_RAM, pages, abi::layout::segment::CONTIGUOUS)?;
         let (address, bytes, keeper) = runtime::map_segment(segment)?;
         // SAFETY: mapped while the keeper lives; the last page is left out.
-        let memory = unsafe { Memory::format(address, bytes - PAGE_BYTES, layout(), Some(keeper)) }.map_err(|_| Error::BadArgument)?;
+        let memory = unsafe { Memory::format(address, bytes - PAGE_BYTES, layout(), Some(keeper)) }
+            .map_err(|_| Error::BadArgument)?;
         let greeting = Greeting { base: address + bytes - PAGE_BYTES };
         let badge = 1 << (LINK_BIT_FIRST + core as u64 % LINK_BITS);
         let entrance = sys::portal_alloc(Handle::ROOT_RAM, Handle::SELF_CONTEXT, badge | GREETED, portal::MAILBOX)?;
@@ -94,4 +95,3 @@ fn answer(address: u64, bytes: u64) -> Result<ServerChannel, Error> {
 fn wiring(memory: Memory, bell: Handle, badge: u64) -> Wiring {
     Wiring { memory, bell: Bell::Notify(bell), badge, remote: true, peer: "monitor".to_string(), peer_domain: 0 }
 }
-

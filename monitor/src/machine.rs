@@ -47,13 +47,27 @@ pub trait Machine {
     /// The domain's address range.
     fn range(&mut self, domain: Handle) -> Result<Handle, Error>;
     /// Maps pages of a segment.
-    fn map(&mut self, range: Handle, address: u64, segment: Handle, first_page: u64, pages: u64, protection: u64) -> Result<(), Error>;
+    fn map(
+        &mut self,
+        range: Handle,
+        address: u64,
+        segment: Handle,
+        first_page: u64,
+        pages: u64,
+        protection: u64,
+    ) -> Result<(), Error>;
     /// A context with time of its own; it does not run yet.
     fn context(&mut self, ram: Handle, domain: Handle, priority: u8, linux: bool) -> Result<Handle, Error>;
     /// Runs it.
     fn start(&mut self, context: Handle, entry: u64, stack: u64) -> Result<(), Error>;
     /// Wants to be told of the domain's death and of a stall, each by its badge.
-    fn watch(&mut self, domain: Handle, context: Handle, death_badge: u64, stall_badge: Option<u64>) -> Result<(), Error>;
+    fn watch(
+        &mut self,
+        domain: Handle,
+        context: Handle,
+        death_badge: u64,
+        stall_badge: Option<u64>,
+    ) -> Result<(), Error>;
     /// Ends a domain.
     fn kill(&mut self, domain: Handle, status: u64) -> Result<(), Error>;
     /// How a domain stands.

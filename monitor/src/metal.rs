@@ -55,7 +55,11 @@ impl Machine for Metal {
         let (address, bytes, keeper) = runtime::map_segment(own).inspect_err(|_| self.drop(own))?;
         // SAFETY: mapped for as long as the keeper lives, and reached as a channel only.
         let memory = unsafe {
-            if format { Memory::format(address, bytes, layout, Some(keeper)) } else { Memory::attach(address, bytes, Some(keeper)) }
+            if format {
+                Memory::format(address, bytes, layout, Some(keeper))
+            } else {
+                Memory::attach(address, bytes, Some(keeper))
+            }
         };
         memory.map_err(|_| Error::BadArgument)
     }
@@ -114,7 +118,15 @@ impl Machine for Metal {
         sys::domain_range(domain)
     }
 
-    fn map(&mut self, range: Handle, address: u64, segment: Handle, first_page: u64, pages: u64, protection: u64) -> Result<(), Error> {
+    fn map(
+        &mut self,
+        range: Handle,
+        address: u64,
+        segment: Handle,
+        first_page: u64,
+        pages: u64,
+        protection: u64,
+    ) -> Result<(), Error> {
         sys::range_map(range, address, segment, first_page, pages, protection)
     }
 
@@ -137,7 +149,13 @@ impl Machine for Metal {
         unsafe { sys::context_start(context, entry, stack - 8, [0, 0]) }
     }
 
-    fn watch(&mut self, domain: Handle, context: Handle, death_badge: u64, stall_badge: Option<u64>) -> Result<(), Error> {
+    fn watch(
+        &mut self,
+        domain: Handle,
+        context: Handle,
+        death_badge: u64,
+        stall_badge: Option<u64>,
+    ) -> Result<(), Error> {
         let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, death_badge)?;
         let done = sys::domain_on_death(domain, bell);
         self.drop(bell);

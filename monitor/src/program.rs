@@ -64,7 +64,8 @@ pub fn decode(file: &[u8]) -> Result<Program<'_>, BadProgram> {
     }
     let entry = elf.ehdr.e_entry;
     let runs = |piece: &Piece<'_>| {
-        piece.protection & protection::EXECUTE != 0 && (piece.address..piece.address + piece.pages * PAGE_BYTES).contains(&entry)
+        piece.protection & protection::EXECUTE != 0
+            && (piece.address..piece.address + piece.pages * PAGE_BYTES).contains(&entry)
     };
     if !pieces.iter().any(runs) {
         return Err(BadProgram("the entry is not in its code"));
@@ -85,7 +86,9 @@ fn piece<'a>(file: &'a [u8], header: &elf::segment::ProgramHeader) -> Result<Pie
     for (flag, bit) in [(PF_R, protection::READ), (PF_W, protection::WRITE), (PF_X, protection::EXECUTE)] {
         rights |= if header.p_flags & flag != 0 { bit } else { 0 };
     }
-    if rights & protection::READ == 0 || rights & (protection::WRITE | protection::EXECUTE) == protection::WRITE | protection::EXECUTE {
+    if rights & protection::READ == 0
+        || rights & (protection::WRITE | protection::EXECUTE) == protection::WRITE | protection::EXECUTE
+    {
         return Err(BadProgram("a segment is unreadable, or both writable and executable"));
     }
     let address = header.p_vaddr / PAGE_BYTES * PAGE_BYTES;
@@ -97,12 +100,12 @@ fn piece<'a>(file: &'a [u8], header: &elf::segment::ProgramHeader) -> Result<Pie
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use alloc::vec;
 
     /// A file of one page of code at 4 MiB, with that many copies of its program header.
-    fn file(headers: u16) -> Vec<u8> {
+    pub(crate) fn file(headers: u16) -> Vec<u8> {
         let mut file = vec![0; 4096 + 16];
         file[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
         let mut put = |at: usize, bytes: &[u8]| file[at..at + bytes.len()].copy_from_slice(bytes);

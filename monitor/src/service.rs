@@ -241,7 +241,15 @@ impl MonitorServer for Shared {
         }
     }
 
-    async fn region(&self, _: &Peer, core: u32, name: String, pages: u64, contiguous: bool, physical: Option<u64>) -> Result<u64, MonitorError> {
+    async fn region(
+        &self,
+        _: &Peer,
+        core: u32,
+        name: String,
+        pages: u64,
+        contiguous: bool,
+        physical: Option<u64>,
+    ) -> Result<u64, MonitorError> {
         if self.is_here(core) {
             return self.0.book.borrow_mut().region(&name, pages, contiguous, physical);
         }

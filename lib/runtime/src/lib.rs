@@ -56,6 +56,8 @@ mod platform;
 #[cfg(not(target_os = "none"))]
 #[path = "platform_host.rs"]
 mod platform;
+#[cfg_attr(not(all(target_os = "none", target_arch = "x86_64")), path = "random_host.rs")]
+mod random;
 mod start;
 #[cfg(not(target_os = "none"))]
 pub mod testing;
@@ -66,6 +68,7 @@ pub use endpoint::Incoming;
 pub use executor::{TaskId, abort, notified, sleep_until, spawn, yield_now};
 pub use map::map_segment;
 pub use platform::{log_line, now_ns};
+pub use random::fill_random;
 pub use start::{Device, Region, Start, WireError};
 pub use time::{TimedOut, sleep, timeout};
 

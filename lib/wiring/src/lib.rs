@@ -47,10 +47,14 @@ pub fn core_of(system: &System, name: &str, cores: u32) -> u32 {
 pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
     let wanted = system.components.iter().filter(|component| component.name != MONITOR);
     let pairs = wanted.flat_map(|component| component.uses.iter().map(move |used| (component, used)));
-    (1..).zip(pairs).map(|(id, (client, used))| {
-        let (client_core, server_core) = (core_of(system, &client.name, cores), core_of(system, &used.server, cores));
-        plan(id, &used.contract, (&client.name, client_core), (&used.server, server_core))
-    }).collect()
+    (1..)
+        .zip(pairs)
+        .map(|(id, (client, used))| {
+            let (client_core, server_core) =
+                (core_of(system, &client.name, cores), core_of(system, &used.server, cores));
+            plan(id, &used.contract, (&client.name, client_core), (&used.server, server_core))
+        })
+        .collect()
 }
 
 /// The channels of a Linux domain on `core`, numbered from `first` on.

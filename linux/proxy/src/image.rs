@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn refuses_hostile_headers() {
-        let bad: &[&[(u32, u32, u64, u64, u64, u64)]] = &[
+        type Part = (u32, u32, u64, u64, u64, u64);
+        let bad: &[&[Part]] = &[
             &[],
             &[(1, 5, 0, 0x1000, 0x100, 0x100)],            // below the lowest address
             &[(1, 5, 0, LOW_END - 0x1000, 0x100, 0x2000)], // into the proxy

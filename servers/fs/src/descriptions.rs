@@ -9,7 +9,6 @@ use contracts::descriptions::*;
 use fs_core::store::Store;
 
 use crate::processes;
-use crate::random;
 use crate::server::{Open, Server, Target};
 
 /// Entries in one answer.
@@ -45,7 +44,7 @@ fn read_device(minor: u32, bulk: &Bulk, span: BulkSpan, length: usize) -> Result
     }
     let mut bytes = vec![0; length];
     if minor == minor::RANDOM || minor == minor::URANDOM {
-        random::fill(&mut bytes);
+        runtime::fill_random(&mut bytes);
     }
     put(bulk, span, 0, &bytes).map(|()| length)
 }

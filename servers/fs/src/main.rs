@@ -2,15 +2,13 @@
 //!
 //! Single-threaded: a `RefCell` borrow never crosses an await. Everything is lost with the machine; the archive stays as it was.
 #![cfg_attr(target_os = "none", no_std, no_main)]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 
 mod descriptions;
 mod paths;
 mod processes;
-#[cfg_attr(not(all(target_os = "none", target_arch = "x86_64")), path = "random_host.rs")]
-mod random;
 mod server;
 
 use alloc::rc::Rc;

@@ -134,7 +134,7 @@ mod tests {
         let home = store.make_directory(ROOT, "home", 0o755, 0).unwrap();
         store.create(home, "file", Content::File(Data::default()), 0o644, 0).unwrap();
         for (name, target) in
-            [("up", "../home"), ("root", "/"), ("self", "self"), ("file-link", "file"), ("nowhere", "/home/none")]
+            [("up", "../srv"), ("root", "/"), ("self", "self"), ("file-link", "file"), ("nowhere", "/srv/none")]
         {
             store.create(home, name, Content::Link(target.into()), 0o777, 0).unwrap();
         }
@@ -149,28 +149,28 @@ mod tests {
     #[test]
     fn walks_links_dots_and_slashes() {
         let store = store();
-        let file = at(&store, "/home/file").unwrap();
+        let file = at(&store, "/srv/file").unwrap();
         for path in
-            ["//home/./file", "/home/up/up/file", "/home/root/home/file", "/../home/../home/file", "/home/file-link"]
+            ["//srv/./file", "/srv/up/up/file", "/srv/root/srv/file", "/../srv/../srv/file", "/srv/file-link"]
         {
             assert_eq!(at(&store, path), Ok(file.clone()), "{path}");
         }
         assert_eq!(at(&store, "/"), Ok(Place::Inode(ROOT)));
-        assert_eq!(at(&store, "/home/self"), Err(Error::Loop));
-        assert_eq!(at(&store, "/home/file/"), Err(Error::NotDirectory));
-        assert_eq!(at(&store, "/home/file/x"), Err(Error::NotDirectory));
-        assert_eq!(at(&store, "/home/none/x"), Err(Error::NotFound));
+        assert_eq!(at(&store, "/srv/self"), Err(Error::Loop));
+        assert_eq!(at(&store, "/srv/file/"), Err(Error::NotDirectory));
+        assert_eq!(at(&store, "/srv/file/x"), Err(Error::NotDirectory));
+        assert_eq!(at(&store, "/srv/none/x"), Err(Error::NotFound));
         assert_eq!(at(&store, "home"), Err(Error::Invalid));
-        assert!(matches!(at(&store, "/home/nowhere"), Ok(Place::Vacant { name, .. }) if name == "none"));
-        assert!(matches!(at(&store, "/home/new/"), Ok(Place::Vacant { .. })));
-        assert_ne!(walk(&store, "/home/file-link", false).unwrap().place, file);
-        assert_eq!(walk(&store, "/home/..", true).unwrap().name, None);
+        assert!(matches!(at(&store, "/srv/nowhere"), Ok(Place::Vacant { name, .. }) if name == "none"));
+        assert!(matches!(at(&store, "/srv/new/"), Ok(Place::Vacant { .. })));
+        assert_ne!(walk(&store, "/srv/file-link", false).unwrap().place, file);
+        assert_eq!(walk(&store, "/srv/..", true).unwrap().name, None);
     }
 
     #[test]
     fn proc_is_elsewhere() {
         let store = store();
         assert_eq!(at(&store, "/proc"), Ok(Place::Processes("".into())));
-        assert_eq!(at(&store, "/home/../proc/1/./x/../stat"), Ok(Place::Processes("1/stat".into())));
+        assert_eq!(at(&store, "/srv/../proc/1/./x/../stat"), Ok(Place::Processes("1/stat".into())));
     }
 }

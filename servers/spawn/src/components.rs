@@ -31,7 +31,11 @@ impl Service {
         }
         let limit_pages = u64::from(component.memory_limit_pages);
         // The memory server cannot be asked about itself.
-        let limit_pages = if name == MEMORY { limit_pages } else { self.room(name, core, FIRST_PAGES.min(limit_pages), limit_pages).await? };
+        let limit_pages = if name == MEMORY {
+            limit_pages
+        } else {
+            self.room(name, core, FIRST_PAGES.min(limit_pages), limit_pages).await?
+        };
         let plan = DomainPlan { limit_pages, ..wiring::component(component, &self.channels, generation, entrance) };
         // Sent together: the monitor acts in the order sent.
         let domain = self.monitor.create(core, plan).await.map_err(refused)?;
@@ -54,7 +58,8 @@ impl Service {
     /// Opens channels that are not open yet, all servers' cores at once, then the clients' where they differ.
     pub async fn open<'p>(&self, plans: impl Iterator<Item = &'p ChannelPlan>) -> Result<(), SpawnError> {
         let plans: Vec<&ChannelPlan> = plans.filter(|plan| !self.opened.borrow().contains(&plan.id)).collect();
-        let servers: Vec<_> = plans.iter().map(|plan| self.monitor.open(plan.server_core, (*plan).clone(), None)).collect();
+        let servers: Vec<_> =
+            plans.iter().map(|plan| self.monitor.open(plan.server_core, (*plan).clone(), None)).collect();
         for (plan, place) in plans.iter().zip(servers) {
             let place = place.await.map_err(refused)?;
             if plan.client_core != plan.server_core {
@@ -77,7 +82,8 @@ impl Service {
         let pages = u64::from(region.bytes) / PAGE_BYTES;
         // Another core can only borrow what lies together.
         let contiguous = region.contiguous || users().any(|component| core_of(component) != owner);
-        let physical = self.monitor.region(owner, region.name.clone(), pages, contiguous, None).await.map_err(refused)?;
+        let physical =
+            self.monitor.region(owner, region.name.clone(), pages, contiguous, None).await.map_err(refused)?;
         if core != owner {
             self.monitor.region(core, region.name.clone(), pages, contiguous, Some(physical)).await.map_err(refused)?;
         }
@@ -87,7 +93,8 @@ impl Service {
     /// Tells the name server, without waiting: names are looked up later, and told again when that server restarts.
     fn register(&self, component: &Component, domain: DomainId, core: u32, generation: u64) {
         for contract in &component.provides {
-            let entry = Named { component: component.name.clone(), contract: contract.clone(), domain, core, generation };
+            let entry =
+                Named { component: component.name.clone(), contract: contract.clone(), domain, core, generation };
             let call = self.names.register(entry);
             let name = component.name.clone();
             runtime::spawn(async move {
@@ -100,14 +107,17 @@ impl Service {
 
     /// Tells the name server what exists: at the start of either.
     pub async fn look_around(&self) {
-        let mut cores: Vec<u32> = self.description.components.iter().filter_map(|component| component.core.core_on(self.cores)).collect();
+        let mut cores: Vec<u32> =
+            self.description.components.iter().filter_map(|component| component.core.core_on(self.cores)).collect();
         cores.sort_unstable();
         cores.dedup();
         for core in cores {
             let mut from = 0;
             while let Ok(Some(line)) = self.monitor.domain(core, from).await {
                 from = line.domain + 1;
-                if let Some(component) = self.description.components.iter().find(|component| component.name == line.name) {
+                if let Some(component) =
+                    self.description.components.iter().find(|component| component.name == line.name)
+                {
                     self.register(component, line.domain, line.core, line.generation);
                 }
             }

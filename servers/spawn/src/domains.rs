@@ -20,7 +20,12 @@ const FIRST_PAGES: u64 = 512;
 
 impl Service {
     /// Makes a Linux domain.
-    pub async fn linux(&self, client: &Peer, core: Option<u32>, parent: Option<DomainId>) -> Result<LinuxDomain, SpawnError> {
+    pub async fn linux(
+        &self,
+        client: &Peer,
+        core: Option<u32>,
+        parent: Option<DomainId>,
+    ) -> Result<LinuxDomain, SpawnError> {
         self.wait_ready().await?;
         let linux = &self.description.linux;
         let core = core.or(parent.map(home)).or(linux.core.core_on(self.cores)).unwrap_or(0);
@@ -55,7 +60,13 @@ impl Service {
         Ok(())
     }
 
-    async fn make(&self, name: &str, core: u32, parent: Option<DomainId>, channels: &[ChannelPlan]) -> Result<LinuxDomain, SpawnError> {
+    async fn make(
+        &self,
+        name: &str,
+        core: u32,
+        parent: Option<DomainId>,
+        channels: &[ChannelPlan],
+    ) -> Result<LinuxDomain, SpawnError> {
         let limit_pages = u64::from(self.description.linux.memory_limit_pages);
         let limit_pages = self.room(name, core, FIRST_PAGES, limit_pages).await?;
         self.open(channels.iter()).await?;
@@ -70,8 +81,15 @@ impl Service {
     }
 
     /// The servers hear of it, and its parent gets its handle.
-    async fn introduce(&self, domain: DomainId, core: u32, parent: Option<DomainId>, channels: &[ChannelPlan]) -> Result<LinuxDomain, SpawnError> {
-        let told: Vec<_> = channels.iter().map(|plan| self.monitor.announce(plan.server_core, plan.id, domain)).collect();
+    async fn introduce(
+        &self,
+        domain: DomainId,
+        core: u32,
+        parent: Option<DomainId>,
+        channels: &[ChannelPlan],
+    ) -> Result<LinuxDomain, SpawnError> {
+        let told: Vec<_> =
+            channels.iter().map(|plan| self.monitor.announce(plan.server_core, plan.id, domain)).collect();
         for answer in told {
             answer.await.map_err(refused)?;
         }

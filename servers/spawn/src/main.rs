@@ -24,7 +24,11 @@ use crate::service::{Service, Shared};
 runtime::main!(component);
 
 async fn component(start: Start) {
-    let clients = (start.client::<MonitorClient>("monitor"), start.client::<MemoryClient>("memory"), start.client::<NamesClient>("names"));
+    let clients = (
+        start.client::<MonitorClient>("monitor"),
+        start.client::<MemoryClient>("memory"),
+        start.client::<NamesClient>("names"),
+    );
     let (Ok(monitor), Ok(memory), Ok(names)) = clients else {
         return runtime::log!("needs channels to monitor, memory and names");
     };

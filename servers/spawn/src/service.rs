@@ -32,7 +32,13 @@ pub struct Service {
 
 impl Service {
     /// Nothing made yet.
-    pub fn new(description: System, cores: u32, monitor: MonitorClient, memory: MemoryClient, names: NamesClient) -> Service {
+    pub fn new(
+        description: System,
+        cores: u32,
+        monitor: MonitorClient,
+        memory: MemoryClient,
+        names: NamesClient,
+    ) -> Service {
         let channels = wiring::channels(&description, cores);
         Service {
             description,

@@ -25,7 +25,9 @@ impl SupervisorServer for Shared {
         });
         let Some((name, core, generation, running, last_recovery_us, domain)) = found else { return Ok(None) };
         let line = match domain {
-            Some(domain) => self.0.monitor.domain(core, domain).await.ok().flatten().filter(|line| line.domain == domain),
+            Some(domain) => {
+                self.0.monitor.domain(core, domain).await.ok().flatten().filter(|line| line.domain == domain)
+            }
             None => None,
         };
         let (pages, cpu_ns) = line.map_or((0, 0), |line| (line.pages, line.cpu_ns));

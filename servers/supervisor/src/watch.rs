@@ -36,7 +36,12 @@ impl Supervisor {
         let entry = |component: &system::Component| {
             Entry::new(&component.name, component.restart, wiring::core_of(description, &component.name, cores))
         };
-        Supervisor { monitor, spawn, entries: RefCell::new(components.map(entry).collect()), wakers: RefCell::default() }
+        Supervisor {
+            monitor,
+            spawn,
+            entries: RefCell::new(components.map(entry).collect()),
+            wakers: RefCell::default(),
+        }
     }
 
     /// Runs `work` on the component of that name.
@@ -46,7 +51,8 @@ impl Supervisor {
 
     /// What runs already: the first components, or all of them if the supervisor itself was restarted.
     pub async fn look_around(&self, cores: u32) {
-        let mut wanted: Vec<u32> = self.entries.borrow().iter().map(|entry| entry.core).filter(|core| *core < cores).collect();
+        let mut wanted: Vec<u32> =
+            self.entries.borrow().iter().map(|entry| entry.core).filter(|core| *core < cores).collect();
         wanted.sort_unstable();
         wanted.dedup();
         for core in wanted {
@@ -69,7 +75,8 @@ impl Supervisor {
         let mut missing = Vec::new();
         for name in names {
             let phase = self.with(&name, |entry| entry.phase);
-            if phase == Some(Phase::Waiting) && !self.start(&name, 1, Entrance::Fresh).await || !self.wait(&name).await {
+            if phase == Some(Phase::Waiting) && !self.start(&name, 1, Entrance::Fresh).await || !self.wait(&name).await
+            {
                 missing.push(name);
             }
         }
@@ -155,7 +162,8 @@ impl Supervisor {
     /// The domain may be one whose start has not been answered yet: then its name is asked for.
     fn serves(self: Rc<Self>, domain: DomainId) {
         let now_ns = now_ns();
-        let known = self.entries.borrow().iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.name.clone());
+        let known =
+            self.entries.borrow().iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.name.clone());
         runtime::spawn(async move {
             let name = match known {
                 Some(name) => name,

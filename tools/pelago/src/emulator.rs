@@ -128,7 +128,7 @@ pub struct Machine {
     pub pcap: Option<PathBuf>,
     /// Network namespace that the emulator runs in, with its card on the tap there instead of the emulator's user network.
     pub namespace: Option<String>,
-    /// Ports of this machine (the emulator's, ours) over which frames are injected and seen, one a datagram, beside the user network.
+    /// Ports of this machine (the emulator's, ours) that the card's frames go between, one a datagram, instead of any network.
     pub frames: Option<(u16, u16)>,
 }
 
@@ -194,20 +194,11 @@ impl Machine {
             (Some(_), _) => {
                 add(&["-netdev", &format!("tap,id=n0,ifname={},script=no,downscript=no", crate::namespace::TAP)]);
             }
-            (None, None) => add(&["-netdev", &self.user_network("n0")]),
+            (None, None) => add(&["-netdev", &self.user_network()]),
             (None, Some((emulator, ours))) => {
                 let local = format!("local.type=inet,local.host=127.0.0.1,local.port={emulator}");
                 let remote = format!("remote.type=inet,remote.host=127.0.0.1,remote.port={ours}");
-                // Damaged frames must not lead the user network to talk to anybody outside.
-                add(&["-netdev", &(self.user_network("user") + ",restrict=on")]);
-                add(&["-netdev", &format!("dgram,id=frames,{local},{remote}")]);
-                add(&[
-                    "-netdev",
-                    "hubport,id=h1,hubid=0,netdev=user",
-                    "-netdev",
-                    "hubport,id=h2,hubid=0,netdev=frames",
-                ]);
-                add(&["-netdev", "hubport,id=n0,hubid=0"]);
+                add(&["-netdev", &format!("dgram,id=n0,{local},{remote}")]);
             }
         }
         // No option ROM: nothing boots from the card, and a QEMU without ROM files then works too.
@@ -235,8 +226,8 @@ impl Machine {
         words
     }
 
-    fn user_network(&self, id: &str) -> String {
-        self.forwards.iter().fold(format!("user,id={id}"), |text, forward| {
+    fn user_network(&self) -> String {
+        self.forwards.iter().fold("user,id=n0".to_owned(), |text, forward| {
             text + &format!(",hostfwd={}:{}:{}-:{}", forward.protocol, forward.address, forward.host, forward.guest)
         })
     }

@@ -23,7 +23,7 @@ use super::load::{Opened, place_interpreter};
 use super::numbers::close_description;
 use super::proxy::{listen, proxy};
 use super::user::{self, with_state};
-use super::{mapping, process, random};
+use super::{mapping, process};
 
 /// Scripts whose interpreter is a script: as deep as Linux goes.
 const SCRIPTS_MAX: usize = 4;
@@ -153,7 +153,7 @@ async fn load(program: Program) -> Result<(), Failure> {
         None => None,
     };
     let mut random = [0; 16];
-    random::fill(&mut random);
+    runtime::fill_random(&mut random);
     // Built once to see that it fits before anything is given up.
     stack::build(
         STACK_TOP,

@@ -13,7 +13,6 @@ mod numbers;
 mod poll;
 mod process;
 mod proxy;
-mod random;
 mod signals;
 mod sockets;
 mod syscall;

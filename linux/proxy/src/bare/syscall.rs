@@ -15,7 +15,7 @@ use super::errors::{Failure, Outcome};
 use super::input_output as io;
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::{entry, exec, files, fork, mapping, numbers, poll, process, random, signals, sockets, time};
+use super::{entry, exec, files, fork, mapping, numbers, poll, process, signals, sockets, time};
 
 /// How to go back to the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,7 +161,7 @@ fn store<T: zerocopy::IntoBytes + zerocopy::Immutable>(at: u64, value: &T) -> Ou
 fn give_random(at: u64, bytes: u64) -> Outcome {
     const LIMIT: u64 = 1 << 20;
     let count = bytes.min(LIMIT);
-    random::fill(user::bytes_mut(at, count)?);
+    runtime::fill_random(user::bytes_mut(at, count)?);
     Ok(count)
 }
 

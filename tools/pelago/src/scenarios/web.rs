@@ -23,17 +23,6 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// Boots the web server with a file at `/file` and a short one at `/ready`; returns the guest and its address, `http://HOST:PORT`.
 pub fn serve(bench: &Bench, machine: MachineType, cpus: u32, content: Vec<u8>) -> Result<(Guest, String)> {
-    serve_with(bench, machine, cpus, content, |_| {})
-}
-
-/// The same on a machine that `adjust` has changed.
-pub fn serve_with(
-    bench: &Bench,
-    machine: MachineType,
-    cpus: u32,
-    content: Vec<u8>,
-    adjust: impl FnOnce(&mut Machine),
-) -> Result<(Guest, String)> {
     let port = free_port()?;
     let forward = Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 };
     let guest = bench.boot(machine, cpus, &SERVER, |root, machine: &mut Machine| {
@@ -42,7 +31,6 @@ pub fn serve_with(
         root.file("root/www/file", 0o644, content);
         root.file("root/www/ready", 0o644, b"ready\n".to_vec());
         machine.forwards.push(forward);
-        adjust(machine);
         Ok(())
     })?;
     Ok((guest, format!("http://127.0.0.1:{port}")))

@@ -19,7 +19,7 @@ fn word() -> Option<u64> {
 }
 
 /// Fills the buffer. Without RDRAND the bytes come from the time stamp counter and are guessable (CAVEATS).
-pub fn fill(bytes: &mut [u8]) {
+pub fn fill_random(bytes: &mut [u8]) {
     for chunk in bytes.chunks_mut(8) {
         let word = word().unwrap_or_else(|| {
             // SAFETY: RDTSC is there on every x86-64 and allowed in user mode here (the runtime's clock uses it).

@@ -1,0 +1,275 @@
+//! The book against a made-up machine, which counts every capability: what is made is dropped again, whatever fails.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use abi::start::DeviceRecord;
+use abi::{DeathCause, DomainState, Error, Handle, Rights};
+use channel::{Layout, Memory, loopback_memory};
+use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Place};
+
+use crate::{Book, Facts, Machine};
+
+#[derive(Default)]
+struct Fake {
+    last: u64,
+    held: BTreeSet<u64>,
+    /// Where portals lead.
+    portals: BTreeMap<u64, u64>,
+    slots: BTreeSet<u64>,
+    memory: BTreeMap<u64, Vec<Memory>>,
+    rung: Vec<u64>,
+    quieted: Vec<u64>,
+    dead: BTreeSet<u64>,
+    /// Allocations that still succeed.
+    budget: Option<u32>,
+}
+
+impl Fake {
+    fn new_handle(&mut self) -> Result<Handle, Error> {
+        if let Some(budget) = &mut self.budget {
+            *budget = budget.checked_sub(1).ok_or(Error::NoMemory)?;
+        }
+        self.last += 1;
+        self.held.insert(self.last);
+        Ok(Handle(self.last + 100))
+    }
+}
+
+impl Machine for Fake {
+    fn segment(&mut self, _: u64, contiguous: bool) -> Result<(Handle, u64), Error> {
+        self.new_handle().map(|handle| (handle, if contiguous { handle.0 << 12 } else { 0 }))
+    }
+    fn segment_of(&mut self, _: Handle, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn import(&mut self, _: u64, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn copy(&mut self, _: Handle, _: Handle) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn fill(&mut self, _: Handle, _: u64, _: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+    fn channel(&mut self, segment: Handle, layout: Layout, _: bool) -> Result<Memory, Error> {
+        let views = self.memory.entry(segment.0).or_insert_with(|| Vec::from(loopback_memory::<4>(layout)));
+        views.pop().ok_or(Error::NoMemory)
+    }
+    fn portal(&mut self, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn lead(&mut self, portal: Handle, context: Handle) -> Result<(), Error> {
+        self.portals.insert(portal.0, context.0);
+        Ok(())
+    }
+    fn own_bell(&mut self, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn own_portal(&mut self, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn slot(&mut self, _: Handle) -> Result<u64, Error> {
+        self.last += 1;
+        self.slots.insert(self.last);
+        Ok(self.last)
+    }
+    fn free_slot(&mut self, slot: u64) {
+        assert!(self.slots.remove(&slot), "a slot freed twice");
+    }
+    fn remote(&mut self, _: u32, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn ring(&mut self, bell: Handle) {
+        self.rung.push(bell.0);
+    }
+    fn drop(&mut self, handle: Handle) {
+        assert!(self.held.remove(&(handle.0 - 100)), "{handle:?} dropped twice");
+    }
+    fn account(&mut self, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn domain(&mut self, _: Handle, _: bool) -> Result<(Handle, u64), Error> {
+        self.new_handle().map(|handle| (handle, handle.0))
+    }
+    fn grant(&mut self, _: Handle, source: Handle, _: Rights) -> Result<Handle, Error> {
+        self.new_handle().map(|made| {
+            self.held.remove(&(made.0 - 100));
+            source
+        })
+    }
+    fn range(&mut self, _: Handle) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn map(&mut self, _: Handle, _: u64, _: Handle, _: u64, _: u64, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+    fn context(&mut self, _: Handle, _: Handle, _: u8, _: bool) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn start(&mut self, _: Handle, _: u64, _: u64) -> Result<(), Error> {
+        Ok(())
+    }
+    fn watch(&mut self, _: Handle, _: Handle, _: u64, _: Option<u64>) -> Result<(), Error> {
+        Ok(())
+    }
+    fn kill(&mut self, domain: Handle, _: u64) -> Result<(), Error> {
+        self.dead.insert(domain.0);
+        Ok(())
+    }
+    fn state(&mut self, domain: Handle) -> Result<DomainState, Error> {
+        let cause = if self.dead.contains(&domain.0) { DeathCause::Killed } else { DeathCause::Alive };
+        Ok(DomainState { cause: cause as u64, ..DomainState::default() })
+    }
+    fn device(&mut self, index: u64) -> Option<DeviceRecord> {
+        (index == 0).then(|| DeviceRecord { vendor: 0x1af4, device: 0x1041, ..DeviceRecord::default() })
+    }
+    fn claim(&mut self, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn quiet(&mut self, device: Handle) -> Result<(), Error> {
+        self.quieted.push(device.0);
+        Ok(())
+    }
+}
+
+fn book(core: u32) -> Book<Fake> {
+    let archive =
+        [crate::archive::tests::member("sbin/prog", &crate::program::tests::file(1)), Vec::from(&b"070701"[..])]
+            .concat();
+    Book::new(
+        Fake::default(),
+        Facts { core, cores: 2, ..Facts::default() },
+        Box::leak(archive.into_boxed_slice()),
+        b"quiet",
+    )
+}
+
+fn wire(id: u64, client_core: u32, server_core: u32) -> ChannelPlan {
+    let [contract, client, server] = ["network", "ip", "driver"].map(String::from);
+    ChannelPlan { id, contract, client, server, client_core, server_core, ring_slots: 64, bulk_bytes: 0 }
+}
+
+fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
+    DomainPlan {
+        name: name.into(),
+        program: "prog".into(),
+        generation,
+        entrance: 0,
+        limit_pages: 100,
+        priority: 3,
+        linux: false,
+        channels: channels.into(),
+        regions: Vec::from([String::from("pool")]),
+        devices: Vec::from([String::from("virtio-net")]),
+        files: Vec::new(),
+    }
+}
+
+/// A book with a channel and both its ends running.
+fn running() -> (Book<Fake>, u64, u64) {
+    let mut book = book(0);
+    book.open(wire(1, 0, 0), None).unwrap_or_else(|error| panic!("{error:?}"));
+    book.region("pool", 4, true, None).unwrap();
+    let [(driver, _), (ip, _)] = [domain("driver", 1, &[(1, End::Server)]), domain("ip", 1, &[(1, End::Client)])]
+        .map(|plan| book.create(plan).map_err(|_| ()).unwrap());
+    book.start(driver).unwrap();
+    book.start(ip).unwrap();
+    (book, driver, ip)
+}
+
+#[test]
+fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_rung() {
+    let (mut book, driver, _) = running();
+    let held = book.machine.held.len();
+    book.kill(driver, 9).unwrap();
+    let deaths = book.deaths();
+    assert_eq!(deaths.len(), 1);
+    assert_eq!((deaths[0].0.as_str(), deaths[0].2.cause), ("driver", DeathCause::Killed as u64));
+    assert!(!book.machine.quieted.is_empty(), "its device is quiet before anybody hears of the death");
+    assert!(book.machine.portals.values().filter(|context| **context == 0).count() == 1, "its entrance leads nowhere");
+    assert!(book.deaths().is_empty());
+
+    let (again, _) = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap();
+    book.machine.rung.clear();
+    book.start(again).unwrap();
+    assert_eq!(book.machine.rung.len(), 1);
+    assert_eq!(book.machine.held.len(), held, "nothing leaks over a restart");
+    let mut views = book.machine.memory.remove(&101).unwrap();
+    assert_eq!(views.pop().unwrap().generation(), 2);
+}
+
+#[test]
+fn the_same_name_runs_once() {
+    let (mut book, ..) = running();
+    assert!(matches!(book.create(domain("ip", 2, &[])), Err(MonitorError::Busy)));
+}
+
+#[test]
+fn everything_is_dropped_with_the_channel_and_its_domains() {
+    let (mut book, driver, ip) = running();
+    // What stays: pieces of the program, the region, the device.
+    let kept = {
+        let mut other = self::book(0);
+        other.region("pool", 4, true, None).unwrap();
+        other.load("prog").unwrap();
+        other.machine.held.len() + 1
+    };
+    book.kill(driver, 0).unwrap();
+    book.kill(ip, 0).unwrap();
+    assert_eq!(book.deaths().len(), 2);
+    book.close(1);
+    book.close(1);
+    assert_eq!(book.machine.held.len(), kept);
+}
+
+#[test]
+fn whatever_fails_on_the_way_is_undone() {
+    for budget in 0.. {
+        let mut book = book(0);
+        book.open(wire(1, 0, 0), None).map_err(|_| ()).unwrap();
+        book.region("pool", 4, true, None).unwrap();
+        book.load("prog").unwrap();
+        let held = book.machine.held.len();
+        book.machine.budget = Some(budget);
+        match book.create(domain("ip", 1, &[(1, End::Client)])) {
+            Ok(_) => break,
+            Err(error) => assert_eq!(error, MonitorError::NoMemory),
+        }
+        // The device, once claimed, is kept.
+        assert!(book.machine.held.len() <= held + 1, "with {budget} allocations");
+        assert!(book.domains.is_empty());
+        assert!(budget < 100);
+    }
+}
+
+#[test]
+fn between_cores_each_learns_how_to_ring_the_other() {
+    let (mut server, mut client) = (book(1), book(0));
+    let plan = wire(1, 0, 1);
+    assert!(matches!(client.open(plan.clone(), None), Err(MonitorError::NotFound)), "the memory is the server's");
+    let place = server.open(plan.clone(), None).map_err(|_| ()).unwrap().place;
+    assert!(place.physical != 0 && place.slot != 0);
+    let back = client.open(plan.clone(), Some(place)).map_err(|_| ()).unwrap().place;
+    server.open(plan.clone(), Some(Place { physical: 0, ..back })).map_err(|_| ()).unwrap();
+    for (book, name, end) in [(&mut server, "driver", End::Server), (&mut client, "ip", End::Client)] {
+        book.region("pool", 4, true, None).unwrap();
+        let (id, _) = book.create(domain(name, 1, &[(1, end)])).map_err(|_| ()).unwrap();
+        book.start(id).unwrap();
+        assert_eq!(book.machine.rung.len(), 1);
+        book.close(1);
+        assert!(book.machine.slots.is_empty());
+    }
+}
+
+#[test]
+fn a_channel_made_at_run_time_is_announced_to_its_server() {
+    let (mut book, driver, _) = running();
+    let plan = ChannelPlan { client: "linux-1".into(), ..wire(1 << 32, 0, 0) };
+    book.open(plan, None).map_err(|_| ()).unwrap();
+    let (server, wired) = book.announce(1 << 32, 77).unwrap();
+    assert_eq!((server, wired.peer.as_str(), wired.peer_domain, wired.client), (driver, "linux-1", 77, false));
+    assert_eq!(book.announce(5, 77), Err(MonitorError::NotFound));
+}
