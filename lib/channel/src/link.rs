@@ -256,7 +256,10 @@ impl Link {
         // Whoever sleeps while the peer, awake as it says, has not taken everything sets its bits once: a peer that hangs then has something
         // pending and the kernel's watch sees it; for one that is only busy it is a needless notification.
         let writer = self.writer.borrow();
-        if self.rung_at.get() != writer.position() && !self.closed.get() && writer.is_unread(self.memory.index(self.side)) {
+        if self.rung_at.get() != writer.position()
+            && !self.closed.get()
+            && writer.is_unread(self.memory.index(self.side))
+        {
             self.rung_at.set(writer.position());
             self.bell.nudge();
         }
