@@ -83,7 +83,8 @@ impl Write for Line {
 
 /// What `log!` calls. Cut at 512 bytes; needs no heap.
 pub fn log_line(arguments: Arguments<'_>) {
-    log_bare(format_args!("{}: {arguments}", text(&header().name)));
+    // The host's tool keeps lines that begin so apart from what programs print.
+    log_bare(format_args!("pelago: {}: {arguments}", text(&header().name)));
 }
 
 /// A line without the component's name in front.
