@@ -111,4 +111,3 @@ pub mod counter {
     /// Number of counters.
     pub const COUNT: u64 = 14;
 }
-

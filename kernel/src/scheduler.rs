@@ -263,11 +263,15 @@ impl Kernel {
         self.scheduler.alarm_ns = None;
         self.scheduler.changed = true;
         let now_ns = hardware::now_ns();
-        while let Some(context) = first(self.scheduler.timeouts.front().get(), |context| context.timeout_ns.get() <= now_ns) {
+        while let Some(context) =
+            first(self.scheduler.timeouts.front().get(), |context| context.timeout_ns.get() <= now_ns)
+        {
             let result = if context.state() == State::Waiting { Ok([0; 3]) } else { Err(Error::Timeout) };
             self.complete(context, result);
         }
-        while let Some(context) = first(self.scheduler.watches.front().get(), |context| context.watch_ns.get() <= now_ns) {
+        while let Some(context) =
+            first(self.scheduler.watches.front().get(), |context| context.watch_ns.get() <= now_ns)
+        {
             self.account();
             self.watch_look(context, now_ns);
         }
@@ -333,7 +337,9 @@ impl Kernel {
             let queue = &scheduler.ready[schedule.priority];
             match scheduler.highest() {
                 Some(highest) if highest > schedule.priority && !spent => queue.push_front(schedule),
-                Some(highest) if highest > schedule.priority || (highest == schedule.priority && spent) => queue.push_back(schedule),
+                Some(highest) if highest > schedule.priority || (highest == schedule.priority && spent) => {
+                    queue.push_back(schedule)
+                }
                 _ => {
                     scheduler.running = Some(schedule);
                     return Some(context);

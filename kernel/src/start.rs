@@ -116,8 +116,11 @@ impl Kernel {
     pub fn is_ram(&self, range: PhysRange) -> bool {
         let inside = |whole: &PhysRange| whole.base.0 <= range.base.0 && range.end().0 <= whole.end().0;
         let archive = self.info.and_then(|info| info.archive);
-        let archive = archive.map(|archive| PhysRange::new(archive.base.0 & !0xfff, (archive.base.0 & 0xfff) + archive.bytes));
-        self.is_core_memory(range) || archive.is_some_and(|archive| inside(&PhysRange::new(archive.base.0, archive.bytes.next_multiple_of(4096))))
+        let archive =
+            archive.map(|archive| PhysRange::new(archive.base.0 & !0xfff, (archive.base.0 & 0xfff) + archive.bytes));
+        self.is_core_memory(range)
+            || archive
+                .is_some_and(|archive| inside(&PhysRange::new(archive.base.0, archive.bytes.next_multiple_of(4096))))
     }
 
     /// Whether the range lies in memory that was given to some core.

@@ -5,10 +5,10 @@
 
 use crate::arch::context::{self, Event, Registers};
 use crate::core_local::CoreLocal;
+use crate::objects::Ptr;
 use crate::objects::context::{Context, Proxy};
 use crate::objects::domain::Death;
 use crate::objects::fault::{Access, Refused};
-use crate::objects::Ptr;
 use crate::scheduler::Decision;
 use crate::state::Kernel;
 use crate::trace::Event as Traced;
@@ -86,7 +86,9 @@ impl Kernel {
         self.counters.linux_calls += 1;
         match context.proxy.get().filter(|_| !context.in_proxy()) {
             Some(proxy) => enter_proxy(context, proxy),
-            None => self.kill(context.domain(), Death::of_context(DeathCause::BadCall, context, ExceptionInfo::default())),
+            None => {
+                self.kill(context.domain(), Death::of_context(DeathCause::BadCall, context, ExceptionInfo::default()))
+            }
         }
     }
 
@@ -204,11 +206,7 @@ fn report(context: Ptr<Context>, exception: &ExceptionInfo) {
     context.with_registers(|registers| {
         hardware::write_line(format_args!(
             "pelago: domain {id:#x} exception {} error {:#x} address {:#x} rip {:#x} rsp {:#x}",
-            exception.vector,
-            exception.error,
-            exception.address,
-            registers.rip,
-            registers.rsp
+            exception.vector, exception.error, exception.address, registers.rip, registers.rsp
         ));
         let mut name = Name::default();
         // A name that is too long is cut.

@@ -36,7 +36,10 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let context = Ptr::<Context>::create(kernel, ram, domain, place, options)?;
     if domain.share().is_free(Handle::SELF_CONTEXT.0 as usize) {
         kernel.retain(context);
-        domain.insert(Handle::SELF_CONTEXT.0 as usize, Capability { object: context.any(), badge: 0, rights: Rights::ALL });
+        domain.insert(
+            Handle::SELF_CONTEXT.0 as usize,
+            Capability { object: context.any(), badge: 0, rights: Rights::ALL },
+        );
     }
     one(request.place(slot, context.any(), Rights::ALL))
 }
@@ -45,7 +48,8 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let context = request.object::<Context>(1, Rights::CONTROL)?;
     let [_, _, priority, slice_us, ..] = request.words;
-    let priority = usize::try_from(priority).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
+    let priority =
+        usize::try_from(priority).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
     if !SLICE_US.contains(&slice_us) {
         return Err(Error::BadArgument);
     }

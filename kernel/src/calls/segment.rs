@@ -77,11 +77,8 @@ pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::BadArgument);
     }
     let slot = request.slot(kernel)?;
-    let kind = Kind::Imported {
-        base: PhysAddr(base),
-        uncached: options & flags::UNCACHED != 0,
-        is_ram: kernel.is_ram(range),
-    };
+    let kind =
+        Kind::Imported { base: PhysAddr(base), uncached: options & flags::UNCACHED != 0, is_ram: kernel.is_ram(range) };
     let segment = Ptr::<Segment>::new_imported(kernel, ram, pages, kind)?;
     Ok(Outcome::Done([request.place(slot, segment.any(), Rights::ALL), 0, 0]))
 }

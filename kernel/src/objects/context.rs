@@ -268,9 +268,10 @@ impl Ptr<Context> {
         let segment = Ptr::<Segment>::new_contiguous(kernel, ram, 1)?;
         let frame = segment.base().expect("contiguous");
         let open = protection::READ | protection::WRITE;
-        let made = domain.range().map(kernel, control, segment, 0, [open, open]).and_then(|()| {
-            kernel.create(ram, |header| Context::new(header, domain, segment, frame, options))
-        });
+        let made = domain
+            .range()
+            .map(kernel, control, segment, 0, [open, open])
+            .and_then(|()| kernel.create(ram, |header| Context::new(header, domain, segment, frame, options)));
         match made {
             Ok(context) => {
                 kernel.retain(domain);
@@ -298,7 +299,13 @@ impl Ptr<Context> {
 }
 
 impl Context {
-    fn new(header: Header, domain: Ptr<Domain>, control: Ptr<Segment>, control_frame: PhysAddr, options: Options) -> Context {
+    fn new(
+        header: Header,
+        domain: Ptr<Domain>,
+        control: Ptr<Segment>,
+        control_frame: PhysAddr,
+        options: Options,
+    ) -> Context {
         Context {
             header,
             domain,

@@ -69,7 +69,10 @@ pub struct Interrupts {
 impl Interrupts {
     /// Nothing routed, nothing claimed.
     pub const fn new() -> Interrupts {
-        Interrupts { targets: [const { Target { notification: Cell::new(None), line: Cell::new(None) } }; VECTORS], claimed: 0 }
+        Interrupts {
+            targets: [const { Target { notification: Cell::new(None), line: Cell::new(None) } }; VECTORS],
+            claimed: 0,
+        }
     }
 }
 

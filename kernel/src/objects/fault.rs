@@ -3,8 +3,8 @@
 //! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is writable only if the frame is the segment's alone. What
 //! cannot be resolved here is the program's own fault and goes to its proxy, or ends it. This file does not know who caused the access.
 
-use super::segment::Kind;
 use super::range::Mapping;
+use super::segment::Kind;
 use super::{Ptr, Range};
 use crate::arch::paging::{Flags, Pte};
 use crate::memory::{PAGE_BYTES, PhysAddr};
@@ -73,7 +73,12 @@ impl Ptr<Range> {
 }
 
 /// The frame to show and whether it may be written right away.
-fn frame_for(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64, access: Access) -> Result<(PhysAddr, bool), Refused> {
+fn frame_for(
+    kernel: &mut Kernel,
+    mapping: Ptr<Mapping>,
+    page: u64,
+    access: Access,
+) -> Result<(PhysAddr, bool), Refused> {
     let segment = mapping.segment();
     if let Some(base) = segment.base() {
         return Ok((base + page * PAGE_BYTES as u64, true));

@@ -294,7 +294,9 @@ pub fn clear(frame: PhysAddr) {
 /// Copies a whole page.
 pub fn copy(from: PhysAddr, to: PhysAddr) {
     // SAFETY: two different frames owned by the caller.
-    unsafe { core::ptr::copy_nonoverlapping(phys_to_virt(from).cast::<u64>(), phys_to_virt(to).cast::<u64>(), PAGE_BYTES / 8) }
+    unsafe {
+        core::ptr::copy_nonoverlapping(phys_to_virt(from).cast::<u64>(), phys_to_virt(to).cast::<u64>(), PAGE_BYTES / 8)
+    }
 }
 
 #[cfg(test)]

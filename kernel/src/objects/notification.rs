@@ -1,8 +1,8 @@
 //! A notification: whom to tell, and with which bits. Every signal of the kernel (deaths, interrupts, stalls, wake-ups) is one.
 
 use super::portal::PortalKind;
-use super::{AnyObject, Context, Portal, Remote};
 use super::share::Capability;
+use super::{AnyObject, Context, Portal, Remote};
 use crate::hardware;
 use crate::state::Kernel;
 use abi::{Error, Rights};

@@ -258,14 +258,15 @@ impl Ptr<Segment> {
     /// A new segment of `ram` with all bytes copied now. The source may be of any kind that is RAM.
     pub fn copy_plain(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
         let copy = Self::new_anonymous(kernel, ram, self.pages.get())?;
-        let filled = (0..self.pages.get()).filter_map(|page| Some((page, self.frame(page)?))).try_for_each(|(page, from)| {
-            let entry = copy.ensure_entry(kernel, page)?;
-            let own = kernel.allocate_page(ram)?;
-            frames::copy(from, own);
-            entry.set(own.0);
-            copy.present.set(copy.present.get() + 1);
-            Ok(())
-        });
+        let filled =
+            (0..self.pages.get()).filter_map(|page| Some((page, self.frame(page)?))).try_for_each(|(page, from)| {
+                let entry = copy.ensure_entry(kernel, page)?;
+                let own = kernel.allocate_page(ram)?;
+                frames::copy(from, own);
+                entry.set(own.0);
+                copy.present.set(copy.present.get() + 1);
+                Ok(())
+            });
         if filled.is_err() {
             kernel.release(copy);
         }
@@ -343,7 +344,9 @@ pub(super) fn dismantle(kernel: &mut Kernel, segment: Ptr<Segment>) {
     match segment.kind {
         Kind::Imported { .. } => (),
         Kind::Contiguous(_) => {
-            (0..segment.pages.get()).filter_map(|page| segment.frame(page)).for_each(|frame| kernel.free_page(ram, frame));
+            (0..segment.pages.get())
+                .filter_map(|page| segment.frame(page))
+                .for_each(|frame| kernel.free_page(ram, frame));
         }
         Kind::Anonymous => {
             segment.free_from(kernel, 0);

@@ -13,7 +13,9 @@ use abi::Error;
 /// The bytes at `address` within one page.
 fn locate(kernel: &mut Kernel, range: Ptr<Range>, address: u64, access: Access) -> Result<PhysAddr, Error> {
     let needs = if access == Access::Write { Flags::WRITE } else { Flags::NONE };
-    if let Some(entry) = paging::lookup(range.root(), address).filter(|entry| entry.is_present() && entry.flags().contains(needs)) {
+    if let Some(entry) =
+        paging::lookup(range.root(), address).filter(|entry| entry.is_present() && entry.flags().contains(needs))
+    {
         let is_ram = !entry.flags().contains(NOT_RAM);
         return is_ram.then(|| entry.address() + offset(address)).ok_or(Error::BadPointer);
     }

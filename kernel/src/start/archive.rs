@@ -60,7 +60,8 @@ mod tests {
 
     #[test]
     fn finds_files_and_survives_damage() {
-        let archive: Vec<u8> = [file("./etc/system", b"abc"), file("sbin/monitor", b"hello"), file("TRAILER!!!", b"")].concat();
+        let archive: Vec<u8> =
+            [file("./etc/system", b"abc"), file("sbin/monitor", b"hello"), file("TRAILER!!!", b"")].concat();
         assert_eq!(find(&archive, "sbin/monitor"), Some(&b"hello"[..]));
         assert_eq!(find(&archive, "etc/system"), Some(&b"abc"[..]));
         assert_eq!(find(&archive, "sbin"), None);

@@ -92,7 +92,10 @@ impl Builder<'_> {
             let write = if header.p_flags & PF_W != 0 { protection::WRITE } else { 0 };
             let execute = if header.p_flags & PF_X != 0 { protection::EXECUTE } else { 0 };
             let wanted = protection::READ | write | execute;
-            self.domain.range().check_protection(wanted).map_err(|_| "a part of sbin/monitor is writable and executable")?;
+            self.domain
+                .range()
+                .check_protection(wanted)
+                .map_err(|_| "a part of sbin/monitor is writable and executable")?;
             let segment = self.memory(place, wanted)?;
             self.fill(segment, offset, contents)?;
         }

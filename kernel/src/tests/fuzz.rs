@@ -10,13 +10,8 @@ use crate::scheduler::Decision;
 use abi::{Call, DeathCause, Error, Handle, ObjectType, layout};
 
 /// Calls that reach the real machine.
-const SKIPPED: [Call; 5] = [
-    Call::PowerOff,
-    Call::DevicePortRead,
-    Call::DevicePortWrite,
-    Call::DeviceInterrupt,
-    Call::DeviceMaster,
-];
+const SKIPPED: [Call; 5] =
+    [Call::PowerOff, Call::DevicePortRead, Call::DevicePortWrite, Call::DeviceInterrupt, Call::DeviceMaster];
 /// Calls that end the game soon.
 const RARE: [Call; 2] = [Call::DomainExit, Call::DomainKill];
 
@@ -27,7 +22,19 @@ fn argument(random: &mut Random) -> u64 {
         5 => random.below(4),
         6 | 7 => layout::HEAP + random.below(64) * page,
         8 => layout::COMPONENT_BASE + random.below(3) * (page << 9),
-        9 => random.one(&[0, 1, u64::MAX, 1 << 63, layout::USER_END, layout::USER_END - page, 255, 511, page, 1 << 47, 100_000]),
+        9 => random.one(&[
+            0,
+            1,
+            u64::MAX,
+            1 << 63,
+            layout::USER_END,
+            layout::USER_END - page,
+            255,
+            511,
+            page,
+            1 << 47,
+            100_000,
+        ]),
         10 => hardware::now_ns() + random.below(3000),
         _ => random.next(),
     }
@@ -96,7 +103,9 @@ fn handle(random: &mut Random, caller: Ptr<Context>, wanted: Option<ObjectType>)
             next = 0;
             continue;
         };
-        let found = share.get(Handle(index as u64)).is_ok_and(|found| wanted.is_none_or(|wanted| found.object.object_type() == wanted));
+        let found = share
+            .get(Handle(index as u64))
+            .is_ok_and(|found| wanted.is_none_or(|wanted| found.object.object_type() == wanted));
         if found {
             return index as u64;
         }
@@ -131,7 +140,9 @@ fn event(random: &mut Random, world: &World) -> Event {
     let Some(context) = world.kernel.scheduler.current() else { return Event::Timer };
     match random.below(20) {
         0 => Event::Timer,
-        1 if random.below(50) == 0 => Event::Exception { vector: 14, error: random.one(&[4, 6, 7, 20, 0]), address: argument(random) },
+        1 if random.below(50) == 0 => {
+            Event::Exception { vector: 14, error: random.one(&[4, 6, 7, 20, 0]), address: argument(random) }
+        }
         2 if random.below(100) == 0 => Event::Exception { vector: random.below(32) as u8, error: 0, address: 0 },
         _ => {
             let call = call(random);

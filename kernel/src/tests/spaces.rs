@@ -97,9 +97,11 @@ fn access(world: &mut World, space: &mut Space, random: &mut Random, page: u64) 
     let range = space.domain.range();
     let address = BASE + page * PAGE;
     let write = random.below(2) == 0;
-    let (access, needs, right) = if write { (Access::Write, Flags::WRITE, WRITE) } else { (Access::Read, Flags::NONE, READ) };
+    let (access, needs, right) =
+        if write { (Access::Write, Flags::WRITE, WRITE) } else { (Access::Read, Flags::NONE, READ) };
     let seen = space.mappings.get(&page).copied();
-    let inside = |of: (u64, u64)| space.segments.iter().any(|(number, segment)| *number == of.0 && of.1 < segment.pages());
+    let inside =
+        |of: (u64, u64)| space.segments.iter().any(|(number, segment)| *number == of.0 && of.1 < segment.pages());
     let allowed = seen.is_some_and(|seen| seen.protection & right != 0 && inside(seen.of));
     let hit = translate(range.root(), address, needs);
     assert!(hit.is_none() || allowed, "the tables allow too much");
@@ -132,7 +134,8 @@ fn fork(world: &mut World, parent: &Space) -> Space {
         while let Some(index) = parent.domain.share().next_taken(slot) {
             slot = index + 1;
             let handle = abi::Handle(index as u64);
-            let same = parent.domain.share().find::<Segment>(handle, Rights(0)).is_ok_and(|(found, _)| found == *segment);
+            let same =
+                parent.domain.share().find::<Segment>(handle, Rights(0)).is_ok_and(|(found, _)| found == *segment);
             if same {
                 child.segments.push((*number, child.domain.share().find::<Segment>(handle, Rights(0)).unwrap().0));
             }

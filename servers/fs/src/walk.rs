@@ -150,9 +150,7 @@ mod tests {
     fn walks_links_dots_and_slashes() {
         let store = store();
         let file = at(&store, "/srv/file").unwrap();
-        for path in
-            ["//srv/./file", "/srv/up/up/file", "/srv/root/srv/file", "/../srv/../srv/file", "/srv/file-link"]
-        {
+        for path in ["//srv/./file", "/srv/up/up/file", "/srv/root/srv/file", "/../srv/../srv/file", "/srv/file-link"] {
             assert_eq!(at(&store, path), Ok(file.clone()), "{path}");
         }
         assert_eq!(at(&store, "/"), Ok(Place::Inode(ROOT)));

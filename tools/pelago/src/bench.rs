@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 const BOOTS: usize = 5;
 const LIMIT: Duration = Duration::from_secs(60);
-/// Requests of the rows per request, after as many that warm up.
 /// A page that is to come at all comes within this.
 const ANSWER_SOON: Duration = Duration::from_millis(100);
+/// Requests of the rows per request, after as many that warm up.
 const REQUESTS: usize = 200;
 const INSIDE: &str = "inside";
 /// Instructions counted beside the known loop's own: reading the counter, the markers.
