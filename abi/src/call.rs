@@ -110,7 +110,7 @@ calls! {
     DomainState = 45,
     /// Who is told when the domain dies. (domain: CONTROL, notification capability: NOTIFY) → (). Fires at once if it is already dead. Replaces an earlier one.
     DomainOnDeath = 46,
-    /// Fills a child as a copy of the caller (Corey cfork, section 5.1). (child domain: WRITE, ram: WRITE that pays) → (). Each segment whose capability has the INHERIT right is
+    /// Fills a child as a copy of the caller (Corey cfork, section 5.1). (child domain: WRITE) → (), paid by the child's own Ram. Each segment whose capability has the INHERIT right is
     /// copied copy-on-write into the *same slot* of the child's share, and each of its mappings is placed at the same address. `NoMemory` (the child is then left to be killed), `Busy` if a slot or address is taken there, `BadArgument` if the child is on another core.
     DomainFork = 47,
 

@@ -75,10 +75,9 @@ pub(super) fn on_death(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn fork(kernel: &mut Kernel, request: &Request) -> Answer {
     let child = living(request, 0, Rights::WRITE)?;
-    let ram = request.ram(1)?;
     if child == request.caller.domain() {
         return Err(Error::BadArgument);
     }
-    request.caller.domain().fork_into(kernel, child, ram)?;
+    request.caller.domain().fork_into(kernel, child)?;
     NOTHING
 }

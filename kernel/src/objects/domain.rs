@@ -222,10 +222,10 @@ pub(super) fn dismantle(kernel: &mut Kernel, domain: Ptr<Domain>) {
 }
 
 impl Ptr<Domain> {
-    /// Fills `child` as a copy: inheritable segments copy-on-write into the same slots, their mappings at the same addresses. On an error the child keeps what it
+    /// Fills `child` as a copy that the child's own Ram pays for, so that a parent of many is not charged for them all: inheritable segments copy-on-write into the same slots, their mappings at the same addresses. On an error the child keeps what it
     /// got so far; its owner ends it.
-    pub fn fork_into(self, kernel: &mut Kernel, child: Ptr<Domain>, ram: Ptr<Ram>) -> Result<(), Error> {
-        let copied = self.copy_inheritable(kernel, child, ram).and_then(|()| self.copy_mappings(kernel, child));
+    pub fn fork_into(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
+        let copied = self.copy_inheritable(kernel, child).and_then(|()| self.copy_mappings(kernel, child));
         for (_, segment, _) in self.inheritable() {
             segment.copy.set(None);
         }
@@ -250,12 +250,13 @@ impl Ptr<Domain> {
         })
     }
 
-    fn copy_inheritable(self, kernel: &mut Kernel, child: Ptr<Domain>, ram: Ptr<Ram>) -> Result<(), Error> {
+    fn copy_inheritable(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
+        let ram = child.ram();
         for (index, segment, capability) in self.inheritable() {
             if !child.share.is_free(index) {
                 return Err(Error::Busy);
             }
-            child.share.ensure_page(kernel, child.ram(), index)?;
+            child.share.ensure_page(kernel, ram, index)?;
             let copy = match segment.copy.get() {
                 Some(copy) => {
                     kernel.retain(copy);

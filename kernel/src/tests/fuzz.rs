@@ -69,7 +69,7 @@ fn shape(call: Call) -> &'static str {
         Call::DomainRange | Call::DomainKill => "Di",
         Call::DomainState => "Da",
         Call::DomainOnDeath => "DC",
-        Call::DomainFork => "DR",
+        Call::DomainFork => "D",
         Call::ContextAlloc => "RDaf",
         Call::ContextSchedule => "RCip",
         Call::ContextStart => "Caaii",

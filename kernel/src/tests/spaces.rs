@@ -124,7 +124,7 @@ fn access(world: &mut World, space: &mut Space, random: &mut Random, page: u64) 
 
 fn fork(world: &mut World, parent: &Space) -> Space {
     let mut child = space(world);
-    parent.domain.fork_into(&mut world.kernel, child.domain, world.ram).unwrap();
+    parent.domain.fork_into(&mut world.kernel, child.domain).unwrap();
     child.mappings = parent.mappings.clone();
     child.bytes = parent.bytes.clone();
     child.next = parent.next;

@@ -54,9 +54,9 @@ pub fn domain_on_death(domain: Handle, notification: Handle) -> Outcome<()> {
 }
 
 /// `DomainFork`.
-pub fn domain_fork(child: Handle, ram: Handle) -> Outcome<()> {
+pub fn domain_fork(child: Handle) -> Outcome<()> {
     // SAFETY: the caller's memory keeps its contents; it only becomes copy-on-write.
-    unsafe { call(Call::DomainFork, [child.0, ram.0, 0, 0, 0, 0]) }.map(drop)
+    unsafe { call(Call::DomainFork, [child.0, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
 /// `ContextAlloc`: a context of `domain` with its control page at `control_page`.

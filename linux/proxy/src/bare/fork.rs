@@ -84,7 +84,7 @@ async fn fill(wishes: &Wishes, domain: u64, child: Handle) -> Result<(), Failure
         state.fs_base = wishes.thread_pointer.unwrap_or(own);
         own
     });
-    let done = sys::domain_fork(child, Handle::SELF_RAM);
+    let done = sys::domain_fork(child);
     with_state(|state| (state.fs_base, state.clear_id_at, state.child_id_at) = (own_base, own_clear_id_at, 0));
     done.map_err(|error| {
         if error != abi::Error::NoMemory {
