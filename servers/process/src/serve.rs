@@ -45,6 +45,9 @@ pub struct Server {
     ended: Watch,
 }
 
+/// A refused fork waits so long for its answer: whoever asks again and again spends no time of others.
+const REFUSED_PAUSE_NS: u64 = 500_000_000;
+
 /// Asks for the first program's domain and starts it, if `etc/run` names a program.
 pub async fn start_first(server: Rc<Server>, run: Option<&'static [u8]>) {
     if let Some(run) = run
@@ -199,7 +202,11 @@ impl ProcessServer for Service {
 
     async fn fork_prepare(&self, peer: &Peer) -> Result<Forked, ProcessError> {
         let parent = self.caller(peer)?;
-        self.table.borrow().room()?;
+        let room = self.table.borrow().room(parent);
+        if room.is_err() {
+            runtime::sleep(REFUSED_PAUSE_NS).await;
+            return Err(ProcessError::TooMany);
+        }
         let made = self.spawn.linux(None, Some(peer.id())).await.map_err(|_| ProcessError::TooMany)?;
         let prepared = self.table.borrow_mut().prepare(parent, made.domain);
         match prepared {

@@ -9,8 +9,11 @@ use alloc::vec::Vec;
 
 use contracts::process::{Ended, ProcessError, ProcessId, Target};
 
-/// Processes at once, zombies included. A fork bomb reaches this and then only gets errors; each costs about 40 pages.
+/// Processes at once, zombies included.
 pub const MAX_PROCESSES: usize = 1000;
+/// Processes of one branch: a child of the first program with all that descends from it. A fork bomb reaches this and then only gets
+/// errors, while other branches have room; so many small programs also fit into the memory of a small machine.
+pub const BRANCH_MAX: usize = MAX_PROCESSES / 8;
 /// The first program.
 pub const FIRST: ProcessId = 1;
 /// Ids wrap here, as on Linux.
@@ -40,6 +43,8 @@ pub struct Process {
     pub session: ProcessId,
     /// Its domain.
     pub domain: u64,
+    /// The child of the first program it descends from, or is; the first program's own is itself.
+    pub branch: ProcessId,
     /// Life.
     pub phase: Phase,
     /// Children vanish when they end.
@@ -121,6 +126,7 @@ impl Table {
         let id = self.fresh_id();
         let process = Process {
             parent: 0,
+            branch: id,
             group: id,
             session: id,
             domain,
@@ -133,17 +139,22 @@ impl Table {
         id
     }
 
-    /// May one more be made? Asked before a domain is paid for. `TooMany`.
-    pub fn room(&self) -> Result<(), ProcessError> {
-        if self.processes.len() < MAX_PROCESSES { Ok(()) } else { Err(ProcessError::TooMany) }
+    /// May `parent` make one more? Asked before a domain is paid for. `TooMany`.
+    pub fn room(&self, parent: ProcessId) -> Result<(), ProcessError> {
+        let branch = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.branch;
+        // Children of the first program begin branches of their own.
+        let in_branch = || self.processes.values().filter(|process| process.branch == branch).count();
+        let has_room = self.processes.len() < MAX_PROCESSES && (parent == FIRST || in_branch() < BRANCH_MAX);
+        if has_room { Ok(()) } else { Err(ProcessError::TooMany) }
     }
 
     /// A child of `parent`, not yet running.
     pub fn prepare(&mut self, parent: ProcessId, domain: u64) -> Result<ProcessId, ProcessError> {
-        self.room()?;
+        self.room(parent)?;
         let like = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.clone();
         let id = self.fresh_id();
-        self.processes.insert(id, Process { parent, domain, phase: Phase::Prepared, ..like });
+        let branch = if parent == FIRST { id } else { like.branch };
+        self.processes.insert(id, Process { parent, branch, domain, phase: Phase::Prepared, ..like });
         Ok(id)
     }
 
@@ -361,6 +372,22 @@ mod tests {
         let made = (2..).map_while(|domain| table.prepare(FIRST, domain).ok()).count();
         assert_eq!(made, MAX_PROCESSES - 1);
         assert_eq!(table.prepare(FIRST, 9999), Err(ProcessError::TooMany));
+    }
+
+    #[test]
+    fn a_fork_bomb_leaves_room_for_other_branches() {
+        let mut table = Table::default();
+        table.add_first(1);
+        let (bomb, other) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
+        let mut last = bomb;
+        let mut made = 1;
+        while let Ok(next) = table.prepare(last, 1000 + made) {
+            table.start(next);
+            (last, made) = (next, made + 1);
+        }
+        assert_eq!(made, BRANCH_MAX as u64);
+        assert_eq!(table.prepare(bomb, 9998), Err(ProcessError::TooMany));
+        assert!(table.prepare(other, 9999).is_ok() && table.prepare(FIRST, 10_000).is_ok());
     }
 
     #[test]

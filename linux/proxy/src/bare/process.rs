@@ -139,7 +139,7 @@ pub fn limit(resource: u64, at: u64) -> Outcome {
     let both = |value| Limit { current: value, maximum: value };
     let limit = match resource {
         STACK => both(STACK_BYTES),
-        PROCESSES => both(200),
+        PROCESSES => both(1000),
         DESCRIPTORS => both(DESCRIPTORS_MAX as u64),
         4 => Limit { current: 0, maximum: u64::MAX },
         0..16 => both(u64::MAX),
