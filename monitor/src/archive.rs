@@ -15,7 +15,8 @@ pub fn find(archive: &[u8], path: &str) -> Option<(usize, usize)> {
         }
         let (name_bytes, file_bytes) = (number(header, NAME_SIZE)?, number(header, FILE_SIZE)?);
         let name_at = at + HEADER_BYTES;
-        let name = archive.get(name_at..name_at.checked_add(name_bytes)?)?.strip_suffix(b"\0")?;
+        // Writers pad names with zeros to align what follows.
+        let name = archive.get(name_at..name_at.checked_add(name_bytes)?)?.split(|byte| *byte == 0).next()?;
         let file_at = (name_at + name_bytes).next_multiple_of(4);
         let end = file_at.checked_add(file_bytes)?;
         if end > archive.len() || name == LAST {

@@ -34,7 +34,9 @@ fn next(archive: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     let name = archive.get(HEADER_BYTES..HEADER_BYTES + name_bytes)?;
     let contents = archive.get(contents_at..contents_at + contents_bytes)?;
     let after = archive.get((contents_at + contents_bytes).next_multiple_of(4)..).unwrap_or(&[]);
-    Some((name.strip_suffix(b"\0").unwrap_or(name), contents, after))
+    // Writers pad names with zeros to align what follows.
+    let name = name.split(|byte| *byte == 0).next()?;
+    Some((name, contents, after))
 }
 
 fn hexadecimal(digits: &[u8]) -> Option<usize> {

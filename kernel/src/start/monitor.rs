@@ -37,10 +37,11 @@ pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo) -> Started {
     domain.keep_alive();
     kernel.monitor = Some(domain);
     let mut builder = Builder { kernel, domain, info };
-    let entry = builder.load(bytes)?;
+    let archive = builder.archive()?;
+    let entry = builder.load(bytes, archive)?;
     let stack = Place { start: layout::STACK_TOP - STACK_PAGES * PAGE, pages: STACK_PAGES };
     builder.memory(stack, protection::READ | protection::WRITE)?;
-    builder.give_objects()?;
+    builder.give_objects(archive)?;
     builder.start_page()?;
     builder.run(entry)
 }
@@ -76,8 +77,9 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Loads a static ELF image; gives its entry.
-    fn load(&mut self, bytes: &[u8]) -> Result<u64, &'static str> {
+    /// Loads a static ELF image; gives its entry. What is constant is shown where it lies in the archive, if it lies on pages there: cores
+    /// then share it, as they share the kernel's text.
+    fn load(&mut self, bytes: &[u8], archive: Ptr<Segment>) -> Result<u64, &'static str> {
         const BAD: &str = "sbin/monitor is no static 64-bit program";
         let image = ElfBytes::<LittleEndian>::minimal_parse(bytes).map_err(|_| BAD)?;
         let headers = image.segments().ok_or(BAD)?;
@@ -96,10 +98,26 @@ impl Builder<'_> {
                 .range()
                 .check_protection(wanted)
                 .map_err(|_| "a part of sbin/monitor is writable and executable")?;
-            let segment = self.memory(place, wanted)?;
-            self.fill(segment, offset, contents)?;
+            match self.in_place(contents, offset, place.pages).filter(|_| write == 0) {
+                Some(first) => {
+                    let range = self.domain.range();
+                    range.map(self.kernel, place, archive, first, [wanted; 2]).map_err(|_| NO_MEMORY)?;
+                }
+                None => {
+                    let segment = self.memory(place, wanted)?;
+                    self.fill(segment, offset, contents)?;
+                }
+            }
         }
         Ok(image.ehdr.e_entry)
+    }
+
+    /// The archive's page from which `contents`, at `offset` of their first page, can be shown.
+    fn in_place(&self, contents: &[u8], offset: u64, pages: u64) -> Option<u64> {
+        let base = self.info.archive?.base;
+        let at = (contents.as_ptr() as u64).checked_sub(phys_to_virt(base) as u64)? + base.0 % PAGE;
+        let is_whole = (offset + contents.len() as u64).div_ceil(PAGE) == pages;
+        (is_whole && at % PAGE == offset).then_some(at / PAGE)
     }
 
     fn give(&mut self, handle: Handle, object: AnyObject, rights: Rights) {
@@ -107,13 +125,12 @@ impl Builder<'_> {
     }
 
     /// What only monitors have.
-    fn give_objects(&mut self) -> Started {
+    fn give_objects(&mut self, archive: Ptr<Segment>) -> Started {
         let ram = self.kernel.root_ram();
         let pcore = self.kernel.create(ram, Pcore::new).map_err(|_| NO_MEMORY)?;
         self.give(Handle::PCORE, pcore.any(), Rights::ALL);
         self.kernel.retain(ram);
         self.give(Handle::ROOT_RAM, ram.any(), Rights::ALL);
-        let archive = self.archive()?;
         let readable = Rights::READ.union(Rights::EXECUTE).union(Rights::GRANT);
         self.give(Handle::ARCHIVE, archive.any(), readable);
         Ok(())

@@ -63,7 +63,8 @@ impl<'a> Members<'a> {
         let name_end = HEADER_BYTES.checked_add(name_bytes)?;
         let data = name_end.checked_next_multiple_of(4)?;
         let end = data.checked_add(bytes)?;
-        let name = self.rest.get(HEADER_BYTES..name_end)?.strip_suffix(b"\0")?;
+        // Writers pad names with zeros to align what follows.
+        let name = self.rest.get(HEADER_BYTES..name_end)?.strip_suffix(b"\0")?.split(|byte| *byte == 0).next()?;
         let contents = self.rest.get(data..end)?;
         self.rest = self.rest.get(end.checked_next_multiple_of(4)?..).unwrap_or(&[]);
         let kind = match mode & 0o170000 {

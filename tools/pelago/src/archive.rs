@@ -1,7 +1,8 @@
 //! The boot archive: an uncompressed `newc` cpio, the format Linux documents for its initial RAM disk.
 //!
 //! Invariants: every folder precedes what is in it; paths are relative, without `.` or `..`; entries come in one order whatever the
-//! host's directory order, so equal inputs give equal bytes.
+//! host's directory order, so equal inputs give equal bytes; a content of a page or more begins on a page, so that a program's text
+//! can be mapped where it lies (the name is padded with zeros, as dracut-cpio does it).
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ use std::path::Path;
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
+const PAGE_BYTES: usize = 4096;
+/// Before the name.
+const HEADER_BYTES: usize = 110;
 
 /// Entries by path.
 #[derive(Default)]
@@ -74,7 +78,8 @@ impl Archive {
     fn encode(&self) -> std::io::Result<Vec<u8>> {
         let mut out = Vec::new();
         for (number, (path, entry)) in (1..).zip(&self.entries) {
-            let header = cpio::newc::Builder::new(path).ino(number).mode(entry.mode).nlink(1);
+            let name = padded(path, out.len(), entry.content.len());
+            let header = cpio::newc::Builder::new(&name).ino(number).mode(entry.mode).nlink(1);
             let size = u32::try_from(entry.content.len())
                 .map_err(|_| std::io::Error::other(format!("{path} is larger than 4 GiB")))?;
             let mut writer = header.write(&mut out, size);
@@ -84,6 +89,13 @@ impl Archive {
         cpio::newc::trailer(&mut out)?;
         Ok(out)
     }
+}
+
+/// The name of a member that begins at `start`, with the zeros that bring a large content to a page.
+fn padded(path: &str, start: usize, content_bytes: usize) -> String {
+    let after_name = start + HEADER_BYTES + path.len() + 1;
+    let zeros = if content_bytes < PAGE_BYTES { 0 } else { after_name.next_multiple_of(PAGE_BYTES) - after_name };
+    path.to_owned() + &"\0".repeat(zeros)
 }
 
 fn clean(path: &str) -> String {
@@ -116,6 +128,7 @@ mod tests {
     fn a_reader_finds_what_was_written() {
         let mut archive = Archive::default();
         archive.file("bin/x", 0o755, vec![7; 5]);
+        archive.file("bin/z", 0o755, vec![9; PAGE_BYTES]);
         archive.link("bin/y", "x");
         let bytes = archive.encode().unwrap();
         let mut rest = bytes.as_slice();
@@ -128,6 +141,9 @@ mod tests {
             seen.push((reader.entry().name().to_owned(), reader.entry().mode(), reader.entry().file_size()));
             rest = reader.finish().unwrap();
         }
-        assert_eq!(seen, [("bin".into(), 0o40755, 0), ("bin/x".into(), 0o100_755, 5), ("bin/y".into(), 0o120_777, 1)]);
+        let small = [("bin".into(), 0o40755, 0), ("bin/x".into(), 0o100_755, 5), ("bin/y".into(), 0o120_777, 1)];
+        assert_eq!(seen[..3], small);
+        assert_eq!(seen[3..], [("bin/z".into(), 0o100_755, PAGE_BYTES as u32)]);
+        assert_eq!(bytes.iter().position(|byte| *byte == 9), Some(PAGE_BYTES));
     }
 }
