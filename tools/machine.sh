@@ -290,7 +290,31 @@ fetch_busybox() {
     rm -rf "$folder"
 }
 
-# machine_ready PART...: parts are `compiler` and `emulator`.
+# ---- The Linux guest that the bench measures beside us ------------------------------------------------------------------------------
+
+# Debian's cloud kernel, unpacked, never installed; apt verifies what it downloads against the signed package lists. Where it is not to
+# be had, the bench says so in its rows.
+ready_peer() {
+    PELAGO_LINUX="${PELAGO_LINUX:-$PELAGO_CACHE/linux}"
+    export PELAGO_LINUX
+    [ -d "$PELAGO_LINUX" ] && return 0
+    have apt-get && have dpkg-deb || return 0
+    refresh_package_lists linux-image-cloud-amd64
+    # The package of that name only names the newest kernel's.
+    package=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[0-9][^ ]*\)$/\1/p' | head -n 1)
+    [ -n "$package" ] || return 0
+    step "Fetching Debian's $package into $PELAGO_CACHE (27 MB, once), to measure Linux beside us"
+    folder="$PELAGO_CACHE/linux.$$"
+    mkdir -p "$folder"
+    if (cd "$folder" && logged linux apt-get download "$package" && logged linux dpkg-deb -x ./linux-image-*.deb .); then
+        rm -f "$folder"/*.deb
+        mv "$folder" "$PELAGO_LINUX"
+    else
+        rm -rf "$folder"
+    fi
+}
+
+# machine_ready PART...: parts are `compiler`, `emulator` and `peer`.
 machine_ready() {
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] \
         || fail "this is $(uname -s) on $(uname -m); Pelago is built and run on Linux on x86-64" "use such a machine or VM"

@@ -20,6 +20,8 @@ pub fn run() -> Result<ExitCode> {
         "--lib",
         "--bin",
         "pelago-tool",
+        "--bin",
+        "measure",
         "--tests",
         "-p",
         "pelago-tool",

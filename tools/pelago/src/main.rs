@@ -18,6 +18,7 @@ mod files;
 mod guest;
 mod image;
 mod namespace;
+mod peer;
 mod place;
 mod rootfs;
 mod run;

@@ -209,7 +209,7 @@ fn show(bytes: &[u8]) {
     let _ = out.write_all(bytes).and_then(|()| out.flush());
 }
 
-fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,=:+@".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
         word.to_owned()

@@ -149,6 +149,11 @@ impl Bench {
         self.boot_system(&system, machine, cpus, &[], |_, _| Ok(()))
     }
 
+    /// How the guests of this run are run.
+    pub fn accelerator(&self) -> Accelerator {
+        self.accelerator
+    }
+
     /// Writes figures down under a name.
     pub fn note(&self, name: &str, figures: &[f64]) {
         if let Ok(mut book) = self.book.lock() {

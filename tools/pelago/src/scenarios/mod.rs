@@ -5,6 +5,7 @@ mod bad_programs;
 mod boot;
 mod frames;
 mod held;
+mod peer;
 mod programs;
 mod recovery;
 mod web;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Scenario> {
         frames::scenarios(),
         recovery::scenarios(),
         held::scenarios(),
+        peer::scenarios(),
     ];
     tiers.into_iter().flatten().collect()
 }

@@ -1,0 +1,28 @@
+//! The smallest call there is, and the loop that shows what ticks are.
+
+use crate::problem::Result;
+use crate::rows::Setting;
+use crate::sample::{Sample, known_loop, repeat};
+use std::hint::black_box;
+
+/// Turns of the known loop, of two instructions each.
+const KNOWN_TURNS: u64 = 10_000;
+const CALLS: u64 = 1000;
+
+/// `getppid`: entry to the kernel, next to nothing there, and back.
+pub fn getppid(_: &Setting) -> Result<Vec<Sample>> {
+    repeat(CALLS, || {
+        // SAFETY: takes nothing and cannot fail.
+        black_box(unsafe { libc::getppid() });
+        Ok(())
+    })
+}
+
+/// One operation is one instruction.
+pub fn known(_: &Setting) -> Result<Vec<Sample>> {
+    let samples = repeat(1, || {
+        known_loop(black_box(KNOWN_TURNS));
+        Ok(())
+    })?;
+    Ok(samples.into_iter().map(|sample| Sample { operations: 2 * KNOWN_TURNS, ..sample }).collect())
+}

@@ -1,0 +1,22 @@
+//! Measures the system it runs on through Linux calls, one row at a time; the same static file runs in Pelago and in a Linux guest, so
+//! a difference between two results is the systems'.
+//!
+//! A row prints one line per sample, `measure: ROW NANOSECONDS ns TICKS ticks OPERATIONS operations`, or one line that says why not:
+//! `measure: ROW absent: WHAT` if the system lacks a call, `measure: ROW failed: WHAT` for everything else. `measure: ROW begin` and
+//! `measure: ROW end` stand around it, so that whoever reads knows what was under way when a guest died.
+//!
+//! Around each measured loop stand the markers of [`sample`], for an emulator's counting plugin. Deliberately unknown here: which system
+//! this is, and what the figures should be.
+
+pub mod calls;
+pub mod descriptors;
+pub mod memory;
+pub mod network;
+pub mod page_server;
+pub mod problem;
+pub mod round_trips;
+pub mod rows;
+pub mod sample;
+pub mod system;
+pub mod tasks;
+pub mod workers;

@@ -1,0 +1,116 @@
+//! The list of rows, and how one is run: in a child of its own, so that what it breaks or leaves behind is no other row's.
+
+use crate::problem::{Problem, Result};
+use crate::sample::Sample;
+use crate::{calls, descriptors, memory, network, round_trips, system, tasks};
+
+/// Seconds that a row may take.
+const LIMIT_S: u32 = 20;
+
+/// What a row may depend on.
+pub struct Setting {
+    /// How many workers, at most one per core.
+    pub workers: usize,
+    /// The path of this program.
+    pub program: String,
+}
+
+/// A measurement.
+pub struct Row {
+    /// As the host names it.
+    pub name: &'static str,
+    /// Cores that it needs.
+    pub cores: usize,
+    measure: fn(&Setting) -> Result<Vec<Sample>>,
+}
+
+const fn row(name: &'static str, cores: usize, measure: fn(&Setting) -> Result<Vec<Sample>>) -> Row {
+    Row { name, cores, measure }
+}
+
+/// Every row, in the order in which all are run.
+pub const ROWS: [Row; 19] = [
+    row("known-loop", 1, calls::known),
+    row("getppid", 1, calls::getppid),
+    row("dup-close/threads", 1, descriptors::threads),
+    row("dup-close/processes", 1, descriptors::processes),
+    row("pipe-round-trip", 1, round_trips::pipe),
+    row("pipe-round-trip/two-cores", 2, round_trips::pipe_two_cores),
+    row("unix-socket-round-trip", 1, round_trips::unix_socket),
+    row("futex-round-trip/processes", 1, round_trips::futex_processes),
+    row("futex-round-trip/threads", 1, round_trips::futex_threads),
+    row("thread-create-join", 1, tasks::thread),
+    row("fork-exit", 1, tasks::fork_exit),
+    row("fork-exec", 1, tasks::fork_exec),
+    row("page-touch/threads", 1, memory::touch_threads),
+    row("page-touch/processes", 1, memory::touch_processes),
+    row("mprotect-cycle", 1, memory::protect),
+    row("udp-loopback", 1, network::udp),
+    row("tcp-stream", 1, network::tcp_stream),
+    row("tcp-connections", 1, network::tcp_connections),
+    row("nothing", 1, nothing),
+];
+
+/// The stopwatch alone: what every sample holds beside its operations.
+fn nothing(_: &Setting) -> Result<Vec<Sample>> {
+    crate::sample::repeat(1, || Ok(()))
+}
+
+/// Runs one and prints what it gives.
+pub fn run(row: &Row, setting: &Setting) {
+    let name = row.name;
+    println!("measure: {name} begin");
+    if row.cores > setting.workers {
+        println!("measure: {name} absent: {} cores; the machine has {}", row.cores, setting.workers);
+    } else if let Err(problem) = in_child(row, setting) {
+        tell(name, &problem);
+    }
+    println!("measure: {name} end");
+}
+
+fn tell(name: &str, problem: &Problem) {
+    match problem {
+        Problem::Absent(what) => println!("measure: {name} absent: {what}"),
+        Problem::Failed(what) => println!("measure: {name} failed: {what}"),
+    }
+}
+
+/// The child's own group dies with it, so that no partner of it goes on.
+fn in_child(row: &Row, setting: &Setting) -> Result<()> {
+    let child = system::fork(|| {
+        // SAFETY: a group of its own, and a signal that ends the process; neither touches memory.
+        unsafe {
+            libc::setpgid(0, 0);
+            libc::alarm(LIMIT_S);
+        }
+        match (row.measure)(setting) {
+            Ok(samples) => samples.iter().for_each(|sample| {
+                let Sample { ns, ticks, operations } = sample;
+                println!("measure: {} {ns} ns {ticks} ticks {operations} operations", row.name);
+            }),
+            Err(problem) => tell(row.name, &problem),
+        }
+        Ok(())
+    })?;
+    let status = child.wait()?;
+    // SAFETY: what is left of that group is ours.
+    unsafe { libc::kill(-child.0, libc::SIGKILL) };
+    match status {
+        0 => Ok(()),
+        status if status & 0x7f == libc::SIGALRM => Err(Problem::Failed(format!("no end within {LIMIT_S} s"))),
+        status => Err(Problem::Failed(format!("its process ended with wait status {status:#x}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = ROWS.iter().map(|row| row.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ROWS.len());
+    }
+}

@@ -1,0 +1,112 @@
+//! Clocks, markers and samples.
+
+use crate::problem::Result;
+
+/// Samples of one row in one run; odd, so that one of them is the median.
+pub const SAMPLES: usize = 15;
+
+/// A measured stretch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// By CLOCK_MONOTONIC.
+    pub ns: u64,
+    /// Of the time stamp counter.
+    pub ticks: u64,
+    /// How many operations it had.
+    pub operations: u64,
+}
+
+impl Sample {
+    /// As bytes, to be sent by another process of this program.
+    pub fn to_bytes(self) -> [u8; 24] {
+        let mut bytes = [0; 24];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.ns, self.ticks, self.operations]) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// The reverse.
+    pub fn from_bytes(bytes: [u8; 24]) -> Sample {
+        let word = |index: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
+            u64::from_ne_bytes(word)
+        };
+        Sample { ns: word(0), ticks: word(1), operations: word(2) }
+    }
+}
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub fn now_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+fn ticks() -> u64 {
+    // SAFETY: reads a counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Begin of a measured stretch of this core, for a counting plugin of the emulator: an instruction that does nothing.
+#[inline(always)]
+fn mark_begin() {
+    // SAFETY: exchanges a register with itself.
+    unsafe { core::arch::asm!("xchg r10, r10", options(nostack, preserves_flags)) };
+}
+
+/// End of it.
+#[inline(always)]
+fn mark_end() {
+    // SAFETY: exchanges a register with itself.
+    unsafe { core::arch::asm!("xchg r11, r11", options(nostack, preserves_flags)) };
+}
+
+/// Measures `body`, which does `operations` operations.
+#[inline(always)]
+pub fn measured(operations: u64, body: impl FnOnce() -> Result<()>) -> Result<Sample> {
+    let (start_ns, start_ticks) = (now_ns(), ticks());
+    mark_begin();
+    let result = body();
+    mark_end();
+    let (ticks, ns) = (ticks() - start_ticks, now_ns() - start_ns);
+    result.map(|()| Sample { ns, ticks, operations })
+}
+
+/// One stretch that warms up, and then [`SAMPLES`] of `operations` each.
+pub fn repeat(operations: u64, mut operation: impl FnMut() -> Result<()>) -> Result<Vec<Sample>> {
+    let mut stretch = || measured(operations, || (0..operations).try_for_each(|_| operation()));
+    stretch()?;
+    (0..SAMPLES).map(|_| stretch()).collect()
+}
+
+/// A loop of known length, twice `turns` instructions: where ticks are instructions, this shows it.
+pub fn known_loop(turns: u64) {
+    // SAFETY: counts a register down.
+    unsafe { core::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_survives_its_journey() {
+        let sample = Sample { ns: 1, ticks: u64::MAX, operations: 3 };
+        assert_eq!(Sample::from_bytes(sample.to_bytes()), sample);
+    }
+
+    #[test]
+    fn the_first_stretch_is_not_counted() {
+        let mut count = 0;
+        let samples = repeat(10, || {
+            count += 1;
+            Ok(())
+        });
+        let samples = samples.unwrap();
+        assert_eq!((samples.len(), count), (SAMPLES, (SAMPLES as u64 + 1) * 10));
+        assert!(samples.iter().all(|sample| sample.operations == 10));
+    }
+}
