@@ -28,6 +28,10 @@ const ARCHIVE: &str = "archive";
 const CANNOT_START: u64 = 70;
 
 async fn component(start: Start) {
+    if start.core() == 0 {
+        // `./pelago bench` waits for this line: how soon the first program runs.
+        runtime::log!("first program");
+    }
     let Some((facts, archive)) = given(&start) else { return give_up("the kernel gave no boot archive") };
     let service = Rc::new(Service::new(Book::new(Metal, facts, archive, command_line(&start))));
     runtime::spawn(service.clone().watch_deaths());

@@ -7,9 +7,18 @@ use std::hint::black_box;
 
 /// Turns of the known loop, of two instructions each.
 const KNOWN_TURNS: u64 = 10_000;
-const CALLS: u64 = 1000;
+const CALLS: u64 = 300;
 
-/// `getppid`: entry to the kernel, next to nothing there, and back.
+/// `getpid`: what a program asks about itself.
+pub fn getpid(_: &Setting) -> Result<Vec<Sample>> {
+    repeat(CALLS, || {
+        // SAFETY: takes nothing and cannot fail. The C library's function may keep the answer; this is the call.
+        black_box(unsafe { libc::syscall(libc::SYS_getpid) });
+        Ok(())
+    })
+}
+
+/// `getppid`: next to nothing in Linux; a question to another program where processes are kept by one.
 pub fn getppid(_: &Setting) -> Result<Vec<Sample>> {
     repeat(CALLS, || {
         // SAFETY: takes nothing and cannot fail.

@@ -106,6 +106,7 @@ impl Input {
 /// See the module's head.
 pub struct Guest {
     child: Child,
+    started: Instant,
     events: Receiver<Event>,
     input: Input,
     /// Every whole line so far.
@@ -131,6 +132,7 @@ impl Guest {
         command.args(machine.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
         // Ctrl-C is ours to handle: the emulator is in a process group of its own.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let started = Instant::now();
         let mut child = command.spawn().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
                 anyhow::anyhow!("{PROGRAM} is missing; install it, for instance: apt-get install qemu-system-x86")
@@ -142,7 +144,7 @@ impl Guest {
         let (sender, events) = sync_channel(EVENTS_MAX);
         std::thread::spawn(move || read_console(output, &sender));
         let input = Input(Arc::new(Mutex::new(input)));
-        Ok(Guest { child, events, input, transcript: Vec::new(), status: None, kept: Vec::new() })
+        Ok(Guest { child, started, events, input, transcript: Vec::new(), status: None, kept: Vec::new() })
     }
 
     /// Keeps `value` until the guest is gone.
@@ -213,6 +215,11 @@ impl Guest {
         }
         let code = self.child.wait().context("cannot wait for the emulator")?.code();
         self.status.map_or_else(|| status_of(code), Ok)
+    }
+
+    /// Time since the machine was switched on.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// The process id of the emulator, to measure it by.

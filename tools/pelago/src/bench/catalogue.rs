@@ -1,0 +1,196 @@
+//! Every row there is: where its figures come from, in what unit, what it can be trusted for, and which paper's figure it belongs to.
+
+use super::results::{Unit, host_cores};
+use super::systems::{Side, Systems};
+use super::{clients, outside};
+use crate::emulator::MachineType;
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+/// What a figure can be trusted for; docs/measuring.md says how that was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Trust {
+    /// The ratio of the two systems, within the printed spread, on a quiet host. Not the absolute figure.
+    Time,
+    /// The number itself.
+    Instructions,
+    /// Only whether it rises or falls: more virtual processors than the host has cores.
+    Shape,
+}
+
+impl Trust {
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Trust::Time => "time",
+            Trust::Instructions => "instructions",
+            Trust::Shape => "shape",
+        }
+    }
+}
+
+/// How a figure is made of nanoseconds per operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Made {
+    AsItIs,
+    /// Operations per second.
+    Rate,
+    /// An operation moves this many bytes.
+    Bytes(usize),
+}
+
+impl Made {
+    /// The figure.
+    pub fn figure(self, ns: f64) -> f64 {
+        match self {
+            Made::AsItIs => ns,
+            Made::Rate => 1e9 / ns,
+            Made::Bytes(bytes) => bytes as f64 * 8e3 / ns,
+        }
+    }
+}
+
+/// Measures one system once.
+pub type Measure = fn(&Systems, Side, MachineType, u32) -> Result<f64>;
+
+/// Where a row comes from.
+#[derive(Clone, Copy)]
+pub enum Source {
+    /// Seen from this machine.
+    Outside { machine: MachineType, measure: Measure },
+    /// A row of the measuring program (`tools/measure`), in both systems.
+    Program { row: &'static str, made: Made },
+    /// A row of our own component `bench` (`apps/bench`), and beside it the measuring program's row that comes nearest in Linux.
+    Inside { row: &'static str, beside: Option<&'static str> },
+}
+
+/// One row.
+pub struct Entry {
+    pub name: &'static str,
+    pub unit: Unit,
+    /// Instructions are counted too, on one core.
+    pub counts: bool,
+    pub paper: &'static str,
+    pub source: Source,
+}
+
+impl Entry {
+    /// Units of its rows at that number of cores.
+    pub fn units(&self, cpus: u32) -> Vec<Unit> {
+        if self.counts && cpus == 1 { vec![self.unit, Unit::Instructions] } else { vec![self.unit] }
+    }
+
+    /// What its figures can be trusted for.
+    pub fn trust_at(&self, unit: Unit, cpus: u32) -> Trust {
+        match unit {
+            Unit::Instructions => Trust::Instructions,
+            Unit::MiB => Trust::Time,
+            _ if cpus as usize > host_cores() => Trust::Shape,
+            _ => Trust::Time,
+        }
+    }
+}
+
+const Q35: MachineType = MachineType::Q35;
+const MICROVM: MachineType = MachineType::Microvm;
+
+const fn outside(name: &'static str, unit: Unit, machine: MachineType, measure: Measure) -> Entry {
+    Entry { name, unit, counts: false, paper: "", source: Source::Outside { machine, measure } }
+}
+
+const fn program(name: &'static str, paper: &'static str) -> Entry {
+    Entry { name, unit: Unit::Ns, counts: true, paper, source: Source::Program { row: name, made: Made::AsItIs } }
+}
+
+const fn rate(name: &'static str, unit: Unit, made: Made, paper: &'static str) -> Entry {
+    Entry { name, unit, counts: true, paper, source: Source::Program { row: name, made } }
+}
+
+const fn inside(name: &'static str, row: &'static str, beside: Option<&'static str>) -> Entry {
+    Entry { name, unit: Unit::Ns, counts: true, paper: "", source: Source::Inside { row, beside } }
+}
+
+/// Bytes of an operation of the measuring program's rows, as it has them.
+const DATAGRAM: Made = Made::Bytes(measure_core::network::DATAGRAM_BYTES);
+const CHUNK: Made = Made::Bytes(measure_core::network::CHUNK_BYTES);
+
+/// All of them, in the order in which they are printed.
+pub const ENTRIES: [Entry; 44] = [
+    outside("power-on-to-first-user/q35", Unit::Ms, Q35, outside::first_user_ms),
+    outside("power-on-to-first-user/microvm", Unit::Ms, MICROVM, outside::first_user_ms),
+    outside("power-on-to-ready/q35", Unit::Ms, Q35, outside::ready_ms),
+    outside("power-on-to-ready/microvm", Unit::Ms, MICROVM, outside::ready_ms),
+    outside("power-on-to-first-output/q35", Unit::Ms, Q35, outside::first_output_ms),
+    outside("power-on-to-first-page/q35", Unit::Ms, Q35, outside::first_page_ms),
+    outside("power-on-to-first-page/microvm", Unit::Ms, MICROVM, outside::first_page_ms),
+    outside("idle-host-cpu/q35", Unit::Percent, Q35, outside::idle_percent),
+    outside("idle-memory-touched/q35", Unit::MiB, Q35, outside::idle_memory_mib),
+    outside("page-keep-alive/q35", Unit::PerSecond, Q35, clients::kept_rate),
+    outside("page-per-connection/q35", Unit::PerSecond, Q35, clients::single_rate),
+    outside("cpu-per-request/keep-alive/q35", Unit::Us, Q35, clients::kept_cpu_us),
+    outside("cpu-per-request/per-connection/q35", Unit::Us, Q35, clients::single_cpu_us),
+    outside("page-per-connection/busybox-httpd/q35", Unit::PerSecond, Q35, clients::busybox_rate),
+    outside("cpu-per-request/busybox-httpd/q35", Unit::Us, Q35, clients::busybox_cpu_us),
+    program("known-loop", ""),
+    program("getpid", ""),
+    program("getppid", ""),
+    program("dup-close/threads", "Corey fig. 1"),
+    program("dup-close/processes", "Corey fig. 1"),
+    program("pipe-round-trip", ""),
+    program("pipe-round-trip/two-cores", ""),
+    program("unix-socket-round-trip", ""),
+    program("futex-round-trip/processes", ""),
+    program("futex-round-trip/threads", ""),
+    program("thread-create-join", ""),
+    program("fork-exit", ""),
+    program("fork-exec", ""),
+    program("page-touch/threads", "Corey fig. 7a"),
+    program("page-touch/processes", "Corey fig. 7a"),
+    program("mprotect-cycle", "Barrelfish fig. 7"),
+    rate("udp-loopback", Unit::MegabitsPerSecond, DATAGRAM, ""),
+    rate("tcp-stream", Unit::MegabitsPerSecond, CHUNK, ""),
+    rate("tcp-connections", Unit::PerSecond, Made::Rate, "Corey fig. 8"),
+    inside("inside/null-call", "null-call", Some("getppid")),
+    inside("inside/portal-call-and-reply", "portal-call-and-reply", Some("futex-round-trip/processes")),
+    inside("inside/mailbox-ring", "mailbox-ring", Some("futex-round-trip/processes")),
+    inside("inside/contract-call-same-core", "contract-call-same-core", Some("unix-socket-round-trip")),
+    inside("inside/contract-call-same-core-batched", "contract-call-same-core-batched", Some("unix-socket-round-trip")),
+    inside("inside/contract-call-between-cores", "contract-call-between-cores", Some("pipe-round-trip/two-cores")),
+    inside("inside/wake-up-of-sleeping-core", "wake-up-of-sleeping-core", None),
+    inside("inside/ping-monitor", "ping-monitor", None),
+    inside("inside/demand-zero-page", "demand-zero-page", Some("page-touch/threads")),
+    inside("inside/copy-on-write-page", "copy-on-write-page", None),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_the_program_has_its_rows() {
+        let known = |row: &str| measure_core::rows::ROWS.iter().any(|other| other.name == row);
+        for (index, entry) in ENTRIES.iter().enumerate() {
+            assert!(ENTRIES[..index].iter().all(|other| other.name != entry.name), "{}", entry.name);
+            match entry.source {
+                Source::Program { row, .. } => assert!(known(row), "{row}"),
+                Source::Inside { beside: Some(row), .. } => assert!(known(row), "{row}"),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn rates_come_from_times() {
+        assert_eq!(Made::Rate.figure(1e6), 1000.0);
+        assert_eq!(Made::Bytes(1000).figure(8000.0), 1000.0);
+    }
+
+    #[test]
+    fn many_cores_show_the_shape_only() {
+        let entry = &ENTRIES[0];
+        assert_eq!(entry.trust_at(Unit::Ms, 1), Trust::Time);
+        assert_eq!(entry.trust_at(Unit::Ms, 255), Trust::Shape);
+        assert_eq!(entry.trust_at(Unit::Instructions, 255), Trust::Instructions);
+    }
+}

@@ -1,0 +1,160 @@
+//! Clients on this machine, of a web server in the guest: a few at a time, each with one request under way.
+
+use super::outside::cpu_us;
+use super::systems::{Boot, PAGE_BYTES, PAGE_PATH, Side, Systems};
+use crate::emulator::MachineType;
+use crate::guest::Guest;
+use crate::peer::MEASURE;
+use crate::scenario::free_port;
+use anyhow::{Context, Result, ensure};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// A page that is to come at all comes within this.
+const ANSWER_SOON: Duration = Duration::from_millis(100);
+const CLIENTS: usize = 4;
+/// Of each client, in each of two passes: one warms up, one is measured.
+const REQUESTS_KEPT: usize = 500;
+const REQUESTS_SINGLE: usize = 100;
+const REQUEST_KEPT: &[u8] = b"GET /file HTTP/1.1\r\nHost: pelago\r\n\r\n";
+const REQUEST_SINGLE: &[u8] = b"GET /file HTTP/1.0\r\n\r\n";
+
+/// The measuring program's own server: one process, epoll.
+pub const EPOLL: [&str; 4] = [MEASURE, "serve", "80", PAGE_PATH];
+/// A process for each connection.
+const BUSYBOX: [&str; 7] = ["busybox", "httpd", "-f", "-p", "80", "-h", "/www"];
+
+/// Boots a server and waits until a page has come; the guest and where the server is.
+pub fn serve(
+    systems: &Systems,
+    side: Side,
+    machine: MachineType,
+    cpus: u32,
+    words: &[&str],
+) -> Result<(Guest, String)> {
+    let port = free_port()?;
+    let mut guest = systems.boot(side, &Boot { words, port: Some(port), ..Boot::bare(machine, cpus) })?;
+    let ready = if side == Side::Pelago { "pelago: ready" } else { crate::peer::READY };
+    guest.expect(ready, LIMIT)?;
+    let host = format!("127.0.0.1:{port}");
+    let start = Instant::now();
+    // The emulator accepts at once and tells the guest when it can: a first connection that came too early would wait for its timer.
+    while let Err(error) = single(&host, ANSWER_SOON) {
+        ensure!(start.elapsed() < LIMIT, "no page within {} s: {error:#}", LIMIT.as_secs());
+    }
+    Ok((guest, host))
+}
+
+/// A request on a connection of its own.
+fn single(host: &str, limit: Duration) -> Result<()> {
+    let mut stream = connect(host, limit)?;
+    stream.write_all(REQUEST_SINGLE)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).context("a request was not answered")?;
+    ensure!(answer.len() > PAGE_BYTES, "an answer has {} bytes only", answer.len());
+    Ok(())
+}
+
+fn connect(host: &str, limit: Duration) -> Result<TcpStream> {
+    let stream = TcpStream::connect(host).context("cannot connect")?;
+    stream.set_read_timeout(Some(limit))?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+/// Requests one after the other on one connection.
+fn kept(host: &str, requests: usize) -> Result<()> {
+    let mut stream = connect(host, LIMIT)?;
+    let mut answer = vec![0; 2 * PAGE_BYTES];
+    for _ in 0..requests {
+        stream.write_all(REQUEST_KEPT)?;
+        let mut have = 0;
+        while !is_whole(&answer[..have]) {
+            let count = stream.read(&mut answer[have..]).context("a request was not answered")?;
+            ensure!(count > 0, "the server ended a connection that was to be kept, after {have} bytes");
+            have += count;
+        }
+    }
+    Ok(())
+}
+
+/// A head, its empty line, and the page.
+fn is_whole(answer: &[u8]) -> bool {
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
+    head.is_some_and(|place| answer.len() >= place + 4 + PAGE_BYTES)
+}
+
+fn singles(host: &str, requests: usize) -> Result<()> {
+    (0..requests).try_for_each(|_| single(host, LIMIT))
+}
+
+/// Requests per second, and the emulator's processor time per request.
+fn load(
+    systems: &Systems,
+    side: Side,
+    machine: MachineType,
+    cpus: u32,
+    words: &[&str],
+    client: fn(&str, usize) -> Result<()>,
+    requests: usize,
+) -> Result<(f64, f64)> {
+    let (guest, host) = serve(systems, side, machine, cpus, words)?;
+    let all = || {
+        std::thread::scope(|scope| {
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| client(&host, requests))).collect();
+            clients
+                .into_iter()
+                .try_for_each(|client| client.join().unwrap_or_else(|_| anyhow::bail!("a client panicked")))
+        })
+    };
+    all()?;
+    let (before_us, start) = (cpu_us(guest.process_id())?, Instant::now());
+    all()?;
+    let (seconds, us) = (start.elapsed().as_secs_f64(), cpu_us(guest.process_id())? - before_us);
+    let count = (CLIENTS * requests) as f64;
+    Ok((count / seconds, us / count))
+}
+
+/// Pages per second on kept connections.
+pub fn kept_rate(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    load(systems, side, machine, cpus, &EPOLL, kept, REQUESTS_KEPT).map(|(rate, _)| rate)
+}
+
+/// The emulator's processor time for each of them.
+pub fn kept_cpu_us(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    load(systems, side, machine, cpus, &EPOLL, kept, REQUESTS_KEPT).map(|(_, us)| us)
+}
+
+/// Pages per second, each on a connection of its own.
+pub fn single_rate(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    load(systems, side, machine, cpus, &EPOLL, singles, REQUESTS_SINGLE).map(|(rate, _)| rate)
+}
+
+/// The emulator's processor time for each of them.
+pub fn single_cpu_us(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    load(systems, side, machine, cpus, &EPOLL, singles, REQUESTS_SINGLE).map(|(_, us)| us)
+}
+
+/// The same from busybox httpd, which forks for each connection.
+pub fn busybox_rate(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    load(systems, side, machine, cpus, &BUSYBOX, singles, REQUESTS_SINGLE).map(|(rate, _)| rate)
+}
+
+/// The emulator's processor time for each of them.
+pub fn busybox_cpu_us(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    load(systems, side, machine, cpus, &BUSYBOX, singles, REQUESTS_SINGLE).map(|(_, us)| us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_with_its_page() {
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 4096\r\n\r\n".to_vec();
+        let whole = [head.clone(), vec![b'x'; PAGE_BYTES]].concat();
+        assert!(is_whole(&whole) && !is_whole(&whole[..whole.len() - 1]) && !is_whole(&head) && !is_whole(b""));
+    }
+}

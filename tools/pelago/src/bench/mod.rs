@@ -1,0 +1,157 @@
+//! `./pelago bench`: measures Pelago and, in the same run, a Linux guest on the same emulated machine, and prints both, their ratio and
+//! the spread of each.
+//!
+//! The systems take turns, round by round, so that what else the host does falls on both. A row that fails, or that a system has no means
+//! for, says so and leaves the others alone; a failure makes the status one. What each number means and how far it can be trusted is
+//! docs/measuring.md's matter, and `--list`'s.
+
+mod catalogue;
+mod chart;
+mod clients;
+mod compare;
+mod inside;
+mod outside;
+mod program;
+mod results;
+mod systems;
+mod table;
+
+use crate::accelerator;
+use anyhow::{Context, Result, bail, ensure};
+use catalogue::{ENTRIES, Entry, Source};
+use clap::Args;
+use results::{Results, Row, Unit};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use systems::{Side, Systems};
+
+/// Options of `bench`.
+#[derive(Args)]
+pub struct Options {
+    /// Only rows whose name contains one of these, or a paper's figure (`corey.fig1`), which is drawn too
+    name: Vec<String>,
+    /// Numbers of cores
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
+    cpus: Vec<u32>,
+    /// How often each system is measured
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Keep the results in this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Print what has changed since the results in this file
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
+    /// Take the results from this file instead of measuring
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Print the rows, what each can be trusted for and which paper's figure it belongs to, instead of measuring
+    #[arg(long)]
+    list: bool,
+    /// Hardware virtualisation or emulation
+    #[arg(long, value_enum, default_value = "auto")]
+    accel: accelerator::Wish,
+}
+
+impl Options {
+    fn wants(&self, name: &str) -> bool {
+        self.name.is_empty()
+            || self.name.iter().any(|wish| name.contains(wish.as_str()))
+            || self.figures().any(|figure| figure.lines.iter().any(|line| line.row == name))
+    }
+
+    fn figures(&self) -> impl Iterator<Item = &'static chart::Figure> {
+        chart::FIGURES.iter().filter(|figure| self.name.iter().any(|wish| wish == figure.name))
+    }
+}
+
+/// Measures, or reads, what was chosen, prints it, keeps it, compares it, draws it.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    if options.list {
+        table::list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    ensure!(
+        options.cpus.iter().all(|cpus| (1..=crate::emulator::CPUS_MAX).contains(cpus)),
+        "--cpus: the emulator takes 1 to {} cores; choose others",
+        crate::emulator::CPUS_MAX
+    );
+    // A file that cannot be read is told before minutes of measuring.
+    let before = options.against.as_ref().map(|path| Results::read(path)).transpose()?;
+    let mut results = match &options.from {
+        Some(path) => Results::read(path)?,
+        None => measure(options)?,
+    };
+    results.rows.retain(|row| options.wants(&row.name));
+    if results.rows.is_empty() {
+        bail!("no row has such a name; `./pelago bench --list` prints them");
+    }
+    table::print(&results);
+    if let Some(path) = &options.json {
+        results.write(path)?;
+    }
+    if let Some(before) = before {
+        compare::print(&before, &results);
+    }
+    for figure in options.figures() {
+        chart::draw(figure, &results).with_context(|| format!("the chart of {}", figure.name))?;
+    }
+    let failed = results.failures();
+    failed.iter().for_each(|failure| eprintln!("pelago: {failure}"));
+    Ok(if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn measure(options: &Options) -> Result<Results> {
+    let chosen: Vec<&Entry> = ENTRIES.iter().filter(|entry| options.wants(entry.name)).collect();
+    ensure!(!chosen.is_empty(), "no row has such a name; `./pelago bench --list` prints them");
+    let systems =
+        Systems::prepare(options.accel, chosen.iter().any(|entry| matches!(entry.source, Source::Inside { .. })))?;
+    let mut results = Results::new(&systems, options.rounds);
+    for entry in &chosen {
+        for &cpus in &options.cpus {
+            entry.units(cpus).into_iter().for_each(|unit| results.rows.push(Row::new(entry, unit, cpus)));
+        }
+    }
+    for round in 0..options.rounds {
+        // Whoever comes second finds a warmer or busier host: take turns at that too.
+        let sides = if round % 2 == 0 { [Side::Pelago, Side::Linux] } else { [Side::Linux, Side::Pelago] };
+        for &cpus in &options.cpus {
+            for side in sides {
+                let progress = format!("round {} of {}, {}, {cpus} cores", round + 1, options.rounds, side.name());
+                one_turn(&systems, &chosen, side, cpus, &progress, &mut results);
+            }
+        }
+    }
+    if options.cpus.contains(&1) {
+        count(&systems, &chosen, &mut results);
+    }
+    results.end();
+    Ok(results)
+}
+
+/// Everything of one system at one number of cores, once.
+fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, progress: &str, results: &mut Results) {
+    let say = |what: &str| eprintln!("pelago: {progress}: {what}");
+    program::turn(systems, chosen, side, cpus, false, &say, results);
+    if side == Side::Pelago {
+        inside::turn(systems, chosen, cpus, false, &say, results);
+    }
+    for entry in chosen {
+        if let Source::Outside { machine, measure } = entry.source {
+            say(entry.name);
+            let sample = systems.usable(side).and_then(|()| measure(systems, side, machine, cpus));
+            results.add(entry.name, entry.unit, cpus, side, sample.map(|sample| vec![sample]).into());
+        }
+    }
+}
+
+/// Instructions instead of time, on one core: QEMU runs such that its virtual clock, and with it the time stamp counter, advances by one
+/// with each instruction.
+fn count(systems: &Systems, chosen: &[&Entry], results: &mut Results) {
+    for side in [Side::Pelago, Side::Linux] {
+        let say = |what: &str| eprintln!("pelago: counting instructions, {}: {what}", side.name());
+        program::turn(systems, chosen, side, 1, true, &say, results);
+    }
+    inside::turn(systems, chosen, 1, true, &|what| eprintln!("pelago: counting instructions, Pelago: {what}"), results);
+    debug_assert!(results.rows.iter().all(|row| row.unit != Unit::Instructions || row.cpus == 1));
+}

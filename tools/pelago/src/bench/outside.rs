@@ -1,0 +1,101 @@
+//! Rows seen from this machine: the clock between starting the emulator and a word of the guest, the emulator's processor time, its memory.
+
+use super::clients;
+use super::systems::{Boot, Side, Systems};
+use crate::emulator::MachineType;
+use crate::guest::Guest;
+use crate::peer::{self, MEASURE};
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(60);
+/// What the first program of either system says with its first instructions: our monitor by itself, in Linux the measuring program,
+/// started as init.
+const FIRST_USER: [&str; 2] = ["monitor: first program", "measure: first"];
+/// Linux's words for that: everything after the dashes is the program's.
+const FIRST_USER_OF_LINUX: [&str; 3] = ["rdinit=/bin/measure", "--", "first"];
+/// After the last thing that a system does at start.
+const SETTLE: Duration = Duration::from_secs(1);
+const QUIET: Duration = Duration::from_secs(5);
+
+fn ready(side: Side) -> &'static str {
+    match side {
+        Side::Pelago => "pelago: ready",
+        Side::Linux => peer::READY,
+    }
+}
+
+fn ms_until(mut guest: Guest, words: &str) -> Result<f64> {
+    guest.expect(words, LIMIT)?;
+    Ok(age_ms(&guest))
+}
+
+fn age_ms(guest: &Guest) -> f64 {
+    guest.age().as_secs_f64() * 1e3
+}
+
+/// To the first program's first words.
+pub fn first_user_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    let boot = Boot::bare(machine, cpus);
+    let guest = match side {
+        Side::Pelago => systems.boot(side, &boot)?,
+        Side::Linux => systems.boot_linux(&boot, &FIRST_USER_OF_LINUX)?,
+    };
+    ms_until(guest, FIRST_USER[side as usize])
+}
+
+/// To everything being up, the network included.
+pub fn ready_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    ms_until(systems.boot(side, &Boot::bare(machine, cpus))?, ready(side))
+}
+
+/// To the first thing a Linux program says.
+pub fn first_output_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    let guest = systems.boot(side, &Boot { words: &[MEASURE, "first"], ..Boot::bare(machine, cpus) })?;
+    ms_until(guest, "measure: first")
+}
+
+/// To the first page that a client of this machine has.
+pub fn first_page_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    let (guest, _) = clients::serve(systems, side, machine, cpus, &clients::EPOLL)?;
+    Ok(age_ms(&guest))
+}
+
+/// User and system time of the emulator over a quiet interval with the network up, in per cent of one host core.
+pub fn idle_percent(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    let (guest, _) = clients::serve(systems, side, machine, cpus, &clients::EPOLL)?;
+    std::thread::sleep(SETTLE);
+    let before = cpu_us(guest.process_id())?;
+    std::thread::sleep(QUIET);
+    Ok((cpu_us(guest.process_id())? - before) / QUIET.as_micros() as f64 * 100.0)
+}
+
+/// Processor time of a process so far.
+pub fn cpu_us(process: u32) -> Result<f64> {
+    // Linux reports in ticks of 10 ms (USER_HZ, proc(5)) on x86-64.
+    const TICK_US: f64 = 10_000.0;
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).context("the emulator is gone")?;
+    // The name in parentheses may hold spaces; utime and stime are the 12th and 13th fields after it.
+    let fields: Vec<_> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let field =
+        |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok()).context("proc(5) has changed");
+    Ok((field(11)? + field(12)?) as f64 * TICK_US)
+}
+
+/// What the emulator holds when the guest is idle, less what it holds before the guest's first instruction (with kernel and archive).
+pub fn idle_memory_mib(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+    let mut guest = systems.boot(side, &Boot::bare(machine, cpus))?;
+    guest.expect(ready(side), LIMIT)?;
+    std::thread::sleep(SETTLE);
+    let empty = systems.boot(side, &Boot { paused: true, ..Boot::bare(machine, cpus) })?;
+    std::thread::sleep(SETTLE);
+    Ok(dirty_mib(&guest)? - dirty_mib(&empty)?)
+}
+
+fn dirty_mib(guest: &Guest) -> Result<f64> {
+    let path = format!("/proc/{}/smaps_rollup", guest.process_id());
+    let text = std::fs::read_to_string(path).context("cannot read the emulator's memory")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).context("proc(5) has changed")?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("proc(5) has changed")?;
+    Ok(kib / 1024.0)
+}

@@ -1,0 +1,230 @@
+//! Runs rows of the measuring program in a guest and reads what it prints (`tools/measure/src/lib.rs` has the lines).
+//!
+//! A guest that dies or falls silent takes one row with it: the one under way. The rest is run in a fresh guest.
+
+use super::catalogue::{Entry, Made, Source};
+use super::results::{Column, Results, Unit};
+use super::systems::{Boot, Side, Systems};
+use crate::emulator::MachineType;
+use crate::guest::{Event, Guest};
+use crate::peer::MEASURE;
+use anyhow::Result;
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// A guest that prints nothing for so long has stopped: the program ends a row after 30 s of the guest's time.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The same where instructions are counted: the guest's clock is then slower than ours.
+const SILENCE_COUNTING: Duration = Duration::from_secs(240);
+
+/// What one row gave, per operation.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Given {
+    ns: Vec<f64>,
+    ticks: Vec<f64>,
+    absent: Option<String>,
+    failed: Option<String>,
+}
+
+impl Given {
+    fn column(&self, counts: bool, made: Made) -> Column {
+        let samples = match counts {
+            true => self.ticks.clone(),
+            false => self.ns.iter().map(|&ns| made.figure(ns)).collect(),
+        };
+        Column { samples, absent: self.absent.clone(), failed: self.failed.clone() }
+    }
+}
+
+/// Runs all chosen rows of one system once and adds their figures: times, or instructions.
+pub fn turn(
+    systems: &Systems,
+    chosen: &[&Entry],
+    side: Side,
+    cpus: u32,
+    counts: bool,
+    say: &dyn Fn(&str),
+    results: &mut Results,
+) {
+    let mut names: Vec<&str> = Vec::new();
+    for entry in chosen.iter().filter(|entry| entry.counts || !counts) {
+        let row = match (entry.source, side) {
+            (Source::Program { row, .. }, _) => row,
+            (Source::Inside { beside: Some(row), .. }, Side::Linux) => row,
+            _ => continue,
+        };
+        if !names.contains(&row) {
+            names.push(row);
+        }
+    }
+    if names.is_empty() {
+        return;
+    }
+    let given = all(systems, side, cpus, counts, &names, say);
+    for entry in chosen {
+        let (row, made) = match (entry.source, side) {
+            (Source::Program { row, made }, _) => (row, made),
+            (Source::Inside { beside: Some(row), .. }, Side::Linux) => (row, Made::AsItIs),
+            _ => continue,
+        };
+        let unit = if counts { Unit::Instructions } else { entry.unit };
+        if let Some(given) = given.get(row) {
+            results.add(entry.name, unit, cpus, side, given.column(counts, made));
+        }
+    }
+}
+
+/// Boots as often as guests die.
+fn all(
+    systems: &Systems,
+    side: Side,
+    cpus: u32,
+    counts: bool,
+    names: &[&str],
+    say: &dyn Fn(&str),
+) -> HashMap<String, Given> {
+    let mut given: HashMap<String, Given> = HashMap::new();
+    let mut left = names.to_vec();
+    while !left.is_empty() {
+        let Err(error) = once(systems, side, cpus, counts, &left, say, &mut given) else { break };
+        let reason = format!("{error:#}");
+        // Rows end in the order they were asked for; the first that has not ended is the one that was under way, if any was.
+        match left
+            .iter()
+            .position(|name| given.get(*name).is_some_and(|given| given.failed.as_deref() == Some(UNDER_WAY)))
+        {
+            Some(place) => {
+                let culprit = left[place];
+                given.entry(culprit.to_owned()).or_default().failed = Some(reason);
+                left.retain(|name| *name != culprit && !ended(&given, name));
+            }
+            // It never came to a row, so another boot would not either.
+            None => {
+                for name in left.drain(..) {
+                    given
+                        .entry(name.to_owned())
+                        .or_insert_with(|| Given { failed: Some(reason.clone()), ..Given::default() });
+                }
+            }
+        }
+    }
+    given
+}
+
+/// Stands in `failed` between a row's begin and its end.
+const UNDER_WAY: &str = "under way";
+
+fn ended(given: &HashMap<String, Given>, name: &str) -> bool {
+    given.get(name).is_some_and(|given| given.failed.as_deref() != Some(UNDER_WAY))
+}
+
+fn once(
+    systems: &Systems,
+    side: Side,
+    cpus: u32,
+    counts: bool,
+    names: &[&str],
+    say: &dyn Fn(&str),
+    given: &mut HashMap<String, Given>,
+) -> Result<()> {
+    let workers = cpus.to_string();
+    let words: Vec<&str> = [MEASURE, "run", &workers].into_iter().chain(names.iter().copied()).collect();
+    let mut guest = systems.boot(side, &Boot { words: &words, counts, ..Boot::bare(MachineType::Q35, cpus) })?;
+    let limit = if counts { SILENCE_COUNTING } else { SILENCE };
+    let result = read(&mut guest, limit, say, given);
+    if result.is_err() {
+        eprint!("{}", guest.tail());
+    }
+    result
+}
+
+fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), given: &mut HashMap<String, Given>) -> Result<()> {
+    loop {
+        match guest.next(limit) {
+            Ok(Some(Event::Line { whole, .. })) => {
+                // Lines of the system may stand before ours on the same line of the console.
+                let Some((_, text)) = whole.split_once("measure: ") else { continue };
+                if text == "done" {
+                    return Ok(());
+                }
+                take(text, say, given);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => anyhow::bail!("the guest ended during this row; the end of its console is above"),
+            Err(_) => {
+                anyhow::bail!(
+                    "the guest said nothing for {} s during this row; the end of its console is above",
+                    limit.as_secs()
+                )
+            }
+        }
+    }
+}
+
+/// One line, without `measure: `.
+fn take(text: &str, say: &dyn Fn(&str), given: &mut HashMap<String, Given>) {
+    let Some((name, rest)) = text.split_once(' ') else { return };
+    if rest == "begin" {
+        say(name);
+        given.insert(name.to_owned(), Given { failed: Some(UNDER_WAY.into()), ..Given::default() });
+        return;
+    }
+    let Some(row) = given.get_mut(name) else { return };
+    if rest == "end" {
+        row.failed = row.failed.take().filter(|failed| failed != UNDER_WAY);
+        if row.failed.is_none() && row.absent.is_none() && row.ns.is_empty() {
+            row.failed = Some("it printed no samples".into());
+        }
+    } else if let Some(what) = rest.strip_prefix("absent: ") {
+        row.absent = Some(what.to_owned());
+    } else if let Some(what) = rest.strip_prefix("failed: ") {
+        row.failed = Some(what.to_owned());
+    } else if let Some((ns, ticks, operations)) = sample(rest)
+        && operations > 0.0
+    {
+        row.ns.push(ns / operations);
+        row.ticks.push(ticks / operations);
+    }
+}
+
+/// `26112 ns 52000 ticks 64 operations`.
+fn sample(text: &str) -> Option<(f64, f64, f64)> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let [ns, "ns", ticks, "ticks", operations, "operations"] = words[..] else { return None };
+    Some((ns.parse().ok()?, ticks.parse().ok()?, operations.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(lines: &[&str]) -> HashMap<String, Given> {
+        let mut given = HashMap::new();
+        lines.iter().for_each(|line| take(line, &|_| {}, &mut given));
+        given
+    }
+
+    #[test]
+    fn samples_are_per_operation() {
+        let given =
+            taken(&["a begin", "a 100 ns 200 ticks 10 operations", "a 120 ns 240 ticks 10 operations", "a end"]);
+        assert_eq!(given["a"].ns, [10.0, 12.0]);
+        assert_eq!(given["a"].column(true, Made::AsItIs).samples, [20.0, 24.0]);
+        assert_eq!(given["a"].column(false, Made::Rate).samples[0], 1e8);
+        assert_eq!(given["a"].failed, None);
+    }
+
+    #[test]
+    fn why_there_is_no_figure_is_kept() {
+        let given = taken(&["a begin", "a absent: clone: ENOSYS", "a end", "b begin", "b failed: died", "b end"]);
+        assert_eq!(given["a"].absent.as_deref(), Some("clone: ENOSYS"));
+        assert_eq!((given["a"].failed.as_deref(), given["b"].failed.as_deref()), (None, Some("died")));
+        assert!(taken(&["c begin", "c end"])["c"].failed.is_some());
+    }
+
+    #[test]
+    fn a_row_that_never_ended_is_known() {
+        let given = taken(&["a begin", "a end", "b begin", "b 1 ns 1 ticks 1 operations"]);
+        assert!(ended(&given, "a") && !ended(&given, "b") && !ended(&given, "c"));
+    }
+}

@@ -1,0 +1,138 @@
+//! The two systems under one roof: the same machine, memory, program and page for both.
+
+use crate::emulator::{Accelerator, Forward, Machine, MachineType};
+use crate::guest::Guest;
+use crate::peer::{self, Linux, MEASURE};
+use crate::{accelerator, scenario};
+use anyhow::{Context, Result};
+use std::path::PathBuf;
+
+/// Of each guest.
+pub const MEMORY_BYTES: u64 = 1 << 30;
+/// Where the page is, and how large.
+pub const PAGE_PATH: &str = "/www/file";
+pub const PAGE_BYTES: usize = 4096;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    Pelago,
+    Linux,
+}
+
+impl Side {
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Pelago => "Pelago",
+            Side::Linux => "Linux",
+        }
+    }
+}
+
+/// One boot.
+pub struct Boot<'a> {
+    pub machine: MachineType,
+    pub cpus: u32,
+    /// The program and its arguments; empty: the system alone. [`MEASURE`] stands for the measuring program in both.
+    pub words: &'a [&'a str],
+    /// Port of this machine that leads to the guest's port 80.
+    pub port: Option<u16>,
+    /// Let the guest's clock count instructions.
+    pub counts: bool,
+    /// Stay before the first instruction.
+    pub paused: bool,
+}
+
+impl Boot<'_> {
+    /// The system alone.
+    pub fn bare(machine: MachineType, cpus: u32) -> Boot<'static> {
+        Boot { machine, cpus, words: &[], port: None, counts: false, paused: false }
+    }
+
+    fn adjust(&self, machine: &mut Machine) {
+        machine.machine = self.machine;
+        machine.memory_bytes = MEMORY_BYTES;
+        machine.counts_instructions = self.counts;
+        machine.paused = self.paused;
+        let forward = |host| Forward { protocol: "tcp", address: "127.0.0.1".into(), host, guest: 80 };
+        machine.forwards.extend(self.port.map(forward));
+    }
+}
+
+/// Both, built.
+pub struct Systems {
+    pelago: scenario::Bench,
+    /// The system that measures itself from inside.
+    inside: Option<scenario::Bench>,
+    /// Or why there is none.
+    pub linux: Result<Linux, String>,
+    measure: PathBuf,
+}
+
+impl Systems {
+    /// Builds everything. A Linux guest that cannot be had is no failure yet: our own column needs none.
+    pub fn prepare(wish: accelerator::Wish, inside: bool) -> Result<Systems> {
+        let measure = peer::build_measure()?;
+        let inside = if inside { Some(scenario::Bench::with_system(wish, "bench.toml")?) } else { None };
+        Ok(Systems {
+            pelago: scenario::Bench::new(wish)?,
+            inside,
+            linux: Linux::find(&measure).map_err(|error| format!("{error:#}")),
+            measure,
+        })
+    }
+
+    /// How guests run.
+    pub fn accelerator(&self) -> Accelerator {
+        self.pelago.accelerator()
+    }
+
+    /// Fails if that side cannot be booted at all.
+    pub fn usable(&self, side: Side) -> Result<()> {
+        match (side, &self.linux) {
+            (Side::Linux, Err(reason)) => anyhow::bail!("{reason}"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Starts a guest.
+    pub fn boot(&self, side: Side, boot: &Boot) -> Result<Guest> {
+        match side {
+            Side::Pelago => self.boot_pelago(&self.pelago, boot),
+            Side::Linux => self.boot_linux(boot, &[]),
+        }
+    }
+
+    /// Starts the system that measures itself.
+    pub fn boot_inside(&self, boot: &Boot) -> Result<Guest> {
+        self.boot_pelago(self.inside.as_ref().context("the system for the rows inside was not built")?, boot)
+    }
+
+    fn boot_pelago(&self, bench: &scenario::Bench, boot: &Boot) -> Result<Guest> {
+        let measure = self.measure.to_string_lossy();
+        let words: Vec<&str> = boot.words.iter().map(|&word| if word == MEASURE { &*measure } else { word }).collect();
+        bench.boot(boot.machine, boot.cpus, &words, |root, machine| {
+            root.file(&format!("root{PAGE_PATH}"), 0o644, page());
+            boot.adjust(machine);
+            Ok(())
+        })
+    }
+
+    /// `more` are further words of the kernel's command line.
+    pub fn boot_linux(&self, boot: &Boot, more: &[&str]) -> Result<Guest> {
+        self.usable(Side::Linux)?;
+        let linux = self.linux.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"))?;
+        let machine = linux.machine(boot.cpus, self.accelerator());
+        linux.boot(machine, boot.words, |root, machine| {
+            root.file(PAGE_PATH, 0o644, page());
+            machine.command_line.extend(more.iter().map(|&word| word.to_owned()));
+            boot.adjust(machine);
+            Ok(())
+        })
+    }
+}
+
+fn page() -> Vec<u8> {
+    vec![b'x'; PAGE_BYTES]
+}
