@@ -28,6 +28,8 @@ impl<'a> KeyAdapter<'a> for ByTimeout {
 
 /// How often a stalling context is looked at before it is reported.
 const WATCH_LOOKS: u64 = 8;
+/// Part of the time between two looks that it must have had for a look to count.
+const WATCH_SHARE: u64 = 4;
 
 intrusive_adapter!(ByWatch = UnsafeRef<Context>: Context { watch => intrusive_collections::RBTreeLink });
 impl<'a> KeyAdapter<'a> for ByWatch {
@@ -124,7 +126,7 @@ impl Scheduler {
     pub fn arm_watch(&mut self, context: Ptr<Context>) {
         let limit_ns = context.watch_limit_ns.get();
         if limit_ns != 0 && context.pending.get() != 0 && !context.watch.is_linked() {
-            context.watch_left.set((WATCH_LOOKS, context.domain().cpu_ns.get()));
+            context.watch_left.set((WATCH_LOOKS, standing(context)));
             self.watch_next(context, hardware::now_ns());
         }
     }
@@ -159,6 +161,18 @@ impl Default for Scheduler {
     fn default() -> Self {
         Scheduler::new()
     }
+}
+
+/// How far a context's program has come.
+#[derive(Clone, Copy, Default)]
+pub struct Standing {
+    cpu_ns: u64,
+    soft_faults: u64,
+}
+
+fn standing(context: Ptr<Context>) -> Standing {
+    let domain = context.domain();
+    Standing { cpu_ns: domain.cpu_ns.get(), soft_faults: domain.soft_faults.get() }
 }
 
 /// The end of a chain of loans, if it can run.
@@ -278,17 +292,20 @@ impl Kernel {
     }
 
     /// One of the looks at a context that has something pending. It counts only if the context could have seen to it: not if the whole core was held up
-    /// (a virtual machine's processor that did not run), nor if others had all the time.
+    /// (a virtual machine's processor that did not run), nor if others had most of the time; nor if it got on to pages it had not touched before, which an
+    /// emulator translates slowly, and no loop does for long.
     fn watch_look(&mut self, context: Ptr<Context>, now_ns: u64) {
         self.scheduler.cancel_watch(context);
-        let (left, cpu_ns_then) = context.watch_left.get();
-        let cpu_ns = context.domain().cpu_ns.get();
+        let (left, then) = context.watch_left.get();
+        let now = standing(context);
         let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_LOOKS);
         let was_held_up = now_ns - context.watch_ns.get() > step_ns / 2;
         // One that waits for another's answer is not what hangs.
-        let had_time = cpu_ns > cpu_ns_then && context.state() == State::Runnable;
-        let left = if had_time && !was_held_up { left - 1 } else { left };
-        context.watch_left.set((left, cpu_ns));
+        let had_time = now.cpu_ns - then.cpu_ns >= step_ns / WATCH_SHARE && context.state() == State::Runnable;
+        let gets_on = now.soft_faults != then.soft_faults;
+        let counts = had_time && !gets_on && !was_held_up;
+        let left = left - u64::from(counts);
+        context.watch_left.set((left, now));
         if left > 0 {
             self.scheduler.watch_next(context, now_ns);
         } else if let Some(target) = context.watch_target.get() {

@@ -98,6 +98,8 @@ impl Kernel {
             match range.resolve(self, exception.address, Access::decode(exception.error)) {
                 Ok(_) => {
                     self.counters.soft_faults += 1;
+                    let faults = &context.domain().soft_faults;
+                    faults.set(faults.get() + 1);
                     self.trace(Traced::SoftFault, context.header().id(), [exception.address, exception.error]);
                     return;
                 }

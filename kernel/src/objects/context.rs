@@ -11,6 +11,7 @@ use super::{Domain, Header, Link, Linked, List, Object, Ptr, Ram, Schedule, Segm
 use crate::arch::context::Registers;
 use crate::hardware::VectorArea;
 use crate::memory::{PhysAddr, phys_to_virt};
+use crate::scheduler::Standing;
 use crate::state::Kernel;
 use abi::control::{ControlPage, ProgramRegisters};
 use abi::layout::protection;
@@ -87,8 +88,8 @@ pub struct Context {
     pub(crate) timeout_ns: Cell<u64>,
     pub(crate) watch: RBTreeLink,
     pub(crate) watch_ns: Cell<u64>,
-    /// Looks left until it is reported, and processor time of its domain at the last.
-    pub(crate) watch_left: Cell<(u64, u64)>,
+    /// Looks left until it is reported, and how far its program had come at the last.
+    pub(crate) watch_left: Cell<(u64, Standing)>,
     /// 0: not watched.
     pub(crate) watch_limit_ns: Cell<u64>,
     pub(crate) watch_target: Cell<Option<Notification>>,
@@ -330,7 +331,7 @@ impl Context {
             timeout_ns: Cell::new(0),
             watch: RBTreeLink::new(),
             watch_ns: Cell::new(0),
-            watch_left: Cell::new((0, 0)),
+            watch_left: Cell::new((0, Standing::default())),
             watch_limit_ns: Cell::new(0),
             watch_target: Cell::new(None),
             wake_slots: Cell::new(0),

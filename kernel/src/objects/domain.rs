@@ -60,6 +60,8 @@ pub struct Domain {
     names: Cell<u32>,
     condemned: Link<Domain>,
     pub(crate) cpu_ns: Cell<u64>,
+    /// Pages made reachable so far: a program that touches new ones gets on.
+    pub(crate) soft_faults: Cell<u64>,
 }
 
 // SAFETY: repr(C), header first.
@@ -105,6 +107,7 @@ impl Ptr<Domain> {
             names: Cell::new(0),
             condemned: Link::new(),
             cpu_ns: Cell::new(0),
+            soft_faults: Cell::new(0),
         });
         let Ok(domain) = made else {
             kernel.release(range);

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod spaces;
+mod watch;
 
 use crate::memory::{PAGE_BYTES, PhysRange, set_test_ram};
 use crate::objects::context::Options;
