@@ -40,6 +40,7 @@ const BASE_ENABLE: u64 = 1 << 11;
 const BASE_X2APIC: u64 = 1 << 10;
 const COMMAND_PENDING: u32 = 1 << 12;
 const COMMAND_ASSERT: u32 = 1 << 14;
+const COMMAND_OTHERS: u32 = 3 << 18;
 const INIT: u32 = 5 << 8;
 const STARTUP: u32 = 6 << 8;
 /// Polls before a pending command is given up. Emulators never leave one pending.
@@ -125,6 +126,11 @@ fn command(apic_id: u32, command: u32) {
 /// Sends an interrupt to another core.
 pub fn send(apic_id: u32, vector: u8) {
     command(apic_id, COMMAND_ASSERT | u32::from(vector));
+}
+
+/// Resets all other cores: each waits for [`send_startup`].
+pub fn send_init_to_others() {
+    command(0, COMMAND_OTHERS | COMMAND_ASSERT | INIT);
 }
 
 /// Resets another core: it waits for [`send_startup`].

@@ -1,13 +1,16 @@
 //! The cores of the machine: which one this is, waking another, starting another.
 
 use super::{apic, image, irq, start};
-use crate::boot::info::machine;
+use crate::boot::info::{CORES_MAX, machine};
 use crate::core_local::CoreLocal;
 
 /// INIT takes effect at once in emulators and hypervisors; hardware wants a moment before STARTUP (Intel SDM 3A, 9.4.4, asks 10 ms of old chips).
+/// At boot one INIT goes to all cores, long before the first is started; only a core that is started again is waited for.
 const INIT_PAUSES: u32 = 64;
 
 static THIS_CORE: CoreLocal<usize> = CoreLocal::new(0);
+/// Cores that this one has started before.
+static STARTED: CoreLocal<[bool; CORES_MAX]> = CoreLocal::new([false; CORES_MAX]);
 
 /// Why a core was not told to start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,16 +36,18 @@ pub fn wake_core(core: usize) {
     irq::send_wake(core);
 }
 
-/// Resets `core` and makes it build a fresh instance and enter `kernel_main`. Returns without waiting: the core reports through the mailbox. A caller
+/// Makes `core`, reset at boot or now, build a fresh instance and enter `kernel_main`. Returns without waiting: the core reports through the mailbox. A caller
 /// that hears nothing within 10 ms may call again.
 pub fn start_core(core: usize) -> Result<(), StartError> {
     let target = machine().cores().get(core).ok_or(StartError::NoSuchCore)?;
     if core == this_core() {
         return Err(StartError::ThisCore);
     }
-    apic::send_init(target.apic_id);
-    for _ in 0..INIT_PAUSES {
-        super::cpu::pause();
+    if STARTED.with(|started| core::mem::replace(&mut started[core], true)) {
+        apic::send_init(target.apic_id);
+        for _ in 0..INIT_PAUSES {
+            super::cpu::pause();
+        }
     }
     apic::send_startup(target.apic_id, start::TRAMPOLINE_PAGE);
     Ok(())

@@ -257,7 +257,7 @@ fn prepare_clocks() {
     time::calibrate(unsafe { machine_mut() });
 }
 
-/// Copies the trampoline and tells boot.s who is who.
+/// Copies the trampoline, tells boot.s who is who, and resets the others: firmware may have left them in code of its own.
 fn prepare_other_cores() {
     let code = image::trampoline();
     let page = PhysAddr(u64::from(TRAMPOLINE_PAGE) << 12);
@@ -271,6 +271,7 @@ fn prepare_other_cores() {
             stacks[core] = instance::early_stack(core);
         }
     }
+    apic::send_init_to_others();
 }
 
 /// From boot.s: any other core, on the boot tables and its own stack.
