@@ -6,6 +6,8 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
+use core::future::poll_fn;
+use core::task::{Poll, Waker};
 
 use abi::Handle;
 use channel::{Bell, CallError, ClientChannel, Memory, Peer, SendError, ServerChannel, Wiring};
@@ -19,8 +21,6 @@ use crate::metal::Metal;
 
 /// How long a request waits for a core that is starting.
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
-/// Steps of that wait, which exists at boot only.
-const CORE_STEP_NS: u64 = 1_000_000;
 /// After this a component that was told to hang does.
 const HURT_NS: u64 = 1_000_000;
 /// How long a component may take to accept a channel.
@@ -32,6 +32,8 @@ pub struct Service {
     book: RefCell<Book<Metal>>,
     /// Other cores, once they are up; only at core 0.
     links: RefCell<BTreeMap<u32, MonitorClient>>,
+    /// Those who wait for a core to come up.
+    waiting: RefCell<Vec<Waker>>,
     endpoints: RefCell<BTreeMap<DomainId, (EndpointClient, TaskId)>>,
     listeners: RefCell<Vec<(Peer, MonitorEvents)>>,
     /// Deaths told to the supervisor's guard.
@@ -48,6 +50,7 @@ impl Service {
             core: book.facts().core,
             book: RefCell::new(book),
             links: RefCell::default(),
+            waiting: RefCell::default(),
             endpoints: RefCell::default(),
             listeners: RefCell::default(),
             deaths: RefCell::default(),
@@ -57,6 +60,7 @@ impl Service {
     /// Another core is up: its events are ours to tell.
     pub fn link_up(self: &Rc<Self>, core: u32, client: MonitorClient) {
         self.links.borrow_mut().insert(core, client.clone());
+        self.waiting.take().into_iter().for_each(Waker::wake);
         let service = self.clone();
         runtime::spawn(async move {
             loop {
@@ -79,17 +83,17 @@ impl Service {
         if self.core != 0 || core >= self.book.borrow().facts().cores {
             return Err(MonitorError::NoCore);
         }
-        let limit_ns = runtime::now_ns() + CORE_LIMIT_NS;
-        loop {
-            if let Some(client) = self.links.borrow().get(&core) {
-                return Ok(client.clone());
+        let up = poll_fn(|context| match self.links.borrow().get(&core) {
+            Some(client) => Poll::Ready(client.clone()),
+            None => {
+                self.waiting.borrow_mut().push(context.waker().clone());
+                Poll::Pending
             }
-            if runtime::now_ns() > limit_ns {
-                runtime::log!("core {core} is not up");
-                return Err(MonitorError::NoCore);
-            }
-            runtime::sleep(CORE_STEP_NS).await;
-        }
+        });
+        runtime::timeout(CORE_LIMIT_NS, up).await.map_err(|_| {
+            runtime::log!("core {core} is not up");
+            MonitorError::NoCore
+        })
     }
 
     /// Serves a client, which hears events from now on.

@@ -6,18 +6,23 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::poll_fn;
+use core::pin::pin;
 use core::task::{Poll, Waker};
 
 use abi::DeathCause;
 use abi::start::Entrance;
+use channel::CallError;
 use contracts::monitor::{MonitorClient, MonitorEvent};
-use contracts::spawn::{Death, DomainId, SpawnClient};
+use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError};
 use runtime::now_ns;
 use supervisor_core::{Decision, Entry, Phase, STALLED, cause};
 use system::{Restart, System};
 
-/// How long a component may take to be made, and then to serve.
+/// How long a component may stand still while it is made and comes to serve.
 pub const STEP_LIMIT_NS: u64 = 2_000_000_000;
+/// Such steps, each with a line that says what is waited for, until it is given up although it gets on: an emulator whose cores outnumber the
+/// host's needs its time.
+const STEPS_MAX: u32 = 15;
 /// Status of a machine that cannot go on.
 const CANNOT_GO_ON: u8 = 70;
 
@@ -94,9 +99,8 @@ impl Supervisor {
     }
 
     async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> bool {
-        let made = self.spawn.component(name.to_string(), generation, entrance as u64);
-        let failed = match runtime::timeout(STEP_LIMIT_NS, made).await {
-            Ok(Ok(domain)) => {
+        let failed = match self.make(name, generation, entrance).await {
+            Some(Ok(domain)) => {
                 self.with(name, |entry| {
                     // It may have died again before this answer.
                     if entry.generation < generation {
@@ -105,8 +109,8 @@ impl Supervisor {
                 });
                 return true;
             }
-            Ok(Err(error)) => format!("{error:?}"),
-            Err(_) => "not made after 2 s".to_string(),
+            Some(Err(error)) => format!("{error:?}"),
+            None => "spawn or a core's monitor does not answer".to_string(),
         };
         runtime::log!("{name} does not start: {failed}");
         self.with(name, |entry| entry.phase = Phase::GivenUp);
@@ -114,17 +118,50 @@ impl Supervisor {
         false
     }
 
-    /// Waits until a component serves, or is done.
+    /// Has a component made; `None` if that took too long.
+    async fn make(
+        &self,
+        name: &str,
+        generation: u64,
+        entrance: Entrance,
+    ) -> Option<Result<DomainId, CallError<SpawnError>>> {
+        let mut made = pin!(self.spawn.component(name.to_string(), generation, entrance as u64));
+        for _ in 0..STEPS_MAX {
+            if let Ok(answer) = runtime::timeout(STEP_LIMIT_NS, made.as_mut()).await {
+                return Some(answer);
+            }
+            runtime::log!("waiting for {name} to be made");
+        }
+        None
+    }
+
+    /// Waits until a component serves, or is done, as long as it gets on.
     async fn wait(&self, name: &str) -> bool {
         let settled = |entry: &Entry| match entry.phase {
             Phase::Serving | Phase::Finished => Some(true),
             Phase::GivenUp => Some(false),
             Phase::Waiting | Phase::Starting => None,
         };
-        self.until(name, settled).await.unwrap_or_else(|| {
-            runtime::log!("{name} does not serve after 2 s");
-            false
-        })
+        let mut effort = None;
+        for _ in 0..STEPS_MAX {
+            if let Some(serves) = self.until(name, settled).await {
+                return serves;
+            }
+            let before = core::mem::replace(&mut effort, self.effort(name).await);
+            if effort == before {
+                break;
+            }
+            runtime::log!("waiting for {name} to serve");
+        }
+        runtime::log!("{name} does not serve: it stands still");
+        false
+    }
+
+    /// Pages and processor time it has used; `None` if it is not there.
+    async fn effort(&self, name: &str) -> Option<(u64, u64)> {
+        let (domain, core) = self.with(name, |entry| (entry.domain, entry.core))?;
+        let line = self.monitor.domain(core, domain?).await.ok()??;
+        (Some(line.domain) == domain).then_some((line.pages, line.cpu_ns))
     }
 
     /// Waits until `look` finds something about a component; `None` if that took longer than a step may.
