@@ -75,6 +75,13 @@ impl PhysRange {
         self.base.0 < other.end().0 && other.base.0 < self.end().0 && !self.is_empty() && !other.is_empty()
     }
 
+    /// Bytes the two have in common.
+    pub const fn overlap_bytes(&self, other: &PhysRange) -> u64 {
+        let first = if self.base.0 > other.base.0 { self.base.0 } else { other.base.0 };
+        let end = if self.end().0 < other.end().0 { self.end().0 } else { other.end().0 };
+        end.saturating_sub(first)
+    }
+
     /// The whole pages inside the range.
     pub const fn whole_pages(&self) -> PhysRange {
         let page = PAGE_BYTES as u64;
@@ -135,6 +142,8 @@ mod tests {
         assert_eq!(PhysRange::new(u64::MAX - 1, 100).bytes, 1);
         assert!(PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x1fff, 1)));
         assert!(!PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x2000, 1)));
+        assert_eq!(PhysRange::new(0x1000, 0x3000).overlap_bytes(&PhysRange::new(0x2000, 0x9000)), 0x2000);
+        assert_eq!(PhysRange::new(0x1000, 0x1000).overlap_bytes(&PhysRange::new(0x3000, 1)), 0);
         assert_eq!(PhysRange::new(0x1001, 0x2fff).whole_pages(), PhysRange::new(0x2000, 0x2000));
         assert!(PhysRange::new(0x1001, 0x100).whole_pages().is_empty());
         assert!(PhysRange::new(u64::MAX - 10, 10).whole_pages().is_empty());

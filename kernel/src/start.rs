@@ -63,6 +63,7 @@ pub fn kernel_main(info: &'static CoreInfo) -> ! {
         log!("pelago: core {} cannot start: {reason}", info.core);
         power::power_off(FAILED);
     }
+    report_distant_memory(info);
     RUNNING.store(RUNNING_MARK, Ordering::Release);
     if info.core == 0 {
         report_if_complete(info);
@@ -71,6 +72,19 @@ pub fn kernel_main(info: &'static CoreInfo) -> ! {
     }
     let decision = trap::KERNEL.with(|kernel| kernel.as_mut().map(Kernel::decide));
     trap::leave(decision.unwrap_or(crate::scheduler::Decision::Idle))
+}
+
+/// Says if this core's kernel or memory lies on other nodes than its own: a node has too little for its cores then.
+fn report_distant_memory(info: &CoreInfo) {
+    let affinities = machine().facts.affinities.all();
+    let own = || affinities.iter().filter(|affinity| affinity.node == info.node()).map(|affinity| affinity.range);
+    let near = |range: PhysRange| own().map(|node| node.overlap_bytes(&range)).sum::<u64>();
+    let parts = || info.ram.iter().copied().chain([PhysRange::new(instance::kernel_root().0.0, PAGE_BYTES as u64)]);
+    let distant: u64 = parts().map(|range| range.bytes - near(range)).sum();
+    if !affinities.is_empty() && distant > 0 {
+        let (core, node, kib) = (info.core, info.node(), distant >> 10);
+        log!("pelago: {kib} KiB of core {core}'s memory are not of its node {node}");
+    }
 }
 
 /// The root Ram, and the tables the kernel itself needs.

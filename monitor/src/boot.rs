@@ -25,6 +25,20 @@ const MISSING_SHOWN: usize = 8;
 const RESTARTS_MAX: u32 = 10;
 const RESTART_WINDOW_NS: u64 = 10_000_000_000;
 
+/// Says for which devices this system has a driver, and for which not.
+pub fn list_devices(system: &System) {
+    let kinds: Vec<&str> = system.components.iter().flat_map(|it| it.devices.iter().map(String::as_str)).collect();
+    let (mut driven, mut idle) = (Vec::new(), Vec::new());
+    for device in (0..).map_while(|index| sys::device_list(index).ok()) {
+        match monitor_core::describe(&device, &kinds) {
+            (Some(kind), place) => driven.push(format!("{place} {kind}")),
+            (None, place) => idle.push(place),
+        }
+    }
+    let or_none = |list: &[String]| if list.is_empty() { "none".into() } else { list.join(", ") };
+    runtime::log!("drivers: {}; no driver for: {}", or_none(&driven), or_none(&idle));
+}
+
 /// Starts all cores but this one and takes their links.
 pub async fn start_cores(service: Rc<Service>, cores: u32) {
     let mut waiting: Vec<(u32, Link)> = Vec::new();

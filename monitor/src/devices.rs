@@ -13,6 +13,8 @@ use crate::start_page::record;
 
 /// More devices than this are not looked at.
 const DEVICES_MAX: u64 = 256;
+/// `DeviceRecord::hwid` of the first virtio-mmio window.
+const MMIO: u64 = 0x1_0000;
 /// `DeviceRecord::hwid` of the first serial port.
 const SERIAL: u64 = 0x2_0000;
 
@@ -39,6 +41,18 @@ fn is_of_kind(record: &DeviceRecord, kind: &str) -> bool {
         "virtio-net" => record.vendor == 0x1af4 && matches!(record.device, 0x1041 | 0x1000),
         _ => false,
     }
+}
+
+/// For people: which of `kinds` a device is, that is whose driver the system has; and its place as the kernel prints it.
+pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, String) {
+    let kind = kinds.iter().find(|kind| is_of_kind(device, kind)).map(|kind| (*kind).into());
+    let hwid = device.hwid;
+    let place = match hwid {
+        SERIAL.. => alloc::format!("port:{:02x}", hwid - SERIAL),
+        MMIO.. => alloc::format!("mmio:{:02x}", hwid - MMIO),
+        _ => alloc::format!("{:02x}:{:02x}.{}", hwid >> 8, hwid >> 3 & 31, hwid & 7),
+    };
+    (kind, place)
 }
 
 impl<M: Machine> Book<M> {
@@ -75,5 +89,22 @@ impl<M: Machine> Book<M> {
             // A serial port has nothing to stop and says so.
             let _ = self.machine.quiet(claim.device);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_as_the_kernel_names_them() {
+        let device = |hwid, vendor, device| DeviceRecord { hwid, vendor, device, ..DeviceRecord::default() };
+        let kinds = ["serial", "virtio-net"];
+        let card = describe(&device(0x108, 0x1af4, 0x1041), &kinds);
+        assert_eq!(card, (Some("virtio-net".into()), "01:01.0".into()));
+        assert_eq!(describe(&device(0xfb, 0x8086, 0x2930), &kinds), (None, "00:1f.3".into()));
+        assert_eq!(describe(&device(0x10002, 0x1af4, 0x1042), &kinds), (None, "mmio:02".into()));
+        assert_eq!(describe(&device(SERIAL, 0, 0), &kinds), (Some("serial".into()), "port:00".into()));
+        assert_eq!(describe(&device(0x108, 0x1af4, 0x1041), &[]).0, None);
     }
 }

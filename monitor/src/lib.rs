@@ -27,6 +27,7 @@ mod tests;
 
 pub use channels::{Opened, Wire};
 pub use create::{DEATH_BADGE, STALL_BADGES};
+pub use devices::describe;
 pub use domains::{Domain, EndpointWire};
 pub use machine::Machine;
 pub use program::{BadProgram, Piece, Program, decode};

@@ -50,6 +50,7 @@ async fn first(service: Rc<Service>, facts: Facts, files: &'static [u8]) {
         Ok(description) => description,
         Err(error) => return give_up(&alloc::format!("{}: {error:?}; build the archive again", system::SYSTEM_PATH)),
     };
+    boot::list_devices(&description);
     if let Err(reason) = boot::start_components(&service, &description, facts.cores) {
         return give_up(&reason);
     }

@@ -10,6 +10,8 @@ const LIMIT_NS: u64 = 10_000_000_000;
 /// Cores still start while the first ones answer.
 const AGAIN_NS: u64 = 50_000_000;
 const MONITOR: &str = "monitor";
+/// Name of a region that is made only to see where it lies.
+const PROBE: &str = "probe";
 
 /// Logs `pinged N cores`, and the row.
 pub async fn every_core(start: &Start) {
@@ -33,5 +35,20 @@ pub async fn every_core(start: &Start) {
         }
     }
     runtime::log!("pinged {} cores", samples.len());
+    tell_nodes(start, &monitor).await;
     row("ping-monitor", 1, &mut samples);
+}
+
+/// On a machine of several nodes: where memory lies that each core gives out.
+async fn tell_nodes(start: &Start, monitor: &MonitorClient) {
+    let node_of = |core: u32| sys::pcore_stat(core.into()).map_or(0, |(_, node, _)| node);
+    if (0..start.cores()).all(|core| node_of(core) == 0) {
+        return;
+    }
+    for core in 0..start.cores() {
+        match monitor.region(core, PROBE.into(), 1, true, None).await {
+            Ok(physical) => runtime::log!("memory of core {core} of node {}: {physical:#x}", node_of(core)),
+            Err(error) => runtime::log!("no memory of core {core}: {error:?}"),
+        }
+    }
 }

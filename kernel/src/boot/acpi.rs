@@ -14,6 +14,11 @@ const TABLES_MAX: usize = 64;
 /// Longest table believed, in bytes; 255 cores need about 16 KiB.
 const TABLE_BYTES_MAX: usize = 1 << 20;
 const HEADER_BYTES: usize = 36;
+/// Nodes with distances of their own; others are taken to be equally far from all.
+pub const NODES_MAX: usize = 16;
+/// Distances where no SLIT tells them (ACPI 6.4, 5.2.17): of a node to itself, and to any other.
+const NEAR: u8 = 10;
+const FAR: u8 = 20;
 
 /// An I/O APIC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,6 +47,29 @@ pub struct Ecam {
     pub first_bus: u8,
     /// Last bus served.
     pub last_bus: u8,
+}
+
+/// How far nodes are from each other, as SLIT tells it; all zero: it does not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Distances([[u8; NODES_MAX]; NODES_MAX]);
+
+impl Distances {
+    /// From a core of node `from` to memory of node `to`; 10 is its own.
+    pub fn between(&self, from: u32, to: u32) -> u8 {
+        let told = self.0.get(from as usize).and_then(|row| row.get(to as usize)).copied().unwrap_or(0);
+        match told {
+            0 if from == to => NEAR,
+            0 => FAR,
+            told => told,
+        }
+    }
+
+    /// Notes a distance; of nodes past [`NODES_MAX`] none is known.
+    pub fn set(&mut self, from: u32, to: u32, distance: u8) {
+        if let Some(known) = self.0.get_mut(from as usize).and_then(|row| row.get_mut(to as usize)) {
+            *known = distance;
+        }
+    }
 }
 
 /// A list with a bound; what does not fit is counted.
@@ -92,6 +120,8 @@ pub struct Facts {
     core_nodes: Bounded<CoreEntry, CORES_MAX>,
     /// Memory affinities.
     pub affinities: Bounded<Affinity, 32>,
+    /// How far nodes are from each other.
+    pub distances: Distances,
     /// PCI configuration space.
     pub ecam: Ecam,
     /// Local APIC registers (xAPIC mode); 0 if the tables do not say.
@@ -113,6 +143,7 @@ impl Facts {
             match &table[..4] {
                 b"APIC" => self.decode_madt(table),
                 b"SRAT" => self.decode_srat(table),
+                b"SLIT" => self.decode_slit(table),
                 b"MCFG" => self.decode_mcfg(table),
                 b"FACP" => self.hardware_reduced = field32(table, 112).is_some_and(|flags| flags & 1 << 20 != 0),
                 _ => {}
@@ -168,6 +199,20 @@ impl Facts {
                     }
                 }
                 _ => {}
+            }
+        }
+    }
+
+    /// A square of bytes, row by row. A distance of 255 means "unreachable", below 10 nothing.
+    fn decode_slit(&mut self, table: &[u8]) {
+        let Some(nodes) = field64(table, 36).and_then(|nodes| usize::try_from(nodes).ok()).filter(|nodes| *nodes > 0)
+        else {
+            return;
+        };
+        let rows = table.get(44..).unwrap_or(&[]).chunks_exact(nodes);
+        for (from, row) in (0..).zip(rows.take(nodes)) {
+            for (to, told) in (0..).zip(row).filter(|(_, told)| **told >= NEAR) {
+                self.distances.set(from, to, *told);
             }
         }
     }
@@ -299,7 +344,9 @@ mod tests {
         let mut mcfg = vec![0; 8];
         mcfg.extend(0xb000_0000u64.to_le_bytes());
         mcfg.extend([0, 0, 0, 255, 0, 0, 0, 0]);
-        memory_with(&[table(b"SRAT", &srat), table(b"APIC", &madt), table(b"MCFG", &mcfg)])
+        let mut slit = 2u64.to_le_bytes().to_vec();
+        slit.extend([10, 31, 32, 9]);
+        memory_with(&[table(b"SRAT", &srat), table(b"APIC", &madt), table(b"MCFG", &mcfg), table(b"SLIT", &slit)])
     }
 
     #[test]
@@ -309,6 +356,31 @@ mod tests {
         assert_eq!(facts.ioapics.all(), [IoApic { base: 0xfec0_0000, first_line: 0 }]);
         assert_eq!(facts.ecam, Ecam { base: 0xb000_0000, first_bus: 0, last_bus: 255 });
         assert_eq!(facts.local_apic, 0xfee0_0000);
+        let between = |from, to| facts.distances.between(from, to);
+        assert_eq!([between(0, 0), between(0, 1), between(1, 0), between(1, 1)], [10, 31, 32, NEAR]);
+        assert_eq!([between(7, 7), between(7, 0), between(99, 1), between(99, 99)], [NEAR, FAR, FAR, NEAR]);
+    }
+
+    /// The same tables by an XSDT of 64-bit addresses; and by the RSDT where the XSDT's checksum is wrong.
+    #[test]
+    fn both_kinds_of_root_table() {
+        const XSDT: usize = 0x200;
+        let mut memory = sample();
+        let list: Vec<u8> = [0x400u64, 0x800].iter().flat_map(|address| address.to_le_bytes()).collect();
+        let xsdt = table(b"XSDT", &list);
+        memory[XSDT..XSDT + xsdt.len()].copy_from_slice(&xsdt);
+        let mut rsdp = b"RSD PTR ".to_vec();
+        rsdp.resize(36, 0);
+        rsdp[15] = 2;
+        rsdp[16..20].copy_from_slice(&(RSDT as u32).to_le_bytes());
+        rsdp[24..32].copy_from_slice(&(XSDT as u64).to_le_bytes());
+        let first = seal(rsdp[..20].to_vec(), 8);
+        rsdp[..20].copy_from_slice(&first);
+        memory[..36].copy_from_slice(&seal(rsdp, 32));
+        // The XSDT names SRAT and MADT only.
+        assert_eq!((decode(&memory).cores.all().len(), decode(&memory).ecam), (2, Ecam::default()));
+        memory[33] ^= 1;
+        assert_ne!(decode(&memory).ecam, Ecam::default());
     }
 
     /// Any byte of any table may be wrong: fewer facts, no panic, and never a core the good tables do not list (checksums).

@@ -34,6 +34,11 @@ impl FreeRam {
         self.ranges().iter().map(|range| range.bytes).sum()
     }
 
+    /// Free bytes inside `window`.
+    pub fn bytes_in(&self, window: PhysRange) -> u64 {
+        self.ranges().iter().map(|range| range.overlap_bytes(&window)).sum()
+    }
+
     /// Adds RAM that the map lists. Overlap with what is there already (a broken map) is added only once.
     pub fn add(&mut self, range: PhysRange) {
         let end = range.end().0;

@@ -1,9 +1,10 @@
 //! Who gets which RAM.
 //!
-//! Core 0, where most services start, gets about two shares, every other core one. A core takes from its own NUMA node first; what a node has left
-//! over (no cores there) goes to whoever still lacks memory. Shares of a core are at most [`super::info::CORE_RANGES_MAX`] ranges; page aligned, disjoint.
+//! Core 0, where most services start, gets two parts of its NUMA node's memory, every other core one of its own node's. Only a core whose node has
+//! less than half of what an even split of the machine would give takes from others, the nearest first; memory of nodes without cores goes to whoever is
+//! below that even split. Shares of a core are at most [`super::info::CORE_RANGES_MAX`] ranges; page aligned, disjoint.
 
-use super::acpi::Affinity;
+use super::acpi::{Affinity, Distances};
 use super::info::{CORES_MAX, CoreEntry, CoreShare};
 use super::memmap::FreeRam;
 use crate::memory::{PAGE_BYTES, PhysRange};
@@ -18,30 +19,50 @@ const COARSE_SHARE_BYTES: u64 = 64 << 20;
 pub fn split(
     mut free: FreeRam,
     affinities: &[Affinity],
+    distances: &Distances,
     cores: &[CoreEntry],
     instance_bytes: u64,
     shares: &mut [CoreShare; CORES_MAX],
 ) -> Option<()> {
     let share = free.bytes() / (cores.len() as u64 + 1);
     let grain = if share >= COARSE_SHARE_BYTES { 2 << 20 } else { PAGE_BYTES as u64 };
-    let wanted = |core: usize| if core == 0 { 2 * share } else { share };
+    let whole = free.clone();
     for (core, entry) in cores.iter().enumerate() {
-        let mut got = Share::new(wanted(core), grain, instance_bytes);
-        for affinity in affinities.iter().filter(|affinity| affinity.node == entry.node) {
-            got.take(&mut free, affinity.range);
-        }
+        let own = || affinities.iter().filter(|affinity| affinity.node == entry.node).map(|affinity| affinity.range);
+        let node_bytes: u64 = own().map(|range| whole.bytes_in(range)).sum();
+        let node_parts: u64 = (0..).zip(cores).filter(|(_, it)| it.node == entry.node).map(|(it, _)| parts(it)).sum();
+        let mut got = Share::new(node_bytes / node_parts * parts(core), grain, instance_bytes);
+        own().for_each(|range| got.take(&mut free, range));
         shares[core] = got.share;
     }
-    // Second round: memory of nodes without cores, of no node, and of nodes with few cores.
+    // Second round: memory of nodes without cores; and any, of no node too, for those whose own nodes have too little.
     for (core, slot) in shares.iter_mut().enumerate().take(cores.len()) {
-        let mut got = Share::resume(*slot, wanted(core), grain, instance_bytes);
-        got.take(&mut free, PhysRange::new(0, u64::MAX));
+        let mut got = Share::resume(*slot, share * parts(core), grain, instance_bytes);
+        let lacks = got.bytes() < share * parts(core) / 2;
+        let distance = |affinity: &Affinity| distances.between(cores[core].node, affinity.node);
+        let open = |affinity: &&Affinity| lacks || cores.iter().all(|other| other.node != affinity.node);
+        let mut nearest = 0;
+        while let Some(next) = affinities.iter().filter(open).map(distance).filter(|distance| *distance > nearest).min()
+        {
+            nearest = next;
+            for affinity in affinities.iter().filter(open).filter(|affinity| distance(affinity) == nearest) {
+                got.take(&mut free, affinity.range);
+            }
+        }
+        if lacks {
+            got.take(&mut free, PhysRange::new(0, u64::MAX));
+        }
         if got.bytes() < SHARE_BYTES_MIN || got.share.instance.is_empty() {
             return None;
         }
         *slot = got.share;
     }
     Some(())
+}
+
+/// How many parts of its node's memory a core gets.
+fn parts(core: usize) -> u64 {
+    if core == 0 { 2 } else { 1 }
 }
 
 /// One core's share while it grows.
@@ -110,7 +131,7 @@ mod tests {
         ram.iter().for_each(|(base, bytes)| free.add(PhysRange::new(*base, *bytes)));
         let total = free.bytes();
         let mut shares = [CoreShare::default(); CORES_MAX];
-        split(free, affinities, &cores(nodes), INSTANCE, &mut shares)?;
+        split(free, affinities, &Distances::default(), &cores(nodes), INSTANCE, &mut shares)?;
         let shares = shares[..nodes.len()].to_vec();
         let ranges: Vec<PhysRange> =
             shares.iter().flat_map(|s| s.ram.into_iter().chain([s.instance])).filter(|r| !r.is_empty()).collect();
@@ -145,10 +166,34 @@ mod tests {
             Affinity { range: PhysRange::new(half, half), node: 1 },
         ];
         let shares = run(&[(0, 2 * half)], &[0, 1, 0, 1], &affinities).unwrap();
-        for core in [1, 3] {
-            assert!(shares[core].instance.base.0 >= half);
+        for (core, share) in shares.iter().enumerate() {
+            let node = affinities[core % 2].range;
+            let all = share.ram.iter().chain([&share.instance]);
+            assert!(
+                all.filter(|range| !range.is_empty()).all(|range| node.overlap_bytes(range) == range.bytes),
+                "{core}"
+            );
         }
-        assert!(shares[0].instance.end().0 <= half);
+    }
+
+    #[test]
+    fn cores_without_memory_take_the_nearest() {
+        let part = 64u64 << 20;
+        let node = |number: u32| Affinity { range: PhysRange::new(u64::from(number) * part, part), node: number };
+        // Node 2 has cores and no memory, and is nearer to node 1 than to node 0; node 3 has memory and no cores.
+        let mut distances = Distances::default();
+        distances.set(2, 0, 40);
+        distances.set(2, 1, 15);
+        distances.set(2, 3, 30);
+        let affinities = [node(0), node(1), node(3)];
+        let mut free = FreeRam::default();
+        [0, 1, 3].iter().for_each(|number| free.add(node(*number).range));
+        let mut shares = [CoreShare::default(); CORES_MAX];
+        split(free, &affinities, &distances, &cores(&[0, 1, 2]), INSTANCE, &mut shares).unwrap();
+        assert!(node(0).range.contains(shares[0].instance.base));
+        assert!(node(1).range.contains(shares[1].instance.base));
+        // Node 1 is full: the next is 3.
+        assert!(node(3).range.contains(shares[2].instance.base));
     }
 
     #[test]

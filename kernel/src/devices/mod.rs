@@ -77,14 +77,54 @@ impl DeviceInfo {
     }
 }
 
+/// Base classes by number (PCI Code and ID Assignment Specification 1.11, section 1).
+const CLASS_NAMES: [&str; 18] = [
+    "old device",
+    "storage",
+    "network",
+    "display",
+    "multimedia",
+    "memory",
+    "bridge",
+    "communication",
+    "system peripheral",
+    "input",
+    "docking station",
+    "processor",
+    "serial bus",
+    "wireless",
+    "intelligent controller",
+    "satellite",
+    "encryption",
+    "signal processing",
+];
+/// Device ids of virtio devices (VIRTIO 1.2, section 5), less the 0x1040 of modern ones.
+const VIRTIO_NETWORK: u16 = 0x1041;
+const VIRTIO_BLOCK: u16 = 0x1042;
+
+impl DeviceInfo {
+    /// What kind of thing it is, for people.
+    pub fn class_name(&self) -> &'static str {
+        match (self.is_pci(), self.device) {
+            (true, _) => CLASS_NAMES.get((self.class >> 16) as usize).copied().unwrap_or("unknown"),
+            (false, VIRTIO_NETWORK) => "network",
+            (false, VIRTIO_BLOCK) => "storage",
+            (false, _) => "virtio",
+        }
+    }
+}
+
 impl core::fmt::Display for DeviceInfo {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         if self.is_pci() {
             let (bus, device, function) = (self.hwid >> 8, self.hwid >> 3 & 31, self.hwid & 7);
             write!(
                 f,
-                "{bus:02x}:{device:02x}.{function} {:04x}:{:04x} class {:06x}",
-                self.vendor, self.device, self.class
+                "{bus:02x}:{device:02x}.{function} {:04x}:{:04x} {} (class {:06x})",
+                self.vendor,
+                self.device,
+                self.class_name(),
+                self.class
             )?;
             for bar in self.bars.iter().filter_map(Bar::memory) {
                 write!(f, " {:#x}+{:#x}", bar.base.0, bar.bytes)?;
@@ -93,6 +133,7 @@ impl core::fmt::Display for DeviceInfo {
         } else {
             let window = &self.bars[0];
             write!(f, "mmio:{:02x} {:04x}:{:04x}", self.hwid & 0xff, self.vendor, self.device)?;
+            write!(f, " {}", self.class_name())?;
             write!(f, " {:#x}+{:#x} line {}", window.base.0, window.bytes, self.line.unwrap_or(0))
         }
     }

@@ -111,6 +111,8 @@ pub fn parse_size(text: &str) -> Result<u64> {
 pub struct Machine {
     pub machine: MachineType,
     pub cpus: u32,
+    /// NUMA nodes, which share cores and memory equally; q35 only. 1: the firmware tells of none.
+    pub nodes: u32,
     pub memory_bytes: u64,
     pub accelerator: Accelerator,
     pub kernel: PathBuf,
@@ -138,6 +140,7 @@ impl Machine {
         Machine {
             machine,
             cpus,
+            nodes: 1,
             memory_bytes: 512 << 20,
             accelerator,
             kernel: crate::place::kernel(),
@@ -188,6 +191,9 @@ impl Machine {
             add(&["-icount", "shift=0,sleep=off"]);
         }
         add(&["-smp", &self.cpus.to_string(), "-m", &format!("{}M", self.memory_bytes >> 20)]);
+        if self.nodes > 1 {
+            self.numa().iter().for_each(|word| add(&[word]));
+        }
         add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
         add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
         match (&self.namespace, self.frames) {
@@ -222,6 +228,22 @@ impl Machine {
         }
         if !line.is_empty() {
             add(&["-append", &line.join(" ")]);
+        }
+        words
+    }
+
+    /// Nodes in a line, each as far from the next as firmware says of two sockets.
+    fn numa(&self) -> Vec<String> {
+        let (cpus, mib) = (self.cpus / self.nodes, (self.memory_bytes >> 20) / u64::from(self.nodes));
+        let mut words = Vec::new();
+        for node in 0..self.nodes {
+            let (first, last) = (node * cpus, if node + 1 == self.nodes { self.cpus } else { (node + 1) * cpus } - 1);
+            words.extend(["-object".into(), format!("memory-backend-ram,id=m{node},size={mib}M")]);
+            words.extend(["-numa".into(), format!("node,nodeid={node},cpus={first}-{last},memdev=m{node}")]);
+        }
+        for (source, target) in (0..self.nodes).flat_map(|source| (0..self.nodes).map(move |target| (source, target))) {
+            let distance = 10 + 10 * source.abs_diff(target);
+            words.extend(["-numa".into(), format!("dist,src={source},dst={target},val={distance}")]);
         }
         words
     }

@@ -143,10 +143,19 @@ impl Bench {
         self.boot(machine, cpus, &[], |_, _| Ok(()))
     }
 
-    /// Boots another system, one of `system/`, alone.
-    pub fn boot_other(&self, name: &str, machine: MachineType, cpus: u32) -> Result<Guest> {
+    /// Boots another system, one of `system/`, alone, on a machine changed by `change`.
+    pub fn boot_other(
+        &self,
+        name: &str,
+        machine: MachineType,
+        cpus: u32,
+        change: impl FnOnce(&mut Machine),
+    ) -> Result<Guest> {
         let system = description::load(&place::root().join("system").join(name))?;
-        self.boot_system(&system, machine, cpus, &[], |_, _| Ok(()))
+        self.boot_system(&system, machine, cpus, &[], |_, machine| {
+            change(machine);
+            Ok(())
+        })
     }
 
     /// How the guests of this run are run.

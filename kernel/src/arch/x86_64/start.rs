@@ -74,6 +74,7 @@ pub extern "C" fn boot_core(start_info: u32) -> ! {
         machine.total_ram_bytes.div_ceil(1 << 20),
         MACHINE_NAMES[machine.name]
     ));
+    list_nodes(machine);
     // SAFETY: as above.
     divide(unsafe { machine_mut() }, free);
     let mut window = free_addresses(&info);
@@ -147,6 +148,29 @@ fn own_apic_id() -> u32 {
     if topology.ebx != 0 { topology.edx } else { cpu::cpuid(1).ebx >> 24 }
 }
 
+/// One line per NUMA node, if the firmware tells of nodes.
+fn list_nodes(machine: &Machine) {
+    let affinities = machine.facts.affinities.all();
+    let nodes = || {
+        let named = affinities.iter().map(|affinity| affinity.node).chain(machine.cores().iter().map(|core| core.node));
+        let mut last = None;
+        core::iter::from_fn(move || {
+            last = named.clone().filter(|node| last.is_none_or(|last| *node > last)).min();
+            last
+        })
+    };
+    for node in nodes().filter(|_| !affinities.is_empty()) {
+        let cores = machine.cores().iter().filter(|core| core.node == node).count();
+        let memory: u64 = affinities.iter().filter(|part| part.node == node).map(|part| part.range.bytes).sum();
+        let _ =
+            write!(serial::Direct, "pelago: node {node}: {cores} cores, {} MiB, distances", memory.div_ceil(1 << 20));
+        for other in nodes() {
+            let _ = write!(serial::Direct, " {}", machine.facts.distances.between(node, other));
+        }
+        let _ = writeln!(serial::Direct);
+    }
+}
+
 /// Index into [`MACHINE_NAMES`]. A name for people: nothing depends on it.
 fn machine_name(machine: &Machine) -> usize {
     match (machine.facts.ecam.base != 0, machine.facts.hardware_reduced) {
@@ -161,7 +185,8 @@ fn machine_name(machine: &Machine) -> usize {
 fn divide(machine: &mut Machine, free: FreeRam) {
     let Machine { cores, core_count, shares, facts, .. } = machine;
     let cores = &cores[..*core_count];
-    if split::split(free, facts.affinities.all(), cores, instance::instance_bytes(), shares).is_none() {
+    if split::split(free, facts.affinities.all(), &facts.distances, cores, instance::instance_bytes(), shares).is_none()
+    {
         let mib = machine.total_ram_bytes >> 20;
         let count = machine.core_count;
         let need = (count as u64 + 1) * SHARE_BYTES_MIN.max(instance::instance_bytes() + (1 << 20)) + (32 << 20);
