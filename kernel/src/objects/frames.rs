@@ -54,7 +54,10 @@ impl Region {
         unsafe { core::ptr::write_bytes(phys_to_virt(range.base), 0, table_pages * PAGE_BYTES) };
         let base = range.base + table_pages as u64 * PAGE;
         let mut region = Region { base, pages: pages - table_pages, whole: range, counts, bits, hint: 0 };
-        (0..region.pages).for_each(|page| region.set_free(page, true));
+        for index in 0..region.words() {
+            let pages = (region.pages - index * 64).min(64);
+            *region.word(index) = u64::MAX >> (64 - pages);
+        }
         Some(region)
     }
 
