@@ -27,7 +27,7 @@ impl Handle {
 }
 
 /// What a capability lets its holder do; a set of bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Rights(pub u32);
 
@@ -68,7 +68,7 @@ impl Rights {
 }
 
 /// The closed list of kernel objects (DESIGN section 3), and the one alias for an object of another core.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ObjectType {
     /// Untyped memory account.

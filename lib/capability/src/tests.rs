@@ -1,0 +1,190 @@
+//! What one node does alone, and what each call is refused for. Protocols between nodes: `sim/tests`.
+
+use crate::*;
+use abi::{ObjectType, Rights};
+use alloc::vec;
+use alloc::vec::Vec;
+
+const ME: NodeId = NodeId { core: 0, life: 1 };
+const OTHER: NodeId = NodeId { core: 1, life: 1 };
+const ROOT: Slot = Slot(0);
+
+struct Bench {
+    node: Node,
+    requests: u64,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let memory = Extent { first: 0, pages: 16 };
+        Bench { node: Node::new(ME, memory, 0, [ME, OTHER].into(), 8), requests: 0 }
+    }
+
+    fn effects(&mut self, call: Call) -> Vec<Effect> {
+        self.requests += 1;
+        self.node.step(Event::Call(RequestId(self.requests), call), 0)
+    }
+
+    /// The answer of a call that needs nobody else.
+    fn call(&mut self, call: Call) -> Result<Vec<Slot>, Refusal> {
+        let mut effects = self.effects(call);
+        match effects.pop() {
+            Some(Effect::Reply(RequestId(request), answer)) if request == self.requests => {
+                answer.map(|answer| match answer {
+                    Answer::Slots(slots) => slots,
+                    Answer::Done => Vec::new(),
+                })
+            }
+            other => panic!("not answered at once: {other:?}"),
+        }
+    }
+
+    fn retype(&mut self, slot: Slot, kind: ObjectType, pages: u64, count: u32) -> Result<Vec<Slot>, Refusal> {
+        self.call(Call::Retype { slot, kind, pages, count })
+    }
+
+    fn copy(&mut self, slot: Slot, rights: Rights) -> Result<Slot, Refusal> {
+        self.call(Call::Copy { slot, rights }).map(|slots| slots[0])
+    }
+
+    fn held(&self) -> usize {
+        self.node.table().slots().count()
+    }
+}
+
+#[test]
+fn ram_is_cut_up_once_and_comes_back_with_its_last_piece() {
+    let mut bench = Bench::new();
+    let pieces = bench.retype(ROOT, ObjectType::Ram, 8, 2).expect("free");
+    assert_eq!(bench.retype(ROOT, ObjectType::Ram, 8, 2), Err(Refusal::HasDescendants));
+    let segment = bench.retype(pieces[0], ObjectType::Segment, 3, 1).expect("free");
+    let second = bench.copy(segment[0], Rights::READ).expect("has the right");
+    for slot in [pieces[0], pieces[1], segment[0]] {
+        bench.call(Call::Delete { slot }).expect("can be deleted");
+        assert_eq!(bench.retype(ROOT, ObjectType::Segment, 16, 1), Err(Refusal::HasDescendants));
+    }
+    bench.call(Call::Delete { slot: second }).expect("can be deleted");
+    assert_eq!(bench.node.table().records().count(), 1);
+    bench.retype(ROOT, ObjectType::Segment, 16, 1).expect("the last piece is gone");
+}
+
+#[test]
+fn a_revoke_takes_what_was_derived_and_nothing_else() {
+    let mut bench = Bench::new();
+    let pieces = bench.retype(ROOT, ObjectType::Ram, 8, 2).expect("free");
+    let copy = bench.copy(pieces[0], Rights::ALL).expect("has the rights");
+    bench.retype(copy, ObjectType::Segment, 8, 1).expect("free");
+    bench.call(Call::Revoke { slot: copy }).expect("alone");
+    assert_eq!(bench.held(), 4, "the segment went, the copy stayed");
+    bench.retype(copy, ObjectType::Segment, 8, 1).expect("free again");
+    bench.call(Call::Revoke { slot: pieces[0] }).expect("alone");
+    assert_eq!(bench.held(), 3, "copy and segment went");
+    bench.call(Call::Revoke { slot: ROOT }).expect("alone");
+    assert_eq!(bench.held(), 1);
+}
+
+#[test]
+fn each_call_says_what_is_wrong_with_it() {
+    let mut bench = Bench::new();
+    let wrong = [
+        ((Slot(5), ObjectType::Ram, 1, 1), Refusal::BadSlot),
+        ((ROOT, ObjectType::Pcore, 1, 1), Refusal::BadArgument),
+        ((ROOT, ObjectType::Ram, 0, 1), Refusal::BadArgument),
+        ((ROOT, ObjectType::Ram, 1, 0), Refusal::BadArgument),
+        ((ROOT, ObjectType::Ram, 9, 2), Refusal::BadArgument),
+        ((ROOT, ObjectType::Ram, u64::MAX, 2), Refusal::BadArgument),
+        ((ROOT, ObjectType::Ram, 1, 9), Refusal::NoSlot),
+    ];
+    for ((slot, kind, pages, count), refusal) in wrong {
+        assert_eq!(bench.retype(slot, kind, pages, count), Err(refusal));
+    }
+    assert_eq!(bench.call(Call::Delete { slot: ROOT }), Err(Refusal::BadArgument));
+    assert_eq!(bench.copy(ROOT, Rights(1 << 20)), Err(Refusal::NoRights));
+    let readable = bench.copy(ROOT, Rights::READ).expect("has the right");
+    assert_eq!(bench.retype(readable, ObjectType::Ram, 1, 1), Err(Refusal::NoRights));
+    assert_eq!(bench.copy(readable, Rights::WRITE), Err(Refusal::NoRights));
+    let rights = Rights::READ;
+    let transfer = |slot, to, moved| Call::Transfer { slot, to, rights, moved };
+    assert_eq!(bench.call(transfer(readable, 1, false)), Err(Refusal::NoRights));
+    assert_eq!(bench.call(transfer(ROOT, 0, false)), Err(Refusal::BadArgument));
+    assert_eq!(bench.call(transfer(ROOT, 1, true)), Err(Refusal::BadArgument));
+    assert_eq!(bench.call(transfer(ROOT, 7, false)), Err(Refusal::Stopped));
+    assert_eq!(bench.call(Call::Touch { slot: ROOT, rights }), Err(Refusal::WrongType));
+    assert_eq!(bench.call(Call::Invalidate { slot: ROOT, keep: rights }), Err(Refusal::WrongType));
+    assert_eq!(bench.held(), 2, "nothing was changed");
+}
+
+#[test]
+fn lineages_have_a_limit() {
+    let mut bench = Bench::new();
+    let mut last = ROOT;
+    for _ in 0..LINEAGE_MAX {
+        let next = bench.copy(last, Rights::ALL).expect("below the limit");
+        if last != ROOT {
+            bench.call(Call::Delete { slot: last }).expect("can be deleted");
+        }
+        last = next;
+    }
+    assert_eq!(bench.copy(last, Rights::ALL), Err(Refusal::TooDeep));
+    assert_eq!(bench.retype(last, ObjectType::Segment, 1, 1), Err(Refusal::TooDeep));
+    bench.call(Call::Revoke { slot: ROOT }).expect("alone");
+    assert_eq!(bench.held(), 1, "it still descends from the root");
+}
+
+#[test]
+fn translations_go_with_their_capability() {
+    let mut bench = Bench::new();
+    let segment = bench.retype(ROOT, ObjectType::Segment, 4, 1).expect("free")[0];
+    let object = bench.node.table().get(segment).expect("was made").object;
+    let both = Rights::READ.union(Rights::WRITE);
+    bench.call(Call::Touch { slot: segment, rights: both }).expect("has the rights");
+    let narrowed = bench.effects(Call::Invalidate { slot: segment, keep: Rights::READ });
+    assert_eq!(narrowed[0], Effect::Invalidate(object, Rights::READ), "before the answer");
+    let revoked = bench.effects(Call::Revoke { slot: ROOT });
+    assert_eq!(revoked[0], Effect::Invalidate(object, Rights(0)), "before the answer");
+    assert_eq!(bench.node.table().translations().count(), 0);
+}
+
+#[test]
+fn who_is_alone_asks_nobody_and_who_is_not_asks_all() {
+    let mut bench = Bench::new();
+    let send = Call::Transfer { slot: ROOT, to: 1, rights: Rights::ALL, moved: false };
+    let sent = bench.effects(send);
+    let [Effect::Send(OTHER, Envelope { message: Message::Transfer { number, .. }, .. })] = sent[..] else {
+        panic!("{sent:?}")
+    };
+    let taken = Envelope { view: 0, message: Message::Transferred(number, Ok(())) };
+    bench.node.step(Event::Message(OTHER, taken), 0);
+    let asked = bench.effects(Call::Retype { slot: ROOT, kind: ObjectType::Ram, pages: 1, count: 1 });
+    let [Effect::Send(OTHER, Envelope { message: Message::Prepare { operation, .. }, .. })] = asked[..] else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(bench.call(Call::Revoke { slot: ROOT }), Err(Refusal::Busy), "while it is being decided");
+    assert_eq!(bench.node.step(Event::Timer, SUSPECT_NS), vec![Effect::Suspect(OTHER)]);
+    let no = Envelope { view: 0, message: Message::Vote(operation, Err(Refusal::HasDescendants)) };
+    let ended = bench.node.step(Event::Message(OTHER, no), SUSPECT_NS);
+    assert!(ended.contains(&Effect::Reply(RequestId(2), Err(Refusal::HasDescendants))), "{ended:?}");
+    assert!(bench.node.is_quiet());
+}
+
+#[test]
+fn strangers_and_late_answers_change_nothing() {
+    let mut bench = Bench::new();
+    let before = bench.node.clone();
+    let operation = OperationId { coordinator: ME, number: 7 };
+    let strange = NodeId { core: 1, life: 2 };
+    let all = [
+        Message::Vote(operation, Ok(false)),
+        Message::Decide(operation, true),
+        Message::Done(operation),
+        Message::Transferred(9, Ok(())),
+        Message::Invalidated(9),
+        Message::Resolve { view: 9, dead: [OTHER].into(), committed: [operation].into() },
+    ];
+    for message in all {
+        for from in [OTHER, strange] {
+            bench.node.step(Event::Message(from, Envelope { view: 0, message: message.clone() }), 0);
+        }
+    }
+    assert_eq!(bench.node, before);
+}
