@@ -24,6 +24,7 @@ mod rootfs;
 mod run;
 mod scenario;
 mod scenarios;
+mod sim;
 mod symbols;
 mod terminal;
 mod tidy;
@@ -51,6 +52,8 @@ enum Command {
     Test(scenario::Options),
     /// Measure the system
     Bench(bench::Options),
+    /// Run the nodes' protocols under simulated delays, deaths and restarts
+    Sim(sim::Options),
     /// Format, lints and tidy
     Check,
     /// Say what this machine has and lacks
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Command::Build => image::build_everything().map(|()| ExitCode::SUCCESS),
         Command::Test(options) => scenario::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Sim(options) => sim::run(&options),
         Command::Check => check::run(),
         Command::Doctor => doctor::run(),
         Command::Chaos(options) => chaos::run(&options),
