@@ -1,8 +1,8 @@
 //! Physical pages of this core: who gets one, and how often each is shared.
 //!
 //! Memory comes in regions (what boot gave this core, and what `RamAdd` brought). Each region keeps, at its own start, a reference count per page and a
-//! bitmap of free pages; nothing else in the machine knows whether a page is free. Invariants: a bit is set exactly if the page's count is 0; `free` is the
-//! number of set bits; a count changes only through [`Frames`], which asserts that no page is freed twice. Single pages are taken near the last one freed
+//! bitmap of free pages; nothing else in the machine knows whether a page is free. Invariants: a set bit means that the page's count is 0, and then the
+//! table of counts is not looked at, so that it is not touched before pages are given out; `free` is the number of set bits; a count changes only through [`Frames`], which asserts that no page is freed twice. Single pages are taken near the last one freed
 //! or found (next fit), contiguous runs from the top of a region, so that the two mix little. This file does not know what a page is used for.
 
 use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
@@ -50,13 +50,12 @@ impl Region {
         }
         let bits = phys_to_virt(range.base).cast::<u64>();
         let counts = phys_to_virt(range.base + words as u64 * 8).cast::<u32>();
-        // SAFETY: the tables fit into the first `table_pages` pages of a range that is RAM of this core and in no other use.
-        unsafe { core::ptr::write_bytes(phys_to_virt(range.base), 0, table_pages * PAGE_BYTES) };
         let base = range.base + table_pages as u64 * PAGE;
-        let mut region = Region { base, pages: pages - table_pages, whole: range, counts, bits, hint: 0 };
+        let region = Region { base, pages: pages - table_pages, whole: range, counts, bits, hint: 0 };
         for index in 0..region.words() {
             let pages = (region.pages - index * 64).min(64);
-            *region.word(index) = u64::MAX >> (64 - pages);
+            // SAFETY: the tables fit into the first `table_pages` pages of a range that is RAM of this core and in no other use.
+            unsafe { region.bits.add(index).write(u64::MAX >> (64 - pages)) };
         }
         Some(region)
     }
@@ -65,19 +64,26 @@ impl Region {
         self.pages.div_ceil(64)
     }
 
-    fn count(&mut self, page: usize) -> &mut u32 {
+    fn count(&mut self, page: usize) -> u32 {
+        // SAFETY: in bounds, as `is_free` asserts, of the table that `new` made room for; written when the page was taken.
+        if self.is_free(page) { 0 } else { unsafe { self.counts.add(page).read() } }
+    }
+
+    fn set_count(&mut self, page: usize, count: u32) {
         assert!(page < self.pages);
-        // SAFETY: in bounds of the table made in `new`, which nobody else touches.
-        unsafe { &mut *self.counts.add(page) }
+        self.set_free(page, count == 0);
+        // SAFETY: as for `count`; nobody else touches the table.
+        unsafe { self.counts.add(page).write(count) };
     }
 
     fn word(&mut self, index: usize) -> &mut u64 {
         assert!(index < self.words());
-        // SAFETY: as for `count`.
+        // SAFETY: in bounds of the table made in `new`, which nobody else touches.
         unsafe { &mut *self.bits.add(index) }
     }
 
     fn is_free(&mut self, page: usize) -> bool {
+        assert!(page < self.pages);
         *self.word(page / 64) >> (page % 64) & 1 != 0
     }
 
@@ -186,12 +192,11 @@ impl Frames {
         let region = &mut self.regions[index];
         let pages = (range.bytes / PAGE) as usize;
         let first = region.index(range.base).ok_or(AddError::Overlap)?;
-        if first + pages > region.pages || (first..first + pages).any(|page| *region.count(page) != CARVED) {
+        if first + pages > region.pages || (first..first + pages).any(|page| region.count(page) != CARVED) {
             return Err(AddError::Overlap);
         }
         for page in first..first + pages {
-            *region.count(page) = 0;
-            region.set_free(page, true);
+            region.set_count(page, 0);
         }
         self.free += pages as u64;
         self.total += pages as u64;
@@ -207,8 +212,7 @@ impl Frames {
             let index = (self.hint + step) % self.region_count;
             let region = &mut self.regions[index];
             if let Some(page) = region.find() {
-                region.set_free(page, false);
-                *region.count(page) = 1;
+                region.set_count(page, 1);
                 let frame = region.address(page);
                 self.hint = index;
                 self.free -= 1;
@@ -237,8 +241,7 @@ impl Frames {
         for region in &mut self.regions[..self.region_count] {
             if let Some(first) = region.find_run(pages as usize) {
                 for page in first..first + pages as usize {
-                    region.set_free(page, false);
-                    *region.count(page) = count;
+                    region.set_count(page, count);
                 }
                 self.free -= pages;
                 return Some(region.address(first));
@@ -257,25 +260,24 @@ impl Frames {
     /// How many refer to the page.
     pub fn count(&mut self, frame: PhysAddr) -> u32 {
         let (region, page) = self.find(frame);
-        *region.count(page)
+        region.count(page)
     }
 
     /// One more reference to an allocated page.
     pub fn share(&mut self, frame: PhysAddr) {
         let (region, page) = self.find(frame);
         let count = region.count(page);
-        assert!((1..REFERENCES_MAX).contains(count), "sharing a page with count {count}");
-        *count += 1;
+        assert!((1..REFERENCES_MAX).contains(&count), "sharing a page with count {count}");
+        region.set_count(page, count + 1);
     }
 
     /// One reference less; the last frees the page.
     pub fn release(&mut self, frame: PhysAddr) {
         let (region, page) = self.find(frame);
         let count = region.count(page);
-        assert!((1..=REFERENCES_MAX).contains(count), "releasing a page with count {count}");
-        *count -= 1;
-        if *count == 0 {
-            region.set_free(page, true);
+        assert!((1..=REFERENCES_MAX).contains(&count), "releasing a page with count {count}");
+        region.set_count(page, count - 1);
+        if count == 1 {
             region.hint = page / 64;
             self.free += 1;
         }
