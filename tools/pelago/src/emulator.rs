@@ -122,8 +122,8 @@ pub struct Machine {
     pub command_line: Vec<String>,
     /// Count instructions: the guest's clock advances one nanosecond with each. One core only, emulation only.
     pub counts_instructions: bool,
-    /// Stay before the first instruction.
-    pub paused: bool,
+    /// The guest's memory is a file of its own to the host, in small pages, so that what was touched can be seen (smaps of proc(5)).
+    pub shows_memory: bool,
     /// Wait for a debugger on port 1234.
     pub gdb: bool,
     /// Record of every frame at the network card.
@@ -148,7 +148,7 @@ impl Machine {
             forwards: Vec::new(),
             command_line: Vec::new(),
             counts_instructions: false,
-            paused: false,
+            shows_memory: false,
             gdb: false,
             pcap: None,
             namespace: None,
@@ -179,7 +179,14 @@ impl Machine {
     pub fn arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut add = |text: &[&str]| words.extend(text.iter().map(|&word| word.to_owned()));
-        add(&["-M", if self.machine == MachineType::Q35 { "q35" } else { "microvm,pcie=on" }]);
+        let machine = if self.machine == MachineType::Q35 { "q35" } else { "microvm,pcie=on" };
+        let size = format!("{}M", self.memory_bytes >> 20);
+        if self.shows_memory {
+            add(&["-object", &format!("memory-backend-memfd,id=m,size={size}")]);
+            add(&["-M", &format!("{machine},memory-backend=m")]);
+        } else {
+            add(&["-M", machine]);
+        }
         // Without ERMS: see docs/decisions/0001-build.md.
         let accelerator = match self.accelerator {
             _ if self.counts_instructions => "tcg,thread=single",
@@ -190,7 +197,7 @@ impl Machine {
         if self.counts_instructions {
             add(&["-icount", "shift=0,sleep=off"]);
         }
-        add(&["-smp", &self.cpus.to_string(), "-m", &format!("{}M", self.memory_bytes >> 20)]);
+        add(&["-smp", &self.cpus.to_string(), "-m", &size]);
         if self.nodes > 1 {
             self.numa().iter().for_each(|word| add(&[word]));
         }
@@ -213,10 +220,7 @@ impl Machine {
             add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}", path.display())]);
         }
         if self.gdb {
-            add(&["-gdb", "tcp:127.0.0.1:1234"]);
-        }
-        if self.gdb || self.paused {
-            add(&["-S"]);
+            add(&["-gdb", "tcp:127.0.0.1:1234", "-S"]);
         }
         add(&["-kernel", &self.kernel.to_string_lossy()]);
         if let Some(archive) = &self.archive {

@@ -82,20 +82,33 @@ pub fn cpu_us(process: u32) -> Result<f64> {
     Ok((field(11)? + field(12)?) as f64 * TICK_US)
 }
 
-/// What the emulator holds when the guest is idle, less what it holds before the guest's first instruction (with kernel and archive).
+/// What an idle guest has touched of its memory, with kernel and archive or initial RAM disk.
 pub fn idle_memory_mib(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
-    let mut guest = systems.boot(side, &Boot::bare(machine, cpus))?;
+    let mut guest = systems.boot(side, &Boot { shows_memory: true, ..Boot::bare(machine, cpus) })?;
     guest.expect(ready(side), LIMIT)?;
     std::thread::sleep(SETTLE);
-    let empty = systems.boot(side, &Boot { paused: true, ..Boot::bare(machine, cpus) })?;
-    std::thread::sleep(SETTLE);
-    Ok(dirty_mib(&guest)? - dirty_mib(&empty)?)
+    let path = format!("/proc/{}/smaps", guest.process_id());
+    touched_mib(&std::fs::read_to_string(path).context("cannot read the emulator's memory")?)
 }
 
-fn dirty_mib(guest: &Guest) -> Result<f64> {
-    let path = format!("/proc/{}/smaps_rollup", guest.process_id());
-    let text = std::fs::read_to_string(path).context("cannot read the emulator's memory")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).context("proc(5) has changed")?;
+/// The resident part of the mapping that is the guest's memory: the line `Rss:` after the one that names the file (proc(5)).
+fn touched_mib(smaps: &str) -> Result<f64> {
+    let mut lines = smaps.lines().skip_while(|line| !line.contains("/memfd:"));
+    let line =
+        lines.find_map(|line| line.strip_prefix("Rss:")).context("the guest's memory is not among the mappings")?;
     let kib: f64 = line.trim().trim_end_matches("kB").trim().parse().context("proc(5) has changed")?;
     Ok(kib / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guests_memory_is_found_among_the_mappings() {
+        let smaps = "7f00-7f10 rw-p 00000000 00:00 0\nRss:      99 kB\n7f20-7f30 rw-s 00000000 00:01 17  /memfd:m (deleted)\n\
+                     Size:  4096 kB\nRss:     2048 kB\n7f30-7f40 rw-p 00000000 00:00 0\nRss:      77 kB\n";
+        assert_eq!(touched_mib(smaps).unwrap(), 2.0);
+        assert!(touched_mib("7f00-7f10 rw-p 00000000 00:00 0\nRss: 99 kB\n").is_err());
+    }
 }

@@ -40,21 +40,21 @@ pub struct Boot<'a> {
     pub port: Option<u16>,
     /// Let the guest's clock count instructions.
     pub counts: bool,
-    /// Stay before the first instruction.
-    pub paused: bool,
+    /// Let the host see which of the guest's pages were touched.
+    pub shows_memory: bool,
 }
 
 impl Boot<'_> {
     /// The system alone.
     pub fn bare(machine: MachineType, cpus: u32) -> Boot<'static> {
-        Boot { machine, cpus, words: &[], port: None, counts: false, paused: false }
+        Boot { machine, cpus, words: &[], port: None, counts: false, shows_memory: false }
     }
 
     fn adjust(&self, machine: &mut Machine) {
         machine.machine = self.machine;
         machine.memory_bytes = MEMORY_BYTES;
         machine.counts_instructions = self.counts;
-        machine.paused = self.paused;
+        machine.shows_memory = self.shows_memory;
         let forward = |host| Forward { protocol: "tcp", address: "127.0.0.1".into(), host, guest: 80 };
         machine.forwards.extend(self.port.map(forward));
     }
