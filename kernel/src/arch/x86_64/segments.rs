@@ -54,11 +54,12 @@ pub static TSS: TssCell = TssCell(UnsafeCell::new(Tss {
     port_map: size_of::<Tss>() as u16,
 }));
 
+/// The fourth place is that of 32-bit user code, which there is none of: in such a segment SYSCALL would enter by CSTAR where the CPU has it (AMD, QEMU).
 static GDT: CoreLocal<[u64; 8]> = CoreLocal::new([
     0,
     0x00af_9a00_0000_ffff,
     0x00cf_9200_0000_ffff,
-    0x00cf_fa00_0000_ffff,
+    0,
     0x00cf_f200_0000_ffff,
     0x00af_fa00_0000_ffff,
     0,
@@ -149,5 +150,21 @@ pub fn load() {
         cpu::write_msr(msr::STAR, u64::from(SYSRET_BASE) << 48 | u64::from(KERNEL_CODE) << 32);
         cpu::write_msr(msr::LSTAR, image::syscall_address());
         cpu::write_msr(msr::FMASK, SYSCALL_CLEARS);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_have_no_code_segment_but_the_64_bit_one() {
+        const CODE: u64 = 0x18 << 40;
+        const USER: u64 = 3 << 45;
+        const LONG: u64 = 1 << 53;
+        let all = GDT.with(|gdt| *gdt);
+        let of_users: Vec<u64> = all.into_iter().filter(|entry| entry & CODE == CODE && entry & USER == USER).collect();
+        assert_eq!(of_users.len(), 1);
+        assert!(of_users[0] & LONG != 0 && all[usize::from(USER_CODE >> 3)] == of_users[0]);
     }
 }
