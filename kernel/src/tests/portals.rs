@@ -1,0 +1,144 @@
+//! Portal calls as the kernel's books show them: who runs, whose time it is, and who has paid in the end.
+
+use super::World;
+use crate::arch::context::Event;
+use crate::hardware;
+use crate::objects::context::Options;
+use crate::objects::range::Place;
+use crate::objects::share::Capability;
+use crate::objects::{Context, Domain, Portal, Ptr, Schedule, portal::PortalKind};
+use abi::{Call, Rights, layout};
+
+const SLICE_NS: u64 = 1_000_000;
+const PORTAL: usize = 20;
+
+/// A context alone in its domain.
+struct Party {
+    domain: Ptr<Domain>,
+    context: Ptr<Context>,
+    time: Ptr<Schedule>,
+}
+
+impl World {
+    fn party(&mut self, priority: usize) -> Party {
+        let (kernel, ram) = (&mut *self.kernel, self.ram);
+        let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
+        let place = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false };
+        let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
+        let time = kernel.create(ram, |header| Schedule::new(header, context, priority, SLICE_NS)).unwrap();
+        kernel.retain(time);
+        context.schedule.set(Some(time));
+        kernel.start(context, 0x1000, 0x2000, [0; 2]);
+        kernel.decide();
+        Party { domain, context, time }
+    }
+
+    /// Lets `client` call `server`.
+    fn connect(&mut self, client: &Party, server: &Party) {
+        let portal = self.kernel.create(self.ram, |header| Portal::new(header, PortalKind::Rendezvous)).unwrap();
+        portal.set_callee(&mut self.kernel, Some(server.context));
+        client.domain.share().ensure_page(&mut self.kernel, self.ram, PORTAL).unwrap();
+        client.domain.insert(PORTAL, Capability { object: portal.any(), badge: 7, rights: Rights::ALL });
+    }
+
+    /// `party` is the one that runs, and makes a call after `after_ns`.
+    fn call(&mut self, party: &Party, after_ns: u64, call: Call, words: [u64; 6]) {
+        assert!(self.kernel.scheduler.current() == Some(party.context), "another runs");
+        hardware::set_clock(hardware::now_ns() + after_ns);
+        party.context.with_registers(|r| {
+            r.rax = call.number();
+            [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words;
+        });
+        self.kernel.step(Event::Syscall);
+    }
+
+    fn ask(&mut self, party: &Party, after_ns: u64) {
+        self.call(party, after_ns, Call::PortalCall, [PORTAL as u64, 1, 2, 3, 4, u64::MAX]);
+    }
+
+    fn answer(&mut self, party: &Party, after_ns: u64) {
+        self.call(party, after_ns, Call::PortalReplyWait, [5, 6, 7, u64::MAX, 0, 0]);
+    }
+
+    fn runs(&self, party: &Party) -> bool {
+        self.kernel.scheduler.current() == Some(party.context)
+    }
+
+    fn end(mut self, parties: [Party; 3]) {
+        for Party { domain, context, time } in parties {
+            let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
+            self.kernel.kill(domain, death);
+            self.kernel.release(context);
+            self.kernel.release(time);
+            self.kernel.release(domain);
+        }
+        self.assert_empty();
+    }
+}
+
+fn words(party: &Party) -> [u64; 6] {
+    party.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r8, r.r9, r.r10])
+}
+
+fn left_ns(party: &Party) -> u64 {
+    party.time.left_ns.get()
+}
+
+#[test]
+fn a_call_and_all_that_is_done_for_it_is_paid_by_its_caller() {
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    let front = world.party(1);
+    world.answer(&front, 0);
+    let client = world.party(5);
+    world.connect(&front, &server);
+    world.connect(&client, &front);
+
+    world.ask(&client, 100);
+    assert!(world.runs(&front));
+    assert_eq!(words(&front), [7, 1, 2, 3, 4, 0]);
+    world.ask(&front, 200);
+    assert!(world.runs(&server));
+    assert_eq!(world.kernel.scheduler.running_priority(), 5, "on the first caller's time");
+    world.answer(&server, 400);
+    assert!(world.runs(&front));
+    assert_eq!(words(&front)[..3], [5, 6, 7]);
+    world.answer(&front, 800);
+    assert!(world.runs(&client));
+
+    assert_eq!([&server, &front, &client].map(left_ns), [SLICE_NS, SLICE_NS, SLICE_NS - 1500]);
+    let used = [&server, &front, &client].map(|party| party.domain.cpu_ns.get());
+    assert_eq!(used, [400, 1000, 100], "the domains' own clocks tell who ran");
+    world.end([server, front, client]);
+}
+
+#[test]
+fn who_finds_the_server_busy_helps_it_along() {
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    let rival = world.party(1);
+    world.connect(&rival, &server);
+    world.ask(&rival, 100);
+    assert!(world.runs(&server));
+    hardware::set_clock(hardware::now_ns() + 200);
+    let client = world.party(5);
+    world.connect(&client, &server);
+
+    world.ask(&client, 400);
+    assert!(world.runs(&server), "it works on for the rival");
+    assert_eq!(world.kernel.scheduler.running_priority(), 5, "on the better client's time");
+    world.answer(&server, 800);
+    assert!(world.runs(&server), "it works for the client now");
+    assert_eq!(words(&server)[..3], [7, 1, 2]);
+    world.answer(&server, 1600);
+    assert!(world.runs(&client));
+    assert_eq!(words(&rival)[..3], [5, 6, 7], "and the rival has its answer");
+
+    assert_eq!([&server, &rival, &client].map(left_ns), [SLICE_NS, SLICE_NS - 300, SLICE_NS - 2800]);
+    world.end([server, rival, client]);
+}
