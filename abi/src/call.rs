@@ -29,6 +29,7 @@ macro_rules! calls {
             pub const ALL: &'static [(Call, &'static str)] = &[ $( (Call::$name, stringify!($name)), )* ];
 
             /// Decodes RAX; `None` for a native number without a call.
+            #[inline(always)]
             pub const fn decode(number: u64) -> Option<Call> {
                 if !is_native(number) { return None; }
                 match (number & 0xfff) as u16 { $( $number => Some(Call::$name), )* _ => None }

@@ -24,12 +24,24 @@ impl<T> CoreLocal<T> {
     }
 
     /// Runs `f` with the value. Panics when the value is already in use further up the stack.
+    #[inline(always)]
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         assert!(!self.busy.replace(true), "core-local value used while in use");
         // SAFETY: one thread per copy, and `busy` excludes a second borrow by the same thread.
         let result = f(unsafe { &mut *self.value.get() });
         self.busy.set(false);
         result
+    }
+
+    /// A copy of the value.
+    #[inline(always)]
+    pub fn get(&self) -> T
+    where
+        T: Copy,
+    {
+        assert!(!self.busy.get(), "core-local value read while in use");
+        // SAFETY: as in `with`.
+        unsafe { *self.value.get() }
     }
 
     /// Where the value is, for code that shares its layout with assembly.

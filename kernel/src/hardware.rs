@@ -3,6 +3,7 @@
 use crate::arch::fpu::{self, Area};
 use crate::arch::paging::{self, Root};
 
+pub use crate::arch::bases::{change as change_bases, switch as switch_bases};
 pub use crate::arch::context::set_current;
 pub use crate::arch::paging::{flush_all, flush_page};
 pub use crate::arch::time::{now_ns, set_deadline};

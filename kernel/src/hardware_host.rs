@@ -1,5 +1,6 @@
 //! The host's stand-in for `hardware.rs`: a clock the test sets, and a processor that does nothing.
 
+use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::arch::fpu::Area;
 use crate::arch::paging::Root;
@@ -32,6 +33,16 @@ pub fn now_ns() -> u64 {
 /// As in `hardware.rs`.
 pub fn set_deadline(at_ns: Option<u64>) {
     ALARM_NS.set(at_ns);
+}
+
+/// As in `hardware.rs`.
+pub fn switch_bases(_before: Option<&Cell<Bases>>, _next: &Cell<Bases>) {}
+
+/// As in `hardware.rs`.
+pub fn change_bases(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
+    let mut bases = of.get();
+    change(&mut bases);
+    of.set(bases);
 }
 
 /// As in `hardware.rs`.

@@ -51,6 +51,8 @@ pub enum Decision {
 /// The scheduler of one core.
 pub struct Scheduler {
     ready: [List<Schedule, 0>; PRIORITIES],
+    /// Bit n: there is ready time of priority n.
+    ready_set: u32,
     /// Whose registers the processor has.
     current: Option<Ptr<Context>>,
     /// Whose time it uses.
@@ -61,7 +63,8 @@ pub struct Scheduler {
     yielded: bool,
     /// When time was last accounted.
     since_ns: u64,
-    alarm_ns: Option<u64>,
+    /// When the alarm rings; `u64::MAX`: never.
+    alarm_ns: u64,
     idle: bool,
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
@@ -77,12 +80,13 @@ impl Scheduler {
     pub const fn new() -> Scheduler {
         Scheduler {
             ready: [const { List::new() }; PRIORITIES],
+            ready_set: 0,
             current: None,
             running: None,
             changed: true,
             yielded: false,
             since_ns: 0,
-            alarm_ns: None,
+            alarm_ns: u64::MAX,
             idle: false,
             timeouts: RBTree::new(ByTimeout::NEW),
             watches: RBTree::new(ByWatch::NEW),
@@ -106,15 +110,17 @@ impl Scheduler {
     }
 
     /// Wakes `context` with `Timeout` at `at_ns`, unless something else does before.
+    #[inline]
     pub fn set_timeout(&mut self, context: Ptr<Context>, at_ns: u64) {
         if at_ns != u64::MAX {
             context.timeout_ns.set(at_ns);
             self.timeouts.insert(entry(context));
-            self.changed = true;
+            self.ring_by(at_ns);
         }
     }
 
     /// Takes that back.
+    #[inline]
     pub fn cancel_timeout(&mut self, context: Ptr<Context>) {
         if context.timeout.is_linked() {
             // SAFETY: it is in this tree.
@@ -134,7 +140,15 @@ impl Scheduler {
     fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64) {
         context.watch_ns.set(now_ns.saturating_add(context.watch_limit_ns.get().div_ceil(WATCH_LOOKS)));
         self.watches.insert(entry(context));
-        self.changed = true;
+        self.ring_by(context.watch_ns.get());
+    }
+
+    /// Makes the alarm ring no later than that. One that is set too early rings for nothing once; that is cheaper than setting it at each change.
+    fn ring_by(&mut self, at_ns: u64) {
+        if at_ns < self.alarm_ns {
+            self.alarm_ns = at_ns;
+            hardware::set_deadline(Some(at_ns));
+        }
     }
 
     /// Stops that clock.
@@ -148,12 +162,22 @@ impl Scheduler {
     fn enqueue(&mut self, schedule: Ptr<Schedule>) {
         if !schedule.is_queued() && self.running != Some(schedule) {
             self.ready[schedule.priority].push_back(schedule);
+            self.ready_set |= 1 << schedule.priority;
             self.changed = true;
         }
     }
 
-    fn highest(&self) -> Option<usize> {
-        (0..PRIORITIES).rev().find(|&priority| !self.ready[priority].is_empty())
+    fn dequeue(&mut self, schedule: Ptr<Schedule>) {
+        let queue = &self.ready[schedule.priority];
+        queue.remove(schedule);
+        if queue.is_empty() {
+            self.ready_set &= !(1 << schedule.priority);
+        }
+    }
+
+    /// Is there ready time of that priority or a higher one?
+    fn is_rivalled(&self, priority: usize) -> bool {
+        self.ready_set.wrapping_shr(priority as u32) != 0
     }
 }
 
@@ -192,18 +216,28 @@ impl Kernel {
     }
 
     /// Makes a context that waited run again.
+    #[inline]
     pub fn unblock(&mut self, context: Ptr<Context>) {
         context.set_state(State::Runnable);
         self.make_ready(context);
     }
 
-    /// Queues all time that now ends in this runnable context: its own and what it is lent. Chains of loans are at most 16 long, so is this recursion.
+    /// Queues all time that now ends in this runnable context: its own and what it is lent.
+    #[inline]
     pub fn make_ready(&mut self, context: Ptr<Context>) {
         self.scheduler.changed = true;
         if let Some(schedule) = context.schedule.get() {
             self.scheduler.enqueue(schedule);
         }
-        let mut next = context.first_lender();
+        if let Some(first) = context.first_lender() {
+            self.make_lenders_ready(first);
+        }
+    }
+
+    /// Chains of loans are at most 16 long, so is this recursion.
+    #[inline(never)]
+    fn make_lenders_ready(&mut self, first: Ptr<Context>) {
+        let mut next = Some(first);
         while let Some(lender) = next {
             next = lender.next_lender();
             self.make_ready(lender);
@@ -224,7 +258,7 @@ impl Kernel {
         {
             self.account();
             let scheduler = &mut self.scheduler;
-            scheduler.ready[own.priority].remove(own);
+            scheduler.dequeue(own);
             scheduler.running = Some(own);
         }
         self.complete(lender, Ok([0; 3]));
@@ -237,7 +271,7 @@ impl Kernel {
         scheduler.changed = true;
         if let Some(schedule) = context.schedule.get() {
             if schedule.is_queued() {
-                scheduler.ready[schedule.priority].remove(schedule);
+                scheduler.dequeue(schedule);
             }
             if scheduler.running == Some(schedule) {
                 scheduler.running = None;
@@ -246,6 +280,9 @@ impl Kernel {
         if scheduler.current == Some(context) {
             scheduler.current = None;
             hardware::set_current(None);
+        }
+        if self.bases_of == Some(context) {
+            self.bases_of = None;
         }
         if self.vectors_of == Some(context) {
             self.vectors_of = None;
@@ -274,7 +311,7 @@ impl Kernel {
 
     /// The alarm rang: ends waits whose deadline passed and reports stalls.
     pub fn alarm_rang(&mut self) {
-        self.scheduler.alarm_ns = None;
+        self.scheduler.alarm_ns = u64::MAX;
         self.scheduler.changed = true;
         let now_ns = hardware::now_ns();
         while let Some(context) =
@@ -288,6 +325,12 @@ impl Kernel {
         {
             self.account();
             self.watch_look(context, now_ns);
+        }
+        let scheduler = &mut self.scheduler;
+        let timeout = scheduler.timeouts.front().get().map(|context| context.timeout_ns.get());
+        let watch = scheduler.watches.front().get().map(|context| context.watch_ns.get());
+        if let Some(next_ns) = timeout.into_iter().chain(watch).min() {
+            scheduler.ring_by(next_ns);
         }
     }
 
@@ -314,6 +357,7 @@ impl Kernel {
     }
 
     /// Decides what runs now. Cheap when nothing changed.
+    #[inline(always)]
     pub fn decide(&mut self) -> Decision {
         if self.scheduler.changed {
             self.choose();
@@ -329,42 +373,48 @@ impl Kernel {
         }
     }
 
+    #[inline(never)]
     fn choose(&mut self) {
         self.account();
         self.scheduler.changed = false;
-        let next = self.pick();
-        match next {
+        match self.pick() {
             Some(context) => self.switch_to(context),
             None => self.go_idle(),
         }
-        self.set_alarm();
+        let scheduler = &mut self.scheduler;
+        if let Some(schedule) = scheduler.running
+            && scheduler.is_rivalled(schedule.priority)
+        {
+            scheduler.ring_by(scheduler.since_ns.saturating_add(schedule.left_ns.get()));
+        }
     }
 
-    /// The context to run; its time becomes the running one.
+    /// The context to run; its time becomes the running one. Mostly the time that runs goes on, with whoever it is lent to now: then no queue is touched.
     fn pick(&mut self) -> Option<Ptr<Context>> {
         let scheduler = &mut self.scheduler;
         let yielded = core::mem::replace(&mut scheduler.yielded, false);
-        if let Some(schedule) = scheduler.running.take()
+        if let Some(schedule) = scheduler.running
             && let Some(context) = resolve(schedule)
         {
             let spent = yielded || schedule.left_ns.get() == 0;
             if spent {
                 schedule.left_ns.set(schedule.slice_ns);
             }
-            let queue = &scheduler.ready[schedule.priority];
-            match scheduler.highest() {
-                Some(highest) if highest > schedule.priority && !spent => queue.push_front(schedule),
-                Some(highest) if highest > schedule.priority || (highest == schedule.priority && spent) => {
-                    queue.push_back(schedule)
-                }
-                _ => {
-                    scheduler.running = Some(schedule);
-                    return Some(context);
-                }
+            if !scheduler.is_rivalled(schedule.priority + usize::from(!spent)) {
+                return Some(context);
             }
+            let queue = &scheduler.ready[schedule.priority];
+            if spent {
+                queue.push_back(schedule)
+            } else {
+                queue.push_front(schedule)
+            }
+            scheduler.ready_set |= 1 << schedule.priority;
         }
-        while let Some(highest) = scheduler.highest() {
-            let schedule = scheduler.ready[highest].pop_front()?;
+        scheduler.running = None;
+        while let Some(highest) = scheduler.ready_set.checked_ilog2() {
+            let schedule = scheduler.ready[highest as usize].first()?;
+            scheduler.dequeue(schedule);
             if let Some(context) = resolve(schedule) {
                 scheduler.running = Some(schedule);
                 return Some(context);
@@ -379,13 +429,19 @@ impl Kernel {
             return;
         }
         self.counters.switches += 1;
-        self.trace(Event::Switch, context.header().id(), [before.map_or(0, |before| before.header().id()), 0]);
+        let before = before.map_or(0, |before| before.header().id());
+        let time = self.scheduler.running.map_or(0, |schedule| schedule.header().id());
+        self.trace.add(self.scheduler.since_ns, Event::Switch, context.header().id(), [before, time]);
         hardware::set_current(Some(context.registers_at()));
         let root = context.domain().range().root();
         if self.loaded != Some(root) {
             self.counters.space_switches += 1;
             hardware::load_root(root);
             self.loaded = Some(root);
+        }
+        if self.bases_of != Some(context) {
+            let before = self.bases_of.replace(context);
+            hardware::switch_bases(before.as_ref().map(|before| &before.bases), &context.bases);
         }
         self.switch_vectors(context);
     }
@@ -410,21 +466,6 @@ impl Kernel {
         self.scheduler.current = None;
         self.scheduler.idle = true;
         self.counters.idles += 1;
-    }
-
-    fn set_alarm(&mut self) {
-        let scheduler = &mut self.scheduler;
-        let timeout = scheduler.timeouts.front().get().map(|context| context.timeout_ns.get());
-        let watch = scheduler.watches.front().get().map(|context| context.watch_ns.get());
-        let slice = scheduler.running.filter(|schedule| !scheduler.ready[schedule.priority].is_empty());
-        let slice = slice.map(|schedule| scheduler.since_ns.saturating_add(schedule.left_ns.get()));
-        let wanted = [timeout, watch, slice].into_iter().flatten().min();
-        // An alarm that is set too early rings for nothing once; that is cheaper than setting it at each change.
-        let too_late = wanted.is_some_and(|wanted| scheduler.alarm_ns.is_none_or(|alarm| wanted < alarm));
-        if too_late {
-            scheduler.alarm_ns = wanted;
-            hardware::set_deadline(wanted);
-        }
     }
 
     /// Adds a record to the trace.

@@ -12,6 +12,7 @@ use crate::boot::info::{CORES_MAX, CoreInfo, machine};
 use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 use crate::objects::frames::AddError;
 use crate::objects::remote::{CORE_UP_SLOT, WAKE_TABLE_PAGES};
+use crate::objects::{Domain, Ptr};
 use crate::state::Kernel;
 use crate::{hardware, log, trace, trap};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -145,8 +146,7 @@ impl Kernel {
     }
 
     /// When this core's monitor has ended: core 0 ends the machine with its status.
-    pub fn check_monitor(&self) {
-        let Some(monitor) = self.monitor.filter(|monitor| !monitor.is_alive()) else { return };
+    pub fn monitor_ended(&self, monitor: Ptr<Domain>) {
         let state = monitor.stand();
         log!("pelago: monitor of core {} ended, cause {} status {}", self.core(), state.cause, state.status);
         if self.core() == 0 {

@@ -32,6 +32,8 @@ pub struct Kernel {
     pub interrupts: Interrupts,
     /// The user space that is loaded.
     pub loaded: Option<Root>,
+    /// Whose FS and GS base the processor holds.
+    pub bases_of: Option<Ptr<Context>>,
     /// Whose vector registers the processor holds.
     pub vectors_of: Option<Ptr<Context>>,
     /// Whether user mode may touch them.
@@ -61,6 +63,7 @@ impl Kernel {
             wake_slots: WakeSlots::new(),
             interrupts: Interrupts::new(),
             loaded: None,
+            bases_of: None,
             vectors_of: None,
             vectors_open: true,
             kernel_objects: 0,

@@ -1,6 +1,7 @@
 //! A ring of fixed-size records of what this core did, in its own memory: the oldest are overwritten, and `TraceRead` says how many were lost.
 
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use core::ptr::NonNull;
 
 /// Pages of the ring.
 pub const PAGES: u64 = 4;
@@ -10,7 +11,7 @@ const RECORDS: u64 = PAGES * PAGE_BYTES as u64 / size_of::<Record>() as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Event {
-    /// Another context runs: its id; (id of the context before, 0).
+    /// Another context runs: its id; (id of the context before, id of the scheduling context whose time it uses: another's in a portal call).
     Switch = 1,
     /// A page fault was resolved: (address, error code).
     SoftFault = 2,
@@ -22,8 +23,6 @@ pub enum Event {
     Wake = 5,
     /// A domain ended: (domain id, cause).
     Death = 6,
-    /// A portal call: (id of the callee, 0).
-    PortalCall = 7,
 }
 
 /// One record, as `TraceRead` gives it.
@@ -45,33 +44,36 @@ pub const RECORD_BYTES: usize = size_of::<Record>();
 
 /// The ring.
 pub struct Trace {
-    ring: Option<PhysAddr>,
+    ring: Option<NonNull<Record>>,
     /// Records written and read since boot.
     written: u64,
     read: u64,
+    /// Where the next is written.
+    next: usize,
 }
 
 impl Trace {
     /// Without memory: records nothing.
     pub const fn new() -> Trace {
-        Trace { ring: None, written: 0, read: 0 }
+        Trace { ring: None, written: 0, read: 0, next: 0 }
     }
 
     /// Gives it its memory: [`PAGES`] contiguous pages.
     pub fn set_ring(&mut self, ring: PhysAddr) {
-        self.ring = Some(ring);
+        self.ring = NonNull::new(phys_to_virt(ring).cast());
     }
 
-    fn place(&self, number: u64) -> Option<*mut Record> {
-        Some(phys_to_virt(self.ring? + number % RECORDS * RECORD_BYTES as u64).cast())
+    fn place(&self, index: usize) -> Option<*mut Record> {
+        Some(self.ring?.as_ptr().wrapping_add(index))
     }
 
     /// Adds a record.
     pub fn add(&mut self, time_ns: u64, event: Event, context: u64, words: [u64; 2]) {
-        if let Some(place) = self.place(self.written) {
+        if let Some(place) = self.place(self.next) {
             // SAFETY: inside the ring, which is the kernel's own memory.
             unsafe { place.write(Record { time_ns, event: event as u64, context, words }) };
             self.written += 1;
+            self.next = if self.next + 1 == RECORDS as usize { 0 } else { self.next + 1 };
         }
     }
 
@@ -87,7 +89,7 @@ impl Trace {
             return None;
         }
         // SAFETY: the record was written, and is plain numbers.
-        Some(unsafe { self.place(number)?.cast::<[u8; RECORD_BYTES]>().read() })
+        Some(unsafe { self.place((number % RECORDS) as usize)?.cast::<[u8; RECORD_BYTES]>().read() })
     }
 
     /// Counts what `peek` showed, and what was lost before it, as read.

@@ -23,14 +23,22 @@ pub static KERNEL: CoreLocal<Option<Kernel>> = CoreLocal::new(None);
 
 /// Handles an event and leaves the kernel.
 pub fn handle(event: Event) -> ! {
-    let decision = KERNEL.with(|kernel| match kernel {
-        Some(kernel) => kernel.step(event),
-        None => Decision::Idle,
-    });
-    leave(decision)
+    run(|kernel| kernel.step(event))
+}
+
+/// `handle(Event::Syscall)`, compiled on its own because it should be short.
+#[inline(always)]
+pub fn handle_syscall() -> ! {
+    run(|kernel| kernel.step(Event::Syscall))
+}
+
+#[inline(always)]
+fn run(step: impl FnOnce(&mut Kernel) -> Decision) -> ! {
+    leave(KERNEL.with(|kernel| kernel.as_mut().map_or(Decision::Idle, step)))
 }
 
 /// Goes on as decided.
+#[inline(always)]
 pub fn leave(decision: Decision) -> ! {
     match decision {
         // SAFETY: `decide` gives the registers of the current context, whose space is loaded; nothing else refers to them now.
@@ -41,6 +49,7 @@ pub fn leave(decision: Decision) -> ! {
 
 impl Kernel {
     /// Handles one event.
+    #[inline(always)]
     pub fn step(&mut self, event: Event) -> Decision {
         match (event, self.scheduler.current()) {
             (Event::Syscall, Some(context)) => self.system_call(context),
@@ -60,7 +69,6 @@ impl Kernel {
             (Event::Syscall | Event::Exception { .. }, None) => unreachable!("user events come from a current context"),
         }
         self.settle();
-        self.check_monitor();
         self.decide()
     }
 
@@ -76,6 +84,7 @@ impl Kernel {
         });
     }
 
+    #[inline(always)]
     fn system_call(&mut self, context: Ptr<Context>) {
         let number = context.with_registers(|registers| registers.rax);
         if abi::call::is_native(number) {
@@ -83,6 +92,10 @@ impl Kernel {
             calls::enter(self, context, number);
             return;
         }
+        self.linux_call(context);
+    }
+
+    fn linux_call(&mut self, context: Ptr<Context>) {
         self.counters.linux_calls += 1;
         match context.proxy.get().filter(|_| !context.in_proxy()) {
             Some(proxy) => enter_proxy(context, proxy),
@@ -92,6 +105,7 @@ impl Kernel {
         }
     }
 
+    #[inline(never)]
     fn exception(&mut self, context: Ptr<Context>, exception: ExceptionInfo) {
         if exception.vector == u64::from(PAGE_FAULT) {
             let range = context.domain().range();
@@ -138,7 +152,7 @@ impl Kernel {
 /// A Linux call: the proxy goes on with the program's registers on its own stack.
 fn enter_proxy(context: Ptr<Context>, proxy: Proxy) {
     context.with_registers(|registers| {
-        context.set_call([registers.rip, registers.rsp, registers.rflags, registers.rax]);
+        context.set_call([registers.rip, registers.rsp, registers.flags(), registers.rax]);
         registers.rip = proxy.call_entry;
         registers.rsp = proxy.stack_top;
     });
@@ -175,7 +189,7 @@ fn to_program(registers: &Registers) -> ProgramRegisters {
         r14: registers.r14,
         r15: registers.r15,
         rip: registers.rip,
-        rflags: registers.rflags,
+        rflags: registers.flags(),
     }
 }
 
@@ -198,7 +212,7 @@ pub fn from_program(program: &ProgramRegisters, registers: &mut Registers) {
     registers.r14 = program.r14;
     registers.r15 = program.r15;
     registers.rip = program.rip;
-    registers.rflags = program.rflags;
+    registers.set_flags(program.rflags);
     registers.set_exact();
 }
 

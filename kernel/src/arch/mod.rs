@@ -7,7 +7,7 @@
 #[cfg_attr(not(target_os = "none"), allow(dead_code))]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]
-pub use x86_64::{context, cores, cpu, fpu, instance, irq, paging, power, serial, time};
+pub use x86_64::{bases, context, cores, cpu, fpu, instance, irq, paging, power, serial, time};
 
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("only x86-64 so far; AArch64 is the next folder");

@@ -12,7 +12,7 @@ const LOG_BYTES_MAX: usize = 512;
 const CONSOLE_BYTES_MAX: u64 = 4096;
 
 pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [address, bytes, ..] = request.words;
+    let [address, bytes, ..] = request.words();
     let mut text = [0; LOG_BYTES_MAX];
     let text = usize::try_from(bytes).ok().and_then(|bytes| text.get_mut(..bytes)).ok_or(Error::BadArgument)?;
     user_memory::read(kernel, request.caller.domain().range(), address, text)?;
@@ -25,7 +25,7 @@ pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn console_write(kernel: &mut Kernel, request: &Request) -> Answer {
     let device = request.object::<Device>(0, Rights::CONTROL)?;
-    let [_, address, bytes, ..] = request.words;
+    let [_, address, bytes, ..] = request.words();
     if device.port(0, 1).is_err() || kernel.core() != 0 || bytes > CONSOLE_BYTES_MAX {
         return Err(Error::BadArgument);
     }
@@ -43,17 +43,17 @@ pub(super) fn console_write(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn power_off(request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
-    let status = u8::try_from(request.words[1]).map_err(|_| Error::BadArgument)?;
+    let status = u8::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
     power::power_off(status)
 }
 
 pub(super) fn counter_read(kernel: &Kernel, request: &Request) -> Answer {
-    kernel.counter(request.words[0]).ok_or(Error::BadArgument).and_then(one)
+    kernel.counter(request.words()[0]).ok_or(Error::BadArgument).and_then(one)
 }
 
 pub(super) fn trace_read(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
-    let [_, address, bytes, ..] = request.words;
+    let [_, address, bytes, ..] = request.words();
     let lost = kernel.trace.lost();
     let mut done = 0;
     while done + RECORD_BYTES as u64 <= bytes {

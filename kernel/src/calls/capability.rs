@@ -18,7 +18,7 @@ pub(super) fn narrowed(capability: Capability, wanted: u64) -> Result<Rights, Er
 
 pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let source = request.capability(0)?;
-    let rights = narrowed(source, request.words[1])?;
+    let rights = narrowed(source, request.words()[1])?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
     one(request.caller.domain().insert(slot, Capability { rights, ..source }).0)
@@ -33,14 +33,14 @@ pub(super) fn mint(kernel: &mut Kernel, request: &Request) -> Answer {
     if !source.rights.contains(Rights::CONTROL) {
         return Err(Error::NoRights);
     }
-    let rights = narrowed(source, request.words[1])?;
+    let rights = narrowed(source, request.words()[1])?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
-    one(request.caller.domain().insert(slot, Capability { rights, badge: request.words[2], ..source }).0)
+    one(request.caller.domain().insert(slot, Capability { rights, badge: request.words()[2], ..source }).0)
 }
 
 pub(super) fn drop(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.caller.domain().remove(kernel, Handle(request.words[0]))?;
+    request.caller.domain().remove(kernel, Handle(request.words()[0]))?;
     NOTHING
 }
 

@@ -1,6 +1,8 @@
 //! Execution contexts: making, timing, starting, upcalls.
 
 use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::arch::bases::Bases;
+use crate::hardware;
 use crate::memory::USER_END;
 use crate::objects::context::{Options, Proxy, State};
 use crate::objects::notification::Notification;
@@ -22,7 +24,7 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     if domain != request.caller.domain() && !capability.rights.contains(Rights::WRITE) {
         return Err(Error::NoRights);
     }
-    let [_, _, control, options, ..] = request.words;
+    let [_, _, control, options, ..] = request.words();
     if !domain.is_alive() {
         return Err(Error::PeerDead);
     }
@@ -47,7 +49,7 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let context = request.object::<Context>(1, Rights::CONTROL)?;
-    let [_, _, priority, slice_us, ..] = request.words;
+    let [_, _, priority, slice_us, ..] = request.words();
     let priority =
         usize::try_from(priority).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
     if !SLICE_US.contains(&slice_us) {
@@ -75,7 +77,7 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn start(kernel: &mut Kernel, request: &Request) -> Answer {
     let context = request.object::<Context>(0, Rights::CONTROL)?;
-    let [_, rip, rsp, first, second, _] = request.words;
+    let [_, rip, rsp, first, second, _] = request.words();
     check_address(rip)?;
     check_address(rsp)?;
     match context.state() {
@@ -91,7 +93,7 @@ fn check_address(address: u64) -> Result<(), Error> {
 }
 
 pub(super) fn proxy(request: &Request) -> Answer {
-    let [call_entry, upcall_entry, stack_top, ..] = request.words;
+    let [call_entry, upcall_entry, stack_top, ..] = request.words();
     if !request.caller.is_linux {
         return Err(Error::NoRights);
     }
@@ -101,14 +103,16 @@ pub(super) fn proxy(request: &Request) -> Answer {
 }
 
 pub(super) fn base(request: &Request) -> Answer {
-    let [which, address, ..] = request.words;
+    let [which, address, ..] = request.words();
     check_address(address)?;
-    request.caller.with_registers(|registers| match which {
-        0 => registers.fs_base = address,
-        1 => registers.gs_base = address,
-        _ => (),
-    });
-    if which <= 1 { NOTHING } else { Err(Error::BadArgument) }
+    let change: fn(&mut Bases, u64) = match which {
+        0 => |bases, address| bases.fs = address,
+        1 => |bases, address| bases.gs = address,
+        _ => return Err(Error::BadArgument),
+    };
+    // The caller runs, so the processor holds its bases.
+    hardware::change_bases(&request.caller.bases, |bases| change(bases, address));
+    NOTHING
 }
 
 pub(super) fn resume(request: &Request) -> Answer {
@@ -122,7 +126,7 @@ pub(super) fn resume(request: &Request) -> Answer {
 
 pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
     let context = request.object::<Context>(0, Rights::CONTROL)?;
-    let limit_ns = request.words[1];
+    let limit_ns = request.words()[1];
     let target = if limit_ns == 0 { None } else { Some(Notification::decode(request.capability(2)?)?) };
     if context.state() == State::Dead {
         return Err(Error::PeerDead);

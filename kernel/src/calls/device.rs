@@ -42,16 +42,16 @@ fn found_record(info: &DeviceInfo) -> DeviceRecord {
 }
 
 pub(super) fn list(kernel: &mut Kernel, request: &Request) -> Answer {
-    let hardware = kernel.device_at(request.words[0]).ok_or(Error::NotFound)?;
+    let hardware = kernel.device_at(request.words()[0]).ok_or(Error::NotFound)?;
     let record = record(hardware);
-    user_memory::write(kernel, request.caller.domain().range(), request.words[1], record.as_bytes())?;
+    user_memory::write(kernel, request.caller.domain().range(), request.words()[1], record.as_bytes())?;
     NOTHING
 }
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
-    let index = request.words[2];
+    let index = request.words()[2];
     let hardware = kernel.device_at(index).ok_or(Error::NotFound)?;
     if kernel.is_claimed(index) {
         return Err(Error::Busy);
@@ -65,7 +65,7 @@ pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
     const PAGE: u64 = PAGE_BYTES as u64;
     let info = request.object::<Device>(0, Rights::READ)?.found()?;
     let ram = request.ram(1)?;
-    let bar = usize::try_from(request.words[2]).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
+    let bar = usize::try_from(request.words()[2]).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
     let memory = bar.memory().ok_or(Error::NotFound)?;
     let offset = memory.base.0 % PAGE;
     let pages = (offset + memory.bytes).div_ceil(PAGE);
@@ -90,7 +90,7 @@ fn configuration(offset: u64, width: u64) -> Result<(u16, u32, u32), Error> {
 
 pub(super) fn configuration_read(request: &Request) -> Answer {
     let info = request.object::<Device>(0, Rights::READ)?.found()?;
-    let (offset, shift, mask) = configuration(request.words[1], request.words[2])?;
+    let (offset, shift, mask) = configuration(request.words()[1], request.words()[2])?;
     let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
     one(u64::from(dword >> shift & mask))
 }
@@ -126,12 +126,12 @@ fn is_writable(info: &DeviceInfo, offset: u16) -> bool {
 
 pub(super) fn configuration_write(request: &Request) -> Answer {
     let info = request.object::<Device>(0, Rights::WRITE)?.found()?;
-    let (offset, shift, mask) = configuration(request.words[1], request.words[2])?;
+    let (offset, shift, mask) = configuration(request.words()[1], request.words()[2])?;
     let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
     if !is_writable(info, offset) {
         return Err(Error::NoRights);
     }
-    let value = dword & !(mask << shift) | (request.words[3] as u32 & mask) << shift;
+    let value = dword & !(mask << shift) | (request.words()[3] as u32 & mask) << shift;
     devices::config_write(info, offset, value).ok_or(Error::NotFound)?;
     NOTHING
 }
@@ -139,19 +139,19 @@ pub(super) fn configuration_write(request: &Request) -> Answer {
 pub(super) fn interrupt(kernel: &mut Kernel, request: &Request) -> Answer {
     let device = request.object::<Device>(0, Rights::CONTROL)?;
     let notification = Notification::decode(request.capability(2)?)?;
-    kernel.route(device, request.words[1], notification)?;
+    kernel.route(device, request.words()[1], notification)?;
     NOTHING
 }
 
 pub(super) fn interrupt_done(kernel: &mut Kernel, request: &Request) -> Answer {
     let device = request.object::<Device>(0, Rights::CONTROL)?;
-    kernel.interrupt_done(device, request.words[1])?;
+    kernel.interrupt_done(device, request.words()[1])?;
     NOTHING
 }
 
 pub(super) fn master(kernel: &mut Kernel, request: &Request) -> Answer {
     let device = request.object::<Device>(0, Rights::CONTROL)?;
-    let on = match request.words[1] {
+    let on = match request.words()[1] {
         0 => false,
         1 => true,
         _ => return Err(Error::BadArgument),
@@ -162,7 +162,7 @@ pub(super) fn master(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn port_read(request: &Request) -> Answer {
     let device = request.object::<Device>(0, Rights::READ)?;
-    let [_, offset, width, ..] = request.words;
+    let [_, offset, width, ..] = request.words();
     let port = device.port(offset, width)?;
     // The port belongs to the device claimed.
     one((0..width as u16).fold(0, |value, byte| value | u64::from(cpu::port_read8(port + byte)) << (8 * byte)))
@@ -170,7 +170,7 @@ pub(super) fn port_read(request: &Request) -> Answer {
 
 pub(super) fn port_write(request: &Request) -> Answer {
     let device = request.object::<Device>(0, Rights::WRITE)?;
-    let [_, offset, width, value, ..] = request.words;
+    let [_, offset, width, value, ..] = request.words();
     let port = device.port(offset, width)?;
     for byte in 0..width as u16 {
         cpu::port_write8(port + byte, (value >> (8 * byte)) as u8);

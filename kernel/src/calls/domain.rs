@@ -18,7 +18,7 @@ fn living(request: &Request, argument: usize, rights: Rights) -> Result<Ptr<Doma
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
-    let options = request.words[1];
+    let options = request.words()[1];
     if options & !flags::WRITE_EXECUTE != 0 {
         return Err(Error::BadArgument);
     }
@@ -34,7 +34,7 @@ pub(super) fn grant(kernel: &mut Kernel, request: &Request) -> Answer {
     if !source.rights.contains(Rights::GRANT) {
         return Err(Error::NoRights);
     }
-    let rights = narrowed(source, request.words[2])?;
+    let rights = narrowed(source, request.words()[2])?;
     let slot = domain.share().reserve(kernel, domain.ram())?;
     kernel.retain_any(source.object);
     one(domain.insert(slot, Capability { rights, ..source }).0)
@@ -50,19 +50,19 @@ pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn kill(kernel: &mut Kernel, request: &Request) -> Answer {
     let domain = request.object::<Domain>(0, Rights::CONTROL)?;
     let own = domain == request.caller.domain();
-    kernel.kill(domain, Death::by_call(DeathCause::Killed, request.words[1]));
+    kernel.kill(domain, Death::by_call(DeathCause::Killed, request.words()[1]));
     if own { Ok(Outcome::Left) } else { NOTHING }
 }
 
 pub(super) fn exit(kernel: &mut Kernel, request: &Request) -> Answer {
-    kernel.kill(request.caller.domain(), Death::by_call(DeathCause::Exit, request.words[0]));
+    kernel.kill(request.caller.domain(), Death::by_call(DeathCause::Exit, request.words()[0]));
     Ok(Outcome::Left)
 }
 
 pub(super) fn state(kernel: &mut Kernel, request: &Request) -> Answer {
     let domain = request.object::<Domain>(0, Rights::READ)?;
     let state = domain.stand();
-    user_memory::write(kernel, request.caller.domain().range(), request.words[1], state.as_bytes())?;
+    user_memory::write(kernel, request.caller.domain().range(), request.words()[1], state.as_bytes())?;
     NOTHING
 }
 

@@ -10,7 +10,7 @@ use abi::{Error, Rights};
 pub(super) fn split(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let slot = request.slot(kernel)?;
-    let child = ram.split(kernel, request.words[1])?;
+    let child = ram.split(kernel, request.words()[1])?;
     one(request.place(slot, child.any(), Rights::ALL))
 }
 
@@ -26,12 +26,12 @@ fn root(request: &Request) -> Result<Ptr<Ram>, Error> {
 
 pub(super) fn carve(kernel: &mut Kernel, request: &Request) -> Answer {
     root(request)?;
-    one(kernel.frames.carve(request.words[1]).ok_or(Error::NoMemory)?.0)
+    one(kernel.frames.carve(request.words()[1]).ok_or(Error::NoMemory)?.0)
 }
 
 pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
     root(request)?;
-    let [_, base, pages, ..] = request.words;
+    let [_, base, pages, ..] = request.words();
     let range = decode_run(base, pages)?;
     if !kernel.is_core_memory(range) {
         return Err(Error::BadArgument);

@@ -41,23 +41,27 @@ fn one(value: u64) -> Answer {
 /// A call being made.
 struct Request {
     caller: Ptr<Context>,
-    /// RDI, RSI, RDX, R10, R8, R9.
-    words: [u64; 6],
 }
 
 impl Request {
+    /// RDI, RSI, RDX, R10, R8, R9; only until the result is set.
+    #[inline(always)]
+    fn words(&self) -> [u64; 6] {
+        self.caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9])
+    }
+
     /// The object an argument names.
     fn object<T: Object>(&self, argument: usize, rights: Rights) -> Result<Ptr<T>, Error> {
-        self.caller.domain().share().find(Handle(self.words[argument]), rights).map(|(object, _)| object)
+        self.caller.domain().share().find(Handle(self.words()[argument]), rights).map(|(object, _)| object)
     }
 
     /// As `object`, with the capability itself.
     fn find<T: Object>(&self, argument: usize, rights: Rights) -> Result<(Ptr<T>, Capability), Error> {
-        self.caller.domain().share().find(Handle(self.words[argument]), rights)
+        self.caller.domain().share().find(Handle(self.words()[argument]), rights)
     }
 
     fn capability(&self, argument: usize) -> Result<Capability, Error> {
-        self.caller.domain().share().get(Handle(self.words[argument]))
+        self.caller.domain().share().get(Handle(self.words()[argument]))
     }
 
     /// The Ram that pays for something new.
@@ -78,11 +82,11 @@ impl Request {
 }
 
 /// Makes a call for `caller`; `number` is native.
+#[inline(always)]
 pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, number: u64) {
-    let words = caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]);
     let answer = match Call::decode(number) {
-        Some(Call::Null) => NOTHING,
-        Some(call) => dispatch(kernel, call, &Request { caller, words }),
+        Some(Call::Null) => return caller.set_result(Ok([0; 3])),
+        Some(call) => dispatch(kernel, call, &Request { caller }),
         None => Err(Error::BadCall),
     };
     match answer {
@@ -92,6 +96,7 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, number: u64) {
     }
 }
 
+#[inline(always)]
 fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
     match call {
         Call::Null => NOTHING,
@@ -163,6 +168,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
 
 impl Kernel {
     /// Makes `caller` wait in `state` until something completes it or the deadline passes.
+    #[inline]
     fn wait_in(&mut self, caller: Ptr<Context>, state: State, deadline_ns: u64) {
         self.block(caller, state);
         self.scheduler.set_timeout(caller, deadline_ns);

@@ -17,7 +17,7 @@ pub(super) fn notify(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn wait(kernel: &mut Kernel, request: &Request) -> Answer {
     let caller = request.caller;
-    let deadline_ns = request.words[0];
+    let deadline_ns = request.words()[0];
     kernel.scheduler.cancel_watch(caller);
     let bits = caller.pending.replace(0);
     if bits != 0 || deadline_ns == 0 {
@@ -33,7 +33,7 @@ pub(super) fn slot_alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let capability = request.capability(1)?;
     let badge = match (capability.object.cast::<Context>(), capability.object.cast::<Portal>()) {
         (Ok(context), _) if context.state() == State::Dead => return Err(Error::PeerDead),
-        (Ok(_), _) => request.words[2],
+        (Ok(_), _) => request.words()[2],
         (_, Ok(portal)) if portal.kind == PortalKind::Mailbox => capability.badge,
         _ => return Err(Error::WrongType),
     };
@@ -43,7 +43,7 @@ pub(super) fn slot_alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn slot_import(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
-    let [_, _, target, wake_slot, ..] = request.words;
+    let [_, _, target, wake_slot, ..] = request.words();
     let cores = kernel.info.map_or(1, |info| info.cores.len()) as u64;
     if target >= cores || !(1..WAKE_SLOTS).contains(&wake_slot) {
         return Err(Error::BadArgument);
@@ -55,7 +55,7 @@ pub(super) fn slot_import(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn slot_free(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
-    let slot = usize::try_from(request.words[1]).map_err(|_| Error::BadArgument)?;
+    let slot = usize::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
     kernel.wake_slots.free(slot)?;
     NOTHING
 }

@@ -12,7 +12,7 @@ use abi::{Error, Rights};
 
 pub(super) fn run(kernel: &Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
-    let [_, _, base, pages, ..] = request.words;
+    let [_, _, base, pages, ..] = request.words();
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
@@ -20,7 +20,7 @@ pub(super) fn run(kernel: &Kernel, request: &Request) -> Answer {
     if pages > SEGMENT_PAGES_MAX || (pages > 0 && !kernel.is_core_memory(link)) {
         return Err(Error::BadArgument);
     }
-    let core = usize::try_from(request.words[1]).map_err(|_| Error::BadArgument)?;
+    let core = usize::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
     if kernel.info.is_none_or(|info| core >= info.cores.len()) {
         return Err(Error::BadArgument);
     }
@@ -33,7 +33,7 @@ pub(super) fn run(kernel: &Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {
-    let core = usize::try_from(request.words[0]).map_err(|_| Error::BadArgument)?;
+    let core = usize::try_from(request.words()[0]).map_err(|_| Error::BadArgument)?;
     let info = kernel.info.ok_or(Error::BadArgument)?;
     let entry = info.cores.get(core).ok_or(Error::BadArgument)?;
     let running = u64::from(start::is_running(core));

@@ -5,14 +5,13 @@ use crate::objects::context::State;
 use crate::objects::portal::PortalKind;
 use crate::objects::{Context, Portal, Ptr};
 use crate::state::Kernel;
-use crate::trace::Event;
 use abi::layout::portal as kinds;
 use abi::{Error, Handle, Rights};
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let callee = callee(request)?;
-    let [_, _, badge, kind, ..] = request.words;
+    let [_, _, badge, kind, ..] = request.words();
     let kind = match kind {
         kinds::RENDEZVOUS if callee.is_some() => PortalKind::Rendezvous,
         kinds::MAILBOX => PortalKind::Mailbox,
@@ -27,11 +26,10 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Answer {
     let (portal, capability) = request.find::<Portal>(0, Rights::CALL)?;
-    let [_, first, second, third, fourth, deadline_ns] = request.words;
+    let [_, first, second, third, fourth, deadline_ns] = request.words();
     let caller = request.caller;
     let callee = portal.callee().ok_or(Error::PeerDead)?;
     kernel.counters.portal_calls += 1;
-    kernel.trace(Event::PortalCall, caller.header().id(), [callee.header().id(), 0]);
     match portal.kind {
         PortalKind::Mailbox => {
             // The result comes first: whoever ends the loan does not set it again with anything else.
@@ -55,7 +53,7 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [first, second, third, deadline_ns, ..] = request.words;
+    let [first, second, third, deadline_ns, ..] = request.words();
     kernel.reply(request.caller, [first, second, third]);
     if kernel.accept_next(request.caller) {
         return Ok(Outcome::Left);
@@ -71,7 +69,7 @@ pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Answer {
 
 /// A context, or none.
 fn callee(request: &Request) -> Result<Option<Ptr<Context>>, Error> {
-    if request.words[1] == Handle::NONE.0 { Ok(None) } else { request.object(1, Rights::CONTROL).map(Some) }
+    if request.words()[1] == Handle::NONE.0 { Ok(None) } else { request.object(1, Rights::CONTROL).map(Some) }
 }
 
 pub(super) fn set(kernel: &mut Kernel, request: &Request) -> Answer {

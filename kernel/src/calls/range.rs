@@ -23,7 +23,7 @@ fn allowed_by(rights: Rights) -> u64 {
 pub(super) fn map(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
     let (segment, capability) = request.find::<Segment>(2, Rights(0))?;
-    let [_, start, _, first, pages, wanted] = request.words;
+    let [_, start, _, first, pages, wanted] = request.words();
     let place = Place::decode(start, pages)?;
     range.check_protection(wanted)?;
     let allowed = allowed_by(capability.rights);
@@ -36,13 +36,13 @@ pub(super) fn map(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn unmap(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
-    let place = Place::decode(request.words[1], request.words[2])?;
+    let place = Place::decode(request.words()[1], request.words()[2])?;
     one(range.unmap(kernel, place)?)
 }
 
 pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
-    let [_, start, pages, wanted, ..] = request.words;
+    let [_, start, pages, wanted, ..] = request.words();
     let place = Place::decode(start, pages)?;
     range.check_protection(wanted)?;
     range.check_cover(place, wanted)?;
@@ -52,6 +52,6 @@ pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn get(request: &Request) -> Answer {
     let range = living(request, Rights::READ)?;
-    let mapping = range.at_or_after(request.words[1]).ok_or(Error::NotFound)?;
+    let mapping = range.at_or_after(request.words()[1]).ok_or(Error::NotFound)?;
     Ok(Outcome::Done([mapping.start(), mapping.pages(), mapping.protection() | mapping.first() << 8]))
 }

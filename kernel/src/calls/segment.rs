@@ -15,7 +15,7 @@ fn check_pages(pages: u64) -> Result<(), Error> {
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
-    let [_, pages, options, ..] = request.words;
+    let [_, pages, options, ..] = request.words();
     check_pages(pages)?;
     if options & !(flags::CONTIGUOUS | flags::EAGER) != 0 {
         return Err(Error::BadArgument);
@@ -41,7 +41,7 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let source = request.object::<Segment>(1, Rights::READ)?;
     let slot = request.slot(kernel)?;
-    let copy = match (request.words[2], source.kind()) {
+    let copy = match (request.words()[2], source.kind()) {
         (modes::ON_WRITE, Kind::Anonymous) => source.copy_on_write(kernel, ram)?,
         // A contiguous segment must keep its frames, so its copy cannot share them.
         (modes::ON_WRITE, Kind::Contiguous(_)) => source.copy_plain(kernel, ram)?,
@@ -59,18 +59,18 @@ pub(super) fn stat(request: &Request) -> Answer {
 
 pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {
     let segment = request.object::<Segment>(0, Rights::WRITE)?;
-    check_pages(request.words[1])?;
+    check_pages(request.words()[1])?;
     if segment.kind() != Kind::Anonymous {
         return Err(Error::BadArgument);
     }
-    segment.set_pages(kernel, request.words[1])?;
+    segment.set_pages(kernel, request.words()[1])?;
     NOTHING
 }
 
 pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
-    let [_, _, base, pages, options, _] = request.words;
+    let [_, _, base, pages, options, _] = request.words();
     check_pages(pages)?;
     let range = decode_run(base, pages)?;
     if options & !flags::UNCACHED != 0 {

@@ -8,7 +8,7 @@ use abi::{Error, Rights};
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
-    let count = request.words[1];
+    let count = request.words()[1];
     if count > COUNT_MAX {
         return Err(Error::BadArgument);
     }
@@ -19,7 +19,7 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn up(kernel: &mut Kernel, request: &Request) -> Answer {
     let semaphore = request.object::<Semaphore>(0, Rights::WRITE)?;
-    let count = request.words[1];
+    let count = request.words()[1];
     if count == 0 {
         return Err(Error::BadArgument);
     }
@@ -29,7 +29,7 @@ pub(super) fn up(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn down(kernel: &mut Kernel, request: &Request) -> Answer {
     let semaphore = request.object::<Semaphore>(0, Rights::READ)?;
-    let deadline_ns = request.words[1];
+    let deadline_ns = request.words()[1];
     if semaphore.try_down() {
         return NOTHING;
     }

@@ -8,6 +8,7 @@
 use super::notification::Notification;
 use super::range::Place;
 use super::{Domain, Header, Link, Linked, List, Object, Ptr, Ram, Schedule, Segment, Semaphore};
+use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::hardware::VectorArea;
 use crate::memory::{PhysAddr, phys_to_virt};
@@ -82,7 +83,7 @@ pub struct Context {
     pub(super) depth: Cell<u8>,
     /// The rendezvous caller being served.
     pub(super) serving: Cell<Option<Ptr<Context>>>,
-    /// Badge and words of the call it makes.
+    /// Badge and words of the call it makes, while it is in line.
     pub(super) call: Cell<(u64, [u64; 4])>,
     pub(crate) timeout: RBTreeLink,
     pub(crate) timeout_ns: Cell<u64>,
@@ -95,6 +96,7 @@ pub struct Context {
     pub(crate) watch_target: Cell<Option<Notification>>,
     pub(super) wake_slots: Cell<u32>,
     registers: UnsafeCell<Registers>,
+    pub(crate) bases: Cell<Bases>,
     vectors: UnsafeCell<VectorArea>,
 }
 
@@ -336,6 +338,7 @@ impl Context {
             watch_target: Cell::new(None),
             wake_slots: Cell::new(0),
             registers: UnsafeCell::new(Registers::new()),
+            bases: Cell::default(),
             vectors: UnsafeCell::new(VectorArea::new()),
         }
     }
@@ -382,6 +385,7 @@ impl Kernel {
     }
 
     /// Takes a waiting context out of every queue. Its state is stale afterwards.
+    #[inline]
     fn detach(&mut self, context: Ptr<Context>) {
         self.scheduler.cancel_timeout(context);
         match context.state() {

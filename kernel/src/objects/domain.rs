@@ -200,11 +200,22 @@ impl Kernel {
             self.notify(notification);
         }
         self.keep(&domain.on_death, None);
+        if self.monitor == Some(domain) {
+            self.monitor_ended(domain);
+        }
         self.release(domain);
     }
 
     /// Takes apart what nobody holds, and ends what nobody can name.
+    #[inline]
     pub fn settle(&mut self) {
+        if self.doomed.is_some() || !self.condemned.is_empty() {
+            self.settle_all();
+        }
+    }
+
+    #[inline(never)]
+    fn settle_all(&mut self) {
         loop {
             self.reap();
             let Some(domain) = self.condemned.pop_front() else { return };

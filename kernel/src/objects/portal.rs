@@ -105,25 +105,22 @@ impl Ptr<Context> {
 
 impl Kernel {
     /// A rendezvous call. `caller` blocks until it is answered.
+    #[inline(always)]
     pub fn call_rendezvous(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64, words: [u64; 4]) {
-        caller.call.set((badge, words));
-        caller.lend_to(callee);
         if callee.state() == State::Accepting {
             self.scheduler.cancel_timeout(callee);
-            self.accept(callee, caller);
-            self.block(caller, State::Served(callee));
+            callee.serving.set(Some(caller));
+            callee.set_received(badge, words);
+            // Before the loan: the caller ran, so whatever time ends in it runs or is queued already.
             self.unblock(callee);
+            caller.lend_to(callee);
+            self.block(caller, State::Served(callee));
         } else {
+            caller.lend_to(callee);
+            caller.call.set((badge, words));
             callee.callers.push_back(caller);
             self.block(caller, State::Queued(callee));
         }
-    }
-
-    /// Hands the caller's words to the callee.
-    fn accept(&mut self, callee: Ptr<Context>, caller: Ptr<Context>) {
-        let (badge, words) = caller.call.get();
-        callee.serving.set(Some(caller));
-        callee.set_received(badge, words);
     }
 
     /// Answers whom `callee` serves, if anybody.
@@ -137,7 +134,9 @@ impl Kernel {
     pub fn accept_next(&mut self, callee: Ptr<Context>) -> bool {
         let Some(caller) = callee.callers.pop_front() else { return false };
         caller.set_state(State::Served(callee));
-        self.accept(callee, caller);
+        let (badge, words) = caller.call.get();
+        callee.serving.set(Some(caller));
+        callee.set_received(badge, words);
         true
     }
 

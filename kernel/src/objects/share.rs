@@ -56,12 +56,14 @@ impl Share {
     }
 
     /// What `handle` names.
+    #[inline]
     pub fn get(&self, handle: Handle) -> Result<Capability, Error> {
         let index = usize::try_from(handle.0).map_err(|_| Error::BadHandle)?;
         self.slot(index).and_then(Cell::get).ok_or(Error::BadHandle)
     }
 
     /// The object `handle` names, if it is a `T` and the capability has all `rights`.
+    #[inline]
     pub fn find<T: Object>(&self, handle: Handle, rights: Rights) -> Result<(Ptr<T>, Capability), Error> {
         let capability = self.get(handle)?;
         let object = capability.object.cast::<T>()?;

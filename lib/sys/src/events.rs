@@ -5,12 +5,14 @@ use abi::{Call, Handle};
 use crate::{Outcome, call};
 
 /// `Notify`.
+#[inline]
 pub fn notify(notification: Handle) -> Outcome<()> {
     // SAFETY: no memory of ours.
     unsafe { call(Call::Notify, [notification.0, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
 /// `Wait`: pending badge bits; 0 = the deadline passed.
+#[inline]
 pub fn wait(deadline_ns: u64) -> Outcome<u64> {
     // SAFETY: no memory of ours.
     let results = unsafe { call(Call::Wait, [deadline_ns, 0, 0, 0, 0, 0]) }?;
@@ -51,6 +53,7 @@ pub fn portal_set(portal: Handle, context: Handle) -> Outcome<()> {
 }
 
 /// `PortalCall` of a RENDEZVOUS portal.
+#[inline]
 pub fn portal_call(portal: Handle, words: [u64; 4], deadline_ns: u64) -> Outcome<[u64; 3]> {
     let [a, b, c, d] = words;
     // SAFETY: words only.
@@ -59,6 +62,7 @@ pub fn portal_call(portal: Handle, words: [u64; 4], deadline_ns: u64) -> Outcome
 }
 
 /// `PortalCall` of a MAILBOX portal: rings and lends our time until the callee idles.
+#[inline]
 pub fn portal_ring(portal: Handle) -> Outcome<()> {
     // SAFETY: no memory of ours.
     unsafe { call(Call::PortalCall, [portal.0, 0, 0, 0, 0, 0]) }.map(drop)
@@ -74,6 +78,7 @@ pub struct Rendezvous {
 }
 
 /// `PortalReplyWait`: answers the current caller, if any, and waits for the next.
+#[inline]
 pub fn portal_reply_wait(reply: [u64; 3], deadline_ns: u64) -> Outcome<Rendezvous> {
     let [a, b, c] = reply;
     // SAFETY: words only.
@@ -90,12 +95,14 @@ pub fn semaphore_alloc(ram: Handle, count: u64) -> Outcome<Handle> {
 }
 
 /// `SemaphoreUp`.
+#[inline]
 pub fn semaphore_up(semaphore: Handle, count: u64) -> Outcome<()> {
     // SAFETY: no memory of ours.
     unsafe { call(Call::SemaphoreUp, [semaphore.0, count, 0, 0, 0, 0]) }.map(drop)
 }
 
 /// `SemaphoreDown`.
+#[inline]
 pub fn semaphore_down(semaphore: Handle, deadline_ns: u64) -> Outcome<()> {
     // SAFETY: no memory of ours.
     unsafe { call(Call::SemaphoreDown, [semaphore.0, deadline_ns, 0, 0, 0, 0]) }.map(drop)

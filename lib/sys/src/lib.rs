@@ -75,6 +75,7 @@ pub fn cap_stat(handle: Handle) -> Outcome<(u64, u64, Rights)> {
 }
 
 /// `Null`: in and out again.
+#[inline]
 pub fn null() -> Outcome<()> {
     // SAFETY: does nothing.
     unsafe { call(Call::Null, [0; 6]) }.map(drop)

@@ -3,12 +3,12 @@
 //! Invariants: the kernel runs with interrupts off on one stack per core and never returns through it; each event starts on the fresh stack. TSS.RSP0
 //! points to the end of the current [`Registers`], so the CPU itself pushes a user's frame where it belongs (NOVA does the same); the SYSCALL
 //! entry imitates it. User GS stays loaded while the kernel runs, which needs no per-core pointer because its statics are core-local by mapping.
-//! Whatever a user put into its registers, resuming it cannot fault in the kernel: flags, bases and rip are checked here.
+//! Whatever a user put into its registers, resuming it cannot fault in the kernel: what the processor saved is sane, flags that came as data are made
+//! so by [`Registers::set_flags`], and rip is checked here.
 
 use super::image;
 use super::segments::{self, USER_CODE, USER_DATA};
 use super::{apic, cpu, irq, power};
-use crate::core_local::CoreLocal;
 use crate::memory::USER_END;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
@@ -28,8 +28,6 @@ const GENERAL_PROTECTION: u8 = 13;
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub struct Registers {
-    pub fs_base: u64,
-    pub gs_base: u64,
     pub r15: u64,
     pub r14: u64,
     pub r13: u64,
@@ -49,20 +47,18 @@ pub struct Registers {
     error: u64,
     pub rip: u64,
     cs: u64,
-    pub rflags: u64,
+    rflags: u64,
     pub rsp: u64,
     ss: u64,
 }
 
-const _: () = assert!(size_of::<Registers>() == 192);
-const _: () = assert!(offset_of!(Registers, r15) == 16 && offset_of!(Registers, entry) == 136);
+const _: () = assert!(size_of::<Registers>() == 176);
+const _: () = assert!(offset_of!(Registers, r15) == 0 && offset_of!(Registers, entry) == 120);
 
 impl Registers {
     /// All zero, interrupts on, user segments.
     pub const fn new() -> Registers {
         Registers {
-            fs_base: 0,
-            gs_base: 0,
             r15: 0,
             r14: 0,
             r13: 0,
@@ -93,11 +89,14 @@ impl Registers {
         self.entry = EXACT;
     }
 
-    /// Makes whatever a user supplied loadable without a fault in the kernel.
-    fn sanitise(&mut self) {
-        self.rflags = self.rflags & USER_FLAGS | FIXED_FLAGS;
-        self.fs_base = canonical(self.fs_base);
-        self.gs_base = canonical(self.gs_base);
+    /// The flags.
+    pub fn flags(&self) -> u64 {
+        self.rflags
+    }
+
+    /// Flags that a user asks for, as far as they are a user's to set.
+    pub fn set_flags(&mut self, flags: u64) {
+        self.rflags = flags & USER_FLAGS | FIXED_FLAGS;
     }
 }
 
@@ -105,11 +104,6 @@ impl Default for Registers {
     fn default() -> Self {
         Registers::new()
     }
-}
-
-/// Copies bit 47 upwards: the loads of bases fault for anything else.
-const fn canonical(address: u64) -> u64 {
-    ((address << 16) as i64 >> 16) as u64
 }
 
 /// Why the kernel was entered.
@@ -137,9 +131,6 @@ pub enum Event {
     Wake,
 }
 
-/// FS and GS base that the CPU holds, where only the slow MSR can load them.
-static LOADED_BASES: CoreLocal<(u64, u64)> = CoreLocal::new((0, 0));
-
 /// Where the next entry from user mode saves. The registers must stay valid and in place until another call.
 pub fn set_current(registers: Option<NonNull<Registers>>) {
     let end = registers.map_or(0, |registers| registers.addr().get() as u64 + size_of::<Registers>() as u64);
@@ -150,31 +141,15 @@ pub fn set_current(registers: Option<NonNull<Registers>>) {
 ///
 /// # Safety
 /// `registers` are the current ones ([`set_current`]), and the loaded address space is the one they belong to.
+#[inline(always)]
 pub unsafe fn resume(registers: &mut Registers) -> ! {
-    registers.sanitise();
     if registers.rip >= USER_END {
         // SAFETY: the stack left behind holds nothing that is needed again.
         unsafe { image::on_fresh_stack(bad_rip, registers.rip) }
     }
-    if !image::has_fsgsbase() {
-        load_bases_slowly(registers.fs_base, registers.gs_base);
-    }
     let by_syscall = registers.entry == ENTERED_BY_SYSCALL;
     // SAFETY: the state is sane (above), current by contract, and rip is canonical, so neither SYSRET nor IRETQ can fault in the kernel.
     unsafe { if by_syscall { image::leave_by_sysret(registers) } else { image::leave_by_iret(registers) } }
-}
-
-fn load_bases_slowly(fs_base: u64, gs_base: u64) {
-    LOADED_BASES.with(|loaded| {
-        if *loaded != (fs_base, gs_base) {
-            // SAFETY: bases of user segments, canonical; the kernel uses neither.
-            unsafe {
-                cpu::write_msr(cpu::msr::FS_BASE, fs_base);
-                cpu::write_msr(cpu::msr::GS_BASE, gs_base);
-            }
-            *loaded = (fs_base, gs_base);
-        }
-    })
 }
 
 /// Waits for an interrupt with nothing current, on a fresh stack.
@@ -190,7 +165,7 @@ extern "C" fn bad_rip(rip: u64) -> ! {
 
 /// From `entry.s`: SYSCALL.
 pub(super) extern "C" fn entered_by_syscall() -> ! {
-    crate::trap::handle(Event::Syscall)
+    crate::trap::handle_syscall()
 }
 
 /// From `entry.s`: exception or interrupt in user mode, or an interrupt that ended idling.
@@ -262,11 +237,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hostile_registers_become_harmless() {
-        let mut registers =
-            Registers { rflags: u64::MAX, fs_base: 0x8000_0000_0000, gs_base: u64::MAX >> 1, ..Registers::new() };
-        registers.sanitise();
-        assert_eq!(registers.rflags, 0x0024_0fd7, "no IOPL, NT, VM; interrupts on");
-        assert_eq!((registers.fs_base, registers.gs_base), (0xffff_8000_0000_0000, u64::MAX));
+    fn hostile_flags_become_harmless() {
+        let mut registers = Registers::new();
+        registers.set_flags(u64::MAX);
+        assert_eq!(registers.flags(), 0x0024_0fd7, "no IOPL, NT, VM; interrupts on");
     }
 }

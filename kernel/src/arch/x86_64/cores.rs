@@ -23,7 +23,7 @@ pub enum StartError {
 
 /// The calling core's index; 0 before the core has its instance.
 pub fn this_core() -> usize {
-    if image::instance_is_live() { THIS_CORE.with(|core| *core) } else { 0 }
+    if image::instance_is_live() { THIS_CORE.get() } else { 0 }
 }
 
 /// Notes which core this instance is.

@@ -26,29 +26,6 @@
     push r15
 .endm
 
-# Without FSGSBASE a user cannot change its bases itself: what is in Registers is still true.
-.macro push_bases
-    cmp byte ptr [rip + {has_fsgsbase}], 0
-    je 1f
-    rdgsbase rax
-    push rax
-    rdfsbase rax
-    push rax
-1:
-.endm
-
-# rdi: Registers. Leaves rsp at r15.
-.macro load_bases
-    cmp byte ptr [rip + {has_fsgsbase}], 0
-    je 1f
-    mov rax, [rdi]
-    wrfsbase rax
-    mov rax, [rdi + 8]
-    wrgsbase rax
-1:
-    lea rsp, [rdi + 16]
-.endm
-
 .macro pop_general
     pop r15
     pop r14
@@ -83,7 +60,6 @@ syscall_entry:
     push 0
     push ENTERED_BY_SYSCALL
     push_general
-    push_bases
     mov rsp, offset __stack_top
     xor ebp, ebp
     call {entered_by_syscall}
@@ -96,7 +72,6 @@ vector_entry:
     push_general
     mov edi, [rsp + 15 * 8]
     mov rsi, [rsp + 16 * 8]
-    push_bases
     jmp 3f
 2:  cmp qword ptr [rsp], 32
     jb fatal_entry
@@ -153,7 +128,7 @@ vector_stubs:
 .balign 16
 .globl leave_by_iret
 leave_by_iret:
-    load_bases
+    mov rsp, rdi
     pop_general
     add rsp, 16
     iretq
@@ -162,7 +137,7 @@ leave_by_iret:
 .balign 16
 .globl leave_by_sysret
 leave_by_sysret:
-    load_bases
+    mov rsp, rdi
     pop_general
     mov rcx, [rsp + 16]
     mov r11, [rsp + 32]

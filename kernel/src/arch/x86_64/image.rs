@@ -16,12 +16,10 @@ pub struct AssemblyCell<T>(UnsafeCell<T>);
 unsafe impl<T> Sync for AssemblyCell<T> {}
 
 static USER_RSP: AssemblyCell<u64> = AssemblyCell(UnsafeCell::new(0));
-static HAS_FSGSBASE: AssemblyCell<u8> = AssemblyCell(UnsafeCell::new(0));
 
 global_asm!(
     include_str!("entry.s"),
     user_rsp = sym USER_RSP,
-    has_fsgsbase = sym HAS_FSGSBASE,
     tss = sym TSS,
     entered_by_syscall = sym context::entered_by_syscall,
     entered_by_vector = sym context::entered_by_vector,
@@ -181,18 +179,6 @@ pub fn syscall_address() -> u64 {
     syscall_entry as *const () as u64
 }
 
-/// Whether entries and exits handle FS and GS bases.
-pub fn has_fsgsbase() -> bool {
-    // SAFETY: core-local; written once at start.
-    unsafe { *HAS_FSGSBASE.0.get() != 0 }
-}
-
-/// Says whether FSGSBASE is switched on.
-pub fn set_fsgsbase(on: bool) {
-    // SAFETY: core-local; assembly reads it only at borders to user mode.
-    unsafe { *HAS_FSGSBASE.0.get() = u8::from(on) }
-}
-
 /// Back to user mode with all registers as given.
 ///
 /// # Safety
@@ -206,6 +192,7 @@ pub unsafe fn leave_by_iret(registers: &mut Registers) -> ! {
 ///
 /// # Safety
 /// As [`leave_by_iret`].
+#[inline(always)]
 pub unsafe fn leave_by_sysret(registers: &mut Registers) -> ! {
     // SAFETY: by contract.
     unsafe { sysret(registers) }

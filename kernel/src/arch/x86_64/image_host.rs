@@ -84,16 +84,6 @@ pub fn syscall_address() -> u64 {
 }
 
 /// As in `image.rs`.
-pub fn has_fsgsbase() -> bool {
-    bare_only()
-}
-
-/// As in `image.rs`.
-pub fn set_fsgsbase(_on: bool) {
-    bare_only()
-}
-
-/// As in `image.rs`.
 ///
 /// # Safety
 /// Never returns and does nothing.

@@ -2,6 +2,7 @@
 //! where Rust cannot: without a stack, or with a user's registers in place. Everything else is Rust with one-instruction `asm!`.
 
 pub mod apic;
+pub mod bases;
 pub mod context;
 pub mod cores;
 pub mod cpu;

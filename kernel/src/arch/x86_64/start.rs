@@ -312,7 +312,7 @@ extern "C" fn run(core: u64) -> ! {
     instance::remember_root();
     cores::set_this_core(core);
     cpu::enable_features();
-    image::set_fsgsbase(cpu::has_fsgsbase());
+    super::bases::set_fsgsbase(cpu::has_fsgsbase());
     segments::load();
     if core == 0 {
         // SAFETY: core 0, its TSS loaded, nobody else running yet; afterwards nothing writes shared statics.
