@@ -6,7 +6,7 @@ use alloc::string::String;
 use core::cell::{Cell, RefCell};
 
 use executor::PortId;
-use ring::{Buffer, Header, Ordering, Reader, Refused, Writer, fence};
+use ring::{Buffer, Header, Kind, Ordering, Reader, Refused, Writer, fence};
 
 use crate::bell::Bell;
 use crate::body::buffer;
@@ -59,7 +59,7 @@ pub(crate) struct Link {
     pub peer_domain: u64,
     generation: Cell<u32>,
     writer: RefCell<Writer>,
-    /// Writer's position when the peer was rung last.
+    /// Writer's position when the peer was rung last, or had no need to be.
     rung_at: Cell<u32>,
     reader: RefCell<Reader>,
     received: RefCell<Box<Buffer>>,
@@ -160,12 +160,17 @@ impl Link {
         }
         let mut writer = self.writer.borrow_mut();
         let (slots, index) = (self.memory.ring(self.side), self.memory.index(self.side));
+        let before = writer.position();
         let mut sent = writer.write(slots, index, header, body);
         if sent == Err(Refused::Full) {
             self.memory.wants_room(self.side).store(1, Ordering::Relaxed);
             // Either the reader sees the wish or we see the room.
             fence(Ordering::SeqCst);
             sent = writer.write(slots, index, header, body);
+        }
+        // Who waits for a reply on this core sleeps, or lent us its time and runs when we sleep.
+        if header.kind == Kind::Reply && !self.remote && self.rung_at.get() == before {
+            self.rung_at.set(writer.position());
         }
         drop(writer);
         match sent {

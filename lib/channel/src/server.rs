@@ -1,12 +1,9 @@
 //! The answering side.
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::{Future, poll_fn};
-use core::pin::Pin;
 use core::task::{Poll, Waker};
 
 use executor::{Port, Rank, TaskId};
@@ -24,7 +21,7 @@ use crate::{CALLS_MAX, EVENTS_MAX};
 const MESSAGES_PER_TURN: usize = 64;
 
 /// A request being served.
-pub type Task = Pin<Box<dyn Future<Output = ()>>>;
+pub type Task = executor::BoxedTask;
 
 /// What a contract's stub does with what comes in.
 pub trait Dispatch {
@@ -66,7 +63,7 @@ struct Inner {
 struct State {
     dispatch: Option<Rc<dyn Dispatch>>,
     /// Requests under way: at most `CALLS_MAX`.
-    serving: Vec<(u32, TaskId)>,
+    serving: VecDeque<(u32, TaskId)>,
     /// What waits for room: answers (bounded by the client's calls) and at most `EVENTS_MAX` events.
     unsent: VecDeque<(Header, Body)>,
     unsent_events: usize,
@@ -143,11 +140,11 @@ impl Peer {
     pub fn answer(&self, correlation: u32, result: &impl Serialize) {
         let inner = &self.inner;
         let mut state = inner.state.borrow_mut();
-        let before = state.serving.len();
-        state.serving.retain(|(serving, _)| *serving != correlation);
-        if state.serving.len() == before {
+        // Mostly the first: answers come in the order of requests if nothing has to be waited for.
+        let Some(at) = state.serving.iter().position(|(serving, _)| *serving == correlation) else {
             return; // Restarted or closed meanwhile: nobody asks any more.
-        }
+        };
+        state.serving.remove(at);
         let mut scratch = inner.link.scratch.borrow_mut();
         match encode(result, &mut scratch.0) {
             Some(body) => inner.send(&mut state, Header { kind: Kind::Reply, operation: 0, correlation }, body),
@@ -211,7 +208,7 @@ impl Inner {
         let Some(at) = state.serving.iter().position(|(serving, _)| *serving == correlation) else {
             return; // The reply is on its way.
         };
-        let (_, task) = state.serving.swap_remove(at);
+        let Some((_, task)) = state.serving.remove(at) else { return };
         drop(state);
         // First the end of the work, then the word that it has ended: the client may reuse its bulk area.
         executor::abort(task);
@@ -231,8 +228,8 @@ impl ServerPort {
                     return Err(Broken);
                 }
                 let task = dispatch.request(&self.0, header.operation, header.correlation, body)?;
-                let task = executor::spawn(task);
-                inner.state.borrow_mut().serving.push((header.correlation, task));
+                let task = executor::spawn_boxed(task);
+                inner.state.borrow_mut().serving.push_back((header.correlation, task));
                 Ok(())
             }
             Kind::OneWay => dispatch.one_way(&self.0, header.operation, body),

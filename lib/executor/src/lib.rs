@@ -27,24 +27,41 @@ mod turn;
 
 pub use port::{Port, PortId, Rank, mark, register, unregister};
 pub use signal::{Notified, notified, post};
-pub use task::{TaskId, YieldNow, abort, spawn, yield_now};
+pub use task::{BoxedTask, TaskId, YieldNow, abort, spawn, spawn_boxed, yield_now};
 pub use timer::{SleepUntil, sleep_until};
 pub use turn::{Platform, block_on, rest};
 
 use core::cell::RefCell;
 
 /// All state of the component's executor.
-#[derive(Default)]
 pub(crate) struct Executor {
     tasks: task::Tasks,
     timers: timer::Timers,
     ports: port::Ports,
     signals: signal::Signals,
-    /// Turns taken, to look for notifications now and then while busy.
+    /// Turns taken.
     turns: u32,
 }
 
+impl Executor {
+    const fn new() -> Executor {
+        Executor {
+            tasks: task::Tasks::new(),
+            timers: timer::Timers::new(),
+            ports: port::Ports::new(),
+            signals: signal::Signals::new(),
+            turns: 0,
+        }
+    }
+
+    /// Is this a turn for what need not be looked at in each?
+    fn looks(&self) -> bool {
+        self.turns.is_multiple_of(turn::TURNS_BETWEEN_LOOKS)
+    }
+}
+
 /// Runs `work` on this component's executor. `work` must not run foreign code.
+#[inline(always)]
 pub(crate) fn with<T>(work: impl FnOnce(&mut Executor) -> T) -> T {
     local::with(|cell: &RefCell<Executor>| work(&mut cell.borrow_mut()))
 }

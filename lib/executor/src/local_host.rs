@@ -8,7 +8,7 @@ use crate::Executor;
 
 thread_local! {
     /// Never dropped, as in a component: tasks and ports would look for it while it goes.
-    static EXECUTOR: ManuallyDrop<RefCell<Executor>> = ManuallyDrop::default();
+    static EXECUTOR: ManuallyDrop<RefCell<Executor>> = const { ManuallyDrop::new(RefCell::new(Executor::new())) };
 }
 
 pub fn with<T>(work: impl FnOnce(&RefCell<Executor>) -> T) -> T {

@@ -41,11 +41,11 @@ pub struct PortId(u32);
 struct Entry {
     port: Rc<dyn Port>,
     badge: u64,
+    remote: bool,
     hot: bool,
     dirty: bool,
 }
 
-#[derive(Default)]
 pub(crate) struct Ports {
     entries: Vec<Option<Entry>>,
     free: Vec<u32>,
@@ -58,6 +58,11 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
+    pub const fn new() -> Ports {
+        let hot = [const { Vec::new() }; 2];
+        Ports { entries: Vec::new(), free: Vec::new(), hot, dirty: Vec::new(), badges: 0 }
+    }
+
     fn heat(&mut self, index: u32) -> Option<Rc<dyn Port>> {
         let entry = self.entries.get_mut(index as usize)?.as_mut()?;
         if entry.hot {
@@ -82,11 +87,27 @@ impl Ports {
         }
     }
 
-    fn cool(&mut self, index: u32, rank: usize) {
+    fn hot_at(&self, rank: usize, at: usize) -> Option<Rc<dyn Port>> {
+        self.get(*self.hot[rank].get(at)?)
+    }
+
+    fn cool_at(&mut self, rank: usize, at: usize) {
+        let index = self.hot[rank].remove(at);
         if let Some(Some(entry)) = self.entries.get_mut(index as usize) {
             entry.hot = false;
         }
-        self.hot[rank].retain(|hot| *hot != index);
+    }
+
+    /// The next port from `from` on that has one of the badge bits and was cold.
+    fn heat_next(&mut self, bits: u64, from: &mut u32) -> Option<Rc<dyn Port>> {
+        while let Some(entry) = self.entries.get(*from as usize) {
+            let index = *from;
+            *from += 1;
+            if entry.as_ref().is_some_and(|entry| entry.badge & bits != 0 && !entry.hot) {
+                return self.heat(index);
+            }
+        }
+        None
     }
 }
 
@@ -98,10 +119,10 @@ pub fn register(port: Rc<dyn Port>) -> PortId {
             ports.entries.push(None);
             ports.entries.len() as u32 - 1
         });
-        let badge = port.badge();
+        let (badge, remote) = (port.badge(), port.remote());
         ports.badges |= badge;
         ports.hot[port.rank() as usize].push(index);
-        ports.entries[index as usize] = Some(Entry { port, badge, hot: true, dirty: false });
+        ports.entries[index as usize] = Some(Entry { port, badge, remote, hot: true, dirty: false });
         PortId(index)
     })
 }
@@ -123,13 +144,11 @@ pub fn unregister(port: PortId) {
 pub fn mark(port: PortId) {
     let heated = with(|executor| {
         let ports = &mut executor.ports;
-        if let Some(Some(entry)) = ports.entries.get_mut(port.0 as usize)
-            && !entry.dirty
-        {
-            entry.dirty = true;
+        let entry = ports.entries.get_mut(port.0 as usize)?.as_mut()?;
+        if !core::mem::replace(&mut entry.dirty, true) {
             ports.dirty.push(port.0);
         }
-        ports.heat(port.0)
+        if entry.hot { None } else { ports.heat(port.0) }
     });
     if let Some(port) = heated {
         port.disarm();
@@ -142,7 +161,7 @@ pub(crate) fn poll_hot() -> bool {
     for rank in 0..2 {
         for at in 0.. {
             // A port may come or go while another is polled; then one may be polled late, never lost.
-            let port = with(|executor| executor.ports.hot[rank].get(at).and_then(|index| executor.ports.get(*index)));
+            let port = with(|executor| executor.ports.hot_at(rank, at));
             let Some(port) = port else { break };
             any |= port.poll();
         }
@@ -160,34 +179,47 @@ pub(crate) fn flush() {
 /// Does any hot port talk to another core?
 pub(crate) fn any_remote_hot() -> bool {
     with(|executor| {
-        executor.ports.hot.iter().flatten().any(|index| executor.ports.get(*index).is_some_and(|port| port.remote()))
+        let ports = &executor.ports;
+        ports
+            .hot
+            .iter()
+            .flatten()
+            .any(|index| ports.entries[*index as usize].as_ref().is_some_and(|entry| entry.remote))
     })
 }
 
 /// Is there anything at a hot port? Reads memory only.
 pub(crate) fn any_hot_ready() -> bool {
     with(|executor| {
-        executor.ports.hot.iter().flatten().any(|index| executor.ports.get(*index).is_some_and(|port| port.ready()))
+        let ports = &executor.ports;
+        ports
+            .hot
+            .iter()
+            .flatten()
+            .any(|index| ports.entries[*index as usize].as_ref().is_some_and(|entry| entry.port.ready()))
     })
 }
 
 /// Arms all hot ports and makes those without news cold; true if all are cold now.
 pub(crate) fn cool_all() -> bool {
-    let hot: Vec<(usize, u32, Rc<dyn Port>)> = with(|executor| {
-        let ports = &executor.ports;
-        let all = (0..2).flat_map(|rank| ports.hot[rank].iter().map(move |index| (rank, *index)));
-        all.filter_map(|(rank, index)| Some((rank, index, ports.get(index)?))).collect()
-    });
-    hot.iter().for_each(|(_, _, port)| port.arm());
+    for rank in 0..2 {
+        for at in 0.. {
+            let Some(port) = with(|executor| executor.ports.hot_at(rank, at)) else { break };
+            port.arm();
+        }
+    }
     // The peers either see the announcement or we see what they sent.
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     let mut all_cold = true;
-    for (rank, index, port) in hot {
-        if port.ready() {
-            port.disarm();
-            all_cold = false;
-        } else {
-            with(|executor| executor.ports.cool(index, rank));
+    for rank in 0..2 {
+        for at in (0..with(|executor| executor.ports.hot[rank].len())).rev() {
+            let Some(port) = with(|executor| executor.ports.hot_at(rank, at)) else { continue };
+            if port.ready() {
+                port.disarm();
+                all_cold = false;
+            } else {
+                with(|executor| executor.ports.cool_at(rank, at));
+            }
         }
     }
     all_cold
@@ -195,17 +227,9 @@ pub(crate) fn cool_all() -> bool {
 
 /// Makes the ports with these badge bits hot; gives the bits that belong to no port.
 pub(crate) fn deliver(bits: u64) -> u64 {
-    if bits == 0 {
-        return 0;
+    let mut from = 0;
+    while let Some(port) = with(|executor| executor.ports.heat_next(bits, &mut from)) {
+        port.disarm();
     }
-    let heated: Vec<Rc<dyn Port>> = with(|executor| {
-        let ports = &mut executor.ports;
-        let count = ports.entries.len() as u32;
-        let rung = |ports: &Ports, index: u32| {
-            ports.entries[index as usize].as_ref().is_some_and(|entry| entry.badge & bits != 0)
-        };
-        (0..count).filter_map(|index| if rung(ports, index) { ports.heat(index) } else { None }).collect()
-    });
-    heated.iter().for_each(|port| port.disarm());
     bits & !with(|executor| executor.ports.badges)
 }

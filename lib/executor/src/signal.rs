@@ -7,7 +7,6 @@ use core::task::{Context, Poll, Waker};
 
 use crate::with;
 
-#[derive(Default)]
 pub(crate) struct Signals {
     /// Came in by [`post`], not yet delivered.
     posted: u64,
@@ -17,6 +16,10 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
+    pub const fn new() -> Signals {
+        Signals { posted: 0, kept: 0, waiting: Vec::new() }
+    }
+
     pub fn take_posted(&mut self) -> u64 {
         core::mem::take(&mut self.posted)
     }

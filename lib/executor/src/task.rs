@@ -10,7 +10,8 @@ use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use crate::with;
 
-type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
+/// A task as it is kept.
+pub type BoxedTask = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Names a task; stays invalid after the task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,6 @@ struct Entry {
     future: Option<BoxedTask>,
 }
 
-#[derive(Default)]
 pub(crate) struct Tasks {
     entries: Vec<Entry>,
     free: Vec<u32>,
@@ -41,6 +41,10 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
+    pub const fn new() -> Tasks {
+        Tasks { entries: Vec::new(), free: Vec::new(), ready: VecDeque::new(), main_ready: false }
+    }
+
     fn entry(&mut self, task: TaskId) -> Option<&mut Entry> {
         self.entries.get_mut(task.index as usize).filter(|entry| entry.live && entry.count == task.count)
     }
@@ -93,7 +97,11 @@ impl Tasks {
 
 /// Starts a task; it is polled for the first time after those that are ready now.
 pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskId {
-    let future: BoxedTask = Box::pin(future);
+    spawn_boxed(Box::pin(future))
+}
+
+/// Starts a task that lies on the heap already.
+pub fn spawn_boxed(future: BoxedTask) -> TaskId {
     with(|executor| {
         let tasks = &mut executor.tasks;
         let index = tasks.free.pop().unwrap_or_else(|| {

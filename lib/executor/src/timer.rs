@@ -10,13 +10,16 @@ use crate::with;
 /// Deadline, and a number that makes it unique.
 type Key = (u64, u64);
 
-#[derive(Default)]
 pub(crate) struct Timers {
     waiting: BTreeMap<Key, Waker>,
     next: u64,
 }
 
 impl Timers {
+    pub const fn new() -> Timers {
+        Timers { waiting: BTreeMap::new(), next: 0 }
+    }
+
     pub fn first_ns(&self) -> Option<u64> {
         self.waiting.first_key_value().map(|(key, _)| key.0)
     }

@@ -19,7 +19,7 @@ const POLL_NS: u64 = 6_000;
 /// Looks between two readings of the clock.
 const POLL_BATCH: usize = 64;
 /// While busy, notifications are looked for once in so many turns.
-const TURNS_BETWEEN_LOOKS: u32 = 16;
+pub(crate) const TURNS_BETWEEN_LOOKS: u32 = 16;
 
 /// Runs the component until `future` is done. Not to be called from inside a task.
 pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
@@ -28,52 +28,70 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
     let mut context = Context::from_waker(&waker);
     with(|executor| executor.tasks.wake(task::MAIN));
     loop {
+        receive(platform, true);
         if with(|executor| executor.tasks.take_main_ready())
             && let Poll::Ready(output) = future.as_mut().poll(&mut context)
         {
             port::flush();
             return output;
         }
-        turn(platform, true);
+        work(platform, true);
     }
 }
 
 /// Handles all there is to handle and tells all peers to ring, as before sleep, but does not sleep: for a component that now does
 /// something else until a notification comes (a Linux program running beside its proxy).
 pub fn rest(platform: &impl Platform) {
-    while turn(platform, false) {}
+    loop {
+        receive(platform, false);
+        if !work(platform, false) {
+            return;
+        }
+    }
 }
 
-/// One turn; false if there was nothing to do and nothing is hot any more. Sleeps then, if `may_sleep`.
-fn turn(platform: &impl Platform, may_sleep: bool) -> bool {
-    let looked = with(|executor| {
+/// First half of a turn: takes in what has come.
+fn receive(platform: &impl Platform, may_sleep: bool) {
+    let (looks, posted) = with(|executor| {
         executor.turns = executor.turns.wrapping_add(1);
-        executor.turns.is_multiple_of(TURNS_BETWEEN_LOOKS)
+        (executor.looks(), executor.signals.take_posted())
     });
-    let bits =
-        with(|executor| executor.signals.take_posted()) | if looked || !may_sleep { platform.wait(0) } else { 0 };
-    let mut progress = deliver(bits);
-    progress |= port::poll_hot();
-    if looked || !may_sleep {
-        progress |= timer::expire(platform.now_ns());
+    let looks = looks || !may_sleep;
+    deliver(posted | if looks { platform.wait(0) } else { 0 });
+    port::poll_hot();
+    if looks {
+        timer::expire(platform.now_ns());
     }
+}
+
+/// Second half: runs what is ready and rings whom it concerns. False if there was nothing to do and nothing is hot any more; sleeps then, if `may_sleep`.
+fn work(platform: &impl Platform, may_sleep: bool) -> bool {
     // Only those ready now: what they wake runs in the next turn, after new messages.
     for _ in 0..with(|executor| executor.tasks.ready_count()) {
-        progress |= task::poll_next();
+        task::poll_next();
     }
     port::flush();
     // A main future that is ready belongs to `block_on`: `rest` must not wait for it.
-    if progress || with(|executor| executor.tasks.ready_count() > 0 || may_sleep && executor.tasks.any_ready()) {
+    if with(|executor| executor.tasks.ready_count() > 0 || may_sleep && executor.tasks.any_ready()) {
+        return true;
+    }
+    // Mostly the answer is there: who was rung on this core had our time. Now and then the long way, so that quiet ports become cold.
+    if !with(|executor| executor.looks()) && port::any_hot_ready() {
         return true;
     }
     idle(platform, may_sleep)
 }
 
-fn deliver(bits: u64) -> bool {
+fn deliver(bits: u64) {
+    if bits == 0 {
+        return;
+    }
     let rest = port::deliver(bits);
+    if rest == 0 {
+        return;
+    }
     let wakers = with(|executor| executor.signals.keep(rest));
     wakers.into_iter().for_each(|waker| waker.wake());
-    bits != 0
 }
 
 /// Nothing is ready: timers, a short poll if other cores talk to us, then sleep.
@@ -90,7 +108,8 @@ fn idle(platform: &impl Platform, may_sleep: bool) -> bool {
     }
     let posted = with(|executor| executor.signals.take_posted());
     if posted != 0 {
-        return deliver(posted);
+        deliver(posted);
+        return true;
     }
     if may_sleep {
         let deadline_ns = with(|executor| executor.timers.first_ns()).unwrap_or(u64::MAX);

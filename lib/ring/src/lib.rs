@@ -62,6 +62,7 @@ const fn stamp(generation: u32, position: u32) -> u64 {
 }
 
 /// The slot of a position. `slots.len()` is a power of two (checked where rings are made).
+#[inline]
 fn slot(slots: &[Slot], position: u32) -> &Slot {
     &slots[position as usize & (slots.len() - 1)]
 }

@@ -27,6 +27,7 @@ impl Reader {
     }
 
     /// Is a message there?
+    #[inline]
     pub fn ready(&self, slots: &[Slot]) -> bool {
         slot(slots, self.next).stamp.load(Ordering::Acquire) == stamp(self.generation, self.next)
     }
@@ -35,15 +36,17 @@ impl Reader {
     ///
     /// The caller must look at the channel's generation afterwards and drop the message if it changed: a restarted writer may
     /// have begun to overwrite the slots during the copy. The fence at the end makes that look decisive.
+    #[inline]
     pub fn read(
         &mut self,
         slots: &[Slot],
         index: &AtomicU64,
         buffer: &mut Buffer,
     ) -> Result<Option<(Header, usize)>, Broken> {
-        if !self.ready(slots) {
-            return Ok(None);
-        }
+        if self.ready(slots) { self.take(slots, index, buffer).map(Some) } else { Ok(None) }
+    }
+
+    fn take(&mut self, slots: &[Slot], index: &AtomicU64, buffer: &mut Buffer) -> Result<(Header, usize), Broken> {
         let first = slot(slots, self.next);
         let (header, body_bytes) = Header::decode(first.words[0].load(Ordering::Relaxed))?;
         let count = slots_of(body_bytes);
@@ -61,7 +64,7 @@ impl Reader {
         fence(Ordering::Acquire);
         // Release: the copy is done before the writer may reuse the slots.
         index.store(stamp(self.generation, self.next), Ordering::Release);
-        Ok(Some((header, body_bytes)))
+        Ok((header, body_bytes))
     }
 
     fn copy(&self, slots: &[Slot], body_bytes: usize, buffer: &mut Buffer) {

@@ -39,11 +39,13 @@ impl Writer {
     }
 
     /// Position after the last message.
+    #[inline]
     pub fn position(&self) -> u32 {
         self.next
     }
 
     /// Is there a message that the reader has not taken? `index` is the reader's index word.
+    #[inline]
     pub fn is_unread(&self, index: &AtomicU64) -> bool {
         self.next != 0 && index.load(Ordering::Relaxed) != stamp(self.generation, self.next)
     }
