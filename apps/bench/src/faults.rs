@@ -1,4 +1,4 @@
-//! First touch of a fresh page, and of a page shared until written.
+//! First touch of a fresh page, of a page that another mapping showed already, and of a page shared until written.
 
 use abi::layout::{copy, protection};
 use abi::{Error, Handle};
@@ -11,16 +11,22 @@ const PAGE_BYTES: u64 = abi::PAGE_BYTES;
 /// In the room of regions, past what the loader and the runtime map there.
 const ORIGINAL: u64 = abi::layout::REGIONS + (1 << 38);
 const COPY: u64 = ORIGINAL + (1 << 30);
+const AGAIN: u64 = COPY + (1 << 30);
 const READ_WRITE: u64 = protection::READ | protection::WRITE;
 
-/// Both rows.
+/// All rows.
 pub fn all() -> Result<(), Error> {
     let mut fresh = [Stretch::default(); SAMPLES];
+    let mut shared = [Stretch::default(); SAMPLES];
     let mut copied = [Stretch::default(); SAMPLES];
-    for (fresh, copied) in fresh.iter_mut().zip(&mut copied) {
+    for ((fresh, shared), copied) in fresh.iter_mut().zip(&mut shared).zip(&mut copied) {
         let (original, _) = sys::segment_alloc(Handle::SELF_RAM, PAGES, 0)?;
         sys::range_map(Handle::SELF_RANGE, ORIGINAL, original, 0, PAGES, READ_WRITE)?;
         *fresh = touch(ORIGINAL);
+        sys::range_map(Handle::SELF_RANGE, AGAIN, original, 0, PAGES, READ_WRITE)?;
+        *shared = touch(AGAIN);
+        // SAFETY: only `touch` used these pages, and it is done.
+        unsafe { sys::range_unmap(Handle::SELF_RANGE, AGAIN, PAGES) }?;
         let copy = sys::segment_copy(Handle::SELF_RAM, original, copy::ON_WRITE)?;
         sys::range_map(Handle::SELF_RANGE, COPY, copy, 0, PAGES, READ_WRITE)?;
         *copied = touch(COPY);
@@ -31,6 +37,7 @@ pub fn all() -> Result<(), Error> {
         }
     }
     row("demand-zero-page", PAGES, &mut fresh);
+    row("shared-page", PAGES, &mut shared);
     row("copy-on-write-page", PAGES, &mut copied);
     Ok(())
 }

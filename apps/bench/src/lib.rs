@@ -15,3 +15,5 @@ pub mod faults;
 pub mod ping;
 pub mod portal;
 pub mod sample;
+pub mod signals;
+pub mod worker;

@@ -2,7 +2,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, ping, portal, sample};
+use bench_core::{calls, echo, faults, ping, portal, sample, signals};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
@@ -17,8 +17,11 @@ async fn component(start: Start) {
     runtime::sleep(SETTLE_NS).await;
     sample::known_loop();
     calls::null();
-    if let Err(error) = portal::rendezvous() {
-        runtime::log!("portal-call failed {error:?}");
+    if let Err(error) = portal::all().await {
+        runtime::log!("portal calls failed {error:?}");
+    }
+    if let Err(error) = signals::all() {
+        runtime::log!("notifications and semaphores failed {error:?}");
     }
     calls::mailbox(&start);
     calls::contracts(&start).await;

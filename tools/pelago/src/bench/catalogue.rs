@@ -116,7 +116,7 @@ const DATAGRAM: Made = Made::Bytes(measure_core::network::DATAGRAM_BYTES);
 const CHUNK: Made = Made::Bytes(measure_core::network::CHUNK_BYTES);
 
 /// All of them, in the order in which they are printed.
-pub const ENTRIES: [Entry; 44] = [
+pub const ENTRIES: [Entry; 51] = [
     outside("power-on-to-first-user/q35", Unit::Ms, Q35, outside::first_user_ms),
     outside("power-on-to-first-user/microvm", Unit::Ms, MICROVM, outside::first_user_ms),
     outside("power-on-to-ready/q35", Unit::Ms, Q35, outside::ready_ms),
@@ -153,6 +153,12 @@ pub const ENTRIES: [Entry; 44] = [
     rate("tcp-connections", Unit::PerSecond, Made::Rate, "Corey fig. 8"),
     inside("inside/null-call", "null-call", Some("getppid")),
     inside("inside/portal-call-and-reply", "portal-call-and-reply", Some("futex-round-trip/processes")),
+    inside("inside/portal-call-through-3-servers", "portal-call-through-3-servers", None),
+    inside("inside/portal-call-helping", "portal-call-helping", None),
+    inside("inside/notify", "notify", None),
+    inside("inside/notify-and-be-notified", "notify-and-be-notified", Some("futex-round-trip/processes")),
+    inside("inside/semaphore-down-and-up", "semaphore-down-and-up", None),
+    inside("inside/semaphore-round-trip", "semaphore-round-trip", Some("futex-round-trip/processes")),
     inside("inside/mailbox-ring", "mailbox-ring", Some("futex-round-trip/processes")),
     inside("inside/contract-call-same-core", "contract-call-same-core", Some("unix-socket-round-trip")),
     inside("inside/contract-call-same-core-batched", "contract-call-same-core-batched", Some("unix-socket-round-trip")),
@@ -160,6 +166,7 @@ pub const ENTRIES: [Entry; 44] = [
     inside("inside/wake-up-of-sleeping-core", "wake-up-of-sleeping-core", None),
     inside("inside/ping-monitor", "ping-monitor", None),
     inside("inside/demand-zero-page", "demand-zero-page", Some("page-touch/threads")),
+    inside("inside/shared-page", "shared-page", None),
     inside("inside/copy-on-write-page", "copy-on-write-page", None),
 ];
 
