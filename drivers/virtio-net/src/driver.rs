@@ -3,13 +3,18 @@
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Pool, Span};
 
+use crate::journal::{JOURNAL_BYTES, Journal, is_length};
 use crate::queue::{AVAILABLE_OFFSET, Broken, ENTRIES, QUEUE_BYTES, Queue, USED_OFFSET};
 use crate::transport::{QueueAddresses, Transport, status};
 
 /// Bytes of the header before each frame (section 5.1.6, with VIRTIO_F_VERSION_1).
 pub const HEADER_BYTES: usize = 12;
 /// Bytes the ring region must have.
-pub const RING_BYTES: usize = 2 * QUEUE_BYTES;
+pub const RING_BYTES: usize = JOURNAL_OFFSET + JOURNAL_BYTES;
+/// Both queues. There are two halves, used in turn: a new driver's queues are ready before the old one's are given up.
+const HALF_BYTES: usize = 2 * QUEUE_BYTES;
+/// The journal lies behind the halves.
+pub const JOURNAL_OFFSET: usize = 2 * HALF_BYTES;
 /// VIRTIO_F_VERSION_1 and VIRTIO_NET_F_MAC: all that is asked for.
 const FEATURES: u64 = 1 << 32 | 1 << 5;
 const RECEIVE: u16 = 0;
@@ -17,7 +22,7 @@ const TRANSMIT: u16 = 1;
 /// Frames with the device from which on it shall say when it has sent some; below, we look when something else wakes us. A quarter of the pool.
 const INTERRUPT_FROM: usize = 64;
 /// Shortest frame that is handed on: an Ethernet header.
-const FRAME_MIN: usize = 14;
+pub const FRAME_MIN: usize = 14;
 
 /// Why the device did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +53,10 @@ pub struct Counters {
     pub received: u64,
     /// Frames from IP.
     pub transmitted: u64,
-    /// Frames while nobody was attached, or of a length that cannot be.
+    /// Frames of a length that cannot be.
     pub dropped: u64,
+    /// Frames told again, or left by a predecessor.
+    pub again: u64,
     /// Spans and buffers of IP's that broke the contract.
     pub refused: u64,
     /// Times the device was started again because it said something impossible.
@@ -61,11 +68,13 @@ pub struct Driver<T, M> {
     transport: T,
     rings: M,
     rings_physical: u64,
+    half: u8,
     transmit_pool: Pool<M>,
     receive_physical: u64,
     transmit_physical: u64,
     receive: Queue<M>,
     transmit: Queue<M>,
+    journal: Journal<M>,
     address: [u8; 6],
     attached: bool,
     /// Something was given since the last `flush`: per queue.
@@ -84,7 +93,7 @@ pub struct Region<M> {
 }
 
 impl<T: Transport, M: Memory + Clone> Driver<T, M> {
-    /// Resets the device, waits until it is quiet (asking `tired` after each look whether to give up) and starts it with empty queues.
+    /// Resets the device, waits until it is quiet (asking `tired` after each look whether to give up), starts it with empty queues and takes over what a predecessor left behind.
     pub fn start(
         mut transport: T,
         rings: Region<M>,
@@ -92,18 +101,24 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         transmit: Region<M>,
         tired: impl FnMut() -> bool,
     ) -> Result<Driver<T, M>, StartError> {
-        let (receive_queue, transmit_queue) = bring_up(&mut transport, &rings, tired)?;
+        let mut journal = Journal::recover(rings.memory.clone(), JOURNAL_OFFSET).map_err(|_| StartError::Region)?;
+        let half = journal.other_half();
+        let (receive_queue, transmit_queue) = bring_up(&mut transport, &rings, half, tired)?;
+        journal.take_over(|half| queue_offset(half, RECEIVE));
+        journal.begin(half);
         let mut address = [0; 6];
         (0..).zip(&mut address).for_each(|(offset, byte)| *byte = transport.configuration(offset));
         Ok(Driver {
             transport,
             rings: rings.memory,
             rings_physical: rings.physical,
+            half,
             transmit_pool: Pool::new(transmit.memory),
             receive_physical: receive,
             transmit_physical: transmit.physical,
             receive: receive_queue,
             transmit: transmit_queue,
+            journal,
             address,
             attached: false,
             news: [false; 2],
@@ -122,21 +137,32 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         &self.counters
     }
 
-    /// IP begins, or begins again, and holds the receive buffers of `held`: the device gets all others. Gives the transmit buffers that the device still has.
+    /// IP begins, or begins again, and holds the receive buffers of `held`: it is told what was told to nobody who lives, and the device gets all others. Gives the transmit buffers that the device still has.
     pub fn attach(&mut self, held: &BufferSet) -> BufferSet {
-        self.output = Output::default();
         self.attached = true;
-        let ours = BufferSet::range(0, BUFFERS).without(held).without(&self.receive.given());
+        let mut theirs = *held;
+        let received = self.journal.frames(held);
+        for frame in &received {
+            theirs.insert(frame.buffer);
+        }
+        self.counters.again += received.len() as u64;
+        self.output = Output { received, transmitted: Vec::new() };
+        let ours = BufferSet::range(0, BUFFERS).without(&theirs).without(&self.receive.given());
         ours.iter().for_each(|buffer| self.post(buffer));
         self.transmit.given()
     }
 
-    /// IP is gone: frames that arrive are dropped until the next one attaches.
+    /// IP is gone: frames that arrive stay with the device's queue until the next one attaches.
     pub fn detach(&mut self) {
-        self.attached = false;
-        for frame in core::mem::take(&mut self.output).received {
-            self.post(frame.buffer);
+        if core::mem::take(&mut self.attached) {
+            self.journal.mourn();
         }
+        self.output = Output::default();
+    }
+
+    /// Receive buffers that the device has.
+    pub fn posted(&self) -> usize {
+        self.receive.given().len()
     }
 
     /// Frames to send.
@@ -181,19 +207,19 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Looks what the device has done. `Err`: it said something impossible and has to be started again.
     pub fn look(&mut self) -> Result<(), Broken> {
-        while let Some(used) = self.receive.take()? {
-            let length = (used.written as usize).min(BUFFER_BYTES).saturating_sub(HEADER_BYTES);
-            if self.attached && length >= FRAME_MIN && used.written as usize <= BUFFER_BYTES {
+        while self.attached
+            && let Some(used) = self.receive.take()?
+        {
+            let length = (used.written as usize).checked_sub(HEADER_BYTES).filter(|length| is_length(*length));
+            if let Some(length) = length.map(|length| length as u16) {
                 self.counters.received += 1;
-                self.output.received.push(Span {
-                    buffer: used.buffer,
-                    offset: HEADER_BYTES as u16,
-                    length: length as u16,
-                });
+                self.journal.tell(used.buffer, length);
+                self.output.received.push(Span { buffer: used.buffer, offset: HEADER_BYTES as u16, length });
             } else {
                 self.counters.dropped += 1;
                 self.post(used.buffer);
             }
+            self.journal.taken(self.receive.taken());
         }
         while let Some(used) = self.transmit.take()? {
             self.output.transmitted.push(used.buffer);
@@ -222,25 +248,40 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         self.counters.restarts += 1;
         let (posted, unsent) = (self.receive.given(), self.transmit.given());
         let rings = Region { memory: self.rings.clone(), physical: self.rings_physical };
-        (self.receive, self.transmit) = bring_up(&mut self.transport, &rings, tired)?;
+        self.half = 1 - self.half;
+        (self.receive, self.transmit) = bring_up(&mut self.transport, &rings, self.half, tired)?;
+        self.journal.begin(self.half);
         self.output.transmitted.extend(unsent.iter());
         posted.iter().for_each(|buffer| self.post(buffer));
         Ok(())
     }
 
     fn post(&mut self, buffer: u16) {
+        self.journal.forget(buffer);
         let physical = self.receive_physical + u64::from(buffer) * BUFFER_BYTES as u64;
         self.receive.give(buffer, physical, BUFFER_BYTES as u32);
         self.news[usize::from(RECEIVE)] = true;
     }
 }
 
-/// Section 3.1.1, in its order.
+/// Where a half of the ring region has a queue.
+fn queue_offset(half: u8, index: u16) -> usize {
+    usize::from(half) * HALF_BYTES + usize::from(index) * QUEUE_BYTES
+}
+
+/// Section 3.1.1, in its order. Everything that takes time is done before the reset: what arrives between reset and DRIVER_OK is lost (QEMU's net layer flushes its queue into
+/// a device that is not yet marked ready; a real card does no better).
 fn bring_up<T: Transport, M: Memory + Clone>(
     transport: &mut T,
     rings: &Region<M>,
+    half: u8,
     mut tired: impl FnMut() -> bool,
 ) -> Result<(Queue<M>, Queue<M>), StartError> {
+    let queue = |index| {
+        let queue = Queue::new(rings.memory.clone(), queue_offset(half, index), index == RECEIVE);
+        queue.map_err(|_| StartError::Region)
+    };
+    let queues = (queue(RECEIVE)?, queue(TRANSMIT)?);
     transport.set_status(0);
     while transport.status() != 0 {
         if tired() {
@@ -258,18 +299,14 @@ fn bring_up<T: Transport, M: Memory + Clone>(
     if transport.status() & status::FEATURES_OK == 0 {
         return Err(StartError::Features);
     }
-    let mut queue = |index: u16| {
+    for index in [RECEIVE, TRANSMIT] {
         if transport.queue_entries(index) < ENTRIES {
             return Err(StartError::Queues);
         }
-        let base = usize::from(index) * QUEUE_BYTES;
-        let queue = Queue::new(rings.memory.clone(), base, index == RECEIVE).map_err(|_| StartError::Region)?;
-        let start = rings.physical + base as u64;
+        let start = rings.physical + queue_offset(half, index) as u64;
         let (available, used) = (start + AVAILABLE_OFFSET as u64, start + USED_OFFSET as u64);
         transport.set_queue(index, ENTRIES, QueueAddresses { descriptors: start, available, used });
-        Ok(queue)
-    };
-    let queues = (queue(RECEIVE)?, queue(TRANSMIT)?);
+    }
     transport.set_status(agreed | status::DRIVER_OK);
     Ok(queues)
 }

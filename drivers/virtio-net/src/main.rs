@@ -47,7 +47,12 @@ impl Service {
 impl NetworkServer for Service {
     async fn attach(&self, peer: &Peer, held: BufferSet) -> Result<Link, NetworkError> {
         let mut driver = self.driver.borrow_mut();
+        let before = driver.counters().again;
         let busy = driver.attach(&held);
+        let again = driver.counters().again - before;
+        if again > 0 {
+            runtime::log!("{again} frames wait for the new ip, or were left by an earlier driver");
+        }
         self.client.replace(Some(NetworkEvents::new(peer)));
         self.stale.set(true);
         self.prompt.ring();

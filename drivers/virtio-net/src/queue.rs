@@ -3,13 +3,14 @@
 //! Only this side reads what it wrote itself from its own copies; of what the device writes nothing is trusted: an unknown number is skipped and counted, an index that
 //! runs ahead of what was given breaks the queue.
 
+use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
 use packet::{BUFFERS, BufferSet, Memory, OutOfBounds};
 
 /// Entries of a queue: one per buffer of its pool.
 pub const ENTRIES: u16 = BUFFERS;
 /// Bytes of a queue in the ring region: descriptor table, available ring and used ring, each at a page of its own.
-pub const QUEUE_BYTES: usize = 4 * 4096;
+pub const QUEUE_BYTES: usize = 3 * 4096;
 /// Where the parts begin.
 pub const AVAILABLE_OFFSET: usize = 4096;
 /// See [`AVAILABLE_OFFSET`].
@@ -115,6 +116,11 @@ impl<M: Memory> Queue<M> {
         }
     }
 
+    /// How far [`Queue::take`] has come.
+    pub fn taken(&self) -> u16 {
+        self.seen
+    }
+
     /// Asks for interrupts, or for none.
     pub fn want_interrupts(&self, wanted: bool) {
         let flags = if wanted { 0 } else { NO_INTERRUPT };
@@ -134,10 +140,29 @@ impl<M: Memory> Queue<M> {
     }
 }
 
+/// What a device that is quiet now had completed of the queue at `base` and nobody had taken: buffers with the bytes written, in order. `taken` is how far they were taken.
+/// Numbers past the pool are left out; an index that cannot be gives nothing.
+pub fn left_behind(memory: &impl Memory, base: usize, taken: u16) -> Vec<(u16, u32)> {
+    let mut index = [0; 2];
+    // A region too short for this reads as nothing left.
+    let end = memory.read(base + USED_OFFSET + 2, &mut index).map_or(taken, |()| u16::from_le_bytes(index));
+    let count = end.wrapping_sub(taken);
+    let entry = |offset: u16| {
+        let slot = usize::from(taken.wrapping_add(offset) % ENTRIES);
+        let mut entry = [0; 8];
+        memory.read(base + USED_OFFSET + 4 + slot * 8, &mut entry).ok()?;
+        let [a, b, c, d, e, f, g, h] = entry;
+        let buffer = u16::try_from(u32::from_le_bytes([a, b, c, d])).ok().filter(|buffer| *buffer < BUFFERS)?;
+        Some((buffer, u32::from_le_bytes([e, f, g, h])))
+    };
+    let believed = if count > ENTRIES { 0 } else { count };
+    (0..believed).filter_map(entry).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::{rc::Rc, vec, vec::Vec};
+    use alloc::{rc::Rc, vec};
     use core::cell::RefCell;
 
     type Region = Rc<RefCell<Vec<u8>>>;
