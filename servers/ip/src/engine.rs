@@ -17,6 +17,8 @@ use crate::state::{self, Kept};
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET_BYTES: usize = 14;
+/// Packets that wait for a TCP to attach: half of what the pool has, so that ARP and DHCP go on.
+const EARLY_MAX: usize = BUFFERS as usize / 2;
 /// DHCP client and server ports.
 pub(crate) const DHCP_PORTS: (u16, u16) = (68, 67);
 const IPV4_HEADER_BYTES: usize = 20;
@@ -74,6 +76,8 @@ pub struct Ip<M> {
     on_the_way: VecDeque<Span>,
     /// Receive buffers that TCP has.
     with_tcp: BufferSet,
+    /// Packets that came before TCP attached, as those do that our predecessor left.
+    early: Vec<Span>,
     pub(crate) tcp: bool,
     pub(crate) counters: Counters,
     pub(crate) output: Output,
@@ -98,6 +102,7 @@ impl<M: Memory> Ip<M> {
             own: BufferSet::range(0, IP_TRANSMIT_BUFFERS),
             on_the_way: VecDeque::new(),
             with_tcp: BufferSet::EMPTY,
+            early: Vec::new(),
             tcp: false,
             counters: Counters::default(),
             output: Output::default(),
@@ -119,7 +124,10 @@ impl<M: Memory> Ip<M> {
         self.attached = false;
         self.output.transmit.clear();
         self.output.give_back.clear();
-        self.with_tcp
+        self.early.iter().fold(self.with_tcp, |mut held, packet| {
+            held.insert(packet.buffer);
+            held
+        })
     }
 
     /// The driver answered `attach`. What its predecessor had not sent goes to it again, in order.
@@ -162,6 +170,7 @@ impl<M: Memory> Ip<M> {
     pub fn attach_tcp(&mut self) -> Attached {
         self.detach_tcp();
         self.tcp = true;
+        core::mem::take(&mut self.early).into_iter().for_each(|packet| self.pass_to_tcp(packet));
         let own = BufferSet::range(0, IP_TRANSMIT_BUFFERS);
         let busy = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, span| {
             set.insert(span.buffer);
@@ -170,7 +179,7 @@ impl<M: Memory> Ip<M> {
         Attached { host: self.host, busy: busy.without(&own) }
     }
 
-    /// TCP is gone: its receive buffers go back, its waiting packets are dropped.
+    /// TCP is gone: its receive buffers go back, the packets it wanted to send and that wait for a neighbour are dropped.
     pub fn detach_tcp(&mut self) {
         self.tcp = false;
         self.output.give_back.extend(self.with_tcp.iter());
@@ -250,6 +259,15 @@ impl<M: Memory> Ip<M> {
             self.output.give_back = core::mem::take(&mut output.give_back);
         }
         output
+    }
+
+    /// A packet for TCP waits until there is one; false if too many do.
+    pub(crate) fn keep_for_tcp(&mut self, packet: Span) -> bool {
+        let room = self.early.len() < EARLY_MAX;
+        if room {
+            self.early.push(packet);
+        }
+        room
     }
 
     /// A packet for TCP: its buffer is TCP's until it comes back.

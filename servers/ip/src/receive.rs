@@ -115,6 +115,7 @@ impl<M: Memory> Ip<M> {
                 self.pass_to_tcp(packet);
                 return Fate::Passed;
             }
+            IpProtocol::Tcp if self.keep_for_tcp(packet) => return Fate::Passed,
             IpProtocol::Tcp => self.counters.no_tcp += 1,
             IpProtocol::Icmp => self.icmp_arrived(packet, &header, from),
             _ => self.counters.other_transport += 1,

@@ -231,6 +231,27 @@ fn a_new_ip_knows_its_neighbours_and_waits_for_what_the_device_has() {
 }
 
 #[test]
+fn packets_that_come_before_tcp_wait_for_it() {
+    let machine = Machine::new();
+    drop(running(&machine));
+    let mut ip = machine.ip();
+    ip.detach_driver();
+    ip.attach_driver(link(BufferSet::EMPTY), 3);
+    let packet = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1]));
+    let spans: Vec<Span> = (0..200).map(|buffer| machine.arrive(buffer, &packet)).collect();
+    ip.received(&spans, 4);
+    let output = ip.take_output();
+    assert_eq!((output.received.len(), output.give_back.len()), (0, 72), "half of the pool waits");
+    assert_eq!(ip.detach_driver(), BufferSet::range(0, 128), "and is held meanwhile");
+    ip.attach_driver(link(BufferSet::EMPTY), 5);
+    ip.attach_tcp();
+    let received: Vec<u16> = ip.take_output().received.iter().map(|span| span.buffer).collect();
+    assert_eq!(received, (0..128).collect::<Vec<_>>());
+    ip.give_back(&received);
+    assert_eq!(ip.take_output().give_back.len(), 128);
+}
+
+#[test]
 fn a_new_tcp_holds_nothing() {
     let machine = Machine::new();
     let mut ip = running(&machine);
