@@ -70,7 +70,7 @@ pub struct Accepted {
     pub peer: SocketAddress,
 }
 
-/// Socket operations beyond those of descriptions. Order: as sent. Limits: backlog at most 128, named in `servers/tcp`. Rights: as `descriptions`. If the server restarts,
+/// Socket operations beyond those of descriptions. Order: as sent. Limits: those of `servers/tcp`. Rights: as `descriptions`. If the server restarts,
 /// operations end with PeerRestarted unless repeatable; descriptions are kept or lost as the server's CAVEATS entry says.
 #[contract(name = "sockets", version = 1)]
 pub trait Sockets {
@@ -82,7 +82,7 @@ pub trait Sockets {
     #[op]
     async fn bind(&self, id: DescriptionId, address: SocketAddress) -> Result<(), DescriptionError>;
 
-    /// Takes connections from now on, `backlog` waiting ones at most.
+    /// Takes connections from now on. `backlog` is how many may wait; less than 128 count as 128, more than 256 as 256.
     #[op]
     async fn listen(&self, id: DescriptionId, backlog: u32) -> Result<(), DescriptionError>;
 

@@ -13,7 +13,7 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
 
 use crate::connection::{Connection, Fault, Owner, Spares};
-use crate::listener::Listener;
+use crate::listener::{Listener, Notice, Shortage};
 use crate::record::Record;
 use crate::segment::{Pair, Segment};
 use crate::time_wait::TimeWait;
@@ -97,6 +97,7 @@ pub struct Tcp<M> {
     pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
     pub(crate) dirty: VecDeque<ConnectionId>,
     pub(crate) changes: BTreeSet<Change>,
+    notices: Vec<Notice>,
     pub(crate) spares: Spares,
     pub(crate) nobody: SocketSet<'static>,
     pub(crate) host: Option<Ipv4Addr>,
@@ -124,6 +125,7 @@ impl<M: Memory> Tcp<M> {
             timers: BTreeSet::new(),
             dirty: VecDeque::new(),
             changes: BTreeSet::new(),
+            notices: Vec::new(),
             spares: Spares::default(),
             nobody: SocketSet::new(Vec::new()),
             host: None,
@@ -161,10 +163,15 @@ impl<M: Memory> Tcp<M> {
         all.into_iter().for_each(|id| self.touch(id));
     }
 
-    /// IP began, or began again: all transmit buffers but `busy` are free.
-    pub fn attached(&mut self, busy: &BufferSet) {
+    /// IP began, or began again: what was on its way is sent again as it is, except what is `busy` with the device. Gives how many packets.
+    pub fn attached(&mut self, busy: &BufferSet) -> usize {
         self.give_back.clear();
-        self.wire.restart(busy);
+        self.wire.restart(busy)
+    }
+
+    /// Transmit buffers that are free.
+    pub fn free_buffers(&self) -> usize {
+        self.wire.free()
     }
 
     /// IP has sent these.
@@ -232,6 +239,11 @@ impl<M: Memory> Tcp<M> {
         core::mem::take(&mut self.changes)
     }
 
+    /// What is for the log.
+    pub fn take_notices(&mut self) -> Vec<Notice> {
+        core::mem::take(&mut self.notices)
+    }
+
     /// Every connection's record.
     pub fn records(&self) -> impl Iterator<Item = Record> + '_ {
         self.connections.values().map(|connection| Record { phase: connection.phase(), ..connection.record })
@@ -252,12 +264,19 @@ impl<M: Memory> Tcp<M> {
         if self.answer_late(pair, &segment, now_ns) {
             return;
         }
-        if opening && let Some(listener) = self.listeners.get(&pair.local.port()) {
-            let takes = listener.takes(*pair.local.ip());
-            if takes && self.connections.len() < CONNECTIONS_MAX {
-                return self.open(pair, packet, &segment, now_ns);
-            }
+        if opening
+            && let Some(listener) = self.listeners.get_mut(&pair.local.port())
+            && listener.listens_at(*pair.local.ip())
+        {
+            let (shortage, most) = match listener.has_room() {
+                true if self.connections.len() < CONNECTIONS_MAX => return self.open(pair, packet, &segment, now_ns),
+                true => (Shortage::Connections, CONNECTIONS_MAX),
+                false => (Shortage::Queue, listener.most),
+            };
             self.counters.dropped_syns += 1;
+            if let Some(dropped) = listener.refuse(now_ns) {
+                self.notices.push(Notice { port: pair.local.port(), shortage, dropped, most });
+            }
             return;
         }
         self.counters.strangers += 1;

@@ -1,28 +1,80 @@
 //! Listeners: the library has none that queue, so a socket is made when a SYN comes, up to a limit.
 //!
 //! A connection is in its listener's queue from its SYN until it is accepted, so one limit bounds half-open and waiting ones together. A SYN past the limit is dropped, as Linux does: the
-//! peer tries again after a second.
+//! peer tries again after a second. Whoever runs the machine is told of it, once in [`TOLD_EVERY_NS`] per listener.
 
 use alloc::collections::VecDeque;
 use core::net::Ipv4Addr;
 
-/// Connections that wait at one listener, whatever smaller number it asked for: a program that asks for a handful (Busybox says 9) while 200 clients come at once would
-/// make most of them wait a second for their second try. 128 of 96 KiB are 12 MiB.
-pub const WAITING_MAX: usize = 128;
+/// Connections that may wait at a listener that asks for fewer: a program that asks for a handful (Busybox says 9) while 200 clients come at once would
+/// make most of them wait a second for their second try.
+pub const WAITING_MIN: usize = 128;
+/// The same for one that asks for more: two thirds of all connections. 256 of 96 KiB are 24 MiB.
+pub const WAITING_MAX: usize = 256;
+/// Between two notices of one listener.
+pub const TOLD_EVERY_NS: u64 = 10_000_000_000;
 
 /// A listening port.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Listener {
     /// Only this address, or any.
     pub address: Option<Ipv4Addr>,
     /// In order of their SYNs.
     pub waiting: VecDeque<u64>,
+    /// So many may wait.
+    pub most: usize,
+    /// SYNs dropped since the last notice, and when that was.
+    dropped: u64,
+    told_ns: Option<u64>,
+}
+
+/// What a dropped SYN was refused for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Its listener's queue is full: the program accepts too slowly. Remedy: a larger `backlog`, up to [`WAITING_MAX`].
+    Queue,
+    /// All connections are in use. Remedy: fewer clients at once.
+    Connections,
+}
+
+/// For the log: connections refused at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whose.
+    pub port: u16,
+    /// Why the last was.
+    pub shortage: Shortage,
+    /// How many since the last notice.
+    pub dropped: u64,
+    /// The limit that was reached.
+    pub most: usize,
 }
 
 impl Listener {
-    /// Takes a connection for this address?
-    pub fn takes(&self, address: Ipv4Addr) -> bool {
-        self.address.is_none_or(|own| own == address) && self.waiting.len() < WAITING_MAX
+    /// A listener whose program asked for `backlog` waiting connections.
+    pub fn new(address: Option<Ipv4Addr>, backlog: u32) -> Listener {
+        let most = (backlog as usize).clamp(WAITING_MIN, WAITING_MAX);
+        Listener { address, waiting: VecDeque::new(), most, dropped: 0, told_ns: None }
+    }
+
+    /// Is it for this address?
+    pub fn listens_at(&self, address: Ipv4Addr) -> bool {
+        self.address.is_none_or(|own| own == address)
+    }
+
+    /// May another wait?
+    pub fn has_room(&self) -> bool {
+        self.waiting.len() < self.most
+    }
+
+    /// A SYN was dropped; gives how many were since the last notice if it is time for one.
+    pub fn refuse(&mut self, now_ns: u64) -> Option<u64> {
+        self.dropped += 1;
+        let silent = self.told_ns.is_some_and(|told_ns| now_ns.saturating_sub(told_ns) < TOLD_EVERY_NS);
+        (!silent).then(|| {
+            self.told_ns = Some(now_ns);
+            core::mem::take(&mut self.dropped)
+        })
     }
 
     /// A connection is no longer here.

@@ -13,6 +13,7 @@ use contracts::{descriptions, sockets};
 use packet::Outbox;
 use runtime::Start;
 use service::Service;
+use tcp::listener::{Notice, Shortage};
 use tcp::{Sockets, Tcp};
 
 /// Until a full channel, or an IP that failed, is tried again.
@@ -27,7 +28,11 @@ async fn link(service: &Service, ip: &PacketsClient) {
     match ip.attach().await {
         Ok(attached) => {
             let mut sockets = service.sockets.borrow_mut();
-            sockets.tcp.attached(&attached.busy);
+            let again = sockets.tcp.attached(&attached.busy);
+            if again > 0 {
+                runtime::log!("{again} packets go to the new ip again");
+            }
+            service.stale.set(true);
             sockets.tcp.set_host(host(attached.address));
             sockets.tcp.resume(runtime::now_ns());
             service.attached.set(true);
@@ -56,6 +61,19 @@ async fn link(service: &Service, ip: &PacketsClient) {
     }
 }
 
+/// Says what was refused.
+fn told(notice: &Notice) {
+    let Notice { port, shortage, dropped, most } = notice;
+    match shortage {
+        Shortage::Queue => runtime::log!(
+            "port {port}: {dropped} connections not taken, {most} wait already: its program accepts too slowly"
+        ),
+        Shortage::Connections => {
+            runtime::log!("port {port}: {dropped} connections not taken, all {most} are in use")
+        }
+    }
+}
+
 /// Polls the protocol after each batch of packets or operations, and passes on what comes of it.
 async fn turns(service: Rc<Service>, ip: PacketsClient) {
     let (mut send, mut give_back) = (Outbox::default(), Outbox::default());
@@ -65,18 +83,21 @@ async fn turns(service: Rc<Service>, ip: PacketsClient) {
             sockets.tcp.turn(runtime::now_ns());
             let events = sockets.settle();
             service.tell(&events);
-            // What is made while IP is away waits inside: it is repeated when IP is back.
+            sockets.tcp.take_notices().iter().for_each(told);
+            // What is made while IP is away is on its way all the same, and goes out when IP is back.
             (sockets.tcp.take_output(), sockets.tcp.next_ns())
         };
         let mut all_out = true;
+        if service.stale.take() {
+            // Kept back for an IP that is no more; `attached` lists it again.
+            send.clear();
+            give_back.clear();
+        }
         if service.attached.get() {
             send.extend(output.send);
             give_back.extend(output.give_back);
             all_out &= give_back.flush(|buffers| ip.give_back(buffers).is_ok());
             all_out &= send.flush(|packets| ip.send(packets).is_ok());
-        } else {
-            send.clear();
-            give_back.clear();
         }
         let now_ns = runtime::now_ns();
         let retry = (!all_out).then_some(RETRY_NS);

@@ -13,12 +13,12 @@ use crate::segment::Pair;
 pub(crate) const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 
 impl<M: Memory> Tcp<M> {
-    /// Takes connections to a port from now on.
-    pub fn listen(&mut self, port: u16, address: Option<Ipv4Addr>) -> Result<(), Refused> {
+    /// Takes connections to a port from now on; `backlog` of them may wait, within `listener.rs`'s limits.
+    pub fn listen(&mut self, port: u16, address: Option<Ipv4Addr>, backlog: u32) -> Result<(), Refused> {
         if self.listeners.contains_key(&port) {
             return Err(Refused::InUse);
         }
-        self.listeners.insert(port, Listener { address, ..Listener::default() });
+        self.listeners.insert(port, Listener::new(address, backlog));
         Ok(())
     }
 

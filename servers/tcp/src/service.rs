@@ -22,6 +22,8 @@ pub struct Service {
     pub prompt: Prompt,
     /// IP is attached.
     pub attached: Cell<bool>,
+    /// What was kept back is for an IP that is no more.
+    pub stale: Cell<bool>,
     events: RefCell<BTreeMap<u64, DescriptionsEvents>>,
 }
 
@@ -31,6 +33,7 @@ impl Service {
             sockets: RefCell::new(sockets),
             prompt: Prompt::default(),
             attached: Cell::new(false),
+            stale: Cell::new(false),
             events: RefCell::new(BTreeMap::new()),
         }
     }
@@ -103,8 +106,8 @@ impl SocketsServer for Service {
         self.act(|sockets| sockets.bind(peer.id(), id, address))
     }
 
-    async fn listen(&self, peer: &Peer, id: DescriptionId, _backlog: u32) -> Outcome<()> {
-        self.act(|sockets| sockets.listen(peer.id(), id))
+    async fn listen(&self, peer: &Peer, id: DescriptionId, backlog: u32) -> Outcome<()> {
+        self.act(|sockets| sockets.listen(peer.id(), id, backlog))
     }
 
     async fn accept(&self, peer: &Peer, id: DescriptionId, wait: bool) -> Outcome<Accepted> {

@@ -144,8 +144,8 @@ impl<M: Memory> Sockets<M> {
         None
     }
 
-    /// Listens.
-    pub fn listen(&mut self, client: ClientId, id: DescriptionId) -> Result<(), Error> {
+    /// Listens; `backlog` connections may wait.
+    pub fn listen(&mut self, client: ClientId, id: DescriptionId, backlog: u32) -> Result<(), Error> {
         match self.get(client, id)?.kind {
             Kind::Listening(_) => return Ok(()),
             Kind::Connected(_) => return Err(Error::Invalid),
@@ -156,7 +156,7 @@ impl<M: Memory> Sockets<M> {
         }
         let Some(SocketAddress { address, port }) = self.get(client, id)?.bound else { return Err(Error::Failed) };
         let only = Some(Ipv4Addr::from(address)).filter(|address| !address.is_unspecified());
-        self.tcp.listen(port, only).map_err(refused)?;
+        self.tcp.listen(port, only, backlog).map_err(refused)?;
         self.get(client, id)?.kind = Kind::Listening(port);
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What the TCP library sees as its network device: one packet in, packets out into transmit buffers.
 //!
-//! Invariants: a packet handed in is a private copy; every packet out lies in a buffer taken from `free` and is listed in `out` and, decoded, in `sent`. With no
+//! Invariants: a packet handed in is a private copy; every packet out lies in a buffer taken from `free` and is listed in `out`, in `on_the_way` until IP names its buffer as sent, and, decoded, in `sent`.
+//! A buffer is in exactly one of `free` and `on_the_way`, or still with the device for a TCP before us. With no
 //! buffer free the library is told so and asks again later. Packets for this machine itself turn round in `local`, at most [`LOCAL_MAX`] of them; more are lost, as on any network.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
@@ -26,6 +27,8 @@ struct Sender<M> {
     free: BufferSet,
     scratch: Box<[u8; MTU]>,
     out: Vec<Span>,
+    /// Oldest first: what a new IP gets again.
+    on_the_way: VecDeque<Span>,
     sent: Vec<Segment>,
     own: Option<Ipv4Addr>,
     local: VecDeque<Vec<u8>>,
@@ -39,6 +42,7 @@ impl<M: Memory> Wire<M> {
             free: BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS),
             scratch: Box::new([0; MTU]),
             out: Vec::new(),
+            on_the_way: VecDeque::new(),
             sent: Vec::new(),
             own: None,
             local: VecDeque::new(),
@@ -89,15 +93,31 @@ impl<M: Memory> Wire<M> {
         self.sender.local.pop_front()
     }
 
-    /// IP named a buffer as read; true if it was not free (and is TCP's).
+    /// IP named a buffer as read; true if it was out.
     pub fn freed(&mut self, buffer: u16) -> bool {
+        let position = self.sender.on_the_way.iter().position(|span| span.buffer == buffer);
+        if let Some(position) = position {
+            self.sender.on_the_way.remove(position);
+        }
+        // What the device had for a TCP before us is not in the list.
         buffer >= IP_TRANSMIT_BUFFERS && self.sender.free.insert(buffer)
     }
 
-    /// IP was restarted: all is free but `busy`, and what it had not taken is forgotten.
-    pub fn restart(&mut self, busy: &BufferSet) {
-        self.sender.out.clear();
-        self.sender.free = BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS).without(busy);
+    /// IP was restarted, and of our buffers only `busy` are still with the device: everything else that was out goes out again, in order. Gives how many packets.
+    pub fn restart(&mut self, busy: &BufferSet) -> usize {
+        let out = self.sender.on_the_way.iter().filter(|span| !busy.contains(span.buffer));
+        self.sender.out = out.copied().collect();
+        let free = BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS).without(busy);
+        self.sender.free = self.sender.on_the_way.iter().fold(free, |mut free, span| {
+            free.remove(span.buffer);
+            free
+        });
+        self.sender.out.len()
+    }
+
+    /// Buffers that are free.
+    pub fn free(&self) -> usize {
+        self.sender.free.len()
     }
 }
 
@@ -114,7 +134,10 @@ impl<M: Memory> Sender<M> {
         } else {
             let Some(buffer) = self.free.take() else { return };
             match self.transmit.write(buffer, HEADROOM, packet) {
-                Ok(span) => self.out.push(span),
+                Ok(span) => {
+                    self.out.push(span);
+                    self.on_the_way.push_back(span);
+                }
                 Err(_) => return,
             }
         }

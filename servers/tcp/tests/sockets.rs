@@ -4,6 +4,7 @@ mod common;
 use common::*;
 use contracts::descriptions::{DescriptionError, ready};
 use contracts::sockets::{Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName};
+use tcp::listener::{Notice, Shortage, TOLD_EVERY_NS, WAITING_MAX, WAITING_MIN};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -206,6 +207,24 @@ fn a_machine_talks_to_itself() {
 }
 
 #[test]
+fn a_backlog_counts_and_a_full_queue_is_told_once() {
+    for (backlog, most) in [(0, WAITING_MIN), (200, 200), (1_000_000, WAITING_MAX)] {
+        let mut net = Net::new();
+        net.server.listen_with(80, backlog);
+        (0..300).for_each(|_| assert!(net.client.connect(SERVER, 80, net.now_ns) > 0));
+        net.settle();
+        assert_eq!(net.server.sockets.tcp.records().count(), most);
+        let notices = net.server.sockets.tcp.take_notices();
+        assert_eq!(notices, [Notice { port: 80, shortage: Shortage::Queue, dropped: 1, most }]);
+        net.now_ns += TOLD_EVERY_NS;
+        net.client.connect(SERVER, 80, net.now_ns);
+        net.settle();
+        let later = net.server.sockets.tcp.take_notices();
+        assert!(later.len() == 1 && later[0].dropped >= (300 - most) as u64, "{later:?}");
+    }
+}
+
+#[test]
 fn limits_hold() {
     let mut net = Net::new();
     net.server.listen(80);
@@ -213,8 +232,8 @@ fn limits_hold() {
         net.client.connect(SERVER, 80, net.now_ns);
     }
     net.settle();
-    assert_eq!(net.server.sockets.tcp.records().count(), tcp::listener::WAITING_MAX);
-    assert!(net.server.sockets.tcp.counters().dropped_syns > 0);
+    assert_eq!(net.server.sockets.tcp.records().count(), WAITING_MIN);
+    assert_eq!(net.server.sockets.tcp.counters().dropped_syns, 72);
     let all = (0..2000).filter(|_| net.server.sockets.socket(ME, SocketKind::Stream).is_ok()).count();
     assert_eq!(all, tcp::sockets::DESCRIPTIONS_MAX - 1);
     assert_eq!(net.server.sockets.socket(ME, SocketKind::Datagram), Err(DescriptionError::NotSupported));

@@ -56,9 +56,13 @@ impl Machine {
     }
 
     pub fn listen(&mut self, port: u16) -> DescriptionId {
+        self.listen_with(port, 0)
+    }
+
+    pub fn listen_with(&mut self, port: u16, backlog: u32) -> DescriptionId {
         let id = self.sockets.socket(ME, SocketKind::Stream).unwrap();
         self.sockets.bind(ME, id, SocketAddress { address: [0; 4], port }).unwrap();
-        self.sockets.listen(ME, id).unwrap();
+        self.sockets.listen(ME, id, backlog).unwrap();
         id
     }
 
