@@ -3,6 +3,7 @@
 //! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used but not provided or provided twice, a
 //! cycle in the order of boot, a number out of range.
 
+use crate::emulator::MachineType;
 use anyhow::{Context, Result, bail, ensure};
 use petgraph::{algo::toposort, graph::DiGraph};
 use serde::Deserialize;
@@ -203,6 +204,16 @@ fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
     Ok(System { components, ..System::default() })
 }
 
+/// The system as it is laid out on a kind of machine: who has the network card is on core 0 where its interrupt is a line, since lines are that core's.
+pub fn placed(mut system: System, machine: MachineType) -> System {
+    let drivers =
+        system.components.iter_mut().filter(|component| component.devices.iter().any(|kind| kind == "virtio-net"));
+    if machine.has_line() {
+        drivers.for_each(|component| component.core = Placement::Preferred(vec![0]));
+    }
+    system
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -248,5 +259,15 @@ mod tests {
         for file in std::fs::read_dir(folder).unwrap() {
             load(&file.unwrap().path()).unwrap();
         }
+    }
+
+    #[test]
+    fn a_card_with_a_line_is_driven_on_core_0() {
+        let system = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system/default.toml")).unwrap();
+        let core = |machine| {
+            let placed = placed(system.clone(), machine);
+            placed.components.iter().find(|component| component.name == "virtio-net").unwrap().core.core_on(4)
+        };
+        assert_eq!((core(MachineType::Microvm), core(MachineType::MicrovmMmio)), (Some(1), Some(0)));
     }
 }

@@ -191,6 +191,25 @@ impl Guest {
         })
     }
 
+    /// Sends a control request and gathers its reply; an error if the last line is one.
+    pub fn control_lines(&mut self, request: &str, limit: Duration) -> Result<Vec<String>> {
+        if !self.input.control(request) {
+            bail!("the guest is gone; it did not take `{request}`");
+        }
+        let mut lines = Vec::new();
+        loop {
+            let line = self.wait_for(&format!("the reply to `{request}`"), limit, |event| match event {
+                Event::Reply(text) => Some(text.clone()),
+                _ => None,
+            })?;
+            match line.split(' ').next() {
+                Some("ok") => return Ok(lines),
+                Some("error") => bail!("{request}: {line}"),
+                _ => lines.push(line),
+            }
+        }
+    }
+
     fn wait_for<T>(&mut self, what: &str, limit: Duration, accept: impl Fn(&Event) -> Option<T>) -> Result<T> {
         let end = Instant::now() + limit;
         loop {

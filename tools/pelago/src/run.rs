@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 /// Builds what changed and writes the archive.
 fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine> {
     let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
-    let system = description::load(&system_path)?;
+    let system = description::placed(description::load(&system_path)?, options.machine);
     let mut root = crate::archive::Archive::default();
     rootfs::add_base(&mut root);
     for volume in &options.volume {

@@ -45,18 +45,25 @@ pub struct Scenario {
     pub tier: u8,
     /// May run beside others: it measures no time.
     pub shares: bool,
+    /// Takes minutes: runs only if a name on the command line is the beginning of its own.
+    pub nightly: bool,
     pub body: Body,
 }
 
 impl Scenario {
     /// One that has the machine for itself.
     pub fn alone(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
-        Scenario { name, tier, shares: false, body: Box::new(body) }
+        Scenario { name, tier, shares: false, nightly: false, body: Box::new(body) }
+    }
+
+    /// One that has the machine for itself, for minutes.
+    pub fn nightly(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
+        Scenario { nightly: true, ..Scenario::alone(tier, name, body) }
     }
 
     /// One that may run beside others.
     pub fn shared(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
-        Scenario { name, tier, shares: true, body: Box::new(body) }
+        Scenario { name, tier, shares: true, nightly: false, body: Box::new(body) }
     }
 }
 
@@ -125,13 +132,16 @@ impl Bench {
             run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
         }
         fill(&mut root, &mut machine)?;
-        let mut archive = image::archive(&self.images, system, &run)?;
+        let system = description::placed(system.clone(), machine.machine);
+        let mut archive = image::archive(&self.images, &system, &run)?;
         archive.merge(root);
         let path = tempfile::NamedTempFile::new_in(self.folder.path())
             .context("cannot make a file for the boot archive")?
             .into_temp_path();
         archive.write(&path)?;
         machine.archive = Some(path.to_path_buf());
+        // To look at a failure with: the frames of the last machine that was booted.
+        machine.pcap = std::env::var_os("PELAGO_PCAP").map(PathBuf::from);
         machine.check()?;
         let mut guest = Guest::start(&machine)?;
         guest.keep(path);
@@ -191,7 +201,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let mut chosen = scenarios::all();
     chosen.sort_by_key(|scenario| scenario.tier);
     chosen.retain(|scenario| {
-        options.tier.is_none_or(|tier| tier == scenario.tier) && named(&scenario.name, &options.name)
+        let wanted = !scenario.nightly || options.name.iter().any(|wish| scenario.name.starts_with(wish.as_str()));
+        wanted && options.tier.is_none_or(|tier| tier == scenario.tier) && named(&scenario.name, &options.name)
     });
     let unit = options.tier.is_none() && named("unit", &options.name);
     if options.list {

@@ -5,6 +5,7 @@ mod bad_programs;
 mod boot;
 mod frames;
 mod held;
+mod keep_alive;
 mod peer;
 mod programs;
 mod recovery;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Scenario> {
         web::scenarios(),
         frames::scenarios(),
         recovery::scenarios(),
+        keep_alive::scenarios(),
         held::scenarios(),
         peer::scenarios(),
     ];

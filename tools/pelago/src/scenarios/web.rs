@@ -14,6 +14,7 @@ const CPUS: [u32; 3] = [1, 2, 4];
 
 pub fn scenarios() -> Vec<Scenario> {
     let matrix = MachineType::ALL.into_iter().flat_map(|machine| CPUS.into_iter().map(move |cpus| (machine, cpus)));
+    let matrix = matrix.chain([1, 2].map(|cpus| (MachineType::MicrovmMmio, cpus)));
     matrix
         .map(|(machine, cpus)| {
             Scenario::shared(4, format!("web/{}/{cpus}", machine.name()), move |bench| page(bench, machine, cpus))
