@@ -7,7 +7,7 @@ pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
 /// Most pages of one segment (496 direct entries, or 496 index pages of 512): 992 MiB.
 pub const SEGMENT_PAGES_MAX: u64 = 496 * 512;
 /// Most slots of a root share.
-pub const SHARE_SLOTS_MAX: u64 = 8192;
+pub const SHARE_SLOTS_MAX: u64 = 16_384;
 /// Wake slots per core; slot 0 is the kernel's own.
 pub const WAKE_SLOTS: u64 = 1024;
 

@@ -418,6 +418,11 @@ impl Ptr<Range> {
         Ok(())
     }
 
+    /// The hardware entries from `start` on, as far as one table holds them and it exists. New ones need no flush.
+    pub(super) fn entries(self, start: u64, pages: u64) -> Option<&'static mut [Pte]> {
+        paging::lookup_run(self.root, start, pages as usize)
+    }
+
     /// Ends it: all mappings and tables go. Called when its domain dies.
     pub fn clear(self, kernel: &mut Kernel) {
         if self.dead.replace(true) {

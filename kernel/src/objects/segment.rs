@@ -127,17 +127,16 @@ impl Segment {
         }
     }
 
-    /// The first page at or after `from` that has a frame; for anonymous segments.
-    pub fn next_present(&self, from: u64) -> Option<u64> {
-        let mut page = from;
-        while page < self.pages.get() {
-            match self.entry(page) {
-                Some(entry) if entry.get() != 0 => return Some(page),
-                Some(_) => page += 1,
-                None => page = (page / ENTRIES as u64 + 1) * ENTRIES as u64,
+    /// The entries of the table page, or the object itself, that hold page `first`, the first of its table.
+    fn block(&self, first: u64) -> Option<&[Cell<u64>]> {
+        match self.levels.get() {
+            0 => Some(&self.inline),
+            1 => (self.table.get() != 0).then(|| &table(self.table.get())[..]),
+            _ => {
+                let word = (self.table.get() != 0).then(|| table(self.table.get())[first as usize / ENTRIES].get())?;
+                (word != 0).then(|| &table(word)[..])
             }
         }
-        None
     }
 }
 
@@ -242,17 +241,34 @@ impl Ptr<Segment> {
     }
 
     fn share_frames(self, kernel: &mut Kernel, copy: Ptr<Segment>) -> Result<(), Error> {
-        let mut next = 0;
-        while let Some(page) = self.next_present(next) {
-            let frame = self.frame(page).expect("page is present");
-            let entry = copy.ensure_entry(kernel, page)?;
-            copy.ram().charge(1)?;
-            kernel.frames.share(frame);
-            entry.set(frame.0);
-            copy.present.set(copy.present.get() + 1);
-            next = page + 1;
-        }
-        Ok(())
+        let ram = copy.ram();
+        ram.charge(self.present.get())?;
+        let blocks = self.pages.get().div_ceil(ENTRIES as u64);
+        let shared = (0..blocks).try_for_each(|block| {
+            let first = block * ENTRIES as u64;
+            let mut left = self.present.get() - copy.present.get();
+            let Some(from) = self.block(first).filter(|_| left > 0) else { return Ok(()) };
+            if from.iter().all(|entry| entry.get() == 0) {
+                return Ok(());
+            }
+            copy.ensure_entry(kernel, first)?;
+            let to = copy.block(first).expect("its first entry was made");
+            for (from, to) in from.iter().zip(to) {
+                if left == 0 {
+                    break;
+                }
+                if from.get() != 0 {
+                    kernel.frames.share(PhysAddr(from.get()));
+                    to.set(from.get());
+                    left -= 1;
+                }
+            }
+            copy.present.set(self.present.get() - left);
+            Ok(())
+        });
+        // What was not reached is not held.
+        ram.uncharge(self.present.get() - copy.present.get());
+        shared
     }
 
     /// A new segment of `ram` with all bytes copied now. The source may be of any kind that is RAM.
@@ -305,13 +321,25 @@ impl Ptr<Segment> {
     }
 
     fn free_from(self, kernel: &mut Kernel, first: u64) {
+        let held = self.present.get();
+        let mut left = held;
         let mut next = first;
-        while let Some(page) = self.next_present(next) {
-            let frame = self.entry(page).map_or(0, Cell::take);
-            kernel.free_page(self.ram(), PhysAddr(frame));
-            self.present.set(self.present.get() - 1);
-            next = page + 1;
+        while next < self.pages.get() && left > 0 {
+            let end = (next / ENTRIES as u64 + 1) * ENTRIES as u64;
+            let block = self.block(next - next % ENTRIES as u64).unwrap_or_default();
+            for entry in block.get(next as usize % ENTRIES..).unwrap_or_default() {
+                if left == 0 {
+                    break;
+                }
+                if entry.get() != 0 {
+                    kernel.frames.release(PhysAddr(entry.take()));
+                    left -= 1;
+                }
+            }
+            next = end;
         }
+        self.ram().uncharge(held - left);
+        self.present.set(left);
     }
 
     /// Takes pages out of the hardware tables of every mapping.

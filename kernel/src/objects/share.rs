@@ -34,7 +34,8 @@ const FIXED: u64 = (1 << Handle::FIRST_FREE.0) - 1;
 /// The table.
 pub struct Share {
     taken: [Cell<u64>; WORDS],
-    pages: [Cell<Option<PhysAddr>>; PAGES],
+    /// 0: not made.
+    pages: [Cell<u64>; PAGES],
     /// No word before this one has a free slot.
     first_free: Cell<usize>,
 }
@@ -44,13 +45,16 @@ impl Share {
     pub const fn new() -> Share {
         let mut taken = [const { Cell::new(0) }; WORDS];
         taken[0] = Cell::new(1);
-        Share { taken, pages: [const { Cell::new(None) }; PAGES], first_free: Cell::new(0) }
+        Share { taken, pages: [const { Cell::new(0) }; PAGES], first_free: Cell::new(0) }
     }
 
     /// The slot's cell, if its page exists.
     fn slot(&self, index: usize) -> Option<&Cell<Slot>> {
-        let frame = self.pages.get(index / SLOTS_PER_PAGE)?.get()?;
-        let slots = phys_to_virt(frame).cast::<Cell<Slot>>();
+        let frame = self.pages.get(index / SLOTS_PER_PAGE)?.get();
+        if frame == 0 {
+            return None;
+        }
+        let slots = phys_to_virt(PhysAddr(frame)).cast::<Cell<Slot>>();
         // SAFETY: the page holds SLOTS_PER_PAGE initialised slots (`ensure_page`) and lives as long as the entry in `pages`.
         Some(unsafe { &*slots.add(index % SLOTS_PER_PAGE) })
     }
@@ -81,12 +85,12 @@ impl Share {
     /// Makes sure that the slot's page exists.
     pub fn ensure_page(&self, kernel: &mut Kernel, ram: Ptr<Ram>, index: usize) -> Result<(), Error> {
         let page = self.pages.get(index / SLOTS_PER_PAGE).ok_or(Error::BadHandle)?;
-        if page.get().is_none() {
+        if page.get() == 0 {
             let frame = kernel.allocate_page(ram)?;
             let slots = phys_to_virt(frame).cast::<Slot>();
             // SAFETY: a fresh page with room for that many slots.
             (0..SLOTS_PER_PAGE).for_each(|slot| unsafe { slots.add(slot).write(None) });
-            page.set(Some(frame));
+            page.set(frame.0);
         }
         Ok(())
     }
@@ -162,8 +166,9 @@ impl Ptr<Domain> {
             next = index + 1;
         }
         for page in &self.share.pages {
-            if let Some(frame) = page.take() {
-                kernel.free_page(self.ram(), frame);
+            let frame = page.take();
+            if frame != 0 {
+                kernel.free_page(self.ram(), PhysAddr(frame));
             }
         }
     }

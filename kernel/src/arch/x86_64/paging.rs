@@ -10,6 +10,8 @@ use core::ops::BitOr;
 const ENTRIES: usize = 512;
 const ADDRESS_MASK: u64 = 0x000f_ffff_ffff_f000;
 const USER_ENTRIES: usize = ENTRIES / 2;
+/// Entries of one cache line.
+const GROUP: usize = 8;
 
 /// Bits of an entry besides the address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -173,6 +175,23 @@ pub fn lookup(root: Root, address: u64) -> Option<&'static mut Pte> {
     walk(root, address, &mut || None)
 }
 
+/// The entries of the 4 KiB pages from `address` on, at most `pages` and to the end of their table, if that exists.
+pub fn lookup_run(root: Root, address: u64, pages: usize) -> Option<&'static mut [Pte]> {
+    if address >= USER_END {
+        return None;
+    }
+    let first = index(address, 0);
+    let mut frame = root.0;
+    for level in [3, 2, 1] {
+        let entry = table(frame)[index(address, level)];
+        if !entry.is_present() || entry.is_large() {
+            return None;
+        }
+        frame = entry.address();
+    }
+    table(frame).get_mut(first..(first + pages).min(ENTRIES))
+}
+
 /// The physical byte behind user address `address`, if it is mapped with all of `needs`.
 pub fn translate(root: Root, address: u64, needs: Flags) -> Option<PhysAddr> {
     let entry = *lookup(root, address)?;
@@ -194,8 +213,11 @@ fn drop_table(entry: &mut Pte, level: u32, f: &mut dyn FnMut(PhysAddr)) {
     }
     let frame = entry.address();
     if level > 0 {
-        for lower in table(frame) {
-            drop_table(lower, level - 1, f);
+        for group in table(frame).chunks_exact_mut(GROUP) {
+            // Most groups are empty: one look at eight entries.
+            if group.iter().fold(0, |all, lower| all | lower.0) != 0 {
+                group.iter_mut().for_each(|lower| drop_table(lower, level - 1, f));
+            }
         }
     }
     *entry = Pte::EMPTY;
