@@ -232,7 +232,7 @@ pub trait Descriptions {
     #[op(repeatable)]
     async fn poll(&self, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, DescriptionError>;
 
-    /// Gives the client domain `child`, which must have bound already and is being forked by the caller, a reference to each description the caller holds.
+    /// Gives the client `child` (`channel::client_id`), which is being forked by the caller, a reference to each description the caller holds.
     #[op]
     async fn inherit(&self, child: u64) -> Result<(), DescriptionError>;
 

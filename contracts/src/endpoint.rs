@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 pub struct Wired {
     /// Name of the contract that runs over it.
     pub contract: String,
-    /// The other side's component name, and its domain id.
+    /// The other side's component name, and the set of channels it belongs to if that is lent to one client after another, else 0.
     pub peer: String,
-    pub peer_domain: u64,
+    pub peer_set: u32,
     /// Handles in the component's share: the channel's segment (READ, WRITE), and the capability that rings the peer.
     pub segment: u64,
     pub bell: u64,

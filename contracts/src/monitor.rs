@@ -59,6 +59,10 @@ pub struct DomainPlan {
     pub priority: u8,
     /// Has a proxy: may run Linux programs.
     pub linux: bool,
+    /// Pages that must be free on the core besides, or it is `NoMemory`.
+    pub first_pages: u64,
+    /// Whoever fills it by `DomainFork` and starts it; gets capabilities of it.
+    pub parent: Option<DomainId>,
     /// Ends it holds, of channels opened before.
     pub channels: Vec<(ChannelId, End)>,
     /// Regions, made before.
@@ -67,6 +71,16 @@ pub struct DomainPlan {
     pub devices: Vec<String>,
     /// Files of the boot archive; `archive` is the whole of it.
     pub files: Vec<String>,
+}
+
+/// What was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    pub domain: DomainId,
+    /// Generation of its channels, if it is a Linux domain's.
+    pub generation: u32,
+    /// Handles in the parent's share, if one was named: the Domain (READ, WRITE) and its ExecutionContext (CONTROL).
+    pub parent_handles: [u64; 2],
 }
 
 /// A domain that exists.
@@ -105,7 +119,7 @@ pub enum MonitorError {
     Failed,
 }
 
-/// The mechanism of one core. Order: as sent. Rights: spawn, supervisor and memory, all trusted with everything on the core. Events go to every client.
+/// The mechanism of one core. Order: as sent. Rights: spawn, supervisor and memory, all trusted with everything on the core. Events go to every client, but for deaths of Linux domains.
 #[contract(name = "monitor", version = 1)]
 pub trait Monitor {
     /// Makes a channel's part on `core`; called again with what the `other` core answered, it learns how to ring that one. The server's core goes first: it owns the memory. Idempotent.
@@ -116,9 +130,9 @@ pub trait Monitor {
     #[op]
     async fn close(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;
 
-    /// Hands the server's end of a channel to its server, which runs already and will know its client as `client`.
+    /// Hands the server's end of a channel to its server, which runs already and knows the set it belongs to as `set`.
     #[op]
-    async fn announce(&self, core: u32, id: ChannelId, client: DomainId) -> Result<(), MonitorError>;
+    async fn announce(&self, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError>;
 
     /// Memory that outlives its users: made here (`physical` is `None`), or borrowed from another core. Gives the physical address of contiguous memory, else 0. Idempotent.
     #[op]
@@ -131,17 +145,14 @@ pub trait Monitor {
         physical: Option<u64>,
     ) -> Result<u64, MonitorError>;
 
-    /// Makes a domain that does not run yet. Its channels begin a new generation if `plan.generation` is not the first.
+    /// Makes a domain that does not run yet. Its channels begin a new generation if `plan.generation` is not the first; those of a Linux
+    /// domain do when it dies, so that they are ready for the next, and their servers drop what it held.
     #[op]
-    async fn create(&self, core: u32, plan: DomainPlan) -> Result<DomainId, MonitorError>;
+    async fn create(&self, core: u32, plan: DomainPlan) -> Result<Created, MonitorError>;
 
     /// Runs it.
     #[op]
     async fn start(&self, core: u32, domain: DomainId) -> Result<(), MonitorError>;
-
-    /// Gives the domain `parent` a capability (WRITE) for `domain`, both of that core: its handle there.
-    #[op]
-    async fn share(&self, core: u32, domain: DomainId, parent: DomainId) -> Result<u64, MonitorError>;
 
     /// Ends a domain; `died` follows.
     #[op]
@@ -175,9 +186,9 @@ pub trait Monitor {
     #[op(oneway)]
     fn power_off(&self, status: u8);
 
-    /// A domain ended; what was its own is free again.
+    /// A domain ended; what was its own is free again. Of Linux domains only who makes them hears.
     #[event]
-    fn died(&self, name: String, generation: u64, death: Death);
+    fn died(&self, name: String, generation: u64, linux: bool, death: Death);
 
     /// A component is ready.
     #[event]

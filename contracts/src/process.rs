@@ -10,15 +10,6 @@ use crate::descriptions::DescriptionId;
 /// Process, group and session ids, from 1.
 pub type ProcessId = u32;
 
-/// How a process came to be, told to its fresh proxy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Origin {
-    /// The program asked for by `run`: its etc/run says what.
-    First,
-    /// A forked child: its state is in the inherited process-state region.
-    Fork,
-}
-
 /// Answer to [`Process::hello`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Birth {
@@ -26,17 +17,16 @@ pub struct Birth {
     pub parent: ProcessId,
     pub group: ProcessId,
     pub session: ProcessId,
-    pub origin: Origin,
 }
 
 /// A child being forked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forked {
     pub process: ProcessId,
-    /// Its domain id, as servers know their clients.
-    pub domain: u64,
-    /// Handle in the *caller's* share of the child's Domain (WRITE), for `DomainFork`; the caller drops it.
-    pub handle: u64,
+    /// As servers know their clients (`channel::client_id`).
+    pub client: u64,
+    /// Handles in the *caller's* share of the child's Domain and ExecutionContext, for `DomainFork` and `ContextStart`; the caller drops them.
+    pub handles: [u64; 2],
 }
 
 /// How a child ended.
@@ -44,6 +34,31 @@ pub struct Forked {
 pub enum Ended {
     Exited(u8),
     Signalled(u8),
+}
+
+/// Marks a status of `DomainExit` as an end in order; a proxy that fails gives plain numbers.
+const IN_ORDER: u64 = 1 << 32;
+/// Marks a signal among those.
+const BY_SIGNAL: u64 = 1 << 8;
+
+impl Ended {
+    /// How a proxy tells it: as the status with which it ends its own domain.
+    pub const fn to_status(self) -> u64 {
+        IN_ORDER
+            | match self {
+                Ended::Exited(status) => status as u64,
+                Ended::Signalled(number) => BY_SIGNAL | number as u64,
+            }
+    }
+
+    /// What such a status says; `None` for any other number.
+    pub const fn from_status(status: u64) -> Option<Ended> {
+        match status & !0xff {
+            IN_ORDER => Some(Ended::Exited(status as u8)),
+            bits if bits == IN_ORDER | BY_SIGNAL => Some(Ended::Signalled(status as u8)),
+            _ => None,
+        }
+    }
 }
 
 /// Whom to wait for, or to signal.
@@ -93,25 +108,21 @@ pub struct ProcessLine {
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in `servers/process`. Rights: a process acts for itself only; signals follow the one-user rule (all may signal all but the system).
 #[contract(name = "process", version = 1)]
 pub trait Process {
-    /// First request of a fresh proxy.
+    /// First request of the first program's proxy.
     #[op(repeatable)]
     async fn hello(&self) -> Result<Birth, ProcessError>;
 
-    /// Makes a child: process id, empty domain with a proxy that waits, channels to the same servers. The caller then lets each server `inherit`, does `DomainFork`, and calls `fork_start`; `fork_cancel` if that failed.
+    /// First message of a forked child's proxy, which knows from its parent who it is: it runs, and can be told of signals.
+    #[op(oneway)]
+    fn here(&self);
+
+    /// Makes a child: process id, empty domain with a proxy that waits, channels to the same servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`, which is all; `fork_cancel` if that failed. To waits and signals the child is there from now on.
     #[op]
     async fn fork_prepare(&self) -> Result<Forked, ProcessError>;
-
-    /// Lets the child run.
-    #[op]
-    async fn fork_start(&self, process: ProcessId) -> Result<(), ProcessError>;
 
     /// Throws an unstarted child away.
     #[op]
     async fn fork_cancel(&self, process: ProcessId) -> Result<(), ProcessError>;
-
-    /// Ends the caller; the domain is killed after the answer is under way.
-    #[op]
-    async fn exit(&self, how: Ended) -> Result<(), ProcessError>;
 
     /// Takes an ended child; `None` without `wait` if none has ended. `NoChild`.
     #[op]
@@ -160,4 +171,19 @@ pub trait Process {
     /// A signal for the client.
     #[event]
     fn signal_sent(&self, number: u8, sender: ProcessId);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_in_order_is_told_from_a_proxys_failure() {
+        for how in [Ended::Exited(0), Ended::Exited(255), Ended::Signalled(1), Ended::Signalled(64)] {
+            assert_eq!(Ended::from_status(how.to_status()), Some(how));
+        }
+        for status in [0, 1, 101, 102, 256, IN_ORDER << 1, IN_ORDER | 2 * BY_SIGNAL] {
+            assert_eq!(Ended::from_status(status), None);
+        }
+    }
 }

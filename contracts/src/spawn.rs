@@ -42,8 +42,10 @@ pub struct Death {
 pub struct LinuxDomain {
     pub domain: DomainId,
     pub core: u32,
-    /// Handle of the new Domain in the parent's share if a parent was named, else 0.
-    pub parent_handle: u64,
+    /// As its servers know it (`channel::client_id`).
+    pub client: u64,
+    /// Handles of the new Domain and its ExecutionContext in the parent's share if a parent was named, else 0.
+    pub parent_handles: [u64; 2],
 }
 
 /// Spawning. Order: as sent. Rights: components by the supervisor only, Linux domains by `process` only. A restarted spawn reads back what exists from the monitors.
@@ -54,9 +56,15 @@ pub trait Spawn {
     async fn component(&self, name: String, generation: u64, entrance: u64) -> Result<DomainId, SpawnError>;
 
     /// Makes an empty Linux domain on `core` (`None`: as the system description says, or the parent's) with a proxy and its channels (process, files, descriptions of fs, process and console); it does not run yet.
-    /// With `parent`, that domain gets a handle of the child (WRITE) for `DomainFork`.
+    /// With `parent`, that domain gets handles of the child for `DomainFork` and `ContextStart`, and the child is entered as `Entrance::Adopt`.
+    /// `NoMemory` unless `spare_pages` stay free on its core besides what it needs to begin.
     #[op]
-    async fn linux(&self, core: Option<u32>, parent: Option<DomainId>) -> Result<LinuxDomain, SpawnError>;
+    async fn linux(
+        &self,
+        core: Option<u32>,
+        parent: Option<DomainId>,
+        spare_pages: u64,
+    ) -> Result<LinuxDomain, SpawnError>;
 
     /// Starts a domain made by `linux`.
     #[op]

@@ -105,7 +105,7 @@ fn open(service: &Rc<Service>, plan: &ChannelPlan) -> Result<(), MonitorError> {
 
 fn run(service: &Rc<Service>, plan: &DomainPlan) -> Result<(), MonitorError> {
     let id = service.create_here(plan.clone())?;
-    service.start_here(id)
+    service.start_here(id.domain)
 }
 
 /// Starts the supervisor again when it dies, as often as it makes sense.

@@ -46,6 +46,8 @@ pub(crate) struct Channel {
     segment: Handle,
     physical: u64,
     memory: Memory,
+    /// As set here, not as read from memory that the client can write too.
+    generation: u32,
     halves: [Half; 2],
 }
 
@@ -146,7 +148,10 @@ impl<M: Machine> Book<M> {
             (self.machine.import(physical, pages).map_err(refused)?, physical)
         };
         match self.machine.channel(segment, layout, owns) {
-            Ok(memory) => Ok(Channel { plan: plan.clone(), segment, physical, memory, halves: Default::default() }),
+            Ok(memory) => {
+                let generation = memory.generation();
+                Ok(Channel { plan: plan.clone(), segment, physical, memory, generation, halves: Default::default() })
+            }
             Err(error) => {
                 self.machine.drop(segment);
                 Err(refused(error))
@@ -161,21 +166,12 @@ impl<M: Machine> Book<M> {
                 continue;
             }
             let owner = channel.owner(side);
-            let held = self
-                .channels
-                .values()
-                .filter(|other| other.halves[0].portal.is_some() && other.plan.client == owner)
-                .count()
-                + self
-                    .channels
-                    .values()
-                    .filter(|other| other.halves[1].portal.is_some() && other.plan.server == owner)
-                    .count();
+            let turn = self.turn(channel.plan.id, owner);
             let portal = if owner == MONITOR {
-                let badge = 1 << (MONITOR_BADGE_FIRST + held as u64 % MONITOR_BADGES);
+                let badge = 1 << (MONITOR_BADGE_FIRST + turn % MONITOR_BADGES);
                 (self.machine.own_portal(badge)?, badge)
             } else {
-                let badge = 1 << (1 + held as u64 % BADGES);
+                let badge = 1 << (1 + turn % BADGES);
                 (self.machine.portal(badge)?, badge)
             };
             channel.halves[side as usize].portal = Some(portal);
@@ -184,6 +180,19 @@ impl<M: Machine> Book<M> {
             }
         }
         Ok(())
+    }
+
+    /// Which of its badges the owner of an end gets for a channel.
+    fn turn(&self, id: ChannelId, owner: &str) -> u64 {
+        if id >= wiring::RUN_TIME_CHANNELS {
+            // These come in sets of consecutive numbers, and there are too many to be counted.
+            return id;
+        }
+        let held = |channel: &&Channel| {
+            let owners = [&channel.plan.client, &channel.plan.server];
+            channel.halves.iter().zip(owners).any(|(half, name)| half.portal.is_some() && name == owner)
+        };
+        self.channels.values().filter(held).count() as u64
     }
 
     /// Learns how to ring the end on the other core.
@@ -265,6 +274,24 @@ impl<M: Machine> Book<M> {
         Ok((made, address + bytes + PAGE_BYTES))
     }
 
+    /// The client of a set of channels died: the set begins again for another, and the servers drop what the dead one held.
+    pub(crate) fn begin_again(&mut self, set: &[(ChannelId, End)]) {
+        let generation = self.machine.random();
+        for (id, end) in set {
+            self.let_go(*id, *end);
+            if let Some(channel) = self.channels.get_mut(id) {
+                channel.generation = generation;
+                channel.memory.begin_generation(generation);
+            }
+            self.ring_other(*id, *end);
+        }
+    }
+
+    /// The generation of a channel of this core's Linux domains.
+    pub(crate) fn generation(&self, id: ChannelId) -> u32 {
+        self.channels.get(&id).map_or(0, |channel| channel.generation)
+    }
+
     /// Rings whoever is at the other end of a channel.
     pub(crate) fn ring_other(&mut self, id: ChannelId, end: End) {
         if let Some(bell) = self.channels.get(&id).and_then(|channel| channel.bell(side(end).other())) {
@@ -285,7 +312,7 @@ impl<M: Machine> Book<M> {
     }
 
     /// Puts the server's end into its server, which runs already: gives what its endpoint is to be told, and its domain.
-    pub fn announce(&mut self, id: ChannelId, client: DomainId) -> Result<(DomainId, Wired), MonitorError> {
+    pub fn announce(&mut self, id: ChannelId, set: u32) -> Result<(DomainId, Wired), MonitorError> {
         let channel = self.channels.get_mut(&id).ok_or(MonitorError::NotFound)?;
         let server = self.domains.values_mut().find(|domain| domain.plan.name == channel.plan.server);
         let server = server.ok_or(MonitorError::NotFound)?;
@@ -301,7 +328,7 @@ impl<M: Machine> Book<M> {
         let wired = Wired {
             contract: channel.plan.contract.clone(),
             peer: channel.plan.client.clone(),
-            peer_domain: client,
+            peer_set: set,
             segment: segment.0,
             bell: bell.0,
             bytes: Channel::layout(&channel.plan).bytes(),

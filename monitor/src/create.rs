@@ -6,7 +6,8 @@ use abi::layout::{START_INFO, protection};
 use abi::start::{StartHeader, StartRecord, field, kind};
 use abi::{Error, Handle, PAGE_BYTES, Rights};
 use channel::Layout;
-use contracts::monitor::{DomainPlan, MonitorError};
+use contracts::monitor::{Created, DomainPlan, MonitorError};
+use contracts::spawn::DomainId;
 
 use crate::channels::FIRST_ADDRESS;
 use crate::domains::{Domain, EndpointWire, Parts};
@@ -20,19 +21,32 @@ const WHOLE_ARCHIVE: &str = "archive";
 const ENDPOINT_BADGE: u64 = 1;
 /// The monitor's bits for endpoints, shared by domains in turn.
 const ENDPOINT_BITS: u64 = 16;
-/// The monitor's bit for deaths.
-pub const DEATH_BADGE: u64 = 1 << 40;
+/// The monitor's bits for deaths, by the domain's number: a death is looked for among those that share a bit. Bits below are those of its own
+/// channels (`link.rs`, `channels.rs`).
+const DEATH_BIT_FIRST: u64 = 40;
+const DEATH_BITS: u64 = 8;
+/// All of them.
+pub const DEATH_BADGES: u64 = ((1 << DEATH_BITS) - 1) << DEATH_BIT_FIRST;
 /// The monitor's first bit for stalls; the rest up to 63 are too.
-pub const STALL_BIT_FIRST: u64 = 41;
+pub const STALL_BIT_FIRST: u64 = DEATH_BIT_FIRST + DEATH_BITS;
 const STALL_BITS: u64 = 64 - STALL_BIT_FIRST;
 /// All of them.
 pub const STALL_BADGES: u64 = !((1 << STALL_BIT_FIRST) - 1);
 
+/// The bit by which a domain's death is told.
+pub(crate) fn death_badge(id: DomainId) -> u64 {
+    1 << (DEATH_BIT_FIRST + id % DEATH_BITS)
+}
+
 impl<M: Machine> Book<M> {
-    /// Makes a domain and the monitor's side of its endpoint channel.
-    pub fn create(&mut self, plan: DomainPlan) -> Result<(u64, EndpointWire), MonitorError> {
-        if self.named(&plan.name).is_some() {
+    /// Makes a domain and the monitor's side of its endpoint channel, which a Linux domain has not.
+    pub fn create(&mut self, plan: DomainPlan) -> Result<(Created, Option<EndpointWire>), MonitorError> {
+        // A Linux domain has the name of its set of channels.
+        if !plan.linux && self.named(&plan.name).is_some() {
             return Err(MonitorError::Busy);
+        }
+        if plan.first_pages > 0 && self.machine.free_pages() < plan.first_pages {
+            return Err(MonitorError::NoMemory);
         }
         let entry = self.load(&plan.program)?;
         let mut domain = Domain {
@@ -47,10 +61,9 @@ impl<M: Machine> Book<M> {
             serving: false,
         };
         match self.build(&mut domain) {
-            Ok(wire) => {
-                let id = domain.parts.id;
-                self.domains.insert(id, domain);
-                Ok((id, wire))
+            Ok((created, wire)) => {
+                self.domains.insert(created.domain, domain);
+                Ok((created, wire))
             }
             Err(error) => {
                 self.machine_log(&alloc::format!("{} cannot be made: {}", domain.plan.name, error.name()));
@@ -61,7 +74,7 @@ impl<M: Machine> Book<M> {
         }
     }
 
-    fn build(&mut self, domain: &mut Domain) -> Result<EndpointWire, Error> {
+    fn build(&mut self, domain: &mut Domain) -> Result<(Created, Option<EndpointWire>), Error> {
         let plan = domain.plan.clone();
         let parts = &mut domain.parts;
         parts.ram = self.machine.account(plan.limit_pages)?;
@@ -72,8 +85,12 @@ impl<M: Machine> Book<M> {
         let parts = domain.parts;
 
         let mut address = FIRST_ADDRESS;
-        let (wire, endpoint) = self.endpoint(domain, &mut address)?;
-        let mut records = Vec::from([endpoint]);
+        let (mut wire, mut records) = (None, Vec::new());
+        if !plan.linux {
+            let (made, endpoint) = self.endpoint(domain, &mut address)?;
+            wire = Some(made);
+            records.push(endpoint);
+        }
         for (channel, end) in &plan.channels {
             domain.channels.push((*channel, *end));
             let (made, next) = self.attach(*channel, *end, &parts, address, plan.generation > 1)?;
@@ -92,8 +109,22 @@ impl<M: Machine> Book<M> {
         self.start_page(&plan, &parts, records)?;
         // Linux programs may compute as long as they like.
         domain.stall_badge = (!plan.linux).then(|| self.free_stall_badge());
-        self.machine.watch(parts.domain, parts.context, DEATH_BADGE, domain.stall_badge)?;
-        Ok(wire)
+        self.machine.watch(parts.domain, parts.context, death_badge(parts.id), domain.stall_badge)?;
+        let generation = plan.channels.first().map_or(0, |(id, _)| self.generation(*id));
+        // Last, since nobody would take them back.
+        let parent_handles = match plan.parent {
+            Some(parent) => self.entrust(&parts, parent)?,
+            None => [0; 2],
+        };
+        Ok((Created { domain: parts.id, generation, parent_handles }, wire))
+    }
+
+    /// Gives a parent what it needs to fill and start its child.
+    fn entrust(&mut self, child: &Parts, parent: DomainId) -> Result<[u64; 2], Error> {
+        let parent = self.domains.get(&parent).ok_or(Error::NotFound)?.parts.domain;
+        let domain = self.machine.grant(parent, child.domain, Rights::READ.union(Rights::WRITE))?;
+        let context = self.machine.grant(parent, child.context, Rights::CONTROL)?;
+        Ok([domain.0, context.0])
     }
 
     /// A bit that no other domain has; shared only if there are more components than bits, who are then reported together.

@@ -3,11 +3,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use abi::{DeathCause, DomainState, Handle, Rights};
+use abi::{DeathCause, DomainState, Handle};
 use channel::Memory;
 use contracts::monitor::{ChannelId, CoreMemory, DomainLine, DomainPlan, End, MonitorError};
 use contracts::spawn::{Death, DomainId};
 
+use crate::create::death_badge;
 use crate::machine::Machine;
 use crate::{Book, refused};
 
@@ -37,6 +38,18 @@ pub struct EndpointWire {
     pub badge: u64,
 }
 
+/// A domain that died.
+pub struct Dead {
+    /// Its name.
+    pub name: String,
+    /// Of the component.
+    pub generation: u64,
+    /// It was a Linux domain.
+    pub linux: bool,
+    /// How.
+    pub death: Death,
+}
+
 /// A domain that has not died, or whose death was not looked at yet.
 pub struct Domain {
     pub(crate) parts: Parts,
@@ -60,10 +73,10 @@ impl<M: Machine> Book<M> {
         Ok(())
     }
 
-    /// Looks for domains that died, takes them apart and tells of each.
-    pub fn deaths(&mut self) -> Vec<(String, u64, Death)> {
+    /// Looks for domains that died, among those whose deaths these bits tell, takes them apart and tells of each.
+    pub fn deaths(&mut self, bits: u64) -> Vec<Dead> {
         let mut dead = Vec::new();
-        for (id, domain) in &self.domains {
+        for (id, domain) in self.domains.iter().filter(|(id, _)| death_badge(**id) & bits != 0) {
             if let Ok(state) = self.machine.state(domain.parts.domain)
                 && DeathCause::decode(state.cause) != Some(DeathCause::Alive)
             {
@@ -73,10 +86,14 @@ impl<M: Machine> Book<M> {
         dead.into_iter().filter_map(|(id, state)| self.bury(id, &state)).collect()
     }
 
-    fn bury(&mut self, id: DomainId, state: &DomainState) -> Option<(String, u64, Death)> {
+    fn bury(&mut self, id: DomainId, state: &DomainState) -> Option<Dead> {
         let domain = self.domains.remove(&id)?;
         self.quieten(&domain.plan.devices);
-        domain.channels.iter().for_each(|(channel, end)| self.let_go(*channel, *end));
+        if domain.plan.linux {
+            self.begin_again(&domain.channels);
+        } else {
+            domain.channels.iter().for_each(|(channel, end)| self.let_go(*channel, *end));
+        }
         self.scrap(&domain);
         let is_exception = DeathCause::decode(state.cause) == Some(DeathCause::Exception);
         let status = if is_exception { state.exception.vector } else { state.status };
@@ -88,7 +105,7 @@ impl<M: Machine> Book<M> {
             rip: state.rip,
             cpu_ns: state.cpu_ns,
         };
-        Some((domain.plan.name, domain.plan.generation, death))
+        Some(Dead { name: domain.plan.name, generation: domain.plan.generation, linux: domain.plan.linux, death })
     }
 
     /// Drops everything held of a domain; that ends it if it lives.
@@ -127,13 +144,6 @@ impl<M: Machine> Book<M> {
             Some(domain) => self.machine.kill(domain.parts.domain, status).map_err(refused),
             None => Ok(()),
         }
-    }
-
-    /// A capability for `id` put into `parent`.
-    pub fn share(&mut self, id: DomainId, parent: DomainId) -> Result<u64, MonitorError> {
-        let find = |id| self.domains.get(&id).map(|domain| domain.parts.domain).ok_or(MonitorError::NotFound);
-        let (domain, parent) = (find(id)?, find(parent)?);
-        self.machine.grant(parent, domain, Rights::READ.union(Rights::WRITE)).map(|handle| handle.0).map_err(refused)
     }
 
     /// The domain with the smallest id of at least `from`.

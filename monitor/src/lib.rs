@@ -26,9 +26,9 @@ mod start_page;
 mod tests;
 
 pub use channels::{Opened, Wire};
-pub use create::{DEATH_BADGE, STALL_BADGES};
+pub use create::{DEATH_BADGES, STALL_BADGES};
 pub use devices::describe;
-pub use domains::{Domain, EndpointWire};
+pub use domains::{Dead, Domain, EndpointWire};
 pub use machine::Machine;
 pub use program::{BadProgram, Piece, Program, decode};
 

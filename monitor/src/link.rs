@@ -7,6 +7,7 @@ use abi::layout::{REGIONS, portal};
 use abi::{Error, Handle, PAGE_BYTES};
 use channel::{Bell, ClientChannel, Layout, Memory, ServerChannel, Wiring};
 use contracts::monitor::MonitorClient;
+use monitor_core::{DEATH_BADGES, STALL_BADGES};
 use runtime::Start;
 
 /// What the kernel calls the region it gives a monitor that was started by another.
@@ -16,6 +17,7 @@ const LINK_BIT_FIRST: u64 = 16;
 const LINK_BITS: u64 = 16;
 /// The bit for greetings.
 pub const GREETED: u64 = 1 << 39;
+const _: () = assert!((GREETED | ((1 << LINK_BITS) - 1) << LINK_BIT_FIRST) & (DEATH_BADGES | STALL_BADGES) == 0);
 
 /// The page after the channel: a number of 0 is not told yet.
 struct Greeting {
@@ -93,5 +95,5 @@ fn answer(address: u64, bytes: u64) -> Result<ServerChannel, Error> {
 }
 
 fn wiring(memory: Memory, bell: Handle, badge: u64) -> Wiring {
-    Wiring { memory, bell: Bell::Notify(bell), badge, remote: true, peer: "monitor".to_string(), peer_domain: 0 }
+    Wiring { memory, bell: Bell::Notify(bell), badge, remote: true, peer: "monitor".to_string(), peer_set: 0 }
 }

@@ -33,6 +33,10 @@ pub trait Machine {
     fn free_slot(&mut self, slot: u64);
     /// What rings a slot of another core.
     fn remote(&mut self, core: u32, slot: u64) -> Result<Handle, Error>;
+    /// A number that nobody can foretell, not 0.
+    fn random(&mut self) -> u32;
+    /// Free pages of this core.
+    fn free_pages(&mut self) -> u64;
     /// Rings.
     fn ring(&mut self, bell: Handle);
     /// Empties a slot of the share.

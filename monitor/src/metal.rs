@@ -93,6 +93,16 @@ impl Machine for Metal {
         sys::wake_slot_import(Handle::PCORE, Handle::ROOT_RAM, core.into(), slot)
     }
 
+    fn random(&mut self) -> u32 {
+        let mut bytes = [0; 4];
+        runtime::fill_random(&mut bytes);
+        u32::from_le_bytes(bytes).max(1)
+    }
+
+    fn free_pages(&mut self) -> u64 {
+        sys::ram_stat(Handle::ROOT_RAM).map_or(0, |(_, _, free_pages)| free_pages)
+    }
+
     fn ring(&mut self, bell: Handle) {
         // Whoever cannot be rung is gone, and looks for itself if it comes back.
         let _ = sys::notify(bell);

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::poll_fn;
@@ -13,8 +13,8 @@ use abi::Handle;
 use channel::{Bell, CallError, ClientChannel, Memory, Peer, SendError, ServerChannel, Wiring};
 use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
 use contracts::monitor::*;
-use contracts::spawn::{Death, DomainId};
-use monitor_core::{Book, DEATH_BADGE, STALL_BADGES};
+use contracts::spawn::DomainId;
+use monitor_core::{Book, DEATH_BADGES, Dead, STALL_BADGES};
 use runtime::TaskId;
 
 use crate::metal::Metal;
@@ -35,9 +35,17 @@ pub struct Service {
     /// Those who wait for a core to come up.
     waiting: RefCell<Vec<Waker>>,
     endpoints: RefCell<BTreeMap<DomainId, (EndpointClient, TaskId)>>,
-    listeners: RefCell<Vec<(Peer, MonitorEvents)>>,
+    listeners: RefCell<Vec<Listener>>,
     /// Deaths told to the supervisor's guard.
     pub deaths: Deaths,
+}
+
+/// A client that hears events.
+struct Listener {
+    peer: Peer,
+    events: MonitorEvents,
+    /// It makes Linux domains: their deaths are its alone, as they are many and nobody else's business.
+    makes_linux: bool,
 }
 
 /// Whom the monitor itself has to look after, by name: told of each death on this core.
@@ -65,7 +73,9 @@ impl Service {
         runtime::spawn(async move {
             loop {
                 match client.next_event().await {
-                    MonitorEvent::Died { name, generation, death } => service.tell_death(&name, generation, &death),
+                    MonitorEvent::Died { name, generation, linux, death } => {
+                        service.tell_death(&Dead { name, generation, linux, death });
+                    }
                     MonitorEvent::Serving { domain } => service.tell(|listener| listener.serving(domain)),
                     MonitorEvent::Stalled { domain } => service.tell(|listener| listener.stalled(domain)),
                     MonitorEvent::Lost => runtime::log!("core {core}: events were lost"),
@@ -99,34 +109,40 @@ impl Service {
     /// Serves a client, which hears events from now on.
     pub async fn serve(self: Rc<Self>, channel: ServerChannel) {
         let peer = channel.peer().clone();
-        self.listeners.borrow_mut().push((peer.clone(), MonitorEvents::new(&peer)));
+        let listener = Listener { peer: peer.clone(), events: MonitorEvents::new(&peer), makes_linux: false };
+        self.listeners.borrow_mut().push(listener);
         serve_monitor(self.clone(), channel).await;
-        self.listeners.borrow_mut().retain(|(listener, _)| *listener != peer);
+        self.listeners.borrow_mut().retain(|listener| listener.peer != peer);
     }
 
     fn tell(&self, event: impl Fn(&MonitorEvents) -> Result<(), SendError>) {
-        for (peer, listener) in &*self.listeners.borrow() {
-            if event(listener) == Err(SendError::Full) {
-                runtime::log!("{} does not take its events", peer.name());
-            }
-        }
+        self.listeners.borrow().iter().for_each(|listener| listener.tell(&event));
     }
 
-    fn tell_death(&self, name: &str, generation: u64, death: &Death) {
-        self.tell(|listener| listener.died(name.to_string(), generation, *death));
+    fn tell_death(&self, dead: &Dead) {
+        for listener in self.listeners.borrow().iter().filter(|listener| listener.makes_linux || !dead.linux) {
+            listener.tell(&|events| events.died(dead.name.clone(), dead.generation, dead.linux, dead.death));
+        }
         let guard = self.deaths.borrow().clone();
-        guard.into_iter().for_each(|guard| guard(name, generation));
+        guard.into_iter().filter(|_| !dead.linux).for_each(|guard| guard(&dead.name, dead.generation));
+    }
+
+    /// From now on this client hears of deaths of Linux domains.
+    fn makes_linux(&self, peer: &Peer) {
+        let mut listeners = self.listeners.borrow_mut();
+        let listener = listeners.iter_mut().find(|listener| listener.peer == *peer);
+        listener.into_iter().for_each(|listener| listener.makes_linux = true);
     }
 
     /// Looks at deaths as the kernel reports them.
     pub async fn watch_deaths(self: Rc<Self>) {
         loop {
-            runtime::notified(DEATH_BADGE).await;
-            let dead = self.book.borrow_mut().deaths();
-            for (name, generation, death) in dead {
-                let endpoint = self.endpoints.borrow_mut().remove(&death.domain);
+            let bits = runtime::notified(DEATH_BADGES).await;
+            let dead = self.book.borrow_mut().deaths(bits);
+            for dead in dead {
+                let endpoint = self.endpoints.borrow_mut().remove(&dead.death.domain);
                 endpoint.into_iter().for_each(|(_, task)| runtime::abort(task));
-                self.tell_death(&name, generation, &death);
+                self.tell_death(&dead);
             }
         }
     }
@@ -151,9 +167,10 @@ impl Service {
     }
 
     /// Makes a domain on this core and listens to it.
-    pub fn create_here(self: &Rc<Self>, plan: DomainPlan) -> Result<DomainId, MonitorError> {
+    pub fn create_here(self: &Rc<Self>, plan: DomainPlan) -> Result<Created, MonitorError> {
         let name = plan.name.clone();
-        let (id, wire) = self.book.borrow_mut().create(plan)?;
+        let (created, wire) = self.book.borrow_mut().create(plan)?;
+        let (id, Some(wire)) = (created.domain, wire) else { return Ok(created) };
         let client = EndpointClient::new(ClientChannel::new(own_wiring(wire.memory, wire.bell, wire.badge, name)));
         let (service, events) = (self.clone(), client.clone());
         let task = runtime::spawn(async move {
@@ -169,7 +186,7 @@ impl Service {
             }
         });
         self.endpoints.borrow_mut().insert(id, (client, task));
-        Ok(id)
+        Ok(created)
     }
 
     /// Runs a domain of this core.
@@ -182,8 +199,16 @@ impl Service {
     }
 }
 
+impl Listener {
+    fn tell(&self, event: &impl Fn(&MonitorEvents) -> Result<(), SendError>) {
+        if event(&self.events) == Err(SendError::Full) {
+            runtime::log!("{} does not take its events", self.peer.name());
+        }
+    }
+}
+
 fn own_wiring(memory: Memory, bell: Handle, badge: u64, peer: String) -> Wiring {
-    Wiring { memory, bell: Bell::Notify(bell), badge, remote: false, peer, peer_domain: 0 }
+    Wiring { memory, bell: Bell::Notify(bell), badge, remote: false, peer, peer_set: 0 }
 }
 
 /// Another core's monitor is not there, or said no.
@@ -231,11 +256,11 @@ impl MonitorServer for Shared {
         passed(self.0.link(core).await?.close(core, id).await)
     }
 
-    async fn announce(&self, _: &Peer, core: u32, id: ChannelId, client: DomainId) -> Result<(), MonitorError> {
+    async fn announce(&self, _: &Peer, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return passed(self.0.link(core).await?.announce(core, id, client).await);
+            return passed(self.0.link(core).await?.announce(core, id, set).await);
         }
-        let (server, wired) = self.0.book.borrow_mut().announce(id, client)?;
+        let (server, wired) = self.0.book.borrow_mut().announce(id, set)?;
         let contract = wired.contract.clone();
         let answer = runtime::timeout(CONNECT_LIMIT_NS, self.0.endpoint(server)?.connect(wired)).await;
         match answer {
@@ -260,7 +285,10 @@ impl MonitorServer for Shared {
         passed(self.0.link(core).await?.region(core, name, pages, contiguous, physical).await)
     }
 
-    async fn create(&self, _: &Peer, core: u32, plan: DomainPlan) -> Result<DomainId, MonitorError> {
+    async fn create(&self, peer: &Peer, core: u32, plan: DomainPlan) -> Result<Created, MonitorError> {
+        if plan.linux {
+            self.0.makes_linux(peer);
+        }
         if self.is_here(core) {
             return self.0.create_here(plan);
         }
@@ -272,13 +300,6 @@ impl MonitorServer for Shared {
             return self.0.start_here(domain);
         }
         passed(self.0.link(core).await?.start(core, domain).await)
-    }
-
-    async fn share(&self, _: &Peer, core: u32, domain: DomainId, parent: DomainId) -> Result<u64, MonitorError> {
-        if self.is_here(core) {
-            return self.0.book.borrow_mut().share(domain, parent);
-        }
-        passed(self.0.link(core).await?.share(core, domain, parent).await)
     }
 
     async fn kill(&self, _: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {

@@ -23,6 +23,7 @@ struct Fake {
     rung: Vec<u64>,
     quieted: Vec<u64>,
     dead: BTreeSet<u64>,
+    free_pages: u64,
     /// Allocations that still succeed.
     budget: Option<u32>,
 }
@@ -81,6 +82,13 @@ impl Machine for Fake {
     }
     fn remote(&mut self, _: u32, _: u64) -> Result<Handle, Error> {
         self.new_handle()
+    }
+    fn random(&mut self) -> u32 {
+        self.last += 1;
+        1000 + self.last as u32
+    }
+    fn free_pages(&mut self) -> u64 {
+        self.free_pages
     }
     fn ring(&mut self, bell: Handle) {
         self.rung.push(bell.0);
@@ -161,6 +169,8 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
         limit_pages: 100,
         priority: 3,
         linux: false,
+        first_pages: 0,
+        parent: None,
         channels: channels.into(),
         regions: Vec::from([String::from("pool")]),
         devices: Vec::from([String::from("virtio-net")]),
@@ -173,8 +183,8 @@ fn running() -> (Book<Fake>, u64, u64) {
     let mut book = book(0);
     book.open(wire(1, 0, 0), None).unwrap_or_else(|error| panic!("{error:?}"));
     book.region("pool", 4, true, None).unwrap();
-    let [(driver, _), (ip, _)] = [domain("driver", 1, &[(1, End::Server)]), domain("ip", 1, &[(1, End::Client)])]
-        .map(|plan| book.create(plan).map_err(|_| ()).unwrap());
+    let [driver, ip] = [domain("driver", 1, &[(1, End::Server)]), domain("ip", 1, &[(1, End::Client)])]
+        .map(|plan| book.create(plan).map_err(|_| ()).unwrap().0.domain);
     book.start(driver).unwrap();
     book.start(ip).unwrap();
     (book, driver, ip)
@@ -185,16 +195,16 @@ fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_r
     let (mut book, driver, _) = running();
     let held = book.machine.held.len();
     book.kill(driver, 9).unwrap();
-    let deaths = book.deaths();
+    let deaths = book.deaths(crate::DEATH_BADGES);
     assert_eq!(deaths.len(), 1);
-    assert_eq!((deaths[0].0.as_str(), deaths[0].2.cause), ("driver", DeathCause::Killed as u64));
+    assert_eq!((deaths[0].name.as_str(), deaths[0].death.cause), ("driver", DeathCause::Killed as u64));
     assert!(!book.machine.quieted.is_empty(), "its device is quiet before anybody hears of the death");
     assert!(book.machine.portals.values().filter(|context| **context == 0).count() == 1, "its entrance leads nowhere");
-    assert!(book.deaths().is_empty());
+    assert!(book.deaths(crate::DEATH_BADGES).is_empty());
 
-    let (again, _) = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap();
+    let (made, _) = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap();
     book.machine.rung.clear();
-    book.start(again).unwrap();
+    book.start(made.domain).unwrap();
     assert_eq!(book.machine.rung.len(), 1);
     assert_eq!(book.machine.held.len(), held, "nothing leaks over a restart");
     let mut views = book.machine.memory.remove(&101).unwrap();
@@ -219,7 +229,7 @@ fn everything_is_dropped_with_the_channel_and_its_domains() {
     };
     book.kill(driver, 0).unwrap();
     book.kill(ip, 0).unwrap();
-    assert_eq!(book.deaths().len(), 2);
+    assert_eq!(book.deaths(crate::DEATH_BADGES).len(), 2);
     book.close(1);
     book.close(1);
     assert_eq!(book.machine.held.len(), kept);
@@ -256,8 +266,8 @@ fn between_cores_each_learns_how_to_ring_the_other() {
     server.open(plan.clone(), Some(Place { physical: 0, ..back })).map_err(|_| ()).unwrap();
     for (book, name, end) in [(&mut server, "driver", End::Server), (&mut client, "ip", End::Client)] {
         book.region("pool", 4, true, None).unwrap();
-        let (id, _) = book.create(domain(name, 1, &[(1, end)])).map_err(|_| ()).unwrap();
-        book.start(id).unwrap();
+        let (made, _) = book.create(domain(name, 1, &[(1, end)])).map_err(|_| ()).unwrap();
+        book.start(made.domain).unwrap();
         assert_eq!(book.machine.rung.len(), 1);
         book.close(1);
         assert!(book.machine.slots.is_empty());
@@ -270,6 +280,44 @@ fn a_channel_made_at_run_time_is_announced_to_its_server() {
     let plan = ChannelPlan { client: "linux-1".into(), ..wire(1 << 32, 0, 0) };
     book.open(plan, None).map_err(|_| ()).unwrap();
     let (server, wired) = book.announce(1 << 32, 77).unwrap();
-    assert_eq!((server, wired.peer.as_str(), wired.peer_domain, wired.client), (driver, "linux-1", 77, false));
+    assert_eq!((server, wired.peer.as_str(), wired.peer_set, wired.client), (driver, "linux-1", 77, false));
     assert_eq!(book.announce(5, 77), Err(MonitorError::NotFound));
+}
+
+#[test]
+fn a_set_of_channels_serves_one_linux_domain_after_another() {
+    let (mut book, _, parent) = running();
+    let plan = ChannelPlan { client: "linux-1".into(), ..wire(wiring::RUN_TIME_CHANNELS, 0, 0) };
+    book.open(plan, None).map_err(|_| ()).unwrap();
+    book.announce(wiring::RUN_TIME_CHANNELS, 1).unwrap();
+    let linux = || DomainPlan {
+        linux: true,
+        parent: Some(parent),
+        first_pages: 10,
+        regions: Vec::new(),
+        devices: Vec::new(),
+        ..domain("linux-1", 1, &[(wiring::RUN_TIME_CHANNELS, End::Client)])
+    };
+    assert!(matches!(book.create(linux()), Err(MonitorError::NoMemory)), "too little is free");
+    book.machine.free_pages = 10;
+    let (first, endpoint) = book.create(linux()).map_err(|_| ()).unwrap();
+    assert!(endpoint.is_none() && first.generation == 1 && first.parent_handles != [0; 2]);
+    let held = book.machine.held.len();
+    // Whatever the client writes into the memory, the next generation is not one it knew.
+    book.machine.rung.clear();
+    book.kill(first.domain, 0).unwrap();
+    let deaths = book.deaths(crate::DEATH_BADGES);
+    assert!(deaths.len() == 1 && deaths[0].linux);
+    assert_eq!(book.machine.rung.len(), 1, "the server is to drop what the dead client held");
+    let (second, _) = book.create(linux()).map_err(|_| ()).unwrap();
+    assert!(second.generation > 1000);
+    assert_eq!(book.machine.held.len(), held, "nothing is made again, nothing leaks");
+}
+
+#[test]
+fn a_death_is_looked_for_behind_its_own_bit_only() {
+    let (mut book, driver, _) = running();
+    book.kill(driver, 0).unwrap();
+    assert!(book.deaths(crate::DEATH_BADGES & !crate::create::death_badge(driver)).is_empty());
+    assert_eq!(book.deaths(crate::create::death_badge(driver)).len(), 1);
 }

@@ -30,7 +30,7 @@ pub use body::{decode, encode};
 pub use bulk::{Bulk, BulkSpan, OutOfBounds};
 pub use call::{Call, CallError};
 pub use client::{Client, ClientChannel};
-pub use link::{SendError, Wiring};
+pub use link::{SendError, Wiring, client_id};
 #[cfg(not(target_os = "none"))]
 pub use loopback::{loopback, loopback_memory, loopback_wiring};
 pub use memory::{BadRegion, Layout, Memory, Side};

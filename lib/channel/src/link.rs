@@ -35,8 +35,8 @@ pub struct Wiring {
     pub remote: bool,
     /// The peer's component name.
     pub peer: String,
-    /// The peer's domain id, 0 if not known.
-    pub peer_domain: u64,
+    /// The set of channels it belongs to, if that is lent to one client after another; else 0.
+    pub peer_set: u32,
 }
 
 /// What changed since the last look.
@@ -49,6 +49,12 @@ pub(crate) enum Change {
     Closed,
 }
 
+/// How servers name the client that has a set of channels in a generation: alike at all of them, and never the same again. A client that
+/// spoils the generation in its memory becomes a client that holds nothing.
+pub const fn client_id(set: u32, generation: u32) -> u64 {
+    if set == 0 { 0 } else { (set as u64) << 32 | generation as u64 }
+}
+
 pub(crate) struct Link {
     pub memory: Memory,
     side: Side,
@@ -56,7 +62,7 @@ pub(crate) struct Link {
     pub badge: u64,
     pub remote: bool,
     pub peer: String,
-    pub peer_domain: u64,
+    peer_set: u32,
     generation: Cell<u32>,
     writer: RefCell<Writer>,
     /// Writer's position when the peer was rung last, or had no need to be.
@@ -72,7 +78,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub fn new(side: Side, wiring: Wiring) -> Link {
-        let Wiring { memory, bell, badge, remote, peer, peer_domain } = wiring;
+        let Wiring { memory, bell, badge, remote, peer, peer_set } = wiring;
         let generation = memory.generation();
         Link {
             writer: RefCell::new(Writer::new(generation)),
@@ -90,8 +96,18 @@ impl Link {
             badge,
             remote,
             peer,
-            peer_domain,
+            peer_set,
         }
+    }
+
+    /// The peer as it is now.
+    pub fn peer_id(&self) -> u64 {
+        client_id(self.peer_set, self.generation.get())
+    }
+
+    /// See [`crate::Peer::was`].
+    pub fn peer_was(&self, id: u64) -> bool {
+        id == client_id(self.peer_set, id as u32) && (self.peer_set == 0 || self.closed.get() || id != self.peer_id())
     }
 
     pub fn registered(&self, port: PortId) {

@@ -51,6 +51,6 @@ pub fn loopback_wiring(memory: Memory, client: bool) -> Wiring {
         badge: own,
         remote: false,
         peer,
-        peer_domain: if client { 2 } else { 1 },
+        peer_set: if client { 2 } else { 1 },
     }
 }

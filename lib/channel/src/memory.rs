@@ -199,6 +199,12 @@ impl Memory {
         generation
     }
 
+    /// For the monitor, when the channel goes to another client: a generation that the one before could not foretell, as it might have
+    /// announced it itself. Notify the server afterwards.
+    pub fn begin_generation(&self, generation: u32) {
+        self.head().generation.0.store(generation.into(), Ordering::Release);
+    }
+
     /// A side is gone for good (by itself, or the monitor for one that died). Notify the other afterwards.
     pub fn close(&self, side: Side) {
         self.head().closed[side as usize].0.store(self.generation().into(), Ordering::Release);

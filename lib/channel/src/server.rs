@@ -116,9 +116,14 @@ impl Drop for ServerChannel {
 }
 
 impl Peer {
-    /// The client's domain id; 0 if the wiring did not tell.
+    /// The client as other servers know it too ([`crate::client_id`]); 0 for components.
     pub fn id(&self) -> u64 {
-        self.inner.link.peer_domain
+        self.inner.link.peer_id()
+    }
+
+    /// When this client was restarted or has left: is that the id of one whose channel this was? All it held is to be dropped.
+    pub fn was(&self, id: u64) -> bool {
+        self.inner.link.peer_was(id)
     }
 
     /// The client's component name.

@@ -102,8 +102,8 @@ impl EndpointServer for Endpoint {
         let Ok(memory) = (unsafe { Memory::attach(address, bytes, Some(keeper)) }) else {
             return Err(EndpointError::BadChannel);
         };
-        let Wired { contract, peer, peer_domain, badge, remote, .. } = wired;
-        let channel = ServerChannel::new(Wiring { memory, bell: Bell::Notify(bell), badge, remote, peer, peer_domain });
+        let Wired { contract, peer, peer_set, badge, remote, .. } = wired;
+        let channel = ServerChannel::new(Wiring { memory, bell: Bell::Notify(bell), badge, remote, peer, peer_set });
         let mut queues = self.waiting.queues.borrow_mut();
         if queues.len() >= CONTRACTS_MAX && !queues.contains_key(&contract) {
             return Err(EndpointError::NotServed);

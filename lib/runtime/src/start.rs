@@ -268,6 +268,6 @@ fn wiring(record: &StartRecord) -> Result<Wiring, WireError> {
         badge: record.a,
         remote,
         peer: text(&record.peer).to_string(),
-        peer_domain: 0,
+        peer_set: 0,
     })
 }

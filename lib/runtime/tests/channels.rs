@@ -8,8 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use channel::{
-    CALLS_MAX, CallError, ClientChannel, Layout, Memory, SendError, ServerChannel, loopback, loopback_memory,
-    loopback_wiring,
+    CALLS_MAX, CallError, ClientChannel, Layout, Memory, SendError, ServerChannel, client_id, loopback,
+    loopback_memory, loopback_wiring,
 };
 use echo::{EchoClient, EchoEvent, EchoEvents, EchoServer, Refusal, serve_echo};
 use runtime::Peer;
@@ -25,6 +25,9 @@ struct Echo {
     forgotten: RefCell<Vec<u64>>,
     closed: Cell<bool>,
     restarted: Cell<u32>,
+    /// Who asked, and who was said to be gone, of those who ever asked.
+    clients: RefCell<Vec<u64>>,
+    gone: RefCell<Vec<u64>>,
 }
 
 /// Counts tasks that wait, also when they are dropped.
@@ -38,7 +41,7 @@ impl Drop for Waits<'_> {
 
 impl EchoServer for Echo {
     async fn say(&self, peer: &Peer, text: String) -> Result<String, Refusal> {
-        assert_eq!(peer.id(), 1);
+        self.clients.borrow_mut().push(peer.id());
         self.served.borrow_mut().push(text.clone());
         if text.is_empty() { Err(Refusal::Empty) } else { Ok(text) }
     }
@@ -74,8 +77,11 @@ impl EchoServer for Echo {
         self.closed.set(true);
     }
 
-    fn peer_restarted(&self, _peer: &Peer) {
+    fn peer_restarted(&self, peer: &Peer) {
         self.restarted.set(self.restarted.get() + 1);
+        let others = [client_id(1, 9), client_id(2, 1), 0];
+        let all: Vec<u64> = self.clients.borrow().iter().copied().chain(others).collect();
+        self.gone.borrow_mut().extend(all.into_iter().filter(|id| peer.was(*id)));
     }
 }
 
@@ -250,6 +256,22 @@ fn after_a_clients_restart_the_server_drops_its_work() {
         let second = EchoClient::new(ClientChannel::new(loopback_wiring(three, true)));
         assert_eq!(second.say("hello".into()).await, Ok("hello".into()));
         assert_eq!((echo.waiting.get(), echo.restarted.get(), echo.closed.get()), (0, 1, false));
+    });
+}
+
+#[test]
+fn a_channel_lent_to_another_client_gives_it_another_name() {
+    run(async {
+        let [one, two, three, monitor] = loopback_memory(SMALL);
+        let (echo, _) = serve(two);
+        let first = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
+        assert_eq!(first.say("a".into()).await, Ok("a".into()));
+        std::mem::forget(first);
+        monitor.begin_generation(9);
+        let second = EchoClient::new(ClientChannel::new(loopback_wiring(three, true)));
+        assert_eq!(second.say("b".into()).await, Ok("b".into()));
+        assert_eq!(*echo.clients.borrow(), [client_id(1, 1), client_id(1, 9)]);
+        assert_eq!(*echo.gone.borrow(), [client_id(1, 1)], "the one before, not its successor and nobody else");
     });
 }
 

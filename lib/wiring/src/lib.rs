@@ -10,7 +10,9 @@ extern crate alloc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use abi::start::Entrance;
 use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End};
+use contracts::spawn::DomainId;
 use system::{Component, RUN_PATH, SYSTEM_PATH, System};
 
 /// The component that is there before all others, on every core.
@@ -98,6 +100,8 @@ pub fn component(component: &Component, channels: &[ChannelPlan], generation: u6
         limit_pages: component.memory_limit_pages.into(),
         priority: component.priority / PRIORITIES_IN_CLASS,
         linux: false,
+        first_pages: 0,
+        parent: None,
         channels: ends,
         regions: component.regions.iter().map(|region| region.name.clone()).collect(),
         devices: component.devices.clone(),
@@ -105,16 +109,25 @@ pub fn component(component: &Component, channels: &[ChannelPlan], generation: u6
     }
 }
 
-/// What a Linux domain gets; it holds the clients' ends of `channels`.
-pub fn linux(system: &System, name: &str, channels: &[ChannelPlan], limit_pages: u64) -> DomainPlan {
+/// What a Linux domain gets; it holds the clients' ends of `channels`, and is its parent's to fill if there is one.
+pub fn linux(
+    system: &System,
+    name: &str,
+    channels: &[ChannelPlan],
+    first_pages: u64,
+    parent: Option<DomainId>,
+) -> DomainPlan {
+    let entrance = if parent.is_some() { Entrance::Adopt } else { Entrance::Fresh };
     DomainPlan {
         name: name.into(),
         program: PROXY.into(),
         generation: 1,
-        entrance: 0,
-        limit_pages,
+        entrance: entrance as u64,
+        limit_pages: system.linux.memory_limit_pages.into(),
         priority: system.linux.priority / PRIORITIES_IN_CLASS,
         linux: true,
+        first_pages,
+        parent,
         channels: channels.iter().map(|channel| (channel.id, End::Client)).collect(),
         regions: Vec::new(),
         devices: Vec::new(),

@@ -205,7 +205,7 @@ impl Signals {
 
     /// Is there one to act on now?
     pub fn has_deliverable(&self) -> bool {
-        (1..=64u8).any(|signal| self.pending & !self.blocked & bit(signal) != 0 && !self.is_ignored(signal))
+        self.peek().is_some()
     }
 
     /// Would the next one to deliver let an interrupted call start again?
@@ -217,11 +217,19 @@ impl Signals {
     }
 
     fn peek(&self) -> Option<u8> {
-        (1..=64u8).find(|signal| self.pending & !self.blocked & bit(*signal) != 0 && !self.is_ignored(*signal))
+        let open = self.pending & !self.blocked;
+        if open == 0 {
+            return None;
+        }
+        (1..=64u8).find(|signal| open & bit(*signal) != 0 && !self.is_ignored(*signal))
     }
 
     /// Takes the next one, lowest number first (faults come before the rest only by number).
     pub fn take(&mut self) -> Option<(Delivery, Cause)> {
+        // Asked after every call.
+        if self.pending & !self.blocked == 0 {
+            return None;
+        }
         self.pending &= !(1..=64u8)
             .filter(|signal| self.blocked & bit(*signal) == 0 && self.is_ignored(*signal))
             .fold(0, |all, signal| all | bit(signal));

@@ -82,7 +82,9 @@ pub struct ProcessState {
     pub registers: ProgramRegisters,
     /// Where a forked child stores its id (CLONE_CHILD_SETTID), 0 = nowhere.
     pub child_id_at: u64,
-    reserved: [u64; 3],
+    /// The id that a child being forked will have.
+    pub child: u64,
+    reserved: [u64; 2],
     /// FXSAVE image a forked child starts with.
     pub vectors: [u8; 512],
     /// Memory map.

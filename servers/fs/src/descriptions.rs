@@ -215,6 +215,10 @@ impl DescriptionsServer for Server {
     }
 
     fn peer_closed(&self, peer: &Peer) {
-        self.forget_client(peer.id());
+        self.forget(peer);
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        self.forget(peer);
     }
 }

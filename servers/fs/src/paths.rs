@@ -196,6 +196,10 @@ impl FilesServer for Server {
     }
 
     fn peer_closed(&self, peer: &Peer) {
-        self.forget_client(peer.id());
+        self.forget(peer);
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        self.forget(peer);
     }
 }

@@ -108,10 +108,13 @@ impl Server {
     }
 
     /// A client ended.
-    pub fn forget_client(&self, client: u64) {
-        let held: Vec<_> =
-            self.open.borrow().iter().filter(|(_, open)| open.holders.contains(&client)).map(|(id, _)| *id).collect();
-        for id in held {
+    pub fn forget(&self, gone: &Peer) {
+        let of_gone = |(id, open): (&DescriptionId, &Open)| {
+            let holders = open.holders.iter().filter(|holder| gone.was(**holder));
+            holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
+        };
+        let held: Vec<_> = self.open.borrow().iter().flat_map(of_gone).collect();
+        for (client, id) in held {
             self.release(client, id);
         }
     }

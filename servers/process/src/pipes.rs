@@ -127,10 +127,13 @@ impl Pipes {
     }
 
     /// A client ended: all it held goes.
-    pub fn forget_client(&self, client: u64) {
-        let held: Vec<_> =
-            self.ends.borrow().iter().filter(|(_, end)| end.holders.contains(&client)).map(|(id, _)| *id).collect();
-        for id in held {
+    pub fn forget(&self, is_gone: impl Fn(u64) -> bool) {
+        let of_gone = |(id, end): (&DescriptionId, &End)| {
+            let holders = end.holders.iter().filter(|holder| is_gone(**holder));
+            holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
+        };
+        let held: Vec<_> = self.ends.borrow().iter().flat_map(of_gone).collect();
+        for (client, id) in held {
             self.release(client, id);
         }
     }
@@ -275,6 +278,10 @@ impl DescriptionsServer for Pipes {
     }
 
     fn peer_closed(&self, peer: &Peer) {
-        self.forget_client(peer.id());
+        self.forget(|client| peer.was(client));
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        self.peer_closed(peer);
     }
 }

@@ -12,7 +12,7 @@ use channel::{CallError, Peer};
 use contracts::descriptions::DescriptionId;
 use contracts::process::*;
 use contracts::spawn::{Death, LinuxDomain, SpawnClient, SpawnError};
-use process_core::table::{FIRST, Phase, Table, Waited};
+use process_core::table::{Phase, Table, Waited};
 use process_core::watch::Watch;
 use runtime::TaskId;
 
@@ -41,12 +41,17 @@ pub struct Server {
     /// Signals for processes that run but have not said hello yet: bit n-1 = signal n, with the last sender.
     early: RefCell<BTreeMap<ProcessId, (u64, ProcessId)>>,
     alarms: RefCell<BTreeMap<ProcessId, Alarm>>,
+    /// Forks refused in a row, by the parent.
+    refusals: RefCell<BTreeMap<ProcessId, u32>>,
     /// Some process ended.
     ended: Watch,
 }
 
-/// A refused fork waits so long for its answer: whoever asks again and again spends no time of others.
-const REFUSED_PAUSE_NS: u64 = 500_000_000;
+/// A refused fork waits for its answer, each time twice as long as before until one is granted: whoever asks again and again spends no
+/// time of others, and whoever meets the limit once hardly notices.
+const REFUSED_PAUSE_FIRST_NS: u64 = 1_000_000;
+/// At most 2^9 times the first: half a second.
+const REFUSED_DOUBLINGS_MAX: u32 = 9;
 
 /// Asks for the first program's domain and starts it, if `etc/run` names a program.
 pub async fn start_first(server: Rc<Server>, run: Option<&'static [u8]>) {
@@ -59,7 +64,7 @@ pub async fn start_first(server: Rc<Server>, run: Option<&'static [u8]>) {
         Ok(made) => made,
         Err(error) => return runtime::log!("the first program has no domain: {error:?}"),
     };
-    server.table.borrow_mut().add_first(made.domain);
+    server.table.borrow_mut().add_first(made.domain, made.client);
     if let Err(error) = server.spawn.start(made.domain).await {
         runtime::log!("the first program does not start: {error:?}");
     }
@@ -71,7 +76,7 @@ async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<Spaw
     const PAUSE_NS: u64 = 2_000_000;
     let give_up_ns = runtime::now_ns() + LIMIT_NS;
     loop {
-        match spawn.linux(None, None).await {
+        match spawn.linux(None, None, 0).await {
             Err(CallError::Server(SpawnError::NotFound | SpawnError::Failed)) if runtime::now_ns() < give_up_ns => {
                 runtime::sleep_until(runtime::now_ns() + PAUSE_NS).await;
             }
@@ -91,25 +96,32 @@ impl Server {
             events: RefCell::default(),
             early: RefCell::default(),
             alarms: RefCell::default(),
+            refusals: RefCell::default(),
             ended: Watch::default(),
         }
     }
 
     fn caller(&self, peer: &Peer) -> Result<ProcessId, ProcessError> {
-        self.table.borrow().by_domain(peer.id()).ok_or(ProcessError::NotFound)
+        self.table.borrow().by_client(peer.id()).ok_or(ProcessError::NotFound)
     }
 
-    /// The kernel says a domain is gone. If its proxy said `exit` before, this is old news.
+    /// The kernel says a domain is gone, by its proxy's own word or otherwise. Of one that was killed this is old news.
     pub fn domain_died(&self, death: &Death) {
         let Some(id) = self.table.borrow().by_domain(death.domain) else { return };
-        let how = match DeathCause::decode(death.cause) {
-            Some(DeathCause::Exit) => Ended::Exited(death.status as u8),
-            Some(DeathCause::Exception | DeathCause::BadCall) => Ended::Signalled(SIGSEGV),
-            _ => Ended::Signalled(SIGKILL),
+        let (how, in_order) = match DeathCause::decode(death.cause) {
+            Some(DeathCause::Exit) => match Ended::from_status(death.status) {
+                Some(how) => (how, true),
+                None => (Ended::Exited(death.status as u8), false),
+            },
+            Some(DeathCause::Exception | DeathCause::BadCall) => (Ended::Signalled(SIGSEGV), false),
+            _ => (Ended::Signalled(SIGKILL), true),
         };
-        if how != Ended::Signalled(SIGKILL) {
+        if !in_order {
             runtime::log!("process {id}: its proxy ended ({death:?})");
         }
+        // Its pipe ends close before its parent hears of the end, as on Linux.
+        let client = self.table.borrow().get(id).map_or(0, |process| process.client);
+        self.pipes.forget(|holder| holder == client);
         self.end(id, how);
     }
 
@@ -117,6 +129,7 @@ impl Server {
         let Some(effect) = self.table.borrow_mut().end(id, how) else { return };
         self.events.borrow_mut().remove(&id);
         self.early.borrow_mut().remove(&id);
+        self.refusals.borrow_mut().remove(&id);
         if let Some(alarm) = self.alarms.borrow_mut().remove(&id) {
             runtime::abort(alarm.task);
         }
@@ -145,7 +158,7 @@ impl Server {
         if let Some(events) = self.events.borrow().get(&id) {
             // A proxy that reads no events (256 wait) has its program to blame; SIGKILL works all the same.
             let _ = events.signal_sent(number, sender);
-        } else if self.table.borrow().get(id).is_some_and(|process| process.phase == Phase::Running) {
+        } else if self.table.borrow().get(id).is_some_and(|process| !matches!(process.phase, Phase::Zombie(_))) {
             let mut early = self.early.borrow_mut();
             let (signals, from) = early.entry(id).or_default();
             *signals |= 1 << (number - 1);
@@ -158,6 +171,17 @@ impl Server {
         for number in (1..=SIGNAL_LAST).filter(|number| signals >> (number - 1) & 1 != 0) {
             self.notify(id, number, sender);
         }
+    }
+
+    /// Keeps a refused fork waiting.
+    async fn refuse(&self, parent: ProcessId) {
+        let before = {
+            let mut refusals = self.refusals.borrow_mut();
+            let count = refusals.entry(parent).or_default();
+            *count += 1;
+            *count - 1
+        };
+        runtime::sleep(REFUSED_PAUSE_FIRST_NS << before.min(REFUSED_DOUBLINGS_MAX)).await;
     }
 
     async fn kill_domain(&self, domain: u64) {
@@ -196,21 +220,33 @@ impl ProcessServer for Service {
         let entry = table.get(process).ok_or(ProcessError::NotFound)?;
         self.events.borrow_mut().insert(process, ProcessEvents::new(peer));
         self.deliver_early(process);
-        let origin = if process == FIRST { Origin::First } else { Origin::Fork };
-        Ok(Birth { process, parent: entry.parent, group: entry.group, session: entry.session, origin })
+        Ok(Birth { process, parent: entry.parent, group: entry.group, session: entry.session })
+    }
+
+    fn here(&self, peer: &Peer) {
+        if let Ok(process) = self.caller(peer) {
+            self.table.borrow_mut().start(process);
+            self.events.borrow_mut().insert(process, ProcessEvents::new(peer));
+            self.deliver_early(process);
+        }
     }
 
     async fn fork_prepare(&self, peer: &Peer) -> Result<Forked, ProcessError> {
         let parent = self.caller(peer)?;
         let room = self.table.borrow().room(parent);
-        if room.is_err() {
-            runtime::sleep(REFUSED_PAUSE_NS).await;
+        let domain = self.table.borrow().get(parent).map(|process| process.domain);
+        let made = match room {
+            Ok(spare_pages) => self.spawn.linux(None, domain, spare_pages).await.ok(),
+            Err(_) => None,
+        };
+        let Some(made) = made else {
+            self.refuse(parent).await;
             return Err(ProcessError::TooMany);
-        }
-        let made = self.spawn.linux(None, Some(peer.id())).await.map_err(|_| ProcessError::TooMany)?;
-        let prepared = self.table.borrow_mut().prepare(parent, made.domain);
+        };
+        self.refusals.borrow_mut().remove(&parent);
+        let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
         match prepared {
-            Ok(process) => Ok(Forked { process, domain: made.domain, handle: made.parent_handle }),
+            Ok(process) => Ok(Forked { process, client: made.client, handles: made.parent_handles }),
             Err(error) => {
                 self.kill_domain(made.domain).await;
                 Err(error)
@@ -218,32 +254,11 @@ impl ProcessServer for Service {
         }
     }
 
-    async fn fork_start(&self, peer: &Peer, process: ProcessId) -> Result<(), ProcessError> {
-        let domain = self.table.borrow().prepared(self.caller(peer)?, process)?;
-        // Before it runs, so that its hello finds it and its end is seen by a wait.
-        self.table.borrow_mut().start(process);
-        if self.spawn.start(domain).await.is_ok() {
-            return Ok(());
-        }
-        self.end(process, Ended::Signalled(SIGKILL));
-        self.kill_domain(domain).await;
-        Err(ProcessError::Failed)
-    }
-
     async fn fork_cancel(&self, peer: &Peer, process: ProcessId) -> Result<(), ProcessError> {
         let domain = self.table.borrow().prepared(self.caller(peer)?, process)?;
         self.table.borrow_mut().cancel(process);
+        self.early.borrow_mut().remove(&process);
         self.kill_domain(domain).await;
-        Ok(())
-    }
-
-    async fn exit(&self, peer: &Peer, how: Ended) -> Result<(), ProcessError> {
-        let process = self.caller(peer)?;
-        // Its pipe ends close before its parent hears of the end, as on Linux.
-        self.pipes.forget_client(peer.id());
-        self.end(process, how);
-        let (server, domain) = (self.0.clone(), peer.id());
-        runtime::spawn(async move { server.kill_domain(domain).await });
         Ok(())
     }
 
@@ -349,6 +364,11 @@ impl ProcessServer for Service {
 
     async fn ids(&self, _peer: &Peer, from: ProcessId) -> Result<Vec<ProcessId>, ProcessError> {
         Ok(self.table.borrow().ids(from).take(IDS_MAX).collect())
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        // The next client must not hear what was meant for the one before.
+        self.events.borrow_mut().retain(|_, events| events.peer() != peer);
     }
 }
 

@@ -12,8 +12,11 @@ use contracts::process::{Ended, ProcessError, ProcessId, Target};
 /// Processes at once, zombies included.
 pub const MAX_PROCESSES: usize = 1000;
 /// Processes of one branch: a child of the first program with all that descends from it. A fork bomb reaches this and then only gets
-/// errors, while other branches have room; so many small programs also fit into the memory of a small machine.
-pub const BRANCH_MAX: usize = MAX_PROCESSES / 8;
+/// errors, while other branches have room.
+pub const BRANCH_MAX: usize = MAX_PROCESSES / 2;
+/// Pages that must stay free on the core for each process a branch has already, before it gets one more: about what a small process takes.
+/// So a branch leaves to others at least as much memory as it took, on machines of any size.
+pub const SPARE_PAGES_EACH: u64 = 128;
 /// The first program.
 pub const FIRST: ProcessId = 1;
 /// Ids wrap here, as on Linux.
@@ -24,7 +27,7 @@ const COMMAND_LINE_BYTES: usize = 128;
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Made by fork_prepare, not started.
+    /// Made by fork_prepare, and not heard of yet: its parent may still cancel it.
     Prepared,
     /// Runs.
     Running,
@@ -43,6 +46,8 @@ pub struct Process {
     pub session: ProcessId,
     /// Its domain.
     pub domain: u64,
+    /// As servers know it.
+    pub client: u64,
     /// The child of the first program it descends from, or is; the first program's own is itself.
     pub branch: ProcessId,
     /// Life.
@@ -79,6 +84,10 @@ pub struct EndEffect {
 #[derive(Debug, Default)]
 pub struct Table {
     processes: BTreeMap<ProcessId, Process>,
+    /// The living, by what servers know them as.
+    clients: BTreeMap<u64, ProcessId>,
+    /// The living, by domain.
+    domains: BTreeMap<u64, ProcessId>,
     last_id: ProcessId,
 }
 
@@ -96,10 +105,18 @@ impl Table {
 
     /// The living process in a domain.
     pub fn by_domain(&self, domain: u64) -> Option<ProcessId> {
-        self.processes
-            .iter()
-            .find(|(_, process)| process.domain == domain && !matches!(process.phase, Phase::Zombie(_)))
-            .map(|(id, _)| *id)
+        self.domains.get(&domain).copied()
+    }
+
+    /// The living process that servers know as `client`.
+    pub fn by_client(&self, client: u64) -> Option<ProcessId> {
+        self.clients.get(&client).copied()
+    }
+
+    fn insert(&mut self, id: ProcessId, process: Process) {
+        self.clients.insert(process.client, id);
+        self.domains.insert(process.domain, id);
+        self.processes.insert(id, process);
     }
 
     /// Ids from `from` on, ascending.
@@ -122,7 +139,7 @@ impl Table {
     }
 
     /// The first program; leads its own group and session. Its id is [`FIRST`] in an empty table.
-    pub fn add_first(&mut self, domain: u64) -> ProcessId {
+    pub fn add_first(&mut self, domain: u64, client: u64) -> ProcessId {
         let id = self.fresh_id();
         let process = Process {
             parent: 0,
@@ -130,31 +147,38 @@ impl Table {
             group: id,
             session: id,
             domain,
+            client,
             phase: Phase::Running,
             discards_children: false,
             name: String::new(),
             command_line: String::new(),
         };
-        self.processes.insert(id, process);
+        self.insert(id, process);
         id
     }
 
-    /// May `parent` make one more? Asked before a domain is paid for. `TooMany`.
-    pub fn room(&self, parent: ProcessId) -> Result<(), ProcessError> {
+    /// May `parent` make one more? Asked before a domain is paid for; gives the pages that have to stay free. `TooMany`.
+    pub fn room(&self, parent: ProcessId) -> Result<u64, ProcessError> {
         let branch = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.branch;
         // Children of the first program begin branches of their own.
-        let in_branch = || self.processes.values().filter(|process| process.branch == branch).count();
-        let has_room = self.processes.len() < MAX_PROCESSES && (parent == FIRST || in_branch() < BRANCH_MAX);
-        if has_room { Ok(()) } else { Err(ProcessError::TooMany) }
+        let in_branch = if parent == FIRST {
+            0
+        } else {
+            self.processes.values().filter(|process| process.branch == branch).count()
+        };
+        if self.processes.len() >= MAX_PROCESSES || in_branch >= BRANCH_MAX {
+            return Err(ProcessError::TooMany);
+        }
+        Ok(in_branch as u64 * SPARE_PAGES_EACH)
     }
 
     /// A child of `parent`, not yet running.
-    pub fn prepare(&mut self, parent: ProcessId, domain: u64) -> Result<ProcessId, ProcessError> {
+    pub fn prepare(&mut self, parent: ProcessId, domain: u64, client: u64) -> Result<ProcessId, ProcessError> {
         self.room(parent)?;
         let like = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.clone();
         let id = self.fresh_id();
         let branch = if parent == FIRST { id } else { like.branch };
-        self.processes.insert(id, Process { parent, branch, domain, phase: Phase::Prepared, ..like });
+        self.insert(id, Process { parent, branch, domain, client, phase: Phase::Prepared, ..like });
         Ok(id)
     }
 
@@ -166,16 +190,18 @@ impl Table {
         }
     }
 
-    /// The child runs.
+    /// The child says that it runs.
     pub fn start(&mut self, id: ProcessId) {
-        if let Some(process) = self.processes.get_mut(&id) {
+        if let Some(process) = self.processes.get_mut(&id).filter(|process| process.phase == Phase::Prepared) {
             process.phase = Phase::Running;
         }
     }
 
     /// A prepared child is thrown away.
     pub fn cancel(&mut self, id: ProcessId) {
-        if self.processes.get(&id).is_some_and(|process| process.phase == Phase::Prepared) {
+        if let Some(process) = self.processes.get(&id).filter(|process| process.phase == Phase::Prepared) {
+            self.clients.remove(&process.client);
+            self.domains.remove(&process.domain);
             self.processes.remove(&id);
         }
     }
@@ -187,6 +213,8 @@ impl Table {
             return None;
         }
         process.phase = Phase::Zombie(how);
+        self.clients.remove(&process.client);
+        self.domains.remove(&process.domain);
         let parent = process.parent;
         let mut heir_has_zombies = false;
         for (_, child) in self.processes.iter_mut().filter(|(_, child)| child.parent == id) {
@@ -223,8 +251,8 @@ impl Table {
         {
             match child.phase {
                 Phase::Zombie(how) => ended = ended.or(Some((*id, how))),
-                Phase::Prepared => continue,
-                Phase::Running => {}
+                // Whoever waits has no fork under way: the child was started.
+                Phase::Prepared | Phase::Running => {}
             }
             any = true;
         }
@@ -245,7 +273,7 @@ impl Table {
             .processes
             .iter()
             .filter(|(id, process)| {
-                !exempt(**id) && process.phase == Phase::Running && self.fits(caller, target, **id, process)
+                !exempt(**id) && !matches!(process.phase, Phase::Zombie(_)) && self.fits(caller, target, **id, process)
             })
             .map(|(id, _)| *id)
             .collect();
@@ -315,7 +343,7 @@ mod tests {
     use super::*;
 
     fn child(table: &mut Table, parent: ProcessId, domain: u64) -> ProcessId {
-        let id = table.prepare(parent, domain).unwrap();
+        let id = table.prepare(parent, domain, domain << 32).unwrap();
         table.start(id);
         id
     }
@@ -323,7 +351,7 @@ mod tests {
     #[test]
     fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
         let mut table = Table::default();
-        assert_eq!(table.add_first(10), FIRST);
+        assert_eq!(table.add_first(10, 10 << 32), FIRST);
         let middle = child(&mut table, FIRST, 11);
         let leaf = child(&mut table, middle, 12);
         assert_eq!(table.wait(middle, Target::Any), Waited::None);
@@ -339,15 +367,17 @@ mod tests {
     }
 
     #[test]
-    fn prepared_children_are_invisible_to_wait_and_signals() {
+    fn a_prepared_child_is_there_until_it_is_cancelled() {
         let mut table = Table::default();
-        table.add_first(10);
-        let id = table.prepare(FIRST, 11).unwrap();
-        assert_eq!(table.wait(FIRST, Target::Any), Waited::NoChild);
+        table.add_first(10, 10 << 32);
+        let id = table.prepare(FIRST, 11, 11 << 32).unwrap();
+        assert_eq!(table.wait(FIRST, Target::Any), Waited::None);
+        assert_eq!(table.signalled(FIRST, Target::Process(id)).unwrap(), [id]);
         assert_eq!(table.prepared(FIRST, id), Ok(11));
         assert_eq!(table.prepared(5, id), Err(ProcessError::NotFound));
         table.cancel(id);
         assert!(table.get(id).is_none());
+        assert_eq!(table.wait(FIRST, Target::Any), Waited::NoChild);
         table.cancel(FIRST);
         assert!(table.get(FIRST).is_some());
     }
@@ -355,7 +385,7 @@ mod tests {
     #[test]
     fn ignored_children_vanish() {
         let mut table = Table::default();
-        table.add_first(10);
+        table.add_first(10, 10 << 32);
         table.discard_children(FIRST, true);
         for domain in 0..1000 {
             let id = child(&mut table, FIRST, 100 + domain);
@@ -368,32 +398,33 @@ mod tests {
     #[test]
     fn a_fork_bomb_meets_the_limit() {
         let mut table = Table::default();
-        table.add_first(1);
-        let made = (2..).map_while(|domain| table.prepare(FIRST, domain).ok()).count();
+        table.add_first(1, 1 << 32);
+        let made = (2..).map_while(|domain| table.prepare(FIRST, domain, domain << 32).ok()).count();
         assert_eq!(made, MAX_PROCESSES - 1);
-        assert_eq!(table.prepare(FIRST, 9999), Err(ProcessError::TooMany));
+        assert_eq!(table.prepare(FIRST, 9999, 9999 << 32), Err(ProcessError::TooMany));
     }
 
     #[test]
     fn a_fork_bomb_leaves_room_for_other_branches() {
         let mut table = Table::default();
-        table.add_first(1);
+        table.add_first(1, 1 << 32);
         let (bomb, other) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
         let mut last = bomb;
         let mut made = 1;
-        while let Ok(next) = table.prepare(last, 1000 + made) {
+        while let Ok(next) = table.prepare(last, 1000 + made, (1000 + made) << 32) {
             table.start(next);
             (last, made) = (next, made + 1);
         }
         assert_eq!(made, BRANCH_MAX as u64);
-        assert_eq!(table.prepare(bomb, 9998), Err(ProcessError::TooMany));
-        assert!(table.prepare(other, 9999).is_ok() && table.prepare(FIRST, 10_000).is_ok());
+        assert_eq!(table.prepare(bomb, 9998, 9998 << 32), Err(ProcessError::TooMany));
+        assert_eq!((table.room(other), table.room(FIRST)), (Ok(SPARE_PAGES_EACH), Ok(0)));
+        assert!(table.prepare(other, 9999, 9999 << 32).is_ok() && table.prepare(FIRST, 10_000, (10_000) << 32).is_ok());
     }
 
     #[test]
     fn groups_and_sessions_follow_posix() {
         let mut table = Table::default();
-        table.add_first(1);
+        table.add_first(1, 1 << 32);
         let (one, two) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
         assert_eq!(table.groups(one, 0), Ok((FIRST, FIRST)));
         table.set_group(FIRST, one, 0).unwrap();
@@ -415,9 +446,9 @@ mod tests {
     #[test]
     fn ids_wrap_without_reuse_and_names_are_cut_at_characters() {
         let mut table = Table { last_id: LAST_ID - 1, ..Table::default() };
-        let first = table.add_first(1);
+        let first = table.add_first(1, 1 << 32);
         assert_eq!(first, LAST_ID);
-        let next = table.prepare(first, 2).unwrap();
+        let next = table.prepare(first, 2, 2 << 32).unwrap();
         assert_eq!(next, 2);
         table.describe(next, "eine-lange-namä-x", "");
         assert_eq!(table.get(next).unwrap().name, "eine-lange-nam");

@@ -38,7 +38,7 @@ impl Service {
         };
         let plan = DomainPlan { limit_pages, ..wiring::component(component, &self.channels, generation, entrance) };
         // Sent together: the monitor acts in the order sent.
-        let domain = self.monitor.create(core, plan).await.map_err(refused)?;
+        let domain = self.monitor.create(core, plan).await.map_err(refused)?.domain;
         self.monitor.start(core, domain).await.map_err(refused)?;
         self.register(component, domain, core, generation);
         Ok(domain)

@@ -4,10 +4,10 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use channel::Peer;
-use contracts::monitor::ChannelPlan;
+use channel::{CallError, Peer, client_id};
+use contracts::monitor::{ChannelPlan, Created, MonitorError};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnError, SpawnEvents};
-use spawn_core::{LinuxEntry, home};
+use spawn_core::{ChannelSet, LinuxEntry, home};
 
 use crate::service::{Service, refused};
 
@@ -15,8 +15,8 @@ use crate::service::{Service, refused};
 const READY_LIMIT_NS: u64 = 30_000_000_000;
 /// Steps of that wait, which exists at boot only.
 const READY_STEP_NS: u64 = 1_000_000;
-/// Pages that must be free before a program is started: proxy, channels on this core, and something to begin with.
-const FIRST_PAGES: u64 = 512;
+/// Pages that must be free before a program is started: proxy, channels on this core, something to begin with, and the core's reserve.
+const FIRST_PAGES: u64 = 768;
 
 impl Service {
     /// Makes a Linux domain.
@@ -25,6 +25,7 @@ impl Service {
         client: &Peer,
         core: Option<u32>,
         parent: Option<DomainId>,
+        spare_pages: u64,
     ) -> Result<LinuxDomain, SpawnError> {
         self.wait_ready().await?;
         let linux = &self.description.linux;
@@ -32,17 +33,15 @@ impl Service {
         if core >= self.cores {
             return Err(SpawnError::NoCore);
         }
-        let first = self.linux.borrow_mut().begin(linux.uses.len()).ok_or(SpawnError::NoMemory)?;
-        let name = format!("linux-{}", self.names_made.replace(self.names_made.get() + 1) + 1);
-        let channels = wiring::linux_channels(&self.description, self.cores, &name, core, first);
-        match self.make(&name, core, parent, &channels).await {
+        let mut set = self.linux.borrow_mut().begin(core).ok_or(SpawnError::NoMemory)?;
+        match self.make(&mut set, parent, FIRST_PAGES.saturating_add(spare_pages)).await {
             Ok(made) => {
-                self.linux.borrow_mut().made(made.domain, LinuxEntry { channels, client: client.clone() });
+                self.linux.borrow_mut().made(made.domain, LinuxEntry { set, client: client.clone() });
                 Ok(made)
             }
             Err(error) => {
                 self.linux.borrow_mut().failed();
-                self.close(&channels).await;
+                self.put_back(set).await;
                 Err(error)
             }
         }
@@ -62,42 +61,49 @@ impl Service {
 
     async fn make(
         &self,
-        name: &str,
-        core: u32,
+        set: &mut ChannelSet,
         parent: Option<DomainId>,
-        channels: &[ChannelPlan],
+        first_pages: u64,
     ) -> Result<LinuxDomain, SpawnError> {
-        let limit_pages = u64::from(self.description.linux.memory_limit_pages);
-        let limit_pages = self.room(name, core, FIRST_PAGES, limit_pages).await?;
-        self.open(channels.iter()).await?;
-        let plan = wiring::linux(&self.description, name, channels, limit_pages);
-        let domain = self.monitor.create(core, plan).await.map_err(refused)?;
-        let made = self.introduce(domain, core, parent, channels).await;
-        if made.is_err() {
-            // Its death is told to nobody: it is in no table yet.
-            let _ = self.monitor.kill(core, domain, 0).await;
+        let (name, core) = (format!("linux-{}", set.number), set.core);
+        if set.channels.is_empty() {
+            let first = wiring::RUN_TIME_CHANNELS + u64::from(set.number) * self.description.linux.uses.len() as u64;
+            let channels = wiring::linux_channels(&self.description, self.cores, &name, core, first);
+            if let Err(error) = self.connect(&channels, set.number).await {
+                self.close(&channels).await;
+                return Err(error);
+            }
+            set.channels = channels;
         }
-        made
+        let plan = wiring::linux(&self.description, &name, &set.channels, first_pages, parent);
+        let created = match self.monitor.create(core, plan.clone()).await {
+            Err(CallError::Server(MonitorError::NoMemory)) => {
+                // Other cores may have some to spare.
+                self.room(&name, core, first_pages, plan.limit_pages).await?;
+                self.monitor.create(core, plan).await
+            }
+            answer => answer,
+        };
+        let Created { domain, generation, parent_handles } = created.map_err(refused)?;
+        Ok(LinuxDomain { domain, core, client: client_id(set.number, generation), parent_handles })
     }
 
-    /// The servers hear of it, and its parent gets its handle.
-    async fn introduce(
-        &self,
-        domain: DomainId,
-        core: u32,
-        parent: Option<DomainId>,
-        channels: &[ChannelPlan],
-    ) -> Result<LinuxDomain, SpawnError> {
-        let told: Vec<_> =
-            channels.iter().map(|plan| self.monitor.announce(plan.server_core, plan.id, domain)).collect();
+    /// Makes the channels of a set, and the servers take their ends.
+    async fn connect(&self, channels: &[ChannelPlan], set: u32) -> Result<(), SpawnError> {
+        self.open(channels.iter()).await?;
+        let told: Vec<_> = channels.iter().map(|plan| self.monitor.announce(plan.server_core, plan.id, set)).collect();
         for answer in told {
             answer.await.map_err(refused)?;
         }
-        let parent_handle = match parent {
-            Some(parent) => self.monitor.share(core, domain, parent).await.map_err(refused)?,
-            None => 0,
-        };
-        Ok(LinuxDomain { domain, core, parent_handle })
+        Ok(())
+    }
+
+    /// A set without a domain is kept for the next.
+    async fn put_back(&self, set: ChannelSet) {
+        let over = if set.channels.is_empty() { None } else { self.linux.borrow_mut().keep(set) };
+        if let Some(set) = over {
+            self.close(&set.channels).await;
+        }
     }
 
     /// Closes channels: the borrower's core first, since the memory is the server's.
@@ -112,12 +118,12 @@ impl Service {
         }
     }
 
-    /// A domain died: if it was a Linux one its channels go and its maker hears of it.
+    /// A domain died: if it was a Linux one its maker hears of it, and its channels are free for another.
     pub async fn domain_died(self: Rc<Self>, death: Death) {
         let Some(entry) = self.linux.borrow_mut().take(death.domain) else { return };
-        self.close(&entry.channels).await;
         if SpawnEvents::new(&entry.client).died(death).is_err() {
             runtime::log!("{} does not take its events", entry.client.name());
         }
+        self.put_back(entry.set).await;
     }
 }

@@ -1,6 +1,6 @@
 //! What spawn keeps: which Linux domains exist, for whom, with which channels. Everything else it asks the monitors.
 //!
-//! Invariants: a channel number is never used twice; a domain is entered when it exists and removed when its death was told.
+//! Invariants: a set of channels has one user at a time; a domain is entered when it exists and removed when its death was told.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -9,21 +9,34 @@ extern crate alloc;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use contracts::monitor::{ChannelId, ChannelPlan};
+use contracts::monitor::ChannelPlan;
 use contracts::spawn::DomainId;
 
-/// Most Linux domains at a time. Each has a few wake slots of the 1,024 of a core if its servers are elsewhere.
+/// Most Linux domains at a time.
 pub const DOMAINS_MAX: usize = 1024;
+/// Sets of channels that are kept for later domains of a core, so that a fork makes none; more are closed when their domain dies. Each
+/// holds some 20 pages, and what of its bulk areas was used.
+pub const SPARE_SETS_MAX: usize = 32;
 
 /// The core of a domain.
 pub const fn home(domain: DomainId) -> u32 {
     (domain >> 48) as u32
 }
 
+/// The channels of a Linux domain to all its servers. They outlive it and serve another one after it, in a new generation.
+pub struct ChannelSet {
+    /// From 1; servers know their clients by it.
+    pub number: u32,
+    /// The core of its domains.
+    pub core: u32,
+    /// Its channels; empty if they have to be made.
+    pub channels: Vec<ChannelPlan>,
+}
+
 /// A Linux domain and for whom it was made.
 pub struct LinuxEntry<C> {
-    /// Its channels, to be closed after it.
-    pub channels: Vec<ChannelPlan>,
+    /// Its channels.
+    pub set: ChannelSet,
     /// Who is told of its death.
     pub client: C,
 }
@@ -31,25 +44,29 @@ pub struct LinuxEntry<C> {
 /// All Linux domains.
 pub struct Table<C> {
     domains: BTreeMap<DomainId, LinuxEntry<C>>,
-    next_channel: ChannelId,
+    spare: Vec<ChannelSet>,
+    last_set: u32,
     making: usize,
 }
 
 impl<C> Table<C> {
     /// Nothing made yet.
     pub fn new() -> Table<C> {
-        Table { domains: BTreeMap::new(), next_channel: wiring::RUN_TIME_CHANNELS, making: 0 }
+        Table { domains: BTreeMap::new(), spare: Vec::new(), last_set: 0, making: 0 }
     }
 
-    /// Room and channel numbers for one more domain; `None` if there are too many. Followed by `made` or `failed`.
-    pub fn begin(&mut self, channels: usize) -> Option<ChannelId> {
+    /// Room and channels for one more domain of `core`; `None` if there are too many. Followed by `made` or `failed`.
+    pub fn begin(&mut self, core: u32) -> Option<ChannelSet> {
         if self.domains.len() + self.making >= DOMAINS_MAX {
             return None;
         }
         self.making += 1;
-        let first = self.next_channel;
-        self.next_channel += channels as u64;
-        Some(first)
+        // The one used last has its memory in caches.
+        let spare = self.spare.iter().rposition(|set| set.core == core).map(|index| self.spare.remove(index));
+        Some(spare.unwrap_or_else(|| {
+            self.last_set += 1;
+            ChannelSet { number: self.last_set, core, channels: Vec::new() }
+        }))
     }
 
     /// It exists.
@@ -67,6 +84,15 @@ impl<C> Table<C> {
     pub fn take(&mut self, domain: DomainId) -> Option<LinuxEntry<C>> {
         self.domains.remove(&domain)
     }
+
+    /// Keeps a set whose domain died; gives it back, to be closed, if enough are kept.
+    pub fn keep(&mut self, set: ChannelSet) -> Option<ChannelSet> {
+        if self.spare.iter().filter(|spare| spare.core == set.core).count() >= SPARE_SETS_MAX {
+            return Some(set);
+        }
+        self.spare.push(set);
+        None
+    }
 }
 
 impl<C> Default for Table<C> {
@@ -79,17 +105,40 @@ impl<C> Default for Table<C> {
 mod tests {
     use super::*;
 
+    fn domain(table: &mut Table<()>, id: DomainId, core: u32) -> u32 {
+        let set = table.begin(core).unwrap();
+        let number = set.number;
+        table.made(id, LinuxEntry { set, client: () });
+        number
+    }
+
     #[test]
-    fn there_is_a_bound_and_numbers_are_not_used_again() {
+    fn there_is_a_bound() {
         let mut table = Table::new();
-        for id in 0..DOMAINS_MAX as u64 {
-            assert_eq!(table.begin(7), Some(wiring::RUN_TIME_CHANNELS + 7 * id));
-            table.made(id, LinuxEntry { channels: Vec::new(), client: () });
-        }
-        assert_eq!(table.begin(7), None);
+        (0..DOMAINS_MAX as u64).for_each(|id| assert_eq!(domain(&mut table, id, 0), id as u32 + 1));
+        assert!(table.begin(0).is_none());
         assert!(table.take(5).is_some() && table.take(5).is_none());
-        assert_eq!(table.begin(7), Some(wiring::RUN_TIME_CHANNELS + 7 * DOMAINS_MAX as u64));
+        assert!(table.begin(0).is_some() && table.begin(0).is_none());
         table.failed();
-        assert!(table.begin(7).is_some());
+        assert!(table.begin(0).is_some());
+    }
+
+    #[test]
+    fn channels_serve_one_domain_after_another_of_their_core() {
+        let mut table = Table::new();
+        let (first, second) = (domain(&mut table, 1, 0), domain(&mut table, 2, 0));
+        let entry = table.take(1).unwrap();
+        assert!(table.keep(entry.set).is_none());
+        assert!(domain(&mut table, 3, 1) > second);
+        assert_eq!(domain(&mut table, 4, 0), first);
+        for id in 10..10 + SPARE_SETS_MAX as u64 + 1 {
+            domain(&mut table, id, 0);
+        }
+        let mut given_back = 0;
+        for id in 10..10 + SPARE_SETS_MAX as u64 + 1 {
+            let set = table.take(id).unwrap().set;
+            given_back += usize::from(table.keep(set).is_some());
+        }
+        assert_eq!(given_back, 1);
     }
 }

@@ -26,7 +26,6 @@ pub struct Service {
     /// Those made.
     pub opened: RefCell<BTreeSet<ChannelId>>,
     pub linux: RefCell<Table<Peer>>,
-    pub names_made: Cell<u64>,
     pub is_ready: Cell<bool>,
 }
 
@@ -49,7 +48,6 @@ impl Service {
             channels,
             opened: RefCell::default(),
             linux: RefCell::default(),
-            names_made: Cell::new(0),
             is_ready: Cell::new(false),
         }
     }
@@ -79,8 +77,14 @@ impl SpawnServer for Shared {
         self.0.component(&name, generation, entrance).await
     }
 
-    async fn linux(&self, peer: &Peer, core: Option<u32>, parent: Option<DomainId>) -> Result<LinuxDomain, SpawnError> {
-        self.0.linux(peer, core, parent).await
+    async fn linux(
+        &self,
+        peer: &Peer,
+        core: Option<u32>,
+        parent: Option<DomainId>,
+        spare_pages: u64,
+    ) -> Result<LinuxDomain, SpawnError> {
+        self.0.linux(peer, core, parent, spare_pages).await
     }
 
     async fn start(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {

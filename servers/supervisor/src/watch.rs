@@ -187,7 +187,7 @@ impl Supervisor {
     pub async fn listen(self: Rc<Self>) {
         loop {
             match self.monitor.next_event().await {
-                MonitorEvent::Died { name, generation, death } => self.clone().died(name, generation, death),
+                MonitorEvent::Died { name, generation, death, .. } => self.clone().died(name, generation, death),
                 MonitorEvent::Serving { domain } => self.clone().serves(domain),
                 MonitorEvent::Stalled { domain } => self.stalled(domain).await,
                 MonitorEvent::Lost | MonitorEvent::PeerRestarted => runtime::log!("events of the monitor were lost"),

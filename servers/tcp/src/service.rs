@@ -83,8 +83,8 @@ impl Service {
     }
 
     fn gone(&self, peer: &Peer) {
-        self.events.borrow_mut().remove(&peer.id());
-        self.sockets.borrow_mut().client_gone(peer.id());
+        self.events.borrow_mut().retain(|client, _| !peer.was(*client));
+        self.sockets.borrow_mut().client_gone(|client| peer.was(client));
         self.prompt.ring();
     }
 }

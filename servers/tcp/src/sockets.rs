@@ -315,14 +315,13 @@ impl<M: Memory> Sockets<M> {
     }
 
     /// A client is gone: all its references are.
-    pub fn client_gone(&mut self, client: ClientId) {
-        let held: Vec<DescriptionId> = self
-            .table
-            .iter()
-            .filter(|(_, description)| description.holders.contains(&client))
-            .map(|(id, _)| *id)
-            .collect();
-        for id in held {
+    pub fn client_gone(&mut self, is_gone: impl Fn(ClientId) -> bool) {
+        let of_gone = |(id, description): (&DescriptionId, &Description)| {
+            let holders = description.holders.iter().filter(|holder| is_gone(**holder));
+            holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
+        };
+        let held: Vec<_> = self.table.iter().flat_map(of_gone).collect();
+        for (client, id) in held {
             // It holds it: this cannot fail.
             let _ = self.close(client, id);
         }

@@ -153,11 +153,11 @@ fn references_keep_a_connection_and_strangers_cannot_reach_it() {
     let (server, client) = net.connection(listener, 80);
     assert_eq!(net.server.sockets.available(2, server), Err(DescriptionError::BadId));
     net.server.sockets.inherit(ME, 2);
-    net.server.sockets.client_gone(ME);
+    net.server.sockets.client_gone(|client| client == ME);
     net.client.write(client, b"still here").unwrap();
     net.settle();
     assert_eq!(net.server.sockets.available(2, server), Ok(10));
-    net.server.sockets.client_gone(2);
+    net.server.sockets.client_gone(|client| client == 2);
     net.settle();
     assert_eq!(net.client.read(client, 1), Err(DescriptionError::ConnectionReset));
     let _ = net.client.connect(SERVER, 80, net.now_ns);

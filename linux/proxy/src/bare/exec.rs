@@ -6,7 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 use contracts::descriptions::TERMINAL;
-use contracts::process::Ended;
+use contracts::process::{Birth, Ended};
 use personality::descriptors::{Description, server};
 use personality::flags::O_RDWR;
 use personality::image::Image;
@@ -44,11 +44,18 @@ pub async fn first(run: Option<&'static [u8]>) {
     let decoded = run.map(system::decode::<system::Run>);
     let Some(Ok(run)) = decoded else {
         runtime::log!("etc/run is missing or of another version: build the archive again");
-        return process::end(Ended::Exited(127)).await;
+        process::end(Ended::Exited(127));
     };
-    if let Err(errno) = make_state() {
+    let birth = match proxy().process.hello().await {
+        Ok(birth) => birth,
+        Err(error) => {
+            runtime::log!("the process server does not know us: {error:?}");
+            process::end(Ended::Exited(126));
+        }
+    };
+    if let Err(errno) = make_state(&birth) {
         runtime::log!("no memory for the process state: {errno:?}");
-        return process::end(Ended::Exited(126)).await;
+        process::end(Ended::Exited(126));
     }
     listen();
     let status = match start_first(run).await {
@@ -62,16 +69,16 @@ pub async fn first(run: Option<&'static [u8]>) {
             126
         }
     };
-    process::end(Ended::Exited(status)).await;
+    process::end(Ended::Exited(status))
 }
 
-fn make_state() -> Result<(), Errno> {
+fn make_state(birth: &Birth) -> Result<(), Errno> {
     let segment = mapping::segment(STATE_PAGES)?;
     let access = (protection::READ | protection::WRITE).into();
     sys::range_map(Handle::SELF_RANGE, STATE_BASE, segment, 0, STATE_PAGES, access).map_err(|_| Errno::ENOMEM)?;
     with_state(|state| {
         state.reset(segment.0);
-        (state.process, state.parent) = (proxy().birth.process, proxy().birth.parent);
+        (state.process, state.parent) = (birth.process, birth.parent);
     });
     Ok(())
 }
@@ -167,7 +174,7 @@ async fn load(program: Program) -> Result<(), Failure> {
     give_up_old();
     if let Err(failure) = replace(&program, &file, &image, linker.as_ref(), random).await {
         runtime::log!("{}: cannot be loaded: {failure:?}", program.path);
-        process::end(Ended::Signalled(SIGKILL)).await;
+        process::end(Ended::Signalled(SIGKILL));
     }
     file.close();
     if let Some((file, _)) = linker {

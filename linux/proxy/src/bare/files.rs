@@ -82,7 +82,7 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     // Without O_CREAT, O_EXCL means nothing.
     let wanted = if flags & O_CREAT == 0 { wanted & !how::EXCLUSIVE } else { wanted };
     let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
-    let opened = answer(proxy().files.open(path.clone(), wanted, permissions)).await?;
+    let opened = answer(proxy().files()?.open(path.clone(), wanted, permissions)).await?;
     let kept = flags & (O_ACCMODE | O_APPEND | O_NONBLOCK);
     let made = if opened.elsewhere {
         Description {
@@ -134,7 +134,7 @@ async fn status(directory: u64, path: u64, flags: u64) -> Result<Status, Failure
     }
     let path =
         if text.is_empty() && flags & AT_EMPTY_PATH != 0 { full(directory, ".")? } else { full(directory, &text)? };
-    Ok(answer(proxy().files.status(path, flags & AT_SYMLINK_NOFOLLOW == 0)).await?)
+    Ok(answer(proxy().files()?.status(path, flags & AT_SYMLINK_NOFOLLOW == 0)).await?)
 }
 
 /// stat, lstat, newfstatat.
@@ -192,13 +192,13 @@ pub async fn access(directory: u64, path: u64, mode: u64, flags: u64) -> Outcome
 /// mkdir.
 pub async fn make_directory(directory: u64, path: u64, permissions: u64) -> Outcome {
     let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
-    answer(proxy().files.make_directory(named(directory, path)?, permissions)).await?;
+    answer(proxy().files()?.make_directory(named(directory, path)?, permissions)).await?;
     Ok(0)
 }
 
 /// unlink, rmdir, unlinkat.
 pub async fn remove(directory: u64, path: u64, is_directory: bool) -> Outcome {
-    answer(proxy().files.remove(named(directory, path)?, is_directory)).await?;
+    answer(proxy().files()?.remove(named(directory, path)?, is_directory)).await?;
     Ok(0)
 }
 
@@ -209,22 +209,22 @@ pub async fn rename(from_directory: u64, from: u64, to_directory: u64, to: u64, 
         return Err(Errno::EINVAL.into());
     }
     let (from, to) = (named(from_directory, from)?, named(to_directory, to)?);
-    if flags & NO_REPLACE != 0 && answer(proxy().files.status(to.clone(), false)).await.is_ok() {
+    if flags & NO_REPLACE != 0 && answer(proxy().files()?.status(to.clone(), false)).await.is_ok() {
         return Err(Errno::EEXIST.into());
     }
-    answer(proxy().files.rename(from, to)).await?;
+    answer(proxy().files()?.rename(from, to)).await?;
     Ok(0)
 }
 
 /// link and linkat.
 pub async fn link(from_directory: u64, from: u64, to_directory: u64, to: u64) -> Outcome {
-    answer(proxy().files.link(named(from_directory, from)?, named(to_directory, to)?)).await?;
+    answer(proxy().files()?.link(named(from_directory, from)?, named(to_directory, to)?)).await?;
     Ok(0)
 }
 
 /// symlink.
 pub async fn make_link(target: u64, directory: u64, path: u64) -> Outcome {
-    answer(proxy().files.make_link(named(directory, path)?, user::path(target)?)).await?;
+    answer(proxy().files()?.make_link(named(directory, path)?, user::path(target)?)).await?;
     Ok(0)
 }
 
@@ -240,7 +240,7 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
     } else if text == "/proc/self" {
         with_state(|state| state.process).to_string()
     } else {
-        answer(proxy().files.read_link(full(directory, &text)?)).await?
+        answer(proxy().files()?.read_link(full(directory, &text)?)).await?
     };
     let count = target.len().min(bytes as usize);
     user::bytes_mut(buffer, count as u64)?.copy_from_slice(&target.as_bytes()[..count]);
@@ -249,7 +249,7 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
 
 /// chmod, chown and the like.
 pub async fn change(directory: u64, path: u64, follow: bool, change: Change) -> Outcome {
-    answer(proxy().files.set_status(named(directory, path)?, follow, change)).await?;
+    answer(proxy().files()?.set_status(named(directory, path)?, follow, change)).await?;
     Ok(0)
 }
 
@@ -259,7 +259,7 @@ pub async fn change_descriptor(descriptor: u64, change: Change) -> Outcome {
     if found.server == server::FS
         && let Some(path) = super::directories::path_of(found.id)
     {
-        answer(proxy().files.set_status(path, true, change)).await?;
+        answer(proxy().files()?.set_status(path, true, change)).await?;
     }
     Ok(0)
 }
@@ -298,7 +298,7 @@ pub async fn set_times(directory: u64, path: u64, times_at: u64, flags: u64) -> 
 /// truncate.
 pub async fn truncate(path: u64, size: u64) -> Outcome {
     let path = named(AT_FDCWD as u64, path)?;
-    let opened = answer(proxy().files.open(path, how::WRITE, 0)).await?;
+    let opened = answer(proxy().files()?.open(path, how::WRITE, 0)).await?;
     if opened.elsewhere {
         return Err(Errno::EINVAL.into());
     }
@@ -322,7 +322,7 @@ pub fn current(buffer: u64, bytes: u64) -> Outcome {
 }
 
 async fn change_current(path: String) -> Outcome {
-    let status = answer(proxy().files.status(path.clone(), true)).await?;
+    let status = answer(proxy().files()?.status(path.clone(), true)).await?;
     if status.kind != Kind::Directory {
         return Err(contracts::descriptions::DescriptionError::NotDirectory.errno().into());
     }

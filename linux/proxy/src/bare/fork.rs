@@ -1,6 +1,8 @@
 //! fork, vfork, clone without threads: the parent's side and the child's.
 
 use abi::Handle;
+use alloc::vec::Vec;
+use contracts::process::Forked;
 
 use personality::Errno;
 use personality::flags::*;
@@ -46,29 +48,45 @@ pub async fn fork() -> Outcome {
 async fn copy(wishes: Wishes) -> Outcome {
     let process = &proxy().process;
     let forked = process.fork_prepare().await?;
-    match fill(&wishes, forked.domain, Handle(forked.handle)).await {
+    let [domain, context] = forked.handles.map(Handle);
+    let mut done = fill(&wishes, &forked, domain).await;
+    if done.is_ok() {
+        done = start(context);
+    }
+    for handle in [domain, context] {
+        let _ = sys::cap_drop(handle);
+    }
+    match done {
         Ok(()) => {
-            let _ = sys::cap_drop(Handle(forked.handle));
-            process.fork_start(forked.process).await?;
             user::write_if(wishes.parent_id_at, &forked.process)?;
             Ok(forked.process.into())
         }
         Err(failure) => {
-            let _ = sys::cap_drop(Handle(forked.handle));
             let _ = process.fork_cancel(forked.process).await;
             Err(failure)
         }
     }
 }
 
+/// Runs the child, in the same proxy's entry.
+fn start(child: Handle) -> Result<(), Failure> {
+    unsafe extern "C" {
+        fn _start();
+    }
+    // SAFETY: a context of another domain, which has this program and an empty stack below that address.
+    let done = unsafe { sys::context_start(child, _start as *const () as u64, abi::layout::STACK_TOP - 8, [0, 0]) };
+    done.map_err(|_| Errno::EAGAIN.into())
+}
+
 /// Descriptions first, then memory with the state the child starts from.
-async fn fill(wishes: &Wishes, domain: u64, child: Handle) -> Result<(), Failure> {
-    for (number, server) in proxy().heritable() {
-        if with_state(|state| state.descriptors.uses(number)) {
-            server.inherit(domain).await?;
-        }
+async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Failure> {
+    // Asked together, then awaited.
+    let asked: Vec<_> = proxy().heritable().map(|server| server.inherit(forked.client)).collect();
+    for answer in asked {
+        answer.await?;
     }
     let own_clear_id_at = with_state(|state| {
+        state.child = forked.process.into();
         let own = state.clear_id_at;
         let mut registers = entry::registers();
         registers.rsp = if wishes.stack != 0 { wishes.stack } else { registers.rsp };
@@ -97,7 +115,8 @@ async fn fill(wishes: &Wishes, domain: u64, child: Handle) -> Result<(), Failure
 /// The child: takes over the state that lies in its memory and goes on in the program.
 pub fn adopt(proxy: &'static Proxy) -> ! {
     let valid = with_state(|state| {
-        state.become_child(proxy.birth.process, proxy.birth.parent);
+        let (own, parent) = (state.child as u32, state.process);
+        state.become_child(own, parent);
         state.is_valid()
     });
     if !valid {
@@ -105,6 +124,8 @@ pub fn adopt(proxy: &'static Proxy) -> ! {
         sys::domain_exit(101);
     }
     listen();
+    // It fails only if the server is gone, and everything with it.
+    let _ = proxy.process.here();
     entry::install(proxy.signal_bits);
     let (registers, vectors, [fs, gs], id_at) = with_state(|state| {
         (
@@ -118,7 +139,7 @@ pub fn adopt(proxy: &'static Proxy) -> ! {
     machine::set_base(0, fs);
     machine::set_base(1, gs);
     // A bad pointer is the program's own; Linux ignores it too.
-    let _ = user::write_if(id_at, &proxy.birth.process);
+    let _ = user::write_if(id_at, &with_state(|state| state.process));
     entry::set_registers(&registers);
     runtime::rest();
     entry::resume()

@@ -29,7 +29,7 @@ pub struct Opened {
 impl Opened {
     /// Opens a file and reads its head. `EACCES` for what is no file.
     pub async fn open(path: &str) -> Result<Opened, Failure> {
-        let opened = proxy().files.open(String::from(path), open::READ, 0).await?;
+        let opened = proxy().files()?.open(String::from(path), open::READ, 0).await?;
         if opened.elsewhere {
             return Err(Errno::EACCES.into());
         }

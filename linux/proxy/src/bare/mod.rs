@@ -20,19 +20,20 @@ mod time;
 mod user;
 mod wait;
 
-use contracts::process::Origin;
+use abi::start::Entrance;
 use runtime::Start;
 
 runtime::main!(component);
 
 async fn component(start: Start) {
-    let run = start.file("etc/run");
-    let proxy = match proxy::bind(&start).await {
+    let (run, entrance) = (start.file("etc/run"), start.entrance());
+    let proxy = match proxy::bind(start) {
         Ok(proxy) => proxy,
         Err(missing) => return runtime::log!("no channel to {missing}: no Linux program can run here"),
     };
-    match proxy.birth.origin {
-        Origin::First => exec::first(run).await,
-        Origin::Fork => fork::adopt(proxy),
+    match entrance {
+        // A forked child: its memory is a copy of its parent's, and with it the process state.
+        Entrance::Adopt => fork::adopt(proxy),
+        Entrance::Fresh | Entrance::Recover => exec::first(run).await,
     }
 }

@@ -14,24 +14,17 @@ use super::proxy::proxy;
 use super::user::{self, with_state};
 use super::wait::answer;
 
-/// Ends the process and never comes back.
-pub async fn end(how: Ended) {
-    if proxy().process.exit(how).await.is_err() {
-        sys::domain_exit(1);
-    }
-    // The server ends the domain; if it should fail to, we do.
-    const GRACE_NS: u64 = 1_000_000_000;
-    runtime::sleep_until(runtime::now_ns() + GRACE_NS).await;
-    sys::domain_exit(0);
+/// Ends the process: its domain's end tells the process server how, and all servers that it is gone.
+pub fn end(how: Ended) -> ! {
+    sys::domain_exit(how.to_status())
 }
 
 /// exit and exit_group.
-pub async fn exit(status: u64) -> Outcome {
+pub fn exit(status: u64) -> ! {
     // The thread id is cleared for who might look: nobody shares the memory, but the program may have asked.
     let at = with_state(|state| state.clear_id_at);
     let _ = user::write_if(at, &0u32);
-    end(Ended::Exited(status as u8)).await;
-    Ok(0)
+    end(Ended::Exited(status as u8))
 }
 
 fn target(id: u64) -> Target {

@@ -1,11 +1,11 @@
 //! The proxy's control state: its channels and what came in over them. Made afresh in every process, never inherited.
 
 use alloc::boxed::Box;
-use core::cell::UnsafeCell;
+use core::cell::{OnceCell, UnsafeCell};
 
 use contracts::descriptions::{DescriptionsClient, DescriptionsEvent};
 use contracts::files::FilesClient;
-use contracts::process::{Birth, ProcessClient, ProcessEvent};
+use contracts::process::{ProcessClient, ProcessEvent};
 use contracts::sockets::SocketsClient;
 use personality::Errno;
 use personality::descriptors::server;
@@ -15,22 +15,22 @@ use runtime::Start;
 use super::user::with_state;
 use super::wait::Happenings;
 
-/// Channels and the like.
+/// Channels and the like. A channel is opened at its first use: most processes need few of them.
 pub struct Proxy {
-    /// Who we are.
-    pub birth: Birth,
+    start: Start,
     /// Processes.
     pub process: ProcessClient,
-    /// Paths.
-    pub files: FilesClient,
-    /// Sockets, if the system has them.
-    pub sockets: Option<SocketsClient>,
-    descriptions: [Option<DescriptionsClient>; 4],
+    files: OnceCell<FilesClient>,
+    sockets: OnceCell<Option<SocketsClient>>,
+    descriptions: [OnceCell<Option<DescriptionsClient>>; SERVERS.len()],
     /// Badge bits by which signals arrive.
     pub signal_bits: u64,
     /// Signals and readiness.
     pub happenings: Happenings,
 }
+
+/// Servers of descriptions, in the order of their numbers, from 1 (`personality::descriptors::server`).
+const SERVERS: [&str; 4] = ["fs", "process", "console", "tcp"];
 
 struct Global(UnsafeCell<Option<&'static Proxy>>);
 // SAFETY: one context runs proxy code.
@@ -48,16 +48,36 @@ pub fn proxy() -> &'static Proxy {
 
 impl Proxy {
     /// The channel to a description's server.
-    pub fn server(&self, number: u32) -> Result<&DescriptionsClient, Errno> {
+    pub fn server(&'static self, number: u32) -> Result<&'static DescriptionsClient, Errno> {
         let index = (number as usize).wrapping_sub(1);
-        self.descriptions.get(index).and_then(Option::as_ref).ok_or(Errno::EBADF)
+        let (cell, name) = self.descriptions.get(index).zip(SERVERS.get(index)).ok_or(Errno::EBADF)?;
+        let open = || {
+            let client: DescriptionsClient = self.start.client(name).ok()?;
+            runtime::spawn(readiness(client.clone()));
+            Some(client)
+        };
+        cell.get_or_init(open).as_ref().ok_or(Errno::EBADF)
     }
 
-    /// Servers other than the terminal's, whose descriptions a child has to be given.
-    pub fn heritable(&self) -> impl Iterator<Item = (u32, &DescriptionsClient)> {
-        [server::FS, server::PROCESS, server::TCP]
-            .into_iter()
-            .filter_map(|number| Some((number, self.server(number).ok()?)))
+    /// Paths.
+    pub fn files(&self) -> Result<&FilesClient, Errno> {
+        if self.files.get().is_none() {
+            let client = self.start.client("fs").map_err(|_| Errno::ENOSYS)?;
+            let _ = self.files.set(client);
+        }
+        self.files.get().ok_or(Errno::ENOSYS)
+    }
+
+    /// Sockets, if the system has them.
+    pub fn sockets(&self) -> Option<&SocketsClient> {
+        self.sockets.get_or_init(|| self.start.client("tcp").ok()).as_ref()
+    }
+
+    /// Servers other than the terminal's, of whose descriptions this process holds some, which a child has to be given.
+    pub fn heritable(&'static self) -> impl Iterator<Item = &'static DescriptionsClient> {
+        let used = |number: &u32| with_state(|state| state.descriptors.uses(*number));
+        let servers = [server::FS, server::PROCESS, server::TCP].into_iter().filter(used);
+        servers.filter_map(|number| self.server(number).ok())
     }
 }
 
@@ -68,20 +88,16 @@ fn badge(start: &Start, contract: &str) -> u64 {
     start.records().iter().find(is).map_or(0, |record| record.a)
 }
 
-/// Binds to the servers and says hello. Names what is missing.
-pub async fn bind(start: &Start) -> Result<&'static Proxy, &'static str> {
+/// Binds to the process server. Names it if it is missing.
+pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
     let process: ProcessClient = start.client("process").map_err(|_| "process")?;
-    let files: FilesClient = start.client("fs").map_err(|_| "fs")?;
-    let birth = process.hello().await.map_err(|_| "process (it does not know us)")?;
-    let descriptions = ["fs", "process", "console", "tcp"].map(|peer| start.client::<DescriptionsClient>(peer).ok());
-    let sockets = start.client("tcp").ok();
-    let signal_bits = badge(start, contracts::process::NAME);
+    let signal_bits = badge(&start, contracts::process::NAME);
     let proxy: &'static Proxy = Box::leak(Box::new(Proxy {
-        birth,
+        start,
         process,
-        files,
-        sockets,
-        descriptions,
+        files: OnceCell::new(),
+        sockets: OnceCell::new(),
+        descriptions: Default::default(),
         signal_bits,
         happenings: Happenings::default(),
     }));
@@ -90,12 +106,9 @@ pub async fn bind(start: &Start) -> Result<&'static Proxy, &'static str> {
     Ok(proxy)
 }
 
-/// Listens to the servers. The process state must be mapped by now.
+/// Listens for signals. The process state must be mapped by now.
 pub fn listen() {
     runtime::spawn(signals());
-    for client in proxy().descriptions.iter().flatten() {
-        runtime::spawn(readiness(client));
-    }
 }
 
 async fn signals() {
@@ -112,7 +125,7 @@ async fn signals() {
     }
 }
 
-async fn readiness(client: &'static DescriptionsClient) {
+async fn readiness(client: DescriptionsClient) {
     while !matches!(client.next_event().await, DescriptionsEvent::Closed) {
         // Whoever polls asks again; what exactly came to hold the answer tells.
         proxy().happenings.happened();

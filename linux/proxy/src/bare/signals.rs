@@ -21,7 +21,7 @@ pub fn upcall(exception: &ExceptionInfo) {
         ExceptionInfo::NOTIFICATION => {}
         ExceptionInfo::NO_MEMORY => {
             runtime::log!("process {}: out of memory", with_state(|state| state.process));
-            runtime::block_on(process::end(Ended::Signalled(SIGKILL)));
+            process::end(Ended::Signalled(SIGKILL));
         }
         vector => fault(vector, exception),
     }
@@ -60,7 +60,7 @@ pub fn deliver() {
         match delivery {
             Delivery::End(signal) => {
                 report(signal, &cause);
-                runtime::block_on(process::end(Ended::Signalled(signal)));
+                process::end(Ended::Signalled(signal));
             }
             Delivery::Handle(signal, action) => handle(signal, &action, &cause),
         }
@@ -98,7 +98,7 @@ fn handle(signal: u8, action: &Action, cause: &Cause) {
             && state.memory.allows(built.address, bytes.min(built.vector_address - built.address), protection::WRITE)
     });
     if !fits || user::write(built.address, &built.frame).is_err() {
-        runtime::block_on(process::end(Ended::Signalled(SIGSEGV)));
+        process::end(Ended::Signalled(SIGSEGV));
     }
     // SAFETY: 64-byte aligned by construction, checked to be the program's writable memory.
     unsafe { machine::save_vectors(built.vector_address) };

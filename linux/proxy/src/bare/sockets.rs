@@ -20,7 +20,7 @@ const SOL_SOCKET: u64 = 1;
 const IPPROTO_TCP: u64 = 6;
 
 fn sockets() -> Result<&'static SocketsClient, Errno> {
-    proxy().sockets.as_ref().ok_or(Errno::EAFNOSUPPORT)
+    proxy().sockets().ok_or(Errno::EAFNOSUPPORT)
 }
 
 fn socket_of(descriptor: u64) -> Result<Description, Errno> {

@@ -294,7 +294,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Clone => fork::clone(arguments).await,
         Call::Fork | Call::Vfork => fork::fork().await,
         Call::Execve => exec::execve(a, b, c).await,
-        Call::Exit | Call::ExitGroup => process::exit(a).await,
+        Call::Exit | Call::ExitGroup => process::exit(a),
         Call::Wait4 => process::wait4(a, b, c, d).await,
         Call::Waitid => process::waitid(a, b, c, d).await,
         Call::Setpgid => proxy().process.set_group(a as u32, b as u32).await.map(|()| 0).map_err(Failure::from),
