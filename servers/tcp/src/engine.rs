@@ -22,8 +22,8 @@ use crate::wire::{LOCAL_MAX, Wire};
 /// Names a connection; never used again.
 pub type ConnectionId = u64;
 
-/// Most connections at once: with 96 KiB each they fill 36 of the 64 MiB TCP may have.
-pub const CONNECTIONS_MAX: usize = 384;
+/// Most connections at once: with 96 KiB each they fill 48 of the 80 MiB TCP may have.
+pub const CONNECTIONS_MAX: usize = 512;
 /// A half-open connection is dropped after this.
 const HALF_OPEN_NS: u64 = 10_000_000_000;
 /// An own attempt to connect fails after this.

@@ -1,4 +1,4 @@
-//! Tier 4: 200 connections are held, half a request each, while driver and IP die; then each gets its whole answer.
+//! Tier 4: 200 connections, and once 400, are held, half a request and a process each, while driver and IP die; then each gets its whole answer.
 //!
 //! Needs a network of its own (`namespace.rs` says why); where that cannot be made the scenario is skipped and says what is missing.
 
@@ -14,6 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 const CONNECTIONS: usize = 200;
+const CONNECTIONS_MANY: usize = 400;
 const KILLS_EACH: usize = 3;
 const PAGE_BYTES: usize = 4096;
 /// A process per connection in the guest.
@@ -29,12 +30,15 @@ pub fn scenarios() -> Vec<Scenario> {
         .filter(|(machine, _, verb)| *verb == "kill" || *machine == MachineType::Q35)
         .map(|(machine, cpus, verb)| {
             let name = format!("held/{verb}/{}/{cpus}", machine.name());
-            Scenario::alone(4, name, move |bench| hold(bench, verb, machine, cpus))
+            Scenario::alone(4, name, move |bench| hold(bench, verb, machine, cpus, CONNECTIONS))
         })
+        .chain([Scenario::alone(4, format!("held/{CONNECTIONS_MANY}/q35/2"), |bench| {
+            hold(bench, "kill", MachineType::Q35, 2, CONNECTIONS_MANY)
+        })])
         .collect()
 }
 
-fn hold(bench: &Bench, verb: &str, machine: MachineType, cpus: u32) -> Result<()> {
+fn hold(bench: &Bench, verb: &str, machine: MachineType, cpus: u32, connections: usize) -> Result<()> {
     let namespace = Namespace::create()?;
     let page = content(PAGE_BYTES);
     let mut guest = bench.boot(machine, cpus, &web::SERVER, |root, machine: &mut Machine| {
@@ -49,22 +53,22 @@ fn hold(bench: &Bench, verb: &str, machine: MachineType, cpus: u32) -> Result<()
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
             namespace.enter()?;
-            with_console(guest, |guest| all_are_answered(guest, verb, &page))
+            with_console(guest, |guest| all_are_answered(guest, verb, &page, connections))
         });
         inside.join().unwrap_or_else(|_| bail!("the client failed"))
     })
 }
 
-fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8]) -> Result<()> {
+fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usize) -> Result<()> {
     wait_until_it_serves(page)?;
-    let mut held = Vec::with_capacity(CONNECTIONS);
-    for number in 1..=CONNECTIONS {
+    let mut held = Vec::with_capacity(connections);
+    for number in 1..=connections {
         let open = || -> Result<TcpStream> {
             let mut stream = connect()?;
             stream.write_all(b"GET /file HTT")?;
             Ok(stream)
         };
-        held.push(open().with_context(|| format!("connection {number} of {CONNECTIONS}"))?);
+        held.push(open().with_context(|| format!("connection {number} of {connections}"))?);
     }
     for round in 1..=KILLS_EACH {
         for victim in ["virtio-net", "ip"] {
@@ -84,7 +88,7 @@ fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8]) -> Result<()> {
         };
         bad += 1;
     }
-    ensure!(bad == 0, "{bad} of {CONNECTIONS} held connections were not answered; {}", first.unwrap_or_default());
+    ensure!(bad == 0, "{bad} of {connections} held connections were not answered; {}", first.unwrap_or_default());
     Ok(())
 }
 
