@@ -182,7 +182,7 @@ mod tests {
         for how in [Ended::Exited(0), Ended::Exited(255), Ended::Signalled(1), Ended::Signalled(64)] {
             assert_eq!(Ended::from_status(how.to_status()), Some(how));
         }
-        for status in [0, 1, 101, 102, 256, IN_ORDER << 1, IN_ORDER | 2 * BY_SIGNAL] {
+        for status in [0, 1, 101, 102, 256, IN_ORDER << 1, IN_ORDER | (2 * BY_SIGNAL)] {
             assert_eq!(Ended::from_status(status), None);
         }
     }
