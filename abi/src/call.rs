@@ -48,7 +48,7 @@ calls! {
     Log = 1,
     /// Raw text to the console port. (console device handle: CONTROL, pointer, length ≤ 4096) → (). Only on core 0.
     ConsoleWrite = 2,
-    /// Ends the machine. (pcore: CONTROL, status 0..=255) → never.
+    /// Ends the machine. (pcore: POWER, status 0..=255) → never.
     PowerOff = 3,
     /// One of this core's counters. (index, see `layout::counter`) → (value). `BadArgument` past the last.
     CounterRead = 4,

@@ -50,8 +50,10 @@ impl Rights {
     pub const DMA: Rights = Rights(128);
     /// `DomainFork` copies it. May be set on any copy of a capability.
     pub const INHERIT: Rights = Rights(256);
+    /// For Pcore: end the machine, and nothing else.
+    pub const POWER: Rights = Rights(512);
     /// Every right but INHERIT.
-    pub const ALL: Rights = Rights(255);
+    pub const ALL: Rights = Rights(255 | 512);
 
     /// Is every right of `other` here?
     pub const fn contains(self, other: Rights) -> bool {

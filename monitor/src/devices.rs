@@ -60,7 +60,7 @@ impl<M: Machine> Book<M> {
     pub(crate) fn lend(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
         if name == POWER {
             let mut made = record(kind::CAPABILITY, POWER, "");
-            made.handle = self.machine.grant(into.domain, Handle::PCORE, Rights::CONTROL)?.0;
+            made.handle = self.machine.grant(into.domain, Handle::PCORE, Rights::POWER)?.0;
             return Ok(Some(made));
         }
         let claim = match self.devices.claimed.get(name) {

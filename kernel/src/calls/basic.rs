@@ -42,7 +42,7 @@ pub(super) fn console_write(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn power_off(request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.object::<Pcore>(0, Rights::POWER)?;
     let status = u8::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
     power::power_off(status)
 }
