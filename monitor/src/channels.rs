@@ -49,6 +49,8 @@ pub(crate) struct Channel {
     /// As set here, not as read from memory that the client can write too.
     generation: u32,
     halves: [Half; 2],
+    /// It was brought to a server that ran already.
+    announced: bool,
 }
 
 /// What `open` made.
@@ -150,7 +152,8 @@ impl<M: Machine> Book<M> {
         match self.machine.channel(segment, layout, owns) {
             Ok(memory) => {
                 let generation = memory.generation();
-                Ok(Channel { plan: plan.clone(), segment, physical, memory, generation, halves: Default::default() })
+                let halves = Default::default();
+                Ok(Channel { plan: plan.clone(), segment, physical, memory, generation, halves, announced: false })
             }
             Err(error) => {
                 self.machine.drop(segment);
@@ -311,11 +314,12 @@ impl<M: Machine> Book<M> {
         }
     }
 
-    /// Puts the server's end into its server, which runs already: gives what its endpoint is to be told, and its domain.
+    /// Puts the server's end into its server, which runs already, perhaps not as the first: gives what its endpoint is to be told, and its domain.
     pub fn announce(&mut self, id: ChannelId, set: u32) -> Result<(DomainId, Wired), MonitorError> {
         let channel = self.channels.get_mut(&id).ok_or(MonitorError::NotFound)?;
         let server = self.domains.values_mut().find(|domain| domain.plan.name == channel.plan.server);
         let server = server.ok_or(MonitorError::NotFound)?;
+        let begins_again = core::mem::replace(&mut channel.announced, true);
         let (portal, badge) = channel.halves[1].portal.ok_or(MonitorError::NotFound)?;
         let bell = channel.bell(Side::Client).ok_or(MonitorError::NotFound)?;
         let parts = server.parts;
@@ -325,6 +329,10 @@ impl<M: Machine> Book<M> {
         self.machine.lead(portal, parts.context).map_err(refused)?;
         channel.halves[1].domain = Some(parts.id);
         server.channels.push((id, End::Server));
+        if begins_again {
+            // Its predecessor had it: the client is told.
+            channel.memory.raise_generation();
+        }
         let wired = Wired {
             contract: channel.plan.contract.clone(),
             peer: channel.plan.client.clone(),
@@ -336,7 +344,11 @@ impl<M: Machine> Book<M> {
             client: false,
             remote: channel.is_remote(),
         };
-        Ok((parts.id, wired))
+        let server = parts.id;
+        if begins_again {
+            self.ring_other(id, End::Server);
+        }
+        Ok((server, wired))
     }
 }
 

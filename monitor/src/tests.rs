@@ -282,6 +282,16 @@ fn a_channel_made_at_run_time_is_announced_to_its_server() {
     let (server, wired) = book.announce(1 << 32, 77).unwrap();
     assert_eq!((server, wired.peer.as_str(), wired.peer_set, wired.client), (driver, "linux-1", 77, false));
     assert_eq!(book.announce(5, 77), Err(MonitorError::NotFound));
+
+    // Its successor is brought the same channel in a new generation, and the program is told.
+    book.kill(driver, 9).unwrap();
+    book.deaths();
+    assert_eq!(book.announce(1 << 32, 77), Err(MonitorError::NotFound), "nobody to bring it to");
+    let again = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().domain;
+    book.machine.rung.clear();
+    assert_eq!(book.announce(1 << 32, 77).unwrap().0, again);
+    assert_eq!(book.machine.rung.len(), 1);
+    assert_eq!(book.channels[&(1 << 32)].memory.generation(), 2);
 }
 
 #[test]

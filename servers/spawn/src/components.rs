@@ -13,6 +13,8 @@ use crate::service::{Service, refused};
 
 /// Pages that must be free before a component is started, whatever its limit says: program, stack and first heap.
 const FIRST_PAGES: u64 = 128;
+/// Channels brought to a component before it is waited for: half of what it lets wait.
+const ANNOUNCED_AT_ONCE: usize = 32;
 /// How long the memory server may take, which may have to move pages between cores.
 const ROOM_LIMIT_NS: u64 = 1_000_000_000;
 /// The component it is.
@@ -41,7 +43,29 @@ impl Service {
         let domain = self.monitor.create(core, plan).await.map_err(refused)?.domain;
         self.monitor.start(core, domain).await.map_err(refused)?;
         self.register(component, domain, core, generation);
+        if generation > 1 {
+            self.announce_clients(name).await;
+        }
         Ok(domain)
+    }
+
+    /// A server that starts again is not told by its plan of the Linux programs that were there before: their channels are brought to it.
+    /// Sets kept for later programs are made anew when they are needed: what their generation names must be the same to all their servers.
+    async fn announce_clients(&self, name: &str) {
+        let spare = self.linux.borrow_mut().take_spare();
+        for set in &spare {
+            self.close(&set.channels).await;
+        }
+        let clients = self.linux.borrow().clients_of(name);
+        for some in clients.chunks(ANNOUNCED_AT_ONCE) {
+            let told: Vec<_> =
+                some.iter().map(|(set, plan)| self.monitor.announce(plan.server_core, plan.id, *set)).collect();
+            for (answer, (set, _)) in told.into_iter().zip(some) {
+                if let Err(error) = answer.await {
+                    runtime::log!("channel set {set} lost its channel to {name}: {error:?}");
+                }
+            }
+        }
     }
 
     /// Asks for room on a core; gives the limit to set.

@@ -107,7 +107,7 @@ impl Service {
     }
 
     /// Closes channels: the borrower's core first, since the memory is the server's.
-    async fn close(&self, channels: &[ChannelPlan]) {
+    pub(crate) async fn close(&self, channels: &[ChannelPlan]) {
         for core_of in [|plan: &ChannelPlan| plan.client_core, |plan: &ChannelPlan| plan.server_core] {
             let closed: Vec<_> = channels.iter().map(|plan| self.monitor.close(core_of(plan), plan.id)).collect();
             for answer in closed {

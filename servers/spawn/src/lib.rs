@@ -80,6 +80,20 @@ impl<C> Table<C> {
         self.making -= 1;
     }
 
+    /// Channels to a server and the sets they are of: for a server that starts again.
+    pub fn clients_of(&self, server: &str) -> Vec<(u32, ChannelPlan)> {
+        let of = |set: &ChannelSet| {
+            let channels = set.channels.iter().filter(|plan| plan.server == server);
+            channels.map(|plan| (set.number, plan.clone())).collect::<Vec<_>>()
+        };
+        self.domains.values().flat_map(|entry| of(&entry.set)).collect()
+    }
+
+    /// The sets that nobody has, to be closed.
+    pub fn take_spare(&mut self) -> Vec<ChannelSet> {
+        core::mem::take(&mut self.spare)
+    }
+
     /// It died.
     pub fn take(&mut self, domain: DomainId) -> Option<LinuxEntry<C>> {
         self.domains.remove(&domain)
@@ -140,5 +154,30 @@ mod tests {
             given_back += usize::from(table.keep(set).is_some());
         }
         assert_eq!(given_back, 1);
+    }
+
+    #[test]
+    fn a_server_that_starts_again_is_brought_the_sets_in_use() {
+        let mut table = Table::new();
+        let plan = |server: &str| ChannelPlan {
+            id: 1,
+            contract: "files".into(),
+            client: "linux".into(),
+            server: server.into(),
+            client_core: 0,
+            server_core: 0,
+            ring_slots: 8,
+            bulk_bytes: 0,
+        };
+        for id in 1..=2 {
+            let mut set = table.begin(0).unwrap();
+            set.channels = alloc::vec![plan("console"), plan("fs")];
+            table.made(id, LinuxEntry { set, client: () });
+        }
+        let set = table.take(1).unwrap().set;
+        assert!(table.keep(set).is_none());
+        assert_eq!(table.clients_of("console"), [(2, plan("console"))]);
+        assert_eq!(table.take_spare().iter().map(|set| set.number).collect::<Vec<_>>(), [1]);
+        assert!(table.take_spare().is_empty());
     }
 }
