@@ -49,4 +49,8 @@ pub trait Supervisor {
     /// Does it, waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 2 s.
     #[op]
     async fn chaos(&self, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError>;
+
+    /// Waits until the component serves, and gives its line: for whoever could not hear the end of `chaos`. Limit 2 s. `NotFound`, `TimedOut`.
+    #[op(repeatable)]
+    async fn serving(&self, name: String) -> Result<ComponentLine, SupervisorError>;
 }

@@ -285,9 +285,9 @@ fn a_channel_made_at_run_time_is_announced_to_its_server() {
 
     // Its successor is brought the same channel in a new generation, and the program is told.
     book.kill(driver, 9).unwrap();
-    book.deaths();
+    book.deaths(crate::DEATH_BADGES);
     assert_eq!(book.announce(1 << 32, 77), Err(MonitorError::NotFound), "nobody to bring it to");
-    let again = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().domain;
+    let again = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().0.domain;
     book.machine.rung.clear();
     assert_eq!(book.announce(1 << 32, 77).unwrap().0, again);
     assert_eq!(book.machine.rung.len(), 1);

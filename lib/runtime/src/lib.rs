@@ -20,6 +20,9 @@
 //!         runtime::log!("{} asks for {what:?} of {name}", peer.name());
 //!         Err(SupervisorError::NotFound)
 //!     }
+//!     async fn serving(&self, _peer: &Peer, _name: String) -> Result<ComponentLine, SupervisorError> {
+//!         Err(SupervisorError::NotFound)
+//!     }
 //! }
 //!
 //! async fn component(start: Start) {
@@ -62,6 +65,7 @@ mod start;
 #[cfg(not(target_os = "none"))]
 pub mod testing;
 mod time;
+mod watch;
 
 pub use channel::{Bulk, Peer};
 pub use endpoint::Incoming;
@@ -71,6 +75,7 @@ pub use platform::{log_line, now_ns};
 pub use random::fill_random;
 pub use start::{Device, Region, Start, WireError};
 pub use time::{TimedOut, sleep, timeout};
+pub use watch::Watch;
 
 #[cfg(target_os = "none")]
 pub use heap::heap_segment;

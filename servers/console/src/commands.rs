@@ -47,20 +47,25 @@ impl Commands {
         (self.supervisor)().ok_or_else(|| "no channel to the supervisor; see system/*.toml".into())
     }
 
+    /// The answer to a request that our predecessor did not live to give. What a request for its own end came to can be seen now.
+    pub async fn resume(&self, line: &str) -> Answer {
+        match Command::parse(line)? {
+            Command::Chaos(what, name) if name == "console" => within(back(&self.supervisor()?, what, name)).await,
+            _ => Err("the console was restarted meanwhile; components shows what is, then ask again".into()),
+        }
+    }
+
     /// Answers control requests, for ever.
     pub async fn answer_requests(self: Rc<Self>, console: Rc<Console>) {
+        if let Some(line) = console.unanswered() {
+            tell(&console, self.resume(&line).await);
+        }
         loop {
             let answer = match console.next_request().await {
                 Ok(line) => self.run(&line).await,
                 Err(reason) => Err(reason.into()),
             };
-            match answer {
-                Ok((lines, last)) => {
-                    lines.iter().for_each(|line| console.reply(&[line]));
-                    console.reply(&[&format!("ok {last}")]);
-                }
-                Err(reason) => console.reply(&[&format!("error {reason}")]),
-            }
+            tell(&console, answer);
         }
     }
 
@@ -79,6 +84,17 @@ impl Commands {
             lines.iter().for_each(|line| console.print(&format!("{line}\n")));
         }
     }
+}
+
+fn tell(console: &Console, answer: Answer) {
+    match answer {
+        Ok((lines, last)) => {
+            lines.iter().for_each(|line| console.reply(&[line]));
+            console.reply(&[&format!("ok {last}")]);
+        }
+        Err(reason) => console.reply(&[&format!("error {reason}")]),
+    }
+    console.answered();
 }
 
 async fn within(work: impl Future<Output = Answer>) -> Answer {
@@ -107,24 +123,40 @@ fn shown(line: &ComponentLine) -> String {
     )
 }
 
-async fn chaos(supervisor: &SupervisorClient, what: Chaos, name: String) -> Answer {
-    let verb = match what {
+fn verb(what: Chaos) -> &'static str {
+    match what {
         Chaos::Kill => "killed",
         Chaos::Fault => "faulted",
         Chaos::Hang => "hung",
-    };
-    let error = match supervisor.chaos(what, name.clone()).await {
+    }
+}
+
+async fn chaos(supervisor: &SupervisorClient, what: Chaos, name: String) -> Answer {
+    match supervisor.chaos(what, name.clone()).await {
         Ok((recovery_us, generation)) => {
-            return Ok((Vec::new(), format!("{verb} {name}; generation {generation} serves after {recovery_us} us")));
+            let verb = verb(what);
+            Ok((Vec::new(), format!("{verb} {name}; generation {generation} serves after {recovery_us} us")))
         }
-        Err(error) => error,
-    };
-    Err(match error {
+        // It did that to itself; its successor knows that it serves, not how long it was away.
+        Err(channel::CallError::PeerRestarted) if name == "supervisor" => back(supervisor, what, name).await,
+        Err(error) => Err(refusal(error, &name)),
+    }
+}
+
+/// A component that took its own answer with it: who came after it.
+async fn back(supervisor: &SupervisorClient, what: Chaos, name: String) -> Answer {
+    let line = supervisor.serving(name.clone()).await.map_err(|error| refusal(error, &name))?;
+    let after = if line.last_recovery_us > 0 { format!(" after {} us", line.last_recovery_us) } else { String::new() };
+    Ok((Vec::new(), format!("{} {name}; generation {} serves{after}", verb(what), line.generation)))
+}
+
+fn refusal(error: channel::CallError<SupervisorError>, name: &str) -> String {
+    match error {
         channel::CallError::Server(SupervisorError::NotFound) => format!("no component {name}; components lists them"),
         channel::CallError::Server(SupervisorError::NotRestartable) => {
             format!("{name} is not restarted in this version; CAVEATS.md says why")
         }
         channel::CallError::Server(SupervisorError::TimedOut) => format!("{name} did not come back in time"),
         other => format!("{NO_ANSWER} ({other:?})"),
-    })
+    }
 }

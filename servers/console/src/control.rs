@@ -1,6 +1,8 @@
 //! Control lines: requests of the host tool that share the serial line with the terminal and never reach a program.
 //!
-//! A line that begins with [`MARK`] is a request; answers are lines that begin with it too, the last of them `ok ...` or `error ...`.
+//! [`MARK`] begins a request wherever it comes, also in the middle of a line that is being typed; the request ends with its line end and
+//! what was typed before and after it joins again. The host tool sends a request in one piece and never sends MARK for a key (no key but
+//! Ctrl-^ makes it). Answers are lines that begin with MARK too, the last of them `ok ...` or `error ...`.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,8 +15,6 @@ pub const MARK: u8 = 0x1e;
 pub const REQUEST_MAX: usize = 256;
 /// Longest component name (abi's name fields hold 31 bytes).
 const NAME_MAX: usize = 31;
-/// Ends input on the host's side without ending a line there.
-const END_OF_INPUT: u8 = 4;
 
 /// The commands, for people.
 pub const HELP: [&str; 4] = [
@@ -40,25 +40,30 @@ pub enum Sorted {
 /// Sorts the line's bytes.
 #[derive(Debug, Default)]
 pub struct Sorter {
-    /// Not at the start of a line.
-    inside: bool,
     /// A request so far: at most `REQUEST_MAX` + 1 bytes.
     request: Option<Vec<u8>>,
 }
 
 impl Sorter {
+    /// One in the middle of a request, as [`partial`](Self::partial) gave it.
+    pub fn resumed(partial: &[u8]) -> Sorter {
+        Sorter { request: Some(partial.into()) }
+    }
+
+    /// The request that has begun and not ended.
+    pub fn partial(&self) -> Option<&[u8]> {
+        self.request.as_deref()
+    }
+
     /// Takes the next byte.
     pub fn sort(&mut self, byte: u8) -> Sorted {
-        let ends_line = matches!(byte, b'\n' | b'\r');
-        let Some(request) = &mut self.request else {
-            if byte == MARK && !self.inside {
-                self.request = Some(Vec::new());
-                return Sorted::Kept;
-            }
-            self.inside = !ends_line && byte != END_OF_INPUT;
-            return Sorted::Terminal(byte);
-        };
-        if !ends_line {
+        if byte == MARK {
+            // Within a request it begins anew: who sent the first one gave up.
+            self.request = Some(Vec::new());
+            return Sorted::Kept;
+        }
+        let Some(request) = &mut self.request else { return Sorted::Terminal(byte) };
+        if !matches!(byte, b'\n' | b'\r') {
             if request.len() <= REQUEST_MAX {
                 request.push(byte);
             }
@@ -137,9 +142,23 @@ mod tests {
 
     #[test]
     fn requests_never_reach_the_terminal() {
-        let (terminal, requests) = sorted(b"ls\n\x1e chaos kill ip\nx\x1ey\n\x04\x1e components\n");
-        assert_eq!(terminal, b"ls\nx\x1ey\n\x04");
-        assert_eq!(requests, [Sorted::Request(" chaos kill ip".into()), Sorted::Request(" components".into())]);
+        let (terminal, requests) = sorted(b"ls\n\x1e chaos kill ip\nx\x1e help\ny\n\x04\x1e lost\x1e components\n");
+        assert_eq!(terminal, b"ls\nxy\n\x04");
+        let expected = [" chaos kill ip", " help", " components"].map(|text| Sorted::Request(text.into()));
+        assert_eq!(requests, expected);
+    }
+
+    #[test]
+    fn a_request_goes_on_after_a_restart() {
+        let text = b"\x1e chaos kill console\n";
+        for cut in 1..text.len() {
+            let mut first = Sorter::default();
+            assert!(text[..cut].iter().all(|byte| first.sort(*byte) == Sorted::Kept));
+            let mut second = Sorter::resumed(first.partial().unwrap());
+            let last = text[cut..].iter().map(|byte| second.sort(*byte)).last();
+            assert_eq!(last, Some(Sorted::Request(" chaos kill console".into())), "{cut}");
+            assert_eq!(second.partial(), None);
+        }
     }
 
     #[test]

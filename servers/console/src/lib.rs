@@ -16,4 +16,3 @@ pub mod record;
 pub mod service;
 pub mod settings;
 pub mod terminal;
-pub mod watch;

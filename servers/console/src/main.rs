@@ -18,7 +18,7 @@ use abi::Handle;
 use abi::start::Entrance;
 use channel::Bulk;
 use console_core::commands::Commands;
-use console_core::record::{Kept, RECORD_BYTES, REGION};
+use console_core::record::{Kept, RECORD_BYTES, REGION, Request};
 use console_core::service::{Console, Outside};
 use console_core::settings::Settings;
 use contracts::descriptions;
@@ -37,7 +37,7 @@ async fn component(start: Start) {
     let memory = start.region(REGION).as_ref().map(Region::memory);
     let state = recovered(&start, memory.as_ref()).unwrap_or_else(|| {
         let (rows, columns, foreground) = FRESH;
-        Kept { settings: Settings::default(), rows, columns, foreground }
+        Kept { settings: Settings::default(), rows, columns, foreground, request: Request::NONE }
     });
     let (line, wiring) = (device, start.clone());
     let outside = Outside {

@@ -8,17 +8,11 @@ use crate::settings::{Settings, output};
 const TAB: usize = 8;
 
 /// Where the line stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Output {
     column: usize,
-    /// Nothing was written since the last line end.
+    /// Nothing was written since the last line end. At first that is not known: kernel or predecessor may have left a line half written.
     fresh: bool,
-}
-
-impl Default for Output {
-    fn default() -> Output {
-        Output { column: 0, fresh: true }
-    }
 }
 
 /// Column after `byte` at `column`. Parts of a UTF-8 character after its first byte take no room; every character counts as one wide.

@@ -1,18 +1,72 @@
-//! What survives the console's own crash: settings, window size and foreground group, in the region `console-state`.
+//! What survives the console's own crash: settings, window size, foreground group and the control request that is under way, in the
+//! region `console-state`.
 //!
-//! One fixed record, written whole after each change, with version and checksum: one that a crash cut short is refused, and the defaults hold.
-//! What was typed and not read is lost with the component; its readers' calls end with `PeerRestarted`.
+//! One fixed record, written whole at the first start and after each change, with version and checksum: one that a crash cut short is
+//! refused, and the defaults hold. What was typed and not read is lost with the component; its readers' calls end with `PeerRestarted`.
 
+use crate::control::REQUEST_MAX;
 use crate::settings::{IMAGE_BYTES, Settings};
 
 /// Name of the region.
 pub const REGION: &str = "console-state";
 /// Bytes of the record.
-pub const RECORD_BYTES: usize = 64;
+pub const RECORD_BYTES: usize = REQUEST_AT + 4 + REQUEST_BYTES;
 /// "CONS" and the record's version.
-const MAGIC: u64 = 0x434f_4e53_0000_0001;
+const MAGIC: u64 = 0x434f_4e53_0000_0002;
 const CHECKSUM: core::ops::Range<usize> = 8..16;
 const NUMBERS_AT: usize = 16 + IMAGE_BYTES;
+const REQUEST_AT: usize = NUMBERS_AT + 8;
+/// One more than may be: a request that is too long must still be so after a restart.
+const REQUEST_BYTES: usize = REQUEST_MAX + 1;
+
+/// How far a control request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is none.
+    None = 0,
+    /// Its last byte has not come.
+    Partial = 1,
+    /// It is whole and not answered yet.
+    UnderWay = 2,
+}
+
+/// The control request that waits for its end or its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// How far it is.
+    pub progress: Progress,
+    bytes: [u8; REQUEST_BYTES],
+    length: u16,
+}
+
+impl Request {
+    /// No request.
+    pub const NONE: Request = Request { progress: Progress::None, bytes: [0; REQUEST_BYTES], length: 0 };
+
+    /// One with these bytes, cut at one more than is allowed.
+    pub fn new(progress: Progress, text: &[u8]) -> Request {
+        let length = text.len().min(REQUEST_BYTES);
+        let mut request = Request { progress, length: length as u16, ..Request::NONE };
+        request.bytes[..length].copy_from_slice(&text[..length]);
+        request
+    }
+
+    /// Its bytes so far.
+    pub fn text(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    fn decode(image: &[u8]) -> Option<Request> {
+        let progress = match image[0] {
+            0 => Progress::None,
+            1 => Progress::Partial,
+            2 => Progress::UnderWay,
+            _ => return None,
+        };
+        let length = usize::from(u16::from_le_bytes([image[2], image[3]]));
+        Some(Request::new(progress, image[4..].get(..length)?))
+    }
+}
 
 /// What is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +79,8 @@ pub struct Kept {
     pub columns: u16,
     /// Foreground process group.
     pub foreground: u32,
+    /// The control request.
+    pub request: Request,
 }
 
 impl Kept {
@@ -36,6 +92,9 @@ impl Kept {
         record[NUMBERS_AT..][..4].copy_from_slice(&self.foreground.to_le_bytes());
         record[NUMBERS_AT + 4..][..2].copy_from_slice(&self.rows.to_le_bytes());
         record[NUMBERS_AT + 6..][..2].copy_from_slice(&self.columns.to_le_bytes());
+        record[REQUEST_AT] = self.request.progress as u8;
+        record[REQUEST_AT + 2..][..2].copy_from_slice(&self.request.length.to_le_bytes());
+        record[REQUEST_AT + 4..].copy_from_slice(&self.request.bytes);
         let sum = checksum(&record);
         record[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
         record
@@ -54,6 +113,7 @@ impl Kept {
             foreground: number(NUMBERS_AT, 4) as u32,
             rows: number(NUMBERS_AT + 4, 2) as u16,
             columns: number(NUMBERS_AT + 6, 2) as u16,
+            request: Request::decode(&record[REQUEST_AT..])?,
         })
     }
 }
@@ -71,7 +131,8 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_read_back_and_damage_is_not_believed() {
-        let kept = Kept { settings: Settings::default(), rows: 50, columns: 132, foreground: 0x1234_5678 };
+        let request = Request::new(Progress::UnderWay, b" chaos kill console");
+        let kept = Kept { settings: Settings::default(), rows: 50, columns: 132, foreground: 0x1234_5678, request };
         let mut record = kept.encode();
         assert_eq!(Kept::decode(&record), Some(kept));
         for at in 0..RECORD_BYTES {
@@ -80,5 +141,6 @@ mod tests {
             record[at] ^= 0x40;
         }
         assert_eq!(Kept::decode(&[0; RECORD_BYTES]), None);
+        assert_eq!(Request::new(Progress::Partial, &[b'x'; 9999]).text().len(), REQUEST_BYTES);
     }
 }

@@ -11,12 +11,12 @@ use core::cell::{Cell, RefCell};
 
 use contracts::descriptions::*;
 use contracts::process::{ProcessClient, Target};
+use runtime::Watch;
 
 use crate::control::{Sorted, Sorter};
-use crate::record::Kept;
+use crate::record::{Kept, Progress, Request};
 use crate::settings::Settings;
 use crate::terminal::{Readable, Terminal, signal};
-use crate::watch::Watch;
 
 /// The terminal's only description.
 pub const TERMINAL: DescriptionId = 1;
@@ -63,14 +63,19 @@ pub struct Console {
 }
 
 impl Console {
-    /// A terminal with that state.
+    /// A terminal with that state, which is kept from now on.
     pub fn new(state: Kept, outside: Outside) -> Console {
         let mut terminal = Terminal::default();
         terminal.set(state.settings, false);
+        let sorter = match state.request.progress {
+            Progress::Partial => Sorter::resumed(state.request.text()),
+            Progress::None | Progress::UnderWay => Sorter::default(),
+        };
+        (outside.keep)(&state);
         Console {
             outside,
             terminal: RefCell::new(terminal),
-            sorter: RefCell::default(),
+            sorter: RefCell::new(sorter),
             state: Cell::new(state),
             changed: Watch::default(),
             changes: Cell::new(0),
@@ -103,11 +108,25 @@ impl Console {
                 Sorted::BadRequest => self.request(Err("the request is too long or no text")),
             }
         }
+        self.keep_partial();
         self.send(&echo);
         if taken > 0 {
             self.note_change();
         }
         taken
+    }
+
+    /// One request has a place in what survives us; the one that is under way keeps it.
+    fn keep_partial(&self) {
+        let kept = self.state.get().request;
+        let partial = self.sorter.borrow().partial().map(|text| Request::new(Progress::Partial, text));
+        let now = match kept.progress {
+            Progress::UnderWay => return,
+            Progress::None | Progress::Partial => partial.unwrap_or(Request::NONE),
+        };
+        if now != kept {
+            self.change_state(|state| state.request = now);
+        }
     }
 
     /// Waits until the terminal has room for more bytes from the line.
@@ -121,13 +140,34 @@ impl Console {
             drop(requests);
             return self.reply(&["error too many requests wait; ask again later"]);
         }
+        if let Ok(text) = &request
+            && self.state.get().request.progress != Progress::UnderWay
+        {
+            self.change_state(|state| state.request = Request::new(Progress::UnderWay, text.as_bytes()));
+        }
         requests.push_back(request);
         self.requested.changed();
     }
 
-    /// The next control request, or why it is none.
+    /// The next control request, or why it is none. [`answered`](Self::answered) follows.
     pub async fn next_request(&self) -> Result<String, &'static str> {
-        self.requested.until(|| self.requests.borrow_mut().pop_front()).await
+        let request = self.requested.until(|| self.requests.borrow_mut().pop_front()).await;
+        let text = request.as_deref().unwrap_or_default().as_bytes();
+        self.change_state(|state| state.request = Request::new(Progress::UnderWay, text));
+        request
+    }
+
+    /// The request that was under way when our predecessor died.
+    pub fn unanswered(&self) -> Option<String> {
+        let request = self.state.get().request;
+        let text = || String::from_utf8_lossy(request.text()).into_owned();
+        (request.progress == Progress::UnderWay).then(text)
+    }
+
+    /// The request has its answer.
+    pub fn answered(&self) {
+        self.change_state(|state| state.request = Request::NONE);
+        self.keep_partial();
     }
 
     /// Sends lines on the control channel. They begin at the start of a line, whatever a program has written.

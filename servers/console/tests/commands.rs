@@ -32,6 +32,12 @@ impl SupervisorServer for Fake {
             _ => Err(SupervisorError::NotFound),
         }
     }
+
+    async fn serving(&self, _peer: &Peer, name: String) -> Result<ComponentLine, SupervisorError> {
+        let line =
+            ComponentLine { name, core: 0, generation: 2, running: true, pages: 1, cpu_ns: 0, last_recovery_us: 900 };
+        Ok(line)
+    }
 }
 
 fn commands(wired: bool) -> Commands {
@@ -52,6 +58,11 @@ fn answers_tell_what_happened() {
         assert_eq!(killed, "killed ip; generation 2 serves after 812 us");
         assert!(commands.run("chaos fault tcp").await.unwrap_err().contains("not restarted"));
         assert!(commands.run("chaos fault xyz").await.unwrap_err().contains("no component xyz"));
+        assert_eq!(
+            commands.resume("chaos kill console").await.unwrap().1,
+            "killed console; generation 2 serves after 900 us"
+        );
+        assert!(commands.resume("chaos kill ip").await.unwrap_err().contains("restarted meanwhile"));
         assert_eq!(commands.run("poweroff").await.unwrap_err(), "not here");
     });
 }

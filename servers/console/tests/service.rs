@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use channel::{CallError, Layout};
-use console_core::record::Kept;
+use console_core::record::{Kept, Request};
 use console_core::service::{Console, Outside, TERMINAL};
 use console_core::settings::{Settings, character, local};
 use contracts::BulkSpan;
@@ -15,6 +15,10 @@ type Line = Rc<RefCell<Vec<u8>>>;
 type States = Rc<RefCell<Vec<Kept>>>;
 
 fn console() -> (Rc<Console>, Line, States) {
+    console_in(Kept { settings: Settings::default(), rows: 24, columns: 80, foreground: 1, request: Request::NONE })
+}
+
+fn console_in(state: Kept) -> (Rc<Console>, Line, States) {
     let (line, states) = (Line::default(), States::default());
     let (out, kept) = (line.clone(), states.clone());
     let outside = Outside {
@@ -25,7 +29,6 @@ fn console() -> (Rc<Console>, Line, States) {
         keep: Box::new(move |state| kept.borrow_mut().push(*state)),
         process: Box::new(|| None),
     };
-    let state = Kept { settings: Settings::default(), rows: 24, columns: 80, foreground: 1 };
     (Rc::new(Console::new(state, outside)), line, states)
 }
 
@@ -150,13 +153,38 @@ fn stopped_output_waits_and_wrong_requests_are_refused() {
 #[test]
 fn replies_begin_a_line_and_requests_come_out() {
     runtime::testing::run(async {
-        let (console, line, _) = console();
+        let (console, line, states) = console();
+        assert_eq!(states.borrow().len(), 1, "the first state is kept too");
         console.print("$ ");
         console.receive(b"\x1e components\n");
         assert_eq!(console.next_request().await.unwrap(), " components");
         console.reply(&["ok 0 components"]);
         assert_eq!(*line.borrow(), b"$ \r\n\x1e ok 0 components\r\n");
+        console.answered();
         console.receive(b"\x1e x\n".repeat(20).as_slice());
         assert_eq!(line.borrow().windows(10).filter(|window| window == b"\x1e error to").count(), 12);
+    });
+}
+
+/// Typed input and requests mix in any way, and the console dies between any two bytes: no request is lost, none reaches the terminal.
+#[test]
+fn a_request_survives_half_typed_lines_and_restarts() {
+    runtime::testing::run(async {
+        let text = b"ec\x1e chaos kill ip\nho\n";
+        for cut in 0..text.len() {
+            let (first, _, states) = console();
+            first.receive(&text[..cut]);
+            let state = *states.borrow().last().unwrap();
+            let (second, ..) = console_in(state);
+            second.receive(&text[cut..]);
+            let asked = match second.unanswered() {
+                Some(text) => text,
+                None => runtime::timeout(1_000, second.next_request()).await.unwrap().unwrap(),
+            };
+            assert_eq!(asked, " chaos kill ip", "cut at {cut}");
+            second.answered();
+            let typed = read(&client(&second), false).await.unwrap();
+            assert!(b"echo\n".ends_with(&typed), "cut at {cut}: {typed:?}");
+        }
     });
 }

@@ -8,4 +8,3 @@ extern crate alloc;
 
 pub mod pipe;
 pub mod table;
-pub mod watch;

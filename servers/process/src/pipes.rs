@@ -12,7 +12,7 @@ use channel::Peer;
 use contracts::BulkSpan;
 use contracts::descriptions::*;
 use process_core::pipe::{ATOMIC_BYTES, Pipe, Room};
-use process_core::watch::Watch;
+use runtime::Watch;
 
 /// Pipes at once; with 64 KiB each this bounds the server's memory for them to 16 MiB.
 const PIPES_MAX: usize = 256;

@@ -49,6 +49,14 @@ impl SupervisorServer for Shared {
         done.map_err(|_| SupervisorError::NotFound)?;
         self.again(&name, generation).await
     }
+
+    async fn serving(&self, peer: &Peer, name: String) -> Result<ComponentLine, SupervisorError> {
+        let place = self.0.entries.borrow().iter().position(|entry| entry.name == name);
+        let index = place.ok_or(SupervisorError::NotFound)?;
+        let serves = |entry: &Entry| (entry.phase == Phase::Serving).then_some(());
+        self.0.until(&name, serves).await.ok_or(SupervisorError::TimedOut)?;
+        self.component(peer, index as u32).await?.ok_or(SupervisorError::NotFound)
+    }
 }
 
 impl Shared {
