@@ -12,7 +12,7 @@ pub enum MemoryError {
     NoCore,
 }
 
-/// Decides; monitors do. Order: as sent. Rights: spawn. Nothing is kept here that the monitors could not tell again.
+/// Decides; monitors do. Order: as sent. Rights: `prepare` for spawn, `usage` for whoever shows it. Nothing is kept here that the monitors could not tell again.
 #[contract(name = "memory", version = 1)]
 pub trait Memory {
     /// Sees to it that `core` has `wanted_pages` free, by moving pages from the core with most to spare if it has not. Gives the limit for a domain that asked for at most `limit_pages`.

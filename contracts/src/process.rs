@@ -61,6 +61,36 @@ impl Ended {
     }
 }
 
+/// What became of a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChildState {
+    /// It ended, and is gone with this answer.
+    Ended(Ended),
+    /// It stopped, for this signal.
+    Stopped(u8),
+    /// It runs again.
+    Continued,
+}
+
+/// Which changes of children a wait is for; stops and continuations are told once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interest {
+    pub ended: bool,
+    pub stopped: bool,
+    pub continued: bool,
+}
+
+/// Answer to [`Process::background`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Standing {
+    /// The caller may use the terminal.
+    Foreground,
+    /// It may not; its group was sent SIGTTIN if the caller wished so.
+    Background,
+    /// It may not, and nobody could continue its group if it stopped.
+    Orphaned,
+}
+
 /// Whom to wait for, or to signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
@@ -95,7 +125,7 @@ pub struct ProcessLine {
     pub parent: ProcessId,
     pub group: ProcessId,
     pub session: ProcessId,
-    /// R, S or Z.
+    /// R, S, T or Z.
     pub state: char,
     /// Base name, at most 15 bytes.
     pub name: String,
@@ -124,9 +154,28 @@ pub trait Process {
     #[op]
     async fn fork_cancel(&self, process: ProcessId) -> Result<(), ProcessError>;
 
-    /// Takes an ended child; `None` without `wait` if none has ended. `NoChild`.
+    /// Takes an ended child, or what is new of a living one; `None` without `wait` if there is nothing of interest. `NoChild`.
     #[op]
-    async fn wait(&self, target: Target, wait: bool) -> Result<Option<(ProcessId, Ended)>, ProcessError>;
+    async fn wait(
+        &self,
+        target: Target,
+        interest: Interest,
+        wait: bool,
+    ) -> Result<Option<(ProcessId, ChildState)>, ProcessError>;
+
+    /// The caller is about to stop for a stop signal. `false`: it must not, since it is the first program, or since its group is
+    /// orphaned and the signal is not SIGSTOP (POSIX).
+    #[op]
+    async fn stop(&self, number: u8) -> Result<bool, ProcessError>;
+
+    /// The caller goes on after a stop.
+    #[op(oneway)]
+    fn resumed(&self);
+
+    /// The caller is about to read the terminal, whose foreground group is this. With `signal`, one of the background has its group sent
+    /// SIGTTIN.
+    #[op]
+    async fn standing(&self, foreground: ProcessId, signal: bool) -> Result<Standing, ProcessError>;
 
     /// Sends a signal (1..=64; 0 only checks). SIGKILL ends the domain at once; others become `signal` events of the target's proxy.
     #[op]
@@ -148,9 +197,10 @@ pub trait Process {
     #[op]
     async fn alarm(&self, at_ns: Option<u64>, interval_ns: u64, number: u8) -> Result<Option<u64>, ProcessError>;
 
-    /// Whether children that end vanish at once without a wait (the program ignores SIGCHLD). A forked child starts with its parent's choice.
+    /// Whether children that end vanish at once without a wait (the program ignores SIGCHLD), and whether their stops are told by SIGCHLD.
+    /// A forked child starts with its parent's choice.
     #[op(oneway)]
-    fn discard_children(&self, on: bool);
+    fn watch_children(&self, discard: bool, stops: bool);
 
     /// Name and arguments for `ps` (after exec).
     #[op(oneway)]

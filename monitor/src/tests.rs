@@ -279,6 +279,7 @@ fn a_channel_made_at_run_time_is_announced_to_its_server() {
     let (mut book, driver, _) = running();
     let plan = ChannelPlan { client: "linux-1".into(), ..wire(1 << 32, 0, 0) };
     book.open(plan, None).map_err(|_| ()).unwrap();
+    let memory = *book.machine.memory.keys().next_back().unwrap();
     let (server, wired) = book.announce(1 << 32, 77).unwrap();
     assert_eq!((server, wired.peer.as_str(), wired.peer_set, wired.client), (driver, "linux-1", 77, false));
     assert_eq!(book.announce(5, 77), Err(MonitorError::NotFound));
@@ -291,7 +292,7 @@ fn a_channel_made_at_run_time_is_announced_to_its_server() {
     book.machine.rung.clear();
     assert_eq!(book.announce(1 << 32, 77).unwrap().0, again);
     assert_eq!(book.machine.rung.len(), 1);
-    assert_eq!(book.channels[&(1 << 32)].memory.generation(), 2);
+    assert_eq!(book.machine.memory[&memory].last().unwrap().generation(), 2);
 }
 
 #[test]

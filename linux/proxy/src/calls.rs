@@ -90,7 +90,7 @@ calls! {
     58 Vfork "vfork" Partial("as fork: the parent does not wait and memory is copied");
     59 Execve "execve" Full;
     60 Exit "exit" Full;
-    61 Wait4 "wait4" Partial("no stopped children; usage is zero");
+    61 Wait4 "wait4" Partial("usage is zero");
     62 Kill "kill" Full;
     63 Uname "uname" Full;
     72 Fcntl "fcntl" Partial("descriptors and flags; locks always succeed");
@@ -138,6 +138,8 @@ calls! {
     127 RtSigpending "rt_sigpending" Full;
     130 RtSigsuspend "rt_sigsuspend" Full;
     131 Sigaltstack "sigaltstack" Full;
+    137 Statfs "statfs" Full;
+    138 Fstatfs "fstatfs" Full;
     157 Prctl "prctl" Partial("PR_SET_NAME and PR_GET_NAME; others EINVAL");
     158 ArchPrctl "arch_prctl" Full;
     160 Setrlimit "setrlimit" Partial("accepted, without effect");
@@ -157,7 +159,7 @@ calls! {
     232 EpollWait "epoll_wait" Partial("level-triggered; EPOLLET counts as level");
     233 EpollCtl "epoll_ctl" Partial("EPOLLONESHOT yes, EPOLLEXCLUSIVE ignored");
     234 Tgkill "tgkill" Full;
-    247 Waitid "waitid" Partial("exited children only");
+    247 Waitid "waitid" Partial("no WNOWAIT");
     257 Openat "openat" Partial("permission bits are kept, not enforced");
     258 Mkdirat "mkdirat" Full;
     260 Fchownat "fchownat" Full;
@@ -214,8 +216,6 @@ pub const ABSENT: &[(u16, &str)] = &[
     (129, "rt_sigqueueinfo"),
     (132, "utime"),
     (133, "mknod"),
-    (137, "statfs"),
-    (138, "fstatfs"),
     (140, "getpriority"),
     (141, "setpriority"),
     (143, "sched_getparam"),

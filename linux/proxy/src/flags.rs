@@ -60,7 +60,9 @@ pub const CLONE_CHILD_CLEARTID: u64 = 0x200000;
 pub const CLONE_CHILD_SETTID: u64 = 0x1000000;
 
 pub const WNOHANG: u64 = 1;
+pub const WUNTRACED: u64 = 2;
 pub const WEXITED: u64 = 4;
+pub const WCONTINUED: u64 = 8;
 
 pub const AF_INET: u16 = 2;
 pub const SOCK_STREAM: u64 = 1;

@@ -23,6 +23,11 @@ layout! {
         device: u64, inode: u64, links: u64, mode: u32, user: u32, group: u32, padding: u32, special: u64, size: u64,
         block_bytes: u64, blocks: u64, accessed: TimeSpec, modified: TimeSpec, changed: TimeSpec, reserved: [u64; 3],
     }
+    /// `struct statfs`.
+    FileSystem(120) {
+        kind: u64, block_bytes: u64, blocks: u64, blocks_free: u64, blocks_available: u64, files: u64, files_free: u64,
+        id: u64, name_bytes_max: u64, fragment_bytes: u64, flags: u64, reserved: [u64; 4],
+    }
     /// `struct timespec`.
     TimeSpec(16) { seconds: i64, nanoseconds: i64, }
     /// `struct timeval`.

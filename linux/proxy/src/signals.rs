@@ -1,7 +1,7 @@
 //! Signals of the process: actions, mask, pending ones, and which comes next.
 //!
-//! Invariants: SIGKILL and SIGSTOP are never blocked, caught or ignored; numbers are 1..=64. Stopping is not known: SIGSTOP and the
-//! terminal's stop signals are ignored (CAVEATS).
+//! Invariants: SIGKILL and SIGSTOP are never blocked, caught or ignored; numbers are 1..=64. A stop signal and SIGCONT never wait together:
+//! each takes back the other (signal(7)).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -51,6 +51,12 @@ pub struct Action {
     pub mask: u64,
 }
 
+impl Action {
+    fn is_default(&self) -> bool {
+        self.handler == action::DEFAULT
+    }
+}
+
 /// `stack_t`: the alternate signal stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -90,6 +96,8 @@ pub enum Delivery {
     Handle(u8, Action),
     /// The process ends.
     End(u8),
+    /// The process stops until SIGCONT comes.
+    Stop(u8),
 }
 
 /// Who sent a pending signal and why, for siginfo.
@@ -114,6 +122,8 @@ pub struct Signals {
     pub blocked: u64,
     /// Bit n-1 = signal n.
     pub pending: u64,
+    /// 1 if SIGCONT came after the last stop signal.
+    continued: u64,
     /// The alternate stack.
     pub alternate: AlternateStack,
 }
@@ -125,6 +135,7 @@ impl Default for Signals {
             causes: [Cause::default(); 64],
             blocked: 0,
             pending: 0,
+            continued: 0,
             alternate: AlternateStack::default(),
         }
     }
@@ -137,9 +148,12 @@ pub const fn bit(signal: u8) -> u64 {
 
 const UNBLOCKABLE: u64 = bit(number::SIGKILL) | bit(number::SIGSTOP);
 
+/// Signals that stop the process by default.
+const STOPS: u64 = bit(number::SIGSTOP) | bit(number::SIGTSTP) | bit(number::SIGTTIN) | bit(number::SIGTTOU);
+
 fn ignored_by_default(signal: u8) -> bool {
     use number::*;
-    matches!(signal, SIGCHLD | SIGCONT | SIGSTOP | SIGTSTP | SIGTTIN | SIGTTOU | SIGURG | SIGWINCH)
+    matches!(signal, SIGCHLD | SIGCONT | SIGURG | SIGWINCH)
 }
 
 impl Signals {
@@ -188,6 +202,13 @@ impl Signals {
 
     /// A signal came. Nonsense numbers are dropped.
     pub fn post(&mut self, signal: u8, cause: Cause) {
+        if signal == number::SIGCONT {
+            self.pending &= !STOPS;
+            self.continued = 1;
+        } else if (1..=64).contains(&signal) && STOPS & bit(signal) != 0 {
+            self.pending &= !bit(number::SIGCONT);
+            self.continued = 0;
+        }
         if (1..=64).contains(&signal) && !(self.is_ignored(signal) && self.blocked & bit(signal) == 0) {
             self.pending |= bit(signal);
             self.causes[usize::from(signal - 1)] = cause;
@@ -224,6 +245,19 @@ impl Signals {
         (1..=64u8).find(|signal| open & bit(*signal) != 0 && !self.is_ignored(*signal))
     }
 
+    /// Takes the next one if all it does is to stop the process.
+    pub fn take_stop(&mut self) -> Option<u8> {
+        let stops = |signal: &u8| STOPS & bit(*signal) != 0 && self.actions[usize::from(*signal - 1)].is_default();
+        let signal = self.peek().filter(stops)?;
+        self.pending &= !bit(signal);
+        Some(signal)
+    }
+
+    /// May a stopped process go on? Asked once for each SIGCONT.
+    pub fn take_continued(&mut self) -> bool {
+        core::mem::take(&mut self.continued) != 0
+    }
+
     /// Takes the next one, lowest number first (faults come before the rest only by number).
     pub fn take(&mut self) -> Option<(Delivery, Cause)> {
         // Asked after every call.
@@ -238,8 +272,9 @@ impl Signals {
         let cause = self.causes[usize::from(signal - 1)];
         let slot = &mut self.actions[usize::from(signal - 1)];
         let action = *slot;
-        if action.handler == action::DEFAULT {
-            return Some((Delivery::End(signal), cause));
+        if action.is_default() {
+            let stops = STOPS & bit(signal) != 0;
+            return Some((if stops { Delivery::Stop(signal) } else { Delivery::End(signal) }, cause));
         }
         if action.flags & action::SA_RESETHAND != 0 {
             slot.handler = action::DEFAULT;
@@ -298,6 +333,30 @@ mod tests {
         assert_eq!(signals.mask_for(10, &action), !UNBLOCKABLE);
         signals.post(10, Cause::default());
         assert_eq!(signals.take().unwrap().0, Delivery::End(10), "SA_RESETHAND");
+    }
+
+    #[test]
+    fn stopping_and_continuing_take_each_other_back() {
+        use number::*;
+        let mut signals = Signals::default();
+        signals.post(SIGTSTP, Cause::default());
+        assert!(signals.has_deliverable() && signals.restarts_calls());
+        signals.post(SIGCONT, Cause::default());
+        assert!(signals.take().is_none() && signals.take_continued() && !signals.take_continued());
+        signals.post(SIGCONT, Cause::default());
+        signals.post(SIGSTOP, Cause::default());
+        assert!(!signals.take_continued());
+        assert_eq!(signals.take().unwrap().0, Delivery::Stop(SIGSTOP));
+        // A caught one is no stop, and one behind a deadly signal waits.
+        signals.set_action(SIGTSTP.into(), handler(0)).unwrap();
+        signals.post(SIGTSTP, Cause::default());
+        assert_eq!(signals.take_stop(), None);
+        assert!(matches!(signals.take().unwrap().0, Delivery::Handle(SIGTSTP, _)));
+        signals.post(SIGTTIN, Cause::default());
+        assert_eq!((signals.take_stop(), signals.take_stop()), (Some(SIGTTIN), None));
+        signals.post(SIGTTIN, Cause::default());
+        signals.post(SIGALRM, Cause::default());
+        assert_eq!(signals.take_stop(), None);
     }
 
     #[test]

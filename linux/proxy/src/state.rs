@@ -13,7 +13,7 @@ use crate::path::PATH_MAX;
 use crate::signals::Signals;
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0001;
+pub const VERSION: u64 = 0x5045_4c41_5354_0002;
 
 /// A text of bounded length.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -99,7 +99,7 @@ pub struct ProcessState {
     pub directory: Text,
     /// Path of the program.
     pub program: Text,
-    reserved_end: [u64; 5],
+    reserved_end: [u64; 4],
 }
 
 const _: () = assert!(core::mem::offset_of!(ProcessState, vectors).is_multiple_of(16));

@@ -33,8 +33,8 @@ async fn component(start: Start) {
     if let Err(error) = store.furnish() {
         runtime::log!("/dev and /proc cannot be made: {error:?}");
     }
-    let processes = start.client("process").ok();
-    let server = Rc::new(server::Server::new(store, processes, start.cores()));
+    let (processes, memory) = (start.client("process").ok(), start.client("memory").ok());
+    let server = Rc::new(server::Server::new(store, processes, memory, start.cores()));
 
     let mut channels = start.incoming(contracts::descriptions::NAME);
     let serving = server.clone();

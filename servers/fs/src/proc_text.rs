@@ -33,6 +33,7 @@ pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
         "status" => {
             let word = match state {
                 'R' => "running",
+                'T' => "stopped",
                 'Z' => "zombie",
                 _ => "sleeping",
             };
@@ -58,10 +59,12 @@ pub struct Machine {
     pub cores: u32,
     /// Processes.
     pub processes: u32,
-    /// Pages of the store's budget, and used ones.
-    pub pages: u64,
-    /// Used.
+    /// Pages of all cores that something holds.
     pub pages_used: u64,
+    /// Pages of all cores that nothing holds.
+    pub pages_free: u64,
+    /// Of the used ones: files of the store.
+    pub pages_of_files: u64,
 }
 
 /// A file at the top of /proc; `None` if there is none of that name.
@@ -70,9 +73,10 @@ pub fn system_file(name: &str, machine: &Machine) -> Option<String> {
     let (seconds, part) = (centiseconds / 100, centiseconds % 100);
     Some(match name {
         "meminfo" => {
-            let (total, free) = (machine.pages * PAGE_KIB, machine.pages.saturating_sub(machine.pages_used) * PAGE_KIB);
+            let (free, files) = (machine.pages_free * PAGE_KIB, machine.pages_of_files * PAGE_KIB);
+            let total = machine.pages_used * PAGE_KIB + free;
             format!(
-                "MemTotal: {total:>12} kB\nMemFree: {free:>13} kB\nMemAvailable: {free:>8} kB\nBuffers: 0 kB\nCached: 0 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
+                "MemTotal: {total:>12} kB\nMemFree: {free:>13} kB\nMemAvailable: {free:>8} kB\nBuffers: 0 kB\nCached: {files} kB\nShmem: {files} kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n"
             )
         }
         "uptime" => format!("{seconds}.{part:02} 0.00\n"),

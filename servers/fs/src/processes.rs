@@ -9,9 +9,6 @@ use fs_core::proc_text::{Machine, PROCESS_FILES, SYSTEM_FILES, process_file, sys
 
 use crate::server::{Server, Target};
 
-/// Device number of /proc.
-pub const DEVICE: u64 = 3;
-
 impl Server {
     async fn process_ids(&self) -> Vec<ProcessId> {
         let Some(processes) = &self.processes else { return Vec::new() };
@@ -27,6 +24,18 @@ impl Server {
             from = last + 1;
         }
         all
+    }
+
+    /// Used and free pages of all cores that run.
+    async fn machine_pages(&self) -> (u64, u64) {
+        let Some(memory) = &self.memory else { return (0, 0) };
+        let asked: Vec<_> = (0..self.cores).map(|core| memory.usage(core)).collect();
+        let mut sum = (0, 0);
+        for answer in asked {
+            let (used, free) = answer.await.unwrap_or_default();
+            sum = (sum.0 + used, sum.1 + free);
+        }
+        sum
     }
 
     async fn process_line(&self, id: &str) -> Result<ProcessLine, DescriptionError> {
@@ -48,13 +57,15 @@ impl Server {
             }
             (Some(name), None, _) if SYSTEM_FILES.contains(&name) => {
                 let budget = self.store.borrow().budget;
+                let (pages_used, pages_free) = self.machine_pages().await;
                 let processes = self.process_ids().await.len() as u32;
                 let machine = Machine {
                     uptime_ns: runtime::now_ns(),
                     cores: self.cores,
                     processes,
-                    pages: budget.limit,
-                    pages_used: budget.used,
+                    pages_used,
+                    pages_free,
+                    pages_of_files: budget.used,
                 };
                 system_file(name, &machine)
                     .map(|text| Target::Text(text.into_bytes()))
@@ -80,7 +91,7 @@ pub fn status(target: &Target) -> Status {
         permissions,
         size: 0,
         inode: 1,
-        device: DEVICE,
+        device: contracts::files::PROC_DEVICE,
         links: 1,
         user: 0,
         group: 0,

@@ -9,6 +9,7 @@ use core::cell::{Cell, RefCell};
 
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId};
+use contracts::memory::MemoryClient;
 use contracts::process::ProcessClient;
 use fs_core::store::{InodeId, Store};
 
@@ -43,14 +44,15 @@ pub struct Open {
 pub struct Server {
     pub store: RefCell<Store>,
     pub processes: Option<ProcessClient>,
+    pub memory: Option<MemoryClient>,
     pub cores: u32,
     pub open: RefCell<BTreeMap<DescriptionId, Open>>,
     last_id: Cell<DescriptionId>,
 }
 
 impl Server {
-    pub fn new(store: Store, processes: Option<ProcessClient>, cores: u32) -> Server {
-        Server { store: RefCell::new(store), processes, cores, open: RefCell::default(), last_id: Cell::new(0) }
+    pub fn new(store: Store, processes: Option<ProcessClient>, memory: Option<MemoryClient>, cores: u32) -> Server {
+        Server { store: RefCell::new(store), processes, memory, cores, open: RefCell::default(), last_id: Cell::new(0) }
     }
 
     /// Opens `target` for a client. `flags` are `files::open`'s. `TooMany`.

@@ -18,9 +18,12 @@ use runtime::Watch;
 
 use crate::pipes::Pipes;
 
+const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
 const SIGSEGV: u8 = 11;
 const SIGCHLD: u8 = 17;
+const SIGCONT: u8 = 18;
+const SIGTTIN: u8 = 21;
 const SIGNAL_LAST: u8 = 64;
 /// Ids in one answer: 200 of at most 3 bytes, below the message limit.
 const IDS_MAX: usize = 200;
@@ -43,8 +46,8 @@ pub struct Server {
     alarms: RefCell<BTreeMap<ProcessId, Alarm>>,
     /// Forks refused in a row, by the parent.
     refusals: RefCell<BTreeMap<ProcessId, u32>>,
-    /// Some process ended.
-    ended: Watch,
+    /// Some process ended, stopped or was continued.
+    changed: Watch,
 }
 
 /// A refused fork waits for its answer, each time twice as long as before until one is granted: whoever asks again and again spends no
@@ -97,7 +100,7 @@ impl Server {
             early: RefCell::default(),
             alarms: RefCell::default(),
             refusals: RefCell::default(),
-            ended: Watch::default(),
+            changed: Watch::default(),
         }
     }
 
@@ -139,7 +142,19 @@ impl Server {
         if let Some(parent) = effect.parent {
             self.notify(parent, SIGCHLD, id);
         }
-        self.ended.changed();
+        for process in effect.stranded {
+            self.notify(process, SIGHUP, 0);
+            self.notify(process, SIGCONT, 0);
+        }
+        self.changed.changed();
+    }
+
+    /// A process stopped or was continued, and this parent wants to hear of it.
+    fn tell(&self, id: ProcessId, parent: Option<ProcessId>) {
+        if let Some(parent) = parent {
+            self.notify(parent, SIGCHLD, id);
+        }
+        self.changed.changed();
     }
 
     fn end_machine(&self, how: Ended) {
@@ -262,15 +277,53 @@ impl ProcessServer for Service {
         Ok(())
     }
 
-    async fn wait(&self, peer: &Peer, target: Target, wait: bool) -> Result<Option<(ProcessId, Ended)>, ProcessError> {
+    async fn wait(
+        &self,
+        peer: &Peer,
+        target: Target,
+        interest: Interest,
+        wait: bool,
+    ) -> Result<Option<(ProcessId, ChildState)>, ProcessError> {
         let caller = self.caller(peer)?;
-        let look = || match self.table.borrow_mut().wait(caller, target) {
-            Waited::Ended(id, how) => Some(Ok(Some((id, how)))),
+        let look = || match self.table.borrow_mut().wait(caller, target, interest) {
+            Waited::Found(id, state) => Some(Ok(Some((id, state)))),
             Waited::NoChild => Some(Err(ProcessError::NoChild)),
             Waited::None if wait => None,
             Waited::None => Some(Ok(None)),
         };
-        self.ended.until(look).await
+        self.changed.until(look).await
+    }
+
+    async fn stop(&self, peer: &Peer, number: u8) -> Result<bool, ProcessError> {
+        let caller = self.caller(peer)?;
+        let stopped = self.table.borrow_mut().stop(caller, number);
+        if let Some(parent) = stopped {
+            self.tell(caller, parent);
+        }
+        Ok(stopped.is_some())
+    }
+
+    fn resumed(&self, peer: &Peer) {
+        let Ok(caller) = self.caller(peer) else { return };
+        let resumed = self.table.borrow_mut().resumed(caller);
+        if let Some(parent) = resumed {
+            self.tell(caller, parent);
+        }
+    }
+
+    async fn standing(&self, peer: &Peer, foreground: ProcessId, signal: bool) -> Result<Standing, ProcessError> {
+        let caller = self.caller(peer)?;
+        let standing = self.table.borrow().may_use_terminal(caller, foreground);
+        match standing {
+            Ok(()) => Ok(Standing::Foreground),
+            Err(true) => Ok(Standing::Orphaned),
+            Err(false) if !signal => Ok(Standing::Background),
+            Err(false) => {
+                let group = self.table.borrow().signalled(caller, Target::OwnGroup)?;
+                group.into_iter().for_each(|id| self.notify(id, SIGTTIN, 0));
+                Ok(Standing::Background)
+            }
+        }
     }
 
     async fn signal(&self, peer: &Peer, target: Target, number: u8) -> Result<(), ProcessError> {
@@ -324,9 +377,9 @@ impl ProcessServer for Service {
         Ok(left_ns)
     }
 
-    fn discard_children(&self, peer: &Peer, on: bool) {
+    fn watch_children(&self, peer: &Peer, discard: bool, stops: bool) {
         if let Ok(caller) = self.caller(peer) {
-            self.table.borrow_mut().discard_children(caller, on);
+            self.table.borrow_mut().watch_children(caller, discard, stops);
         }
     }
 
@@ -354,7 +407,13 @@ impl ProcessServer for Service {
             parent: process.parent,
             group: process.group,
             session: process.session,
-            state: if zombie { 'Z' } else { 'S' },
+            state: if zombie {
+                'Z'
+            } else if process.stopped {
+                'T'
+            } else {
+                'S'
+            },
             name: process.name,
             command_line: process.command_line,
             pages,

@@ -1,13 +1,14 @@
 //! The process table: who exists, whose child, which group and session, and how it ended.
 //!
 //! Invariants: ids are never 0 and not reused while any process, group or session bears them; every process but the first has a
-//! living or first parent (orphans go to process 1); a zombie has no domain that could still act; only an ended process leaves.
+//! living or first parent (orphans go to process 1); a zombie has no domain that could still act; only an ended process leaves. Stopping
+//! is done by the process itself (its proxy); the table knows who is stopped, and who must not be.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use contracts::process::{Ended, ProcessError, ProcessId, Target};
+use contracts::process::{ChildState, Ended, Interest, ProcessError, ProcessId, Target};
 
 /// Processes at once, zombies included.
 pub const MAX_PROCESSES: usize = 1000;
@@ -23,6 +24,9 @@ pub const FIRST: ProcessId = 1;
 const LAST_ID: ProcessId = 32_767;
 const NAME_BYTES: usize = 15;
 const COMMAND_LINE_BYTES: usize = 128;
+
+/// Stops whatever else holds.
+const SIGSTOP: u8 = 19;
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,8 +56,14 @@ pub struct Process {
     pub branch: ProcessId,
     /// Life.
     pub phase: Phase,
+    /// Stopped.
+    pub stopped: bool,
+    /// A stop or continuation its parent has not been told.
+    pub news: Option<ChildState>,
     /// Children vanish when they end.
     pub discards_children: bool,
+    /// Wants SIGCHLD for stops of children too.
+    pub hears_stops: bool,
     /// Base name.
     pub name: String,
     /// Arguments.
@@ -63,8 +73,8 @@ pub struct Process {
 /// What a wait found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// This child had ended; it is gone from the table now.
-    Ended(ProcessId, Ended),
+    /// This is new of this child; one that ended is gone from the table now.
+    Found(ProcessId, ChildState),
     /// Fitting children live.
     None,
     /// No child fits.
@@ -72,10 +82,12 @@ pub enum Waited {
 }
 
 /// What the end of a process means to others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndEffect {
     /// Who gets SIGCHLD.
     pub parent: Option<ProcessId>,
+    /// Processes of groups that have stopped members and nobody left to continue them: they get SIGHUP and SIGCONT (POSIX).
+    pub stranded: Vec<ProcessId>,
     /// The first program ended: so does the machine.
     pub machine_ends: bool,
 }
@@ -149,7 +161,10 @@ impl Table {
             domain,
             client,
             phase: Phase::Running,
+            stopped: false,
+            news: None,
             discards_children: false,
+            hears_stops: true,
             name: String::new(),
             command_line: String::new(),
         };
@@ -178,7 +193,8 @@ impl Table {
         let like = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.clone();
         let id = self.fresh_id();
         let branch = if parent == FIRST { id } else { like.branch };
-        self.insert(id, Process { parent, branch, domain, client, phase: Phase::Prepared, ..like });
+        let born = Process { parent, branch, domain, client, phase: Phase::Prepared, stopped: false, news: None, ..like };
+        self.insert(id, born);
         Ok(id)
     }
 
@@ -208,11 +224,12 @@ impl Table {
 
     /// A process ended. `None` if it had ended before.
     pub fn end(&mut self, id: ProcessId, how: Ended) -> Option<EndEffect> {
+        let anchored = self.anchored_stops();
         let process = self.processes.get_mut(&id)?;
         if matches!(process.phase, Phase::Zombie(_)) {
             return None;
         }
-        process.phase = Phase::Zombie(how);
+        (process.phase, process.stopped, process.news) = (Phase::Zombie(how), false, None);
         self.clients.remove(&process.client);
         self.domains.remove(&process.domain);
         let parent = process.parent;
@@ -230,7 +247,63 @@ impl Table {
             self.processes.remove(&id);
         }
         let parent = Some(parent).filter(|parent| self.processes.contains_key(parent));
-        Some(EndEffect { parent, machine_ends: id == FIRST })
+        let mut stranded = anchored;
+        stranded.retain(|group| self.is_orphaned(*group));
+        let stranded =
+            self.living().filter(|(_, process)| stranded.contains(&process.group)).map(|(id, _)| id).collect();
+        Some(EndEffect { parent, stranded, machine_ends: id == FIRST })
+    }
+
+    fn living(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        self.processes.iter().map(|(id, process)| (*id, process)).filter(|(_, process)| process.phase == Phase::Running)
+    }
+
+    /// Has the group no member whose parent is of another group of the same session, and so could continue it?
+    fn is_orphaned(&self, group: ProcessId) -> bool {
+        let has_keeper = |process: &Process| {
+            let parent = self.processes.get(&process.parent).filter(|parent| parent.phase == Phase::Running);
+            parent.is_some_and(|parent| parent.session == process.session && parent.group != group)
+        };
+        !self.living().any(|(_, process)| process.group == group && has_keeper(process))
+    }
+
+    /// Groups with stopped members that somebody could continue.
+    fn anchored_stops(&self) -> Vec<ProcessId> {
+        let mut groups: Vec<_> =
+            self.living().filter(|(_, process)| process.stopped).map(|(_, process)| process.group).collect();
+        groups.dedup();
+        groups.retain(|group| !self.is_orphaned(*group));
+        groups
+    }
+
+    /// A process is about to stop; `None` if it must not, else the parent that gets SIGCHLD, if it wants it.
+    pub fn stop(&mut self, id: ProcessId, signal: u8) -> Option<Option<ProcessId>> {
+        let group = self.processes.get(&id)?.group;
+        if id == FIRST || signal != SIGSTOP && self.is_orphaned(group) {
+            return None;
+        }
+        self.news(id, true, ChildState::Stopped(signal))
+    }
+
+    /// A stopped process goes on; gives the parent as [`stop`](Self::stop) does, `None` if it was not stopped.
+    pub fn resumed(&mut self, id: ProcessId) -> Option<Option<ProcessId>> {
+        self.processes.get(&id).filter(|process| process.stopped)?;
+        self.news(id, false, ChildState::Continued)
+    }
+
+    fn news(&mut self, id: ProcessId, stopped: bool, news: ChildState) -> Option<Option<ProcessId>> {
+        let process = self.processes.get_mut(&id)?;
+        (process.stopped, process.news) = (stopped, Some(news));
+        let parent = process.parent;
+        Some(Some(parent).filter(|parent| self.processes.get(parent).is_some_and(|parent| parent.hears_stops)))
+    }
+
+    /// May the process use a terminal with that foreground group? `Err(orphaned)` if not. A terminal of another session is none of
+    /// its own, and not watched.
+    pub fn may_use_terminal(&self, id: ProcessId, foreground: ProcessId) -> Result<(), bool> {
+        let Some(own) = self.processes.get(&id) else { return Ok(()) };
+        let is_its_own = self.living().any(|(_, other)| other.group == foreground && other.session == own.session);
+        if own.group == foreground || !is_its_own { Ok(()) } else { Err(self.is_orphaned(own.group)) }
     }
 
     fn fits(&self, caller: ProcessId, target: Target, id: ProcessId, process: &Process) -> bool {
@@ -242,24 +315,34 @@ impl Table {
         }
     }
 
-    /// Takes an ended child of `parent` that fits.
-    pub fn wait(&mut self, parent: ProcessId, target: Target) -> Waited {
+    /// Takes an ended child of `parent` that fits, or what is new of a living one.
+    pub fn wait(&mut self, parent: ProcessId, target: Target, interest: Interest) -> Waited {
+        let wanted = |news: &ChildState| match news {
+            ChildState::Ended(_) => interest.ended,
+            ChildState::Stopped(_) => interest.stopped,
+            ChildState::Continued => interest.continued,
+        };
         let mut any = false;
-        let mut ended = None;
+        let mut found = None;
         for (id, child) in
             self.processes.iter().filter(|(id, child)| child.parent == parent && self.fits(parent, target, **id, child))
         {
-            match child.phase {
-                Phase::Zombie(how) => ended = ended.or(Some((*id, how))),
+            let news = match child.phase {
+                Phase::Zombie(how) => Some(ChildState::Ended(how)),
                 // Whoever waits has no fork under way: the child was started.
-                Phase::Prepared | Phase::Running => {}
-            }
+                Phase::Prepared | Phase::Running => child.news,
+            };
+            found = found.or(news.filter(wanted).map(|news| (*id, news)));
             any = true;
         }
-        match ended {
-            Some((id, how)) => {
+        match found {
+            Some((id, ended @ ChildState::Ended(_))) => {
                 self.processes.remove(&id);
-                Waited::Ended(id, how)
+                Waited::Found(id, ended)
+            }
+            Some((id, news)) => {
+                self.processes.entry(id).and_modify(|child| child.news = None);
+                Waited::Found(id, news)
             }
             None if any => Waited::None,
             None => Waited::NoChild,
@@ -327,12 +410,12 @@ impl Table {
         }
     }
 
-    /// The program ignores SIGCHLD or no longer does; zombies it has vanish.
-    pub fn discard_children(&mut self, id: ProcessId, on: bool) {
+    /// The program ignores SIGCHLD or no longer does, and wants it for stops or not; zombies of one that ignores it vanish.
+    pub fn watch_children(&mut self, id: ProcessId, discard: bool, stops: bool) {
         if let Some(process) = self.processes.get_mut(&id) {
-            process.discards_children = on;
+            (process.discards_children, process.hears_stops) = (discard, stops);
         }
-        if on {
+        if discard {
             self.processes.retain(|_, process| process.parent != id || !matches!(process.phase, Phase::Zombie(_)));
         }
     }
@@ -341,6 +424,10 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ENDED: Interest = Interest { ended: true, stopped: false, continued: false };
+    const STOPS: Interest = Interest { ended: true, stopped: true, continued: true };
+    const SIGTSTP: u8 = 20;
 
     fn child(table: &mut Table, parent: ProcessId, domain: u64) -> ProcessId {
         let id = table.prepare(parent, domain, domain << 32).unwrap();
@@ -354,15 +441,24 @@ mod tests {
         assert_eq!(table.add_first(10, 10 << 32), FIRST);
         let middle = child(&mut table, FIRST, 11);
         let leaf = child(&mut table, middle, 12);
-        assert_eq!(table.wait(middle, Target::Any), Waited::None);
-        assert_eq!(table.end(leaf, Ended::Exited(3)), Some(EndEffect { parent: Some(middle), machine_ends: false }));
+        assert_eq!(table.wait(middle, Target::Any, ENDED), Waited::None);
+        assert_eq!(
+            table.end(leaf, Ended::Exited(3)),
+            Some(EndEffect { parent: Some(middle), stranded: vec![], machine_ends: false })
+        );
         assert_eq!(table.end(leaf, Ended::Exited(4)), None);
         assert_eq!(table.by_domain(12), None);
-        assert_eq!(table.wait(FIRST, Target::Process(leaf)), Waited::NoChild);
+        assert_eq!(table.wait(FIRST, Target::Process(leaf), ENDED), Waited::NoChild);
         table.end(middle, Ended::Signalled(9)).unwrap();
-        assert_eq!(table.wait(FIRST, Target::Process(leaf)), Waited::Ended(leaf, Ended::Exited(3)));
-        assert_eq!(table.wait(FIRST, Target::Any), Waited::Ended(middle, Ended::Signalled(9)));
-        assert_eq!(table.wait(FIRST, Target::Any), Waited::NoChild);
+        assert_eq!(
+            table.wait(FIRST, Target::Process(leaf), ENDED),
+            Waited::Found(leaf, ChildState::Ended(Ended::Exited(3)))
+        );
+        assert_eq!(
+            table.wait(FIRST, Target::Any, ENDED),
+            Waited::Found(middle, ChildState::Ended(Ended::Signalled(9)))
+        );
+        assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::NoChild);
         assert!(table.end(FIRST, Ended::Exited(0)).unwrap().machine_ends);
     }
 
@@ -371,22 +467,62 @@ mod tests {
         let mut table = Table::default();
         table.add_first(10, 10 << 32);
         let id = table.prepare(FIRST, 11, 11 << 32).unwrap();
-        assert_eq!(table.wait(FIRST, Target::Any), Waited::None);
+        assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None);
         assert_eq!(table.signalled(FIRST, Target::Process(id)).unwrap(), [id]);
         assert_eq!(table.prepared(FIRST, id), Ok(11));
         assert_eq!(table.prepared(5, id), Err(ProcessError::NotFound));
         table.cancel(id);
         assert!(table.get(id).is_none());
-        assert_eq!(table.wait(FIRST, Target::Any), Waited::NoChild);
+        assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::NoChild);
         table.cancel(FIRST);
         assert!(table.get(FIRST).is_some());
+    }
+
+    #[test]
+    fn stops_are_told_once_and_only_to_who_asks() {
+        let mut table = Table::default();
+        table.add_first(10, 10 << 32);
+        let job = child(&mut table, FIRST, 11);
+        table.set_group(FIRST, job, 0).unwrap();
+        assert_eq!(table.stop(job, SIGTSTP), Some(Some(FIRST)));
+        assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None);
+        assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::Found(job, ChildState::Stopped(SIGTSTP)));
+        assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::None);
+        table.watch_children(FIRST, false, false);
+        assert_eq!((table.resumed(job), table.resumed(job)), (Some(None), None));
+        assert_eq!(table.wait(FIRST, Target::Process(job), STOPS), Waited::Found(job, ChildState::Continued));
+        table.stop(job, SIGSTOP).unwrap();
+        table.end(job, Ended::Signalled(9)).unwrap();
+        assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::Found(job, ChildState::Ended(Ended::Signalled(9))));
+    }
+
+    #[test]
+    fn nobody_stops_whom_nobody_could_continue() {
+        let mut table = Table::default();
+        table.add_first(10, 10 << 32);
+        assert_eq!((table.stop(FIRST, SIGSTOP), table.stop(FIRST, SIGTSTP)), (None, None));
+        // In the first program's own group there is no keeper.
+        let (shell, other) = (child(&mut table, FIRST, 11), child(&mut table, FIRST, 12));
+        assert_eq!(table.stop(other, SIGTSTP), None);
+        assert!(table.stop(other, SIGSTOP).is_some());
+        table.new_session(shell).unwrap();
+        let job = child(&mut table, shell, 13);
+        table.set_group(shell, job, 0).unwrap();
+        let helper = child(&mut table, job, 14);
+        assert!(table.stop(job, SIGTSTP).is_some());
+        assert_eq!(table.may_use_terminal(job, shell), Err(false));
+        assert_eq!(table.may_use_terminal(job, job), Ok(()));
+        assert_eq!(table.may_use_terminal(job, FIRST), Ok(()), "another session's terminal");
+        // The shell was the job's keeper; when it ends, the job is told.
+        assert_eq!(table.end(shell, Ended::Exited(0)).unwrap().stranded, [job, helper]);
+        assert_eq!(table.stop(helper, SIGTSTP), None);
     }
 
     #[test]
     fn ignored_children_vanish() {
         let mut table = Table::default();
         table.add_first(10, 10 << 32);
-        table.discard_children(FIRST, true);
+        table.watch_children(FIRST, true, true);
         for domain in 0..1000 {
             let id = child(&mut table, FIRST, 100 + domain);
             assert!(table.get(id).unwrap().discards_children);

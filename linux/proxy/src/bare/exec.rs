@@ -222,7 +222,7 @@ fn give_up_old() {
         (state.fs_base, state.gs_base) = (0, 0);
         state.signals.is_ignored_by_choice(SIGCHLD)
     });
-    let _ = proxy().process.discard_children(discards);
+    let _ = proxy().process.watch_children(discards, true);
 }
 
 async fn replace(

@@ -8,7 +8,7 @@ use contracts::files::{Change, open as how};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::layouts::{Stat, Statx, StatxTime, TimeSpec};
+use personality::layouts::{FileSystem, Stat, Statx, StatxTime, TimeSpec};
 use personality::path::{absolute, clean};
 use personality::state::Text;
 
@@ -338,4 +338,44 @@ pub async fn change_directory(path: u64) -> Outcome {
 /// fchdir.
 pub async fn change_directory_to(descriptor: u64) -> Outcome {
     change_current(full(descriptor, ".")?).await
+}
+
+/// statfs.
+pub async fn file_system(path: u64, at: u64) -> Outcome {
+    let status = answer(proxy().files.status(named(AT_FDCWD as u64, path)?, true)).await?;
+    tell_file_system(&status, at).await
+}
+
+/// fstatfs.
+pub async fn file_system_of(descriptor: u64, at: u64) -> Outcome {
+    let status = input_output::status(descriptor).await?;
+    tell_file_system(&status, at).await
+}
+
+/// What holds a thing, by the magic numbers of statfs(2). Only the store has a size.
+async fn tell_file_system(status: &Status, at: u64) -> Outcome {
+    const TMPFS: u64 = 0x0102_1994;
+    const PROC: u64 = 0x9fa0;
+    const PIPEFS: u64 = 0x5049_5045;
+    const SOCKFS: u64 = 0x534f_434b;
+    let kind = match (status.kind, status.device) {
+        (Kind::Pipe, _) => PIPEFS,
+        (Kind::Socket, _) => SOCKFS,
+        (Kind::File | Kind::Directory, contracts::files::PROC_DEVICE) => PROC,
+        _ => TMPFS,
+    };
+    let (used, free) = if kind == TMPFS { answer(proxy().files.space()).await? } else { (0, 0) };
+    let told = FileSystem {
+        kind,
+        block_bytes: abi::PAGE_BYTES,
+        blocks: used + free,
+        blocks_free: free,
+        blocks_available: free,
+        id: status.device,
+        name_bytes_max: 255,
+        fragment_bytes: abi::PAGE_BYTES,
+        ..FileSystem::default()
+    };
+    user::write(at, &told)?;
+    Ok(0)
 }

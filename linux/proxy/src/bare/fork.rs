@@ -26,7 +26,7 @@ struct Wishes {
 /// clone: processes only. With `CLONE_VM` but no thread (vfork, posix_spawn) the memory is copied all the same.
 pub async fn clone([flags, stack, parent_id_at, child_id_at, thread_pointer, _]: [u64; 6]) -> Outcome {
     if flags & CLONE_THREAD != 0 {
-        log_once(56, "clone for a thread (threads are not there yet)");
+        log_once(56, "clone for a thread is missing (there are no threads yet): ENOSYS");
         return Err(Errno::ENOSYS.into());
     }
     let when = |flag: u64, value: u64| if flags & flag != 0 { value } else { 0 };

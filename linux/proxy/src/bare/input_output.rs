@@ -4,18 +4,19 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use contracts::BulkSpan;
-use contracts::descriptions::{DescriptionId, Kind, Status, Whence};
+use contracts::descriptions::{Control, ControlReply, DescriptionId, Kind, Status, Whence};
+use contracts::process::Standing;
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
 use personality::layouts::{IoVector, directory_entry};
-use personality::signals::Cause;
-use personality::signals::number::SIGPIPE;
+use personality::signals::number::{SIGPIPE, SIGTTIN};
+use personality::signals::{Cause, bit};
 
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::wait::answer;
+use super::wait::{answer, answer_of};
 
 /// Linux's limit for one call.
 const COUNT_MAX: u64 = 0x7fff_f000;
@@ -38,6 +39,20 @@ fn writable(descriptor: u64) -> Result<Description, Errno> {
     description(descriptor).and_then(|found| if found.flags & O_ACCMODE == 0 { Err(Errno::EBADF) } else { Ok(found) })
 }
 
+/// A process of the background does not take what is typed for the foreground: its group stops by SIGTTIN and asks again when it is
+/// continued. `EIO` where nobody could continue it, or it does not want to hear of it.
+async fn may_read_terminal(id: DescriptionId) -> Result<(), Failure> {
+    let console = proxy().server(server::CONSOLE)?;
+    let asked = answer_of(server::CONSOLE, || console.control(id, Control::GetForeground)).await?;
+    let ControlReply::Number(foreground) = asked else { return Ok(()) };
+    let hears = with_state(|state| !state.signals.is_ignored(SIGTTIN) && state.signals.blocked & bit(SIGTTIN) == 0);
+    match answer(proxy().process.standing(foreground as u32, hears)).await? {
+        Standing::Foreground => Ok(()),
+        Standing::Background if hears => Err(Failure::Interrupted),
+        Standing::Background | Standing::Orphaned => Err(Errno::EIO.into()),
+    }
+}
+
 /// One request: as much as the bulk area carries.
 async fn read_once(
     server: u32,
@@ -49,7 +64,8 @@ async fn read_once(
     let client = proxy().server(server)?;
     let bulk = client.bulk();
     let length = into.len().min(bulk.len());
-    let count = answer(client.read(id, BulkSpan { offset: 0, length: length as u32 }, at, wait)).await?;
+    let span = BulkSpan { offset: 0, length: length as u32 };
+    let count = answer_of(server, || client.read(id, span, at, wait)).await?;
     let count = (count as usize).min(length);
     bulk.read(0, &mut into[..count]).map_err(|_| Errno::EIO)?;
     Ok(count)
@@ -83,6 +99,9 @@ async fn read_description(
     mut at: Option<u64>,
     wait: bool,
 ) -> Result<u64, Failure> {
+    if found.server == server::CONSOLE && !into.is_empty() {
+        may_read_terminal(found.id).await?;
+    }
     let mut done = 0;
     while done < into.len() {
         let count = match read_once(found.server, found.id, &mut into[done..], at, wait).await {
@@ -106,9 +125,9 @@ async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>
     let mut done = 0;
     loop {
         let part = &from[done..from.len().min(done + bulk.len())];
-        bulk.write(0, part).map_err(|_| Errno::EIO)?;
         let span = BulkSpan { offset: 0, length: part.len() as u32 };
-        match answer(client.write(found.id, span, at, wait)).await {
+        bulk.write(0, part).map_err(|_| Errno::EIO)?;
+        match answer_of(found.server, || client.write(found.id, span, at, wait)).await {
             Ok(count) => {
                 let count = (count as usize).min(part.len());
                 done += count;

@@ -10,6 +10,7 @@ use personality::memory::{Area, PAGE, protection, round_up};
 
 use super::errors::Outcome;
 use super::input_output::read_into;
+use super::syscall::log_once;
 use super::user::{self, with_state};
 
 /// A zeroed segment that forked children copy.
@@ -127,6 +128,9 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
     }
     if from_file {
         with_state(|state| state.descriptors.get(descriptor).map(drop))?;
+        if flags & MAP_SHARED != 0 && access & protection::WRITE != 0 {
+            log_once(9, "mmap: a writable shared mapping of a file is a private copy: the file does not change");
+        }
     }
     let start = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
         let (start, end) = range(wish, bytes)?;

@@ -9,7 +9,7 @@ use super::errors::{AsErrno, Outcome};
 use super::input_output::description;
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::wait::answer;
+use super::wait::answer_of;
 
 /// Drops a reference at a server, without waiting for the answer: requests are served in order.
 pub fn close_id(server: u32, id: DescriptionId) {
@@ -159,7 +159,7 @@ pub async fn device_control(descriptor: u64, request: u64, argument: u64) -> Out
         _ => return Err(Errno::ENOTTY.into()),
     };
     let client = proxy().server(found.server).map_err(|_| Errno::ENOTTY)?;
-    match answer(client.control(found.id, request)).await {
+    match answer_of(found.server, || client.control(found.id, request.clone())).await {
         Ok(ControlReply::Done) => {}
         Ok(ControlReply::Terminal(settings)) if settings.len() == 36 => user::write(argument, settings.as_slice())?,
         Ok(ControlReply::Terminal(_)) => return Err(Errno::EIO.into()),

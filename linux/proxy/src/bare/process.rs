@@ -1,13 +1,13 @@
 //! Ids, groups, waiting, ending, limits: calls about the process as a whole.
 
-use contracts::process::{Ended, ProcessId, Target};
+use contracts::process::{ChildState, Ended, Interest, ProcessId, Target};
 use personality::Errno;
 use personality::descriptors::DESCRIPTORS_MAX;
-use personality::flags::{WEXITED, WNOHANG};
+use personality::flags::{WCONTINUED, WEXITED, WNOHANG, WUNTRACED};
 use personality::layouts::{ChildInfo, Limit};
 use personality::memory::STACK_BYTES;
 use personality::signals::Cause;
-use personality::signals::number::{SIGCHLD, SIGKILL};
+use personality::signals::number::{SIGCHLD, SIGCONT, SIGKILL};
 
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
@@ -36,18 +36,27 @@ fn target(id: u64) -> Target {
     }
 }
 
+fn interest(options: u64) -> Interest {
+    let has = |option| options & option != 0;
+    Interest { ended: has(WEXITED), stopped: has(WUNTRACED), continued: has(WCONTINUED) }
+}
+
 /// wait4.
 pub async fn wait4(id: u64, status_at: u64, options: u64, usage_at: u64) -> Outcome {
     const KNOWN: u64 = 0xe000_000b;
     if options & !KNOWN & 0xffff_ffff != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let Some((child, how)) = answer(proxy().process.wait(target(id), options & WNOHANG == 0)).await? else {
+    let Some((child, state)) =
+        answer(proxy().process.wait(target(id), interest(options | WEXITED), options & WNOHANG == 0)).await?
+    else {
         return Ok(0);
     };
-    let status = match how {
-        Ended::Exited(status) => u32::from(status) << 8,
-        Ended::Signalled(number) => number.into(),
+    let status = match state {
+        ChildState::Ended(Ended::Exited(status)) => u32::from(status) << 8,
+        ChildState::Ended(Ended::Signalled(number)) => number.into(),
+        ChildState::Stopped(number) => u32::from(number) << 8 | 0x7f,
+        ChildState::Continued => 0xffff,
     };
     user::write_if(status_at, &status)?;
     user::write_if(usage_at, &[0u64; 18])?;
@@ -64,14 +73,17 @@ pub async fn waitid(kind: u64, id: u64, info_at: u64, options: u64) -> Outcome {
         _ => return Err(Errno::EINVAL.into()),
     };
     const NO_WAIT: u64 = 0x0100_0000;
-    if options & WEXITED == 0 || options & NO_WAIT != 0 {
+    if options & (WEXITED | WUNTRACED | WCONTINUED) == 0 || options & NO_WAIT != 0 {
         return Err(Errno::EINVAL.into());
     }
     let mut info = ChildInfo::default();
-    if let Some((child, how)) = answer(proxy().process.wait(target, options & WNOHANG == 0)).await? {
-        let (code, status) = match how {
-            Ended::Exited(status) => (1, status.into()),
-            Ended::Signalled(number) => (2, number.into()),
+    let found = answer(proxy().process.wait(target, interest(options), options & WNOHANG == 0)).await?;
+    if let Some((child, state)) = found {
+        let (code, status) = match state {
+            ChildState::Ended(Ended::Exited(status)) => (1, status.into()),
+            ChildState::Ended(Ended::Signalled(number)) => (2, number.into()),
+            ChildState::Stopped(number) => (5, number.into()),
+            ChildState::Continued => (6, SIGCONT.into()),
         };
         info = ChildInfo { signal: SIGCHLD.into(), code, process: child, status, ..info };
     }

@@ -63,6 +63,11 @@ pub fn deliver() {
                 process::end(Ended::Signalled(signal));
             }
             Delivery::Handle(signal, action) => handle(signal, &action, &cause),
+            Delivery::Stop(signal) => {
+                runtime::block_on(stop(signal));
+                // The wait took the bells down that a running program needs.
+                runtime::rest();
+            }
         }
     }
     with_state(|state| {
@@ -70,6 +75,15 @@ pub fn deliver() {
             state.signals.blocked = state.mask_to_restore;
         }
     });
+}
+
+/// Stops until SIGCONT comes, if the process server agrees: who could never be continued is not stopped. SIGKILL ends the domain
+/// from outside; every other signal waits.
+pub async fn stop(signal: u8) {
+    if proxy().process.stop(signal).await == Ok(true) {
+        proxy().happenings.until(|| with_state(|state| state.signals.take_continued())).await;
+        let _ = proxy().process.resumed();
+    }
 }
 
 /// A crash is worth a line: the program and where.
@@ -130,9 +144,10 @@ pub fn action(signal: u64, new_at: u64, old_at: u64, set_bytes: u64) -> Outcome 
     let old = with_state(|state| state.signals.set_action(signal, new))?;
     user::write_if(old_at, &old)?;
     if let Some(new) = new.filter(|_| signal == u64::from(SIGCHLD)) {
+        const NO_CHILD_STOP: u64 = 1;
         const NO_CHILD_WAIT: u64 = 2;
         let discards = new.handler == personality::signals::action::IGNORE || new.flags & NO_CHILD_WAIT != 0;
-        let _ = proxy().process.discard_children(discards);
+        let _ = proxy().process.watch_children(discards, new.flags & NO_CHILD_STOP == 0);
     }
     Ok(0)
 }

@@ -3,6 +3,7 @@
 //! The match over [`Call`] has no wildcard: what the table in `personality::calls` says is answered, is answered here.
 
 use abi::ProgramRegisters;
+use alloc::format;
 use core::cell::Cell;
 
 use contracts::files::Change;
@@ -80,7 +81,7 @@ struct Logged(Cell<[u64; 8]>);
 unsafe impl Sync for Logged {}
 static LOGGED: Logged = Logged(Cell::new([0; 8]));
 
-/// Logs a text for a call number the first time.
+/// Logs what is missing of a call, the first time.
 pub fn log_once(number: u64, text: &str) {
     let mut logged = LOGGED.0.get();
     let (word, bit) = ((number / 64 % 8) as usize, 1 << (number % 64));
@@ -88,7 +89,7 @@ pub fn log_once(number: u64, text: &str) {
         logged[word] |= bit;
         LOGGED.0.set(logged);
         let program = with_state(|state| state.program);
-        runtime::log!("{}: Linux call {number} {text} is missing: ENOSYS", program.as_str());
+        runtime::log!("{}: Linux call {number} {text}", program.as_str());
     }
 }
 
@@ -96,7 +97,7 @@ fn log_absent(number: u64) {
     // The C library asks for it at each start and does without.
     const RSEQ: u64 = 334;
     if number != RSEQ {
-        log_once(number, absent_name(number).unwrap_or("(unknown)"));
+        log_once(number, &format!("{} is missing: ENOSYS", absent_name(number).unwrap_or("(unknown)")));
     }
 }
 
@@ -219,6 +220,8 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
                 Err(Errno::EOPNOTSUPP.into())
             }
         }
+        Call::Statfs => files::file_system(a, b).await,
+        Call::Fstatfs => files::file_system_of(a, b).await,
         Call::Fsync | Call::Fdatasync => io::status(a).await.map(|_| 0),
         Call::Open => files::open(HERE, a, b, c).await,
         Call::Openat => files::open(a, b, c, d).await,

@@ -6,6 +6,7 @@ use core::pin::pin;
 use core::task::{Poll, Waker};
 
 use channel::{Call, CallError};
+use personality::descriptors::server;
 use serde::de::DeserializeOwned;
 
 use super::errors::Failure;
@@ -31,6 +32,18 @@ impl Happenings {
     /// How many there were.
     pub fn count(&self) -> u64 {
         self.count.get()
+    }
+
+    /// Waits until `look` is true, whatever else happens.
+    pub async fn until(&self, mut look: impl FnMut() -> bool) {
+        poll_fn(|context| {
+            if look() {
+                return Poll::Ready(());
+            }
+            self.remember(context.waker());
+            Poll::Pending
+        })
+        .await
     }
 
     fn remember(&self, waker: &Waker) {
@@ -61,8 +74,37 @@ pub async fn answer<R: DeserializeOwned, E: DeserializeOwned>(call: Call<R, E>) 
     .await
 }
 
-/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns` (then `false`).
+/// As [`answer`], with two differences. Files never keep a caller waiting, so no signal cuts their reads and writes short (half an
+/// executable cannot be run). A restarted console is asked again, since its one description is held by everybody: what it was writing
+/// when it died may then appear twice, and nothing is lost but what was typed and not read.
+pub async fn answer_of<R: DeserializeOwned, E: DeserializeOwned>(
+    server: u32,
+    ask: impl Fn() -> Call<R, E>,
+) -> Result<R, CallError<E>> {
+    if server == server::FS {
+        return ask().await;
+    }
+    loop {
+        match answer(ask()).await {
+            Err(CallError::PeerRestarted) if server == server::CONSOLE => {}
+            other => return other,
+        }
+    }
+}
+
+/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns` (then `false`). A process that is
+/// stopped meanwhile waits on when it is continued, as Linux's own restart of these calls has it.
 pub async fn happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
+    loop {
+        let found = next_happening(seen, deadline_ns).await;
+        match found.is_err().then(|| with_state(|state| state.signals.take_stop())).flatten() {
+            Some(signal) => super::signals::stop(signal).await,
+            None => return found,
+        }
+    }
+}
+
+async fn next_happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
     let happenings = &proxy().happenings;
     let look = poll_fn(|context| {
         if signalled() {
