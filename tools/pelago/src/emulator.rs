@@ -168,8 +168,10 @@ pub struct Machine {
     pub counts_instructions: bool,
     /// The guest's memory is a file of its own to the host, in small pages, so that what was touched can be seen (smaps of proc(5)).
     pub shows_memory: bool,
-    /// Wait for a debugger on port 1234.
-    pub gdb: bool,
+    /// Stay before the first instruction.
+    pub paused: bool,
+    /// Wait for a debugger on this port of 127.0.0.1.
+    pub gdb: Option<u16>,
     /// Record of every frame at the network card.
     pub pcap: Option<PathBuf>,
     /// Network namespace that the emulator runs in, with its card on the tap there instead of the emulator's user network.
@@ -193,7 +195,8 @@ impl Machine {
             command_line: Vec::new(),
             counts_instructions: false,
             shows_memory: false,
-            gdb: false,
+            paused: false,
+            gdb: None,
             pcap: None,
             namespace: None,
             frames: None,
@@ -216,6 +219,14 @@ impl Machine {
             given_mib >= needed_mib,
             "{given_mib} MiB of memory is too little for {cpus} cores and what is copied in; give -m {needed_mib}M or more"
         );
+        if let Some(port) = self.gdb {
+            TcpListener::bind(("127.0.0.1", port)).map_err(|error| {
+                anyhow::anyhow!(
+                    "the debugger's port {port} is taken ({error}); choose another: --gdb={}",
+                    port.wrapping_add(1).max(1024)
+                )
+            })?;
+        }
         self.forwards.iter().try_for_each(Forward::check_free)
     }
 
@@ -262,8 +273,11 @@ impl Machine {
         if let Some(path) = &self.pcap {
             add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}", path.display())]);
         }
-        if self.gdb {
-            add(&["-gdb", "tcp:127.0.0.1:1234", "-S"]);
+        if let Some(port) = self.gdb {
+            add(&["-gdb", &format!("tcp:127.0.0.1:{port}")]);
+        }
+        if self.gdb.is_some() || self.paused {
+            add(&["-S"]);
         }
         add(&["-kernel", &self.kernel.to_string_lossy()]);
         if let Some(archive) = &self.archive {

@@ -55,9 +55,9 @@ pub struct Options {
     /// Hardware virtualisation or emulation
     #[arg(long, value_enum, default_value = "auto")]
     pub accel: Wish,
-    /// Wait for a debugger at 127.0.0.1:1234 before the first instruction
-    #[arg(long)]
-    pub gdb: bool,
+    /// Wait for a debugger at this port of 127.0.0.1 before the first instruction
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "1234")]
+    pub gdb: Option<u16>,
     /// Print the exact emulator command instead of running it
     #[arg(long)]
     pub print: bool,
@@ -89,9 +89,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             "pelago: no program given; the system serves its own page at http://localhost:{host}/ (Ctrl-C ends it)"
         );
     }
-    if options.gdb {
+    if let Some(port) = options.gdb {
         eprintln!(
-            "pelago: waiting for a debugger; run: gdb {} -ex 'target remote 127.0.0.1:1234'",
+            "pelago: waiting for a debugger; run: gdb {} -ex 'target remote 127.0.0.1:{port}'",
             place::images().join("kernel").display()
         );
     }

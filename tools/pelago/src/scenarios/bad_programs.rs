@@ -105,7 +105,7 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     })
 }
 
-fn compile(body: &str) -> Result<Vec<u8>> {
+pub fn compile(body: &str) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let (source, program) = (folder.path().join("bad.c"), folder.path().join("bad"));
     crate::files::write(&source, format!("{PRELUDE}{body}\n}}\n").as_bytes())?;

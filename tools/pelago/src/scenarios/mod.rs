@@ -1,14 +1,18 @@
 //! All scenarios, one file per tier.
 
+mod bad_executables;
 mod bad_input;
 mod bad_programs;
 mod boot;
+mod door;
 mod frames;
 mod held;
 mod keep_alive;
 mod peer;
 mod programs;
 mod recovery;
+mod recovery_other;
+mod shell;
 mod web;
 
 use crate::scenario::Scenario;
@@ -19,11 +23,15 @@ pub fn all() -> Vec<Scenario> {
         boot::scenarios(),
         bad_input::scenarios(),
         programs::scenarios(),
+        shell::scenarios(),
+        door::scenarios(),
+        bad_executables::scenarios(),
         bad_programs::scenarios(),
         web::scenarios(),
         frames::scenarios(),
         recovery::scenarios(),
         keep_alive::scenarios(),
+        recovery_other::scenarios(),
         held::scenarios(),
         peer::scenarios(),
     ];

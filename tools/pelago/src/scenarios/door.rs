@@ -1,0 +1,219 @@
+//! Tier 3: the options of `run`, by running this very tool as a person does.
+
+use crate::scenario::{Scenario, Skip, free_port};
+use crate::scenarios::web;
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const LINES_MAX: usize = 1024;
+/// As a shell shows a program that Ctrl-C ended.
+const INTERRUPTED: i32 = 130;
+
+type Body = fn() -> Result<()>;
+
+pub fn scenarios() -> Vec<Scenario> {
+    let all: [(&str, Body); 4] = [("options", options), ("page", page), ("print", print), ("gdb", debugger)];
+    all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
+}
+
+/// Everything a program can be given, in one boot.
+fn options() -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::create_dir_all(folder.path().join("site/sub")).context("cannot make a folder")?;
+    crate::files::write(&folder.path().join("file"), b"file\n")?;
+    crate::files::write(&folder.path().join("site/sub/page"), b"page\n")?;
+    let system =
+        std::fs::read(crate::place::root().join("system/default.toml")).context("there is no system/default.toml")?;
+    crate::files::write(&folder.path().join("system.toml"), &system)?;
+    let port = free_port()?;
+    let script = "echo \"facts: $COLOUR $INHERITED $(pwd) $(cat /in/file) $(cat sub/page)\"; \
+        echo \"cores: $(grep -c ^processor /proc/cpuinfo)\"; \
+        awk '/MemTotal/ { print \"memory:\", ($2 > 100000 && $2 < 204800) }' /proc/meminfo; \
+        httpd -f -p 80 -h /in/dir & read line; exit 9";
+    let (volumes, forward) = ([path("file") + ":/in/file", path("site") + ":/in/dir"], format!("127.0.0.1:{port}:80"));
+    let system = path("system.toml");
+    let words = [
+        "--cpus=2",
+        "-m",
+        "200M",
+        "--machine",
+        "microvm",
+        "--system",
+        &system,
+        "--accel",
+        "tcg",
+        "-p",
+        &forward,
+        "-e",
+        "COLOUR=blue",
+        "-e",
+        "INHERITED",
+        "-v",
+        &volumes[0],
+        "-v",
+        &volumes[1],
+        "-w",
+        "/in/dir",
+        "busybox",
+        "sh",
+        "-c",
+        script,
+    ];
+    let mut run = Running::start(&words, &[("INHERITED", "yes")])?;
+    run.expect("facts: blue yes /in/dir file page")?;
+    run.expect("cores: 2")?;
+    run.expect("memory: 1")?;
+    let got = web::fetch(&format!("http://127.0.0.1:{port}/sub/page"), LIMIT)?;
+    ensure!(got == b"page\n", "the forwarded port serves {got:?}");
+    run.input.write_all(b"\n").context("the tool takes no input")?;
+    let status = run.finish()?;
+    ensure!(status.code() == Some(9), "{status} instead of the program's 9");
+    Ok(())
+}
+
+/// Without a program there is a page, the tool says where, and Ctrl-C ends tool and emulator.
+fn page() -> Result<()> {
+    let port = free_port()?;
+    let mut run = Running::start(&["--accel", "tcg", "-p", &format!("{port}:80")], &[])?;
+    run.expect(&format!("http://localhost:{port}/"))?;
+    let got = web::fetch(&format!("http://localhost:{port}/"), LIMIT)?;
+    ensure!(String::from_utf8_lossy(&got).contains("Pelago"), "the page is another: {}", String::from_utf8_lossy(&got));
+    kill(Pid::from_raw(run.child.id() as i32), Signal::SIGINT).context("cannot signal the tool")?;
+    run.expect("interrupted")?;
+    let status = run.finish()?;
+    ensure!(status.code() == Some(INTERRUPTED), "{status} instead of {INTERRUPTED}");
+    ensure!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens at port {port}: the emulator?");
+    Ok(())
+}
+
+/// What is printed runs, and is the machine that would have run.
+fn print() -> Result<()> {
+    let mut run = Running::start(&["--accel", "tcg", "--print", "--cpus", "1", "busybox", "echo", "printed"], &[])?;
+    let line = run.expect(crate::emulator::PROGRAM)?;
+    ensure!(run.finish()?.success(), "--print failed");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &line]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut run = Running::of(shell)?;
+    run.expect("printed")?;
+    run.expect("pelago: exit 0")?;
+    // isa-debug-exit makes it odd.
+    let status = run.finish()?;
+    ensure!(status.code() == Some(1), "the emulator ended with {status}");
+    Ok(())
+}
+
+/// A debugger of the host stops the kernel where it is asked to, and names its functions, files and lines.
+fn debugger() -> Result<()> {
+    if crate::rootfs::in_path("gdb").is_none() {
+        bail!(Skip("there is no gdb; apt-get install gdb".into()));
+    }
+    let port = free_port()?;
+    let mut run = Running::start(&["--accel", "tcg", &format!("--gdb={port}"), "busybox", "echo", "debugged"], &[])?;
+    let line = run.expect("waiting for a debugger; run: gdb ")?;
+    let image = line.rsplit("gdb ").next().and_then(|rest| rest.split(' ').next()).unwrap_or_default();
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-batch", image]);
+    let steps = [
+        &format!("target remote 127.0.0.1:{port}"),
+        "hbreak entered_by_vector",
+        "continue",
+        "backtrace 3",
+        "delete",
+        "detach",
+    ];
+    for step in steps {
+        gdb.args(["-ex", step]);
+    }
+    let output = gdb.stdin(Stdio::null()).output().context("cannot run gdb")?;
+    let (told, problems) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    for words in ["#0", "entered_by_vector", "context.rs:"] {
+        ensure!(told.contains(words), "gdb does not say `{words}`:\n{told}\n{problems}");
+    }
+    // Let go, the machine runs on.
+    run.expect("debugged")?;
+    let status = run.finish()?;
+    ensure!(status.success(), "{status} after the debugger");
+    Ok(())
+}
+
+/// A program of the host under our eyes; it ends with this value.
+struct Running {
+    child: Child,
+    input: Box<dyn Write>,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Running {
+    /// This tool's `run`.
+    fn start(words: &[&str], environment: &[(&str, &str)]) -> Result<Running> {
+        let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
+        tool.arg("run").args(words).envs(environment.iter().copied()).current_dir(crate::place::root());
+        Running::of(tool)
+    }
+
+    fn of(mut command: Command) -> Result<Running> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot start the program")?;
+        let input = Box::new(child.stdin.take().context("no input")?);
+        let (sender, lines) = sync_channel(LINES_MAX);
+        read_lines(child.stdout.take().context("no output")?, sender.clone());
+        read_lines(child.stderr.take().context("no output")?, sender);
+        Ok(Running { child, input, lines, seen: Vec::new() })
+    }
+
+    /// Waits for a line of either output.
+    fn expect(&mut self, words: &str) -> Result<String> {
+        let end = Instant::now() + LIMIT;
+        loop {
+            match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    self.seen.push(line.clone());
+                    if line.contains(words) {
+                        return Ok(line);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => bail!("`{words}` did not come:\n{}", self.seen.join("\n")),
+                Err(RecvTimeoutError::Disconnected) => {
+                    bail!("it ended before `{words}` came:\n{}", self.seen.join("\n"))
+                }
+            }
+        }
+    }
+
+    /// Waits until it has ended.
+    fn finish(mut self) -> Result<ExitStatus> {
+        let end = Instant::now() + LIMIT;
+        while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.seen.push(line);
+        }
+        ensure!(Instant::now() < end, "it does not end:\n{}", self.seen.join("\n"));
+        self.child.wait().context("cannot wait for it")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Either may fail only because it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_lines(from: impl Read + Send + 'static, to: SyncSender<String>) {
+    std::thread::spawn(move || {
+        for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
+            if to.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+                return;
+            }
+        }
+    });
+}

@@ -1,0 +1,68 @@
+//! Tier 4: components beside the network's path die while a client of the host is served; the client does not notice.
+
+use crate::emulator::MachineType;
+use crate::guest::Guest;
+use crate::scenario::{Bench, Scenario, with_console};
+use crate::scenarios::recovery::content;
+use crate::scenarios::web;
+use anyhow::{Context, Result, bail, ensure};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const VICTIMS: [&str; 4] = ["names", "memory", "console", "supervisor"];
+const FAILURES: [&str; 2] = ["kill", "fault"];
+const ROUNDS: usize = 2;
+const FILE_BYTES: usize = 1 << 20;
+const CONTROL_LIMIT: Duration = Duration::from_secs(5);
+
+pub fn scenarios() -> Vec<Scenario> {
+    [1, 2].map(|cpus| Scenario::shared(4, format!("recovery/other/{cpus}"), move |bench| serve_on(bench, cpus))).into()
+}
+
+/// One thread downloads again and again, the other breaks.
+fn serve_on(bench: &Bench, cpus: u32) -> Result<()> {
+    let page = content(FILE_BYTES);
+    let (guest, address) = web::serve(bench, MachineType::Q35, cpus, page.clone())?;
+    with_console(guest, |guest| {
+        guest.expect("pelago: ready", web::READY_LIMIT)?;
+        let broken = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| {
+                let mut downloads = 0;
+                // Once more after the last failure.
+                loop {
+                    let last = broken.load(Ordering::Acquire);
+                    let got = web::fetch(&format!("{address}/file"), web::READY_LIMIT)?;
+                    ensure!(got == page, "download {downloads} has {} bytes, or others", got.len());
+                    downloads += 1;
+                    if last {
+                        return Ok(downloads);
+                    }
+                }
+            });
+            let harmed = harm(guest);
+            broken.store(true, Ordering::Release);
+            let Ok(served) = client.join() else { bail!("the client failed") };
+            let downloads: u32 = served?;
+            harmed?;
+            println!("     other/{cpus}: {downloads} downloads meanwhile");
+            Ok(())
+        })
+    })
+}
+
+fn harm(guest: &mut Guest) -> Result<()> {
+    let mut generation = 1;
+    for _ in 0..ROUNDS {
+        for verb in FAILURES {
+            generation += 1;
+            for victim in VICTIMS {
+                let request = format!("chaos {verb} {victim}");
+                let reply = guest.control(&request, CONTROL_LIMIT).with_context(|| request.clone())?;
+                let expected = format!("{victim}; generation {generation} serves");
+                ensure!(reply.starts_with("ok ") && reply.contains(&expected), "{request}: {reply}");
+            }
+        }
+    }
+    Ok(())
+}
