@@ -6,7 +6,7 @@ use crate::emulator::MachineType;
 use crate::guest::Guest;
 use crate::peer::MEASURE;
 use crate::scenario::free_port;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -42,6 +42,10 @@ pub fn serve(
     let start = Instant::now();
     // The emulator accepts at once and tells the guest when it can: a first connection that came too early would wait for its timer.
     while let Err(error) = single(&host, ANSWER_SOON) {
+        if let Ok(None) = guest.next(Duration::ZERO) {
+            eprint!("{}", guest.tail());
+            bail!("the guest ended before a page came; the end of its console is above");
+        }
         ensure!(start.elapsed() < LIMIT, "no page within {} s: {error:#}", LIMIT.as_secs());
     }
     Ok((guest, host))

@@ -60,7 +60,13 @@ pub fn turn(
     if names.is_empty() {
         return;
     }
-    let given = all(systems, side, cpus, counts, &names, say);
+    if counts && !names.contains(&KNOWN_LOOP) {
+        names.insert(0, KNOWN_LOOP);
+    }
+    let mut given = all(&names, |left, given| once(systems, side, cpus, counts, left, say, given));
+    if counts {
+        distrust_unless_known(&mut given);
+    }
     for entry in chosen {
         let (row, made) = match (entry.source, side) {
             (Source::Program { row, made }, _) => (row, made),
@@ -74,19 +80,34 @@ pub fn turn(
     }
 }
 
-/// Boots as often as guests die.
+/// Its operations are instructions, by what it is made of.
+const KNOWN_LOOP: &str = "known-loop";
+/// The stopwatch's own instructions, and what a timer's interrupt may add, as part of the loop's.
+const KNOWN_LOOP_MARGIN: f64 = 0.02;
+
+/// Where the row whose length is known shows something else, ticks are no instructions, and no count is believed.
+fn distrust_unless_known(given: &mut HashMap<String, Given>) {
+    let known = given.get(KNOWN_LOOP).and_then(|known| known.column(true, Made::AsItIs).summary());
+    if known.is_none_or(|(median, ..)| !(1.0..1.0 + KNOWN_LOOP_MARGIN).contains(&median)) {
+        for row in given.values_mut() {
+            row.ticks.clear();
+            row.failed.get_or_insert_with(|| {
+                let seen = known.map_or("nothing".to_owned(), |(median, ..)| median.to_string());
+                format!("this emulator's ticks are no instructions: {seen} for one instruction of the known loop")
+            });
+        }
+    }
+}
+
+/// Runs `once` as often as guests die.
 fn all(
-    systems: &Systems,
-    side: Side,
-    cpus: u32,
-    counts: bool,
     names: &[&str],
-    say: &dyn Fn(&str),
+    mut once: impl FnMut(&[&str], &mut HashMap<String, Given>) -> Result<()>,
 ) -> HashMap<String, Given> {
     let mut given: HashMap<String, Given> = HashMap::new();
     let mut left = names.to_vec();
     while !left.is_empty() {
-        let Err(error) = once(systems, side, cpus, counts, &left, say, &mut given) else { break };
+        let Err(error) = once(&left, &mut given) else { break };
         let reason = format!("{error:#}");
         // Rows end in the order they were asked for; the first that has not ended is the one that was under way, if any was.
         match left
@@ -220,6 +241,48 @@ mod tests {
         assert_eq!(given["a"].absent.as_deref(), Some("clone: ENOSYS"));
         assert_eq!((given["a"].failed.as_deref(), given["b"].failed.as_deref()), (None, Some("died")));
         assert!(taken(&["c begin", "c end"])["c"].failed.is_some());
+    }
+
+    #[test]
+    fn a_guest_that_dies_costs_one_row() {
+        let mut boots = Vec::new();
+        let given = all(&["a", "b", "c"], |left, given| {
+            boots.push(left.join(" "));
+            for name in left {
+                take(&format!("{name} begin"), &|_| {}, given);
+                anyhow::ensure!(*name != "b", "the guest ended");
+                take(&format!("{name} 5 ns 5 ticks 1 operations"), &|_| {}, given);
+                take(&format!("{name} end"), &|_| {}, given);
+            }
+            Ok(())
+        });
+        assert_eq!(boots, ["a b c", "c"]);
+        assert_eq!(given["b"].failed.as_deref(), Some("the guest ended"));
+        assert_eq!((&given["a"].ns, &given["c"].ns), (&vec![5.0], &vec![5.0]));
+    }
+
+    #[test]
+    fn a_guest_that_never_starts_is_not_started_again() {
+        let mut boots = 0;
+        let given = all(&["a", "b"], |_, _| {
+            boots += 1;
+            anyhow::bail!("no kernel")
+        });
+        assert_eq!(boots, 1);
+        assert!(["a", "b"].iter().all(|name| given[*name].failed.as_deref() == Some("no kernel")));
+    }
+
+    #[test]
+    fn counts_are_believed_only_with_the_known_loop() {
+        let row = |ticks| {
+            taken(&["known-loop begin", &format!("known-loop 9 ns {ticks} ticks 20000 operations"), "known-loop end"])
+        };
+        let (mut sound, mut broken) = (row(20_015), row(54_000));
+        distrust_unless_known(&mut sound);
+        distrust_unless_known(&mut broken);
+        assert_eq!(sound["known-loop"].failed, None);
+        assert!(broken["known-loop"].failed.as_ref().unwrap().contains("no instructions"));
+        assert_eq!(broken["known-loop"].ticks, [0.0; 0]);
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl Results {
             accelerator: format!("{:?}", systems.accelerator()),
             memory_mib: MEMORY_BYTES >> 20,
             linux_kernel: systems.linux.as_ref().map_or_else(|_| "none".into(), |linux| linux.version().to_owned()),
-            linux_command_line: crate::peer::COMMAND_LINE.join(" "),
+            linux_command_line: crate::peer::Linux::command_line(systems.accelerator()).join(" "),
             program: "one static file for both; each worker bound to its core where the system does that; the C library's allocator"
                 .into(),
             host_cores: host_cores(),

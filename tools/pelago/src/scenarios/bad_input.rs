@@ -14,7 +14,7 @@ struct Case {
     says: &'static [&'static str],
 }
 
-const CASES: [Case; 9] = [
+const CASES: [Case; 13] = [
     Case { name: "no-program", words: &["run", "no-such-program"], says: &["no-such-program", "install"] },
     Case { name: "no-file", words: &["run", "DIR/none"], says: &["none", "give the path"] },
     Case { name: "not-executable", words: &["run", "DIR/text"], says: &["chmod +x"] },
@@ -27,6 +27,10 @@ const CASES: [Case; 9] = [
     Case { name: "little-memory", words: &["run", "-m", "16M", "busybox", "true"], says: &["too little", "give -m"] },
     Case { name: "many-cores", words: &["run", "--cpus", "256", "busybox", "true"], says: &["choose fewer"] },
     Case { name: "bad-forward", words: &["run", "-p", "80", "busybox", "true"], says: &["HOST:GUEST"] },
+    Case { name: "no-row", words: &["bench", "no-such-row"], says: &["no row", "--list"] },
+    Case { name: "no-results", words: &["bench", "--from", "DIR/none"], says: &["cannot read", "none"] },
+    Case { name: "no-results-format", words: &["bench", "--from", "DIR/text"], says: &["no results", "make it again"] },
+    Case { name: "bench-many-cores", words: &["bench", "--cpus", "1,256", "getpid"], says: &["choose others"] },
     Case {
         name: "no-emulator",
         words: &["run", "busybox", "true"],
@@ -63,7 +67,7 @@ fn check(case: &Case) -> Result<()> {
 
 fn prepare(folder: &Path, case: &Case) -> Result<()> {
     match case.name {
-        "not-executable" => crate::files::write(&folder.join("text"), b"hello\n"),
+        "not-executable" | "no-results-format" => crate::files::write(&folder.join("text"), b"hello\n"),
         "no-library" => {
             let program = crate::rootfs::in_path("ls").context("there is no ls")?;
             let mut data = crate::files::read(&program)?;

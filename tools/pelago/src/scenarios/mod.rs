@@ -3,12 +3,12 @@
 mod bad_executables;
 mod bad_input;
 mod bad_programs;
+mod bench;
 mod boot;
 mod door;
 mod frames;
 mod held;
 mod keep_alive;
-mod peer;
 mod programs;
 mod recovery;
 mod recovery_other;
@@ -33,7 +33,7 @@ pub fn all() -> Vec<Scenario> {
         keep_alive::scenarios(),
         recovery_other::scenarios(),
         held::scenarios(),
-        peer::scenarios(),
+        bench::scenarios(),
     ];
     tiers.into_iter().flatten().collect()
 }

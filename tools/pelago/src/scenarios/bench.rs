@@ -1,0 +1,116 @@
+//! Tier 5: `./pelago bench` measures Linux beside us, keeps and compares what it found, draws it, and says what it could not do.
+
+use crate::scenario::{Bench, Scenario, Skip};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+use std::process::{Command, Output};
+
+/// Cheap ones, one of each source that both systems have.
+const ROWS: [&str; 3] = ["getpid", "dup-close/processes", "power-on-to-ready/q35"];
+const FIGURE: &str = "corey.fig1";
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(5, "bench/smoke".into(), smoke),
+        Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),
+        Scenario::shared(5, "bench/broken-linux-kernel".into(), broken_linux_kernel),
+    ]
+}
+
+fn bench(words: &[&str], change: impl FnOnce(&mut Command)) -> Result<Output> {
+    let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
+    tool.arg("bench").args(words).current_dir(crate::place::root());
+    change(&mut tool);
+    tool.output().context("cannot run myself")
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Both columns of a row have figures.
+fn measured(row: &Value, system: &str) -> bool {
+    row[system]["samples"].as_array().is_some_and(|samples| {
+        !samples.is_empty() && samples.iter().all(|sample| sample.as_f64().is_some_and(|sample| sample > 0.0))
+    })
+}
+
+fn smoke(_: &Bench) -> Result<()> {
+    if let Err(problem) = crate::peer::Package::find(&crate::place::linux_package()) {
+        bail!(Skip(format!("{problem:#}")));
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let kept = folder.path().join("results.json").display().to_string();
+    let short = ["--cpus", "1", "--rounds", "1", "--no-counts", "--json", &kept];
+    let output = bench(&[&ROWS[..], &short[..]].concat(), |_| {})?;
+    ensure!(output.status.success(), "it failed:\n{}", told(&output));
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let results: Value = serde_json::from_slice(&crate::files::read(folder.path().join("results.json").as_path())?)?;
+    let rows = results["rows"].as_array().context("the results have no rows")?;
+    for name in ROWS {
+        ensure!(printed.contains(name), "the table lacks {name}:\n{printed}");
+        let row = rows.iter().find(|row| row["name"] == name).with_context(|| format!("the results lack {name}"))?;
+        ensure!(measured(row, "ours") && measured(row, "linux"), "{name} lacks figures: {row}");
+    }
+    // A process's own descriptors are its own business in both; wildly apart means that something else was measured.
+    let median = |name: &str, system: &str| {
+        let row = rows.iter().find(|row| row["name"] == name)?;
+        let mut samples: Vec<f64> = row[system]["samples"].as_array()?.iter().filter_map(Value::as_f64).collect();
+        samples.sort_by(f64::total_cmp);
+        samples.get(samples.len() / 2).copied()
+    };
+    let (ready, linux) = (median(ROWS[2], "ours"), median(ROWS[2], "linux"));
+    ensure!(ready < linux, "Pelago needs {ready:?} ms to be ready, Linux {linux:?}");
+    same_results(&kept)?;
+    draw(&kept)
+}
+
+fn same_results(kept: &str) -> Result<()> {
+    let output = bench(&["--from", kept, "--against", kept], |_| {})?;
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success() && printed.contains("3 rows in both, 0 changes"), "{printed}{}", told(&output));
+    Ok(())
+}
+
+fn draw(kept: &str) -> Result<()> {
+    let path = crate::place::out().join(format!("{FIGURE}.svg"));
+    if path.exists() {
+        std::fs::remove_file(&path).context("cannot remove the old chart")?;
+    }
+    let output = bench(&[FIGURE, "--from", kept], |_| {})?;
+    ensure!(output.status.success(), "no chart: {}", told(&output));
+    let chart = String::from_utf8_lossy(&crate::files::read(&path)?).into_owned();
+    ensure!(chart.contains("Pelago, a table each") && chart.contains("Linux, a table each"), "the chart lacks a curve");
+    Ok(())
+}
+
+/// Without the package our own column is measured all the same.
+fn no_linux_kernel(_: &Bench) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let missing = folder.path().join("none");
+    without_linux(&missing, "linux-image-cloud-amd64")
+}
+
+/// A kernel that does not boot ends its guest at once; the line says which row it was and the others are measured.
+fn broken_linux_kernel(_: &Bench) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    crate::files::write(&folder.path().join("boot/vmlinuz-0"), b"no kernel\n")?;
+    for name in ["virtio_pci", "virtio_net"] {
+        crate::files::write(&folder.path().join(format!("lib/modules/0/{name}.ko")), b"no module\n")?;
+    }
+    without_linux(folder.path(), "the guest ended")
+}
+
+fn without_linux(package: &std::path::Path, says: &str) -> Result<()> {
+    let words = ["getpid", "--cpus", "1", "--rounds", "1", "--no-counts"];
+    let output = bench(&words, |tool| {
+        tool.env("PELAGO_LINUX", package);
+    })?;
+    let (told, printed) = (told(&output), String::from_utf8_lossy(&output.stdout).into_owned());
+    ensure!(!output.status.success(), "the status is 0");
+    let line = told.lines().find(|line| line.starts_with("pelago: no figure for getpid at 1: Linux: "));
+    ensure!(line.is_some_and(|line| line.contains(says)), "no line says `{says}`:\n{told}");
+    let row = printed.lines().find(|line| line.starts_with("getpid ")).context("the table lacks the row")?;
+    ensure!(row.contains(" .. ") && row.contains("failed"), "our own figure is missing: {row}");
+    Ok(())
+}
