@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_line_has_both_and_their_ratio() {
-        let text = line(&row("getppid", 1, &[110.0, 120.0, 130.0], &[100.0]));
+        let text = line(&row("getppid", 1, &[140.0, 110.0, 120.0, 130.0, 100.0], &[100.0]));
         assert!(
             text.contains("120 (110 .. 130)") && text.contains("100 (100 .. 100)") && text.contains("1.20"),
             "{text}"
