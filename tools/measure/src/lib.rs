@@ -3,7 +3,8 @@
 //!
 //! A row prints one line per sample, `measure: ROW NANOSECONDS ns TICKS ticks OPERATIONS operations`, or one line that says why not:
 //! `measure: ROW absent: WHAT` if the system lacks a call, `measure: ROW failed: WHAT` for everything else. `measure: ROW begin` and
-//! `measure: ROW end` stand around it, so that whoever reads knows what was under way when a guest died.
+//! `measure: ROW end` stand around it, so that whoever reads knows what was under way when a guest died. First comes `measure: placement
+//! bound` where workers are bound to their cores, or `free` where the system's own placement holds.
 //!
 //! Around each measured loop stand the markers of [`sample`], for an emulator's counting plugin. Deliberately unknown here: which system
 //! this is, and what the figures should be.

@@ -1,7 +1,7 @@
 //! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure list`, `measure first`, `measure nothing`.
 
 use measure_core::rows::{self, ROWS, Setting};
-use measure_core::{page_server, tasks};
+use measure_core::{page_server, system, tasks};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -37,6 +37,7 @@ fn run(program: &str, workers: &str, names: &[&str]) -> ExitCode {
         eprintln!("measure: there is no row `{unknown}`");
         return ExitCode::FAILURE;
     }
+    println!("measure: placement {}", if system::can_pin() { "bound" } else { "free" });
     let setting = Setting { workers, program: program.to_owned() };
     ROWS.iter().filter(|row| names.contains(&row.name)).for_each(|row| rows::run(row, &setting));
     println!("measure: done");

@@ -23,6 +23,12 @@ pub fn pin(core: usize) -> bool {
     }
 }
 
+/// True if [`pin`] works here; tried in a child, so that the caller stays free.
+pub fn can_pin() -> bool {
+    let child = fork(|| if pin(0) { Ok(()) } else { Err(last("sched_setaffinity")) });
+    child.is_ok_and(|child| child.succeed().is_ok())
+}
+
 /// Both ends of a pipe: to read, to write.
 pub fn pipe() -> Result<(File, File)> {
     let mut ends = [0; 2];

@@ -25,6 +25,14 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use systems::{Side, Systems};
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    Times,
+    Instructions,
+    Both,
+}
+
 /// Options of `bench`.
 #[derive(Args)]
 pub struct Options {
@@ -36,9 +44,9 @@ pub struct Options {
     /// How often each system is measured
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Measure times only: counting instructions takes two more boots, under a slower emulator
-    #[arg(long)]
-    no_counts: bool,
+    /// Times, counts of instructions (boots of their own, under a slower emulator), or both
+    #[arg(long, value_enum, default_value = "both")]
+    measure: Kind,
     /// Keep the results in this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -63,9 +71,13 @@ impl Options {
             || self.figures().any(|figure| figure.lines.iter().any(|line| line.row == name))
     }
 
-    /// On one core a tick can be an instruction.
-    fn counts(&self) -> bool {
-        !self.no_counts && self.cpus.contains(&1)
+    /// True if rows of that unit are measured.
+    fn measures(&self, unit: Unit) -> bool {
+        match self.measure {
+            Kind::Both => true,
+            Kind::Times => unit != Unit::Instructions,
+            Kind::Instructions => unit == Unit::Instructions,
+        }
     }
 
     fn figures(&self) -> impl Iterator<Item = &'static chart::Figure> {
@@ -117,11 +129,13 @@ fn measure(options: &Options) -> Result<Results> {
     let mut results = Results::new(&systems, options.rounds);
     for entry in &chosen {
         for &cpus in &options.cpus {
-            let units = entry.units(cpus).into_iter().filter(|unit| options.counts() || *unit != Unit::Instructions);
+            let units = entry.units(cpus).into_iter().filter(|unit| options.measures(*unit));
             units.for_each(|unit| results.rows.push(Row::new(entry, unit, cpus)));
         }
     }
-    for round in 0..options.rounds {
+    ensure!(!results.rows.is_empty(), "instructions are counted on one core, and of some rows only; see --list");
+    let rounds = if options.measure == Kind::Instructions { 0 } else { options.rounds };
+    for round in 0..rounds {
         // Whoever comes second finds a warmer or busier host: take turns at that too.
         let sides = if round % 2 == 0 { [Side::Pelago, Side::Linux] } else { [Side::Linux, Side::Pelago] };
         for &cpus in &options.cpus {
@@ -131,7 +145,7 @@ fn measure(options: &Options) -> Result<Results> {
             }
         }
     }
-    if options.counts() {
+    if results.rows.iter().any(|row| row.unit == Unit::Instructions) {
         count(&systems, &chosen, &mut results);
     }
     results.end();

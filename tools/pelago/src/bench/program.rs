@@ -26,6 +26,14 @@ struct Given {
     failed: Option<String>,
 }
 
+/// What the program has said.
+#[derive(Default)]
+struct Seen {
+    rows: HashMap<String, Given>,
+    /// `bound` or `free`.
+    placement: Option<String>,
+}
+
 impl Given {
     fn column(&self, counts: bool, made: Made) -> Column {
         let samples = match counts {
@@ -63,7 +71,11 @@ pub fn turn(
     if counts && !names.contains(&KNOWN_LOOP) {
         names.insert(0, KNOWN_LOOP);
     }
-    let mut given = all(&names, |left, given| once(systems, side, cpus, counts, left, say, given));
+    let Seen { rows: mut given, placement } =
+        all(&names, |left, seen| once(systems, side, cpus, counts, left, say, seen));
+    if let Some(placement) = placement {
+        results.setting.placement.insert(side.name().into(), placement);
+    }
     if counts {
         distrust_unless_known(&mut given);
     }
@@ -100,14 +112,12 @@ fn distrust_unless_known(given: &mut HashMap<String, Given>) {
 }
 
 /// Runs `once` as often as guests die.
-fn all(
-    names: &[&str],
-    mut once: impl FnMut(&[&str], &mut HashMap<String, Given>) -> Result<()>,
-) -> HashMap<String, Given> {
-    let mut given: HashMap<String, Given> = HashMap::new();
+fn all(names: &[&str], mut once: impl FnMut(&[&str], &mut Seen) -> Result<()>) -> Seen {
+    let mut seen = Seen::default();
     let mut left = names.to_vec();
     while !left.is_empty() {
-        let Err(error) = once(&left, &mut given) else { break };
+        let Err(error) = once(&left, &mut seen) else { break };
+        let given = &mut seen.rows;
         let reason = format!("{error:#}");
         // Rows end in the order they were asked for; the first that has not ended is the one that was under way, if any was.
         match left
@@ -117,7 +127,7 @@ fn all(
             Some(place) => {
                 let culprit = left[place];
                 given.entry(culprit.to_owned()).or_default().failed = Some(reason);
-                left.retain(|name| *name != culprit && !ended(&given, name));
+                left.retain(|name| *name != culprit && !ended(given, name));
             }
             // It never came to a row, so another boot would not either.
             None => {
@@ -129,7 +139,7 @@ fn all(
             }
         }
     }
-    given
+    seen
 }
 
 /// Stands in `failed` between a row's begin and its end.
@@ -146,20 +156,20 @@ fn once(
     counts: bool,
     names: &[&str],
     say: &dyn Fn(&str),
-    given: &mut HashMap<String, Given>,
+    seen: &mut Seen,
 ) -> Result<()> {
     let workers = cpus.to_string();
     let words: Vec<&str> = [MEASURE, "run", &workers].into_iter().chain(names.iter().copied()).collect();
     let mut guest = systems.boot(side, &Boot { words: &words, counts, ..Boot::bare(MachineType::Q35, cpus) })?;
     let limit = if counts { SILENCE_COUNTING } else { SILENCE };
-    let result = read(&mut guest, limit, say, given);
+    let result = read(&mut guest, limit, say, seen);
     if result.is_err() {
         eprint!("{}", guest.tail());
     }
     result
 }
 
-fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), given: &mut HashMap<String, Given>) -> Result<()> {
+fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), seen: &mut Seen) -> Result<()> {
     loop {
         match guest.next(limit) {
             Ok(Some(Event::Line { whole, .. })) => {
@@ -168,7 +178,7 @@ fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), given: &mut Hash
                 if text == "done" {
                     return Ok(());
                 }
-                take(text, say, given);
+                take(text, say, seen);
             }
             Ok(Some(_)) => {}
             Ok(None) => anyhow::bail!("the guest ended during this row; the end of its console is above"),
@@ -183,8 +193,13 @@ fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), given: &mut Hash
 }
 
 /// One line, without `measure: `.
-fn take(text: &str, say: &dyn Fn(&str), given: &mut HashMap<String, Given>) {
+fn take(text: &str, say: &dyn Fn(&str), seen: &mut Seen) {
     let Some((name, rest)) = text.split_once(' ') else { return };
+    let Seen { rows: given, placement } = seen;
+    if name == "placement" {
+        *placement = Some(rest.to_owned());
+        return;
+    }
     if rest == "begin" {
         say(name);
         given.insert(name.to_owned(), Given { failed: Some(UNDER_WAY.into()), ..Given::default() });
@@ -220,9 +235,9 @@ mod tests {
     use super::*;
 
     fn taken(lines: &[&str]) -> HashMap<String, Given> {
-        let mut given = HashMap::new();
-        lines.iter().for_each(|line| take(line, &|_| {}, &mut given));
-        given
+        let mut seen = Seen::default();
+        lines.iter().for_each(|line| take(line, &|_| {}, &mut seen));
+        seen.rows
     }
 
     #[test]
@@ -246,16 +261,17 @@ mod tests {
     #[test]
     fn a_guest_that_dies_costs_one_row() {
         let mut boots = Vec::new();
-        let given = all(&["a", "b", "c"], |left, given| {
+        let given = all(&["a", "b", "c"], |left, seen| {
             boots.push(left.join(" "));
             for name in left {
-                take(&format!("{name} begin"), &|_| {}, given);
+                take(&format!("{name} begin"), &|_| {}, seen);
                 anyhow::ensure!(*name != "b", "the guest ended");
-                take(&format!("{name} 5 ns 5 ticks 1 operations"), &|_| {}, given);
-                take(&format!("{name} end"), &|_| {}, given);
+                take(&format!("{name} 5 ns 5 ticks 1 operations"), &|_| {}, seen);
+                take(&format!("{name} end"), &|_| {}, seen);
             }
             Ok(())
-        });
+        })
+        .rows;
         assert_eq!(boots, ["a b c", "c"]);
         assert_eq!(given["b"].failed.as_deref(), Some("the guest ended"));
         assert_eq!((&given["a"].ns, &given["c"].ns), (&vec![5.0], &vec![5.0]));
@@ -267,7 +283,8 @@ mod tests {
         let given = all(&["a", "b"], |_, _| {
             boots += 1;
             anyhow::bail!("no kernel")
-        });
+        })
+        .rows;
         assert_eq!(boots, 1);
         assert!(["a", "b"].iter().all(|name| given[*name].failed.as_deref() == Some("no kernel")));
     }

@@ -4,6 +4,7 @@ use super::catalogue::{Entry, Trust};
 use super::systems::{MEMORY_BYTES, Side, Systems};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Changes with the meaning of a field.
@@ -117,8 +118,8 @@ pub struct Setting {
     pub memory_mib: u64,
     pub linux_kernel: String,
     pub linux_command_line: String,
-    /// How workers and memory of the measuring program are placed.
-    pub program: String,
+    /// Per system: `bound` if the measuring program's workers are bound to their cores, else `free`. Its allocator is the same in both.
+    pub placement: BTreeMap<String, String>,
     pub host_cores: usize,
     pub load_before: String,
     pub load_after: String,
@@ -141,8 +142,7 @@ impl Results {
             memory_mib: MEMORY_BYTES >> 20,
             linux_kernel: systems.linux.as_ref().map_or_else(|_| "none".into(), |linux| linux.version().to_owned()),
             linux_command_line: crate::peer::Linux::command_line(systems.accelerator()).join(" "),
-            program: "one static file for both; each worker bound to its core where the system does that; the C library's allocator"
-                .into(),
+            placement: BTreeMap::new(),
             host_cores: host_cores(),
             load_before: load(),
             load_after: String::new(),
@@ -234,7 +234,7 @@ pub mod tests {
             memory_mib: 0,
             linux_kernel: empty(),
             linux_command_line: empty(),
-            program: empty(),
+            placement: BTreeMap::new(),
             host_cores: 2,
             load_before: empty(),
             load_after: empty(),

@@ -38,7 +38,8 @@ pub fn print(results: &Results) {
     let setting = &results.setting;
     println!("ratio: Pelago's median by Linux's; {} rounds, the systems in turns", setting.rounds);
     println!("Linux: {}, {}", setting.linux_kernel, setting.linux_command_line);
-    println!("both: {} MiB of memory, {}; {}", setting.memory_mib, setting.accelerator, setting.program);
+    let placement: Vec<_> = setting.placement.iter().map(|(system, how)| format!("{system} {how}")).collect();
+    println!("both: {} MiB of memory, {}; workers: {}", setting.memory_mib, setting.accelerator, placement.join(", "));
     println!(
         "host: {} cores, load {} before and {} after",
         setting.host_cores, setting.load_before, setting.load_after

@@ -41,11 +41,15 @@ fn smoke(_: &Bench) -> Result<()> {
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let kept = folder.path().join("results.json").display().to_string();
-    let short = ["--cpus", "1", "--rounds", "1", "--no-counts", "--json", &kept];
+    let short = ["--cpus", "1", "--rounds", "1", "--measure", "times", "--json", &kept];
     let output = bench(&[&ROWS[..], &short[..]].concat(), |_| {})?;
     ensure!(output.status.success(), "it failed:\n{}", told(&output));
     let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let results: Value = serde_json::from_slice(&crate::files::read(folder.path().join("results.json").as_path())?)?;
+    let setting = &results["setting"];
+    ensure!(setting["placement"]["Linux"] == "bound", "Linux's workers were not bound to cores: {setting}");
+    let line = setting["linux_command_line"].as_str().unwrap_or_default();
+    ensure!(line.contains("mitigations=off"), "Linux's command line is not kept: {setting}");
     let rows = results["rows"].as_array().context("the results have no rows")?;
     for name in ROWS {
         ensure!(printed.contains(name), "the table lacks {name}:\n{printed}");
@@ -102,7 +106,7 @@ fn broken_linux_kernel(_: &Bench) -> Result<()> {
 }
 
 fn without_linux(package: &std::path::Path, says: &str) -> Result<()> {
-    let words = ["getpid", "--cpus", "1", "--rounds", "1", "--no-counts"];
+    let words = ["getpid", "--cpus", "1", "--rounds", "1", "--measure", "times"];
     let output = bench(&words, |tool| {
         tool.env("PELAGO_LINUX", package);
     })?;
