@@ -142,6 +142,8 @@ fn measure(options: &Options) -> Result<Results> {
             for side in sides {
                 let progress = format!("round {} of {}, {}, {cpus} cores", round + 1, options.rounds, side.name());
                 one_turn(&systems, &chosen, side, cpus, &progress, &mut results);
+                // What an interrupted run has found is not lost.
+                options.json.as_ref().map_or(Ok(()), |path| results.write(path))?;
             }
         }
     }
