@@ -1,10 +1,9 @@
 //! Every row there is: where its figures come from, in what unit, what it can be trusted for, and which paper's figure it belongs to.
 
+use super::clients::Load;
+use super::outside::Experiment;
 use super::results::{Unit, host_cores};
-use super::systems::{Side, Systems};
-use super::{clients, outside};
 use crate::emulator::MachineType;
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 /// What a figure can be trusted for; docs/measuring.md says how that was found.
@@ -51,14 +50,11 @@ impl Made {
     }
 }
 
-/// Measures one system once.
-pub type Measure = fn(&Systems, Side, MachineType, u32) -> Result<f64>;
-
 /// Where a row comes from.
 #[derive(Clone, Copy)]
 pub enum Source {
-    /// Seen from this machine.
-    Outside { machine: MachineType, measure: Measure },
+    /// Seen from this machine: which of an experiment's figures.
+    Outside { machine: MachineType, experiment: Experiment, figure: usize },
     /// A row of the measuring program (`tools/measure`), in both systems.
     Program { row: &'static str, made: Made },
     /// A row of our own component `bench` (`apps/bench`), and beside it the measuring program's row that comes nearest in Linux.
@@ -95,8 +91,14 @@ impl Entry {
 const Q35: MachineType = MachineType::Q35;
 const MICROVM: MachineType = MachineType::Microvm;
 
-const fn outside(name: &'static str, unit: Unit, machine: MachineType, measure: Measure) -> Entry {
-    Entry { name, unit, counts: false, paper: "", source: Source::Outside { machine, measure } }
+const fn outside(name: &'static str, unit: Unit, machine: MachineType, experiment: Experiment) -> Entry {
+    let source = Source::Outside { machine, experiment, figure: 0 };
+    Entry { name, unit, counts: false, paper: "", source }
+}
+
+const fn pages(name: &'static str, unit: Unit, load: Load, figure: usize) -> Entry {
+    let source = Source::Outside { machine: Q35, experiment: Experiment::Pages(load), figure };
+    Entry { name, unit, counts: false, paper: "", source }
 }
 
 const fn program(name: &'static str, paper: &'static str) -> Entry {
@@ -117,21 +119,21 @@ const CHUNK: Made = Made::Bytes(measure_core::network::CHUNK_BYTES);
 
 /// All of them, in the order in which they are printed.
 pub const ENTRIES: [Entry; 51] = [
-    outside("power-on-to-first-user/q35", Unit::Ms, Q35, outside::first_user_ms),
-    outside("power-on-to-first-user/microvm", Unit::Ms, MICROVM, outside::first_user_ms),
-    outside("power-on-to-ready/q35", Unit::Ms, Q35, outside::ready_ms),
-    outside("power-on-to-ready/microvm", Unit::Ms, MICROVM, outside::ready_ms),
-    outside("power-on-to-first-output/q35", Unit::Ms, Q35, outside::first_output_ms),
-    outside("power-on-to-first-page/q35", Unit::Ms, Q35, outside::first_page_ms),
-    outside("power-on-to-first-page/microvm", Unit::Ms, MICROVM, outside::first_page_ms),
-    outside("idle-host-cpu/q35", Unit::Percent, Q35, outside::idle_percent),
-    outside("idle-memory-touched/q35", Unit::MiB, Q35, outside::idle_memory_mib),
-    outside("page-keep-alive/q35", Unit::PerSecond, Q35, clients::kept_rate),
-    outside("page-per-connection/q35", Unit::PerSecond, Q35, clients::single_rate),
-    outside("cpu-per-request/keep-alive/q35", Unit::Us, Q35, clients::kept_cpu_us),
-    outside("cpu-per-request/per-connection/q35", Unit::Us, Q35, clients::single_cpu_us),
-    outside("page-per-connection/busybox-httpd/q35", Unit::PerSecond, Q35, clients::busybox_rate),
-    outside("cpu-per-request/busybox-httpd/q35", Unit::Us, Q35, clients::busybox_cpu_us),
+    outside("power-on-to-first-user/q35", Unit::Ms, Q35, Experiment::FirstUser),
+    outside("power-on-to-first-user/microvm", Unit::Ms, MICROVM, Experiment::FirstUser),
+    outside("power-on-to-ready/q35", Unit::Ms, Q35, Experiment::Ready),
+    outside("power-on-to-ready/microvm", Unit::Ms, MICROVM, Experiment::Ready),
+    outside("power-on-to-first-output/q35", Unit::Ms, Q35, Experiment::FirstOutput),
+    outside("power-on-to-first-page/q35", Unit::Ms, Q35, Experiment::FirstPage),
+    outside("power-on-to-first-page/microvm", Unit::Ms, MICROVM, Experiment::FirstPage),
+    outside("idle-host-cpu/q35", Unit::Percent, Q35, Experiment::Idle),
+    outside("idle-memory-touched/q35", Unit::MiB, Q35, Experiment::IdleMemory),
+    pages("page-keep-alive/q35", Unit::PerSecond, Load::Kept, 0),
+    pages("page-per-connection/q35", Unit::PerSecond, Load::Single, 0),
+    pages("cpu-per-request/keep-alive/q35", Unit::Us, Load::Kept, 1),
+    pages("cpu-per-request/per-connection/q35", Unit::Us, Load::Single, 1),
+    pages("page-per-connection/busybox-httpd/q35", Unit::PerSecond, Load::Busybox, 0),
+    pages("cpu-per-request/busybox-httpd/q35", Unit::Us, Load::Busybox, 1),
     program("known-loop", ""),
     program("getpid", ""),
     program("getppid", ""),

@@ -94,61 +94,39 @@ fn singles(host: &str, requests: usize) -> Result<()> {
     (0..requests).try_for_each(|_| single(host, LIMIT))
 }
 
-/// Requests per second, and the emulator's processor time per request.
-fn load(
-    systems: &Systems,
-    side: Side,
-    machine: MachineType,
-    cpus: u32,
-    words: &[&str],
-    client: fn(&str, usize) -> Result<()>,
-    requests: usize,
-) -> Result<(f64, f64)> {
-    let (guest, host) = serve(systems, side, machine, cpus, words)?;
-    let all = || {
-        std::thread::scope(|scope| {
-            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| client(&host, requests))).collect();
-            clients
-                .into_iter()
-                .try_for_each(|client| client.join().unwrap_or_else(|_| anyhow::bail!("a client panicked")))
-        })
-    };
-    all()?;
-    let (before_us, start) = (cpu_us(guest.process_id())?, Instant::now());
-    all()?;
-    let (seconds, us) = (start.elapsed().as_secs_f64(), cpu_us(guest.process_id())? - before_us);
-    let count = (CLIENTS * requests) as f64;
-    Ok((count / seconds, us / count))
+/// How pages are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// From the epoll server, on a few connections that are kept.
+    Kept,
+    /// From the epoll server, each page on a connection of its own.
+    Single,
+    /// The same from busybox httpd, which forks for each connection.
+    Busybox,
 }
 
-/// Pages per second on kept connections.
-pub fn kept_rate(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
-    load(systems, side, machine, cpus, &EPOLL, kept, REQUESTS_KEPT).map(|(rate, _)| rate)
-}
-
-/// The emulator's processor time for each of them.
-pub fn kept_cpu_us(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
-    load(systems, side, machine, cpus, &EPOLL, kept, REQUESTS_KEPT).map(|(_, us)| us)
-}
-
-/// Pages per second, each on a connection of its own.
-pub fn single_rate(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
-    load(systems, side, machine, cpus, &EPOLL, singles, REQUESTS_SINGLE).map(|(rate, _)| rate)
-}
-
-/// The emulator's processor time for each of them.
-pub fn single_cpu_us(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
-    load(systems, side, machine, cpus, &EPOLL, singles, REQUESTS_SINGLE).map(|(_, us)| us)
-}
-
-/// The same from busybox httpd, which forks for each connection.
-pub fn busybox_rate(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
-    load(systems, side, machine, cpus, &BUSYBOX, singles, REQUESTS_SINGLE).map(|(rate, _)| rate)
-}
-
-/// The emulator's processor time for each of them.
-pub fn busybox_cpu_us(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
-    load(systems, side, machine, cpus, &BUSYBOX, singles, REQUESTS_SINGLE).map(|(_, us)| us)
+impl Load {
+    /// Requests per second, and microseconds of the emulator's processor time for each.
+    pub fn measure(self, systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<Vec<f64>> {
+        let (words, client, requests): (&[&str], fn(&str, usize) -> Result<()>, usize) = match self {
+            Load::Kept => (&EPOLL, kept, REQUESTS_KEPT),
+            Load::Single => (&EPOLL, singles, REQUESTS_SINGLE),
+            Load::Busybox => (&BUSYBOX, singles, REQUESTS_SINGLE),
+        };
+        let (guest, host) = serve(systems, side, machine, cpus, words)?;
+        let all = || {
+            std::thread::scope(|scope| {
+                let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| client(&host, requests))).collect();
+                clients.into_iter().try_for_each(|client| client.join().unwrap_or_else(|_| bail!("a client panicked")))
+            })
+        };
+        all()?;
+        let (before_us, start) = (cpu_us(guest.process_id())?, Instant::now());
+        all()?;
+        let (seconds, us) = (start.elapsed().as_secs_f64(), cpu_us(guest.process_id())? - before_us);
+        let count = (CLIENTS * requests) as f64;
+        Ok(vec![count / seconds, us / count])
+    }
 }
 
 #[cfg(test)]

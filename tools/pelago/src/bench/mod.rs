@@ -17,9 +17,11 @@ mod systems;
 mod table;
 
 use crate::accelerator;
-use anyhow::{Context, Result, bail, ensure};
+use crate::emulator::MachineType;
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{ENTRIES, Entry, Source};
 use clap::Args;
+use outside::Experiment;
 use results::{Results, Row, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -140,7 +142,7 @@ fn measure(options: &Options) -> Result<Results> {
         let sides = if round % 2 == 0 { [Side::Pelago, Side::Linux] } else { [Side::Linux, Side::Pelago] };
         for &cpus in &options.cpus {
             for side in sides {
-                let progress = format!("round {} of {}, {}, {cpus} cores", round + 1, options.rounds, side.name());
+                let progress = format!("round {} of {}, {}, --cpus {cpus}", round + 1, options.rounds, side.name());
                 one_turn(&systems, &chosen, side, cpus, &progress, &mut results);
                 // What an interrupted run has found is not lost.
                 options.json.as_ref().map_or(Ok(()), |path| results.write(path))?;
@@ -161,11 +163,22 @@ fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, progres
     if side == Side::Pelago {
         inside::turn(systems, chosen, cpus, false, &say, results);
     }
+    let mut done: Vec<(MachineType, Experiment)> = Vec::new();
     for entry in chosen {
-        if let Source::Outside { machine, measure } = entry.source {
-            say(entry.name);
-            let sample = systems.usable(side).and_then(|()| measure(systems, side, machine, cpus));
-            results.add(entry.name, entry.unit, cpus, side, sample.map(|sample| vec![sample]).into());
+        let Source::Outside { machine, experiment, .. } = entry.source else { continue };
+        if done.contains(&(machine, experiment)) {
+            continue;
+        }
+        done.push((machine, experiment));
+        say(entry.name);
+        let figures = experiment.measure(systems, side, machine, cpus).map_err(|error| format!("{error:#}"));
+        for other in chosen {
+            if let Source::Outside { machine: its, experiment: of, figure } = other.source
+                && (its, of) == (machine, experiment)
+            {
+                let sample = figures.as_ref().map(|figures| vec![figures[figure]]).map_err(|error| anyhow!("{error}"));
+                results.add(other.name, other.unit, cpus, side, sample.into());
+            }
         }
     }
 }

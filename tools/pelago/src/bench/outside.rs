@@ -18,6 +18,41 @@ const FIRST_USER_OF_LINUX: [&str; 3] = ["rdinit=/bin/measure", "--", "first"];
 const SETTLE: Duration = Duration::from_secs(1);
 const QUIET: Duration = Duration::from_secs(5);
 
+/// What is done with a guest from outside. One experiment may give several figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Experiment {
+    /// Milliseconds from power-on to the first program's first words.
+    FirstUser,
+    /// To everything being up, the network included.
+    Ready,
+    /// To the first thing a Linux program says.
+    FirstOutput,
+    /// To the first page that a client of this machine has.
+    FirstPage,
+    /// User and system time of the emulator over a quiet interval with the network up, in per cent of one host core.
+    Idle,
+    /// MiB of its memory that an idle guest has touched, with kernel and archive or initial RAM disk.
+    IdleMemory,
+    /// Pages per second, and processor time for each.
+    Pages(clients::Load),
+}
+
+impl Experiment {
+    /// Does it once.
+    pub fn measure(self, systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<Vec<f64>> {
+        let one = match self {
+            Experiment::FirstUser => first_user_ms,
+            Experiment::Ready => ready_ms,
+            Experiment::FirstOutput => first_output_ms,
+            Experiment::FirstPage => first_page_ms,
+            Experiment::Idle => idle_percent,
+            Experiment::IdleMemory => idle_memory_mib,
+            Experiment::Pages(load) => return load.measure(systems, side, machine, cpus),
+        };
+        one(systems, side, machine, cpus).map(|figure| vec![figure])
+    }
+}
+
 fn ready(side: Side) -> &'static str {
     match side {
         Side::Pelago => "pelago: ready",
@@ -34,8 +69,7 @@ fn age_ms(guest: &Guest) -> f64 {
     guest.age().as_secs_f64() * 1e3
 }
 
-/// To the first program's first words.
-pub fn first_user_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+fn first_user_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
     let boot = Boot::bare(machine, cpus);
     let guest = match side {
         Side::Pelago => systems.boot(side, &boot)?,
@@ -44,25 +78,21 @@ pub fn first_user_ms(systems: &Systems, side: Side, machine: MachineType, cpus: 
     ms_until(guest, FIRST_USER[side as usize])
 }
 
-/// To everything being up, the network included.
-pub fn ready_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+fn ready_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
     ms_until(systems.boot(side, &Boot::bare(machine, cpus))?, ready(side))
 }
 
-/// To the first thing a Linux program says.
-pub fn first_output_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+fn first_output_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
     let guest = systems.boot(side, &Boot { words: &[MEASURE, "first"], ..Boot::bare(machine, cpus) })?;
     ms_until(guest, "measure: first")
 }
 
-/// To the first page that a client of this machine has.
-pub fn first_page_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+fn first_page_ms(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
     let (guest, _) = clients::serve(systems, side, machine, cpus, &clients::EPOLL)?;
     Ok(age_ms(&guest))
 }
 
-/// User and system time of the emulator over a quiet interval with the network up, in per cent of one host core.
-pub fn idle_percent(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+fn idle_percent(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
     let (guest, _) = clients::serve(systems, side, machine, cpus, &clients::EPOLL)?;
     std::thread::sleep(SETTLE);
     let before = cpu_us(guest.process_id())?;
@@ -82,8 +112,7 @@ pub fn cpu_us(process: u32) -> Result<f64> {
     Ok((field(11)? + field(12)?) as f64 * TICK_US)
 }
 
-/// What an idle guest has touched of its memory, with kernel and archive or initial RAM disk.
-pub fn idle_memory_mib(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
+fn idle_memory_mib(systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<f64> {
     let mut guest = systems.boot(side, &Boot { shows_memory: true, ..Boot::bare(machine, cpus) })?;
     guest.expect(ready(side), LIMIT)?;
     std::thread::sleep(SETTLE);

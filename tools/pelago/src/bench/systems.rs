@@ -88,14 +88,6 @@ impl Systems {
         self.pelago.accelerator()
     }
 
-    /// Fails if that side cannot be booted at all.
-    pub fn usable(&self, side: Side) -> Result<()> {
-        match (side, &self.linux) {
-            (Side::Linux, Err(reason)) => anyhow::bail!("{reason}"),
-            _ => Ok(()),
-        }
-    }
-
     /// Starts a guest.
     pub fn boot(&self, side: Side, boot: &Boot) -> Result<Guest> {
         match side {
@@ -121,7 +113,6 @@ impl Systems {
 
     /// `more` are further words of the kernel's command line.
     pub fn boot_linux(&self, boot: &Boot, more: &[&str]) -> Result<Guest> {
-        self.usable(Side::Linux)?;
         let linux = self.linux.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"))?;
         let machine = linux.machine(boot.cpus, self.accelerator());
         linux.boot(machine, boot.words, |root, machine| {
