@@ -94,6 +94,9 @@ fn singles(host: &str, requests: usize) -> Result<()> {
     (0..requests).try_for_each(|_| single(host, LIMIT))
 }
 
+/// Asks the server at an address for so many pages.
+type Client = fn(&str, usize) -> Result<()>;
+
 /// How pages are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
@@ -108,7 +111,7 @@ pub enum Load {
 impl Load {
     /// Requests per second, and microseconds of the emulator's processor time for each.
     pub fn measure(self, systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<Vec<f64>> {
-        let (words, client, requests): (&[&str], fn(&str, usize) -> Result<()>, usize) = match self {
+        let (words, client, requests): (&[&str], Client, usize) = match self {
             Load::Kept => (&EPOLL, kept, REQUESTS_KEPT),
             Load::Single => (&EPOLL, singles, REQUESTS_SINGLE),
             Load::Busybox => (&BUSYBOX, singles, REQUESTS_SINGLE),
