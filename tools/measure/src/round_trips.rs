@@ -11,6 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const ROUNDS: u64 = 200;
+/// Two cores that sleep in turns wait for the host to run them: up to milliseconds a round on a busy one.
+const ROUNDS_TWO_CORES: u64 = 40;
 /// The futex word says whose turn it is, or that it is over.
 const OURS: u32 = 0;
 const THEIRS: u32 = 1;
@@ -21,14 +23,14 @@ pub fn pipe(_: &Setting) -> Result<Vec<Sample>> {
     let (request, send_request) = system::pipe()?;
     let (reply, send_reply) = system::pipe()?;
     let numbers = [&send_request, &reply, &request, &send_reply].map(system::number);
-    between_processes(numbers, 0)
+    between_processes(numbers, 0, ROUNDS)
 }
 
 /// Over a pair of UNIX stream sockets, between processes.
 pub fn unix_socket(_: &Setting) -> Result<Vec<Sample>> {
     let (ours, theirs) = system::socket_pair()?;
     let (ours, theirs) = (system::number(&ours), system::number(&theirs));
-    between_processes([ours, ours, theirs, theirs], 0)
+    between_processes([ours, ours, theirs, theirs], 0, ROUNDS)
 }
 
 /// Over two pipes, the partner on the second core.
@@ -36,11 +38,15 @@ pub fn pipe_two_cores(_: &Setting) -> Result<Vec<Sample>> {
     let (request, send_request) = system::pipe()?;
     let (reply, send_reply) = system::pipe()?;
     let numbers = [&send_request, &reply, &request, &send_reply].map(system::number);
-    between_processes(numbers, 1)
+    between_processes(numbers, 1, ROUNDS_TWO_CORES)
 }
 
 /// `[we send, we receive, they receive, they send]`; the caller keeps the descriptors open.
-fn between_processes([send, receive, their_receive, their_send]: [RawFd; 4], their_core: usize) -> Result<Vec<Sample>> {
+fn between_processes(
+    [send, receive, their_receive, their_send]: [RawFd; 4],
+    their_core: usize,
+    rounds: u64,
+) -> Result<Vec<Sample>> {
     system::pin(0);
     let partner = system::fork(|| {
         system::pin(their_core);
@@ -49,7 +55,7 @@ fn between_processes([send, receive, their_receive, their_send]: [RawFd; 4], the
         }
         Ok(())
     })?;
-    let samples = repeat(ROUNDS, || {
+    let samples = repeat(rounds, || {
         system::send_byte(send)?;
         if system::receive_byte(receive)? { Ok(()) } else { Err(Problem::Failed("the partner is gone".into())) }
     });
