@@ -12,7 +12,7 @@ use channel::{CallError, Peer};
 use contracts::descriptions::DescriptionId;
 use contracts::process::*;
 use contracts::spawn::{Death, LinuxDomain, SpawnClient, SpawnError};
-use process_core::table::{FIRST, Phase, Table, Waited};
+use process_core::table::{Phase, Table, Waited};
 use runtime::TaskId;
 use runtime::Watch;
 

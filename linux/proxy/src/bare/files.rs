@@ -342,7 +342,7 @@ pub async fn change_directory_to(descriptor: u64) -> Outcome {
 
 /// statfs.
 pub async fn file_system(path: u64, at: u64) -> Outcome {
-    let status = answer(proxy().files.status(named(AT_FDCWD as u64, path)?, true)).await?;
+    let status = answer(proxy().files()?.status(named(AT_FDCWD as u64, path)?, true)).await?;
     tell_file_system(&status, at).await
 }
 
@@ -364,7 +364,7 @@ async fn tell_file_system(status: &Status, at: u64) -> Outcome {
         (Kind::File | Kind::Directory, contracts::files::PROC_DEVICE) => PROC,
         _ => TMPFS,
     };
-    let (used, free) = if kind == TMPFS { answer(proxy().files.space()).await? } else { (0, 0) };
+    let (used, free) = if kind == TMPFS { answer(proxy().files()?.space()).await? } else { (0, 0) };
     let told = FileSystem {
         kind,
         block_bytes: abi::PAGE_BYTES,
