@@ -20,6 +20,7 @@ const CTRL_C: &str = "\x03";
 const CTRL_D: &str = "\x04";
 const CTRL_U: &str = "\x15";
 const CTRL_Z: &str = "\x1a";
+const TAB: &str = "\t";
 
 /// Is a process stopped? Without a program, which a loop would start over and over.
 const IS_STOPPED: &str =
@@ -47,8 +48,10 @@ fn sit(bench: &Bench, cpus: u32) -> Result<()> {
         jobs(&mut shell).context("job control")?;
         programs(&mut shell, &sums).context("programs")?;
         control(&mut shell).context("control requests")?;
-        shell.run("(exit 6)", 6, &[])?;
-        shell.type_keys(CTRL_D)?;
+        // The end of input at the prompt is the shell's end, with the status of what it ran last. It is at the prompt when it lists.
+        shell.type_keys(&format!("(exit 6)\necho /tmp/g{TAB}{TAB}"))?;
+        shell.expect("g3")?;
+        shell.type_keys(&format!("{CTRL_U}{CTRL_D}"))?;
         let status = shell.guest.finish(LIMIT)?;
         ensure!(status == 6, "the shell ended with {status} instead of 6");
         Ok(())
@@ -179,13 +182,15 @@ fn programs(shell: &mut Shell, sums: &[String; 2]) -> Result<()> {
 
 /// A request in the middle of a line that is being typed is answered, and the line goes on.
 fn control(shell: &mut Shell) -> Result<()> {
-    shell.type_keys("echo ha")?;
+    // The shell lists what fits, so it has read the keys: what nobody has read dies with a console.
+    shell.type_keys(&format!("echo /tmp/g{TAB}{TAB}"))?;
+    shell.expect("g3")?;
     // The console answers for its own end, and the shell's read goes on at its successor.
     for request in ["help", "chaos kill names", "chaos kill console"] {
         let reply = shell.guest.control(request, Duration::from_secs(5))?;
         ensure!(reply.starts_with("ok "), "{request}: {reply}");
     }
-    shell.run("lf$((2*4))", 0, &["half8"])
+    shell.run("2 ha$((2*4))", 0, &["/tmp/g2 ha8"])
 }
 
 /// As this machine's own md5sum has it.
