@@ -1,0 +1,240 @@
+//! Adds up events by stretch, component and function.
+//!
+//! A stretch belongs to the core that began it. What a core without one of its own does goes to the stretch that counts every core, if
+//! one is open; else it is not kept.
+
+use crate::{Counters, FunctionId, FunctionRow, Names, Report, Row, Sample};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Instructions only.
+    Count,
+    /// And memory accesses.
+    Coherence,
+}
+
+impl Mode {
+    /// Its name in options and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Count => "count",
+            Mode::Coherence => "coherence",
+        }
+    }
+}
+
+/// A function of a component.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketId(u32);
+
+struct Stretch {
+    row: usize,
+    operations: u64,
+    counters: Vec<Counters>,
+}
+
+#[derive(Default)]
+struct Entry {
+    name: String,
+    cores: BTreeSet<usize>,
+    operations: u64,
+    samples: Vec<Sample>,
+    total: BTreeMap<u32, Counters>,
+}
+
+/// See the module's head.
+pub struct Book {
+    mode: Mode,
+    components: Vec<String>,
+    buckets: Vec<(u16, FunctionId)>,
+    known: HashMap<(u16, FunctionId), BucketId>,
+    open: Vec<Option<Stretch>>,
+    every: Option<(usize, Stretch)>,
+    rows: Vec<Entry>,
+    unmatched: u64,
+}
+
+impl Book {
+    /// An empty one.
+    pub fn new(mode: Mode, cores: usize) -> Book {
+        Book {
+            mode,
+            components: Vec::new(),
+            buckets: Vec::new(),
+            known: HashMap::new(),
+            open: (0..cores).map(|_| None).collect(),
+            every: None,
+            rows: Vec::new(),
+            unmatched: 0,
+        }
+    }
+
+    /// The number of a component; the same name has the same number.
+    pub fn component(&mut self, name: &str) -> u16 {
+        let known = self.components.iter().position(|known| known == name);
+        let index = known.unwrap_or_else(|| {
+            self.components.push(name.to_owned());
+            self.components.len() - 1
+        });
+        u16::try_from(index).expect("fewer components than 65536")
+    }
+
+    /// The name of a component.
+    pub fn component_name(&self, component: u16) -> &str {
+        &self.components[usize::from(component)]
+    }
+
+    /// Where events of that function of that component are added up.
+    pub fn bucket(&mut self, component: u16, function: FunctionId) -> BucketId {
+        let next = BucketId(self.buckets.len() as u32);
+        let id = *self.known.entry((component, function)).or_insert(next);
+        if id == next {
+            self.buckets.push((component, function));
+        }
+        id
+    }
+
+    /// Begins a stretch of `core`, or of every core.
+    pub fn begin(&mut self, core: usize, name: &str, operations: u64, every_core: bool) {
+        let row = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
+            self.rows.push(Entry { name: name.to_owned(), ..Entry::default() });
+            self.rows.len() - 1
+        });
+        let stretch = Stretch { row, operations, counters: Vec::new() };
+        let lost = if every_core {
+            self.every.replace((core, stretch)).is_some()
+        } else {
+            self.open[core].replace(stretch).is_some()
+        };
+        self.unmatched += u64::from(lost);
+    }
+
+    /// Ends the stretch that `core` began.
+    pub fn end(&mut self, core: usize) {
+        let every = self.every.take_if(|(owner, _)| *owner == core).map(|(_, stretch)| stretch);
+        let Some(stretch) = self.open[core].take().or(every) else {
+            self.unmatched += 1;
+            return;
+        };
+        let row = &mut self.rows[stretch.row];
+        row.cores.insert(core);
+        row.operations += stretch.operations;
+        let mut sample = Sample { operations: stretch.operations, ..Sample::default() };
+        for (index, counters) in (0..).zip(&stretch.counters).filter(|(_, counters)| **counters != Counters::default())
+        {
+            *row.total.entry(index).or_default() += *counters;
+            sample.instructions += counters.instructions;
+            let component = &self.components[usize::from(self.buckets[index as usize].0)];
+            *sample.components.entry(component.clone()).or_default() += counters.instructions;
+        }
+        row.samples.push(sample);
+    }
+
+    /// True while `core`'s events are kept.
+    #[inline]
+    pub fn keeps(&self, core: usize) -> bool {
+        self.open[core].is_some() || self.every.is_some()
+    }
+
+    /// What `core`'s events are added to; `None` if they are not kept.
+    #[inline]
+    pub fn at(&mut self, core: usize, bucket: BucketId) -> Option<&mut Counters> {
+        let stretch = self.open[core].as_mut().or(self.every.as_mut().map(|(_, stretch)| stretch))?;
+        let index = bucket.0 as usize;
+        if stretch.counters.len() <= index {
+            stretch.counters.resize(index + 1, Counters::default());
+        }
+        Some(&mut stretch.counters[index])
+    }
+
+    /// Everything so far.
+    pub fn report(&self, names: &Names, turn: u64) -> Report {
+        let rows = self.rows.iter().filter(|row| !row.samples.is_empty()).map(|row| self.row(row, names)).collect();
+        Report { mode: self.mode.name().to_owned(), turn, unmatched: self.unmatched, rows }
+    }
+
+    fn row(&self, entry: &Entry, names: &Names) -> Row {
+        let mut row = Row {
+            name: entry.name.clone(),
+            cores: entry.cores.len() as u64,
+            operations: entry.operations,
+            stretches: entry.samples.len() as u64,
+            ..Row::default()
+        };
+        for (&index, &counters) in &entry.total {
+            let (component, function) = self.buckets[index as usize];
+            let component = self.component_name(component).to_owned();
+            row.total += counters;
+            *row.components.entry(component.clone()).or_default() += counters;
+            row.functions.push(FunctionRow { component, function: names.name(function).to_owned(), counters });
+        }
+        row.functions.sort_by(|one, other| {
+            let weight = |row: &FunctionRow| std::cmp::Reverse((row.counters.cycles, row.counters.instructions));
+            let name = |row: &FunctionRow| (row.component.clone(), row.function.clone());
+            weight(one).cmp(&weight(other)).then_with(|| name(one).cmp(&name(other)))
+        });
+        // By a fraction's cross product, so that no rounding decides.
+        let mut samples = entry.samples.clone();
+        samples
+            .sort_by_key(|sample| u128::from(sample.instructions) * 1_000_000 / u128::from(sample.operations.max(1)));
+        row.median = samples.swap_remove(samples.len() / 2);
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn add(book: &mut Book, core: usize, component: &str, instructions: u64) {
+        let component = book.component(component);
+        let bucket = book.bucket(component, Names::default().at("", 0));
+        if let Some(counters) = book.at(core, bucket) {
+            counters.instructions += instructions;
+        }
+    }
+
+    #[test]
+    fn stretches_are_kept_by_core_and_the_median_is_one_of_them() {
+        let mut book = Book::new(Mode::Count, 2);
+        add(&mut book, 0, "user", 99);
+        for instructions in [50, 10, 20] {
+            book.begin(0, "call", 10, false);
+            add(&mut book, 0, "user", instructions);
+            add(&mut book, 0, "kernel", 5);
+            add(&mut book, 1, "user", 1000);
+            book.end(0);
+        }
+        let report = book.report(&Names::default(), 200);
+        let [row] = &report.rows[..] else { panic!("{report:?}") };
+        assert_eq!((row.operations, row.cores, row.stretches, row.total.instructions), (30, 1, 3, 95));
+        assert_eq!((row.median.instructions, row.median.components["user"]), (25, 20));
+        assert_eq!((row.components["kernel"].instructions, report.unmatched), (15, 0));
+        assert_eq!(row.functions[0].component, "user");
+    }
+
+    #[test]
+    fn a_stretch_of_every_core_takes_what_others_do_not_keep() {
+        let mut book = Book::new(Mode::Count, 3);
+        book.begin(0, "all", 1, true);
+        book.begin(1, "own", 1, false);
+        (0..3).for_each(|core| add(&mut book, core, "user", 10u64.pow(core as u32)));
+        book.end(1);
+        book.end(0);
+        let report = book.report(&Names::default(), 200);
+        let sums: Vec<_> = report.rows.iter().map(|row| (row.name.as_str(), row.total.instructions)).collect();
+        assert_eq!(sums, [("all", 101), ("own", 10)]);
+    }
+
+    #[test]
+    fn lost_halves_are_counted() {
+        let mut book = Book::new(Mode::Count, 2);
+        book.begin(0, "call", 1, false);
+        book.end(1);
+        book.begin(0, "call", 1, false);
+        assert_eq!(book.report(&Names::default(), 200).unmatched, 2);
+        assert!(book.report(&Names::default(), 200).rows.is_empty());
+    }
+}
