@@ -13,6 +13,10 @@ const REST_NS: u64 = 2_000_000;
 const CALLS: u64 = 32;
 const NEAR: &str = "echo-near";
 const FAR: &str = "echo-far";
+const SAME_CORE: &str = "contract-call-same-core";
+const SAME_CORE_BATCHED: &str = "contract-call-same-core-batched";
+const BETWEEN: &str = "contract-call-between-cores";
+const BETWEEN_BATCHED: &str = "contract-call-between-cores-batched";
 
 /// Entry to the kernel and back.
 pub fn null() {
@@ -40,23 +44,23 @@ pub fn mailbox(start: &Start) {
 /// Calls by contract: to the server on this core, and to the other where it has a core of its own.
 pub async fn contracts(start: &Start) {
     if let Ok(near) = start.client::<EchoClient>(NEAR) {
-        one_by_one("contract-call-same-core", &near).await;
-        in_batches("contract-call-same-core-batched", &near).await;
+        one_by_one(&|| Stopwatch::start(SAME_CORE, CALLS), SAME_CORE, &near).await;
+        in_batches(&|| Stopwatch::start(SAME_CORE_BATCHED, CALLS), SAME_CORE_BATCHED, &near).await;
     }
     // With one core both servers share it with us.
     if start.cores() > 1
         && let Ok(far) = start.client::<EchoClient>(FAR)
     {
-        one_by_one("contract-call-between-cores", &far).await;
-        in_batches("contract-call-between-cores-batched", &far).await;
+        one_by_one(&|| Stopwatch::start_of_every_core(BETWEEN, CALLS), BETWEEN, &far).await;
+        in_batches(&|| Stopwatch::start_of_every_core(BETWEEN_BATCHED, CALLS), BETWEEN_BATCHED, &far).await;
         wake_up(&far).await;
     }
 }
 
-async fn one_by_one(name: &str, client: &EchoClient) {
+async fn one_by_one(start: &dyn Fn() -> Stopwatch, name: &str, client: &EchoClient) {
     let mut samples = [Stretch::default(); SAMPLES];
     for sample in &mut samples {
-        let watch = Stopwatch::start();
+        let watch = start();
         for _ in 0..CALLS {
             let _ = client.now().await;
         }
@@ -65,10 +69,10 @@ async fn one_by_one(name: &str, client: &EchoClient) {
     row(name, CALLS, &mut samples);
 }
 
-async fn in_batches(name: &str, client: &EchoClient) {
+async fn in_batches(start: &dyn Fn() -> Stopwatch, name: &str, client: &EchoClient) {
     let mut samples = [Stretch::default(); SAMPLES];
     for sample in &mut samples {
-        let watch = Stopwatch::start();
+        let watch = start();
         let calls: [_; CALLS as usize] = core::array::from_fn(|_| client.now());
         for call in calls {
             let _ = call.await;
@@ -83,7 +87,7 @@ async fn wake_up(far: &EchoClient) {
     let mut one_way = [Stretch::default(); SAMPLES];
     for sample in &mut one_way {
         runtime::sleep(REST_NS).await;
-        let watch = Stopwatch::start();
+        let watch = Stopwatch::start_of_every_core("wake-up-of-sleeping-core", 1);
         let sent_ns = runtime::now_ns();
         let seen_ns = far.now().await.unwrap_or(sent_ns);
         *sample = watch.stop();

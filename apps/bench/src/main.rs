@@ -2,7 +2,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, ping, portal, sample, signals};
+use bench_core::{calls, echo, faults, load, ping, portal, sample, signals};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
@@ -10,11 +10,16 @@ const SETTLE_NS: u64 = 300_000_000;
 
 async fn component(start: Start) {
     start.serving();
+    if start.name().starts_with(load::NAME) {
+        load::run(&start).await;
+        return idle().await;
+    }
     if start.name() != "bench" {
         return echo::serve(start).await;
     }
     ping::every_core(&start).await;
     runtime::sleep(SETTLE_NS).await;
+    mark::arm();
     sample::known_loop();
     calls::null();
     if let Err(error) = portal::all().await {
@@ -28,8 +33,13 @@ async fn component(start: Start) {
     if let Err(error) = faults::all() {
         runtime::log!("page faults failed {error:?}");
     }
+    mark::finish();
     runtime::log!("done");
-    // The system may end with this component; whoever reads the rows ends it instead.
+    idle().await;
+}
+
+/// The system may end with this component; whoever reads the rows ends it instead.
+async fn idle() {
     loop {
         runtime::sleep(u64::MAX / 4).await;
     }

@@ -9,6 +9,7 @@ use crate::sample::{Stopwatch, row};
 const LIMIT_NS: u64 = 10_000_000_000;
 /// Cores still start while the first ones answer.
 const AGAIN_NS: u64 = 50_000_000;
+const ROW: &str = "ping-monitor";
 const MONITOR: &str = "monitor";
 /// Name of a region that is made only to see where it lies.
 const PROBE: &str = "probe";
@@ -22,7 +23,7 @@ pub async fn every_core(start: &Start) {
     let mut samples = alloc::vec::Vec::new();
     for core in 0..start.cores() {
         loop {
-            let watch = Stopwatch::start();
+            let watch = Stopwatch::start_of_every_core(ROW, 1);
             if let Ok(Ok(_)) = runtime::timeout(LIMIT_NS, monitor.memory(core)).await {
                 samples.push(watch.stop());
                 break;
@@ -36,7 +37,7 @@ pub async fn every_core(start: &Start) {
     }
     runtime::log!("pinged {} cores", samples.len());
     tell_nodes(start, &monitor).await;
-    row("ping-monitor", 1, &mut samples);
+    row(ROW, 1, &mut samples);
 }
 
 /// On a machine of several nodes: where memory lies that each core gives out.

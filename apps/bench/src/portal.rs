@@ -47,6 +47,8 @@ fn through_three(last: Worker) -> Result<(), Error> {
     }
 }
 
+const HELPING: &str = "portal-call-helping";
+
 /// A call to a server that a client without time of any worth keeps busy: our time first brings that one's call to its end.
 async fn helping() -> Result<(), Error> {
     let (server, rival) = (Worker::new(0, Job::Hold)?, Worker::new(1, Job::Call)?);
@@ -58,11 +60,11 @@ async fn helping() -> Result<(), Error> {
         server.set_shared(0);
         // Now the rival calls, and the server holds its call.
         runtime::sleep(REST_NS).await;
-        let watch = Stopwatch::start();
+        let watch = Stopwatch::start_of_every_core(HELPING, 1);
         server.set_shared(1);
         sys::portal_call(portal, [0; 4], u64::MAX)?;
         *sample = watch.stop();
     }
-    row("portal-call-helping", 1, &mut samples);
+    row(HELPING, 1, &mut samples);
     Ok(())
 }

@@ -1,6 +1,8 @@
-//! Ticks, markers, medians, rows.
+//! Ticks, marks, medians, rows.
 
 use core::hint::black_box;
+
+use mark::Mark;
 
 /// Odd, so that one sample is the median.
 pub const SAMPLES: usize = 31;
@@ -16,22 +18,6 @@ pub fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Begin of a measured stretch, for a counting plugin of the emulator: an instruction that does nothing.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub fn mark_begin() {
-    // SAFETY: exchanges a register with itself.
-    unsafe { core::arch::asm!("xchg r10, r10", options(nomem, nostack, preserves_flags)) };
-}
-
-/// End of it.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-pub fn mark_end() {
-    // SAFETY: exchanges a register with itself.
-    unsafe { core::arch::asm!("xchg r11, r11", options(nomem, nostack, preserves_flags)) };
-}
-
 /// A measured stretch: nanoseconds and ticks.
 #[derive(Clone, Copy, Default)]
 pub struct Stretch {
@@ -43,21 +29,35 @@ pub struct Stretch {
 
 /// Begins a stretch.
 pub struct Stopwatch {
+    mark: Mark,
     ns: u64,
     ticks: u64,
 }
 
 impl Stopwatch {
-    /// Now.
-    pub fn start() -> Stopwatch {
-        let watch = Stopwatch { ns: runtime::now_ns(), ticks: ticks() };
-        mark_begin();
+    /// Now, for so many operations; the emulator's plugin hears of it too.
+    #[inline(always)]
+    pub fn start(name: &str, operations: u64) -> Stopwatch {
+        Stopwatch::marked(Mark::new(name, operations))
+    }
+
+    /// The same for an operation that other cores have a part in.
+    #[inline(always)]
+    pub fn start_of_every_core(name: &str, operations: u64) -> Stopwatch {
+        Stopwatch::marked(Mark::new(name, operations).of_every_core())
+    }
+
+    #[inline(always)]
+    fn marked(mark: Mark) -> Stopwatch {
+        let watch = Stopwatch { mark, ns: runtime::now_ns(), ticks: ticks() };
+        watch.mark.begin();
         watch
     }
 
     /// The stretch until now.
+    #[inline(always)]
     pub fn stop(self) -> Stretch {
-        mark_end();
+        self.mark.end();
         let ticks = ticks() - self.ticks;
         Stretch { ns: runtime::now_ns() - self.ns, ticks }
     }
@@ -81,7 +81,7 @@ fn median(samples: &mut [Stretch], key: impl Fn(&Stretch) -> u64) -> Option<u64>
 pub fn repeat(name: &str, mut operation: impl FnMut()) {
     let mut samples = [Stretch::default(); SAMPLES];
     for sample in &mut samples {
-        let watch = Stopwatch::start();
+        let watch = Stopwatch::start(name, BATCH);
         for _ in 0..BATCH {
             operation();
         }
@@ -94,7 +94,7 @@ pub fn repeat(name: &str, mut operation: impl FnMut()) {
 pub fn known_loop() {
     let mut samples = [Stretch::default(); SAMPLES];
     for sample in &mut samples {
-        let watch = Stopwatch::start();
+        let watch = Stopwatch::start("known-loop", 1);
         turn(black_box(KNOWN_INSTRUCTIONS / 2));
         *sample = watch.stop();
     }
@@ -102,8 +102,9 @@ pub fn known_loop() {
     runtime::log!("known-loop-length {KNOWN_INSTRUCTIONS} instructions");
 }
 
+/// A loop of so many turns, two instructions each.
 #[cfg(target_arch = "x86_64")]
-fn turn(turns: u64) {
+pub fn turn(turns: u64) {
     // SAFETY: counts a register down.
     unsafe { core::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
 }

@@ -193,7 +193,8 @@ impl Table {
         let like = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.clone();
         let id = self.fresh_id();
         let branch = if parent == FIRST { id } else { like.branch };
-        let born = Process { parent, branch, domain, client, phase: Phase::Prepared, stopped: false, news: None, ..like };
+        let born =
+            Process { parent, branch, domain, client, phase: Phase::Prepared, stopped: false, news: None, ..like };
         self.insert(id, born);
         Ok(id)
     }

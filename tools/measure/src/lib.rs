@@ -6,12 +6,13 @@
 //! `measure: ROW end` stand around it, so that whoever reads knows what was under way when a guest died. First comes `measure: placement
 //! bound` where workers are bound to their cores, or `free` where the system's own placement holds.
 //!
-//! Around each measured loop stand the markers of [`sample`], for an emulator's counting plugin. Deliberately unknown here: which system
+//! Around each measured loop stand the marks of `lib/mark`, for the emulator's plugin. Deliberately unknown here: which system
 //! this is, and what the figures should be.
 
 pub mod calls;
 pub mod descriptors;
 pub mod memory;
+pub mod model;
 pub mod network;
 pub mod page_server;
 pub mod problem;

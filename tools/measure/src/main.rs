@@ -1,4 +1,4 @@
-//! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure list`, `measure first`, `measure nothing`.
+//! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure model WORKERS`, `measure list`, `measure first`, `measure nothing`.
 
 use measure_core::rows::{self, ROWS, Setting};
 use measure_core::{page_server, system, tasks};
@@ -20,9 +20,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         [program, "run", workers, names @ ..] => run(program, workers, names),
+        [_, "model", workers] => model(workers),
         [_, "serve", port, file] => serve(port, file),
         _ => {
-            eprintln!("usage: measure run WORKERS ROW... | serve PORT FILE | list | first | nothing");
+            eprintln!("usage: measure run WORKERS ROW... | model WORKERS | serve PORT FILE | list | first | nothing");
             ExitCode::FAILURE
         }
     }
@@ -42,6 +43,23 @@ fn run(program: &str, workers: &str, names: &[&str]) -> ExitCode {
     ROWS.iter().filter(|row| names.contains(&row.name)).for_each(|row| rows::run(row, &setting));
     println!("measure: done");
     ExitCode::SUCCESS
+}
+
+fn model(workers: &str) -> ExitCode {
+    let Ok(workers @ 1..) = workers.parse() else {
+        eprintln!("measure: `{workers}` is no number of workers");
+        return ExitCode::FAILURE;
+    };
+    match measure_core::model::run(workers) {
+        Ok(()) => {
+            println!("measure: done");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            println!("measure: model {problem:?}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn serve(port: &str, file: &str) -> ExitCode {

@@ -1,7 +1,7 @@
 //! The list of rows, and how one is run: in a child of its own, so that what it breaks or leaves behind is no other row's.
 
 use crate::problem::{Problem, Result};
-use crate::sample::Sample;
+use crate::sample::{self, Sample};
 use crate::{calls, descriptors, memory, network, round_trips, system, tasks};
 
 /// Seconds that a row may take.
@@ -84,6 +84,7 @@ fn in_child(row: &Row, setting: &Setting) -> Result<()> {
             libc::setpgid(0, 0);
             libc::alarm(LIMIT_S);
         }
+        sample::set_row(row.name);
         match (row.measure)(setting) {
             Ok(samples) => samples.iter().for_each(|sample| {
                 let Sample { ns, ticks, operations } = sample;

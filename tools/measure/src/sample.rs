@@ -1,6 +1,8 @@
-//! Clocks, markers and samples.
+//! Clocks, marks and samples.
 
 use crate::problem::Result;
+use mark::Mark;
+use std::sync::OnceLock;
 
 /// Samples of one row in one run; odd, so that one of them is the median.
 pub const SAMPLES: usize = 15;
@@ -50,27 +52,22 @@ fn ticks() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// Begin of a measured stretch of this core, for a counting plugin of the emulator: an instruction that does nothing.
-#[inline(always)]
-fn mark_begin() {
-    // SAFETY: exchanges a register with itself.
-    unsafe { core::arch::asm!("xchg r10, r10", options(nostack, preserves_flags)) };
-}
+/// The row that this process measures, for the emulator's plugin.
+static ROW: OnceLock<&str> = OnceLock::new();
 
-/// End of it.
-#[inline(always)]
-fn mark_end() {
-    // SAFETY: exchanges a register with itself.
-    unsafe { core::arch::asm!("xchg r11, r11", options(nostack, preserves_flags)) };
+/// Says which row this process measures; the first word counts.
+pub fn set_row(name: &'static str) {
+    let _ = ROW.set(name);
 }
 
 /// Measures `body`, which does `operations` operations.
 #[inline(always)]
 pub fn measured(operations: u64, body: impl FnOnce() -> Result<()>) -> Result<Sample> {
+    let mark = Mark::new(ROW.get().copied().unwrap_or(""), operations);
     let (start_ns, start_ticks) = (now_ns(), ticks());
-    mark_begin();
+    mark.begin();
     let result = body();
-    mark_end();
+    mark.end();
     let (ticks, ns) = (ticks() - start_ticks, now_ns() - start_ns);
     result.map(|()| Sample { ns, ticks, operations })
 }

@@ -102,6 +102,8 @@ pub struct Memory {
 
 // SAFETY: it is memory; what threads do with it goes through atomics or is its owner's alone.
 unsafe impl Send for Memory {}
+// SAFETY: as above; `touch` and `protect` are used by one thread each.
+unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Anonymous, read-write.
@@ -131,6 +133,14 @@ impl Memory {
     pub fn protect(&self, protection: i32) -> Result<()> {
         // SAFETY: our own mapping, to which no reference exists.
         check("mprotect", unsafe { libc::mprotect(self.address.cast(), self.bytes, protection) }).map(drop)
+    }
+
+    /// The word at `offset`, a multiple of 8 within the memory.
+    #[inline(always)]
+    pub fn word_at(&self, offset: usize) -> &std::sync::atomic::AtomicU64 {
+        assert!(offset.is_multiple_of(8) && offset + 8 <= self.bytes);
+        // SAFETY: mapped, aligned, and all use of it is atomic.
+        unsafe { std::sync::atomic::AtomicU64::from_ptr(self.address.add(offset).cast()) }
     }
 
     /// The word at its start.

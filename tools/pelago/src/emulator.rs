@@ -168,6 +168,8 @@ pub struct Machine {
     pub counts_instructions: bool,
     /// The guest's memory is a file of its own to the host, in small pages, so that what was touched can be seen (smaps of proc(5)).
     pub shows_memory: bool,
+    /// Measured by the emulator's plugin, and such that two runs are equal: see `plugin`. Emulation only; no network card.
+    pub plugin: Option<crate::plugin::Instruments>,
     /// Stay before the first instruction.
     pub paused: bool,
     /// Wait for a debugger on this port of 127.0.0.1.
@@ -195,6 +197,7 @@ impl Machine {
             command_line: Vec::new(),
             counts_instructions: false,
             shows_memory: false,
+            plugin: None,
             paused: false,
             gdb: None,
             pcap: None,
@@ -243,14 +246,18 @@ impl Machine {
             add(&["-M", machine]);
         }
         // Without ERMS: see docs/decisions/0001-build.md.
+        let by_instructions = self.counts_instructions || self.plugin.is_some();
         let accelerator = match self.accelerator {
-            _ if self.counts_instructions => "tcg,thread=single",
+            _ if by_instructions => "tcg,thread=single",
             Accelerator::Kvm => "kvm",
             Accelerator::Tcg => "tcg,thread=multi",
         };
         add(&["-accel", accelerator, "-cpu", "max,-erms"]);
-        if self.counts_instructions {
+        if by_instructions {
             add(&["-icount", "shift=0,sleep=off"]);
+        }
+        if let Some(plugin) = &self.plugin {
+            add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm", "-plugin", &plugin.argument()]);
         }
         add(&["-smp", &self.cpus.to_string(), "-m", &size]);
         if self.nodes > 1 {
@@ -258,18 +265,10 @@ impl Machine {
         }
         add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
         add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-        match (&self.namespace, self.frames) {
-            (Some(_), _) => {
-                add(&["-netdev", &format!("tap,id=n0,ifname={},script=no,downscript=no", crate::namespace::TAP)]);
-            }
-            (None, None) => add(&["-netdev", &self.user_network()]),
-            (None, Some((emulator, ours))) => {
-                let local = format!("local.type=inet,local.host=127.0.0.1,local.port={emulator}");
-                let remote = format!("remote.type=inet,remote.host=127.0.0.1,remote.port={ours}");
-                add(&["-netdev", &format!("dgram,id=n0,{local},{remote}")]);
-            }
+        if self.plugin.is_none() {
+            add(&["-netdev", &self.network()]);
+            add(self.machine.card());
         }
-        add(self.machine.card());
         if let Some(path) = &self.pcap {
             add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}", path.display())]);
         }
@@ -305,6 +304,19 @@ impl Machine {
             words.extend(["-numa".into(), format!("dist,src={source},dst={target},val={distance}")]);
         }
         words
+    }
+
+    /// What is behind the network card.
+    fn network(&self) -> String {
+        match (&self.namespace, self.frames) {
+            (Some(_), _) => format!("tap,id=n0,ifname={},script=no,downscript=no", crate::namespace::TAP),
+            (None, None) => self.user_network(),
+            (None, Some((emulator, ours))) => {
+                let local = format!("local.type=inet,local.host=127.0.0.1,local.port={emulator}");
+                let remote = format!("remote.type=inet,remote.host=127.0.0.1,remote.port={ours}");
+                format!("dgram,id=n0,{local},{remote}")
+            }
+        }
     }
 
     fn user_network(&self) -> String {

@@ -114,7 +114,18 @@ impl Bench {
         self.boot_system(&self.system, machine, cpus, program, fill)
     }
 
-    fn boot_system(
+    /// The images that were built.
+    pub fn images(&self) -> &[PathBuf] {
+        &self.images
+    }
+
+    /// The description that is booted.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Boots another description.
+    pub fn boot_system(
         &self,
         system: &System,
         machine: MachineType,

@@ -16,8 +16,8 @@ mod results;
 mod systems;
 mod table;
 
-use crate::accelerator;
 use crate::emulator::MachineType;
+use crate::{accelerator, instruments};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{ENTRIES, Entry, Source};
 use clap::Args;
@@ -64,6 +64,8 @@ pub struct Options {
     /// Hardware virtualisation or emulation
     #[arg(long, value_enum, default_value = "auto")]
     accel: accelerator::Wish,
+    #[command(flatten)]
+    instruments: instruments::Options,
 }
 
 impl Options {
@@ -91,6 +93,11 @@ impl Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.list {
         table::list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if options.instruments.chosen() {
+        let (names, cpus, json) = (&options.name, &options.cpus, options.json.as_deref());
+        options.instruments.run(&instruments::Common { names, cpus, json })?;
         return Ok(ExitCode::SUCCESS);
     }
     ensure!(

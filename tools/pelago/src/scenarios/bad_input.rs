@@ -14,7 +14,7 @@ struct Case {
     says: &'static [&'static str],
 }
 
-const CASES: [Case; 13] = [
+const CASES: [Case; 14] = [
     Case { name: "no-program", words: &["run", "no-such-program"], says: &["no-such-program", "install"] },
     Case { name: "no-file", words: &["run", "DIR/none"], says: &["none", "give the path"] },
     Case { name: "not-executable", words: &["run", "DIR/text"], says: &["chmod +x"] },
@@ -36,6 +36,7 @@ const CASES: [Case; 13] = [
         words: &["run", "busybox", "true"],
         says: &["qemu-system-x86_64 is missing", "install"],
     },
+    Case { name: "no-plugins", words: &["bench", "--counts"], says: &["without support of plugins", "install"] },
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -51,7 +52,7 @@ fn check(case: &Case) -> Result<()> {
     let words = case.words.iter().map(|word| word.replace("DIR", &directory).replace("PORT", &port));
     let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
     tool.args(words).current_dir(crate::place::root());
-    if case.name == "no-emulator" {
+    if ["no-emulator", "no-plugins"].contains(&case.name) {
         tool.env("PATH", folder.path().join("bin"));
     }
     let output = tool.output().context("cannot run myself")?;
@@ -77,8 +78,8 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
             data[place + 3] = b'x';
             executable(&folder.join("lacks-library"), &data)
         }
-        // All programs that a build needs, but no emulator.
-        "no-emulator" => {
+        // All programs that a build needs, but no emulator, or another program by its name.
+        "no-emulator" | "no-plugins" => {
             let bin = folder.join("bin");
             std::fs::create_dir(&bin).context("cannot make a folder")?;
             let path = std::env::var_os("PATH").unwrap_or_default();
@@ -88,6 +89,10 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
                     // Earlier folders of PATH win, here too.
                     let _ = std::os::unix::fs::symlink(entry.path(), bin.join(name));
                 }
+            }
+            if case.name == "no-plugins" {
+                let other = crate::rootfs::in_path("ls").context("there is no ls")?;
+                std::os::unix::fs::symlink(other, bin.join(crate::emulator::PROGRAM)).context("cannot make a link")?;
             }
             Ok(())
         }

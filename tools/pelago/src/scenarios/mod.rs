@@ -9,6 +9,7 @@ mod door;
 mod frames;
 mod held;
 mod keep_alive;
+mod model;
 mod programs;
 mod recovery;
 mod recovery_other;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Scenario> {
     let tiers = [
         boot::scenarios(),
         bad_input::scenarios(),
+        model::scenarios(),
         programs::scenarios(),
         shell::scenarios(),
         door::scenarios(),

@@ -1,0 +1,195 @@
+//! What every core does at once, for the coherence model: counters of all and of each, calls, pages, and one update done in two ways, by
+//! shared memory and by messages (Barrelfish figure 3).
+//!
+//! One instance per core (`load-0`, `load-1`, ...). They meet in the region `load`, in which each word has a cache line of its own; they
+//! spin there, since nobody may sleep while others are measured. A core that has done its share goes on, unmeasured, until all have.
+//! Lines of the region: 0 arrivals, 1 the shared counter, 2 finished cores, 3 cores that are there, 16 to 31 the updated lines, 256 on a private counter per
+//! core, 512 on two message slots per core.
+
+use abi::layout::protection;
+use abi::{Error, Handle, PAGE_BYTES};
+use core::sync::atomic::{AtomicU64, Ordering};
+use runtime::Start;
+
+use crate::sample::{self, Stopwatch};
+
+/// Name of the region, and start of the components' names.
+pub const NAME: &str = "load";
+/// Operations of a core in a row; the first as many only warm the caches. So many that what another component does meanwhile on one of
+/// the cores is little beside them.
+const OPERATIONS: u64 = 2000;
+/// Turns of a loop of two instructions before each addition: a core's own work, longer than a turn of the model, so that cores take turns at
+/// the counter too.
+const OWN_WORK: u64 = 150;
+const PAGES: u64 = 64;
+const LINE_BYTES: u64 = 64;
+const UPDATED_LINES: u64 = 4;
+const AGAIN_NS: u64 = 1_000_000;
+/// Other components still start; their work would be modelled too.
+const SETTLE_NS: u64 = 300_000_000;
+const ARRIVED: u64 = 0;
+const SHARED: u64 = 1;
+const FINISHED: u64 = 2;
+const PRESENT: u64 = 3;
+const UPDATED: u64 = 16;
+const PRIVATE: u64 = 256;
+const SLOTS: u64 = 512;
+/// Most cores that the region has lines for.
+const CORES_MAX: u64 = 256;
+/// In the room of regions, past what others map there.
+const TOUCHED: u64 = abi::layout::REGIONS + (3 << 38);
+
+/// A core's view of the region.
+struct Room {
+    address: u64,
+    core: u64,
+    cores: u64,
+    /// How many arrivals the next meeting needs.
+    meeting: u64,
+    /// How many cores will have finished all rows so far.
+    finished: u64,
+}
+
+impl Room {
+    fn line(&self, line: u64) -> &AtomicU64 {
+        // SAFETY: `run` checked that the region has these lines; it is mapped for the component's life and used as atomics only.
+        unsafe { &*((self.address + line * LINE_BYTES) as *const AtomicU64) }
+    }
+
+    /// Waits until all cores are here.
+    fn meet(&mut self) {
+        self.meeting += self.cores;
+        self.line(ARRIVED).fetch_add(1, Ordering::AcqRel);
+        while self.line(ARRIVED).load(Ordering::Acquire) < self.meeting {
+            core::hint::spin_loop();
+        }
+    }
+
+    /// Does `operation` on all cores at once: some to warm up, a measured stretch, and more until all are done.
+    fn row(&mut self, name: &str, operation: fn(&Room)) {
+        // A call each: several operations in one block of instructions could not be interleaved with those of other cores.
+        let operation = core::hint::black_box(operation);
+        self.meet();
+        (0..OPERATIONS).for_each(|_| operation(self));
+        let watch = Stopwatch::start(name, OPERATIONS);
+        (0..OPERATIONS).for_each(|_| operation(self));
+        watch.stop();
+        self.until_all_finish(operation);
+    }
+
+    fn until_all_finish(&mut self, meanwhile: impl Fn(&Room)) {
+        self.finished += self.cores;
+        self.line(FINISHED).fetch_add(1, Ordering::AcqRel);
+        while self.line(FINISHED).load(Ordering::Acquire) < self.finished {
+            meanwhile(self);
+        }
+    }
+
+    /// Core 0 updates the lines for all others, who each send a line and wait for one.
+    fn messages(&mut self) {
+        const ROW: &str = "message-update-4-lines";
+        self.meet();
+        if self.core == 0 {
+            self.until_all_finish(Room::serve);
+            return;
+        }
+        (0..OPERATIONS).for_each(|number| self.ask(number + 1));
+        let watch = Stopwatch::start(ROW, OPERATIONS);
+        (0..OPERATIONS).for_each(|number| self.ask(OPERATIONS + number + 1));
+        watch.stop();
+        // The last ones are measured beside this one's requests, as the first were.
+        let number = core::cell::Cell::new(2 * OPERATIONS);
+        self.until_all_finish(|room| {
+            number.set(number.get() + 1);
+            room.ask(number.get());
+        });
+    }
+
+    fn ask(&self, number: u64) {
+        let slot = SLOTS + 2 * self.core;
+        self.line(slot).store(number, Ordering::Release);
+        while self.line(slot + 1).load(Ordering::Acquire) != number {
+            // The server may have gone home with the last of the measured ones.
+            if self.line(FINISHED).load(Ordering::Relaxed) >= self.finished && number > 2 * OPERATIONS {
+                return;
+            }
+            core::hint::spin_loop();
+        }
+    }
+
+    fn serve(&self) {
+        for core in 1..self.cores {
+            let slot = SLOTS + 2 * core;
+            let number = self.line(slot).load(Ordering::Acquire);
+            if number != self.line(slot + 1).load(Ordering::Relaxed) {
+                self.update();
+                self.line(slot + 1).store(number, Ordering::Release);
+            }
+        }
+    }
+
+    fn update(&self) {
+        (0..UPDATED_LINES).for_each(|line| {
+            self.line(UPDATED + line).fetch_add(1, Ordering::Relaxed);
+        });
+    }
+
+    fn touch(&mut self) -> Result<(), Error> {
+        let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, PAGES, 0)?;
+        sys::range_map(Handle::SELF_RANGE, TOUCHED, segment, 0, PAGES, protection::READ | protection::WRITE)?;
+        self.meet();
+        let watch = Stopwatch::start("private-page-touch", PAGES);
+        for page in 0..PAGES {
+            // SAFETY: mapped read-write above, known to nobody else.
+            unsafe { ((TOUCHED + page * PAGE_BYTES) as *mut u64).write_volatile(page) };
+        }
+        watch.stop();
+        self.until_all_finish(|_| core::hint::spin_loop());
+        // SAFETY: nothing of it is used any more.
+        unsafe { sys::range_unmap(Handle::SELF_RANGE, TOUCHED, PAGES) }?;
+        sys::cap_drop(segment)
+    }
+}
+
+/// All rows, on this core; the first core says when all are done.
+pub async fn run(start: &Start) {
+    let cores = u64::from(start.cores());
+    let Some(region) = start.region(NAME).filter(|region| region.bytes >= (SLOTS + 2 * CORES_MAX) * LINE_BYTES) else {
+        return runtime::log!("load failed: the region {NAME} is missing or too small");
+    };
+    let core = u64::from(start.core());
+    let mut room = Room { address: region.address, core, cores, meeting: 0, finished: 0 };
+    // Until all are here the boot goes on, and nobody may spin in its way.
+    room.line(PRESENT).fetch_add(1, Ordering::AcqRel);
+    while room.line(PRESENT).load(Ordering::Acquire) < cores {
+        runtime::sleep(AGAIN_NS).await;
+    }
+    if core == 0 {
+        runtime::sleep(SETTLE_NS).await;
+        mark::arm();
+    }
+    room.row("shared-counter", |room| {
+        sample::turn(OWN_WORK);
+        room.line(SHARED).fetch_add(1, Ordering::Relaxed);
+    });
+    room.row("private-counter", |room| {
+        sample::turn(OWN_WORK);
+        room.line(PRIVATE + room.core).fetch_add(1, Ordering::Relaxed);
+    });
+    room.row("null-call", |_| {
+        let _ = sys::null();
+    });
+    // Table pages and the kernel's lists warm up with the first.
+    if let Err(error) = room.touch().and_then(|()| room.touch()) {
+        runtime::log!("private-page-touch failed {error:?}");
+    }
+    if cores > 1 {
+        room.row("shared-update-4-lines", Room::update);
+        room.messages();
+    }
+    room.meet();
+    if core == 0 {
+        mark::finish();
+        runtime::log!("load done");
+    }
+}

@@ -1,0 +1,159 @@
+//! The emulator's plugin (tools/plugin) as the host tool uses it: build it, see that this emulator can carry it, run a guest with it, read
+//! what it wrote.
+//!
+//! A guest under the plugin runs such that its figures repeat exactly: one thread runs all cores, time is instructions, the clock begins
+//! at a fixed date, random numbers have a seed, and there is no network card, since the host's network has a time of its own.
+
+mod names;
+
+pub use names::of as names;
+
+use crate::emulator::{Machine, PROGRAM};
+use crate::guest::Guest;
+use crate::{files, place, rootfs};
+use anyhow::{Context, Result, bail, ensure};
+use cargo_metadata::Message;
+pub use coherence::Mode;
+use coherence::Report;
+use object::{Object, ObjectSymbol};
+use std::collections::HashSet;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What the emulator must have to be measured at all, and what the way of taking turns needs beside it: functions that are no part of
+/// the plugin interface.
+const INTERFACE: &str = "qemu_plugin_register_vcpu_mem_cb";
+const INTERNALS: [&str; 5] = ["cpu_exit", "qemu_get_cpu", "tb_flush", "cpu_memory_rw_debug", "qemu_ram_addr_from_host"];
+const REMEDY: &str = "use an emulator of version 7.2 to 8 as Debian builds it: apt-get install qemu-system-x86";
+
+/// A plugin and its arguments, for [`Machine::plugin`].
+#[derive(Clone, Debug)]
+pub struct Instruments {
+    library: PathBuf,
+    mode: Mode,
+    /// Cycles that a core runs before the next has its turn.
+    turn: u64,
+    out: PathBuf,
+    names: PathBuf,
+}
+
+impl Instruments {
+    /// The emulator's argument.
+    pub fn argument(&self) -> String {
+        let (library, out, names) = (self.library.display(), self.out.display(), self.names.display());
+        format!("{library},mode={},turn={},out={out},names={names}", self.mode.name(), self.turn)
+    }
+}
+
+/// The plugin, ready to be loaded into any number of guests.
+pub struct Plugin {
+    library: PathBuf,
+    folder: tempfile::TempDir,
+}
+
+impl Plugin {
+    /// Checks the emulator and builds the plugin.
+    pub fn prepare() -> Result<Plugin> {
+        check_emulator()?;
+        let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+        ensure!(
+            !folder.path().to_string_lossy().contains(','),
+            "the temporary folder {} has a comma in its name, which the emulator cannot take; set TMPDIR to another",
+            folder.path().display()
+        );
+        Ok(Plugin { library: build()?, folder })
+    }
+
+    /// Boots by `start`, which is given the machine's plugin; waits for the line `done`; returns what the plugin wrote.
+    pub fn run(
+        &self,
+        mode: Mode,
+        turn: u64,
+        names: &str,
+        start: impl FnOnce(Instruments) -> Result<Guest>,
+        done: &str,
+        limit: Duration,
+    ) -> Result<Report> {
+        let (out, list) = (self.folder.path().join("report"), self.folder.path().join("names"));
+        files::write(&list, names.as_bytes())?;
+        // What an earlier guest wrote must not pass for this one's.
+        let _ = std::fs::remove_file(&out);
+        let instruments = Instruments { library: self.library.clone(), mode, turn, out: out.clone(), names: list };
+        let mut guest = start(instruments)?;
+        if let Err(error) = guest.expect(done, limit) {
+            eprint!("{}", guest.tail());
+            bail!("{error:#}; the end of the console is above");
+        }
+        let text = std::fs::read(&out).context("the plugin wrote no figures; its complaint is above")?;
+        let report: Report = serde_json::from_slice(&text).context("tool and plugin are of different builds")?;
+        ensure!(!report.rows.is_empty(), "the guest made no marks, so nothing was measured");
+        Ok(report)
+    }
+}
+
+/// Puts the plugin into a machine and everything out that would make two runs differ.
+pub fn fit(machine: &mut Machine, instruments: Instruments) {
+    machine.plugin = Some(instruments);
+    machine.accelerator = crate::emulator::Accelerator::Tcg;
+}
+
+/// Fails with one line if this machine's emulator cannot carry the plugin.
+pub fn check_emulator() -> Result<()> {
+    check(&rootfs::in_path(PROGRAM).with_context(|| format!("{PROGRAM} is missing; {REMEDY}"))?)
+}
+
+fn check(emulator: &Path) -> Result<()> {
+    let data = files::read(emulator)?;
+    let file = object::File::parse(&*data).with_context(|| format!("{} is no program", emulator.display()))?;
+    let exported: HashSet<_> = file
+        .dynamic_symbols()
+        .filter(|symbol| symbol.is_definition())
+        .filter_map(|symbol| symbol.name().ok())
+        .collect();
+    ensure!(
+        exported.contains(INTERFACE),
+        "{} was built without support of plugins, so nothing can be counted or modelled; {REMEDY}",
+        emulator.display()
+    );
+    let lacking: Vec<_> = INTERNALS.into_iter().filter(|name| !exported.contains(name)).collect();
+    ensure!(
+        lacking.is_empty(),
+        "{} does not export {}, which the plugin needs to let cores take turns and to read marks; {REMEDY}",
+        emulator.display(),
+        lacking.join(", ")
+    );
+    Ok(())
+}
+
+fn build() -> Result<PathBuf> {
+    let mut command = Command::new("cargo");
+    command.current_dir(place::root()).args(["build", "--quiet", "--release", "-p", "pelago-plugin"]);
+    command.args(["--target-dir", "target/host", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
+    let mut child = command.spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut library = None;
+    for message in Message::parse_stream(BufReader::new(output)) {
+        if let Message::CompilerArtifact(artifact) = message.context("cannot read what cargo says")? {
+            library =
+                artifact.filenames.iter().find(|path| path.extension() == Some("so")).map(PathBuf::from).or(library);
+        }
+    }
+    if !child.wait().context("cannot wait for cargo")?.success() {
+        bail!("the emulator's plugin did not build; the compiler's messages are above");
+    }
+    library.context("cargo built no plugin")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_plugins_is_refused() {
+        let own = std::env::current_exe().unwrap();
+        let message = check(&own).unwrap_err().to_string();
+        assert!(message.contains("without support of plugins") && message.contains("apt-get install"), "{message}");
+    }
+}
