@@ -102,7 +102,8 @@ mod tests {
         };
         assert_eq!(
             [begun(""), begun("x\n"), begun("x\n\r"), begun("x"), begun("x\r")].map(|line| line.len()),
-            [0, 0, 0, 2, 2]
+            [2, 0, 0, 2, 2],
+            "what a predecessor left at the terminal is not known"
         );
         assert_eq!(written(&Settings::default(), "a\tbä").1.column(), 10);
     }
