@@ -63,6 +63,9 @@ calls! {
     CapDrop = 10,
     /// (handle) → (object type, object id, rights).
     CapStat = 11,
+    /// Takes back what was derived from a capability by `CapCopy`, `CapMint`, `DomainGrant`, `DomainAlloc` (SELF_RAM) or as a notification to be kept, and what was derived from that; the capability itself stays.
+    /// (handle) → (0, or 1 if there is more: call again; each call does a bounded part). A domain that nobody else can name afterwards ends. What was made or mapped through those capabilities stays: see `RamRevoke`.
+    CapRevoke = 12,
 
     /// A child account over the same memory. (ram: WRITE, limit_pages) → (new ram). The child's use counts in each ancestor. `NoMemory` never: a limit is not a reservation.
     RamSplit = 16,
@@ -72,6 +75,11 @@ calls! {
     RamCarve = 18,
     /// Adds pages carved on another core to this core's root Ram. (root ram: CONTROL, physical address, pages) → (). `BadArgument` outside memory, `Busy` if the root's region table is full.
     RamAdd = 19,
+    /// Takes back all memory that an account and the accounts below it pay for. (ram: CONTROL) → (0, or 1 if there is more: call again; each call does a bounded part).
+    /// Goes: every object paid there, wherever it is held, and every capability for the account but the one named and those it was derived from. First what acts: domains end with `DeathCause::Revoked` and their parents are
+    /// told; so does the domain of a context whose object or time was paid there; devices are made quiet, semaphores and portals answer `PeerDead`. Then segments: no page is free before its translations are gone. Who touches one then faults.
+    /// `BadArgument`: the caller's domain, context or time is paid there; ask somebody outside. What other cores imported of this memory is for their monitors to take back first.
+    RamRevoke = 20,
 
     /// (ram: WRITE, pages 1..=layout::SEGMENT_PAGES_MAX, flags: layout::segment::*) → (new segment, physical address if CONTIGUOUS else 0).
     /// Zeroed; without EAGER pages appear at first touch. `NoMemory`, `NoSlot`.

@@ -47,4 +47,6 @@ errors! {
     PeerDead = 12,
     /// The object is on another core; only its monitor can act on it.
     OtherCore = 13,
+    /// The capability is already a copy of a copy and so on, 16 times. Remedy: copy one nearer to the first.
+    TooDeep = 14,
 }

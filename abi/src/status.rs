@@ -37,6 +37,8 @@ pub enum DeathCause {
     BadCall = 4,
     /// No page for a fault.
     NoMemory = 5,
+    /// The Ram that paid for it, or for one of its contexts or for their time, was revoked.
+    Revoked = 6,
 }
 
 impl DeathCause {
@@ -49,6 +51,7 @@ impl DeathCause {
             3 => DeathCause::Exception,
             4 => DeathCause::BadCall,
             5 => DeathCause::NoMemory,
+            6 => DeathCause::Revoked,
             _ => return None,
         })
     }

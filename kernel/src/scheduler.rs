@@ -8,6 +8,7 @@
 use crate::arch::context::Registers;
 use crate::hardware;
 use crate::objects::context::State;
+use crate::objects::notification::Notification;
 use crate::objects::{Context, List, Ptr, Schedule};
 use crate::state::Kernel;
 use crate::trace::Event;
@@ -351,7 +352,7 @@ impl Kernel {
         context.watch_left.set((left, now));
         if left > 0 {
             self.scheduler.watch_next(context, now_ns);
-        } else if let Some(target) = context.watch_target.get() {
+        } else if let Some(target) = Notification::kept(&context.watch_target) {
             self.notify(target);
         }
     }

@@ -10,7 +10,7 @@ use crate::hardware;
 use crate::objects::device::Interrupts;
 use crate::objects::frames::Frames;
 use crate::objects::remote::WakeSlots;
-use crate::objects::{AnyObject, Context, Domain, List, Ptr, Ram};
+use crate::objects::{Context, Domain, Header, List, Ptr, Ram};
 use crate::scheduler::Scheduler;
 use crate::trace::Trace;
 
@@ -41,7 +41,7 @@ pub struct Kernel {
     /// Objects alive.
     pub kernel_objects: u64,
     /// Objects whose last reference went.
-    pub(crate) doomed: Option<AnyObject>,
+    pub(crate) doomed: List<Header>,
     /// Domains that nobody can name any more.
     pub(crate) condemned: List<Domain, 0>,
     /// The first domain of this core; its end is the core's.
@@ -67,7 +67,7 @@ impl Kernel {
             vectors_of: None,
             vectors_open: true,
             kernel_objects: 0,
-            doomed: None,
+            doomed: List::new(),
             condemned: List::new(),
             monitor: None,
             root_ram: None,

@@ -17,15 +17,15 @@ pub(super) fn narrowed(capability: Capability, wanted: u64) -> Result<Rights, Er
 }
 
 pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
-    let source = request.capability(0)?;
+    let (parent, source) = request.source(0)?;
     let rights = narrowed(source, request.words()[1])?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
-    one(request.caller.domain().insert(slot, Capability { rights, ..source }).0)
+    one(request.caller.domain().insert_derived(slot, Capability { rights, ..source }, parent).0)
 }
 
 pub(super) fn mint(kernel: &mut Kernel, request: &Request) -> Answer {
-    let source = request.capability(0)?;
+    let (parent, source) = request.source(0)?;
     let is_context = source.object.cast::<Context>().is_ok();
     if !is_context && source.object.cast::<Portal>().is_err() {
         return Err(Error::WrongType);
@@ -36,7 +36,8 @@ pub(super) fn mint(kernel: &mut Kernel, request: &Request) -> Answer {
     let rights = narrowed(source, request.words()[1])?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
-    one(request.caller.domain().insert(slot, Capability { rights, badge: request.words()[2], ..source }).0)
+    let minted = Capability { rights, badge: request.words()[2], ..source };
+    one(request.caller.domain().insert_derived(slot, minted, parent).0)
 }
 
 pub(super) fn drop(kernel: &mut Kernel, request: &Request) -> Answer {

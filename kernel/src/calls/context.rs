@@ -33,7 +33,7 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     }
     let place = Place::decode(control, 1)?;
     let slot = request.slot(kernel)?;
-    domain.share().ensure_page(kernel, domain.ram(), Handle::SELF_CONTEXT.0 as usize)?;
+    domain.ensure_slot(kernel, Handle::SELF_CONTEXT.0 as usize)?;
     let options = Options { has_vectors: options & flags::FPU != 0, is_linux: options & flags::LINUX != 0 };
     let context = Ptr::<Context>::create(kernel, ram, domain, place, options)?;
     if domain.share().is_free(Handle::SELF_CONTEXT.0 as usize) {
@@ -127,13 +127,14 @@ pub(super) fn resume(request: &Request) -> Answer {
 pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
     let context = request.object::<Context>(0, Rights::CONTROL)?;
     let limit_ns = request.words()[1];
-    let target = if limit_ns == 0 { None } else { Some(Notification::decode(request.capability(2)?)?) };
+    let target = if limit_ns == 0 { None } else { Some(request.source(2)?) };
+    target.map_or(Ok(()), |(_, target)| Notification::decode(target).map(drop))?;
     if context.state() == State::Dead {
         return Err(Error::PeerDead);
     }
     kernel.scheduler.cancel_watch(context);
     context.watch_limit_ns.set(limit_ns);
-    kernel.keep(&context.watch_target, target);
+    kernel.keep(&context.watch_target, target.map(|(_, target)| target), target.map(|(from, _)| from));
     kernel.scheduler.arm_watch(context);
     NOTHING
 }

@@ -138,8 +138,9 @@ pub(super) fn configuration_write(request: &Request) -> Answer {
 
 pub(super) fn interrupt(kernel: &mut Kernel, request: &Request) -> Answer {
     let device = request.object::<Device>(0, Rights::CONTROL)?;
-    let notification = Notification::decode(request.capability(2)?)?;
-    kernel.route(device, request.words()[1], notification)?;
+    let target = request.source(2)?;
+    Notification::decode(target.1)?;
+    kernel.route(device, request.words()[1], target)?;
     NOTHING
 }
 

@@ -8,7 +8,7 @@ use crate::objects::share::Capability;
 use crate::objects::{Domain, Ptr, user_memory};
 use crate::state::Kernel;
 use abi::layout::domain as flags;
-use abi::{DeathCause, Error, Rights};
+use abi::{DeathCause, Error, Handle, Rights};
 use zerocopy::IntoBytes;
 
 fn living(request: &Request, argument: usize, rights: Rights) -> Result<Ptr<Domain>, Error> {
@@ -18,26 +18,28 @@ fn living(request: &Request, argument: usize, rights: Rights) -> Result<Ptr<Doma
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
+    let (parent, _) = request.source(0)?;
     let options = request.words()[1];
     if options & !flags::WRITE_EXECUTE != 0 {
         return Err(Error::BadArgument);
     }
     let slot = request.slot(kernel)?;
     let domain = Ptr::<Domain>::create(kernel, ram, options)?;
+    domain.share().find_slot(Handle::SELF_RAM)?.0.derive_from(parent);
     let id = domain.header().id();
     Ok(Outcome::Done([request.place(slot, domain.any(), Rights::ALL), id, 0]))
 }
 
 pub(super) fn grant(kernel: &mut Kernel, request: &Request) -> Answer {
     let domain = living(request, 0, Rights::WRITE)?;
-    let source = request.capability(1)?;
+    let (parent, source) = request.source(1)?;
     if !source.rights.contains(Rights::GRANT) {
         return Err(Error::NoRights);
     }
     let rights = narrowed(source, request.words()[2])?;
-    let slot = domain.share().reserve(kernel, domain.ram())?;
+    let slot = domain.reserve(kernel)?;
     kernel.retain_any(source.object);
-    one(domain.insert(slot, Capability { rights, ..source }).0)
+    one(domain.insert_derived(slot, Capability { rights, ..source }, parent).0)
 }
 
 pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
@@ -68,8 +70,8 @@ pub(super) fn state(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn on_death(kernel: &mut Kernel, request: &Request) -> Answer {
     let domain = request.object::<Domain>(0, Rights::CONTROL)?;
-    let notification = Notification::decode(request.capability(1)?)?;
-    domain.set_on_death(kernel, notification);
+    let source = request.source(1)?;
+    domain.set_on_death(kernel, Notification::decode(source.1)?, source);
     NOTHING
 }
 

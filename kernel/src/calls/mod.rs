@@ -13,11 +13,13 @@ mod notification;
 mod pcore;
 mod portal;
 mod range;
+mod revoke;
 mod segment;
 mod semaphore;
 
 use crate::objects::context::State;
 use crate::objects::share::Capability;
+use crate::objects::slot::Source;
 use crate::objects::{AnyObject, Context, Object, Ptr, Ram};
 use crate::state::Kernel;
 use abi::{Call, Error, Handle, Rights};
@@ -64,6 +66,13 @@ impl Request {
         self.caller.domain().share().get(Handle(self.words()[argument]))
     }
 
+    /// The slot an argument names and what it holds, to derive a capability from it.
+    fn source(&self, argument: usize) -> Result<Source, Error> {
+        let source = self.caller.domain().share().find_slot(Handle(self.words()[argument]))?;
+        source.0.check_parent()?;
+        Ok(source)
+    }
+
     /// The Ram that pays for something new.
     fn ram(&self, argument: usize) -> Result<Ptr<Ram>, Error> {
         self.object(argument, Rights::WRITE)
@@ -71,8 +80,7 @@ impl Request {
 
     /// A free slot of the caller, for something new.
     fn slot(&self, kernel: &mut Kernel) -> Result<usize, Error> {
-        let domain = self.caller.domain();
-        domain.share().reserve(kernel, domain.ram())
+        self.caller.domain().reserve(kernel)
     }
 
     /// Puts a new object, whose one reference the caller of this holds, into a reserved slot.
@@ -109,10 +117,12 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::CapMint => capability::mint(kernel, request),
         Call::CapDrop => capability::drop(kernel, request),
         Call::CapStat => capability::stat(request),
+        Call::CapRevoke => revoke::derived(kernel, request),
         Call::RamSplit => memory::split(kernel, request),
         Call::RamStat => memory::stat(kernel, request),
         Call::RamCarve => memory::carve(kernel, request),
         Call::RamAdd => memory::add(kernel, request),
+        Call::RamRevoke => revoke::ram(kernel, request),
         Call::SegmentAlloc => segment::alloc(kernel, request),
         Call::SegmentCopy => segment::copy(kernel, request),
         Call::SegmentStat => segment::stat(request),
@@ -146,7 +156,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::PortalAlloc => portal::alloc(kernel, request),
         Call::PortalCall => portal::call(kernel, request),
         Call::PortalReplyWait => portal::reply_wait(kernel, request),
-        Call::PortalSet => portal::set(kernel, request),
+        Call::PortalSet => portal::set(request),
         Call::SemaphoreAlloc => semaphore::alloc(kernel, request),
         Call::SemaphoreUp => semaphore::up(kernel, request),
         Call::SemaphoreDown => semaphore::down(kernel, request),

@@ -13,13 +13,13 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let callee = callee(request)?;
     let [_, _, badge, kind, ..] = request.words();
     let kind = match kind {
-        kinds::RENDEZVOUS if callee.is_some() => PortalKind::Rendezvous,
+        kinds::RENDEZVOUS if request.words()[1] != Handle::NONE.0 => PortalKind::Rendezvous,
         kinds::MAILBOX => PortalKind::Mailbox,
         _ => return Err(Error::BadArgument),
     };
     let slot = request.slot(kernel)?;
     let portal = kernel.create(ram, |header| Portal::new(header, kind))?;
-    portal.set_callee(kernel, callee);
+    portal.set_callee(callee);
     let capability = crate::objects::share::Capability { object: portal.any(), badge, rights: Rights::ALL };
     one(request.caller.domain().insert(slot, capability).0)
 }
@@ -67,17 +67,21 @@ pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Answer {
     Ok(Outcome::Left)
 }
 
-/// A context, or none.
-fn callee(request: &Request) -> Result<Option<Ptr<Context>>, Error> {
-    if request.words()[1] == Handle::NONE.0 { Ok(None) } else { request.object(1, Rights::CONTROL).map(Some) }
+fn living(context: Ptr<Context>) -> Option<Ptr<Context>> {
+    (context.state() != State::Dead).then_some(context)
 }
 
-pub(super) fn set(kernel: &mut Kernel, request: &Request) -> Answer {
+/// A context, or none: nobody is behind one that has ended.
+fn callee(request: &Request) -> Result<Option<Ptr<Context>>, Error> {
+    if request.words()[1] == Handle::NONE.0 { Ok(None) } else { request.object(1, Rights::CONTROL).map(living) }
+}
+
+pub(super) fn set(request: &Request) -> Answer {
     let portal = request.object::<Portal>(0, Rights::CONTROL)?;
     let callee = callee(request)?;
     if portal.kind != PortalKind::Mailbox {
         return Err(Error::BadArgument);
     }
-    portal.set_callee(kernel, callee);
+    portal.set_callee(callee);
     NOTHING
 }

@@ -5,9 +5,8 @@
 //! processor while it is current, and by the kernel otherwise. A context belongs to its domain's list until it ends; a husk may stay behind for
 //! capabilities that still name it.
 
-use super::notification::Notification;
 use super::range::Place;
-use super::{Domain, Header, Link, Linked, List, Object, Ptr, Ram, Schedule, Segment, Semaphore};
+use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::hardware::VectorArea;
@@ -93,7 +92,11 @@ pub struct Context {
     pub(crate) watch_left: Cell<(u64, Standing)>,
     /// 0: not watched.
     pub(crate) watch_limit_ns: Cell<u64>,
-    pub(crate) watch_target: Cell<Option<Notification>>,
+    pub(crate) watch_target: Slot,
+    /// What its call `RamRevoke` takes apart: held, so that it does not go all at once.
+    pub(crate) revoked: Slot,
+    /// Portals into it.
+    pub(super) portals: List<Portal>,
     pub(super) wake_slots: Cell<u32>,
     registers: UnsafeCell<Registers>,
     pub(crate) bases: Cell<Bases>,
@@ -136,7 +139,7 @@ impl Context {
         self.state.set(state);
     }
 
-    /// Its home.
+    /// Its home, as long as it has not ended; a husk does not keep its domain.
     pub fn domain(&self) -> Ptr<Domain> {
         self.domain
     }
@@ -335,7 +338,9 @@ impl Context {
             watch_ns: Cell::new(0),
             watch_left: Cell::new((0, Standing::default())),
             watch_limit_ns: Cell::new(0),
-            watch_target: Cell::new(None),
+            watch_target: Slot::new(),
+            revoked: Slot::new(),
+            portals: List::new(),
             wake_slots: Cell::new(0),
             registers: UnsafeCell::new(Registers::new()),
             bases: Cell::default(),
@@ -414,7 +419,11 @@ impl Kernel {
         context.set_state(State::Dead);
         self.fail_lenders(context);
         self.wake_slots.free_all(context.any(), &context.wake_slots);
-        self.keep(&context.watch_target, None);
+        self.keep(&context.watch_target, None, None);
+        self.keep(&context.revoked, None, None);
+        while let Some(portal) = context.portals.first() {
+            portal.set_callee(None);
+        }
         if let Some(schedule) = context.schedule.take() {
             schedule.context.set(None);
             self.release(schedule);
@@ -423,11 +432,11 @@ impl Kernel {
             self.release(control);
         }
         context.domain.contexts.remove(context);
+        self.release(context.domain);
         self.release(context);
     }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, context: Ptr<Context>) {
+pub(super) fn dismantle(_: &mut Kernel, context: Ptr<Context>) {
     assert!(context.state() == State::Dead, "its domain holds a reference of a context that lives");
-    kernel.release(context.domain);
 }

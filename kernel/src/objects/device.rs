@@ -5,7 +5,8 @@
 //! DMA and MSI-X tables are trusted to the driver: without an IOMMU a driver can reach all memory anyway.
 
 use super::notification::Notification;
-use super::{Header, Object, Ptr};
+use super::slot::Source;
+use super::{Header, Object, Ptr, Slot};
 use crate::arch::irq::{self, Trigger};
 use crate::devices::{self, DeviceInfo};
 use crate::state::Kernel;
@@ -55,7 +56,7 @@ unsafe impl Object for Device {
 
 /// Who is told of a vector.
 struct Target {
-    notification: Cell<Option<Notification>>,
+    notification: Slot,
     /// Level-triggered line to mask until `DeviceInterruptDone`.
     line: Cell<Option<u32>>,
 }
@@ -70,7 +71,7 @@ impl Interrupts {
     /// Nothing routed, nothing claimed.
     pub const fn new() -> Interrupts {
         Interrupts {
-            targets: [const { Target { notification: Cell::new(None), line: Cell::new(None) } }; VECTORS],
+            targets: [const { Target { notification: Slot::new(), line: Cell::new(None) } }; VECTORS],
             claimed: 0,
         }
     }
@@ -131,11 +132,11 @@ impl Kernel {
         Ok(device)
     }
 
-    /// Routes interrupt `entry` of a device to whom `notification` names.
-    pub fn route(&mut self, device: Ptr<Device>, entry: u64, notification: Notification) -> Result<(), Error> {
+    /// Routes interrupt `entry` of a device to whom the capability names; it passed `Notification::decode`.
+    pub fn route(&mut self, device: Ptr<Device>, entry: u64, target: Source) -> Result<(), Error> {
         let entry = u16::try_from(entry).map_err(|_| Error::NotFound)?;
         if let Some(route) = device.routes.iter().filter_map(Cell::get).find(|route| route.entry == entry) {
-            self.aim(route.vector, Some(notification));
+            self.aim(route.vector, Some(target));
             return Ok(());
         }
         let free = device.routes.iter().find(|route| route.get().is_none()).ok_or(Error::Busy)?;
@@ -148,7 +149,7 @@ impl Kernel {
             }
         };
         self.interrupts.targets[usize::from(vector)].line.set(line);
-        self.aim(vector, Some(notification));
+        self.aim(vector, Some(target));
         free.set(Some(Route { entry, vector }));
         Ok(())
     }
@@ -170,13 +171,9 @@ impl Kernel {
         Ok((trigger == Trigger::Level).then_some(line))
     }
 
-    fn aim(&mut self, vector: u8, notification: Option<Notification>) {
-        if let Some(new) = notification {
-            self.retain_any(new.object());
-        }
-        if let Some(old) = self.interrupts.targets[usize::from(vector)].notification.replace(notification) {
-            self.release_any(old.object());
-        }
+    fn aim(&mut self, vector: u8, target: Option<Source>) {
+        let slot = self.interrupts.targets[usize::from(vector)].notification.place();
+        self.keep(&slot, target.map(|(_, capability)| capability), target.map(|(from, _)| from));
     }
 
     /// A device interrupt came.
@@ -185,7 +182,7 @@ impl Kernel {
         if let Some(line) = target.line.get() {
             irq::mask_ioapic(line);
         }
-        if let Some(notification) = target.notification.get() {
+        if let Some(notification) = Notification::kept(&target.notification) {
             self.notify(notification);
         }
     }

@@ -1,15 +1,17 @@
 //! Domain: what lives and dies together.
 //!
 //! Invariants: a domain lives from `DomainAlloc` until somebody kills it, it exits or breaks the rules, or the last capability for it outside its own share
-//! goes (nobody could name it any more; without this rule two objects that hold each other would stay for ever). Death empties its share and its range
+//! goes (nobody could name it any more; without this rule two objects that hold each other would stay for ever), or its Ram is revoked. Death empties its share and its range
 //! and ends its contexts, so whatever is not held elsewhere goes back to the Ram that paid. The husk keeps how it ended for whoever still holds it.
 
 use super::context::Context;
 use super::notification::Notification;
 use super::range::Place;
+use super::revoke::Budget;
 use super::segment::{Kind, Segment};
 use super::share::{Capability, Share};
-use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range};
+use super::slot::Source;
+use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range, Slot};
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
 use crate::trace::Event;
@@ -55,7 +57,7 @@ pub struct Domain {
     /// Contexts that have not ended; the list counts as a reference of each.
     pub(crate) contexts: List<Context, 0>,
     death: Cell<Option<Death>>,
-    on_death: Cell<Option<Notification>>,
+    on_death: Slot,
     /// Capabilities for it outside its own share.
     names: Cell<u32>,
     condemned: Link<Domain>,
@@ -103,7 +105,7 @@ impl Ptr<Domain> {
             range,
             contexts: List::new(),
             death: Cell::new(None),
-            on_death: Cell::new(None),
+            on_death: Slot::new(),
             names: Cell::new(0),
             condemned: Link::new(),
             cpu_ns: Cell::new(0),
@@ -113,7 +115,7 @@ impl Ptr<Domain> {
             kernel.release(range);
             return made;
         };
-        if let Err(error) = domain.share.ensure_page(kernel, ram, 1) {
+        if let Err(error) = domain.ensure_slot(kernel, 1) {
             // Never named: dismantling takes it apart like a dead one.
             kernel.release(domain);
             return Err(error);
@@ -154,9 +156,9 @@ impl Ptr<Domain> {
     }
 
     /// Who is told of its death; at once if it is dead.
-    pub fn set_on_death(self, kernel: &mut Kernel, notification: Notification) {
+    pub fn set_on_death(self, kernel: &mut Kernel, notification: Notification, from: Source) {
         if self.is_alive() {
-            kernel.keep(&self.on_death, Some(notification));
+            kernel.keep(&self.on_death, Some(from.1), Some(from.0));
         } else {
             kernel.notify(notification);
         }
@@ -182,34 +184,44 @@ impl Ptr<Domain> {
 }
 
 impl Kernel {
-    /// Ends a domain. Nothing happens to one that has ended.
+    /// Ends a domain and gives back what it held.
     pub fn kill(&mut self, domain: Ptr<Domain>, death: Death) {
+        self.retain(domain);
+        self.end_domain(domain, death);
+        self.empty_domain(domain, &mut Budget::all());
+        self.release(domain);
+    }
+
+    /// Ends a domain's contexts and says so to whom it concerns; what it held it still holds. Nothing happens to one that has ended.
+    pub(super) fn end_domain(&mut self, domain: Ptr<Domain>, death: Death) {
         if !domain.is_alive() {
             return;
         }
-        self.retain(domain);
         let used_pages = domain.ram().used();
         domain.death.set(Some(Death { used_pages, ..death }));
         self.trace(Event::Death, 0, [domain.header().id(), death.cause as u64]);
         while let Some(context) = domain.contexts.first() {
             self.end_context(context);
         }
-        domain.empty_share(self);
-        domain.range.clear(self);
-        if let Some(notification) = domain.on_death.get() {
+        domain.range.close();
+        if let Some(notification) = Notification::kept(&domain.on_death) {
             self.notify(notification);
         }
-        self.keep(&domain.on_death, None);
+        self.keep(&domain.on_death, None, None);
         if self.monitor == Some(domain) {
             self.monitor_ended(domain);
         }
-        self.release(domain);
+    }
+
+    /// Takes the capabilities and mappings of a domain that has ended; tells whether the budget sufficed.
+    pub(super) fn empty_domain(&mut self, domain: Ptr<Domain>, budget: &mut Budget) -> bool {
+        domain.empty_share(self, budget) && domain.range.clear(self, budget)
     }
 
     /// Takes apart what nobody holds, and ends what nobody can name.
     #[inline]
     pub fn settle(&mut self) {
-        if self.doomed.is_some() || !self.condemned.is_empty() {
+        if !self.doomed.is_empty() || !self.condemned.is_empty() {
             self.settle_all();
         }
     }
@@ -226,12 +238,9 @@ impl Kernel {
 }
 
 pub(super) fn dismantle(kernel: &mut Kernel, domain: Ptr<Domain>) {
-    // A domain that never got a name dies here, by the same steps.
-    if domain.is_alive() {
-        domain.death.set(Some(Death::by_call(DeathCause::Killed, 0)));
-        domain.empty_share(kernel);
-        domain.range.clear(kernel);
-    }
+    // One that never got a name dies here, by the same steps.
+    kernel.end_domain(domain, Death::by_call(DeathCause::Killed, 0));
+    kernel.empty_domain(domain, &mut Budget::all());
     kernel.release(domain.range);
 }
 
@@ -270,7 +279,7 @@ impl Ptr<Domain> {
             if !child.share.is_free(index) {
                 return Err(Error::Busy);
             }
-            child.share.ensure_page(kernel, ram, index)?;
+            child.ensure_slot(kernel, index)?;
             let copy = match segment.copy.get() {
                 Some(copy) => {
                     kernel.retain(copy);

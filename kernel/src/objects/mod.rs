@@ -1,7 +1,8 @@
 //! The closed list of kernel objects, one file each, and what they have in common.
 //!
 //! Invariants: every object starts with a [`Header`]; it is paid for by the Ram named there and lives until its last reference goes. Object ids are the
-//! home core in bits 63..48 and a sequence number, never used again. An object whose last reference went is only put on a list; `Kernel::reap` takes
+//! home core in bits 63..48 and a sequence number, never used again. Every object is on a list of its Ram, and its capabilities are on a list of the object, so
+//! that revocation finds both without a search. An object whose last reference went is moved to a list; `Kernel::reap` takes
 //! objects apart one after another, so that a chain of objects made by a user never becomes recursion on the kernel's stack.
 
 use abi::{Error, ObjectType};
@@ -19,10 +20,12 @@ pub mod portal;
 pub mod ram;
 pub mod range;
 pub mod remote;
+pub mod revoke;
 pub mod schedule;
 pub mod segment;
 pub mod semaphore;
 pub mod share;
+pub mod slot;
 pub mod user_memory;
 
 pub use context::Context;
@@ -37,6 +40,7 @@ pub use remote::{Pcore, Remote};
 pub use schedule::Schedule;
 pub use segment::Segment;
 pub use semaphore::Semaphore;
+pub use slot::Slot;
 
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
@@ -48,8 +52,18 @@ pub struct Header {
     ram: Cell<Option<Ptr<Ram>>>,
     references: Cell<u32>,
     object_type: ObjectType,
-    /// Next on the list of objects to take apart.
-    doomed: Cell<Option<AnyObject>>,
+    /// On which of its Ram's lists it is.
+    is_actor: Cell<bool>,
+    /// On a list of its Ram, or of objects to take apart.
+    place: Link<Header>,
+    /// The slots that name it, in order of derivation.
+    pub(crate) capabilities: List<Slot>,
+}
+
+impl Linked<0> for Header {
+    fn link(&self) -> &Link<Self> {
+        &self.place
+    }
 }
 
 /// An object of whatever type.
@@ -64,6 +78,11 @@ impl Header {
     /// Its type.
     pub fn object_type(&self) -> ObjectType {
         self.object_type
+    }
+
+    /// The Ram that pays for it; only the root Ram has none.
+    pub fn payer(&self) -> Option<Ptr<Ram>> {
+        self.ram.get()
     }
 
     /// References counted now.
@@ -125,14 +144,24 @@ impl Kernel {
         // SAFETY: the place is big enough, aligned to 16, and nobody else's.
         unsafe {
             place.write(build(header));
-            Ok(Ptr::new(place))
+            let object = Ptr::new(place);
+            ram.enlist(object.any());
+            Ok(object)
         }
     }
 
     pub(crate) fn new_header(&mut self, object_type: ObjectType, ram: Option<Ptr<Ram>>) -> Header {
         self.kernel_objects += 1;
         let references = Cell::new(1);
-        Header { id: self.next_id(), ram: Cell::new(ram), references, object_type, doomed: Cell::new(None) }
+        Header {
+            id: self.next_id(),
+            ram: Cell::new(ram),
+            references,
+            object_type,
+            is_actor: Cell::new(false),
+            place: Link::new(),
+            capabilities: List::new(),
+        }
     }
 
     /// Counts one more reference.
@@ -158,14 +187,15 @@ impl Kernel {
         assert!(count > 0, "releasing a dead object");
         object.references.set(count - 1);
         if count == 1 {
-            object.doomed.set(self.doomed.replace(object));
+            let ram = object.ram.get().expect("the root Ram is never released");
+            ram.delist(object);
+            self.doomed.push_front(object);
         }
     }
 
     /// Takes apart all objects whose last reference went.
     pub fn reap(&mut self) {
-        while let Some(object) = self.doomed.take() {
-            self.doomed = object.doomed.take();
+        while let Some(object) = self.doomed.pop_front() {
             self.take_apart(object);
         }
     }

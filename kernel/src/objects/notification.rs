@@ -2,12 +2,12 @@
 
 use super::portal::PortalKind;
 use super::share::Capability;
-use super::{AnyObject, Context, Portal, Remote};
+use super::{AnyObject, Context, Portal, Remote, Slot};
 use crate::hardware;
 use crate::state::Kernel;
 use abi::{Error, Rights};
 
-/// Whom to tell. Whoever keeps one counts as a reference of the object.
+/// Whom to tell. To be kept it stays a capability, in a slot: see `Kernel::keep`.
 #[derive(Clone, Copy)]
 pub struct Notification {
     object: AnyObject,
@@ -28,9 +28,9 @@ impl Notification {
         Ok(Notification { object, badge: capability.badge })
     }
 
-    /// Who is told.
-    pub fn object(self) -> AnyObject {
-        self.object
+    /// What `decode` accepted before it was kept in a slot.
+    pub fn kept(slot: &Slot) -> Option<Notification> {
+        slot.get().map(|Capability { object, badge, .. }| Notification { object, badge })
     }
 }
 
@@ -46,16 +46,6 @@ impl Kernel {
             && let Some(context) = portal.callee()
         {
             self.signal(context, notification.badge);
-        }
-    }
-
-    /// Keeps `new` in a cell in place of what was there, counting references.
-    pub fn keep(&mut self, cell: &core::cell::Cell<Option<Notification>>, new: Option<Notification>) {
-        if let Some(new) = new {
-            self.retain_any(new.object);
-        }
-        if let Some(old) = cell.replace(new) {
-            self.release_any(old.object);
         }
     }
 }

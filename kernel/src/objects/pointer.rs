@@ -67,6 +67,11 @@ impl<T> Link<T> {
     pub fn next(&self) -> Option<Ptr<T>> {
         self.next.get()
     }
+
+    /// What stands before it in the list.
+    pub fn previous(&self) -> Option<Ptr<T>> {
+        self.previous.get()
+    }
 }
 
 impl<T> Default for Link<T> {
@@ -98,6 +103,11 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
         self.first.get()
     }
 
+    /// The last object.
+    pub fn last(&self) -> Option<Ptr<T>> {
+        self.last.get()
+    }
+
     /// Whether nothing is in it.
     pub fn is_empty(&self) -> bool {
         self.first.get().is_none()
@@ -123,6 +133,16 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
             Some(first) => first.link().previous.set(Some(item)),
             None => self.last.set(Some(item)),
         }
+    }
+
+    /// Puts `item` right after `before`, which is in this list. `item` must be in no list of this kind.
+    pub fn insert_after(&self, before: Ptr<T>, item: Ptr<T>) {
+        let Some(after) = before.link().next.get() else { return self.push_back(item) };
+        let link = Self::claim(&item);
+        link.previous.set(Some(before));
+        link.next.set(Some(after));
+        before.link().next.set(Some(item));
+        after.link().previous.set(Some(item));
     }
 
     fn claim(item: &Ptr<T>) -> &Link<T> {

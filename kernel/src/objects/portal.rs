@@ -6,7 +6,7 @@
 //! A mailbox caller who is itself notified gets its time back at once if the callee has time of its own: otherwise a callee that never idles would keep it.
 
 use super::context::{Context, State};
-use super::{Header, Object, Ptr};
+use super::{Header, Link, Linked, Object, Ptr};
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
 use core::cell::Cell;
@@ -27,8 +27,9 @@ pub enum PortalKind {
 #[repr(C)]
 pub struct Portal {
     header: Header,
-    /// Who is entered; counted as a reference.
+    /// Who is entered: it has the portal on its list.
     callee: Cell<Option<Ptr<Context>>>,
+    of_callee: Link<Portal>,
     pub(crate) kind: PortalKind,
     /// Wake slots that ring it.
     pub(super) wake_slots: Cell<u32>,
@@ -39,31 +40,38 @@ unsafe impl Object for Portal {
     const TYPE: ObjectType = ObjectType::Portal;
 }
 
+impl Linked<0> for Portal {
+    fn link(&self) -> &Link<Self> {
+        &self.of_callee
+    }
+}
+
 impl Portal {
     /// The header comes from `Kernel::create`. It leads nowhere yet: see `set_callee`.
     pub fn new(header: Header, kind: PortalKind) -> Portal {
-        Portal { header, callee: Cell::new(None), kind, wake_slots: Cell::new(0) }
+        Portal { header, callee: Cell::new(None), of_callee: Link::new(), kind, wake_slots: Cell::new(0) }
     }
 }
 
 pub(super) fn dismantle(kernel: &mut Kernel, portal: Ptr<Portal>) {
-    portal.set_callee(kernel, None);
+    portal.set_callee(None);
     kernel.wake_slots.free_all(portal.any(), &portal.wake_slots);
 }
 
 impl Ptr<Portal> {
-    /// Who is entered, if it lives.
+    /// Who is entered; a context that ends leaves its portals leading nowhere.
     pub fn callee(self) -> Option<Ptr<Context>> {
-        self.callee.get().filter(|callee| callee.state() != State::Dead)
+        self.callee.get()
     }
 
-    /// Leads it elsewhere, or nowhere. Calls on their way stay where they are.
-    pub fn set_callee(self, kernel: &mut Kernel, callee: Option<Ptr<Context>>) {
-        if let Some(new) = callee {
-            kernel.retain(new);
-        }
+    /// Leads it to another living context, or nowhere. Calls on their way stay where they are.
+    pub fn set_callee(self, callee: Option<Ptr<Context>>) {
         if let Some(old) = self.callee.replace(callee) {
-            kernel.release(old);
+            old.portals.remove(self);
+        }
+        if let Some(new) = callee {
+            assert!(new.state() != State::Dead);
+            new.portals.push_back(self);
         }
     }
 }

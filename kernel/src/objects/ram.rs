@@ -6,7 +6,7 @@
 //! Small objects share pages of equal places, the first place for the page's own bookkeeping.
 
 use super::frames;
-use super::{Header, Link, Linked, List, Object, Ptr};
+use super::{AnyObject, Header, Link, Linked, List, Object, Ptr};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
@@ -44,6 +44,10 @@ pub struct Ram {
     used: Cell<u64>,
     /// Pages of small objects with a free place.
     small: [List<SmallPage>; CLASS_BYTES.len()],
+    /// What it pays for that does something by itself: domains that live, contexts, their time, devices.
+    pub(crate) actors: List<Header>,
+    /// All else it pays for, accounts first.
+    pub(crate) objects: List<Header>,
 }
 
 // SAFETY: repr(C), header first.
@@ -70,12 +74,17 @@ impl Ram {
         let frame = kernel.frames.allocate()?;
         let header = kernel.new_header(ObjectType::Ram, None);
         let place = NonNull::new(phys_to_virt(frame).cast::<Ram>())?;
-        let ram = Ram { header, parent: None, depth: 0, limit: u64::MAX, used: Cell::new(1), small: NO_SMALL };
+        let ram = Ram { used: Cell::new(1), ..Ram::new(header, None, 0, u64::MAX) };
         // SAFETY: a fresh page in the direct map.
         unsafe {
             place.write(ram);
             Some(Ptr::new(place))
         }
+    }
+
+    const fn new(header: Header, parent: Option<Ptr<Ram>>, depth: u8, limit: u64) -> Ram {
+        let (actors, objects) = (List::new(), List::new());
+        Ram { header, parent, depth, limit, used: Cell::new(0), small: NO_SMALL, actors, objects }
     }
 
     /// Whether it is the core's root account.
@@ -102,14 +111,43 @@ impl Ptr<Ram> {
         }
         let parent = Some(self);
         let depth = self.depth + 1;
-        let build = |header| Ram { header, parent, depth, limit, used: Cell::new(0), small: NO_SMALL };
-        let child = kernel.create(self, build)?;
+        let child = kernel.create(self, |header| Ram::new(header, parent, depth, limit))?;
         kernel.retain(self);
         Ok(child)
     }
 
     fn chain(self) -> impl Iterator<Item = Ptr<Ram>> {
         core::iter::successors(Some(self), |ram| ram.parent)
+    }
+
+    /// Whether `other` is this account or one below it.
+    pub fn covers(self, other: Ptr<Ram>) -> bool {
+        other.chain().any(|ram| ram == self)
+    }
+
+    /// Puts a new object on its list.
+    pub(super) fn enlist(self, object: AnyObject) {
+        match object.object_type() {
+            ObjectType::Domain | ObjectType::ExecutionContext | ObjectType::SchedulingContext | ObjectType::Device => {
+                object.is_actor.set(true);
+                self.actors.push_back(object);
+            }
+            ObjectType::Ram => self.objects.push_front(object),
+            _ => self.objects.push_back(object),
+        }
+    }
+
+    /// Takes an object off its list.
+    pub(super) fn delist(self, object: AnyObject) {
+        let list = if object.is_actor.get() { &self.actors } else { &self.objects };
+        list.remove(object);
+    }
+
+    /// Puts an object at the end of the list of what does nothing by itself.
+    pub(super) fn put_last(self, object: AnyObject) {
+        self.delist(object);
+        object.is_actor.set(false);
+        self.objects.push_back(object);
     }
 
     /// Counts `pages` in this account and all above it.

@@ -5,6 +5,7 @@
 //! segment's list; a hardware entry never allows more than its mapping and its page do; stale translations of the loaded space are flushed before the call
 //! ends. Mappings and table pages are paid by the range's Ram. Table pages stay until the range ends.
 
+use super::revoke::Budget;
 use super::{Header, Link, Linked, Object, Ptr, Ram, Segment, ram};
 use crate::arch::paging::{self, Flags, Pte, Root};
 use crate::hardware;
@@ -62,6 +63,8 @@ pub struct Range {
     /// Writable code may be mapped.
     write_execute: bool,
     dead: Cell<bool>,
+    /// Its tables went.
+    is_cleared: Cell<bool>,
 }
 
 // SAFETY: repr(C), header first.
@@ -146,6 +149,18 @@ impl Ptr<Mapping> {
         }
     }
 
+    /// Takes up to so many pages off its end, the last ones with the mapping itself.
+    pub(super) fn trim(self, kernel: &mut Kernel, pages: u64) {
+        let kept = self.pages().saturating_sub(pages);
+        let tail = Place { start: self.start() + kept * PAGE, pages: self.pages() - kept };
+        self.range.change_entries(kernel, tail, |_| Pte::EMPTY);
+        if kept == 0 {
+            self.range.delete(kernel, self);
+        } else {
+            self.pages.set(kept);
+        }
+    }
+
     /// Makes its hardware entries read-only.
     pub(super) fn deny_writes(self, kernel: &mut Kernel) {
         if self.protection() & protection::WRITE != 0 {
@@ -166,6 +181,7 @@ impl Ptr<Range> {
             count: Cell::new(0),
             write_execute,
             dead: Cell::new(false),
+            is_cleared: Cell::new(false),
         });
         if made.is_err() {
             kernel.free_page(ram, frame);
@@ -423,20 +439,30 @@ impl Ptr<Range> {
         paging::lookup_run(self.root, start, pages as usize)
     }
 
-    /// Ends it: all mappings and tables go. Called when its domain dies.
-    pub fn clear(self, kernel: &mut Kernel) {
-        if self.dead.replace(true) {
-            return;
+    /// Its domain died: nothing is mapped any more.
+    pub fn close(self) {
+        self.dead.set(true);
+    }
+
+    /// All mappings and tables of a closed range go; tells whether the budget sufficed.
+    pub fn clear(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        if self.is_cleared.get() {
+            return true;
         }
         if kernel.loaded == Some(self.root) {
             kernel.load_kernel_space();
         }
         while let Some(mapping) = self.at_or_after(0) {
+            if !budget.spend(1) {
+                return false;
+            }
             self.delete(kernel, mapping);
         }
+        self.is_cleared.set(true);
         let ram = self.ram();
         paging::for_each_table(self.root, &mut |frame| kernel.free_page(ram, frame));
         kernel.free_page(ram, self.root.0);
+        true
     }
 
     /// Number of mappings.
@@ -461,5 +487,6 @@ fn narrow(entry: Pte, wanted: u64) -> Pte {
 }
 
 pub(super) fn dismantle(kernel: &mut Kernel, range: Ptr<Range>) {
-    range.clear(kernel);
+    range.close();
+    range.clear(kernel, &mut Budget::all());
 }

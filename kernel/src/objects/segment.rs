@@ -7,6 +7,7 @@
 //! Entries of small segments are in the object, of larger ones in a table page, or in table pages under an index page; those are made at first use.
 
 use super::range::Mapping;
+use super::revoke::Budget;
 use super::{Header, List, Object, Ptr, Ram, frames};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
@@ -17,6 +18,9 @@ use core::cell::Cell;
 const INLINE: usize = 16;
 const ENTRIES: usize = PAGE_BYTES / 8;
 const _: () = assert!(SEGMENT_PAGES_MAX as usize <= ENTRIES * ENTRIES);
+/// What is unmapped at once when the segment is revoked: a table of leaves, and what that costs as frees of single pages.
+const PIECE_PAGES: u64 = ENTRIES as u64;
+const PIECE_UNITS: u32 = 16;
 
 /// Where a segment's pages come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,13 +46,13 @@ pub struct Segment {
     header: Header,
     kind: Kind,
     pages: Cell<u64>,
-    present: Cell<u64>,
+    present: Cell<u32>,
+    /// 0: entries are inline; 1: in the page at `table`; 2: `table` is an index of such pages.
+    levels: Cell<u8>,
     /// Its mappings, in whatever ranges.
     pub(super) mappings: List<Mapping, 1>,
     /// While `DomainFork` runs: the child's copy.
     pub(super) copy: Cell<Option<Ptr<Segment>>>,
-    /// 0: entries are inline; 1: in the page at `table`; 2: `table` is an index of such pages.
-    levels: Cell<u8>,
     table: Cell<u64>,
     inline: [Cell<u64>; INLINE],
 }
@@ -85,9 +89,14 @@ impl Segment {
     /// Pages that have a frame.
     pub fn present(&self) -> u64 {
         match self.kind {
-            Kind::Anonymous => self.present.get(),
+            Kind::Anonymous => u64::from(self.present.get()),
             _ => self.pages.get(),
         }
+    }
+
+    /// At most [`SEGMENT_PAGES_MAX`].
+    fn set_present(&self, pages: u64) {
+        self.present.set(pages as u32);
     }
 
     /// Where its pages come from.
@@ -204,7 +213,7 @@ impl Ptr<Segment> {
         if entry.get() == 0 {
             let frame = kernel.allocate_clear_page(self.ram())?;
             entry.set(frame.0);
-            self.present.set(self.present.get() + 1);
+            self.set_present(self.present() + 1);
         }
         Ok(PhysAddr(entry.get()))
     }
@@ -242,11 +251,11 @@ impl Ptr<Segment> {
 
     fn share_frames(self, kernel: &mut Kernel, copy: Ptr<Segment>) -> Result<(), Error> {
         let ram = copy.ram();
-        ram.charge(self.present.get())?;
+        ram.charge(self.present())?;
         let blocks = self.pages.get().div_ceil(ENTRIES as u64);
         let shared = (0..blocks).try_for_each(|block| {
             let first = block * ENTRIES as u64;
-            let mut left = self.present.get() - copy.present.get();
+            let mut left = self.present() - copy.present();
             let Some(from) = self.block(first).filter(|_| left > 0) else { return Ok(()) };
             if from.iter().all(|entry| entry.get() == 0) {
                 return Ok(());
@@ -263,11 +272,11 @@ impl Ptr<Segment> {
                     left -= 1;
                 }
             }
-            copy.present.set(self.present.get() - left);
+            copy.set_present(self.present() - left);
             Ok(())
         });
         // What was not reached is not held.
-        ram.uncharge(self.present.get() - copy.present.get());
+        ram.uncharge(self.present() - copy.present());
         shared
     }
 
@@ -280,7 +289,7 @@ impl Ptr<Segment> {
                 let own = kernel.allocate_page(ram)?;
                 frames::copy(from, own);
                 entry.set(own.0);
-                copy.present.set(copy.present.get() + 1);
+                copy.set_present(copy.present() + 1);
                 Ok(())
             });
         if filled.is_err() {
@@ -321,7 +330,7 @@ impl Ptr<Segment> {
     }
 
     fn free_from(self, kernel: &mut Kernel, first: u64) {
-        let held = self.present.get();
+        let held = self.present();
         let mut left = held;
         let mut next = first;
         while next < self.pages.get() && left > 0 {
@@ -339,7 +348,48 @@ impl Ptr<Segment> {
             next = end;
         }
         self.ram().uncharge(held - left);
-        self.present.set(left);
+        self.set_present(left);
+    }
+
+    /// Takes it out of all address spaces, a piece at a time and no page without its translations; tells whether the budget sufficed.
+    pub(super) fn unmap_everywhere(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        while let Some(mapping) = self.mappings.first() {
+            if !budget.spend(PIECE_UNITS) {
+                return false;
+            }
+            mapping.trim(kernel, PIECE_PAGES);
+        }
+        true
+    }
+
+    /// Frees its pages from the end on; nobody has it mapped. Tells whether the budget sufficed.
+    pub(super) fn free_pages(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        let ram = self.ram();
+        while let Some(last) = self.pages.get().checked_sub(1) {
+            if !budget.spend(1) {
+                return false;
+            }
+            match self.kind {
+                Kind::Imported { .. } => self.pages.set(0),
+                Kind::Contiguous(base) => {
+                    kernel.free_page(ram, base + last * PAGE_BYTES as u64);
+                    self.pages.set(last);
+                }
+                Kind::Anonymous => match self.entry(last) {
+                    Some(entry) => {
+                        let frame = entry.take();
+                        if frame != 0 {
+                            kernel.free_page(ram, PhysAddr(frame));
+                            self.set_present(self.present() - 1);
+                        }
+                        self.pages.set(last);
+                    }
+                    // No table, no pages.
+                    None => self.pages.set(last - last % ENTRIES as u64),
+                },
+            }
+        }
+        true
     }
 
     /// Takes pages out of the hardware tables of every mapping.

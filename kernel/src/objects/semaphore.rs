@@ -58,6 +58,13 @@ impl Ptr<Semaphore> {
         kernel.block(context, State::OnSemaphore(self));
     }
 
+    /// It goes: whoever waits learns so.
+    pub(super) fn fail_waiting(self, kernel: &mut Kernel) {
+        while let Some(first) = self.waiting.first() {
+            kernel.complete(first, Err(Error::PeerDead));
+        }
+    }
+
     pub(super) fn forget(self, kernel: &mut Kernel, context: Ptr<Context>) {
         self.waiting.remove(context);
         kernel.release(self);

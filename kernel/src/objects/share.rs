@@ -1,41 +1,31 @@
 //! Share: a domain's table of capabilities.
 //!
-//! Invariants: slot 0 is never used; a bit of `taken` is set exactly if the slot holds a capability; each capability counts as a reference of its object.
-//! Slot pages are made on demand, paid by the domain's Ram, and stay until the share is emptied for good. A share is part of its domain's object. Which
-//! capability was derived from which is not recorded yet: revocation from above comes with nested shares.
+//! Invariants: slot 0 is never used; a bit of `taken` is set exactly if the slot holds a capability; what a slot knows of derivation stands in `slot`.
+//! Slot pages are made on demand, paid by the domain's Ram, and stay until the share is emptied for good. A share is part of its domain's object.
 
-use super::{AnyObject, Domain, Object, Ptr, Ram};
+use super::revoke::Budget;
+use super::{Domain, Object, Ptr, Slot};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use abi::layout::SHARE_SLOTS_MAX;
 use abi::{Error, Handle, Rights};
 use core::cell::Cell;
+use core::ptr::NonNull;
 
-/// What a slot holds.
-#[derive(Clone, Copy)]
-#[repr(C, align(32))]
-pub struct Capability {
-    /// The object.
-    pub object: AnyObject,
-    /// Bits that a notification through it sets.
-    pub badge: u64,
-    /// What its holder may do.
-    pub rights: Rights,
-}
+pub use super::slot::Capability;
 
-type Slot = Option<Capability>;
 const SLOTS_PER_PAGE: usize = PAGE_BYTES / size_of::<Slot>();
 const PAGES: usize = (SHARE_SLOTS_MAX as usize).div_ceil(SLOTS_PER_PAGE);
 const WORDS: usize = SHARE_SLOTS_MAX as usize / 64;
-const _: () = assert!(size_of::<Slot>() == 32);
+const _: () = assert!(SHARE_SLOTS_MAX <= 1 << 16);
 /// Slots with a meaning of their own, which are filled on purpose only.
 const FIXED: u64 = (1 << Handle::FIRST_FREE.0) - 1;
 
 /// The table.
 pub struct Share {
     taken: [Cell<u64>; WORDS],
-    /// 0: not made.
-    pages: [Cell<u64>; PAGES],
+    /// Numbers of their frames; 0: not made.
+    pages: [Cell<u32>; PAGES],
     /// No word before this one has a free slot.
     first_free: Cell<usize>,
 }
@@ -48,22 +38,30 @@ impl Share {
         Share { taken, pages: [const { Cell::new(0) }; PAGES], first_free: Cell::new(0) }
     }
 
-    /// The slot's cell, if its page exists.
-    fn slot(&self, index: usize) -> Option<&Cell<Slot>> {
-        let frame = self.pages.get(index / SLOTS_PER_PAGE)?.get();
-        if frame == 0 {
+    /// The slot's place, if its page exists.
+    #[inline(always)]
+    fn slot(&self, index: usize) -> Option<Ptr<Slot>> {
+        let number = self.pages.get(index / SLOTS_PER_PAGE)?.get();
+        if number == 0 {
             return None;
         }
-        let slots = phys_to_virt(PhysAddr(frame)).cast::<Cell<Slot>>();
+        let slots = phys_to_virt(frame(number)).cast::<Slot>();
         // SAFETY: the page holds SLOTS_PER_PAGE initialised slots (`ensure_page`) and lives as long as the entry in `pages`.
-        Some(unsafe { &*slots.add(index % SLOTS_PER_PAGE) })
+        Some(unsafe { Ptr::new(NonNull::new_unchecked(slots.add(index % SLOTS_PER_PAGE))) })
+    }
+
+    /// The slot that `handle` names, and what it holds.
+    #[inline(always)]
+    pub fn find_slot(&self, handle: Handle) -> Result<(Ptr<Slot>, Capability), Error> {
+        let index = usize::try_from(handle.0).map_err(|_| Error::BadHandle)?;
+        let slot = self.slot(index).ok_or(Error::BadHandle)?;
+        Ok((slot, slot.get().ok_or(Error::BadHandle)?))
     }
 
     /// What `handle` names.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, handle: Handle) -> Result<Capability, Error> {
-        let index = usize::try_from(handle.0).map_err(|_| Error::BadHandle)?;
-        self.slot(index).and_then(Cell::get).ok_or(Error::BadHandle)
+        self.find_slot(handle).map(|(_, capability)| capability)
     }
 
     /// The object `handle` names, if it is a `T` and the capability has all `rights`.
@@ -82,45 +80,25 @@ impl Share {
         index != 0 && index < SHARE_SLOTS_MAX as usize && self.taken[index / 64].get() >> (index % 64) & 1 == 0
     }
 
-    /// Makes sure that the slot's page exists.
-    pub fn ensure_page(&self, kernel: &mut Kernel, ram: Ptr<Ram>, index: usize) -> Result<(), Error> {
-        let page = self.pages.get(index / SLOTS_PER_PAGE).ok_or(Error::BadHandle)?;
-        if page.get() == 0 {
-            let frame = kernel.allocate_page(ram)?;
-            let slots = phys_to_virt(frame).cast::<Slot>();
-            // SAFETY: a fresh page with room for that many slots.
-            (0..SLOTS_PER_PAGE).for_each(|slot| unsafe { slots.add(slot).write(None) });
-            page.set(frame.0);
-        }
-        Ok(())
-    }
-
-    /// The lowest free slot, its page made; nothing is put there yet.
-    pub fn reserve(&self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<usize, Error> {
+    /// The lowest free slot that is not fixed.
+    fn first_free(&self) -> Result<usize, Error> {
         let first = self.first_free.get();
         let unusable = |word: usize| self.taken[word].get() | if word == 0 { FIXED } else { 0 };
         let word = (first..WORDS).find(|&word| unusable(word) != u64::MAX).ok_or(Error::NoSlot)?;
         self.first_free.set(word);
-        let index = word * 64 + unusable(word).trailing_ones() as usize;
-        self.ensure_page(kernel, ram, index)?;
-        Ok(index)
+        Ok(word * 64 + unusable(word).trailing_ones() as usize)
     }
 
-    /// Fills a free slot whose page exists. The capability's reference must have been counted; see [`Domain::insert`].
-    fn set(&self, index: usize, capability: Capability) {
-        let slot = self.slot(index).expect("slot page was made");
-        assert!(slot.get().is_none() && index != 0, "slot is taken");
-        slot.set(Some(capability));
+    fn note_taken(&self, index: usize) {
         let word = &self.taken[index / 64];
         word.set(word.get() | 1 << (index % 64));
     }
 
-    fn clear(&self, index: usize) -> Option<Capability> {
-        let old = self.slot(index)?.take()?;
+    /// The slot was emptied.
+    pub(super) fn note_free(&self, index: usize) {
         let word = &self.taken[index / 64];
         word.set(word.get() & !(1 << (index % 64)));
         self.first_free.set(self.first_free.get().min(index / 64));
-        Some(old)
     }
 
     /// The next taken slot at or after `from`.
@@ -137,10 +115,47 @@ impl Share {
     }
 }
 
+fn frame(number: u32) -> PhysAddr {
+    PhysAddr(u64::from(number) * PAGE_BYTES as u64)
+}
+
 impl Ptr<Domain> {
-    /// Puts a capability into a slot that `reserve` or `ensure_page` prepared, taking over one reference of the object from the caller.
+    /// Makes sure that the slot's page exists.
+    pub fn ensure_slot(self, kernel: &mut Kernel, index: usize) -> Result<(), Error> {
+        let page = self.share.pages.get(index / SLOTS_PER_PAGE).ok_or(Error::BadHandle)?;
+        if page.get() == 0 {
+            let frame = kernel.allocate_page(self.ram())?;
+            let first = index - index % SLOTS_PER_PAGE;
+            let slots = phys_to_virt(frame).cast::<Slot>();
+            // SAFETY: a fresh page with room for that many slots.
+            (0..SLOTS_PER_PAGE).for_each(|slot| unsafe { slots.add(slot).write(Slot::of_share(self, first + slot)) });
+            page.set(u32::try_from(frame.0 / PAGE_BYTES as u64).expect("a core's memory ends below 16 TiB"));
+        }
+        Ok(())
+    }
+
+    /// The lowest free slot, its page made; nothing is put there yet.
+    pub fn reserve(self, kernel: &mut Kernel) -> Result<usize, Error> {
+        let index = self.share.first_free()?;
+        self.ensure_slot(kernel, index)?;
+        Ok(index)
+    }
+
+    /// Puts the first capability of an object, or one that was derived from none, into a slot that `reserve` or `ensure_slot` prepared, taking over one
+    /// reference of the object from the caller.
     pub fn insert(self, index: usize, capability: Capability) -> Handle {
-        self.share.set(index, capability);
+        self.put(index, capability, None)
+    }
+
+    /// As `insert`, for a capability derived from the one in `parent`, which passed `check_parent`.
+    pub fn insert_derived(self, index: usize, capability: Capability, parent: Ptr<Slot>) -> Handle {
+        self.put(index, capability, Some(parent))
+    }
+
+    fn put(self, index: usize, capability: Capability, parent: Option<Ptr<Slot>>) -> Handle {
+        let slot = self.share.slot(index).filter(|_| index != 0).expect("slot page was made");
+        slot.fill(capability, parent);
+        self.share.note_taken(index);
         if let Ok(named) = capability.object.cast::<Domain>() {
             named.add_name(self);
         }
@@ -149,28 +164,29 @@ impl Ptr<Domain> {
 
     /// Empties a slot.
     pub fn remove(self, kernel: &mut Kernel, handle: Handle) -> Result<(), Error> {
-        let index = usize::try_from(handle.0).map_err(|_| Error::BadHandle)?;
-        let old = self.share.clear(index).ok_or(Error::BadHandle)?;
-        if let Ok(named) = old.object.cast::<Domain>() {
-            named.drop_name(kernel, self);
-        }
-        kernel.release_any(old.object);
+        let (slot, _) = self.share.find_slot(handle)?;
+        kernel.empty_slot(slot);
         Ok(())
     }
 
-    /// Empties all slots and gives their pages back.
-    pub(super) fn empty_share(self, kernel: &mut Kernel) {
+    /// Empties all slots and gives their pages back; tells whether the budget sufficed.
+    pub(super) fn empty_share(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         let mut next = 1;
         while let Some(index) = self.share.next_taken(next) {
-            self.remove(kernel, Handle(index as u64)).expect("slot is taken");
+            if !budget.spend(1) {
+                return false;
+            }
+            let slot = self.share.slot(index).expect("slot is taken");
+            budget.spend(kernel.empty_slot(slot));
             next = index + 1;
         }
         for page in &self.share.pages {
-            let frame = page.take();
-            if frame != 0 {
-                kernel.free_page(self.ram(), PhysAddr(frame));
+            let number = page.take();
+            if number != 0 {
+                kernel.free_page(self.ram(), frame(number));
             }
         }
+        true
     }
 }
 

@@ -177,7 +177,7 @@ impl Builder<'_> {
         let place = Place { start: layout::REGIONS + LINK_OFFSET, pages };
         let open = protection::READ | protection::WRITE;
         self.domain.range().map(self.kernel, place, segment, 0, [open; 2]).map_err(|_| NO_MEMORY)?;
-        let slot = self.domain.share().reserve(self.kernel, ram).map_err(|_| NO_MEMORY)?;
+        let slot = self.domain.reserve(self.kernel).map_err(|_| NO_MEMORY)?;
         let handle = self.domain.insert(slot, Capability { object: segment.any(), badge: 0, rights: Rights::ALL });
         let mut link = record(kind::REGION, "link", handle, (place.start, pages * PAGE));
         link.a = base.0;

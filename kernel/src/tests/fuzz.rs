@@ -5,7 +5,7 @@ use crate::arch::context::Event;
 use crate::hardware;
 use crate::objects::context::State;
 use crate::objects::domain::Death;
-use crate::objects::{Context, Domain, Linked, Ptr};
+use crate::objects::{Context, Domain, Linked, Ptr, Ram};
 use crate::scheduler::Decision;
 use abi::{Call, DeathCause, Error, Handle, ObjectType, layout};
 
@@ -13,7 +13,7 @@ use abi::{Call, DeathCause, Error, Handle, ObjectType, layout};
 const SKIPPED: [Call; 5] =
     [Call::PowerOff, Call::DevicePortRead, Call::DevicePortWrite, Call::DeviceInterrupt, Call::DeviceMaster];
 /// Calls that end the game soon.
-const RARE: [Call; 2] = [Call::DomainExit, Call::DomainKill];
+const RARE: [Call; 3] = [Call::DomainExit, Call::DomainKill, Call::RamRevoke];
 
 fn argument(random: &mut Random) -> u64 {
     let page = 4096;
@@ -54,9 +54,9 @@ fn call(random: &mut Random) -> Call {
 /// a address, p pages, f flags or protection, r rights, t deadline, i small number.
 fn shape(call: Call) -> &'static str {
     match call {
-        Call::CapCopy | Call::CapDrop | Call::CapStat => "hr",
+        Call::CapCopy | Call::CapDrop | Call::CapRevoke | Call::CapStat => "hr",
         Call::CapMint => "Cri",
-        Call::RamSplit | Call::RamCarve | Call::RamStat => "Rp",
+        Call::RamSplit | Call::RamCarve | Call::RamRevoke | Call::RamStat => "Rp",
         Call::SegmentAlloc => "Rpf",
         Call::SegmentCopy => "RSf",
         Call::SegmentSetPages | Call::SegmentStat => "Sp",
@@ -136,7 +136,7 @@ fn plausible(random: &mut Random, caller: Ptr<Context>, kind: u8) -> u64 {
     handle(random, caller, Some(wanted))
 }
 
-fn event(random: &mut Random, world: &World) -> Event {
+pub(super) fn event(random: &mut Random, world: &World) -> Event {
     let Some(context) = world.kernel.scheduler.current() else { return Event::Timer };
     match random.below(20) {
         0 => Event::Timer,
@@ -178,6 +178,17 @@ fn stir(world: &mut World, domain: Ptr<Domain>) {
         next = Linked::<0>::link(&*context).next();
         if !matches!(context.state(), State::New | State::Runnable) {
             world.kernel.complete(context, Err(Error::Timeout));
+        }
+    }
+}
+
+/// Ends the waits of all domains that stand directly on an account.
+pub(super) fn stir_all(world: &mut World, ram: Ptr<Ram>) {
+    let mut next = ram.actors.first();
+    while let Some(actor) = next {
+        next = Linked::<0>::link(&*actor).next();
+        if let Ok(domain) = actor.cast::<Domain>() {
+            stir(world, domain);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod portals;
+mod revoke;
 mod rights;
 mod spaces;
 mod watch;

@@ -37,8 +37,8 @@ impl World {
     /// Lets `client` call `server`.
     fn connect(&mut self, client: &Party, server: &Party) {
         let portal = self.kernel.create(self.ram, |header| Portal::new(header, PortalKind::Rendezvous)).unwrap();
-        portal.set_callee(&mut self.kernel, Some(server.context));
-        client.domain.share().ensure_page(&mut self.kernel, self.ram, PORTAL).unwrap();
+        portal.set_callee(Some(server.context));
+        client.domain.ensure_slot(&mut self.kernel, PORTAL).unwrap();
         client.domain.insert(PORTAL, Capability { object: portal.any(), badge: 7, rights: Rights::ALL });
     }
 

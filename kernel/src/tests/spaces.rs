@@ -46,7 +46,7 @@ fn step(world: &mut World, space: &mut Space, random: &mut Random) {
     match random.below(8) {
         0 if space.segments.len() < 6 => {
             let segment = Ptr::<Segment>::new_anonymous(kernel, world.ram, 1 + random.below(40)).unwrap();
-            let slot = space.domain.share().reserve(kernel, world.ram).unwrap();
+            let slot = space.domain.reserve(kernel).unwrap();
             let rights = Rights::ALL.union(Rights::INHERIT);
             space.domain.insert(slot, Capability { object: segment.any(), badge: 0, rights });
             space.segments.push((space.next, segment));

@@ -31,7 +31,8 @@ fn looks_until_reported(between: Between) -> Option<u64> {
     let kernel = &mut *world.kernel;
     set_clock(0);
     let bell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
-    kernel.keep(&context.watch_target, Some(Notification::decode(bell).unwrap()));
+    Notification::decode(bell).unwrap();
+    kernel.keep(&context.watch_target, Some(bell), None);
     context.watch_limit_ns.set(LIMIT_NS);
     kernel.signal(context, 1);
     (1..=LOOKS).find(|_| {

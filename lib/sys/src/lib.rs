@@ -67,6 +67,13 @@ pub fn cap_drop(handle: Handle) -> Outcome<()> {
     unsafe { call(Call::CapDrop, [handle.0, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
+/// `CapRevoke`: takes back what was derived from the capability; tells whether that was all. If not, call again.
+pub fn cap_revoke(handle: Handle) -> Outcome<bool> {
+    // SAFETY: slots are no memory of ours.
+    let results = unsafe { call(Call::CapRevoke, [handle.0, 0, 0, 0, 0, 0]) }?;
+    Ok(results.words[0] == 0)
+}
+
 /// `CapStat`: object type (an `abi::ObjectType` as a number), object id, rights.
 pub fn cap_stat(handle: Handle) -> Outcome<(u64, u64, Rights)> {
     // SAFETY: reads only.

@@ -31,6 +31,16 @@ pub fn ram_add(root_ram: Handle, physical: u64, pages: u64) -> Outcome<()> {
     unsafe { call(Call::RamAdd, [root_ram.0, physical, pages, 0, 0, 0]) }.map(drop)
 }
 
+/// `RamRevoke`: takes back what the account pays for; tells whether that was all. If not, call again.
+///
+/// # Safety
+/// Nothing in this program may use memory that the account pays for.
+pub unsafe fn ram_revoke(ram: Handle) -> Outcome<bool> {
+    // SAFETY: passed on.
+    let results = unsafe { call(Call::RamRevoke, [ram.0, 0, 0, 0, 0, 0]) }?;
+    Ok(results.words[0] == 0)
+}
+
 /// `SegmentAlloc`: the segment, and its physical address if contiguous.
 pub fn segment_alloc(ram: Handle, pages: u64, flags: u64) -> Outcome<(Handle, u64)> {
     // SAFETY: makes an object.

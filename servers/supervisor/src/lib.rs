@@ -143,6 +143,7 @@ pub fn cause(death: &Death) -> String {
         Some(DeathCause::Exception) => alloc::format!("exception {status} at {rip:#x}, address {address:#x}"),
         Some(DeathCause::BadCall) => alloc::format!("bad call at {rip:#x}"),
         Some(DeathCause::NoMemory) => "out of memory".into(),
+        Some(DeathCause::Revoked) => "its memory was revoked".into(),
         Some(DeathCause::Alive) | None => "unknown".into(),
     }
 }

@@ -1,0 +1,217 @@
+//! Revocation: taking back all memory that an account pays for, a bounded part at a time.
+//!
+//! An account knows its objects and an object its capabilities, so nothing is searched. The order is: capabilities for the account; what acts (`Ram::actors`),
+//! so that nothing runs on what goes; the accounts below, in the same way; then memory and the rest. Invariants: between two parts every object is whole and
+//! nothing is remembered but what the caller's context holds (`Context::revoked`), so a revocation that is given up, or two of the same account, do no harm;
+//! no frame is free before its translations are gone; an object goes when it is empty, so that its end takes bounded time. This file does not know how the
+//! memory came to be shared with other cores.
+
+use super::context::State;
+use super::domain::Death;
+use super::slot::Capability;
+use super::{
+    AnyObject, Context, Device, Domain, Linked, Object, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot,
+};
+use crate::state::Kernel;
+use abi::{DeathCause, ObjectType, Rights};
+
+/// Units of work in one entry to the kernel: frames freed, capabilities taken. About as long as a fork of a small program.
+pub const UNITS: u32 = 256;
+
+/// Work that may still be done in this entry.
+pub struct Budget(u32);
+
+impl Budget {
+    /// So many units.
+    pub const fn new(units: u32) -> Budget {
+        Budget(units)
+    }
+
+    /// No limit: more than a core's memory holds objects.
+    pub const fn all() -> Budget {
+        Budget(u32::MAX)
+    }
+
+    /// Counts work; tells whether there was room for any. The last piece may be larger than the room.
+    pub fn spend(&mut self, units: u32) -> bool {
+        let left = self.0;
+        self.0 = left.saturating_sub(units);
+        left > 0
+    }
+}
+
+/// Whether `caller` stands on memory of `ram`: its domain, itself or its time.
+pub fn stands_on(caller: Ptr<Context>, ram: Ptr<Ram>) -> bool {
+    let time = caller.schedule.get().map(|schedule| schedule.ram());
+    [Some(caller.domain().ram()), Some(caller.ram()), time].into_iter().flatten().any(|payer| ram.covers(payer))
+}
+
+impl Kernel {
+    /// Takes away what was derived from a capability; tells whether the budget sufficed.
+    pub fn revoke_derived(&mut self, slot: Ptr<Slot>, budget: &mut Budget) -> bool {
+        while let Some(derived) = slot.first_derived() {
+            if !budget.spend(1) {
+                return false;
+            }
+            budget.spend(self.empty_slot(derived));
+        }
+        true
+    }
+
+    /// Takes back what `ram`, named by `slot`, pays for; tells whether the budget sufficed. The caller does not stand on it, but may end by this: then it did
+    /// not suffice.
+    pub fn revoke_ram(&mut self, caller: Ptr<Context>, slot: Ptr<Slot>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
+        self.retain(caller);
+        self.retain(ram);
+        let is_done = self.take_others(slot, ram, budget) && self.empty_account(caller, ram, budget);
+        self.release(ram);
+        self.release(caller);
+        is_done
+    }
+
+    fn empty_account(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
+        while let Some(object) = self.next_to_dissolve(ram, budget) {
+            let is_done = budget.spend(1) && self.dissolve(caller, ram, object, budget);
+            if !is_done || caller.state() == State::Dead {
+                return false;
+            }
+            self.reap();
+        }
+        ram.actors.is_empty() && ram.objects.is_empty()
+    }
+
+    /// What goes next: what acts, from the top down; then the rest, from the bottom up. The accounts on the way lose their names, so that nobody makes anything
+    /// more of them. `None`: nothing is left, or the budget did not suffice.
+    fn next_to_dissolve(&mut self, ram: Ptr<Ram>, budget: &mut Budget) -> Option<AnyObject> {
+        let mut at = ram;
+        loop {
+            if let Some(actor) = at.actors.first() {
+                return Some(actor);
+            }
+            let first = at.objects.first()?;
+            let Ok(below) = first.cast::<Ram>() else { return Some(first) };
+            if !self.take_capabilities(first, None, budget) {
+                return None;
+            }
+            // Without objects of its own it went with its name.
+            if first.references() > 0 {
+                at = below;
+            }
+        }
+    }
+
+    /// Takes one object as far apart as the budget allows; tells whether that was all.
+    fn dissolve(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, object: AnyObject, budget: &mut Budget) -> bool {
+        self.retain_any(object);
+        let is_done = self.empty_object(&caller.revoked, ram, object, budget);
+        if is_done {
+            self.keep(&caller.revoked, None, None);
+        }
+        self.release_any(object);
+        // A domain that ended is emptied later, a range goes with its domain.
+        if is_done && object.references() > 0 {
+            object.payer().inspect(|payer| payer.put_last(object));
+        }
+        is_done
+    }
+
+    fn empty_object(&mut self, anchor: &Slot, ram: Ptr<Ram>, object: AnyObject, budget: &mut Budget) -> bool {
+        match object.object_type() {
+            ObjectType::Domain => {
+                let domain = typed::<Domain>(object);
+                if object.is_actor.get() {
+                    self.end_domain(domain, Death::by_call(DeathCause::Revoked, 0));
+                    return true;
+                }
+                self.hold(anchor, object);
+                if !self.empty_domain(domain, budget) {
+                    return false;
+                }
+            }
+            ObjectType::ExecutionContext => self.end_domain_of(typed(object), ram),
+            ObjectType::SchedulingContext => {
+                if let Some(context) = typed::<Schedule>(object).context.get() {
+                    self.end_domain_of(context, ram);
+                }
+            }
+            ObjectType::Device => {
+                // Refused for a device that cannot reach memory.
+                let _ = self.set_master(typed::<Device>(object), false);
+            }
+            ObjectType::Segment => {
+                let segment = typed::<Segment>(object);
+                self.hold(anchor, object);
+                // Names first: then nobody shows it anew.
+                return self.take_capabilities(object, Some(anchor), budget)
+                    && segment.unmap_everywhere(self, budget)
+                    && segment.free_pages(self, budget);
+            }
+            ObjectType::Portal => typed::<Portal>(object).set_callee(None),
+            ObjectType::Semaphore => typed::<Semaphore>(object).fail_waiting(self),
+            ObjectType::AddressRange if !typed::<Range>(object).clear(self, budget) => return false,
+            ObjectType::AddressRange | ObjectType::RemoteContext | ObjectType::Pcore => (),
+            ObjectType::Ram | ObjectType::Share => unreachable!("accounts are walked, shares are part of their domain"),
+        }
+        self.take_capabilities(object, Some(anchor), budget)
+    }
+
+    /// Ends the domain of a context whose object or time goes.
+    fn end_domain_of(&mut self, context: Ptr<Context>, ram: Ptr<Ram>) {
+        if context.state() == State::Dead {
+            return;
+        }
+        let (domain, death) = (context.domain(), Death::by_call(DeathCause::Revoked, 0));
+        if ram.covers(domain.ram()) {
+            // It is emptied when its turn comes.
+            self.end_domain(domain, death);
+        } else {
+            self.kill(domain, death);
+        }
+    }
+
+    /// Keeps an object that is being taken apart. Whoever else takes it apart takes this name of it too.
+    fn hold(&mut self, anchor: &Slot, object: AnyObject) {
+        if anchor.get().is_none_or(|held| held.object != object) {
+            self.keep(anchor, Some(Capability { object, badge: 0, rights: Rights(0) }), None);
+        }
+    }
+
+    /// Empties all slots that name an object, but for one; the last first, from which nothing is derived. Tells whether the budget sufficed.
+    fn take_capabilities(&mut self, object: AnyObject, except: Option<&Slot>, budget: &mut Budget) -> bool {
+        let except = except.map(Slot::place);
+        let mut next = object.capabilities.last();
+        while let Some(slot) = next {
+            next = slot.link().previous();
+            if Some(slot) != except {
+                if !budget.spend(1) {
+                    return false;
+                }
+                self.empty_slot(slot);
+            }
+        }
+        true
+    }
+
+    /// Empties all slots that name an account but `slot` and those it was derived from.
+    fn take_others(&mut self, slot: Ptr<Slot>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
+        // Ancestors stand before what was derived from them, each of less depth than the last one met.
+        let mut ancestors_above = None;
+        let mut next = ram.header().capabilities.last();
+        while let Some(other) = next {
+            next = other.link().previous();
+            if other == slot || ancestors_above.is_some_and(|depth| other.depth() < depth) {
+                ancestors_above = Some(other.depth());
+            } else if budget.spend(1) {
+                self.empty_slot(other);
+            } else {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn typed<T: Object>(object: AnyObject) -> Ptr<T> {
+    let Ok(typed) = object.cast() else { unreachable!("type was matched") };
+    typed
+}

@@ -1,0 +1,158 @@
+//! Slot: a place for a capability, and which capability was derived from which.
+//!
+//! Invariants: a slot that is taken stands on its object's list, counts as a reference of the object, and does not move. The list is a walk through the trees
+//! of derivation, ancestors first: what was derived from a capability follows it without a gap and has a greater depth. When one in the middle goes, what was
+//! derived from it is derived from its parent. Depths end at [`DEPTH_MAX`], so a capability is moved up so often at most, and emptying any number of slots takes
+//! time in proportion to their number. Most slots are those of shares; whom the kernel itself keeps in mind (who is told of a death, a stall, an interrupt)
+//! it keeps in slots too, so that a revoked object is forgotten everywhere.
+
+use super::{AnyObject, Domain, Link, Linked, Ptr};
+use crate::state::Kernel;
+use abi::{Error, Rights};
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+/// Longest chain of derivations; the same as in the model (`lib/capability`).
+pub const DEPTH_MAX: u8 = 16;
+
+/// What a slot holds.
+#[derive(Clone, Copy)]
+pub struct Capability {
+    /// The object.
+    pub object: AnyObject,
+    /// Bits that a notification through it sets.
+    pub badge: u64,
+    /// What its holder may do.
+    pub rights: Rights,
+}
+
+/// A place for a capability: one cache line of a share page.
+pub struct Slot {
+    held: Cell<Option<Capability>>,
+    of_object: Link<Slot>,
+    /// Whose share it is in; `None` for the kernel's own.
+    holder: Option<Ptr<Domain>>,
+    index: u16,
+    depth: Cell<u8>,
+}
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// A slot and what it holds: what something is derived from.
+pub type Source = (Ptr<Slot>, Capability);
+
+impl Linked<0> for Slot {
+    fn link(&self) -> &Link<Self> {
+        &self.of_object
+    }
+}
+
+impl Slot {
+    /// A free slot of the kernel's own.
+    pub const fn new() -> Slot {
+        Slot { held: Cell::new(None), of_object: Link::new(), holder: None, index: 0, depth: Cell::new(0) }
+    }
+
+    /// A free slot of a share.
+    pub(super) const fn of_share(holder: Ptr<Domain>, index: usize) -> Slot {
+        Slot { holder: Some(holder), index: index as u16, ..Slot::new() }
+    }
+
+    /// What it holds.
+    #[inline(always)]
+    pub fn get(&self) -> Option<Capability> {
+        self.held.get()
+    }
+
+    /// Where it is, to be named as a parent.
+    pub fn place(&self) -> Ptr<Slot> {
+        // SAFETY: slots lie in pages of shares, in objects and in the kernel's state; none of these moves or goes while a slot in it is taken.
+        unsafe { Ptr::new(NonNull::from(self)) }
+    }
+
+    /// How often in a row its capability was derived.
+    pub fn depth(&self) -> u8 {
+        self.depth.get()
+    }
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Slot::new()
+    }
+}
+
+impl Ptr<Slot> {
+    /// Whether something may be derived from what it holds.
+    pub fn check_parent(self) -> Result<(), Error> {
+        if self.depth.get() < DEPTH_MAX { Ok(()) } else { Err(Error::TooDeep) }
+    }
+
+    /// Fills a free slot; the reference of the object has been counted. A `parent` names the same object and passed `check_parent`.
+    pub(super) fn fill(self, capability: Capability, parent: Option<Ptr<Slot>>) {
+        let object = capability.object;
+        assert!(self.held.replace(Some(capability)).is_none(), "slot is taken");
+        match parent {
+            Some(parent) => {
+                assert!(parent.get().is_some_and(|of| of.object == object) && parent.depth.get() < DEPTH_MAX);
+                self.depth.set(parent.depth.get() + 1);
+                object.capabilities.insert_after(parent, self);
+            }
+            None => {
+                self.depth.set(0);
+                object.capabilities.push_front(self);
+            }
+        }
+    }
+
+    /// What was derived from it, at whatever distance.
+    pub(super) fn first_derived(self) -> Option<Ptr<Slot>> {
+        self.of_object.next().filter(|next| next.depth.get() > self.depth.get())
+    }
+
+    /// Takes what it holds; the reference is the caller's then. Tells how many capabilities were derived from it.
+    fn take(self) -> Option<(Capability, u32)> {
+        let capability = self.held.take()?;
+        let mut derived = 0;
+        let mut next = self.first_derived();
+        while let Some(slot) = next {
+            slot.depth.set(slot.depth.get() - 1);
+            derived += 1;
+            next = slot.of_object.next().filter(|next| next.depth.get() > self.depth.get());
+        }
+        capability.object.capabilities.remove(self);
+        Some((capability, derived))
+    }
+
+    /// Makes what it holds a derivative of `parent`, which has nothing derived from it yet.
+    pub fn derive_from(self, parent: Ptr<Slot>) {
+        if let Some((capability, _)) = self.take() {
+            self.fill(capability, Some(parent));
+        }
+    }
+}
+
+impl Kernel {
+    /// Empties a slot, wherever it is; tells how many capabilities had been derived from it. Nothing if it is free.
+    pub fn empty_slot(&mut self, slot: Ptr<Slot>) -> u32 {
+        let Some((capability, derived)) = slot.take() else { return 0 };
+        if let Some(holder) = slot.holder {
+            holder.share().note_free(usize::from(slot.index));
+            if let Ok(named) = capability.object.cast::<Domain>() {
+                named.drop_name(self, holder);
+            }
+        }
+        self.release_any(capability.object);
+        derived
+    }
+
+    /// Keeps a capability in a slot of the kernel's own in place of what was there, derived from `parent` if there is one.
+    pub fn keep(&mut self, slot: &Slot, new: Option<Capability>, parent: Option<Ptr<Slot>>) {
+        if let Some(new) = new {
+            self.retain_any(new.object);
+        }
+        self.empty_slot(slot.place());
+        if let Some(new) = new {
+            slot.place().fill(new, parent);
+        }
+    }
+}

@@ -1,0 +1,430 @@
+//! Revocation: what goes, what stays, in how large parts, and that all memory is back.
+
+use super::{Random, World, fuzz};
+use crate::arch::paging;
+use crate::calls;
+use crate::hardware;
+use crate::objects::context::{Options, State};
+use crate::objects::range::Place;
+use crate::objects::revoke::{Budget, UNITS};
+use crate::objects::share::Capability;
+use crate::objects::slot::DEPTH_MAX;
+use crate::objects::{AnyObject, Context, Domain, Linked, Ptr, Ram, Schedule};
+use crate::scheduler::Decision;
+use abi::layout::{self, protection, segment as kinds};
+use abi::{Call, DeathCause, Error, Handle, Rights};
+
+const PAGE: u64 = 4096;
+/// More calls than any revocation here needs.
+const PARTS_MAX: u32 = 2000;
+
+/// A domain with a context that makes the test's calls.
+#[derive(Clone, Copy)]
+struct Actor {
+    domain: Ptr<Domain>,
+    context: Ptr<Context>,
+}
+
+impl World {
+    fn actor(&mut self, ram: Ptr<Ram>) -> Actor {
+        let kernel = &mut *self.kernel;
+        let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
+        let place = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false };
+        let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
+        domain.insert(4, Capability { object: context.any(), badge: 1, rights: Rights::ALL });
+        kernel.retain(context);
+        domain.keep_alive();
+        Actor { domain, context }
+    }
+
+    /// The monitor's actor, outside of all that is revoked; holds the root account.
+    fn outsider(&mut self) -> Actor {
+        let actor = self.actor(self.ram);
+        self.give(actor, Handle::ROOT_RAM.0 as usize, self.ram.any());
+        actor
+    }
+
+    fn give(&mut self, to: Actor, index: usize, object: AnyObject) {
+        self.kernel.retain_any(object);
+        to.domain.insert(index, Capability { object, badge: 1, rights: Rights::ALL });
+    }
+
+    fn run(&mut self, actor: Actor, call: Call, words: &[u64]) -> Result<[u64; 3], Error> {
+        let mut all = [0; 6];
+        all[..words.len()].copy_from_slice(words);
+        actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = all);
+        calls::enter(&mut self.kernel, actor.context, call.number());
+        self.kernel.settle();
+        actor.context.with_registers(|r| match r.rax {
+            0 => Ok([r.rdi, r.rsi, r.rdx]),
+            code => Err(Error::from_code(code.wrapping_neg()).unwrap()),
+        })
+    }
+
+    fn make(&mut self, actor: Actor, call: Call, words: &[u64]) -> u64 {
+        self.run(actor, call, words).unwrap_or_else(|error| panic!("{call:?} {words:?}: {error:?}"))[0]
+    }
+
+    /// Revokes to the end; `between` happens between two parts. Gives the number of calls.
+    fn revoke(&mut self, actor: Actor, ram: u64, mut between: impl FnMut(&mut World)) -> u32 {
+        for parts in 1..PARTS_MAX {
+            if self.make(actor, Call::RamRevoke, &[ram]) == 0 {
+                return parts;
+            }
+            between(self);
+        }
+        panic!("no end of a revocation");
+    }
+
+    /// All objects of the core, found through the accounts that pay for them, and that each slot that names one is really taken.
+    fn objects(&self) -> Vec<AnyObject> {
+        let mut found: Vec<AnyObject> = Vec::new();
+        let mut accounts = vec![self.ram];
+        while let Some(ram) = accounts.pop() {
+            for list in [&ram.actors, &ram.objects] {
+                let mut next = list.first();
+                while let Some(object) = next {
+                    next = Linked::<0>::link(&*object).next();
+                    accounts.extend(object.cast::<Ram>());
+                    found.push(object);
+                }
+            }
+        }
+        assert_eq!(found.len() as u64 + 1, self.kernel.kernel_objects, "an object is on no account's list");
+        for object in &found {
+            let mut next = object.capabilities.first();
+            while let Some(slot) = next {
+                next = Linked::<0>::link(&*slot).next();
+                assert!(slot.get().is_some_and(|held| held.object == *object));
+            }
+        }
+        found
+    }
+
+    fn used(&self) -> u64 {
+        self.kernel.frames.total() - self.kernel.frames.free()
+    }
+
+    fn leave_nothing(mut self, actors: &[Actor]) {
+        for actor in actors {
+            let death = crate::objects::domain::Death::by_call(DeathCause::Killed, 0);
+            self.kernel.kill(actor.domain, death);
+            self.kernel.release(actor.context);
+            self.kernel.release(actor.domain);
+        }
+        self.assert_empty();
+    }
+}
+
+/// The test's own references go: what is made inside an account has none from outside.
+fn leave(world: &mut World, actor: Actor) {
+    world.kernel.release(actor.domain);
+    world.kernel.release(actor.context);
+}
+
+#[test]
+fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
+    let mut world = World::new(4000);
+    let outside = world.outsider();
+    let waiter = world.actor(world.ram);
+    // Slot pages of the outsider are there before anything is counted.
+    outside.domain.ensure_slot(&mut world.kernel, 130).unwrap();
+    let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 3000]);
+    let before = (world.used(), world.kernel.kernel_objects);
+    let below = world.make(outside, Call::RamSplit, &[ram, 2000]);
+    let [domain, id, _] = world.run(outside, Call::DomainAlloc, &[below, 0]).unwrap();
+    let range = world.make(outside, Call::DomainRange, &[domain]);
+    let large = world.make(outside, Call::SegmentAlloc, &[ram, 1500, kinds::EAGER]);
+    let run = world.make(outside, Call::SegmentAlloc, &[below, 40, kinds::CONTIGUOUS]);
+    let open = protection::READ | protection::WRITE;
+    world.make(outside, Call::RangeMap, &[range, layout::HEAP, large, 0, 1500, open]);
+    world.make(outside, Call::RangeMap, &[Handle::SELF_RANGE.0, layout::HEAP, large, 0, 1500, open]);
+    world.make(outside, Call::RangeMap, &[Handle::SELF_RANGE.0, layout::REGIONS, run, 0, 40, open]);
+    let own = outside.domain.range();
+    for page in [0, 700, 1499] {
+        own.resolve(&mut world.kernel, layout::HEAP + page * PAGE, crate::objects::fault::Access::Write).unwrap();
+    }
+    let tables = world.used();
+    let context = world.make(outside, Call::ContextAlloc, &[below, domain, layout::CONTROL_PAGE, 0]);
+    world.make(outside, Call::ContextSchedule, &[below, context, 0, 1000]);
+    world.make(outside, Call::ContextStart, &[context, 0x1000, 0x2000, 0, 0]);
+    world.make(outside, Call::DomainOnDeath, &[domain, 4]);
+    world.make(outside, Call::ContextWatch, &[4, 1_000_000, context]);
+    let portal = world.make(outside, Call::PortalAlloc, &[ram, 4, 7, layout::portal::MAILBOX]);
+    let outer = world.make(outside, Call::PortalAlloc, &[Handle::ROOT_RAM.0, context, 7, layout::portal::RENDEZVOUS]);
+    let semaphore = world.make(outside, Call::SemaphoreAlloc, &[ram, 0]);
+    let copies: Vec<u64> =
+        (0..100).map(|_| world.make(outside, Call::CapCopy, &[semaphore, Rights::ALL.0.into()])).collect();
+    let waiting = copies[0];
+    let object = outside.domain.share().get(Handle(waiting)).unwrap().object;
+    world.give(waiter, 20, object);
+    waiter.context.set_state(State::Runnable);
+    world.run(waiter, Call::SemaphoreDown, &[20, u64::MAX]).ok();
+    assert!(matches!(waiter.context.state(), State::OnSemaphore(_)));
+    // Another name of the account elsewhere.
+    let account = outside.domain.share().get(Handle(ram)).unwrap().object;
+    world.give(waiter, 21, account);
+    // What is used by the tables of the outsider's own range stays.
+    let tables = tables - 1500 - 40;
+
+    let mut last = world.used();
+    let shown =
+        |address: u64| paging::lookup(own.root(), address).filter(|entry| entry.is_present()).map(|entry| *entry);
+    let touched = [0, 700, 1499].map(|page| layout::HEAP + page * PAGE);
+    assert!(touched.iter().all(|&address| shown(address).is_some()));
+    let parts = world.revoke(outside, ram, |world| {
+        let freed = last - world.used();
+        last = world.used();
+        assert!(freed <= u64::from(UNITS) + 16, "{freed} pages in one part");
+        for entry in touched.iter().filter_map(|&address| shown(address)) {
+            assert!(world.kernel.frames.count(entry.address()) > 0, "a free frame is still shown");
+        }
+    });
+    assert!(touched.iter().all(|&address| shown(address).is_none()));
+    assert!((7..40).contains(&parts), "{parts} parts");
+    for handle in [below, domain, range, large, run, context, portal, semaphore, waiting] {
+        assert_eq!(world.run(outside, Call::CapStat, &[handle]), Err(Error::BadHandle));
+    }
+    assert_eq!(world.run(waiter, Call::CapStat, &[21]), Err(Error::BadHandle));
+    assert_eq!(waiter.context.with_registers(|r| r.rax), (Error::BadHandle as u64).wrapping_neg());
+    assert!(matches!(waiter.context.state(), State::Runnable));
+    assert_eq!(outside.context.pending.get(), 1, "the parent is told of the death of {id:#x}");
+    assert_eq!(world.run(outside, Call::PortalCall, &[outer, 0, 0, 0, 0, 0]), Err(Error::PeerDead));
+    assert_eq!(own.count(), 1, "only its control page is mapped");
+    assert!(own.resolve(&mut world.kernel, layout::HEAP, crate::objects::fault::Access::Read).is_err());
+    assert_eq!(world.run(outside, Call::RamStat, &[ram]).unwrap()[1], 0);
+    world.make(outside, Call::CapDrop, &[outer]);
+    assert_eq!(world.kernel.kernel_objects, before.1);
+    assert!(world.used() <= tables && world.used() >= before.0, "{} {before:?} {tables}", world.used());
+    world.objects();
+    // The account is as good as new, and another round leaves the same.
+    let used = world.used();
+    world.make(outside, Call::SegmentAlloc, &[ram, 100, kinds::EAGER]);
+    world.revoke(outside, ram, |_| ());
+    assert_eq!(world.used(), used);
+    world.leave_nothing(&[outside, waiter]);
+}
+
+#[test]
+fn nobody_revokes_what_he_stands_on() {
+    let mut world = World::new(600);
+    let outside = world.outsider();
+    let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 300]);
+    let account = outside.domain.share().get(Handle(ram)).unwrap().object;
+    let inside = world.actor(account.cast().unwrap());
+    world.give(inside, 5, account);
+    assert_eq!(world.run(inside, Call::RamRevoke, &[5]), Err(Error::BadArgument));
+    assert_eq!(world.run(outside, Call::RamRevoke, &[Handle::ROOT_RAM.0]), Err(Error::BadArgument));
+    assert_eq!(world.run(inside, Call::RamRevoke, &[Handle::SELF_RAM.0]), Err(Error::NoRights));
+    assert_eq!(world.run(outside, Call::RamRevoke, &[4]), Err(Error::WrongType));
+    // A guest whose time is paid from outside, and one whose only context is: both end with what goes.
+    let guest = world.actor(world.ram);
+    let kernel = &mut *world.kernel;
+    let time = kernel.create(account.cast().unwrap(), |header| Schedule::new(header, guest.context, 1, 1000)).unwrap();
+    guest.context.schedule.set(Some(time));
+    leave(&mut world, inside);
+    world.revoke(outside, ram, |_| ());
+    assert_eq!(guest.domain.stand().cause, DeathCause::Revoked as u64);
+    assert!(guest.context.state() == State::Dead && outside.domain.is_alive());
+    world.leave_nothing(&[outside, guest]);
+}
+
+#[test]
+fn a_caller_whose_domain_ends_by_its_own_revocation_does_not_return() {
+    let mut world = World::new(600);
+    let outside = world.outsider();
+    let other = world.actor(world.ram);
+    let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 300]);
+    world.make(outside, Call::SegmentAlloc, &[ram, 20, kinds::EAGER]);
+    // A second context of the caller's domain, paid by what is revoked.
+    world.make(outside, Call::ContextAlloc, &[ram, Handle::SELF_DOMAIN.0, layout::HEAP, 0]);
+    outside.context.with_registers(|r| r.rax = 77);
+    let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run(outside, Call::RamRevoke, &[ram])));
+    assert_eq!(outside.domain.stand().cause, DeathCause::Revoked as u64);
+    assert_eq!(outside.context.with_registers(|r| r.rax), 77, "no result for the dead");
+    world.leave_nothing(&[outside, other]);
+}
+
+/// What random programs make inside an account is gone after it was revoked, while they go on between the parts. With `leaks` they hold a domain outside. Gives the objects there were and the parts it took.
+fn play(seed: u64, leaks: bool) -> [u32; 2] {
+    let mut world = World::new(1500);
+    let mut random = Random(seed);
+    let outside = world.outsider();
+    let helper = world.actor(world.ram);
+    let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 900]);
+    let before = (world.used(), world.kernel.kernel_objects);
+    let account = outside.domain.share().get(Handle(ram)).unwrap().object;
+    let payer = account.cast::<Ram>().unwrap();
+    for _ in 0..4 {
+        let inside = world.actor(payer);
+        let below = payer.split(&mut world.kernel, 700).unwrap();
+        world.give(inside, 8, below.any());
+        world.kernel.release(below);
+        world.give(inside, 9, inside.domain.any());
+        if leaks {
+            world.give(inside, 10, helper.domain.any());
+            world.give(inside, 11, helper.domain.range().any());
+            world.give(inside, 12, helper.context.any());
+            world.give(inside, 13, world.ram.any());
+        }
+        let schedule =
+            world.kernel.create(payer, |header| Schedule::new(header, inside.context, 7, 1_000_000)).unwrap();
+        inside.context.schedule.set(Some(schedule));
+        world.kernel.start(inside.context, 0x1000, 0x2000, [0; 2]);
+        leave(&mut world, inside);
+    }
+    let mut now_ns = 0;
+    let mut steps = |world: &mut World, count: u64| {
+        for _ in 0..count {
+            now_ns += random.below(500);
+            hardware::set_clock(now_ns);
+            if world.kernel.decide() == Decision::Idle {
+                if payer.actors.is_empty() {
+                    return;
+                }
+                fuzz::stir_all(world, payer);
+            }
+            let event = fuzz::event(&mut random, world);
+            world.kernel.step(event);
+        }
+    };
+    steps(&mut world, 600);
+    let alive = world.objects().iter().filter(|object| payer.covers(object.payer().unwrap())).count() as u32;
+    let slot = outside.domain.share().find_slot(Handle(ram)).unwrap().0;
+    let mut parts = 1;
+    while !world.kernel.revoke_ram(outside.context, slot, payer, &mut Budget::new(8 + parts % 32)) {
+        world.kernel.settle();
+        world.objects();
+        steps(&mut world, 3);
+        parts += 1;
+        assert!(parts < PARTS_MAX, "no end of a revocation");
+    }
+    world.kernel.settle();
+    assert_eq!(payer.used(), 0);
+    for object in world.objects() {
+        let pays = object.cast::<Ram>() == Ok(payer);
+        assert!(pays || !payer.covers(object.payer().unwrap()), "{:?} is left", object.object_type());
+    }
+    if !leaks {
+        assert_eq!((world.used(), world.kernel.kernel_objects), before);
+    }
+    world.leave_nothing(&[outside, helper]);
+    [alive, parts]
+}
+
+#[test]
+fn what_random_programs_made_is_gone() {
+    let mut total = [0; 2];
+    for seed in 1..=150u64 {
+        for leaks in [false, true] {
+            let done = play(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), leaks);
+            total = [total[0] + done[0], total[1] + done[1]];
+        }
+    }
+    assert!(total[0] > 10_000 && total[1] > 1500, "too little was revoked: {total:?}");
+}
+
+/// A capability as the model sees it: whose, where, from which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Held {
+    who: usize,
+    slot: u64,
+    parent: Option<usize>,
+}
+
+fn depth(model: &[Option<Held>], at: usize) -> usize {
+    core::iter::successors(model[at].and_then(|held| held.parent), |&at| model[at].and_then(|held| held.parent)).count()
+}
+
+fn derives(model: &[Option<Held>], at: usize, from: usize) -> bool {
+    core::iter::successors(model[at].and_then(|held| held.parent), |&at| model[at].and_then(|held| held.parent))
+        .any(|ancestor| ancestor == from)
+}
+
+#[test]
+fn derivation_follows_the_model() {
+    let mut world = World::new(600);
+    let mut random = Random(0x1234_5678_9abc_def1);
+    let actors: Vec<Actor> = (0..3).map(|_| world.outsider()).collect();
+    for (index, other) in actors.iter().enumerate() {
+        let object = other.domain.any();
+        actors
+            .iter()
+            .enumerate()
+            .filter(|(who, _)| *who != index)
+            .for_each(|(_, actor)| world.give(*actor, 40 + index, object));
+    }
+    let first = world.make(actors[0], Call::SemaphoreAlloc, &[Handle::ROOT_RAM.0, 0]);
+    let mut model = vec![Some(Held { who: 0, slot: first, parent: None })];
+    let mut seen = [0; 4];
+    for _ in 0..6000 {
+        let newest = model.len() as u64 - 1;
+        let at = loop {
+            let at =
+                if random.below(2) == 0 { newest.saturating_sub(random.below(3)) } else { random.below(newest + 1) }
+                    as usize;
+            if model[at].is_some() {
+                break at;
+            }
+        };
+        let held = model[at].unwrap();
+        let actor = actors[held.who];
+        match random.below(20) {
+            0..=9 => {
+                let to = random.below(3) as usize;
+                let rights = Rights::ALL.0.into();
+                let made = if to == held.who {
+                    world.run(actor, Call::CapCopy, &[held.slot, rights])
+                } else {
+                    world.run(actor, Call::DomainGrant, &[40 + to as u64, held.slot, rights])
+                };
+                if depth(&model, at) == usize::from(DEPTH_MAX) {
+                    assert_eq!(made, Err(Error::TooDeep));
+                    seen[0] += 1;
+                    continue;
+                }
+                model.push(Some(Held { who: to, slot: made.unwrap()[0], parent: Some(at) }));
+                seen[1] += 1;
+            }
+            10..=17 if at != 0 => {
+                world.make(actor, Call::CapDrop, &[held.slot]);
+                model[at] = None;
+                model
+                    .iter_mut()
+                    .flatten()
+                    .filter(|child| child.parent == Some(at))
+                    .for_each(|child| child.parent = held.parent);
+                seen[2] += 1;
+            }
+            _ if random.below(10) == 0 => {
+                while world.make(actor, Call::CapRevoke, &[held.slot]) != 0 {}
+                let gone: Vec<usize> = (0..model.len()).filter(|&other| derives(&model, other, at)).collect();
+                gone.into_iter().for_each(|other| model[other] = None);
+                seen[3] += 1;
+            }
+            _ => (),
+        }
+        let object = actors[0].domain.share().get(Handle(first)).unwrap().object;
+        assert_eq!(object.references() as usize, model.iter().flatten().count());
+        for held in model.iter().flatten() {
+            assert!(actors[held.who].domain.share().get(Handle(held.slot)).unwrap().object == object);
+        }
+    }
+    assert!(seen.iter().all(|count| *count > 10), "too little was tried: {seen:?}");
+    world.leave_nothing(&actors);
+}
+
+#[test]
+fn what_the_kernel_keeps_is_revoked_with_what_it_came_from() {
+    let mut world = World::new(600);
+    let (outside, other) = (world.outsider(), world.actor(world.ram));
+    world.give(outside, 20, other.domain.any());
+    let bell = world.make(outside, Call::CapMint, &[4, Rights::ALL.0.into(), 8]);
+    world.make(outside, Call::DomainOnDeath, &[20, bell]);
+    world.make(outside, Call::CapRevoke, &[4]);
+    assert_eq!(world.run(outside, Call::CapStat, &[bell]), Err(Error::BadHandle));
+    world.make(outside, Call::DomainKill, &[20, 0]);
+    assert_eq!(outside.context.pending.get(), 0, "nobody is told any more");
+    world.leave_nothing(&[outside, other]);
+}
