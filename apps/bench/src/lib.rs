@@ -15,6 +15,7 @@ pub mod faults;
 pub mod load;
 pub mod ping;
 pub mod portal;
+pub mod revoke;
 pub mod sample;
 pub mod signals;
 pub mod worker;

@@ -2,7 +2,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, load, ping, portal, sample, signals};
+use bench_core::{calls, echo, faults, load, ping, portal, revoke, sample, signals};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
@@ -18,6 +18,7 @@ async fn component(start: Start) {
         return echo::serve(start).await;
     }
     ping::every_core(&start).await;
+    revoke::check();
     runtime::sleep(SETTLE_NS).await;
     mark::arm();
     sample::known_loop();
@@ -32,6 +33,9 @@ async fn component(start: Start) {
     calls::contracts(&start).await;
     if let Err(error) = faults::all() {
         runtime::log!("page faults failed {error:?}");
+    }
+    if let Err(error) = revoke::all() {
+        runtime::log!("revocation failed {error:?}");
     }
     mark::finish();
     runtime::log!("done");

@@ -15,7 +15,7 @@ const CONTROL: u64 = 0x3000_0000;
 pub const SHARED: u64 = 0x4000_0000;
 const PRIORITY: u64 = 0;
 const SLICE_US: u64 = 1000;
-const LIMIT_PAGES: u64 = 256;
+const LIMIT_PAGES: u64 = 1024;
 /// Where pages are mapped for us before and while a worker has them elsewhere.
 const WORKSHOP: u64 = abi::layout::REGIONS + (1 << 39);
 const READ_WRITE: u64 = protection::READ | protection::WRITE;
@@ -104,7 +104,8 @@ pub struct Worker {
     domain: Handle,
     /// Its context.
     pub context: Handle,
-    ram: Handle,
+    /// The account that pays for all of it but its text and the shared page.
+    pub ram: Handle,
     workshop: u64,
     pages: [Handle; 2],
 }
@@ -146,6 +147,11 @@ impl Worker {
     /// Gives it a capability of ours; its number there.
     pub fn give(&self, handle: Handle) -> Result<u64, Error> {
         sys::domain_grant(self.domain, handle, Rights::ALL).map(|handle| handle.0)
+    }
+
+    /// Who is told when it ends.
+    pub fn on_death(&self, bell: Handle) -> Result<(), Error> {
+        sys::domain_on_death(self.domain, bell)
     }
 
     /// Sets the first word of the shared page.

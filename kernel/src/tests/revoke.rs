@@ -231,6 +231,32 @@ fn nobody_revokes_what_he_stands_on() {
 }
 
 #[test]
+fn whoever_passed_an_account_on_keeps_its_name_and_others_lose_theirs() {
+    let mut world = World::new(600);
+    let (outside, other) = (world.outsider(), world.actor(world.ram));
+    world.give(outside, 20, other.domain.any());
+    let all = Rights::ALL.0.into();
+    let first = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 300]);
+    let sibling = world.make(outside, Call::CapCopy, &[first, all]);
+    let passed = world.make(outside, Call::DomainGrant, &[20, first, all]);
+    let copy = world.make(other, Call::CapCopy, &[passed, all]);
+    let below = world.make(other, Call::CapCopy, &[copy, all]);
+    world.make(outside, Call::SegmentAlloc, &[sibling, 20, kinds::EAGER]);
+    world.revoke(other, copy, |_| ());
+    for (actor, handle, stays) in [
+        (outside, first, true),
+        (outside, sibling, false),
+        (other, passed, true),
+        (other, copy, true),
+        (other, below, false),
+    ] {
+        assert_eq!(world.run(actor, Call::CapStat, &[handle]).is_ok(), stays, "{handle}");
+    }
+    assert_eq!(world.run(outside, Call::RamStat, &[first]).unwrap()[1], 0);
+    world.leave_nothing(&[outside, other]);
+}
+
+#[test]
 fn a_caller_whose_domain_ends_by_its_own_revocation_does_not_return() {
     let mut world = World::new(600);
     let outside = world.outsider();

@@ -118,7 +118,7 @@ const DATAGRAM: Made = Made::Bytes(measure_core::network::DATAGRAM_BYTES);
 const CHUNK: Made = Made::Bytes(measure_core::network::CHUNK_BYTES);
 
 /// All of them, in the order in which they are printed.
-pub const ENTRIES: [Entry; 51] = [
+pub const ENTRIES: [Entry; 53] = [
     outside("power-on-to-first-user/q35", Unit::Ms, Q35, Experiment::FirstUser),
     outside("power-on-to-first-user/microvm", Unit::Ms, MICROVM, Experiment::FirstUser),
     outside("power-on-to-ready/q35", Unit::Ms, Q35, Experiment::Ready),
@@ -170,6 +170,8 @@ pub const ENTRIES: [Entry; 51] = [
     inside("inside/demand-zero-page", "demand-zero-page", Some("page-touch/threads")),
     inside("inside/shared-page", "shared-page", None),
     inside("inside/copy-on-write-page", "copy-on-write-page", None),
+    inside("inside/ram-revoke-page", "ram-revoke-page", None),
+    inside("inside/ram-revoke-part", "ram-revoke-part", None),
 ];
 
 #[cfg(test)]

@@ -32,6 +32,10 @@ pub fn scenarios() -> Vec<Scenario> {
             add("ping", ping);
         }
     }
+    for machine in MachineType::ALL {
+        let name = format!("revoke/{}/1", machine.name());
+        all.push(Scenario::shared(0, name, move |bench| revoke(bench, machine)));
+    }
     // microvm has no nodes.
     for cpus in NODE_CPUS {
         let name = format!("boot/numa{NODES}/q35/{cpus}");
@@ -52,6 +56,15 @@ fn boot(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
 fn ping(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     with_console(bench.boot_other("bench.toml", machine, cpus, |_| ())?, |guest| {
         guest.expect(&format!("bench: pinged {cpus} cores"), limit(cpus)).map(drop)
+    })
+}
+
+/// An account with a program at work in it and mapped memory is revoked: all of it is gone, and all pages are back.
+fn revoke(bench: &Bench, machine: MachineType) -> Result<()> {
+    with_console(bench.boot_other("bench.toml", machine, 1, |_| ())?, |guest| {
+        let line = guest.expect("bench: revoke", limit(1))?;
+        ensure!(line.ends_with("all back"), "{line}");
+        Ok(())
     })
 }
 
