@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 const SERVER: [&str; 8] = ["busybox", "nc", "-ll", "-p", "80", "-e", "busybox", "cat"];
 const KILLS: usize = 20;
+const DAILY_CPUS: u32 = 2;
 const KILL_EVERY: Duration = Duration::from_millis(1500);
 /// Of the nightly form, which breaks things in every way in turn; a component may be restarted 10 times in 10 s.
 const SOAK_FAILURES: usize = 150;
@@ -32,7 +33,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(2);
 /// Between two connections: each costs the guest a process.
 const PAUSE_FRESH: Duration = Duration::from_millis(150);
-/// SPEC.md: of the longest waits after each crash over one connection, 95 % are at most this much above what 99 % of all waits are: the host is busy with the emulator, too.
+/// The aim: of the longest waits after each crash over one connection, 95 % are at most this much above what 99 % of all waits are: the host is busy with the emulator, too.
 const STALL_MS_MAX: f64 = 50.0;
 /// Who waits as long as this waits for a peer's timer: a packet was lost.
 const TIMER_MS: f64 = 900.0;
@@ -44,14 +45,16 @@ pub fn scenarios() -> Vec<Scenario> {
     for (network, own, cpus) in [("user", false, 1), ("user", false, 2), ("user", false, 4), ("tap", true, 2)] {
         let name = format!("recovery/keep-alive/{network}/{cpus}");
         let plan = Plan { verbs: &["kill"], failures: KILLS, every: KILL_EVERY };
-        all.push(Scenario::alone(4, name, move |bench| run(bench, MachineType::Q35, own, cpus, plan)));
+        let scenario = Scenario::alone(4, name, move |bench| run(bench, MachineType::Q35, own, cpus, plan));
+        // Half a minute each: two of them on every run, all of them with the limits by name.
+        all.push(Scenario { nightly: cpus != DAILY_CPUS, ..scenario });
     }
     for (machine, cpus) in [(MachineType::Q35, 2), (MachineType::Microvm, 4)] {
         let plan = Plan { verbs: &["kill", "fault", "hang"], failures: SOAK_FAILURES, every: SOAK_EVERY };
         let name = format!("soak/{}/{cpus}", machine.name());
         all.push(Scenario::nightly(4, name, move |bench| run(bench, machine, false, cpus, plan)));
     }
-    all.push(Scenario::alone(4, "recovery/keep-alive/limits".into(), judge));
+    all.push(Scenario::nightly(4, "recovery/keep-alive/limits".into(), judge));
     all
 }
 
