@@ -5,7 +5,9 @@
 //! entry; all other registers keep the program's values, which the proxy saves on its own stack. The proxy goes back by itself (restore registers, clear `in_proxy`, load RSP, jump).
 //! At an exception in program code (`in_proxy` 0), or when badge bits of `upcall_mask` become pending while program code runs, the kernel stores *all* registers in `program`
 //! and the cause in `exception`, sets `in_proxy` to 1 and goes to the upcall entry with an empty proxy stack; the proxy returns with `ContextResume`.
-//! An exception with `in_proxy` 1 ends the domain. The page is the program's own: what it writes here can hurt only itself, and the kernel decodes it afresh at each use.
+//! Bits that come while the proxy runs make the kernel add `RUNG` to `in_proxy`, so that one exchange of that word both leaves the proxy and tells whether
+//! something came before: a call that needs nobody else enters the kernel once, by its trap.
+//! An exception with `in_proxy` not 0 ends the domain. The page is the program's own: what it writes here can hurt only itself, and the kernel decodes it afresh at each use.
 
 use crate::status::ExceptionInfo;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -38,7 +40,8 @@ pub struct ProgramRegisters {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ControlPage {
-    /// 1 while proxy code runs; set by the kernel on entry, cleared by the proxy.
+    /// 0 while program code runs, else [`INSIDE`](Self::INSIDE), set by the kernel on entry and cleared by the proxy; with
+    /// [`RUNG`](Self::RUNG) as soon as the kernel holds badge bits of `upcall_mask` that it could not interrupt with.
     pub in_proxy: u64,
     /// Badge bits that interrupt program code with an upcall.
     pub upcall_mask: u64,
@@ -48,4 +51,11 @@ pub struct ControlPage {
     pub exception: ExceptionInfo,
     /// Zero; vector registers stay live in the processor across upcalls, as the proxy uses none.
     pub reserved: u64,
+}
+
+impl ControlPage {
+    /// `in_proxy`: proxy code runs.
+    pub const INSIDE: u64 = 1;
+    /// `in_proxy`: badge bits of `upcall_mask` wait for the proxy to look (`Wait`). A hint, which only the proxy takes back.
+    pub const RUNG: u64 = 2;
 }

@@ -221,6 +221,10 @@ pub trait Process {
     /// A signal for the client.
     #[event]
     fn signal_sent(&self, number: u8, sender: ProcessId);
+
+    /// The client's parent ended; this process is its parent now.
+    #[event]
+    fn adopted(&self, parent: ProcessId);
 }
 
 #[cfg(test)]

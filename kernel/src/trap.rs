@@ -13,7 +13,7 @@ use crate::scheduler::Decision;
 use crate::state::Kernel;
 use crate::trace::Event as Traced;
 use crate::{calls, hardware, log, mailbox};
-use abi::{DeathCause, ExceptionInfo, ProgramRegisters};
+use abi::{ControlPage, DeathCause, ExceptionInfo, ProgramRegisters};
 use core::fmt::Write;
 
 const PAGE_FAULT: u8 = 14;
@@ -140,10 +140,15 @@ impl Kernel {
         }
     }
 
-    /// Badge bits came up: program code that asked for it is interrupted.
+    /// Badge bits came up: program code that asked for it is interrupted, its proxy is told to look before it goes back.
     pub fn interrupt_program(&mut self, context: Ptr<Context>) {
         let Some(proxy) = context.proxy.get() else { return };
-        if !context.in_proxy() && context.pending.get() & context.upcall_mask() != 0 {
+        if context.pending.get() & context.upcall_mask() == 0 {
+            return;
+        }
+        if context.in_proxy() {
+            context.set_in_proxy(ControlPage::INSIDE | ControlPage::RUNG);
+        } else {
             upcall(context, proxy, ExceptionInfo { vector: ExceptionInfo::NOTIFICATION, ..ExceptionInfo::default() });
         }
     }
@@ -156,7 +161,7 @@ fn enter_proxy(context: Ptr<Context>, proxy: Proxy) {
         registers.rip = proxy.call_entry;
         registers.rsp = proxy.stack_top;
     });
-    context.set_in_proxy(true);
+    context.set_in_proxy(ControlPage::INSIDE);
 }
 
 /// Interrupts the program: all its registers go to the control page.
@@ -167,7 +172,7 @@ fn upcall(context: Ptr<Context>, proxy: Proxy, exception: ExceptionInfo) {
         registers.rsp = proxy.stack_top;
         registers.set_exact();
     });
-    context.set_in_proxy(true);
+    context.set_in_proxy(ControlPage::INSIDE);
 }
 
 fn to_program(registers: &Registers) -> ProgramRegisters {

@@ -208,10 +208,10 @@ impl Context {
         unsafe { self.control_word(offset_of!(ControlPage, in_proxy)).read_volatile() != 0 }
     }
 
-    /// Tells the program so.
-    pub fn set_in_proxy(&self, inside: bool) {
+    /// Tells the program so: 0 or bits of `ControlPage::in_proxy`.
+    pub fn set_in_proxy(&self, word: u64) {
         // SAFETY: as above.
-        unsafe { self.control_word(offset_of!(ControlPage, in_proxy)).write_volatile(u64::from(inside)) }
+        unsafe { self.control_word(offset_of!(ControlPage, in_proxy)).write_volatile(word) }
     }
 
     /// Badge bits that interrupt program code.

@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod portals;
+mod proxy;
 mod revoke;
 mod rights;
 mod spaces;

@@ -29,7 +29,7 @@ pub use port::{Port, PortId, Rank, mark, register, unregister};
 pub use signal::{Notified, notified, post};
 pub use task::{BoxedTask, TaskId, YieldNow, abort, spawn, spawn_boxed, yield_now};
 pub use timer::{SleepUntil, sleep_until};
-pub use turn::{Platform, block_on, rest};
+pub use turn::{Platform, block_on, is_at_rest, rest};
 
 use core::cell::RefCell;
 

@@ -63,6 +63,11 @@ impl Ports {
         Ports { entries: Vec::new(), free: Vec::new(), hot, dirty: Vec::new(), badges: 0 }
     }
 
+    /// Is nothing hot, and nothing sent that is not rung yet?
+    pub fn are_cold(&self) -> bool {
+        self.dirty.is_empty() && self.hot.iter().all(Vec::is_empty)
+    }
+
     fn heat(&mut self, index: u32) -> Option<Rc<dyn Port>> {
         let entry = self.entries.get_mut(index as usize)?.as_mut()?;
         if entry.hot {

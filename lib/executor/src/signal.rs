@@ -20,6 +20,10 @@ impl Signals {
         Signals { posted: 0, kept: 0, waiting: Vec::new() }
     }
 
+    pub fn has_posted(&self) -> bool {
+        self.posted != 0
+    }
+
     pub fn take_posted(&mut self) -> u64 {
         core::mem::take(&mut self.posted)
     }

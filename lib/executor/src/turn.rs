@@ -50,6 +50,11 @@ pub fn rest(platform: &impl Platform) {
     }
 }
 
+/// Is nothing ready, nothing to be announced, and every peer told to ring? Then [`rest`] has only notifications to look for. Reads memory only.
+pub fn is_at_rest() -> bool {
+    with(|executor| executor.tasks.ready_count() == 0 && executor.ports.are_cold() && !executor.signals.has_posted())
+}
+
 /// First half of a turn: takes in what has come.
 fn receive(platform: &impl Platform, may_sleep: bool) {
     let (looks, posted) = with(|executor| {

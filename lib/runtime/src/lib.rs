@@ -69,7 +69,7 @@ mod watch;
 
 pub use channel::{Bulk, Peer};
 pub use endpoint::Incoming;
-pub use executor::{TaskId, abort, notified, sleep_until, spawn, yield_now};
+pub use executor::{TaskId, abort, is_at_rest, notified, sleep_until, spawn, yield_now};
 pub use map::map_segment;
 pub use platform::{log_line, now_ns};
 pub use random::fill_random;

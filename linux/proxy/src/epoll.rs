@@ -30,12 +30,14 @@ pub struct Interest {
 #[repr(C)]
 pub struct Interests {
     last_set: u64,
+    /// Entries from here on were never used: closing a descriptor looks at no more than there were.
+    end: u64,
     entries: [Interest; INTERESTS_MAX],
 }
 
 impl Default for Interests {
     fn default() -> Self {
-        Interests { last_set: 0, entries: [Interest::default(); INTERESTS_MAX] }
+        Interests { last_set: 0, end: 0, entries: [Interest::default(); INTERESTS_MAX] }
     }
 }
 
@@ -46,13 +48,21 @@ impl Interests {
         self.last_set
     }
 
+    fn used(&self) -> &[Interest] {
+        &self.entries[..(self.end as usize).min(INTERESTS_MAX)]
+    }
+
+    fn used_mut(&mut self) -> &mut [Interest] {
+        &mut self.entries[..(self.end as usize).min(INTERESTS_MAX)]
+    }
+
     /// The descriptors of a set.
     pub fn of(&self, set: u64) -> impl Iterator<Item = &Interest> {
-        self.entries.iter().filter(move |entry| entry.set == set && set != 0)
+        self.used().iter().filter(move |entry| entry.set == set && set != 0)
     }
 
     fn find(&mut self, set: u64, descriptor: u32) -> Option<&mut Interest> {
-        self.entries.iter_mut().find(|entry| entry.set == set && entry.descriptor == descriptor)
+        self.used_mut().iter_mut().find(|entry| entry.set == set && entry.descriptor == descriptor)
     }
 
     /// EPOLL_CTL_ADD. `EEXIST`, `ENOSPC`.
@@ -60,7 +70,9 @@ impl Interests {
         if self.find(interest.set, interest.descriptor).is_some() {
             return Err(Errno::EEXIST);
         }
-        *self.entries.iter_mut().find(|entry| entry.set == 0).ok_or(Errno::ENOSPC)? = interest;
+        let free = self.entries.iter().position(|entry| entry.set == 0).ok_or(Errno::ENOSPC)?;
+        self.entries[free] = interest;
+        self.end = self.end.max(free as u64 + 1);
         Ok(())
     }
 
@@ -85,7 +97,7 @@ impl Interests {
 
     /// A descriptor was closed, or a set with all it held.
     pub fn forget(&mut self, descriptor: Option<u32>, set: Option<u64>) {
-        for entry in &mut self.entries {
+        for entry in self.used_mut() {
             if Some(entry.descriptor) == descriptor || (entry.set != 0 && Some(entry.set) == set) {
                 *entry = Interest::default();
             }
@@ -115,5 +127,9 @@ mod tests {
         assert_eq!(interests.add(entry(two, 3)), Err(Errno::ENOSPC));
         interests.forget(None, Some(one));
         assert_eq!(interests.of(one).count(), 0);
+        // What became free is found again, and so are entries behind it.
+        interests.add(entry(two, 9)).unwrap();
+        interests.forget(Some(9), None);
+        assert_eq!((interests.of(two).count(), interests.remove(two, 9)), (0, Err(Errno::ENOENT)));
     }
 }

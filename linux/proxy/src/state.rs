@@ -13,7 +13,10 @@ use crate::path::PATH_MAX;
 use crate::signals::Signals;
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0002;
+pub const VERSION: u64 = 0x5045_4c41_5354_0003;
+
+/// No parent's id: the process server has to be asked.
+pub const PARENT_UNKNOWN: u32 = u32::MAX;
 
 /// A text of bounded length.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -56,7 +59,7 @@ pub struct ProcessState {
     pub segment: u64,
     /// Process id, parent's and the id cleared at exit (set_tid_address).
     pub process: u32,
-    /// Parent's id.
+    /// Parent's id, as told at the fork and whenever it changed; [`PARENT_UNKNOWN`] if that may have been missed.
     pub parent: u32,
     /// clear_child_tid.
     pub clear_id_at: u64,
@@ -99,7 +102,7 @@ pub struct ProcessState {
     pub directory: Text,
     /// Path of the program.
     pub program: Text,
-    reserved_end: [u64; 4],
+    reserved_end: [u64; 3],
 }
 
 const _: () = assert!(core::mem::offset_of!(ProcessState, vectors).is_multiple_of(16));

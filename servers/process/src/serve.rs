@@ -142,6 +142,9 @@ impl Server {
         if let Some(parent) = effect.parent {
             self.notify(parent, SIGCHLD, id);
         }
+        for child in effect.adopted {
+            self.tell_parent(child);
+        }
         for process in effect.stranded {
             self.notify(process, SIGHUP, 0);
             self.notify(process, SIGCONT, 0);
@@ -178,6 +181,15 @@ impl Server {
             let (signals, from) = early.entry(id).or_default();
             *signals |= 1 << (number - 1);
             *from = sender;
+        }
+    }
+
+    /// The process may have a parent it does not know of. One that was not heard of yet is told when it is.
+    fn tell_parent(&self, id: ProcessId) {
+        let parent = self.table.borrow().adopter(id);
+        if let (Some(parent), Some(events)) = (parent, self.events.borrow().get(&id)) {
+            // As for signals; a proxy that lost an event asks.
+            let _ = events.adopted(parent);
         }
     }
 
@@ -243,6 +255,7 @@ impl ProcessServer for Service {
             self.table.borrow_mut().start(process);
             self.events.borrow_mut().insert(process, ProcessEvents::new(peer));
             self.deliver_early(process);
+            self.tell_parent(process);
         }
     }
 

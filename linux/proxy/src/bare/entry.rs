@@ -1,14 +1,16 @@
 //! The doors between program and proxy (see `abi::control`).
 //!
 //! At a Linux call all registers but RCX and R11, which SYSCALL loses anyway, are the program's: they go into the control page, which
-//! the kernel leaves alone while `in_proxy` is 1. The way back restores them in user mode. The order at the end matters: RSP and RIP
-//! are taken before `in_proxy` is cleared, because an upcall right after that overwrites the page; what it saves then (RCX and R11 as
-//! they are at that instruction) brings it back to exactly there.
+//! the kernel leaves alone while `in_proxy` is not 0. The way back restores them in user mode. Its last step is one exchange of
+//! `in_proxy` with 0: if that brings `RUNG` out, the proxy enters itself again and looks. An upcall after the exchange overwrites the
+//! page, so RSP is the program's by then, RIP waits in [`RETURN`], and an upcall that finds the program on these last instructions
+//! first puts it where they lead ([`finish_return`]): nobody ever goes on in the middle of them.
 
 use abi::{ControlPage, ExceptionInfo, ProgramRegisters};
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 const STACK_BYTES: usize = 256 << 10;
 
@@ -22,6 +24,9 @@ static STACK: Stack = Stack(UnsafeCell::new([0; STACK_BYTES]));
 
 const CONTROL: *mut ControlPage = abi::layout::CONTROL_PAGE as *mut ControlPage;
 
+/// Where the way back leads.
+static RETURN: AtomicU64 = AtomicU64::new(0);
+
 macro_rules! register {
     ($name:ident) => {
         offset_of!(ControlPage, program) + offset_of!(ProgramRegisters, $name)
@@ -33,6 +38,11 @@ global_asm!(
     "pelago_linux_call:",
     "cld",
     "movabs r11, {control}",
+    // RCX and R11 as SYSCALL leaves them.
+    "mov rcx, [r11 + {rip}]",
+    "mov [r11 + {rcx}], rcx",
+    "mov rcx, [r11 + {rflags}]",
+    "mov [r11 + {r11}], rcx",
     "mov [r11 + {rbx}], rbx",
     "mov [r11 + {rdx}], rdx",
     "mov [r11 + {rsi}], rsi",
@@ -47,6 +57,7 @@ global_asm!(
     "mov [r11 + {r15}], r15",
     "xor ebp, ebp",
     "call {call}",
+    "2:",
     "movabs r11, {control}",
     "push qword ptr [r11 + {rflags}]",
     "popfq",
@@ -64,10 +75,24 @@ global_asm!(
     "mov r14, [r11 + {r14}]",
     "mov r15, [r11 + {r15}]",
     "mov rcx, [r11 + {rip}]",
+    "mov [rip + {return_to}], rcx",
     "mov rsp, [r11 + {rsp}]",
-    "mov qword ptr [r11 + {in_proxy}], 0",
+    // From here on no instruction may change the flags.
+    "mov ecx, 0",
+    "xchg [r11 + {in_proxy}], rcx",
+    "pelago_linux_left:",
+    "lea rcx, [rcx - {inside}]",
+    "jrcxz 3f",
+    "mov qword ptr [r11 + {in_proxy}], {inside}",
+    "lea rsp, [rip + {stack} + {stack_bytes}]",
+    "xor ebp, ebp",
+    "call {again}",
+    "jmp 2b",
+    "3:",
     "mov r11, [r11 + {rflags}]",
-    "jmp rcx",
+    "jmp qword ptr [rip + {return_to}]",
+    "pelago_linux_gone:",
+    ".globl pelago_linux_left, pelago_linux_gone",
     ".globl pelago_linux_upcall",
     "pelago_linux_upcall:",
     "cld",
@@ -76,7 +101,14 @@ global_asm!(
     "ud2",
     control = const abi::layout::CONTROL_PAGE,
     in_proxy = const offset_of!(ControlPage, in_proxy),
+    inside = const ControlPage::INSIDE,
+    return_to = sym RETURN,
+    stack = sym STACK,
+    stack_bytes = const STACK_BYTES,
+    again = sym look_again,
     rax = const register!(rax),
+    rcx = const register!(rcx),
+    r11 = const register!(r11),
     rbx = const register!(rbx),
     rdx = const register!(rdx),
     rsi = const register!(rsi),
@@ -99,21 +131,39 @@ global_asm!(
 unsafe extern "C" {
     fn pelago_linux_call();
     fn pelago_linux_upcall();
+    fn pelago_linux_left();
+    fn pelago_linux_gone();
 }
 
 extern "C" fn linux_call() {
-    let mut before = registers();
-    // RCX and R11 as SYSCALL leaves them.
-    (before.rcx, before.r11) = (before.rip, before.rflags);
-    set_registers(&before);
-    if super::syscall::serve(&before) == super::syscall::Return::Exact {
+    if super::syscall::serve() == super::syscall::Return::Exact {
         resume();
+    }
+}
+
+/// Something came while the way back began.
+extern "C" fn look_again() {
+    runtime::rest();
+    super::signals::deliver();
+}
+
+/// What is left of the way back, if an upcall came in the midst of it: `in_proxy` was 0 already, the rest is RIP, and RCX and R11 as
+/// SYSCALL leaves them.
+fn finish_return() {
+    let mut program = registers();
+    let address = |label: unsafe extern "C" fn()| label as *const () as u64;
+    let left = address(pelago_linux_left)..address(pelago_linux_gone);
+    if left.contains(&program.rip) {
+        program.rip = RETURN.load(Ordering::Relaxed);
+        (program.rcx, program.r11) = (program.rip, program.rflags);
+        set_registers(&program);
     }
 }
 
 extern "C" fn linux_upcall() -> ! {
     // SAFETY: the control page is mapped for the life of the context.
     let exception: ExceptionInfo = unsafe { (&raw const (*CONTROL).exception).read_volatile() };
+    finish_return();
     super::signals::upcall(&exception);
     resume()
 }
@@ -122,6 +172,39 @@ extern "C" fn linux_upcall() -> ! {
 pub fn registers() -> ProgramRegisters {
     // SAFETY: the control page is mapped for the life of the context; plain data.
     unsafe { (&raw const (*CONTROL).program).read_volatile() }
+}
+
+/// Number and arguments of a Linux call.
+pub fn call() -> (u64, [u64; 6]) {
+    // SAFETY: as above; while the proxy runs, only the proxy writes them.
+    let program = unsafe { &(*CONTROL).program };
+    (program.rax, [program.rdi, program.rsi, program.rdx, program.r10, program.r8, program.r9])
+}
+
+/// A call's result.
+pub fn give(value: u64) {
+    // SAFETY: as above.
+    unsafe { (&raw mut (*CONTROL).program.rax).write_volatile(value) };
+}
+
+/// The program makes its call again: it is still there with its number.
+pub fn go_back(bytes: u64) {
+    let mut program = registers();
+    program.rip = program.rip.wrapping_sub(bytes);
+    set_registers(&program);
+}
+
+/// Did a signal's bits come since the proxy last looked? Takes the mark back; `rest` must follow.
+pub fn take_rung() -> bool {
+    // SAFETY: as above. The kernel may set it again between the two, for bits that `rest` then sees.
+    unsafe {
+        let word = &raw mut (*CONTROL).in_proxy;
+        let rung = word.read_volatile() & ControlPage::RUNG != 0;
+        if rung {
+            word.write_volatile(ControlPage::INSIDE);
+        }
+        rung
+    }
 }
 
 /// What the program goes on with.

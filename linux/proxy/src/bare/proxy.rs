@@ -10,6 +10,7 @@ use contracts::sockets::SocketsClient;
 use personality::Errno;
 use personality::descriptors::server;
 use personality::signals::Cause;
+use personality::state::PARENT_UNKNOWN;
 use runtime::Start;
 
 use super::user::with_state;
@@ -117,8 +118,12 @@ async fn signals() {
             ProcessEvent::SignalSent { number, sender } => {
                 with_state(|state| state.signals.post(number, Cause { code: 0, process: sender, address: 0 }));
             }
-            ProcessEvent::Lost => runtime::log!("signals were lost"),
-            ProcessEvent::PeerRestarted => {}
+            ProcessEvent::Adopted { parent } => with_state(|state| state.parent = parent),
+            ProcessEvent::Lost => {
+                runtime::log!("signals were lost");
+                with_state(|state| state.parent = PARENT_UNKNOWN);
+            }
+            ProcessEvent::PeerRestarted => with_state(|state| state.parent = PARENT_UNKNOWN),
             ProcessEvent::Closed => return,
         }
         proxy().happenings.happened();

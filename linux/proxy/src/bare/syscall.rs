@@ -2,7 +2,6 @@
 //!
 //! The match over [`Call`] has no wildcard: what the table in `personality::calls` says is answered, is answered here.
 
-use abi::ProgramRegisters;
 use alloc::format;
 use core::cell::Cell;
 
@@ -11,6 +10,7 @@ use personality::Errno;
 use personality::calls::{Call, absent_name};
 use personality::flags::*;
 use personality::layouts::system_names;
+use personality::state::PARENT_UNKNOWN;
 
 use super::errors::{Failure, Outcome};
 use super::input_output as io;
@@ -33,12 +33,12 @@ const NO_FOLLOW: u64 = AT_SYMLINK_NOFOLLOW;
 const SYSCALL_BYTES: u64 = 2;
 
 /// Answers the call that the registers describe and leaves in the control page what the program goes on with.
-pub fn serve(before: &ProgramRegisters) -> Return {
-    let number = before.rax;
-    let arguments = [before.rdi, before.rsi, before.rdx, before.r10, before.r8, before.r9];
+pub fn serve() -> Return {
+    let (number, arguments) = entry::call();
     let Some(call) = Call::decode(number) else {
         log_absent(number);
-        give(before, Errno::ENOSYS.to_result());
+        entry::give(Errno::ENOSYS.to_result());
+        finish();
         return Return::Quick;
     };
     let outcome =
@@ -49,30 +49,29 @@ pub fn serve(before: &ProgramRegisters) -> Return {
             finish();
             return Return::Exact;
         }
-        (_, Ok(value)) => give(before, value),
-        (_, Err(Failure::Errno(errno))) => give(before, errno.to_result()),
-        (_, Err(Failure::Interrupted)) => interrupted(before),
+        (_, Ok(value)) => entry::give(value),
+        (_, Err(Failure::Errno(errno))) => entry::give(errno.to_result()),
+        (_, Err(Failure::Interrupted)) => interrupted(),
     }
     finish();
     Return::Quick
 }
 
-/// Nothing may stay behind while the program runs: signals go to it, servers are told to ring.
-fn finish() {
-    runtime::rest();
+/// Nothing may stay behind while the program runs: signals go to it, servers are told to ring. After a call that asked nobody, and
+/// with nothing come in, that is so already.
+pub fn finish() {
+    if entry::take_rung() || !runtime::is_at_rest() {
+        runtime::rest();
+    }
     signals::deliver();
 }
 
-fn give(before: &ProgramRegisters, value: u64) {
-    entry::set_registers(&ProgramRegisters { rax: value, ..*before });
-}
-
 /// A signal came first: the call starts again after the handler, or ends with EINTR.
-fn interrupted(before: &ProgramRegisters) {
+fn interrupted() {
     if with_state(|state| state.signals.restarts_calls()) {
-        entry::set_registers(&ProgramRegisters { rip: before.rip.wrapping_sub(SYSCALL_BYTES), ..*before });
+        entry::go_back(SYSCALL_BYTES);
     } else {
-        give(before, Errno::EINTR.to_result());
+        entry::give(Errno::EINTR.to_result());
     }
 }
 
@@ -107,6 +106,7 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
     let get = |read: fn(&mut personality::state::ProcessState) -> u64| Ok(with_state(read));
     Some(match call {
         Call::Getpid | Call::Gettid => get(|state| state.process.into()),
+        Call::Getppid => return parent(),
         Call::Getuid | Call::Getgid | Call::Geteuid | Call::Getegid | Call::Getgroups | Call::Setgroups => Ok(0),
         Call::Setuid | Call::Setgid => {
             if a == 0 {
@@ -126,6 +126,7 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::Mprotect => mapping::mprotect(a, b, c),
         Call::Madvise => mapping::madvise(a, b, c),
         Call::Mremap => mapping::mremap(a, b, c, d),
+        Call::RtSigaction => signals::action(a, b, c, d),
         Call::RtSigprocmask => signals::change_mask(a, b, c, d),
         Call::RtSigreturn => signals::sigreturn(),
         Call::RtSigpending => signals::pending(a),
@@ -138,6 +139,10 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::Uname => store(a, &system_names()),
         Call::Getcwd => files::current(a, b),
         Call::Dup => with_state(|state| state.descriptors.duplicate(a, 0, false)).map_err(Failure::from),
+        Call::Close => numbers::close(a),
+        Call::CloseRange => numbers::close_range(a, b, c),
+        Call::Dup2 => numbers::duplicate_to(a, b, 0, false),
+        Call::Dup3 => numbers::duplicate_to(a, b, c, true),
         Call::Fcntl => numbers::control(a, b, c),
         Call::ArchPrctl => base(a, b),
         Call::Prctl => process::prctl(a, b),
@@ -203,10 +208,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Preadv => io::read_vectors(a, b, c, Some(d), None).await,
         Call::Pwritev => io::write_vectors(a, b, c, Some(d), None).await,
         Call::Sendfile => io::with_sigpipe(io::send_file(a, b, c, d).await),
-        Call::Close => numbers::close(a),
-        Call::CloseRange => numbers::close_range(a, b, c),
-        Call::Dup2 => numbers::duplicate_to(a, b, 0, false),
-        Call::Dup3 => numbers::duplicate_to(a, b, c, true),
         Call::Lseek => io::seek(a, b, c).await,
         Call::Ioctl => numbers::device_control(a, b, c).await,
         Call::Pipe => numbers::pipe(a, 0).await,
@@ -260,7 +261,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Fchown => files::change_descriptor(a, files::owner(b, c)).await,
         Call::Utimensat => files::set_times(a, b, c, d).await,
         Call::Mmap => mapping::mmap(arguments).await,
-        Call::RtSigaction => signals::action(a, b, c, d),
         Call::RtSigsuspend => signals::suspend(Some(user::read(a)?)).await,
         Call::Pause => signals::suspend(None).await,
         Call::Kill => process::kill(a, b).await,
@@ -305,7 +305,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Getpgrp => process::groups(0).await.map(|(group, _)| group.into()),
         Call::Getsid => process::groups(a).await.map(|(_, session)| session.into()),
         Call::Setsid => proxy().process.new_session().await.map(u64::from).map_err(Failure::from),
-        Call::Getppid => parent().await,
+        Call::Getppid => ask_parent().await,
         Call::Getpid
         | Call::Gettid
         | Call::Getuid
@@ -327,6 +327,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Mprotect
         | Call::Madvise
         | Call::Mremap
+        | Call::RtSigaction
         | Call::RtSigprocmask
         | Call::RtSigreturn
         | Call::RtSigpending
@@ -338,7 +339,11 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Times
         | Call::Uname
         | Call::Getcwd
+        | Call::Close
+        | Call::CloseRange
         | Call::Dup
+        | Call::Dup2
+        | Call::Dup3
         | Call::Fcntl
         | Call::ArchPrctl
         | Call::Prctl
@@ -354,9 +359,20 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
     }
 }
 
-/// The parent may have ended since the fork: then it is process 1.
-async fn parent() -> Outcome {
+/// The parent may have ended since the fork; then the server has sent word, which is taken in first.
+fn parent() -> Option<Outcome> {
+    if entry::take_rung() {
+        runtime::rest();
+    }
+    let parent = with_state(|state| state.parent);
+    (parent != PARENT_UNKNOWN).then(|| Ok(parent.into()))
+}
+
+/// Asks for it.
+async fn ask_parent() -> Outcome {
     let own = with_state(|state| state.process);
     let line = proxy().process.list(own).await.map_err(|_| Errno::ESRCH)?;
-    Ok(line.map_or(0, |line| line.parent.into()))
+    let parent = line.map_or(0, |line| line.parent);
+    with_state(|state| state.parent = parent);
+    Ok(parent.into())
 }

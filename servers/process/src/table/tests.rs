@@ -1,0 +1,174 @@
+//! What the table promises.
+
+use super::*;
+
+const ENDED: Interest = Interest { ended: true, stopped: false, continued: false };
+const STOPS: Interest = Interest { ended: true, stopped: true, continued: true };
+const SIGTSTP: u8 = 20;
+
+fn child(table: &mut Table, parent: ProcessId, domain: u64) -> ProcessId {
+    let id = table.prepare(parent, domain, domain << 32).unwrap();
+    table.start(id);
+    id
+}
+
+#[test]
+fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
+    let mut table = Table::default();
+    assert_eq!(table.add_first(10, 10 << 32), FIRST);
+    let middle = child(&mut table, FIRST, 11);
+    let leaf = child(&mut table, middle, 12);
+    assert_eq!(table.wait(middle, Target::Any, ENDED), Waited::None);
+    assert_eq!(
+        table.end(leaf, Ended::Exited(3)),
+        Some(EndEffect { parent: Some(middle), adopted: vec![], stranded: vec![], machine_ends: false })
+    );
+    assert_eq!(table.end(leaf, Ended::Exited(4)), None);
+    assert_eq!(table.by_domain(12), None);
+    assert_eq!(table.wait(FIRST, Target::Process(leaf), ENDED), Waited::NoChild);
+    let orphan = child(&mut table, middle, 13);
+    assert_eq!(table.adopter(orphan), None);
+    // The zombie has nobody left to tell.
+    assert_eq!(table.end(middle, Ended::Signalled(9)).unwrap().adopted, [orphan]);
+    assert_eq!((table.adopter(orphan), table.adopter(middle), table.adopter(FIRST)), (Some(FIRST), None, None));
+    table.end(orphan, Ended::Exited(0)).unwrap();
+    assert_eq!(
+        table.wait(FIRST, Target::Process(orphan), ENDED),
+        Waited::Found(orphan, ChildState::Ended(Ended::Exited(0)))
+    );
+    assert_eq!(
+        table.wait(FIRST, Target::Process(leaf), ENDED),
+        Waited::Found(leaf, ChildState::Ended(Ended::Exited(3)))
+    );
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::Found(middle, ChildState::Ended(Ended::Signalled(9))));
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::NoChild);
+    assert!(table.end(FIRST, Ended::Exited(0)).unwrap().machine_ends);
+}
+
+#[test]
+fn a_prepared_child_is_there_until_it_is_cancelled() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let id = table.prepare(FIRST, 11, 11 << 32).unwrap();
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None);
+    assert_eq!(table.signalled(FIRST, Target::Process(id)).unwrap(), [id]);
+    assert_eq!(table.prepared(FIRST, id), Ok(11));
+    assert_eq!(table.prepared(5, id), Err(ProcessError::NotFound));
+    table.cancel(id);
+    assert!(table.get(id).is_none());
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::NoChild);
+    table.cancel(FIRST);
+    assert!(table.get(FIRST).is_some());
+}
+
+#[test]
+fn stops_are_told_once_and_only_to_who_asks() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let job = child(&mut table, FIRST, 11);
+    table.set_group(FIRST, job, 0).unwrap();
+    assert_eq!(table.stop(job, SIGTSTP), Some(Some(FIRST)));
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None);
+    assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::Found(job, ChildState::Stopped(SIGTSTP)));
+    assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::None);
+    table.watch_children(FIRST, false, false);
+    assert_eq!((table.resumed(job), table.resumed(job)), (Some(None), None));
+    assert_eq!(table.wait(FIRST, Target::Process(job), STOPS), Waited::Found(job, ChildState::Continued));
+    table.stop(job, SIGSTOP).unwrap();
+    table.end(job, Ended::Signalled(9)).unwrap();
+    assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::Found(job, ChildState::Ended(Ended::Signalled(9))));
+}
+
+#[test]
+fn nobody_stops_whom_nobody_could_continue() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    assert_eq!((table.stop(FIRST, SIGSTOP), table.stop(FIRST, SIGTSTP)), (None, None));
+    // In the first program's own group there is no keeper.
+    let (shell, other) = (child(&mut table, FIRST, 11), child(&mut table, FIRST, 12));
+    assert_eq!(table.stop(other, SIGTSTP), None);
+    assert!(table.stop(other, SIGSTOP).is_some());
+    table.new_session(shell).unwrap();
+    let job = child(&mut table, shell, 13);
+    table.set_group(shell, job, 0).unwrap();
+    let helper = child(&mut table, job, 14);
+    assert!(table.stop(job, SIGTSTP).is_some());
+    assert_eq!(table.may_use_terminal(job, shell), Err(false));
+    assert_eq!(table.may_use_terminal(job, job), Ok(()));
+    assert_eq!(table.may_use_terminal(job, FIRST), Ok(()), "another session's terminal");
+    // The shell was the job's keeper; when it ends, the job is told.
+    assert_eq!(table.end(shell, Ended::Exited(0)).unwrap().stranded, [job, helper]);
+    assert_eq!(table.stop(helper, SIGTSTP), None);
+}
+
+#[test]
+fn ignored_children_vanish() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    table.watch_children(FIRST, true, true);
+    for domain in 0..1000 {
+        let id = child(&mut table, FIRST, 100 + domain);
+        assert!(table.get(id).unwrap().discards_children);
+        table.end(id, Ended::Exited(0)).unwrap();
+    }
+    assert_eq!(table.ids(0).count(), 1);
+}
+
+#[test]
+fn a_fork_bomb_meets_the_limit() {
+    let mut table = Table::default();
+    table.add_first(1, 1 << 32);
+    let made = (2..).map_while(|domain| table.prepare(FIRST, domain, domain << 32).ok()).count();
+    assert_eq!(made, MAX_PROCESSES - 1);
+    assert_eq!(table.prepare(FIRST, 9999, 9999 << 32), Err(ProcessError::TooMany));
+}
+
+#[test]
+fn a_fork_bomb_leaves_room_for_other_branches() {
+    let mut table = Table::default();
+    table.add_first(1, 1 << 32);
+    let (bomb, other) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
+    let mut last = bomb;
+    let mut made = 1;
+    while let Ok(next) = table.prepare(last, 1000 + made, (1000 + made) << 32) {
+        table.start(next);
+        (last, made) = (next, made + 1);
+    }
+    assert_eq!(made, BRANCH_MAX as u64);
+    assert_eq!(table.prepare(bomb, 9998, 9998 << 32), Err(ProcessError::TooMany));
+    assert_eq!((table.room(other), table.room(FIRST)), (Ok(SPARE_PAGES_EACH), Ok(0)));
+    assert!(table.prepare(other, 9999, 9999 << 32).is_ok() && table.prepare(FIRST, 10_000, (10_000) << 32).is_ok());
+}
+
+#[test]
+fn groups_and_sessions_follow_posix() {
+    let mut table = Table::default();
+    table.add_first(1, 1 << 32);
+    let (one, two) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
+    assert_eq!(table.groups(one, 0), Ok((FIRST, FIRST)));
+    table.set_group(FIRST, one, 0).unwrap();
+    table.set_group(FIRST, two, one).unwrap();
+    assert_eq!(table.signalled(FIRST, Target::Group(one)).unwrap(), [one, two]);
+    assert_eq!(table.set_group(FIRST, two, 77), Err(ProcessError::Denied));
+    assert_eq!(table.set_group(FIRST, FIRST, 0), Err(ProcessError::Denied));
+    assert_eq!(table.set_group(two, one, 0), Err(ProcessError::NotFound));
+    assert_eq!(table.new_session(one), Err(ProcessError::Denied));
+    assert_eq!(table.new_session(two), Ok(two));
+    assert_eq!(table.groups(FIRST, two), Ok((two, two)));
+    assert_eq!(table.set_group(FIRST, two, one), Err(ProcessError::Denied));
+    assert_eq!(table.signalled(one, Target::Any).unwrap(), [two]);
+    assert_eq!(table.signalled(one, Target::Process(500)), Err(ProcessError::NotFound));
+    table.end(two, Ended::Exited(0));
+    assert_eq!(table.signalled(one, Target::Process(two)), Ok(vec![]));
+}
+
+#[test]
+fn ids_wrap_without_reuse_and_names_are_cut_at_characters() {
+    let mut table = Table { last_id: LAST_ID - 1, ..Table::default() };
+    let first = table.add_first(1, 1 << 32);
+    assert_eq!(first, LAST_ID);
+    let next = table.prepare(first, 2, 2 << 32).unwrap();
+    assert_eq!(next, 2);
+    table.describe(next, "eine-lange-namä-x", "");
+    assert_eq!(table.get(next).unwrap().name, "eine-lange-nam");
+}
