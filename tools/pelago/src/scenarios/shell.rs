@@ -116,6 +116,10 @@ fn language(shell: &mut Shell) -> Result<()> {
     shell.run("cd /tmp; touch g1 g2 g3; echo g[13]; cd /", 0, &["g1 g3"])?;
     shell.run("echo \"sum $(expr 40 + 2) $(uname)\"", 0, &["sum 42 Linux"])?;
     shell.run("trap 'echo trap\"\"ped' USR1; kill -USR1 $$; trap - USR1", 0, &["trapped"])?;
+    // A loop that makes only calls its proxy answers alone hears signals, again and again.
+    let counts = "sh -c 'n=0; trap \"n=\\$((n+1))\" USR1; : > /tmp/on; until [ $n -ge 20 ]; do umask 22; done; rm /tmp/on; exit 7'";
+    let sends = "until [ -e /tmp/on ]; do :; done; while [ -e /tmp/on ]; do kill -USR1 $!; done; wait $!";
+    shell.run(&format!("{counts} & {sends}"), 7, &[])?;
     shell.run("(exit 3) & wait $!", 3, &[])?;
     shell.run("for i in 1 2 3; do echo $((i*i)); done | tr '\\n' ,; echo", 0, &["1,4,9,"])
 }
