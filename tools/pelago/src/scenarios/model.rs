@@ -11,6 +11,8 @@ use anyhow::{Context, Result, ensure};
 const TURN: u64 = 200;
 /// Two runs differ by less, in per cent.
 const SPREAD_PERCENT_MAX: f64 = 0.5;
+/// A turn that ends within an addition spares the next its miss: how often that is depends on where turns fall in the loop, so on the build.
+const SHARED_MARGIN: f64 = 0.1;
 /// What the kernel's timer may add to a row of some hundred operations.
 const STRAY_MISSES: f64 = 0.02;
 
@@ -51,7 +53,7 @@ fn counters(report: &::coherence::Report, cpus: u32) -> Result<()> {
     };
     let (shared, private) = (misses("shared-counter")?, misses("private-counter")?);
     ensure!(
-        (shared - 1.0).abs() < STRAY_MISSES,
+        (shared - 1.0).abs() < SHARED_MARGIN,
         "{shared:.3} coherence misses per addition to a shared counter, not 1"
     );
     ensure!(private < STRAY_MISSES, "{private:.3} coherence misses per addition to a private counter, not 0");
