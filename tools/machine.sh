@@ -200,7 +200,7 @@ build_sysroot() {
     ln -s "$rustlib/$host_target/lib" "$making/lib/rustlib/$host_target/lib"
     ln -s "$rustlib/src" "$making/lib/rustlib/src"
     ln -s "$prefix/usr/bin/lld-22" "$making/lib/rustlib/$host_target/bin/rust-lld"
-    for program in rustc rustdoc clippy-driver; do
+    for program in rustc rustdoc; do
         write_wrapper "$making/bin/$program" "$prefix/usr/bin/$program" "--sysroot $own_rust"
     done
     for program in cargo cargo-fmt cargo-clippy rustfmt; do
@@ -210,16 +210,11 @@ build_sysroot() {
     mv "$making" "$own_rust"
 }
 
-# write_wrapper FILE PROGRAM ARGUMENTS: `clippy-driver` is called with the compiler's path first, which must stay first.
+# write_wrapper FILE PROGRAM ARGUMENTS. SYSROOT is for clippy-driver, which cargo-clippy calls from its own folder and not by PATH.
 write_wrapper() {
     {
-        printf '#!/bin/sh\n'
+        printf '#!/bin/sh\nexport SYSROOT="%s"\n' "$own_rust"
         [ -n "$libraries" ] && printf 'export LD_LIBRARY_PATH="%s${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"\n' "$libraries"
-        case "$1" in
-            */clippy-driver)
-                printf 'case "${1:-}" in */rustc|rustc) compiler=$1; shift; exec "%s" "$compiler" %s "$@";; esac\n' "$2" "$3"
-                ;;
-        esac
         printf 'exec "%s" %s "$@"\n' "$2" "$3"
     } >"$1"
     chmod +x "$1"
