@@ -15,7 +15,6 @@ use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
 use contracts::monitor::*;
 use contracts::spawn::DomainId;
 use monitor_core::{Book, DEATH_BADGES, Dead, STALL_BADGES};
-use runtime::TaskId;
 
 use crate::metal::Metal;
 
@@ -23,8 +22,8 @@ use crate::metal::Metal;
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
 /// After this a component that was told to hang does.
 const HURT_NS: u64 = 1_000_000;
-/// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked at once on one core: over 200 ms), a hung or dead one is
-/// told by its watch, which ends the wait.
+/// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked at once on one core: over 200 ms); a hung one is found by
+/// its watch and killed, and a death ends the wait.
 const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 
 /// This core's monitor.
@@ -35,7 +34,7 @@ pub struct Service {
     links: RefCell<BTreeMap<u32, MonitorClient>>,
     /// Those who wait for a core to come up.
     waiting: RefCell<Vec<Waker>>,
-    endpoints: RefCell<BTreeMap<DomainId, (EndpointClient, TaskId)>>,
+    endpoints: RefCell<BTreeMap<DomainId, EndpointClient>>,
     listeners: RefCell<Vec<Listener>>,
     /// Deaths told to the supervisor's guard.
     pub deaths: Deaths,
@@ -142,7 +141,7 @@ impl Service {
             let dead = self.book.borrow_mut().deaths(bits);
             for dead in dead {
                 let endpoint = self.endpoints.borrow_mut().remove(&dead.death.domain);
-                endpoint.into_iter().for_each(|(_, task)| runtime::abort(task));
+                endpoint.into_iter().for_each(|client| client.channel().close());
                 self.tell_death(&dead);
             }
         }
@@ -174,7 +173,7 @@ impl Service {
         let (id, Some(wire)) = (created.domain, wire) else { return Ok(created) };
         let client = EndpointClient::new(ClientChannel::new(own_wiring(wire.memory, wire.bell, wire.badge, name)));
         let (service, events) = (self.clone(), client.clone());
-        let task = runtime::spawn(async move {
+        runtime::spawn(async move {
             loop {
                 match events.next_event().await {
                     EndpointEvent::Serving {} => {
@@ -186,7 +185,7 @@ impl Service {
                 }
             }
         });
-        self.endpoints.borrow_mut().insert(id, (client, task));
+        self.endpoints.borrow_mut().insert(id, client);
         Ok(created)
     }
 
@@ -196,7 +195,7 @@ impl Service {
     }
 
     fn endpoint(&self, id: DomainId) -> Result<EndpointClient, MonitorError> {
-        self.endpoints.borrow().get(&id).map(|(client, _)| client.clone()).ok_or(MonitorError::NotFound)
+        self.endpoints.borrow().get(&id).cloned().ok_or(MonitorError::NotFound)
     }
 }
 

@@ -137,6 +137,13 @@ impl ClientChannel {
         self.inner.abandon(correlation);
     }
 
+    /// Ends the channel from this side: calls under way end with [`Closed`](crate::CallError::Closed), as does whoever waits for events. For one who learns
+    /// by another way that the server is gone and has no successor on this channel.
+    pub fn close(&self) {
+        self.inner.link.close();
+        self.inner.fail_all(Failure::Closed);
+    }
+
     /// The server sent what the contract does not know: ends the channel. For stubs.
     pub fn refuse(&self) {
         self.inner.link.broken();

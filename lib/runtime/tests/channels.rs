@@ -296,6 +296,27 @@ fn either_side_may_leave_for_good() {
 }
 
 #[test]
+fn closing_ends_calls_under_way_and_the_wait_for_events() {
+    run(async {
+        let (client, echo) = pair(SMALL);
+        let under_way = client.wait(u64::MAX);
+        client.say("the wait has begun".into()).await.unwrap();
+        assert_eq!(echo.waiting.get(), 1);
+        let events = client.clone();
+        let over = Rc::new(Cell::new(false));
+        let told = over.clone();
+        runtime::spawn(async move {
+            told.set(matches!(events.next_event().await, EchoEvent::Closed));
+        });
+        client.channel().close();
+        assert_eq!(under_way.await, Err(CallError::Closed));
+        assert_eq!(client.say("too late".into()).await, Err(CallError::Closed));
+        runtime::sleep(1000).await;
+        assert!(over.get() && echo.closed.get() && echo.waiting.get() == 0);
+    });
+}
+
+#[test]
 fn another_contract_is_refused() {
     run(async {
         let (client, server) = loopback(SMALL);
