@@ -22,6 +22,18 @@ pub fn workspace() -> Result<Metadata> {
     MetadataCommand::new().manifest_path(manifest).no_deps().exec().context("the workspace's manifests are not sound")
 }
 
+/// What the compiler of the guest says of itself, `rustc --version`.
+pub fn compiler() -> Result<String> {
+    const REMEDY: &str = "`./pelago doctor` says what is missing";
+    // As cargo chooses it.
+    let program = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(&program).arg("--version").current_dir(place::root()).output();
+    let output = output.with_context(|| format!("cannot start {}; {REMEDY}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().next().filter(|_| output.status.success());
+    line.map(str::to_owned).with_context(|| format!("{} does not tell its version; {REMEDY}", program.display()))
+}
+
 /// The folder of a package, relative to the checkout.
 pub fn folder(metadata: &Metadata, package: &Package) -> String {
     let folder = package.manifest_path.parent().unwrap_or(&metadata.workspace_root);

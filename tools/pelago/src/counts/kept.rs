@@ -2,7 +2,7 @@
 
 use super::Count;
 use crate::{files, place};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -11,10 +11,13 @@ const MARGIN_PERCENT: f64 = 2.0;
 /// And so much is never told: a row of a few instructions would else be too strict.
 const MARGIN_INSTRUCTIONS: f64 = 2.0;
 const REMEDY: &str = "if that is meant, `./pelago bench --keep-counts` keeps the new figures";
+const REMEDY_HERE: &str = "see by `./pelago bench --counts` what they are here";
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kept {
+    /// What `rustc --version` said where they were counted. Another compiler makes other instructions of the same source.
+    compiler: String,
     row: Vec<Entry>,
 }
 
@@ -33,14 +36,14 @@ pub fn path() -> PathBuf {
 
 impl Kept {
     /// Rounded to a tenth, so that the file changes only if something did.
-    pub fn of(counts: &[Count]) -> Kept {
+    pub fn of(counts: &[Count], compiler: String) -> Kept {
         let round = |value: f64| (value * 10.0).round() / 10.0;
         let entry = |count: &Count| Entry {
             name: count.name.clone(),
             user: round(count.instructions - count.kernel),
             kernel: round(count.kernel),
         };
-        Kept { row: counts.iter().map(entry).collect() }
+        Kept { compiler, row: counts.iter().map(entry).collect() }
     }
 
     pub fn read() -> Result<Kept> {
@@ -54,8 +57,23 @@ impl Kept {
         files::write(&path(), (head.to_owned() + &toml::to_string(self)?).as_bytes())
     }
 
+    /// Why counts of a guest that `compiler` built say nothing beside the kept ones; `None` if they do.
+    pub fn incomparable(&self, compiler: &str) -> Option<String> {
+        let kept = &self.compiler;
+        (kept != compiler).then(|| {
+            format!("the kept counts are of the compiler `{kept}` and this machine has `{compiler}`; compare with that one, or {REMEDY_HERE}")
+        })
+    }
+
+    /// Fails with one line per row that rose or fell by more than the margin.
+    pub fn check(&self, counts: &[Count]) -> Result<()> {
+        let findings = self.compare(counts);
+        ensure!(findings.is_empty(), "{}", findings.join("; "));
+        Ok(())
+    }
+
     /// One line for each row that is not as it was.
-    pub fn compare(&self, counts: &[Count]) -> Vec<String> {
+    fn compare(&self, counts: &[Count]) -> Vec<String> {
         let find = |name: &str| counts.iter().find(|count| count.name == name);
         let mut findings: Vec<String> = self
             .row
@@ -92,13 +110,19 @@ impl Entry {
 mod tests {
     use super::*;
 
+    const COMPILER: &str = "rustc 1.95.0 (59807616e 2026-04-14)";
+
+    fn kept(counts: &[Count]) -> Kept {
+        Kept::of(counts, COMPILER.into())
+    }
+
     fn count(name: &str, user: f64, kernel: f64) -> Count {
         Count { name: name.into(), instructions: user + kernel, kernel, components: Vec::new() }
     }
 
     #[test]
     fn rises_and_falls_beyond_the_margin_are_told_with_both_figures() {
-        let kept = Kept::of(&[count("call", 1000.0, 500.0), count("short", 10.0, 0.0)]);
+        let kept = kept(&[count("call", 1000.0, 500.0), count("short", 10.0, 0.0)]);
         assert!(kept.compare(&[count("call", 1019.0, 491.0), count("short", 11.9, 0.0)]).is_empty());
         let rose = kept.compare(&[count("call", 1021.0, 500.0), count("short", 10.0, 0.0)]);
         assert!(rose[0].contains("user rose from 1000.0 to 1021.0") && rose[0].contains("--keep-counts"), "{rose:?}");
@@ -110,14 +134,24 @@ mod tests {
 
     #[test]
     fn rows_come_and_go_by_intent_only() {
-        let kept = Kept::of(&[count("old", 10.0, 0.0)]);
+        let kept = kept(&[count("old", 10.0, 0.0)]);
         let findings = kept.compare(&[count("new", 10.0, 0.0)]);
         assert!(findings[0].contains("old is kept but") && findings[1].contains("new is not kept"), "{findings:?}");
     }
 
     #[test]
+    fn counts_of_another_compiler_are_not_compared() {
+        let kept = kept(&[count("a", 1.0, 2.0)]);
+        assert_eq!(kept.incomparable(COMPILER), None);
+        let reason = kept.incomparable("rustc 1.96.0 (built from a source tarball)").unwrap();
+        assert!(reason.contains(COMPILER) && reason.contains("1.96.0"), "{reason}");
+        // A file without its compiler is not taken for any.
+        assert!(toml::from_str::<Kept>("[[row]]\nname = \"a\"\nuser = 1.0\nkernel = 2.0\n").is_err());
+    }
+
+    #[test]
     fn the_file_reads_as_it_was_written() {
-        let kept = Kept::of(&[count("a", 1.25, 2.0)]);
+        let kept = kept(&[count("a", 1.25, 2.0)]);
         assert_eq!(toml::from_str::<Kept>(&toml::to_string(&kept).unwrap()).unwrap(), kept);
     }
 }

@@ -7,17 +7,16 @@
 mod kept;
 
 use crate::emulator::{Machine, MachineType};
-use crate::files;
 use crate::plugin::{self, Mode, Plugin};
 use crate::scenario::Bench;
+use crate::{files, image};
 use anyhow::{Context, Result, ensure};
 use coherence::{Report, Row};
-use kept::Kept;
 use std::path::Path;
 use std::time::Duration;
 use system::System;
 
-pub use kept::path;
+pub use kept::{Kept, path};
 
 /// The system that measures itself.
 pub const SYSTEM: &str = "bench.toml";
@@ -115,16 +114,9 @@ pub fn command(bench: &Bench, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Res
         files::write(path, &serde_json::to_vec_pretty(&report)?)?;
     }
     if wish.keep {
-        Kept::of(&counts).write()?;
+        Kept::of(&counts, image::compiler()?).write()?;
         println!("kept in {}", path().display());
     }
-    Ok(())
-}
-
-/// Fails with one line per row that rose or fell by more than the margin.
-pub fn compare(counts: &[Count]) -> Result<()> {
-    let findings = Kept::read()?.compare(counts);
-    ensure!(findings.is_empty(), "{}", findings.join("; "));
     Ok(())
 }
 

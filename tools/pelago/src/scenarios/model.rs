@@ -2,10 +2,10 @@
 
 use crate::counts;
 use crate::plugin::Plugin;
-use crate::scenario::{Bench, Scenario};
-use crate::{coherence, description, place};
+use crate::scenario::{Bench, Scenario, Skip};
+use crate::{coherence, description, image, place};
 use ::coherence::Row;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 /// Cycles of a turn.
 const TURN: u64 = 200;
@@ -27,8 +27,11 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// No row rose or fell by more than the margin since it was last kept.
 fn kept(bench: &Bench) -> Result<()> {
-    let (counts, _) = count(bench)?;
-    counts::compare(&counts)
+    let kept = counts::Kept::read()?;
+    if let Some(reason) = kept.incomparable(&image::compiler()?) {
+        bail!(Skip(reason));
+    }
+    kept.check(&count(bench)?.0)
 }
 
 /// Two runs count the same.
