@@ -142,6 +142,8 @@ calls! {
     ContextWatch = 62,
     /// Gives the rest of the slice to others of the same priority. () → ().
     Yield = 63,
+    /// Ends a context: it never runs again, and whoever waits for it learns so (`PeerDead`). (execution context: CONTROL) → (), never if it is the caller's own. Its domain and the mapping of its control page stay. `PeerDead`: it has ended before.
+    ContextEnd = 64,
 
     /// Sets the capability's badge bits at its execution context and makes it runnable if it waits. (ExecutionContext, RemoteContext or MAILBOX Portal: NOTIFY) → (). A portal's own badge counts; one that leads nowhere does nothing. Never blocks, never fails for a full queue.
     Notify = 72,

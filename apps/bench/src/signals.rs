@@ -1,6 +1,7 @@
-//! Notifications and semaphores.
+//! Notifications, the kernel's semaphores, and user semaphores.
 
 use abi::{Error, Handle, Rights};
+use runtime::{Companion, Semaphore};
 
 use crate::sample::repeat;
 use crate::worker::{Job, Worker};
@@ -12,7 +13,8 @@ const LIMIT_NS: u64 = 1_000_000_000;
 /// All rows.
 pub fn all() -> Result<(), Error> {
     notifications()?;
-    semaphores()
+    semaphores()?;
+    user_semaphores()
 }
 
 fn notifications() -> Result<(), Error> {
@@ -51,4 +53,37 @@ fn semaphores() -> Result<(), Error> {
     });
     sys::cap_drop(there)?;
     sys::cap_drop(back)
+}
+
+const COMPANION_TIME: (u64, u64) = (0, 1000);
+
+/// What two contexts of this program pass turns with.
+struct Turns {
+    there: Semaphore,
+    back: Semaphore,
+}
+
+fn user_semaphores() -> Result<(), Error> {
+    let turns = Turns { there: runtime::semaphore(0)?, back: runtime::semaphore(1)? };
+    repeat("user-semaphore-down-and-up", || {
+        let _ = turns.back.down(u64::MAX).and_then(|()| turns.back.up(1));
+    });
+    turns.back.down(u64::MAX)?;
+    // SAFETY: it meets us at the semaphores only, which are made for that; it ends before they do.
+    let companion = unsafe { Companion::start(pass_turns, &raw const turns as u64, Some(COMPANION_TIME)) }?;
+    let turn = |deadline_ns| turns.there.up(1).and_then(|()| turns.back.down(deadline_ns));
+    turn(runtime::now_ns() + LIMIT_NS)?;
+    repeat("user-semaphore-round-trip", || {
+        let _ = turn(u64::MAX);
+    });
+    drop(companion);
+    Ok(())
+}
+
+extern "C" fn pass_turns(turns: u64) -> ! {
+    // SAFETY: the address of the `Turns` above, which outlives this context; all its operations are made for several contexts.
+    let turns = unsafe { &*(turns as *const Turns) };
+    loop {
+        let _ = turns.there.down(u64::MAX).and_then(|()| turns.back.up(1));
+    }
 }

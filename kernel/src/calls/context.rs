@@ -139,6 +139,16 @@ pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
+pub(super) fn end(kernel: &mut Kernel, request: &Request) -> Answer {
+    let context = request.object::<Context>(0, Rights::CONTROL)?;
+    if context.state() == State::Dead {
+        return Err(Error::PeerDead);
+    }
+    let own = context == request.caller;
+    kernel.end_context(context);
+    if own { Ok(Outcome::Left) } else { NOTHING }
+}
+
 pub(super) fn yield_slice(kernel: &mut Kernel) -> Answer {
     kernel.scheduler.yield_slice();
     NOTHING

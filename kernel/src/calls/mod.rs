@@ -148,6 +148,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ContextResume => context::resume(request),
         Call::ContextWatch => context::watch(kernel, request),
         Call::Yield => context::yield_slice(kernel),
+        Call::ContextEnd => context::end(kernel, request),
         Call::Notify => notification::notify(kernel, request),
         Call::Wait => notification::wait(kernel, request),
         Call::WakeSlotAlloc => notification::slot_alloc(kernel, request),

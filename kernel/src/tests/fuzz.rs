@@ -13,7 +13,7 @@ use abi::{Call, DeathCause, Error, Handle, ObjectType, layout};
 const SKIPPED: [Call; 5] =
     [Call::PowerOff, Call::DevicePortRead, Call::DevicePortWrite, Call::DeviceInterrupt, Call::DeviceMaster];
 /// Calls that end the game soon.
-const RARE: [Call; 3] = [Call::DomainExit, Call::DomainKill, Call::RamRevoke];
+const RARE: [Call; 4] = [Call::DomainExit, Call::DomainKill, Call::RamRevoke, Call::ContextEnd];
 
 fn argument(random: &mut Random) -> u64 {
     let page = 4096;
@@ -75,6 +75,7 @@ fn shape(call: Call) -> &'static str {
         Call::ContextStart => "Caaii",
         Call::ContextProxy => "aaa",
         Call::ContextWatch => "CiC",
+        Call::ContextEnd => "C",
         Call::Notify => "C",
         Call::Wait => "t",
         Call::WakeSlotAlloc => "XCi",

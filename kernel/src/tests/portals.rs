@@ -142,3 +142,29 @@ fn who_finds_the_server_busy_helps_it_along() {
     assert_eq!([&server, &rival, &client].map(left_ns), [SLICE_NS, SLICE_NS - 300, SLICE_NS - 2800]);
     world.end([server, rival, client]);
 }
+
+#[test]
+fn a_context_that_is_ended_answers_nobody_and_its_domain_lives() {
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    let client = world.party(1);
+    world.connect(&client, &server);
+    let rival = world.party(5);
+    world.connect(&rival, &server);
+    let end = Call::ContextEnd;
+
+    world.ask(&rival, 0);
+    assert!(world.runs(&server));
+    world.call(&server, 0, end, [layout::SHARE_SLOTS_MAX, 0, 0, 0, 0, 0]);
+    assert!(world.runs(&server), "a wrong handle changes nothing");
+    world.kernel.retain(server.context);
+    let itself = Capability { object: server.context.any(), badge: 0, rights: Rights::CONTROL };
+    server.domain.insert(abi::Handle::SELF_CONTEXT.0 as usize, itself);
+    world.call(&server, 0, end, [abi::Handle::SELF_CONTEXT.0, 0, 0, 0, 0, 0]);
+    assert!(world.runs(&rival));
+    assert_eq!(rival.context.with_registers(|r| r.rax), (abi::Error::PeerDead as u64).wrapping_neg());
+    assert!(server.domain.is_alive());
+    world.end([server, client, rival]);
+}

@@ -47,6 +47,7 @@ extern crate alloc;
 #[cfg(not(target_os = "none"))]
 extern crate std;
 
+mod companion;
 mod endpoint;
 #[cfg(target_os = "none")]
 mod heap;
@@ -61,6 +62,7 @@ mod platform;
 mod platform;
 #[cfg_attr(not(all(target_os = "none", target_arch = "x86_64")), path = "random_host.rs")]
 mod random;
+mod semaphore;
 mod start;
 #[cfg(not(target_os = "none"))]
 pub mod testing;
@@ -68,11 +70,13 @@ mod time;
 mod watch;
 
 pub use channel::{Bulk, Peer};
+pub use companion::Companion;
 pub use endpoint::Incoming;
 pub use executor::{TaskId, abort, is_at_rest, notified, sleep_until, spawn, yield_now};
 pub use map::map_segment;
 pub use platform::{log_line, now_ns};
 pub use random::fill_random;
+pub use semaphore::{Gate, Semaphore, semaphore};
 pub use start::{Device, Region, Start, WireError};
 pub use time::{TimedOut, sleep, timeout};
 pub use watch::Watch;

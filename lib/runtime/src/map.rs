@@ -36,14 +36,18 @@ impl Drop for Mapping {
     }
 }
 
+/// Addresses for `pages` pages, with an empty one behind, so that running over an end is noticed.
+pub(crate) fn reserve(pages: u64) -> Result<u64, Error> {
+    let address = NEXT.0.get();
+    let bytes = pages.checked_add(1).and_then(|pages| pages.checked_mul(PAGE_BYTES)).ok_or(Error::BadArgument)?;
+    NEXT.0.set(address.checked_add(bytes).filter(|next| *next <= TO).ok_or(Error::NoMemory)?);
+    Ok(address)
+}
+
 /// Maps a whole segment, readable and writable: its address, its bytes, and what keeps it mapped. The segment's capability goes with it.
 pub fn map_segment(segment: Handle) -> Result<(u64, u64, Rc<dyn Any>), Error> {
     let (pages, _, _) = sys::segment_stat(segment)?;
-    let address = NEXT.0.get();
-    let bytes = pages.checked_mul(PAGE_BYTES).ok_or(Error::BadArgument)?;
-    // A page between two mappings stays empty, so that running over an end is noticed.
-    let next = address.checked_add(bytes + PAGE_BYTES).filter(|next| *next <= TO).ok_or(Error::NoMemory)?;
+    let address = reserve(pages)?;
     sys::range_map(Handle::SELF_RANGE, address, segment, 0, pages, protection::READ | protection::WRITE)?;
-    NEXT.0.set(next);
-    Ok((address, bytes, Rc::new(Mapping { address, pages, segment })))
+    Ok((address, pages * PAGE_BYTES, Rc::new(Mapping { address, pages, segment })))
 }

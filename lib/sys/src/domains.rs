@@ -118,6 +118,12 @@ pub fn context_watch(context: Handle, limit_ns: u64, notification: Handle) -> Ou
     unsafe { call(Call::ContextWatch, [context.0, limit_ns, notification.0, 0, 0, 0]) }.map(drop)
 }
 
+/// `ContextEnd`: returns only if the context is another or the call is refused.
+pub fn context_end(context: Handle) -> Outcome<()> {
+    // SAFETY: what its stack held stays where it is, unused; nothing of ours is taken away.
+    unsafe { call(Call::ContextEnd, [context.0, 0, 0, 0, 0, 0]) }.map(drop)
+}
+
 /// `Yield`.
 pub fn yield_slice() -> Outcome<()> {
     // SAFETY: no memory of ours.
