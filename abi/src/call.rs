@@ -101,8 +101,16 @@ calls! {
     RangeUnmap = 33,
     /// (address range: WRITE, virtual address, pages, protection) → (). Every page must be mapped by a segment whose capability had these rights when mapped. `NoMemory`, `BadArgument`, `NoRights`.
     RangeProtect = 34,
-    /// The mapping at or after an address. (address range: READ, virtual address) → (start, pages, protection | first page in segment << 8). `NotFound` when none follows.
+    /// The mapping at or after an address. (address range: READ, virtual address) → (the three words of a `RangeEntry`). `NotFound` when none follows.
     RangeGet = 35,
+    /// An empty range that can be nested. (ram: WRITE, pages, flags: layout::domain::WRITE_EXECUTE) → (new address range, its pages). Rounded up to 512, 512², or 512³ pages (2 MiB, 1 GiB, 512 GiB): what one
+    /// entry of the next larger kind of range takes. `BadArgument`: no pages, or more than that. `NoMemory`. Addresses in it begin at 0.
+    RangeAlloc = 36,
+    /// Shows a range, whole, in another one. (address range: WRITE, virtual address, address range, protection) → (). Whatever is or will be mapped there is seen, with at most that protection, which the rights of the second
+    /// capability must cover (`NoRights`). Table pages are shared: a fault filled through one of the places serves all. The same range can be shown in many places. `Busy` if something is mapped there, `NoMemory`, `PeerDead` if either was revoked.
+    /// `BadArgument`: not larger than the range to be shown (so there are no cycles), the address not a multiple of that one's size or its end outside the window, or code there may be writable and here not.
+    /// `RangeUnmap` takes it out again; to unmap or protect a part of it is `BadArgument`: name the nested range itself.
+    RangeNest = 37,
 
     /// A protection domain: root Share, root AddressRange, owner of what is made in it. (ram: WRITE that will pay for all its tables; limit = RamSplit before, flags) → (new domain with all rights, object id). `NoMemory`.
     /// A domain ends when the last capability for it outside its own share goes: whoever wants it alive keeps one.

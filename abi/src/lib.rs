@@ -10,6 +10,7 @@ pub mod control;
 pub mod error;
 pub mod handle;
 pub mod layout;
+pub mod range;
 pub mod start;
 pub mod status;
 
@@ -17,6 +18,7 @@ pub use call::Call;
 pub use control::{ControlPage, ProgramRegisters};
 pub use error::Error;
 pub use handle::{Handle, ObjectType, Rights};
+pub use range::RangeEntry;
 pub use status::{DeathCause, DomainState, ExceptionInfo};
 
 /// Bytes in a page; all memory is counted in these.

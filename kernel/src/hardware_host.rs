@@ -4,13 +4,16 @@ use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::arch::fpu::Area;
 use crate::arch::paging::Root;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 
 std::thread_local! {
     static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
     static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
+    static FLUSHES: RefCell<Vec<Flush>> = const { RefCell::new(Vec::new()) };
 }
+
+const FLUSHES_MAX: usize = 4096;
 
 /// As in `hardware.rs`.
 pub type VectorArea = Area;
@@ -48,14 +51,48 @@ pub fn change_bases(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
 /// As in `hardware.rs`.
 pub fn set_current(_registers: Option<NonNull<Registers>>) {}
 
-/// As in `hardware.rs`.
-pub fn flush_all() {}
+/// What the processor was told to forget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flush {
+    /// All translations.
+    All,
+    /// That of one page.
+    Page(u64),
+}
+
+/// What was to be forgotten since the last time this was asked.
+pub fn take_flushes() -> Vec<Flush> {
+    FLUSHES.take()
+}
+
+fn note(flush: Flush) {
+    FLUSHES.with_borrow_mut(|flushes| {
+        // All that came before is forgotten too.
+        if flush == Flush::All {
+            flushes.clear();
+        }
+        flushes.push(flush);
+        // Most tests do not ask.
+        if flushes.len() > FLUSHES_MAX {
+            *flushes = vec![Flush::All];
+        }
+    });
+}
 
 /// As in `hardware.rs`.
-pub fn flush_page(_address: u64) {}
+pub fn flush_all() {
+    note(Flush::All);
+}
 
 /// As in `hardware.rs`.
-pub fn load_root(_root: Root) {}
+pub fn flush_page(address: u64) {
+    note(Flush::Page(address));
+}
+
+/// As in `hardware.rs`.
+pub fn load_root(_root: Root) {
+    note(Flush::All);
+}
 
 /// As in `hardware.rs`.
 pub fn open_vectors(_open: bool) {}

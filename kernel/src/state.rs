@@ -7,8 +7,10 @@ use crate::arch::paging::{self, Root};
 use crate::boot::info::CoreInfo;
 use crate::counters::Counters;
 use crate::hardware;
+use crate::memory::{USER_END, USER_START};
 use crate::objects::device::Interrupts;
 use crate::objects::frames::Frames;
+use crate::objects::mapping::Window;
 use crate::objects::remote::WakeSlots;
 use crate::objects::{Context, Domain, Header, List, Ptr, Ram};
 use crate::scheduler::Scheduler;
@@ -30,6 +32,8 @@ pub struct Kernel {
     pub wake_slots: WakeSlots,
     /// Who gets which interrupt, and who claimed which device.
     pub interrupts: Interrupts,
+    /// What domains may use of the address space.
+    pub user_window: Window,
     /// The user space that is loaded.
     pub loaded: Option<Root>,
     /// Whose FS and GS base the processor holds.
@@ -62,6 +66,7 @@ impl Kernel {
             trace: Trace::new(),
             wake_slots: WakeSlots::new(),
             interrupts: Interrupts::new(),
+            user_window: Window { start: USER_START, end: USER_END },
             loaded: None,
             bases_of: None,
             vectors_of: None,

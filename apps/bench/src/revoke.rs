@@ -61,7 +61,7 @@ fn round() -> Result<u64, Failure> {
     let (_, used, _) = sys::ram_stat(worker.ram).map_err(refused("RamStat"))?;
     let gone = |handle| sys::cap_stat(handle).is_err_and(|error| error == Error::BadHandle);
     let answers = sys::portal_call(portal, [0; 4], deadline_ns) != Err(Error::PeerDead);
-    let is_mapped = sys::range_get(Handle::SELF_RANGE, PLACE).is_ok_and(|(start, ..)| start == PLACE);
+    let is_mapped = sys::range_get(Handle::SELF_RANGE, PLACE).is_ok_and(|entry| entry.start == PLACE);
     sys::cap_drop(portal).and_then(|()| sys::cap_drop(bell)).map_err(refused("CapDrop"))?;
     let wrong = [
         (!told, "nobody is told of the program's end"),

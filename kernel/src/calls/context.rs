@@ -6,7 +6,6 @@ use crate::hardware;
 use crate::memory::USER_END;
 use crate::objects::context::{Options, Proxy, State};
 use crate::objects::notification::Notification;
-use crate::objects::range::Place;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Ptr, Schedule};
 use crate::scheduler::PRIORITIES;
@@ -31,7 +30,7 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     if options & !(flags::FPU | flags::LINUX) != 0 {
         return Err(Error::BadArgument);
     }
-    let place = Place::decode(control, 1)?;
+    let place = domain.range().place(control, 1)?;
     let slot = request.slot(kernel)?;
     domain.ensure_slot(kernel, Handle::SELF_CONTEXT.0 as usize)?;
     let options = Options { has_vectors: options & flags::FPU != 0, is_linux: options & flags::LINUX != 0 };

@@ -132,6 +132,8 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::RangeUnmap => range::unmap(kernel, request),
         Call::RangeProtect => range::protect(kernel, request),
         Call::RangeGet => range::get(request),
+        Call::RangeAlloc => range::alloc(kernel, request),
+        Call::RangeNest => range::nest(kernel, request),
         Call::DomainAlloc => domain::alloc(kernel, request),
         Call::DomainGrant => domain::grant(kernel, request),
         Call::DomainRange => domain::range(kernel, request),

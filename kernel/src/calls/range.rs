@@ -1,11 +1,11 @@
 //! Address ranges.
 
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::objects::range::Place;
+use crate::objects::mapping::Shown;
 use crate::objects::{Ptr, Range, Segment};
 use crate::state::Kernel;
-use abi::layout::protection;
-use abi::{Error, Rights};
+use abi::layout::{domain as flags, protection};
+use abi::{Error, RangeEntry, Rights};
 
 fn living(request: &Request, rights: Rights) -> Result<Ptr<Range>, Error> {
     let range = request.object::<Range>(0, rights)?;
@@ -20,31 +20,65 @@ fn allowed_by(rights: Rights) -> u64 {
         .fold(0, |all, (_, bit)| all | bit)
 }
 
+/// Known bits, and nothing without reading.
+fn decode_protection(wanted: u64) -> Result<(), Error> {
+    let known = wanted & !(protection::READ | protection::WRITE | protection::EXECUTE) == 0;
+    let readable = wanted == 0 || wanted & protection::READ != 0;
+    if known && readable { Ok(()) } else { Err(Error::BadArgument) }
+}
+
+/// The widest protection a capability allows, if it covers `wanted`.
+fn decode_rights(rights: Rights, wanted: u64) -> Result<u64, Error> {
+    decode_protection(wanted)?;
+    let allowed = allowed_by(rights);
+    if allowed & wanted == wanted { Ok(allowed) } else { Err(Error::NoRights) }
+}
+
+pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
+    let ram = request.ram(0)?;
+    let [_, pages, options, ..] = request.words();
+    if options & !flags::WRITE_EXECUTE != 0 {
+        return Err(Error::BadArgument);
+    }
+    let slot = request.slot(kernel)?;
+    let range = Ptr::<Range>::create_nested(kernel, ram, pages, options & flags::WRITE_EXECUTE != 0)?;
+    Ok(Outcome::Done([request.place(slot, range.any(), Rights::ALL), range.pages(), 0]))
+}
+
 pub(super) fn map(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
     let (segment, capability) = request.find::<Segment>(2, Rights(0))?;
     let [_, start, _, first, pages, wanted] = request.words();
-    let place = Place::decode(start, pages)?;
+    let place = range.place(start, pages)?;
+    let allowed = decode_rights(capability.rights, wanted)?;
     range.check_protection(wanted)?;
-    let allowed = allowed_by(capability.rights);
-    if allowed & wanted != wanted {
-        return Err(Error::NoRights);
-    }
     range.map(kernel, place, segment, first, [wanted, allowed])?;
+    NOTHING
+}
+
+pub(super) fn nest(kernel: &mut Kernel, request: &Request) -> Answer {
+    let range = living(request, Rights::WRITE)?;
+    let (child, capability) = request.find::<Range>(2, Rights(0))?;
+    let [_, start, _, wanted, ..] = request.words();
+    let allowed = decode_rights(capability.rights, wanted)?;
+    if !child.is_alive() {
+        return Err(Error::PeerDead);
+    }
+    range.nest(kernel, start, child, [wanted, allowed])?;
     NOTHING
 }
 
 pub(super) fn unmap(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
-    let place = Place::decode(request.words()[1], request.words()[2])?;
+    let place = range.place(request.words()[1], request.words()[2])?;
     one(range.unmap(kernel, place)?)
 }
 
 pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
     let [_, start, pages, wanted, ..] = request.words();
-    let place = Place::decode(start, pages)?;
-    range.check_protection(wanted)?;
+    let place = range.place(start, pages)?;
+    decode_protection(wanted)?;
     range.check_cover(place, wanted)?;
     range.protect(kernel, place, wanted)?;
     NOTHING
@@ -53,5 +87,18 @@ pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn get(request: &Request) -> Answer {
     let range = living(request, Rights::READ)?;
     let mapping = range.at_or_after(request.words()[1]).ok_or(Error::NotFound)?;
-    Ok(Outcome::Done([mapping.start(), mapping.pages(), mapping.protection() | mapping.first() << 8]))
+    let object = match mapping.shown() {
+        Shown::Segment(segment) => segment.any(),
+        Shown::Range(nested) => nested.any(),
+    };
+    let entry = RangeEntry {
+        start: mapping.start(),
+        pages: mapping.pages(),
+        first: mapping.first(),
+        protection: mapping.protection(),
+        allowed: mapping.allowed(),
+        is_range: mapping.nested().is_some(),
+        object: object.id(),
+    };
+    Ok(Outcome::Done(entry.words()))
 }

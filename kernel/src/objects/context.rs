@@ -5,7 +5,7 @@
 //! processor while it is current, and by the kernel otherwise. A context belongs to its domain's list until it ends; a husk may stay behind for
 //! capabilities that still name it.
 
-use super::range::Place;
+use super::mapping::Place;
 use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
@@ -286,7 +286,7 @@ impl Ptr<Context> {
             }
             Err(_) => {
                 // Only what `map` above put there can be there: it refuses places that are taken.
-                if domain.range().at(control.start).is_some_and(|mapping| mapping.segment() == segment) {
+                if domain.range().at(control.start).is_some_and(|mapping| mapping.segment() == Some(segment)) {
                     domain.range().unmap(kernel, control)?;
                 }
                 kernel.release(segment);

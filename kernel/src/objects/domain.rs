@@ -6,7 +6,6 @@
 
 use super::context::Context;
 use super::notification::Notification;
-use super::range::Place;
 use super::revoke::Budget;
 use super::segment::{Kind, Segment};
 use super::share::{Capability, Share};
@@ -98,7 +97,7 @@ impl Domain {
 impl Ptr<Domain> {
     /// A domain paid by `ram`, with its own first three capabilities. The caller holds one reference.
     pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64) -> Result<Ptr<Domain>, Error> {
-        let range = Ptr::<Range>::create(kernel, ram, options & flags::WRITE_EXECUTE != 0)?;
+        let range = Ptr::<Range>::create_root(kernel, ram, options & flags::WRITE_EXECUTE != 0)?;
         let made = kernel.create(ram, |header| Domain {
             header,
             share: Share::new(),
@@ -298,10 +297,9 @@ impl Ptr<Domain> {
         let mut next = 0;
         while let Some(mapping) = self.range.at_or_after(next) {
             next = mapping.end();
-            if let Some(copy) = mapping.segment().copy.get() {
-                let place = Place { start: mapping.start(), pages: mapping.pages() };
+            if let Some(copy) = mapping.segment().and_then(|segment| segment.copy.get()) {
                 let rights = [mapping.protection(), mapping.allowed()];
-                child.range.map_copy(kernel, place, copy, mapping.first(), rights)?;
+                child.range.map_copy(kernel, mapping.place(), copy, mapping.first(), rights)?;
             }
         }
         Ok(())

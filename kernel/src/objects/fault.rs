@@ -3,10 +3,12 @@
 //! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is writable only if the frame is the segment's alone. What
 //! cannot be resolved here is the program's own fault and goes to its proxy, or ends it. This file does not know who caused the access.
 
-use super::range::Mapping;
+use super::mapping::Mapping;
 use super::segment::Kind;
-use super::{Ptr, Range};
+use super::tables::execution;
+use super::{Ptr, Range, Segment};
 use crate::arch::paging::{Flags, Pte};
+use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::state::Kernel;
 use abi::layout::protection;
@@ -61,33 +63,38 @@ pub enum Refused {
 impl Ptr<Range> {
     /// Makes the access possible at `address`: gives the frame that the hardware entry now shows.
     pub fn resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
-        let mapping = self.at(address).ok_or(Refused::NotAllowed)?;
-        let page = mapping.page_at(address);
-        let segment = mapping.segment();
-        if mapping.protection() & access.needs() == 0 || page >= segment.pages() {
+        let (mapping, local, allowed) = self.find(address).ok_or(Refused::NotAllowed)?;
+        let page = mapping.page_at(local);
+        let Some(segment) = mapping.segment().filter(|segment| page < segment.pages()) else {
+            return Err(Refused::NotAllowed);
+        };
+        if allowed & access.needs() == 0 {
             return Err(Refused::NotAllowed);
         }
-        let (frame, writable) = frame_for(kernel, mapping, page, access)?;
-        let entry = Pte::new(frame, flags_for(mapping, writable));
-        let address = address & !(PAGE_BYTES as u64 - 1);
-        self.set_entry(kernel, address, entry).map_err(|_| Refused::NoMemory)?;
-        self.show_around(kernel, mapping, address);
+        let (frame, writable) = frame_for(kernel, segment, page, access)?;
+        let entry = Pte::new(frame, flags_for(mapping, segment, writable));
+        let local = local & !(PAGE_BYTES as u64 - 1);
+        let range = mapping.range();
+        if range.set_entry(kernel, local, entry).map_err(|_| Refused::NoMemory)? {
+            // It allowed less of the same frame: elsewhere that costs another fault.
+            hardware::flush_page(address);
+        }
+        range.show_around(kernel, mapping, segment, local);
         Ok(frame)
     }
 
     /// Shows the neighbours that are there already, so that a program's text and a child's memory cost one fault for many pages.
-    fn show_around(self, kernel: &mut Kernel, mapping: Ptr<Mapping>, address: u64) {
+    fn show_around(self, kernel: &mut Kernel, mapping: Ptr<Mapping>, segment: Ptr<Segment>, address: u64) {
         let start = mapping.start().max(address / AROUND_BYTES * AROUND_BYTES);
         let end = mapping.end().min((address / AROUND_BYTES + 1) * AROUND_BYTES);
-        let Some(entries) = self.entries(start, (end - start) / PAGE_BYTES as u64) else { return };
-        let segment = mapping.segment();
+        let entries = self.entries(start, (end - start) / PAGE_BYTES as u64);
         for (page, entry) in (mapping.page_at(start)..).zip(entries) {
             if entry.is_present() {
                 continue;
             }
             let Some(frame) = segment.frame(page) else { continue };
             let writable = segment.base().is_some() || kernel.frames.count(frame) == 1;
-            *entry = Pte::new(frame, flags_for(mapping, writable));
+            *entry = Pte::new(frame, flags_for(mapping, segment, writable));
         }
     }
 }
@@ -95,11 +102,10 @@ impl Ptr<Range> {
 /// The frame to show and whether it may be written right away.
 fn frame_for(
     kernel: &mut Kernel,
-    mapping: Ptr<Mapping>,
+    segment: Ptr<Segment>,
     page: u64,
     access: Access,
 ) -> Result<(PhysAddr, bool), Refused> {
-    let segment = mapping.segment();
     if let Some(base) = segment.base() {
         return Ok((base + page * PAGE_BYTES as u64, true));
     }
@@ -112,15 +118,12 @@ fn frame_for(
     Ok((frame, kernel.frames.count(frame) == 1))
 }
 
-fn flags_for(mapping: Ptr<Mapping>, writable: bool) -> Flags {
-    let mut flags = Flags::PRESENT | Flags::USER;
+fn flags_for(mapping: Ptr<Mapping>, segment: Ptr<Segment>, writable: bool) -> Flags {
+    let mut flags = Flags::PRESENT | Flags::USER | execution(mapping.protection());
     if writable && mapping.protection() & protection::WRITE != 0 {
         flags = flags | Flags::WRITE;
     }
-    if mapping.protection() & protection::EXECUTE == 0 {
-        flags = flags | Flags::NO_EXECUTE;
-    }
-    if let Kind::Imported { uncached, is_ram, .. } = mapping.segment().kind() {
+    if let Kind::Imported { uncached, is_ram, .. } = segment.kind() {
         if uncached {
             flags = flags | Flags::UNCACHED;
         }

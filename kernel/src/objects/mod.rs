@@ -14,6 +14,8 @@ pub mod device;
 pub mod domain;
 pub mod fault;
 pub mod frames;
+pub mod mapping;
+pub mod nest;
 pub mod notification;
 pub mod pointer;
 pub mod portal;
@@ -26,6 +28,7 @@ pub mod segment;
 pub mod semaphore;
 pub mod share;
 pub mod slot;
+mod tables;
 pub mod user_memory;
 
 pub use context::Context;

@@ -148,8 +148,16 @@ impl Kernel {
             }
             ObjectType::Portal => typed::<Portal>(object).set_callee(None),
             ObjectType::Semaphore => typed::<Semaphore>(object).fail_waiting(self),
-            ObjectType::AddressRange if !typed::<Range>(object).clear(self, budget) => return false,
-            ObjectType::AddressRange | ObjectType::RemoteContext | ObjectType::Pcore => (),
+            ObjectType::AddressRange => {
+                let range = typed::<Range>(object);
+                self.hold(anchor, object);
+                // A space is closed since its domain ended.
+                range.close();
+                return self.take_capabilities(object, Some(anchor), budget)
+                    && range.leave_parents(self, budget)
+                    && range.clear(self, budget);
+            }
+            ObjectType::RemoteContext | ObjectType::Pcore => (),
             ObjectType::Ram | ObjectType::Share => unreachable!("accounts are walked, shares are part of their domain"),
         }
         self.take_capabilities(object, Some(anchor), budget)

@@ -6,7 +6,7 @@
 //! charged to the segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry can narrow the hardware tables too.
 //! Entries of small segments are in the object, of larger ones in a table page, or in table pages under an index page; those are made at first use.
 
-use super::range::Mapping;
+use super::mapping::Mapping;
 use super::revoke::Budget;
 use super::{Header, List, Object, Ptr, Ram, frames};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -405,7 +405,7 @@ impl Ptr<Segment> {
     fn for_each_mapping(self, mut f: impl FnMut(Ptr<Mapping>)) {
         let mut next = self.mappings.first();
         while let Some(mapping) = next {
-            next = mapping.next_of_segment();
+            next = mapping.next_of_shown();
             f(mapping);
         }
     }

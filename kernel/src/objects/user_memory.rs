@@ -6,21 +6,19 @@
 use super::fault::{Access, NOT_RAM};
 use super::{Ptr, Range};
 use crate::arch::paging::{self, Flags};
-use crate::memory::{PAGE_BYTES, PhysAddr, USER_END, phys_to_virt};
+use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use abi::Error;
 
 /// The bytes at `address` within one page.
 fn locate(kernel: &mut Kernel, range: Ptr<Range>, address: u64, access: Access) -> Result<PhysAddr, Error> {
     let needs = if access == Access::Write { Flags::WRITE } else { Flags::NONE };
-    if let Some(entry) =
-        paging::lookup(range.root(), address).filter(|entry| entry.is_present() && entry.flags().contains(needs))
-    {
+    if let Some(entry) = paging::view(range.root(), address).filter(|entry| entry.flags().contains(needs)) {
         let is_ram = !entry.flags().contains(NOT_RAM);
         return is_ram.then(|| entry.address() + offset(address)).ok_or(Error::BadPointer);
     }
-    let mapping = range.at(address).ok_or(Error::BadPointer)?;
-    if !mapping.segment().is_ram() {
+    let (mapping, ..) = range.find(address).ok_or(Error::BadPointer)?;
+    if !mapping.segment().is_some_and(|segment| segment.is_ram()) {
         return Err(Error::BadPointer);
     }
     let frame = range.resolve(kernel, address, access).map_err(|_| Error::BadPointer)?;
@@ -40,7 +38,7 @@ fn pieces(
     access: Access,
     mut f: impl FnMut(*mut u8, usize, usize),
 ) -> Result<(), Error> {
-    let end = address.checked_add(bytes as u64).filter(|end| *end <= USER_END).ok_or(Error::BadPointer)?;
+    let end = address.checked_add(bytes as u64).filter(|end| *end <= range.window().end).ok_or(Error::BadPointer)?;
     let mut at = address;
     while at < end {
         let length = (PAGE_BYTES as u64 - offset(at)).min(end - at);

@@ -4,7 +4,7 @@ use super::{archive, archive_bytes};
 use crate::boot::info::CoreInfo;
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::context::Options;
-use crate::objects::range::Place;
+use crate::objects::mapping::Place;
 use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
 use crate::objects::{AnyObject, Context, Domain, Pcore, Ptr, Schedule, Segment};
@@ -86,7 +86,7 @@ impl Builder<'_> {
         for header in headers.iter().filter(|header| header.p_type == PT_LOAD && header.p_memsz > 0) {
             let offset = header.p_vaddr % PAGE;
             let span = header.p_memsz.checked_add(offset).ok_or(BAD)?;
-            let place = Place::decode(header.p_vaddr - offset, span.div_ceil(PAGE)).map_err(|_| BAD)?;
+            let place = self.domain.range().place(header.p_vaddr - offset, span.div_ceil(PAGE)).map_err(|_| BAD)?;
             let contents = image.segment_data(&header).map_err(|_| BAD)?;
             if contents.len() as u64 > header.p_memsz || place.pages > layout::SEGMENT_PAGES_MAX {
                 return Err(BAD);

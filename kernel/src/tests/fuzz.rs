@@ -51,7 +51,7 @@ fn call(random: &mut Random) -> Call {
 }
 
 /// What the arguments of a call should be: R ram, S segment, D domain, C context, A address range, P portal, M semaphore, X pcore, V device, h any handle,
-/// a address, p pages, f flags or protection, r rights, t deadline, i small number.
+/// a address, l address of a nested range N, g its size, p pages, f flags or protection, r rights, t deadline, i small number.
 fn shape(call: Call) -> &'static str {
     match call {
         Call::CapCopy | Call::CapDrop | Call::CapRevoke | Call::CapStat => "hr",
@@ -62,6 +62,8 @@ fn shape(call: Call) -> &'static str {
         Call::SegmentSetPages | Call::SegmentStat => "Sp",
         Call::SegmentImport => "XRapf",
         Call::RangeMap => "AaSipf",
+        Call::RangeAlloc => "Rgf",
+        Call::RangeNest => "AlNf",
         Call::RangeUnmap | Call::RangeGet => "Aap",
         Call::RangeProtect => "Aapf",
         Call::DomainAlloc => "Rf",
@@ -121,13 +123,16 @@ fn plausible(random: &mut Random, caller: Ptr<Context>, kind: u8) -> u64 {
         b'S' => ObjectType::Segment,
         b'D' => ObjectType::Domain,
         b'C' => ObjectType::ExecutionContext,
-        b'A' => ObjectType::AddressRange,
+        b'A' | b'N' => ObjectType::AddressRange,
         b'P' => ObjectType::Portal,
         b'M' => ObjectType::Semaphore,
         b'X' => ObjectType::Pcore,
         b'V' => ObjectType::Device,
         b'h' => return handle(random, caller, None),
-        b'a' => return layout::HEAP + random.below(64) * 4096,
+        b'a' => return random.one(&[0, layout::HEAP, layout::HEAP]) + random.below(64) * 4096,
+        // Where a nested range fits, in a space or in another one.
+        b'l' => return random.one(&[0, layout::HEAP]) + (random.below(3) << random.one(&[21, 30, 39])),
+        b'g' => return random.one(&[1, 512, 513, 1 << 18, 1 << 27]),
         b'p' => return 1 + random.below(24) + if random.below(9) == 0 { 600 } else { 0 },
         b'f' => return random.below(4),
         b'r' => return random.one(&[511, 255, 1, 256, 35, 63]),

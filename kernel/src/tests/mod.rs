@@ -3,6 +3,8 @@
 mod fuzz;
 mod portals;
 mod proxy;
+mod range_calls;
+mod ranges;
 mod revoke;
 mod rights;
 mod spaces;
@@ -10,7 +12,7 @@ mod watch;
 
 use crate::memory::{PAGE_BYTES, PhysRange, set_test_ram};
 use crate::objects::context::Options;
-use crate::objects::range::Place;
+use crate::objects::mapping::Place;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Pcore, Ptr, Ram, Schedule};
 use crate::state::Kernel;

@@ -4,7 +4,7 @@ use super::World;
 use crate::arch::context::Event;
 use crate::hardware;
 use crate::objects::context::Options;
-use crate::objects::range::Place;
+use crate::objects::mapping::Place;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Portal, Ptr, Schedule, portal::PortalKind};
 use abi::{Call, Rights, layout};

@@ -13,7 +13,7 @@ const PROGRAM: u64 = 0x4000;
 
 fn control_page(domain: Ptr<Domain>) -> *mut ControlPage {
     let mapping = domain.range().at(layout::CONTROL_PAGE).unwrap();
-    phys_to_virt(mapping.segment().base().unwrap()).cast()
+    phys_to_virt(mapping.segment().unwrap().base().unwrap()).cast()
 }
 
 /// The word that program and proxy see, read as they do.

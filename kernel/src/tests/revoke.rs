@@ -5,7 +5,7 @@ use crate::arch::paging;
 use crate::calls;
 use crate::hardware;
 use crate::objects::context::{Options, State};
-use crate::objects::range::Place;
+use crate::objects::mapping::Place;
 use crate::objects::revoke::{Budget, UNITS};
 use crate::objects::share::Capability;
 use crate::objects::slot::DEPTH_MAX;
@@ -20,13 +20,13 @@ const PARTS_MAX: u32 = 2000;
 
 /// A domain with a context that makes the test's calls.
 #[derive(Clone, Copy)]
-struct Actor {
-    domain: Ptr<Domain>,
-    context: Ptr<Context>,
+pub(super) struct Actor {
+    pub(super) domain: Ptr<Domain>,
+    pub(super) context: Ptr<Context>,
 }
 
 impl World {
-    fn actor(&mut self, ram: Ptr<Ram>) -> Actor {
+    pub(super) fn actor(&mut self, ram: Ptr<Ram>) -> Actor {
         let kernel = &mut *self.kernel;
         let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
         let place = Place { start: layout::CONTROL_PAGE, pages: 1 };
@@ -39,18 +39,18 @@ impl World {
     }
 
     /// The monitor's actor, outside of all that is revoked; holds the root account.
-    fn outsider(&mut self) -> Actor {
+    pub(super) fn outsider(&mut self) -> Actor {
         let actor = self.actor(self.ram);
         self.give(actor, Handle::ROOT_RAM.0 as usize, self.ram.any());
         actor
     }
 
-    fn give(&mut self, to: Actor, index: usize, object: AnyObject) {
+    pub(super) fn give(&mut self, to: Actor, index: usize, object: AnyObject) {
         self.kernel.retain_any(object);
         to.domain.insert(index, Capability { object, badge: 1, rights: Rights::ALL });
     }
 
-    fn run(&mut self, actor: Actor, call: Call, words: &[u64]) -> Result<[u64; 3], Error> {
+    pub(super) fn run(&mut self, actor: Actor, call: Call, words: &[u64]) -> Result<[u64; 3], Error> {
         let mut all = [0; 6];
         all[..words.len()].copy_from_slice(words);
         actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = all);
@@ -62,12 +62,12 @@ impl World {
         })
     }
 
-    fn make(&mut self, actor: Actor, call: Call, words: &[u64]) -> u64 {
+    pub(super) fn make(&mut self, actor: Actor, call: Call, words: &[u64]) -> u64 {
         self.run(actor, call, words).unwrap_or_else(|error| panic!("{call:?} {words:?}: {error:?}"))[0]
     }
 
     /// Revokes to the end; `between` happens between two parts. Gives the number of calls.
-    fn revoke(&mut self, actor: Actor, ram: u64, mut between: impl FnMut(&mut World)) -> u32 {
+    pub(super) fn revoke(&mut self, actor: Actor, ram: u64, mut between: impl FnMut(&mut World)) -> u32 {
         for parts in 1..PARTS_MAX {
             if self.make(actor, Call::RamRevoke, &[ram]) == 0 {
                 return parts;
@@ -102,11 +102,11 @@ impl World {
         found
     }
 
-    fn used(&self) -> u64 {
+    pub(super) fn used(&self) -> u64 {
         self.kernel.frames.total() - self.kernel.frames.free()
     }
 
-    fn leave_nothing(mut self, actors: &[Actor]) {
+    pub(super) fn leave_nothing(mut self, actors: &[Actor]) {
         for actor in actors {
             let death = crate::objects::domain::Death::by_call(DeathCause::Killed, 0);
             self.kernel.kill(actor.domain, death);
@@ -169,8 +169,7 @@ fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
     let tables = tables - 1500 - 40;
 
     let mut last = world.used();
-    let shown =
-        |address: u64| paging::lookup(own.root(), address).filter(|entry| entry.is_present()).map(|entry| *entry);
+    let shown = |address: u64| paging::view(own.root(), address);
     let touched = [0, 700, 1499].map(|page| layout::HEAP + page * PAGE);
     assert!(touched.iter().all(|&address| shown(address).is_some()));
     let parts = world.revoke(outside, ram, |world| {

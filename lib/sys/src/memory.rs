@@ -1,6 +1,6 @@
 //! Ram, segments, address ranges.
 
-use abi::{Call, Handle};
+use abi::{Call, Handle, RangeEntry};
 
 use crate::{Outcome, call};
 
@@ -110,9 +110,22 @@ pub unsafe fn range_protect(range: Handle, address: u64, pages: u64, protection:
     unsafe { call(Call::RangeProtect, [range.0, address, pages, protection, 0, 0]) }.map(drop)
 }
 
-/// `RangeGet`: start, pages, and protection | first page in segment << 8 of the mapping at or after `address`.
-pub fn range_get(range: Handle, address: u64) -> Outcome<(u64, u64, u64)> {
+/// `RangeGet`: the mapping at or after `address`.
+pub fn range_get(range: Handle, address: u64) -> Outcome<RangeEntry> {
     // SAFETY: reads only.
     let results = unsafe { call(Call::RangeGet, [range.0, address, 0, 0, 0, 0]) }?;
-    Ok((results.words[0], results.words[1], results.words[2]))
+    Ok(RangeEntry::from_words([results.words[0], results.words[1], results.words[2]]))
+}
+
+/// `RangeAlloc`: the range, and its pages.
+pub fn range_alloc(ram: Handle, pages: u64, flags: u64) -> Outcome<(Handle, u64)> {
+    // SAFETY: makes an object.
+    let results = unsafe { call(Call::RangeAlloc, [ram.0, pages, flags, 0, 0, 0]) }?;
+    Ok((Handle(results.words[0]), results.words[1]))
+}
+
+/// `RangeNest`: safe because the kernel refuses (`Busy`) to cover what is mapped.
+pub fn range_nest(range: Handle, address: u64, nested: Handle, protection: u64) -> Outcome<()> {
+    // SAFETY: only adds memory where there was none.
+    unsafe { call(Call::RangeNest, [range.0, address, nested.0, protection, 0, 0]) }.map(drop)
 }

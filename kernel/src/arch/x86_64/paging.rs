@@ -1,10 +1,10 @@
 //! Page tables of x86-64: four levels, 4 KiB leaves for users, 2 MiB and 1 GiB leaves for the kernel's direct map.
 //!
 //! Invariants: the upper half of every root is a copy of this core's kernel root, so that a switch never unmaps the kernel; table pages lie in RAM
-//! the direct map shows. Tables are plain memory here: whether a change needs a flush, and on which cores, the caller knows.
+//! the direct map shows. A table below a root may be shown under several roots (a nested range): rights are the least of all levels. Tables are plain memory here: whether a change needs a flush, and on which cores, the caller knows.
 
 use super::cpu;
-use crate::memory::{DIRECT_MAP_BYTES, PAGE_BYTES, PhysAddr, USER_END, phys_to_virt};
+use crate::memory::{DIRECT_MAP_BYTES, PAGE_BYTES, PhysAddr, phys_to_virt};
 use core::ops::BitOr;
 
 const ENTRIES: usize = 512;
@@ -160,80 +160,180 @@ pub fn flush_all() {
     unsafe { cpu::set_page_table(cpu::page_table()) }
 }
 
-/// The 4 KiB entry for user address `address`, making tables on the way; `allocate` supplies their frames (zeroed here).
-/// `None`: no frame, not a user address, or a large page is in the way.
-pub fn walk(root: Root, address: u64, allocate: &mut dyn FnMut() -> Option<PhysAddr>) -> Option<&'static mut Pte> {
-    if address >= USER_END {
-        return None;
-    }
-    let flags = Flags::PRESENT | Flags::WRITE | Flags::USER;
-    descend(root, address, 0, flags, &mut |_| allocate())
+/// A table of user space and how far it reaches: level 0 holds 4 KiB entries and covers 2 MiB, each further level 512 times as much; the lower half of a
+/// root is a table of level 3. Addresses inside are relative to its first byte, which for a root is 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// Its page.
+    pub frame: PhysAddr,
+    /// 0 to [`Table::TOP_LEVEL`].
+    pub level: u32,
 }
 
-/// The 4 KiB entry for user address `address` if its tables exist; the entry may be empty.
-pub fn lookup(root: Root, address: u64) -> Option<&'static mut Pte> {
-    walk(root, address, &mut || None)
+impl Table {
+    /// The level of a root.
+    pub const TOP_LEVEL: u32 = 3;
+
+    /// Bytes that a table of the level covers.
+    pub const fn bytes(level: u32) -> u64 {
+        let entries = if level == Table::TOP_LEVEL { USER_ENTRIES } else { ENTRIES } as u64;
+        entries << (12 + 9 * level)
+    }
+
+    /// Makes an empty table of `frame`.
+    pub fn new(frame: PhysAddr, level: u32) -> Table {
+        table(frame).fill(Pte::EMPTY);
+        Table { frame, level }
+    }
+
+    /// The root with this lower half. Only for tables of the top level.
+    pub const fn root(self) -> Root {
+        assert!(self.level == Table::TOP_LEVEL);
+        Root(self.frame)
+    }
+
+    fn reaches(self, address: u64) -> bool {
+        address < Table::bytes(self.level)
+    }
 }
 
-/// The entries of the 4 KiB pages from `address` on, at most `pages` and to the end of their table, if that exists.
-pub fn lookup_run(root: Root, address: u64, pages: usize) -> Option<&'static mut [Pte]> {
-    if address >= USER_END {
+impl Root {
+    /// The same as a table; what is meant by it to users is its lower half.
+    pub const fn top(self) -> Table {
+        Table { frame: self.0, level: Table::TOP_LEVEL }
+    }
+}
+
+const TABLE_FLAGS: Flags = Flags(Flags::PRESENT.0 | Flags::WRITE.0 | Flags::USER.0);
+
+/// The 4 KiB entry for `address`, making tables on the way; `allocate` supplies their frames (zeroed here).
+/// `None`: no frame, past what the table covers, or a large page is in the way.
+pub fn walk(top: Table, address: u64, allocate: &mut dyn FnMut() -> Option<PhysAddr>) -> Option<&'static mut Pte> {
+    walk_to(top, address, 0, allocate)
+}
+
+/// As `walk`, but the entry that leads to a table of `level - 1`, or shows a page of that size.
+pub fn walk_to(
+    top: Table,
+    address: u64,
+    level: u32,
+    allocate: &mut dyn FnMut() -> Option<PhysAddr>,
+) -> Option<&'static mut Pte> {
+    if !top.reaches(address) {
         return None;
     }
-    let first = index(address, 0);
-    let mut frame = root.0;
-    for level in [3, 2, 1] {
-        let entry = table(frame)[index(address, level)];
-        if !entry.is_present() || entry.is_large() {
-            return None;
+    descend(top, address, level, TABLE_FLAGS, &mut |_| allocate())
+}
+
+/// The entry that shows `part` under a table above it; `flags` bound what can be done through it.
+pub const fn link(part: Table, flags: Flags) -> Pte {
+    Pte::new(part.frame, flags)
+}
+
+/// What the lowest tables have at an address.
+pub enum Leaves {
+    /// No table.
+    Nothing,
+    /// A page of 2 MiB.
+    Large(&'static mut Pte),
+    /// The entries from there on, at most as many as were asked for and to the end of their table.
+    Small(&'static mut [Pte]),
+}
+
+/// What the lowest tables have at `address`.
+#[inline]
+pub fn leaves(top: Table, address: u64, pages: usize) -> Leaves {
+    if !top.reaches(address) {
+        return Leaves::Nothing;
+    }
+    let mut frame = top.frame;
+    for level in (1..=top.level).rev() {
+        let entry = &mut table(frame)[index(address, level)];
+        if !entry.is_present() {
+            return Leaves::Nothing;
+        }
+        if entry.is_large() {
+            return Leaves::Large(entry);
         }
         frame = entry.address();
     }
-    table(frame).get_mut(first..(first + pages).min(ENTRIES))
+    let first = index(address, 0);
+    Leaves::Small(&mut table(frame)[first..(first + pages).min(ENTRIES)])
+}
+
+/// The 4 KiB page that `address` shows, with what user code may do there: what all levels allow.
+pub fn view(root: Root, address: u64) -> Option<Pte> {
+    let mut frame = root.0;
+    let mut allowed = Flags::WRITE | Flags::USER;
+    let mut denied = Flags::NONE;
+    if !root.top().reaches(address) {
+        return None;
+    }
+    for level in (0..=Table::TOP_LEVEL).rev() {
+        let entry = table(frame)[index(address, level)];
+        if !entry.is_present() {
+            return None;
+        }
+        allowed = Flags(allowed.0 & entry.0);
+        denied = Flags(denied.0 | entry.0 & Flags::NO_EXECUTE.0);
+        if level == 0 || entry.is_large() {
+            let rest = address & (Table::bytes(level) / ENTRIES as u64 - 1);
+            let kept = entry.flags().without(Flags::WRITE | Flags::USER | Flags::LARGE);
+            return Some(Pte::new(entry.address() + rest, kept | allowed | denied));
+        }
+        frame = entry.address();
+    }
+    None
 }
 
 /// The physical byte behind user address `address`, if it is mapped with all of `needs`.
 pub fn translate(root: Root, address: u64, needs: Flags) -> Option<PhysAddr> {
-    let entry = *lookup(root, address)?;
-    let allowed = entry.is_present() && entry.flags().contains(needs | Flags::USER);
+    let entry = view(root, address)?;
+    let allowed = entry.flags().contains(needs | Flags::USER);
     allowed.then(|| entry.address() + (address & (PAGE_BYTES as u64 - 1)))
 }
 
-/// Calls `f` with every table page of the user half, leaves first, and clears the entry that pointed to it; `f` may free the page.
-pub fn for_each_table(root: Root, f: &mut dyn FnMut(PhysAddr)) {
-    for entry in &mut table(root.0)[..USER_ENTRIES] {
-        drop_table(entry, 2, f);
+/// Calls `f` with every table page below `top`, leaves first, and clears the entry that pointed to it; `f` may free the page.
+pub fn for_each_table(top: Table, f: &mut dyn FnMut(PhysAddr)) {
+    if top.level > 0 {
+        let used = if top.level == Table::TOP_LEVEL { USER_ENTRIES } else { ENTRIES };
+        drop_tables(&mut table(top.frame)[..used], top.level, f);
     }
 }
 
-/// At most four levels deep.
-fn drop_table(entry: &mut Pte, level: u32, f: &mut dyn FnMut(PhysAddr)) {
-    if !entry.is_present() || entry.is_large() {
-        return;
-    }
-    let frame = entry.address();
-    if level > 0 {
-        for group in table(frame).chunks_exact_mut(GROUP) {
-            // Most groups are empty: one look at eight entries.
-            if group.iter().fold(0, |all, lower| all | lower.0) != 0 {
-                group.iter_mut().for_each(|lower| drop_table(lower, level - 1, f));
-            }
+/// Calls `f` with the table that an entry of `level` leads to and every one below it, and clears the entry.
+pub fn drop_table(entry: &mut Pte, level: u32, f: &mut dyn FnMut(PhysAddr)) {
+    if entry.is_present() && level > 0 && !entry.is_large() {
+        let frame = entry.address();
+        if level > 1 {
+            drop_tables(&mut table(frame)[..], level - 1, f);
         }
+        f(frame);
     }
     *entry = Pte::EMPTY;
-    f(frame);
+}
+
+/// For the entries of a table of `level`, at least 1. At most four levels deep.
+fn drop_tables(entries: &mut [Pte], level: u32, f: &mut dyn FnMut(PhysAddr)) {
+    for group in entries.chunks_exact_mut(GROUP) {
+        // Most groups are empty: one look at eight entries.
+        if group.iter().fold(0, |all, lower| all | lower.0) != 0 {
+            group.iter_mut().for_each(|lower| drop_table(lower, level, f));
+        }
+    }
 }
 
 /// Goes down to the entry of `leaf_level`; `make` supplies missing tables, told the level of the table wanted.
+#[inline]
 fn descend(
-    root: Root,
+    top: Table,
     address: u64,
     leaf_level: u32,
     table_flags: Flags,
     make: &mut dyn FnMut(u32) -> Option<PhysAddr>,
 ) -> Option<&'static mut Pte> {
-    let mut frame = root.0;
-    for level in (leaf_level + 1..=3).rev() {
+    let mut frame = top.frame;
+    for level in (leaf_level + 1..=top.level).rev() {
         let entry = &mut table(frame)[index(address, level)];
         if !entry.is_present() {
             let new = make(level - 1)?;
@@ -266,7 +366,7 @@ pub fn map_kernel(
             (here | frame.0).is_multiple_of(size) && bytes - done >= size
         };
         let level = (0..=level_max).rev().find(fits)?;
-        let entry = descend(root, here, level, Flags::PRESENT | Flags::WRITE, &mut |_| allocate())?;
+        let entry = descend(root.top(), here, level, Flags::PRESENT | Flags::WRITE, &mut |_| allocate())?;
         let large = if level > 0 { Flags::LARGE } else { Flags::NONE };
         *entry = Pte::new(frame, flags | large | Flags::PRESENT);
         done += 1 << (12 + 9 * level);
@@ -289,7 +389,7 @@ pub fn share_second_entry(from: Root, to: Root, address: u64) {
 
 /// Changes the flags of a 4 KiB kernel page.
 pub fn protect_kernel(root: Root, address: u64, flags: Flags) {
-    if let Some(entry) = descend(root, address, 0, Flags::NONE, &mut |_| None) {
+    if let Some(entry) = descend(root.top(), address, 0, Flags::NONE, &mut |_| None) {
         *entry = Pte::new(entry.address(), flags | Flags::PRESENT);
     }
 }
@@ -319,24 +419,32 @@ mod tests {
         (ram, allocate)
     }
 
+    /// The 4 KiB entry, if its table exists.
+    fn entry(root: Root, address: u64) -> Option<Pte> {
+        match leaves(root.top(), address, 1) {
+            Leaves::Small(entries) => Some(entries[0]),
+            _ => None,
+        }
+    }
+
     #[test]
     fn map_translate_free() {
         let (_ram, mut allocate) = ram();
         let root = empty_root(PhysAddr(0));
         let (user, write) = (Flags::PRESENT | Flags::USER, Flags::PRESENT | Flags::USER | Flags::WRITE);
-        *walk(root, 0x40_0000, &mut allocate).unwrap() = Pte::new(PhysAddr(0x9000), user);
-        *walk(root, 0x7fff_ffff_e000, &mut allocate).unwrap() = Pte::new(PhysAddr(0xa000), write);
+        *walk(root.top(), 0x40_0000, &mut allocate).unwrap() = Pte::new(PhysAddr(0x9000), user);
+        *walk(root.top(), 0x7fff_ffff_e000, &mut allocate).unwrap() = Pte::new(PhysAddr(0xa000), write);
         assert_eq!(translate(root, 0x40_0123, Flags::NONE), Some(PhysAddr(0x9123)));
         assert_eq!(translate(root, 0x40_0123, Flags::WRITE), None);
         assert_eq!(translate(root, 0x7fff_ffff_efff, Flags::WRITE), Some(PhysAddr(0xafff)));
-        assert!(lookup(root, 0x50_0000).is_some_and(|entry| !entry.is_present()));
-        assert!(lookup(root, 0x8000_0000).is_none());
-        assert!(walk(root, USER_END, &mut allocate).is_none());
+        assert!(entry(root, 0x50_0000).is_some_and(|entry| !entry.is_present()));
+        assert!(entry(root, 0x8000_0000).is_none());
+        assert!(walk(root.top(), 1 << 47, &mut allocate).is_none());
         let mut freed = Vec::new();
-        for_each_table(root, &mut |frame| freed.push(frame.0 / PAGE_BYTES as u64));
+        for_each_table(root.top(), &mut |frame| freed.push(frame.0 / PAGE_BYTES as u64));
         freed.sort();
         assert_eq!(freed, [1, 2, 3, 4, 5, 6]);
-        assert!(lookup(root, 0x40_0000).is_none());
+        assert!(entry(root, 0x40_0000).is_none());
     }
 
     #[test]
@@ -346,8 +454,26 @@ mod tests {
         let base = 0x4000_0000u64;
         map_kernel(root, base, PhysAddr(0x20_0000 - 0x1000), 0x1000, Flags::WRITE, 2, &mut allocate).unwrap();
         map_kernel(root, base + 0x20_0000, PhysAddr(0x20_0000), 0x20_1000, Flags::WRITE, 2, &mut allocate).unwrap();
-        assert_eq!(lookup(root, base).unwrap().address(), PhysAddr(0x1f_f000));
-        assert!(lookup(root, base + 0x20_0000).is_none(), "a large page is in the way of a 4 KiB walk");
-        assert_eq!(lookup(root, base + 0x40_0000).unwrap().address(), PhysAddr(0x40_0000));
+        assert_eq!(entry(root, base).unwrap().address(), PhysAddr(0x1f_f000));
+        assert!(entry(root, base + 0x20_0000).is_none(), "a large page is in the way of a 4 KiB walk");
+        assert_eq!(entry(root, base + 0x40_0000).unwrap().address(), PhysAddr(0x40_0000));
+    }
+
+    #[test]
+    fn a_linked_table_is_seen_through_every_root_with_the_rights_of_the_link() {
+        let (_ram, mut allocate) = ram();
+        let roots = [0, 1].map(|_| empty_root(allocate().unwrap()));
+        let part = Table::new(allocate().unwrap(), 1);
+        let flags = Flags::PRESENT | Flags::USER;
+        let at = [0x4000_0000u64, 0x1_8000_0000];
+        *walk_to(roots[0].top(), at[0], 2, &mut allocate).unwrap() = link(part, flags | Flags::WRITE);
+        *walk_to(roots[1].top(), at[1], 2, &mut allocate).unwrap() = link(part, flags | Flags::NO_EXECUTE);
+        *walk(part, 0x20_1000, &mut allocate).unwrap() = Pte::new(PhysAddr(0x9000), flags | Flags::WRITE);
+        assert_eq!(translate(roots[0], at[0] + 0x20_1004, Flags::WRITE), Some(PhysAddr(0x9004)));
+        assert_eq!(translate(roots[1], at[1] + 0x20_1004, Flags::NONE), Some(PhysAddr(0x9004)));
+        assert_eq!(translate(roots[1], at[1] + 0x20_1004, Flags::WRITE), None);
+        assert!(view(roots[1], at[1] + 0x20_1000).unwrap().flags().contains(Flags::NO_EXECUTE));
+        assert!(!view(roots[0], at[0] + 0x20_1000).unwrap().flags().contains(Flags::NO_EXECUTE));
+        assert!(walk(part, Table::bytes(1), &mut allocate).is_none(), "past what it covers");
     }
 }

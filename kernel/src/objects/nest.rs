@@ -1,0 +1,128 @@
+//! Nested ranges: a range shown whole in another one (Corey 4.3, `ar_set_ar`).
+//!
+//! A range that can be nested is one table of its level: its size is what such a table covers, and in a parent it takes the place of one entry. So every
+//! parent leads to the same table pages, and a fault filled through one of them serves all. Invariants: the level of a nested range is below its parent's, so
+//! there are no cycles and a tree is at most four high; the entry in the parent is there as long as the mapping, and bounds what can be done
+//! through it; a range that is shown somewhere is alive.
+
+use super::mapping::{Mapping, Place, Shown, Window};
+use super::tables::execution;
+use super::{Ptr, Ram, Range};
+use crate::arch::paging::{self, Flags, Pte, Table};
+use crate::state::Kernel;
+use abi::Error;
+use abi::layout::protection;
+
+use super::revoke::Budget;
+
+/// Work of taking a range out of a parent, as frees of single pages.
+const LEAVE_UNITS: u32 = 2;
+
+/// The lowest level whose tables cover so many pages; `None` for none or too many.
+pub fn level_for(pages: u64) -> Option<u32> {
+    let fits = |level: &u32| Table::bytes(*level) / super::mapping::PAGE >= pages;
+    (0..Table::TOP_LEVEL).find(fits).filter(|_| pages > 0)
+}
+
+impl Ptr<Range> {
+    /// An empty range of its own, of [`level_for`] that many pages; its table page is charged to `ram`.
+    pub fn create_nested(
+        kernel: &mut Kernel,
+        ram: Ptr<Ram>,
+        pages: u64,
+        write_execute: bool,
+    ) -> Result<Ptr<Range>, Error> {
+        let level = level_for(pages).ok_or(Error::BadArgument)?;
+        let frame = kernel.allocate_page(ram)?;
+        let window = Window { start: 0, end: Table::bytes(level) };
+        let made = Range::create(kernel, ram, Table::new(frame, level), window, write_execute);
+        if made.is_err() {
+            kernel.free_page(ram, frame);
+        }
+        made
+    }
+
+    /// Shows `child` at `start`. Rights have been checked; `BadArgument` if it does not fit there, `Busy` if something is mapped there.
+    pub fn nest(
+        self,
+        kernel: &mut Kernel,
+        start: u64,
+        child: Ptr<Range>,
+        [protection, allowed]: [u64; 2],
+    ) -> Result<(), Error> {
+        let level = child.level();
+        let bytes = Table::bytes(level);
+        if level >= self.level()
+            || !start.is_multiple_of(bytes)
+            || child.may_write_execute() && !self.may_write_execute()
+        {
+            return Err(Error::BadArgument);
+        }
+        let place = self.place(start, bytes / super::mapping::PAGE)?;
+        if self.within(place).next().is_some() {
+            return Err(Error::Busy);
+        }
+        let entry = self.open_link(kernel, start, level)?;
+        self.add(kernel, place, Shown::Range(child), 0, [protection as u8, allowed as u8])?;
+        *entry = link(child, protection);
+        Ok(())
+    }
+
+    /// Takes a nested range out of this one.
+    pub(super) fn unnest(self, kernel: &mut Kernel, mapping: Ptr<Mapping>, child: Ptr<Range>) {
+        self.set_link(kernel, mapping.start(), child.level(), Pte::EMPTY);
+        self.delete(kernel, mapping);
+    }
+
+    /// Sets what can be done through the mapping of a nested range.
+    pub(super) fn protect_nested(self, kernel: &mut Kernel, mapping: Ptr<Mapping>, child: Ptr<Range>) {
+        self.set_link(kernel, mapping.start(), child.level(), link(child, mapping.protection()));
+    }
+
+    /// Takes it out of all its parents; tells whether the budget sufficed.
+    pub(super) fn leave_parents(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        while let Some(mapping) = self.parents.first() {
+            if !budget.spend(LEAVE_UNITS) {
+                return false;
+            }
+            mapping.range().unnest(kernel, mapping, self);
+        }
+        true
+    }
+
+    /// As `leave_parents`, without a limit.
+    #[cfg(test)]
+    pub fn leave_all(self, kernel: &mut Kernel) -> bool {
+        self.leave_parents(kernel, &mut Budget::all())
+    }
+
+    /// The mapping of a segment that shows `address`, through whatever ranges, with the address in its range and what all of them allow.
+    pub fn find(self, address: u64) -> Option<(Ptr<Mapping>, u64, u64)> {
+        let (mut range, mut address, mut allowed) = (self, address, u64::MAX);
+        // Each turn goes down a level.
+        loop {
+            let mapping = range.at(address)?;
+            allowed &= mapping.protection();
+            match mapping.shown() {
+                Shown::Segment(_) => return Some((mapping, address, allowed)),
+                Shown::Range(nested) => (range, address) = (nested, address - mapping.start()),
+            }
+        }
+    }
+
+    /// Whether a border of `place` lies inside a nested range.
+    pub(super) fn check_borders(self, place: Place) -> Result<(), Error> {
+        let cuts =
+            |border: u64| self.at(border).is_some_and(|mapping| mapping.start() < border && mapping.nested().is_some());
+        if cuts(place.start) || cuts(place.end()) { Err(Error::BadArgument) } else { Ok(()) }
+    }
+}
+
+/// The entry that leads to a nested range.
+fn link(child: Ptr<Range>, protection: u64) -> Pte {
+    if protection & protection::READ == 0 {
+        return Pte::EMPTY;
+    }
+    let write = if protection & protection::WRITE == 0 { Flags::NONE } else { Flags::WRITE };
+    paging::link(child.top(), Flags::PRESENT | Flags::USER | write | execution(protection))
+}

@@ -1,0 +1,146 @@
+//! The calls of ranges as a program makes them: an identical range from what `RangeGet` tells, rights, and revocation under a parent.
+
+use super::World;
+use super::revoke::Actor;
+use crate::arch::paging::view;
+use crate::objects::fault::Access;
+use crate::objects::{Ptr, Range};
+use abi::layout::{HEAP, protection};
+use abi::{Call, Error, Handle, RangeEntry, Rights};
+
+const READ: u64 = protection::READ;
+const OPEN: u64 = protection::READ | protection::WRITE;
+const PAGE: u64 = 4096;
+
+fn entries(world: &mut World, actor: Actor, range: u64) -> Vec<RangeEntry> {
+    let mut found = Vec::new();
+    let mut next = 0;
+    loop {
+        match world.run(actor, Call::RangeGet, &[range, next]) {
+            Ok(words) => found.push(RangeEntry::from_words(words)),
+            Err(error) => {
+                assert_eq!(error, Error::NotFound);
+                return found;
+            }
+        }
+        next = found.last().map_or(0, |entry| entry.start + entry.pages * PAGE);
+    }
+}
+
+fn range_of(actor: Actor, handle: u64) -> Ptr<Range> {
+    actor.domain.share().get(Handle(handle)).unwrap().object.cast().unwrap()
+}
+
+#[test]
+fn an_identical_range_is_made_from_what_is_told() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let ram = Handle::ROOT_RAM.0;
+    let segment = world.make(actor, Call::SegmentAlloc, &[ram, 20, 0]);
+    let readable = world.make(actor, Call::CapCopy, &[segment, u64::from(Rights::READ.0)]);
+    let [outer, outer_pages, _] = world.run(actor, Call::RangeAlloc, &[ram, 2000, 0]).unwrap();
+    let [inner, inner_pages, _] = world.run(actor, Call::RangeAlloc, &[ram, 1, 0]).unwrap();
+    assert_eq!([outer_pages, inner_pages], [1 << 18, 512]);
+    world.make(actor, Call::RangeMap, &[outer, PAGE, segment, 3, 5, OPEN]);
+    world.make(actor, Call::RangeMap, &[outer, 9 * PAGE, readable, 0, 20, READ]);
+    world.make(actor, Call::RangeNest, &[outer, 512 * PAGE, inner, OPEN]);
+    world.make(actor, Call::RangeNest, &[outer, 4 * 512 * PAGE, inner, READ]);
+    world.make(actor, Call::RangeMap, &[inner, 0, segment, 0, 1, OPEN]);
+    world.make(actor, Call::RangeProtect, &[outer, 2 * PAGE, 2, READ]);
+    let told = entries(&mut world, actor, outer);
+    assert_eq!(told.len(), 6, "{told:?}");
+
+    let copy = world.make(actor, Call::RangeAlloc, &[ram, outer_pages, 0]);
+    for entry in &told {
+        let mine = [segment, readable, inner].into_iter().find(|handle| {
+            let [_, id, rights] = world.run(actor, Call::CapStat, &[*handle]).unwrap();
+            id == entry.object && rights & 7 == entry.allowed
+        });
+        let mine = mine.expect("the object is one of ours");
+        match entry.is_range {
+            true => world.make(actor, Call::RangeNest, &[copy, entry.start, mine, entry.protection]),
+            false => world.make(
+                actor,
+                Call::RangeMap,
+                &[copy, entry.start, mine, entry.first, entry.pages, entry.protection],
+            ),
+        };
+    }
+    assert_eq!(entries(&mut world, actor, copy), told);
+    // And every page of it is the same to a program.
+    let space = actor.domain.range();
+    world.make(actor, Call::RangeNest, &[Handle::SELF_RANGE.0, 1 << 30, outer, OPEN]);
+    world.make(actor, Call::RangeNest, &[Handle::SELF_RANGE.0, 2 << 30, copy, OPEN]);
+    for page in (0..40).chain(510..515).chain(2046..2052) {
+        for access in [Access::Read, Access::Write] {
+            let [here, there] =
+                [1u64 << 30, 2 << 30].map(|base| space.resolve(&mut world.kernel, base + page * PAGE, access));
+            assert_eq!(here, there, "page {page}");
+        }
+    }
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn a_nested_range_is_shown_with_no_more_than_its_capability_allows() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let ram = Handle::ROOT_RAM.0;
+    let space = Handle::SELF_RANGE.0;
+    let range = world.make(actor, Call::RangeAlloc, &[ram, 512, 0]);
+    let readable = world.make(actor, Call::CapCopy, &[range, u64::from(Rights::READ.0)]);
+    let segment = world.make(actor, Call::SegmentAlloc, &[ram, 4, 0]);
+    world.make(actor, Call::RangeMap, &[range, 0, segment, 0, 4, OPEN]);
+    assert_eq!(world.run(actor, Call::RangeMap, &[readable, PAGE << 4, segment, 0, 4, READ]), Err(Error::NoRights));
+    assert_eq!(world.run(actor, Call::RangeNest, &[space, HEAP, readable, OPEN]), Err(Error::NoRights));
+    world.make(actor, Call::RangeNest, &[space, HEAP, readable, READ]);
+    assert_eq!(world.run(actor, Call::RangeNest, &[space, HEAP, range, READ]), Err(Error::Busy));
+    assert_eq!(world.run(actor, Call::RangeProtect, &[space, HEAP, 512, OPEN]), Err(Error::NoRights));
+    assert_eq!(world.run(actor, Call::RangeProtect, &[space, HEAP, 511, 0]), Err(Error::BadArgument));
+    assert_eq!(world.run(actor, Call::RangeUnmap, &[space, HEAP + PAGE, 511]), Err(Error::BadArgument));
+    let own = actor.domain.range();
+    assert!(own.resolve(&mut world.kernel, HEAP, Access::Read).is_ok());
+    assert!(own.resolve(&mut world.kernel, HEAP, Access::Write).is_err());
+    // The kernel itself writes there no more than the program could.
+    assert_eq!(world.run(actor, Call::DomainState, &[Handle::SELF_DOMAIN.0, HEAP]), Err(Error::BadPointer));
+    world.make(actor, Call::RangeProtect, &[space, HEAP, 512, 0]);
+    assert!(view(own.root(), HEAP).is_none());
+    assert_eq!(world.make(actor, Call::RangeUnmap, &[space, HEAP, 512]), 512);
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn a_range_that_is_revoked_leaves_its_parents_whole() {
+    let mut world = World::new(3000);
+    let actor = world.outsider();
+    let other = world.actor(world.ram);
+    let ram = world.make(actor, Call::RamSplit, &[Handle::ROOT_RAM.0, 1000]);
+    let kept = world.make(actor, Call::RangeAlloc, &[Handle::ROOT_RAM.0, 1 << 18, 0]);
+    let gone = world.make(actor, Call::RangeAlloc, &[ram, 512, 0]);
+    let segment = world.make(actor, Call::SegmentAlloc, &[Handle::ROOT_RAM.0, 8, 0]);
+    // Parents in two spaces, one of them by way of a range that stays; what is under it is paid elsewhere.
+    world.make(actor, Call::RangeMap, &[gone, 0, segment, 0, 8, OPEN]);
+    world.make(actor, Call::RangeMap, &[kept, PAGE, segment, 0, 8, OPEN]);
+    world.make(actor, Call::RangeNest, &[kept, 512 * PAGE, gone, OPEN]);
+    world.make(actor, Call::RangeNest, &[Handle::SELF_RANGE.0, HEAP, gone, OPEN]);
+    let both = range_of(actor, kept);
+    for (space, at) in [(actor.domain.range(), 1u64 << 30), (other.domain.range(), 3 << 30)] {
+        space.nest(&mut world.kernel, at, both, [OPEN; 2]).unwrap();
+        for page in [1, 512] {
+            assert!(space.resolve(&mut world.kernel, at + page * PAGE, Access::Write).is_ok());
+        }
+    }
+    let parts = world.revoke(actor, ram, |_| ());
+    assert!(parts < 5, "{parts} parts");
+    assert_eq!(world.run(actor, Call::CapStat, &[gone]), Err(Error::BadHandle));
+    assert_eq!(world.run(actor, Call::RamStat, &[ram]).unwrap()[1], 0);
+    for (space, at) in [(actor.domain.range(), 1u64 << 30), (other.domain.range(), 3 << 30)] {
+        assert!(view(space.root(), at + 512 * PAGE).is_none());
+        assert!(space.resolve(&mut world.kernel, at + 512 * PAGE, Access::Read).is_err());
+        assert!(view(space.root(), at + PAGE).is_some(), "what was paid elsewhere stays");
+    }
+    // The place is free again.
+    world.make(actor, Call::RangeMap, &[kept, 512 * PAGE, segment, 0, 8, OPEN]);
+    world.make(actor, Call::RangeMap, &[Handle::SELF_RANGE.0, HEAP, segment, 0, 8, OPEN]);
+    world.leave_nothing(&[actor, other]);
+}
