@@ -1,4 +1,4 @@
-//! Ticks, marks, medians, rows.
+//! Marks, medians, rows.
 
 use core::hint::black_box;
 
@@ -11,27 +11,17 @@ pub const BATCH: u64 = 64;
 /// Instructions of [`known_loop`]'s body, twice its turns.
 const KNOWN_INSTRUCTIONS: u64 = 20_000;
 
-/// The time stamp counter.
-#[cfg(target_arch = "x86_64")]
-pub fn ticks() -> u64 {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
-}
-
-/// A measured stretch: nanoseconds and ticks.
+/// A measured stretch.
 #[derive(Clone, Copy, Default)]
 pub struct Stretch {
     /// By the guest's clock.
     pub ns: u64,
-    /// Of the time stamp counter.
-    pub ticks: u64,
 }
 
 /// Begins a stretch.
 pub struct Stopwatch {
     mark: Mark,
     ns: u64,
-    ticks: u64,
 }
 
 impl Stopwatch {
@@ -49,7 +39,7 @@ impl Stopwatch {
 
     #[inline(always)]
     fn marked(mark: Mark) -> Stopwatch {
-        let watch = Stopwatch { mark, ns: runtime::now_ns(), ticks: ticks() };
+        let watch = Stopwatch { mark, ns: runtime::now_ns() };
         watch.mark.begin();
         watch
     }
@@ -58,23 +48,20 @@ impl Stopwatch {
     #[inline(always)]
     pub fn stop(self) -> Stretch {
         self.mark.end();
-        let ticks = ticks() - self.ticks;
-        Stretch { ns: runtime::now_ns() - self.ns, ticks }
+        Stretch { ns: runtime::now_ns() - self.ns }
     }
 }
 
 /// Logs a row: the median of the samples, each of `operations` operations.
 pub fn row(name: &str, operations: u64, samples: &mut [Stretch]) {
-    let Some(ns) = median(samples, |stretch| stretch.ns) else { return };
-    let Some(ticks) = median(samples, |stretch| stretch.ticks) else { return };
-    let operations = operations.max(1);
-    runtime::log!("{name} {} ns", ns / operations);
-    runtime::log!("{name} {} ticks", ticks / operations);
+    if let Some(ns) = median_ns(samples) {
+        runtime::log!("{name} {} ns", ns / operations.max(1));
+    }
 }
 
-fn median(samples: &mut [Stretch], key: impl Fn(&Stretch) -> u64) -> Option<u64> {
-    samples.sort_by_key(&key);
-    samples.get(samples.len() / 2).map(key)
+fn median_ns(samples: &mut [Stretch]) -> Option<u64> {
+    samples.sort_by_key(|stretch| stretch.ns);
+    samples.get(samples.len() / 2).map(|stretch| stretch.ns)
 }
 
 /// Measures something that can be repeated at once.
@@ -90,7 +77,7 @@ pub fn repeat(name: &str, mut operation: impl FnMut()) {
     row(name, BATCH, &mut samples);
 }
 
-/// A loop of known length: under instruction counting its ticks are its instructions and the few of the stopwatch.
+/// A loop of known length: shows whether a count is one of instructions.
 pub fn known_loop() {
     let mut samples = [Stretch::default(); SAMPLES];
     for sample in &mut samples {
@@ -99,7 +86,6 @@ pub fn known_loop() {
         *sample = watch.stop();
     }
     row("known-loop", 1, &mut samples);
-    runtime::log!("known-loop-length {KNOWN_INSTRUCTIONS} instructions");
 }
 
 /// A loop of so many turns, two instructions each.
@@ -114,10 +100,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_of_each_column() {
-        let mut samples = [(3, 10), (1, 30), (2, 20)].map(|(ns, ticks)| Stretch { ns, ticks });
-        assert_eq!(median(&mut samples, |stretch| stretch.ns), Some(2));
-        assert_eq!(median(&mut samples, |stretch| stretch.ticks), Some(20));
-        assert_eq!(median(&mut [], |stretch| stretch.ns), None);
+    fn the_median_is_the_middle() {
+        assert_eq!(median_ns(&mut [3, 1, 2].map(|ns| Stretch { ns })), Some(2));
+        assert_eq!(median_ns(&mut []), None);
     }
 }

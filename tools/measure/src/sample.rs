@@ -12,30 +12,28 @@ pub const SAMPLES: usize = 15;
 pub struct Sample {
     /// By CLOCK_MONOTONIC.
     pub ns: u64,
-    /// Of the time stamp counter.
-    pub ticks: u64,
     /// How many operations it had.
     pub operations: u64,
 }
 
 impl Sample {
     /// As bytes, to be sent by another process of this program.
-    pub fn to_bytes(self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        for (place, word) in bytes.chunks_exact_mut(8).zip([self.ns, self.ticks, self.operations]) {
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.ns, self.operations]) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
 
     /// The reverse.
-    pub fn from_bytes(bytes: [u8; 24]) -> Sample {
+    pub fn from_bytes(bytes: [u8; 16]) -> Sample {
         let word = |index: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
             u64::from_ne_bytes(word)
         };
-        Sample { ns: word(0), ticks: word(1), operations: word(2) }
+        Sample { ns: word(0), operations: word(1) }
     }
 }
 
@@ -45,11 +43,6 @@ pub fn now_ns() -> u64 {
     // SAFETY: the pointer is to a timespec of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn ticks() -> u64 {
-    // SAFETY: reads a counter.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }
 
 /// The row that this process measures, for the emulator's plugin.
@@ -64,12 +57,12 @@ pub fn set_row(name: &'static str) {
 #[inline(always)]
 pub fn measured(operations: u64, body: impl FnOnce() -> Result<()>) -> Result<Sample> {
     let mark = Mark::new(ROW.get().copied().unwrap_or(""), operations);
-    let (start_ns, start_ticks) = (now_ns(), ticks());
+    let start_ns = now_ns();
     mark.begin();
     let result = body();
     mark.end();
-    let (ticks, ns) = (ticks() - start_ticks, now_ns() - start_ns);
-    result.map(|()| Sample { ns, ticks, operations })
+    let ns = now_ns() - start_ns;
+    result.map(|()| Sample { ns, operations })
 }
 
 /// One stretch that warms up, and then [`SAMPLES`] of `operations` each.
@@ -79,7 +72,7 @@ pub fn repeat(operations: u64, mut operation: impl FnMut() -> Result<()>) -> Res
     (0..SAMPLES).map(|_| stretch()).collect()
 }
 
-/// A loop of known length, twice `turns` instructions: where ticks are instructions, this shows it.
+/// A loop of known length, twice `turns` instructions: shows whether a count is one of instructions.
 pub fn known_loop(turns: u64) {
     // SAFETY: counts a register down.
     unsafe { core::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
@@ -91,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_sample_survives_its_journey() {
-        let sample = Sample { ns: 1, ticks: u64::MAX, operations: 3 };
+        let sample = Sample { ns: u64::MAX, operations: 3 };
         assert_eq!(Sample::from_bytes(sample.to_bytes()), sample);
     }
 

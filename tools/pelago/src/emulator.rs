@@ -164,12 +164,12 @@ pub struct Machine {
     pub forwards: Vec<Forward>,
     /// Words for the kernel.
     pub command_line: Vec<String>,
-    /// Count instructions: the guest's clock advances one nanosecond with each. One core only, emulation only.
-    pub counts_instructions: bool,
     /// The guest's memory is a file of its own to the host, in small pages, so that what was touched can be seen (smaps of proc(5)).
     pub shows_memory: bool,
-    /// Measured by the emulator's plugin, and such that two runs are equal: see `plugin`. Emulation only; no network card.
+    /// Measured by the emulator's plugin, with time that is instructions: see `plugin`. Emulation only.
     pub plugin: Option<crate::plugin::Instruments>,
+    /// Has a network card.
+    pub has_card: bool,
     /// Stay before the first instruction.
     pub paused: bool,
     /// Wait for a debugger on this port of 127.0.0.1.
@@ -195,9 +195,9 @@ impl Machine {
             archive: None,
             forwards: Vec::new(),
             command_line: Vec::new(),
-            counts_instructions: false,
             shows_memory: false,
             plugin: None,
+            has_card: true,
             paused: false,
             gdb: None,
             pcap: None,
@@ -246,17 +246,14 @@ impl Machine {
             add(&["-M", machine]);
         }
         // Without ERMS: see docs/decisions/0001-build.md.
-        let by_instructions = self.counts_instructions || self.plugin.is_some();
         let accelerator = match self.accelerator {
-            _ if by_instructions => "tcg,thread=single",
+            _ if self.plugin.is_some() => "tcg,thread=single",
             Accelerator::Kvm => "kvm",
             Accelerator::Tcg => "tcg,thread=multi",
         };
         add(&["-accel", accelerator, "-cpu", "max,-erms"]);
-        if by_instructions {
-            add(&["-icount", "shift=0,sleep=off"]);
-        }
         if let Some(plugin) = &self.plugin {
+            add(&["-icount", "shift=0,sleep=off"]);
             add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm", "-plugin", &plugin.argument()]);
         }
         add(&["-smp", &self.cpus.to_string(), "-m", &size]);
@@ -265,7 +262,7 @@ impl Machine {
         }
         add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
         add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
-        if self.plugin.is_none() {
+        if self.has_card {
             add(&["-netdev", &self.network()]);
             add(self.machine.card());
         }

@@ -1,22 +1,25 @@
-//! Rows that our own component `bench` (`apps/bench`) measures in one boot and prints on the log: `bench: NAME VALUE UNIT`.
-//!
-//! Its row `known-loop`, whose length is known, shows that ticks are instructions where that is claimed, and is checked.
+//! Rows that our own component `bench` (`apps/bench`) measures in one boot and prints on the log: `bench: NAME VALUE ns`.
 
 use super::catalogue::{Entry, Source};
 use super::results::{Column, Results, Unit};
 use super::systems::{Boot, Side, Systems};
+use crate::counts;
 use crate::emulator::MachineType;
-use anyhow::{Context, Result, bail, ensure};
+use crate::plugin::Plugin;
+use anyhow::{Result, bail};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// Where instructions are counted the emulator is slower.
-const LIMIT_COUNTING: Duration = Duration::from_secs(240);
-/// Instructions counted beside the known loop's own: reading the counter, the markers.
-const KNOWN_LOOP_SLACK: f64 = 200.0;
 
-/// Measures what was chosen and adds it.
-pub fn turn(systems: &Systems, chosen: &[&Entry], cpus: u32, counts: bool, say: &dyn Fn(&str), results: &mut Results) {
+/// Measures what was chosen and adds it: times, or with a plugin instructions.
+pub fn turn(
+    systems: &Systems,
+    chosen: &[&Entry],
+    cpus: u32,
+    plugin: Option<&Plugin>,
+    say: &dyn Fn(&str),
+    results: &mut Results,
+) {
     let rows = chosen.iter().filter_map(|entry| match entry.source {
         Source::Inside { row, .. } => Some((entry, row)),
         _ => None,
@@ -26,48 +29,47 @@ pub fn turn(systems: &Systems, chosen: &[&Entry], cpus: u32, counts: bool, say: 
         return;
     }
     say("inside");
-    let measured = measure(systems, cpus, counts).map_err(|error| format!("{error:#}"));
+    let (unit, measured) = match plugin {
+        Some(plugin) => (Unit::Instructions, count(systems, plugin)),
+        None => (Unit::Ns, measure(systems, cpus)),
+    };
+    let measured = measured.map_err(|error| format!("{error:#}"));
     for (entry, row) in rows {
-        let (unit, word) = if counts { (Unit::Instructions, "ticks") } else { (Unit::Ns, "ns") };
         let column = match &measured {
             Err(reason) => Column { failed: Some(reason.clone()), ..Column::default() },
-            Ok(all) => match all.iter().find(|(name, _, unit)| name == row && unit == word) {
-                Some((_, value, _)) => Column { samples: vec![*value], ..Column::default() },
-                None => Column { absent: Some(format!("not measured on {cpus} cores in {word}")), ..Column::default() },
-            },
+            Ok(all) => all.iter().find(|(name, _)| name == row).map_or_else(
+                || Column { absent: Some(format!("not measured on {cpus} cores")), ..Column::default() },
+                |(_, column)| column.clone(),
+            ),
         };
         results.add(entry.name, unit, cpus, Side::Pelago, column);
     }
 }
 
-fn measure(systems: &Systems, cpus: u32, counts: bool) -> Result<Vec<(String, f64, String)>> {
-    let mut guest = systems.boot_inside(&Boot { counts, ..Boot::bare(MachineType::Q35, cpus) })?;
-    if let Err(error) = guest.expect("bench: done", if counts { LIMIT_COUNTING } else { LIMIT }) {
+fn count(systems: &Systems, plugin: &Plugin) -> Result<Vec<(String, Column)>> {
+    let bench = systems.inside()?;
+    let (counts, _) = counts::measure(plugin, bench, bench.system())?;
+    Ok(counts.iter().map(|count| (count.name.clone(), Column::from(count))).collect())
+}
+
+fn measure(systems: &Systems, cpus: u32) -> Result<Vec<(String, Column)>> {
+    let mut guest = systems.boot_inside(&Boot::bare(MachineType::Q35, cpus))?;
+    if let Err(error) = guest.expect(counts::DONE, LIMIT) {
         eprint!("{}", guest.tail());
         bail!("{error:#}; the end of the console is above");
     }
     for line in guest.transcript.iter().filter(|line| line.contains("bench: ") && line.contains(" failed ")) {
         eprintln!("pelago: {line}");
     }
-    let rows: Vec<_> = guest.transcript.iter().filter_map(|line| row(line)).collect();
-    if counts {
-        let find = |name: &str, unit: &str| {
-            rows.iter().find(|row| row.0 == name && row.2 == unit).map(|row| row.1).context("known-loop is missing")
-        };
-        let (known, ticks) = (find("known-loop-length", "instructions")?, find("known-loop", "ticks")?);
-        ensure!(
-            (known..known + KNOWN_LOOP_SLACK).contains(&ticks),
-            "this emulator's ticks are no instructions: {ticks} for a loop of {known}"
-        );
-    }
-    Ok(rows)
+    let rows = guest.transcript.iter().filter_map(|line| row(line));
+    Ok(rows.map(|(name, ns)| (name, Column { samples: vec![ns], ..Column::default() })).collect())
 }
 
-/// From `bench: NAME VALUE UNIT`.
-fn row(line: &str) -> Option<(String, f64, String)> {
-    let mut words = line.split_once("bench: ")?.1.split_whitespace();
-    let row = (words.next()?.to_owned(), words.next()?.parse().ok()?, words.next()?.to_owned());
-    words.next().is_none().then_some(row)
+/// From `bench: NAME VALUE ns`.
+fn row(line: &str) -> Option<(String, f64)> {
+    let words: Vec<&str> = line.split_once("bench: ")?.1.split_whitespace().collect();
+    let [name, value, "ns"] = words[..] else { return None };
+    Some((name.to_owned(), value.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn rows_are_read_from_the_log() {
-        assert_eq!(row("bench: null-call 120 ns"), Some(("null-call".into(), 120.0, "ns".into())));
+        assert_eq!(row("bench: null-call 120 ns"), Some(("null-call".into(), 120.0)));
         for other in ["bench: done", "bench: portal-call failed NoRights", "bench: a 1 ns extra", "null-call 1 ns"] {
             assert_eq!(row(other), None);
         }

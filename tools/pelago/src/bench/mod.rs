@@ -10,6 +10,7 @@ mod chart;
 mod clients;
 mod compare;
 mod inside;
+mod known;
 mod outside;
 mod program;
 mod results;
@@ -17,6 +18,7 @@ mod systems;
 mod table;
 
 use crate::emulator::MachineType;
+use crate::plugin::Plugin;
 use crate::{accelerator, instruments};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{ENTRIES, Entry, Source};
@@ -166,9 +168,9 @@ fn measure(options: &Options) -> Result<Results> {
 /// Everything of one system at one number of cores, once.
 fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, progress: &str, results: &mut Results) {
     let say = |what: &str| eprintln!("pelago: {progress}: {what}");
-    program::turn(systems, chosen, side, cpus, false, &say, results);
+    program::turn(systems, chosen, side, cpus, None, &say, results);
     if side == Side::Pelago {
-        inside::turn(systems, chosen, cpus, false, &say, results);
+        inside::turn(systems, chosen, cpus, None, &say, results);
     }
     let mut done: Vec<(MachineType, Experiment)> = Vec::new();
     for entry in chosen {
@@ -190,12 +192,18 @@ fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, progres
     }
 }
 
-/// Instructions instead of time, on one core: QEMU runs such that its virtual clock, and with it the time stamp counter, advances by one
-/// with each instruction.
+/// Instructions instead of time, on one core, by the emulator's plugin.
 fn count(systems: &Systems, chosen: &[&Entry], results: &mut Results) {
+    eprintln!("pelago: counting instructions: building the emulator's plugin");
+    let plugin = match Plugin::prepare() {
+        Ok(plugin) => plugin,
+        Err(error) => return results.fail_counts(&format!("{error:#}")),
+    };
     for side in [Side::Pelago, Side::Linux] {
         let say = |what: &str| eprintln!("pelago: counting instructions, {}: {what}", side.name());
-        program::turn(systems, chosen, side, 1, true, &say, results);
+        program::turn(systems, chosen, side, 1, Some(&plugin), &say, results);
+        if side == Side::Pelago {
+            inside::turn(systems, chosen, 1, Some(&plugin), &say, results);
+        }
     }
-    inside::turn(systems, chosen, 1, true, &|what| eprintln!("pelago: counting instructions, Pelago: {what}"), results);
 }

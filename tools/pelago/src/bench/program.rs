@@ -5,23 +5,26 @@
 use super::catalogue::{Entry, Made, Source};
 use super::results::{Column, Results, Unit};
 use super::systems::{Boot, Side, Systems};
+use crate::counts::{self, Count};
 use crate::emulator::MachineType;
 use crate::guest::{Event, Guest};
 use crate::peer::MEASURE;
+use crate::plugin::{Mode, Plugin};
 use anyhow::Result;
+use coherence::Report;
 use std::collections::HashMap;
 use std::time::Duration;
 
 /// A guest that prints nothing for so long has stopped: the program ends a row after 30 s of the guest's time.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The same where instructions are counted: the guest's clock is then slower than ours.
+/// The same where instructions are counted: the guest is then slower.
 const SILENCE_COUNTING: Duration = Duration::from_secs(240);
 
 /// What one row gave, per operation.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Given {
     ns: Vec<f64>,
-    ticks: Vec<f64>,
+    count: Option<Count>,
     absent: Option<String>,
     failed: Option<String>,
 }
@@ -35,27 +38,31 @@ struct Seen {
 }
 
 impl Given {
-    fn column(&self, counts: bool, made: Made) -> Column {
-        let samples = match counts {
-            true => self.ticks.clone(),
-            false => self.ns.iter().map(|&ns| made.figure(ns)).collect(),
-        };
-        Column { samples, absent: self.absent.clone(), failed: self.failed.clone() }
+    fn times(&self, made: Made) -> Column {
+        let samples = self.ns.iter().map(|&ns| made.figure(ns)).collect();
+        Column { samples, absent: self.absent.clone(), failed: self.failed.clone(), ..Column::default() }
+    }
+
+    fn counts(&self) -> Column {
+        // A stretch that ended with a refused call has been counted too, but is no figure.
+        let sound = self.absent.is_none() && self.failed.is_none();
+        let column = self.count.as_ref().filter(|_| sound).map(Column::from).unwrap_or_default();
+        Column { absent: self.absent.clone(), failed: self.failed.clone(), ..column }
     }
 }
 
-/// Runs all chosen rows of one system once and adds their figures: times, or instructions.
+/// Runs all chosen rows of one system once and adds their figures: times, or with a plugin instructions.
 pub fn turn(
     systems: &Systems,
     chosen: &[&Entry],
     side: Side,
     cpus: u32,
-    counts: bool,
+    plugin: Option<&Plugin>,
     say: &dyn Fn(&str),
     results: &mut Results,
 ) {
     let mut names: Vec<&str> = Vec::new();
-    for entry in chosen.iter().filter(|entry| entry.counts || !counts) {
+    for entry in chosen.iter().filter(|entry| entry.counts || plugin.is_none()) {
         let row = match (entry.source, side) {
             (Source::Program { row, .. }, _) => row,
             (Source::Inside { beside: Some(row), .. }, Side::Linux) => row,
@@ -68,15 +75,15 @@ pub fn turn(
     if names.is_empty() {
         return;
     }
-    if counts && !names.contains(&KNOWN_LOOP) {
+    if plugin.is_some() && !names.contains(&KNOWN_LOOP) {
         names.insert(0, KNOWN_LOOP);
     }
     let Seen { rows: mut given, placement } =
-        all(&names, |left, seen| once(systems, side, cpus, counts, left, say, seen));
+        all(&names, |left, seen| once(systems, side, cpus, plugin, left, say, seen));
     if let Some(placement) = placement {
         results.setting.placement.insert(side.name().into(), placement);
     }
-    if counts {
+    if plugin.is_some() {
         distrust_unless_known(&mut given);
     }
     for entry in chosen {
@@ -85,27 +92,31 @@ pub fn turn(
             (Source::Inside { beside: Some(row), .. }, Side::Linux) => (row, Made::AsItIs),
             _ => continue,
         };
-        let unit = if counts { Unit::Instructions } else { entry.unit };
-        if let Some(given) = given.get(row) {
-            results.add(entry.name, unit, cpus, side, given.column(counts, made));
+        let Some(given) = given.get(row) else { continue };
+        match plugin {
+            Some(_) => results.add(entry.name, Unit::Instructions, cpus, side, given.counts()),
+            None => results.add(entry.name, entry.unit, cpus, side, given.times(made)),
         }
     }
 }
 
 /// Its operations are instructions, by what it is made of.
 const KNOWN_LOOP: &str = "known-loop";
-/// The stopwatch's own instructions, and what a timer's interrupt may add, as part of the loop's.
+/// The call around the loop, as part of the loop's instructions.
 const KNOWN_LOOP_MARGIN: f64 = 0.02;
 
-/// Where the row whose length is known shows something else, ticks are no instructions, and no count is believed.
+/// Where the row whose length is known shows something else, no count is believed.
 fn distrust_unless_known(given: &mut HashMap<String, Given>) {
-    let known = given.get(KNOWN_LOOP).and_then(|known| known.column(true, Made::AsItIs).summary());
-    if known.is_none_or(|(median, ..)| !(1.0..1.0 + KNOWN_LOOP_MARGIN).contains(&median)) {
+    // A row that failed of itself says why.
+    let Some(known) = given.get(KNOWN_LOOP).filter(|known| known.failed.is_none()) else { return };
+    let seen = known.count.as_ref().map_or(0.0, |count| count.instructions);
+    if !(1.0..1.0 + KNOWN_LOOP_MARGIN).contains(&seen) {
         for row in given.values_mut() {
-            row.ticks.clear();
+            row.count = None;
             row.failed.get_or_insert_with(|| {
-                let seen = known.map_or("nothing".to_owned(), |(median, ..)| median.to_string());
-                format!("this emulator's ticks are no instructions: {seen} for one instruction of the known loop")
+                format!(
+                    "this emulator's plugin interface does not count instructions: {seen} for one of the known loop"
+                )
             });
         }
     }
@@ -153,20 +164,36 @@ fn once(
     systems: &Systems,
     side: Side,
     cpus: u32,
-    counts: bool,
+    plugin: Option<&Plugin>,
     names: &[&str],
     say: &dyn Fn(&str),
     seen: &mut Seen,
 ) -> Result<()> {
     let workers = cpus.to_string();
     let words: Vec<&str> = [MEASURE, "run", &workers].into_iter().chain(names.iter().copied()).collect();
-    let mut guest = systems.boot(side, &Boot { words: &words, counts, ..Boot::bare(MachineType::Q35, cpus) })?;
-    let limit = if counts { SILENCE_COUNTING } else { SILENCE };
+    let instruments = plugin.map(|plugin| plugin.instruments(Mode::Count, counts::TURN, "")).transpose()?;
+    let mut guest = systems.boot(side, &Boot { words: &words, instruments, ..Boot::bare(MachineType::Q35, cpus) })?;
+    let limit = if plugin.is_some() { SILENCE_COUNTING } else { SILENCE };
     let result = read(&mut guest, limit, say, seen);
     if result.is_err() {
         eprint!("{}", guest.tail());
     }
+    let Some(plugin) = plugin else { return result };
+    // The program has the report written after each row, so a guest that died has left that of the rows before.
+    match plugin.report() {
+        Ok(report) => take_counts(&report, &mut seen.rows),
+        Err(error) => return result.and(Err(error)),
+    }
     result
+}
+
+/// Adds each row's count to what the row said.
+fn take_counts(report: &Report, given: &mut HashMap<String, Given>) {
+    for row in &report.rows {
+        if let Some(given) = given.get_mut(&row.name) {
+            given.count = Some(Count::of(row));
+        }
+    }
 }
 
 fn read(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), seen: &mut Seen) -> Result<()> {
@@ -215,24 +242,24 @@ fn take(text: &str, say: &dyn Fn(&str), seen: &mut Seen) {
         row.absent = Some(what.to_owned());
     } else if let Some(what) = rest.strip_prefix("failed: ") {
         row.failed = Some(what.to_owned());
-    } else if let Some((ns, ticks, operations)) = sample(rest)
+    } else if let Some((ns, operations)) = sample(rest)
         && operations > 0.0
     {
         row.ns.push(ns / operations);
-        row.ticks.push(ticks / operations);
     }
 }
 
-/// `26112 ns 52000 ticks 64 operations`.
-fn sample(text: &str) -> Option<(f64, f64, f64)> {
+/// `26112 ns 64 operations`.
+fn sample(text: &str) -> Option<(f64, f64)> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [ns, "ns", ticks, "ticks", operations, "operations"] = words[..] else { return None };
-    Some((ns.parse().ok()?, ticks.parse().ok()?, operations.parse().ok()?))
+    let [ns, "ns", operations, "operations"] = words[..] else { return None };
+    Some((ns.parse().ok()?, operations.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use coherence::{Row, Sample};
 
     fn taken(lines: &[&str]) -> HashMap<String, Given> {
         let mut seen = Seen::default();
@@ -242,11 +269,9 @@ mod tests {
 
     #[test]
     fn samples_are_per_operation() {
-        let given =
-            taken(&["a begin", "a 100 ns 200 ticks 10 operations", "a 120 ns 240 ticks 10 operations", "a end"]);
+        let given = taken(&["a begin", "a 100 ns 10 operations", "a 120 ns 10 operations", "a end"]);
         assert_eq!(given["a"].ns, [10.0, 12.0]);
-        assert_eq!(given["a"].column(true, Made::AsItIs).samples, [20.0, 24.0]);
-        assert_eq!(given["a"].column(false, Made::Rate).samples[0], 1e8);
+        assert_eq!(given["a"].times(Made::Rate).samples[0], 1e8);
         assert_eq!(given["a"].failed, None);
     }
 
@@ -266,7 +291,7 @@ mod tests {
             for name in left {
                 take(&format!("{name} begin"), &|_| {}, seen);
                 anyhow::ensure!(*name != "b", "the guest ended");
-                take(&format!("{name} 5 ns 5 ticks 1 operations"), &|_| {}, seen);
+                take(&format!("{name} 5 ns 1 operations"), &|_| {}, seen);
                 take(&format!("{name} end"), &|_| {}, seen);
             }
             Ok(())
@@ -291,20 +316,26 @@ mod tests {
 
     #[test]
     fn counts_are_believed_only_with_the_known_loop() {
-        let row = |ticks| {
-            taken(&["known-loop begin", &format!("known-loop 9 ns {ticks} ticks 20000 operations"), "known-loop end"])
+        let counted = |instructions| {
+            let mut given = taken(&["known-loop begin", "known-loop 9 ns 20000 operations", "known-loop end"]);
+            let median = Sample { operations: 20_000, instructions, ..Sample::default() };
+            let row = Row { name: "known-loop".into(), median, ..Row::default() };
+            take_counts(&Report { rows: vec![row], ..Report::default() }, &mut given);
+            distrust_unless_known(&mut given);
+            given["known-loop"].counts()
         };
-        let (mut sound, mut broken) = (row(20_015), row(54_000));
-        distrust_unless_known(&mut sound);
-        distrust_unless_known(&mut broken);
-        assert_eq!(sound["known-loop"].failed, None);
-        assert!(broken["known-loop"].failed.as_ref().unwrap().contains("no instructions"));
-        assert_eq!(broken["known-loop"].ticks, [0.0; 0]);
+        assert_eq!((counted(20_015).samples, counted(20_015).failed), (vec![20_015.0 / 20_000.0], None));
+        let broken = counted(54_000);
+        assert!(broken.failed.unwrap().contains("does not count instructions"));
+        assert_eq!(broken.samples, [0.0; 0]);
+        let refused =
+            Given { count: Some(Count::of(&Row::default())), absent: Some("clone".into()), ..Given::default() };
+        assert!(refused.counts().samples.is_empty() && refused.counts().parts.is_empty());
     }
 
     #[test]
     fn a_row_that_never_ended_is_known() {
-        let given = taken(&["a begin", "a end", "b begin", "b 1 ns 1 ticks 1 operations"]);
+        let given = taken(&["a begin", "a end", "b begin", "b 1 ns 1 operations"]);
         assert!(ended(&given, "a") && !ended(&given, "b") && !ended(&given, "c"));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::catalogue::{Entry, Trust};
 use super::systems::{MEMORY_BYTES, Side, Systems};
+use crate::counts::{Count, KERNEL};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -55,6 +56,17 @@ pub struct Column {
     pub absent: Option<String>,
     /// What went wrong, at least once.
     pub failed: Option<String>,
+    /// Of a count: its parts by component, `kernel` among them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, f64>,
+}
+
+impl From<&Count> for Column {
+    fn from(count: &Count) -> Column {
+        let mut parts: BTreeMap<_, _> = count.components.iter().cloned().collect();
+        parts.insert(KERNEL.to_owned(), count.kernel);
+        Column { samples: vec![count.instructions], parts, ..Column::default() }
+    }
 }
 
 impl From<Result<Vec<f64>>> for Column {
@@ -79,6 +91,7 @@ impl Column {
         self.samples.extend(other.samples);
         self.absent = other.absent.or(self.absent.take());
         self.failed = other.failed.or(self.failed.take());
+        self.parts.extend(other.parts);
     }
 }
 
@@ -158,6 +171,13 @@ impl Results {
                 Side::Pelago => row.ours.merge(column),
                 Side::Linux => row.linux.merge(column),
             }
+        }
+    }
+
+    /// Nothing could be counted.
+    pub fn fail_counts(&mut self, why: &str) {
+        for row in self.rows.iter_mut().filter(|row| row.unit == Unit::Instructions) {
+            [&mut row.ours, &mut row.linux].into_iter().for_each(|column| column.failed = Some(why.to_owned()));
         }
     }
 

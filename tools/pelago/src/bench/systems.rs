@@ -3,6 +3,7 @@
 use crate::emulator::{Accelerator, Forward, Machine, MachineType};
 use crate::guest::Guest;
 use crate::peer::{self, Linux, MEASURE};
+use crate::plugin::{self, Instruments};
 use crate::{accelerator, scenario};
 use anyhow::{Context, Result};
 use std::path::PathBuf;
@@ -38,8 +39,8 @@ pub struct Boot<'a> {
     pub words: &'a [&'a str],
     /// Port of this machine that leads to the guest's port 80.
     pub port: Option<u16>,
-    /// Let the guest's clock count instructions.
-    pub counts: bool,
+    /// Count instructions by the emulator's plugin.
+    pub instruments: Option<Instruments>,
     /// Let the host see which of the guest's pages were touched.
     pub shows_memory: bool,
 }
@@ -47,16 +48,20 @@ pub struct Boot<'a> {
 impl Boot<'_> {
     /// The system alone.
     pub fn bare(machine: MachineType, cpus: u32) -> Boot<'static> {
-        Boot { machine, cpus, words: &[], port: None, counts: false, shows_memory: false }
+        Boot { machine, cpus, words: &[], port: None, instruments: None, shows_memory: false }
     }
 
     fn adjust(&self, machine: &mut Machine) {
         machine.machine = self.machine;
         machine.memory_bytes = MEMORY_BYTES;
-        machine.counts_instructions = self.counts;
         machine.shows_memory = self.shows_memory;
         let forward = |host| Forward { protocol: "tcp", address: "127.0.0.1".into(), host, guest: 80 };
         machine.forwards.extend(self.port.map(forward));
+        if let Some(instruments) = &self.instruments {
+            plugin::fit(machine, instruments.clone());
+            // Without one our TCP has no address, and then no loopback either. What the host's network adds is within 0.1 %.
+            machine.has_card = true;
+        }
     }
 }
 
@@ -96,9 +101,14 @@ impl Systems {
         }
     }
 
-    /// Starts the system that measures itself.
+    /// The system that measures itself.
+    pub fn inside(&self) -> Result<&scenario::Bench> {
+        self.inside.as_ref().context("the system for the rows inside was not built")
+    }
+
+    /// Starts it.
     pub fn boot_inside(&self, boot: &Boot) -> Result<Guest> {
-        self.boot_pelago(self.inside.as_ref().context("the system for the rows inside was not built")?, boot)
+        self.boot_pelago(self.inside()?, boot)
     }
 
     fn boot_pelago(&self, bench: &scenario::Bench, boot: &Boot) -> Result<Guest> {

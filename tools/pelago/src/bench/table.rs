@@ -2,7 +2,9 @@
 
 use super::catalogue::{ENTRIES, Source};
 use super::chart;
+use super::known;
 use super::results::{Column, Results, Row, Unit};
+use crate::counts::KERNEL;
 
 /// `--list`.
 pub fn list() {
@@ -31,10 +33,13 @@ fn short(units: &[&str]) -> String {
 /// The rows, their setting, and what is absent.
 pub fn print(results: &Results) {
     println!(
-        "{:<44} {:>4} {:<12} {:>26} {:>26} {:>7}  {:<12} paper",
-        "row", "cpus", "unit", "Pelago (quartiles)", "Linux (quartiles)", "ratio", "trust"
+        "{:<44} {:>4} {:<12} {:>26} {:>26} {:>7}  {:<12} {:<16} paper",
+        "row", "cpus", "unit", "Pelago (quartiles)", "Linux (quartiles)", "ratio", "trust", "Linux known"
     );
     results.rows.iter().for_each(|row| println!("{}", line(row)));
+    if let Some(summary) = known::summary(results) {
+        println!("{summary}");
+    }
     let setting = &results.setting;
     println!("ratio: Pelago's median by Linux's; {} rounds, the systems in turns", setting.rounds);
     println!("Linux: {}, {}", setting.linux_kernel, setting.linux_command_line);
@@ -60,13 +65,14 @@ pub fn print(results: &Results) {
 fn line(row: &Row) -> String {
     let ratio = row.ratio().map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
     let text = format!(
-        "{:<44} {:>4} {:<12} {:>26} {:>26} {ratio:>7}  {:<12} {}",
+        "{:<44} {:>4} {:<12} {:>26} {:>26} {ratio:>7}  {:<12} {:<16} {}",
         row.name,
         row.cpus,
         row.unit.name(),
         cell(&row.ours),
         cell(&row.linux),
         row.trust.name(),
+        known::cell(row),
         row.paper
     );
     text.trim_end().to_owned()
@@ -74,6 +80,10 @@ fn line(row: &Row) -> String {
 
 fn cell(column: &Column) -> String {
     match column.summary() {
+        Some((count, ..)) if !column.parts.is_empty() => {
+            let kernel = column.parts.get(KERNEL).copied().unwrap_or_default();
+            format!("{} ({} user)", number(count), number(count - kernel))
+        }
         Some((median, low, high)) => format!("{} ({} .. {})", number(median), number(low), number(high)),
         None if column.failed.is_some() => "failed".into(),
         None if column.absent.is_some() => "absent".into(),
@@ -112,6 +122,13 @@ mod tests {
         assert!(line(&one).contains(" absent "));
         one.ours.failed = Some("died".into());
         assert!(line(&one).contains(" failed "));
+    }
+
+    #[test]
+    fn a_count_shows_its_user_part() {
+        let mut one = row("getppid", 1, &[], &[337.0]);
+        one.linux.parts = [(KERNEL.to_owned(), 317.0), ("program".to_owned(), 20.0)].into();
+        assert!(line(&one).contains("337 (20.0 user)"), "{}", line(&one));
     }
 
     #[test]

@@ -24,12 +24,13 @@ pub const SYSTEM: &str = "bench.toml";
 pub const DONE: &str = "bench: done";
 const LIMIT: Duration = Duration::from_secs(240);
 /// One core takes no turns, so the length of one does not matter.
-const TURN: u64 = 1000;
+pub const TURN: u64 = 1000;
 /// A row whose length is known, and that length: shows that instructions are what is counted.
 const KNOWN: (&str, f64) = ("known-loop", 20_000.0);
 /// What the stopwatch adds to a stretch.
 const KNOWN_SLACK: f64 = 50.0;
-const KERNEL: &str = "kernel";
+/// The part of a count that is no component.
+pub const KERNEL: &str = "kernel";
 
 /// One row, per operation.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +43,8 @@ pub struct Count {
 }
 
 impl Count {
-    fn of(row: &Row) -> Count {
+    /// From the plugin's report: the stretch in the middle.
+    pub fn of(row: &Row) -> Count {
         let per_operation = |count: u64| count as f64 / row.median.operations.max(1) as f64;
         let mut components: Vec<_> =
             row.median.components.iter().map(|(name, &count)| (name.clone(), per_operation(count))).collect();

@@ -76,26 +76,40 @@ impl Plugin {
         done: &str,
         limit: Duration,
     ) -> Result<Report> {
-        let (out, list) = (self.folder.path().join("report"), self.folder.path().join("names"));
-        files::write(&list, names.as_bytes())?;
-        // What an earlier guest wrote must not pass for this one's.
-        let _ = std::fs::remove_file(&out);
-        let instruments = Instruments { library: self.library.clone(), mode, turn, out: out.clone(), names: list };
-        let mut guest = start(instruments)?;
+        let mut guest = start(self.instruments(mode, turn, names)?)?;
         if let Err(error) = guest.expect(done, limit) {
             eprint!("{}", guest.tail());
             bail!("{error:#}; the end of the console is above");
         }
-        let text = std::fs::read(&out).context("the plugin wrote no figures; its complaint is above")?;
+        self.report()
+    }
+
+    /// For one guest; what an earlier one reported is gone.
+    pub fn instruments(&self, mode: Mode, turn: u64, names: &str) -> Result<Instruments> {
+        let (out, list) = (self.out(), self.folder.path().join("names"));
+        files::write(&list, names.as_bytes())?;
+        // What an earlier guest wrote must not pass for this one's.
+        let _ = std::fs::remove_file(&out);
+        Ok(Instruments { library: self.library.clone(), mode, turn, out, names: list })
+    }
+
+    /// What the plugin wrote when the guest last said that it had measured something.
+    pub fn report(&self) -> Result<Report> {
+        let text = std::fs::read(self.out()).context("the plugin wrote no figures; its complaint is above")?;
         let report: Report = serde_json::from_slice(&text).context("tool and plugin are of different builds")?;
         ensure!(!report.rows.is_empty(), "the guest made no marks, so nothing was measured");
         Ok(report)
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("report")
     }
 }
 
 /// Puts the plugin into a machine and everything out that would make two runs differ.
 pub fn fit(machine: &mut Machine, instruments: Instruments) {
     machine.plugin = Some(instruments);
+    machine.has_card = false;
     machine.accelerator = crate::emulator::Accelerator::Tcg;
 }
 

@@ -7,11 +7,16 @@ use std::process::{Command, Output};
 
 /// Cheap ones, one of each source that both systems have.
 const ROWS: [&str; 3] = ["getpid", "dup-close/processes", "power-on-to-ready/q35"];
+/// Counted in both systems; all have a known figure of Linux.
+const COUNTED: [&str; 3] = ["getppid", "dup-close/processes", "page-touch/processes"];
+/// Two runs differ by less, in per cent.
+const COUNTS_SPREAD_PERCENT_MAX: f64 = 0.5;
 const FIGURE: &str = "corey.fig1";
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(5, "bench/smoke".into(), smoke),
+        Scenario::shared(5, "bench/counts".into(), counts),
         Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),
         Scenario::shared(5, "bench/broken-linux-kernel".into(), broken_linux_kernel),
     ]
@@ -35,10 +40,15 @@ fn measured(row: &Value, system: &str) -> bool {
     })
 }
 
-fn smoke(_: &Bench) -> Result<()> {
-    if let Err(problem) = crate::peer::Package::find(&crate::place::linux_package()) {
-        bail!(Skip(format!("{problem:#}")));
+fn need_linux() -> Result<()> {
+    match crate::peer::Package::find(&crate::place::linux_package()) {
+        Err(problem) => bail!(Skip(format!("{problem:#}"))),
+        Ok(_) => Ok(()),
     }
+}
+
+fn smoke(_: &Bench) -> Result<()> {
+    need_linux()?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let kept = folder.path().join("results.json").display().to_string();
     let short = ["--cpus", "1", "--rounds", "1", "--measure", "times", "--json", &kept];
@@ -67,6 +77,35 @@ fn smoke(_: &Bench) -> Result<()> {
     ensure!(ready < linux, "Pelago needs {ready:?} ms to be ready, Linux {linux:?}");
     same_results(&kept)?;
     draw(&kept)
+}
+
+/// Instructions of both systems side by side: they repeat, and Linux's are what is known of it.
+fn counts(_: &Bench) -> Result<()> {
+    need_linux()?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let count = |name: &str| -> Result<(String, Value)> {
+        let path = folder.path().join(name);
+        let output = bench(&[&COUNTED[..], &["--measure", "instructions", "--json"]].concat(), |tool| {
+            tool.arg(&path);
+        })?;
+        ensure!(output.status.success(), "it failed:\n{}", told(&output));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok((printed, serde_json::from_slice(&crate::files::read(&path)?)?))
+    };
+    let ((printed, one), (_, other)) = (count("one")?, count("other")?);
+    let sample = |results: &Value, name: &str, system: &str| {
+        let row = results["rows"].as_array()?.iter().find(|row| row["name"] == name)?;
+        row[system]["samples"][0].as_f64()
+    };
+    for (name, system) in COUNTED.iter().flat_map(|name| [(name, "ours"), (name, "linux")]) {
+        let samples = [&one, &other].map(|results| sample(results, name, system));
+        let [Some(first), Some(second)] = samples else { bail!("{name} lacks a count of {system}: {samples:?}") };
+        let percent = (first - second).abs() / first * 100.0;
+        ensure!(percent < COUNTS_SPREAD_PERCENT_MAX, "{name}, {system}: {first} and {second} instructions in two runs");
+    }
+    let all = format!("{0} of {0} counts", COUNTED.len());
+    ensure!(printed.contains(&all), "Linux's counts are not what is known of it:\n{printed}");
+    Ok(())
 }
 
 fn same_results(kept: &str) -> Result<()> {
