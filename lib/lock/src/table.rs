@@ -1,0 +1,117 @@
+//! A hash table from 64-bit ids to entries, changed under a lock of the caller's and read in a read section.
+//!
+//! A bucket is a word that names the first line of a chain; an entry is a line. Invariants: a chain ends (changes happen one at a time, and an entry is put in front
+//! complete); an entry that was taken out keeps its link and its words until no section is open that could have found it, so a reader who stands
+//! on it gets to the end of the chain. Ids are never used twice, so an entry found is the one meant.
+
+use crate::{AtomicU64, Line, Ordering, Section};
+
+/// Where a line is; 0 is none.
+pub type Place = u64;
+
+/// The lines that entries lie in.
+pub trait Memory {
+    /// The line at a place that was given to [`Table::insert`].
+    fn line(&self, place: Place) -> &Line;
+}
+
+const ID: usize = 0;
+const NEXT: usize = 1;
+const OBJECT: usize = 2;
+const RIGHTS: usize = 3;
+
+/// What a table knows of an id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The id.
+    pub id: u64,
+    /// What it names, as the caller counts.
+    pub object: u64,
+    /// With what rights.
+    pub rights: u64,
+}
+
+/// A table over buckets that were zero at the start; their number is a power of two.
+#[derive(Clone, Copy)]
+pub struct Table<'a> {
+    buckets: &'a [Line],
+}
+
+impl<'a> Table<'a> {
+    /// The table there.
+    pub fn new(buckets: &'a [Line]) -> Table<'a> {
+        assert!(buckets.len().is_power_of_two());
+        Table { buckets }
+    }
+
+    fn bucket(&self, id: u64) -> &'a AtomicU64 {
+        let words = self.buckets[0].0.len();
+        // Fibonacci hashing: ids of one core follow each other, those of different cores differ in the highest bits.
+        let hash = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let index = hash as usize & (self.buckets.len() * words - 1);
+        &self.buckets[index / words].0[index % words]
+    }
+
+    /// What is known of `id`, for use while the section is open.
+    pub fn find(&self, memory: &impl Memory, id: u64, _section: &Section<'_>) -> Option<Entry> {
+        self.search(memory, id).map(|(_, place)| read(memory.line(place)))
+    }
+
+    /// The word that names the entry, and its place. Either a section is open or the lock is held.
+    fn search<'b>(&self, memory: &'b impl Memory, id: u64) -> Option<(&'b AtomicU64, Place)>
+    where
+        'a: 'b,
+    {
+        let mut link: &'b AtomicU64 = self.bucket(id);
+        loop {
+            // Acquire: the entry was complete before it was linked.
+            let place = link.load(Ordering::Acquire);
+            if place == 0 {
+                return None;
+            }
+            let words = &memory.line(place).0;
+            if words[ID].load(Ordering::Relaxed) == id {
+                return Some((link, place));
+            }
+            link = &words[NEXT];
+        }
+    }
+
+    /// Makes `place`, a line that nobody sees, an entry; tells whether that was so, or the id is known already. The lock is held.
+    pub fn insert(&self, memory: &impl Memory, place: Place, entry: Entry) -> bool {
+        if self.search(memory, entry.id).is_some() {
+            return false;
+        }
+        let bucket = self.bucket(entry.id);
+        let words = &memory.line(place).0;
+        words[ID].store(entry.id, Ordering::Relaxed);
+        words[OBJECT].store(entry.object, Ordering::Relaxed);
+        words[RIGHTS].store(entry.rights, Ordering::Relaxed);
+        words[NEXT].store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+        bucket.store(place, Ordering::Release);
+        true
+    }
+
+    /// Takes the entry of `id` out: what it said, and its line, which may be used again after [`crate::Reader::wait_for_all`]. The lock is held.
+    pub fn remove(&self, memory: &impl Memory, id: u64) -> Option<(Entry, Place)> {
+        let (link, place) = self.search(memory, id)?;
+        let line = memory.line(place);
+        link.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Release);
+        Some((read(line), place))
+    }
+
+    /// Takes some entry out of a table that nobody else sees any more.
+    pub fn pop(&self, memory: &impl Memory) -> Option<(Entry, Place)> {
+        let words = self.buckets.iter().flat_map(|line| &line.0);
+        let (bucket, place) =
+            words.map(|bucket| (bucket, bucket.load(Ordering::Relaxed))).find(|(_, place)| *place != 0)?;
+        let line = memory.line(place);
+        bucket.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Relaxed);
+        Some((read(line), place))
+    }
+}
+
+fn read(line: &Line) -> Entry {
+    let word = |index: usize| line.0[index].load(Ordering::Relaxed);
+    Entry { id: word(ID), object: word(OBJECT), rights: word(RIGHTS) }
+}

@@ -1,0 +1,240 @@
+//! Every interleaving and every allowed reordering of small cases, by the model checker:
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p pelago-lock --test loom`.
+#![cfg(loom)]
+#![forbid(unsafe_code)]
+
+use lock::{AtomicU64, Entry, Kind, Line, Lock, Memory, Ordering, Place, Reader, Relax, Table};
+use loom::sync::Arc;
+use loom::thread;
+
+#[derive(Default)]
+struct Yield;
+
+impl Relax for Yield {
+    fn relax(&mut self) {
+        thread::yield_now();
+    }
+}
+
+/// A lock, and what it guards: two relaxed words that differ only while somebody writes, of which the checker gives out old values where nothing forbids it.
+struct Guarded {
+    kind: Kind,
+    word: AtomicU64,
+    lines: Vec<Line>,
+    pair: [AtomicU64; 2],
+}
+
+impl Guarded {
+    fn new(kind: Kind, cores: usize) -> Arc<Guarded> {
+        let lines = (0..kind.lines(cores)).map(|_| Line::new()).collect();
+        Arc::new(Guarded { kind, word: AtomicU64::new(0), lines, pair: [AtomicU64::new(0), AtomicU64::new(0)] })
+    }
+
+    fn lock(&self) -> Lock<'_> {
+        Lock::new(self.kind, &self.word, &self.lines)
+    }
+
+    /// The lock is held.
+    fn value(&self) -> u64 {
+        let seen = self.pair.each_ref().map(|word| word.load(Ordering::Relaxed));
+        assert_eq!(seen[0], seen[1], "a change is seen half");
+        seen[0]
+    }
+
+    fn add(&self, core: usize) {
+        let _held = self.lock().write::<Yield>(core);
+        let next = self.value() + 1;
+        self.pair.iter().for_each(|word| word.store(next, Ordering::Relaxed));
+    }
+}
+
+fn check(cores: usize, kind: Kind, times: usize) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(if cores > 2 { 2 } else { 3 });
+    model.max_branches = 10_000;
+    model.check(move || {
+        let guarded = Guarded::new(kind, cores);
+        let others: Vec<_> = (1..cores)
+            .map(|core| {
+                let guarded = guarded.clone();
+                thread::spawn(move || (0..times).for_each(|_| guarded.add(core)))
+            })
+            .collect();
+        (0..times).for_each(|_| guarded.add(0));
+        others.into_iter().for_each(|other| other.join().unwrap());
+        let _held = guarded.lock().read::<Yield>(0);
+        assert_eq!(guarded.value(), (cores * times) as u64);
+        assert_eq!(guarded.lock().stat().acquires, (cores * times) as u64 + 1);
+    });
+}
+
+#[test]
+fn spinners_are_alone() {
+    check(2, Kind::Spin, 2);
+}
+
+#[test]
+fn writers_beside_readers_are_alone() {
+    check(2, Kind::ReadWrite, 2);
+    check(2, Kind::ScalableReadWrite, 2);
+}
+
+#[test]
+fn two_cores_queue() {
+    check(2, Kind::Mcs, 2);
+}
+
+#[test]
+fn three_cores_queue() {
+    check(3, Kind::Mcs, 1);
+}
+
+#[test]
+fn readers_see_whole_changes() {
+    for kind in [Kind::ReadWrite, Kind::ScalableReadWrite] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let guarded = Guarded::new(kind, 2);
+            let peer = guarded.clone();
+            let reader = thread::spawn(move || {
+                let seen = [0; 2].map(|_| {
+                    let _held = peer.lock().read::<Yield>(1);
+                    peer.value()
+                });
+                assert!(seen.is_sorted() && seen[1] <= 2, "{seen:?}");
+            });
+            (0..2).for_each(|_| guarded.add(0));
+            reader.join().unwrap();
+        });
+    }
+}
+
+struct Pool(Vec<Line>);
+
+impl Memory for Pool {
+    fn line(&self, place: Place) -> &Line {
+        &self.0[place as usize]
+    }
+}
+
+struct Shared {
+    pool: Pool,
+    buckets: Vec<Line>,
+    readers: Vec<Reader>,
+    guard: Guarded,
+}
+
+impl Shared {
+    fn new(cores: usize) -> Arc<Shared> {
+        let kind = Kind::Spin;
+        let guard = Guarded {
+            kind,
+            word: AtomicU64::new(0),
+            lines: vec![Line::new()],
+            pair: [AtomicU64::new(0), AtomicU64::new(0)],
+        };
+        Arc::new(Shared {
+            pool: Pool((0..4).map(|_| Line::new()).collect()),
+            buckets: vec![Line::new()],
+            readers: (0..cores).map(|_| Reader::new()).collect(),
+            guard,
+        })
+    }
+
+    fn table(&self) -> Table<'_> {
+        Table::new(&self.buckets)
+    }
+}
+
+fn entry(id: u64) -> Entry {
+    Entry { id, object: id * 10, rights: id * 100 }
+}
+
+/// What stands in a line that was given up.
+const FREED: u64 = 0xdead;
+
+#[test]
+fn a_lookup_beside_a_delete_never_sees_freed_memory() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let shared = Shared::new(2);
+        // One bucket's chain: 1 in the middle of the table's only line would be found by its own bucket, so all three ids share one.
+        let ids = same_bucket();
+        for (place, id) in (1..).zip(ids) {
+            assert!(shared.table().insert(&shared.pool, place, entry(id)));
+        }
+        let reader = shared.clone();
+        let lookup = thread::spawn(move || {
+            let section = reader.readers[1].enter();
+            for id in [ids[1], ids[0]] {
+                let found = reader.table().find(&reader.pool, id, &section);
+                assert!(found.is_none_or(|found| found == entry(id)), "{found:?}");
+                assert!(found.is_some() || id == ids[1], "an entry that was never removed is found");
+            }
+        });
+        let removed = {
+            let _held = shared.guard.lock().write::<Yield>(0);
+            shared.table().remove(&shared.pool, ids[1]).unwrap()
+        };
+        assert_eq!(removed.0, entry(ids[1]));
+        Reader::wait_for_all::<Yield>(shared.readers.iter());
+        // The line is used for something else now, with an id that is asked for and a link that leads nowhere.
+        let line = &shared.pool.line(removed.1).0;
+        line[1].store(3, Ordering::Relaxed);
+        line[2].store(FREED, Ordering::Relaxed);
+        line[0].store(ids[0], Ordering::Relaxed);
+        lookup.join().unwrap();
+    });
+}
+
+/// Three ids of one bucket of a table of one line.
+fn same_bucket() -> [u64; 3] {
+    let bucket = |id: u64| (id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) & 7;
+    let mut ids = (1..).filter(|id| bucket(*id) == 0);
+    core::array::from_fn(|_| ids.next().unwrap())
+}
+
+#[test]
+fn two_cores_change_one_table() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let shared = Shared::new(2);
+        let ids = same_bucket();
+        let other = shared.clone();
+        let peer = thread::spawn(move || {
+            let _held = other.guard.lock().write::<Yield>(0);
+            assert!(other.table().insert(&other.pool, 2, entry(ids[1])));
+        });
+        {
+            let _held = shared.guard.lock().write::<Yield>(0);
+            assert!(shared.table().insert(&shared.pool, 1, entry(ids[0])));
+            assert!(!shared.table().insert(&shared.pool, 3, entry(ids[0])), "an id is known once");
+        }
+        peer.join().unwrap();
+        let section = shared.readers[0].enter();
+        for id in &ids[..2] {
+            assert_eq!(shared.table().find(&shared.pool, *id, &section), Some(entry(*id)));
+        }
+        drop(section);
+        let popped = [shared.table().pop(&shared.pool), shared.table().pop(&shared.pool)];
+        assert!(popped.iter().all(Option::is_some) && shared.table().pop(&shared.pool).is_none());
+    });
+}
+
+#[test]
+fn an_entry_is_found_complete_or_not_at_all() {
+    loom::model(|| {
+        let shared = Shared::new(2);
+        let reader = shared.clone();
+        let lookup = thread::spawn(move || {
+            let section = reader.readers[1].enter();
+            let found = reader.table().find(&reader.pool, 7, &section);
+            assert!(found.is_none_or(|found| found == entry(7)), "{found:?}");
+        });
+        assert!(shared.table().insert(&shared.pool, 1, entry(7)));
+        lookup.join().unwrap();
+    });
+}
