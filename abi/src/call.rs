@@ -84,7 +84,7 @@ calls! {
     /// (ram: WRITE, pages 1..=layout::SEGMENT_PAGES_MAX, flags: layout::segment::*) → (new segment, physical address if CONTIGUOUS else 0).
     /// Zeroed; without EAGER pages appear at first touch. `NoMemory`, `NoSlot`.
     SegmentAlloc = 24,
-    /// (ram: WRITE, segment: READ, mode: layout::copy::*) → (new segment). Copy-on-write shares pages until one side writes. Not for imported segments in COW mode: `BadArgument`. `NoMemory`.
+    /// (ram: WRITE, segment: READ, mode: layout::copy::*) → (new segment). Copy-on-write shares pages until one side writes, copy-on-reference until the copy is read or either is written. Imported segments only plain, and only if they are RAM: else `BadArgument`. `NoMemory`.
     /// A contiguous source is always copied at once: its frames must stay.
     SegmentCopy = 25,
     /// (segment) → (pages, pages present, physical address if contiguous and the capability has the DMA right, else 0).
@@ -111,6 +111,12 @@ calls! {
     /// `BadArgument`: not larger than the range to be shown (so there are no cycles), the address not a multiple of that one's size or its end outside the window, or code there may be writable and here not.
     /// `RangeUnmap` takes it out again; to unmap or protect a part of it is `BadArgument`: name the nested range itself.
     RangeNest = 37,
+    /// Shows pages now that would be shown at their first touch, so that touching them does not fault. (address range: WRITE, virtual address, pages) → (pages done: at least 1, at most 256; go on after them). Absent pages are made; shared ones
+    /// stay shared, but for those copied by reference. `BadArgument`: nothing that can be read is mapped at the first; `NoMemory` if there is no page for the first.
+    RangeFill = 38,
+    /// Makes a table of a page: an empty range as by `RangeAlloc`, whose uppermost table is the page of a contiguous segment, which goes. (segment: CONTROL, pages, flags) → (new address range, its pages). Paid by the segment's Ram.
+    /// `Busy`: the page is mapped, or something else names the segment: unmap it, drop the copies. `BadArgument`: not contiguous, not one page, or no such size. `NoMemory`.
+    RangeRetype = 39,
 
     /// A protection domain: root Share, root AddressRange, owner of what is made in it. (ram: WRITE that will pay for all its tables; limit = RamSplit before, flags) → (new domain with all rights, object id). `NoMemory`.
     /// A domain ends when the last capability for it outside its own share goes: whoever wants it alive keeps one.

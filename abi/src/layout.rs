@@ -42,6 +42,8 @@ pub mod copy {
     pub const PLAIN: u64 = 0;
     /// Share until written.
     pub const ON_WRITE: u64 = 1;
+    /// Share until the copy is touched at all, or the source is written: what is used is in memory of the core that uses it.
+    pub const ON_REFERENCE: u64 = 2;
 }
 
 /// Protection of a mapping.

@@ -134,6 +134,8 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::RangeGet => range::get(request),
         Call::RangeAlloc => range::alloc(kernel, request),
         Call::RangeNest => range::nest(kernel, request),
+        Call::RangeFill => range::fill(kernel, request),
+        Call::RangeRetype => range::retype(kernel, request),
         Call::DomainAlloc => domain::alloc(kernel, request),
         Call::DomainGrant => domain::grant(kernel, request),
         Call::DomainRange => domain::range(kernel, request),

@@ -5,7 +5,7 @@ use crate::objects::mapping::Shown;
 use crate::objects::{Ptr, Range, Segment};
 use crate::state::Kernel;
 use abi::layout::{domain as flags, protection};
-use abi::{Error, RangeEntry, Rights};
+use abi::{Error, Handle, RangeEntry, Rights};
 
 fn living(request: &Request, rights: Rights) -> Result<Ptr<Range>, Error> {
     let range = request.object::<Range>(0, rights)?;
@@ -34,15 +34,36 @@ fn decode_rights(rights: Rights, wanted: u64) -> Result<u64, Error> {
     if allowed & wanted == wanted { Ok(allowed) } else { Err(Error::NoRights) }
 }
 
+/// Whether code may be writable.
+fn decode_options(options: u64) -> Result<bool, Error> {
+    if options & !flags::WRITE_EXECUTE == 0 { Ok(options != 0) } else { Err(Error::BadArgument) }
+}
+
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let [_, pages, options, ..] = request.words();
-    if options & !flags::WRITE_EXECUTE != 0 {
-        return Err(Error::BadArgument);
-    }
+    let write_execute = decode_options(options)?;
     let slot = request.slot(kernel)?;
-    let range = Ptr::<Range>::create_nested(kernel, ram, pages, options & flags::WRITE_EXECUTE != 0)?;
+    let range = Ptr::<Range>::create_nested(kernel, ram, pages, write_execute)?;
     Ok(Outcome::Done([request.place(slot, range.any(), Rights::ALL), range.pages(), 0]))
+}
+
+pub(super) fn retype(kernel: &mut Kernel, request: &Request) -> Answer {
+    let (segment, _) = request.find::<Segment>(0, Rights::CONTROL)?;
+    let [handle, pages, options, ..] = request.words();
+    let write_execute = decode_options(options)?;
+    segment.check_lone()?;
+    let slot = request.slot(kernel)?;
+    let range = Ptr::<Range>::create_from(kernel, segment, pages, write_execute)?;
+    let placed = request.place(slot, range.any(), Rights::ALL);
+    request.caller.domain().remove(kernel, Handle(handle))?;
+    Ok(Outcome::Done([placed, range.pages(), 0]))
+}
+
+pub(super) fn fill(kernel: &mut Kernel, request: &Request) -> Answer {
+    let range = living(request, Rights::WRITE)?;
+    let place = range.place(request.words()[1], request.words()[2])?;
+    one(range.fill(kernel, place)?)
 }
 
 pub(super) fn map(kernel: &mut Kernel, request: &Request) -> Answer {

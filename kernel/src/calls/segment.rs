@@ -43,8 +43,9 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let slot = request.slot(kernel)?;
     let copy = match (request.words()[2], source.kind()) {
         (modes::ON_WRITE, Kind::Anonymous) => source.copy_on_write(kernel, ram)?,
+        (modes::ON_REFERENCE, Kind::Anonymous) => source.copy_on_reference(kernel, ram)?,
         // A contiguous segment must keep its frames, so its copy cannot share them.
-        (modes::ON_WRITE, Kind::Contiguous(_)) => source.copy_plain(kernel, ram)?,
+        (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Contiguous(_)) => source.copy_plain(kernel, ram)?,
         (modes::PLAIN, _) if source.is_ram() => source.copy_plain(kernel, ram)?,
         _ => return Err(Error::BadArgument),
     };

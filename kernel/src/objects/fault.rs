@@ -1,16 +1,19 @@
 //! Soft faults: filling the hardware tables from the mappings.
 //!
-//! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is writable only if the frame is the segment's alone. What
+//! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is writable only if the frame is the segment's alone. A contiguous segment is shown
+//! in pages of 2 MiB where its place in memory and in the space allow it; a change of part of one takes all of it out of the tables. What
 //! cannot be resolved here is the program's own fault and goes to its proxy, or ends it. This file does not know who caused the access.
 
-use super::mapping::Mapping;
+use super::frames::LARGE_PAGE;
+use super::mapping::{Mapping, PAGE, Place};
 use super::segment::Kind;
-use super::tables::execution;
+use super::tables::{LEAVES_BYTES, execution};
 use super::{Ptr, Range, Segment};
 use crate::arch::paging::{Flags, Pte};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::state::Kernel;
+use abi::Error;
 use abi::layout::protection;
 
 /// Set in entries whose bytes the kernel must not touch: registers of devices.
@@ -18,6 +21,9 @@ pub const NOT_RAM: Flags = Flags::SOFTWARE_0;
 
 /// Neighbours shown with a page that faulted, as on Linux: 16 pages. Inside one table of leaves.
 const AROUND_BYTES: u64 = 16 * PAGE_BYTES as u64;
+
+/// Pages of one `RangeFill`: as long as a part of a revocation.
+const FILL_PAGES: u64 = 256;
 
 /// What was tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,6 +77,9 @@ impl Ptr<Range> {
         if allowed & access.needs() == 0 {
             return Err(Refused::NotAllowed);
         }
+        if let Some(slot) = large_place(mapping, segment, local) {
+            return show_large(kernel, mapping, segment, slot, address);
+        }
         let (frame, writable) = frame_for(kernel, segment, page, access)?;
         let entry = Pte::new(frame, flags_for(mapping, segment, writable));
         let local = local & !(PAGE_BYTES as u64 - 1);
@@ -81,6 +90,20 @@ impl Ptr<Range> {
         }
         range.show_around(kernel, mapping, segment, local);
         Ok(frame)
+    }
+
+    /// Shows pages before they are touched, at most [`FILL_PAGES`]; tells how many, at least 1.
+    pub fn fill(self, kernel: &mut Kernel, place: Place) -> Result<u64, Error> {
+        let mut done = 0;
+        while done < place.pages.min(FILL_PAGES) {
+            match self.resolve(kernel, place.start + done * PAGE, Access::Read) {
+                Ok(_) => done += 1,
+                Err(_) if done > 0 => break,
+                Err(Refused::NotAllowed) => return Err(Error::BadArgument),
+                Err(Refused::NoMemory) => return Err(Error::NoMemory),
+            }
+        }
+        Ok(done)
     }
 
     /// Shows the neighbours that are there already, so that a program's text and a child's memory cost one fault for many pages.
@@ -94,9 +117,39 @@ impl Ptr<Range> {
             }
             let Some(frame) = segment.frame(page) else { continue };
             let writable = segment.base().is_some() || kernel.frames.count(frame) == 1;
+            if !writable && segment.copies_by_reference() {
+                continue;
+            }
             *entry = Pte::new(frame, flags_for(mapping, segment, writable));
         }
     }
+}
+
+/// Where the large page begins that can show `address`: its place in the mapping, in memory and in the tables is right for one.
+fn large_place(mapping: Ptr<Mapping>, segment: Ptr<Segment>, address: u64) -> Option<u64> {
+    let base = segment.base()?;
+    let start = address & !(LEAVES_BYTES - 1);
+    let covered = mapping.range().level() > 0 && start >= mapping.start() && start + LEAVES_BYTES <= mapping.end();
+    let page = covered.then(|| mapping.page_at(start))?;
+    let fits = page + LARGE_PAGE <= segment.pages() && (base.0 + page * PAGE).is_multiple_of(LEAVES_BYTES);
+    fits.then_some(start)
+}
+
+/// Shows 2 MiB at once; gives the frame at `address`, as the space that faulted calls it.
+fn show_large(
+    kernel: &mut Kernel,
+    mapping: Ptr<Mapping>,
+    segment: Ptr<Segment>,
+    start: u64,
+    address: u64,
+) -> Result<PhysAddr, Refused> {
+    let page = mapping.page_at(start);
+    let first = segment.frame(page).ok_or(Refused::NotAllowed)?;
+    let entry = Pte::new(first, flags_for(mapping, segment, true) | Flags::LARGE);
+    if mapping.range().set_large_entry(kernel, start, entry).map_err(|_| Refused::NoMemory)? {
+        hardware::flush_page(address);
+    }
+    Ok(first + (address & (LEAVES_BYTES - 1) & !(PAGE - 1)))
 }
 
 /// The frame to show and whether it may be written right away.
@@ -109,7 +162,7 @@ fn frame_for(
     if let Some(base) = segment.base() {
         return Ok((base + page * PAGE_BYTES as u64, true));
     }
-    if access == Access::Write {
+    if access == Access::Write || segment.copies_by_reference() {
         let (frame, copied) = segment.touch_to_write(kernel, page).map_err(|_| Refused::NoMemory)?;
         kernel.counters.copy_faults += u64::from(copied);
         return Ok((frame, true));

@@ -10,6 +10,8 @@ use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 const PAGE: u64 = PAGE_BYTES as u64;
 /// Most regions of one core: boot gives up to four, the rest is for `RamAdd`.
 pub const REGIONS_MAX: usize = 64;
+/// Pages of a large page (2 MiB).
+pub const LARGE_PAGE: u64 = 512;
 /// Count of a page that was given to another core.
 const CARVED: u32 = u32::MAX;
 /// Most references to one page; far above what slots and segments of a core can reach.
@@ -106,8 +108,8 @@ impl Region {
         None
     }
 
-    /// The highest run of `wanted` free pages.
-    fn find_run(&mut self, wanted: usize) -> Option<usize> {
+    /// The highest run of `wanted` free pages whose first has a number (by physical address) that is a multiple of `align`.
+    fn find_run(&mut self, wanted: usize, align: u64) -> Option<usize> {
         let mut run = 0;
         let mut page = self.pages;
         while page > 0 {
@@ -117,7 +119,7 @@ impl Region {
             }
             page -= 1;
             run = if self.is_free(page) { run + 1 } else { 0 };
-            if run == wanted {
+            if run >= wanted && (self.address(page).0 / PAGE).is_multiple_of(align) {
                 return Some(page);
             }
         }
@@ -222,7 +224,7 @@ impl Frames {
         unreachable!("{} pages are free but none is found", self.free)
     }
 
-    /// Contiguous pages, each with count 1.
+    /// Contiguous pages, each with count 1. As many as a large page, or more, begin like one if there is such a place.
     pub fn allocate_run(&mut self, pages: u64) -> Option<PhysAddr> {
         self.take_run(pages, 1)
     }
@@ -238,8 +240,15 @@ impl Frames {
         if pages == 0 || pages > self.free {
             return None;
         }
+        let large = (pages >= LARGE_PAGE).then_some(LARGE_PAGE);
+        large
+            .and_then(|align| self.take_aligned_run(pages, align, count))
+            .or_else(|| self.take_aligned_run(pages, 1, count))
+    }
+
+    fn take_aligned_run(&mut self, pages: u64, align: u64, count: u32) -> Option<PhysAddr> {
         for region in &mut self.regions[..self.region_count] {
-            if let Some(first) = region.find_run(pages as usize) {
+            if let Some(first) = region.find_run(pages as usize, align) {
                 for page in first..first + pages as usize {
                     region.set_count(page, count);
                 }

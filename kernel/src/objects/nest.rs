@@ -5,22 +5,22 @@
 //! there are no cycles and a tree is at most four high; the entry in the parent is there as long as the mapping, and bounds what can be done
 //! through it; a range that is shown somewhere is alive.
 
-use super::mapping::{Mapping, Place, Shown, Window};
+use super::mapping::{Mapping, PAGE, Place, Shown, Window};
+use super::revoke::Budget;
 use super::tables::execution;
-use super::{Ptr, Ram, Range};
+use super::{Ptr, Ram, Range, Segment, frames};
 use crate::arch::paging::{self, Flags, Pte, Table};
+use crate::memory::PhysAddr;
 use crate::state::Kernel;
 use abi::Error;
 use abi::layout::protection;
-
-use super::revoke::Budget;
 
 /// Work of taking a range out of a parent, as frees of single pages.
 const LEAVE_UNITS: u32 = 2;
 
 /// The lowest level whose tables cover so many pages; `None` for none or too many.
 pub fn level_for(pages: u64) -> Option<u32> {
-    let fits = |level: &u32| Table::bytes(*level) / super::mapping::PAGE >= pages;
+    let fits = |level: &u32| Table::bytes(*level) / PAGE >= pages;
     (0..Table::TOP_LEVEL).find(fits).filter(|_| pages > 0)
 }
 
@@ -34,12 +34,25 @@ impl Ptr<Range> {
     ) -> Result<Ptr<Range>, Error> {
         let level = level_for(pages).ok_or(Error::BadArgument)?;
         let frame = kernel.allocate_page(ram)?;
-        let window = Window { start: 0, end: Table::bytes(level) };
-        let made = Range::create(kernel, ram, Table::new(frame, level), window, write_execute);
+        let made = create_over(kernel, ram, frame, level, write_execute);
         if made.is_err() {
             kernel.free_page(ram, frame);
         }
         made
+    }
+
+    /// As `create_nested`, over the page of a segment that passed `check_lone`: it has none afterwards.
+    pub fn create_from(
+        kernel: &mut Kernel,
+        segment: Ptr<Segment>,
+        pages: u64,
+        write_execute: bool,
+    ) -> Result<Ptr<Range>, Error> {
+        let level = level_for(pages).ok_or(Error::BadArgument)?;
+        let frame = segment.frame(0).ok_or(Error::BadArgument)?;
+        let made = create_over(kernel, segment.ram(), frame, level, write_execute)?;
+        segment.give_page_away();
+        Ok(made)
     }
 
     /// Shows `child` at `start`. Rights have been checked; `BadArgument` if it does not fit there, `Busy` if something is mapped there.
@@ -58,7 +71,7 @@ impl Ptr<Range> {
         {
             return Err(Error::BadArgument);
         }
-        let place = self.place(start, bytes / super::mapping::PAGE)?;
+        let place = self.place(start, bytes / PAGE)?;
         if self.within(place).next().is_some() {
             return Err(Error::Busy);
         }
@@ -116,6 +129,18 @@ impl Ptr<Range> {
             |border: u64| self.at(border).is_some_and(|mapping| mapping.start() < border && mapping.nested().is_some());
         if cuts(place.start) || cuts(place.end()) { Err(Error::BadArgument) } else { Ok(()) }
     }
+}
+
+/// A range over a page that is charged to `ram`.
+fn create_over(
+    kernel: &mut Kernel,
+    ram: Ptr<Ram>,
+    frame: PhysAddr,
+    level: u32,
+    write_execute: bool,
+) -> Result<Ptr<Range>, Error> {
+    let window = Window { start: 0, end: Table::bytes(level) };
+    Range::create(kernel, ram, Table { frame, level }, window, write_execute).inspect(|_| frames::clear(frame))
 }
 
 /// The entry that leads to a nested range.

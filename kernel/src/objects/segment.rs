@@ -1,7 +1,7 @@
 //! Segment: a physical memory object.
 //!
 //! Anonymous segments have an entry per page: 0 = absent (zeroes, made at first touch), else the frame. A frame may stand in entries of several segments
-//! (copy-on-write); its reference count in [`super::frames`] says in how many, and only an entry whose frame has count 1 may be mapped writable.
+//! (copy-on-write, copy-on-reference); its reference count in [`super::frames`] says in how many, and only an entry whose frame has count 1 may be mapped writable.
 //! Contiguous segments own one run of frames; imported ones own nothing and show memory of a device or of another core. Invariants: each entry present is
 //! charged to the segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry can narrow the hardware tables too.
 //! Entries of small segments are in the object, of larger ones in a table page, or in table pages under an index page; those are made at first use.
@@ -49,6 +49,8 @@ pub struct Segment {
     present: Cell<u32>,
     /// 0: entries are inline; 1: in the page at `table`; 2: `table` is an index of such pages.
     levels: Cell<u8>,
+    /// A shared frame is copied at the first access of any kind, not at the first write: so what is used is near who uses it.
+    by_reference: Cell<bool>,
     /// Its mappings, in whatever ranges.
     pub(super) mappings: List<Mapping, 1>,
     /// While `DomainFork` runs: the child's copy.
@@ -188,6 +190,7 @@ impl Ptr<Segment> {
             mappings: List::new(),
             copy: Cell::new(None),
             levels: Cell::new(levels_for(pages)),
+            by_reference: Cell::new(false),
             table: Cell::new(0),
             inline: [const { Cell::new(0) }; INLINE],
         })
@@ -236,6 +239,18 @@ impl Ptr<Segment> {
     /// All pages now. On failure those made stay; the caller drops the segment.
     pub fn populate(self, kernel: &mut Kernel) -> Result<(), Error> {
         (0..self.pages.get()).try_for_each(|page| self.touch(kernel, page).map(|_| ()))
+    }
+
+    /// Whether a frame that others share must be copied before it is shown.
+    pub fn copies_by_reference(&self) -> bool {
+        self.by_reference.get()
+    }
+
+    /// As `copy_on_write`, but the copy takes a frame of its own at the first access, also to read.
+    pub fn copy_on_reference(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
+        let copy = self.copy_on_write(kernel, ram)?;
+        copy.by_reference.set(true);
+        Ok(copy)
     }
 
     /// A new segment of `ram` that shares all frames with this anonymous one until either writes.
@@ -349,6 +364,20 @@ impl Ptr<Segment> {
         }
         self.ram().uncharge(held - left);
         self.set_present(left);
+    }
+
+    /// Whether its one page can be made something else: nobody sees it, and nothing but one capability names it.
+    pub fn check_lone(self) -> Result<(), Error> {
+        if self.pages.get() != 1 || !matches!(self.kind, Kind::Contiguous(_)) {
+            return Err(Error::BadArgument);
+        }
+        let is_lone = self.mappings.is_empty() && self.header().references() == 1;
+        if is_lone { Ok(()) } else { Err(Error::Busy) }
+    }
+
+    /// Its page, and the charge for it, are somebody else's now; it passed `check_lone`.
+    pub(super) fn give_page_away(self) {
+        self.pages.set(0);
     }
 
     /// Takes it out of all address spaces, a piece at a time and no page without its translations; tells whether the budget sufficed.

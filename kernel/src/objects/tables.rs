@@ -69,8 +69,35 @@ impl Ptr<Range> {
     /// Puts one entry into the hardware tables; tells whether there was one.
     pub(super) fn set_entry(self, kernel: &mut Kernel, address: u64, new: Pte) -> Result<bool, Error> {
         let ram = self.ram();
-        let entry = paging::walk(self.top(), address, &mut || kernel.allocate_page(ram).ok()).ok_or(Error::NoMemory)?;
+        let walk = |kernel: &mut Kernel| {
+            paging::walk(self.top(), address, &mut || kernel.allocate_page(ram).ok()).ok_or(Error::NoMemory)
+        };
+        let entry = walk(kernel).or_else(|error| {
+            // A large page of a mapping that was cut since.
+            let Leaves::Large(large) = paging::leaves(self.top(), address, 1) else { return Err(error) };
+            *large = Pte::EMPTY;
+            if self.is_shown(kernel) {
+                hardware::flush_all();
+            }
+            walk(kernel)
+        })?;
         Ok(core::mem::replace(entry, new).is_present())
+    }
+
+    /// Puts the entry of a large page into the hardware tables, in place of a table; tells whether there was one.
+    pub(super) fn set_large_entry(self, kernel: &mut Kernel, start: u64, new: Pte) -> Result<bool, Error> {
+        let ram = self.ram();
+        let entry = paging::walk_to(self.top(), start, 1, &mut || kernel.allocate_page(ram).ok());
+        let entry = entry.ok_or(Error::NoMemory)?;
+        let old = *entry;
+        if old.is_present() && !old.is_large() {
+            paging::drop_table(entry, 1, &mut |frame| kernel.free_page(ram, frame));
+            if self.is_shown(kernel) {
+                hardware::flush_all();
+            }
+        }
+        *entry = new;
+        Ok(old.is_present())
     }
 
     /// The hardware entries from `start` on, as far as one table holds them and it exists. New ones need no flush.

@@ -7,6 +7,7 @@ mod range_calls;
 mod ranges;
 mod revoke;
 mod rights;
+mod segment_calls;
 mod spaces;
 mod watch;
 

@@ -2,10 +2,10 @@
 
 use super::World;
 use super::revoke::Actor;
-use crate::arch::paging::view;
+use crate::arch::paging::{Flags, view};
 use crate::objects::fault::Access;
 use crate::objects::{Ptr, Range};
-use abi::layout::{HEAP, protection};
+use abi::layout::{HEAP, copy, protection, segment};
 use abi::{Call, Error, Handle, RangeEntry, Rights};
 
 const READ: u64 = protection::READ;
@@ -143,4 +143,86 @@ fn a_range_that_is_revoked_leaves_its_parents_whole() {
     world.make(actor, Call::RangeMap, &[kept, 512 * PAGE, segment, 0, 8, OPEN]);
     world.make(actor, Call::RangeMap, &[Handle::SELF_RANGE.0, HEAP, segment, 0, 8, OPEN]);
     world.leave_nothing(&[actor, other]);
+}
+
+#[test]
+fn a_space_is_built_step_by_step_and_a_page_in_use_becomes_no_table() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let ram = world.make(actor, Call::RamSplit, &[Handle::ROOT_RAM.0, 100]);
+    let space = Handle::SELF_RANGE.0;
+    let page = |world: &mut World| world.run(actor, Call::SegmentAlloc, &[ram, 1, segment::CONTIGUOUS]).unwrap();
+    // Ram to pages, pages to tables, tables into tables, a page into the last: each step is the owner's.
+    let tables = [1 << 27, 1 << 18, 512].map(|pages| {
+        let [handle, frame, _] = page(&mut world);
+        let used = world.run(actor, Call::RamStat, &[ram]).unwrap()[1];
+        let [range, made, _] = world.run(actor, Call::RangeRetype, &[handle, pages, 0]).unwrap();
+        assert_eq!(made, pages);
+        assert_eq!(world.run(actor, Call::CapStat, &[handle]), Err(Error::BadHandle), "it is a page no more");
+        assert_eq!(range_of(actor, range).top().frame.0, frame);
+        let object = world.run(actor, Call::RamStat, &[ram]).unwrap()[1] - used;
+        assert!(object <= 1, "the page is charged already");
+        range
+    });
+    let [handle, frame, _] = page(&mut world);
+    let [large, middle, small] = tables;
+    world.make(actor, Call::RangeMap, &[small, 7 * PAGE, handle, 0, 1, OPEN]);
+    world.make(actor, Call::RangeNest, &[middle, 5 << 21, small, OPEN]);
+    world.make(actor, Call::RangeNest, &[large, 3 << 30, middle, OPEN]);
+    let used = world.used();
+    world.make(actor, Call::RangeNest, &[space, 2 << 39, large, OPEN]);
+    let at = (2 << 39) + (3 << 30) + (5 << 21) + 7 * PAGE;
+    let root = actor.domain.range().root();
+    assert!(view(root, at).is_none(), "nothing is shown before it is asked for");
+    assert_eq!(world.make(actor, Call::RangeFill, &[small, 7 * PAGE, 1]), 1);
+    assert_eq!(view(root, at).unwrap().address().0, frame);
+    assert_eq!(world.used() - used, 0, "the kernel adds no table");
+    assert_eq!(world.kernel.counters.soft_faults, 0);
+
+    let retype = |world: &mut World, handle: u64| world.run(actor, Call::RangeRetype, &[handle, 512, 0]);
+    assert_eq!(retype(&mut world, handle), Err(Error::Busy), "it is mapped");
+    let [named, ..] = page(&mut world);
+    let copy = world.make(actor, Call::CapCopy, &[named, u64::from(Rights::READ.0)]);
+    assert_eq!(retype(&mut world, named), Err(Error::Busy), "it could be mapped by another name");
+    assert_eq!(retype(&mut world, copy), Err(Error::NoRights));
+    world.make(actor, Call::CapDrop, &[copy]);
+    assert_eq!(world.run(actor, Call::RangeRetype, &[named, 0, 0]), Err(Error::BadArgument));
+    assert_eq!(world.run(actor, Call::RangeRetype, &[named, 512, 2]), Err(Error::BadArgument));
+    assert!(retype(&mut world, named).is_ok());
+    let anonymous = world.make(actor, Call::SegmentAlloc, &[ram, 1, segment::EAGER]);
+    let [pair, ..] = world.run(actor, Call::SegmentAlloc, &[ram, 2, segment::CONTIGUOUS]).unwrap();
+    for other in [anonymous, pair] {
+        assert_eq!(retype(&mut world, other), Err(Error::BadArgument));
+    }
+    // All of it is the account's.
+    world.revoke(actor, ram, |_| ());
+    assert_eq!(world.run(actor, Call::RamStat, &[ram]).unwrap()[1], 0);
+    assert!(view(root, at).is_none());
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn pages_are_shown_ahead_of_their_first_touch() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[Handle::ROOT_RAM.0, 300, 0]);
+    let space = Handle::SELF_RANGE.0;
+    world.make(actor, Call::RangeMap, &[space, HEAP, segment, 0, 300, OPEN]);
+    assert_eq!(world.make(actor, Call::RangeFill, &[space, HEAP, 400]), 256, "a bounded part");
+    assert_eq!(
+        world.make(actor, Call::RangeFill, &[space, HEAP + 256 * PAGE, 144]),
+        44,
+        "as far as something is mapped"
+    );
+    assert_eq!(world.run(actor, Call::RangeFill, &[space, HEAP + 300 * PAGE, 1]), Err(Error::BadArgument));
+    let root = actor.domain.range().root();
+    let shown = |page: u64| view(root, HEAP + page * PAGE).is_some_and(|entry| entry.flags().contains(Flags::WRITE));
+    assert!((0..300).all(shown));
+    // A shared page is shown, not copied.
+    let copy = world.make(actor, Call::SegmentCopy, &[Handle::ROOT_RAM.0, segment, copy::ON_WRITE]);
+    world.make(actor, Call::RangeMap, &[space, HEAP - (1 << 39), copy, 0, 300, OPEN]);
+    let free = world.kernel.frames.free();
+    world.make(actor, Call::RangeFill, &[space, HEAP - (1 << 39), 100]);
+    assert!(free - world.kernel.frames.free() <= 3, "tables only");
+    world.leave_nothing(&[actor]);
 }

@@ -2,12 +2,14 @@
 //! tables and the buffer remember.
 
 use super::{Random, World};
-use crate::arch::paging::{Flags, Pte, Table, view};
+use crate::arch::paging::{Flags, Leaves, Pte, Table, leaves, view};
 use crate::hardware::{Flush, take_flushes};
 use crate::memory::{PAGE_BYTES, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::fault::Access;
+use crate::objects::frames::LARGE_PAGE;
 use crate::objects::mapping::{Place, Shown, Window};
+use crate::objects::segment::Kind;
 use crate::objects::{Domain, Ptr, Range, Segment};
 use abi::layout::protection::{EXECUTE, READ, WRITE};
 use abi::{DeathCause, Error};
@@ -15,6 +17,8 @@ use std::collections::BTreeMap;
 
 const PAGE: u64 = PAGE_BYTES as u64;
 const SEGMENT_PAGES: u64 = 24;
+/// Room for a large page.
+const RUN_PAGES: u64 = 520;
 const RANGES_MAX: usize = 8;
 const SEGMENTS_MAX: usize = 5;
 
@@ -53,10 +57,12 @@ struct Model {
     next: usize,
     /// The space that is loaded.
     loaded: usize,
-    /// What the processor remembers of the loaded space, by page.
-    buffer: BTreeMap<u64, Pte>,
+    /// What the processor remembers of the loaded space, by page, and whether a large page showed it.
+    buffer: BTreeMap<u64, (Pte, bool)>,
     faults: u64,
     hits: u64,
+    /// Looks at pages that a large page of the space itself shows.
+    large: u64,
 }
 
 impl Model {
@@ -67,7 +73,7 @@ impl Model {
         }
         take_flushes();
         let (trees, memories, buffer) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut model = Model { world, trees, memories, next: 0, loaded: 0, buffer, faults: 0, hits: 0 };
+        let mut model = Model { world, trees, memories, next: 0, loaded: 0, buffer, faults: 0, hits: 0, large: 0 };
         for _ in 0..2 {
             let domain = Ptr::<Domain>::create(&mut model.world.kernel, model.world.ram, 0).unwrap();
             model.add_tree(domain.range(), Some(domain));
@@ -91,7 +97,11 @@ impl Model {
         for flush in take_flushes() {
             match flush {
                 Flush::All => self.buffer.clear(),
-                Flush::Page(address) => drop(self.buffer.remove(&(address / PAGE))),
+                Flush::Page(address) => {
+                    self.buffer.remove(&(address / PAGE));
+                    let slot = address / Table::bytes(0) * LARGE_PAGE;
+                    self.buffer.retain(|page, (_, is_large)| !(*is_large && (slot..slot + LARGE_PAGE).contains(page)));
+                }
             }
         }
     }
@@ -160,10 +170,14 @@ impl Model {
         let inside = seen.is_some_and(|(number, page, _)| page < self.memories[&number].segment.pages());
         let allowed = inside && seen.is_some_and(|(_, _, rights)| rights & right != 0);
         let range = self.trees[&tree].range;
-        if let Some(entry) = self.buffer.get(&page).copied().or_else(|| view(range.root(), page * PAGE)) {
-            self.buffer.insert(page, entry);
+        let is_large = matches!(leaves(range.top(), page * PAGE, 1), Leaves::Large(_));
+        self.large += u64::from(is_large);
+        if !self.buffer.contains_key(&page)
+            && let Some(entry) = view(range.root(), page * PAGE)
+        {
+            self.buffer.insert(page, (entry, is_large));
         }
-        let remembered = self.buffer.get(&page).copied().filter(suffices);
+        let remembered = self.buffer.get(&page).map(|(entry, _)| *entry).filter(suffices);
         assert!(remembered.is_none() || allowed, "tables or buffer allow too much");
         let frame = match remembered {
             Some(entry) => {
@@ -254,13 +268,21 @@ fn step(model: &mut Model, random: &mut Random) {
             model.add_tree(range, None);
         }
         1 if memories.len() < SEGMENTS_MAX => {
-            let segment = Ptr::<Segment>::new_anonymous(kernel, model.world.ram, SEGMENT_PAGES).unwrap();
+            // Every fourth is one that large pages can show; rarely does memory suffice for many.
+            let large = random.below(4) == 0;
+            let run = large.then(|| Ptr::<Segment>::new_contiguous(kernel, model.world.ram, RUN_PAGES).ok()).flatten();
+            let segment =
+                run.unwrap_or_else(|| Ptr::<Segment>::new_anonymous(kernel, model.world.ram, SEGMENT_PAGES).unwrap());
             let number = model.number();
             model.memories.insert(number, Memory { segment, bytes: BTreeMap::new() });
         }
         2 if memories.len() < SEGMENTS_MAX && !memories.is_empty() => {
             let of = &model.memories[&random.one(&memories)];
-            let segment = of.segment.copy_on_write(kernel, model.world.ram).unwrap();
+            let segment = match (of.segment.kind(), random.below(2)) {
+                (Kind::Anonymous, 0) => of.segment.copy_on_write(kernel, model.world.ram).unwrap(),
+                (Kind::Anonymous, _) => of.segment.copy_on_reference(kernel, model.world.ram).unwrap(),
+                _ => return,
+            };
             let bytes = of.bytes.clone();
             let number = model.number();
             model.memories.insert(number, Memory { segment, bytes });
@@ -268,6 +290,9 @@ fn step(model: &mut Model, random: &mut Random) {
         3 if !memories.is_empty() => {
             let number = random.one(&memories);
             let memory = model.memories.get_mut(&number).unwrap();
+            if memory.segment.kind() != Kind::Anonymous {
+                return;
+            }
             let pages = 1 + random.below(SEGMENT_PAGES);
             memory.segment.set_pages(kernel, pages).unwrap();
             memory.bytes.retain(|page, _| *page < pages);
@@ -299,7 +324,10 @@ fn some_mapped(model: &Model, random: &mut Random, tree: usize) -> u64 {
     let parts = &model.trees[&tree].parts;
     let Some((start, part)) = parts.iter().nth(random.below(parts.len().max(1) as u64) as usize) else { return 1 };
     match part.shows {
-        Shows::Segment { .. } => start + random.below(part.pages.min(4) + 1),
+        Shows::Segment { .. } => {
+            let pages = random.one(&[part.pages, part.pages.min(4)]);
+            start + random.below(pages + 1)
+        }
         Shows::Range(nested) => start + some_mapped(model, random, nested),
     }
 }
@@ -315,7 +343,12 @@ fn random_other(numbers: &[usize], page: u64) -> usize {
 fn map(model: &mut Model, random: &mut Random, tree: usize, page: u64, number: usize) {
     let range = model.trees[&tree].range;
     let segment = model.memories[&number].segment;
-    let (first, pages) = (random.below(SEGMENT_PAGES), 1 + random.below(16));
+    let is_run = segment.kind() != Kind::Anonymous;
+    let (page, first, pages) = match is_run && random.below(4) != 0 {
+        // Where a large page fits, or not quite.
+        true => (page / 512 * 512 + random.below(2), random.below(2), 510 + random.below(RUN_PAGES - 510)),
+        false => (page, random.below(SEGMENT_PAGES), 1 + random.below(16)),
+    };
     let protection = random.one(&[READ, READ | WRITE, READ | EXECUTE]);
     let allowed = READ | WRITE | EXECUTE;
     let Ok(place) = range.place(page * PAGE, pages) else { return };
@@ -440,17 +473,18 @@ fn trees_of_ranges_agree_with_the_model_through_the_translation_buffer() {
     let window = |start: u64, end: u64| Some(Window { start, end });
     // The whole window, 8 GiB from an odd start, 16 MiB: with the smallest no range of 1 GiB fits anywhere but in 512 GiB.
     let windows = [None, window(0x3_0000_1000, 0x5_0000_0000), window(0x20_0000, 0x120_0000)];
-    let (mut faults, mut hits) = (0, 0);
+    let (mut faults, mut hits, mut large) = (0, 0, 0);
     for seed in 1..=60u64 {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut model = Model::new(windows[seed as usize % windows.len()]);
         for _ in 0..2500 {
             step(&mut model, &mut random);
         }
-        (faults, hits) = (faults + model.faults, hits + model.hits);
+        (faults, hits, large) = (faults + model.faults, hits + model.hits, large + model.large);
         end(model);
     }
-    assert!(faults > 10_000 && hits > 5000, "too little was tried: {faults} faults, {hits} hits");
+    let enough = faults > 10_000 && hits > 5000 && large > 500;
+    assert!(enough, "too little was tried: {faults} faults, {hits} hits, {large} of large pages");
 }
 
 #[test]

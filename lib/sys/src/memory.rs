@@ -129,3 +129,17 @@ pub fn range_nest(range: Handle, address: u64, nested: Handle, protection: u64) 
     // SAFETY: only adds memory where there was none.
     unsafe { call(Call::RangeNest, [range.0, address, nested.0, protection, 0, 0]) }.map(drop)
 }
+
+/// `RangeFill`: how many pages from `address` on can be touched without a fault now.
+pub fn range_fill(range: Handle, address: u64, pages: u64) -> Outcome<u64> {
+    // SAFETY: what is mapped is as it was.
+    let results = unsafe { call(Call::RangeFill, [range.0, address, pages, 0, 0, 0]) }?;
+    Ok(results.words[0])
+}
+
+/// `RangeRetype`: a range whose table is the page of `segment`, which goes; and its pages. Safe because the kernel refuses (`Busy`) a page that is mapped.
+pub fn range_retype(segment: Handle, pages: u64, flags: u64) -> Outcome<(Handle, u64)> {
+    // SAFETY: takes a page that nobody sees.
+    let results = unsafe { call(Call::RangeRetype, [segment.0, pages, flags, 0, 0, 0]) }?;
+    Ok((Handle(results.words[0]), results.words[1]))
+}

@@ -180,12 +180,6 @@ impl Table {
         entries << (12 + 9 * level)
     }
 
-    /// Makes an empty table of `frame`.
-    pub fn new(frame: PhysAddr, level: u32) -> Table {
-        table(frame).fill(Pte::EMPTY);
-        Table { frame, level }
-    }
-
     /// The root with this lower half. Only for tables of the top level.
     pub const fn root(self) -> Root {
         assert!(self.level == Table::TOP_LEVEL);
@@ -463,7 +457,7 @@ mod tests {
     fn a_linked_table_is_seen_through_every_root_with_the_rights_of_the_link() {
         let (_ram, mut allocate) = ram();
         let roots = [0, 1].map(|_| empty_root(allocate().unwrap()));
-        let part = Table::new(allocate().unwrap(), 1);
+        let part = Table { frame: empty_root(allocate().unwrap()).0, level: 1 };
         let flags = Flags::PRESENT | Flags::USER;
         let at = [0x4000_0000u64, 0x1_8000_0000];
         *walk_to(roots[0].top(), at[0], 2, &mut allocate).unwrap() = link(part, flags | Flags::WRITE);

@@ -1,0 +1,157 @@
+//! The calls of segments as a program makes them: the modes of a copy, sizes, and contiguous ones shown in large pages.
+
+use super::World;
+use super::revoke::Actor;
+use crate::arch::paging::{Flags, Leaves, leaves, view};
+use crate::memory::{PhysAddr, phys_to_virt};
+use crate::objects::fault::Access;
+use abi::layout::{HEAP, copy, protection, segment as kinds};
+use abi::{Call, Error, Handle};
+
+const RAM: u64 = Handle::ROOT_RAM.0;
+const SPACE: u64 = Handle::SELF_RANGE.0;
+const OPEN: u64 = protection::READ | protection::WRITE;
+const PAGE: u64 = 4096;
+const LARGE: u64 = 512 * PAGE;
+
+fn touch(world: &mut World, actor: Actor, address: u64, access: Access) -> Option<PhysAddr> {
+    actor.domain.range().resolve(&mut world.kernel, address, access).ok()
+}
+
+fn read(frame: PhysAddr) -> u8 {
+    // SAFETY: a page of the fake RAM.
+    unsafe { phys_to_virt(frame).read() }
+}
+
+fn write(frame: PhysAddr, value: u8) {
+    // SAFETY: as in `read`.
+    unsafe { phys_to_virt(frame).write(value) }
+}
+
+#[test]
+fn a_copy_takes_its_own_frame_now_or_at_the_first_write_or_at_the_first_access() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let source = world.make(actor, Call::SegmentAlloc, &[RAM, 40, kinds::EAGER]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, source, 0, 40, OPEN]);
+    for page in 0..40 {
+        write(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap(), page as u8 + 1);
+    }
+    let used = world.used();
+    let at = [copy::PLAIN, copy::ON_WRITE, copy::ON_REFERENCE].map(|mode| {
+        let made = world.make(actor, Call::SegmentCopy, &[RAM, source, mode]);
+        let address = HEAP + (mode + 1) * 64 * PAGE;
+        world.make(actor, Call::RangeMap, &[SPACE, address, made, 0, 40, OPEN]);
+        address
+    });
+    assert_eq!(world.used() - used, 40 + 3, "pages of the plain copy, and a table of entries each");
+    assert_eq!(world.run(actor, Call::SegmentCopy, &[RAM, source, 3]), Err(Error::BadArgument));
+    for page in 0..20 {
+        let offset = page * PAGE;
+        let original = touch(&mut world, actor, HEAP + offset, Access::Read).unwrap();
+        let used = world.used();
+        let [plain, on_write, on_reference] =
+            at.map(|address| touch(&mut world, actor, address + offset, Access::Read).unwrap());
+        assert!(plain != original && on_write == original && on_reference != original);
+        assert_eq!(world.used() - used, 1, "a frame for the reference, none for the read of the shared one");
+        assert!([plain, on_write, on_reference].iter().all(|frame| read(*frame) == page as u8 + 1));
+        // A neighbour that is shown along is no reference.
+        let next = view(actor.domain.range().root(), at[2] + offset + PAGE);
+        assert!(next.is_none(), "copied at the first reference, not before");
+        assert!(!view(actor.domain.range().root(), HEAP + offset).unwrap().flags().contains(Flags::WRITE));
+        // Each side writes for itself.
+        for (value, address) in (100..).zip([HEAP, at[0], at[1], at[2]]) {
+            write(touch(&mut world, actor, address + offset, Access::Write).unwrap(), value);
+        }
+        for (value, address) in (100..).zip([HEAP, at[0], at[1], at[2]]) {
+            assert_eq!(read(touch(&mut world, actor, address + offset, Access::Read).unwrap()), value);
+        }
+    }
+    // What the source writes first is not in the copies.
+    for page in 20..40 {
+        write(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap(), 0);
+        for address in at {
+            assert_eq!(read(touch(&mut world, actor, address + page * PAGE, Access::Read).unwrap()), page as u8 + 1);
+        }
+    }
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn a_segment_that_grows_keeps_its_bytes_and_one_that_shrinks_drops_pages() {
+    let mut world = World::new(3000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 8, 0]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 0, 8, OPEN]);
+    for page in 0..8 {
+        write(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap(), page as u8 + 1);
+    }
+    // Through each form of its table: in the object, one page, two levels.
+    for pages in [8, 17, 600, 1200] {
+        world.make(actor, Call::SegmentSetPages, &[segment, pages]);
+        assert_eq!(world.run(actor, Call::SegmentStat, &[segment]).unwrap(), [pages, 8, 0]);
+        for page in 0..8 {
+            let frame = touch(&mut world, actor, HEAP + page * PAGE, Access::Read).unwrap();
+            assert_eq!(read(frame), page as u8 + 1);
+        }
+    }
+    let used = world.used();
+    world.make(actor, Call::SegmentSetPages, &[segment, 3]);
+    assert_eq!(used - world.used(), 5);
+    assert_eq!(world.run(actor, Call::SegmentStat, &[segment]).unwrap(), [3, 3, 0]);
+    for page in 0..8 {
+        let seen = view(actor.domain.range().root(), HEAP + page * PAGE).is_some();
+        let touched = touch(&mut world, actor, HEAP + page * PAGE, Access::Read).is_some();
+        assert_eq!((seen, touched), (page < 3, page < 3));
+    }
+    // What comes back is empty.
+    world.make(actor, Call::SegmentSetPages, &[segment, 8]);
+    assert_eq!(read(touch(&mut world, actor, HEAP + 4 * PAGE, Access::Read).unwrap()), 0);
+    for pages in [0, abi::layout::SEGMENT_PAGES_MAX + 1] {
+        assert_eq!(world.run(actor, Call::SegmentSetPages, &[segment, pages]), Err(Error::BadArgument));
+    }
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn a_contiguous_segment_is_shown_in_large_pages_until_a_part_is_changed() {
+    let mut world = World::new(4000);
+    let actor = world.outsider();
+    let range = actor.domain.range();
+    let [segment, base, _] = world.run(actor, Call::SegmentAlloc, &[RAM, 1024, kinds::CONTIGUOUS]).unwrap();
+    assert!(base.is_multiple_of(LARGE));
+    let is_large = |address: u64| matches!(leaves(range.top(), address, 1), Leaves::Large(_));
+    let small = world.make(actor, Call::SegmentAlloc, &[RAM, 4, 0]);
+    // A table is left where a large page comes to be, and given back then.
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, small, 0, 4, OPEN]);
+    touch(&mut world, actor, HEAP, Access::Write).unwrap();
+    world.make(actor, Call::RangeUnmap, &[SPACE, HEAP, 4]);
+    let used = world.used();
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 0, 1024, OPEN]);
+    for (faults, page) in [1u64, 600].into_iter().enumerate() {
+        let frame = touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap();
+        assert_eq!(frame.0, base + page * PAGE);
+        let seen = (0..1024).filter(|page| view(range.root(), HEAP + page * PAGE).is_some()).count();
+        assert_eq!(seen, (faults + 1) * 512, "a fault for 512 pages");
+    }
+    assert_eq!(used - world.used(), 1);
+    assert!(is_large(HEAP) && is_large(HEAP + LARGE));
+    // As a whole it stays large.
+    world.make(actor, Call::RangeProtect, &[SPACE, HEAP, 512, protection::READ]);
+    assert!(is_large(HEAP) && !view(range.root(), HEAP).unwrap().flags().contains(Flags::WRITE));
+    assert!(touch(&mut world, actor, HEAP + PAGE, Access::Write).is_none());
+    // A part of it does not.
+    world.make(actor, Call::RangeProtect, &[SPACE, HEAP + LARGE, 1, protection::READ]);
+    for page in 512..1024 {
+        let written = touch(&mut world, actor, HEAP + page * PAGE, Access::Write);
+        assert_eq!(written.map(|frame| frame.0), (page > 512).then_some(base + page * PAGE));
+        let frame = touch(&mut world, actor, HEAP + page * PAGE, Access::Read).unwrap();
+        assert_eq!(frame.0, base + page * PAGE);
+    }
+    assert!(!is_large(HEAP + LARGE));
+    // One page off: memory and space do not fit.
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP + 8 * LARGE, segment, 1, 1000, OPEN]);
+    touch(&mut world, actor, HEAP + 8 * LARGE, Access::Write).unwrap();
+    assert!(!is_large(HEAP + 8 * LARGE));
+    world.leave_nothing(&[actor]);
+}
