@@ -5,7 +5,7 @@
 //! Native calls are told from Linux ones by the number: RAX bits 63..12 equal those of [`NATIVE_BASE`]; any other value is a Linux
 //! system call and goes to the domain's proxy (`DOMAIN_SET_PROXY`), or ends the domain with `DeathCause::BadCall` if it has none.
 //!
-//! Every call names its objects by [`Handle`](crate::Handle) in the caller's root Share. "new" results are handles
+//! Every call names its objects by [`Handle`](crate::Handle) in the caller's root Share; `RangeMap`, `SegmentStat`, `ShareAdd` and `ObjectName` take an object in a shared share too. "new" results are handles
 //! placed by the kernel in the lowest free slot. Errors that every call may return: `BadHandle` (empty slot or
 //! out of range), `WrongType`, `NoRights`, `BadArgument`; further ones are listed at the call.
 
@@ -217,6 +217,26 @@ calls! {
     DevicePortRead = 112,
     /// (device with ports: WRITE, offset, width, value) → ().
     DevicePortWrite = 113,
+
+    /// A share that several cores can use (decision 38). (share: WRITE, or `Handle::NONE`; ram: WRITE; pages; layout::lock::*; name; name) → (new share, object id).
+    /// `NONE`: takes so many pages (8 up) of the Ram for a new pool; its first share comes into the caller's root share. Else the new one lies in the pool of `share` and is known there; Ram and pages are not looked at.
+    /// What another core or a slow caller names in it is found without a lock; what changes it takes its lock. `NoMemory` (Ram, or pool), `Busy`: the core has 64 pools, `PeerDead`: the pool's Ram was revoked.
+    ShareAlloc = 208,
+    /// Makes a shared object known in a share (Corey share_addobj). (share: WRITE, or `Handle::NONE`; object: GRANT; rights) → (its handle there). One reference more.
+    /// `NONE`: in the caller's root share, as an object of this core that its own Ram pays. `WrongType`: the object is private, `BadArgument`: of another pool, `Busy`: known there already, `NoSlot`, `NoMemory`, `PeerDead`.
+    ShareAdd = 209,
+    /// Takes an object out of a share (Corey share_delobj). (share: WRITE, object id) → (). One reference less; the object goes with its last. A name in the root share goes by `CapDrop` (Corey self_drop). `NotFound`, `PeerDead`.
+    ShareRemove = 210,
+    /// (share: READ) → (objects known in it, times its lock was taken, times somebody waited for it). `PeerDead`.
+    ShareStat = 211,
+    /// How another core finds the pool of a share. (pcore: CONTROL, share: GRANT) → (home core, number there, pool id). For monitors to tell each other. `PeerDead`.
+    SharePool = 212,
+    /// A name for the first share of another core's pool. (pcore: CONTROL, ram: WRITE, home core, number, pool id) → (new share). `NotFound`: there is no such pool (any more), `PeerDead`, `NoMemory`, `NoSlot`.
+    ShareImport = 213,
+    /// A segment of a share's pool, all pages zeroed and side by side, known in the share. (share: WRITE, pages, name, name) → (its handle there, object id). `NoMemory`: the pool has no run of free pages that long, `PeerDead`, `NoSlot`.
+    ShareSegment = 214,
+    /// (shared object) → (name, name, references). The name given when it was made (Corey obj_get_name). `WrongType`: private objects have no names.
+    ObjectName = 215,
 }
 
 #[cfg(test)]

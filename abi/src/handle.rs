@@ -1,6 +1,7 @@
 //! Handles, rights and object types.
 
-/// Names a capability: slot number in bits 31..0, share in bits 63..32 (0 = the caller's root share; nested shares come with the kernel's next widening).
+/// Names a capability in the caller's root share by its slot, 1 to 16,383; or an object in a shared share: the share's slot in bits 63..50, the object's home core in bits 49..42, and
+/// its number there in bits 41..0 (a core that made an object each microsecond would come to the end after 50 days; such an object is refused a place in a share).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Handle(pub u64);
@@ -24,6 +25,21 @@ impl Handle {
     pub const ARCHIVE: Handle = Handle(7);
     /// The first slot free for others.
     pub const FIRST_FREE: Handle = Handle(8);
+
+    /// The object of that id as a shared share names it. `None`: `share` is no slot of a root share, or the id is past what a handle can say.
+    pub const fn in_share(share: Handle, id: u64) -> Option<Handle> {
+        let (core, number) = (id >> 48, id & ((1 << 48) - 1));
+        if share.0 == 0 || share.0 >> 14 != 0 || core >> 8 != 0 || number >> 42 != 0 {
+            return None;
+        }
+        Some(Handle(share.0 << 50 | core << 42 | number))
+    }
+
+    /// The share's slot and the object's id, if it names an object in a shared share.
+    pub const fn parts(self) -> Option<(Handle, u64)> {
+        let (share, core, number) = (self.0 >> 50, self.0 >> 42 & 0xff, self.0 & ((1 << 42) - 1));
+        if share == 0 { None } else { Some((Handle(share), core << 48 | number)) }
+    }
 }
 
 /// What a capability lets its holder do; a set of bits.
@@ -97,4 +113,22 @@ pub enum ObjectType {
     Device = 11,
     /// A context of another core; only NOTIFY.
     RemoteContext = 12,
+    /// Memory of a Ram that its owner made shared; only its kernel names it.
+    Pool = 13,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_in_a_share_is_named_by_both() {
+        for (share, id) in [(1, 1), (16_383, 255 << 48 | ((1 << 42) - 1)), (8, 3 << 48 | 77)] {
+            assert_eq!(Handle::in_share(Handle(share), id).unwrap().parts(), Some((Handle(share), id)));
+        }
+        for (share, id) in [(0, 1), (1 << 14, 1), (1, 1 << 42), (1, 256 << 48)] {
+            assert_eq!(Handle::in_share(Handle(share), id), None);
+        }
+        assert_eq!(Handle(16_383).parts(), None);
+    }
 }

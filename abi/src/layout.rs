@@ -80,6 +80,18 @@ pub mod portal {
     pub const MAILBOX: u64 = 1;
 }
 
+/// Locks of shared objects: `ShareAlloc`.
+pub mod lock {
+    /// Spins at one line.
+    pub const SPIN: u64 = 0;
+    /// Readers beside each other, at one line.
+    pub const READ_WRITE: u64 = 1;
+    /// A queue; each waits at a line of its own.
+    pub const MCS: u64 = 2;
+    /// Readers each at a line of their own.
+    pub const SCALABLE_READ_WRITE: u64 = 3;
+}
+
 /// Indices of `CounterRead`.
 pub mod counter {
     /// System calls entered.

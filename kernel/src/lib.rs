@@ -21,6 +21,7 @@ pub mod memory;
 pub mod objects;
 pub mod panic;
 pub mod scheduler;
+pub mod shared;
 pub mod start;
 pub mod state;
 pub mod trace;

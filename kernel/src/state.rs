@@ -14,6 +14,7 @@ use crate::objects::mapping::Window;
 use crate::objects::remote::WakeSlots;
 use crate::objects::{Context, Domain, Header, List, Ptr, Ram};
 use crate::scheduler::Scheduler;
+use crate::shared::Local;
 use crate::trace::Trace;
 
 /// One core's kernel.
@@ -48,6 +49,8 @@ pub struct Kernel {
     pub(crate) doomed: List<Header>,
     /// Domains that nobody can name any more.
     pub(crate) condemned: List<Domain, 0>,
+    /// What stands for shared objects here.
+    pub(crate) shared: Local,
     /// The first domain of this core; its end is the core's.
     pub monitor: Option<Ptr<Domain>>,
     root_ram: Option<Ptr<Ram>>,
@@ -74,6 +77,7 @@ impl Kernel {
             kernel_objects: 0,
             doomed: List::new(),
             condemned: List::new(),
+            shared: Local::new(),
             monitor: None,
             root_ram: None,
             core: core as u64,

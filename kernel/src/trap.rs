@@ -77,6 +77,7 @@ impl Kernel {
         mailbox::drain(&mut |slot| match slot {
             mailbox::LOG_SLOT => log::drain(),
             crate::objects::remote::CORE_UP_SLOT => crate::start::core_came_up(self),
+            crate::objects::remote::SHARED_SLOT => self.shared_rang(),
             slot => {
                 self.trace(Traced::Wake, 0, [slot as u64, 0]);
                 self.wake_slot_rang(slot);

@@ -36,7 +36,7 @@ pub(super) fn grant(kernel: &mut Kernel, request: &Request) -> Answer {
     if !source.rights.contains(Rights::GRANT) {
         return Err(Error::NoRights);
     }
-    let rights = narrowed(source, request.words()[2])?;
+    let rights = narrowed(source.rights, request.words()[2])?;
     let slot = domain.reserve(kernel)?;
     kernel.retain_any(source.object);
     one(domain.insert_derived(slot, Capability { rights, ..source }, parent).0)

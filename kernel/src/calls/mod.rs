@@ -16,6 +16,7 @@ mod range;
 mod revoke;
 mod segment;
 mod semaphore;
+mod share;
 
 use crate::objects::context::State;
 use crate::objects::share::Capability;
@@ -125,7 +126,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::RamRevoke => revoke::ram(kernel, request),
         Call::SegmentAlloc => segment::alloc(kernel, request),
         Call::SegmentCopy => segment::copy(kernel, request),
-        Call::SegmentStat => segment::stat(request),
+        Call::SegmentStat => segment::stat(kernel, request),
         Call::SegmentSetPages => segment::set_pages(kernel, request),
         Call::SegmentImport => segment::import(kernel, request),
         Call::RangeMap => range::map(kernel, request),
@@ -178,6 +179,14 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::DeviceMaster => device::master(kernel, request),
         Call::DevicePortRead => device::port_read(request),
         Call::DevicePortWrite => device::port_write(request),
+        Call::ShareAlloc => share::alloc(kernel, request),
+        Call::ShareAdd => share::add(kernel, request),
+        Call::ShareRemove => share::remove(kernel, request),
+        Call::ShareStat => share::stat(request),
+        Call::SharePool => share::pool(request),
+        Call::ShareImport => share::import(kernel, request),
+        Call::ShareSegment => share::segment(kernel, request),
+        Call::ObjectName => share::name(kernel, request),
     }
 }
 

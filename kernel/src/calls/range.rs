@@ -68,10 +68,21 @@ pub(super) fn fill(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn map(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
-    let (segment, capability) = request.find::<Segment>(2, Rights(0))?;
+    let (segment, rights) = request.object_anywhere::<Segment>(kernel, 2, Rights(0))?;
+    let mapped = map_segment(kernel, request, range, (segment, rights));
+    kernel.release(segment);
+    mapped
+}
+
+fn map_segment(
+    kernel: &mut Kernel,
+    request: &Request,
+    range: Ptr<Range>,
+    (segment, rights): (Ptr<Segment>, Rights),
+) -> Answer {
     let [_, start, _, first, pages, wanted] = request.words();
     let place = range.place(start, pages)?;
-    let allowed = decode_rights(capability.rights, wanted)?;
+    let allowed = decode_rights(rights, wanted)?;
     range.check_protection(wanted)?;
     range.map(kernel, place, segment, first, [wanted, allowed])?;
     NOTHING

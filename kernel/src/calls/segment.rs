@@ -52,10 +52,12 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     Ok(Outcome::Done([request.place(slot, copy.any(), Rights::ALL), 0, 0]))
 }
 
-pub(super) fn stat(request: &Request) -> Answer {
-    let (segment, capability) = request.find::<Segment>(0, Rights(0))?;
-    let base = segment.base().filter(|_| capability.rights.contains(Rights::DMA));
-    Ok(Outcome::Done([segment.pages(), segment.present(), base.map_or(0, |base| base.0)]))
+pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {
+    let (segment, rights) = request.object_anywhere::<Segment>(kernel, 0, Rights(0))?;
+    let base = segment.base().filter(|_| rights.contains(Rights::DMA));
+    let stat = [segment.pages(), segment.present(), base.map_or(0, |base| base.0)];
+    kernel.release(segment);
+    Ok(Outcome::Done(stat))
 }
 
 pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {

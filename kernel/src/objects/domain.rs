@@ -262,9 +262,9 @@ impl Ptr<Domain> {
                 let index = self.share.next_taken(next)?;
                 next = index + 1;
                 let found = self.share.find::<Segment>(Handle(index as u64), Rights::INHERIT);
-                // Imported memory is nobody's to copy.
+                // Imported memory is nobody's to copy, shared memory is not to be.
                 if let Ok((segment, capability)) = found
-                    && !matches!(segment.kind(), Kind::Imported { .. })
+                    && !matches!(segment.kind(), Kind::Imported { .. } | Kind::Shared(_))
                 {
                     return Some((index, segment, capability));
                 }

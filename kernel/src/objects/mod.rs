@@ -46,6 +46,7 @@ pub use semaphore::Semaphore;
 pub use slot::Slot;
 
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
+use crate::shared::{self, Keeper, SharedShare};
 use crate::state::Kernel;
 
 /// What every object starts with.
@@ -216,7 +217,8 @@ impl Kernel {
             ObjectType::Device => self.end::<Device>(object, device::dismantle),
             ObjectType::RemoteContext => self.end::<Remote>(object, |_, _| ()),
             ObjectType::Pcore => self.end::<Pcore>(object, |_, _| ()),
-            ObjectType::Share => unreachable!("shares are part of their domain"),
+            ObjectType::Share => self.end::<SharedShare>(object, shared::dismantle_share),
+            ObjectType::Pool => self.end::<Keeper>(object, shared::dismantle_keeper),
         }
     }
 

@@ -23,6 +23,11 @@ impl<T> PartialEq for Ptr<T> {
     }
 }
 impl<T> Eq for Ptr<T> {}
+impl<T> core::fmt::Debug for Ptr<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 impl<T> Ptr<T> {
     /// # Safety

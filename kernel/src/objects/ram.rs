@@ -201,7 +201,7 @@ fn small_page(frame: PhysAddr) -> Ptr<SmallPage> {
 }
 
 /// A place in a shared page, aligned to 128.
-pub(super) fn allocate_small(kernel: &mut Kernel, ram: Ptr<Ram>, bytes: usize) -> Result<NonNull<u8>, Error> {
+pub(crate) fn allocate_small(kernel: &mut Kernel, ram: Ptr<Ram>, bytes: usize) -> Result<NonNull<u8>, Error> {
     let class = class_of(bytes);
     let pages = &ram.small[class];
     let page = match pages.first() {
@@ -227,7 +227,7 @@ pub(super) fn allocate_small(kernel: &mut Kernel, ram: Ptr<Ram>, bytes: usize) -
 }
 
 /// Gives a place back, and its page when that was the last.
-pub(super) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>, bytes: usize) {
+pub(crate) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>, bytes: usize) {
     let class = class_of(bytes);
     let pages = &ram.small[class];
     let address = virt_to_phys(place.as_ptr()).expect("objects lie in the direct map");

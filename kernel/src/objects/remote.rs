@@ -9,10 +9,12 @@ use crate::state::Kernel;
 use abi::{Error, ObjectType};
 use core::cell::Cell;
 
-/// Slots of a core; slot 0 is the log's, the last the kernel's own.
+/// Slots of a core; slot 0 is the log's, the last two the kernel's own.
 const SLOTS: usize = abi::layout::WAKE_SLOTS as usize;
 /// The slot by which a core tells core 0 that its kernel runs.
 pub const CORE_UP_SLOT: usize = SLOTS - 1;
+/// The slot by which a core tells another that it should look at the pools they share.
+pub const SHARED_SLOT: usize = SLOTS - 2;
 /// Pages the table takes.
 pub const WAKE_TABLE_PAGES: u64 = (SLOTS * size_of::<WakeSlot>()).div_ceil(crate::memory::PAGE_BYTES) as u64;
 
@@ -90,7 +92,7 @@ impl WakeSlots {
     pub fn allocate(&mut self, target: AnyObject, badge: u64) -> Result<usize, Error> {
         let hint = self.hint;
         let slots = self.slots();
-        let end = slots.len().min(CORE_UP_SLOT);
+        let end = slots.len().min(SHARED_SLOT);
         let free = (hint..end).chain(1..hint.min(end)).find(|&slot| slots[slot].is_none());
         let slot = free.ok_or(Error::Busy)?;
         slots[slot] = Some((target, badge));

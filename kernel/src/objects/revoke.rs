@@ -12,6 +12,7 @@ use super::slot::Capability;
 use super::{
     AnyObject, Context, Device, Domain, Linked, Object, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot,
 };
+use crate::shared::Keeper;
 use crate::state::Kernel;
 use abi::{DeathCause, ObjectType, Rights};
 
@@ -158,7 +159,9 @@ impl Kernel {
                     && range.clear(self, budget);
             }
             ObjectType::RemoteContext | ObjectType::Pcore => (),
-            ObjectType::Ram | ObjectType::Share => unreachable!("accounts are walked, shares are part of their domain"),
+            ObjectType::Pool => return self.end_pool(typed::<Keeper>(object), budget),
+            ObjectType::Share => (),
+            ObjectType::Ram => unreachable!("accounts are walked"),
         }
         self.take_capabilities(object, Some(anchor), budget)
     }
@@ -198,6 +201,11 @@ impl Kernel {
             }
         }
         true
+    }
+
+    /// Empties all slots that name an object; tells whether the budget sufficed.
+    pub(crate) fn take_names(&mut self, object: AnyObject, budget: &mut Budget) -> bool {
+        self.take_capabilities(object, None, budget)
     }
 
     /// Empties all slots that name an account but `slot` and those it was derived from.

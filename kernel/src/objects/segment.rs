@@ -10,6 +10,7 @@ use super::mapping::Mapping;
 use super::revoke::Budget;
 use super::{Header, List, Object, Ptr, Ram, frames};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use crate::shared::Alias;
 use crate::state::Kernel;
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::{Error, ObjectType};
@@ -38,6 +39,8 @@ pub enum Kind {
         /// It is RAM, so the kernel may read and write it through the direct map.
         is_ram: bool,
     },
+    /// One run of pages of a pool.
+    Shared(Ptr<Alias>),
 }
 
 /// A physical memory object.
@@ -106,11 +109,20 @@ impl Segment {
         self.kind
     }
 
+    /// What makes it stand for a shared one.
+    pub fn alias(&self) -> Option<Ptr<Alias>> {
+        match self.kind {
+            Kind::Shared(alias) => Some(alias),
+            _ => None,
+        }
+    }
+
     /// Physical address, if its pages are one run.
     pub fn base(&self) -> Option<PhysAddr> {
         match self.kind {
             Kind::Anonymous => None,
             Kind::Contiguous(base) | Kind::Imported { base, .. } => Some(base),
+            Kind::Shared(alias) => Some(alias.base()),
         }
     }
 
@@ -161,6 +173,16 @@ impl Ptr<Segment> {
     pub fn new_imported(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
         assert!(matches!(kind, Kind::Imported { .. }));
         Self::create(kernel, ram, pages, kind)
+    }
+
+    /// A segment that stands for a shared one; the alias is the segment's then.
+    pub fn new_shared(
+        kernel: &mut Kernel,
+        ram: Ptr<Ram>,
+        pages: u64,
+        alias: Ptr<Alias>,
+    ) -> Result<Ptr<Segment>, Error> {
+        Self::create(kernel, ram, pages, Kind::Shared(alias))
     }
 
     /// A segment over one run of zeroed pages.
@@ -381,7 +403,7 @@ impl Ptr<Segment> {
     }
 
     /// Takes it out of all address spaces, a piece at a time and no page without its translations; tells whether the budget sufficed.
-    pub(super) fn unmap_everywhere(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+    pub(crate) fn unmap_everywhere(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         while let Some(mapping) = self.mappings.first() {
             if !budget.spend(PIECE_UNITS) {
                 return false;
@@ -399,7 +421,7 @@ impl Ptr<Segment> {
                 return false;
             }
             match self.kind {
-                Kind::Imported { .. } => self.pages.set(0),
+                Kind::Imported { .. } | Kind::Shared(_) => self.pages.set(0),
                 Kind::Contiguous(base) => {
                     kernel.free_page(ram, base + last * PAGE_BYTES as u64);
                     self.pages.set(last);
@@ -450,6 +472,7 @@ pub(super) fn dismantle(kernel: &mut Kernel, segment: Ptr<Segment>) {
     let ram = segment.ram();
     match segment.kind {
         Kind::Imported { .. } => (),
+        Kind::Shared(alias) => kernel.drop_alias(ram, alias),
         Kind::Contiguous(_) => {
             (0..segment.pages.get())
                 .filter_map(|page| segment.frame(page))

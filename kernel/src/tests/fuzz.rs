@@ -93,6 +93,14 @@ fn shape(call: Call) -> &'static str {
         Call::SemaphoreDown => "Mt",
         Call::DeviceAlloc => "XRi",
         Call::Log => "ap",
+        Call::ShareAlloc => "HRpfii",
+        Call::ShareAdd => "HOr",
+        Call::ShareRemove => "Hu",
+        Call::ShareStat => "H",
+        Call::SharePool => "XH",
+        Call::ShareImport => "XRiiu",
+        Call::ShareSegment => "Hpii",
+        Call::ObjectName => "O",
         _ => "hhhhhh",
     }
 }

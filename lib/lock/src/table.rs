@@ -100,14 +100,19 @@ impl<'a> Table<'a> {
         Some((read(line), place))
     }
 
-    /// Takes some entry out of a table that nobody else sees any more.
-    pub fn pop(&self, memory: &impl Memory) -> Option<(Entry, Place)> {
-        let words = self.buckets.iter().flat_map(|line| &line.0);
-        let (bucket, place) =
-            words.map(|bucket| (bucket, bucket.load(Ordering::Relaxed))).find(|(_, place)| *place != 0)?;
-        let line = memory.line(place);
-        bucket.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Relaxed);
-        Some((read(line), place))
+    /// Takes all entries out of a table that nobody else sees any more.
+    pub fn drain(&self, memory: &impl Memory, mut f: impl FnMut(Entry, Place)) {
+        for bucket in self.buckets.iter().flat_map(|line| &line.0) {
+            loop {
+                let place = bucket.load(Ordering::Relaxed);
+                if place == 0 {
+                    break;
+                }
+                let line = memory.line(place);
+                bucket.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Relaxed);
+                f(read(line), place);
+            }
+        }
     }
 }
 

@@ -1,0 +1,170 @@
+//! Shared shares, and what they name.
+
+use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::calls::capability::narrowed;
+use crate::objects::share::Capability;
+use crate::objects::{Object, Pcore, Ptr, Ram};
+use crate::shared::{Found, ObjectKind, SharedShare, shared};
+use crate::state::Kernel;
+use abi::layout::SEGMENT_PAGES_MAX;
+use abi::{Error, Handle, Rights};
+use lock::Kind;
+
+fn decode_lock(number: u64) -> Result<Kind, Error> {
+    Kind::decode(number).ok_or(Error::BadArgument)
+}
+
+/// What a handle names: in the root share, or in a shared one.
+enum Named {
+    Own(Capability),
+    InShare(Found),
+}
+
+impl Request {
+    fn named(&self, argument: usize) -> Result<Named, Error> {
+        let handle = Handle(self.words()[argument]);
+        match handle.parts() {
+            None => self.caller.domain().share().get(handle).map(Named::Own),
+            Some((share, id)) => {
+                let (share, _) = self.caller.domain().share().find::<SharedShare>(share, Rights::READ)?;
+                share.find(id).map(Named::InShare)
+            }
+        }
+    }
+
+    /// An object that may be named in a shared share, with a reference that the caller gives back. One in a shared share is given a private object that stands for it, paid by the
+    /// caller's domain.
+    pub(super) fn object_anywhere<T: Object>(
+        &self,
+        kernel: &mut Kernel,
+        argument: usize,
+        rights: Rights,
+    ) -> Result<(Ptr<T>, Rights), Error> {
+        let (object, held) = match self.named(argument)? {
+            Named::Own(capability) => {
+                kernel.retain_any(capability.object);
+                (capability.object, capability.rights)
+            }
+            Named::InShare(found) => {
+                let named = kernel.name_shared(self.caller.domain().ram(), &found);
+                found.end(kernel);
+                (named?, found.rights)
+            }
+        };
+        let typed = object
+            .cast::<T>()
+            .and_then(|typed| if held.contains(rights) { Ok((typed, held)) } else { Err(Error::NoRights) });
+        if typed.is_err() {
+            kernel.release_any(object);
+        }
+        typed
+    }
+
+    /// As `object_anywhere`, for what need not be a private object.
+    fn shared_object(&self, argument: usize) -> Result<Found, Error> {
+        match self.named(argument)? {
+            Named::InShare(found) => Ok(found),
+            Named::Own(capability) => Found::of(capability.object, capability.rights).ok_or(Error::WrongType),
+        }
+    }
+}
+
+pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
+    let [parent, _, pages, lock, first, second] = request.words();
+    let lock = decode_lock(lock)?;
+    if Handle(parent) == Handle::NONE {
+        let ram = request.ram(1)?;
+        let slot = request.slot(kernel)?;
+        let share = kernel.make_pool(ram, pages, lock, [first, second])?;
+        let id = shared(share.any()).map_or(0, |object| object.id());
+        return Ok(Outcome::Done([request.place(slot, share.any(), Rights::ALL), id, 0]));
+    }
+    let parent = request.object::<SharedShare>(0, Rights::WRITE)?;
+    made(request, parent.make(kernel, ObjectKind::Share, lock, 0, [first, second])?)
+}
+
+/// The answer of what made an object in the share that the first argument names.
+fn made(request: &Request, id: u64) -> Answer {
+    let handle = Handle::in_share(Handle(request.words()[0]), id).expect("checked when it was made");
+    Ok(Outcome::Done([handle.0, id, 0]))
+}
+
+pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
+    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    let [_, pages, first, second, ..] = request.words();
+    if !(1..=SEGMENT_PAGES_MAX).contains(&pages) {
+        return Err(Error::BadArgument);
+    }
+    made(request, share.make(kernel, ObjectKind::Segment, Kind::Spin, pages, [first, second])?)
+}
+
+pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
+    let [target, _, wanted, ..] = request.words();
+    let share = match Handle(target) {
+        Handle::NONE => None,
+        _ => Some(request.object::<SharedShare>(0, Rights::WRITE)?),
+    };
+    let found = request.shared_object(1)?;
+    let added = add_found(kernel, request, share, &found, wanted);
+    found.end(kernel);
+    added
+}
+
+fn add_found(
+    kernel: &mut Kernel,
+    request: &Request,
+    share: Option<Ptr<SharedShare>>,
+    found: &Found,
+    wanted: u64,
+) -> Answer {
+    if !found.rights.contains(Rights::GRANT) {
+        return Err(Error::NoRights);
+    }
+    let rights = narrowed(found.rights, wanted)?;
+    if let Some(share) = share {
+        let handle = Handle::in_share(Handle(request.words()[0]), found.object.id()).ok_or(Error::BadArgument)?;
+        share.add(kernel, found.object, rights)?;
+        return one(handle.0);
+    }
+    let slot = request.slot(kernel)?;
+    let object = kernel.name_shared(request.caller.domain().ram(), found)?;
+    one(request.place(slot, object, rights))
+}
+
+pub(super) fn remove(kernel: &mut Kernel, request: &Request) -> Answer {
+    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    share.remove(kernel, request.words()[1])?;
+    NOTHING
+}
+
+pub(super) fn stat(request: &Request) -> Answer {
+    let share = request.object::<SharedShare>(0, Rights::READ)?;
+    let (objects, lock, _) = share.stat()?;
+    Ok(Outcome::Done([objects, lock.acquires, lock.waits]))
+}
+
+pub(super) fn pool(request: &Request) -> Answer {
+    request.object::<Pcore>(0, Rights::CONTROL)?;
+    let share = request.object::<SharedShare>(1, Rights::GRANT)?;
+    let (home, number, id) = share.pool()?;
+    Ok(Outcome::Done([home as u64, number as u64, id]))
+}
+
+pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
+    request.object::<Pcore>(0, Rights::CONTROL)?;
+    let ram: Ptr<Ram> = request.ram(1)?;
+    let [_, _, home, number, id, _] = request.words();
+    let [home, number] = [home, number].map(|word| usize::try_from(word).map_err(|_| Error::BadArgument));
+    let slot = request.slot(kernel)?;
+    let share = kernel.import_pool(ram, home?, number?, id)?;
+    one(request.place(slot, share.any(), Rights::ALL))
+}
+
+pub(super) fn name(kernel: &mut Kernel, request: &Request) -> Answer {
+    let found = request.shared_object(0)?;
+    let [first, second] = found.object.name();
+    // One of them is this call's own.
+    let references = found.object.references() - 1;
+    found.end(kernel);
+    Ok(Outcome::Done([first, second, references]))
+}

@@ -1,0 +1,418 @@
+//! This core's side: the private objects that stand for shared ones, and the pools whose home it is.
+//!
+//! An alias is a small place in this core's memory, on the kernel's list, with one reference to its shared object and one count in its pool. It belongs to one private object: a
+//! [`SharedShare`], or a `Segment` of kind `Shared`; that is what slots and mappings name, so that capabilities, mappings and revocation on this core
+//! know nothing of sharing. Invariants: an alias lives exactly as long as its object; the home has a [`Keeper`] per pool, which the Ram that pays knows, and which
+//! goes with the pool's last alias.
+
+use super::object::{Name, Object, ObjectKind};
+use super::pool::{PAGES_MIN, Pool, wait_for_readers};
+use super::{POOLS_MAX, registry, share};
+use crate::hardware;
+use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::objects::remote::SHARED_SLOT;
+use crate::objects::revoke::{Budget, UNITS};
+use crate::objects::{AnyObject, Header, Link, Linked, List, Object as KernelObject, Ptr, Ram, Segment, frames, ram};
+use crate::state::Kernel;
+use abi::layout::SEGMENT_PAGES_MAX;
+use abi::{Error, ObjectType, Rights};
+use core::cell::Cell;
+use lock::{Kind, Ordering, Stat};
+
+/// One name of a shared object on this core.
+pub struct Alias {
+    link: Link<Alias>,
+    object: Object,
+    /// Whose it is; set right after that was made.
+    user: Cell<Option<AnyObject>>,
+}
+
+impl Linked<0> for Alias {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+impl Alias {
+    /// What it stands for.
+    pub fn object(&self) -> Object {
+        self.object
+    }
+
+    /// A segment's memory.
+    pub fn base(&self) -> PhysAddr {
+        self.object.run().0
+    }
+}
+
+/// A shared share, as this core's slots name it.
+#[repr(C)]
+pub struct SharedShare {
+    header: Header,
+    alias: Ptr<Alias>,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl KernelObject for SharedShare {
+    const TYPE: ObjectType = ObjectType::Share;
+}
+
+/// The home's own knowledge of a pool: what the Ram pays for. No slot names it.
+#[repr(C)]
+pub struct Keeper {
+    header: Header,
+    pool: Pool,
+    pages: u64,
+    number: usize,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl KernelObject for Keeper {
+    const TYPE: ObjectType = ObjectType::Pool;
+}
+
+/// What one kernel knows of shared objects.
+pub struct Local {
+    aliases: List<Alias>,
+    pools: [Option<Ptr<Keeper>>; POOLS_MAX],
+}
+
+impl Local {
+    /// Nothing.
+    pub const fn new() -> Local {
+        Local { aliases: List::new(), pools: [None; POOLS_MAX] }
+    }
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Local::new()
+    }
+}
+
+/// A shared object that a call names, with a reference that [`Found::end`] gives back.
+#[must_use]
+#[derive(Clone, Copy)]
+pub struct Found {
+    /// The object.
+    pub object: Object,
+    /// What the caller may do with it.
+    pub rights: Rights,
+}
+
+impl Found {
+    /// What a private object of this core stands for.
+    pub fn of(object: AnyObject, rights: Rights) -> Option<Found> {
+        let object = shared(object)?;
+        object.retain();
+        Some(Found { object, rights })
+    }
+
+    /// The call is done with it.
+    pub fn end(self, kernel: &Kernel) {
+        self.object.release(kernel.core());
+    }
+}
+
+impl Ptr<SharedShare> {
+    fn shared(self) -> Object {
+        self.alias.object
+    }
+
+    fn living(self) -> Result<Object, Error> {
+        if self.shared().pool.is_dead() { Err(Error::PeerDead) } else { Ok(self.shared()) }
+    }
+
+    /// What `id` names in it.
+    pub fn find(self, id: u64) -> Result<Found, Error> {
+        let (object, rights) = share::find(self.living()?, id)?;
+        Ok(Found { object, rights })
+    }
+
+    /// Makes `object`, which lies in the same pool, known in it.
+    pub fn add(self, kernel: &Kernel, object: Object, rights: Rights) -> Result<(), Error> {
+        let share = self.living()?;
+        if object.pool != share.pool {
+            return Err(Error::BadArgument);
+        }
+        share::insert(share, kernel.core(), object, rights)
+    }
+
+    /// Takes `id` out of it.
+    pub fn remove(self, kernel: &Kernel, id: u64) -> Result<(), Error> {
+        share::remove(self.living()?, kernel.core(), id)
+    }
+
+    /// A new share or segment of the same pool that is known in this one; gives its id. A segment has `pages`.
+    pub fn make(self, kernel: &mut Kernel, kind: ObjectKind, lock: Kind, pages: u64, name: Name) -> Result<u64, Error> {
+        let (pool, core) = (self.living()?.pool, kernel.core());
+        let id = kernel.next_id();
+        // The slot does not matter: whether a handle can say the id.
+        abi::Handle::in_share(abi::Handle::FIRST_FREE, id).ok_or(Error::NoSlot)?;
+        let object = Object::create(pool, core, kind, lock, id, name)?;
+        let filled = match kind {
+            ObjectKind::Share => Ok(()),
+            ObjectKind::Segment => pool.allocate_pages(core, pages).map(|place| object.set_run(place, pages)),
+        };
+        let known = filled.and_then(|()| self.add(kernel, object, Rights::ALL));
+        object.release(core);
+        known.map(|()| id)
+    }
+
+    /// Entries, what its lock counted, and free pages of its pool.
+    pub fn stat(self) -> Result<(u64, Stat, u64), Error> {
+        let share = self.living()?;
+        let (entries, stat) = share::stat(share);
+        Ok((entries, stat, share.pool.free_pages()))
+    }
+
+    /// How another core finds its pool: home, number there, id.
+    pub fn pool(self) -> Result<(usize, usize, u64), Error> {
+        let pool = self.living()?.pool;
+        let published = registry::pools(pool.home()).ok_or(Error::NotFound)?;
+        let number = published.iter().position(|word| word.load(Ordering::Acquire) == pool.base().0);
+        Ok((pool.home(), number.ok_or(Error::NotFound)?, pool.id()))
+    }
+}
+
+/// The shared object that a private one stands for, if it does.
+pub fn shared(object: AnyObject) -> Option<Object> {
+    if let Ok(share) = object.cast::<SharedShare>() {
+        return Some(share.shared());
+    }
+    object.cast::<Segment>().ok()?.alias().map(|alias| alias.object)
+}
+
+impl Kernel {
+    /// Takes `pages` of `ram` for a pool and makes its first share: an object of this core that names it, with one reference.
+    pub fn make_pool(&mut self, ram: Ptr<Ram>, pages: u64, lock: Kind, name: Name) -> Result<Ptr<SharedShare>, Error> {
+        if !(PAGES_MIN..=SEGMENT_PAGES_MAX).contains(&pages) {
+            return Err(Error::BadArgument);
+        }
+        let number = self.shared.pools.iter().position(Option::is_none).ok_or(Error::Busy)?;
+        let keeper = self.keep_pool(ram, pages, number)?;
+        let pool = keeper.pool;
+        let made = Object::create(pool, self.core(), ObjectKind::Share, lock, self.next_id(), name);
+        let made = made.and_then(|first| {
+            // The object's first reference is the pool's own, so whoever finds the pool finds the share. The pool's one alias so far is this one.
+            pool.set_first(first.place);
+            first.retain();
+            self.new_share(ram, first)
+        });
+        if made.is_err() {
+            self.release(keeper);
+            return made;
+        }
+        self.shared.pools[number] = Some(keeper);
+        self.publish(number, pool.base().0);
+        made
+    }
+
+    fn keep_pool(&mut self, ram: Ptr<Ram>, pages: u64, number: usize) -> Result<Ptr<Keeper>, Error> {
+        ram.charge(pages)?;
+        let run = self.frames.allocate_run(pages).ok_or(Error::NoMemory);
+        let (core, id) = (self.core(), self.next_id());
+        let made = run.and_then(|base| {
+            (0..pages).for_each(|page| frames::clear(base + page * PAGE_BYTES as u64));
+            let pool = Pool::new(base, pages, core, id);
+            let kept = pool.mark(core).and_then(|()| self.create(ram, |header| Keeper { header, pool, pages, number }));
+            kept.inspect_err(|_| {
+                (0..pages).for_each(|page| self.frames.release(base + page * PAGE_BYTES as u64));
+            })
+        });
+        if made.is_err() {
+            ram.uncharge(pages);
+        }
+        made
+    }
+
+    fn publish(&self, number: usize, address: u64) {
+        let own = registry::pools(self.core()).expect("this core runs");
+        // Release: the pool is whole before it is found.
+        own[number].store(address, Ordering::Release);
+    }
+
+    /// A name for the first share of a pool that a core published.
+    pub fn import_pool(
+        &mut self,
+        ram: Ptr<Ram>,
+        home: usize,
+        number: usize,
+        id: u64,
+    ) -> Result<Ptr<SharedShare>, Error> {
+        let published = registry::pools(home).and_then(|pools| pools.get(number)).ok_or(Error::BadArgument)?;
+        let section = registry::reader().enter();
+        let base = PhysAddr(published.load(Ordering::Acquire));
+        if base.0 == 0 {
+            return Err(Error::NotFound);
+        }
+        // SAFETY: published in this section; the home waits for it before it takes the pages back.
+        let pool = unsafe { Pool::at_address(base) };
+        if pool.id() != id {
+            return Err(Error::NotFound);
+        }
+        pool.add_first_alias(self.core())?;
+        drop(section);
+        let first = Object { pool, place: pool.first() };
+        first.retain();
+        let named = self.new_share(ram, first);
+        if named.is_err() {
+            first.release(self.core());
+            self.alias_gone(pool);
+        }
+        named
+    }
+
+    /// A private object that stands for the one found, with a reference that the caller holds.
+    pub fn name_shared(&mut self, ram: Ptr<Ram>, found: &Found) -> Result<AnyObject, Error> {
+        let object = found.object;
+        object.pool.add_alias(self.core())?;
+        object.retain();
+        let named = match object.kind() {
+            ObjectKind::Share => self.new_share(ram, object).map(Ptr::any),
+            ObjectKind::Segment => self.new_segment(ram, object).map(Ptr::any),
+        };
+        if named.is_err() {
+            object.release(self.core());
+            self.alias_gone(object.pool);
+        }
+        named
+    }
+
+    /// Takes over a reference of `object` and a count of its pool, if it succeeds.
+    fn new_share(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<SharedShare>, Error> {
+        let alias = self.new_alias(ram, object)?;
+        let made = self.create(ram, |header| SharedShare { header, alias });
+        self.give_alias(ram, alias, made)
+    }
+
+    fn new_segment(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Segment>, Error> {
+        let alias = self.new_alias(ram, object)?;
+        let made = Ptr::<Segment>::new_shared(self, ram, object.run().1, alias);
+        self.give_alias(ram, alias, made)
+    }
+
+    fn give_alias<T: KernelObject>(
+        &mut self,
+        ram: Ptr<Ram>,
+        alias: Ptr<Alias>,
+        made: Result<Ptr<T>, Error>,
+    ) -> Result<Ptr<T>, Error> {
+        match made {
+            Ok(user) => {
+                alias.user.set(Some(user.any()));
+                self.shared.aliases.push_back(alias);
+            }
+            Err(_) => ram::free_small(self, ram, alias.address().cast(), size_of::<Alias>()),
+        }
+        made
+    }
+
+    fn new_alias(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Alias>, Error> {
+        let place = ram::allocate_small(self, ram, size_of::<Alias>())?.cast::<Alias>();
+        // SAFETY: a fresh place of sufficient size and alignment; it stays until `drop_alias`.
+        unsafe {
+            place.write(Alias { link: Link::new(), object, user: Cell::new(None) });
+            Ok(Ptr::new(place))
+        }
+    }
+
+    /// The private object goes, and its alias.
+    pub fn drop_alias(&mut self, ram: Ptr<Ram>, alias: Ptr<Alias>) {
+        let object = alias.object;
+        self.shared.aliases.remove(alias);
+        ram::free_small(self, ram, alias.address().cast(), size_of::<Alias>());
+        object.release(self.core());
+        self.alias_gone(object.pool);
+    }
+
+    /// Counts one alias of a pool less; the home is told of the last.
+    fn alias_gone(&mut self, pool: Pool) {
+        // After the count the pool may be gone.
+        let (home, base) = (pool.home(), pool.base());
+        if !pool.drop_alias() {
+            return;
+        }
+        if home == self.core() {
+            self.retire(base);
+        } else {
+            hardware::post(home, SHARED_SLOT);
+        }
+    }
+
+    /// Nobody on any core names the pool at `base` any more.
+    fn retire(&mut self, base: PhysAddr) {
+        let found = self.shared.pools.iter().flatten().find(|keeper| keeper.pool.base() == base).copied();
+        let keeper = found.expect("a pool of this core");
+        self.shared.pools[keeper.number] = None;
+        self.publish(keeper.number, 0);
+        // Who read the address before may still look at the count, which says that he came too late.
+        wait_for_readers();
+        self.release(keeper);
+    }
+
+    /// Another core dropped the last alias of a pool of ours, or a pool died in which this core has some.
+    pub fn shared_rang(&mut self) {
+        for number in 0..POOLS_MAX {
+            if let Some(keeper) = self.shared.pools[number].filter(|keeper| keeper.pool.aliases() == 0) {
+                self.retire(keeper.pool.base());
+            }
+        }
+        if !self.leave_dead_pools(&mut Budget::new(UNITS)) {
+            // The rest in another event, so that this one is bounded.
+            hardware::post(self.core(), SHARED_SLOT);
+        }
+    }
+
+    /// Takes apart what stands for objects of dead pools here; tells whether the budget sufficed.
+    fn leave_dead_pools(&mut self, budget: &mut Budget) -> bool {
+        let mut next = self.shared.aliases.first();
+        // Nothing is reaped on the way, so the list stays as it is.
+        while let Some(alias) = next {
+            next = alias.link.next();
+            if !alias.object.pool.is_dead() {
+                continue;
+            }
+            let user = alias.user.get().expect("a listed alias is somebody's");
+            if !self.take_names(user, budget) {
+                return false;
+            }
+            if let Ok(segment) = user.cast::<Segment>()
+                && user.references() > 0
+            {
+                self.retain(segment);
+                let is_done = segment.unmap_everywhere(self, budget);
+                self.release(segment);
+                if !is_done {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// The Ram that pays for a pool is revoked; tells whether all cores have left it. Each call does a bounded part.
+    pub fn end_pool(&mut self, keeper: Ptr<Keeper>, budget: &mut Budget) -> bool {
+        let pool = keeper.pool;
+        if !pool.is_dead() {
+            self.publish(keeper.number, 0);
+            let own = self.core();
+            pool.end().filter(|core| *core != own).for_each(|core| hardware::post(core, SHARED_SLOT));
+        }
+        let is_done = self.leave_dead_pools(budget);
+        self.reap();
+        is_done && self.shared.pools[keeper.number] != Some(keeper)
+    }
+}
+
+/// The last name of a shared share on this core goes.
+pub fn dismantle_share(kernel: &mut Kernel, share: Ptr<SharedShare>) {
+    kernel.drop_alias(share.ram(), share.alias);
+}
+
+/// The last alias of the pool went.
+pub fn dismantle_keeper(kernel: &mut Kernel, keeper: Ptr<Keeper>) {
+    let ram = keeper.ram();
+    let frame = |page: u64| keeper.pool.base() + page * PAGE_BYTES as u64;
+    (0..keeper.pages).for_each(|page| kernel.free_page(ram, frame(page)));
+}

@@ -1,0 +1,179 @@
+//! What lies in a pool: the head that every shared object has, references, and the end.
+//!
+//! An object is a run of pages. Invariants: an id is the making core and its sequence number; a reference is an alias, an entry of a share, or held by a call
+//! under way; a count that reached 0 stays there, and only who brought it there takes the object apart. Whoever looks at an object has a reference, or is in a read section in which
+//! he found an entry that has one: entries give theirs back only after the sections that may have found them.
+
+use super::pool::{PAGE_LINES, Pool};
+use super::share::{self, BUCKET_LINES};
+use crate::memory::{PAGE_BYTES, PhysAddr};
+use abi::Error;
+use lock::{AtomicU64, Kind, Lock, Ordering, Place};
+
+/// A name given at making; up to 16 bytes, zeroes behind.
+pub type Name = [u64; 2];
+
+/// Kinds of shared objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ObjectKind {
+    /// A table from ids to objects.
+    Share = 1,
+    /// A run of pages.
+    Segment = 2,
+}
+
+// Words of the first line.
+const ID: usize = 0;
+const REFERENCES: usize = 1;
+/// Kind, kind of lock << 8, pages of the object << 16.
+const SHAPE: usize = 2;
+const NAME: usize = 3;
+/// Of a segment: its first line; and its pages.
+const RUN: usize = 5;
+const RUN_PAGES: usize = 6;
+/// Of an object that is being taken apart: the next such.
+const DOOMED: usize = 7;
+// Words of the second line: what its lock guards.
+const LOCK: usize = 0;
+const ENTRIES: usize = 1;
+/// The first of the lock's lines.
+const LOCK_LINES: u64 = 2;
+
+/// An object, as somebody who has a reference sees it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Object {
+    pub(super) pool: Pool,
+    pub(super) place: Place,
+}
+
+fn lines_of(kind: ObjectKind, lock: Kind, cores: usize) -> u64 {
+    let table = if kind == ObjectKind::Share { BUCKET_LINES } else { 0 };
+    LOCK_LINES + lock.lines(cores) as u64 + table as u64
+}
+
+impl Object {
+    /// A new one with one reference, the caller's.
+    pub(super) fn create(
+        pool: Pool,
+        core: usize,
+        kind: ObjectKind,
+        lock: Kind,
+        id: u64,
+        name: Name,
+    ) -> Result<Object, Error> {
+        let pages = lines_of(kind, lock, super::registry::cores()).div_ceil(PAGE_LINES);
+        let object = Object { pool, place: pool.allocate_pages(core, pages)? };
+        let shape = kind as u64 | (lock as u64) << 8 | pages << 16;
+        for (word, value) in [(ID, id), (REFERENCES, 1), (SHAPE, shape), (NAME, name[0]), (NAME + 1, name[1])] {
+            object.word(word).store(value, Ordering::Relaxed);
+        }
+        Ok(object)
+    }
+
+    fn word(self, word: usize) -> &'static AtomicU64 {
+        &self.pool.at(self.place).0[word]
+    }
+
+    fn shape(self) -> u64 {
+        self.word(SHAPE).load(Ordering::Relaxed)
+    }
+
+    /// Its id.
+    pub fn id(self) -> u64 {
+        self.word(ID).load(Ordering::Relaxed)
+    }
+
+    /// Its kind.
+    pub fn kind(self) -> ObjectKind {
+        match self.shape() as u8 {
+            kind if kind == ObjectKind::Share as u8 => ObjectKind::Share,
+            _ => ObjectKind::Segment,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> Name {
+        [NAME, NAME + 1].map(|word| self.word(word).load(Ordering::Relaxed))
+    }
+
+    fn lock_kind(self) -> Kind {
+        Kind::decode(self.shape() >> 8 & 0xff).expect("made of a kind")
+    }
+
+    /// Its lock.
+    pub(super) fn lock(self) -> Lock<'static> {
+        let kind = self.lock_kind();
+        let lines = self.pool.lines(self.place + LOCK_LINES, kind.lines(super::registry::cores()));
+        Lock::new(kind, &self.pool.at(self.place + 1).0[LOCK], lines)
+    }
+
+    /// How many entries a share has; changes under its lock.
+    pub(super) fn entries(self) -> &'static AtomicU64 {
+        &self.pool.at(self.place + 1).0[ENTRIES]
+    }
+
+    /// The first of a share's buckets.
+    pub(super) fn buckets(self) -> Place {
+        self.place + LOCK_LINES + self.lock_kind().lines(super::registry::cores()) as u64
+    }
+
+    /// A segment's memory and pages.
+    pub fn run(self) -> (PhysAddr, u64) {
+        let place = self.word(RUN).load(Ordering::Relaxed);
+        (self.pool.base() + place / PAGE_LINES * PAGE_BYTES as u64, self.word(RUN_PAGES).load(Ordering::Relaxed))
+    }
+
+    /// Gives a new segment its memory.
+    pub(super) fn set_run(self, place: Place, pages: u64) {
+        self.word(RUN).store(place, Ordering::Relaxed);
+        self.word(RUN_PAGES).store(pages, Ordering::Relaxed);
+    }
+
+    /// References counted now.
+    pub fn references(self) -> u64 {
+        self.word(REFERENCES).load(Ordering::Relaxed)
+    }
+
+    /// One reference more. Relaxed is enough: who counts has one, or is in a section that keeps an entry's.
+    pub(super) fn retain(self) {
+        let before = self.word(REFERENCES).fetch_add(1, Ordering::Relaxed);
+        assert!(before > 0, "retaining a shared object that is gone");
+    }
+
+    /// One reference less; with the last the object goes, and what only it held.
+    pub(super) fn release(self, core: usize) {
+        // A chain instead of recursion: a share of shares of shares is as deep as its makers like.
+        let mut doomed = 0;
+        self.drop_reference(&mut doomed);
+        while doomed != 0 {
+            let object = Object { pool: self.pool, place: doomed };
+            doomed = object.word(DOOMED).load(Ordering::Relaxed);
+            object.take_apart(core, &mut doomed);
+        }
+    }
+
+    pub(super) fn drop_reference(self, doomed: &mut Place) {
+        // Release: what others did with it comes before it is taken apart. Acquire: by who takes it apart.
+        let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "releasing a shared object that is gone");
+        if before == 1 {
+            self.word(DOOMED).store(*doomed, Ordering::Relaxed);
+            *doomed = self.place;
+        }
+    }
+
+    /// Nobody refers to it any more.
+    fn take_apart(self, core: usize, doomed: &mut Place) {
+        match self.kind() {
+            ObjectKind::Share => share::empty(self, core, doomed),
+            ObjectKind::Segment => {
+                let place = self.word(RUN).load(Ordering::Relaxed);
+                if place != 0 {
+                    self.pool.free_run(core, place, self.word(RUN_PAGES).load(Ordering::Relaxed));
+                }
+            }
+        }
+        self.pool.free_run(core, self.place, self.shape() >> 16);
+    }
+}

@@ -1,0 +1,332 @@
+//! Pool: a run of pages of one core that several kernels write, seen as cache lines of atomic words.
+//!
+//! The first lines are its head; behind them a bitmap of free pages. Pages are given out in runs, lines one by one from pages of 63, the first line of such a page being its own
+//! bookkeeping. Invariants: bitmap and line pages change under the pool's lock only; what is given out is zero; `ALIASES` counts the aliases of all cores and ends at
+//! 0: nobody can raise it from there, and only then, and after all read sections of that moment, does the home take the pages back.
+//!
+//! ```text
+//!   who makes an alias               home, when the Ram is revoked
+//!   set own bit in CORES             DEAD = 1
+//!   look at DEAD                     look at CORES, ring each
+//! ```
+//! All four are sequentially consistent, so an alias of a dead pool is either not made or its core is rung and takes it apart.
+
+use super::{Patience, registry};
+use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use abi::Error;
+use lock::{AtomicU64, Guard, Kind, Line, Lock, Memory, Ordering, Place, Reader};
+
+const LINE_BYTES: usize = size_of::<Line>();
+/// Lines of a page.
+pub(super) const PAGE_LINES: u64 = (PAGE_BYTES / LINE_BYTES) as u64;
+const LINE_BITS: u64 = (LINE_BYTES * 8) as u64;
+/// Smallest pool: head and bitmap, the first share, and something for it to hold. Largest: what the bitmap of a page's worth of pages holds at most is far away; this is a segment's limit.
+pub const PAGES_MIN: u64 = 8;
+
+// Lines and words of the head.
+const HEAD: u64 = 0;
+const PAGES: usize = 0;
+const ALIASES: usize = 1;
+const DEAD: usize = 2;
+const HOME: usize = 3;
+const ID: usize = 4;
+const FIRST: usize = 5;
+/// The pool's lock and what it guards.
+const GUARDED: u64 = 1;
+const LOCK: usize = 0;
+const FREE: usize = 1;
+/// The first page of lines that has a free one.
+const PARTIAL: usize = 2;
+const LOCK_LINE: u64 = 2;
+/// A bit per core that had an alias.
+const CORES: u64 = 3;
+const BITMAP: u64 = 4;
+
+// Words of the first line of a page of lines.
+const FREE_LINES: usize = 0;
+const NEXT: usize = 1;
+const PREVIOUS: usize = 2;
+/// All lines of such a page but the first.
+const ALL_FREE: u64 = u64::MAX - 1;
+
+/// A pool in use. Whoever has one knows of an alias in it, or has just made it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Pool {
+    base: PhysAddr,
+}
+
+impl core::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "pool at {:#x}", self.base.0)
+    }
+}
+
+impl Memory for Pool {
+    fn line(&self, place: Place) -> &Line {
+        self.at(place)
+    }
+}
+
+impl Pool {
+    /// Makes a pool of zeroed pages that nobody else knows, with one alias counted and the first share's place still to be set.
+    pub(super) fn new(base: PhysAddr, pages: u64, home: usize, id: u64) -> Pool {
+        let pool = Pool { base };
+        for (word, value) in [(PAGES, pages), (ALIASES, 1), (HOME, home as u64), (ID, id)] {
+            pool.head(word).store(value, Ordering::Relaxed);
+        }
+        let used = (BITMAP + pages.div_ceil(LINE_BITS)).div_ceil(PAGE_LINES);
+        (used..pages).for_each(|page| pool.set_free(page, true));
+        pool.guarded(FREE).store(pages - used, Ordering::Relaxed);
+        pool
+    }
+
+    /// The pool there.
+    ///
+    /// # Safety
+    /// A pool was made at `base` and is not taken back while the value is used.
+    pub(super) unsafe fn at_address(base: PhysAddr) -> Pool {
+        Pool { base }
+    }
+
+    /// Where it begins.
+    pub fn base(self) -> PhysAddr {
+        self.base
+    }
+
+    /// The line at a place that this pool gave out, or of its head.
+    pub(super) fn at(self, place: Place) -> &'static Line {
+        let line = phys_to_virt(self.base).cast::<Line>().wrapping_add(place as usize);
+        // SAFETY: places come from this pool's own head and links, so the line is in its pages, which the direct map shows and nobody refers to but as
+        // atomic words; they stay while the pool does (see the head of this file), and whoever has a `Pool` sees to that.
+        unsafe { &*line }
+    }
+
+    /// Lines side by side.
+    pub(super) fn lines(self, place: Place, count: usize) -> &'static [Line] {
+        // SAFETY: as for `at`; callers give runs that were given out as such.
+        unsafe { core::slice::from_raw_parts(self.at(place), count) }
+    }
+
+    fn head(self, word: usize) -> &'static AtomicU64 {
+        &self.at(HEAD).0[word]
+    }
+
+    fn guarded(self, word: usize) -> &'static AtomicU64 {
+        &self.at(GUARDED).0[word]
+    }
+
+    /// Its id, from its home.
+    pub fn id(self) -> u64 {
+        self.head(ID).load(Ordering::Relaxed)
+    }
+
+    /// The core whose memory it is.
+    pub fn home(self) -> usize {
+        self.head(HOME).load(Ordering::Relaxed) as usize
+    }
+
+    /// Pages in all.
+    pub fn pages(self) -> u64 {
+        self.head(PAGES).load(Ordering::Relaxed)
+    }
+
+    /// Pages nobody uses.
+    pub fn free_pages(self) -> u64 {
+        self.guarded(FREE).load(Ordering::Relaxed)
+    }
+
+    /// Its first share.
+    pub(super) fn first(self) -> Place {
+        self.head(FIRST).load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_first(self, place: Place) {
+        self.head(FIRST).store(place, Ordering::Relaxed);
+    }
+
+    /// Whether its Ram was revoked.
+    pub fn is_dead(self) -> bool {
+        self.head(DEAD).load(Ordering::SeqCst) != 0
+    }
+
+    /// From now on nobody makes an alias. Gives the cores that had any.
+    pub(super) fn end(self) -> impl Iterator<Item = usize> {
+        self.head(DEAD).store(1, Ordering::SeqCst);
+        (0..registry::cores())
+            .filter(move |core| self.at(CORES).0[core / 64].load(Ordering::SeqCst) >> (core % 64) & 1 != 0)
+    }
+
+    /// Aliases of all cores.
+    pub fn aliases(self) -> u64 {
+        self.head(ALIASES).load(Ordering::Acquire)
+    }
+
+    /// Counts one more alias, of `core`, which knows of another.
+    pub(super) fn add_alias(self, core: usize) -> Result<(), Error> {
+        self.mark(core)?;
+        self.head(ALIASES).fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// As `add_alias`, for who knows of no other: not if it was the last that went. In a read section that found the pool published.
+    pub(super) fn add_first_alias(self, core: usize) -> Result<(), Error> {
+        let more = |count: u64| (count > 0).then_some(count + 1);
+        let added = self.head(ALIASES).fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
+        added.map_err(|_| Error::NotFound)?;
+        let marked = self.mark(core);
+        if marked.is_err() {
+            self.drop_alias();
+        }
+        marked
+    }
+
+    pub(super) fn mark(self, core: usize) -> Result<(), Error> {
+        let word = &self.at(CORES).0[core / 64];
+        if word.load(Ordering::Relaxed) >> (core % 64) & 1 == 0 {
+            word.fetch_or(1 << (core % 64), Ordering::SeqCst);
+        }
+        if self.is_dead() { Err(Error::PeerDead) } else { Ok(()) }
+    }
+
+    /// Counts one alias less; tells whether that was the last. The pool is not used afterwards by who dropped its own last one.
+    pub(super) fn drop_alias(self) -> bool {
+        // Release: what this core did in the pool comes before the home takes it back. Acquire: if this is the home.
+        let before = self.head(ALIASES).fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "an alias was not counted");
+        before == 1
+    }
+
+    fn lock(self, core: usize) -> Guard<'static, Patience> {
+        Lock::new(Kind::Spin, self.guarded(LOCK), self.lines(LOCK_LINE, 1)).write(core)
+    }
+
+    fn set_free(self, page: u64, free: bool) {
+        let word = &self.at(BITMAP + page / LINE_BITS).0[(page % LINE_BITS / 64) as usize];
+        let mask = 1 << (page % 64);
+        let old = word.load(Ordering::Relaxed);
+        assert!((old & mask != 0) != free, "a page of a pool is given or freed twice");
+        word.store(old ^ mask, Ordering::Relaxed);
+    }
+
+    fn is_free(self, page: u64) -> bool {
+        let word = &self.at(BITMAP + page / LINE_BITS).0[(page % LINE_BITS / 64) as usize];
+        word.load(Ordering::Relaxed) >> (page % 64) & 1 != 0
+    }
+
+    /// The lowest run of free pages.
+    fn find_run(self, wanted: u64) -> Option<u64> {
+        let (mut run, mut page) = (0, 0);
+        while page < self.pages() {
+            run = if self.is_free(page) { run + 1 } else { 0 };
+            page += 1;
+            if run == wanted {
+                return Some(page - wanted);
+            }
+        }
+        None
+    }
+
+    /// A run of pages, zeroed.
+    pub(super) fn allocate_pages(self, core: usize, pages: u64) -> Result<Place, Error> {
+        let first = {
+            let _held = self.lock(core);
+            self.take_pages(pages)?
+        };
+        self.clear(first * PAGE_LINES, pages * PAGE_LINES);
+        Ok(first * PAGE_LINES)
+    }
+
+    /// The lock is held.
+    fn take_pages(self, pages: u64) -> Result<u64, Error> {
+        if pages == 0 || pages > self.free_pages() {
+            return Err(Error::NoMemory);
+        }
+        let first = self.find_run(pages).ok_or(Error::NoMemory)?;
+        (first..first + pages).for_each(|page| self.set_free(page, false));
+        self.guarded(FREE).store(self.free_pages() - pages, Ordering::Relaxed);
+        Ok(first)
+    }
+
+    fn clear(self, place: Place, count: u64) {
+        let lines = self.lines(place, count as usize);
+        lines.iter().flat_map(|line| &line.0).for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+
+    /// Gives a run back.
+    pub(super) fn free_run(self, core: usize, place: Place, pages: u64) {
+        let _held = self.lock(core);
+        self.give_pages(place / PAGE_LINES, pages);
+    }
+
+    fn give_pages(self, first: u64, pages: u64) {
+        (first..first + pages).for_each(|page| self.set_free(page, true));
+        self.guarded(FREE).store(self.free_pages() + pages, Ordering::Relaxed);
+    }
+
+    /// One line, whatever stands in it.
+    pub(super) fn allocate_line(self, core: usize) -> Result<Place, Error> {
+        let _held = self.lock(core);
+        let page = match self.guarded(PARTIAL).load(Ordering::Relaxed) {
+            0 => {
+                let page = self.take_pages(1)? * PAGE_LINES;
+                self.at(page).0[FREE_LINES].store(ALL_FREE, Ordering::Relaxed);
+                self.link(page);
+                page
+            }
+            page => page,
+        };
+        let free = &self.at(page).0[FREE_LINES];
+        let bits = free.load(Ordering::Relaxed);
+        let index = u64::from(bits.trailing_zeros());
+        assert!(index < PAGE_LINES, "a listed page has a free line");
+        free.store(bits & !(1 << index), Ordering::Relaxed);
+        if bits & !(1 << index) == 0 {
+            self.unlink(page);
+        }
+        Ok(page + index)
+    }
+
+    /// Gives a line back, and its page with the last.
+    pub(super) fn free_line(self, core: usize, place: Place) {
+        let _held = self.lock(core);
+        let page = place / PAGE_LINES * PAGE_LINES;
+        let free = &self.at(page).0[FREE_LINES];
+        let bits = free.load(Ordering::Relaxed);
+        let bit = 1 << (place % PAGE_LINES);
+        assert!(bits & bit == 0 && bit != 1, "a line of a pool is freed twice");
+        if bits == 0 {
+            self.link(page);
+        }
+        free.store(bits | bit, Ordering::Relaxed);
+        if bits | bit == ALL_FREE {
+            self.unlink(page);
+            self.give_pages(page / PAGE_LINES, 1);
+        }
+    }
+
+    fn link(self, page: Place) {
+        let next = self.guarded(PARTIAL).load(Ordering::Relaxed);
+        self.at(page).0[NEXT].store(next, Ordering::Relaxed);
+        self.at(page).0[PREVIOUS].store(0, Ordering::Relaxed);
+        if next != 0 {
+            self.at(next).0[PREVIOUS].store(page, Ordering::Relaxed);
+        }
+        self.guarded(PARTIAL).store(page, Ordering::Relaxed);
+    }
+
+    fn unlink(self, page: Place) {
+        let [next, previous] = [NEXT, PREVIOUS].map(|word| self.at(page).0[word].load(Ordering::Relaxed));
+        match previous {
+            0 => self.guarded(PARTIAL).store(next, Ordering::Relaxed),
+            previous => self.at(previous).0[NEXT].store(next, Ordering::Relaxed),
+        }
+        if next != 0 {
+            self.at(next).0[PREVIOUS].store(previous, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Waits until nobody can still see what was unlinked.
+pub(super) fn wait_for_readers() {
+    Reader::wait_for_all::<Patience>(registry::readers());
+}

@@ -1,0 +1,41 @@
+//! What each core publishes in its own memory for others to read: its pools, and whether it is in a read section.
+
+use super::POOLS_MAX;
+use crate::arch::{cores, instance};
+use crate::boot::info::machine;
+use crate::start;
+use lock::{AtomicU64, Reader};
+
+static POOLS: [AtomicU64; POOLS_MAX] = [const { AtomicU64::new(0) }; POOLS_MAX];
+static READER: Reader = Reader::new();
+
+/// A static of another core, which runs; `None` for one that does not.
+fn of_core<T: Sync>(core: usize, local: &'static T) -> Option<&'static T> {
+    if core == cores::this_core() {
+        return Some(local);
+    }
+    let remote = start::is_running(core).then(|| instance::remote(core, local))??;
+    // SAFETY: that core's copy, initialised before it was marked as running; it holds atomics only and stays in place.
+    Some(unsafe { &*remote })
+}
+
+/// Physical addresses of the pools whose home is `core`; 0 where there is none.
+pub fn pools(core: usize) -> Option<&'static [AtomicU64; POOLS_MAX]> {
+    of_core(core, &POOLS)
+}
+
+/// This core's read sections.
+pub fn reader() -> &'static Reader {
+    &READER
+}
+
+/// Those of all cores. One that starts meanwhile has not seen what was unlinked before: it is marked as running before its first section, and a
+/// section's fence and that of `Reader::wait_for_all` put the mark and the unlinking in order.
+pub fn readers() -> impl Iterator<Item = &'static Reader> {
+    (0..machine().cores().len()).filter_map(|core| of_core(core, &READER))
+}
+
+/// Cores of the machine.
+pub fn cores() -> usize {
+    machine().cores().len()
+}
