@@ -158,14 +158,22 @@ calls! {
     Yield = 63,
     /// Ends a context: it never runs again, and whoever waits for it learns so (`PeerDead`). (execution context: CONTROL) → (), never if it is the caller's own. Its domain and the mapping of its control page stay. `PeerDead`: it has ended before.
     ContextEnd = 64,
+    /// Where the caller's upcalls go, for a user-level scheduler of threads. (upcall entry or 0 for none, stack top, flags: `layout::upcall`) → (). `NoRights` for a context with the LINUX flag: it has `ContextProxy`.
+    /// A fault that the kernel cannot resolve, badge bits of `upcall_mask`, and with TICKS the end of each slice arrive there as `control` says.
+    ContextUpcall = 65,
+    /// What ran on a scheduling context, whoever that was: its bill. (scheduling context: READ) → (nanoseconds since it was made, slice_us, priority).
+    ScheduleStat = 66,
+    /// Changes the length of slices; the current one begins anew. (scheduling context: CONTROL, slice_us 100..=1_000_000) → ().
+    ScheduleSet = 67,
 
     /// Sets the capability's badge bits at its execution context and makes it runnable if it waits. (ExecutionContext, RemoteContext or MAILBOX Portal: NOTIFY) → (). A portal's own badge counts; one that leads nowhere does nothing. Never blocks, never fails for a full queue.
     Notify = 72,
     /// Takes all pending badge bits, or sleeps until one comes. (deadline_ns since boot; 0 = poll, u64::MAX = none) → (bits; 0 = deadline passed). Idle point: frees those who donated to this context.
     Wait = 73,
-    /// A number under which other cores may wake a local context. (pcore: CONTROL, execution context or MAILBOX portal, badge; a portal's own badge counts) → (wake slot 1..1024). `Busy` when all are taken. Freed with the context or portal.
+    /// A number under which other cores may wake a local context, or come up at a local semaphore. (pcore: CONTROL, execution context, MAILBOX portal or semaphore, badge; a portal's own badge counts, a semaphore has none) → (wake slot 1..1024).
+    /// `Busy` when all are taken. Freed with the context, portal or semaphore.
     WakeSlotAlloc = 74,
-    /// A notification capability for a context of another core. (pcore: CONTROL, ram, core, wake slot) → (new RemoteContext: NOTIFY). `BadArgument`.
+    /// A capability to notify a context of another core, or to come up at its semaphore. (pcore: CONTROL, ram, core, wake slot) → (new RemoteContext: NOTIFY). `BadArgument`.
     WakeSlotImport = 75,
     /// Frees one wake slot of a local context. (pcore: CONTROL, wake slot) → ().
     WakeSlotFree = 76,
@@ -184,7 +192,7 @@ calls! {
 
     /// (ram: WRITE, count) → (new semaphore). `NoMemory`.
     SemaphoreAlloc = 88,
-    /// (semaphore: WRITE, count to add ≥ 1) → (). `BadArgument` on overflow of 2^31.
+    /// (semaphore: WRITE, or RemoteContext of a semaphore's wake slot: NOTIFY, count to add ≥ 1) → (). `BadArgument` on overflow of 2^31. To another core the count goes by its mailbox, soon, and what overflows there is lost.
     SemaphoreUp = 89,
     /// (semaphore: READ, deadline_ns) → (). `Timeout`. First come, first served.
     SemaphoreDown = 90,

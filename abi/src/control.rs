@@ -7,6 +7,9 @@
 //! and the cause in `exception`, sets `in_proxy` to 1 and goes to the upcall entry with an empty proxy stack; the proxy returns with `ContextResume`.
 //! Bits that come while the proxy runs make the kernel add `RUNG` to `in_proxy`, so that one exchange of that word both leaves the proxy and tells whether
 //! something came before: a call that needs nobody else enters the kernel once, by its trap.
+//! A native program that has asked for upcalls (`ContextUpcall`) gets them in the same way, for its scheduler of threads in place of a proxy: `in_proxy` then says that the
+//! scheduler runs and is not to be disturbed (Barrelfish's *disabled* flag). The end of a slice is one of the causes, `ExceptionInfo::PREEMPTION`; with `in_proxy` set it
+//! passes in silence, and the program goes on where it was.
 //! An exception with `in_proxy` not 0 ends the domain. The page is the program's own: what it writes here can hurt only itself, and the kernel decodes it afresh at each use.
 
 use crate::status::ExceptionInfo;

@@ -111,7 +111,7 @@ pub enum ObjectType {
     Pcore = 10,
     /// Registers, ports, interrupts, DMA.
     Device = 11,
-    /// A context of another core; only NOTIFY.
+    /// A context or semaphore of another core, by its wake slot; only NOTIFY.
     RemoteContext = 12,
     /// Memory of a Ram that its owner made shared; only its kernel names it.
     Pool = 13,

@@ -72,6 +72,12 @@ pub mod context {
     pub const LINUX: u64 = 2;
 }
 
+/// `ContextUpcall` flags.
+pub mod upcall {
+    /// The end of a slice is an upcall, also if nobody else wants to run.
+    pub const TICKS: u64 = 1;
+}
+
 /// `PortalAlloc` kinds.
 pub mod portal {
     /// Words in, words out, callee in `PortalReplyWait` (bounded synchronous servers).

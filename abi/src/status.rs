@@ -19,6 +19,8 @@ impl ExceptionInfo {
     pub const NOTIFICATION: u64 = 0x100;
     /// Upcall because a page could not be had (out of memory): the program is to be ended.
     pub const NO_MEMORY: u64 = 0x101;
+    /// As the vector of an upcall: a slice ended, or was taken by something of a better priority.
+    pub const PREEMPTION: u64 = 0x102;
 }
 
 /// Why a domain ended.

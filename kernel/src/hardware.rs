@@ -20,6 +20,16 @@ pub fn load_root(root: Root) {
 /// The size a vector state has; names the type for both twins of this file.
 pub type VectorArea = Area;
 
+/// Adds to a slot's count at another core and rings it; as `post`.
+pub fn post_count(core: usize, slot: usize, count: u32) {
+    let _ = crate::mailbox::post_count(core, slot, count);
+}
+
+/// What came for a slot of this core.
+pub fn take_count(slot: usize) -> u64 {
+    crate::mailbox::take_count(slot)
+}
+
 /// Rings another core. A core or slot that does not exist hears nothing.
 pub fn post(core: usize, slot: usize) {
     let _ = crate::mailbox::post(core, slot);

@@ -6,11 +6,13 @@ use crate::arch::fpu::Area;
 use crate::arch::paging::Root;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
+use std::collections::BTreeMap;
 
 std::thread_local! {
     static CLOCK_NS: Cell<u64> = const { Cell::new(0) };
     static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
     static FLUSHES: RefCell<Vec<Flush>> = const { RefCell::new(Vec::new()) };
+    static COUNTS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 const FLUSHES_MAX: usize = 4096;
@@ -105,6 +107,16 @@ pub fn restore_vectors(_area: &Area) {}
 
 /// As in `hardware.rs`.
 pub fn post(_core: usize, _slot: usize) {}
+
+/// As in `hardware.rs`: the test is all cores.
+pub fn post_count(_core: usize, slot: usize, count: u32) {
+    COUNTS.with_borrow_mut(|counts| *counts.entry(slot).or_default() += u64::from(count));
+}
+
+/// As in `hardware.rs`.
+pub fn take_count(slot: usize) -> u64 {
+    COUNTS.with_borrow_mut(|counts| counts.remove(&slot).unwrap_or_default())
+}
 
 /// As in `hardware.rs`: the text is made, to find what panics in making it.
 pub fn write_line(text: core::fmt::Arguments<'_>) {

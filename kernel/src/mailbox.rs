@@ -1,4 +1,4 @@
-//! Wake bits: the one thing other cores may write in a core's memory.
+//! Wake bits and their counts: the one thing other cores may write in a core's memory.
 //!
 //! [`SLOTS`] bits per core, in its own memory. `post` sets a bit and interrupts the core if the bit's word was zero, that is if nobody has done so
 //! since the word was last drained; `drain` takes all bits. What a bit means the two sides have agreed elsewhere; slot [`LOG_SLOT`] is the log's.
@@ -9,6 +9,8 @@
 //!   interrupt ------------------>  drain: swap(word, 0)
 //!                                  read messages
 //! A bit set after the swap finds the word zero and interrupts again; one set before it is taken by this drain: none is lost.
+//! A bit says that something came, not how often. What must be counted (ups of a semaphore) is added to the slot's count before the bit is set, and taken after
+//! the bit was.
 
 use crate::arch::{cores, instance};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +23,8 @@ pub const LOG_SLOT: usize = 0;
 const WORDS: usize = SLOTS / 64;
 
 static BITS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+/// What came for each slot and was not taken yet.
+static COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
 
 /// Why a post was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,13 +38,29 @@ pub enum MailboxError {
 /// Sets bit `slot` of `core` and wakes it if needed. A core that has not started finds the bit gone: it starts with none set.
 pub fn post(core: usize, slot: usize) -> Result<(), MailboxError> {
     let word = BITS.get(slot / 64).ok_or(MailboxError::NoSuchSlot)?;
-    let bits = if core == cores::this_core() { Some(core::ptr::from_ref(word)) } else { instance::remote(core, word) };
-    let bits = bits.ok_or(MailboxError::NoSuchCore)?;
-    // SAFETY: the address of that core's copy of `word`; it lives as long as the machine and all access is atomic.
-    if unsafe { &*bits }.fetch_or(1 << (slot % 64), Ordering::SeqCst) == 0 {
+    if at_core(core, word)?.fetch_or(1 << (slot % 64), Ordering::SeqCst) == 0 {
         cores::wake_core(core);
     }
     Ok(())
+}
+
+/// Adds to the count of a slot, then posts it.
+pub fn post_count(core: usize, slot: usize, count: u32) -> Result<(), MailboxError> {
+    let counted = COUNTS.get(slot).ok_or(MailboxError::NoSuchSlot)?;
+    at_core(core, counted)?.fetch_add(u64::from(count), Ordering::SeqCst);
+    post(core, slot)
+}
+
+/// Takes what was counted for a slot of this core.
+pub fn take_count(slot: usize) -> u64 {
+    COUNTS.get(slot).map_or(0, |count| count.swap(0, Ordering::SeqCst))
+}
+
+/// A core's copy of one of the words above.
+fn at_core(core: usize, word: &'static AtomicU64) -> Result<&'static AtomicU64, MailboxError> {
+    let copy = if core == cores::this_core() { Some(core::ptr::from_ref(word)) } else { instance::remote(core, word) };
+    // SAFETY: the address of that core's copy of `word`; it lives as long as the machine and all access is atomic.
+    Ok(unsafe { &*copy.ok_or(MailboxError::NoSuchCore)? })
 }
 
 /// Takes all bits set for this core and calls `f` with each slot.

@@ -104,6 +104,11 @@ impl Scheduler {
         self.running.map_or(0, |schedule| schedule.priority)
     }
 
+    /// What is decided next may differ from before.
+    pub fn look_again(&mut self) {
+        self.changed = true;
+    }
+
     /// The running context gives up the rest of its slice.
     pub fn yield_slice(&mut self) {
         self.yielded = true;
@@ -291,7 +296,7 @@ impl Kernel {
     }
 
     /// Charges the time since the last account to the running slice and to the domain that ran.
-    fn account(&mut self) {
+    pub fn account(&mut self) {
         let now_ns = hardware::now_ns();
         let scheduler = &mut self.scheduler;
         let elapsed = now_ns.saturating_sub(scheduler.since_ns);
@@ -303,6 +308,7 @@ impl Kernel {
         }
         if let Some(schedule) = scheduler.running {
             schedule.left_ns.set(schedule.left_ns.get().saturating_sub(elapsed));
+            schedule.used_ns.set(schedule.used_ns.get() + elapsed);
         }
         if let Some(context) = scheduler.current {
             let domain = context.domain();
@@ -384,7 +390,8 @@ impl Kernel {
         }
         let scheduler = &mut self.scheduler;
         if let Some(schedule) = scheduler.running
-            && scheduler.is_rivalled(schedule.priority)
+            && (scheduler.is_rivalled(schedule.priority)
+                || scheduler.current.is_some_and(|context| context.wants_ticks.get()))
         {
             scheduler.ring_by(scheduler.since_ns.saturating_add(schedule.left_ns.get()));
         }
@@ -399,9 +406,13 @@ impl Kernel {
         {
             let spent = yielded || schedule.left_ns.get() == 0;
             if spent {
-                schedule.left_ns.set(schedule.slice_ns);
+                schedule.left_ns.set(schedule.slice_ns.get());
             }
-            if !scheduler.is_rivalled(schedule.priority + usize::from(!spent)) {
+            let is_rivalled = scheduler.is_rivalled(schedule.priority + usize::from(!spent));
+            if (spent || is_rivalled) && !yielded && scheduler.current == Some(context) {
+                crate::trap::preempted(context);
+            }
+            if !is_rivalled {
                 return Some(context);
             }
             let queue = &scheduler.ready[schedule.priority];

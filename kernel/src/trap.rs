@@ -98,8 +98,9 @@ impl Kernel {
 
     fn linux_call(&mut self, context: Ptr<Context>) {
         self.counters.linux_calls += 1;
-        match context.proxy.get().filter(|_| !context.in_proxy()) {
-            Some(proxy) => enter_proxy(context, proxy),
+        let entry = context.proxy.get().and_then(|proxy| Some((proxy.call_entry?, proxy.stack_top)));
+        match entry.filter(|_| !context.in_proxy()) {
+            Some(entry) => enter_proxy(context, entry),
             None => {
                 self.kill(context.domain(), Death::of_context(DeathCause::BadCall, context, ExceptionInfo::default()))
             }
@@ -156,13 +157,24 @@ impl Kernel {
 }
 
 /// A Linux call: the proxy goes on with the program's registers on its own stack.
-fn enter_proxy(context: Ptr<Context>, proxy: Proxy) {
+fn enter_proxy(context: Ptr<Context>, (call_entry, stack_top): (u64, u64)) {
     context.with_registers(|registers| {
         context.set_call([registers.rip, registers.rsp, registers.flags(), registers.rax]);
-        registers.rip = proxy.call_entry;
-        registers.rsp = proxy.stack_top;
+        registers.rip = call_entry;
+        registers.rsp = stack_top;
     });
     context.set_in_proxy(ControlPage::INSIDE);
+}
+
+/// Time is taken from a context that could go on: if it wants to know, it begins with an upcall when it has time again.
+#[inline(never)]
+pub fn preempted(context: Ptr<Context>) {
+    if let Some(proxy) = context.proxy.get()
+        && context.wants_ticks.get()
+        && !context.in_proxy()
+    {
+        upcall(context, proxy, ExceptionInfo { vector: ExceptionInfo::PREEMPTION, ..ExceptionInfo::default() });
+    }
 }
 
 /// Interrupts the program: all its registers go to the control page.

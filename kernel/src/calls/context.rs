@@ -12,6 +12,7 @@ use crate::scheduler::PRIORITIES;
 use crate::state::Kernel;
 use crate::trap::from_program;
 use abi::layout::context as flags;
+use abi::layout::upcall as upcalls;
 use abi::{Error, Handle, Rights};
 
 const SLICE_US: core::ops::RangeInclusive<u64> = 100..=1_000_000;
@@ -74,6 +75,25 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     one(request.place(slot, schedule.any(), Rights::ALL))
 }
 
+pub(super) fn schedule_stat(kernel: &mut Kernel, request: &Request) -> Answer {
+    let schedule = request.object::<Schedule>(0, Rights::READ)?;
+    kernel.account();
+    Ok(Outcome::Done([schedule.used_ns.get(), schedule.slice_ns.get() / 1000, schedule.priority as u64]))
+}
+
+pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
+    let schedule = request.object::<Schedule>(0, Rights::CONTROL)?;
+    let slice_us = request.words()[1];
+    if !SLICE_US.contains(&slice_us) {
+        return Err(Error::BadArgument);
+    }
+    kernel.account();
+    schedule.slice_ns.set(slice_us * 1000);
+    schedule.left_ns.set(slice_us * 1000);
+    kernel.scheduler.look_again();
+    NOTHING
+}
+
 pub(super) fn start(kernel: &mut Kernel, request: &Request) -> Answer {
     let context = request.object::<Context>(0, Rights::CONTROL)?;
     let [_, rip, rsp, first, second, _] = request.words();
@@ -97,7 +117,23 @@ pub(super) fn proxy(request: &Request) -> Answer {
         return Err(Error::NoRights);
     }
     [call_entry, upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
-    request.caller.proxy.set(Some(Proxy { call_entry, upcall_entry, stack_top }));
+    request.caller.proxy.set(Some(Proxy { call_entry: Some(call_entry), upcall_entry, stack_top }));
+    NOTHING
+}
+
+pub(super) fn upcall(kernel: &mut Kernel, request: &Request) -> Answer {
+    let [upcall_entry, stack_top, options, ..] = request.words();
+    if request.caller.is_linux {
+        return Err(Error::NoRights);
+    }
+    if options & !upcalls::TICKS != 0 {
+        return Err(Error::BadArgument);
+    }
+    [upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
+    let proxy = (upcall_entry != 0).then_some(Proxy { call_entry: None, upcall_entry, stack_top });
+    request.caller.proxy.set(proxy);
+    request.caller.wants_ticks.set(proxy.is_some() && options & upcalls::TICKS != 0);
+    kernel.scheduler.look_again();
     NOTHING
 }
 

@@ -4,7 +4,7 @@ use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::context::State;
 use crate::objects::notification::Notification;
 use crate::objects::portal::PortalKind;
-use crate::objects::{Context, Pcore, Portal, Remote};
+use crate::objects::{Context, Pcore, Portal, Remote, Semaphore};
 use crate::state::Kernel;
 use abi::layout::WAKE_SLOTS;
 use abi::{Error, Rights};
@@ -35,6 +35,7 @@ pub(super) fn slot_alloc(kernel: &mut Kernel, request: &Request) -> Answer {
         (Ok(context), _) if context.state() == State::Dead => return Err(Error::PeerDead),
         (Ok(_), _) => request.words()[2],
         (_, Ok(portal)) if portal.kind == PortalKind::Mailbox => capability.badge,
+        _ if capability.object.cast::<Semaphore>().is_ok() => 0,
         _ => return Err(Error::WrongType),
     };
     one(kernel.wake_slots.allocate(capability.object, badge)? as u64)

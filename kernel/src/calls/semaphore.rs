@@ -1,8 +1,9 @@
 //! Semaphores.
 
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::objects::Semaphore;
+use crate::hardware;
 use crate::objects::semaphore::COUNT_MAX;
+use crate::objects::{Remote, Semaphore};
 use crate::state::Kernel;
 use abi::{Error, Rights};
 
@@ -18,12 +19,21 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn up(kernel: &mut Kernel, request: &Request) -> Answer {
-    let semaphore = request.object::<Semaphore>(0, Rights::WRITE)?;
     let count = request.words()[1];
     if count == 0 {
         return Err(Error::BadArgument);
     }
-    semaphore.up(kernel, count)?;
+    match request.object::<Semaphore>(0, Rights::WRITE) {
+        Ok(semaphore) => semaphore.up(kernel, count)?,
+        Err(Error::WrongType) => {
+            let remote = request.object::<Remote>(0, Rights::NOTIFY)?;
+            let count =
+                u32::try_from(count).ok().filter(|count| u64::from(*count) <= COUNT_MAX).ok_or(Error::BadArgument)?;
+            kernel.counters.wakes_sent += 1;
+            hardware::post_count(remote.core, remote.slot, count);
+        }
+        Err(error) => return Err(error),
+    }
     NOTHING
 }
 

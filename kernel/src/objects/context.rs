@@ -44,12 +44,12 @@ pub enum State {
     Dead,
 }
 
-/// Where a Linux program's calls and faults go.
+/// Where a Linux program's calls and faults go, or a native program's upcalls.
 #[derive(Clone, Copy)]
 pub struct Proxy {
-    /// Entered for calls.
-    pub call_entry: u64,
-    /// Entered for faults and notifications.
+    /// Entered for Linux calls; `None`: there are to be none.
+    pub call_entry: Option<u64>,
+    /// Entered for faults, notifications and ends of slices.
     pub upcall_entry: u64,
     /// Stack pointer at entry.
     pub stack_top: u64,
@@ -64,6 +64,8 @@ pub struct Context {
     /// Badge bits not yet taken by `Wait`.
     pub(crate) pending: Cell<u64>,
     pub(crate) proxy: Cell<Option<Proxy>>,
+    /// The end of a slice comes as an upcall.
+    pub(crate) wants_ticks: Cell<bool>,
     pub(crate) schedule: Cell<Option<Ptr<Schedule>>>,
     control: Cell<Option<Ptr<Segment>>>,
     control_frame: PhysAddr,
@@ -318,6 +320,7 @@ impl Context {
             state: Cell::new(State::New),
             pending: Cell::new(0),
             proxy: Cell::new(None),
+            wants_ticks: Cell::new(false),
             schedule: Cell::new(None),
             control: Cell::new(Some(control)),
             control_frame,

@@ -1,9 +1,10 @@
 //! What names other cores: wake slots, contexts of other cores, and the core itself.
 //!
-//! A core may set wake bits of another core and nothing else. A bit is a wake slot: a number that the target core's monitor gave to one of its own
-//! contexts and badges. A stale or wrong number is at worst a spurious wake-up of a context of that core.
+//! A core may set wake bits of another core, and add to their counts, and nothing else. A bit is a wake slot: a number that the target core's monitor gave to one of its own
+//! contexts and badges, or to a semaphore. A stale or wrong number is at worst a spurious wake-up of a context of that core, or a spurious up.
 
-use super::{AnyObject, Context, Header, Object, Portal};
+use super::{AnyObject, Context, Header, Object, Portal, Semaphore};
+use crate::hardware;
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
@@ -60,7 +61,7 @@ impl Pcore {
 
 type WakeSlot = Option<(AnyObject, u64)>;
 
-/// Which context or mailbox portal a wake bit of this core is for. Slots do not count as references; a context that ends and a portal that goes free their own.
+/// Which context, mailbox portal or semaphore a wake bit of this core is for. Slots do not count as references; a context that ends and a portal or semaphore that goes free their own.
 pub struct WakeSlots {
     table: Option<PhysAddr>,
     hint: usize,
@@ -88,7 +89,7 @@ impl WakeSlots {
         }
     }
 
-    /// Gives a free slot to a context or portal.
+    /// Gives a free slot to a context, portal or semaphore.
     pub fn allocate(&mut self, target: AnyObject, badge: u64) -> Result<usize, Error> {
         let hint = self.hint;
         let slots = self.slots();
@@ -96,6 +97,8 @@ impl WakeSlots {
         let free = (hint..end).chain(1..hint.min(end)).find(|&slot| slots[slot].is_none());
         let slot = free.ok_or(Error::Busy)?;
         slots[slot] = Some((target, badge));
+        // What came for whoever had it before.
+        hardware::take_count(slot);
         self.hint = slot + 1;
         count(target, |slots| slots + 1);
         Ok(slot)
@@ -108,7 +111,7 @@ impl WakeSlots {
         Ok(())
     }
 
-    /// Takes all slots of a context or portal back; `slots` is its count of them.
+    /// Takes all slots of a context, portal or semaphore back; `slots` is its count of them.
     pub fn free_all(&mut self, target: AnyObject, slots: &Cell<u32>) {
         let mut left = slots.replace(0);
         for slot in self.slots() {
@@ -134,12 +137,14 @@ impl Default for WakeSlots {
     }
 }
 
-/// Keeps count of the slots of a context or portal.
+/// Keeps count of the slots of a context, portal or semaphore.
 fn count(target: AnyObject, change: impl FnOnce(u32) -> u32) {
     if let Ok(context) = target.cast::<Context>() {
         context.wake_slots.set(change(context.wake_slots.get()));
     } else if let Ok(portal) = target.cast::<Portal>() {
         portal.wake_slots.set(change(portal.wake_slots.get()));
+    } else if let Ok(semaphore) = target.cast::<Semaphore>() {
+        semaphore.wake_slots.set(change(semaphore.wake_slots.get()));
     }
 }
 
@@ -147,6 +152,9 @@ impl Kernel {
     /// A wake bit of this core came up.
     pub fn wake_slot_rang(&mut self, slot: usize) {
         let Some((target, badge)) = self.wake_slots.get(slot) else { return };
+        if let Ok(semaphore) = target.cast::<Semaphore>() {
+            return semaphore.up_from_elsewhere(self, hardware::take_count(slot));
+        }
         let context = target.cast::<Context>().ok().or_else(|| target.cast::<Portal>().ok()?.callee());
         if let Some(context) = context {
             self.signal(context, badge);

@@ -14,9 +14,11 @@ pub struct Schedule {
     /// 0 to 7, 7 first.
     pub(crate) priority: usize,
     /// Length of a slice.
-    pub(crate) slice_ns: u64,
+    pub(crate) slice_ns: Cell<u64>,
     /// What is left of the current one.
     pub(crate) left_ns: Cell<u64>,
+    /// The bill: all that ran on it since it was made, whoever that was.
+    pub(crate) used_ns: Cell<u64>,
     ready: Link<Schedule>,
 }
 
@@ -34,8 +36,8 @@ impl Linked<0> for Schedule {
 impl Schedule {
     /// Time for `context`; the header comes from `Kernel::create`.
     pub fn new(header: Header, context: Ptr<Context>, priority: usize, slice_ns: u64) -> Schedule {
-        let (context, left_ns) = (Cell::new(Some(context)), Cell::new(slice_ns));
-        Schedule { header, context, priority, slice_ns, left_ns, ready: Link::new() }
+        let [slice_ns, left_ns, used_ns] = [slice_ns, slice_ns, 0].map(Cell::new);
+        Schedule { header, context: Cell::new(Some(context)), priority, slice_ns, left_ns, used_ns, ready: Link::new() }
     }
 
     /// Whether it waits in a ready queue.

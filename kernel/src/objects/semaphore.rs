@@ -16,6 +16,8 @@ pub struct Semaphore {
     count: Cell<u64>,
     /// Waiting contexts; each counts as a reference of the semaphore.
     waiting: List<Context, 3>,
+    /// Wake slots by which other cores come up.
+    pub(super) wake_slots: Cell<u32>,
 }
 
 // SAFETY: repr(C), header first.
@@ -26,7 +28,7 @@ unsafe impl Object for Semaphore {
 impl Semaphore {
     /// The header comes from `Kernel::create`.
     pub fn new(header: Header, count: u64) -> Semaphore {
-        Semaphore { header, count: Cell::new(count), waiting: List::new() }
+        Semaphore { header, count: Cell::new(count), waiting: List::new(), wake_slots: Cell::new(0) }
     }
 }
 
@@ -34,14 +36,22 @@ impl Ptr<Semaphore> {
     /// Adds to the count, or wakes as many as that.
     pub fn up(self, kernel: &mut Kernel, count: u64) -> Result<(), Error> {
         let sum = self.count.get().checked_add(count).filter(|sum| *sum <= COUNT_MAX).ok_or(Error::BadArgument)?;
-        let mut left = sum;
+        self.hand_out(kernel, sum);
+        Ok(())
+    }
+
+    /// What other cores' ups came to; past the largest count the rest is dropped, as nobody is there to be told.
+    pub(super) fn up_from_elsewhere(self, kernel: &mut Kernel, count: u64) {
+        self.hand_out(kernel, self.count.get().saturating_add(count).min(COUNT_MAX));
+    }
+
+    fn hand_out(self, kernel: &mut Kernel, mut left: u64) {
         while left > 0 {
             let Some(first) = self.waiting.first() else { break };
             left -= 1;
             kernel.complete(first, Ok([0; 3]));
         }
         self.count.set(left);
-        Ok(())
     }
 
     /// Takes one if there is one.
@@ -71,6 +81,7 @@ impl Ptr<Semaphore> {
     }
 }
 
-pub(super) fn dismantle(_: &mut Kernel, semaphore: Ptr<Semaphore>) {
+pub(super) fn dismantle(kernel: &mut Kernel, semaphore: Ptr<Semaphore>) {
     assert!(semaphore.waiting.is_empty(), "whoever waits holds a reference");
+    kernel.wake_slots.free_all(semaphore.any(), &semaphore.wake_slots);
 }

@@ -50,7 +50,7 @@ fn call(random: &mut Random) -> Call {
     }
 }
 
-/// What the arguments of a call should be: R ram, S segment, D domain, C context, A address range, P portal, M semaphore, X pcore, V device, h any handle,
+/// What the arguments of a call should be: R ram, S segment, D domain, C context, A address range, P portal, M semaphore, T time, X pcore, V device, h any handle,
 /// a address, l address of a nested range N, g its size, p pages, f flags or protection, r rights, t deadline, i small number.
 fn shape(call: Call) -> &'static str {
     match call {
@@ -79,6 +79,9 @@ fn shape(call: Call) -> &'static str {
         Call::ContextProxy => "aaa",
         Call::ContextWatch => "CiC",
         Call::ContextEnd => "C",
+        Call::ContextUpcall => "aai",
+        Call::ScheduleStat => "T",
+        Call::ScheduleSet => "Tp",
         Call::Notify => "C",
         Call::Wait => "t",
         Call::WakeSlotAlloc => "XCi",
@@ -135,6 +138,7 @@ fn plausible(random: &mut Random, caller: Ptr<Context>, kind: u8) -> u64 {
         b'A' | b'N' => ObjectType::AddressRange,
         b'P' => ObjectType::Portal,
         b'M' => ObjectType::Semaphore,
+        b'T' => ObjectType::SchedulingContext,
         b'X' => ObjectType::Pcore,
         b'V' => ObjectType::Device,
         b'h' => return handle(random, caller, None),

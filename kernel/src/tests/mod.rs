@@ -9,6 +9,7 @@ mod revoke;
 mod rights;
 mod segment_calls;
 mod spaces;
+mod time;
 mod watch;
 
 use crate::memory::{PAGE_BYTES, PhysRange, set_test_ram};

@@ -8,7 +8,7 @@ use crate::scheduler::Decision;
 use abi::{ControlPage, ExceptionInfo, Handle, Rights, layout};
 
 const SIGNALS: u64 = 0b110;
-const PROXY: Proxy = Proxy { call_entry: 0x10_000, upcall_entry: 0x20_000, stack_top: 0x30_000 };
+const PROXY: Proxy = Proxy { call_entry: Some(0x10_000), upcall_entry: 0x20_000, stack_top: 0x30_000 };
 const PROGRAM: u64 = 0x4000;
 
 fn control_page(domain: Ptr<Domain>) -> *mut ControlPage {

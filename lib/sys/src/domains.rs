@@ -124,6 +124,28 @@ pub fn context_end(context: Handle) -> Outcome<()> {
     unsafe { call(Call::ContextEnd, [context.0, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
+/// `ContextUpcall`; entry 0: none from now on.
+///
+/// # Safety
+/// The entry must follow `abi::control`; the stack must be its alone.
+pub unsafe fn context_upcall(upcall_entry: u64, stack_top: u64, flags: u64) -> Outcome<()> {
+    // SAFETY: passed on.
+    unsafe { call(Call::ContextUpcall, [upcall_entry, stack_top, flags, 0, 0, 0]) }.map(drop)
+}
+
+/// `ScheduleStat`: nanoseconds that ran on it, slice_us, priority.
+pub fn schedule_stat(schedule: Handle) -> Outcome<(u64, u64, u64)> {
+    // SAFETY: reads only.
+    let results = unsafe { call(Call::ScheduleStat, [schedule.0, 0, 0, 0, 0, 0]) }?;
+    Ok((results.words[0], results.words[1], results.words[2]))
+}
+
+/// `ScheduleSet`.
+pub fn schedule_set(schedule: Handle, slice_us: u64) -> Outcome<()> {
+    // SAFETY: no memory of ours.
+    unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, 0, 0, 0, 0]) }.map(drop)
+}
+
 /// `Yield`.
 pub fn yield_slice() -> Outcome<()> {
     // SAFETY: no memory of ours.
