@@ -262,7 +262,7 @@ impl Kernel {
             && own.priority >= lent.priority
             && own.is_queued()
         {
-            self.account();
+            self.bring_bills_up();
             let scheduler = &mut self.scheduler;
             scheduler.dequeue(own);
             scheduler.running = Some(own);
@@ -272,7 +272,7 @@ impl Kernel {
 
     /// A context ends: neither it nor its time may be referred to any more.
     pub fn forget_running(&mut self, context: Ptr<Context>) {
-        self.account();
+        self.bring_bills_up();
         let scheduler = &mut self.scheduler;
         scheduler.changed = true;
         if let Some(schedule) = context.schedule.get() {
@@ -295,8 +295,15 @@ impl Kernel {
         }
     }
 
+    /// Brings bills and clocks of domains up to now.
+    #[inline(never)]
+    pub fn bring_bills_up(&mut self) {
+        self.account();
+    }
+
     /// Charges the time since the last account to the running slice and to the domain that ran.
-    pub fn account(&mut self) {
+    #[inline(always)]
+    fn account(&mut self) {
         let now_ns = hardware::now_ns();
         let scheduler = &mut self.scheduler;
         let elapsed = now_ns.saturating_sub(scheduler.since_ns);
@@ -330,7 +337,7 @@ impl Kernel {
         while let Some(context) =
             first(self.scheduler.watches.front().get(), |context| context.watch_ns.get() <= now_ns)
         {
-            self.account();
+            self.bring_bills_up();
             self.watch_look(context, now_ns);
         }
         let scheduler = &mut self.scheduler;

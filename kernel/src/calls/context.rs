@@ -77,7 +77,7 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn schedule_stat(kernel: &mut Kernel, request: &Request) -> Answer {
     let schedule = request.object::<Schedule>(0, Rights::READ)?;
-    kernel.account();
+    kernel.bring_bills_up();
     Ok(Outcome::Done([schedule.used_ns.get(), schedule.slice_ns.get() / 1000, schedule.priority as u64]))
 }
 
@@ -87,7 +87,7 @@ pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
     if !SLICE_US.contains(&slice_us) {
         return Err(Error::BadArgument);
     }
-    kernel.account();
+    kernel.bring_bills_up();
     schedule.slice_ns.set(slice_us * 1000);
     schedule.left_ns.set(slice_us * 1000);
     kernel.scheduler.look_again();
