@@ -2,7 +2,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, load, ping, portal, revoke, sample, signals};
+use bench_core::{calls, echo, faults, load, ping, portal, revoke, sample, signals, threads};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
@@ -28,6 +28,9 @@ async fn component(start: Start) {
     }
     if let Err(error) = signals::all() {
         runtime::log!("notifications and semaphores failed {error:?}");
+    }
+    if let Err(error) = threads::all() {
+        runtime::log!("user-level threads failed {error:?}");
     }
     calls::mailbox(&start);
     calls::contracts(&start).await;

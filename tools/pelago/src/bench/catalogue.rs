@@ -118,7 +118,7 @@ const DATAGRAM: Made = Made::Bytes(measure_core::network::DATAGRAM_BYTES);
 const CHUNK: Made = Made::Bytes(measure_core::network::CHUNK_BYTES);
 
 /// All of them, in the order in which they are printed.
-pub const ENTRIES: [Entry; 55] = [
+pub const ENTRIES: [Entry; 57] = [
     outside("power-on-to-first-user/q35", Unit::Ms, Q35, Experiment::FirstUser),
     outside("power-on-to-first-user/microvm", Unit::Ms, MICROVM, Experiment::FirstUser),
     outside("power-on-to-ready/q35", Unit::Ms, Q35, Experiment::Ready),
@@ -163,6 +163,8 @@ pub const ENTRIES: [Entry; 55] = [
     inside("inside/semaphore-round-trip", "semaphore-round-trip", Some("futex-round-trip/processes")),
     inside("inside/user-semaphore-down-and-up", "user-semaphore-down-and-up", None),
     inside("inside/user-semaphore-round-trip", "user-semaphore-round-trip", Some("futex-round-trip/threads")),
+    inside("inside/user-thread-switch", "user-thread-switch", Some("futex-round-trip/threads")),
+    inside("inside/user-thread-create-join", "user-thread-create-join", Some("thread-create-join")),
     inside("inside/mailbox-ring", "mailbox-ring", Some("futex-round-trip/processes")),
     inside("inside/contract-call-same-core", "contract-call-same-core", Some("unix-socket-round-trip")),
     inside("inside/contract-call-same-core-batched", "contract-call-same-core-batched", Some("unix-socket-round-trip")),
