@@ -19,4 +19,3 @@ pub mod revoke;
 pub mod sample;
 pub mod signals;
 pub mod threads;
-pub mod worker;

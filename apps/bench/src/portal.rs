@@ -5,7 +5,7 @@
 use abi::{Error, Handle};
 
 use crate::sample::{SAMPLES, Stopwatch, Stretch, repeat, row};
-use crate::worker::{Job, SHARED, Worker};
+use worker::{Job, SHARED, Worker};
 
 const CALL_LIMIT_NS: u64 = 1_000_000_000;
 /// Enough for a worker of the lowest priority to get into its call.

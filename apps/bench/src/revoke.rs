@@ -4,7 +4,7 @@ use abi::layout::{protection, segment};
 use abi::{Error, Handle, Rights};
 
 use crate::sample::{SAMPLES, Stopwatch, Stretch, row};
-use crate::worker::{Job, Worker};
+use worker::{Job, Worker};
 
 /// Pages of the account; several parts of a revocation.
 const PAGES: u64 = 768;

@@ -4,7 +4,7 @@ use abi::{Error, Handle, Rights};
 use runtime::{Companion, Semaphore};
 
 use crate::sample::repeat;
-use crate::worker::{Job, Worker};
+use worker::{Job, Worker};
 
 /// A badge bit of our own.
 const ANSWER: u64 = 1 << runtime::OWN_BITS.start;

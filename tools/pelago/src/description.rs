@@ -214,6 +214,21 @@ pub fn placed(mut system: System, machine: MachineType) -> System {
     system
 }
 
+/// The description with a component once per core, named by the core: `NAME-0` and so on.
+pub fn on_each_core(system: &System, name: &str, cpus: u32) -> Result<System> {
+    let mut system = system.clone();
+    let place = system.components.iter().position(|component| component.name == name);
+    let template = system.components.remove(place.with_context(|| format!("the description has no component {name}"))?);
+    let one = |core: u32| Component {
+        name: format!("{name}-{core}"),
+        // The same core on a machine of any size that has it.
+        core: Placement::Preferred(vec![core]),
+        ..template.clone()
+    };
+    system.components.extend((0..cpus).map(one));
+    Ok(system)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +274,15 @@ mod tests {
         for file in std::fs::read_dir(folder).unwrap() {
             load(&file.unwrap().path()).unwrap();
         }
+    }
+
+    #[test]
+    fn there_is_one_on_each_core() {
+        let page = entry("other", "", "") + &entry("load", "", "") + LINUX;
+        let system = on_each_core(&parse(&page).unwrap(), "load", 3).unwrap();
+        let placed: Vec<_> = system.components.iter().map(|it| (it.name.as_str(), it.core.core_on(4))).collect();
+        assert_eq!(placed, [("other", Some(0)), ("load-0", Some(0)), ("load-1", Some(1)), ("load-2", Some(2))]);
+        assert!(on_each_core(&system, "load", 3).is_err());
     }
 
     #[test]

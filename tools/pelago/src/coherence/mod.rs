@@ -5,16 +5,17 @@
 
 mod table;
 
+use crate::description;
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::peer::{self, Linux, MEASURE};
 use crate::plugin::{self, Mode, Plugin};
 use crate::scenario::Bench;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use coherence::Report;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
-use system::{Component, Placement, System};
+use system::System;
 
 /// The system that is loaded, and the component of it that there is one of per core.
 pub const SYSTEM: &str = "model.toml";
@@ -85,7 +86,7 @@ fn limit(cpus: u32) -> Duration {
 
 /// Our rows (apps/bench/src/load.rs).
 pub fn pelago(plugin: &Plugin, bench: &Bench, system: &System, cpus: u32, turn: u64) -> Result<Report> {
-    let system = with_load(system, cpus)?;
+    let system = description::on_each_core(system, LOAD, cpus)?;
     let names = plugin::names(bench.images(), &system)?;
     let start = |instruments| {
         bench.boot_system(&system, MachineType::Q35, cpus, &[], |_, machine: &mut Machine| {
@@ -106,34 +107,4 @@ fn peer_run(plugin: &Plugin, linux: &Linux, cpus: u32, turn: u64) -> Result<Repo
         })
     };
     plugin.run(Mode::Coherence, turn, "", start, MEASURE_DONE, limit(cpus))
-}
-
-/// The description with `load` once per core.
-fn with_load(system: &System, cpus: u32) -> Result<System> {
-    let mut system = system.clone();
-    let place = system.components.iter().position(|component| component.name == LOAD);
-    let template = system.components.remove(place.with_context(|| format!("system/{SYSTEM} has no component {LOAD}"))?);
-    let one = |core: u32| Component {
-        name: format!("{LOAD}-{core}"),
-        // The same core on a machine of any size that has it.
-        core: Placement::Preferred(vec![core]),
-        ..template.clone()
-    };
-    system.components.extend((0..cpus).map(one));
-    Ok(system)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_is_a_load_for_each_core() {
-        let path = crate::place::root().join("system").join(SYSTEM);
-        let system = with_load(&crate::description::load(&path).unwrap(), 3).unwrap();
-        let loads = system.components.iter().filter(|component| component.program == "bench");
-        let placed: Vec<_> = loads.map(|component| (component.name.as_str(), component.core.core_on(4))).collect();
-        assert_eq!(placed, [("load-0", Some(0)), ("load-1", Some(1)), ("load-2", Some(2))]);
-        assert!(system.components.iter().all(|component| component.name != LOAD));
-    }
 }

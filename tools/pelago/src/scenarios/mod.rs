@@ -10,6 +10,7 @@ mod frames;
 mod held;
 mod keep_alive;
 mod model;
+mod objects;
 mod programs;
 mod recovery;
 mod recovery_other;
@@ -23,6 +24,7 @@ pub fn all() -> Vec<Scenario> {
     let tiers = [
         boot::scenarios(),
         bad_input::scenarios(),
+        objects::scenarios(),
         model::scenarios(),
         programs::scenarios(),
         shell::scenarios(),

@@ -1,0 +1,106 @@
+//! Domains that end: why, who is told, what is left.
+
+use abi::{Call, DeathCause, Error, Handle};
+use worker::Servant;
+
+use crate::{Outcome, Scene, refused, require, suite};
+
+suite!("death"; alone: by_exit, by_kill, by_exception, by_a_call_that_is_none, told_once_and_at_once, revoked_account, pages_are_back,
+    nobody_outside_is_hurt);
+
+const INVALID: u64 = 0x4141_4141_4141;
+
+fn cause(servant: &Servant) -> Result<(Option<DeathCause>, u64), Error> {
+    let state = sys::domain_state(servant.worker.domain)?;
+    Ok((DeathCause::decode(state.cause), state.status))
+}
+
+fn by_exit(scene: &Scene) -> Outcome {
+    let servant = scene.servant(0)?;
+    require!(cause(&servant)? == (Some(DeathCause::Alive), 0), "a living domain stands as {:?}", cause(&servant)?);
+    let _ = servant.call(Call::DomainExit.number(), [42, 0, 0, 0, 0, 0], scene.deadline_ns());
+    require!(cause(&servant)? == (Some(DeathCause::Exit), 42), "exit 42 is told as {:?}", cause(&servant)?);
+    Ok(())
+}
+
+fn by_kill(scene: &Scene) -> Outcome {
+    let servant = scene.servant(0)?;
+    sys::domain_kill(servant.worker.domain, 9)?;
+    require!(cause(&servant)? == (Some(DeathCause::Killed), 9), "a kill is told as {:?}", cause(&servant)?);
+    refused(servant.call(Call::Null.number(), [0; 6], scene.deadline_ns()), Error::PeerDead)?;
+    // What names the dead still names it, and refuses.
+    refused(servant.worker.start([0, 0]), Error::PeerDead)
+}
+
+fn by_exception(scene: &Scene) -> Outcome {
+    let servant = scene.servant(0)?;
+    refused(servant.store(INVALID, 1, scene.deadline_ns()), Error::PeerDead)?;
+    let state = sys::domain_state(servant.worker.domain)?;
+    require!(DeathCause::decode(state.cause) == Some(DeathCause::Exception), "it is told as cause {}", state.cause);
+    require!(state.exception.address == INVALID, "the fault is told at {:#x}", state.exception.address);
+    require!(state.rip != 0 && state.rsp != 0, "no registers are told");
+    Ok(())
+}
+
+fn by_a_call_that_is_none(scene: &Scene) -> Outcome {
+    const LINUX_GETPID: u64 = 39;
+    let servant = scene.servant(0)?;
+    // A native number is only refused.
+    refused(servant.call(abi::call::NATIVE_BASE | 0xfff, [0; 6], scene.deadline_ns())?, Error::BadCall)?;
+    let result = servant.call(LINUX_GETPID, [0; 6], scene.deadline_ns());
+    require!(result == Err(Error::PeerDead), "a Linux call without a proxy gives {result:?}");
+    require!(cause(&servant)?.0 == Some(DeathCause::BadCall), "it is told as {:?}", cause(&servant)?);
+    Ok(())
+}
+
+fn told_once_and_at_once(scene: &Scene) -> Outcome {
+    let (bell, bit) = scene.bell(6)?;
+    let servant = scene.servant(0)?;
+    servant.worker.on_death(bell)?;
+    require!(scene.wait_for(bit, runtime::now_ns())? == 0, "a death is told of the living");
+    let _ = servant.call(Call::DomainExit.number(), [0; 6], scene.deadline_ns());
+    require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "a death is not told");
+    require!(scene.wait_for(bit, runtime::now_ns())? == 0, "a death is told twice");
+    servant.worker.on_death(bell)?;
+    require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "the death of the dead is not told");
+    sys::cap_drop(bell)?;
+    Ok(())
+}
+
+fn revoked_account(scene: &Scene) -> Outcome {
+    let (bell, bit) = scene.bell(6)?;
+    let servant = scene.servant(0)?;
+    servant.worker.on_death(bell)?;
+    // SAFETY: the account pays for nothing that we have mapped.
+    while !unsafe { sys::ram_revoke(servant.worker.ram) }? {}
+    require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "its end is not told");
+    refused(sys::cap_stat(servant.worker.context), Error::BadHandle)?;
+    sys::cap_drop(bell)?;
+    Ok(())
+}
+
+/// Free pages of the core are not ours alone to count; those of an account are.
+fn pages_are_back(scene: &Scene) -> Outcome {
+    let used = || sys::ram_stat(scene.ram()).map(|(_, used, _)| used);
+    drop(scene.servant(0)?);
+    let before = used()?;
+    for _ in 0..4 {
+        let servant = scene.servant(0)?;
+        let _ = servant.store(INVALID, 1, scene.deadline_ns());
+    }
+    require!(used()? == before, "four deaths cost {} pages", used()? - before);
+    Ok(())
+}
+
+fn nobody_outside_is_hurt(scene: &Scene) -> Outcome {
+    let (bad, good) = (scene.servant(0)?, scene.servant(1)?);
+    good.store(scene.shared_with_servant() + 8 * 100, 7, scene.deadline_ns())?;
+    // Everything it has in its hands goes: its first slots, then itself.
+    for slot in Handle::SELF_DOMAIN.0..Handle::FIRST_FREE.0 {
+        let _ = bad.call(Call::CapDrop.number(), [slot, 0, 0, 0, 0, 0], scene.deadline_ns());
+    }
+    let _ = bad.call(Call::DomainExit.number(), [0; 6], scene.deadline_ns());
+    let kept = good.load(scene.shared_with_servant() + 8 * 100, scene.deadline_ns())?;
+    require!(kept == 7, "another domain's memory holds {kept}");
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! All suites, one file per object or question.
+
+pub mod capability;
+pub mod context;
+pub mod death;
+pub mod notification;
+pub mod portal;
+pub mod ram;
+pub mod range;
+pub mod segment;
+pub mod semaphore;
+
+use crate::Suite;
+
+/// Every suite; a new one is a line here.
+pub const ALL: &[Suite] = &[
+    capability::SUITE,
+    context::SUITE,
+    death::SUITE,
+    notification::SUITE,
+    portal::SUITE,
+    ram::SUITE,
+    range::SUITE,
+    segment::SUITE,
+    semaphore::SUITE,
+];

@@ -1,0 +1,126 @@
+//! Notifications on a core and between cores.
+
+use alloc::rc::Rc;
+use core::sync::atomic::Ordering;
+
+use abi::layout::counter;
+use abi::{Error, Rights};
+use worker::Job;
+
+use crate::table::Words;
+use crate::{Failure, Outcome, Partner, Scene, refused, require, suite};
+
+suite!("notification"; alone: bits_add_up, poll_does_not_wait, a_deadline_passes, needs_the_right, of_another_domain, slots_are_the_monitors;
+    paired: wakes_another_core, partner_answers; far: await_bell, add);
+
+/// Word of a core's shared words by which a far function says that it is there.
+const READY: u64 = 0;
+const AGAIN_NS: u64 = 200_000;
+
+fn bits_add_up(scene: &Scene) -> Outcome {
+    let (first, one) = scene.bell(0)?;
+    let (second, two) = scene.bell(1)?;
+    for bell in [first, second, first, first] {
+        sys::notify(bell)?;
+    }
+    let bits = sys::wait(scene.deadline_ns())?;
+    executor::post(bits & !(one | two));
+    require!(bits & (one | two) == one | two, "the bits came as {bits:#x}");
+    require!(scene.wait_for(one | two, runtime::now_ns())? == 0, "bits came twice");
+    [first, second].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn poll_does_not_wait(scene: &Scene) -> Outcome {
+    let before_ns = runtime::now_ns();
+    executor::post(sys::wait(0)?);
+    let took_ns = runtime::now_ns() - before_ns;
+    // A slice of others may pass in it, on a host that is busy itself.
+    require!(took_ns < scene.deadline_ns() - before_ns, "a poll took {took_ns} ns");
+    Ok(())
+}
+
+fn a_deadline_passes(scene: &Scene) -> Outcome {
+    let (bell, bit) = scene.bell(5)?;
+    let deadline_ns = scene.soon_ns();
+    let bits = scene.wait_for(bit, deadline_ns)?;
+    require!(bits == 0 && runtime::now_ns() >= deadline_ns, "{bits:#x} before the deadline");
+    sys::cap_drop(bell)?;
+    Ok(())
+}
+
+fn needs_the_right(scene: &Scene) -> Outcome {
+    let (bell, _) = scene.bell(0)?;
+    let weak = sys::cap_copy(bell, Rights::READ)?;
+    refused(sys::notify(weak), Error::NoRights)?;
+    [weak, bell].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn of_another_domain(scene: &Scene) -> Outcome {
+    let worker = scene.worker(0, Job::Notify)?;
+    let (back, bit) = scene.bell(2)?;
+    worker.start([worker.give(back)?, 0])?;
+    let there = sys::cap_mint(worker.context, Rights::ALL, 1)?;
+    for round in 0..10 {
+        sys::notify(there)?;
+        let bits = scene.wait_for(bit, scene.deadline_ns())?;
+        require!(bits == bit, "{bits:#x} in round {round}");
+    }
+    [there, back].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn slots_are_the_monitors(scene: &Scene) -> Outcome {
+    for pcore in [abi::Handle::PCORE, scene.ram(), abi::Handle::SELF_DOMAIN] {
+        require!(sys::wake_slot_alloc(pcore, abi::Handle::SELF_CONTEXT, 1).is_err(), "a component took a wake slot");
+        require!(sys::wake_slot_import(pcore, scene.ram(), 0, 1).is_err(), "a component may ring any core");
+        require!(sys::wake_slot_free(pcore, 1).is_err(), "a component freed a wake slot");
+    }
+    Ok(())
+}
+
+/// The next core sleeps in `Wait` and is woken by our notification alone.
+async fn wakes_another_core(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let (bell, _) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
+    let ready = scene.shared(scene.next_core(), READY);
+    let before = ready.load(Ordering::Acquire);
+    let sent = sys::counter_read(counter::WAKES_SENT)?;
+    let answer = partner.act("notification/await_bell", [0; 4]);
+    let asked = runtime::now_ns();
+    while ready.load(Ordering::Acquire) == before {
+        require!(runtime::now_ns() < asked + 20_000_000_000, "the next core does not begin");
+        runtime::sleep(AGAIN_NS).await;
+    }
+    // It has begun; after this it sleeps.
+    runtime::sleep(AGAIN_NS).await;
+    sys::notify(bell)?;
+    let [bits, taken, ..] = answer.await?;
+    require!(bits != 0, "the next core was not woken");
+    require!(taken > 0, "the next core took no wake-up");
+    require!(sys::counter_read(counter::WAKES_SENT)? > sent, "no wake-up was sent");
+    Ok(())
+}
+
+/// Takes what is there, then waits for the core before this one to ring.
+fn await_bell(scene: &Scene, _: Words) -> Result<Words, Failure> {
+    let (_, bit) = scene.previous_bell().ok_or_else(|| Failure::new("no channel from the core before"))?;
+    executor::post(scene.wait_for(bit, runtime::now_ns())?);
+    let taken = sys::counter_read(counter::WAKES_TAKEN)?;
+    scene.shared(scene.core(), READY).fetch_add(1, Ordering::AcqRel);
+    let bits = scene.wait_for(bit, scene.deadline_ns())?;
+    executor::post(bits);
+    Ok([bits, sys::counter_read(counter::WAKES_TAKEN)? - taken, 0, 0])
+}
+
+async fn partner_answers(_: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    for round in 0..20 {
+        let words = partner.act("notification/add", [round, 5, 6, 7]).await?;
+        require!(words == [round + 5, 6, 7, 0], "the next core answers {words:?}");
+    }
+    Ok(())
+}
+
+fn add(_: &Scene, words: Words) -> Result<Words, Failure> {
+    Ok([words[0] + words[1], words[2], words[3], 0])
+}

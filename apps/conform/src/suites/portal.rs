@@ -1,0 +1,116 @@
+//! Portal: calls with words, badges, deadlines, chains, and callees that die.
+
+use abi::layout::portal::{MAILBOX, RENDEZVOUS};
+use abi::{Call, Error, Handle, Rights};
+use worker::{Job, SHARED};
+
+use crate::{Outcome, Scene, refused, require, suite};
+
+suite!("portal"; alone: call_and_reply, a_late_callee_is_not_waited_for, a_dead_callee_is_told, along_a_chain, helping_ends_another_call,
+    mailbox_sets_its_badge, mailbox_can_be_led_elsewhere, rights_and_kinds);
+
+fn call_and_reply(scene: &Scene) -> Outcome {
+    let worker = scene.worker(0, Job::Answer)?;
+    let portal = worker.portal(77)?;
+    worker.start([0, 0])?;
+    // A worker answers with what its registers held: badge, first and second word.
+    let words = sys::portal_call(portal, [11, 12, 13, 14], scene.deadline_ns())?;
+    require!(words == [77, 11, 12], "the callee saw {words:?}");
+    sys::cap_drop(portal)?;
+    Ok(())
+}
+
+fn a_late_callee_is_not_waited_for(scene: &Scene) -> Outcome {
+    let worker = scene.worker(0, Job::Hold)?;
+    worker.set_shared(0);
+    worker.start([SHARED, 3])?;
+    let (held, free) = (worker.portal(3)?, worker.portal(4)?);
+    while worker.word(1) == 0 {
+        refused(sys::portal_call(held, [0; 4], scene.soon_ns()), Error::Timeout)?;
+    }
+    worker.set_shared(1);
+    sys::portal_call(free, [0; 4], scene.deadline_ns())?;
+    [held, free].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn a_dead_callee_is_told(scene: &Scene) -> Outcome {
+    let servant = scene.servant(0)?;
+    // It ends inside the call.
+    let result = servant.call(Call::DomainExit.number(), [3, 0, 0, 0, 0, 0], scene.deadline_ns());
+    require!(result == Err(Error::PeerDead), "the caller of a server that ends is told {result:?}");
+    let again = servant.call(Call::Null.number(), [0; 6], scene.deadline_ns());
+    require!(again == Err(Error::PeerDead), "a call of a server that has ended gives {again:?}");
+    Ok(())
+}
+
+fn along_a_chain(scene: &Scene) -> Outcome {
+    let (first, second, third) =
+        (scene.worker(0, Job::Answer)?, scene.worker(1, Job::Forward)?, scene.worker(2, Job::Forward)?);
+    first.start([0, 0])?;
+    let to_first = first.portal(1)?;
+    second.start([second.give(to_first)?, 0])?;
+    let to_second = second.portal(2)?;
+    third.start([third.give(to_second)?, 0])?;
+    let to_third = third.portal(3)?;
+    sys::portal_call(to_third, [0; 4], scene.deadline_ns())?;
+    [to_first, to_second, to_third].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn helping_ends_another_call(scene: &Scene) -> Outcome {
+    const OURS: u64 = 1;
+    const THEIRS: u64 = 2;
+    let (server, rival) = (scene.worker(0, Job::Hold)?, scene.worker(1, Job::Call)?);
+    server.set_shared(0);
+    server.start([SHARED, THEIRS])?;
+    let (theirs, ours) = (server.portal(THEIRS)?, server.portal(OURS)?);
+    rival.start([rival.give(theirs)?, 0])?;
+    // The rival has the least time there is; it gets into its call while we sleep.
+    scene.until("a call is held", || server.word(1) != 0)?;
+    server.set_shared(1);
+    sys::portal_call(ours, [0; 4], scene.deadline_ns())?;
+    [theirs, ours].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn mailbox_sets_its_badge(scene: &Scene) -> Outcome {
+    let badge = 1 << (runtime::OWN_BITS.start + 3);
+    let portal = sys::portal_alloc(scene.ram(), Handle::SELF_CONTEXT, badge, MAILBOX)?;
+    let servant = scene.servant(0)?;
+    let there = sys::domain_grant(servant.worker.domain, portal, Rights::CALL)?;
+    servant.call(Call::PortalCall.number(), [there.0, 0, 0, 0, 0, 0], scene.deadline_ns())??;
+    let bits = scene.wait_for(badge, scene.deadline_ns())?;
+    require!(bits == badge, "a mailbox portal set {bits:#x}");
+    sys::cap_drop(portal)?;
+    Ok(())
+}
+
+fn mailbox_can_be_led_elsewhere(scene: &Scene) -> Outcome {
+    let badge = 1 << (runtime::OWN_BITS.start + 4);
+    let nowhere = sys::portal_alloc(scene.ram(), Handle::NONE, badge, MAILBOX)?;
+    sys::notify(nowhere)?;
+    sys::portal_set(nowhere, Handle::SELF_CONTEXT)?;
+    let stale = scene.wait_for(badge, runtime::now_ns())?;
+    require!(stale == 0, "what was notified nowhere came");
+    sys::notify(nowhere)?;
+    let bits = scene.wait_for(badge, scene.deadline_ns())?;
+    require!(bits == badge, "a portal that was led here set {bits:#x}");
+    sys::portal_set(nowhere, Handle::NONE)?;
+    sys::notify(nowhere)?;
+    require!(scene.wait_for(badge, runtime::now_ns())? == 0, "a portal that leads nowhere reached us");
+    sys::cap_drop(nowhere)?;
+    Ok(())
+}
+
+fn rights_and_kinds(scene: &Scene) -> Outcome {
+    let worker = scene.worker(0, Job::Answer)?;
+    let portal = worker.portal(1)?;
+    let weak = sys::cap_copy(portal, Rights::READ)?;
+    refused(sys::portal_call(weak, [0; 4], scene.deadline_ns()), Error::NoRights)?;
+    refused(sys::portal_set(portal, Handle::NONE), Error::BadArgument)?;
+    refused(sys::portal_alloc(scene.ram(), worker.context, 0, 9), Error::BadArgument)?;
+    refused(sys::portal_alloc(scene.ram(), Handle::NONE, 0, RENDEZVOUS), Error::BadArgument)?;
+    [weak, portal].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Ram: accounts, limits, what the monitor alone may do, and taking everything back.
+
+use abi::layout::{copy, portal, segment};
+use abi::{Error, Handle, Rights};
+
+use crate::{Outcome, Scene, refused, require, suite};
+
+suite!("ram"; alone: a_child_counts_in_its_parent, a_limit_is_kept, needs_write_to_split, carving_is_the_monitors,
+    revoke_takes_everything, own_account_is_not_revoked);
+
+fn used(ram: Handle) -> Result<u64, Error> {
+    sys::ram_stat(ram).map(|(_, used, _)| used)
+}
+
+fn a_child_counts_in_its_parent(scene: &Scene) -> Outcome {
+    let child = sys::ram_split(scene.ram(), 64)?;
+    let grandchild = sys::ram_split(child, 64)?;
+    let before = used(scene.ram())?;
+    let (memory, _) = sys::segment_alloc(grandchild, 8, segment::EAGER)?;
+    let (of_grandchild, of_child, of_parent) = (used(grandchild)?, used(child)?, used(scene.ram())?);
+    require!(of_grandchild >= 8, "8 pages count as {of_grandchild}");
+    require!(of_child >= of_grandchild, "{of_grandchild} pages of a child count as {of_child}");
+    require!(of_parent >= before + 8, "8 pages of a grandchild count as {}", of_parent - before);
+    sys::cap_drop(memory)?;
+    require!(used(grandchild)? == 0, "{} pages are left", used(grandchild)?);
+    sys::cap_drop(grandchild)?;
+    sys::cap_drop(child)?;
+    Ok(())
+}
+
+fn a_limit_is_kept(scene: &Scene) -> Outcome {
+    let child = sys::ram_split(scene.ram(), 4)?;
+    let (limit, before, _) = sys::ram_stat(child)?;
+    require!(limit == 4, "the limit is {limit}");
+    refused(sys::segment_alloc(child, 64, segment::EAGER), Error::NoMemory)?;
+    require!(used(child)? == before, "a refused call keeps {} pages", used(child)? - before);
+    // A child's limit may be wider than its parent's; it does not help it.
+    let wide = sys::ram_split(child, 1000)?;
+    refused(sys::segment_alloc(wide, 64, segment::EAGER), Error::NoMemory)?;
+    sys::cap_drop(wide)?;
+    sys::cap_drop(child)?;
+    Ok(())
+}
+
+fn needs_write_to_split(scene: &Scene) -> Outcome {
+    let weak = sys::cap_copy(scene.ram(), Rights::READ)?;
+    refused(sys::ram_split(weak, 4), Error::NoRights)?;
+    refused(sys::segment_alloc(weak, 1, 0), Error::NoRights)?;
+    refused(sys::semaphore_alloc(weak, 1), Error::NoRights)?;
+    sys::ram_stat(weak)?;
+    sys::cap_drop(weak)?;
+    refused(sys::ram_stat(weak), Error::BadHandle)
+}
+
+fn carving_is_the_monitors(scene: &Scene) -> Outcome {
+    // Even with all rights to an account: it is not the root.
+    require!(sys::ram_carve(scene.ram(), 1).is_err(), "pages were carved from an account");
+    require!(sys::ram_add(scene.ram(), 0, 1).is_err(), "pages were added to an account");
+    require!(sys::ram_carve(Handle::ROOT_RAM, 1).is_err(), "pages were carved from what a component has in slot 6");
+    Ok(())
+}
+
+fn revoke_takes_everything(scene: &Scene) -> Outcome {
+    const PAGES: u64 = 300;
+    let ram = sys::ram_split(scene.ram(), 1000)?;
+    let (memory, _) = sys::segment_alloc(ram, PAGES, 0)?;
+    let address = scene.map(0, memory, PAGES)?;
+    (0..PAGES).for_each(|page| scene.store(address + page * abi::PAGE_BYTES, page));
+    let copy = sys::segment_copy(ram, memory, copy::ON_WRITE)?;
+    let semaphore = sys::semaphore_alloc(ram, 1)?;
+    let entrance = sys::portal_alloc(ram, Handle::SELF_CONTEXT, 1, portal::MAILBOX)?;
+    let below = sys::ram_split(ram, 10)?;
+    let mut parts = 0;
+    // SAFETY: the memory is reached through `scene` only, and that is done.
+    while !unsafe { sys::ram_revoke(ram) }? {
+        parts += 1;
+        require!(parts < 64, "a revocation does not end");
+    }
+    require!(parts > 0, "{PAGES} pages went in one part; it is to be bounded");
+    for handle in [memory, copy, semaphore, entrance, below] {
+        refused(sys::cap_stat(handle), Error::BadHandle)?;
+    }
+    let (start, ..) = sys::range_get(Handle::SELF_RANGE, address)?;
+    require!(start >= address + PAGES * abi::PAGE_BYTES, "memory is still mapped at {start:#x}");
+    require!(used(ram)? == 0, "{} pages are left", used(ram)?);
+    // What is left is an account as before.
+    let (memory, _) = sys::segment_alloc(ram, 1, segment::EAGER)?;
+    sys::cap_drop(memory)?;
+    sys::cap_drop(ram)?;
+    Ok(())
+}
+
+fn own_account_is_not_revoked(_: &Scene) -> Outcome {
+    // SAFETY: it is refused.
+    refused(unsafe { sys::ram_revoke(Handle::SELF_RAM) }, Error::NoRights)
+}

@@ -1,0 +1,315 @@
+//! Protection domains that do next to nothing: made here, of a dozen instructions each, so that what is measured or tested is the kernel.
+//!
+//! A worker is a copy of one of the loops below in a domain of its own. Its two arguments arrive in RDI and RSI, and the kernel keeps
+//! the registers it puts them into. It has time of its own, of the lowest priority: what it does for us it does on our time.
+#![no_std]
+
+use abi::layout::protection;
+use abi::{Call, Error, Handle, Rights};
+use core::arch::global_asm;
+use core::ops::Range;
+
+const CODE: u64 = 0x1000_0000;
+const STACK: u64 = 0x2000_0000;
+const CONTROL: u64 = 0x3000_0000;
+/// A page that the worker shares with us.
+pub const SHARED: u64 = 0x4000_0000;
+const PRIORITY: u64 = 0;
+const SLICE_US: u64 = 1000;
+const LIMIT_PAGES: u64 = 1024;
+/// Where pages are mapped for us before and while a worker has them elsewhere.
+const WORKSHOP: u64 = abi::layout::REGIONS + (1 << 39);
+/// Words of the shared page.
+const WORDS: u64 = abi::PAGE_BYTES / 8;
+const READ_WRITE: u64 = protection::READ | protection::WRITE;
+
+/// What an obeying worker is asked for; everything else is a kernel call.
+const LOAD: u64 = 1;
+const STORE: u64 = 2;
+const JUMP: u64 = 3;
+/// Word of the shared page that says that the call has begun.
+const BEGUN: u64 = 7;
+
+global_asm!(
+    // Answers.
+    "worker_answer:",
+    "2: mov rax, {reply_wait}", "mov r10, -1", "syscall", "jmp 2b",
+    // Asks portal RDI before it answers.
+    "worker_forward:",
+    "mov rbx, rdi",
+    "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
+    "mov rax, {portal_call}", "mov rdi, rbx", "mov r9, -1", "syscall", "jmp 2b",
+    // Answers; callers of badge RSI only once the word at RDI is not zero. The word after it says that one is held.
+    "worker_hold:",
+    "mov rbx, rdi", "mov r12, rsi",
+    "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
+    "cmp rdi, r12", "jne 2b", "mov qword ptr [rbx + 8], 1",
+    "3: cmp qword ptr [rbx], 0", "je 3b", "jmp 2b",
+    // Calls portal RDI again and again.
+    "worker_call:",
+    "mov rbx, rdi",
+    "2: mov rax, {portal_call}", "mov rdi, rbx", "mov r9, -1", "syscall", "jmp 2b",
+    // Waits, then notifies RDI.
+    "worker_notify:",
+    "mov rbx, rdi",
+    "2: mov rax, {wait}", "mov rdi, -1", "syscall",
+    "mov rax, {notify}", "mov rdi, rbx", "syscall", "jmp 2b",
+    // Takes semaphore RDI, then gives semaphore RSI.
+    "worker_pass:",
+    "mov rbx, rdi", "mov r12, rsi",
+    "2: mov rax, {down}", "mov rdi, rbx", "mov rsi, -1", "syscall",
+    "mov rax, {up}", "mov rdi, r12", "mov esi, 1", "syscall", "jmp 2b",
+    // Does what it is asked for: the first word of a call says what, the shared page at RDI has the arguments and takes the results.
+    "worker_obey:",
+    "mov rbx, rdi",
+    "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
+    "cmp rsi, {load}", "je 4f", "cmp rsi, {store}", "je 5f", "cmp rsi, {jump}", "je 6f",
+    "mov rax, [rbx]", "mov rdi, [rbx + 8]", "mov rsi, [rbx + 16]", "mov rdx, [rbx + 24]",
+    "mov r10, [rbx + 32]", "mov r8, [rbx + 40]", "mov r9, [rbx + 48]", "mov qword ptr [rbx + {begun}], 1", "syscall",
+    "mov [rbx], rax", "mov [rbx + 8], rdi", "mov [rbx + 16], rsi", "mov [rbx + 24], rdx", "jmp 2b",
+    "4: mov rax, [rbx]", "mov rax, [rax]", "mov [rbx + 8], rax", "jmp 2b",
+    "5: mov rax, [rbx]", "mov rcx, [rbx + 8]", "mov [rax], rcx", "jmp 2b",
+    "6: jmp qword ptr [rbx]",
+    "worker_end:",
+    begun = const BEGUN * 8,
+    load = const LOAD,
+    store = const STORE,
+    jump = const JUMP,
+    reply_wait = const Call::PortalReplyWait.number(),
+    portal_call = const Call::PortalCall.number(),
+    wait = const Call::Wait.number(),
+    notify = const Call::Notify.number(),
+    down = const Call::SemaphoreDown.number(),
+    up = const Call::SemaphoreUp.number(),
+);
+
+unsafe extern "C" {
+    safe static worker_answer: u8;
+    safe static worker_forward: u8;
+    safe static worker_hold: u8;
+    safe static worker_call: u8;
+    safe static worker_notify: u8;
+    safe static worker_pass: u8;
+    safe static worker_obey: u8;
+    safe static worker_end: u8;
+}
+
+/// What a worker does.
+#[derive(Clone, Copy)]
+pub enum Job {
+    /// Answers each rendezvous call.
+    Answer,
+    /// Calls a portal before it answers.
+    Forward,
+    /// Answers, but callers of one badge only once a word is not zero.
+    Hold,
+    /// Calls a portal for ever.
+    Call,
+    /// Notifies after each Wait.
+    Notify,
+    /// Takes one semaphore and gives another.
+    Pass,
+    /// Makes the kernel calls, loads and stores it is asked for (see [`Servant`]). Its first argument is [`SHARED`].
+    Obey,
+}
+
+impl Job {
+    fn code(self) -> Range<u64> {
+        let at = |symbol: &u8| core::ptr::from_ref(symbol) as u64;
+        match self {
+            Job::Answer => at(&worker_answer)..at(&worker_forward),
+            Job::Forward => at(&worker_forward)..at(&worker_hold),
+            Job::Hold => at(&worker_hold)..at(&worker_call),
+            Job::Call => at(&worker_call)..at(&worker_notify),
+            Job::Notify => at(&worker_notify)..at(&worker_pass),
+            Job::Pass => at(&worker_pass)..at(&worker_obey),
+            Job::Obey => at(&worker_obey)..at(&worker_end),
+        }
+    }
+}
+
+/// A domain with one context. It ends when this is dropped.
+pub struct Worker {
+    /// The domain.
+    pub domain: Handle,
+    /// Its context.
+    pub context: Handle,
+    /// The account that pays for all of it but its text and the shared page.
+    pub ram: Handle,
+    workshop: u64,
+    pages: [Handle; 2],
+}
+
+impl Worker {
+    /// Made, not started, paid by our own account. `number` tells workers that live at the same time apart.
+    pub fn new(number: u64, job: Job) -> Result<Worker, Error> {
+        Worker::paid_by(Handle::SELF_RAM, number, job)
+    }
+
+    /// As [`Worker::new`], paid by `payer`.
+    pub fn paid_by(payer: Handle, number: u64, job: Job) -> Result<Worker, Error> {
+        let ram = sys::ram_split(payer, LIMIT_PAGES)?;
+        let (domain, _) = sys::domain_alloc(ram, 0)?;
+        let range = sys::domain_range(domain)?;
+        let workshop = WORKSHOP + number * 2 * abi::PAGE_BYTES;
+        let (text, _) = sys::segment_alloc(payer, 1, 0)?;
+        sys::range_map(Handle::SELF_RANGE, workshop, text, 0, 1, READ_WRITE)?;
+        let code = job.code();
+        // SAFETY: the code lies between two symbols of our text, is shorter than a page, and the page was just mapped for this alone.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                code.start as *const u8,
+                workshop as *mut u8,
+                (code.end - code.start) as usize,
+            )
+        };
+        sys::range_map(range, CODE, text, 0, 1, protection::READ | protection::EXECUTE)?;
+        let (shared, _) = sys::segment_alloc(payer, 1, 0)?;
+        sys::range_map(Handle::SELF_RANGE, workshop + abi::PAGE_BYTES, shared, 0, 1, READ_WRITE)?;
+        sys::range_map(range, SHARED, shared, 0, 1, READ_WRITE)?;
+        let (stack, _) = sys::segment_alloc(ram, 1, 0)?;
+        sys::range_map(range, STACK, stack, 0, 1, READ_WRITE)?;
+        let context = sys::context_alloc(ram, domain, CONTROL, 0)?;
+        let time = sys::context_schedule(ram, context, PRIORITY, SLICE_US)?;
+        // The context keeps its time, the domain its range, and that its stack.
+        [time, range, stack].into_iter().try_for_each(sys::cap_drop)?;
+        Ok(Worker { domain, context, ram, workshop, pages: [text, shared] })
+    }
+
+    /// A portal into it.
+    pub fn portal(&self, badge: u64) -> Result<Handle, Error> {
+        sys::portal_alloc(self.ram, self.context, badge, abi::layout::portal::RENDEZVOUS)
+    }
+
+    /// Gives it a capability of ours; its number there.
+    pub fn give(&self, handle: Handle) -> Result<u64, Error> {
+        sys::domain_grant(self.domain, handle, Rights::ALL).map(|handle| handle.0)
+    }
+
+    /// Who is told when it ends.
+    pub fn on_death(&self, bell: Handle) -> Result<(), Error> {
+        sys::domain_on_death(self.domain, bell)
+    }
+
+    fn shared_at(&self, word: u64) -> *mut u64 {
+        (self.workshop + abi::PAGE_BYTES + word % WORDS * 8) as *mut u64
+    }
+
+    /// Sets the first word of the shared page.
+    pub fn set_shared(&self, value: u64) {
+        self.set_word(0, value);
+    }
+
+    /// Sets a word of the shared page, by its number.
+    pub fn set_word(&self, word: u64, value: u64) {
+        // SAFETY: mapped for us until the worker goes; used as words of shared memory.
+        unsafe { self.shared_at(word).write_volatile(value) };
+    }
+
+    /// A word of the shared page.
+    pub fn word(&self, word: u64) -> u64 {
+        // SAFETY: as for `set_word`.
+        unsafe { self.shared_at(word).read_volatile() }
+    }
+
+    /// Lets it run.
+    pub fn start(&self, arguments: [u64; 2]) -> Result<(), Error> {
+        // SAFETY: another domain's context; it reaches no memory of ours but the shared page.
+        unsafe { sys::context_start(self.context, CODE, STACK + abi::PAGE_BYTES, arguments) }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = sys::domain_kill(self.domain, 0);
+        // SAFETY: nothing refers to these two pages any more.
+        let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.workshop, 2) };
+        for handle in [self.context, self.domain, self.ram, self.pages[0], self.pages[1]] {
+            let _ = sys::cap_drop(handle);
+        }
+    }
+}
+
+/// A worker that does what it is asked for, and the portal to ask it by. It ends when this is dropped.
+pub struct Servant {
+    /// The worker.
+    pub worker: Worker,
+    portal: Handle,
+}
+
+impl Servant {
+    /// Made and started, paid by `payer`. `number` as for [`Worker::new`].
+    pub fn paid_by(payer: Handle, number: u64) -> Result<Servant, Error> {
+        let worker = Worker::paid_by(payer, number, Job::Obey)?;
+        let portal = worker.portal(0)?;
+        let servant = Servant { worker, portal };
+        servant.worker.start([SHARED, 0])?;
+        Ok(servant)
+    }
+
+    /// Has it make a kernel call, by its number; three results. A call that is refused is `Ok(Err(..))`, a servant that does not come back
+    /// until the deadline or died of it is `Err`.
+    pub fn call(&self, number: u64, arguments: [u64; 6], deadline_ns: u64) -> Result<Result<[u64; 3], Error>, Error> {
+        self.worker.set_word(0, number);
+        (1..).zip(arguments).for_each(|(word, argument)| self.worker.set_word(word, argument));
+        sys::portal_call(self.portal, [0; 4], deadline_ns)?;
+        Ok(self.result())
+    }
+
+    /// Has it make a kernel call that waits for something, and goes on when it does; what the call gave shows in [`Servant::result`] when
+    /// [`Servant::is_back`]. `soon_ns` gives deadlines that are enough to get into the call.
+    ///
+    /// # Errors
+    /// `Busy`: the call did not wait. Otherwise as for a portal call.
+    pub fn begin(&self, number: u64, arguments: [u64; 6], soon_ns: impl Fn() -> u64) -> Result<(), Error> {
+        self.worker.set_word(BEGUN, 0);
+        // Its turn may not have come before the deadline: then it was not asked at all.
+        while self.worker.word(BEGUN) == 0 {
+            match self.call(number, arguments, soon_ns()) {
+                Err(Error::Timeout) => {}
+                Ok(_) => return Err(Error::Busy),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the call that was begun has ended. Native call numbers are no results.
+    pub fn is_back(&self) -> bool {
+        !abi::call::is_native(self.worker.word(0))
+    }
+
+    /// What its last call gave, when it is known to have ended.
+    pub fn result(&self) -> Result<[u64; 3], Error> {
+        match self.worker.word(0) {
+            0 => Ok([1, 2, 3].map(|word| self.worker.word(word))),
+            code => Err(Error::from_code(code.wrapping_neg()).unwrap_or(Error::BadCall)),
+        }
+    }
+
+    /// Has it load a word from an address of its own.
+    pub fn load(&self, address: u64, deadline_ns: u64) -> Result<u64, Error> {
+        self.worker.set_word(0, address);
+        sys::portal_call(self.portal, [LOAD, 0, 0, 0], deadline_ns)?;
+        Ok(self.worker.word(1))
+    }
+
+    /// Has it store a word at an address of its own.
+    pub fn store(&self, address: u64, value: u64, deadline_ns: u64) -> Result<(), Error> {
+        self.worker.set_word(0, address);
+        self.worker.set_word(1, value);
+        sys::portal_call(self.portal, [STORE, 0, 0, 0], deadline_ns).map(drop)
+    }
+
+    /// Has it go to an address of its own; it does not come back.
+    pub fn jump(&self, address: u64, deadline_ns: u64) -> Result<(), Error> {
+        self.worker.set_word(0, address);
+        sys::portal_call(self.portal, [JUMP, 0, 0, 0], deadline_ns).map(drop)
+    }
+}
+
+impl Drop for Servant {
+    fn drop(&mut self) {
+        let _ = sys::cap_drop(self.portal);
+    }
+}

@@ -1,0 +1,159 @@
+//! Tier 1: the kernel's objects and calls, tested from user mode on every core at once (apps/conform).
+
+use crate::emulator::{Machine, MachineType};
+use crate::guest::Guest;
+use crate::scenario::{Bench, Scenario, with_console};
+use crate::{description, place};
+use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+use system::{System, Use};
+
+const SYSTEM: &str = "conform.toml";
+const COMPONENT: &str = "conform";
+const PARTNER: &str = "partner";
+const CPUS: [u32; 6] = [1, 2, 4, 8, 64, 255];
+/// With more, two machines at once would starve each other of the host's cores.
+const SHARING_CPUS_MAX: u32 = 4;
+const NODES: u32 = 4;
+/// What a test may hold at a time, beside what every core has.
+const MIB_PER_CORE: u64 = 4;
+
+pub fn scenarios() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for machine in MachineType::ALL {
+        for cpus in CPUS {
+            let name = format!("objects/{}/{cpus}", machine.name());
+            let scenario = Scenario::shared(1, name, move |bench| objects(bench, machine, cpus, |_| ()));
+            all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+        }
+    }
+    all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), |bench| {
+        objects(bench, MachineType::Q35, NODES, |machine| machine.nodes = NODES)
+    }));
+    all
+}
+
+/// Boots `conform` on each core and judges what all say.
+pub fn objects(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(&mut Machine)) -> Result<()> {
+    let guest = bench.boot_system(&system(cpus)?, machine, cpus, &[], |_, machine| {
+        machine.memory_bytes += u64::from(cpus) * (MIB_PER_CORE << 20);
+        change(machine);
+        Ok(())
+    })?;
+    with_console(guest, |guest| judge(guest, cpus).map(drop))
+}
+
+/// One `conform` per core, each with the next one as its partner.
+pub fn system(cpus: u32) -> Result<System> {
+    let system = description::load(&place::root().join("system").join(SYSTEM))?;
+    let mut system = description::on_each_core(&system, COMPONENT, cpus)?;
+    // A ring, which boot order has no say in: nobody waits for its partner before it serves.
+    for core in 0..if cpus > 1 { cpus } else { 0 } {
+        let next = format!("{COMPONENT}-{}", (core + 1) % cpus);
+        let own = format!("{COMPONENT}-{core}");
+        let component = system.components.iter_mut().find(|component| component.name == own);
+        component.context("no such component")?.uses.push(Use { contract: PARTNER.into(), server: next });
+    }
+    Ok(system)
+}
+
+/// What a core said.
+#[derive(Default)]
+struct Core {
+    passed: BTreeSet<String>,
+    done: bool,
+}
+
+/// Reads until all cores are done: no test failed, and all cores passed the same ones. Gives how many that are.
+pub fn judge(guest: &mut Guest, cpus: u32) -> Result<usize> {
+    let limit = Duration::from_secs(60 + u64::from(cpus));
+    let end = Instant::now() + limit;
+    let mut cores: BTreeMap<u32, Core> = BTreeMap::new();
+    let mut failed = Vec::new();
+    while cores.values().filter(|core| core.done).count() < cpus as usize {
+        let left = end.saturating_duration_since(Instant::now());
+        let line = guest.expect(": core ", left).with_context(|| missing(&cores, cpus))?;
+        let Some((core, what)) = parse(&line) else { continue };
+        let core = cores.entry(core).or_default();
+        match what {
+            What::Passed(name) => ensure!(core.passed.insert(name.to_owned()), "a test is there twice: {line}"),
+            What::Failed => failed.push(line),
+            What::Done => core.done = true,
+        }
+    }
+    if !failed.is_empty() {
+        bail!("{} failed:\n    {}", failed.len(), failed.join("\n    "));
+    }
+    let first = cores.get(&0).context("core 0 said nothing")?;
+    for (number, core) in &cores {
+        if let Some(name) = first.passed.symmetric_difference(&core.passed).next() {
+            bail!("core {number} and core 0 did not run the same tests: {name}");
+        }
+    }
+    ensure!(first.passed.len() >= SUITES.len(), "only {} tests ran", first.passed.len());
+    for suite in SUITES {
+        ensure!(first.passed.iter().any(|name| name.starts_with(&format!("{suite}/"))), "no test of {suite} ran");
+    }
+    Ok(first.passed.len())
+}
+
+/// Suites that are never to go missing.
+const SUITES: [&str; 9] =
+    ["capability", "context", "death", "notification", "portal", "ram", "range", "segment", "semaphore"];
+
+enum What<'l> {
+    Passed(&'l str),
+    Failed,
+    Done,
+}
+
+/// `pelago: conform-3: core 3 SUITE/NAME ok`, `... FAILED: why`, `... done: ...`.
+fn parse(line: &str) -> Option<(u32, What<'_>)> {
+    let (name, rest) = line.strip_prefix("pelago: ")?.split_once(": core ")?;
+    let (core, rest) = rest.split_once(' ')?;
+    name.strip_prefix(COMPONENT)?;
+    let (test, end) = rest.split_once(' ')?;
+    let what = match end {
+        _ if test == "done:" => What::Done,
+        "ok" => What::Passed(test),
+        _ => What::Failed,
+    };
+    Some((core.parse().ok()?, what))
+}
+
+fn missing(cores: &BTreeMap<u32, Core>, cpus: u32) -> String {
+    let wanted = (0..cpus).filter(|core| !cores.get(core).is_some_and(|core| core.done));
+    let said = |core: u32| cores.get(&core).map_or(0, |core| core.passed.len());
+    let list: Vec<_> = wanted.take(8).map(|core| format!("{core} ({} tests so far)", said(core))).collect();
+    format!("not done are the tests of core {}", list.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let is = |line: &str| {
+            parse(line)
+                .map(|(core, what)| (core, matches!(what, What::Passed("ram/split")), matches!(what, What::Failed)))
+        };
+        assert_eq!(is("pelago: conform-3: core 3 ram/split ok"), Some((3, true, false)));
+        assert_eq!(is("pelago: conform-3: core 3 ram/split FAILED: leaves 3 pages (line 4)"), Some((3, false, true)));
+        assert!(matches!(parse("pelago: conform-0: core 0 done: 3 ok, 0 failed"), Some((0, What::Done))));
+        assert_eq!(is("pelago: core 3 is up"), None);
+    }
+
+    #[test]
+    fn partners_make_a_ring() {
+        let system = system(3).unwrap();
+        let uses: Vec<_> = system
+            .components
+            .iter()
+            .filter(|it| it.program == COMPONENT)
+            .map(|it| it.uses[0].server.as_str())
+            .collect();
+        assert_eq!(uses, ["conform-1", "conform-2", "conform-0"]);
+    }
+}
