@@ -237,9 +237,9 @@ calls! {
     ShareRemove = 210,
     /// (share: READ) → (objects known in it, times its lock was taken, times somebody waited for it). `PeerDead`.
     ShareStat = 211,
-    /// How another core finds the pool of a share. (pcore: CONTROL, share: GRANT) → (home core, number there, pool id). For monitors to tell each other. `PeerDead`.
+    /// How another core finds the pool of a share. (pcore: CONTROL, share: GRANT) → (pool id). For monitors to tell each other. `PeerDead`.
     SharePool = 212,
-    /// A name for the first share of another core's pool. (pcore: CONTROL, ram: WRITE, home core, number, pool id) → (new share). `NotFound`: there is no such pool (any more), `PeerDead`, `NoMemory`, `NoSlot`.
+    /// A name for the first share of another core's pool. (pcore: CONTROL, ram: WRITE, pool id) → (new share). `NotFound`: there is no such pool (any more), `PeerDead`, `NoMemory`, `NoSlot`.
     ShareImport = 213,
     /// A segment of a share's pool, all pages zeroed and side by side, known in the share. (share: WRITE, pages, name, name) → (its handle there, object id). `NoMemory`: the pool has no run of free pages that long, `PeerDead`, `NoSlot`.
     ShareSegment = 214,

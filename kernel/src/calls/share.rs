@@ -146,17 +146,14 @@ pub(super) fn stat(request: &Request) -> Answer {
 pub(super) fn pool(request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
     let share = request.object::<SharedShare>(1, Rights::GRANT)?;
-    let (home, number, id) = share.pool()?;
-    Ok(Outcome::Done([home as u64, number as u64, id]))
+    one(share.pool()?)
 }
 
 pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
     let ram: Ptr<Ram> = request.ram(1)?;
-    let [_, _, home, number, id, _] = request.words();
-    let [home, number] = [home, number].map(|word| usize::try_from(word).map_err(|_| Error::BadArgument));
     let slot = request.slot(kernel)?;
-    let share = kernel.import_pool(ram, home?, number?, id)?;
+    let share = kernel.import_pool(ram, request.words()[2])?;
     one(request.place(slot, share.any(), Rights::ALL))
 }
 

@@ -166,12 +166,9 @@ impl Ptr<SharedShare> {
         Ok((entries, stat, share.pool.free_pages()))
     }
 
-    /// How another core finds its pool: home, number there, id.
-    pub fn pool(self) -> Result<(usize, usize, u64), Error> {
-        let pool = self.living()?.pool;
-        let published = registry::pools(pool.home()).ok_or(Error::NotFound)?;
-        let number = published.iter().position(|word| word.load(Ordering::Acquire) == pool.base().0);
-        Ok((pool.home(), number.ok_or(Error::NotFound)?, pool.id()))
+    /// The id by which another core finds its pool.
+    pub fn pool(self) -> Result<u64, Error> {
+        self.living().map(|share| share.pool.id())
     }
 }
 
@@ -232,25 +229,14 @@ impl Kernel {
         own[number].store(address, Ordering::Release);
     }
 
-    /// A name for the first share of a pool that a core published.
-    pub fn import_pool(
-        &mut self,
-        ram: Ptr<Ram>,
-        home: usize,
-        number: usize,
-        id: u64,
-    ) -> Result<Ptr<SharedShare>, Error> {
-        let published = registry::pools(home).and_then(|pools| pools.get(number)).ok_or(Error::BadArgument)?;
+    /// A name for the first share of the pool with this id, which its home published.
+    pub fn import_pool(&mut self, ram: Ptr<Ram>, id: u64) -> Result<Ptr<SharedShare>, Error> {
+        let published = registry::pools(home_of(id)).ok_or(Error::NotFound)?;
         let section = registry::reader().enter();
-        let base = PhysAddr(published.load(Ordering::Acquire));
-        if base.0 == 0 {
-            return Err(Error::NotFound);
-        }
+        let found = published.iter().map(|word| PhysAddr(word.load(Ordering::Acquire))).filter(|base| base.0 != 0);
         // SAFETY: published in this section; the home waits for it before it takes the pages back.
-        let pool = unsafe { Pool::at_address(base) };
-        if pool.id() != id {
-            return Err(Error::NotFound);
-        }
+        let mut found = found.map(|base| unsafe { Pool::at_address(base) });
+        let pool = found.find(|pool| pool.id() == id).ok_or(Error::NotFound)?;
         pool.add_first_alias(self.core())?;
         drop(section);
         let first = Object { pool, place: pool.first() };
@@ -403,6 +389,11 @@ impl Kernel {
         self.reap();
         is_done && self.shared.pools[keeper.number] != Some(keeper)
     }
+}
+
+/// The core that made an object.
+fn home_of(id: u64) -> usize {
+    (id >> 48) as usize
 }
 
 /// The last name of a shared share on this core goes.

@@ -8,12 +8,18 @@ use crate::objects::domain::Death;
 use crate::objects::{Context, Domain, Linked, Ptr, Ram};
 use crate::scheduler::Decision;
 use abi::{Call, DeathCause, Error, Handle, ObjectType, layout};
+use core::cell::Cell;
 
 /// Calls that reach the real machine.
 const SKIPPED: [Call; 5] =
     [Call::PowerOff, Call::DevicePortRead, Call::DevicePortWrite, Call::DeviceInterrupt, Call::DeviceMaster];
 /// Calls that end the game soon.
 const RARE: [Call; 4] = [Call::DomainExit, Call::DomainKill, Call::RamRevoke, Call::ContextEnd];
+
+std::thread_local! {
+    /// Ids that calls made last.
+    static RECENT: Cell<[u64; 6]> = const { Cell::new([0; 6]) };
+}
 
 fn argument(random: &mut Random) -> u64 {
     let page = 4096;
@@ -51,6 +57,7 @@ fn call(random: &mut Random) -> Call {
 }
 
 /// What the arguments of a call should be: R ram, S segment, D domain, C context, A address range, P portal, M semaphore, T time, X pcore, V device, h any handle,
+/// H shared share, O object by slot or in a shared share, u id of a shared object,
 /// a address, l address of a nested range N, g its size, p pages, f flags or protection, r rights, t deadline, i small number.
 fn shape(call: Call) -> &'static str {
     match call {
@@ -61,7 +68,7 @@ fn shape(call: Call) -> &'static str {
         Call::SegmentCopy => "RSf",
         Call::SegmentSetPages | Call::SegmentStat => "Sp",
         Call::SegmentImport => "XRapf",
-        Call::RangeMap => "AaSipf",
+        Call::RangeMap => "AaOipf",
         Call::RangeAlloc => "Rgf",
         Call::RangeNest => "AlNf",
         Call::RangeUnmap | Call::RangeGet | Call::RangeFill => "Aap",
@@ -101,7 +108,7 @@ fn shape(call: Call) -> &'static str {
         Call::ShareRemove => "Hu",
         Call::ShareStat => "H",
         Call::SharePool => "XH",
-        Call::ShareImport => "XRiiu",
+        Call::ShareImport => "XRu",
         Call::ShareSegment => "Hpii",
         Call::ObjectName => "O",
         _ => "hhhhhh",
@@ -141,6 +148,13 @@ fn plausible(random: &mut Random, caller: Ptr<Context>, kind: u8) -> u64 {
         b'T' => ObjectType::SchedulingContext,
         b'X' => ObjectType::Pcore,
         b'V' => ObjectType::Device,
+        b'H' => ObjectType::Share,
+        b'O' if random.below(3) == 0 => ObjectType::Segment,
+        b'O' => {
+            let share = Handle(handle(random, caller, Some(ObjectType::Share)));
+            return Handle::in_share(share, random.one(&RECENT.get())).map_or(share.0, |pair| pair.0);
+        }
+        b'u' => return random.one(&RECENT.get()),
         b'h' => return handle(random, caller, None),
         b'a' => return random.one(&[0, layout::HEAP, layout::HEAP]) + random.below(64) * 4096,
         // Where a nested range fits, in a space or in another one.
@@ -176,6 +190,19 @@ pub(super) fn event(random: &mut Random, world: &World) -> Event {
             });
             Event::Syscall
         }
+    }
+}
+
+/// A call's result may be the id of a new shared object; or of a pool, after `SharePool`.
+fn note_id(caller: Ptr<Context>, number: u64) {
+    let (result, first, second) = caller.with_registers(|r| (r.rax, r.rdi, r.rsi));
+    let makes = [Call::ShareAlloc, Call::ShareSegment, Call::SharePool].map(Call::number);
+    if makes.contains(&number) && result == 0 {
+        let id = if number == Call::SharePool.number() { first } else { second };
+        let mut recent = RECENT.get();
+        recent.rotate_right(1);
+        recent[0] = id;
+        RECENT.set(recent);
     }
 }
 
@@ -237,6 +264,7 @@ fn play(seed: u64, steps: u32, pages: u64) -> [u32; 2] {
         decision = world.kernel.step(event);
         if event == Event::Syscall && world.kernel.scheduler.current() == caller {
             caller.inspect(|caller| done[usize::from(caller.with_registers(|r| r.rax) == 0)] += 1);
+            caller.inspect(|caller| note_id(*caller, made));
             domains.extend(caller.and_then(|caller| new_domain(&mut world, caller, made)));
         }
         if !first.is_alive() {

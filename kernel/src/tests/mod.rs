@@ -8,6 +8,7 @@ mod ranges;
 mod revoke;
 mod rights;
 mod segment_calls;
+mod shared;
 mod spaces;
 mod time;
 mod watch;
@@ -53,14 +54,19 @@ impl World {
         let mut memory = vec![0u128; (pages as usize + 1) * PAGE_BYTES / 16];
         let offset = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
         set_test_ram(memory.as_mut_ptr().cast::<u8>().wrapping_add(offset));
-        let mut kernel = Box::new(Kernel::new(0, None));
+        World { _memory: memory, ..World::of_core(0, 1, pages - 1) }
+    }
+
+    /// The kernel of a core whose memory begins at page `first` of what `set_test_ram` was told.
+    fn of_core(core: usize, first: u64, pages: u64) -> World {
+        let mut kernel = Box::new(Kernel::new(core, None));
         let page = PAGE_BYTES as u64;
-        kernel.frames.add(PhysRange::new(page, (pages - 1) * page)).unwrap();
+        kernel.frames.add(PhysRange::new(first * page, pages * page)).unwrap();
         let ram = kernel.make_root_ram().unwrap();
         let table = kernel.frames.allocate_run(crate::objects::remote::WAKE_TABLE_PAGES).unwrap();
         kernel.wake_slots.set_table(table);
         let used = kernel.frames.total() - kernel.frames.free();
-        World { _memory: memory, kernel, ram, used }
+        World { _memory: Vec::new(), kernel, ram, used }
     }
 
     /// A domain with a running context and a monitor's capabilities.

@@ -17,11 +17,13 @@ mod devices;
 mod domains;
 mod events;
 mod memory;
+mod shares;
 
 pub use devices::*;
 pub use domains::*;
 pub use events::*;
 pub use memory::*;
+pub use shares::*;
 
 use abi::{Call, Error, Handle, Rights};
 
