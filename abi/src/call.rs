@@ -197,17 +197,32 @@ calls! {
     /// (semaphore: READ, deadline_ns) → (). `Timeout`. First come, first served.
     SemaphoreDown = 90,
 
-    /// (pcore: CONTROL, core, physical address, pages) → (). Starts a core that has not run; its kernel makes the monitor there and maps that memory, the caller's link to it, as a region named "link". `Busy` if running, `BadArgument` past the last.
-    /// Only on core 0: `OtherCore` elsewhere.
+    /// Runs a claimed core that stands still. (pcore of `PcoreAlloc`: CONTROL, pointer to `pcore::Launch`) → (). The core starts, or goes on, with the one domain
+    /// described there and nothing else; the segments are kept until it halts. `Busy` if it runs, `NoRights` if a segment's rights do not cover how it is shown or lack DMA,
+    /// `BadArgument` for a segment that is not contiguous memory, places that overlap, or a pcore that was not claimed.
     PcoreRun = 96,
-    /// (core) → (APIC id, NUMA node, running 0 or 1). Any domain may ask. `BadArgument` past the last: the number of cores is found by asking.
+    /// (core) → (APIC id, NUMA node, running 0 or 1). Any domain may ask. On core 0 a claimed core runs from `PcoreRun` on until core 0 has heard that it halted. `BadArgument` past the last: the number of cores is found by asking.
     PcoreStat = 97,
     /// () → (core, number of cores, cores running).
     PcoreCurrent = 98,
+    /// Takes a core out of the free pool, for whoever holds the capability. (pcore: CONTROL, ram, core) → (new pcore with all rights). When its last capability goes, the core is halted
+    /// and free again. `Busy` if it is claimed, or was and still halts; `BadArgument` past the last or for core 0; `OtherCore`: the pool is core 0's, ask its monitor.
+    PcoreAlloc = 99,
+    /// Ends what runs on a core and lets it idle, its memory kept for the next run. (pcore: CONTROL) → (). A core's own pcore halts it at once; another's is halted soon, see
+    /// `PcoreWatch`; one that stands still already stays so. `BadArgument` for core 0's own.
+    PcoreHalt = 100,
+    /// Who is told when a claimed core runs, and when it has halted, by order or because its first domain ended. (pcore of `PcoreAlloc`: CONTROL, notification capability: NOTIFY) → ().
+    /// Replaces an earlier one. `BadArgument` for a pcore that was not claimed.
+    PcoreWatch = 101,
+    /// Makes a claimed core that stands still a kernel core: from its next run on it polls this too and runs no program. (pcore of `PcoreAlloc`: CONTROL, kind: `pcore::polled::*`,
+    /// segment: READ | WRITE | DMA, offset, core, wake slot) → (index in its device list). Offset, core and wake slot are for `WORD` only. `Busy` if it runs or its list is full, `BadArgument`.
+    PcoreAddDevice = 102,
+    /// What a kernel core found at one of its devices. (index) → (kind, polls, requests or changes found). `NotFound` past the last, and on every core that is no kernel core.
+    PcoreDeviceStat = 103,
 
     /// (index, pointer to `start::DeviceRecord`) → (). `NotFound` past the last.
     DeviceList = 104,
-    /// Exclusive claim on this core. (pcore: CONTROL, ram, index) → (new device with all rights). `Busy` if claimed on this core.
+    /// Exclusive claim. (pcore: CONTROL, ram, hardware id: `DeviceRecord::hwid`) → (new device with all rights). `Busy` if claimed, on whatever core; `NotFound`.
     DeviceAlloc = 105,
     /// A segment over a register window. (device: READ, ram, window 0..6) → (new segment, offset of the window in its first page). `NotFound`.
     DeviceWindow = 106,
@@ -225,6 +240,11 @@ calls! {
     DevicePortRead = 112,
     /// (device with ports: WRITE, offset, width, value) → ().
     DevicePortWrite = 113,
+
+    /// How far a core is from the memory of another's node. (core, core) → (distance as the firmware gives it: 10 = near; their nodes). `BadArgument` past the last core.
+    LocalityGet = 114,
+    /// Objects alive on this core. (object type: an `ObjectType` as a number) → (count). `BadArgument` for a number that is no type.
+    ObjectCount = 115,
 
     /// A share that several cores can use (decision 38). (share: WRITE, or `Handle::NONE`; ram: WRITE; pages; layout::lock::*; name; name) → (new share, object id).
     /// `NONE`: takes so many pages (8 up) of the Ram for a new pool; its first share comes into the caller's root share. Else the new one lies in the pool of `share` and is known there; Ram and pages are not looked at.

@@ -17,9 +17,9 @@ impl Handle {
     pub const SELF_RAM: Handle = Handle(3);
     /// Its first ExecutionContext (all rights), put there by the first `ContextAlloc`.
     pub const SELF_CONTEXT: Handle = Handle(4);
-    /// Only in a monitor: this core's Pcore with CONTROL.
+    /// Only in the first domain of a core, if it was given rights to it: this core's Pcore; a monitor's with all rights.
     pub const PCORE: Handle = Handle(5);
-    /// Only in a monitor: this core's root Ram with CONTROL.
+    /// As `PCORE`: this core's root Ram.
     pub const ROOT_RAM: Handle = Handle(6);
     /// Only in a monitor: the boot archive as a read-only Segment.
     pub const ARCHIVE: Handle = Handle(7);

@@ -10,6 +10,7 @@ pub mod control;
 pub mod error;
 pub mod handle;
 pub mod layout;
+pub mod pcore;
 pub mod range;
 pub mod start;
 pub mod status;

@@ -182,6 +182,15 @@ pub trait Monitor {
     #[op]
     async fn add(&self, core: u32, physical: u64, pages: u64) -> Result<(), MonitorError>;
 
+    /// Halts a core, or starts it again, while the system runs; fine if it stands so already. Only monitor 0 does it, and not for its own core (`NoCore`). `Busy`: something is on that core,
+    /// another core is being changed, or a program manages that core.
+    #[op]
+    async fn change_core(&self, core: u32, run: bool) -> Result<(), MonitorError>;
+
+    /// Asks a monitor whether its core can be halted: `Busy` if there is anything on it. Between monitors.
+    #[op]
+    async fn leave(&self, core: u32) -> Result<(), MonitorError>;
+
     /// Ends the machine.
     #[op(oneway)]
     fn power_off(&self, status: u8);

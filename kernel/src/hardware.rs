@@ -8,7 +8,12 @@ pub use crate::arch::context::set_current;
 pub use crate::arch::paging::{flush_all, flush_page};
 pub use crate::arch::time::{now_ns, set_deadline};
 pub use crate::backtrace::print_user;
+pub use crate::devices::claims::{claim as claim_device, free as free_device};
 pub use crate::log::{write_line, write_user};
+pub use crate::orders::{
+    Order, State, give as give_order, order as core_order, set_state as set_core_state, start as start_core,
+    state as core_state,
+};
 pub use fpu::{open as open_vectors, restore as restore_vectors, save as save_vectors};
 
 /// Switches the address space.

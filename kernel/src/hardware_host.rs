@@ -13,9 +13,18 @@ std::thread_local! {
     static ALARM_NS: Cell<Option<u64>> = const { Cell::new(None) };
     static FLUSHES: RefCell<Vec<Flush>> = const { RefCell::new(Vec::new()) };
     static COUNTS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
+    static STATES: Cell<[State; CORES]> = const { Cell::new([State::Never; CORES]) };
+    static ORDERS: Cell<[Order; CORES]> = const { Cell::new([Order::Halt(0); CORES]) };
+    static CLAIMED: Cell<u128> = const { Cell::new(0) };
+    static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
 const FLUSHES_MAX: usize = 4096;
+
+pub use crate::orders::{Order, State};
+
+/// Cores whose words tests can set.
+pub const CORES: usize = 4;
 
 /// As in `hardware.rs`.
 pub type VectorArea = Area;
@@ -105,8 +114,63 @@ pub fn save_vectors(_area: &mut Area) {}
 /// As in `hardware.rs`.
 pub fn restore_vectors(_area: &Area) {}
 
+/// As in `hardware.rs`: noted.
+pub fn post(core: usize, slot: usize) {
+    POSTED.set(Some((core, slot)));
+}
+
+/// The last post since the last question.
+pub fn posted() -> Option<(usize, usize)> {
+    POSTED.take()
+}
+
 /// As in `hardware.rs`.
-pub fn post(_core: usize, _slot: usize) {}
+pub fn core_state(core: usize) -> State {
+    STATES.get().get(core).copied().unwrap_or(State::Never)
+}
+
+/// Sets how a core stands.
+pub fn set_state_of(core: usize, state: State) {
+    let mut states = STATES.get();
+    states[core] = state;
+    STATES.set(states);
+}
+
+/// As in `hardware.rs`, of core 0.
+pub fn set_core_state(state: State) {
+    set_state_of(0, state);
+}
+
+/// As in `hardware.rs`.
+pub fn core_order(core: usize) -> Order {
+    ORDERS.get()[core]
+}
+
+/// As in `hardware.rs`: the other core does it at once, but its wake-up is the test's to play (`Kernel::cores_changed`).
+pub fn give_order(core: usize, order: Order) {
+    let mut orders = ORDERS.get();
+    orders[core] = order;
+    ORDERS.set(orders);
+    match order {
+        Order::Run(run, _) => set_state_of(core, State::Running(run)),
+        Order::Halt(run) => set_state_of(core, State::Halted(run)),
+    }
+}
+
+/// As in `hardware.rs`.
+pub fn claim_device(index: usize) -> bool {
+    let claimed = CLAIMED.get();
+    CLAIMED.set(claimed | 1 << index);
+    claimed >> index & 1 == 0
+}
+
+/// As in `hardware.rs`.
+pub fn free_device(index: usize) {
+    CLAIMED.set(CLAIMED.get() & !(1 << index));
+}
+
+/// As in `hardware.rs`: it has begun already.
+pub fn start_core(_core: usize) {}
 
 /// As in `hardware.rs`: the test is all cores.
 pub fn post_count(_core: usize, slot: usize, count: u32) {

@@ -1,78 +1,62 @@
-//! From a core that is ready to its monitor running.
+//! From a core that is ready to its first domain running, and back.
 //!
-//! Each core makes its root Ram from the memory boot gave it, finds `sbin/monitor` in the boot archive, and starts it in a domain of its own with the
-//! capabilities that `abi::Handle` names. Nothing else is ever started by the kernel. A core tells core 0 that it runs by a word in its own memory and a
-//! wake bit; it writes no other core's memory.
+//! Each core makes its root Ram from the memory boot gave it. What it runs then is told by core 0 (`orders`): `sbin/monitor` from the boot archive, with the
+//! capabilities that `abi::Handle` names, a program that core 0 passed, or nothing but polling (`polling`). Nothing else is ever started by the kernel. When the
+//! first domain has ended, everything else of the core has: it says so and idles, its memory as at its start, until it is told to run again. A core tells core
+//! 0 how it stands by a word in its own memory and a wake bit; it writes no other core's memory.
 
 mod archive;
 mod monitor;
+mod program;
 
-use crate::arch::{cores, instance, power};
-use crate::boot::info::{CORES_MAX, CoreInfo, machine};
-use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
+use crate::arch::{instance, power};
+use crate::boot::info::{CoreInfo, machine};
+use crate::core_local::CoreLocal;
+use crate::hardware::{self, Order, State};
+use crate::memory::{PAGE_BYTES, PhysRange, phys_to_virt};
+use crate::objects::domain::Death;
 use crate::objects::frames::AddError;
-use crate::objects::remote::{CORE_UP_SLOT, WAKE_TABLE_PAGES};
+use crate::objects::pcore::{CORE_SLOT, Plan};
+use crate::objects::remote::WAKE_TABLE_PAGES;
 use crate::objects::{Domain, Ptr};
 use crate::state::Kernel;
-use crate::{hardware, log, trace, trap};
-use core::sync::atomic::{AtomicU64, Ordering};
+use crate::{log, trace, trap};
+use abi::{DeathCause, Error};
 
 /// Status of a machine that cannot start.
 const FAILED: u8 = 100;
-/// What [`RUNNING`] holds while the core runs. Memory of a core that never ran may hold anything else.
-const RUNNING_MARK: u64 = 0x5045_4c41_474f_5550;
+/// Status of a first domain whose core was halted.
+const HALTED: u64 = 0;
 
-/// This core runs; other cores read it.
-static RUNNING: AtomicU64 = AtomicU64::new(0);
+/// Core 0: it was said that all cores are up.
+static COMPLETE: CoreLocal<bool> = CoreLocal::new(false);
 
-/// On core 0: the memory that core 0's monitor shares with the monitor of each core, as (physical address, pages). The starting core reads it there.
-static LINKS: [[AtomicU64; 2]; CORES_MAX] = [const { [const { AtomicU64::new(0) }; 2] }; CORES_MAX];
-
-/// Core 0: what the monitor of `core` is to share with the caller.
-pub fn set_link(core: usize, link: PhysRange) {
-    if let Some([base, pages]) = LINKS.get(core) {
-        base.store(link.base.0, Ordering::Relaxed);
-        pages.store(link.bytes / PAGE_BYTES as u64, Ordering::Release);
-    }
-}
-
-/// What this core's monitor shares with core 0's, if anything.
-fn link(core: usize) -> Option<(PhysAddr, u64)> {
-    // SAFETY: the address of core 0's copy, which lives as long as the machine; only atomics touch it.
-    let links = unsafe { &*instance::remote(0, &LINKS)? };
-    let [base, pages] = links.get(core).filter(|_| core != 0)?;
-    let pages = pages.load(Ordering::Acquire);
-    (pages > 0).then(|| (PhysAddr(base.load(Ordering::Relaxed)), pages))
-}
-
-/// Whether a core's kernel runs.
-pub fn is_running(core: usize) -> bool {
-    if core == cores::this_core() {
-        return RUNNING.load(Ordering::Relaxed) == RUNNING_MARK;
-    }
-    // SAFETY: the address of another core's copy, in RAM of the direct map; only atomics touch it.
-    instance::remote(core, &RUNNING).is_some_and(|word| unsafe { &*word }.load(Ordering::Acquire) == RUNNING_MARK)
-}
+type Started = Result<(), &'static str>;
+const NO_MEMORY: &str = "no memory for its first domain";
 
 /// Called once per core when boot is done.
 pub fn kernel_main(info: &'static CoreInfo) -> ! {
-    let started = trap::KERNEL.with(|slot| {
+    let decision = trap::KERNEL.with(|slot| {
         let kernel = slot.insert(Kernel::new(info.core, Some(info)));
-        take_memory(kernel, info).and_then(|()| monitor::start(kernel, info))
+        if let Err(reason) = take_memory(kernel, info) {
+            give_up(info.core, reason);
+        }
+        report_distant_memory(info);
+        if info.core == 0 {
+            kernel.begin(info, &Plan::NONE);
+            report_if_complete(info);
+        } else {
+            kernel.follow_order();
+        }
+        kernel.settle();
+        kernel.decide()
     });
-    if let Err(reason) = started {
-        log!("pelago: core {} cannot start: {reason}", info.core);
-        power::power_off(FAILED);
-    }
-    report_distant_memory(info);
-    RUNNING.store(RUNNING_MARK, Ordering::Release);
-    if info.core == 0 {
-        report_if_complete(info);
-    } else {
-        hardware::post(0, CORE_UP_SLOT);
-    }
-    let decision = trap::KERNEL.with(|kernel| kernel.as_mut().map(Kernel::decide));
-    trap::leave(decision.unwrap_or(crate::scheduler::Decision::Idle))
+    trap::leave(decision)
+}
+
+fn give_up(core: usize, reason: &str) -> ! {
+    log!("pelago: core {core} cannot start: {reason}");
+    power::power_off(FAILED)
 }
 
 /// Says if this core's kernel or memory lies on other nodes than its own: a node has too little for its cores then.
@@ -105,16 +89,11 @@ fn take_memory(kernel: &mut Kernel, info: &CoreInfo) -> Result<(), &'static str>
     Ok(())
 }
 
-/// Core 0: another core's kernel runs.
-pub fn core_came_up(kernel: &Kernel) {
-    if let Some(info) = kernel.info {
-        report_if_complete(info);
-    }
-}
-
+/// Core 0, once: all cores run for the first time.
 fn report_if_complete(info: &CoreInfo) {
     let cores = info.cores.len();
-    if (0..cores).all(is_running) {
+    if !COMPLETE.get() && (0..cores).all(|core| hardware::core_state(core).is_running()) {
+        COMPLETE.with(|complete| *complete = true);
         log!("pelago: {cores} cores up");
     }
 }
@@ -145,12 +124,103 @@ impl Kernel {
         machine().shares[..info.cores.len()].iter().flat_map(|share| &share.ram).any(inside)
     }
 
-    /// When this core's monitor has ended: core 0 ends the machine with its status.
-    pub fn monitor_ended(&self, monitor: Ptr<Domain>) {
-        let state = monitor.stand();
-        log!("pelago: monitor of core {} ended, cause {} status {}", self.core(), state.cause, state.status);
-        if self.core() == 0 {
-            power::power_off(state.status.min(255) as u8 | u8::from(state.cause != abi::DeathCause::Exit as u64));
+    /// The mailbox says that a core's state or order changed: on core 0 some other core's state, elsewhere this core's order.
+    pub fn core_slot_rang(&mut self) {
+        match self.info {
+            Some(info) if info.core == 0 => {
+                report_if_complete(info);
+                self.cores_changed();
+            }
+            _ => self.follow_order(),
         }
+    }
+
+    /// Does what core 0 wants, if this core does not do it already.
+    fn follow_order(&mut self) {
+        let state = hardware::core_state(self.core());
+        match (hardware::core_order(self.core()), self.first, self.info) {
+            (Order::Run(run, plan), None, Some(info)) if state != State::Halted(run) => {
+                self.begin(info, &Plan::at(plan))
+            }
+            (Order::Halt(run), Some(_), _) if run == self.run => self.end_first(),
+            // Told to halt before it began.
+            (Order::Halt(run), None, _) if state != State::Halted(run) => {
+                self.run = run;
+                self.tell_state(State::Halted(run));
+            }
+            _ => (),
+        }
+    }
+
+    /// Makes the first domain. A core other than core 0 that cannot says so and halts.
+    fn begin(&mut self, info: &'static CoreInfo, plan: &Plan) {
+        self.run = plan.run;
+        let is_monitor = plan.entry == 0 && plan.devices.iter().all(Option::is_none);
+        let link = plan.parts[0].map(|part| (part.base, part.pages));
+        let started = if is_monitor { monitor::start(self, info, link) } else { program::start(self, plan) };
+        self.tell_state(State::Running(self.run));
+        if let Err(reason) = started {
+            if self.core() == 0 {
+                give_up(0, reason);
+            }
+            log!("pelago: core {} cannot start: {reason}", self.core());
+            match self.first {
+                Some(_) => self.end_first(),
+                None => self.halted(),
+            }
+        }
+    }
+
+    fn tell_state(&mut self, state: State) {
+        hardware::set_core_state(state);
+        if self.core() != 0 {
+            hardware::post(0, CORE_SLOT);
+        }
+    }
+
+    /// Halts this core by a call of its own. `BadArgument`: core 0 keeps the machine together.
+    pub fn halt_here(&mut self) -> Result<(), Error> {
+        if self.core() == 0 {
+            return Err(Error::BadArgument);
+        }
+        self.end_first();
+        Ok(())
+    }
+
+    fn end_first(&mut self) {
+        if let Some(first) = self.first {
+            self.kill(first, Death::by_call(DeathCause::Killed, HALTED));
+        }
+    }
+
+    /// When this core's first domain has ended: core 0 ends the machine with its status, another halts once all is taken apart.
+    pub fn first_domain_ended(&mut self, first: Ptr<Domain>) {
+        let state = first.stand();
+        let is_asked = [DeathCause::Exit, DeathCause::Killed].iter().any(|cause| *cause as u64 == state.cause);
+        if !is_asked || self.core() == 0 {
+            log!("pelago: first domain of core {} ended, cause {} status {}", self.core(), state.cause, state.status);
+        }
+        if self.core() == 0 {
+            power::power_off(state.status.min(255) as u8 | u8::from(state.cause != DeathCause::Exit as u64));
+        }
+        self.first_ended = true;
+        // Named by nobody else: so `settle` comes to it whatever else there is to settle.
+        self.retain(first);
+        self.condemned.push_back(first);
+    }
+
+    /// All of the first domain is taken apart. What is left is the root account; whatever else is there is a defect, which the log tells.
+    pub(crate) fn halted(&mut self) {
+        self.first_ended = false;
+        self.polling = None;
+        if let Some(first) = self.first.take() {
+            self.release(first);
+            self.reap();
+        }
+        let (objects, pages) = (self.kernel_objects, self.root_ram().used());
+        if (objects, pages) != (1, 1) {
+            log!("pelago: core {} halts with {} objects and {} pages left", self.core(), objects - 1, pages - 1);
+        }
+        self.tell_state(State::Halted(self.run));
     }
 }

@@ -12,10 +12,14 @@ use crate::objects::device::Interrupts;
 use crate::objects::frames::Frames;
 use crate::objects::mapping::Window;
 use crate::objects::remote::WakeSlots;
-use crate::objects::{Context, Domain, Header, List, Ptr, Ram};
+use crate::objects::{Context, Domain, Header, List, Pcore, Ptr, Ram};
+use crate::polling::Polling;
 use crate::scheduler::Scheduler;
 use crate::shared::Local;
 use crate::trace::Trace;
+
+/// Numbers of object types end before this.
+pub const OBJECT_TYPES: usize = 16;
 
 /// One core's kernel.
 pub struct Kernel {
@@ -45,14 +49,24 @@ pub struct Kernel {
     pub vectors_open: bool,
     /// Objects alive.
     pub kernel_objects: u64,
+    /// The same by `ObjectType`.
+    pub(crate) objects_by_type: [u64; OBJECT_TYPES],
     /// Objects whose last reference went.
     pub(crate) doomed: List<Header>,
     /// Domains that nobody can name any more.
     pub(crate) condemned: List<Domain, 0>,
     /// What stands for shared objects here.
     pub(crate) shared: Local,
-    /// The first domain of this core; its end is the core's.
-    pub monitor: Option<Ptr<Domain>>,
+    /// The first domain of this core; with its end the core halts.
+    pub first: Option<Ptr<Domain>>,
+    /// Set when it has ended, until the core has halted.
+    pub(crate) first_ended: bool,
+    /// Number of the run, as core 0 counts.
+    pub(crate) run: u32,
+    /// If this is a kernel core: what it polls.
+    pub(crate) polling: Option<Polling>,
+    /// On core 0: the other cores that are claimed.
+    pub(crate) claims: List<Pcore>,
     root_ram: Option<Ptr<Ram>>,
     core: u64,
     sequence: u64,
@@ -75,10 +89,15 @@ impl Kernel {
             vectors_of: None,
             vectors_open: true,
             kernel_objects: 0,
+            objects_by_type: [0; OBJECT_TYPES],
             doomed: List::new(),
             condemned: List::new(),
             shared: Local::new(),
-            monitor: None,
+            first: None,
+            first_ended: false,
+            run: 0,
+            polling: None,
+            claims: List::new(),
             root_ram: None,
             core: core as u64,
             sequence: 0,

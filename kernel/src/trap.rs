@@ -43,7 +43,11 @@ pub fn leave(decision: Decision) -> ! {
     match decision {
         // SAFETY: `decide` gives the registers of the current context, whose space is loaded; nothing else refers to them now.
         Decision::Resume(mut registers) => unsafe { context::resume(registers.as_mut()) },
-        Decision::Idle => context::idle(),
+        Decision::Idle => match KERNEL.with(|kernel| kernel.as_mut().map_or(Decision::Idle, Kernel::serve)) {
+            // SAFETY: as above.
+            Decision::Resume(mut registers) => unsafe { context::resume(registers.as_mut()) },
+            Decision::Idle => context::idle(),
+        },
     }
 }
 
@@ -72,11 +76,11 @@ impl Kernel {
         self.decide()
     }
 
-    fn woken(&mut self) {
+    pub(crate) fn woken(&mut self) {
         self.counters.wakes_taken += 1;
         mailbox::drain(&mut |slot| match slot {
             mailbox::LOG_SLOT => log::drain(),
-            crate::objects::remote::CORE_UP_SLOT => crate::start::core_came_up(self),
+            crate::objects::pcore::CORE_SLOT => self.core_slot_rang(),
             crate::objects::remote::SHARED_SLOT => self.shared_rang(),
             slot => {
                 self.trace(Traced::Wake, 0, [slot as u64, 0]);

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::cell::Cell;
 
 use abi::start::Entrance;
+use channel::Memory;
 use contracts::monitor::{ChannelPlan, DomainPlan, MonitorError};
 use runtime::now_ns;
 use system::System;
@@ -41,25 +42,24 @@ pub fn list_devices(system: &System) {
 
 /// Starts all cores but this one and takes their links.
 pub async fn start_cores(service: Rc<Service>, cores: u32) {
-    let mut waiting: Vec<(u32, Link)> = Vec::new();
+    let mut waiting: Vec<(Rc<Link>, Memory)> = Vec::new();
     for core in 1..cores {
-        match Link::start(core) {
-            Ok(link) => waiting.push((core, link)),
+        match service.start_core(core) {
+            Ok(started) => waiting.push(started),
             Err(error) => runtime::log!("core {core} does not start: {}", error.name()),
         }
     }
     let mut steps = CORES_STEPS;
     while !waiting.is_empty() {
-        let (up, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(_, link)| link.is_up());
+        let (up, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|(link, _)| link.is_up());
         waiting = rest;
-        for (core, link) in up {
-            match link.client() {
-                Ok(client) => service.link_up(core, client),
-                Err(error) => runtime::log!("core {core} has no link: {}", error.name()),
+        for (link, memory) in up {
+            if let Err(error) = service.link_up(&link, memory) {
+                runtime::log!("core {} has no link: {}", link.core(), error.name());
             }
         }
         if !waiting.is_empty() && runtime::timeout(CORES_STEP_NS, runtime::notified(GREETED)).await.is_err() {
-            let missing: Vec<u32> = waiting.iter().map(|(core, _)| *core).take(MISSING_SHOWN).collect();
+            let missing: Vec<u32> = waiting.iter().map(|(link, _)| link.core()).take(MISSING_SHOWN).collect();
             runtime::log!("waiting for the monitors of {} cores, among them {missing:?}", waiting.len());
             steps -= 1;
             if steps == 0 {

@@ -18,8 +18,10 @@ const MMIO: u64 = 0x1_0000;
 /// `DeviceRecord::hwid` of the first serial port.
 const SERIAL: u64 = 0x2_0000;
 
-/// No device but a right: to end the machine (and, as the kernel has it, all else the core object allows: CAVEATS.md).
+/// No devices but rights. To end the machine, and nothing else.
 const POWER: &str = "power";
+/// To do with cores and their memory whatever the kernel can: for programs that manage cores of their own.
+const CORES: &str = "cores";
 
 /// Claims by kind.
 #[derive(Default)]
@@ -32,6 +34,13 @@ struct Claim {
     device: Handle,
     index: u64,
     id: u64,
+}
+
+impl Devices {
+    /// Whether none was claimed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.claimed.is_empty()
+    }
 }
 
 fn is_of_kind(record: &DeviceRecord, kind: &str) -> bool {
@@ -58,9 +67,14 @@ pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, Strin
 impl<M: Machine> Book<M> {
     /// The first device of a kind for a domain; `None` if the machine has none.
     pub(crate) fn lend(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
-        if name == POWER {
-            let mut made = record(kind::CAPABILITY, POWER, "");
-            made.handle = self.machine.grant(into.domain, Handle::PCORE, Rights::POWER)?.0;
+        let right = match name {
+            POWER => Some(Rights::POWER),
+            CORES => Some(Rights::ALL),
+            _ => None,
+        };
+        if let Some(right) = right {
+            let mut made = record(kind::CAPABILITY, name, "");
+            made.handle = self.machine.grant(into.domain, Handle::PCORE, right)?.0;
             return Ok(Some(made));
         }
         let claim = match self.devices.claimed.get(name) {
@@ -71,7 +85,7 @@ impl<M: Machine> Book<M> {
                 let mut fitting = all.filter(|(_, device)| is_of_kind(device, name));
                 let Some((index, found)) = fitting.next() else { return Ok(None) };
                 drop(fitting);
-                let device = self.machine.claim(index)?;
+                let device = self.machine.claim(found.hwid)?;
                 let claim = Claim { device, index, id: (found.vendor as u64) << 16 | found.device as u64 };
                 self.devices.claimed.insert(name.into(), claim);
                 claim

@@ -93,6 +93,11 @@ impl<M: Machine> Book<M> {
         &mut self.machine
     }
 
+    /// Whether nothing made here is there any more: no domain, no channel, no region, no claim on a device.
+    pub fn is_empty(&self) -> bool {
+        self.domains.is_empty() && self.channels.is_empty() && self.regions.is_empty() && self.devices.is_empty()
+    }
+
     /// Facts about this core.
     pub fn facts(&self) -> Facts {
         self.facts

@@ -1,10 +1,14 @@
 //! Links between monitor 0 and the others: a channel in memory of core 0, and one page by which both sides tell each other how to ring.
 
+use alloc::rc::Rc;
 use alloc::string::ToString;
+use core::any::Any;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::layout::{REGIONS, portal};
-use abi::{Error, Handle, PAGE_BYTES};
+use abi::pcore::Launch;
+use abi::{Error, Handle, PAGE_BYTES, Rights};
 use channel::{Bell, ClientChannel, Layout, Memory, ServerChannel, Wiring};
 use contracts::monitor::MonitorClient;
 use monitor_core::{DEATH_BADGES, STALL_BADGES};
@@ -17,7 +21,10 @@ const LINK_BIT_FIRST: u64 = 16;
 const LINK_BITS: u64 = 16;
 /// The bit for greetings.
 pub const GREETED: u64 = 1 << 39;
-const _: () = assert!((GREETED | ((1 << LINK_BITS) - 1) << LINK_BIT_FIRST) & (DEATH_BADGES | STALL_BADGES) == 0);
+/// The bit for cores that started or halted.
+pub const CORE_CHANGED: u64 = 1 << 38;
+const _: () =
+    assert!((GREETED | CORE_CHANGED | ((1 << LINK_BITS) - 1) << LINK_BIT_FIRST) & (DEATH_BADGES | STALL_BADGES) == 0);
 
 /// The page after the channel: a number of 0 is not told yet.
 struct Greeting {
@@ -31,12 +38,21 @@ impl Greeting {
     }
 }
 
-/// The near end of a link to a core that was started.
+/// The near end of a link to another core; its memory serves all runs of that core.
 pub struct Link {
     core: u32,
-    memory: Memory,
+    segment: Handle,
+    address: u64,
+    bytes: u64,
+    keeper: Rc<dyn Any>,
     greeting: Greeting,
     badge: u64,
+    /// Our number for the far end to ring.
+    slot: u64,
+    /// While the core is ours: the claim on it.
+    pcore: Cell<Option<Handle>>,
+    /// What rings the far end.
+    bell: Cell<Option<Handle>>,
 }
 
 fn layout() -> Layout {
@@ -44,20 +60,52 @@ fn layout() -> Layout {
 }
 
 impl Link {
-    /// Makes the memory of a link and starts the core.
-    pub fn start(core: u32) -> Result<Link, Error> {
+    /// Makes the memory of a link; nothing runs there yet.
+    pub fn new(core: u32) -> Result<Link, Error> {
         let pages = layout().bytes() / PAGE_BYTES + 1;
-        let (segment, physical) = sys::segment_alloc(Handle::ROOT_RAM, pages, abi::layout::segment::CONTIGUOUS)?;
+        let (segment, _) = sys::segment_alloc(Handle::ROOT_RAM, pages, abi::layout::segment::CONTIGUOUS)?;
         let (address, bytes, keeper) = runtime::map_segment(segment)?;
-        // SAFETY: mapped while the keeper lives; the last page is left out.
-        let memory = unsafe { Memory::format(address, bytes - PAGE_BYTES, layout(), Some(keeper)) }
-            .map_err(|_| Error::BadArgument)?;
         let greeting = Greeting { base: address + bytes - PAGE_BYTES };
         let badge = 1 << (LINK_BIT_FIRST + core as u64 % LINK_BITS);
         let entrance = sys::portal_alloc(Handle::ROOT_RAM, Handle::SELF_CONTEXT, badge | GREETED, portal::MAILBOX)?;
-        greeting.word(0).store(sys::wake_slot_alloc(Handle::PCORE, entrance, 0)?, Ordering::Release);
-        sys::pcore_run(Handle::PCORE, core.into(), physical, pages)?;
-        Ok(Link { core, memory, greeting, badge })
+        let slot = sys::wake_slot_alloc(Handle::PCORE, entrance, 0)?;
+        let (pcore, bell) = (Cell::new(None), Cell::new(None));
+        Ok(Link { core, segment, address, bytes, keeper, greeting, badge, slot, pcore, bell })
+    }
+
+    /// The core it leads to.
+    pub fn core(&self) -> u32 {
+        self.core
+    }
+
+    /// Claims the core and runs a monitor there. No client of an earlier run is left.
+    pub fn start(&self) -> Result<Memory, Error> {
+        // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and whoever did has halted. The last page is left out of the channel.
+        let memory = unsafe {
+            core::ptr::write_bytes(self.address as *mut u8, 0, self.bytes as usize);
+            Memory::format(self.address, self.bytes - PAGE_BYTES, layout(), Some(self.keeper.clone()))
+        };
+        let memory = memory.map_err(|_| Error::BadArgument)?;
+        self.greeting.word(0).store(self.slot, Ordering::Release);
+        let pcore = sys::pcore_alloc(Handle::PCORE, Handle::ROOT_RAM, self.core.into())?;
+        match self.run(pcore) {
+            Ok(()) => self.pcore.set(Some(pcore)),
+            Err(error) => {
+                sys::cap_drop(pcore)?;
+                return Err(error);
+            }
+        }
+        Ok(memory)
+    }
+
+    fn run(&self, pcore: Handle) -> Result<(), Error> {
+        let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, CORE_CHANGED)?;
+        let watched = sys::pcore_watch(pcore, bell);
+        sys::cap_drop(bell)?;
+        watched?;
+        let mut launch = Launch { count: 1, ..Launch::default() };
+        launch.segments[0].handle = self.segment.0;
+        sys::pcore_run(pcore, &launch)
     }
 
     /// Has the other side told how to ring it?
@@ -66,10 +114,29 @@ impl Link {
     }
 
     /// The client over the link; `is_up` said yes.
-    pub fn client(self) -> Result<MonitorClient, Error> {
+    pub fn client(&self, memory: Memory) -> Result<MonitorClient, Error> {
         let slot = self.greeting.word(1).load(Ordering::Acquire);
         let bell = sys::wake_slot_import(Handle::PCORE, Handle::ROOT_RAM, self.core.into(), slot)?;
-        Ok(MonitorClient::new(ClientChannel::new(wiring(self.memory, bell, self.badge))))
+        self.bell.set(Some(bell));
+        Ok(MonitorClient::new(ClientChannel::new(wiring(memory, bell, self.badge))))
+    }
+
+    /// Halts the core; `is_halted` says when it has.
+    pub fn halt(&self) -> Result<(), Error> {
+        self.pcore.get().map_or(Err(Error::NotFound), sys::pcore_halt)
+    }
+
+    /// Whether the core stands still.
+    pub fn is_halted(&self) -> bool {
+        sys::pcore_stat(self.core.into()).is_ok_and(|(_, _, running)| !running)
+    }
+
+    /// Gives the core back to the pool. No client is left.
+    pub fn forget(&self) {
+        for held in [self.bell.take(), self.pcore.take()].into_iter().flatten() {
+            // A capability of ours that is there.
+            let _ = sys::cap_drop(held);
+        }
     }
 }
 

@@ -79,8 +79,8 @@ pub trait Machine {
 
     /// The device with that index.
     fn device(&mut self, index: u64) -> Option<DeviceRecord>;
-    /// Claims it.
-    fn claim(&mut self, index: u64) -> Result<Handle, Error>;
+    /// Claims the device with that hardware id.
+    fn claim(&mut self, hwid: u64) -> Result<Handle, Error>;
     /// Stops it from reaching memory and from interrupting.
     fn quiet(&mut self, device: Handle) -> Result<(), Error>;
 }

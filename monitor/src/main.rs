@@ -4,6 +4,7 @@
 extern crate alloc;
 
 mod boot;
+mod cores;
 mod link;
 mod metal;
 mod service;
@@ -54,7 +55,8 @@ async fn first(service: Rc<Service>, facts: Facts, files: &'static [u8]) {
     if let Err(reason) = boot::start_components(&service, &description, facts.cores) {
         return give_up(&reason);
     }
-    boot::start_cores(service, facts.cores).await;
+    boot::start_cores(service.clone(), facts.cores).await;
+    service.cores_are_up();
     core::future::pending::<()>().await;
 }
 

@@ -189,8 +189,8 @@ impl Machine for Metal {
         sys::device_list(index).ok()
     }
 
-    fn claim(&mut self, index: u64) -> Result<Handle, Error> {
-        sys::device_alloc(Handle::PCORE, Handle::ROOT_RAM, index)
+    fn claim(&mut self, hwid: u64) -> Result<Handle, Error> {
+        sys::device_alloc(Handle::PCORE, Handle::ROOT_RAM, hwid)
     }
 
     fn quiet(&mut self, device: Handle) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
@@ -16,6 +16,8 @@ use contracts::monitor::*;
 use contracts::spawn::DomainId;
 use monitor_core::{Book, DEATH_BADGES, Dead, STALL_BADGES};
 
+use crate::cores::Far;
+use crate::link::Link;
 use crate::metal::Metal;
 
 /// How long a request waits for a core that is starting.
@@ -30,8 +32,14 @@ const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 pub struct Service {
     core: u32,
     book: RefCell<Book<Metal>>,
-    /// Other cores, once they are up; only at core 0.
-    links: RefCell<BTreeMap<u32, MonitorClient>>,
+    /// Other cores' links, whether they run or not; only at core 0.
+    pub links: RefCell<BTreeMap<u32, Rc<Link>>>,
+    /// Other cores, while they are up; only at core 0.
+    pub far: RefCell<BTreeMap<u32, Far>>,
+    /// A core is being started or halted.
+    pub changing: Cell<bool>,
+    /// All cores that start at boot are up or given up.
+    pub booted: Cell<bool>,
     /// Those who wait for a core to come up.
     waiting: RefCell<Vec<Waker>>,
     endpoints: RefCell<BTreeMap<DomainId, EndpointClient>>,
@@ -58,6 +66,9 @@ impl Service {
             core: book.facts().core,
             book: RefCell::new(book),
             links: RefCell::default(),
+            far: RefCell::default(),
+            changing: Cell::new(true),
+            booted: Cell::new(false),
             waiting: RefCell::default(),
             endpoints: RefCell::default(),
             listeners: RefCell::default(),
@@ -65,44 +76,37 @@ impl Service {
         }
     }
 
-    /// Another core is up: its events are ours to tell.
-    pub fn link_up(self: &Rc<Self>, core: u32, client: MonitorClient) {
-        self.links.borrow_mut().insert(core, client.clone());
+    /// Whether it is core 0's.
+    pub fn is_first(&self) -> bool {
+        self.core == 0
+    }
+
+    /// Cores of the machine.
+    pub fn cores(&self) -> u32 {
+        self.book.borrow().facts().cores
+    }
+
+    /// A core came up, or will not: those who wait for one look again.
+    pub fn wake_waiting(&self) {
         self.waiting.take().into_iter().for_each(Waker::wake);
-        let service = self.clone();
-        runtime::spawn(async move {
-            loop {
-                match client.next_event().await {
-                    MonitorEvent::Died { name, generation, linux, death } => {
-                        service.tell_death(&Dead { name, generation, linux, death });
-                    }
-                    MonitorEvent::Serving { domain } => service.tell(|listener| listener.serving(domain)),
-                    MonitorEvent::Stalled { domain } => service.tell(|listener| listener.stalled(domain)),
-                    MonitorEvent::Lost => runtime::log!("core {core}: events were lost"),
-                    MonitorEvent::PeerRestarted => {}
-                    MonitorEvent::Closed => {
-                        service.links.borrow_mut().remove(&core);
-                        return runtime::log!("core {core} does not keep the contract, it is given up");
-                    }
-                }
-            }
-        });
     }
 
     async fn link(&self, core: u32) -> Result<MonitorClient, MonitorError> {
-        if self.core != 0 || core >= self.book.borrow().facts().cores {
+        if self.core != 0 || core >= self.cores() {
             return Err(MonitorError::NoCore);
         }
-        let up = poll_fn(|context| match self.links.borrow().get(&core) {
-            Some(client) => Poll::Ready(client.clone()),
+        let up = poll_fn(|context| match self.far.borrow().get(&core) {
+            Some(far) => Poll::Ready(Ok(far.client.clone())),
+            // One that did not come up at boot, or was halted.
+            None if self.booted.get() => Poll::Ready(Err(MonitorError::NoCore)),
             None => {
                 self.waiting.borrow_mut().push(context.waker().clone());
                 Poll::Pending
             }
         });
-        runtime::timeout(CORE_LIMIT_NS, up).await.map_err(|_| {
+        runtime::timeout(CORE_LIMIT_NS, up).await.unwrap_or_else(|_| {
             runtime::log!("core {core} is not up");
-            MonitorError::NoCore
+            Err(MonitorError::NoCore)
         })
     }
 
@@ -115,11 +119,13 @@ impl Service {
         self.listeners.borrow_mut().retain(|listener| listener.peer != peer);
     }
 
-    fn tell(&self, event: impl Fn(&MonitorEvents) -> Result<(), SendError>) {
+    /// Tells every client.
+    pub fn tell(&self, event: impl Fn(&MonitorEvents) -> Result<(), SendError>) {
         self.listeners.borrow().iter().for_each(|listener| listener.tell(&event));
     }
 
-    fn tell_death(&self, dead: &Dead) {
+    /// Tells of a death whoever hears of it.
+    pub fn tell_death(&self, dead: &Dead) {
         for listener in self.listeners.borrow().iter().filter(|listener| listener.makes_linux || !dead.linux) {
             listener.tell(&|events| events.died(dead.name.clone(), dead.generation, dead.linux, dead.death));
         }
@@ -212,7 +218,7 @@ fn own_wiring(memory: Memory, bell: Handle, badge: u64, peer: String) -> Wiring 
 }
 
 /// Another core's monitor is not there, or said no.
-fn passed<T>(answer: Result<T, CallError<MonitorError>>) -> Result<T, MonitorError> {
+pub fn passed<T>(answer: Result<T, CallError<MonitorError>>) -> Result<T, MonitorError> {
     answer.map_err(|error| match error {
         CallError::Server(error) => error,
         _ => MonitorError::NoCore,
@@ -362,13 +368,25 @@ impl MonitorServer for Shared {
         passed(self.0.link(core).await?.add(core, physical, pages).await)
     }
 
+    async fn change_core(&self, _: &Peer, core: u32, run: bool) -> Result<(), MonitorError> {
+        self.0.change_core(core, run).await
+    }
+
+    async fn leave(&self, _: &Peer, core: u32) -> Result<(), MonitorError> {
+        if !self.is_here(core) {
+            return Err(MonitorError::NoCore);
+        }
+        if self.0.book.borrow().is_empty() { Ok(()) } else { Err(MonitorError::Busy) }
+    }
+
     fn power_off(&self, peer: &Peer, status: u8) {
         let error = sys::power_off(Handle::PCORE, status.into());
         runtime::log!("{} wants the machine ended: {}", peer.name(), error.name());
     }
 }
 
-fn said(text: &str) -> MonitorError {
+/// Something that should not be: into the log, and as an answer.
+pub fn said(text: &str) -> MonitorError {
     runtime::log!("{text}");
     MonitorError::Failed
 }

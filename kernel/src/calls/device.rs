@@ -51,13 +51,12 @@ pub(super) fn list(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
-    let index = request.words()[2];
-    let hardware = kernel.device_at(index).ok_or(Error::NotFound)?;
-    if kernel.is_claimed(index) {
-        return Err(Error::Busy);
-    }
+    let hwid = request.words()[2];
+    let all = (0..).map_while(|index| Some((index, kernel.device_at(index)?)));
+    let mut named = all.filter(|(_, hardware)| record(*hardware).hwid == hwid);
+    let (index, hardware) = named.next().ok_or(Error::NotFound)?;
     let slot = request.slot(kernel)?;
-    let device = kernel.claim(ram, index, hardware)?;
+    let device = kernel.claim(ram, index as usize, hardware)?;
     one(request.place(slot, device.any(), Rights::ALL))
 }
 

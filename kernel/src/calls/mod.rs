@@ -172,6 +172,11 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::PcoreRun => pcore::run(kernel, request),
         Call::PcoreStat => pcore::stat(kernel, request),
         Call::PcoreCurrent => pcore::current(kernel),
+        Call::PcoreAlloc => pcore::alloc(kernel, request),
+        Call::PcoreHalt => pcore::halt(kernel, request),
+        Call::PcoreWatch => pcore::watch(kernel, request),
+        Call::PcoreAddDevice => pcore::add_device(kernel, request),
+        Call::PcoreDeviceStat => pcore::device_stat(kernel, request),
         Call::DeviceList => device::list(kernel, request),
         Call::DeviceAlloc => device::alloc(kernel, request),
         Call::DeviceWindow => device::window(kernel, request),
@@ -182,6 +187,8 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::DeviceMaster => device::master(kernel, request),
         Call::DevicePortRead => device::port_read(request),
         Call::DevicePortWrite => device::port_write(request),
+        Call::LocalityGet => pcore::locality(kernel, request),
+        Call::ObjectCount => pcore::object_count(kernel, request),
         Call::ShareAlloc => share::alloc(kernel, request),
         Call::ShareAdd => share::add(kernel, request),
         Call::ShareRemove => share::remove(kernel, request),
@@ -190,6 +197,15 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ShareImport => share::import(kernel, request),
         Call::ShareSegment => share::segment(kernel, request),
         Call::ObjectName => share::name(kernel, request),
+    }
+}
+
+/// Makes a call that came by a ring for the domain of `caller`, a context that does not run. The call is one of `abi::pcore::RING_CALLS`.
+pub fn of_ring(kernel: &mut Kernel, caller: Ptr<Context>, call: Call, words: [u64; 6]) -> Result<[u64; 3], Error> {
+    caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
+    match dispatch(kernel, call, &Request { caller })? {
+        Outcome::Done(results) => Ok(results),
+        Outcome::Left => unreachable!("no call of a ring waits"),
     }
 }
 

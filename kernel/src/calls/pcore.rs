@@ -1,47 +1,176 @@
 //! Cores.
 
-use super::memory::decode_run;
-use super::{Answer, NOTHING, Outcome, Request};
-use crate::arch::cores;
-use crate::memory::PhysRange;
-use crate::objects::Pcore;
-use crate::start;
+use super::range::allowed_by;
+use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::boot::acpi::Distances;
+use crate::boot::info::machine;
+use crate::memory::USER_END;
+use crate::objects::mapping::Place;
+use crate::objects::notification::Notification;
+use crate::objects::pcore::{Part, Plan, Polled, decode_run};
+use crate::objects::slot::Source;
+use crate::objects::{Pcore, Ptr, Range, Segment, user_memory};
 use crate::state::Kernel;
-use abi::layout::SEGMENT_PAGES_MAX;
-use abi::{Error, Rights};
+use abi::layout::{CONTROL_PAGE, WAKE_SLOTS, protection};
+use abi::pcore::{Launch, LaunchSegment, SEGMENTS_MAX, polled};
+use abi::{Error, Handle, ObjectType, PAGE_BYTES, Rights};
+use zerocopy::{FromZeros, IntoBytes};
 
-pub(super) fn run(kernel: &Kernel, request: &Request) -> Answer {
+/// A core of the machine.
+fn decode_core(kernel: &Kernel, core: u64) -> Result<usize, Error> {
+    let cores = kernel.info.map_or(1, |info| info.cores.len());
+    usize::try_from(core).ok().filter(|core| *core < cores).ok_or(Error::BadArgument)
+}
+
+pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     request.object::<Pcore>(0, Rights::CONTROL)?;
-    let [_, _, base, pages, ..] = request.words();
+    let ram = request.ram(1)?;
+    let core = decode_core(kernel, request.words()[2])?;
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
-    let link = if pages == 0 { PhysRange::default() } else { decode_run(base, pages)? };
-    if pages > SEGMENT_PAGES_MAX || (pages > 0 && !kernel.is_core_memory(link)) {
+    if core == 0 {
         return Err(Error::BadArgument);
     }
-    let core = usize::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
-    if kernel.info.is_none_or(|info| core >= info.cores.len()) {
+    let slot = request.slot(kernel)?;
+    let pcore = kernel.claim_core(ram, core)?;
+    one(request.place(slot, pcore.any(), Rights::ALL))
+}
+
+/// What was asked to run: the plan, and the capabilities it needs.
+fn decode_launch(kernel: &mut Kernel, request: &Request) -> Result<(Plan, [Option<Source>; SEGMENTS_MAX]), Error> {
+    let (_, capability) = request.find::<Pcore>(0, Rights::CONTROL)?;
+    let mut launch = Launch::new_zeroed();
+    let range = request.caller.domain().range();
+    user_memory::read(kernel, range, request.words()[1], launch.as_mut_bytes())?;
+    let asked = usize::try_from(launch.count).ok().and_then(|count| launch.segments.get(..count));
+    let asked = asked.ok_or(Error::BadArgument)?;
+    let rights = Rights(u32::try_from(launch.rights).map_err(|_| Error::BadArgument)?);
+    if !capability.rights.contains(rights) {
+        return Err(Error::NoRights);
+    }
+    if launch.entry >= USER_END || launch.stack > USER_END {
         return Err(Error::BadArgument);
     }
-    if start::is_running(core) {
-        return Err(Error::Busy);
+    let mut parts = [None; SEGMENTS_MAX];
+    let mut sources = [None; SEGMENTS_MAX];
+    for (index, asked) in asked.iter().enumerate() {
+        let source = request.caller.domain().share().find_slot(Handle(asked.handle))?;
+        source.0.check_parent()?;
+        parts[index] = Some(decode_part(range, asked, source)?);
+        sources[index] = Some(source);
     }
-    start::set_link(core, link);
-    cores::start_core(core).map_err(|_| Error::BadArgument)?;
+    check_places(&parts)?;
+    let Launch { entry, stack, argument, .. } = launch;
+    Ok((Plan { entry, stack, argument, rights, parts, ..Plan::NONE }, sources))
+}
+
+fn decode_part(range: Ptr<Range>, asked: &LaunchSegment, (_, capability): Source) -> Result<Part, Error> {
+    let segment = capability.object.cast::<Segment>()?;
+    let (base, pages) = decode_run(segment, capability)?;
+    let shown = match asked.address {
+        0 => None,
+        address => {
+            let both = protection::WRITE | protection::EXECUTE;
+            if asked.protection & both == both {
+                return Err(Error::BadArgument);
+            }
+            range.check_protection(asked.protection)?;
+            if allowed_by(capability.rights) & asked.protection != asked.protection {
+                return Err(Error::NoRights);
+            }
+            Some((range.place(address, pages)?, asked.protection))
+        }
+    };
+    Ok(Part { base, pages, rights: capability.rights, shown })
+}
+
+/// No two places overlap, nor any the first context's control page.
+fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
+    let control = Place { start: CONTROL_PAGE, pages: 1 };
+    let places = || parts.iter().flatten().filter_map(|part| part.shown).map(|(place, _)| place);
+    let overlap = |a: Place, b: Place| a.start < b.end() && b.start < a.end();
+    let clash = places()
+        .enumerate()
+        .any(|(index, place)| overlap(place, control) || places().skip(index + 1).any(|other| overlap(place, other)));
+    if clash { Err(Error::BadArgument) } else { Ok(()) }
+}
+
+pub(super) fn run(kernel: &mut Kernel, request: &Request) -> Answer {
+    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    kernel.check_still(pcore)?;
+    let (plan, segments) = decode_launch(kernel, request)?;
+    kernel.run_core(pcore, plan, &segments);
     NOTHING
 }
 
+pub(super) fn halt(kernel: &mut Kernel, request: &Request) -> Answer {
+    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    if pcore.core == kernel.core() {
+        return kernel.halt_here().map(|()| Outcome::Left);
+    }
+    kernel.halt_core(pcore)?;
+    NOTHING
+}
+
+pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
+    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    let target = request.source(1)?;
+    Notification::decode(target.1)?;
+    kernel.watch_core(pcore, target)?;
+    NOTHING
+}
+
+pub(super) fn add_device(kernel: &mut Kernel, request: &Request) -> Answer {
+    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    let [_, kind, _, offset, core, slot] = request.words();
+    let (segment, capability) = request.find::<Segment>(2, Rights::READ.union(Rights::WRITE))?;
+    let (base, pages) = decode_run(segment, capability)?;
+    let polled = match kind {
+        polled::RING => Polled::Ring { base, pages },
+        polled::WORD => {
+            let fits = offset.is_multiple_of(2) && offset < pages * PAGE_BYTES && (1..WAKE_SLOTS).contains(&slot);
+            let core = decode_core(kernel, core)?;
+            if !fits {
+                return Err(Error::BadArgument);
+            }
+            Polled::Word { at: base + offset, core, slot: slot as usize }
+        }
+        _ => return Err(Error::BadArgument),
+    };
+    let source = request.source(2)?;
+    one(kernel.add_polled(pcore, polled, source)? as u64)
+}
+
+pub(super) fn device_stat(kernel: &Kernel, request: &Request) -> Answer {
+    let found = kernel.polling.as_ref().and_then(|polling| polling.stat(request.words()[0]));
+    found.map(Outcome::Done).ok_or(Error::NotFound)
+}
+
 pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {
-    let core = usize::try_from(request.words()[0]).map_err(|_| Error::BadArgument)?;
-    let info = kernel.info.ok_or(Error::BadArgument)?;
-    let entry = info.cores.get(core).ok_or(Error::BadArgument)?;
-    let running = u64::from(start::is_running(core));
+    let core = decode_core(kernel, request.words()[0])?;
+    let entry = kernel.info.and_then(|info| info.cores.get(core)).ok_or(Error::BadArgument)?;
+    let running = u64::from(kernel.core_runs(core));
     Ok(Outcome::Done([u64::from(entry.apic_id), u64::from(entry.node), running]))
 }
 
 pub(super) fn current(kernel: &Kernel) -> Answer {
     let count = kernel.info.map_or(1, |info| info.cores.len());
-    let running = (0..count).filter(|&core| start::is_running(core)).count();
+    let running = (0..count).filter(|&core| kernel.core_runs(core)).count();
     Ok(Outcome::Done([kernel.core() as u64, count as u64, running as u64]))
+}
+
+pub(super) fn locality(kernel: &Kernel, request: &Request) -> Answer {
+    let [from, to, ..] = request.words();
+    let (from, to) = (decode_core(kernel, from)?, decode_core(kernel, to)?);
+    let info = kernel.info.ok_or(Error::BadArgument)?;
+    let nodes = [info.cores[from].node, info.cores[to].node];
+    let distances: &Distances = &machine().facts.distances;
+    Ok(Outcome::Done([distances.between(nodes[0], nodes[1]).into(), nodes[0].into(), nodes[1].into()]))
+}
+
+pub(super) fn object_count(kernel: &Kernel, request: &Request) -> Answer {
+    let number = request.words()[0];
+    let is_type = (ObjectType::Ram as u64..=ObjectType::Pool as u64).contains(&number);
+    if is_type { one(kernel.objects_by_type[number as usize]) } else { Err(Error::BadArgument) }
 }

@@ -13,7 +13,7 @@ fn living(request: &Request, rights: Rights) -> Result<Ptr<Range>, Error> {
 }
 
 /// The widest protection a capability for a segment allows.
-fn allowed_by(rights: Rights) -> u64 {
+pub(super) fn allowed_by(rights: Rights) -> u64 {
     [(Rights::READ, protection::READ), (Rights::WRITE, protection::WRITE), (Rights::EXECUTE, protection::EXECUTE)]
         .into_iter()
         .filter(|(right, _)| rights.contains(*right))

@@ -5,11 +5,13 @@
 
 use crate::memory::{PhysAddr, PhysRange};
 
+pub mod claims;
 pub mod pci;
 pub mod virtio_mmio;
 
 /// Most devices kept.
 pub const DEVICES_MAX: usize = 64;
+const _: () = assert!(DEVICES_MAX < claims::INDICES, "and the serial port");
 
 /// A base address register, decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

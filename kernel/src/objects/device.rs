@@ -1,6 +1,6 @@
 //! Device: the claim of this core on a device, and where its interrupts go.
 //!
-//! Invariants: a device is claimed at most once per core; each of its interrupts that is routed has a vector of this core, which goes back when the device
+//! Invariants: a device is claimed at most once in the machine (`devices::claims`); each of its interrupts that is routed has a vector of this core, which goes back when the device
 //! object goes. A device whose last capability goes has its interrupts masked, but is not reset: the monitor holds the device and decides. Registers,
 //! DMA and MSI-X tables are trusted to the driver: without an IOMMU a driver can reach all memory anyway.
 
@@ -9,6 +9,7 @@ use super::slot::Source;
 use super::{Header, Object, Ptr, Slot};
 use crate::arch::irq::{self, Trigger};
 use crate::devices::{self, DeviceInfo};
+use crate::hardware;
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
 use core::cell::Cell;
@@ -61,19 +62,15 @@ struct Target {
     line: Cell<Option<u32>>,
 }
 
-/// The vectors of this core and the devices claimed on it.
+/// The vectors of this core.
 pub struct Interrupts {
     targets: [Target; VECTORS],
-    claimed: u128,
 }
 
 impl Interrupts {
-    /// Nothing routed, nothing claimed.
+    /// Nothing routed.
     pub const fn new() -> Interrupts {
-        Interrupts {
-            targets: [const { Target { notification: Slot::new(), line: Cell::new(None) } }; VECTORS],
-            claimed: 0,
-        }
+        Interrupts { targets: [const { Target { notification: Slot::new(), line: Cell::new(None) } }; VECTORS] }
     }
 }
 
@@ -119,17 +116,17 @@ impl Kernel {
         }
     }
 
-    /// Whether the device is claimed on this core.
-    pub fn is_claimed(&self, index: u64) -> bool {
-        index >= 128 || self.interrupts.claimed >> index & 1 != 0
-    }
-
-    /// Claims it; the header comes from `Kernel::create`.
-    pub fn claim(&mut self, ram: Ptr<super::Ram>, index: u64, hardware: Hardware) -> Result<Ptr<Device>, Error> {
+    /// Claims it, for this core against all; `Busy` if it is claimed. The header comes from `Kernel::create`.
+    pub fn claim(&mut self, ram: Ptr<super::Ram>, index: usize, hardware: Hardware) -> Result<Ptr<Device>, Error> {
+        if !hardware::claim_device(index) {
+            return Err(Error::Busy);
+        }
         let routes = [const { Cell::new(None) }; INTERRUPTS_MAX];
-        let device = self.create(ram, |header| Device { header, index: index as usize, hardware, routes })?;
-        self.interrupts.claimed |= 1 << index;
-        Ok(device)
+        let made = self.create(ram, |header| Device { header, index, hardware, routes });
+        if made.is_err() {
+            hardware::free_device(index);
+        }
+        made
     }
 
     /// Routes interrupt `entry` of a device to whom the capability names; it passed `Notification::decode`.
@@ -228,5 +225,5 @@ pub(super) fn dismantle(kernel: &mut Kernel, device: Ptr<Device>) {
         kernel.interrupts.targets[usize::from(route.vector)].line.set(None);
         irq::free_vector(route.vector);
     }
-    kernel.interrupts.claimed &= !(1 << device.index);
+    hardware::free_device(device.index);
 }

@@ -138,7 +138,7 @@ impl Ptr<Domain> {
         }
     }
 
-    /// A name that is no capability: the kernel's own, for the monitor.
+    /// A name that is no capability: the kernel's own, for a core's first.
     pub fn keep_alive(self) {
         self.names.set(self.names.get() + 1);
     }
@@ -207,8 +207,8 @@ impl Kernel {
             self.notify(notification);
         }
         self.keep(&domain.on_death, None, None);
-        if self.monitor == Some(domain) {
-            self.monitor_ended(domain);
+        if self.first == Some(domain) {
+            self.first_domain_ended(domain);
         }
     }
 
@@ -229,9 +229,12 @@ impl Kernel {
     fn settle_all(&mut self) {
         loop {
             self.reap();
-            let Some(domain) = self.condemned.pop_front() else { return };
+            let Some(domain) = self.condemned.pop_front() else { break };
             self.kill(domain, Death::by_call(DeathCause::Killed, 0));
             self.release(domain);
+        }
+        if self.first_ended {
+            self.halted();
         }
     }
 }

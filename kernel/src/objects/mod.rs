@@ -17,6 +17,7 @@ pub mod frames;
 pub mod mapping;
 pub mod nest;
 pub mod notification;
+pub mod pcore;
 pub mod pointer;
 pub mod portal;
 pub mod ram;
@@ -35,11 +36,12 @@ pub use context::Context;
 pub use device::Device;
 pub use domain::Domain;
 pub use notification::Notification;
+pub use pcore::Pcore;
 pub use pointer::{Link, Linked, List, Ptr};
 pub use portal::Portal;
 pub use ram::Ram;
 pub use range::Range;
-pub use remote::{Pcore, Remote};
+pub use remote::Remote;
 pub use schedule::Schedule;
 pub use segment::Segment;
 pub use semaphore::Semaphore;
@@ -156,6 +158,7 @@ impl Kernel {
 
     pub(crate) fn new_header(&mut self, object_type: ObjectType, ram: Option<Ptr<Ram>>) -> Header {
         self.kernel_objects += 1;
+        self.objects_by_type[object_type as usize] += 1;
         let references = Cell::new(1);
         Header {
             id: self.next_id(),
@@ -216,7 +219,7 @@ impl Kernel {
             ObjectType::Semaphore => self.end::<Semaphore>(object, semaphore::dismantle),
             ObjectType::Device => self.end::<Device>(object, device::dismantle),
             ObjectType::RemoteContext => self.end::<Remote>(object, |_, _| ()),
-            ObjectType::Pcore => self.end::<Pcore>(object, |_, _| ()),
+            ObjectType::Pcore => self.end::<Pcore>(object, pcore::dismantle),
             ObjectType::Share => self.end::<SharedShare>(object, shared::dismantle_share),
             ObjectType::Pool => self.end::<Keeper>(object, shared::dismantle_keeper),
         }
@@ -227,6 +230,7 @@ impl Kernel {
         dismantle(self, typed);
         let Some(ram) = object.ram.get() else { unreachable!("the root Ram is never released") };
         self.kernel_objects -= 1;
+        self.objects_by_type[object.object_type as usize] -= 1;
         let place = object.address();
         if size_of::<T>() <= ram::SMALL_BYTES {
             ram::free_small(self, ram, place.cast(), size_of::<T>());
@@ -236,4 +240,10 @@ impl Kernel {
         }
         self.release(ram);
     }
+}
+
+/// An object whose type was looked at.
+fn typed<T: Object>(object: AnyObject) -> Ptr<T> {
+    let Ok(typed) = object.cast() else { unreachable!("type was matched") };
+    typed
 }

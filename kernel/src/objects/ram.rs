@@ -44,7 +44,7 @@ pub struct Ram {
     used: Cell<u64>,
     /// Pages of small objects with a free place.
     small: [List<SmallPage>; CLASS_BYTES.len()],
-    /// What it pays for that does something by itself: domains that live, contexts, their time, devices.
+    /// What it pays for that does something by itself: domains that live, contexts, their time, devices, cores.
     pub(crate) actors: List<Header>,
     /// All else it pays for, accounts first.
     pub(crate) objects: List<Header>,
@@ -128,7 +128,11 @@ impl Ptr<Ram> {
     /// Puts a new object on its list.
     pub(super) fn enlist(self, object: AnyObject) {
         match object.object_type() {
-            ObjectType::Domain | ObjectType::ExecutionContext | ObjectType::SchedulingContext | ObjectType::Device => {
+            ObjectType::Domain
+            | ObjectType::ExecutionContext
+            | ObjectType::SchedulingContext
+            | ObjectType::Device
+            | ObjectType::Pcore => {
                 object.is_actor.set(true);
                 self.actors.push_back(object);
             }

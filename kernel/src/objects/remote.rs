@@ -1,4 +1,4 @@
-//! What names other cores: wake slots, contexts of other cores, and the core itself.
+//! What names contexts of other cores, and the wake slots by which other cores name ours.
 //!
 //! A core may set wake bits of another core, and add to their counts, and nothing else. A bit is a wake slot: a number that the target core's monitor gave to one of its own
 //! contexts and badges, or to a semaphore. A stale or wrong number is at worst a spurious wake-up of a context of that core, or a spurious up.
@@ -12,8 +12,6 @@ use core::cell::Cell;
 
 /// Slots of a core; slot 0 is the log's, the last two the kernel's own.
 const SLOTS: usize = abi::layout::WAKE_SLOTS as usize;
-/// The slot by which a core tells core 0 that its kernel runs.
-pub const CORE_UP_SLOT: usize = SLOTS - 1;
 /// The slot by which a core tells another that it should look at the pools they share.
 pub const SHARED_SLOT: usize = SLOTS - 2;
 /// Pages the table takes.
@@ -38,24 +36,6 @@ impl Remote {
     /// An alias; the header comes from `Kernel::create`.
     pub fn new(header: Header, core: usize, slot: usize) -> Remote {
         Remote { header, core, slot }
-    }
-}
-
-/// This core, as an object.
-#[repr(C)]
-pub struct Pcore {
-    header: Header,
-}
-
-// SAFETY: repr(C), header first.
-unsafe impl Object for Pcore {
-    const TYPE: ObjectType = ObjectType::Pcore;
-}
-
-impl Pcore {
-    /// The header comes from `Kernel::create`.
-    pub fn new(header: Header) -> Pcore {
-        Pcore { header }
     }
 }
 

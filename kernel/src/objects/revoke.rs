@@ -10,7 +10,7 @@ use super::context::State;
 use super::domain::Death;
 use super::slot::Capability;
 use super::{
-    AnyObject, Context, Device, Domain, Linked, Object, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot,
+    AnyObject, Context, Device, Domain, Linked, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot, typed,
 };
 use crate::shared::Keeper;
 use crate::state::Kernel;
@@ -158,7 +158,11 @@ impl Kernel {
                     && range.leave_parents(self, budget)
                     && range.clear(self, budget);
             }
-            ObjectType::RemoteContext | ObjectType::Pcore => (),
+            ObjectType::Pcore => {
+                // Its last name going makes its core halt; it is whole until that has.
+                return self.take_capabilities(object, None, budget) && self.is_still(typed(object));
+            }
+            ObjectType::RemoteContext => (),
             ObjectType::Pool => return self.end_pool(typed::<Keeper>(object), budget),
             ObjectType::Share => (),
             ObjectType::Ram => unreachable!("accounts are walked"),
@@ -225,9 +229,4 @@ impl Kernel {
         }
         true
     }
-}
-
-fn typed<T: Object>(object: AnyObject) -> Ptr<T> {
-    let Ok(typed) = object.cast() else { unreachable!("type was matched") };
-    typed
 }

@@ -6,9 +6,9 @@
 //! time in proportion to their number. Most slots are those of shares; whom the kernel itself keeps in mind (who is told of a death, a stall, an interrupt)
 //! it keeps in slots too, so that a revoked object is forgotten everywhere.
 
-use super::{AnyObject, Domain, Link, Linked, Ptr};
+use super::{AnyObject, Domain, Link, Linked, Ptr, typed};
 use crate::state::Kernel;
-use abi::{Error, Rights};
+use abi::{Error, ObjectType, Rights};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
@@ -137,8 +137,10 @@ impl Kernel {
         let Some((capability, derived)) = slot.take() else { return 0 };
         if let Some(holder) = slot.holder {
             holder.share().note_free(usize::from(slot.index));
-            if let Ok(named) = capability.object.cast::<Domain>() {
-                named.drop_name(self, holder);
+            match capability.object.object_type() {
+                ObjectType::Domain => typed::<Domain>(capability.object).drop_name(self, holder),
+                ObjectType::Pcore => self.core_lost_name(typed(capability.object)),
+                _ => (),
             }
         }
         self.release_any(capability.object);

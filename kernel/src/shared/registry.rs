@@ -3,18 +3,18 @@
 use super::POOLS_MAX;
 use crate::arch::{cores, instance};
 use crate::boot::info::machine;
-use crate::start;
+use crate::orders::{self, State};
 use lock::{AtomicU64, Reader};
 
 static POOLS: [AtomicU64; POOLS_MAX] = [const { AtomicU64::new(0) }; POOLS_MAX];
 static READER: Reader = Reader::new();
 
-/// A static of another core, which runs; `None` for one that does not.
+/// A static of another core, whose kernel runs; `None` for one where none ever did. A core that was halted still has its kernel.
 fn of_core<T: Sync>(core: usize, local: &'static T) -> Option<&'static T> {
     if core == cores::this_core() {
         return Some(local);
     }
-    let remote = start::is_running(core).then(|| instance::remote(core, local))??;
+    let remote = (orders::state(core) != State::Never).then(|| instance::remote(core, local))??;
     // SAFETY: that core's copy, initialised before it was marked as running; it holds atomics only and stays in place.
     Some(unsafe { &*remote })
 }

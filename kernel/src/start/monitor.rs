@@ -1,6 +1,6 @@
 //! Building the monitor's domain: image, stack, start page, capabilities.
 
-use super::{archive, archive_bytes};
+use super::{NO_MEMORY, Started, archive, archive_bytes};
 use crate::boot::info::CoreInfo;
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::context::Options;
@@ -26,17 +26,14 @@ const SLICE_NS: u64 = 10_000_000;
 const LINK_OFFSET: u64 = 1 << 34;
 const NAME: &str = "sbin/monitor";
 
-type Started = Result<(), &'static str>;
-const NO_MEMORY: &str = "no memory for its monitor";
-
-/// Builds this core's monitor and makes it ready to run.
-pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo) -> Started {
+/// Builds this core's monitor and makes it ready to run. It shares `link` (address, pages) with core 0's monitor.
+pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo, link: Option<(PhysAddr, u64)>) -> Started {
     let bytes = archive::find(archive_bytes(info)?, NAME).ok_or("the boot archive has no sbin/monitor")?;
     let ram = kernel.root_ram();
     let domain = Ptr::<Domain>::create(kernel, ram, 0).map_err(|_| NO_MEMORY)?;
     domain.keep_alive();
-    kernel.monitor = Some(domain);
-    let mut builder = Builder { kernel, domain, info };
+    kernel.first = Some(domain);
+    let mut builder = Builder { kernel, domain, info, link };
     let archive = builder.archive()?;
     let entry = builder.load(bytes, archive)?;
     let stack = Place { start: layout::STACK_TOP - STACK_PAGES * PAGE, pages: STACK_PAGES };
@@ -50,6 +47,7 @@ struct Builder<'a> {
     kernel: &'a mut Kernel,
     domain: Ptr<Domain>,
     info: &'a CoreInfo,
+    link: Option<(PhysAddr, u64)>,
 }
 
 impl Builder<'_> {
@@ -127,7 +125,8 @@ impl Builder<'_> {
     /// What only monitors have.
     fn give_objects(&mut self, archive: Ptr<Segment>) -> Started {
         let ram = self.kernel.root_ram();
-        let pcore = self.kernel.create(ram, Pcore::new).map_err(|_| NO_MEMORY)?;
+        let core = self.info.core;
+        let pcore = self.kernel.create(ram, |header| Pcore::own(header, core)).map_err(|_| NO_MEMORY)?;
         self.give(Handle::PCORE, pcore.any(), Rights::ALL);
         self.kernel.retain(ram);
         self.give(Handle::ROOT_RAM, ram.any(), Rights::ALL);
@@ -170,7 +169,7 @@ impl Builder<'_> {
 
     /// The memory shared with core 0's monitor, mapped after the archive.
     fn link(&mut self) -> Result<Option<StartRecord>, &'static str> {
-        let Some((base, pages)) = super::link(self.info.core) else { return Ok(None) };
+        let Some((base, pages)) = self.link else { return Ok(None) };
         let ram = self.kernel.root_ram();
         let source = Kind::Imported { base, uncached: false, is_ram: true };
         let segment = Ptr::<Segment>::new_imported(self.kernel, ram, pages, source).map_err(|_| NO_MEMORY)?;

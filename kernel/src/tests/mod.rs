@@ -1,6 +1,7 @@
 //! Host tests of the object code over a block of fake RAM: random programs that make every call there is with bad and good arguments, and models.
 
 mod fuzz;
+mod pcores;
 mod portals;
 mod proxy;
 mod range_calls;
@@ -13,6 +14,8 @@ mod spaces;
 mod time;
 mod watch;
 
+use crate::boot::info::{CoreEntry, CoreInfo};
+use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysRange, set_test_ram};
 use crate::objects::context::Options;
 use crate::objects::mapping::Place;
@@ -41,6 +44,20 @@ impl Random {
     }
 }
 
+/// A machine of some cores and no devices.
+static INFO: CoreInfo = CoreInfo {
+    core: 0,
+    cores: &[CoreEntry { apic_id: 0, node: 0 }; hardware::CORES],
+    ram: &[],
+    archive: None,
+    command_line: "",
+    devices: &[],
+    tsc_hz: 1,
+    boot_tsc: 0,
+    machine: "test",
+    total_ram_bytes: 0,
+};
+
 /// A kernel on `pages` of fake RAM. Page 0 plays the kernel's own root table.
 struct World {
     _memory: Vec<u128>,
@@ -59,7 +76,7 @@ impl World {
 
     /// The kernel of a core whose memory begins at page `first` of what `set_test_ram` was told.
     fn of_core(core: usize, first: u64, pages: u64) -> World {
-        let mut kernel = Box::new(Kernel::new(core, None));
+        let mut kernel = Box::new(Kernel::new(core, Some(&INFO)));
         let page = PAGE_BYTES as u64;
         kernel.frames.add(PhysRange::new(first * page, pages * page)).unwrap();
         let ram = kernel.make_root_ram().unwrap();
@@ -73,7 +90,7 @@ impl World {
     fn monitor(&mut self) -> Ptr<Domain> {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
         let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
-        let pcore = kernel.create(ram, Pcore::new).unwrap();
+        let pcore = kernel.create(ram, |header| Pcore::own(header, 0)).unwrap();
         kernel.retain(ram);
         for (handle, object) in [(Handle::PCORE, pcore.any()), (Handle::ROOT_RAM, ram.any())] {
             domain.insert(handle.0 as usize, Capability { object, badge: 0, rights: Rights::ALL });
@@ -90,6 +107,9 @@ impl World {
 
     /// Everything that was made is gone again.
     fn assert_empty(&mut self) {
+        self.kernel.settle();
+        // Cores whose claim went were ordered to halt, and did.
+        self.kernel.cores_changed();
         self.kernel.settle();
         // Pages carved for other cores are in neither number.
         assert_eq!(self.kernel.frames.total() - self.kernel.frames.free(), self.used, "pages are missing");

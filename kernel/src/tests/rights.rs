@@ -29,7 +29,10 @@ fn asked(rights: Rights, call: Call) -> u64 {
 fn the_right_to_end_the_machine_is_no_other_and_no_other_is_it() {
     let refused = (Error::NoRights as u64).wrapping_neg();
     let calls = [
+        Call::PcoreAlloc,
         Call::PcoreRun,
+        Call::PcoreHalt,
+        Call::PcoreWatch,
         Call::TraceRead,
         Call::SegmentImport,
         Call::WakeSlotAlloc,

@@ -42,7 +42,7 @@ impl Block {
         self.be(core);
         let mut world = World::of_core(core, 1 + core as u64 * PAGES, PAGES);
         let actor = world.outsider();
-        let pcore = world.kernel.create(world.ram, Pcore::new).unwrap();
+        let pcore = world.kernel.create(world.ram, |header| Pcore::own(header, core)).unwrap();
         world.give(actor, PCORE as usize, pcore.any());
         world.kernel.release(pcore);
         let used = world.used();

@@ -19,10 +19,10 @@ pub fn device_list(index: u64) -> Outcome<DeviceRecord> {
     Ok(record)
 }
 
-/// `DeviceAlloc`.
-pub fn device_alloc(pcore: Handle, ram: Handle, index: u64) -> Outcome<Handle> {
+/// `DeviceAlloc`: `hwid` is that of a `DeviceRecord`.
+pub fn device_alloc(pcore: Handle, ram: Handle, hwid: u64) -> Outcome<Handle> {
     // SAFETY: makes an object.
-    let results = unsafe { call(Call::DeviceAlloc, [pcore.0, ram.0, index, 0, 0, 0]) }?;
+    let results = unsafe { call(Call::DeviceAlloc, [pcore.0, ram.0, hwid, 0, 0, 0]) }?;
     Ok(Handle(results.words[0]))
 }
 

@@ -152,26 +152,6 @@ pub fn yield_slice() -> Outcome<()> {
     unsafe { call(Call::Yield, [0; 6]) }.map(drop)
 }
 
-/// `PcoreRun`: `physical` and `pages` are the memory shared with its monitor.
-pub fn pcore_run(pcore: Handle, core: u64, physical: u64, pages: u64) -> Outcome<()> {
-    // SAFETY: another core has memory of its own; the shared pages are atomics on our side (a channel).
-    unsafe { call(Call::PcoreRun, [pcore.0, core, physical, pages, 0, 0]) }.map(drop)
-}
-
-/// `PcoreStat`: APIC id, NUMA node, running.
-pub fn pcore_stat(core: u64) -> Outcome<(u64, u64, bool)> {
-    // SAFETY: reads only.
-    let results = unsafe { call(Call::PcoreStat, [core, 0, 0, 0, 0, 0]) }?;
-    Ok((results.words[0], results.words[1], results.words[2] != 0))
-}
-
-/// `PcoreCurrent`: this core, cores, cores running.
-pub fn pcore_current() -> Outcome<(u64, u64, u64)> {
-    // SAFETY: reads only.
-    let results = unsafe { call(Call::PcoreCurrent, [0; 6]) }?;
-    Ok((results.words[0], results.words[1], results.words[2]))
-}
-
 /// `PowerOff`: returns only if refused.
 pub fn power_off(pcore: Handle, status: u64) -> Error {
     // SAFETY: nothing runs afterwards.

@@ -17,12 +17,14 @@ mod devices;
 mod domains;
 mod events;
 mod memory;
+mod pcores;
 mod shares;
 
 pub use devices::*;
 pub use domains::*;
 pub use events::*;
 pub use memory::*;
+pub use pcores::*;
 pub use shares::*;
 
 use abi::{Call, Error, Handle, Rights};

@@ -7,9 +7,10 @@ use cargo_metadata::Metadata;
 use std::path::{Path, PathBuf};
 
 /// Folders whose crates may hold unsafe code; every other crate says `#![forbid(unsafe_code)]`.
-const UNSAFE_FOLDERS: [&str; 17] = [
+const UNSAFE_FOLDERS: [&str; 18] = [
     "apps/bench",
     "apps/conform",
+    "apps/cores",
     "kernel",
     "monitor",
     "lib/sys",

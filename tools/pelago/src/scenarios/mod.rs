@@ -5,6 +5,7 @@ mod bad_input;
 mod bad_programs;
 mod bench;
 mod boot;
+mod cores;
 mod door;
 mod frames;
 mod held;
@@ -23,6 +24,7 @@ use crate::scenario::Scenario;
 pub fn all() -> Vec<Scenario> {
     let tiers = [
         boot::scenarios(),
+        cores::scenarios(),
         bad_input::scenarios(),
         objects::scenarios(),
         model::scenarios(),

@@ -1,0 +1,147 @@
+//! What the kernel tells of the machine and of itself: cores, distances, devices, objects alive.
+
+use abi::{Error, Handle, ObjectType, PAGE_BYTES};
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::{Bench, Outcome, ensure, must_be, refused};
+
+/// As the firmware writes a core's own node.
+const NEAR: u64 = 10;
+const PAGES: u64 = 64;
+
+const TYPES: [(ObjectType, &str); 13] = [
+    (ObjectType::Ram, "ram"),
+    (ObjectType::Domain, "domain"),
+    (ObjectType::Segment, "segment"),
+    (ObjectType::AddressRange, "range"),
+    (ObjectType::Share, "share"),
+    (ObjectType::ExecutionContext, "context"),
+    (ObjectType::SchedulingContext, "time"),
+    (ObjectType::Portal, "portal"),
+    (ObjectType::Semaphore, "semaphore"),
+    (ObjectType::Pcore, "pcore"),
+    (ObjectType::Device, "device"),
+    (ObjectType::RemoteContext, "remote"),
+    (ObjectType::Pool, "pool"),
+];
+
+/// Counts of objects follow what is made and dropped.
+pub fn counts() -> Outcome {
+    let count = |of| sys::object_count(of).map_err(refused("ObjectCount"));
+    let mut all = Vec::new();
+    for (of, _) in TYPES {
+        all.push(count(of)?);
+    }
+    let line: Vec<String> = TYPES.iter().zip(&all).map(|((_, name), count)| format!("{name} {count}")).collect();
+    runtime::log!("objects of core 0: {}", line.join(", "));
+    let semaphore = sys::semaphore_alloc(Handle::SELF_RAM, 0).map_err(refused("SemaphoreAlloc"))?;
+    let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, 1, 0).map_err(refused("SegmentAlloc"))?;
+    for ((of, name), before) in TYPES.iter().zip(&all) {
+        let more = u64::from(matches!(of, ObjectType::Semaphore | ObjectType::Segment));
+        let now = count(*of)?;
+        ensure(now == before + more, || format!("{name}: {before}, then {now}"))?;
+    }
+    sys::cap_drop(semaphore).and_then(|()| sys::cap_drop(segment)).map_err(refused("CapDrop"))?;
+    for ((of, name), before) in TYPES.iter().zip(&all) {
+        let now = count(*of)?;
+        ensure(now == *before, || format!("{name}: {before} before, {now} after"))?;
+    }
+    Ok(())
+}
+
+/// This is core 0 of as many as the start page says, all of them run.
+pub fn cores(bench: &Bench) -> Outcome {
+    let cores: u64 = bench.start.cores().into();
+    let found = sys::pcore_current().map_err(refused("PcoreCurrent"))?;
+    ensure(found == (0, cores, cores), || format!("PcoreCurrent said {found:?}"))?;
+    let mut ids = Vec::new();
+    for core in 0..cores {
+        let (id, _, running) = sys::pcore_stat(core).map_err(refused("PcoreStat"))?;
+        ensure(running && !ids.contains(&id), || format!("core {core} has APIC id {id} again, or does not run"))?;
+        ids.push(id);
+    }
+    must_be(sys::pcore_stat(cores), Error::BadArgument, "PcoreStat past the last core")
+}
+
+/// Distances between cores: near to themselves, the same both ways here, one line per core for whoever knows the machine.
+pub fn locality(bench: &Bench) -> Outcome {
+    let cores: u64 = bench.start.cores().into();
+    let distance = |from, to| sys::locality_get(from, to).map_err(refused("LocalityGet"));
+    for from in 0..cores {
+        let mut row = Vec::new();
+        for to in 0..cores {
+            let (there, from_node, to_node) = distance(from, to)?;
+            let (back, ..) = distance(to, from)?;
+            ensure(there == back, || format!("{there} from {from} to {to}, {back} back"))?;
+            ensure((there == NEAR) == (from_node == to_node), || {
+                format!("{there} between nodes {from_node} and {to_node}")
+            })?;
+            row.push(format!("{there}"));
+        }
+        runtime::log!("distances of core {from}: {}", row.join(" "));
+    }
+    must_be(sys::locality_get(0, cores), Error::BadArgument, "LocalityGet past the last core")
+}
+
+/// Memory asked of a core shrinks that core's free list and no other's.
+pub async fn memory_of_a_core(bench: &Bench) -> Outcome {
+    let core = bench.last_core();
+    let free = async |core| bench.monitor.memory(core).await.map_err(|error| format!("memory({core}): {error:?}"));
+    // Of the last core but one, which stays as it is from here on: regions remain. Core 0 may change by itself.
+    let from = core.saturating_sub(1);
+    let others: Vec<u32> = (1..bench.start.cores()).filter(|other| *other != from).collect();
+    let mut before = Vec::new();
+    for other in &others {
+        before.push(free(*other).await?.free_pages);
+    }
+    let own = free(from).await?.free_pages;
+    let name = String::from("of-a-core");
+    let physical = bench.monitor.region(from, name, PAGES, true, None).await;
+    let physical = physical.map_err(|error| format!("region: {error:?}"))?;
+    let now = free(from).await?.free_pages;
+    ensure(own >= now + PAGES, || format!("core {from} had {own} free pages and has {now}"))?;
+    for (other, before) in others.iter().zip(before) {
+        let now = free(*other).await?.free_pages;
+        ensure(now == before, || format!("core {other} had {before} free pages and has {now}"))?;
+    }
+    let (_, node, _) = sys::pcore_stat(from.into()).map_err(refused("PcoreStat"))?;
+    runtime::log!("memory of core {from} of node {node}: {physical:#x}+{:#x}", PAGES * PAGE_BYTES);
+    Ok(())
+}
+
+/// The device list, one line each as the kernel's own lines name them.
+pub fn devices() -> Outcome {
+    let mut count = 0;
+    while let Ok(device) = sys::device_list(count) {
+        runtime::log!(
+            "device hwid {:#x} {:04x}:{:04x} class {:06x}",
+            device.hwid,
+            device.vendor,
+            device.device,
+            device.class
+        );
+        count += 1;
+    }
+    ensure(count > 0, || String::from("not even the serial port"))?;
+    must_be(sys::device_list(u64::MAX), Error::NotFound, "DeviceList past the last")
+}
+
+/// Devices are claimed by hardware id, once, and can be again when the claim goes.
+pub fn claims(bench: &Bench) -> Outcome {
+    let alloc = |hwid| sys::device_alloc(bench.cores, Handle::SELF_RAM, hwid);
+    must_be(alloc(u64::MAX), Error::NotFound, "DeviceAlloc of no device")?;
+    let mut claimed = 0;
+    for device in (0..).map_while(|index| sys::device_list(index).ok()) {
+        // One that the system drives is its own.
+        let Ok(claim) = alloc(device.hwid) else { continue };
+        claimed += 1;
+        must_be(alloc(device.hwid), Error::Busy, "DeviceAlloc, twice")?;
+        sys::cap_drop(claim).map_err(refused("CapDrop"))?;
+        let again = alloc(device.hwid).map_err(refused("DeviceAlloc, again"))?;
+        sys::cap_drop(again).map_err(refused("CapDrop"))?;
+    }
+    runtime::log!("{claimed} devices can be claimed");
+    ensure(claimed > 0, || String::from("no device is free"))
+}

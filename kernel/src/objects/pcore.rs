@@ -1,0 +1,326 @@
+//! Pcore: a core, as an object. Every core's first domain may have its own; those of other cores are claims on core 0, which keeps the pool of cores.
+//!
+//! Invariants: a core is claimed at most once; a claim holds itself from the order to run until the core says that it has halted, so its plan and the segments
+//! that the core uses stay that long, whatever becomes of its capabilities. When the last of those goes, the core is ordered to halt. The plan changes only while
+//! the core stands still. Core 0 writes nothing of another core, and the other way round: see `orders`.
+
+use super::mapping::Place;
+use super::notification::Notification;
+use super::segment::Segment;
+use super::slot::{Capability, Source};
+use super::{Header, Link, Linked, Object, Ptr, Ram, Slot};
+use crate::hardware::{self, Order, State};
+use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use crate::state::Kernel;
+use abi::layout::WAKE_SLOTS;
+use abi::pcore::{DEVICES_MAX, SEGMENTS_MAX};
+use abi::{Error, ObjectType, Rights};
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+/// The slot by which core 0 is told that a core's state changed, and another core that its order did.
+pub const CORE_SLOT: usize = WAKE_SLOTS as usize - 1;
+
+/// A core.
+#[repr(C)]
+pub struct Pcore {
+    header: Header,
+    /// Which one.
+    pub core: usize,
+    claim: Option<Ptr<Claim>>,
+    claims: Link<Pcore>,
+}
+
+// SAFETY: repr(C), header first.
+unsafe impl Object for Pcore {
+    const TYPE: ObjectType = ObjectType::Pcore;
+}
+
+impl Linked<0> for Pcore {
+    fn link(&self) -> &Link<Self> {
+        &self.claims
+    }
+}
+
+/// Contiguous memory that a started core sees.
+#[derive(Clone, Copy)]
+pub struct Part {
+    /// First byte.
+    pub base: PhysAddr,
+    /// Length.
+    pub pages: u64,
+    /// Of the capability for it.
+    pub rights: Rights,
+    /// Where it is shown, and how.
+    pub shown: Option<(Place, u64)>,
+}
+
+/// What a kernel core polls.
+#[derive(Clone, Copy)]
+pub enum Polled {
+    /// A ring of calls in so many pages.
+    Ring {
+        /// Its first byte.
+        base: PhysAddr,
+        /// Its length.
+        pages: u64,
+    },
+    /// A word that a device writes, and who is told of each change.
+    Word {
+        /// Where it is.
+        at: PhysAddr,
+        /// Told by its mailbox,
+        core: usize,
+        /// in this slot.
+        slot: usize,
+    },
+}
+
+/// What a core is to run; it copies it from core 0's memory.
+#[derive(Clone, Copy)]
+pub struct Plan {
+    /// Number of the run.
+    pub run: u32,
+    /// First instruction; 0: the monitor.
+    pub entry: u64,
+    /// Stack pointer.
+    pub stack: u64,
+    /// First argument.
+    pub argument: u64,
+    /// Of the first domain to its own core and root Ram.
+    pub rights: Rights,
+    /// Its segments.
+    pub parts: [Option<Part>; SEGMENTS_MAX],
+    /// What it polls; a kernel core if it polls anything.
+    pub devices: [Option<Polled>; DEVICES_MAX],
+}
+
+impl Plan {
+    /// Nothing to run.
+    pub const NONE: Plan = Plan {
+        run: 0,
+        entry: 0,
+        stack: 0,
+        argument: 0,
+        rights: Rights(0),
+        parts: [None; SEGMENTS_MAX],
+        devices: [None; DEVICES_MAX],
+    };
+
+    /// The plan at an address that an order gave.
+    pub fn at(address: PhysAddr) -> Plan {
+        // SAFETY: core 0 wrote a plan there before it gave the order, and leaves it alone until this core has halted.
+        unsafe { phys_to_virt(address).cast::<Plan>().read() }
+    }
+}
+
+/// How far a claimed core is, as core 0 knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Still,
+    Ordered(u32),
+    Runs(u32),
+}
+
+/// The part of a claim that other cores read, and what the claim keeps; a page of its own.
+#[repr(C)]
+struct Claim {
+    plan: Cell<Plan>,
+    stage: Cell<Stage>,
+    is_to_halt: Cell<bool>,
+    watcher: Slot,
+    parts: [Slot; SEGMENTS_MAX],
+    devices: [Slot; DEVICES_MAX],
+    frame: PhysAddr,
+}
+const _: () = assert!(size_of::<Claim>() <= PAGE_BYTES && core::mem::offset_of!(Claim, plan) == 0);
+
+impl Claim {
+    fn slots(&self) -> impl Iterator<Item = &Slot> {
+        self.parts.iter().chain(&self.devices)
+    }
+}
+
+impl Pcore {
+    /// The core on which it is; the header comes from `Kernel::create`.
+    pub fn own(header: Header, core: usize) -> Pcore {
+        Pcore { header, core, claim: None, claims: Link::new() }
+    }
+
+    fn claim(&self) -> Result<Ptr<Claim>, Error> {
+        self.claim.ok_or(Error::BadArgument)
+    }
+
+    /// The claim, of a core that stands still.
+    fn still(&self) -> Result<Ptr<Claim>, Error> {
+        let claim = self.claim()?;
+        if claim.stage.get() == Stage::Still { Ok(claim) } else { Err(Error::Busy) }
+    }
+}
+
+impl Kernel {
+    fn claim_on(&self, core: usize) -> Option<Ptr<Pcore>> {
+        let first = self.claims.first();
+        core::iter::successors(first, |pcore| pcore.claims.next()).find(|pcore| pcore.core == core)
+    }
+
+    /// Whether a core runs. On core 0 a claimed one does from the order to run until it was heard that it has halted.
+    pub fn core_runs(&self, core: usize) -> bool {
+        hardware::core_state(core).is_running() || self.claim_on(core).is_some_and(|pcore| !self.is_still(pcore))
+    }
+
+    /// Takes a core out of the pool; the caller holds the one reference.
+    pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize) -> Result<Ptr<Pcore>, Error> {
+        if self.claim_on(core).is_some() {
+            return Err(Error::Busy);
+        }
+        let frame = self.allocate_page(ram)?;
+        let place = NonNull::new(phys_to_virt(frame).cast::<Claim>()).expect("the direct map is not at zero");
+        let claim = Claim {
+            plan: Cell::new(Plan::NONE),
+            stage: Cell::new(Stage::Still),
+            is_to_halt: Cell::new(false),
+            watcher: Slot::new(),
+            parts: [const { Slot::new() }; SEGMENTS_MAX],
+            devices: [const { Slot::new() }; DEVICES_MAX],
+            frame,
+        };
+        // SAFETY: a fresh page, large enough; it is given back with the Pcore, whose alone it is.
+        let claim = unsafe {
+            place.write(claim);
+            Ptr::new(place)
+        };
+        let made = self.create(ram, |header| Pcore { header, core, claim: Some(claim), claims: Link::new() });
+        match made {
+            Ok(pcore) => self.claims.push_back(pcore),
+            Err(_) => self.free_page(ram, frame),
+        }
+        made
+    }
+
+    /// Whether the core can be run now.
+    pub fn check_still(&self, pcore: Ptr<Pcore>) -> Result<(), Error> {
+        pcore.still().map(drop)
+    }
+
+    /// Adds to what the core polls when it runs next.
+    pub fn add_polled(&mut self, pcore: Ptr<Pcore>, polled: Polled, segment: Source) -> Result<usize, Error> {
+        let claim = pcore.still()?;
+        let mut plan = claim.plan.get();
+        let index = plan.devices.iter().position(Option::is_none).ok_or(Error::Busy)?;
+        plan.devices[index] = Some(polled);
+        claim.plan.set(plan);
+        self.keep(&claim.devices[index], Some(segment.1), Some(segment.0));
+        Ok(index)
+    }
+
+    /// Runs a core that stands still as `plan` says; the devices are those added before. `segments` are kept until it has halted.
+    pub fn run_core(&mut self, pcore: Ptr<Pcore>, plan: Plan, segments: &[Option<Source>; SEGMENTS_MAX]) {
+        let Ok(claim) = pcore.still() else { unreachable!("decoded") };
+        let state = hardware::core_state(pcore.core);
+        let run = state.next_run();
+        claim.plan.set(Plan { run, devices: claim.plan.get().devices, ..plan });
+        for (slot, source) in claim.parts.iter().zip(segments) {
+            self.keep(slot, source.map(|(_, capability)| capability), source.map(|(from, _)| from));
+        }
+        claim.stage.set(Stage::Ordered(run));
+        claim.is_to_halt.set(false);
+        self.retain(pcore);
+        hardware::give_order(pcore.core, Order::Run(run, claim.frame));
+        match state {
+            State::Never => hardware::start_core(pcore.core),
+            _ => hardware::post(pcore.core, CORE_SLOT),
+        }
+    }
+
+    /// Makes a claimed core halt; it says when it has.
+    pub fn halt_core(&mut self, pcore: Ptr<Pcore>) -> Result<(), Error> {
+        let claim = pcore.claim()?;
+        let run = match claim.stage.get() {
+            Stage::Ordered(run) | Stage::Runs(run) if !claim.is_to_halt.replace(true) => run,
+            _ => return Ok(()),
+        };
+        hardware::give_order(pcore.core, Order::Halt(run));
+        // One that still starts does not hear it, but says when it runs: `cores_changed`.
+        hardware::post(pcore.core, CORE_SLOT);
+        Ok(())
+    }
+
+    /// Who is told when the core runs and when it has halted.
+    pub fn watch_core(&mut self, pcore: Ptr<Pcore>, target: Source) -> Result<(), Error> {
+        let claim = pcore.claim()?;
+        self.keep(&claim.watcher, Some(target.1), Some(target.0));
+        Ok(())
+    }
+
+    /// A capability for a core went. Without any, nobody could halt it.
+    pub(super) fn core_lost_name(&mut self, pcore: Ptr<Pcore>) {
+        if pcore.claim.is_some() && pcore.header.capabilities.is_empty() {
+            self.halt_core(pcore).expect("it is a claim");
+        }
+    }
+
+    /// Whether nothing runs there; a claim that is taken apart waits for that.
+    pub(super) fn is_still(&self, pcore: Ptr<Pcore>) -> bool {
+        pcore.claim.is_none_or(|claim| claim.stage.get() == Stage::Still)
+    }
+
+    /// Core 0: some core's state changed.
+    pub fn cores_changed(&mut self) {
+        let mut next = self.claims.first();
+        while let Some(pcore) = next {
+            next = pcore.claims.next();
+            if let Some(claim) = pcore.claim {
+                self.look_at(pcore, claim);
+            }
+        }
+    }
+
+    fn look_at(&mut self, pcore: Ptr<Pcore>, claim: Ptr<Claim>) {
+        match (claim.stage.get(), hardware::core_state(pcore.core)) {
+            (Stage::Ordered(run), State::Running(now)) if run == now => {
+                claim.stage.set(Stage::Runs(run));
+                if claim.is_to_halt.get() {
+                    hardware::post(pcore.core, CORE_SLOT);
+                }
+                self.tell_watcher(claim);
+            }
+            (Stage::Ordered(run) | Stage::Runs(run), State::Halted(now)) if run == now => {
+                claim.stage.set(Stage::Still);
+                claim.plan.set(Plan::NONE);
+                for slot in claim.slots() {
+                    self.keep(slot, None, None);
+                }
+                self.tell_watcher(claim);
+                self.release(pcore);
+            }
+            _ => (),
+        }
+    }
+
+    fn tell_watcher(&mut self, claim: Ptr<Claim>) {
+        if let Some(notification) = Notification::kept(&claim.watcher) {
+            self.notify(notification);
+        }
+    }
+}
+
+/// A segment as another core can see it.
+pub fn decode_run(segment: Ptr<Segment>, capability: Capability) -> Result<(PhysAddr, u64), Error> {
+    if !capability.rights.contains(Rights::DMA) {
+        return Err(Error::NoRights);
+    }
+    let base = segment.base().filter(|_| segment.is_ram()).ok_or(Error::BadArgument)?;
+    Ok((base, segment.pages()))
+}
+
+pub(super) fn dismantle(kernel: &mut Kernel, pcore: Ptr<Pcore>) {
+    let Some(claim) = pcore.claim else { return };
+    assert!(claim.stage.get() == Stage::Still, "a claim holds itself while its core runs");
+    kernel.keep(&claim.watcher, None, None);
+    for slot in claim.slots() {
+        kernel.keep(slot, None, None);
+    }
+    kernel.claims.remove(pcore);
+    kernel.free_page(pcore.ram(), claim.frame);
+}

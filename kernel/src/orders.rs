@@ -1,0 +1,141 @@
+//! What core 0 wants of the other cores, and how they stand.
+//!
+//! Each core has an order, in core 0's memory, and a state, in its own. Each is written by its owner alone and read by the other; a wake bit
+//! (`pcore::CORE_SLOT`) says that it changed, and both sides look at what is said, not at how often the bit came.
+//!
+//!   core 0                           another core
+//!   write plan, order = Run(run)
+//!   wake, or start it ------------>  read order, copy the plan
+//!   see Running(run)    <----------  state = Running(run), wake
+//!   order = Halt(run), wake ------>  take all apart
+//!   see Halted(run)     <----------  state = Halted(run), wake
+//! A core that halts by itself does the last step unasked. The number of the run tells a halt that core 0 waits for from an older one.
+
+use crate::arch::{cores, instance};
+use crate::boot::info::CORES_MAX;
+use crate::memory::PhysAddr;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// How a core stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Its kernel never ran.
+    Never,
+    /// It runs what it was told as its run of this number.
+    Running(u32),
+    /// That run is over.
+    Halted(u32),
+}
+
+/// What a core is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// Be done with the run of this number.
+    Halt(u32),
+    /// Run the plan (`pcore::Plan`) at this address, which stays as it is until the core has halted.
+    Run(u32, PhysAddr),
+}
+
+/// High half of a state that was written: memory of a core that never ran may hold anything.
+const MARK: u64 = 0x5045_4c41 << 32;
+
+impl State {
+    /// Whether it runs.
+    pub fn is_running(self) -> bool {
+        matches!(self, State::Running(_))
+    }
+
+    /// The number of the next run.
+    pub fn next_run(self) -> u32 {
+        match self {
+            State::Never => 1,
+            State::Running(run) | State::Halted(run) => (run + 1) & (u32::MAX >> 1),
+        }
+    }
+
+    fn encode(self) -> u64 {
+        match self {
+            State::Never => 0,
+            State::Running(run) => word(run, true),
+            State::Halted(run) => word(run, false),
+        }
+    }
+
+    fn decode(word: u64) -> State {
+        let run = word as u32 >> 1;
+        match (word & !u64::from(u32::MAX) == MARK, word & 1) {
+            (false, _) => State::Never,
+            (true, 0) => State::Halted(run),
+            (true, _) => State::Running(run),
+        }
+    }
+}
+
+fn word(run: u32, runs: bool) -> u64 {
+    MARK | u64::from(run) << 1 | u64::from(runs)
+}
+
+static STATE: AtomicU64 = AtomicU64::new(0);
+/// Run and whether it is to run, as in a state; address of the plan. Core 0's copy counts.
+static ORDERS: [[AtomicU64; 2]; CORES_MAX] = [const { [const { AtomicU64::new(0) }; 2] }; CORES_MAX];
+
+/// How a core stands; `Never` for one the machine does not have.
+pub fn state(core: usize) -> State {
+    if core == cores::this_core() {
+        return State::decode(STATE.load(Ordering::Relaxed));
+    }
+    // SAFETY: the address of another core's copy, in RAM of the direct map; only atomics touch it.
+    instance::remote(core, &STATE).map_or(State::Never, |word| State::decode(unsafe { &*word }.load(Ordering::Acquire)))
+}
+
+/// This core stands so from now on; whatever it did before is done.
+pub fn set_state(state: State) {
+    STATE.store(state.encode(), Ordering::Release);
+}
+
+/// What core 0 wants of `core`.
+pub fn order(core: usize) -> Order {
+    // SAFETY: the address of core 0's copy, which lives as long as the machine; only atomics touch it.
+    let orders = instance::remote(0, &ORDERS).map(|orders| unsafe { &*orders });
+    let Some([run, plan]) = orders.and_then(|orders| orders.get(core)) else { return Order::Halt(0) };
+    match State::decode(run.load(Ordering::Acquire)) {
+        // Published by the run; not changed while it lasts.
+        State::Running(run) => Order::Run(run, PhysAddr(plan.load(Ordering::Relaxed))),
+        State::Halted(run) => Order::Halt(run),
+        State::Never => Order::Halt(0),
+    }
+}
+
+/// Core 0: what it wants of `core`, which it wakes or starts next.
+pub fn give(core: usize, order: Order) {
+    let Some([run, plan]) = ORDERS.get(core) else { return };
+    match order {
+        Order::Run(number, address) => {
+            plan.store(address.0, Ordering::Relaxed);
+            run.store(word(number, true), Ordering::Release);
+        }
+        Order::Halt(number) => run.store(word(number, false), Ordering::Release),
+    }
+}
+
+/// Core 0: makes a core whose kernel never ran start.
+pub fn start(core: usize) {
+    // `PcoreAlloc` checked that it is another core of this machine.
+    let _ = cores::start_core(core);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_say_what_was_meant_and_garbage_is_a_core_that_never_ran() {
+        for state in [State::Never, State::Running(0), State::Running(7), State::Halted(u32::MAX >> 1)] {
+            assert_eq!(State::decode(state.encode()), state);
+        }
+        for garbage in [0, 1, u64::MAX, 0x5045_4c42_0000_0001, 0x7fff_ffff] {
+            assert_eq!(State::decode(garbage), State::Never);
+        }
+        assert_eq!(State::Halted(u32::MAX >> 1).next_run(), 0);
+    }
+}

@@ -1,0 +1,294 @@
+//! Claims on cores, and rings of calls, against a core that the test plays.
+
+use super::World;
+use crate::arch::context::Event;
+use crate::hardware::{self, Order, State};
+use crate::memory::{PhysAddr, phys_to_virt};
+use crate::objects::pcore::{Plan, Polled};
+use crate::objects::{Context, Ptr, Segment};
+use crate::polling::Polling;
+use abi::pcore::{DEVICES_MAX, Launch, RING_CALLS, Ring, RingSlot, ring_slots};
+use abi::{Call, Error, Handle, Rights, layout};
+use core::sync::atomic::Ordering;
+use zerocopy::IntoBytes;
+
+const CORE: u64 = 2;
+
+/// A world whose current context makes calls.
+struct Caller {
+    world: World,
+    context: Ptr<Context>,
+}
+
+impl Caller {
+    fn new() -> Caller {
+        let mut world = World::new(2000);
+        world.monitor();
+        world.kernel.decide();
+        let context = world.kernel.scheduler.current().unwrap();
+        Caller { world, context }
+    }
+
+    fn call(&mut self, call: Call, words: [u64; 6]) -> Result<[u64; 3], Error> {
+        self.context.with_registers(|r| {
+            r.rax = call.number();
+            [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words;
+        });
+        self.world.kernel.step(Event::Syscall);
+        self.context.with_registers(|r| match r.rax {
+            0 => Ok([r.rdi, r.rsi, r.rdx]),
+            code => Err(Error::from_code(code.wrapping_neg()).unwrap()),
+        })
+    }
+
+    fn claim(&mut self) -> Result<u64, Error> {
+        let words = [Handle::PCORE.0, Handle::ROOT_RAM.0, CORE, 0, 0, 0];
+        self.call(Call::PcoreAlloc, words).map(|results| results[0])
+    }
+
+    fn contiguous(&mut self, pages: u64) -> u64 {
+        let words = [Handle::ROOT_RAM.0, pages, layout::segment::CONTIGUOUS, 0, 0, 0];
+        self.call(Call::SegmentAlloc, words).unwrap()[0]
+    }
+
+    /// Puts a launch where the caller can name it: in its control page's neighbour.
+    fn launch(&mut self, pcore: u64, launch: &Launch) -> Result<(), Error> {
+        let at = layout::HEAP;
+        let segment = self.contiguous(1);
+        let open = layout::protection::READ | layout::protection::WRITE;
+        self.call(Call::RangeMap, [Handle::SELF_RANGE.0, at, segment, 0, 1, open]).unwrap();
+        let (found, _) = self.context.domain().share().find::<Segment>(Handle(segment), Rights(0)).unwrap();
+        let bytes = launch.as_bytes();
+        let to = phys_to_virt(found.base().unwrap());
+        // SAFETY: a page of the test's memory that the segment owns.
+        unsafe { core::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+        let result = self.call(Call::PcoreRun, [pcore, at, 0, 0, 0, 0]).map(drop);
+        self.call(Call::RangeUnmap, [Handle::SELF_RANGE.0, at, 1, 0, 0, 0]).unwrap();
+        self.call(Call::CapDrop, [segment, 0, 0, 0, 0, 0]).unwrap();
+        result
+    }
+
+    fn free(&self) -> u64 {
+        self.world.kernel.frames.free()
+    }
+}
+
+fn running() -> bool {
+    hardware::core_state(CORE as usize).is_running()
+}
+
+#[test]
+fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
+    let mut caller = Caller::new();
+    // Table pages of the space, once made, stay: make them.
+    let pcore = caller.claim().unwrap();
+    caller.launch(pcore, &Launch { count: 9, ..launch_without_segments() }).unwrap_err();
+    caller.call(Call::CapDrop, [pcore, 0, 0, 0, 0, 0]).unwrap();
+    let free = caller.free();
+    let pcore = caller.claim().unwrap();
+    assert_eq!(caller.claim(), Err(Error::Busy));
+    let segment = caller.contiguous(3);
+    let mut launch = Launch { entry: 0x1000, stack: 0x2000, count: 1, ..Launch::default() };
+    launch.segments[0] = abi::pcore::LaunchSegment { handle: segment, address: 0x1000, protection: 5 };
+    caller.launch(pcore, &launch).unwrap();
+    assert!(running());
+    assert_eq!(caller.launch(pcore, &launch), Err(Error::Busy));
+    let Order::Run(run, plan) = hardware::core_order(CORE as usize) else { panic!("not ordered to run") };
+    let plan = Plan::at(plan);
+    assert_eq!((plan.run, plan.entry, plan.stack, plan.rights), (run, 0x1000, 0x2000, Rights(0)));
+    let parts: Vec<_> = plan.parts.iter().flatten().collect();
+    assert!(parts.len() == 1 && parts[0].pages == 3 && parts[0].shown.is_some_and(|(place, _)| place.start == 0x1000));
+    // The segment stays as long as the core may use it.
+    caller.call(Call::CapDrop, [segment, 0, 0, 0, 0, 0]).unwrap();
+    let with_core = caller.free();
+    caller.call(Call::CapDrop, [pcore, 0, 0, 0, 0, 0]).unwrap();
+    assert!(!running(), "its last name went");
+    assert_eq!(caller.free(), with_core, "nothing goes before core 0 heard that the core has halted");
+    assert_eq!(caller.claim(), Err(Error::Busy));
+    caller.world.kernel.cores_changed();
+    caller.world.kernel.settle();
+    assert_eq!(caller.free(), free);
+    let pcore = caller.claim().unwrap();
+    caller.launch(pcore, &launch_without_segments()).unwrap();
+    assert!(matches!(hardware::core_order(CORE as usize), Order::Run(next, _) if next == run + 1));
+}
+
+fn launch_without_segments() -> Launch {
+    Launch { entry: 0x1000, stack: 0x2000, ..Launch::default() }
+}
+
+#[test]
+fn a_core_that_halts_by_itself_can_run_again_and_its_watcher_hears_of_both() {
+    let mut caller = Caller::new();
+    let pcore = caller.claim().unwrap();
+    let bell = [Handle::SELF_CONTEXT.0, u64::from(Rights::NOTIFY.0), 8, 0, 0, 0];
+    let bell = caller.call(Call::CapMint, bell).unwrap()[0];
+    caller.call(Call::PcoreWatch, [pcore, bell, 0, 0, 0, 0]).unwrap();
+    for _ in 0..3 {
+        caller.launch(pcore, &launch_without_segments()).unwrap();
+        assert_eq!(caller.context.pending.get(), 0);
+        caller.world.kernel.cores_changed();
+        assert_eq!(caller.context.pending.take(), 8);
+        let State::Running(run) = hardware::core_state(CORE as usize) else { panic!("does not run") };
+        hardware::set_state_of(CORE as usize, State::Halted(run));
+        assert_eq!(caller.launch(pcore, &launch_without_segments()), Err(Error::Busy), "not heard of yet");
+        caller.world.kernel.cores_changed();
+        assert_eq!(caller.context.pending.take(), 8);
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let mut caller = Caller::new();
+    let pcore = caller.claim().unwrap();
+    let contiguous = caller.contiguous(1);
+    let scattered = caller.call(Call::SegmentAlloc, [Handle::ROOT_RAM.0, 2, 0, 0, 0, 0]).unwrap()[0];
+    let no_dma = Rights(Rights::ALL.0 & !Rights::DMA.0).0.into();
+    let no_dma = caller.call(Call::CapCopy, [contiguous, no_dma, 0, 0, 0, 0]).unwrap()[0];
+    let read_only = Rights::READ.union(Rights::DMA).0.into();
+    let read_only = caller.call(Call::CapCopy, [contiguous, read_only, 0, 0, 0, 0]).unwrap()[0];
+    let with = |segments: &[(u64, u64, u64)]| {
+        let mut launch = Launch { count: segments.len() as u64, ..launch_without_segments() };
+        for (to, &(handle, address, protection)) in launch.segments.iter_mut().zip(segments) {
+            *to = abi::pcore::LaunchSegment { handle, address, protection };
+        }
+        launch
+    };
+    let cases = [
+        (Launch { count: 9, ..launch_without_segments() }, Error::BadArgument),
+        (Launch { entry: u64::MAX, ..launch_without_segments() }, Error::BadArgument),
+        (Launch { rights: u64::MAX, ..launch_without_segments() }, Error::BadArgument),
+        (Launch { rights: Rights::INHERIT.0.into(), ..launch_without_segments() }, Error::NoRights),
+        (with(&[(scattered, 0, 0)]), Error::BadArgument),
+        (with(&[(no_dma, 0, 0)]), Error::NoRights),
+        (with(&[(read_only, 0x1000, 3)]), Error::NoRights),
+        (with(&[(contiguous, 0x1000, 7)]), Error::BadArgument),
+        (with(&[(contiguous, 0x1001, 1)]), Error::BadArgument),
+        (with(&[(contiguous, 0x1000, 1), (read_only, 0x1000, 1)]), Error::BadArgument),
+        (with(&[(contiguous, layout::CONTROL_PAGE, 1)]), Error::BadArgument),
+        (with(&[(contiguous, layout::USER_END, 1)]), Error::BadArgument),
+        (with(&[(Handle::PCORE.0, 0, 0)]), Error::WrongType),
+        (with(&[(700, 0, 0)]), Error::BadHandle),
+    ];
+    for (launch, error) in cases {
+        assert_eq!(caller.launch(pcore, &launch), Err(error), "{launch:?}");
+    }
+    assert_eq!(caller.launch(Handle::PCORE.0, &launch_without_segments()), Err(Error::BadArgument), "its own core");
+    let add = |kind, segment, offset, core, slot| [pcore, kind, segment, offset, core, slot];
+    for (words, error) in [
+        (add(2, contiguous, 0, 0, 0), Error::BadArgument),
+        (add(1, contiguous, 1, 0, 1), Error::BadArgument),
+        (add(1, contiguous, 4096, 0, 1), Error::BadArgument),
+        (add(1, contiguous, 0, 99, 1), Error::BadArgument),
+        (add(1, contiguous, 0, 0, 0), Error::BadArgument),
+        (add(0, read_only, 0, 0, 0), Error::NoRights),
+        (add(0, scattered, 0, 0, 0), Error::BadArgument),
+    ] {
+        assert_eq!(caller.call(Call::PcoreAddDevice, words), Err(error), "{words:?}");
+    }
+    for index in 0..DEVICES_MAX as u64 {
+        assert_eq!(caller.call(Call::PcoreAddDevice, add(0, contiguous, 0, 0, 0)).unwrap()[0], index);
+    }
+    assert_eq!(caller.call(Call::PcoreAddDevice, add(0, contiguous, 0, 0, 0)), Err(Error::Busy));
+    assert_eq!(caller.claim(), Err(Error::Busy));
+    for core in [0, 99] {
+        let words = [Handle::PCORE.0, Handle::ROOT_RAM.0, core, 0, 0, 0];
+        assert_eq!(caller.call(Call::PcoreAlloc, words), Err(Error::BadArgument));
+    }
+    assert_eq!(caller.call(Call::PcoreHalt, [Handle::PCORE.0, 0, 0, 0, 0, 0]), Err(Error::BadArgument), "core 0");
+}
+
+/// Two rings of a page, polled, and the caller of their calls.
+fn kernel_core() -> (Caller, [PhysAddr; 2]) {
+    let mut caller = Caller::new();
+    let bases = [0, 1].map(|_| {
+        let segment = caller.contiguous(1);
+        let (segment, _) = caller.context.domain().share().find::<Segment>(Handle(segment), Rights(0)).unwrap();
+        // As core 0 keeps what another core polls.
+        caller.world.kernel.retain(segment);
+        segment.base().unwrap()
+    });
+    let mut devices = [None; DEVICES_MAX];
+    for (device, base) in devices.iter_mut().zip(bases) {
+        *device = Some(Polled::Ring { base, pages: 1 });
+    }
+    caller.world.kernel.polling = Some(Polling::new(caller.context, devices));
+    (caller, bases)
+}
+
+fn ring(base: PhysAddr) -> &'static Ring {
+    // SAFETY: a page of the test's memory, which lives as long as its world.
+    unsafe { &*phys_to_virt(base).cast::<Ring>() }
+}
+
+fn slot(base: PhysAddr, number: u64) -> &'static RingSlot {
+    // SAFETY: as for `ring`.
+    unsafe { &*phys_to_virt(base).cast::<RingSlot>().add(1 + (number % ring_slots(1)) as usize) }
+}
+
+fn ask(base: PhysAddr, number: u64, call: u64, first: u64) {
+    slot(base, number).number.store(call, Ordering::Relaxed);
+    slot(base, number).arguments[0].store(first, Ordering::Relaxed);
+    ring(base).submitted.store(number + 1, Ordering::Release);
+}
+
+#[test]
+fn a_ring_takes_the_calls_of_its_list_and_no_other() {
+    let (mut caller, [base, _]) = kernel_core();
+    let names = Call::ALL.iter().map(|(call, _)| *call).filter(|call| !RING_CALLS.contains(call));
+    let refused = (Error::BadCall as u64).wrapping_neg();
+    let mut number = 0;
+    for call in names {
+        ask(base, number, call.number(), 0);
+        assert_eq!(caller.world.kernel.poll(0), 1);
+        assert_eq!(slot(base, number).status.load(Ordering::Relaxed), refused, "{call:?}");
+        number += 1;
+    }
+    ask(base, number, 39, 0);
+    caller.world.kernel.poll(0);
+    assert_eq!(slot(base, number).status.load(Ordering::Relaxed), refused, "Linux's getpid");
+    ask(base, number + 1, Call::PcoreCurrent.number(), 0);
+    caller.world.kernel.poll(0);
+    assert_eq!(slot(base, number + 1).status.load(Ordering::Relaxed), 0);
+    assert_eq!(slot(base, number + 1).results[1].load(Ordering::Relaxed), hardware::CORES as u64);
+    assert_eq!(ring(base).completed.load(Ordering::Relaxed), number + 2);
+    assert_eq!(caller.world.kernel.polling.as_ref().unwrap().stat(0).unwrap()[2], number + 2);
+}
+
+#[test]
+fn a_corrupt_ring_stops_and_harms_no_other() {
+    for submitted in [u64::MAX, ring_slots(1) + 1, 1 << 63] {
+        let (mut caller, [bad, good]) = kernel_core();
+        ring(bad).submitted.store(submitted, Ordering::Release);
+        assert_eq!(caller.world.kernel.poll(0), 0);
+        assert_eq!(ring(bad).stopped.load(Ordering::Relaxed), 1);
+        assert_eq!(ring(bad).completed.load(Ordering::Relaxed), 0);
+        ask(good, 0, Call::Null.number(), 0);
+        assert_eq!((caller.world.kernel.poll(0), caller.world.kernel.poll(1)), (0, 1));
+    }
+}
+
+#[test]
+fn a_full_ring_is_done_in_parts_and_random_requests_lose_nothing() {
+    let mut random = super::Random(7);
+    let (mut caller, [base, _]) = kernel_core();
+    let mut number = 0;
+    for _ in 0..2000 {
+        let count = 1 + random.below(ring_slots(1));
+        for _ in 0..count {
+            let call = if random.below(30) == 0 { random.next() } else { random.one(&RING_CALLS).number() };
+            let slot = slot(base, number);
+            slot.number.store(call, Ordering::Relaxed);
+            for argument in &slot.arguments {
+                let word = if random.below(4) == 0 { random.next() } else { random.below(40) };
+                argument.store(word, Ordering::Relaxed);
+            }
+            number += 1;
+        }
+        ring(base).submitted.store(number, Ordering::Release);
+        while ring(base).completed.load(Ordering::Acquire) != number {
+            assert!((1..=16).contains(&caller.world.kernel.poll(0)));
+        }
+    }
+    assert_eq!(ring(base).stopped.load(Ordering::Relaxed), 0);
+}

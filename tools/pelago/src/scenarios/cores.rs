@@ -1,0 +1,129 @@
+//! Cores as objects, from user mode (`apps/cores`): claimed, run, halted and restarted while the system serves; kernel cores; and what the kernel tells of the
+//! machine, held against what the emulator was told to build.
+
+use crate::emulator::MachineType;
+use crate::guest::Guest;
+use crate::scenario::{Bench, Scenario, with_console};
+use anyhow::{Context, Result, ensure};
+use std::time::Duration;
+
+const CPUS: [u32; 4] = [1, 2, 4, 8];
+const SHARING_CPUS_MAX: u32 = 2;
+const NODES: u32 = 4;
+const LIMIT: Duration = Duration::from_secs(90);
+/// Tests on every machine, and those that need a second core.
+const ALONE: usize = 6;
+const WITH_OTHERS: usize = 13;
+
+pub fn scenarios() -> Vec<Scenario> {
+    let mut all = Vec::new();
+    for machine in MachineType::ALL {
+        for cpus in CPUS {
+            let name = format!("cores/{}/{cpus}", machine.name());
+            let scenario = Scenario::shared(0, name, move |bench| cores(bench, machine, cpus));
+            all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+        }
+    }
+    let name = format!("cores/numa{NODES}/q35/{NODES}");
+    all.push(Scenario::shared(0, name, nodes));
+    all
+}
+
+/// Every test is ok, and none is missing.
+fn pass(guest: &mut Guest, cpus: u32) -> Result<()> {
+    let line = guest.expect("cores: done:", LIMIT)?;
+    let failed: Vec<&str> = said(guest, " FAILED: ").collect();
+    ensure(failed.is_empty(), || failed.join("; "))?;
+    let count = ALONE + if cpus > 1 { WITH_OTHERS } else { 0 };
+    ensure!(line.ends_with(&format!("done: {count} ok, 0 failed")), "{line}");
+    let left: Vec<&str> = said(guest, " halts with ").collect();
+    ensure(left.is_empty(), || left.join("; "))
+}
+
+fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<()> {
+    ensure!(holds, "{}", why());
+    Ok(())
+}
+
+fn said<'a>(guest: &'a Guest, words: &'a str) -> impl Iterator<Item = &'a str> {
+    guest.transcript.iter().map(String::as_str).filter(move |line| line.contains(words))
+}
+
+fn cores(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
+    with_console(bench.boot_other("cores.toml", machine, cpus, |_| ())?, |guest| {
+        pass(guest, cpus)?;
+        devices(guest)
+    })
+}
+
+/// The list that programs get is the one the kernel made when it looked at the buses.
+fn devices(guest: &Guest) -> Result<()> {
+    let found: Vec<(u64, String)> = said(guest, "pelago: device ").filter_map(enumerated).collect();
+    let listed: Vec<(u64, String)> = said(guest, "cores: device hwid ").filter_map(listed).collect();
+    // The serial port is no part of any bus.
+    let (serial, on_buses): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(hwid, _)| *hwid >= 0x2_0000);
+    ensure!(serial.len() == 1, "{} serial ports", serial.len());
+    ensure!(found == on_buses, "found {found:x?}, listed {on_buses:x?}");
+    Ok(())
+}
+
+/// `pelago: device 00:02.0 1af4:1041 ...` or `pelago: device mmio:00 1af4:1041 ...`.
+fn enumerated(line: &str) -> Option<(u64, String)> {
+    let mut words = line.split("pelago: device ").nth(1)?.split_whitespace();
+    let (place, id) = (words.next()?, words.next()?);
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let hwid = match place.strip_prefix("mmio:") {
+        Some(number) => 0x1_0000 + hex(number)?,
+        None => {
+            let (bus, rest) = place.split_once(':')?;
+            let (device, function) = rest.split_once('.')?;
+            hex(bus)? << 8 | hex(device)? << 3 | hex(function)?
+        }
+    };
+    Some((hwid, id.to_owned()))
+}
+
+/// `cores: device hwid 0x10 1af4:1041 class 020000`.
+fn listed(line: &str) -> Option<(u64, String)> {
+    let mut words = line.split("device hwid 0x").nth(1)?.split_whitespace();
+    Some((u64::from_str_radix(words.next()?, 16).ok()?, words.next()?.to_owned()))
+}
+
+/// On four nodes: the distances are those the emulator was told, and memory asked of a core lies in its node.
+fn nodes(bench: &Bench) -> Result<()> {
+    let mut node_bytes = 0;
+    let guest = bench.boot_other("cores.toml", MachineType::Q35, NODES, |machine| {
+        machine.nodes = NODES;
+        node_bytes = machine.memory_bytes / u64::from(NODES);
+    })?;
+    with_console(guest, |guest| {
+        pass(guest, NODES)?;
+        for (core, distances) in ["10 20 30 40", "20 10 20 30", "30 20 10 20", "40 30 20 10"].iter().enumerate() {
+            let line = format!("cores: distances of core {core}: {distances}");
+            ensure!(said(guest, &line).next().is_some(), "no line `{line}`");
+        }
+        let line = said(guest, "cores: memory of core ").next().context("no line about memory of a core")?;
+        let number = |after: &str| -> Option<u64> {
+            let text = line.split(after).nth(1)?;
+            let digits: String = text.chars().take_while(char::is_ascii_hexdigit).collect();
+            u64::from_str_radix(&digits, 16).ok()
+        };
+        let (node, address) = (number("of node ").context("no node")?, number(": 0x").context("no address")?);
+        ensure!(address / node_bytes == node, "{address:#x} is not memory of node {node}");
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_lists_name_a_device_alike() {
+        let card = Some((0x10, "1af4:1041".to_owned()));
+        assert_eq!(enumerated("pelago: device 00:02.0 1af4:1041 network (class 020000) 0xfe000000+0x1000"), card);
+        assert_eq!(listed("[0.1] cores: device hwid 0x10 1af4:1041 class 020000"), card);
+        let window = Some((0x1_0002, "1af4:1042".to_owned()));
+        assert_eq!(enumerated("pelago: device mmio:02 1af4:1042 storage 0xfeb00000+0x200 line 5"), window);
+    }
+}
