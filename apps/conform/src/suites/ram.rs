@@ -80,7 +80,7 @@ fn revoke_takes_everything(scene: &Scene) -> Outcome {
     for handle in [memory, copy, semaphore, entrance, below] {
         refused(sys::cap_stat(handle), Error::BadHandle)?;
     }
-    let (start, ..) = sys::range_get(Handle::SELF_RANGE, address)?;
+    let start = sys::range_get(Handle::SELF_RANGE, address)?.start;
     require!(start >= address + PAGES * abi::PAGE_BYTES, "memory is still mapped at {start:#x}");
     require!(used(ram)? == 0, "{} pages are left", used(ram)?);
     // What is left is an account as before.

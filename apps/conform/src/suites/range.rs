@@ -20,10 +20,16 @@ fn get_finds_what_is_mapped(scene: &Scene) -> Outcome {
     let address = scene.place(0) + PAGE_BYTES;
     sys::range_map(Handle::SELF_RANGE, address, memory, 3, 4, protection::READ)?;
     let found = sys::range_get(Handle::SELF_RANGE, scene.place(0))?;
-    require!(found == (address, 4, protection::READ | 3 << 8), "RangeGet says {found:?}");
+    require!(
+        (found.start, found.pages, found.first, found.protection) == (address, 4, 3, protection::READ),
+        "RangeGet says {found:?}"
+    );
     // From inside it finds the whole.
     let inside = sys::range_get(Handle::SELF_RANGE, address + 2 * PAGE_BYTES)?;
-    require!(inside.0 + inside.1 * PAGE_BYTES == address + 4 * PAGE_BYTES, "RangeGet from inside says {inside:?}");
+    require!(
+        inside.start + inside.pages * PAGE_BYTES == address + 4 * PAGE_BYTES,
+        "RangeGet from inside says {inside:?}"
+    );
     // SAFETY: nobody uses it.
     let unmapped = unsafe { sys::range_unmap(Handle::SELF_RANGE, scene.place(0), PAGES) }?;
     require!(unmapped == 4, "{unmapped} pages were unmapped, not 4");
@@ -98,7 +104,7 @@ fn protect_narrows_and_widens(scene: &Scene) -> Outcome {
     // SAFETY: the memory is reached through `scene` only.
     unsafe { sys::range_protect(Handle::SELF_RANGE, address + 2 * PAGE_BYTES, 2, protection::READ) }?;
     let found = sys::range_get(Handle::SELF_RANGE, address + 2 * PAGE_BYTES)?;
-    require!((found.1, found.2 & 0xff) == (2, protection::READ), "RangeGet says {found:?} of the middle");
+    require!((found.pages, found.protection) == (2, protection::READ), "RangeGet says {found:?} of the middle");
     require!(scene.load(address + 3 * PAGE_BYTES) == 5, "protecting lost what was written");
     // SAFETY: as above.
     unsafe { sys::range_protect(Handle::SELF_RANGE, address, PAGES, READ_WRITE) }?;
@@ -121,8 +127,11 @@ fn unmap_splits(scene: &Scene) -> Outcome {
     require!(count == 2, "{count} pages were unmapped, not 2");
     let (before, after) =
         (sys::range_get(Handle::SELF_RANGE, address)?, sys::range_get(Handle::SELF_RANGE, address + 3 * PAGE_BYTES)?);
-    require!((before.0, before.1) == (address, 3), "before the hole is {before:?}");
-    require!((after.0, after.1, after.2 >> 8) == (address + 5 * PAGE_BYTES, 3, 5), "after the hole is {after:?}");
+    require!((before.start, before.pages) == (address, 3), "before the hole is {before:?}");
+    require!(
+        (after.start, after.pages, after.first) == (address + 5 * PAGE_BYTES, 3, 5),
+        "after the hole is {after:?}"
+    );
     require!(scene.load(address + 5 * PAGE_BYTES) == 5, "what is after the hole shows another page");
     scene.unmap(0, PAGES)?;
     sys::cap_drop(memory)?;
