@@ -83,12 +83,10 @@ impl Ptr<Range> {
         let (frame, writable) = frame_for(kernel, segment, page, access)?;
         let entry = Pte::new(frame, flags_for(mapping, segment, writable));
         let local = local & !(PAGE_BYTES as u64 - 1);
-        let range = mapping.range();
-        if range.set_entry(kernel, local, entry).map_err(|_| Refused::NoMemory)? {
+        if mapping.range().show(kernel, mapping, segment, local, entry).map_err(|_| Refused::NoMemory)? {
             // It allowed less of the same frame: elsewhere that costs another fault.
             hardware::flush_page(address);
         }
-        range.show_around(kernel, mapping, segment, local);
         Ok(frame)
     }
 
@@ -106,11 +104,25 @@ impl Ptr<Range> {
         Ok(done)
     }
 
-    /// Shows the neighbours that are there already, so that a program's text and a child's memory cost one fault for many pages.
-    fn show_around(self, kernel: &mut Kernel, mapping: Ptr<Mapping>, segment: Ptr<Segment>, address: u64) {
+    /// Puts one entry into the hardware tables and tells whether there was one. Shows the neighbours that are there already, too, so that a program's text and a
+    /// child's memory cost one fault for many pages.
+    fn show(
+        self,
+        kernel: &mut Kernel,
+        mapping: Ptr<Mapping>,
+        segment: Ptr<Segment>,
+        address: u64,
+        new: Pte,
+    ) -> Result<bool, Error> {
         let start = mapping.start().max(address / AROUND_BYTES * AROUND_BYTES);
         let end = mapping.end().min((address / AROUND_BYTES + 1) * AROUND_BYTES);
-        let entries = self.entries(start, (end - start) / PAGE_BYTES as u64);
+        let around = (end - start) / PAGE;
+        let mut entries = self.entries(start, around);
+        if entries.is_empty() {
+            self.make_table(kernel, address)?;
+            entries = self.entries(start, around);
+        }
+        let own = core::mem::replace(&mut entries[((address - start) / PAGE) as usize], new);
         for (page, entry) in (mapping.page_at(start)..).zip(entries) {
             if entry.is_present() {
                 continue;
@@ -122,6 +134,7 @@ impl Ptr<Range> {
             }
             *entry = Pte::new(frame, flags_for(mapping, segment, writable));
         }
+        Ok(own.is_present())
     }
 }
 

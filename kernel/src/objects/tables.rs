@@ -33,15 +33,12 @@ impl Ptr<Range> {
         let is_shown = self.is_shown(kernel);
         let by_page = is_shown && self.is_root();
         let mut changed = 0u64;
-        let mut change_one = |entry: &mut Pte, address: u64, change: &dyn Fn(Pte) -> Pte| {
-            if entry.is_present() {
-                let new = change(*entry);
-                if new != *entry {
-                    *entry = new;
-                    changed += 1;
-                    if by_page && changed <= FLUSH_ALL_PAGES {
-                        hardware::flush_page(address);
-                    }
+        let mut replace = |entry: &mut Pte, new: Pte, address: u64| {
+            if new != *entry {
+                *entry = new;
+                changed += 1;
+                if by_page && changed <= FLUSH_ALL_PAGES {
+                    hardware::flush_page(address);
                 }
             }
         };
@@ -50,12 +47,17 @@ impl Ptr<Range> {
             let end = place.end().min((address / LEAVES_BYTES + 1) * LEAVES_BYTES);
             match paging::leaves(self.top(), address, ((end - address) / PAGE) as usize) {
                 Leaves::Nothing => (),
-                Leaves::Large(entry) if end - address == LEAVES_BYTES => change_one(entry, address, &change),
-                // What stays of it comes back in small pages.
-                Leaves::Large(entry) => change_one(entry, address, &|_| Pte::EMPTY),
+                Leaves::Large(entry) => {
+                    let is_whole = end - address == LEAVES_BYTES;
+                    // What stays of a part comes back in small pages.
+                    replace(entry, if is_whole { change(*entry) } else { Pte::EMPTY }, address);
+                }
                 Leaves::Small(entries) => {
-                    for (page, entry) in (0..).zip(entries) {
-                        change_one(entry, address + page * PAGE, &change);
+                    for entry in entries {
+                        if entry.is_present() {
+                            replace(entry, change(*entry), address);
+                        }
+                        address += PAGE;
                     }
                 }
             }
@@ -66,22 +68,19 @@ impl Ptr<Range> {
         }
     }
 
-    /// Puts one entry into the hardware tables; tells whether there was one.
-    pub(super) fn set_entry(self, kernel: &mut Kernel, address: u64, new: Pte) -> Result<bool, Error> {
+    /// The table of leaves that holds the entry of `address` is there afterwards.
+    #[inline(never)]
+    pub(super) fn make_table(self, kernel: &mut Kernel, address: u64) -> Result<(), Error> {
         let ram = self.ram();
-        let walk = |kernel: &mut Kernel| {
-            paging::walk(self.top(), address, &mut || kernel.allocate_page(ram).ok()).ok_or(Error::NoMemory)
-        };
-        let entry = walk(kernel).or_else(|error| {
-            // A large page of a mapping that was cut since.
-            let Leaves::Large(large) = paging::leaves(self.top(), address, 1) else { return Err(error) };
-            *large = Pte::EMPTY;
+        if let Leaves::Large(entry) = paging::leaves(self.top(), address, 1) {
+            // Of a mapping that was cut since.
+            *entry = Pte::EMPTY;
             if self.is_shown(kernel) {
                 hardware::flush_all();
             }
-            walk(kernel)
-        })?;
-        Ok(core::mem::replace(entry, new).is_present())
+        }
+        let made = paging::walk(self.top(), address, &mut || kernel.allocate_page(ram).ok());
+        made.map(|_| ()).ok_or(Error::NoMemory)
     }
 
     /// Puts the entry of a large page into the hardware tables, in place of a table; tells whether there was one.
@@ -101,6 +100,7 @@ impl Ptr<Range> {
     }
 
     /// The hardware entries from `start` on, as far as one table holds them and it exists. New ones need no flush.
+    #[inline]
     pub(super) fn entries(self, start: u64, pages: u64) -> &'static mut [Pte] {
         match paging::leaves(self.top(), start, pages as usize) {
             Leaves::Small(entries) => entries,

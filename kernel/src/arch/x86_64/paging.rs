@@ -115,9 +115,19 @@ fn table(frame: PhysAddr) -> &'static mut [Pte; ENTRIES] {
     unsafe { &mut *phys_to_virt(frame).cast::<[Pte; ENTRIES]>() }
 }
 
+/// Bits of an address that index one table.
+const LEVEL_BITS: u32 = 9;
+/// Where those of the lowest table begin.
+const LEAF_SHIFT: u32 = 12;
+
+/// Where the bits that index a table of `level` begin.
+const fn shift(level: u32) -> u32 {
+    LEAF_SHIFT + LEVEL_BITS * level
+}
+
 /// Index into the table of `level` (3 is the root, 0 holds 4 KiB leaves).
 const fn index(address: u64, level: u32) -> usize {
-    (address >> (12 + 9 * level)) as usize & (ENTRIES - 1)
+    (address >> shift(level)) as usize & (ENTRIES - 1)
 }
 
 /// Makes `frame` a root whose upper half is this core's kernel.
@@ -177,7 +187,7 @@ impl Table {
     /// Bytes that a table of the level covers.
     pub const fn bytes(level: u32) -> u64 {
         let entries = if level == Table::TOP_LEVEL { USER_ENTRIES } else { ENTRIES } as u64;
-        entries << (12 + 9 * level)
+        entries << shift(level)
     }
 
     /// The root with this lower half. Only for tables of the top level.
@@ -241,8 +251,9 @@ pub fn leaves(top: Table, address: u64, pages: usize) -> Leaves {
         return Leaves::Nothing;
     }
     let mut frame = top.frame;
-    for level in (1..=top.level).rev() {
-        let entry = &mut table(frame)[index(address, level)];
+    let mut shift = shift(top.level);
+    while shift > LEAF_SHIFT {
+        let entry = &mut table(frame)[(address >> shift) as usize & (ENTRIES - 1)];
         if !entry.is_present() {
             return Leaves::Nothing;
         }
@@ -250,6 +261,7 @@ pub fn leaves(top: Table, address: u64, pages: usize) -> Leaves {
             return Leaves::Large(entry);
         }
         frame = entry.address();
+        shift -= LEVEL_BITS;
     }
     let first = index(address, 0);
     Leaves::Small(&mut table(frame)[first..(first + pages).min(ENTRIES)])
