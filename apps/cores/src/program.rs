@@ -40,7 +40,8 @@ global_asm!(
     "xor r13d, r13d", "lea r14, [rbx + 256]",
     "4: mov rax, {range_get}", "mov rdi, {range}", "mov rsi, r13", "syscall",
     "test rax, rax", "jnz 5f",
-    "mov [r14], rdi", "mov [r14 + 8], rsi", "add r14, 16",
+    // Start and pages, without the other fields (`abi::RangeEntry`).
+    "and rdi, -4096", "mov esi, esi", "mov [r14], rdi", "mov [r14 + 8], rsi", "add r14, 16",
     "shl rsi, 12", "lea r13, [rdi + rsi]", "jmp 4b",
     "5: mov qword ptr [rbx], 1",
     "mov rax, {exit}", "mov rdi, 7", "syscall",
