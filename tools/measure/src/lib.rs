@@ -21,4 +21,5 @@ pub mod rows;
 pub mod sample;
 pub mod system;
 pub mod tasks;
+pub mod words;
 pub mod workers;

@@ -2,7 +2,7 @@
 
 use crate::problem::{Problem, Result};
 use crate::sample::{self, Sample};
-use crate::{calls, descriptors, memory, network, round_trips, system, tasks};
+use crate::{calls, descriptors, memory, network, round_trips, system, tasks, words};
 
 /// Seconds that a row may take.
 const LIMIT_S: u32 = 30;
@@ -29,7 +29,7 @@ const fn row(name: &'static str, cores: usize, measure: fn(&Setting) -> Result<V
 }
 
 /// Every row, in the order in which all are run.
-pub const ROWS: [Row; 20] = [
+pub const ROWS: [Row; 21] = [
     row("known-loop", 1, calls::known),
     row("getpid", 1, calls::getpid),
     row("getppid", 1, calls::getppid),
@@ -49,6 +49,7 @@ pub const ROWS: [Row; 20] = [
     row("udp-loopback", 1, network::udp),
     row("tcp-stream", 1, network::tcp_stream),
     row("tcp-connections", 1, network::tcp_connections),
+    row("word-index", 1, words::index),
     row("nothing", 1, nothing),
 ];
 

@@ -1,6 +1,6 @@
 //! Files, with errors that name the path.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -21,5 +21,10 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
         file.persist(path)?;
         Ok(())
     };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    write().map_err(|error| {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let full = matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge);
+        let remedy = if full { "; free some space on that disk or choose another" } else { "" };
+        anyhow!("cannot write {}: {error}{remedy}", path.display())
+    })
 }

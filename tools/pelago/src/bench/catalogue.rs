@@ -116,9 +116,10 @@ const fn inside(name: &'static str, row: &'static str, beside: Option<&'static s
 /// Bytes of an operation of the measuring program's rows, as it has them.
 const DATAGRAM: Made = Made::Bytes(measure_core::network::DATAGRAM_BYTES);
 const CHUNK: Made = Made::Bytes(measure_core::network::CHUNK_BYTES);
+const TEXT: Made = Made::Bytes(measure_core::words::TEXT_BYTES);
 
 /// All of them, in the order in which they are printed.
-pub const ENTRIES: [Entry; 57] = [
+pub const ENTRIES: &[Entry] = &[
     outside("power-on-to-first-user/q35", Unit::Ms, Q35, Experiment::FirstUser),
     outside("power-on-to-first-user/microvm", Unit::Ms, MICROVM, Experiment::FirstUser),
     outside("power-on-to-ready/q35", Unit::Ms, Q35, Experiment::Ready),
@@ -153,6 +154,7 @@ pub const ENTRIES: [Entry; 57] = [
     rate("udp-loopback", Unit::MegabitsPerSecond, DATAGRAM, ""),
     rate("tcp-stream", Unit::MegabitsPerSecond, CHUNK, ""),
     rate("tcp-connections", Unit::PerSecond, Made::Rate, "Corey fig. 8"),
+    rate("word-index", Unit::MegabitsPerSecond, TEXT, "Corey fig. 10"),
     inside("inside/null-call", "null-call", Some("getppid")),
     inside("inside/portal-call-and-reply", "portal-call-and-reply", Some("futex-round-trip/processes")),
     inside("inside/portal-call-through-3-servers", "portal-call-through-3-servers", None),
@@ -193,6 +195,16 @@ mod tests {
                 _ => {}
             }
         }
+    }
+
+    #[test]
+    fn every_kept_count_has_its_row() {
+        let kept = crate::counts::Kept::read().unwrap();
+        let has = |name: &str| {
+            ENTRIES.iter().any(|entry| matches!(entry.source, Source::Inside { row, .. } if row == name))
+                || name == "known-loop"
+        };
+        kept.names().for_each(|name| assert!(has(name), "docs/counts.toml has {name}, `bench` has not"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Charts of papers' figures from our rows: `out/NAME.svg`, and a line of text with what the paper's figure shows.
+//! Charts of papers' figures from our rows: `out/NAME.svg`, and lines of text with what the paper's figure shows.
 //!
-//! The papers give curves, not tables, so their shape stands beside ours in words. At more virtual processors than host cores a time shows
-//! no shape; the coherence model (COHERENCE figures) has those.
+//! The papers print curves without numbers, so what is drawn of them beside ours, dashed, is what their text tells: the shape only. At
+//! more virtual processors than host cores a time shows no shape; the coherence model has those.
 
 use super::results::{Results, Row, Unit};
 use anyhow::{Result, anyhow, ensure};
@@ -22,6 +22,14 @@ enum Axis {
     PerOperation,
 }
 
+/// A curve of the paper, as far as its text tells it: the papers print curves without their numbers. Values are parts of the value at
+/// one core; it is drawn dashed, through `row`'s first point.
+struct Shape {
+    label: &'static str,
+    row: &'static str,
+    points: &'static [(f64, f64)],
+}
+
 /// A paper's figure.
 pub struct Figure {
     /// As it is asked for.
@@ -31,10 +39,16 @@ pub struct Figure {
     axis: Axis,
     /// What the paper's shows.
     shape: &'static str,
+    shapes: &'static [Shape],
 }
 
+/// A curve of which the text says only that it falls, or rises.
+const FALLS: &[(f64, f64)] = &[(1.0, 1.0), (16.0, 0.5)];
+const RISES: &[(f64, f64)] = &[(1.0, 1.0), (16.0, 2.0)];
+const FLAT: &[(f64, f64)] = &[(1.0, 1.0), (255.0, 1.0)];
+
 /// Those whose rows exist.
-pub const FIGURES: [Figure; 3] = [
+pub const FIGURES: [Figure; 6] = [
     Figure {
         name: "corey.fig1",
         title: "Corey, figure 1: dup and close, each core its own descriptor",
@@ -44,6 +58,14 @@ pub const FIGURES: [Figure; 3] = [
         ],
         axis: Axis::Throughput,
         shape: "on Linux the total falls with the second core and goes on falling; separate tables would rise with the cores",
+        shapes: &[
+            Shape { label: "Corey's Linux, threads: falls (direction only)", row: "dup-close/threads", points: FALLS },
+            Shape {
+                label: "no sharing at all: in step with the cores",
+                row: "dup-close/processes",
+                points: &[(1.0, 1.0), (255.0, 255.0)],
+            },
+        ],
     },
     Figure {
         name: "corey.fig7",
@@ -53,14 +75,54 @@ pub const FIGURES: [Figure; 3] = [
             Line { row: "page-touch/processes", label: "an address space each (processes)" },
         ],
         axis: Axis::PerOperation,
-        shape: "time per page stays nearly flat with an address space each and on Corey, and rises with cores in one Linux address space",
+        shape: "time per page stays nearly flat with an address space each and on Corey, and rises with cores in one Linux address space, to 14 times at 16",
+        shapes: &[
+            Shape {
+                label: "Corey's Linux, threads: 14 times at 16 cores (a straight line to there)",
+                row: "page-touch/threads",
+                points: &[(1.0, 1.0), (16.0, 14.0)],
+            },
+            Shape { label: "Corey, and Linux's processes: nearly flat", row: "page-touch/processes", points: FLAT },
+        ],
     },
     Figure {
         name: "corey.fig8",
         title: "Corey, figure 8a: short TCP connections of 128 bytes (here over loopback)",
         lines: &[Line { row: "tcp-connections", label: "connections" }],
         axis: Axis::PerOperation,
-        shape: "throughput rises with cores until the card is full, on Corey with fewer cores than on Linux",
+        shape: "throughput rises with cores until the card is full, on Corey with 5 cores, with driver work on all of them with 11",
+        shapes: &[Shape {
+            label: "Corey, dedicated core: full at 5 cores (in step with the cores to there)",
+            row: "tcp-connections",
+            points: &[(1.0, 1.0), (5.0, 5.0), (255.0, 5.0)],
+        }],
+    },
+    Figure {
+        name: "corey.fig10",
+        title: "Corey, figure 10: a reverse index of words, a text for each core in one address space",
+        lines: &[Line { row: "word-index", label: "megabits of text per second, each core" }],
+        axis: Axis::PerOperation,
+        shape: "Linux keeps up below eight cores; with 16 its copying phase takes 4 times as long as with eight, Corey's gets shorter",
+        shapes: &[Shape { label: "no contention: flat for each core", row: "word-index", points: FLAT }],
+    },
+    Figure {
+        name: "barrelfish.fig7",
+        title: "Barrelfish, figure 7: changing the protection of a page that is mapped on all cores",
+        lines: &[Line { row: "mprotect-cycle", label: "a thread on every core" }],
+        axis: Axis::PerOperation,
+        shape: "latency rises with the cores on all systems, on Linux and Windows steeper than on Barrelfish",
+        shapes: &[Shape { label: "Barrelfish's Linux: rises (direction only)", row: "mprotect-cycle", points: RISES }],
+    },
+    Figure {
+        name: "fos.fig1",
+        title: "fos, figure 1: time per core to touch fresh pages",
+        lines: &[Line { row: "page-touch/processes", label: "an address space each (processes)" }],
+        axis: Axis::PerOperation,
+        shape: "on Linux the time per core rises with the cores, beyond eight so much that more cores do less in all; perfect would be flat",
+        shapes: &[
+            Shape { label: "fos's Linux: rises (direction only)", row: "page-touch/processes", points: RISES },
+            Shape { label: "perfect: flat", row: "page-touch/processes", points: FLAT },
+        ],
     },
 ];
 
@@ -71,7 +133,7 @@ pub fn draw(figure: &Figure, results: &Results) -> Result<()> {
     let path = crate::place::out().join(format!("{}.svg", figure.name));
     crate::files::write(&path, render(figure, results)?.as_bytes())?;
     println!("{}: {}", figure.name, path.display());
-    println!("  the paper's: {}", figure.shape);
+    println!("  the paper's: {} (dashed in the chart, from the paper's text)", figure.shape);
     println!("  ours: {}", in_words(figure, results));
     Ok(())
 }
@@ -92,6 +154,35 @@ fn curves(figure: &Figure, results: &Results) -> Vec<(String, Points)> {
         }
     }
     all
+}
+
+/// The paper's curves over the numbers of cores that were measured, through Linux's first point of their row, or else ours.
+fn shapes(figure: &Figure, results: &Results) -> Vec<(String, Points)> {
+    let mut all = Vec::new();
+    let ours = curves(figure, results);
+    let right = ours.iter().flat_map(|(_, points)| points).map(|point| point.0).fold(0.0, f64::max);
+    for shape in figure.shapes {
+        let Some(line) = figure.lines.iter().find(|line| line.row == shape.row) else { continue };
+        let of = |system: &str| ours.iter().find(|(label, _)| *label == format!("{system}, {}", line.label));
+        let Some(&(left, first)) = of("Linux").or_else(|| of("Pelago")).and_then(|(_, points)| points.first()) else {
+            continue;
+        };
+        let scale = first / at(shape.points, left);
+        let corners = shape.points.iter().map(|point| point.0).filter(|cores| *cores > left && *cores < right);
+        let cores = [left].into_iter().chain(corners).chain([right]);
+        let points = cores.map(|cores| (cores, scale * at(shape.points, cores))).collect();
+        all.push((shape.label.to_owned(), points));
+    }
+    all
+}
+
+/// A curve's value between its points; beyond its last it goes on as it was.
+fn at(points: &[(f64, f64)], cores: f64) -> f64 {
+    let mut pairs = points.windows(2).map(|pair| (pair[0], pair[1]));
+    let Some(((x, y), (next_x, next_y))) = pairs.clone().find(|(_, next)| cores <= next.0).or(pairs.next_back()) else {
+        return 1.0;
+    };
+    y + (next_y - y) * (cores - x) / (next_x - x)
 }
 
 fn value(axis: Axis, cpus: u32, measured: f64) -> f64 {
@@ -116,7 +207,8 @@ fn in_words(figure: &Figure, results: &Results) -> String {
 fn render(figure: &Figure, results: &Results) -> Result<String> {
     let curves = curves(figure, results);
     ensure!(!curves.is_empty(), "there is no figure to draw; see why in the table above");
-    let points = || curves.iter().flat_map(|(_, points)| points);
+    let papers = shapes(figure, results);
+    let points = || curves.iter().chain(&papers).flat_map(|(_, points)| points);
     let right = points().map(|point| point.0).fold(2.0, f64::max);
     let top = points().map(|point| point.1).fold(0.0, f64::max) * 1.1;
     let unit = match figure.axis {
@@ -144,6 +236,14 @@ fn render(figure: &Figure, results: &Results) -> Result<String> {
             let line = LineSeries::new(points.iter().copied(), color.stroke_width(2)).point_size(3);
             let drawn_line = chart.draw_series(line).map_err(drawn)?;
             drawn_line.label(label).legend(move |(x, y)| PathElement::new([(x, y), (x + 20, y)], color));
+        }
+        for (label, points) in &papers {
+            let grey = RGBColor(120, 120, 120);
+            let line = DashedLineSeries::new(points.iter().copied(), 6, 4, grey.stroke_width(1));
+            let drawn_line = chart.draw_series(line).map_err(drawn)?;
+            drawn_line
+                .label(format!("paper: {label}"))
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 8, y)], grey));
         }
         chart
             .configure_series_labels()
@@ -183,5 +283,33 @@ mod tests {
             in_words(&FIGURES[0], &all).contains("Linux, one table for all (threads): 0.50 times from 1 to 2 cores")
         );
         assert!(render(&FIGURES[1], &all).is_err());
+        assert!(
+            text.contains("paper: Corey&apos;s Linux, threads") || text.contains("paper: Corey's Linux, threads"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_papers_shape_goes_through_the_first_point() {
+        let all = results(vec![
+            row("page-touch/threads", 2, &[300.0], &[400.0]),
+            row("page-touch/threads", 4, &[300.0], &[500.0]),
+        ]);
+        let drawn = shapes(&FIGURES[1], &all);
+        let [(label, points)] = &drawn[..] else { panic!("{drawn:?}") };
+        assert!(label.contains("14 times"));
+        // From 1 at one core to 14 at 16 in a straight line: 28/15 at two, 54/15 at four.
+        assert_eq!(points[0], (2.0, 400.0));
+        assert!((points[1].1 - 400.0 * 54.0 / 28.0).abs() < 1e-6, "{points:?}");
+        assert_eq!(at(FLAT, 8.0), 1.0);
+        assert_eq!(at(&[(1.0, 1.0), (5.0, 5.0), (255.0, 5.0)], 9.0), 5.0);
+    }
+
+    #[test]
+    fn every_shape_belongs_to_a_curve() {
+        for figure in &FIGURES {
+            assert!(!figure.shapes.is_empty(), "{}", figure.name);
+            figure.shapes.iter().for_each(|shape| assert!(figure.lines.iter().any(|line| line.row == shape.row)));
+        }
     }
 }

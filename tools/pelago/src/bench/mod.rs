@@ -17,6 +17,8 @@ mod results;
 mod systems;
 mod table;
 
+pub use results::SMALLEST as SMALLEST_RESULTS;
+
 use crate::emulator::MachineType;
 use crate::plugin::Plugin;
 use crate::{accelerator, instruments};
@@ -27,6 +29,7 @@ use outside::Experiment;
 use results::{Results, Row, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 use systems::{Side, Systems};
 
 /// What is measured.
@@ -117,10 +120,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if results.rows.is_empty() {
         bail!("no row has such a name; `./pelago bench --list` prints them");
     }
-    table::print(&results);
     if let Some(path) = &options.json {
         results.write(path)?;
     }
+    table::print(&results);
     if let Some(before) = before {
         compare::print(&before, &results);
     }
@@ -135,6 +138,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 fn measure(options: &Options) -> Result<Results> {
     let chosen: Vec<&Entry> = ENTRIES.iter().filter(|entry| options.wants(entry.name)).collect();
     ensure!(!chosen.is_empty(), "no row has such a name; `./pelago bench --list` prints them");
+    systems::check_memory()?;
     let systems =
         Systems::prepare(options.accel, chosen.iter().any(|entry| matches!(entry.source, Source::Inside { .. })))?;
     let mut results = Results::new(&systems, options.rounds);
@@ -146,31 +150,36 @@ fn measure(options: &Options) -> Result<Results> {
     }
     ensure!(!results.rows.is_empty(), "instructions are counted on one core, and of some rows only; see --list");
     let rounds = if options.measure == Kind::Instructions { 0 } else { options.rounds };
+    let start = Instant::now();
+    let say = |what: &str| {
+        let seconds = start.elapsed().as_secs();
+        eprintln!("pelago: {}:{:02} {what}", seconds / 60, seconds % 60);
+    };
     for round in 0..rounds {
         // Whoever comes second finds a warmer or busier host: take turns at that too.
         let sides = if round % 2 == 0 { [Side::Pelago, Side::Linux] } else { [Side::Linux, Side::Pelago] };
         for &cpus in &options.cpus {
             for side in sides {
                 let progress = format!("round {} of {}, {}, --cpus {cpus}", round + 1, options.rounds, side.name());
-                one_turn(&systems, &chosen, side, cpus, &progress, &mut results);
+                let say = |what: &str| say(&format!("{progress}: {what}"));
+                one_turn(&systems, &chosen, side, cpus, &say, &mut results);
                 // What an interrupted run has found is not lost.
                 options.json.as_ref().map_or(Ok(()), |path| results.write(path))?;
             }
         }
     }
     if results.rows.iter().any(|row| row.unit == Unit::Instructions) {
-        count(&systems, &chosen, &mut results);
+        count(&systems, &chosen, &say, &mut results);
     }
     results.end();
     Ok(results)
 }
 
 /// Everything of one system at one number of cores, once.
-fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, progress: &str, results: &mut Results) {
-    let say = |what: &str| eprintln!("pelago: {progress}: {what}");
-    program::turn(systems, chosen, side, cpus, None, &say, results);
+fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, say: &dyn Fn(&str), results: &mut Results) {
+    program::turn(systems, chosen, side, cpus, None, say, results);
     if side == Side::Pelago {
-        inside::turn(systems, chosen, cpus, None, &say, results);
+        inside::turn(systems, chosen, cpus, None, say, results);
     }
     let mut done: Vec<(MachineType, Experiment)> = Vec::new();
     for entry in chosen {
@@ -193,14 +202,14 @@ fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, progres
 }
 
 /// Instructions instead of time, on one core, by the emulator's plugin.
-fn count(systems: &Systems, chosen: &[&Entry], results: &mut Results) {
-    eprintln!("pelago: counting instructions: building the emulator's plugin");
+fn count(systems: &Systems, chosen: &[&Entry], say: &dyn Fn(&str), results: &mut Results) {
+    say("counting instructions: building the emulator's plugin");
     let plugin = match Plugin::prepare() {
         Ok(plugin) => plugin,
         Err(error) => return results.fail_counts(&format!("{error:#}")),
     };
     for side in [Side::Pelago, Side::Linux] {
-        let say = |what: &str| eprintln!("pelago: counting instructions, {}: {what}", side.name());
+        let say = |what: &str| say(&format!("counting instructions, {}: {what}", side.name()));
         program::turn(systems, chosen, side, 1, Some(&plugin), &say, results);
         if side == Side::Pelago {
             inside::turn(systems, chosen, 1, Some(&plugin), &say, results);

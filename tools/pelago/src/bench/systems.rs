@@ -5,7 +5,7 @@ use crate::guest::Guest;
 use crate::peer::{self, Linux, MEASURE};
 use crate::plugin::{self, Instruments};
 use crate::{accelerator, scenario};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 
 /// Of each guest.
@@ -134,6 +134,44 @@ impl Systems {
     }
 }
 
+/// Fails with one line if a guest's memory is not to be had: the emulator would end when the guest touches it.
+pub fn check_memory() -> Result<()> {
+    let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
+    let (memory, limits) = (read("/proc/meminfo")?, read("/proc/self/limits")?);
+    let (free, needed) = (free_bytes(&memory, &limits).context("proc(5) has changed")? >> 20, MEMORY_BYTES >> 20);
+    ensure!(
+        free >= needed,
+        "{free} MiB of memory are left and a guest takes {needed} MiB; end other programs, or lift the limit (ulimit -v)"
+    );
+    Ok(())
+}
+
+/// What a new process may have: what is available, within the limit of its address space (proc(5)).
+fn free_bytes(memory: &str, limits: &str) -> Option<u64> {
+    let number = |text: &str, start: &str| -> Option<String> {
+        let line = text.lines().find_map(|line| line.strip_prefix(start))?;
+        line.split_whitespace().next().map(str::to_owned)
+    };
+    let available: u64 = number(memory, "MemAvailable:")?.parse().ok()?;
+    let limit = number(limits, "Max address space")?.parse().unwrap_or(u64::MAX);
+    Some((available << 10).min(limit))
+}
+
 fn page() -> Vec<u8> {
     vec![b'x'; PAGE_BYTES]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_what_is_available_within_the_limit() {
+        let memory = "MemTotal:  24000000 kB\nMemAvailable:  2048 kB\n";
+        let limits =
+            |soft: &str| format!("Limit  Soft Limit  Hard Limit  Units\nMax address space  {soft}  unlimited  bytes\n");
+        assert_eq!(free_bytes(memory, &limits("unlimited")), Some(2 << 20));
+        assert_eq!(free_bytes(memory, &limits("4096")), Some(4096));
+        assert_eq!(free_bytes("", ""), None);
+    }
 }

@@ -9,7 +9,7 @@ use crate::counts::KERNEL;
 /// `--list`.
 pub fn list() {
     println!("{:<44} {:<14} {:<12} {:<18} beside", "row", "unit", "trust", "paper");
-    for entry in &ENTRIES {
+    for entry in ENTRIES {
         let units: Vec<_> = entry.units(1).into_iter().map(Unit::name).collect();
         let trust = entry.trust_at(entry.unit, 1).name();
         let trust = if entry.counts { format!("{trust}, counts") } else { trust.to_owned() };

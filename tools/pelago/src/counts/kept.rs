@@ -51,6 +51,12 @@ impl Kept {
         toml::from_str(&text).with_context(|| format!("{} cannot be read; {REMEDY}", path().display()))
     }
 
+    /// Of its rows.
+    #[cfg(test)]
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.row.iter().map(|entry| entry.name.as_str())
+    }
+
     pub fn write(&self) -> Result<()> {
         let head = "# Instructions per operation on one core, kept and compared: docs/counts.md.\n\
                     # Written by `./pelago bench --keep-counts`.\n\n";

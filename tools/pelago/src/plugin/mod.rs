@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// What the emulator must have to be measured at all, and what the way of taking turns needs beside it: functions that are no part of
 /// the plugin interface.
-const INTERFACE: &str = "qemu_plugin_register_vcpu_mem_cb";
+pub const INTERFACE: &str = "qemu_plugin_register_vcpu_mem_cb";
 const INTERNALS: [&str; 5] = ["cpu_exit", "qemu_get_cpu", "tb_flush", "cpu_memory_rw_debug", "qemu_ram_addr_from_host"];
 const REMEDY: &str = "use an emulator of version 7.2 to 8 as Debian builds it: apt-get install qemu-system-x86";
 
@@ -120,6 +120,10 @@ pub fn check_emulator() -> Result<()> {
 
 fn check(emulator: &Path) -> Result<()> {
     let data = files::read(emulator)?;
+    // A script around the emulator, as `./pelago` makes it where it may not install one: the emulator itself complains then.
+    if data.starts_with(b"#!") {
+        return Ok(());
+    }
     let file = object::File::parse(&*data).with_context(|| format!("{} is no program", emulator.display()))?;
     let exported: HashSet<_> = file
         .dynamic_symbols()

@@ -14,7 +14,7 @@ struct Case {
     says: &'static [&'static str],
 }
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 17] = [
     Case { name: "no-program", words: &["run", "no-such-program"], says: &["no-such-program", "install"] },
     Case { name: "no-file", words: &["run", "DIR/none"], says: &["none", "give the path"] },
     Case { name: "not-executable", words: &["run", "DIR/text"], says: &["chmod +x"] },
@@ -37,7 +37,25 @@ const CASES: [Case; 14] = [
         says: &["qemu-system-x86_64 is missing", "install"],
     },
     Case { name: "no-plugins", words: &["bench", "--counts"], says: &["without support of plugins", "install"] },
+    Case {
+        name: "no-internals",
+        words: &["bench", "--model", "coherence"],
+        says: &["does not export cpu_exit, qemu_get_cpu, tb_flush", "install"],
+    },
+    Case {
+        name: "bench-disk-full",
+        words: &["bench", "--from", "DIR/results", "--json", "DIR/kept"],
+        says: &["cannot write", "free some"],
+    },
+    Case { name: "bench-little-memory", words: &["bench", "getpid"], says: &["1024 MiB", "end other programs"] },
 ];
+
+/// Cases with another emulator, or none.
+const OTHER_EMULATOR: [&str; 3] = ["no-emulator", "no-plugins", "no-internals"];
+
+/// Cases on a poor machine, as a shell can make one: what does not fit is refused to the tool.
+const LIMITED: [(&str, &str); 2] =
+    [("bench-disk-full", "trap '' XFSZ; ulimit -f 0"), ("bench-little-memory", "ulimit -v 900000")];
 
 pub fn scenarios() -> Vec<Scenario> {
     CASES.iter().map(|case| Scenario::shared(0, format!("bad-input/{}", case.name), move |_| check(case))).collect()
@@ -51,8 +69,13 @@ fn check(case: &Case) -> Result<()> {
     let directory = folder.path().display().to_string();
     let words = case.words.iter().map(|word| word.replace("DIR", &directory).replace("PORT", &port));
     let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
+    if let Some((_, limit)) = LIMITED.iter().find(|(name, _)| *name == case.name) {
+        let own = tool;
+        tool = Command::new("sh");
+        tool.arg("-c").arg(format!("{limit}; exec \"$0\" \"$@\"")).arg(own.get_program());
+    }
     tool.args(words).current_dir(crate::place::root());
-    if ["no-emulator", "no-plugins"].contains(&case.name) {
+    if OTHER_EMULATOR.contains(&case.name) {
         tool.env("PATH", folder.path().join("bin"));
     }
     let output = tool.output().context("cannot run myself")?;
@@ -69,6 +92,7 @@ fn check(case: &Case) -> Result<()> {
 fn prepare(folder: &Path, case: &Case) -> Result<()> {
     match case.name {
         "not-executable" | "no-results-format" => crate::files::write(&folder.join("text"), b"hello\n"),
+        "bench-disk-full" => crate::files::write(&folder.join("results"), crate::bench::SMALLEST_RESULTS.as_bytes()),
         "no-library" => {
             let program = crate::rootfs::in_path("ls").context("there is no ls")?;
             let mut data = crate::files::read(&program)?;
@@ -79,7 +103,7 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
             executable(&folder.join("lacks-library"), &data)
         }
         // All programs that a build needs, but no emulator, or another program by its name.
-        "no-emulator" | "no-plugins" => {
+        name if OTHER_EMULATOR.contains(&name) => {
             let bin = folder.join("bin");
             std::fs::create_dir(&bin).context("cannot make a folder")?;
             let path = std::env::var_os("PATH").unwrap_or_default();
@@ -94,10 +118,22 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
                 let other = crate::rootfs::in_path("ls").context("there is no ls")?;
                 std::os::unix::fs::symlink(other, bin.join(crate::emulator::PROGRAM)).context("cannot make a link")?;
             }
+            if case.name == "no-internals" {
+                export_the_interface_alone(&bin.join(crate::emulator::PROGRAM))?;
+            }
             Ok(())
         }
         _ => Ok(()),
     }
+}
+
+/// A file that has the plugin interface, and nothing else of an emulator.
+fn export_the_interface_alone(path: &Path) -> Result<()> {
+    let source = path.with_extension("c");
+    crate::files::write(&source, format!("void {}(void) {{}}\n", crate::plugin::INTERFACE).as_bytes())?;
+    let status = Command::new("cc").args(["-shared", "-nostdlib", "-o"]).arg(path).arg(&source).status();
+    ensure!(status.context("cannot start cc")?.success(), "cc made no file of {}", source.display());
+    Ok(())
 }
 
 fn executable(path: &Path, data: &[u8]) -> Result<()> {

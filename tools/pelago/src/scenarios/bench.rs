@@ -1,9 +1,11 @@
 //! Tier 5: `./pelago bench` measures Linux beside us, keeps and compares what it found, draws it, and says what it could not do.
 
+use crate::emulator::PROGRAM;
 use crate::scenario::{Bench, Scenario, Skip};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
 
 /// Cheap ones, one of each source that both systems have.
 const ROWS: [&str; 3] = ["getpid", "dup-close/processes", "power-on-to-ready/q35"];
@@ -19,12 +21,20 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario::shared(5, "bench/counts".into(), counts),
         Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),
         Scenario::shared(5, "bench/broken-linux-kernel".into(), broken_linux_kernel),
+        Scenario::shared(5, "bench/guest-dies".into(), guest_dies),
     ]
 }
 
-fn bench(words: &[&str], change: impl FnOnce(&mut Command)) -> Result<Output> {
+/// This program, to measure.
+fn own() -> Result<Command> {
     let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
-    tool.arg("bench").args(words).current_dir(crate::place::root());
+    tool.arg("bench").current_dir(crate::place::root());
+    Ok(tool)
+}
+
+fn bench(words: &[&str], change: impl FnOnce(&mut Command)) -> Result<Output> {
+    let mut tool = own()?;
+    tool.args(words);
     change(&mut tool);
     tool.output().context("cannot run myself")
 }
@@ -142,6 +152,50 @@ fn broken_linux_kernel(_: &Bench) -> Result<()> {
         crate::files::write(&folder.path().join(format!("lib/modules/0/{name}.ko")), b"no module\n")?;
     }
     without_linux(folder.path(), "the guest ended")
+}
+
+/// A guest that dies in mid-run takes the row with it that was under way; those after it are measured.
+fn guest_dies(_: &Bench) -> Result<()> {
+    let [before, victim, after] = ["getpid", "fork-exec", "page-touch/processes"];
+    let mut tool = own()?;
+    tool.args([before, victim, after, "--cpus", "1", "--rounds", "1", "--measure", "times"]);
+    let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot run myself")?;
+    let (mut told, mut killed) = (String::new(), false);
+    for line in BufReader::new(tool.stderr.take().context("no standard error")?).lines() {
+        let line = line.context("cannot read what it says")?;
+        if !killed && line.contains("Pelago") && line.ends_with(victim) {
+            killed = true;
+            kill_guest(tool.id())?;
+        }
+        told += &(line + "\n");
+    }
+    let output = tool.wait_with_output().context("it did not end")?;
+    let printed = String::from_utf8_lossy(&output.stdout);
+    ensure!(killed, "the row {victim} never began:\n{told}");
+    ensure!(!output.status.success(), "the status is 0");
+    let line = format!("pelago: no figure for {victim} at 1: Pelago: the guest ended during this row");
+    ensure!(told.lines().any(|told| told.starts_with(&line)), "no line says `{line}`:\n{told}");
+    for (name, failed) in [(before, false), (victim, true), (after, false)] {
+        let row = printed.lines().find(|line| line.starts_with(&format!("{name} ")));
+        let row = row.with_context(|| format!("the table lacks {name}:\n{printed}"))?;
+        ensure!(row.contains("failed") == failed, "a guest died during {victim}: {row}");
+    }
+    Ok(())
+}
+
+/// Ends the emulators that a process has started (proc(5)).
+fn kill_guest(tool: u32) -> Result<()> {
+    let tasks = std::fs::read_dir(format!("/proc/{tool}/task")).context("the tool is gone")?;
+    let children = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let children: String = tasks.flatten().map(children).collect();
+    let emulators = children.split_whitespace().filter(|child| {
+        std::fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.starts_with(PROGRAM))
+    });
+    let emulators: Vec<&str> = emulators.collect();
+    ensure!(!emulators.is_empty(), "the tool runs no emulator: {children}");
+    let status = Command::new("kill").arg("-KILL").args(&emulators).status().context("cannot start kill")?;
+    ensure!(status.success(), "the emulator cannot be killed");
+    Ok(())
 }
 
 fn without_linux(package: &std::path::Path, says: &str) -> Result<()> {
