@@ -18,4 +18,5 @@ pub mod portal;
 pub mod revoke;
 pub mod sample;
 pub mod signals;
+pub mod spaces;
 pub mod threads;

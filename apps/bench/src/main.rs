@@ -2,7 +2,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, load, ping, portal, revoke, sample, signals, threads};
+use bench_core::{calls, echo, faults, load, ping, portal, revoke, sample, signals, spaces, threads};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
@@ -36,6 +36,9 @@ async fn component(start: Start) {
     calls::contracts(&start).await;
     if let Err(error) = faults::all() {
         runtime::log!("page faults failed {error:?}");
+    }
+    if let Err(error) = spaces::all() {
+        runtime::log!("address ranges failed {error:?}");
     }
     if let Err(error) = revoke::all() {
         runtime::log!("revocation failed {error:?}");

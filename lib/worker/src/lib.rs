@@ -70,6 +70,10 @@ global_asm!(
     "4: mov rax, [rbx]", "mov rax, [rax]", "mov [rbx + 8], rax", "jmp 2b",
     "5: mov rax, [rbx]", "mov rcx, [rbx + 8]", "mov [rax], rcx", "jmp 2b",
     "6: jmp qword ptr [rbx]",
+    // Writes to pages as it is called: the first at word 0, word 1 in number.
+    "worker_touch:",
+    "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
+    "3: mov [rsi], rdx", "add rsi, 4096", "dec rdx", "jnz 3b", "jmp 2b",
     "worker_end:",
     begun = const BEGUN * 8,
     load = const LOAD,
@@ -91,6 +95,7 @@ unsafe extern "C" {
     safe static worker_notify: u8;
     safe static worker_pass: u8;
     safe static worker_obey: u8;
+    safe static worker_touch: u8;
     safe static worker_end: u8;
 }
 
@@ -111,6 +116,8 @@ pub enum Job {
     Pass,
     /// Makes the kernel calls, loads and stores it is asked for (see [`Servant`]). Its first argument is [`SHARED`].
     Obey,
+    /// Writes to pages as it is called: first address, number.
+    Touch,
 }
 
 impl Job {
@@ -123,7 +130,8 @@ impl Job {
             Job::Call => at(&worker_call)..at(&worker_notify),
             Job::Notify => at(&worker_notify)..at(&worker_pass),
             Job::Pass => at(&worker_pass)..at(&worker_obey),
-            Job::Obey => at(&worker_obey)..at(&worker_end),
+            Job::Obey => at(&worker_obey)..at(&worker_touch),
+            Job::Touch => at(&worker_touch)..at(&worker_end),
         }
     }
 }
@@ -179,6 +187,11 @@ impl Worker {
     /// A portal into it.
     pub fn portal(&self, badge: u64) -> Result<Handle, Error> {
         sys::portal_alloc(self.ram, self.context, badge, abi::layout::portal::RENDEZVOUS)
+    }
+
+    /// Its address range.
+    pub fn range(&self) -> Result<Handle, Error> {
+        sys::domain_range(self.domain)
     }
 
     /// Gives it a capability of ours; its number there.

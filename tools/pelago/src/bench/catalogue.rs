@@ -176,6 +176,23 @@ pub const ENTRIES: &[Entry] = &[
     inside("inside/demand-zero-page", "demand-zero-page", Some("page-touch/threads")),
     inside("inside/shared-page", "shared-page", None),
     inside("inside/copy-on-write-page", "copy-on-write-page", None),
+    inside("inside/range-insert", "range-insert", None),
+    inside("inside/range-remove", "range-remove", None),
+    inside("inside/range-nest", "range-nest", None),
+    inside("inside/range-unnest", "range-unnest", None),
+    inside("inside/large-page", "large-page", None),
+    Entry { paper: "Corey fig. 7a", ..inside("inside/memclone-single", "memclone-single", Some("page-touch/threads")) },
+    Entry {
+        paper: "Corey fig. 7a",
+        ..inside("inside/memclone-separate", "memclone-separate", Some("page-touch/processes"))
+    },
+    Entry {
+        paper: "Corey fig. 7a",
+        ..inside("inside/memclone-ranges", "memclone-ranges", Some("page-touch/processes"))
+    },
+    Entry { paper: "Corey fig. 7b", ..inside("inside/mempass-single", "mempass-single", None) },
+    Entry { paper: "Corey fig. 7b", ..inside("inside/mempass-separate", "mempass-separate", None) },
+    Entry { paper: "Corey fig. 7b", ..inside("inside/mempass-ranges", "mempass-ranges", None) },
     inside("inside/ram-revoke-page", "ram-revoke-page", None),
     inside("inside/ram-revoke-part", "ram-revoke-part", None),
 ];
