@@ -3,6 +3,7 @@
 pub mod capability;
 pub mod context;
 pub mod death;
+pub mod nest;
 pub mod notification;
 pub mod portal;
 pub mod ram;
@@ -17,6 +18,7 @@ pub const ALL: &[Suite] = &[
     capability::SUITE,
     context::SUITE,
     death::SUITE,
+    nest::SUITE,
     notification::SUITE,
     portal::SUITE,
     ram::SUITE,
