@@ -165,6 +165,8 @@ calls! {
     ScheduleStat = 66,
     /// Changes the length of slices; the current one begins anew. (scheduling context: CONTROL, slice_us 100..=1_000_000) → ().
     ScheduleSet = 67,
+    /// Slows this core down: programs run in so many of each 8 milliseconds, the first of them. (pcore: CONTROL, 1..=8; 8: always) → (). `OtherCore` for the pcore of another. The kernel itself, its interrupts and wake-ups are not held up.
+    PcoreThrottle = 68,
 
     /// Sets the capability's badge bits at its execution context and makes it runnable if it waits. (ExecutionContext, RemoteContext or MAILBOX Portal: NOTIFY) → (). A portal's own badge counts; one that leads nowhere does nothing. Never blocks, never fails for a full queue.
     Notify = 72,

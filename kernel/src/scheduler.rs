@@ -19,6 +19,11 @@ use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 /// Number of priorities.
 pub const PRIORITIES: usize = 8;
 
+/// Steps of a throttled core's turn: in some of them, the first, it runs programs.
+pub const THROTTLE_STEPS: u64 = 8;
+/// Length of a step.
+const THROTTLE_STEP_NS: u64 = 1_000_000;
+
 intrusive_adapter!(ByTimeout = UnsafeRef<Context>: Context { timeout => intrusive_collections::RBTreeLink });
 impl<'a> KeyAdapter<'a> for ByTimeout {
     type Key = u64;
@@ -67,6 +72,12 @@ pub struct Scheduler {
     /// When the alarm rings; `u64::MAX`: never.
     alarm_ns: u64,
     idle: bool,
+    /// In how many steps of [`THROTTLE_STEPS`] programs may run.
+    speed: u64,
+    /// Contexts that want to know the ends of their slices.
+    tickers: usize,
+    /// The core is throttled, or there are such contexts: one look for both where it counts.
+    is_special: bool,
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
 }
@@ -89,6 +100,9 @@ impl Scheduler {
             since_ns: 0,
             alarm_ns: u64::MAX,
             idle: false,
+            speed: THROTTLE_STEPS,
+            tickers: 0,
+            is_special: false,
             timeouts: RBTree::new(ByTimeout::NEW),
             watches: RBTree::new(ByWatch::NEW),
         }
@@ -102,6 +116,41 @@ impl Scheduler {
     /// Priority of the time in use; the lowest if there is none.
     pub fn running_priority(&self) -> usize {
         self.running.map_or(0, |schedule| schedule.priority)
+    }
+
+    /// Lets programs run in `steps` of 8 steps only, of 1 ms each; what the kernel itself does is not held up. Cores throttled alike pause together.
+    pub fn throttle(&mut self, steps: u64) {
+        self.speed = steps;
+        self.specials_changed();
+    }
+
+    /// Whether the ends of its slices are upcalls of `context`.
+    pub fn set_ticks(&mut self, context: Ptr<Context>, wanted: bool) {
+        self.tickers -= usize::from(context.wants_ticks.replace(wanted));
+        self.tickers += usize::from(wanted);
+        self.specials_changed();
+    }
+
+    fn specials_changed(&mut self) {
+        self.is_special = self.speed != THROTTLE_STEPS || self.tickers > 0;
+        self.changed = true;
+    }
+
+    /// Whether programs may not run now; a throttled core looks again when that changes.
+    #[cold]
+    fn is_held(&mut self) -> bool {
+        if self.speed == THROTTLE_STEPS {
+            return false;
+        }
+        let step = self.since_ns / THROTTLE_STEP_NS;
+        let (turn, place) = (step - step % THROTTLE_STEPS, step % THROTTLE_STEPS);
+        let is_held = place >= self.speed;
+        self.ring_by((turn + if is_held { THROTTLE_STEPS } else { self.speed }) * THROTTLE_STEP_NS);
+        is_held
+    }
+
+    fn has_ticks(&self) -> bool {
+        self.current.is_some_and(|context| context.wants_ticks.get())
     }
 
     /// What is decided next may differ from before.
@@ -314,8 +363,7 @@ impl Kernel {
             return;
         }
         if let Some(schedule) = scheduler.running {
-            schedule.left_ns.set(schedule.left_ns.get().saturating_sub(elapsed));
-            schedule.used_ns.set(schedule.used_ns.get() + elapsed);
+            schedule.left_ns.set(schedule.left_ns.get().wrapping_sub(elapsed as i64));
         }
         if let Some(context) = scheduler.current {
             let domain = context.domain();
@@ -391,16 +439,16 @@ impl Kernel {
     fn choose(&mut self) {
         self.account();
         self.scheduler.changed = false;
-        match self.pick() {
+        let is_held = self.scheduler.is_special && self.scheduler.is_held();
+        match if is_held { None } else { self.pick() } {
             Some(context) => self.switch_to(context),
             None => self.go_idle(),
         }
         let scheduler = &mut self.scheduler;
         if let Some(schedule) = scheduler.running
-            && (scheduler.is_rivalled(schedule.priority)
-                || scheduler.current.is_some_and(|context| context.wants_ticks.get()))
+            && (scheduler.is_rivalled(schedule.priority) || scheduler.is_special && scheduler.has_ticks())
         {
-            scheduler.ring_by(scheduler.since_ns.saturating_add(schedule.left_ns.get()));
+            scheduler.ring_by(scheduler.since_ns.saturating_add_signed(schedule.left_ns.get()));
         }
     }
 
@@ -411,12 +459,12 @@ impl Kernel {
         if let Some(schedule) = scheduler.running
             && let Some(context) = resolve(schedule)
         {
-            let spent = yielded || schedule.left_ns.get() == 0;
+            let spent = yielded || schedule.left_ns.get() <= 0;
             if spent {
-                schedule.left_ns.set(schedule.slice_ns.get());
+                schedule.refill(schedule.slice_ns.get());
             }
             let is_rivalled = scheduler.is_rivalled(schedule.priority + usize::from(!spent));
-            if (spent || is_rivalled) && !yielded && scheduler.current == Some(context) {
+            if scheduler.is_special && (spent || is_rivalled) && !yielded && scheduler.current == Some(context) {
                 crate::trap::preempted(context);
             }
             if !is_rivalled {

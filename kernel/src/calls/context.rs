@@ -78,7 +78,7 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn schedule_stat(kernel: &mut Kernel, request: &Request) -> Answer {
     let schedule = request.object::<Schedule>(0, Rights::READ)?;
     kernel.bring_bills_up();
-    Ok(Outcome::Done([schedule.used_ns.get(), schedule.slice_ns.get() / 1000, schedule.priority as u64]))
+    Ok(Outcome::Done([schedule.used_ns(), schedule.slice_ns.get() / 1000, schedule.priority as u64]))
 }
 
 pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
@@ -88,8 +88,7 @@ pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::BadArgument);
     }
     kernel.bring_bills_up();
-    schedule.slice_ns.set(slice_us * 1000);
-    schedule.left_ns.set(slice_us * 1000);
+    schedule.refill(slice_us * 1000);
     kernel.scheduler.look_again();
     NOTHING
 }
@@ -132,8 +131,7 @@ pub(super) fn upcall(kernel: &mut Kernel, request: &Request) -> Answer {
     [upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
     let proxy = (upcall_entry != 0).then_some(Proxy { call_entry: None, upcall_entry, stack_top });
     request.caller.proxy.set(proxy);
-    request.caller.wants_ticks.set(proxy.is_some() && options & upcalls::TICKS != 0);
-    kernel.scheduler.look_again();
+    kernel.scheduler.set_ticks(request.caller, proxy.is_some() && options & upcalls::TICKS != 0);
     NOTHING
 }
 

@@ -154,6 +154,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ContextWatch => context::watch(kernel, request),
         Call::Yield => context::yield_slice(kernel),
         Call::ContextEnd => context::end(kernel, request),
+        Call::PcoreThrottle => pcore::throttle(kernel, request),
         Call::ContextUpcall => context::upcall(kernel, request),
         Call::ScheduleStat => context::schedule_stat(kernel, request),
         Call::ScheduleSet => context::schedule_set(kernel, request),

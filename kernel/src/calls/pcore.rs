@@ -10,6 +10,7 @@ use crate::objects::notification::Notification;
 use crate::objects::pcore::{Part, Plan, Polled, decode_run};
 use crate::objects::slot::Source;
 use crate::objects::{Pcore, Ptr, Range, Segment, user_memory};
+use crate::scheduler::THROTTLE_STEPS;
 use crate::state::Kernel;
 use abi::layout::{CONTROL_PAGE, WAKE_SLOTS, protection};
 use abi::pcore::{Launch, LaunchSegment, SEGMENTS_MAX, polled};
@@ -145,6 +146,19 @@ pub(super) fn add_device(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn device_stat(kernel: &Kernel, request: &Request) -> Answer {
     let found = kernel.polling.as_ref().and_then(|polling| polling.stat(request.words()[0]));
     found.map(Outcome::Done).ok_or(Error::NotFound)
+}
+
+pub(super) fn throttle(kernel: &mut Kernel, request: &Request) -> Answer {
+    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    let steps = request.words()[1];
+    if pcore.core != kernel.core() {
+        return Err(Error::OtherCore);
+    }
+    if !(1..=THROTTLE_STEPS).contains(&steps) {
+        return Err(Error::BadArgument);
+    }
+    kernel.scheduler.throttle(steps);
+    NOTHING
 }
 
 pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {

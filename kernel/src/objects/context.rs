@@ -418,6 +418,7 @@ impl Kernel {
         }
         self.detach(context);
         self.scheduler.cancel_watch(context);
+        self.scheduler.set_ticks(context, false);
         self.forget_running(context);
         context.set_state(State::Dead);
         self.fail_lenders(context);

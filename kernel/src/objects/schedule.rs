@@ -15,10 +15,10 @@ pub struct Schedule {
     pub(crate) priority: usize,
     /// Length of a slice.
     pub(crate) slice_ns: Cell<u64>,
-    /// What is left of the current one.
-    pub(crate) left_ns: Cell<u64>,
-    /// The bill: all that ran on it since it was made, whoever that was.
-    pub(crate) used_ns: Cell<u64>,
+    /// What is left of the current one; below zero if it was overrun.
+    pub(crate) left_ns: Cell<i64>,
+    /// The bill of the slices before.
+    spent_ns: Cell<u64>,
     ready: Link<Schedule>,
 }
 
@@ -36,8 +36,28 @@ impl Linked<0> for Schedule {
 impl Schedule {
     /// Time for `context`; the header comes from `Kernel::create`.
     pub fn new(header: Header, context: Ptr<Context>, priority: usize, slice_ns: u64) -> Schedule {
-        let [slice_ns, left_ns, used_ns] = [slice_ns, slice_ns, 0].map(Cell::new);
-        Schedule { header, context: Cell::new(Some(context)), priority, slice_ns, left_ns, used_ns, ready: Link::new() }
+        let (slice, left_ns, spent_ns) = (Cell::new(slice_ns), Cell::new(slice_ns as i64), Cell::new(0));
+        Schedule {
+            header,
+            context: Cell::new(Some(context)),
+            priority,
+            slice_ns: slice,
+            left_ns,
+            spent_ns,
+            ready: Link::new(),
+        }
+    }
+
+    /// The bill: all that ran on it since it was made, whoever that was.
+    pub(crate) fn used_ns(&self) -> u64 {
+        self.spent_ns.get().wrapping_add(self.slice_ns.get()).wrapping_sub(self.left_ns.get() as u64)
+    }
+
+    /// Begins a new slice of this length.
+    pub(crate) fn refill(&self, slice_ns: u64) {
+        self.spent_ns.set(self.used_ns());
+        self.slice_ns.set(slice_ns);
+        self.left_ns.set(slice_ns as i64);
     }
 
     /// Whether it waits in a ready queue.

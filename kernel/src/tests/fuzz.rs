@@ -87,6 +87,7 @@ fn shape(call: Call) -> &'static str {
         Call::ContextWatch => "CiC",
         Call::ContextEnd => "C",
         Call::ContextUpcall => "aai",
+        Call::PcoreThrottle => "Xi",
         Call::ScheduleStat => "T",
         Call::ScheduleSet => "Tp",
         Call::Notify => "C",

@@ -65,7 +65,7 @@ impl World {
         self.kernel.scheduler.current() == Some(party.context)
     }
 
-    fn end(mut self, parties: [Party; 3]) {
+    fn end<const N: usize>(mut self, parties: [Party; N]) {
         for Party { domain, context, time } in parties {
             let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
             self.kernel.kill(domain, death);
@@ -82,7 +82,7 @@ fn words(party: &Party) -> [u64; 6] {
 }
 
 fn left_ns(party: &Party) -> u64 {
-    party.time.left_ns.get()
+    SLICE_NS - party.time.used_ns()
 }
 
 #[test]
@@ -167,4 +167,62 @@ fn a_context_that_is_ended_answers_nobody_and_its_domain_lives() {
     assert_eq!(rival.context.with_registers(|r| r.rax), (abi::Error::PeerDead as u64).wrapping_neg());
     assert!(server.domain.is_alive());
     world.end([server, client, rival]);
+}
+
+/// What ten calls cost a client, through a worker of its own or one that others use, and may be using.
+fn bill_ns(own_worker: bool, is_busy: bool) -> u64 {
+    hardware::set_clock(0);
+    let mut world = World::new(600);
+    let shared = world.party(0);
+    world.answer(&shared, 0);
+    let own = world.party(0);
+    world.answer(&own, 0);
+    let rival = world.party(1);
+    world.connect(&rival, &shared);
+    if is_busy {
+        world.ask(&rival, 100);
+        assert!(world.runs(&shared));
+    }
+    hardware::set_clock(hardware::now_ns() + 200);
+    let client = world.party(5);
+    let worker = if own_worker { &own } else { &shared };
+    world.connect(&client, worker);
+    for turn in 0..10 {
+        world.ask(&client, 10);
+        if is_busy && !own_worker && turn == 0 {
+            world.answer(worker, 800);
+        }
+        world.answer(worker, 50);
+    }
+    let bill_ns = client.time.used_ns();
+    world.end([shared, own, rival, client]);
+    bill_ns
+}
+
+#[test]
+fn a_worker_of_ones_own_keeps_the_work_for_others_off_the_bill() {
+    assert_eq!(bill_ns(true, false), 600);
+    assert_eq!(bill_ns(true, true), 600, "not a nanosecond more");
+    assert_eq!(bill_ns(false, false), 600);
+    assert_eq!(bill_ns(false, true), 1400, "whoever shares a worker helps");
+}
+
+#[test]
+fn what_an_interrupt_starts_is_on_its_handlers_bill() {
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let driver = world.party(6);
+    world.call(&driver, 70, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+    let client = world.party(5);
+    for _ in 0..10 {
+        hardware::set_clock(hardware::now_ns() + 100);
+        world.kernel.signal(driver.context, 1);
+        world.kernel.decide();
+        assert!(world.runs(&driver));
+        world.call(&driver, 300, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+        assert!(world.runs(&client));
+    }
+    world.kernel.bring_bills_up();
+    assert_eq!([&driver, &client].map(|party| party.time.used_ns()), [3070, 1000]);
+    world.end([driver, client]);
 }

@@ -3,8 +3,9 @@
 use super::World;
 use crate::arch::context::Event;
 use crate::hardware::{self, set_clock};
-use crate::memory::phys_to_virt;
-use crate::objects::context::State;
+use crate::memory::{PAGE_BYTES, phys_to_virt};
+use crate::objects::context::{Options, State};
+use crate::objects::mapping::Place;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Ptr};
 use abi::{Call, ControlPage, Error, ExceptionInfo, Handle, Rights, layout};
@@ -54,8 +55,7 @@ fn the_end_of_a_slice_is_an_upcall_unless_the_scheduler_runs() {
     );
     // What `World::monitor` made is Linux for the other tests' sake.
     context.proxy.set(Some(crate::objects::context::Proxy { call_entry: None, upcall_entry: ENTRY, stack_top: STACK }));
-    context.wants_ticks.set(true);
-    world.kernel.scheduler.look_again();
+    world.kernel.scheduler.set_ticks(context, true);
     world.kernel.decide();
     assert_eq!(hardware::alarm(), Some(SLICE_NS), "a slice of somebody who is alone ends too");
 
@@ -94,6 +94,12 @@ fn a_bill_is_all_that_ran_on_it() {
     assert_eq!(world.runner_calls(Call::ScheduleSet, [20, 99, 0, 0, 0, 0]).0, refusal(Error::BadArgument));
     assert_eq!(world.runner_calls(Call::ScheduleSet, [20, 250, 0, 0, 0, 0]).0, 0);
     assert_eq!((schedule.slice_ns.get(), schedule.left_ns.get()), (250_000, 250_000));
+    set_clock(6 * SLICE_NS);
+    assert_eq!(
+        world.runner_calls(Call::ScheduleStat, [20, 0, 0, 0, 0, 0]),
+        (0, 6 * SLICE_NS),
+        "overrun slices count too"
+    );
 }
 
 #[test]
@@ -136,4 +142,61 @@ fn ups_of_another_core_are_counted_and_none_is_lost() {
     assert_eq!(world.runner_calls(Call::SemaphoreUp, [20, 5, 0, 0, 0, 0]).0, 0);
     assert_eq!(world.runner_calls(Call::CapDrop, [semaphore, 0, 0, 0, 0, 0]).0, 0);
     assert!(world.kernel.wake_slots.get(slot as usize).is_none());
+}
+
+#[test]
+fn a_throttled_core_runs_programs_in_so_many_eighths() {
+    const STEP_NS: u64 = 1_000_000;
+    for eighths in 1..=8 {
+        set_clock(0);
+        let mut world = World::new(512);
+        let domain = world.monitor();
+        let context = context(domain);
+        world.kernel.decide();
+        for wrong in [0, 9, u64::MAX] {
+            let (status, _) = world.runner_calls(Call::PcoreThrottle, [Handle::PCORE.0, wrong, 0, 0, 0, 0]);
+            assert_eq!(status, refusal(Error::BadArgument));
+        }
+        assert_eq!(world.runner_calls(Call::PcoreThrottle, [Handle::PCORE.0, eighths, 0, 0, 0, 0]).0, 0);
+        let before_ns = domain.cpu_ns.get();
+        for _ in 0..80 {
+            // The alarm is what wakes a core that is held; others are as good.
+            let next_ns = (hardware::now_ns() / STEP_NS + 1) * STEP_NS;
+            assert!(eighths == 8 || hardware::alarm().is_some_and(|at_ns| at_ns > hardware::now_ns()));
+            set_clock(next_ns);
+            world.kernel.step(Event::Timer);
+            let held = next_ns / STEP_NS % 8 >= eighths;
+            assert_eq!(
+                world.kernel.scheduler.current(),
+                (!held).then_some(context),
+                "at {next_ns} with {eighths} eighths"
+            );
+        }
+        assert_eq!(domain.cpu_ns.get() - before_ns, 10 * eighths * STEP_NS);
+        // Whoever wakes up meanwhile is not lost.
+        assert!(context.state() == State::Runnable);
+    }
+}
+
+/// Ten thousand contexts: how much memory one takes.
+#[test]
+fn a_context_takes_two_pages() {
+    const CONTEXTS: u64 = 10_000;
+    set_clock(0);
+    let mut world = World::new(26_000);
+    let kernel = &mut *world.kernel;
+    let domain = Ptr::<Domain>::create(kernel, world.ram, 0).unwrap();
+    let before = kernel.frames.free();
+    for number in 0..CONTEXTS {
+        let place = Place { start: layout::REGIONS + number * PAGE_BYTES as u64, pages: 1 };
+        let options = Options { has_vectors: true, is_linux: false };
+        let context = Ptr::<Context>::create(kernel, world.ram, domain, place, options).unwrap();
+        kernel.release(context);
+    }
+    let used = before - kernel.frames.free();
+    // And what the range needs to remember where their pages are.
+    assert!(used <= 2 * CONTEXTS + CONTEXTS / 9, "{used} pages for {CONTEXTS} contexts");
+    kernel.kill(domain, crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0));
+    kernel.release(domain);
+    world.assert_empty();
 }

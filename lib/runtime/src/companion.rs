@@ -15,6 +15,7 @@ const STACK_PAGES: u64 = 4;
 /// A context that ends when this is dropped.
 pub struct Companion {
     context: Handle,
+    time: Option<Handle>,
     control_page: u64,
     _stack: Rc<dyn Any>,
 }
@@ -37,9 +38,9 @@ impl Companion {
         })?;
         let control_page = reserve(1)?;
         let context = sys::context_alloc(Handle::SELF_RAM, Handle::SELF_DOMAIN, control_page, 0)?;
-        let companion = Companion { context, control_page, _stack: keeper };
+        let mut companion = Companion { context, time: None, control_page, _stack: keeper };
         if let Some((priority, slice_us)) = time {
-            sys::cap_drop(sys::context_schedule(Handle::SELF_RAM, context, priority, slice_us)?)?;
+            companion.time = Some(sys::context_schedule(Handle::SELF_RAM, context, priority, slice_us)?);
         }
         // As after a call: the return address would lie below a multiple of 16.
         let top = stack + stack_bytes - 8;
@@ -52,6 +53,11 @@ impl Companion {
     pub fn context(&self) -> Handle {
         self.context
     }
+
+    /// Its time, if it has any.
+    pub fn time(&self) -> Option<Handle> {
+        self.time
+    }
 }
 
 impl Drop for Companion {
@@ -59,6 +65,9 @@ impl Drop for Companion {
         // It may have ended itself.
         let _ = sys::context_end(self.context);
         let _ = sys::cap_drop(self.context);
+        if let Some(time) = self.time {
+            let _ = sys::cap_drop(time);
+        }
         // SAFETY: the page was the context's, which has ended.
         let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.control_page, 1) };
     }

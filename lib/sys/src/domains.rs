@@ -146,6 +146,12 @@ pub fn schedule_set(schedule: Handle, slice_us: u64) -> Outcome<()> {
     unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, 0, 0, 0, 0]) }.map(drop)
 }
 
+/// `PcoreThrottle`: programs run in so many of each 8 ms.
+pub fn pcore_throttle(pcore: Handle, eighths: u64) -> Outcome<()> {
+    // SAFETY: no memory of ours.
+    unsafe { call(Call::PcoreThrottle, [pcore.0, eighths, 0, 0, 0, 0]) }.map(drop)
+}
+
 /// `Yield`.
 pub fn yield_slice() -> Outcome<()> {
     // SAFETY: no memory of ours.
