@@ -10,6 +10,9 @@ pub mod ram;
 pub mod range;
 pub mod segment;
 pub mod semaphore;
+pub mod threads;
+pub mod time;
+pub mod user_semaphore;
 
 use crate::Suite;
 
@@ -25,4 +28,7 @@ pub const ALL: &[Suite] = &[
     range::SUITE,
     segment::SUITE,
     semaphore::SUITE,
+    threads::SUITE,
+    time::SUITE,
+    user_semaphore::SUITE,
 ];

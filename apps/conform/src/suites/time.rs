@@ -1,0 +1,217 @@
+//! Time: contexts with and without, bills, lengths of slices, a throttled core, many contexts.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::layout::{counter, portal};
+use abi::{Error, Handle, Rights};
+use runtime::Companion;
+
+use crate::{Failure, Outcome, Scene, refused, require, suite};
+
+suite!("time"; alone: without_time_a_context_runs_for_its_callers_only, a_callers_bill_has_all_that_was_done_for_it, slices_are_as_long_as_set,
+    a_throttled_core_idles, contexts_are_small, a_context_ends_alone);
+
+/// With more emulated cores than the host has, a core may stand still at any time: then only what cannot be too short is judged.
+const EXACT_CORES_MAX: u64 = 2;
+/// What a server does for a call.
+const WORK_NS: u64 = 300_000;
+const CALLS: u64 = 20;
+const PRIORITY: u64 = 1;
+
+static SERVED: AtomicU64 = AtomicU64::new(0);
+
+/// Computes for a while, then answers.
+extern "C" fn serve(_: u64) -> ! {
+    let mut limit_ns = u64::MAX;
+    loop {
+        if sys::portal_reply_wait([0; 3], limit_ns).is_ok() {
+            let begin_ns = runtime::now_ns();
+            while runtime::now_ns() < begin_ns + WORK_NS {}
+            SERVED.fetch_add(1, Ordering::Relaxed);
+        }
+        limit_ns = u64::MAX;
+    }
+}
+
+extern "C" fn call(portal: u64) -> ! {
+    for _ in 0..CALLS {
+        let _ = sys::portal_call(Handle(portal), [0; 4], u64::MAX);
+    }
+    DONE.store(1, Ordering::Release);
+    loop {
+        let _ = sys::wait(u64::MAX);
+    }
+}
+
+static DONE: AtomicU64 = AtomicU64::new(0);
+
+fn without_time_a_context_runs_for_its_callers_only(scene: &Scene) -> Outcome {
+    SERVED.store(0, Ordering::Relaxed);
+    // SAFETY: it computes and makes calls.
+    let server = unsafe { Companion::start(serve, 0, None) }?;
+    let entrance = sys::portal_alloc(scene.ram(), server.context(), 0, portal::RENDEZVOUS)?;
+    scene.wait_for(0, scene.soon_ns())?;
+    require!(SERVED.load(Ordering::Relaxed) == 0, "it ran by itself");
+    for turn in 1..=3 {
+        sys::portal_call(entrance, [0; 4], scene.deadline_ns())?;
+        scene.wait_for(0, scene.soon_ns())?;
+        let served = SERVED.load(Ordering::Relaxed);
+        require!(served == turn, "served {served} of {turn} calls");
+    }
+    drop(server);
+    refused(sys::portal_call(entrance, [0; 4], scene.deadline_ns()), Error::PeerDead)?;
+    sys::cap_drop(entrance)?;
+    Ok(())
+}
+
+fn bill_ns(companion: &Companion) -> Result<u64, Failure> {
+    let time = companion.time().ok_or_else(|| Failure::new("without time"))?;
+    Ok(sys::schedule_stat(time)?.0)
+}
+
+fn a_callers_bill_has_all_that_was_done_for_it(scene: &Scene) -> Outcome {
+    DONE.store(0, Ordering::Release);
+    // SAFETY: they compute and make calls.
+    let server = unsafe { Companion::start(serve, 0, Some((PRIORITY, 1000))) }?;
+    let entrance = sys::portal_alloc(scene.ram(), server.context(), 0, portal::RENDEZVOUS)?;
+    scene.wait_for(0, scene.soon_ns())?;
+    let servers_ns = bill_ns(&server)?;
+    // SAFETY: as above.
+    let client = unsafe { Companion::start(call, entrance.0, Some((PRIORITY, 1000))) }?;
+    let deadline_ns = scene.deadline_ns();
+    while DONE.load(Ordering::Acquire) == 0 {
+        require!(runtime::now_ns() < deadline_ns, "the client is not done");
+        scene.wait_for(0, scene.soon_ns())?;
+    }
+    let (clients_ns, servers_ns) = (bill_ns(&client)?, bill_ns(&server)? - servers_ns);
+    // The server's work is done on the client's bill. What the server does before its first wait, and after the last reply, is its own.
+    require!(clients_ns > CALLS * WORK_NS / 2, "the client's bill is {clients_ns} ns");
+    require!(servers_ns < CALLS * WORK_NS / 4, "the server's own bill is {servers_ns} ns, the client's {clients_ns}");
+    drop((client, server));
+    sys::cap_drop(entrance)?;
+    Ok(())
+}
+
+const GAPS: usize = 15;
+
+/// Two who compute take turns; each notes how long the other had the processor.
+struct Turns {
+    /// Who ran last.
+    owner: AtomicU64,
+    found: AtomicU64,
+    gaps_ns: [AtomicU64; GAPS],
+}
+
+static TURNS: Turns =
+    Turns { owner: AtomicU64::new(0), found: AtomicU64::new(0), gaps_ns: [const { AtomicU64::new(0) }; GAPS] };
+
+extern "C" fn take_turns(me: u64) -> ! {
+    let mut last_ns = runtime::now_ns();
+    loop {
+        let other_ran = TURNS.owner.swap(me, Ordering::Relaxed) != me;
+        let now_ns = runtime::now_ns();
+        if other_ran && me == 1 {
+            let number = TURNS.found.load(Ordering::Relaxed) as usize;
+            if let Some(gap) = TURNS.gaps_ns.get(number) {
+                gap.store(now_ns - last_ns, Ordering::Relaxed);
+                TURNS.found.store(number as u64 + 1, Ordering::Release);
+            }
+        }
+        last_ns = now_ns;
+    }
+}
+
+/// The median turn of the second context.
+fn turn_ns(scene: &Scene) -> Result<u64, Failure> {
+    TURNS.found.store(0, Ordering::Release);
+    let deadline_ns = scene.deadline_ns();
+    while TURNS.found.load(Ordering::Acquire) < GAPS as u64 {
+        require!(runtime::now_ns() < deadline_ns, "they do not take turns");
+        scene.wait_for(0, scene.soon_ns())?;
+    }
+    let mut gaps: [u64; GAPS] = core::array::from_fn(|number| TURNS.gaps_ns[number].load(Ordering::Relaxed));
+    gaps.sort_unstable();
+    Ok(gaps[GAPS / 2])
+}
+
+fn slices_are_as_long_as_set(scene: &Scene) -> Outcome {
+    const SLICES_US: [u64; 3] = [10_000, 20_000, 5_000];
+    // SAFETY: they compute.
+    let one = unsafe { Companion::start(take_turns, 1, Some((PRIORITY, SLICES_US[0]))) }?;
+    // SAFETY: as above.
+    let two = unsafe { Companion::start(take_turns, 2, Some((PRIORITY, SLICES_US[0]))) }?;
+    let time = two.time().ok_or_else(|| Failure::new("without time"))?;
+    let is_exact = scene.cores() <= EXACT_CORES_MAX;
+    for slice_us in SLICES_US {
+        if !is_exact && slice_us != SLICES_US[2] {
+            continue;
+        }
+        sys::schedule_set(time, slice_us)?;
+        // What was under way when it was set does not count.
+        turn_ns(scene)?;
+        let (turn_ns, slice_ns) = (turn_ns(scene)?, slice_us * 1000);
+        let is_fit = turn_ns >= slice_ns - slice_ns / 20 && (!is_exact || turn_ns <= slice_ns + slice_ns / 20);
+        require!(is_fit, "slices of {slice_us} us are {turn_ns} ns long");
+    }
+    refused(sys::schedule_set(time, 99), Error::BadArgument)?;
+    let weak = sys::cap_copy(time, Rights::READ)?;
+    refused(sys::schedule_set(weak, 1000), Error::NoRights)?;
+    require!(sys::schedule_stat(weak)?.1 == SLICES_US[2], "the slice is told otherwise");
+    drop((one, two));
+    sys::cap_drop(weak)?;
+    Ok(())
+}
+
+fn a_throttled_core_idles(scene: &Scene) -> Outcome {
+    const STRETCH_NS: u64 = 160_000_000;
+    let pcore =
+        scene.start().capability("cores").ok_or_else(|| Failure::new("the description does not give `cores`"))?;
+    for wrong in [0, 9] {
+        refused(sys::pcore_throttle(pcore, wrong), Error::BadArgument)?;
+    }
+    for eighths in [4, 2, 8] {
+        sys::pcore_throttle(pcore, eighths)?;
+        let (begin_ns, idle_ns) = (runtime::now_ns(), sys::counter_read(counter::IDLE_NS)?);
+        while runtime::now_ns() < begin_ns + STRETCH_NS {}
+        let idle_ns = sys::counter_read(counter::IDLE_NS)? - idle_ns;
+        let percent = 100 * idle_ns / (runtime::now_ns() - begin_ns);
+        let wanted = 100 * (8 - eighths) / 8;
+        let is_fit = percent.abs_diff(wanted) <= 10 || scene.cores() > EXACT_CORES_MAX && (percent > 0 || wanted == 0);
+        if !is_fit {
+            sys::pcore_throttle(pcore, 8)?;
+            return Err(Failure::new(alloc::format!("idle {percent} % with {eighths} eighths")));
+        }
+    }
+    Ok(())
+}
+
+fn contexts_are_small(scene: &Scene) -> Outcome {
+    const CONTEXTS: u64 = 500;
+    let ram = sys::ram_split(scene.ram(), 2000)?;
+    let (domain, _) = sys::domain_alloc(ram, 0)?;
+    let (_, before, _) = sys::ram_stat(ram)?;
+    let mut contexts = alloc::vec::Vec::new();
+    for number in 0..CONTEXTS {
+        contexts.push(sys::context_alloc(ram, domain, abi::layout::REGIONS + number * abi::PAGE_BYTES, 0)?);
+    }
+    let (_, after, _) = sys::ram_stat(ram)?;
+    let pages = after - before;
+    require!(pages <= 2 * CONTEXTS + CONTEXTS / 8, "{CONTEXTS} contexts take {pages} pages");
+    contexts.into_iter().try_for_each(sys::cap_drop)?;
+    sys::domain_kill(domain, 0)?;
+    [domain, ram].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn a_context_ends_alone(scene: &Scene) -> Outcome {
+    let servant = scene.servant(0)?;
+    let context = sys::context_alloc(scene.ram(), servant.worker.domain, 0x6000_0000, 0)?;
+    let weak = sys::cap_copy(context, Rights::READ)?;
+    refused(sys::context_end(weak), Error::NoRights)?;
+    sys::context_end(context)?;
+    refused(sys::context_end(context), Error::PeerDead)?;
+    // Two layers: did the call come back, and was it refused.
+    servant.call(abi::Call::Null.number(), [0; 6], scene.deadline_ns())??;
+    [weak, context].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
