@@ -6,23 +6,21 @@
 use crate::arch::{cores, instance, serial, time};
 use crate::boot::info::CORES_MAX;
 use crate::core_local::CoreLocal;
-use crate::mailbox;
+use crate::mailbox::{self, Byte, Word};
 use core::fmt;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// Text a core may have waiting, in bytes.
 const RING_BYTES: usize = 8192;
 
-/// One core's pending text. Bytes are atomics because the reader may look while the writer laps it.
+/// One core's pending text. The reader may look while the writer laps it.
 struct Ring {
     /// Differs between two starts of the core, each of which begins a new ring; 0 until the first byte.
-    start: AtomicU64,
-    written: AtomicU64,
-    bytes: [AtomicU8; RING_BYTES],
+    start: Word,
+    written: Word,
+    bytes: [Byte; RING_BYTES],
 }
 
-static RING: Ring =
-    Ring { start: AtomicU64::new(0), written: AtomicU64::new(0), bytes: [const { AtomicU8::new(0) }; RING_BYTES] };
+static RING: Ring = Ring { start: Word::new(), written: Word::new(), bytes: [const { Byte::new() }; RING_BYTES] };
 /// Core 0: of each ring, which start of the core it belongs to and how much of it is printed.
 static PRINTED: CoreLocal<[(u64, u64); CORES_MAX]> = CoreLocal::new([(0, 0); CORES_MAX]);
 
@@ -57,15 +55,15 @@ fn write(bytes: &[u8]) {
     if cores::this_core() == 0 {
         return serial::write(bytes);
     }
-    let mut at = RING.written.load(Ordering::Relaxed);
+    let mut at = RING.written.read();
     if at == 0 {
-        RING.start.store(time::tsc(), Ordering::Relaxed);
+        RING.start.write(time::tsc());
     }
     for byte in bytes {
-        RING.bytes[at as usize % RING_BYTES].store(*byte, Ordering::Relaxed);
+        RING.bytes[at as usize % RING_BYTES].write(*byte);
         at += 1;
         // Published byte by byte: the reader must never take a byte for newer than it is.
-        RING.written.store(at, Ordering::Release);
+        RING.written.write(at);
     }
 }
 
@@ -81,10 +79,10 @@ pub fn drain() {
     let cores = crate::boot::info::machine().core_count;
     PRINTED.with(|printed| {
         for (core, (start, position)) in printed.iter_mut().enumerate().take(cores).skip(1) {
-            // SAFETY: the ring of another core, live for ever; all fields are atomics.
+            // SAFETY: the ring of another core, live for ever; all fields are for others to read.
             if let Some(ring) = instance::remote(core, &raw const RING).map(|ring| unsafe { &*ring }) {
-                let written = ring.written.load(Ordering::Acquire);
-                let known = core::mem::replace(start, ring.start.load(Ordering::Relaxed));
+                let written = ring.written.read();
+                let known = core::mem::replace(start, ring.start.read());
                 let from = if known == *start { *position } else { 0 };
                 *position = print_ring(ring, from.min(written), written, core);
             }
@@ -113,7 +111,7 @@ fn print_ring(ring: &Ring, mut position: u64, written: u64, core: usize) -> u64 
 }
 
 fn byte_at(ring: &Ring, at: u64) -> u8 {
-    ring.bytes[at as usize % RING_BYTES].load(Ordering::Relaxed)
+    ring.bytes[at as usize % RING_BYTES].read()
 }
 
 /// A byte typed on the console, if there is one. Core 0 only.

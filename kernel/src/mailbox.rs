@@ -12,6 +12,10 @@
 //! A bit says that something came, not how often. What must be counted (ups of a semaphore) is added to the slot's count before the bit is set, and taken after
 //! the bit was.
 
+mod word;
+
+pub use word::{Byte, Word};
+
 use crate::arch::{cores, instance};
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +29,11 @@ const WORDS: usize = SLOTS / 64;
 static BITS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 /// What came for each slot and was not taken yet.
 static COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+
+/// Where a core's wake bits are: what others may write.
+pub fn bits() -> *const [AtomicU64; WORDS] {
+    &raw const BITS
+}
 
 /// Why a post was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,7 +14,7 @@ use crate::table::Failure;
 /// Readable and writable.
 pub const READ_WRITE: u64 = protection::READ | protection::WRITE;
 /// Longer than any step takes on a machine of many emulated cores.
-const LIMIT_NS: u64 = 10_000_000_000;
+const LIMIT_NS: u64 = 60_000_000_000;
 /// Enough, mostly, for one who is runnable to have run.
 const SOON_NS: u64 = 2_000_000;
 /// Most pages of a test.
@@ -27,6 +27,19 @@ const PLACE_BYTES: u64 = 1 << 30;
 const REGION: &str = "conform";
 const LINES: u64 = 4;
 const LINE_BYTES: u64 = 64;
+/// Past the words, each core has some bytes of the region for itself.
+const ROOM: u64 = 64 << 10;
+const ROOM_BYTES: u64 = 256;
+
+/// A piece of the shared region.
+pub struct Place {
+    /// Where this program sees it.
+    pub address: u64,
+    /// The page of the region that it is in.
+    pub page: u64,
+    /// Where in that page.
+    pub offset: u64,
+}
 
 /// See the module's head.
 pub struct Scene {
@@ -39,7 +52,9 @@ impl Scene {
     /// With an account of its own.
     pub fn new(start: &Start) -> Result<Scene, Failure> {
         let region = start.region(REGION).ok_or_else(|| Failure::new("the description gives no region `conform`"))?;
-        if region.bytes < u64::from(start.cores()) * LINES * LINE_BYTES {
+        if region.bytes < ROOM + u64::from(start.cores()) * ROOM_BYTES
+            || u64::from(start.cores()) * LINES * LINE_BYTES > ROOM
+        {
             return Err(Failure::new("the region `conform` is too small for so many cores"));
         }
         Ok(Scene { start: start.clone(), ram: sys::ram_split(Handle::SELF_RAM, PAGES)?, shared: region.address })
@@ -130,6 +145,14 @@ impl Scene {
         let line = (core % self.cores()) * LINES + number % LINES;
         // SAFETY: `new` checked that the region has these lines; mapped for the component's life, used as atomics only.
         unsafe { &*((self.shared + line * LINE_BYTES) as *const AtomicU64) }
+    }
+
+    /// The region that all cores share, and 256 bytes of it that are this core's to use.
+    pub fn shared_page(&self) -> Result<(Handle, Place), Failure> {
+        let region = self.start.region(REGION).ok_or_else(|| Failure::new("no region `conform`"))?;
+        let at = ROOM + self.core() * ROOM_BYTES;
+        let place = Place { address: region.address + at, page: at / abi::PAGE_BYTES, offset: at % abi::PAGE_BYTES };
+        Ok((region.handle, place))
     }
 
     /// A notification of ours with one of the badge bits that no channel has (0 to 7), and the bit.

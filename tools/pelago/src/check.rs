@@ -1,6 +1,6 @@
-//! `./pelago check`: formatting, lints for host and guest, tidy. All are run even if one fails; any failure fails the check.
+//! `./pelago check`: formatting, lints for host and guest, tidy, the size of privileged code. All are run even if one fails; any failure fails the check.
 
-use crate::{image, place, tidy};
+use crate::{image, place, size, tidy};
 use anyhow::{Context, Result};
 use std::process::{Command, ExitCode};
 
@@ -40,7 +40,12 @@ pub fn run() -> Result<ExitCode> {
     let findings = tidy::findings(&place::root(), &metadata)?;
     findings.iter().for_each(|finding| println!("{finding}"));
     report("tidy", findings.is_empty());
-    Ok(if sound && findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let size = size::check(&place::root());
+    if let Err(error) = &size {
+        println!("{error:#}");
+    }
+    report("size", size.is_ok());
+    Ok(if sound && findings.is_empty() && size.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn cargo(name: &str, arguments: &[&str]) -> Result<bool> {

@@ -168,6 +168,8 @@ pub struct Machine {
     pub shows_memory: bool,
     /// Measured by the emulator's plugin, with time that is instructions: see `plugin`. Emulation only.
     pub plugin: Option<crate::plugin::Instruments>,
+    /// Where kernels write is written down.
+    pub audit: Option<crate::audit::Audit>,
     /// Has a network card.
     pub has_card: bool,
     /// Stay before the first instruction.
@@ -197,6 +199,7 @@ impl Machine {
             command_line: Vec::new(),
             shows_memory: false,
             plugin: None,
+            audit: None,
             has_card: true,
             paused: false,
             gdb: None,
@@ -255,6 +258,9 @@ impl Machine {
         if let Some(plugin) = &self.plugin {
             add(&["-icount", "shift=0,sleep=off"]);
             add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm", "-plugin", &plugin.argument()]);
+        }
+        if let Some(audit) = &self.audit {
+            add(&["-plugin", &audit.argument()]);
         }
         add(&["-smp", &self.cpus.to_string(), "-m", &size]);
         if self.nodes > 1 {

@@ -14,7 +14,8 @@ use system::{PROGRAM_FOLDER, RUN_PATH, Run, SYSTEM_PATH, System};
 
 /// The bare target.
 pub const TARGET: &str = "x86_64-unknown-none";
-const KERNEL: &str = "kernel";
+/// The image that boots.
+pub const KERNEL: &str = "kernel";
 
 /// The workspace as cargo sees it.
 pub fn workspace() -> Result<Metadata> {

@@ -7,6 +7,7 @@
 
 mod accelerator;
 mod archive;
+mod audit;
 mod bench;
 mod chaos;
 mod check;
@@ -29,6 +30,7 @@ mod run;
 mod scenario;
 mod scenarios;
 mod sim;
+mod size;
 mod symbols;
 mod terminal;
 mod tidy;

@@ -1,4 +1,4 @@
-//! House rules that the compiler does not know: where unsafe may stand, how long a file may be, which way dependencies point, and that no
+//! House rules that the compiler does not know: where unsafe may stand, where the kernel may share, how long a file may be, which way dependencies point, and that no
 //! path of somebody's machine is in the tree.
 
 use crate::image;
@@ -7,7 +7,7 @@ use cargo_metadata::Metadata;
 use std::path::{Path, PathBuf};
 
 /// Folders whose crates may hold unsafe code; every other crate says `#![forbid(unsafe_code)]`.
-const UNSAFE_FOLDERS: [&str; 18] = [
+const UNSAFE_FOLDERS: [&str; 19] = [
     "apps/bench",
     "apps/conform",
     "apps/cores",
@@ -25,7 +25,8 @@ const UNSAFE_FOLDERS: [&str; 18] = [
     "lib/worker",
     "drivers/virtio-net",
     "linux/proxy",
-    // Speaks the emulator's C interface.
+    // Speak the emulator's C interface.
+    "tools/audit",
     "tools/plugin",
     "tools/measure",
 ];
@@ -33,6 +34,20 @@ const UNSAFE_FOLDERS: [&str; 18] = [
 const FILE_LINES_MAX: usize = 600;
 const TEXT_ENDINGS: [&str; 8] = ["rs", "toml", "md", "sh", "ld", "s", "S", "txt"];
 const SKIPPED_FOLDERS: [&str; 5] = [".git", "target", "out", ".toolchain", "node_modules"];
+/// Where the kernel may hold what other cores write or read while it is written.
+const SHARED_ROOMS: [&str; 5] = [
+    // Wake bits, and words for others to read.
+    "kernel/src/mailbox",
+    // Objects made to be shared.
+    "kernel/src/shared/",
+    // Words of one writer each: what core 0 wants of others and how they stand, and which devices a core has.
+    "kernel/src/orders.rs",
+    "kernel/src/devices/claims.rs",
+    // Rings in memory of the programs that ask a kernel core.
+    "kernel/src/polling.rs",
+];
+/// Words of code that have a use only where several cores write.
+const SHARING: [&str; 8] = ["Mutex", "RwLock", "Lock", "Guard", "fence", "compiler_fence", "cmpxchg", "xadd"];
 /// Starts of paths that exist on one machine only. Split so that this file does not find itself.
 const LOCAL_PATHS: [&str; 3] = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/root/", ".")];
 /// Layers from the bottom; a package depends only on its own layer or lower ones.
@@ -96,7 +111,15 @@ fn check_text(name: &str, text: &str, found: &mut Vec<String>) {
     if rust && !name.contains("/tests/") && !text.starts_with("//") {
         found.push(format!("{name}:1: the file does not open with what it is"));
     }
+    let is_kernel = name.starts_with("kernel/src/") && !name.contains("/tests/") && !name.ends_with("_host.rs");
+    let is_unshared = is_kernel && !SHARED_ROOMS.iter().any(|room| name.starts_with(room));
     for (number, line) in (1..).zip(text.lines()) {
+        if is_unshared && let Some(word) = sharing(line) {
+            found.push(format!(
+                "{name}:{number}: `{word}`: each core's kernel is alone with its memory; what others see while it is written is in {}",
+                SHARED_ROOMS.join(", ")
+            ));
+        }
         if LOCAL_PATHS.iter().any(|path| line.contains(path)) {
             found.push(format!("{name}:{number}: a path of one machine"));
         }
@@ -108,6 +131,14 @@ fn check_text(name: &str, text: &str, found: &mut Vec<String>) {
             found.push(format!("{name}:{number}: unfinished code"));
         }
     }
+}
+
+/// The first word of a line of code that says that several cores write something.
+fn sharing(line: &str) -> Option<&str> {
+    let code = line.split("//").next().unwrap_or("");
+    let mut words = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    let is_atomic = |word: &str| word.strip_prefix("Atomic").is_some_and(|rest| rest.starts_with(char::is_uppercase));
+    words.find(|word| is_atomic(word) || SHARING.contains(word))
 }
 
 fn check_unsafe(root: &Path, metadata: &Metadata, found: &mut Vec<String>) {
@@ -164,6 +195,17 @@ mod tests {
         assert_eq!(check("a/src/x.rs", "//! What it is.\nfn main() {}\n"), Vec::<String>::new());
         assert_eq!(check("a/src/x.rs", "fn main() {}\n").len(), 1);
         assert_eq!(check("a/README.md", &format!("see {}x\n", LOCAL_PATHS[0])).len(), 1);
+        for code in ["use core::sync::atomic::AtomicU64;", "static A: Mutex<u8>;", "\"lock cmpxchg [rdi], rsi\","] {
+            let text = format!("//! x\n{code}\n");
+            assert_eq!(check("kernel/src/trap.rs", &text).len(), 1, "{code}");
+            assert_eq!(check("kernel/src/shared/pool.rs", &text).len(), 0);
+            assert_eq!(check("kernel/src/mailbox.rs", &text).len(), 0);
+            assert_eq!(check("servers/fs/src/lib.rs", &text).len(), 0);
+        }
+        assert_eq!(
+            check("kernel/src/trap.rs", "//! x\nlet kind = lock::Kind::Spin; // no Mutex here\n"),
+            Vec::<String>::new()
+        );
         assert_eq!(check("a/src/x.rs", &format!("//! x\n{}", "\n".repeat(FILE_LINES_MAX))).len(), 1);
     }
 }

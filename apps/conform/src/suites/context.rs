@@ -5,7 +5,7 @@ use worker::Job;
 
 use crate::{Outcome, Scene, refused, require, suite};
 
-suite!("context"; alone: starts_once, has_time_once, time_is_no_better_than_its_makers, addresses_are_decoded,     the_rest_of_a_slice_is_given);
+suite!("context"; alone: starts_once, has_time_once, time_is_no_better_than_its_makers, addresses_are_decoded, the_rest_of_a_slice_is_given);
 
 fn starts_once(scene: &Scene) -> Outcome {
     let worker = scene.worker(0, Job::Answer)?;

@@ -1,14 +1,14 @@
 //! AddressRange: mapping, protection, lookup, and what happens to who goes beyond.
 
 use abi::layout::{USER_END, USER_START, protection};
-use abi::{DeathCause, Error, Handle, PAGE_BYTES, Rights};
+use abi::{Call, DeathCause, Error, Handle, PAGE_BYTES, Rights};
 use worker::Servant;
 
 use crate::scene::READ_WRITE;
 use crate::{Failure, Outcome, Scene, refused, require, suite};
 
 suite!("range"; alone: get_finds_what_is_mapped, taken_places_are_refused, addresses_are_decoded, rights_bound_protection,
-    protect_narrows_and_widens, unmap_splits, unmapped_faults, read_only_faults, data_is_not_code, kernel_is_out_of_reach);
+    protect_narrows_and_widens, unmap_splits, unmapped_faults, read_only_faults, data_is_not_code, kernel_is_out_of_reach, answers_come_to_shared_memory);
 
 const PAGES: u64 = 8;
 const PAGE_FAULT: u64 = 14;
@@ -20,10 +20,9 @@ fn get_finds_what_is_mapped(scene: &Scene) -> Outcome {
     let address = scene.place(0) + PAGE_BYTES;
     sys::range_map(Handle::SELF_RANGE, address, memory, 3, 4, protection::READ)?;
     let found = sys::range_get(Handle::SELF_RANGE, scene.place(0))?;
-    require!(
-        (found.start, found.pages, found.first, found.protection) == (address, 4, 3, protection::READ),
-        "RangeGet says {found:?}"
-    );
+    let said = (found.start, found.pages, found.first, found.protection, found.is_range);
+    require!(said == (address, 4, 3, protection::READ, false), "RangeGet says {found:?}");
+    require!(found.object == sys::cap_stat(memory)?.1, "RangeGet names another object: {found:?}");
     // From inside it finds the whole.
     let inside = sys::range_get(Handle::SELF_RANGE, address + 2 * PAGE_BYTES)?;
     require!(
@@ -199,5 +198,21 @@ fn kernel_is_out_of_reach(scene: &Scene) -> Outcome {
         refused(writer.store(address, 1, scene.deadline_ns()), Error::PeerDead)?;
         refused(jumper.jump(address, scene.deadline_ns()), Error::PeerDead)?;
     }
+    Ok(())
+}
+
+/// The kernel copies an answer to where a program asks, also if that memory is another core's and shared: the only way by which a kernel
+/// writes there, and the one by which the host's audit of writes shows that it sees such a thing.
+fn answers_come_to_shared_memory(scene: &Scene) -> Outcome {
+    let servant = scene.servant(0)?;
+    let (shared, place) = scene.shared_page()?;
+    let range = sys::domain_range(servant.worker.domain)?;
+    sys::range_map(range, THERE, shared, place.page, 1, READ_WRITE)?;
+    sys::cap_drop(range)?;
+    let arguments = [Handle::SELF_DOMAIN.0, THERE + place.offset, 0, 0, 0, 0];
+    servant.call(Call::DomainState.number(), arguments, scene.deadline_ns())??;
+    let (_, id, _) = sys::cap_stat(servant.worker.domain)?;
+    let told = scene.load(place.address);
+    require!(told == id, "the domain {id:#x} is told as {told:#x}");
     Ok(())
 }

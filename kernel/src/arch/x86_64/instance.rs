@@ -137,6 +137,11 @@ pub fn remote<T>(core: usize, local: *const T) -> Option<*const T> {
     Some(phys_to_virt(base + offset).cast_const().cast())
 }
 
+/// Where a core-local static lies in an instance at `base`.
+pub fn place<T>(base: PhysAddr, local: *const T) -> PhysRange {
+    PhysRange::new((base + (local as u64 - image::layout().core_start)).0, size_of::<T>() as u64)
+}
+
 /// Makes the calling core's instance and goes on in it at `function` with `core`.
 ///
 /// # Safety

@@ -15,6 +15,7 @@ use crate::boot::start_info::{Kind, StartInfo};
 use crate::core_local::{CoreLocal, Shared};
 use crate::devices::pci::{self, Window};
 use crate::devices::virtio_mmio;
+use crate::mailbox;
 use crate::memory::{DEVICE_MAP, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 use core::fmt::Write;
 
@@ -77,6 +78,7 @@ pub extern "C" fn boot_core(start_info: u32) -> ! {
     list_nodes(machine);
     // SAFETY: as above.
     divide(unsafe { machine_mut() }, free);
+    list_memory(machine);
     let mut window = free_addresses(&info);
     let ram = info.memory().filter(|(_, kind)| *kind == Kind::Ram).map(|(range, _)| range);
     let mut frames = table_frames();
@@ -191,6 +193,21 @@ fn divide(machine: &mut Machine, free: FreeRam) {
         let count = machine.core_count;
         let need = (count as u64 + 1) * SHARE_BYTES_MIN.max(instance::instance_bytes() + (1 << 20)) + (32 << 20);
         give_up(format_args!("{mib} MiB is too little for {count} cores; give -m {} or more", need >> 20));
+    }
+}
+
+/// Whose memory is whose, if the command line asks (`pelago.list=memory`): for those who look at it from outside.
+fn list_memory(machine: &Machine) {
+    if !command_line::values(machine.command_line(), "pelago.list").any(|what| what == "memory") {
+        return;
+    }
+    for (core, share) in machine.shares[..machine.core_count].iter().enumerate() {
+        let bits = instance::place(share.instance.base, mailbox::bits());
+        let _ = write!(serial::Direct, "pelago: memory of core {core}: wake bits {:#x}+{:#x}", bits.base.0, bits.bytes);
+        for range in [share.instance].iter().chain(&share.ram).filter(|range| !range.is_empty()) {
+            let _ = write!(serial::Direct, ", {:#x}+{:#x}", range.base.0, range.bytes);
+        }
+        let _ = writeln!(serial::Direct);
     }
 }
 

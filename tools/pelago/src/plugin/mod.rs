@@ -63,7 +63,7 @@ impl Plugin {
             "the temporary folder {} has a comma in its name, which the emulator cannot take; set TMPDIR to another",
             folder.path().display()
         );
-        Ok(Plugin { library: build()?, folder })
+        Ok(Plugin { library: build("pelago-plugin")?, folder })
     }
 
     /// Boots by `start`, which is given the machine's plugin; waits for the line `done`; returns what the plugin wrote.
@@ -145,9 +145,10 @@ fn check(emulator: &Path) -> Result<()> {
     Ok(())
 }
 
-fn build() -> Result<PathBuf> {
+/// Builds a plugin of the workspace; its library.
+pub fn build(package: &str) -> Result<PathBuf> {
     let mut command = Command::new("cargo");
-    command.current_dir(place::root()).args(["build", "--quiet", "--release", "-p", "pelago-plugin"]);
+    command.current_dir(place::root()).args(["build", "--quiet", "--release", "-p", package]);
     command.args(["--target-dir", "target/host", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no output")?;

@@ -1,5 +1,6 @@
 //! All scenarios, one file per tier.
 
+mod audit;
 mod bad_executables;
 mod bad_input;
 mod bad_programs;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Scenario> {
         bad_executables::scenarios(),
         bad_programs::scenarios(),
         web::scenarios(),
+        audit::scenarios(),
         frames::scenarios(),
         recovery::scenarios(),
         keep_alive::scenarios(),

@@ -24,6 +24,17 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// Boots the web server with a file at `/file` and a short one at `/ready`; returns the guest and its address, `http://HOST:PORT`.
 pub fn serve(bench: &Bench, machine: MachineType, cpus: u32, content: Vec<u8>) -> Result<(Guest, String)> {
+    serve_on(bench, machine, cpus, content, |_| ())
+}
+
+/// As [`serve`], on a machine changed by `change`.
+pub fn serve_on(
+    bench: &Bench,
+    machine: MachineType,
+    cpus: u32,
+    content: Vec<u8>,
+    change: impl FnOnce(&mut Machine),
+) -> Result<(Guest, String)> {
     let port = free_port()?;
     let forward = Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 };
     let guest = bench.boot(machine, cpus, &SERVER, |root, machine: &mut Machine| {
@@ -32,6 +43,7 @@ pub fn serve(bench: &Bench, machine: MachineType, cpus: u32, content: Vec<u8>) -
         root.file("root/www/file", 0o644, content);
         root.file("root/www/ready", 0o644, b"ready\n".to_vec());
         machine.forwards.push(forward);
+        change(machine);
         Ok(())
     })?;
     Ok((guest, format!("http://127.0.0.1:{port}")))

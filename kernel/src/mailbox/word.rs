@@ -1,0 +1,61 @@
+//! What a core writes in its own memory for others to read: one writer, any number of readers, who write nothing there.
+//!
+//!   writer                      reader (which a wake bit has told, or who asks again later)
+//!   write what is told of
+//!   Word::write (Release) --->  Word::read (Acquire)
+//!                               read what is told of
+//! On this machine both are plain moves; nothing here is a locked instruction.
+
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// A word: whoever reads a value also sees what its writer wrote before.
+pub struct Word(AtomicU64);
+
+impl Word {
+    /// A word of 0.
+    pub const fn new() -> Word {
+        Word(AtomicU64::new(0))
+    }
+
+    /// What its core wrote last.
+    pub fn read(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Only for its own core.
+    pub fn write(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+}
+
+impl Default for Word {
+    fn default() -> Self {
+        Word::new()
+    }
+}
+
+/// A byte that a [`Word`] tells of, and that its writer may write anew while others read.
+pub struct Byte(AtomicU8);
+
+impl Byte {
+    /// A byte of 0.
+    pub const fn new() -> Byte {
+        Byte(AtomicU8::new(0))
+    }
+
+    /// What is there.
+    pub fn read(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Only for its own core.
+    pub fn write(&self, value: u8) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+impl Default for Byte {
+    fn default() -> Self {
+        Byte::new()
+    }
+}

@@ -1,0 +1,95 @@
+//! Tier 4: at work, no kernel writes memory of another core, but for wake bits (C-P1, B-M2, B-P1).
+
+use super::{objects, recovery, web};
+use crate::audit::{Audit, Breach, COMMAND_LINE, Verdict};
+use crate::emulator::{Accelerator, Machine, MachineType};
+use crate::scenario::{Bench, Scenario, with_console};
+use crate::symbols::Symbols;
+use anyhow::{Context, Result, ensure};
+
+const CPUS: u32 = 4;
+/// Fetches of a page before and after IP is killed.
+const FETCHES: usize = 5;
+/// Bytes of one page of core 0 for each core, where the control is (`apps/conform/src/scene.rs`).
+const CONTROL_BYTES: u64 = 256;
+const PAGE_BYTES: u64 = 4096;
+/// Breaches printed.
+const SHOWN: usize = 12;
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(4, format!("audit/writes/q35/{CPUS}"), at_work),
+        Scenario::alone(4, format!("audit/objects/q35/{CPUS}"), objects_and_control),
+    ]
+}
+
+fn fit(machine: &mut Machine, audit: &Audit) {
+    machine.audit = Some(audit.clone());
+    machine.accelerator = Accelerator::Tcg;
+    machine.command_line.push(COMMAND_LINE.into());
+}
+
+/// A web server is asked by the host while IP dies.
+fn at_work(bench: &Bench) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let audit = Audit::prepare(folder.path())?;
+    let content = vec![7; 100_000];
+    let (guest, address) =
+        web::serve_on(bench, MachineType::Q35, CPUS, content.clone(), |machine| fit(machine, &audit))?;
+    with_console(guest, |guest| {
+        guest.expect("pelago: ready", web::READY_LIMIT)?;
+        for round in 0..2 * FETCHES {
+            if round == FETCHES {
+                recovery::break_component(guest, "kill", "ip")?;
+            }
+            ensure!(web::fetch(&format!("{address}/file"), web::READY_LIMIT)? == content, "other bytes came");
+        }
+        let verdict = audit.judge(&guest.transcript)?;
+        ensure!(verdict.breaches.is_empty(), "{}", tell(&verdict));
+        seen_to_work(&verdict)?;
+        println!(
+            "     {} lines written by their own cores, wake bits of others by cores {:?}",
+            verdict.own, verdict.wakes
+        );
+        Ok(())
+    })
+}
+
+/// The kernel's objects at work on all cores. One test has the kernel copy an answer to where two cores' programs share memory, which is
+/// what a program may ask for: that, and only that, is found, so a breach is seen when there is one.
+fn objects_and_control(bench: &Bench) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let audit = Audit::prepare(folder.path())?;
+    let guest = objects::boot(bench, MachineType::Q35, CPUS, |machine| fit(machine, &audit))?;
+    with_console(guest, |guest| {
+        objects::judge(guest, CPUS)?;
+        let mut verdict = audit.judge(&guest.transcript)?;
+        let page = verdict.breaches.first().map_or(0, |breach| breach.place / PAGE_BYTES);
+        let is_control = |breach: &Breach| {
+            let (at, offset) = (breach.place / PAGE_BYTES, breach.place % PAGE_BYTES);
+            at == page && breach.owner == Some(0) && offset / CONTROL_BYTES == u64::from(breach.core)
+        };
+        let (control, breaches): (Vec<_>, _) = std::mem::take(&mut verdict.breaches).into_iter().partition(is_control);
+        verdict.breaches = breaches;
+        ensure!(verdict.breaches.is_empty(), "{}", tell(&verdict));
+        seen_to_work(&verdict)?;
+        for core in 1..CPUS {
+            let is_seen = control.iter().any(|breach| breach.core == core);
+            ensure!(is_seen, "core {core} wrote to memory of core 0 on purpose, and that was not seen");
+        }
+        Ok(())
+    })
+}
+
+/// Writes to others' memory that are right were seen.
+fn seen_to_work(verdict: &Verdict) -> Result<()> {
+    ensure!(verdict.wakes.len() == CPUS as usize, "only cores {:?} were seen to wake others", verdict.wakes.keys());
+    ensure!(verdict.own > 1000, "only {} lines were seen to be written", verdict.own);
+    Ok(())
+}
+
+fn tell(verdict: &Verdict) -> String {
+    let mut symbols = Symbols::default();
+    let all: Vec<_> = verdict.breaches.iter().take(SHOWN).map(|breach| breach.describe(&mut symbols)).collect();
+    format!("{} writes to memory of others:\n    {}", verdict.breaches.len(), all.join("\n    "))
+}
