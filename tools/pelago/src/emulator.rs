@@ -162,6 +162,8 @@ pub struct Machine {
     pub kernel: PathBuf,
     pub archive: Option<PathBuf>,
     pub forwards: Vec<Forward>,
+    /// The emulator's model of a processor, and what is taken from it.
+    pub processor: &'static str,
     /// Words for the kernel.
     pub command_line: Vec<String>,
     /// The guest's memory is a file of its own to the host, in small pages, so that what was touched can be seen (smaps of proc(5)).
@@ -196,6 +198,8 @@ impl Machine {
             kernel: crate::place::kernel(),
             archive: None,
             forwards: Vec::new(),
+            // Without ERMS: see docs/decisions/0001-build.md.
+            processor: "max,-erms",
             command_line: Vec::new(),
             shows_memory: false,
             plugin: None,
@@ -248,13 +252,12 @@ impl Machine {
         } else {
             add(&["-M", machine]);
         }
-        // Without ERMS: see docs/decisions/0001-build.md.
         let accelerator = match self.accelerator {
             _ if self.plugin.is_some() => "tcg,thread=single",
             Accelerator::Kvm => "kvm",
             Accelerator::Tcg => "tcg,thread=multi",
         };
-        add(&["-accel", accelerator, "-cpu", "max,-erms"]);
+        add(&["-accel", accelerator, "-cpu", self.processor]);
         if let Some(plugin) = &self.plugin {
             add(&["-icount", "shift=0,sleep=off"]);
             add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm", "-plugin", &plugin.argument()]);

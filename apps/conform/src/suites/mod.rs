@@ -5,6 +5,7 @@ pub mod context;
 pub mod death;
 pub mod nest;
 pub mod notification;
+pub mod parallel;
 pub mod portal;
 pub mod ram;
 pub mod range;
@@ -23,6 +24,7 @@ pub const ALL: &[Suite] = &[
     death::SUITE,
     nest::SUITE,
     notification::SUITE,
+    parallel::SUITE,
     portal::SUITE,
     ram::SUITE,
     range::SUITE,

@@ -1,6 +1,7 @@
 //! Tier 1: the kernel's objects and calls, tested from user mode on every core at once (apps/conform).
 
-use crate::emulator::{Machine, MachineType};
+use super::web;
+use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
 use crate::{description, place};
@@ -16,6 +17,9 @@ const CPUS: [u32; 6] = [1, 2, 4, 8, 64, 255];
 /// With more, two machines at once would starve each other of the host's cores.
 const SHARING_CPUS_MAX: u32 = 4;
 const NODES: u32 = 4;
+/// One model of each vendor, by its name in QEMU; the emulator says of each what it cannot do, on its standard error.
+const PROCESSORS: [&str; 2] = ["EPYC", "Skylake-Server"];
+const PROCESSOR_CPUS: u32 = 2;
 /// What a test may hold at a time, beside what every core has.
 const MIB_PER_CORE: u64 = 4;
 
@@ -31,7 +35,23 @@ pub fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), |bench| {
         objects(bench, MachineType::Q35, NODES, |machine| machine.nodes = NODES)
     }));
+    for processor in PROCESSORS {
+        let name = format!("objects/cpu/{processor}/{PROCESSOR_CPUS}");
+        all.push(Scenario::shared(1, name, move |bench| {
+            objects(bench, MachineType::Q35, PROCESSOR_CPUS, |machine| of_processor(machine, processor))
+        }));
+        let name = format!("web/cpu/{processor}/{PROCESSOR_CPUS}");
+        all.push(Scenario::shared(4, name, move |bench| {
+            web::page_on(bench, MachineType::Q35, PROCESSOR_CPUS, |machine| of_processor(machine, processor))
+        }));
+    }
     all
+}
+
+/// A processor of that model has what the model has, so it is emulated.
+fn of_processor(machine: &mut Machine, processor: &'static str) {
+    machine.processor = processor;
+    machine.accelerator = Accelerator::Tcg;
 }
 
 /// All cores pass the same tests.

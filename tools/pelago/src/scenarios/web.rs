@@ -67,8 +67,13 @@ pub fn fetch(address: &str, limit: Duration) -> Result<Vec<u8>> {
 }
 
 fn page(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
+    page_on(bench, machine, cpus, |_| ())
+}
+
+/// Fetches a page some times from a server on a machine changed by `change`.
+pub fn page_on(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(&mut Machine)) -> Result<()> {
     let content: Vec<u8> = (0..100_000u32).flat_map(|number| number.to_le_bytes()).collect();
-    let (guest, address) = serve(bench, machine, cpus, content.clone())?;
+    let (guest, address) = serve_on(bench, machine, cpus, content.clone(), change)?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", READY_LIMIT)?;
         for round in 1..=10 {
