@@ -48,11 +48,7 @@ impl Partner {
     pub fn act(&self, what: &str, words: Words) -> impl Future<Output = Result<Words, Failure>> + use<> {
         let call = self.client.act(what.into(), words);
         let what = String::from(what);
-        async move {
-            call.await.map_err(|error| match error {
-                contract_error => Failure::new(format!("{what} on the next core: {contract_error:?}")),
-            })
-        }
+        async move { call.await.map_err(|error| Failure::new(format!("{what} on the next core: {error:?}"))) }
     }
 }
 

@@ -65,10 +65,10 @@ pub unsafe extern "C" fn qemu_plugin_install(
     count: c_int,
     words: *const *const c_char,
 ) -> c_int {
-    let words = (0..usize::try_from(count).unwrap_or(0))
+    let mut words = (0..usize::try_from(count).unwrap_or(0))
         // SAFETY: QEMU's promise.
         .map(|index| unsafe { CStr::from_ptr(*words.add(index)) }.to_string_lossy().into_owned());
-    let Some(path) = words.last().and_then(|word| word.strip_prefix("out=").map(str::to_owned)) else {
+    let Some(path) = words.next_back().and_then(|word| word.strip_prefix("out=").map(str::to_owned)) else {
         eprintln!("pelago-audit: the argument out=FILE is needed");
         return 1;
     };

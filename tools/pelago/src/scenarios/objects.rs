@@ -14,6 +14,8 @@ const SYSTEM: &str = "conform.toml";
 const COMPONENT: &str = "conform";
 const PARTNER: &str = "partner";
 const CPUS: [u32; 6] = [1, 2, 4, 8, 64, 255];
+/// With more they take minutes.
+const CPUS_ALWAYS_MAX: u32 = 8;
 /// With more, two machines at once would starve each other of the host's cores.
 const SHARING_CPUS_MAX: u32 = 4;
 const NODES: u32 = 4;
@@ -29,7 +31,7 @@ pub fn scenarios() -> Vec<Scenario> {
         for cpus in CPUS {
             let name = format!("objects/{}/{cpus}", machine.name());
             let scenario = Scenario::shared(1, name, move |bench| objects(bench, machine, cpus, |_| ()));
-            all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+            all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, nightly: cpus > CPUS_ALWAYS_MAX, ..scenario });
         }
     }
     all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), |bench| {
