@@ -117,6 +117,25 @@ pub enum ObjectType {
     Pool = 13,
 }
 
+impl ObjectType {
+    /// All types with a short name each, in numeric order from 1.
+    pub const ALL: [(ObjectType, &'static str); 13] = [
+        (ObjectType::Ram, "ram"),
+        (ObjectType::Domain, "domain"),
+        (ObjectType::Segment, "segment"),
+        (ObjectType::AddressRange, "range"),
+        (ObjectType::Share, "share"),
+        (ObjectType::ExecutionContext, "context"),
+        (ObjectType::SchedulingContext, "time"),
+        (ObjectType::Portal, "portal"),
+        (ObjectType::Semaphore, "semaphore"),
+        (ObjectType::Pcore, "pcore"),
+        (ObjectType::Device, "device"),
+        (ObjectType::RemoteContext, "remote"),
+        (ObjectType::Pool, "pool"),
+    ];
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -170,6 +170,10 @@ pub trait Monitor {
     #[op(repeatable)]
     async fn memory(&self, core: u32) -> Result<CoreMemory, MonitorError>;
 
+    /// Objects alive in that core's kernel, in the order of `abi::ObjectType::ALL`.
+    #[op(repeatable)]
+    async fn objects(&self, core: u32) -> Result<Vec<u64>, MonitorError>;
+
     /// Moves contiguous free pages from one core's account to another's.
     #[op]
     async fn move_pages(&self, from: u32, to: u32, pages: u64) -> Result<(), MonitorError>;

@@ -1,6 +1,7 @@
 //! The supervisor as its users see it: the console's commands and the host's `chaos`.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,17 @@ pub struct ComponentLine {
     pub last_recovery_us: u64,
 }
 
+/// A core's line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreLine {
+    /// Not halted, and not managed by a program.
+    pub running: bool,
+    pub used_pages: u64,
+    pub free_pages: u64,
+    /// Objects alive in its kernel, in the order of `abi::ObjectType::ALL`; empty if it is not running.
+    pub objects: Vec<u64>,
+}
+
 /// Why the supervisor refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SupervisorError {
@@ -37,6 +49,8 @@ pub enum SupervisorError {
     NotRestartable,
     /// It did not come back within its limit.
     TimedOut,
+    /// Something is on that core, another core is being changed, or a program manages it. Remedy: `components` shows what is where.
+    Busy,
 }
 
 /// Watching and hurting components. Order: as sent. Rights: console only. Repeatable reads only.
@@ -49,6 +63,14 @@ pub trait Supervisor {
     /// Does it, waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 2 s.
     #[op]
     async fn chaos(&self, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError>;
+
+    /// A core; `None` past the last.
+    #[op(repeatable)]
+    async fn core(&self, core: u32) -> Result<Option<CoreLine>, SupervisorError>;
+
+    /// Halts a core on which there is nothing but its monitor, or starts it again; fine if it stands so already. `NotFound`: no such core, or core 0. `Busy`.
+    #[op]
+    async fn change_core(&self, core: u32, run: bool) -> Result<(), SupervisorError>;
 
     /// Waits until the component serves, and gives its line: for whoever could not hear the end of `chaos`. Limit 2 s. `NotFound`, `TimedOut`.
     #[op(repeatable)]

@@ -9,7 +9,7 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-use abi::Handle;
+use abi::{Handle, ObjectType};
 use channel::{Bell, CallError, ClientChannel, Memory, Peer, SendError, ServerChannel, Wiring};
 use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
 use contracts::monitor::*;
@@ -343,6 +343,13 @@ impl MonitorServer for Shared {
             return self.0.book.borrow_mut().memory();
         }
         passed(self.0.link(core).await?.memory(core).await)
+    }
+
+    async fn objects(&self, _: &Peer, core: u32) -> Result<Vec<u64>, MonitorError> {
+        if self.is_here(core) {
+            return ObjectType::ALL.iter().map(|(of, _)| kernel(sys::object_count(*of))).collect();
+        }
+        passed(self.0.link(core).await?.objects(core).await)
     }
 
     async fn move_pages(&self, peer: &Peer, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {

@@ -36,10 +36,11 @@ impl Claim {
         change(bench, core, false).await?;
         let core = core.into();
         let pcore = sys::pcore_alloc(bench.cores, Handle::SELF_RAM, core).map_err(refused("PcoreAlloc"))?;
+        let claim = Claim { pcore, core };
         let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, CHANGED).map_err(refused("CapMint"))?;
         sys::pcore_watch(pcore, bell).map_err(refused("PcoreWatch"))?;
         sys::cap_drop(bell).map_err(refused("CapDrop"))?;
-        Ok(Claim { pcore, core })
+        Ok(claim)
     }
 
     /// Waits until it runs or has halted.
@@ -53,10 +54,19 @@ impl Claim {
         self.until(false).await
     }
 
-    /// Gives the core back to the system, which has its monitor run there again.
+    /// Halts the core and gives it back to the system, which has its monitor run there again.
     pub async fn give_back(self, bench: &Bench) -> Outcome {
-        sys::cap_drop(self.pcore).map_err(refused("CapDrop"))?;
-        change(bench, self.core as u32, true).await
+        self.halt().await?;
+        let core = self.core as u32;
+        drop(self);
+        change(bench, core, true).await
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        // The core halts with it, also after a test that failed.
+        let _ = sys::cap_drop(self.pcore);
     }
 }
 

@@ -11,21 +11,7 @@ use crate::{Bench, Outcome, ensure, must_be, refused};
 const NEAR: u64 = 10;
 const PAGES: u64 = 64;
 
-const TYPES: [(ObjectType, &str); 13] = [
-    (ObjectType::Ram, "ram"),
-    (ObjectType::Domain, "domain"),
-    (ObjectType::Segment, "segment"),
-    (ObjectType::AddressRange, "range"),
-    (ObjectType::Share, "share"),
-    (ObjectType::ExecutionContext, "context"),
-    (ObjectType::SchedulingContext, "time"),
-    (ObjectType::Portal, "portal"),
-    (ObjectType::Semaphore, "semaphore"),
-    (ObjectType::Pcore, "pcore"),
-    (ObjectType::Device, "device"),
-    (ObjectType::RemoteContext, "remote"),
-    (ObjectType::Pool, "pool"),
-];
+const TYPES: [(ObjectType, &str); 13] = ObjectType::ALL;
 
 /// Counts of objects follow what is made and dropped.
 pub fn counts() -> Outcome {

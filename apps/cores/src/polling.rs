@@ -91,7 +91,6 @@ impl KernelCore {
     }
 
     async fn end(self, bench: &Bench) -> Outcome {
-        self.claim.halt().await?;
         self.claim.give_back(bench).await
     }
 }

@@ -1,13 +1,14 @@
 //! Programs that a core runs alone, without a monitor: a page of instructions, a page that it shares with us, and nothing else.
 
 use abi::layout::CONTROL_PAGE;
+use abi::range::RangeEntry;
 use abi::{Call, Error, Handle, ObjectType, Rights};
 use alloc::format;
 use alloc::string::String;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
-use crate::claim::{Claim, LIMIT_NS, again, launch};
+use crate::claim::{Claim, LIMIT_NS, again, change, launch};
 use crate::page::{CODE, DATA, Pages};
 use crate::{Bench, Outcome, ensure, must_be, refused};
 
@@ -40,9 +41,9 @@ global_asm!(
     "xor r13d, r13d", "lea r14, [rbx + 256]",
     "4: mov rax, {range_get}", "mov rdi, {range}", "mov rsi, r13", "syscall",
     "test rax, rax", "jnz 5f",
-    // Start and pages, without the other fields (`abi::RangeEntry`).
-    "and rdi, -4096", "mov esi, esi", "mov [r14], rdi", "mov [r14 + 8], rsi", "add r14, 16",
-    "shl rsi, 12", "lea r13, [rdi + rsi]", "jmp 4b",
+    "mov [r14], rdi", "mov [r14 + 8], rsi", "add r14, 16",
+    // Flags are in the low bits of the start, the first page shown in the high half of the length (abi/src/range.rs).
+    "and rdi, -4096", "mov esi, esi", "shl rsi, 12", "lea r13, [rdi + rsi]", "jmp 4b",
     "5: mov qword ptr [rbx], 1",
     "mov rax, {exit}", "mov rdi, 7", "syscall",
     // Counts its turns for ever.
@@ -122,10 +123,12 @@ pub async fn report(bench: &Bench) -> Outcome {
             let found = program.word(SLOTS + slot);
             ensure(found == expected(slot), || format!("slot {slot} held type {found:#x}"))?;
         }
-        let shown = [(CODE_AT, 1), (SHARED_AT, 1), (CONTROL_PAGE, 1), (0, 0)];
-        for (index, (start, pages)) in (0..).zip(shown) {
-            let found = (program.word(MAPPINGS + 2 * index), program.word(MAPPINGS + 2 * index + 1));
-            ensure(found == (start, pages), || format!("mapping {index} was {found:#x?}"))?;
+        let shown = [(CODE_AT, 1, CODE), (SHARED_AT, 1, DATA), (CONTROL_PAGE, 1, DATA), (0, 0, 0)];
+        for (index, expected) in (0..).zip(shown) {
+            let words = [program.word(MAPPINGS + 2 * index), program.word(MAPPINGS + 2 * index + 1), 0];
+            let found = RangeEntry::from_words(words);
+            let found = (found.start, found.pages, found.protection);
+            ensure(found == expected, || format!("mapping {index} was {found:x?}"))?;
         }
     }
     claim.give_back(bench).await
@@ -183,18 +186,18 @@ pub async fn owner_gone(bench: &Bench) -> Outcome {
     program.run(&claim).map_err(refused("PcoreRun"))?;
     program.turned(10).await?;
     let copy = sys::cap_copy(claim.pcore, Rights::READ).map_err(refused("CapCopy"))?;
-    sys::cap_drop(claim.pcore).map_err(refused("CapDrop"))?;
+    drop(claim);
     program.turned(10).await?;
     must_be(sys::pcore_halt(copy), Error::NoRights, "PcoreHalt without the right")?;
     sys::cap_drop(copy).map_err(refused("CapDrop"))?;
     let end_ns = runtime::now_ns() + LIMIT_NS;
     // Its watch goes with it: whoever wants the core asks for it.
-    let pcore = loop {
+    loop {
         match sys::pcore_alloc(bench.cores, Handle::SELF_RAM, core) {
-            Ok(pcore) => break pcore,
+            Ok(pcore) => break sys::cap_drop(pcore).map_err(refused("CapDrop"))?,
             Err(Error::Busy) => again(end_ns, "the core does not become free").await?,
             Err(error) => return Err(refused("PcoreAlloc")(error)),
         }
-    };
-    Claim { pcore, core }.give_back(bench).await
+    }
+    change(bench, core as u32, true).await
 }

@@ -185,6 +185,6 @@ pub(super) fn locality(kernel: &Kernel, request: &Request) -> Answer {
 
 pub(super) fn object_count(kernel: &Kernel, request: &Request) -> Answer {
     let number = request.words()[0];
-    let is_type = (ObjectType::Ram as u64..=ObjectType::Pool as u64).contains(&number);
+    let is_type = (1..=ObjectType::ALL.len() as u64).contains(&number);
     if is_type { one(kernel.objects_by_type[number as usize]) } else { Err(Error::BadArgument) }
 }

@@ -6,7 +6,7 @@
 //! # #![allow(missing_docs)]
 //! # extern crate alloc;
 //! use alloc::rc::Rc;
-//! use contracts::supervisor::{Chaos, ComponentLine, NAME, SupervisorError, SupervisorServer, serve_supervisor};
+//! use contracts::supervisor::{Chaos, ComponentLine, CoreLine, NAME, SupervisorError, SupervisorServer, serve_supervisor};
 //! use runtime::{Peer, Start};
 //!
 //! struct Service;
@@ -18,6 +18,12 @@
 //!     }
 //!     async fn chaos(&self, peer: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
 //!         runtime::log!("{} asks for {what:?} of {name}", peer.name());
+//!         Err(SupervisorError::NotFound)
+//!     }
+//!     async fn core(&self, _peer: &Peer, _core: u32) -> Result<Option<CoreLine>, SupervisorError> {
+//!         Ok(None)
+//!     }
+//!     async fn change_core(&self, _peer: &Peer, _core: u32, _run: bool) -> Result<(), SupervisorError> {
 //!         Err(SupervisorError::NotFound)
 //!     }
 //!     async fn serving(&self, _peer: &Peer, _name: String) -> Result<ComponentLine, SupervisorError> {

@@ -9,7 +9,8 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::future::Future;
 
-use contracts::supervisor::{Chaos, ComponentLine, SupervisorClient, SupervisorError};
+use abi::ObjectType;
+use contracts::supervisor::{Chaos, ComponentLine, CoreLine, SupervisorClient, SupervisorError};
 use runtime::timeout;
 
 use crate::control::{Command, HELP};
@@ -19,6 +20,8 @@ use crate::service::Console;
 const LIMIT_NS: u64 = 3_000_000_000;
 /// More components than any system description has.
 const COMPONENTS_MAX: u32 = 256;
+/// As many as a machine may have.
+const CORES_MAX: u32 = 256;
 const NO_ANSWER: &str = "the supervisor does not answer";
 
 /// What commands need.
@@ -39,6 +42,8 @@ impl Commands {
             Command::Help => Ok((HELP.iter().map(|line| line.to_string()).collect(), "that is all".into())),
             Command::PowerOff => Err((self.power_off)()),
             Command::Components => within(components(&self.supervisor()?)).await,
+            Command::Cores => within(cores(&self.supervisor()?)).await,
+            Command::ChangeCore(core, run) => within(change_core(&self.supervisor()?, core, run)).await,
             Command::Chaos(what, name) => within(chaos(&self.supervisor()?, what, name)).await,
         }
     }
@@ -123,6 +128,44 @@ fn shown(line: &ComponentLine) -> String {
     )
 }
 
+async fn cores(supervisor: &SupervisorClient) -> Answer {
+    let mut lines = Vec::new();
+    for core in 0..CORES_MAX {
+        match supervisor.core(core).await {
+            Ok(Some(line)) => lines.push(core_shown(core, &line)),
+            Ok(None) => break,
+            Err(error) => return Err(format!("{NO_ANSWER} ({error:?})")),
+        }
+    }
+    let count = lines.len();
+    Ok((lines, format!("{count} cores")))
+}
+
+fn core_shown(core: u32, line: &CoreLine) -> String {
+    let CoreLine { running, used_pages, free_pages, objects } = line;
+    if !running {
+        return format!("core {core:<3} halted, or managed by a program");
+    }
+    let [used, free] = [used_pages, free_pages].map(|pages| pages.saturating_mul(4));
+    let counts: Vec<String> =
+        ObjectType::ALL.iter().zip(objects).map(|((_, name), count)| format!("{name} {count}")).collect();
+    format!("core {core:<3} running {used:>8} KiB used {free:>8} KiB free; {}", counts.join(", "))
+}
+
+async fn change_core(supervisor: &SupervisorClient, core: u32, run: bool) -> Answer {
+    match supervisor.change_core(core, run).await {
+        Ok(()) => Ok((Vec::new(), format!("core {core} {}", if run { "runs" } else { "is halted" }))),
+        Err(channel::CallError::Server(SupervisorError::NotFound)) => {
+            Err(format!("there is no core {core} to change; core 0 is not halted"))
+        }
+        Err(channel::CallError::Server(SupervisorError::Busy)) => {
+            Err(format!("core {core} is in use; components shows what is there"))
+        }
+        Err(channel::CallError::Server(SupervisorError::TimedOut)) => Err(format!("core {core} did not do so in time")),
+        Err(other) => Err(format!("{NO_ANSWER} ({other:?})")),
+    }
+}
+
 fn verb(what: Chaos) -> &'static str {
     match what {
         Chaos::Kill => "killed",
@@ -157,6 +200,7 @@ fn refusal(error: channel::CallError<SupervisorError>, name: &str) -> String {
             format!("{name} is not restarted in this version; CAVEATS.md says why")
         }
         channel::CallError::Server(SupervisorError::TimedOut) => format!("{name} did not come back in time"),
+        channel::CallError::Server(SupervisorError::Busy) => format!("{name} is in use"),
         other => format!("{NO_ANSWER} ({other:?})"),
     }
 }

@@ -17,8 +17,10 @@ pub const REQUEST_MAX: usize = 256;
 const NAME_MAX: usize = 31;
 
 /// The commands, for people.
-pub const HELP: [&str; 4] = [
+pub const HELP: [&str; 6] = [
     "components                    what runs, and where",
+    "cores                         which cores run, their memory, what their kernels hold",
+    "core N halt|run               halt a core that has no components, or start it again",
     "chaos kill|hang|fault NAME    break a component and see it come back",
     "poweroff                      end the machine",
     "help                          this list",
@@ -86,6 +88,10 @@ pub enum Command {
     Components,
     /// Break a component.
     Chaos(Chaos, String),
+    /// The list of cores.
+    Cores,
+    /// Start a core, or halt it.
+    ChangeCore(u32, bool),
     /// End the machine.
     PowerOff,
 }
@@ -98,11 +104,26 @@ impl Command {
             (Some("help"), None, ..) => Command::Help,
             (Some("components"), None, ..) => Command::Components,
             (Some("poweroff"), None, ..) => Command::PowerOff,
+            (Some("cores"), None, ..) => Command::Cores,
+            (Some("core"), Some(core), Some(what), None) => Command::ChangeCore(core_number(core)?, runs(what)?),
+            (Some("core"), ..) => return Err("core needs which and what: core N halt|run"),
             (Some("chaos"), Some(what), Some(name), None) => Command::Chaos(chaos(what)?, component_name(name)?),
             (Some("chaos"), ..) => return Err("chaos needs what and whom: chaos kill|hang|fault NAME"),
             _ => return Err("no such command; help lists them"),
         };
         Ok(command)
+    }
+}
+
+fn core_number(word: &str) -> Result<u32, &'static str> {
+    word.parse().map_err(|_| "a core is a number; cores lists them")
+}
+
+fn runs(word: &str) -> Result<bool, &'static str> {
+    match word {
+        "run" => Ok(true),
+        "halt" => Ok(false),
+        _ => Err("a core can halt or run"),
     }
 }
 
@@ -174,7 +195,24 @@ mod tests {
     fn commands_are_understood_or_explained() {
         assert_eq!(Command::parse("  chaos  kill virtio-net "), Ok(Command::Chaos(Chaos::Kill, "virtio-net".into())));
         assert_eq!(Command::parse("components"), Ok(Command::Components));
-        for wrong in ["", "chaos", "chaos kill", "chaos eat ip", "chaos kill a b", "chaos kill a;b", "components x"] {
+        assert_eq!(Command::parse("core 3 halt"), Ok(Command::ChangeCore(3, false)));
+        assert_eq!(Command::parse("core 12 run"), Ok(Command::ChangeCore(12, true)));
+        for wrong in [
+            "core",
+            "core 1",
+            "core x halt",
+            "core -1 run",
+            "core 1 stop",
+            "core 1 run now",
+            "cores 1",
+            "",
+            "chaos",
+            "chaos kill",
+            "chaos eat ip",
+            "chaos kill a b",
+            "chaos kill a;b",
+            "components x",
+        ] {
             assert!(Command::parse(wrong).is_err(), "{wrong}");
         }
     }

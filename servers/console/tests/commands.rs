@@ -33,6 +33,19 @@ impl SupervisorServer for Fake {
         }
     }
 
+    async fn core(&self, _peer: &Peer, core: u32) -> Result<Option<CoreLine>, SupervisorError> {
+        let line = |running| CoreLine { running, used_pages: 5, free_pages: 7, objects: (1..14).collect() };
+        Ok([true, false].get(core as usize).map(|running| line(*running)))
+    }
+
+    async fn change_core(&self, _peer: &Peer, core: u32, _run: bool) -> Result<(), SupervisorError> {
+        match core {
+            0 => Err(SupervisorError::NotFound),
+            1 => Err(SupervisorError::Busy),
+            _ => Ok(()),
+        }
+    }
+
     async fn serving(&self, _peer: &Peer, name: String) -> Result<ComponentLine, SupervisorError> {
         let line =
             ComponentLine { name, core: 0, generation: 2, running: true, pages: 1, cpu_ns: 0, last_recovery_us: 900 };
@@ -63,6 +76,13 @@ fn answers_tell_what_happened() {
             "killed console; generation 2 serves after 900 us"
         );
         assert!(commands.resume("chaos kill ip").await.unwrap_err().contains("restarted meanwhile"));
+        let (lines, last) = commands.run("cores").await.unwrap();
+        assert_eq!((lines.len(), last.as_str()), (2, "2 cores"));
+        assert!(lines[0].contains("28 KiB free; ram 1, domain 2") && lines[1].contains("halted"));
+        assert_eq!(commands.run("core 2 halt").await.unwrap().1, "core 2 is halted");
+        assert_eq!(commands.run("core 2 run").await.unwrap().1, "core 2 runs");
+        assert!(commands.run("core 0 halt").await.unwrap_err().contains("no core 0"));
+        assert!(commands.run("core 1 halt").await.unwrap_err().contains("in use"));
         assert_eq!(commands.run("poweroff").await.unwrap_err(), "not here");
     });
 }

@@ -2,9 +2,11 @@
 
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 
-use channel::Peer;
+use channel::{CallError, Peer};
 use contracts::endpoint::Hurt;
+use contracts::monitor::{CoreMemory, MonitorError};
 use contracts::supervisor::*;
 use supervisor_core::{Entry, Phase};
 use system::Restart;
@@ -48,6 +50,26 @@ impl SupervisorServer for Shared {
         };
         done.map_err(|_| SupervisorError::NotFound)?;
         self.again(&name, generation).await
+    }
+
+    async fn core(&self, _: &Peer, core: u32) -> Result<Option<CoreLine>, SupervisorError> {
+        if sys::pcore_stat(core.into()).is_err() {
+            return Ok(None);
+        }
+        let Ok(memory) = self.0.monitor.memory(core).await else {
+            return Ok(Some(CoreLine { running: false, used_pages: 0, free_pages: 0, objects: Vec::new() }));
+        };
+        let objects = self.0.monitor.objects(core).await.unwrap_or_default();
+        let CoreMemory { used_pages, free_pages } = memory;
+        Ok(Some(CoreLine { running: true, used_pages, free_pages, objects }))
+    }
+
+    async fn change_core(&self, _: &Peer, core: u32, run: bool) -> Result<(), SupervisorError> {
+        self.0.monitor.change_core(core, run).await.map_err(|error| match error {
+            CallError::Server(MonitorError::Busy) => SupervisorError::Busy,
+            CallError::Server(MonitorError::NoCore) => SupervisorError::NotFound,
+            _ => SupervisorError::TimedOut,
+        })
     }
 
     async fn serving(&self, peer: &Peer, name: String) -> Result<ComponentLine, SupervisorError> {

@@ -11,6 +11,8 @@ const CPUS: [u32; 4] = [1, 2, 4, 8];
 const SHARING_CPUS_MAX: u32 = 2;
 const NODES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(90);
+const CONTROL_CPUS: u32 = 8;
+const CONTROL_LIMIT: Duration = Duration::from_secs(10);
 /// Tests on every machine, and those that need a second core.
 const ALONE: usize = 6;
 const WITH_OTHERS: usize = 13;
@@ -24,9 +26,40 @@ pub fn scenarios() -> Vec<Scenario> {
             all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
         }
     }
+    for machine in MachineType::ALL {
+        let name = format!("cores/control/{}/{CONTROL_CPUS}", machine.name());
+        all.push(Scenario::shared(0, name, move |bench| control(bench, machine)));
+    }
     let name = format!("cores/numa{NODES}/q35/{NODES}");
     all.push(Scenario::shared(0, name, nodes));
     all
+}
+
+/// From the host: the last core, which has no components in the default system, is halted and started again; cores in use say so.
+fn control(bench: &Bench, machine: MachineType) -> Result<()> {
+    with_console(bench.boot_bare(machine, CONTROL_CPUS)?, |guest| {
+        guest.expect("pelago: ready", LIMIT)?;
+        let last = CONTROL_CPUS - 1;
+        let running = |guest: &mut Guest| -> Result<usize> {
+            let lines = guest.control_lines("cores", CONTROL_LIMIT)?;
+            ensure!(lines.len() == CONTROL_CPUS as usize, "{lines:?}");
+            Ok(lines.iter().filter(|line| line.contains(" running ") && line.contains("domain ")).count())
+        };
+        for _ in 0..10 {
+            let reply = guest.control(&format!("core {last} halt"), CONTROL_LIMIT)?;
+            ensure!(reply.starts_with("ok "), "{reply}");
+            ensure!(running(guest)? == CONTROL_CPUS as usize - 1, "the halted core runs, or another does not");
+            let reply = guest.control(&format!("core {last} run"), CONTROL_LIMIT)?;
+            ensure!(reply.starts_with("ok "), "{reply}");
+            ensure!(running(guest)? == CONTROL_CPUS as usize, "the core does not run again");
+        }
+        for (request, says) in [("core 0 halt", "no core 0"), ("core 99 halt", "no core 99"), ("core 1 halt", "in use")]
+        {
+            let reply = guest.control(request, CONTROL_LIMIT)?;
+            ensure!(reply.starts_with("error ") && reply.contains(says), "{request}: {reply}");
+        }
+        Ok(())
+    })
 }
 
 /// Every test is ok, and none is missing.
