@@ -21,7 +21,7 @@ pub use decode::{Instruction, decode};
 pub use machine::{Access, Machine, Privilege, Setting};
 pub use names::{FunctionId, KERNEL, Names};
 pub use report::{FunctionRow, Report, Row, Sample};
-pub use turns::Turns;
+pub use turns::{Next, Turns};
 
 /// Most cores; the directory's sets of sharers have this many bits.
 pub const CORES_MAX: usize = 256;

@@ -55,8 +55,10 @@ pub enum Access {
     Fetch,
     /// Data.
     Read,
-    /// Data, alone.
+    /// Data, alone. Where the data is here but shared, the store buffer hides the wait for the others' answers.
     Write,
+    /// The same by a locked instruction, which waits.
+    Exchange,
 }
 
 /// Who wants it.
@@ -167,7 +169,7 @@ impl Machine {
         match access {
             Access::Fetch => {}
             Access::Read => counters.loads += 1,
-            Access::Write => counters.stores += 1,
+            Access::Write | Access::Exchange => counters.stores += 1,
         }
         let own = &mut self.cores[core];
         let first = if access == Access::Fetch { &mut own.instructions } else { &mut own.data };
@@ -181,12 +183,13 @@ impl Machine {
             (false, _) => self.setting.second,
         };
         match (own.second.touch(line), access) {
-            (Some(SHARED), Access::Write) => {
+            (Some(SHARED), Access::Write | Access::Exchange) => {
                 counters.upgrades += 1;
                 counters.hits += 1;
-                near_cycles + self.take(core, line, counters)
+                let answered = self.take(core, line, counters);
+                near_cycles + if access == Access::Exchange { answered } else { 0 }
             }
-            (Some(note), Access::Write) => {
+            (Some(note), Access::Write | Access::Exchange) => {
                 if note == EXCLUSIVE {
                     own.second.note(line, MODIFIED);
                     self.written(core, line);
@@ -222,7 +225,7 @@ impl Machine {
             Some(distance) if owner.is_some() || distance < self.setting.memory => distance,
             _ => self.setting.memory,
         };
-        let note = if access == Access::Write {
+        let note = if matches!(access, Access::Write | Access::Exchange) {
             // The request that brings the line also takes it from all others; the farthest of them is waited for.
             cycles = cycles.max(self.take(core, line, counters));
             MODIFIED

@@ -2,12 +2,20 @@
 //!
 //! The emulator runs one core at a time, in rotation, until it is told to stop; left alone it runs each for so long that cores never meet
 //! on a line. Here each core has a clock, all active cores run to the end of the same epoch, and then the next epoch begins, one turn
-//! later. So no active core is ever ahead of another by more than a turn and the block that was under way.
-//! Invariant: the end of the epoch only rises.
+//! later. A core that has reached the end is parked until then, since the emulator comes by whenever another one pauses. So no active core
+//! is ever ahead of another by more than a turn and the block that was under way.
+//! Invariants: the end of the epoch only rises; parked cores are active and past the end; if there are active cores, one is not parked.
 
-/// How often cores that have reached the end are asked again while another has not: then that one is stopped in a way unknown to us (not
-/// by a halt), and is not waited for.
-const REVISITS_MAX: u32 = 1000;
+/// What happens when the block is done that a core is about to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The core goes on.
+    On,
+    /// It leaves its loop and does not run until it is released.
+    Park,
+    /// It leaves its loop, so that the others have the new epoch first; [`Turns::released`] tells who may run again.
+    Epoch,
+}
 
 /// See the module's head. Time is in modelled cycles.
 #[derive(Debug)]
@@ -16,13 +24,14 @@ pub struct Turns {
     end: u64,
     clocks: Vec<u64>,
     active: Vec<bool>,
-    revisits: u32,
+    parked: Vec<bool>,
 }
 
 impl Turns {
     /// Cores that have not run yet, and turns of that many cycles.
     pub fn new(cores: usize, turn: u64) -> Turns {
-        Turns { turn: turn.max(1), end: turn.max(1), clocks: vec![0; cores], active: vec![false; cores], revisits: 0 }
+        let no = vec![false; cores];
+        Turns { turn: turn.max(1), end: turn.max(1), clocks: vec![0; cores], active: no.clone(), parked: no }
     }
 
     /// Changes the length of turns from the next epoch on.
@@ -36,36 +45,52 @@ impl Turns {
         self.clocks[core] += cycles;
     }
 
-    /// The core waits for an interrupt, and is not waited for.
-    pub fn halt(&mut self, core: usize) {
+    /// The core waits for an interrupt, and is not waited for. True if that was the last the others waited for: the next epoch has begun.
+    pub fn halt(&mut self, core: usize) -> bool {
         self.active[core] = false;
+        self.all_reached()
     }
 
-    /// The core is about to run a block. True if it has to let others run after it.
+    /// The core is about to run a block.
     #[inline]
-    pub fn must_yield(&mut self, core: usize) -> bool {
+    pub fn next(&mut self, core: usize) -> Next {
         if !self.active[core] {
             self.active[core] = true;
             // While it slept time passed.
             self.clocks[core] = self.clocks[core].max(self.end.saturating_sub(self.turn));
         }
-        self.clocks[core] >= self.end && self.reached(core)
+        if self.clocks[core] < self.end { Next::On } else { self.reached(core) }
     }
 
-    fn reached(&mut self, core: usize) -> bool {
-        self.revisits += 1;
-        if self.revisits > REVISITS_MAX {
-            for other in (0..self.clocks.len()).filter(|other| *other != core) {
-                self.active[other] &= self.clocks[other] >= self.end;
-            }
+    fn reached(&mut self, core: usize) -> Next {
+        let all = self.all_reached();
+        self.parked[core] = self.clocks[core] >= self.end;
+        match all {
+            false => Next::Park,
+            // Who wakes another makes the emulator leave the loop anyway.
+            true if self.active.iter().filter(|active| **active).count() == 1 => Next::On,
+            true => Next::Epoch,
         }
-        let slowest =
-            self.clocks.iter().zip(&self.active).filter(|(_, active)| **active).map(|(clock, _)| *clock).min();
-        if slowest.is_some_and(|slowest| slowest >= self.end) {
-            self.revisits = 0;
-            self.end = slowest.unwrap_or(self.end) + self.turn;
-        }
-        true
+    }
+
+    /// Begins the next epoch if no active core is before the end of this one.
+    fn all_reached(&mut self) -> bool {
+        let active = self.clocks.iter().zip(&self.active).filter(|(_, active)| **active);
+        let slowest = active.map(|(clock, _)| *clock).min().filter(|slowest| *slowest >= self.end);
+        self.end = slowest.map_or(self.end, |slowest| slowest + self.turn);
+        slowest.is_some()
+    }
+
+    /// A parked core that the new epoch lets run; ask until there is none.
+    pub fn released(&mut self) -> Option<usize> {
+        let core = (0..self.parked.len()).find(|&core| self.parked[core] && self.clocks[core] < self.end)?;
+        self.parked[core] = false;
+        Some(core)
+    }
+
+    /// True if the core is parked.
+    pub fn is_parked(&self, core: usize) -> bool {
+        self.parked[core]
     }
 }
 
@@ -74,15 +99,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As the emulator does it: each core in rotation until it must yield; its last block still runs.
-    fn rotate(turns: &mut Turns, blocks: &[u64], rounds: usize) -> Vec<u64> {
+    fn release(turns: &mut Turns) -> usize {
+        std::iter::from_fn(|| turns.released()).count()
+    }
+
+    /// As the emulator does it: each core in rotation until it leaves its loop, its last block included; `pauses` leaves it anyway after so
+    /// many blocks, as PAUSE does. Returns the widest spread of clocks seen between cores.
+    fn rotate(turns: &mut Turns, blocks: &[u64], pauses: usize, rounds: usize) -> u64 {
         let mut spread = 0;
+        (0..blocks.len()).for_each(|core| assert_eq!(turns.next(core), Next::On));
         for _ in 0..rounds {
             for (core, cycles) in blocks.iter().enumerate() {
-                loop {
-                    let stop = turns.must_yield(core);
+                for _ in 0..pauses {
+                    if turns.is_parked(core) {
+                        break;
+                    }
+                    let next = turns.next(core);
                     turns.advance(core, *cycles);
-                    if stop {
+                    if next == Next::Epoch {
+                        release(turns);
                         break;
                     }
                 }
@@ -90,44 +125,64 @@ mod tests {
                 spread = spread.max(high - low);
             }
         }
-        let mut all = turns.clocks.clone();
-        all.push(spread);
-        all
+        spread
     }
 
     proptest! {
         #[test]
-        fn no_core_runs_away(blocks in prop::collection::vec(1u64..50, 1..9), turn in 50u64..400) {
+        fn no_core_runs_away(blocks in prop::collection::vec(1u64..50, 1..9), turn in 50u64..400, pauses in 1usize..100) {
             let mut turns = Turns::new(blocks.len(), turn);
-            let result = rotate(&mut turns, &blocks, 200);
-            prop_assert!(result[..blocks.len()].iter().all(|clock| *clock > 50 * turn));
-            // A turn, and the blocks that ran after the end was reached.
-            prop_assert!(*result.last().unwrap() <= 2 * turn + 200, "{result:?}");
+            let spread = rotate(&mut turns, &blocks, pauses, 20_000 / pauses);
+            prop_assert!(turns.clocks.iter().all(|clock| *clock > 10 * turn), "{turns:?}");
+            // A turn, and the blocks at its beginning and its end that were under way.
+            prop_assert!(spread <= turn + 2 * 50, "{spread} {turns:?}");
         }
     }
 
     #[test]
     fn a_halted_core_is_not_waited_for_and_returns_in_the_present() {
         let mut turns = Turns::new(2, 100);
-        assert!(!turns.must_yield(0) && !turns.must_yield(1));
-        turns.halt(1);
+        assert_eq!((turns.next(0), turns.next(1)), (Next::On, Next::On));
+        assert!(!turns.halt(1));
         for _ in 0..100 {
-            turns.must_yield(0);
+            turns.next(0);
+            release(&mut turns);
             turns.advance(0, 50);
         }
         assert_eq!(turns.clocks, [5000, 0]);
-        turns.must_yield(1);
+        turns.next(1);
         assert!(turns.clocks[1] >= 4900, "{turns:?}");
     }
 
     #[test]
-    fn a_core_that_is_gone_without_a_word_stops_nobody_for_ever() {
-        let mut turns = Turns::new(2, 100);
-        turns.must_yield(1);
-        for _ in 0..2 * REVISITS_MAX {
-            turns.must_yield(0);
-            turns.advance(0, 100);
+    fn who_halts_last_lets_the_others_go() {
+        let mut turns = Turns::new(3, 100);
+        (0..3).for_each(|core| assert_eq!(turns.next(core), Next::On));
+        for core in [0, 1] {
+            turns.advance(core, 150);
+            assert_eq!(turns.next(core), Next::Park);
         }
-        assert!(!turns.active[1]);
+        assert!(turns.halt(2));
+        assert_eq!((release(&mut turns), turns.is_parked(0), turns.is_parked(1)), (2, false, false));
+    }
+
+    #[test]
+    fn who_is_past_the_next_end_too_stays_parked() {
+        let mut turns = Turns::new(2, 100);
+        assert_eq!((turns.next(0), turns.next(1)), (Next::On, Next::On));
+        turns.advance(0, 1000);
+        assert_eq!(turns.next(0), Next::Park);
+        turns.advance(1, 100);
+        assert_eq!(turns.next(1), Next::Epoch);
+        assert_eq!((turns.released(), turns.is_parked(0), turns.is_parked(1)), (None, true, false));
+    }
+
+    #[test]
+    fn who_is_alone_goes_on() {
+        let mut turns = Turns::new(2, 100);
+        (0..10).for_each(|_| {
+            assert_eq!((turns.next(0), turns.released()), (Next::On, None));
+            turns.advance(0, 90);
+        });
     }
 }

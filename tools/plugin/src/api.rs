@@ -1,4 +1,4 @@
-//! QEMU's plugin interface, version 1 (QEMU 7.2's include/qemu/qemu-plugin.h), and five functions of the emulator that are no part of
+//! QEMU's plugin interface, version 1 (QEMU 7.2's include/qemu/qemu-plugin.h), and seven functions of the emulator that are no part of
 //! it but that Debian's binary exports. Declared by hand, since no header is installed. The host tool checks for all of them before it
 //! starts the emulator, so a missing one is a clear line and not a loader's.
 
@@ -95,6 +95,10 @@ unsafe extern "C" {
     pub fn qemu_get_cpu(index: c_int) -> *mut Cpu;
     /// Asks a core to leave its loop after the block that it runs.
     pub fn cpu_exit(cpu: *mut Cpu);
+    /// Asks the core that runs to leave its loop after the block that it runs, and not to run again.
+    pub fn cpu_stop_current();
+    /// Lets a core run again. Makes every core leave its loop.
+    pub fn cpu_resume(cpu: *mut Cpu);
     /// Throws all translations away, at the next moment when that is safe.
     pub fn tb_flush(cpu: *mut Cpu);
     /// Reads guest memory by the core's present address space; not 0 if an address is not mapped.

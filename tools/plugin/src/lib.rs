@@ -8,12 +8,12 @@ mod api;
 mod options;
 mod state;
 
-use coherence::{Access, Instruction, LINE_SHIFT, Mode, Privilege, decode};
+use coherence::{Access, Instruction, LINE_SHIFT, Mode, Next, Privilege, decode};
 use mark::kind;
 use state::{Code, State};
+use std::cell::{RefCell, RefMut};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 /// The interface that this plugin speaks.
 #[unsafe(no_mangle)]
@@ -21,8 +21,14 @@ pub static qemu_plugin_version: c_int = 1;
 
 /// Instructions begun since the plugin was armed; the emulator's own code adds to it.
 static COUNTED: AtomicU64 = AtomicU64::new(0);
-/// One thread runs all cores, so the lock is never waited for; it is there because nothing but our promise keeps others out.
-static STATE: Mutex<Option<State>> = Mutex::new(None);
+static STATE: Only = Only(RefCell::new(None));
+
+/// What only the thread that runs all cores looks at. A lock would be half of the time of a boot.
+struct Only(RefCell<Option<State>>);
+
+// SAFETY: QEMU installs a plugin before it makes the thread of its cores, and under `-accel tcg,thread=single`, which the host tool gives and
+// this plugin needs anyway, that one thread makes all later calls.
+unsafe impl Sync for Only {}
 
 /// What an instruction's memory callback is told.
 const STRING: usize = 1;
@@ -32,8 +38,8 @@ const KERNEL_HALF: u64 = 1 << 63;
 /// A text of names longer than this is none.
 const NAMES_BYTES_MAX: usize = 64 << 20;
 
-fn state() -> MutexGuard<'static, Option<State>> {
-    STATE.lock().unwrap_or_else(|error| error.into_inner())
+fn state() -> RefMut<'static, Option<State>> {
+    STATE.0.borrow_mut()
 }
 
 fn counted() -> u64 {
@@ -172,13 +178,36 @@ fn yield_after(core: c_uint) {
     unsafe { api::cpu_exit(api::qemu_get_cpu(core as c_int)) };
 }
 
+/// Does when this block is done what turns ask for.
+fn follow(state: &mut State, core: c_uint, next: Next) {
+    match next {
+        Next::On => return,
+        // SAFETY: this core is the one that runs; it stops when it has left its loop.
+        Next::Park => unsafe { api::cpu_stop_current() },
+        Next::Epoch => {
+            release(state);
+            if state.is_parked(core as usize) {
+                // SAFETY: as above.
+                unsafe { api::cpu_stop_current() };
+            }
+        }
+    }
+    yield_after(core);
+}
+
+fn release(state: &mut State) {
+    while let Some(core) = state.released() {
+        // SAFETY: a core that called before, so it exists; one that is not stopped is left as it is.
+        unsafe { api::cpu_resume(api::qemu_get_cpu(core as c_int)) };
+    }
+}
+
 unsafe extern "C" fn on_pass(core: c_uint, instructions: *mut c_void) {
     let mut guard = state();
     let Some(state) = guard.as_mut() else { return };
     // Translations of before the arming may run until all of them are thrown away.
-    if state.pass(core as usize, instructions as u64) {
-        yield_after(core);
-    }
+    let next = state.pass(core as usize, instructions as u64);
+    follow(state, core, next);
 }
 
 unsafe extern "C" fn on_block(core: c_uint, index: *mut c_void) {
@@ -189,9 +218,8 @@ unsafe extern "C" fn on_block(core: c_uint, index: *mut c_void) {
         let name = component(core);
         state.set_component(own, name.as_deref().unwrap_or(state::PROGRAM));
     }
-    if state.block(own, index, counted()) {
-        yield_after(core);
-    }
+    let next = state.block(own, index, counted());
+    follow(state, core, next);
 }
 
 /// The name on the start page of the program that runs; `None` if it has none, as on another system.
@@ -215,8 +243,10 @@ fn read(core: c_uint, address: u64, bytes: usize) -> Option<Vec<u8>> {
 }
 
 unsafe extern "C" fn on_halt(core: c_uint, _: *mut c_void) {
-    if let Some(state) = state().as_mut() {
-        state.halt(core as usize);
+    if let Some(state) = state().as_mut()
+        && state.halt(core as usize)
+    {
+        release(state);
     }
 }
 
@@ -248,8 +278,9 @@ unsafe extern "C" fn on_memory(core: c_uint, info: api::MemoryInfo, address: u64
     // A locked instruction asks once, to write; the emulator shows its read first.
     let access = match (store, locked) {
         (true, true) => return,
+        (false, true) => Access::Exchange,
         (false, false) => Access::Read,
-        _ => Access::Write,
+        (true, false) => Access::Write,
     };
     // The page after an access that crosses pages is elsewhere in memory.
     let bytes = bytes.min(abi::PAGE_BYTES - place % abi::PAGE_BYTES);

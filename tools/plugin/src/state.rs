@@ -4,10 +4,10 @@
 //! emulator itself in one word; the difference since the last call belongs to the core and function that ran.
 
 use crate::options::Options;
-use coherence::{Access, Book, BucketId, Counters, KERNEL, LINE_SHIFT, Machine, Mode, Privilege, Setting, Turns};
+use coherence::{Access, Book, BucketId, Counters, KERNEL, LINE_SHIFT, Machine, Mode, Next, Privilege, Setting, Turns};
 
 /// Until the first mark nothing is modelled, and short turns would cost more than they give.
-const BOOT_TURN: u64 = 5_000;
+const BOOT_TURN: u64 = 20_000;
 /// Cycles of PAUSE: between those of older and newer processors (10 and 140).
 const PAUSE_CYCLES: u64 = 40;
 /// User code of a system whose programs say no name.
@@ -93,10 +93,20 @@ impl State {
         self.turns.set_turn(self.options.turn);
     }
 
-    /// Before the first mark: a block of so many instructions begins. True if others have to run after it.
-    pub fn pass(&mut self, core: usize, instructions: u64) -> bool {
+    /// Before the first mark: a block of so many instructions begins.
+    pub fn pass(&mut self, core: usize, instructions: u64) -> Next {
         self.turns.advance(core, instructions);
-        self.turns.must_yield(core)
+        self.turns.next(core)
+    }
+
+    /// A core that was parked and may run again, after [`Next::Epoch`].
+    pub fn released(&mut self) -> Option<usize> {
+        self.turns.released()
+    }
+
+    /// True if a core is parked.
+    pub fn is_parked(&self, core: usize) -> bool {
+        self.turns.is_parked(core)
     }
 
     /// True if it has to be asked what component `core` runs, before it runs that block.
@@ -122,8 +132,8 @@ impl State {
         }
     }
 
-    /// A block begins. True if others have to run after it.
-    pub fn block(&mut self, core: usize, index: usize, counted: u64) -> bool {
+    /// A block begins.
+    pub fn block(&mut self, core: usize, index: usize, counted: u64) -> Next {
         self.settle(counted);
         self.running = core;
         let code = &mut self.blocks[index];
@@ -146,13 +156,13 @@ impl State {
             }
             self.blocks[index].lines = lines;
         }
-        self.takes_turns() && self.turns.must_yield(core)
+        if self.takes_turns() { self.turns.next(core) } else { Next::On }
     }
 
     /// An access of `bytes` bytes at a guest address.
     pub fn memory(&mut self, core: usize, address: u64, bytes: u64, access: Access, string: bool) {
         let (line, last) = (address >> LINE_SHIFT, (address + bytes - 1) >> LINE_SHIFT);
-        let string_line = &mut self.cores[core].string_line[usize::from(access == Access::Write)];
+        let string_line = &mut self.cores[core].string_line[usize::from(access != Access::Read)];
         let again = string && *string_line == Some(line);
         *string_line = string.then_some(last);
         if !again {
@@ -174,8 +184,9 @@ impl State {
         self.turns.advance(core, cycles);
     }
 
-    pub fn halt(&mut self, core: usize) {
-        self.turns.halt(core);
+    /// True if a new epoch has begun.
+    pub fn halt(&mut self, core: usize) -> bool {
+        self.takes_turns() && self.turns.halt(core)
     }
 
     pub fn pause(&mut self, core: usize) {

@@ -25,7 +25,15 @@ use std::time::Duration;
 /// What the emulator must have to be measured at all, and what the way of taking turns needs beside it: functions that are no part of
 /// the plugin interface.
 pub const INTERFACE: &str = "qemu_plugin_register_vcpu_mem_cb";
-const INTERNALS: [&str; 5] = ["cpu_exit", "qemu_get_cpu", "tb_flush", "cpu_memory_rw_debug", "qemu_ram_addr_from_host"];
+const INTERNALS: [&str; 7] = [
+    "cpu_exit",
+    "cpu_stop_current",
+    "cpu_resume",
+    "qemu_get_cpu",
+    "tb_flush",
+    "cpu_memory_rw_debug",
+    "qemu_ram_addr_from_host",
+];
 const REMEDY: &str = "use an emulator of version 7.2 to 8 as Debian builds it: apt-get install qemu-system-x86";
 
 /// A plugin and its arguments, for [`Machine::plugin`].
