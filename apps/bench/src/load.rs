@@ -7,7 +7,7 @@
 //! core, 512 on two message slots per core.
 
 use abi::layout::protection;
-use abi::{Error, Handle, PAGE_BYTES};
+use abi::{Error, Handle, PAGE_BYTES, Rights};
 use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::Start;
 
@@ -18,12 +18,17 @@ pub const NAME: &str = "load";
 /// Operations of a core in a row; the first as many only warm the caches. So many that what another component does meanwhile on one of
 /// the cores is little beside them.
 const OPERATIONS: u64 = 2000;
-/// Turns of a loop of two instructions before each addition: a core's own work, longer than a turn of the model, so that cores take turns at
-/// the counter too.
-const OWN_WORK: u64 = 150;
+/// Of a counter.
+const ADDITIONS: u64 = 500;
+/// Instructions of a core's own before each addition: many turns of the model, over which the cores' additions are spread, since within a
+/// turn the model does not know who was first.
+const OWN_WORK: u64 = 4000;
 const PAGES: u64 = 64;
+/// The same for an update, of one line or many.
+const UPDATES: u64 = 500;
+/// And its own work before each update, in both ways.
+const UPDATE_WORK: u64 = 400;
 const LINE_BYTES: u64 = 64;
-const UPDATED_LINES: u64 = 4;
 const AGAIN_NS: u64 = 1_000_000;
 /// Other components still start; their work would be modelled too.
 const SETTLE_NS: u64 = 300_000_000;
@@ -65,14 +70,16 @@ impl Room {
         }
     }
 
-    /// Does `operation` on all cores at once: some to warm up, a measured stretch, and more until all are done.
-    fn row(&mut self, name: &str, operation: fn(&Room)) {
+    /// Does `operation` on all cores at once: some to warm up, a measured stretch, and more until all are done. The cores begin one after
+    /// the other, spread over `spread` instructions.
+    fn row(&mut self, name: &str, operations: u64, spread: u64, operation: fn(&Room)) {
         // A call each: several operations in one block of instructions could not be interleaved with those of other cores.
         let operation = core::hint::black_box(operation);
         self.meet();
-        (0..OPERATIONS).for_each(|_| operation(self));
-        let watch = Stopwatch::start(name, OPERATIONS);
-        (0..OPERATIONS).for_each(|_| operation(self));
+        sample::work(spread * self.core / self.cores);
+        (0..operations).for_each(|_| operation(self));
+        let watch = Stopwatch::start(name, operations);
+        (0..operations).for_each(|_| operation(self));
         watch.stop();
         self.until_all_finish(operation);
     }
@@ -85,51 +92,63 @@ impl Room {
         }
     }
 
-    /// Core 0 updates the lines for all others, who each send a line and wait for one.
-    fn messages(&mut self) {
-        const ROW: &str = "message-update-4-lines";
+    /// Core 0 updates `LINES` lines for all others, who each send a line and wait for one.
+    fn messages<const LINES: u64>(&mut self, client: &str, server: &str) {
         self.meet();
         if self.core == 0 {
-            self.until_all_finish(Room::serve);
-            return;
+            return self.serve::<LINES>(server);
         }
-        (0..OPERATIONS).for_each(|number| self.ask(number + 1));
-        let watch = Stopwatch::start(ROW, OPERATIONS);
-        (0..OPERATIONS).for_each(|number| self.ask(OPERATIONS + number + 1));
+        (0..UPDATES).for_each(|_| self.ask(|_| false));
+        let watch = Stopwatch::start(client, UPDATES);
+        (0..UPDATES).for_each(|_| self.ask(|_| false));
         watch.stop();
-        // The last ones are measured beside this one's requests, as the first were.
-        let number = core::cell::Cell::new(2 * OPERATIONS);
-        self.until_all_finish(|room| {
-            number.set(number.get() + 1);
-            room.ask(number.get());
-        });
+        // The last ones are measured beside this one's requests, as the first were; but the server may have gone home with those.
+        self.until_all_finish(|room| room.ask(|room| room.line(FINISHED).load(Ordering::Relaxed) >= room.finished));
     }
 
-    fn ask(&self, number: u64) {
+    /// Sends a request and waits for its answer, or until told to give up.
+    fn ask(&self, gives_up: impl Fn(&Room) -> bool) {
+        sample::work(UPDATE_WORK);
         let slot = SLOTS + 2 * self.core;
+        let number = self.line(slot).load(Ordering::Relaxed) + 1;
         self.line(slot).store(number, Ordering::Release);
-        while self.line(slot + 1).load(Ordering::Acquire) != number {
-            // The server may have gone home with the last of the measured ones.
-            if self.line(FINISHED).load(Ordering::Relaxed) >= self.finished && number > 2 * OPERATIONS {
-                return;
-            }
+        while self.line(slot + 1).load(Ordering::Acquire) != number && !gives_up(self) {
             core::hint::spin_loop();
         }
     }
 
-    fn serve(&self) {
-        for core in 1..self.cores {
-            let slot = SLOTS + 2 * core;
-            let number = self.line(slot).load(Ordering::Acquire);
-            if number != self.line(slot + 1).load(Ordering::Relaxed) {
-                self.update();
-                self.line(slot + 1).store(number, Ordering::Release);
-            }
-        }
+    /// Is measured once its caches are warm, for as many requests as one client measures.
+    fn serve<const LINES: u64>(&mut self, name: &str) {
+        let last = core::cell::Cell::new(0);
+        (0..UPDATES).for_each(|_| while !self.serve_next::<LINES>(&last) {});
+        let watch = Stopwatch::start(name, UPDATES);
+        (0..UPDATES).for_each(|_| while !self.serve_next::<LINES>(&last) {});
+        watch.stop();
+        self.until_all_finish(|room| {
+            room.serve_next::<LINES>(&last);
+        });
     }
 
-    fn update(&self) {
-        (0..UPDATED_LINES).for_each(|line| {
+    /// Looks at the client after the last; true if it had asked.
+    fn serve_next<const LINES: u64>(&self, last: &core::cell::Cell<u64>) -> bool {
+        last.set(last.get() % (self.cores - 1) + 1);
+        let slot = SLOTS + 2 * last.get();
+        let number = self.line(slot).load(Ordering::Acquire);
+        let asked = number != self.line(slot + 1).load(Ordering::Relaxed);
+        if asked {
+            self.update::<LINES>();
+            self.line(slot + 1).store(number, Ordering::Release);
+        }
+        asked
+    }
+
+    fn work_and_update<const LINES: u64>(&self) {
+        sample::work(UPDATE_WORK);
+        self.update::<LINES>();
+    }
+
+    fn update<const LINES: u64>(&self) {
+        (0..LINES).for_each(|line| {
             self.line(UPDATED + line).fetch_add(1, Ordering::Relaxed);
         });
     }
@@ -138,7 +157,7 @@ impl Room {
         let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, PAGES, 0)?;
         sys::range_map(Handle::SELF_RANGE, TOUCHED, segment, 0, PAGES, protection::READ | protection::WRITE)?;
         self.meet();
-        let watch = Stopwatch::start("private-page-touch", PAGES);
+        let watch = Stopwatch::start("page-touch/processes", PAGES);
         for page in 0..PAGES {
             // SAFETY: mapped read-write above, known to nobody else.
             unsafe { ((TOUCHED + page * PAGE_BYTES) as *mut u64).write_volatile(page) };
@@ -168,24 +187,33 @@ pub async fn run(start: &Start) {
         runtime::sleep(SETTLE_NS).await;
         mark::arm();
     }
-    room.row("shared-counter", |room| {
-        sample::turn(OWN_WORK);
+    room.row("shared-counter", ADDITIONS, OWN_WORK, |room| {
+        sample::work(OWN_WORK);
         room.line(SHARED).fetch_add(1, Ordering::Relaxed);
     });
-    room.row("private-counter", |room| {
-        sample::turn(OWN_WORK);
+    room.row("private-counter", ADDITIONS, OWN_WORK, |room| {
+        sample::work(OWN_WORK);
         room.line(PRIVATE + room.core).fetch_add(1, Ordering::Relaxed);
     });
-    room.row("null-call", |_| {
+    room.row("null-call", OPERATIONS, 0, |_| {
         let _ = sys::null();
+    });
+    room.row("share-add-remove/per-core", OPERATIONS, 0, |_| {
+        if let Ok(handle) = sys::cap_copy(Handle::SELF_RAM, Rights::ALL) {
+            let _ = sys::cap_drop(handle);
+        }
     });
     // Table pages and the kernel's lists warm up with the first.
     if let Err(error) = room.touch().and_then(|()| room.touch()) {
-        runtime::log!("private-page-touch failed {error:?}");
+        runtime::log!("page-touch failed {error:?}");
     }
+    room.row("update-shared/1", UPDATES, UPDATE_WORK, Room::work_and_update::<1>);
+    room.row("update-shared/2", UPDATES, UPDATE_WORK, Room::work_and_update::<2>);
+    room.row("update-shared/4", UPDATES, UPDATE_WORK, Room::work_and_update::<4>);
+    room.row("update-shared/8", UPDATES, UPDATE_WORK, Room::work_and_update::<8>);
     if cores > 1 {
-        room.row("shared-update-4-lines", Room::update);
-        room.messages();
+        room.messages::<1>("update-messages/1", "update-server/1");
+        room.messages::<8>("update-messages/8", "update-server/8");
     }
     room.meet();
     if core == 0 {

@@ -95,6 +95,18 @@ pub fn turn(turns: u64) {
     unsafe { core::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
 }
 
+/// About so many instructions that touch no memory, in blocks of 20, as code without many jumps has them.
+#[cfg(target_arch = "x86_64")]
+pub fn work(instructions: u64) {
+    // SAFETY: counts a register down, at least once.
+    unsafe {
+        core::arch::asm!(
+            "2:", ".rept 18", "nop", ".endr", "dec {0}", "jnz 2b",
+            inout(reg) instructions / 20 + 1 => _, options(nomem, nostack)
+        );
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
-//! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure model WORKERS`, `measure list`, `measure first`, `measure nothing`.
+//! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure model WORKERS ROW...`, `measure list`, `measure first`, `measure nothing`.
 
 use measure_core::rows::{self, ROWS, Setting};
-use measure_core::{page_server, system, tasks};
+use measure_core::{model, page_server, system, tasks};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -20,10 +20,12 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         [program, "run", workers, names @ ..] => run(program, workers, names),
-        [_, "model", workers] => model(workers),
+        [_, "model", workers, names @ ..] => run_model(workers, names),
         [_, "serve", port, file] => serve(port, file),
         _ => {
-            eprintln!("usage: measure run WORKERS ROW... | model WORKERS | serve PORT FILE | list | first | nothing");
+            eprintln!(
+                "usage: measure run WORKERS ROW... | model WORKERS ROW... | serve PORT FILE | list | first | nothing"
+            );
             ExitCode::FAILURE
         }
     }
@@ -45,12 +47,16 @@ fn run(program: &str, workers: &str, names: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn model(workers: &str) -> ExitCode {
+fn run_model(workers: &str, names: &[&str]) -> ExitCode {
     let Ok(workers @ 1..) = workers.parse() else {
         eprintln!("measure: `{workers}` is no number of workers");
         return ExitCode::FAILURE;
     };
-    match measure_core::model::run(workers) {
+    if let Some(unknown) = names.iter().find(|name| model::ROWS.iter().all(|row| row.name != **name)) {
+        eprintln!("measure: the model has no row `{unknown}`");
+        return ExitCode::FAILURE;
+    }
+    match model::run(workers, names) {
         Ok(()) => {
             println!("measure: done");
             ExitCode::SUCCESS

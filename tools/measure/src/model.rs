@@ -4,20 +4,19 @@
 //! unmeasured, until all have.
 
 use crate::problem::{Problem, Result};
-use crate::sample::known_loop;
+use crate::sample::work;
 use crate::system::{self, Memory, PAGE_BYTES};
 use crate::workers::Kind;
 use mark::Mark;
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Operations of a worker in a row; as many before them warm the caches. The short ones are so many that a timer's interrupt is little
-/// beside them.
-const SHORT: u64 = 2000;
-const LONG: u64 = 400;
-/// Turns of a loop of two instructions before each addition: a core's own work, longer than a turn of the model, so that cores take turns at
-/// the counter too.
-const OWN_WORK: u64 = 150;
+/// Operations of a worker in a row; as many before them warm the caches.
+const OPERATIONS: u64 = 400;
+/// Instructions of a worker's own before each addition, as in apps/bench's `load`.
+const OWN_WORK: u64 = 4000;
+/// Pages that a worker may touch: those of two rows' worth, and as many while it waits for the others. Past them it touches none anew.
+const TOUCHED_MAX: usize = 4 * OPERATIONS as usize;
 const LINE_BYTES: usize = 64;
 const ARRIVED: usize = 0;
 const READY: usize = 1;
@@ -29,12 +28,33 @@ const PRIVATE: usize = 8;
 /// What a worker does once.
 type Operation = fn(&Worker);
 
-const ROWS: [(&str, Kind, u64, Operation); 5] = [
-    ("shared-counter", Kind::Threads, SHORT, shared_counter),
-    ("private-counter", Kind::Threads, SHORT, private_counter),
-    ("null-call", Kind::Processes, LONG, null_call),
-    ("dup-close/threads", Kind::Threads, LONG, dup_close),
-    ("dup-close/processes", Kind::Processes, LONG, dup_close),
+/// One row.
+pub struct Row {
+    /// In commands and reports.
+    pub name: &'static str,
+    kind: Kind,
+    /// Workers begin one after the other, spread over so many instructions.
+    spread: u64,
+    operation: Operation,
+}
+
+const fn row(name: &'static str, kind: Kind, operation: Operation) -> Row {
+    Row { name, kind, spread: 0, operation }
+}
+
+const fn counter(name: &'static str, operation: Operation) -> Row {
+    Row { name, kind: Kind::Threads, spread: OWN_WORK, operation }
+}
+
+/// All of them, in the order in which they run.
+pub const ROWS: [Row; 7] = [
+    counter("shared-counter", shared_counter),
+    counter("private-counter", private_counter),
+    row("null-call", Kind::Processes, null_call),
+    row("dup-close/threads", Kind::Threads, dup_close),
+    row("dup-close/processes", Kind::Processes, dup_close),
+    row("page-touch/threads", Kind::Threads, touch_page),
+    row("page-touch/processes", Kind::Processes, touch_page),
 ];
 
 struct Worker<'a> {
@@ -43,33 +63,36 @@ struct Worker<'a> {
     count: u64,
     /// A file of its own, so that a table of descriptors is all that workers share.
     descriptor: i32,
+    /// Memory of its own, of which so many pages have been touched; atomic for a shared borrow's sake only.
+    fresh: Memory,
+    touched: AtomicUsize,
 }
 
-/// Runs every row with `workers` workers, one per core.
-pub fn run(workers: usize) -> Result<()> {
+/// Runs the rows of those names with `workers` workers, one per core.
+pub fn run(workers: usize, names: &[&str]) -> Result<()> {
     // Only the owner of the machine may read it; without it functions have no names.
-    let names = std::fs::read("/proc/kallsyms").unwrap_or_default();
-    mark::names(&names);
-    drop(names);
+    if let Ok(functions) = std::fs::read("/proc/kallsyms") {
+        mark::names(&functions);
+    }
     mark::arm();
-    for (name, kind, operations, operation) in ROWS {
+    for row in ROWS.iter().filter(|row| names.contains(&row.name)) {
         let room = Memory::new((PRIVATE + workers).next_multiple_of(PAGE_BYTES / LINE_BYTES) * LINE_BYTES, true)?;
-        match kind {
+        match row.kind {
             Kind::Threads => std::thread::scope(|scope| {
                 for number in 1..workers {
                     let room = &room;
                     scope.spawn(move || {
-                        if let Err(problem) = work(room, number, workers, (name, operations, operation)) {
+                        if let Err(problem) = run_worker(room, number, workers, row) {
                             // The others would wait for this one for ever.
                             eprintln!("measure: model: {problem:?}");
                             system::exit(1);
                         }
                     });
                 }
-                work(&room, 0, workers, (name, operations, operation))
+                run_worker(&room, 0, workers, row)
             })?,
             Kind::Processes => {
-                let fork = |number| system::fork(|| work(&room, number, workers, (name, operations, operation)));
+                let fork = |number| system::fork(|| run_worker(&room, number, workers, row));
                 let children = (0..workers).map(fork).collect::<Result<Vec<_>>>()?;
                 children.iter().try_for_each(system::Child::succeed)?;
             }
@@ -79,20 +102,30 @@ pub fn run(workers: usize) -> Result<()> {
     Ok(())
 }
 
-fn work(room: &Memory, number: usize, workers: usize, row: (&str, u64, Operation)) -> Result<()> {
-    let (name, operations, operation) = row;
-    if !system::pin(number) {
+fn run_worker(room: &Memory, number: usize, workers: usize, row: &Row) -> Result<()> {
+    // One worker is where it has to be on any core.
+    if !system::pin(number) && workers > 1 {
         return Err(Problem::Absent("sched_setaffinity".into()));
     }
     let file: (File, File) = system::pipe()?;
-    let worker = Worker { room, number, count: workers as u64, descriptor: system::number(&file.0) };
+    let fresh = Memory::new(TOUCHED_MAX * PAGE_BYTES, false)?;
+    fresh.small_pages();
+    let worker = Worker {
+        room,
+        number,
+        count: workers as u64,
+        descriptor: system::number(&file.0),
+        fresh,
+        touched: AtomicUsize::new(0),
+    };
     worker.meet();
+    work(row.spread * number as u64 / worker.count);
     // A call each, see apps/bench's `load`.
-    let operation = std::hint::black_box(operation);
-    (0..operations).for_each(|_| operation(&worker));
-    let mark = Mark::new(name, operations);
+    let operation = std::hint::black_box(row.operation);
+    (0..OPERATIONS).for_each(|_| operation(&worker));
+    let mark = Mark::new(row.name, OPERATIONS);
     mark.begin();
-    (0..operations).for_each(|_| operation(&worker));
+    (0..OPERATIONS).for_each(|_| operation(&worker));
     mark.end();
     let finished = worker.line(FINISHED);
     finished.fetch_add(1, Ordering::AcqRel);
@@ -121,12 +154,12 @@ impl Worker<'_> {
 }
 
 fn shared_counter(worker: &Worker) {
-    known_loop(OWN_WORK);
+    work(OWN_WORK);
     worker.line(SHARED).fetch_add(1, Ordering::Relaxed);
 }
 
 fn private_counter(worker: &Worker) {
-    known_loop(OWN_WORK);
+    work(OWN_WORK);
     worker.line(PRIVATE + worker.number).fetch_add(1, Ordering::Relaxed);
 }
 
@@ -142,4 +175,11 @@ fn dup_close(worker: &Worker) {
         let copy = libc::dup(worker.descriptor);
         assert!(copy >= 0 && libc::close(copy) == 0, "dup or close failed");
     }
+}
+
+/// First touch of a page.
+fn touch_page(worker: &Worker) {
+    let page = worker.touched.load(Ordering::Relaxed);
+    worker.fresh.touch(page);
+    worker.touched.store((page + 1).min(TOUCHED_MAX - 1), Ordering::Relaxed);
 }

@@ -62,9 +62,13 @@ impl Options {
             common.cpus.iter().all(|cpus| (1..=cpus_max).contains(cpus)),
             "--cpus: the model takes 1 to {cpus_max} cores; choose others"
         );
-        let bench = Bench::with_system(accelerator::Wish::Tcg, coherence::SYSTEM)?;
-        let wish =
-            coherence::Wish { cpus: common.cpus, turns: &self.turns, functions: self.functions, json: common.json };
-        coherence::command(&bench, &wish, wanted)
+        let wish = coherence::Wish {
+            names: common.names,
+            cpus: common.cpus,
+            turns: &self.turns,
+            functions: self.functions,
+            json: common.json,
+        };
+        coherence::command(&wish)
     }
 }

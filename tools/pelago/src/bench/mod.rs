@@ -21,7 +21,7 @@ pub use results::SMALLEST as SMALLEST_RESULTS;
 
 use crate::emulator::MachineType;
 use crate::plugin::Plugin;
-use crate::{accelerator, instruments};
+use crate::{accelerator, coherence, instruments};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{ENTRIES, Entry, Source};
 use clap::Args;
@@ -98,6 +98,7 @@ impl Options {
 pub fn run(options: &Options) -> Result<ExitCode> {
     if options.list {
         table::list();
+        coherence::list();
         return Ok(ExitCode::SUCCESS);
     }
     if options.instruments.chosen() {

@@ -1,6 +1,27 @@
 //! The model's tables.
 
+use super::catalogue::{ENTRIES, Means};
 use coherence::{Counters, Report, Row};
+
+/// The rows there are, and where each system's figures come from.
+pub fn list() {
+    println!("{:<44} {:<32} {:<10} {:<10} what is absent", "row of --model coherence", "paper", "Pelago", "Linux");
+    for entry in &ENTRIES {
+        let (pelago, linux) = (means(entry.pelago), means(entry.linux));
+        let why: Vec<_> = [pelago.1, linux.1].into_iter().filter(|why| !why.is_empty()).collect();
+        println!("{:<44} {:<32} {:<10} {:<10} {}", entry.row, entry.paper, pelago.0, linux.0, why.join("; "));
+    }
+}
+
+fn means(means: Means) -> (&'static str, &'static str) {
+    match means {
+        Means::Component => ("component", ""),
+        Means::ComponentOfMany => ("component", "one core has nobody to send to"),
+        Means::Program => ("program", ""),
+        Means::ProgramOnOneCore(why) => ("one core", why),
+        Means::Absent(why) => ("-", why),
+    }
+}
 
 /// Column heads; all but the last two are per operation.
 pub fn head() {
