@@ -65,6 +65,8 @@ pub mod kind {
     pub const DEVICE: u64 = 3;
     /// A file of the boot archive mapped read-only: name; address, bytes.
     pub const FILE: u64 = 4;
+    /// A pool that components share: name; handle = its first share.
+    pub const POOL: u64 = 7;
     /// A bare capability: name; handle.
     pub const CAPABILITY: u64 = 5;
     /// Kernel to monitor on core 0 only: the kernel command line is at address, bytes.

@@ -119,6 +119,17 @@ pub enum MonitorError {
     Failed,
 }
 
+/// What a region is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RegionKind {
+    /// Pages from anywhere; of one core.
+    Scattered,
+    /// Pages side by side, as devices and other cores need them.
+    Contiguous,
+    /// Not mapped: a pool, of which each user gets the first share.
+    Pool,
+}
+
 /// The mechanism of one core. Order: as sent. Rights: spawn, supervisor and memory, all trusted with everything on the core. Events go to every client, but for deaths of Linux domains.
 #[contract(name = "monitor", version = 1)]
 pub trait Monitor {
@@ -134,15 +145,15 @@ pub trait Monitor {
     #[op]
     async fn announce(&self, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError>;
 
-    /// Memory that outlives its users: made here (`physical` is `None`), or borrowed from another core. Gives the physical address of contiguous memory, else 0. Idempotent.
+    /// Memory that outlives its users: made here (`of` is `None`), or borrowed from another core, which gave `of`. Gives the physical address of contiguous memory, the id of a pool, else 0. Idempotent.
     #[op]
     async fn region(
         &self,
         core: u32,
         name: String,
         pages: u64,
-        contiguous: bool,
-        physical: Option<u64>,
+        kind: RegionKind,
+        of: Option<u64>,
     ) -> Result<u64, MonitorError>;
 
     /// Makes a domain that does not run yet. Its channels begin a new generation if `plan.generation` is not the first; those of a Linux

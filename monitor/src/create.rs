@@ -167,7 +167,13 @@ impl<M: Machine> Book<M> {
 
     fn give_region(&mut self, name: &str, parts: &Parts, address: &mut u64) -> Result<StartRecord, Error> {
         let kept = self.regions.get(name).ok_or(Error::NotFound)?;
-        let (segment, page_count, physical) = (kept.segment, kept.pages, kept.physical);
+        if kept.is_pool {
+            let mut made = record(kind::POOL, name, "");
+            let rights = Rights::READ.union(Rights::WRITE).union(Rights::GRANT);
+            made.handle = self.machine.grant(parts.domain, kept.object, rights)?.0;
+            return Ok(made);
+        }
+        let (segment, page_count, physical) = (kept.object, kept.pages, kept.place);
         let mut made = record(kind::REGION, name, "");
         made.handle =
             self.machine.grant(parts.domain, segment, Rights::READ.union(Rights::WRITE).union(Rights::DMA))?.0;

@@ -36,7 +36,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 
 use abi::Handle;
-use contracts::monitor::{ChannelId, MonitorError};
+use contracts::monitor::{ChannelId, MonitorError, RegionKind};
 use contracts::spawn::DomainId;
 
 /// Facts about this core and what its monitor was given.
@@ -54,9 +54,12 @@ pub struct Facts {
 
 /// Memory that outlives its users.
 struct Kept {
-    segment: Handle,
+    /// A segment, or the first share of a pool.
+    object: Handle,
+    is_pool: bool,
     pages: u64,
-    physical: u64,
+    /// Physical address, or id of the pool.
+    place: u64,
 }
 
 /// Everything this core's monitor knows.
@@ -103,23 +106,20 @@ impl<M: Machine> Book<M> {
         self.facts
     }
 
-    /// Makes a region, or borrows one of another core; gives the physical address of contiguous memory.
-    pub fn region(
-        &mut self,
-        name: &str,
-        pages: u64,
-        contiguous: bool,
-        physical: Option<u64>,
-    ) -> Result<u64, MonitorError> {
+    /// Makes a region, or borrows one of another core; gives the physical address of contiguous memory, or the id of a pool.
+    pub fn region(&mut self, name: &str, pages: u64, kind: RegionKind, of: Option<u64>) -> Result<u64, MonitorError> {
         if let Some(kept) = self.regions.get(name) {
-            return if kept.pages == pages { Ok(kept.physical) } else { Err(MonitorError::Busy) };
+            return if kept.pages == pages { Ok(kept.place) } else { Err(MonitorError::Busy) };
         }
-        let (segment, physical) = match physical {
-            Some(physical) => (self.machine.import(physical, pages).map_err(refused)?, physical),
-            None => self.machine.segment(pages, contiguous).map_err(refused)?,
+        let made = match (kind, of) {
+            (RegionKind::Pool, Some(id)) => self.machine.import_pool(id).map(|share| (share, id)),
+            (RegionKind::Pool, None) => self.machine.pool(pages),
+            (_, Some(physical)) => self.machine.import(physical, pages).map(|segment| (segment, physical)),
+            (kind, None) => self.machine.segment(pages, kind == RegionKind::Contiguous),
         };
-        self.regions.insert(name.into(), Kept { segment, pages, physical });
-        Ok(physical)
+        let (object, place) = made.map_err(refused)?;
+        self.regions.insert(name.into(), Kept { object, is_pool: kind == RegionKind::Pool, pages, place });
+        Ok(place)
     }
 }
 

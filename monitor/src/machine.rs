@@ -12,6 +12,10 @@ pub trait Machine {
     fn segment_of(&mut self, ram: Handle, pages: u64) -> Result<Handle, Error>;
     /// Memory of another core.
     fn import(&mut self, physical: u64, pages: u64) -> Result<Handle, Error>;
+    /// A pool that cores share: its first share, and its id.
+    fn pool(&mut self, pages: u64) -> Result<(Handle, u64), Error>;
+    /// The first share of another core's pool.
+    fn import_pool(&mut self, id: u64) -> Result<Handle, Error>;
     /// A copy of a segment, paid by `ram`.
     fn copy(&mut self, ram: Handle, segment: Handle) -> Result<Handle, Error>;
     /// Puts bytes into a segment that nobody uses yet.

@@ -2,7 +2,7 @@
 
 use core::slice;
 
-use abi::layout::{CONTROL_PAGE, REGIONS, context, domain, portal, protection, segment};
+use abi::layout::{CONTROL_PAGE, REGIONS, context, domain, lock, portal, protection, segment};
 use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
 use channel::{Layout, Memory};
@@ -31,6 +31,16 @@ impl Machine for Metal {
 
     fn import(&mut self, physical: u64, pages: u64) -> Result<Handle, Error> {
         sys::segment_import(Handle::PCORE, Handle::ROOT_RAM, physical, pages, 0)
+    }
+
+    fn pool(&mut self, pages: u64) -> Result<(Handle, u64), Error> {
+        let (share, _) = sys::share_pool_alloc(Handle::ROOT_RAM, pages, lock::SPIN, [0; 2])?;
+        let id = sys::share_pool(Handle::PCORE, share).inspect_err(|_| self.drop(share))?;
+        Ok((share, id))
+    }
+
+    fn import_pool(&mut self, id: u64) -> Result<Handle, Error> {
+        sys::share_import(Handle::PCORE, Handle::ROOT_RAM, id)
     }
 
     fn copy(&mut self, ram: Handle, segment: Handle) -> Result<Handle, Error> {

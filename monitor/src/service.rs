@@ -282,13 +282,13 @@ impl MonitorServer for Shared {
         core: u32,
         name: String,
         pages: u64,
-        contiguous: bool,
-        physical: Option<u64>,
+        kind: RegionKind,
+        of: Option<u64>,
     ) -> Result<u64, MonitorError> {
         if self.is_here(core) {
-            return self.0.book.borrow_mut().region(&name, pages, contiguous, physical);
+            return self.0.book.borrow_mut().region(&name, pages, kind, of);
         }
-        passed(self.0.link(core).await?.region(core, name, pages, contiguous, physical).await)
+        passed(self.0.link(core).await?.region(core, name, pages, kind, of).await)
     }
 
     async fn create(&self, peer: &Peer, core: u32, plan: DomainPlan) -> Result<Created, MonitorError> {

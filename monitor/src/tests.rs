@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use abi::start::DeviceRecord;
 use abi::{DeathCause, DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory, loopback_memory};
-use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Place};
+use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Place, RegionKind};
 
 use crate::{Book, Facts, Machine};
 
@@ -47,6 +47,12 @@ impl Machine for Fake {
         self.new_handle()
     }
     fn import(&mut self, _: u64, _: u64) -> Result<Handle, Error> {
+        self.new_handle()
+    }
+    fn pool(&mut self, _: u64) -> Result<(Handle, u64), Error> {
+        self.new_handle().map(|handle| (handle, handle.0))
+    }
+    fn import_pool(&mut self, _: u64) -> Result<Handle, Error> {
         self.new_handle()
     }
     fn copy(&mut self, _: Handle, _: Handle) -> Result<Handle, Error> {
@@ -182,7 +188,7 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
 fn running() -> (Book<Fake>, u64, u64) {
     let mut book = book(0);
     book.open(wire(1, 0, 0), None).unwrap_or_else(|error| panic!("{error:?}"));
-    book.region("pool", 4, true, None).unwrap();
+    book.region("pool", 4, RegionKind::Contiguous, None).unwrap();
     let [driver, ip] = [domain("driver", 1, &[(1, End::Server)]), domain("ip", 1, &[(1, End::Client)])]
         .map(|plan| book.create(plan).map_err(|_| ()).unwrap().0.domain);
     book.start(driver).unwrap();
@@ -223,7 +229,7 @@ fn everything_is_dropped_with_the_channel_and_its_domains() {
     // What stays: pieces of the program, the region, the device.
     let kept = {
         let mut other = self::book(0);
-        other.region("pool", 4, true, None).unwrap();
+        other.region("pool", 4, RegionKind::Contiguous, None).unwrap();
         other.load("prog").unwrap();
         other.machine.held.len() + 1
     };
@@ -240,7 +246,7 @@ fn whatever_fails_on_the_way_is_undone() {
     for budget in 0.. {
         let mut book = book(0);
         book.open(wire(1, 0, 0), None).map_err(|_| ()).unwrap();
-        book.region("pool", 4, true, None).unwrap();
+        book.region("pool", 4, RegionKind::Contiguous, None).unwrap();
         book.load("prog").unwrap();
         let held = book.machine.held.len();
         book.machine.budget = Some(budget);
@@ -265,7 +271,7 @@ fn between_cores_each_learns_how_to_ring_the_other() {
     let back = client.open(plan.clone(), Some(place)).map_err(|_| ()).unwrap().place;
     server.open(plan.clone(), Some(Place { physical: 0, ..back })).map_err(|_| ()).unwrap();
     for (book, name, end) in [(&mut server, "driver", End::Server), (&mut client, "ip", End::Client)] {
-        book.region("pool", 4, true, None).unwrap();
+        book.region("pool", 4, RegionKind::Contiguous, None).unwrap();
         let (made, _) = book.create(domain(name, 1, &[(1, end)])).map_err(|_| ()).unwrap();
         book.start(made.domain).unwrap();
         assert_eq!(book.machine.rung.len(), 1);

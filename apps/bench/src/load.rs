@@ -6,6 +6,8 @@
 //! Lines of the region: 0 arrivals, 1 the shared counter, 2 finished cores, 3 cores that are there, 16 to 31 the updated lines, 256 on a private counter per
 //! core, 512 on two message slots per core.
 
+mod shares;
+
 use abi::layout::protection;
 use abi::{Error, Handle, PAGE_BYTES, Rights};
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -53,6 +55,7 @@ struct Room {
     meeting: u64,
     /// How many cores will have finished all rows so far.
     finished: u64,
+    objects: shares::Objects,
 }
 
 impl Room {
@@ -177,11 +180,16 @@ pub async fn run(start: &Start) {
         return runtime::log!("load failed: the region {NAME} is missing or too small");
     };
     let core = u64::from(start.core());
-    let mut room = Room { address: region.address, core, cores, meeting: 0, finished: 0 };
+    let mut room =
+        Room { address: region.address, core, cores, meeting: 0, finished: 0, objects: shares::Objects::default() };
     // Until all are here the boot goes on, and nobody may spin in its way.
     room.line(PRESENT).fetch_add(1, Ordering::AcqRel);
-    while room.line(PRESENT).load(Ordering::Acquire) < cores {
+    loop {
+        // Also the last one: that it serves is told when its turn ends.
         runtime::sleep(AGAIN_NS).await;
+        if room.line(PRESENT).load(Ordering::Acquire) >= cores {
+            break;
+        }
     }
     if core == 0 {
         runtime::sleep(SETTLE_NS).await;
@@ -215,6 +223,7 @@ pub async fn run(start: &Start) {
         room.messages::<1>("update-messages/1", "update-server/1");
         room.messages::<8>("update-messages/8", "update-server/8");
     }
+    shares::rows(&mut room, start);
     room.meet();
     if core == 0 {
         mark::finish();

@@ -1,6 +1,6 @@
 //! Asks every core's monitor something small: all cores are up and reachable, or a line says which is not.
 
-use contracts::monitor::MonitorClient;
+use contracts::monitor::{MonitorClient, RegionKind};
 use runtime::Start;
 
 use crate::sample::{Stopwatch, row};
@@ -47,7 +47,7 @@ async fn tell_nodes(start: &Start, monitor: &MonitorClient) {
         return;
     }
     for core in 0..start.cores() {
-        match monitor.region(core, PROBE.into(), 1, true, None).await {
+        match monitor.region(core, PROBE.into(), 1, RegionKind::Contiguous, None).await {
             Ok(physical) => runtime::log!("memory of core {core} of node {}: {physical:#x}", node_of(core)),
             Err(error) => runtime::log!("no memory of core {core}: {error:?}"),
         }

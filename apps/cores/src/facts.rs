@@ -4,6 +4,7 @@ use abi::{Error, Handle, ObjectType, PAGE_BYTES};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use contracts::monitor::RegionKind;
 
 use crate::{Bench, Outcome, ensure, must_be, refused};
 
@@ -84,7 +85,7 @@ pub async fn memory_of_a_core(bench: &Bench) -> Outcome {
     }
     let own = free(from).await?.free_pages;
     let name = String::from("of-a-core");
-    let physical = bench.monitor.region(from, name, PAGES, true, None).await;
+    let physical = bench.monitor.region(from, name, PAGES, RegionKind::Contiguous, None).await;
     let physical = physical.map_err(|error| format!("region: {error:?}"))?;
     let now = free(from).await?.free_pages;
     ensure(own >= now + PAGES, || format!("core {from} had {own} free pages and has {now}"))?;

@@ -182,6 +182,11 @@ impl Start {
         Some(Region { handle: Handle(record.handle), address: record.address, bytes: record.bytes, physical: record.a })
     }
 
+    /// The first share of a pool.
+    pub fn pool(&self, name: &str) -> Option<Handle> {
+        self.record(kind::POOL, name).map(|record| Handle(record.handle))
+    }
+
     /// The kernel's command line; empty where it was not given.
     pub fn command_line(&self) -> &'static str {
         let record = self.inner.records.iter().find(|record| record.kind == kind::COMMAND_LINE);

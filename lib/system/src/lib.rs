@@ -90,6 +90,8 @@ pub struct Region {
     pub bytes: u32,
     /// Physically contiguous, for devices.
     pub contiguous: bool,
+    /// Not mapped: a pool in which components of several cores share kernel objects.
+    pub pool: bool,
 }
 
 /// Where a component runs.
@@ -175,7 +177,7 @@ mod tests {
                 uses: vec![Use { contract: "network".into(), server: "virtio-net".into() }],
                 restart: Restart::Always,
                 devices: vec![],
-                regions: vec![Region { name: "ip-state".into(), bytes: 4096, contiguous: false }],
+                regions: vec![Region { name: "ip-state".into(), bytes: 4096, contiguous: false, pool: false }],
             }],
             linux: Linux::default(),
         }

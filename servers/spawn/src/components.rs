@@ -4,7 +4,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 
 use abi::PAGE_BYTES;
-use contracts::monitor::{ChannelPlan, DomainPlan};
+use contracts::monitor::{ChannelPlan, DomainPlan, RegionKind};
 use contracts::names::{Named, NamesEvent};
 use contracts::spawn::{DomainId, SpawnError};
 use system::{Component, Region};
@@ -106,10 +106,14 @@ impl Service {
         let pages = u64::from(region.bytes) / PAGE_BYTES;
         // Another core can only borrow what lies together.
         let contiguous = region.contiguous || users().any(|component| core_of(component) != owner);
-        let physical =
-            self.monitor.region(owner, region.name.clone(), pages, contiguous, None).await.map_err(refused)?;
+        let kind = match (region.pool, contiguous) {
+            (true, _) => RegionKind::Pool,
+            (false, true) => RegionKind::Contiguous,
+            (false, false) => RegionKind::Scattered,
+        };
+        let place = self.monitor.region(owner, region.name.clone(), pages, kind, None).await.map_err(refused)?;
         if core != owner {
-            self.monitor.region(core, region.name.clone(), pages, contiguous, Some(physical)).await.map_err(refused)?;
+            self.monitor.region(core, region.name.clone(), pages, kind, Some(place)).await.map_err(refused)?;
         }
         Ok(())
     }

@@ -58,6 +58,8 @@ struct RegionEntry {
     size: String,
     #[serde(default)]
     contiguous: bool,
+    #[serde(default)]
+    pool: bool,
 }
 
 #[derive(Deserialize)]
@@ -171,7 +173,12 @@ fn region(entry: RegionEntry) -> Result<Region> {
     let bytes = crate::emulator::parse_size(&entry.size).with_context(|| format!("region {}", entry.name))?;
     ensure!(bytes > 0 && bytes % PAGE_BYTES == 0, "region {}: its size is not a multiple of {PAGE_BYTES}", entry.name);
     let bytes = u32::try_from(bytes).with_context(|| format!("region {} is too large", entry.name))?;
-    Ok(Region { name: entry.name, bytes, contiguous: entry.contiguous })
+    ensure!(
+        !(entry.pool && entry.contiguous),
+        "region {}: a pool is not mapped, so it is not contiguous for anybody",
+        entry.name
+    );
+    Ok(Region { name: entry.name, bytes, contiguous: entry.contiguous, pool: entry.pool })
 }
 
 /// Sorts so that whoever provides a contract comes before whoever uses it; among free choices the page's own order holds.
@@ -261,6 +268,10 @@ mod tests {
             (entry("x", "", "").replace("[0, 1]", "'some'"), "every"),
             (entry("x", "", "") + "regions = [{ name = 'r', size = '4K' }, { name = 'r', size = '8K' }]\n", "two ways"),
             (entry("x", "", "") + "regions = [{ name = 'r', size = '5' }]\n", "multiple"),
+            (
+                entry("x", "", "") + "regions = [{ name = 'r', size = '64K', pool = true, contiguous = true }]\n",
+                "not mapped",
+            ),
         ];
         for (text, words) in cases {
             let message = format!("{:#}", parse(&(text + LINUX)).unwrap_err());

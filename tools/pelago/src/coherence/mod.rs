@@ -22,8 +22,8 @@ use system::System;
 pub use table::list;
 
 /// The system that is loaded, and the component of it that there is one of per core.
-const SYSTEM: &str = "model.toml";
-const LOAD: &str = "load";
+pub const SYSTEM: &str = "model.toml";
+pub const LOAD: &str = "load";
 const LOAD_DONE: &str = ": load done";
 /// What the measuring program says at the end.
 const MEASURE_DONE: &str = "measure: done";

@@ -16,6 +16,7 @@ mod objects;
 mod programs;
 mod recovery;
 mod recovery_other;
+mod shares;
 mod shell;
 mod web;
 
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Scenario> {
     let tiers = [
         boot::scenarios(),
         cores::scenarios(),
+        shares::scenarios(),
         bad_input::scenarios(),
         objects::scenarios(),
         model::scenarios(),
