@@ -292,7 +292,7 @@ mod tests {
         let page = entry("other", "", "") + &entry("load", "", "") + LINUX;
         let system = on_each_core(&parse(&page).unwrap(), "load", 3).unwrap();
         let placed: Vec<_> = system.components.iter().map(|it| (it.name.as_str(), it.core.core_on(4))).collect();
-        assert_eq!(placed, [("other", Some(0)), ("load-0", Some(0)), ("load-1", Some(1)), ("load-2", Some(2))]);
+        assert_eq!(placed, [("other", Some(1)), ("load-0", Some(0)), ("load-1", Some(1)), ("load-2", Some(2))]);
         assert!(on_each_core(&system, "load", 3).is_err());
     }
 
