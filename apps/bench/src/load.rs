@@ -9,7 +9,7 @@
 mod shares;
 
 use abi::layout::protection;
-use abi::{Error, Handle, PAGE_BYTES, Rights};
+use abi::{Error, Handle, PAGE_BYTES};
 use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::Start;
 
@@ -205,11 +205,6 @@ pub async fn run(start: &Start) {
     });
     room.row("null-call", OPERATIONS, 0, |_| {
         let _ = sys::null();
-    });
-    room.row("share-add-remove/per-core", OPERATIONS, 0, |_| {
-        if let Ok(handle) = sys::cap_copy(Handle::SELF_RAM, Rights::ALL) {
-            let _ = sys::cap_drop(handle);
-        }
     });
     // Table pages and the kernel's lists warm up with the first.
     if let Err(error) = room.touch().and_then(|()| room.touch()) {

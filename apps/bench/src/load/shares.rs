@@ -18,16 +18,18 @@ const WRITTEN: u64 = 33;
 const SHARES: u64 = 34;
 const NAME: [u64; 2] = [u64::from_le_bytes(*b"common s"), u64::from_le_bytes(*b"egment\0\0")];
 const KINDS: [(u64, &str); 4] = [
-    (lock::SPIN, "share-add-remove-global-spin"),
-    (lock::READ_WRITE, "share-add-remove-global-read-write"),
-    (lock::MCS, "share-add-remove-global-mcs"),
-    (lock::SCALABLE_READ_WRITE, "share-add-remove-global-scalable"),
+    (lock::SPIN, "share-add-remove/global-spin"),
+    (lock::READ_WRITE, "share-add-remove/global-read-write"),
+    (lock::MCS, "share-add-remove/global-mcs"),
+    (lock::SCALABLE_READ_WRITE, "share-add-remove/global-scalable"),
 ];
 /// Pages of a core's own pool: the share, its segment, names.
 const OWN_PAGES: u64 = 16;
 /// In the room of regions, past what the other rows map there.
 const PLACE: u64 = abi::layout::REGIONS + (3 << 38) + (1 << 30);
 const ALL: Rights = Rights::ALL;
+/// Names added and removed in a row.
+const TURNS: u64 = 500;
 
 /// A segment in a share, with a name in the root share besides: what is added elsewhere and removed again.
 #[derive(Clone, Copy, Default)]
@@ -134,8 +136,8 @@ impl Room {
     }
 
     fn all_rows(&mut self) {
-        self.row("share-add-remove-root", |room| room.objects.count(room.objects.turn_root()));
-        self.row("share-add-remove-own", |room| room.objects.count(room.objects.own.turn()));
+        self.row("share-add-remove/root", TURNS, 0, |room: &Room| room.objects.count(room.objects.turn_root()));
+        self.row("share-add-remove/own", TURNS, 0, |room: &Room| room.objects.count(room.objects.own.turn()));
         let operations: [fn(&Room); KINDS.len()] = [
             |room| room.objects.turn_global(0),
             |room| room.objects.turn_global(1),
@@ -143,7 +145,7 @@ impl Room {
             |room| room.objects.turn_global(3),
         ];
         for ((_, name), operation) in KINDS.into_iter().zip(operations) {
-            self.row(name, operation);
+            self.row(name, TURNS, 0, operation);
         }
     }
 
