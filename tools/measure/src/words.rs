@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 
 /// Of a worker's text; an operation of the row is one text.
-pub const TEXT_BYTES: usize = 1 << 20;
-const VOCABULARY: usize = 20_000;
+pub const TEXT_BYTES: usize = 256 << 10;
+const VOCABULARY: usize = 5000;
 const WORD_BYTES: std::ops::RangeInclusive<u64> = 3..=12;
 
 /// One text of each worker, all of one process.

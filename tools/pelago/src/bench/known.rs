@@ -50,7 +50,7 @@ const COUNTS: [(&str, f64); 13] = [
     ("page-touch/threads", 3600.0),
     ("page-touch/processes", 3600.0),
     ("tcp-connections", 96_000.0),
-    ("word-index", 32_000_000.0),
+    ("word-index", 8_000_000.0),
 ];
 
 /// What is known of a row's Linux.
