@@ -393,7 +393,6 @@ impl Kernel {
     }
 
     /// Takes a waiting context out of every queue. Its state is stale afterwards.
-    #[inline]
     #[inline(always)]
     fn detach(&mut self, context: Ptr<Context>) {
         self.scheduler.cancel_timeout(context);

@@ -170,7 +170,7 @@ fn a_program_has_its_own_scheduler(_: &Scene) -> Outcome {
         require!(threads.run()? == Ended::All, "not all ended");
         Ok(ORDER.load(Ordering::Relaxed))
     };
-    let (fair, ranked) = (order(Box::new(RoundRobin::default()))?, order(Box::new(HighestFirst::default()))?);
+    let (fair, ranked) = (order(Box::<RoundRobin>::default())?, order(Box::<HighestFirst>::default())?);
     require!(fair == 123_123, "first come, first served gives {fair}");
     require!(ranked == 332_211, "the highest first gives {ranked}");
     Ok(())
