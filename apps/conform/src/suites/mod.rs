@@ -11,6 +11,7 @@ pub mod ram;
 pub mod range;
 pub mod segment;
 pub mod semaphore;
+pub mod share;
 pub mod threads;
 pub mod time;
 pub mod user_semaphore;
@@ -30,6 +31,7 @@ pub const ALL: &[Suite] = &[
     range::SUITE,
     segment::SUITE,
     semaphore::SUITE,
+    share::SUITE,
     threads::SUITE,
     time::SUITE,
     user_semaphore::SUITE,
