@@ -40,7 +40,7 @@ const CASES: [Case; 17] = [
     Case {
         name: "no-internals",
         words: &["bench", "--model", "coherence"],
-        says: &["does not export cpu_exit, qemu_get_cpu, tb_flush", "install"],
+        says: &["does not export cpu_exit, cpu_stop_current", "qemu_get_cpu, tb_flush", "install"],
     },
     Case {
         name: "bench-disk-full",
