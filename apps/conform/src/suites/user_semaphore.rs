@@ -17,8 +17,8 @@ suite!("user_semaphore"; alone: without_sleepers_there_is_no_call, two_contexts_
 const TRIES: usize = 20;
 const TURNS: u32 = 2000;
 /// Ups of another core, in rounds.
-const ROUNDS: u64 = 10;
-const UPS: u64 = 2000;
+const ROUNDS: u64 = 100;
+const UPS: u64 = 200;
 /// How long one down sleeps at most, so that many deadlines meet ups; and when others have their turn.
 const STEP_NS: u64 = 100_000;
 /// The shared word that is the count.
@@ -182,7 +182,7 @@ fn come_up(scene: &Scene, [core, slot, ups, round]: Words) -> Result<Words, Fail
         semaphore.up(1)?;
         // Now and then the other side has time to fall asleep.
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        for _ in 0..chance >> 54 {
+        for _ in 0..chance >> 58 {
             core::hint::spin_loop();
         }
     }
