@@ -26,13 +26,19 @@ pub const LOG_SLOT: usize = 0;
 
 const WORDS: usize = SLOTS / 64;
 
-static BITS: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
-/// What came for each slot and was not taken yet.
-static COUNTS: [AtomicU64; SLOTS] = [const { AtomicU64::new(0) }; SLOTS];
+/// All that others may write.
+pub struct Mailbox {
+    bits: [AtomicU64; WORDS],
+    /// What came for each slot and was not taken yet.
+    counts: [AtomicU64; SLOTS],
+}
 
-/// Where a core's wake bits are: what others may write.
-pub fn bits() -> *const [AtomicU64; WORDS] {
-    &raw const BITS
+static MAILBOX: Mailbox =
+    Mailbox { bits: [const { AtomicU64::new(0) }; WORDS], counts: [const { AtomicU64::new(0) }; SLOTS] };
+
+/// Where a core's is.
+pub fn place() -> *const Mailbox {
+    &raw const MAILBOX
 }
 
 /// Why a post was refused.
@@ -46,7 +52,7 @@ pub enum MailboxError {
 
 /// Sets bit `slot` of `core` and wakes it if needed. A core that has not started finds the bit gone: it starts with none set.
 pub fn post(core: usize, slot: usize) -> Result<(), MailboxError> {
-    let word = BITS.get(slot / 64).ok_or(MailboxError::NoSuchSlot)?;
+    let word = MAILBOX.bits.get(slot / 64).ok_or(MailboxError::NoSuchSlot)?;
     if at_core(core, word)?.fetch_or(1 << (slot % 64), Ordering::SeqCst) == 0 {
         cores::wake_core(core);
     }
@@ -55,14 +61,14 @@ pub fn post(core: usize, slot: usize) -> Result<(), MailboxError> {
 
 /// Adds to the count of a slot, then posts it.
 pub fn post_count(core: usize, slot: usize, count: u32) -> Result<(), MailboxError> {
-    let counted = COUNTS.get(slot).ok_or(MailboxError::NoSuchSlot)?;
+    let counted = MAILBOX.counts.get(slot).ok_or(MailboxError::NoSuchSlot)?;
     at_core(core, counted)?.fetch_add(u64::from(count), Ordering::SeqCst);
     post(core, slot)
 }
 
 /// Takes what was counted for a slot of this core.
 pub fn take_count(slot: usize) -> u64 {
-    COUNTS.get(slot).map_or(0, |count| count.swap(0, Ordering::SeqCst))
+    MAILBOX.counts.get(slot).map_or(0, |count| count.swap(0, Ordering::SeqCst))
 }
 
 /// A core's copy of one of the words above.
@@ -74,7 +80,7 @@ fn at_core(core: usize, word: &'static AtomicU64) -> Result<&'static AtomicU64, 
 
 /// Takes all bits set for this core and calls `f` with each slot.
 pub fn drain(f: &mut dyn FnMut(usize)) {
-    for (index, word) in BITS.iter().enumerate() {
+    for (index, word) in MAILBOX.bits.iter().enumerate() {
         // The plain load keeps the usual case, nothing set, free of locked instructions.
         let mut bits = if word.load(Ordering::Relaxed) == 0 { 0 } else { word.swap(0, Ordering::SeqCst) };
         while bits != 0 {
@@ -86,5 +92,5 @@ pub fn drain(f: &mut dyn FnMut(usize)) {
 
 /// Whether [`drain`] would find anything.
 pub fn is_empty() -> bool {
-    BITS.iter().all(|word| word.load(Ordering::Acquire) == 0)
+    MAILBOX.bits.iter().all(|word| word.load(Ordering::Acquire) == 0)
 }

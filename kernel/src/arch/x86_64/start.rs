@@ -202,7 +202,7 @@ fn list_memory(machine: &Machine) {
         return;
     }
     for (core, share) in machine.shares[..machine.core_count].iter().enumerate() {
-        let bits = instance::place(share.instance.base, mailbox::bits());
+        let bits = instance::place(share.instance.base, mailbox::place());
         let _ = write!(serial::Direct, "pelago: memory of core {core}: wake bits {:#x}+{:#x}", bits.base.0, bits.bytes);
         for range in [share.instance].iter().chain(&share.ram).filter(|range| !range.is_empty()) {
             let _ = write!(serial::Direct, ", {:#x}+{:#x}", range.base.0, range.bytes);
