@@ -55,10 +55,8 @@ pub enum Access {
     Fetch,
     /// Data.
     Read,
-    /// Data, alone. Where the data is here but shared, the store buffer hides the wait for the others' answers.
+    /// Data, alone; also by a locked instruction. The others' answers are not waited for.
     Write,
-    /// The same by a locked instruction, which waits.
-    Exchange,
 }
 
 /// Who wants it.
@@ -169,7 +167,7 @@ impl Machine {
         match access {
             Access::Fetch => {}
             Access::Read => counters.loads += 1,
-            Access::Write | Access::Exchange => counters.stores += 1,
+            Access::Write => counters.stores += 1,
         }
         let own = &mut self.cores[core];
         let first = if access == Access::Fetch { &mut own.instructions } else { &mut own.data };
@@ -183,13 +181,13 @@ impl Machine {
             (false, _) => self.setting.second,
         };
         match (own.second.touch(line), access) {
-            (Some(SHARED), Access::Write | Access::Exchange) => {
+            (Some(SHARED), Access::Write) => {
                 counters.upgrades += 1;
                 counters.hits += 1;
-                let answered = self.take(core, line, counters);
-                near_cycles + if access == Access::Exchange { answered } else { 0 }
+                self.take(core, line, counters);
+                near_cycles
             }
-            (Some(note), Access::Write | Access::Exchange) => {
+            (Some(note), Access::Write) => {
                 if note == EXCLUSIVE {
                     own.second.note(line, MODIFIED);
                     self.written(core, line);
@@ -221,13 +219,13 @@ impl Machine {
         *cause += 1;
         // An owner is asked wherever it is; a clean shared line comes from a neighbour if there is one, else from memory.
         let near = holders.iter().map(|holder| self.distance(core, holder)).min();
-        let mut cycles = match near {
+        let cycles = match near {
             Some(distance) if owner.is_some() || distance < self.setting.memory => distance,
             _ => self.setting.memory,
         };
-        let note = if matches!(access, Access::Write | Access::Exchange) {
-            // The request that brings the line also takes it from all others; the farthest of them is waited for.
-            cycles = cycles.max(self.take(core, line, counters));
+        let note = if access == Access::Write {
+            // The request that brings the line also takes it from all others.
+            self.take(core, line, counters);
             MODIFIED
         } else if !held {
             EXCLUSIVE
@@ -258,9 +256,8 @@ impl Machine {
         own.lost.insert(gone, Lost { version: entry.version, evicted_for: who });
     }
 
-    /// Makes `core` the one that may write `line`, and returns the cycles until the last other copy is gone.
-    fn take(&mut self, core: usize, line: u64, counters: &mut Counters) -> u64 {
-        let mut cycles = 0;
+    /// Makes `core` the one that may write `line`.
+    fn take(&mut self, core: usize, line: u64, counters: &mut Counters) {
         let entry = self.directory.entry(line).or_default();
         let (version, mut others) = (entry.version, entry.holders);
         others.remove(core);
@@ -272,11 +269,9 @@ impl Machine {
             // The version rises with this write, so the privilege does not matter.
             holder.lost.insert(line, Lost { version, evicted_for: Privilege::User });
             counters.invalidations += 1;
-            cycles = cycles.max(self.distance(core, other));
         }
         self.cores[core].second.note(line, MODIFIED);
         self.written(core, line);
-        cycles
     }
 
     fn written(&mut self, core: usize, line: u64) {

@@ -278,9 +278,8 @@ unsafe extern "C" fn on_memory(core: c_uint, info: api::MemoryInfo, address: u64
     // A locked instruction asks once, to write; the emulator shows its read first.
     let access = match (store, locked) {
         (true, true) => return,
-        (false, true) => Access::Exchange,
         (false, false) => Access::Read,
-        (true, false) => Access::Write,
+        (false, true) | (true, false) => Access::Write,
     };
     // The page after an access that crosses pages is elsewhere in memory.
     let bytes = bytes.min(abi::PAGE_BYTES - place % abi::PAGE_BYTES);

@@ -178,7 +178,9 @@ fn a_throttled_core_idles(scene: &Scene) -> Outcome {
             let percent = 100 * idle_ns / (runtime::now_ns() - begin_ns);
             closest = if percent.abs_diff(wanted) < closest.abs_diff(wanted) { percent } else { closest };
         }
-        let is_fit = closest.abs_diff(wanted) <= 10 || scene.cores() > EXACT_CORES_MAX && closest > 0;
+        // Who sleeps is woken late by a busy host, so a core may idle longer than told.
+        let is_exact = (wanted.saturating_sub(10)..=wanted + 20).contains(&closest);
+        let is_fit = is_exact || scene.cores() > EXACT_CORES_MAX && closest > 0;
         if !is_fit {
             sys::pcore_throttle(pcore, 8)?;
             return Err(Failure::new(alloc::format!("idle {closest} % with {eighths} eighths")));
