@@ -27,6 +27,8 @@ const PLACE_BYTES: u64 = 1 << 30;
 const REGION: &str = "conform";
 const LINES: u64 = 4;
 const LINE_BYTES: u64 = 64;
+/// Word of the command line that says that time is instructions (`tools/pelago/src/scenarios/objects.rs`).
+const EXACT: &str = "conform.exact-time";
 /// Past the words, each core has some bytes of the region for itself.
 const ROOM: u64 = 64 << 10;
 const ROOM_BYTES: u64 = 256;
@@ -73,6 +75,11 @@ impl Scene {
     /// Cores of the machine.
     pub fn cores(&self) -> u64 {
         self.start.cores().into()
+    }
+
+    /// Whether lengths of time can be judged: an emulator's core otherwise stands still whenever its host has other things to do.
+    pub fn has_exact_time(&self) -> bool {
+        self.start.command_line().split(' ').any(|word| word == EXACT)
     }
 
     /// The core whose [`crate::Partner`] this one has.

@@ -22,6 +22,8 @@ const NODES: u32 = 4;
 /// One model of each vendor, by its name in QEMU; the emulator says of each what it cannot do, on its standard error.
 const PROCESSORS: [&str; 2] = ["EPYC", "Skylake-Server"];
 const PROCESSOR_CPUS: u32 = 2;
+/// Word for `conform` that time is exact (`apps/conform/src/scene.rs`).
+const EXACT: &str = "conform.exact-time";
 /// What a test may hold at a time, beside what every core has.
 const MIB_PER_CORE: u64 = 4;
 
@@ -37,6 +39,8 @@ pub fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), |bench| {
         objects(bench, MachineType::Q35, NODES, |machine| machine.nodes = NODES)
     }));
+    // Of one core: cores that take turns on one thread stand still meanwhile, too.
+    all.push(Scenario::shared(1, "objects/exact/q35/1".into(), |bench| objects(bench, MachineType::Q35, 1, exact)));
     for processor in PROCESSORS {
         let name = format!("objects/cpu/{processor}/{PROCESSOR_CPUS}");
         all.push(Scenario::shared(1, name, move |bench| {
@@ -54,6 +58,13 @@ pub fn scenarios() -> Vec<Scenario> {
 fn of_processor(machine: &mut Machine, processor: &'static str) {
     machine.processor = processor;
     machine.accelerator = Accelerator::Tcg;
+}
+
+/// On a host that has other things to do, lengths of time are judged where time is instructions, and nowhere else.
+fn exact(machine: &mut Machine) {
+    machine.has_exact_time = true;
+    machine.accelerator = Accelerator::Tcg;
+    machine.command_line.push(EXACT.to_owned());
 }
 
 /// All cores pass the same tests.
