@@ -22,11 +22,14 @@ const AT_ONCE: usize = 2;
 /// Options of `test`.
 #[derive(Args)]
 pub struct Options {
-    /// Only scenarios whose name contains one of these
+    /// Only scenarios of one of these names; a word that is no whole name stands for all that contain it
     name: Vec<String>,
     /// Only this tier: 0 boot, 1 kernel, 2 components, 3 Linux programs, 4 network and recovery, 5 applications
     #[arg(long)]
     tier: Option<u8>,
+    /// Those that take minutes, too; without this they run by their whole name only
+    #[arg(long)]
+    nightly: bool,
     /// Print the names instead of running
     #[arg(long)]
     list: bool,
@@ -45,7 +48,7 @@ pub struct Scenario {
     pub tier: u8,
     /// May run beside others: it measures no time.
     pub shares: bool,
-    /// Takes minutes: runs only if a name on the command line is the beginning of its own.
+    /// Takes minutes: runs only by `--nightly` or by its whole name.
     pub nightly: bool,
     pub body: Body,
 }
@@ -211,11 +214,12 @@ pub fn free_port() -> Result<u16> {
 pub fn run(options: &Options) -> Result<ExitCode> {
     let mut chosen = scenarios::all();
     chosen.sort_by_key(|scenario| scenario.tier);
+    let wishes = Wishes::new(&options.name, &chosen);
     chosen.retain(|scenario| {
-        let wanted = !scenario.nightly || options.name.iter().any(|wish| scenario.name.starts_with(wish.as_str()));
-        wanted && options.tier.is_none_or(|tier| tier == scenario.tier) && named(&scenario.name, &options.name)
+        let wanted = !scenario.nightly || options.nightly || options.name.contains(&scenario.name);
+        wanted && options.tier.is_none_or(|tier| tier == scenario.tier) && wishes.have(&scenario.name)
     });
-    let unit = options.tier.is_none() && named("unit", &options.name);
+    let unit = options.tier.is_none() && wishes.have("unit");
     if options.list {
         if unit {
             println!("- unit");
@@ -244,8 +248,25 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if count.failed == 0 && count.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn named(name: &str, wishes: &[String]) -> bool {
-    wishes.is_empty() || wishes.iter().any(|wish| name.contains(wish.as_str()))
+/// The command line's names.
+struct Wishes<'o> {
+    /// Of one scenario each.
+    whole: Vec<&'o str>,
+    /// Of all that contain it.
+    parts: Vec<&'o str>,
+}
+
+impl<'o> Wishes<'o> {
+    fn new(names: &'o [String], scenarios: &[Scenario]) -> Wishes<'o> {
+        let is_whole = |name: &&str| scenarios.iter().any(|scenario| scenario.name == *name);
+        let (whole, parts) = names.iter().map(String::as_str).partition(is_whole);
+        Wishes { whole, parts }
+    }
+
+    fn have(&self, name: &str) -> bool {
+        let is_all = self.whole.is_empty() && self.parts.is_empty();
+        is_all || self.whole.contains(&name) || self.parts.iter().any(|part| name.contains(part))
+    }
 }
 
 #[derive(Default)]
@@ -371,6 +392,15 @@ fn count_results(text: &str) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_whole_name_is_one_scenario() {
+        let scenarios = ["boot/q35/2", "boot/q35/255"].map(|name| Scenario::alone(0, name.into(), |_| Ok(())));
+        let have = |wish: &str, name: &str| Wishes::new(&[wish.to_owned()], &scenarios).have(name);
+        assert!(have("boot/q35/2", "boot/q35/2") && !have("boot/q35/2", "boot/q35/255"));
+        assert!(have("q35", "boot/q35/2") && have("q35", "boot/q35/255") && !have("microvm", "boot/q35/2"));
+        assert!(Wishes::new(&[], &scenarios).have("unit"));
+    }
 
     #[test]
     fn results_are_summed() {
