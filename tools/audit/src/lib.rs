@@ -8,8 +8,7 @@
 //! Each fact is in the file before the guest goes on: the emulator may be ended at any moment. Deliberately unknown here: whose memory
 //! is whose.
 
-mod api;
-
+use emulator_api as api;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::File;

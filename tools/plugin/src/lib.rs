@@ -4,11 +4,11 @@
 //!
 //! Needs `-accel tcg,thread=single`: one thread runs all cores, so between two calls exactly one core ran.
 
-mod api;
 mod options;
 mod state;
 
 use coherence::{Access, Instruction, LINE_SHIFT, Mode, Next, Privilege, decode};
+use emulator_api as api;
 use mark::kind;
 use state::{Code, State};
 use std::cell::{RefCell, RefMut};

@@ -18,6 +18,7 @@ mod systems;
 mod table;
 
 pub use results::SMALLEST as SMALLEST_RESULTS;
+pub use systems::Side;
 
 use crate::emulator::MachineType;
 use crate::plugin::Plugin;
@@ -30,7 +31,7 @@ use results::{Results, Row, Unit};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
-use systems::{Side, Systems};
+use systems::Systems;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

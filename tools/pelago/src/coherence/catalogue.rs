@@ -1,5 +1,7 @@
 //! Every row of the model: where each system's figures come from, or why there are none, and which paper's figure it belongs to.
 
+use crate::bench::Side;
+
 /// Where a system's figures of a row come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
@@ -22,23 +24,6 @@ pub struct Entry {
     pub paper: &'static str,
     pub pelago: Means,
     pub linux: Means,
-}
-
-/// Which system a boot is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    Pelago,
-    Linux,
-}
-
-impl Side {
-    /// As it is printed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Side::Pelago => "Pelago",
-            Side::Linux => "Linux",
-        }
-    }
 }
 
 /// What a boot runs.

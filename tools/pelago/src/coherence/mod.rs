@@ -6,13 +6,14 @@
 pub mod catalogue;
 mod table;
 
+use crate::bench::Side;
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::peer::{self, Linux, MEASURE};
 use crate::plugin::{self, Mode, Plugin};
 use crate::scenario::Bench;
 use crate::{accelerator, description, place};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use catalogue::{Boot, Load, Side};
+use catalogue::{Boot, Load};
 use coherence::Report;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -2,6 +2,8 @@
 //! it but that Debian's binary exports. Declared by hand, since no header is installed. The host tool checks for all of them before it
 //! starts the emulator, so a missing one is a clear line and not a loader's.
 
+#![expect(missing_docs, reason = "fields and functions of qemu-plugin.h, under its names and with its meanings")]
+
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 /// A plugin's number.
