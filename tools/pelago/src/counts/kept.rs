@@ -13,11 +13,19 @@ const MARGIN_INSTRUCTIONS: f64 = 2.0;
 const REMEDY: &str = "if that is meant, `./pelago bench --keep-counts` keeps the new figures";
 const REMEDY_HERE: &str = "see by `./pelago bench --counts` what they are here";
 
+/// The file: another compiler makes other instructions of the same source, so each has its own.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct Book {
+    compiler: Vec<Kept>,
+}
+
+/// The counts of one compiler.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Kept {
-    /// What `rustc --version` said where they were counted. Another compiler makes other instructions of the same source.
-    compiler: String,
+    /// What `rustc --version` said where they were counted.
+    version: String,
     row: Vec<Entry>,
 }
 
@@ -34,41 +42,56 @@ pub fn path() -> PathBuf {
     place::root().join("docs/counts.toml")
 }
 
+impl Book {
+    /// Empty if there is no file.
+    pub fn read() -> Result<Book> {
+        if !path().exists() {
+            return Ok(Book::default());
+        }
+        let text = String::from_utf8(files::read(&path())?)?;
+        toml::from_str(&text).with_context(|| format!("{} cannot be read; {REMEDY}", path().display()))
+    }
+
+    pub fn write(&self) -> Result<()> {
+        let head = "# Instructions per operation on one core, kept and compared, by compiler: docs/counts.md.\n\
+                    # Written by `./pelago bench --keep-counts`.\n\n";
+        files::write(&path(), (head.to_owned() + &toml::to_string(self)?).as_bytes())
+    }
+
+    /// Puts a compiler's counts in the place of its earlier ones.
+    pub fn keep(&mut self, kept: Kept) {
+        match self.compiler.iter_mut().find(|old| old.version == kept.version) {
+            Some(old) => *old = kept,
+            None => self.compiler.push(kept),
+        }
+    }
+
+    /// Those of a compiler; why counts of a guest that it built say nothing beside the kept ones, if there are none.
+    pub fn of(&self, version: &str) -> Result<&Kept, String> {
+        self.compiler.iter().find(|kept| kept.version == version).ok_or_else(|| {
+            let all: Vec<_> = self.compiler.iter().map(|kept| kept.version.as_str()).collect();
+            let all = all.join("`, `");
+            format!("counts are kept for the compilers `{all}` and this machine has `{version}`; compare with one of those, or {REMEDY_HERE}")
+        })
+    }
+
+    /// Rows of any compiler.
+    #[cfg(test)]
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.compiler.iter().flat_map(|kept| &kept.row).map(|entry| entry.name.as_str())
+    }
+}
+
 impl Kept {
     /// Rounded to a tenth, so that the file changes only if something did.
-    pub fn of(counts: &[Count], compiler: String) -> Kept {
+    pub fn new(counts: &[Count], version: String) -> Kept {
         let round = |value: f64| (value * 10.0).round() / 10.0;
         let entry = |count: &Count| Entry {
             name: count.name.clone(),
             user: round(count.instructions - count.kernel),
             kernel: round(count.kernel),
         };
-        Kept { compiler, row: counts.iter().map(entry).collect() }
-    }
-
-    pub fn read() -> Result<Kept> {
-        let text = String::from_utf8(files::read(&path())?)?;
-        toml::from_str(&text).with_context(|| format!("{} cannot be read; {REMEDY}", path().display()))
-    }
-
-    /// Of its rows.
-    #[cfg(test)]
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.row.iter().map(|entry| entry.name.as_str())
-    }
-
-    pub fn write(&self) -> Result<()> {
-        let head = "# Instructions per operation on one core, kept and compared: docs/counts.md.\n\
-                    # Written by `./pelago bench --keep-counts`.\n\n";
-        files::write(&path(), (head.to_owned() + &toml::to_string(self)?).as_bytes())
-    }
-
-    /// Why counts of a guest that `compiler` built say nothing beside the kept ones; `None` if they do.
-    pub fn incomparable(&self, compiler: &str) -> Option<String> {
-        let kept = &self.compiler;
-        (kept != compiler).then(|| {
-            format!("the kept counts are of the compiler `{kept}` and this machine has `{compiler}`; compare with that one, or {REMEDY_HERE}")
-        })
+        Kept { version, row: counts.iter().map(entry).collect() }
     }
 
     /// Fails with one line per row that rose or fell by more than the margin.
@@ -119,7 +142,7 @@ mod tests {
     const COMPILER: &str = "rustc 1.95.0 (59807616e 2026-04-14)";
 
     fn kept(counts: &[Count]) -> Kept {
-        Kept::of(counts, COMPILER.into())
+        Kept::new(counts, COMPILER.into())
     }
 
     fn count(name: &str, user: f64, kernel: f64) -> Count {
@@ -146,18 +169,24 @@ mod tests {
     }
 
     #[test]
-    fn counts_of_another_compiler_are_not_compared() {
-        let kept = kept(&[count("a", 1.0, 2.0)]);
-        assert_eq!(kept.incomparable(COMPILER), None);
-        let reason = kept.incomparable("rustc 1.96.0 (built from a source tarball)").unwrap();
+    fn each_compiler_has_its_own() {
+        let other = "rustc 1.96.0 (built from a source tarball)";
+        let mut book = Book::default();
+        book.keep(kept(&[count("a", 1.0, 2.0)]));
+        let reason = book.of(other).unwrap_err();
         assert!(reason.contains(COMPILER) && reason.contains("1.96.0"), "{reason}");
-        // A file without its compiler is not taken for any.
-        assert!(toml::from_str::<Kept>("[[row]]\nname = \"a\"\nuser = 1.0\nkernel = 2.0\n").is_err());
+        book.keep(Kept::new(&[count("a", 3.0, 2.0)], other.into()));
+        book.keep(kept(&[count("a", 4.0, 2.0)]));
+        assert_eq!(book.of(COMPILER).unwrap().row[0].user, 4.0);
+        assert_eq!(book.of(other).unwrap().row[0].user, 3.0);
+        assert_eq!(book.compiler.len(), 2);
+        // Rows without a compiler are not taken for any.
+        assert!(toml::from_str::<Book>("[[row]]\nname = \"a\"\nuser = 1.0\nkernel = 2.0\n").is_err());
     }
 
     #[test]
     fn the_file_reads_as_it_was_written() {
-        let kept = kept(&[count("a", 1.25, 2.0)]);
-        assert_eq!(toml::from_str::<Kept>(&toml::to_string(&kept).unwrap()).unwrap(), kept);
+        let book = Book { compiler: vec![kept(&[count("a", 1.25, 2.0)])] };
+        assert_eq!(toml::from_str::<Book>(&toml::to_string(&book).unwrap()).unwrap(), book);
     }
 }

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::time::Duration;
 use system::System;
 
-pub use kept::{Kept, path};
+pub use kept::{Book, Kept, path};
 
 /// The system that measures itself.
 pub const SYSTEM: &str = "bench.toml";
@@ -116,7 +116,9 @@ pub fn command(bench: &Bench, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Res
         files::write(path, &serde_json::to_vec_pretty(&report)?)?;
     }
     if wish.keep {
-        Kept::of(&counts, image::compiler()?).write()?;
+        let mut book = Book::read()?;
+        book.keep(Kept::new(&counts, image::compiler()?));
+        book.write()?;
         println!("kept in {}", path().display());
     }
     Ok(())

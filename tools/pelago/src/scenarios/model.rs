@@ -39,10 +39,8 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// No row rose or fell by more than the margin since it was last kept.
 fn kept(bench: &Bench) -> Result<()> {
-    let kept = counts::Kept::read()?;
-    if let Some(reason) = kept.incomparable(&image::compiler()?) {
-        bail!(Skip(reason));
-    }
+    let book = counts::Book::read()?;
+    let kept = book.of(&image::compiler()?).map_err(Skip)?;
     kept.check(&count(bench)?.0)
 }
 
