@@ -60,7 +60,7 @@ pub trait Supervisor {
     #[op(repeatable)]
     async fn component(&self, index: u32) -> Result<Option<ComponentLine>, SupervisorError>;
 
-    /// Does it, waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 2 s.
+    /// Does it, waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 10 s.
     #[op]
     async fn chaos(&self, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError>;
 
@@ -72,7 +72,7 @@ pub trait Supervisor {
     #[op]
     async fn change_core(&self, core: u32, run: bool) -> Result<(), SupervisorError>;
 
-    /// Waits until the component serves, and gives its line: for whoever could not hear the end of `chaos`. Limit 2 s. `NotFound`, `TimedOut`.
+    /// Waits until the component serves, and gives its line: for whoever could not hear the end of `chaos`. Limit 10 s. `NotFound`, `TimedOut`.
     #[op(repeatable)]
     async fn serving(&self, name: String) -> Result<ComponentLine, SupervisorError>;
 }

@@ -11,7 +11,7 @@ use contracts::supervisor::*;
 use supervisor_core::{Entry, Phase};
 use system::Restart;
 
-use crate::watch::Supervisor;
+use crate::watch::{RETURN_LIMIT_NS, Supervisor};
 
 /// Status of a component that was ended on purpose: as a shell shows a program ended by SIGKILL.
 const KILLED: u64 = 137;
@@ -76,7 +76,7 @@ impl SupervisorServer for Shared {
         let place = self.0.entries.borrow().iter().position(|entry| entry.name == name);
         let index = place.ok_or(SupervisorError::NotFound)?;
         let serves = |entry: &Entry| (entry.phase == Phase::Serving).then_some(());
-        self.0.until(&name, serves).await.ok_or(SupervisorError::TimedOut)?;
+        self.0.until(&name, RETURN_LIMIT_NS, serves).await.ok_or(SupervisorError::TimedOut)?;
         self.component(peer, index as u32).await?.ok_or(SupervisorError::NotFound)
     }
 }
@@ -88,6 +88,6 @@ impl Shared {
             let is_back = entry.phase == Phase::Serving && entry.generation > before;
             is_back.then_some((entry.recovery_ns / 1000, entry.generation))
         };
-        self.0.until(name, again).await.ok_or(SupervisorError::TimedOut)
+        self.0.until(name, RETURN_LIMIT_NS, again).await.ok_or(SupervisorError::TimedOut)
     }
 }

@@ -20,6 +20,9 @@ use system::{Restart, System};
 
 /// How long a component may stand still while it is made and comes to serve.
 pub const STEP_LIMIT_NS: u64 = 2_000_000_000;
+/// How long somebody waits for a component to come back: a hang is noticed late on a host that has other things to do, since only time that the
+/// component had counts against it.
+pub const RETURN_LIMIT_NS: u64 = 10_000_000_000;
 /// Such steps, each with a line that says what is waited for, until it is given up although it gets on: an emulator whose cores outnumber the
 /// host's needs its time.
 const STEPS_MAX: u32 = 15;
@@ -144,7 +147,7 @@ impl Supervisor {
         };
         let mut effort = None;
         for _ in 0..STEPS_MAX {
-            if let Some(serves) = self.until(name, settled).await {
+            if let Some(serves) = self.until(name, STEP_LIMIT_NS, settled).await {
                 return serves;
             }
             let before = core::mem::replace(&mut effort, self.effort(name).await);
@@ -164,8 +167,8 @@ impl Supervisor {
         (Some(line.domain) == domain).then_some((line.pages, line.cpu_ns))
     }
 
-    /// Waits until `look` finds something about a component; `None` if that took longer than a step may.
-    pub async fn until<T>(&self, name: &str, look: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+    /// Waits until `look` finds something about a component; `None` if that took longer.
+    pub async fn until<T>(&self, name: &str, limit_ns: u64, look: impl Fn(&Entry) -> Option<T>) -> Option<T> {
         let found = poll_fn(|context| match self.with(name, |entry| look(entry)).flatten() {
             Some(found) => Poll::Ready(found),
             None => {
@@ -175,7 +178,7 @@ impl Supervisor {
                 Poll::Pending
             }
         });
-        runtime::timeout(STEP_LIMIT_NS, found).await.ok()
+        runtime::timeout(limit_ns, found).await.ok()
     }
 
     /// Something changed: those who wait look again.
