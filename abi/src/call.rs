@@ -5,7 +5,7 @@
 //! Native calls are told from Linux ones by the number: RAX bits 63..12 equal those of [`NATIVE_BASE`]; any other value is a Linux
 //! system call and goes to the domain's proxy (`DOMAIN_SET_PROXY`), or ends the domain with `DeathCause::BadCall` if it has none.
 //!
-//! Every call names its objects by [`Handle`](crate::Handle) in the caller's root Share; `RangeMap`, `SegmentStat`, `ShareAdd` and `ObjectName` take an object in a shared share too. "new" results are handles
+//! Every call names its objects by [`Handle`](crate::Handle) in the caller's root Share; `RangeMap` (its segment), `RangeNest` (what is nested), `SegmentStat`, `ShareAdd` and `ObjectName` take an object in a shared share too. "new" results are handles
 //! placed by the kernel in the lowest free slot. Errors that every call may return: `BadHandle` (empty slot or
 //! out of range), `WrongType`, `NoRights`, `BadArgument`; further ones are listed at the call.
 
@@ -267,6 +267,12 @@ calls! {
     ShareSegment = 214,
     /// (shared object) → (name, name, references). The name given when it was made (Corey obj_get_name). `WrongType`: private objects have no names.
     ObjectName = 215,
+    /// An address range that several cores can show, with the very same table pages; its tables and mappings are paid by the pool. (share: WRITE, pages, layout::lock::*, name, name, flags: layout::domain::WRITE_EXECUTE) → (its handle in the share, object id, its pages).
+    /// Sizes as of `RangeAlloc`. Give it a name in the root share (`ShareAdd`) to map in it; `RangeNest` shows it. Only segments of its pool can be mapped there: `WrongType` for a private one, `BadArgument` for one of another pool, or for a range.
+    /// What maps, unmaps, protects and serves faults takes its lock. `RangeUnmap` and `RangeProtect` return when no core sees any more what was taken away. `BadArgument`: no such size, `NoMemory`: the pool is full, `PeerDead`, `NoSlot`.
+    ShareRange = 216,
+    /// What a shared range has counted. (address range: READ, layout::range_stat::*) → (three numbers, as said there). `WrongType`: it is a core's own.
+    RangeStat = 217,
 }
 
 #[cfg(test)]

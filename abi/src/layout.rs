@@ -98,6 +98,14 @@ pub mod lock {
     pub const SCALABLE_READ_WRITE: u64 = 3;
 }
 
+/// What `RangeStat` tells.
+pub mod range_stat {
+    /// (times its lock was taken, times somebody waited for it, times other cores were asked to forget translations of it).
+    pub const LOCK: u64 = 0;
+    /// (faults served in it, table pages below its uppermost, cores that show it now).
+    pub const FAULTS: u64 = 1;
+}
+
 /// Indices of `CounterRead`.
 pub mod counter {
     /// System calls entered.
@@ -128,6 +136,10 @@ pub mod counter {
     pub const PORTAL_CALLS: u64 = 12;
     /// Pages of kernel memory of this core in use (objects and tables).
     pub const KERNEL_PAGES: u64 = 13;
+    /// Times this core asked another to forget its translations, because a range that both show was narrowed.
+    pub const FORGETS_ASKED: u64 = 14;
+    /// Times this core did so for others.
+    pub const FORGETS_DONE: u64 = 15;
     /// Number of counters.
-    pub const COUNT: u64 = 14;
+    pub const COUNT: u64 = 16;
 }

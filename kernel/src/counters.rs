@@ -20,6 +20,8 @@ pub struct Counters {
     pub idles: u64,
     pub idle_ns: u64,
     pub portal_calls: u64,
+    pub forgets_asked: u64,
+    pub forgets_done: u64,
 }
 
 impl Counters {
@@ -39,6 +41,8 @@ impl Counters {
             idles: 0,
             idle_ns: 0,
             portal_calls: 0,
+            forgets_asked: 0,
+            forgets_done: 0,
         }
     }
 }
@@ -61,6 +65,8 @@ impl Kernel {
             counter::IDLES => counters.idles,
             counter::IDLE_NS => counters.idle_ns,
             counter::PORTAL_CALLS => counters.portal_calls,
+            counter::FORGETS_ASKED => counters.forgets_asked,
+            counter::FORGETS_DONE => counters.forgets_done,
             counter::KERNEL_PAGES => self.frames.total() - self.frames.free(),
             _ => return None,
         })

@@ -39,3 +39,18 @@ pub fn take_count(slot: usize) -> u64 {
 pub fn post(core: usize, slot: usize) {
     let _ = crate::mailbox::post(core, slot);
 }
+
+/// Asks another core to forget all translations of user memory. One that does not exist remembers nothing.
+pub fn ask_to_forget(core: usize) {
+    let _ = crate::mailbox::ask_to_forget(core);
+}
+
+/// Whether it has, since it was asked.
+pub fn has_forgotten(core: usize) -> bool {
+    crate::mailbox::has_forgotten(core).unwrap_or(true)
+}
+
+/// Forgets all translations of user memory if other cores ask for it; tells how often.
+pub fn answer_forget() -> u64 {
+    crate::mailbox::answer_forget(flush_all)
+}

@@ -4,6 +4,7 @@ use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::arch::fpu::Area;
 use crate::arch::paging::Root;
+use crate::shared::registry;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 use std::collections::BTreeMap;
@@ -16,6 +17,8 @@ std::thread_local! {
     static STATES: Cell<[State; CORES]> = const { Cell::new([State::Never; CORES]) };
     static ORDERS: Cell<[Order; CORES]> = const { Cell::new([Order::Halt(0); CORES]) };
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
+    static FORGOT: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
+    static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
@@ -192,3 +195,44 @@ pub fn write_user(_bytes: &[u8]) {}
 
 /// As in `hardware.rs`.
 pub fn print_user(_registers: &Registers, _root: Root, _component: &str) {}
+
+/// Whether the other cores are threads of their own, which answer when they come to it; otherwise this thread is all cores, and each answers at once.
+pub fn set_alone(alone: bool) {
+    FORGOT.set(alone.then(Vec::new));
+}
+
+/// In a test that is all cores: what happens elsewhere right before a core forgets.
+pub fn set_last_look(look: Option<Box<dyn Fn()>>) {
+    LAST_LOOK.set(look);
+}
+
+/// In a test that is all cores: which of them had to forget, since the last question.
+pub fn take_forgot() -> Vec<usize> {
+    FORGOT.with_borrow_mut(|forgot| forgot.as_mut().map(core::mem::take).unwrap_or_default())
+}
+
+/// As in `hardware.rs`.
+pub fn ask_to_forget(core: usize) {
+    let (forget, own) = registry::forget(core);
+    forget.ask(own);
+}
+
+/// As in `hardware.rs`.
+pub fn has_forgotten(core: usize) -> bool {
+    let (forget, own) = registry::forget(core);
+    FORGOT.with_borrow_mut(|forgot| {
+        if let Some(forgot) = forgot {
+            let look = LAST_LOOK.take();
+            look.as_ref().inspect(|look| look());
+            LAST_LOOK.set(look);
+            forget.answer(|| forgot.push(core));
+        }
+    });
+    forget.is_answered(own)
+}
+
+/// As in `hardware.rs`.
+pub fn answer_forget() -> u64 {
+    let (_, own) = registry::forget(0);
+    registry::forget(own).0.answer(flush_all)
+}

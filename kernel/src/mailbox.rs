@@ -10,14 +10,16 @@
 //!                                  read messages
 //! A bit set after the swap finds the word zero and interrupts again; one set before it is taken by this drain: none is lost.
 //! A bit says that something came, not how often. What must be counted (ups of a semaphore) is added to the slot's count before the bit is set, and taken after
-//! the bit was.
+//! the bit was. Beside the bits, other cores may ask to have this core's translations forgotten (`lock::Shootdown`); they ring for that without a bit.
 
 mod word;
 
 pub use word::{Byte, Word};
 
 use crate::arch::{cores, instance};
+use crate::boot::info::CORES_MAX;
 use core::sync::atomic::{AtomicU64, Ordering};
+use lock::Shootdown;
 
 /// Wake bits per core.
 pub const SLOTS: usize = 1024;
@@ -26,15 +28,22 @@ pub const LOG_SLOT: usize = 0;
 
 const WORDS: usize = SLOTS / 64;
 
+/// Who wants a core's translations forgotten.
+pub type Forget = Shootdown<{ CORES_MAX.div_ceil(64) }>;
+
 /// All that others may write.
 pub struct Mailbox {
     bits: [AtomicU64; WORDS],
     /// What came for each slot and was not taken yet.
     counts: [AtomicU64; SLOTS],
+    forget: Forget,
 }
 
-static MAILBOX: Mailbox =
-    Mailbox { bits: [const { AtomicU64::new(0) }; WORDS], counts: [const { AtomicU64::new(0) }; SLOTS] };
+static MAILBOX: Mailbox = Mailbox {
+    bits: [const { AtomicU64::new(0) }; WORDS],
+    counts: [const { AtomicU64::new(0) }; SLOTS],
+    forget: Forget::new(),
+};
 
 /// Where a core's is.
 pub fn place() -> *const Mailbox {
@@ -71,11 +80,29 @@ pub fn take_count(slot: usize) -> u64 {
     MAILBOX.counts.get(slot).map_or(0, |count| count.swap(0, Ordering::SeqCst))
 }
 
-/// A core's copy of one of the words above.
-fn at_core(core: usize, word: &'static AtomicU64) -> Result<&'static AtomicU64, MailboxError> {
+/// A core's copy of something above.
+fn at_core<T: Sync>(core: usize, word: &'static T) -> Result<&'static T, MailboxError> {
     let copy = if core == cores::this_core() { Some(core::ptr::from_ref(word)) } else { instance::remote(core, word) };
     // SAFETY: the address of that core's copy of `word`; it lives as long as the machine and all access is atomic.
     Ok(unsafe { &*copy.ok_or(MailboxError::NoSuchCore)? })
+}
+
+/// Asks another core to forget all translations of user memory, and wakes it if needed.
+pub fn ask_to_forget(core: usize) -> Result<(), MailboxError> {
+    if at_core(core, &MAILBOX.forget)?.ask(cores::this_core()) {
+        cores::wake_core(core);
+    }
+    Ok(())
+}
+
+/// Whether it has, since it was asked.
+pub fn has_forgotten(core: usize) -> Result<bool, MailboxError> {
+    Ok(at_core(core, &MAILBOX.forget)?.is_answered(cores::this_core()))
+}
+
+/// Does `forget` if others ask for it, and answers them; tells how often.
+pub fn answer_forget(forget: impl FnMut()) -> u64 {
+    MAILBOX.forget.answer(forget)
 }
 
 /// Takes all bits set for this core and calls `f` with each slot.
@@ -90,7 +117,7 @@ pub fn drain(f: &mut dyn FnMut(usize)) {
     }
 }
 
-/// Whether [`drain`] would find anything.
+/// Whether nobody wants anything of this core.
 pub fn is_empty() -> bool {
-    MAILBOX.bits.iter().all(|word| word.load(Ordering::Acquire) == 0)
+    MAILBOX.bits.iter().all(|word| word.load(Ordering::Acquire) == 0) && !MAILBOX.forget.is_asked()
 }

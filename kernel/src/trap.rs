@@ -78,6 +78,7 @@ impl Kernel {
 
     pub(crate) fn woken(&mut self) {
         self.counters.wakes_taken += 1;
+        self.forget_for_others();
         mailbox::drain(&mut |slot| match slot {
             mailbox::LOG_SLOT => log::drain(),
             crate::objects::pcore::CORE_SLOT => self.core_slot_rang(),

@@ -132,7 +132,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::RangeMap => range::map(kernel, request),
         Call::RangeUnmap => range::unmap(kernel, request),
         Call::RangeProtect => range::protect(kernel, request),
-        Call::RangeGet => range::get(request),
+        Call::RangeGet => range::get(kernel, request),
         Call::RangeAlloc => range::alloc(kernel, request),
         Call::RangeNest => range::nest(kernel, request),
         Call::RangeFill => range::fill(kernel, request),
@@ -198,6 +198,8 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ShareImport => share::import(kernel, request),
         Call::ShareSegment => share::segment(kernel, request),
         Call::ObjectName => share::name(kernel, request),
+        Call::ShareRange => share::range(kernel, request),
+        Call::RangeStat => range::stat(kernel, request),
     }
 }
 

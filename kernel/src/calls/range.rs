@@ -1,11 +1,10 @@
 //! Address ranges.
 
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::objects::mapping::Shown;
 use crate::objects::{Ptr, Range, Segment};
 use crate::state::Kernel;
-use abi::layout::{domain as flags, protection};
-use abi::{Error, Handle, RangeEntry, Rights};
+use abi::layout::{domain as flags, protection, range_stat};
+use abi::{Error, Handle, Rights};
 
 fn living(request: &Request, rights: Rights) -> Result<Ptr<Range>, Error> {
     let range = request.object::<Range>(0, rights)?;
@@ -35,7 +34,7 @@ fn decode_rights(rights: Rights, wanted: u64) -> Result<u64, Error> {
 }
 
 /// Whether code may be writable.
-fn decode_options(options: u64) -> Result<bool, Error> {
+pub(super) fn decode_options(options: u64) -> Result<bool, Error> {
     if options & !flags::WRITE_EXECUTE == 0 { Ok(options != 0) } else { Err(Error::BadArgument) }
 }
 
@@ -90,9 +89,20 @@ fn map_segment(
 
 pub(super) fn nest(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
-    let (child, capability) = request.find::<Range>(2, Rights(0))?;
+    let (child, rights) = request.object_anywhere::<Range>(kernel, 2, Rights(0))?;
+    let nested = nest_range(kernel, request, range, (child, rights));
+    kernel.release(child);
+    nested
+}
+
+fn nest_range(
+    kernel: &mut Kernel,
+    request: &Request,
+    range: Ptr<Range>,
+    (child, rights): (Ptr<Range>, Rights),
+) -> Answer {
     let [_, start, _, wanted, ..] = request.words();
-    let allowed = decode_rights(capability.rights, wanted)?;
+    let allowed = decode_rights(rights, wanted)?;
     if !child.is_alive() {
         return Err(Error::PeerDead);
     }
@@ -111,26 +121,22 @@ pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
     let [_, start, pages, wanted, ..] = request.words();
     let place = range.place(start, pages)?;
     decode_protection(wanted)?;
-    range.check_cover(place, wanted)?;
     range.protect(kernel, place, wanted)?;
     NOTHING
 }
 
-pub(super) fn get(request: &Request) -> Answer {
+pub(super) fn get(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::READ)?;
-    let mapping = range.at_or_after(request.words()[1]).ok_or(Error::NotFound)?;
-    let object = match mapping.shown() {
-        Shown::Segment(segment) => segment.any(),
-        Shown::Range(nested) => nested.any(),
-    };
-    let entry = RangeEntry {
-        start: mapping.start(),
-        pages: mapping.pages(),
-        first: mapping.first(),
-        protection: mapping.protection(),
-        allowed: mapping.allowed(),
-        is_range: mapping.nested().is_some(),
-        object: object.id(),
-    };
+    let entry = range.get(kernel, request.words()[1]).ok_or(Error::NotFound)?;
     Ok(Outcome::Done(entry.words()))
+}
+
+pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {
+    let range = living(request, Rights::READ)?.shared().ok_or(Error::WrongType)?;
+    let stat = range.range_stat(kernel.core());
+    Ok(Outcome::Done(match request.words()[1] {
+        range_stat::LOCK => [stat.lock.acquires, stat.lock.waits, stat.invalidations],
+        range_stat::FAULTS => [stat.faults, stat.tables, stat.cores],
+        _ => return Err(Error::BadArgument),
+    }))
 }

@@ -1,10 +1,13 @@
 //! Shared shares, and what they name.
 
+use super::capability::narrowed;
+use super::range::decode_options;
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::calls::capability::narrowed;
+use crate::objects::mapping::Window;
+use crate::objects::nest::level_for;
 use crate::objects::share::Capability;
 use crate::objects::{Object, Pcore, Ptr, Ram};
-use crate::shared::{Found, ObjectKind, SharedShare, shared};
+use crate::shared::{Found, New, SharedShare, shared};
 use crate::state::Kernel;
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::{Error, Handle, Rights};
@@ -80,13 +83,13 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
         return Ok(Outcome::Done([request.place(slot, share.any(), Rights::ALL), id, 0]));
     }
     let parent = request.object::<SharedShare>(0, Rights::WRITE)?;
-    made(request, parent.make(kernel, ObjectKind::Share, lock, 0, [first, second])?)
+    made(request, parent.make(kernel, New::Share, lock, [first, second])?, 0)
 }
 
 /// The answer of what made an object in the share that the first argument names.
-fn made(request: &Request, id: u64) -> Answer {
+fn made(request: &Request, id: u64, pages: u64) -> Answer {
     let handle = Handle::in_share(Handle(request.words()[0]), id).expect("checked when it was made");
-    Ok(Outcome::Done([handle.0, id, 0]))
+    Ok(Outcome::Done([handle.0, id, pages]))
 }
 
 pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
@@ -95,7 +98,16 @@ pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
     if !(1..=SEGMENT_PAGES_MAX).contains(&pages) {
         return Err(Error::BadArgument);
     }
-    made(request, share.make(kernel, ObjectKind::Segment, Kind::Spin, pages, [first, second])?)
+    made(request, share.make(kernel, New::Segment { pages }, Kind::Spin, [first, second])?, 0)
+}
+
+pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
+    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    let [_, pages, lock, first, second, options] = request.words();
+    let (lock, write_execute) = (decode_lock(lock)?, decode_options(options)?);
+    let level = level_for(pages).ok_or(Error::BadArgument)?;
+    let id = share.make(kernel, New::Range { level, write_execute }, lock, [first, second])?;
+    made(request, id, Window::of_level(level).pages())
 }
 
 pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {

@@ -6,8 +6,9 @@
 
 use super::frames::LARGE_PAGE;
 use super::mapping::{Mapping, PAGE, Place};
+use super::nest::By;
 use super::segment::Kind;
-use super::tables::{LEAVES_BYTES, execution};
+use super::space::{LEAVES_BYTES, Space, flags_under};
 use super::{Ptr, Range, Segment};
 use crate::arch::paging::{Flags, Pte};
 use crate::hardware;
@@ -20,7 +21,7 @@ use abi::layout::protection;
 pub const NOT_RAM: Flags = Flags::SOFTWARE_0;
 
 /// Neighbours shown with a page that faulted, as on Linux: 16 pages. Inside one table of leaves.
-const AROUND_BYTES: u64 = 16 * PAGE_BYTES as u64;
+pub(super) const AROUND_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
 /// Pages of one `RangeFill`: as long as a part of a revocation.
 const FILL_PAGES: u64 = 256;
@@ -48,7 +49,8 @@ impl Access {
         }
     }
 
-    fn needs(self) -> u64 {
+    /// The protection that allows it.
+    pub fn needs(self) -> u64 {
         match self {
             Access::Read => protection::READ,
             Access::Write => protection::WRITE,
@@ -69,21 +71,27 @@ pub enum Refused {
 impl Ptr<Range> {
     /// Makes the access possible at `address`: gives the frame that the hardware entry now shows.
     pub fn resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
-        let (mapping, local, allowed) = self.find(address).ok_or(Refused::NotAllowed)?;
-        let page = mapping.page_at(local);
-        let Some(segment) = mapping.segment().filter(|segment| page < segment.pages()) else {
-            return Err(Refused::NotAllowed);
-        };
-        if allowed & access.needs() == 0 {
+        let found = self.find(address).ok_or(Refused::NotAllowed)?;
+        if found.allowed & access.needs() == 0 {
             return Err(Refused::NotAllowed);
         }
-        if let Some(slot) = large_place(mapping, segment, local) {
-            return show_large(kernel, mapping, segment, slot, address);
+        let local = found.local;
+        let (mapping, segment) = match found.by {
+            By::Own(mapping, segment) => (mapping, segment),
+            By::Shared(range) => return kernel.resolve_shared(range, local, access, address),
+        };
+        let page = mapping.page_at(local);
+        if page >= segment.pages() {
+            return Err(Refused::NotAllowed);
+        }
+        let run = segment.base().map(|base| (base, segment.pages()));
+        if let Some(start) = large_place(mapping, mapping.range().level(), run, local) {
+            return show_large(kernel, mapping, segment, start, address);
         }
         let (frame, writable) = frame_for(kernel, segment, page, access)?;
         let entry = Pte::new(frame, flags_for(mapping, segment, writable));
         let local = local & !(PAGE_BYTES as u64 - 1);
-        if mapping.range().show(kernel, mapping, segment, local, entry).map_err(|_| Refused::NoMemory)? {
+        if mapping.range().own(kernel).show(mapping, local, entry).map_err(|_| Refused::NoMemory)? {
             // It allowed less of the same frame: elsewhere that costs another fault.
             hardware::flush_page(address);
         }
@@ -103,48 +111,25 @@ impl Ptr<Range> {
         }
         Ok(done)
     }
-
-    /// Puts one entry into the hardware tables and tells whether there was one. Shows the neighbours that are there already, too, so that a program's text and a
-    /// child's memory cost one fault for many pages.
-    fn show(
-        self,
-        kernel: &mut Kernel,
-        mapping: Ptr<Mapping>,
-        segment: Ptr<Segment>,
-        address: u64,
-        new: Pte,
-    ) -> Result<bool, Error> {
-        let start = mapping.start().max(address / AROUND_BYTES * AROUND_BYTES);
-        let end = mapping.end().min((address / AROUND_BYTES + 1) * AROUND_BYTES);
-        let around = (end - start) / PAGE;
-        let mut entries = self.entries(start, around);
-        if entries.is_empty() {
-            self.make_table(kernel, address)?;
-            entries = self.entries(start, around);
-        }
-        let own = core::mem::replace(&mut entries[((address - start) / PAGE) as usize], new);
-        for (page, entry) in (mapping.page_at(start)..).zip(entries) {
-            if entry.is_present() {
-                continue;
-            }
-            let Some(frame) = segment.frame(page) else { continue };
-            let writable = segment.base().is_some() || kernel.frames.count(frame) == 1;
-            if !writable && segment.copies_by_reference() {
-                continue;
-            }
-            *entry = Pte::new(frame, flags_for(mapping, segment, writable));
-        }
-        Ok(own.is_present())
-    }
 }
 
-/// Where the large page begins that can show `address`: its place in the mapping, in memory and in the tables is right for one.
-fn large_place(mapping: Ptr<Mapping>, segment: Ptr<Segment>, address: u64) -> Option<u64> {
-    let base = segment.base()?;
+/// The entry for a page that is there already, in a core's own range.
+pub(super) fn neighbour(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
+    let segment = mapping.segment()?;
+    let frame = segment.frame(page)?;
+    let writable = segment.base().is_some() || kernel.frames.count(frame) == 1;
+    let is_shown = writable || !segment.copies_by_reference();
+    is_shown.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
+}
+
+/// Where the large page begins that can show `address`: its place in the mapping, in memory and in the tables is right for one. `run` is where the
+/// segment's pages lie, and how many, if they lie side by side.
+pub fn large_place<S>(mapping: Ptr<Mapping<S>>, level: u32, run: Option<(PhysAddr, u64)>, address: u64) -> Option<u64> {
+    let (base, pages) = run?;
     let start = address & !(LEAVES_BYTES - 1);
-    let covered = mapping.range().level() > 0 && start >= mapping.start() && start + LEAVES_BYTES <= mapping.end();
+    let covered = level > 0 && start >= mapping.start() && start + LEAVES_BYTES <= mapping.end();
     let page = covered.then(|| mapping.page_at(start))?;
-    let fits = page + LARGE_PAGE <= segment.pages() && (base.0 + page * PAGE).is_multiple_of(LEAVES_BYTES);
+    let fits = page + LARGE_PAGE <= pages && (base.0 + page * PAGE).is_multiple_of(LEAVES_BYTES);
     fits.then_some(start)
 }
 
@@ -159,7 +144,7 @@ fn show_large(
     let page = mapping.page_at(start);
     let first = segment.frame(page).ok_or(Refused::NotAllowed)?;
     let entry = Pte::new(first, flags_for(mapping, segment, true) | Flags::LARGE);
-    if mapping.range().set_large_entry(kernel, start, entry).map_err(|_| Refused::NoMemory)? {
+    if mapping.range().own(kernel).show_large(start, entry).map_err(|_| Refused::NoMemory)? {
         hardware::flush_page(address);
     }
     Ok(first + (address & (LEAVES_BYTES - 1) & !(PAGE - 1)))
@@ -185,10 +170,7 @@ fn frame_for(
 }
 
 fn flags_for(mapping: Ptr<Mapping>, segment: Ptr<Segment>, writable: bool) -> Flags {
-    let mut flags = Flags::PRESENT | Flags::USER | execution(mapping.protection());
-    if writable && mapping.protection() & protection::WRITE != 0 {
-        flags = flags | Flags::WRITE;
-    }
+    let mut flags = flags_under(mapping.protection(), writable);
     if let Kind::Imported { uncached, is_ram, .. } = segment.kind() {
         if uncached {
             flags = flags | Flags::UNCACHED;

@@ -1,16 +1,18 @@
-//! Mapping: part of a segment, or a whole range, at an address of a range.
+//! Mapping: part of a segment, or a whole range, at an address of a range; and the tree of them.
 //!
-//! Invariants: a mapping holds a reference of what it shows and is on that object's list, so that whatever narrows the object can narrow the hardware
-//! tables; its place lies inside its range's window; it is linked into one range's tree from `Range::add` to `Range::delete`.
+//! Invariants: a mapping holds a reference of what it shows, and one of a core's own range is on that object's list, so that whatever narrows the object can narrow the hardware
+//! tables; its place lies inside its range's window; it is linked into one range's tree from `Space::add` to `Space::delete`; mappings of a tree never overlap.
 
+use super::space::Space;
 use super::{Link, Linked, Ptr, Range, Segment};
-use crate::arch::paging::{Flags, Pte};
+use crate::arch::paging::{Flags, Pte, Table};
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
-use abi::Error;
 use abi::layout::protection;
-use core::cell::Cell;
-use intrusive_collections::{KeyAdapter, RBTreeLink, UnsafeRef, intrusive_adapter};
+use abi::{Error, RangeEntry};
+use core::cell::{Cell, RefCell};
+use core::ptr::NonNull;
+use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeLink, UnsafeRef, intrusive_adapter};
 
 /// Bytes of a page.
 pub const PAGE: u64 = PAGE_BYTES as u64;
@@ -24,16 +26,51 @@ pub enum Shown {
     Range(Ptr<Range>),
 }
 
-/// What is shown at an address.
-pub struct Mapping {
-    tree: RBTreeLink,
-    of_shown: Link<Mapping>,
-    pub(super) start: Cell<u64>,
-    pub(super) pages: Cell<u64>,
-    first: u64,
+/// What a mapping knows of what it shows.
+pub trait Shows {
+    /// What that is.
+    type What: Copy + PartialEq;
+    /// What it shows.
+    fn what(&self) -> Self::What;
+    /// The table that it leads to, if it shows a whole range.
+    fn table(&self) -> Option<Table>;
+}
+
+/// What a mapping of a core's own range knows of what it shows.
+pub struct Listed {
     shown: Shown,
     range: Ptr<Range>,
-    pub(super) protection: Cell<u8>,
+    of_shown: Link<Mapping>,
+}
+
+impl Listed {
+    /// In no list yet.
+    pub(super) fn new(shown: Shown, range: Ptr<Range>) -> Listed {
+        Listed { shown, range, of_shown: Link::new() }
+    }
+}
+
+impl Shows for Listed {
+    type What = Shown;
+    fn what(&self) -> Shown {
+        self.shown
+    }
+    fn table(&self) -> Option<Table> {
+        match self.shown {
+            Shown::Range(range) => Some(range.top()),
+            Shown::Segment(_) => None,
+        }
+    }
+}
+
+/// What is shown at an address.
+pub struct Mapping<S = Listed> {
+    tree: RBTreeLink,
+    start: Cell<u64>,
+    pages: Cell<u64>,
+    first: u64,
+    shows: S,
+    protection: Cell<u8>,
     /// What the capability allowed when it was mapped.
     allowed: u8,
 }
@@ -41,15 +78,79 @@ const _: () = assert!(size_of::<Mapping>() <= 128);
 
 impl Linked<1> for Mapping {
     fn link(&self) -> &Link<Self> {
-        &self.of_shown
+        &self.shows.of_shown
     }
 }
 
-intrusive_adapter!(pub(super) ByAddress = UnsafeRef<Mapping>: Mapping { tree => RBTreeLink });
-impl<'a> KeyAdapter<'a> for ByAddress {
+intrusive_adapter!(ByAddress<S> = UnsafeRef<Mapping<S>>: Mapping<S> { tree => RBTreeLink });
+impl<'a, S> KeyAdapter<'a> for ByAddress<S> {
     type Key = u64;
-    fn get_key(&self, mapping: &'a Mapping) -> u64 {
+    fn get_key(&self, mapping: &'a Mapping<S>) -> u64 {
         mapping.start.get()
+    }
+}
+
+/// Mappings by address.
+pub struct Tree<S = Listed> {
+    mappings: RefCell<RBTree<ByAddress<S>>>,
+    count: Cell<u64>,
+}
+
+impl<S> Tree<S> {
+    /// Without mappings.
+    pub const fn new() -> Tree<S> {
+        Tree { mappings: RefCell::new(RBTree::new(ByAddress::NEW)), count: Cell::new(0) }
+    }
+
+    /// Number of mappings.
+    pub fn count(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// The mapping that covers `address`, or the first after it.
+    pub fn at_or_after(&self, address: u64) -> Option<Ptr<Mapping<S>>> {
+        let mappings = self.mappings.borrow();
+        let mut cursor = mappings.upper_bound(Bound::Included(&address));
+        match cursor.get() {
+            Some(mapping) if mapping.end() > address => (),
+            _ => cursor.move_next(),
+        }
+        // SAFETY: mappings in the tree are alive, and are unlinked before they go.
+        cursor.get().map(|mapping| unsafe { Ptr::new(NonNull::from(mapping)) })
+    }
+
+    /// The mapping that covers `address`.
+    pub fn at(&self, address: u64) -> Option<Ptr<Mapping<S>>> {
+        self.at_or_after(address).filter(|mapping| mapping.start() <= address)
+    }
+
+    /// The mappings that touch `place`, in order.
+    pub fn within(&self, place: Place) -> impl Iterator<Item = Ptr<Mapping<S>>> {
+        let mut next = place.start;
+        core::iter::from_fn(move || {
+            let mapping = self.at_or_after(next).filter(|mapping| mapping.start() < place.end())?;
+            next = mapping.end();
+            Some(mapping)
+        })
+    }
+
+    pub(crate) fn insert(&self, mapping: Ptr<Mapping<S>>) {
+        // SAFETY: the mapping outlives its membership.
+        self.mappings.borrow_mut().insert(unsafe { UnsafeRef::from_raw(mapping.address().as_ptr()) });
+        self.count.set(self.count.get() + 1);
+    }
+
+    pub(crate) fn remove(&self, mapping: Ptr<Mapping<S>>) {
+        // SAFETY: the mapping is in this tree.
+        let removed = unsafe { self.mappings.borrow_mut().cursor_mut_from_ptr(mapping.address().as_ptr()).remove() };
+        assert!(removed.is_some());
+        self.count.set(self.count.get() - 1);
+    }
+}
+
+impl<S> Default for Tree<S> {
+    fn default() -> Self {
+        Tree::new()
     }
 }
 
@@ -79,6 +180,16 @@ pub struct Window {
 }
 
 impl Window {
+    /// All that a table of the level covers.
+    pub const fn of_level(level: u32) -> Window {
+        Window { start: 0, end: Table::bytes(level) }
+    }
+
+    /// How many pages that are.
+    pub const fn pages(&self) -> u64 {
+        (self.end - self.start) / PAGE
+    }
+
     /// Page aligned, not empty, inside.
     pub fn place(&self, start: u64, pages: u64) -> Result<Place, Error> {
         let end = pages.checked_mul(PAGE).and_then(|bytes| start.checked_add(bytes)).ok_or(Error::BadArgument)?;
@@ -87,18 +198,15 @@ impl Window {
     }
 }
 
-impl Mapping {
-    /// In no tree and no list yet.
-    pub(super) fn new(range: Ptr<Range>, place: Place, shown: Shown, first: u64, rights: [u8; 2]) -> Mapping {
-        let [protection, allowed] = rights;
+impl<S> Mapping<S> {
+    /// In no tree yet.
+    pub fn new(place: Place, shows: S, first: u64, [protection, allowed]: [u8; 2]) -> Mapping<S> {
         Mapping {
             tree: RBTreeLink::new(),
-            of_shown: Link::new(),
             start: Cell::new(place.start),
             pages: Cell::new(place.pages),
             first,
-            shown,
-            range,
+            shows,
             protection: Cell::new(protection),
             allowed,
         }
@@ -120,29 +228,11 @@ impl Mapping {
     pub fn first(&self) -> u64 {
         self.first
     }
-    /// What it shows.
-    pub fn shown(&self) -> Shown {
-        self.shown
-    }
-    /// The segment it shows, if it shows one.
-    pub fn segment(&self) -> Option<Ptr<Segment>> {
-        match self.shown {
-            Shown::Segment(segment) => Some(segment),
-            Shown::Range(_) => None,
-        }
-    }
-    /// The range it shows, if it shows one.
-    pub fn nested(&self) -> Option<Ptr<Range>> {
-        match self.shown {
-            Shown::Range(range) => Some(range),
-            Shown::Segment(_) => None,
-        }
+    /// What it shows, and how.
+    pub fn shows(&self) -> &S {
+        &self.shows
     }
     /// Where it is.
-    pub fn range(&self) -> Ptr<Range> {
-        self.range
-    }
-    /// Where in that.
     pub fn place(&self) -> Place {
         Place { start: self.start(), pages: self.pages() }
     }
@@ -154,15 +244,65 @@ impl Mapping {
     pub fn allowed(&self) -> u64 {
         u64::from(self.allowed)
     }
+    /// Its rights, as [`Mapping::new`] takes them.
+    pub(super) fn rights(&self) -> [u8; 2] {
+        [self.protection.get(), self.allowed]
+    }
     /// The segment's page at `address`.
     pub fn page_at(&self, address: u64) -> u64 {
         self.first + (address - self.start.get()) / PAGE
+    }
+    /// What `RangeGet` tells of it; `object` is the id of what it shows.
+    pub fn entry(&self, object: u64) -> RangeEntry
+    where
+        S: Shows,
+    {
+        RangeEntry {
+            start: self.start(),
+            pages: self.pages(),
+            first: self.first,
+            protection: self.protection(),
+            allowed: self.allowed(),
+            is_range: self.shows.table().is_some(),
+            object,
+        }
+    }
+    pub(super) fn set_pages(&self, pages: u64) {
+        self.pages.set(pages);
+    }
+    pub(super) fn set_protection(&self, protection: u64) {
+        self.protection.set(protection as u8);
+    }
+}
+
+impl Mapping {
+    /// What it shows.
+    pub fn shown(&self) -> Shown {
+        self.shows.shown
+    }
+    /// The segment it shows, if it shows one.
+    pub fn segment(&self) -> Option<Ptr<Segment>> {
+        match self.shown() {
+            Shown::Segment(segment) => Some(segment),
+            Shown::Range(_) => None,
+        }
+    }
+    /// The range it shows, if it shows one.
+    pub fn nested(&self) -> Option<Ptr<Range>> {
+        match self.shown() {
+            Shown::Range(range) => Some(range),
+            Shown::Segment(_) => None,
+        }
+    }
+    /// The range it is in.
+    pub fn range(&self) -> Ptr<Range> {
+        self.shows.range
     }
 }
 
 impl Ptr<Mapping> {
     pub(super) fn next_of_shown(self) -> Option<Ptr<Mapping>> {
-        self.of_shown.next()
+        self.shows.of_shown.next()
     }
 
     /// Takes the hardware entries of some of the segment's pages away.
@@ -171,7 +311,7 @@ impl Ptr<Mapping> {
         let to = (first + pages).min(self.first + self.pages());
         if from < to {
             let place = Place { start: self.start() + (from - self.first) * PAGE, pages: to - from };
-            self.range.change_entries(kernel, place, |_| Pte::EMPTY);
+            self.range().own(kernel).change_entries(place, |_| Pte::EMPTY);
         }
     }
 
@@ -179,9 +319,10 @@ impl Ptr<Mapping> {
     pub(super) fn trim(self, kernel: &mut Kernel, pages: u64) {
         let kept = self.pages().saturating_sub(pages);
         let tail = Place { start: self.start() + kept * PAGE, pages: self.pages() - kept };
-        self.range.change_entries(kernel, tail, |_| Pte::EMPTY);
+        let mut range = self.range().own(kernel);
+        range.change_entries(tail, |_| Pte::EMPTY);
         if kept == 0 {
-            self.range.delete(kernel, self);
+            range.delete(self);
         } else {
             self.pages.set(kept);
         }
@@ -191,7 +332,7 @@ impl Ptr<Mapping> {
     pub(super) fn deny_writes(self, kernel: &mut Kernel) {
         if self.protection() & protection::WRITE != 0 {
             let read_only = |entry: Pte| Pte::new(entry.address(), entry.flags().without(Flags::WRITE));
-            self.range.change_entries(kernel, self.place(), read_only);
+            self.range().own(kernel).change_entries(self.place(), read_only);
         }
     }
 }

@@ -29,7 +29,7 @@ pub mod segment;
 pub mod semaphore;
 pub mod share;
 pub mod slot;
-mod tables;
+pub mod space;
 pub mod user_memory;
 
 pub use context::Context;

@@ -5,15 +5,33 @@
 //! there are no cycles and a tree is at most four high; the entry in the parent is there as long as the mapping, and bounds what can be done
 //! through it; a range that is shown somewhere is alive.
 
-use super::mapping::{Mapping, PAGE, Place, Shown, Window};
+use super::mapping::{Mapping, PAGE, Shown, Window};
 use super::revoke::Budget;
-use super::tables::execution;
+use super::space::{Space, link};
 use super::{Ptr, Ram, Range, Segment, frames};
-use crate::arch::paging::{self, Flags, Pte, Table};
+use crate::arch::paging::Table;
 use crate::memory::PhysAddr;
+use crate::shared::SharedObject;
 use crate::state::Kernel;
 use abi::Error;
-use abi::layout::protection;
+
+/// By what an address is shown.
+pub enum By {
+    /// A mapping of a core's own range, and its segment.
+    Own(Ptr<Mapping>, Ptr<Segment>),
+    /// Whatever a range that a pool keeps has there.
+    Shared(SharedObject),
+}
+
+/// What shows an address.
+pub struct Found {
+    /// Mapping, or shared range.
+    pub by: By,
+    /// The address in the range it is in.
+    pub local: u64,
+    /// What all on the way allow; `layout::protection` bits.
+    pub allowed: u64,
+}
 
 /// Work of taking a range out of a parent, as frees of single pages.
 const LEAVE_UNITS: u32 = 2;
@@ -68,37 +86,28 @@ impl Ptr<Range> {
         if level >= self.level()
             || !start.is_multiple_of(bytes)
             || child.may_write_execute() && !self.may_write_execute()
+            || self.shared().is_some()
         {
             return Err(Error::BadArgument);
         }
         let place = self.place(start, bytes / PAGE)?;
-        if self.within(place).next().is_some() {
+        if self.at_or_after(start).is_some_and(|mapping| mapping.start() < place.end()) {
             return Err(Error::Busy);
         }
-        let entry = self.open_link(kernel, start, level)?;
-        self.add(kernel, place, Shown::Range(child), 0, [protection as u8, allowed as u8])?;
-        *entry = link(child, protection);
+        let mut own = self.own(kernel);
+        let entry = own.open_link(start, level)?;
+        own.add(place, Shown::Range(child), 0, [protection as u8, allowed as u8])?;
+        *entry = link(child.top(), protection);
         Ok(())
     }
 
-    /// Takes a nested range out of this one.
-    pub(super) fn unnest(self, kernel: &mut Kernel, mapping: Ptr<Mapping>, child: Ptr<Range>) {
-        self.set_link(kernel, mapping.start(), child.level(), Pte::EMPTY);
-        self.delete(kernel, mapping);
-    }
-
-    /// Sets what can be done through the mapping of a nested range.
-    pub(super) fn protect_nested(self, kernel: &mut Kernel, mapping: Ptr<Mapping>, child: Ptr<Range>) {
-        self.set_link(kernel, mapping.start(), child.level(), link(child, mapping.protection()));
-    }
-
     /// Takes it out of all its parents; tells whether the budget sufficed.
-    pub(super) fn leave_parents(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+    pub(crate) fn leave_parents(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         while let Some(mapping) = self.parents.first() {
             if !budget.spend(LEAVE_UNITS) {
                 return false;
             }
-            mapping.range().unnest(kernel, mapping, self);
+            mapping.range().own(kernel).take_out(mapping);
         }
         true
     }
@@ -109,25 +118,21 @@ impl Ptr<Range> {
         self.leave_parents(kernel, &mut Budget::all())
     }
 
-    /// The mapping of a segment that shows `address`, through whatever ranges, with the address in its range and what all of them allow.
-    pub fn find(self, address: u64) -> Option<(Ptr<Mapping>, u64, u64)> {
-        let (mut range, mut address, mut allowed) = (self, address, u64::MAX);
+    /// What shows `address`, through whatever ranges.
+    pub fn find(self, address: u64) -> Option<Found> {
+        let (mut range, mut local, mut allowed) = (self, address, u64::MAX);
         // Each turn goes down a level.
         loop {
-            let mapping = range.at(address)?;
+            if let Some(shared) = range.shared() {
+                return Some(Found { by: By::Shared(shared), local, allowed });
+            }
+            let mapping = range.at(local)?;
             allowed &= mapping.protection();
             match mapping.shown() {
-                Shown::Segment(_) => return Some((mapping, address, allowed)),
-                Shown::Range(nested) => (range, address) = (nested, address - mapping.start()),
+                Shown::Segment(segment) => return Some(Found { by: By::Own(mapping, segment), local, allowed }),
+                Shown::Range(nested) => (range, local) = (nested, local - mapping.start()),
             }
         }
-    }
-
-    /// Whether a border of `place` lies inside a nested range.
-    pub(super) fn check_borders(self, place: Place) -> Result<(), Error> {
-        let cuts =
-            |border: u64| self.at(border).is_some_and(|mapping| mapping.start() < border && mapping.nested().is_some());
-        if cuts(place.start) || cuts(place.end()) { Err(Error::BadArgument) } else { Ok(()) }
     }
 }
 
@@ -139,15 +144,7 @@ fn create_over(
     level: u32,
     write_execute: bool,
 ) -> Result<Ptr<Range>, Error> {
-    let window = Window { start: 0, end: Table::bytes(level) };
-    Range::create(kernel, ram, Table { frame, level }, window, write_execute).inspect(|_| frames::clear(frame))
-}
-
-/// The entry that leads to a nested range.
-fn link(child: Ptr<Range>, protection: u64) -> Pte {
-    if protection & protection::READ == 0 {
-        return Pte::EMPTY;
-    }
-    let write = if protection & protection::WRITE == 0 { Flags::NONE } else { Flags::WRITE };
-    paging::link(child.top(), Flags::PRESENT | Flags::USER | write | execution(protection))
+    let window = Window::of_level(level);
+    let made = Range::create(kernel, ram, (Table { frame, level }, window), write_execute, None);
+    made.inspect(|_| frames::clear(frame))
 }

@@ -1,24 +1,22 @@
 //! AddressRange: what is seen where.
 //!
-//! The truth is a balanced tree of mappings (`mapping`) ordered by address, of segments and of nested ranges (`nest`); the hardware tables are a cache of
-//! it (`tables`), filled at faults (`fault`) and emptied whenever a mapping or a segment's page is taken away or narrowed. A root is a domain's space, any other
-//! range is seen through the ranges it is nested in. Invariants: mappings lie inside the window and never overlap. Mappings and table pages
-//! are paid by the range's Ram. Table pages stay until the range ends. No address is known here but the window's.
+//! A root is a domain's space, any other range is seen through the ranges it is nested in (`nest`). A range is a core's own, or stands for one that a pool keeps for
+//! several cores (`shared::range`); what both do is in `space`, soft faults in `fault`. Invariants: mappings and table pages of a core's own range
+//! are paid by its Ram, and table pages stay until it ends. A core holds translations of the space that is loaded only (loading another drops them all), so a root
+//! forgets its own pages one by one, and a nested range, which the loaded space may show anywhere and more than once, has all forgotten.
 
-use super::mapping::{ByAddress, Mapping, PAGE, Place, Shown, Window};
+use super::mapping::{Listed, Mapping, Place, Shown, Tree, Window};
 use super::revoke::Budget;
-use super::tables::narrow;
-use super::{Header, List, Object, Ptr, Ram, Segment, ram};
+use super::segment::Segment;
+use super::space::{Remembered, Space, check_protection};
+use super::{Header, List, Object, Ptr, Ram, fault, ram};
 use crate::arch::paging::{self, Pte, Root, Table};
+use crate::hardware;
+use crate::memory::PhysAddr;
+use crate::shared::{Alias, SharedObject};
 use crate::state::Kernel;
-use abi::layout::protection;
-use abi::{Error, ObjectType};
-use core::cell::{Cell, RefCell};
-use core::ptr::NonNull;
-use intrusive_collections::{Bound, RBTree, UnsafeRef};
-
-/// Most mappings of one range (Linux's default limit is about the same).
-pub const MAPPINGS_MAX: u64 = 65_536;
+use abi::{Error, ObjectType, RangeEntry};
+use core::cell::Cell;
 
 /// A set of mappings and the tables that cache it.
 #[repr(C)]
@@ -26,8 +24,10 @@ pub struct Range {
     header: Header,
     top: Table,
     window: Window,
-    mappings: RefCell<RBTree<ByAddress>>,
-    count: Cell<u64>,
+    /// Of a core's own.
+    mappings: Tree,
+    /// What it stands for, if a pool keeps that.
+    alias: Option<Ptr<Alias>>,
     /// The mappings that show it; roots have none.
     pub(super) parents: List<Mapping, 1>,
     /// Writable code may be mapped.
@@ -43,20 +43,20 @@ unsafe impl Object for Range {
 }
 
 impl Range {
-    /// An empty range over the table `top`, whose page has been charged to `ram`.
-    pub(super) fn create(
+    /// An empty range over the table `top`, whose page has been charged to `ram`; or, over a table of a pool, one that stands for the pool's: the alias is the range's then.
+    pub(crate) fn create(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
-        top: Table,
-        window: Window,
+        (top, window): (Table, Window),
         write_execute: bool,
+        alias: Option<Ptr<Alias>>,
     ) -> Result<Ptr<Range>, Error> {
         kernel.create(ram, |header| Range {
             header,
             top,
             window,
-            mappings: RefCell::new(RBTree::new(ByAddress::new())),
-            count: Cell::new(0),
+            mappings: Tree::new(),
+            alias,
             parents: List::new(),
             write_execute,
             dead: Cell::new(false),
@@ -86,7 +86,7 @@ impl Range {
 
     /// Pages of it that are its window, or for a nested range what it takes in a parent.
     pub fn pages(&self) -> u64 {
-        (self.window.end - self.window.start) / PAGE
+        self.window.pages()
     }
 
     /// A part of it; `BadArgument` if not inside.
@@ -98,6 +98,106 @@ impl Range {
     pub fn may_write_execute(&self) -> bool {
         self.write_execute
     }
+
+    /// Whether the protection is one that pages of the range may have.
+    pub fn check_protection(&self, wanted: u64) -> Result<(), Error> {
+        check_protection(wanted, self.write_execute)
+    }
+
+    /// What makes it stand for a shared one.
+    pub fn alias(&self) -> Option<Ptr<Alias>> {
+        self.alias
+    }
+
+    /// The shared one that it stands for.
+    pub fn shared(&self) -> Option<SharedObject> {
+        self.alias.map(|alias| alias.object())
+    }
+}
+
+/// A core's own range, to be changed.
+pub struct Own<'a> {
+    kernel: &'a mut Kernel,
+    range: Ptr<Range>,
+}
+
+impl Space for Own<'_> {
+    type Shows = Listed;
+
+    fn top(&self) -> Table {
+        self.range.top
+    }
+    fn window(&self) -> Window {
+        self.range.window
+    }
+    fn may_write_execute(&self) -> bool {
+        self.range.write_execute
+    }
+    fn mappings(&self) -> &Tree {
+        &self.range.mappings
+    }
+
+    fn make(&mut self, place: Place, shown: Shown, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
+        let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>())?.cast::<Mapping>();
+        // SAFETY: a fresh place of sufficient size and alignment; the mapping stays there until `end`.
+        let node = unsafe {
+            node.write(Mapping::new(place, Listed::new(shown, self.range), first, rights));
+            Ptr::new(node)
+        };
+        match shown {
+            Shown::Segment(segment) => {
+                self.kernel.retain(segment);
+                segment.mappings.push_back(node);
+            }
+            Shown::Range(nested) => {
+                self.kernel.retain(nested);
+                nested.parents.push_back(node);
+                nested.shared().inspect(|range| range.shown_more(self.kernel.core()));
+            }
+        }
+        Ok(node)
+    }
+
+    fn end(&mut self, mapping: Ptr<Mapping>) {
+        let shown = mapping.shown();
+        match shown {
+            Shown::Segment(segment) => segment.mappings.remove(mapping),
+            Shown::Range(nested) => {
+                nested.parents.remove(mapping);
+                nested.shared().inspect(|range| range.shown_less(self.kernel.core()));
+            }
+        }
+        ram::free_small(self.kernel, self.range.ram(), mapping.address().cast(), size_of::<Mapping>());
+        match shown {
+            Shown::Segment(segment) => self.kernel.release(segment),
+            Shown::Range(nested) => self.kernel.release(nested),
+        }
+    }
+
+    fn allocate_table(&mut self) -> Option<PhysAddr> {
+        self.kernel.allocate_page(self.range.ram()).ok()
+    }
+    fn free_table(&mut self, frame: PhysAddr) {
+        self.kernel.free_page(self.range.ram(), frame);
+    }
+
+    fn remembered(&self) -> Remembered {
+        match self.kernel.loaded {
+            Some(root) if self.range.is_root() && root == self.range.root() => Remembered::Here,
+            Some(_) if !self.range.is_root() && !self.range.parents.is_empty() => Remembered::Anywhere,
+            _ => Remembered::Nowhere,
+        }
+    }
+    fn forget_page(&mut self, address: u64) {
+        hardware::flush_page(address);
+    }
+    fn forget_all(&mut self) {
+        hardware::flush_all();
+    }
+
+    fn neighbour(&mut self, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
+        fault::neighbour(self.kernel, mapping, page)
+    }
 }
 
 impl Ptr<Range> {
@@ -105,7 +205,7 @@ impl Ptr<Range> {
     pub fn create_root(kernel: &mut Kernel, ram: Ptr<Ram>, write_execute: bool) -> Result<Ptr<Range>, Error> {
         let frame = kernel.allocate_page(ram)?;
         let window = kernel.user_window;
-        let made = Range::create(kernel, ram, paging::new_root(frame).top(), window, write_execute);
+        let made = Range::create(kernel, ram, (paging::new_root(frame).top(), window), write_execute, None);
         if made.is_err() {
             kernel.free_page(ram, frame);
         }
@@ -117,43 +217,39 @@ impl Ptr<Range> {
         self.top.root()
     }
 
-    /// Whether its domain lives, and its memory was not revoked.
+    /// Whether its domain or pool lives, and its memory was not revoked.
     pub fn is_alive(self) -> bool {
-        !self.dead.get()
+        !self.dead.get() && self.shared().is_none_or(|object| object.is_alive())
     }
 
-    /// The mapping that covers `address`, or the first after it.
+    /// A core's own, to be changed.
+    #[inline]
+    pub(super) fn own(self, kernel: &mut Kernel) -> Own<'_> {
+        assert!(self.alias.is_none(), "a pool keeps it");
+        Own { kernel, range: self }
+    }
+
+    /// The mapping that covers `address`, or the first after it; of a core's own.
     pub fn at_or_after(self, address: u64) -> Option<Ptr<Mapping>> {
-        let mappings = self.mappings.borrow();
-        let mut cursor = mappings.upper_bound(Bound::Included(&address));
-        match cursor.get() {
-            Some(mapping) if mapping.end() > address => (),
-            _ => cursor.move_next(),
-        }
-        // SAFETY: mappings in the tree are alive, and are unlinked before they go.
-        cursor.get().map(|mapping| unsafe { Ptr::new(NonNull::from(mapping)) })
+        self.mappings.at_or_after(address)
     }
 
-    /// The mapping that covers `address`.
+    /// The mapping that covers `address`; of a core's own.
     pub fn at(self, address: u64) -> Option<Ptr<Mapping>> {
-        self.at_or_after(address).filter(|mapping| mapping.start() <= address)
+        self.mappings.at(address)
     }
 
-    /// The mappings that touch `place`, in order.
-    pub(super) fn within(self, place: Place) -> impl Iterator<Item = Ptr<Mapping>> {
-        let mut next = place.start;
-        core::iter::from_fn(move || {
-            let mapping = self.at_or_after(next).filter(|mapping| mapping.start() < place.end())?;
-            next = mapping.end();
-            Some(mapping)
-        })
-    }
-
-    /// Whether the protection is one that pages of the range may have.
-    pub fn check_protection(self, wanted: u64) -> Result<(), Error> {
-        let both = protection::WRITE | protection::EXECUTE;
-        let fits = wanted & both != both || self.write_execute;
-        fits.then_some(()).ok_or(Error::BadArgument)
+    /// What is mapped at `address`, or first after it.
+    pub fn get(self, kernel: &mut Kernel, address: u64) -> Option<RangeEntry> {
+        if let Some(range) = self.shared() {
+            return kernel.change_shared(range, |range| range.get(address));
+        }
+        let mapping = self.at_or_after(address)?;
+        let object = match mapping.shown() {
+            Shown::Segment(segment) => segment.any(),
+            Shown::Range(nested) => nested.any(),
+        };
+        Some(mapping.entry(object.id()))
     }
 
     /// Shows `segment` from page `first` on. Protection and rights have been checked; `Busy` if something is there.
@@ -163,169 +259,46 @@ impl Ptr<Range> {
         place: Place,
         segment: Ptr<Segment>,
         first: u64,
-        [protection, allowed]: [u64; 2],
+        rights: [u64; 2],
     ) -> Result<(), Error> {
         let last = first.checked_add(place.pages).ok_or(Error::BadArgument)?;
         if last > segment.pages() {
             return Err(Error::BadArgument);
         }
-        self.map_copy(kernel, place, segment, first, [protection, allowed])
+        match self.shared() {
+            None => self.map_copy(kernel, place, segment, first, rights),
+            Some(range) => {
+                let object = range.beside(segment.alias().ok_or(Error::WrongType)?.object())?;
+                kernel.change_shared(range, |range| range.map(place, object, first, rights))
+            }
+        }
     }
 
-    /// As `map`, but the segment may be shorter: a copy of a mapping whose segment was shrunk behind it.
+    /// As `map`, in a core's own, but the segment may be shorter: a copy of a mapping whose segment was shrunk behind it.
     pub(super) fn map_copy(
         self,
         kernel: &mut Kernel,
         place: Place,
         segment: Ptr<Segment>,
         first: u64,
-        [protection, allowed]: [u64; 2],
+        rights: [u64; 2],
     ) -> Result<(), Error> {
-        if self.within(place).next().is_some() {
-            return Err(Error::Busy);
-        }
-        self.add(kernel, place, Shown::Segment(segment), first, [protection as u8, allowed as u8])
+        self.own(kernel).map(place, Shown::Segment(segment), first, rights)
     }
 
-    pub(super) fn add(
-        self,
-        kernel: &mut Kernel,
-        place: Place,
-        shown: Shown,
-        first: u64,
-        rights: [u8; 2],
-    ) -> Result<(), Error> {
-        if self.count.get() >= MAPPINGS_MAX {
-            return Err(Error::NoMemory);
-        }
-        let node = ram::allocate_small(kernel, self.ram(), size_of::<Mapping>())?.cast::<Mapping>();
-        // SAFETY: a fresh place of sufficient size and alignment; the node stays there until `delete`.
-        let node = unsafe {
-            node.write(Mapping::new(self, place, shown, first, rights));
-            Ptr::new(node)
-        };
-        match shown {
-            Shown::Segment(segment) => {
-                kernel.retain(segment);
-                segment.mappings.push_back(node);
-            }
-            Shown::Range(nested) => {
-                kernel.retain(nested);
-                nested.parents.push_back(node);
-            }
-        }
-        // SAFETY: the node outlives its membership.
-        self.mappings.borrow_mut().insert(unsafe { UnsafeRef::from_raw(node.address().as_ptr()) });
-        self.count.set(self.count.get() + 1);
-        Ok(())
-    }
-
-    pub(super) fn delete(self, kernel: &mut Kernel, mapping: Ptr<Mapping>) {
-        // SAFETY: the node is in this range's tree.
-        let removed = unsafe { self.mappings.borrow_mut().cursor_mut_from_ptr(mapping.address().as_ptr()).remove() };
-        assert!(removed.is_some());
-        let shown = mapping.shown();
-        match shown {
-            Shown::Segment(segment) => segment.mappings.remove(mapping),
-            Shown::Range(nested) => nested.parents.remove(mapping),
-        }
-        self.count.set(self.count.get() - 1);
-        ram::free_small(kernel, self.ram(), mapping.address().cast(), size_of::<Mapping>());
-        match shown {
-            Shown::Segment(segment) => kernel.release(segment),
-            Shown::Range(nested) => kernel.release(nested),
-        }
-    }
-
-    /// Makes `address` a border between mappings, if it lies inside one, of a segment. Changes nothing a user can see.
-    fn split(self, kernel: &mut Kernel, address: u64) -> Result<(), Error> {
-        let Some(mapping) = self.at(address).filter(|mapping| mapping.start() < address) else { return Ok(()) };
-        let kept = (address - mapping.start()) / PAGE;
-        let all = mapping.pages.replace(kept);
-        let rest = Place { start: address, pages: all - kept };
-        let rights = [mapping.protection() as u8, mapping.allowed() as u8];
-        let made = self.add(kernel, rest, mapping.shown(), mapping.first() + kept, rights);
-        if made.is_err() {
-            mapping.pages.set(all);
-        }
-        made
-    }
-
-    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a part of a nested range is meant.
+    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a part of a nested range is meant. Nobody sees any of it when this ends.
     pub fn unmap(self, kernel: &mut Kernel, place: Place) -> Result<u64, Error> {
-        self.check_borders(place)?;
-        self.split(kernel, place.start)?;
-        self.split(kernel, place.end())?;
-        let mut pages = 0;
-        while let Some(mapping) = self.within(place).next() {
-            pages += mapping.pages();
-            match mapping.shown() {
-                Shown::Segment(_) => {
-                    self.change_entries(kernel, mapping.place(), |_| Pte::EMPTY);
-                    self.delete(kernel, mapping);
-                }
-                Shown::Range(nested) => self.unnest(kernel, mapping, nested),
-            }
+        match self.shared() {
+            None => self.own(kernel).unmap(place),
+            Some(range) => kernel.change_shared(range, |range| range.unmap(place)),
         }
-        Ok(pages)
     }
 
-    /// Whether all of `place` is mapped by capabilities that allow `wanted`, nested ranges as a whole.
-    pub fn check_cover(self, place: Place, wanted: u64) -> Result<(), Error> {
-        self.check_borders(place)?;
-        let mut next = place.start;
-        for mapping in self.within(place) {
-            if mapping.start() > next {
-                return Err(Error::BadArgument);
-            }
-            if mapping.segment().is_some() {
-                self.check_protection(wanted)?;
-            }
-            if mapping.allowed() & wanted != wanted {
-                return Err(Error::NoRights);
-            }
-            next = mapping.end();
-        }
-        if next >= place.end() { Ok(()) } else { Err(Error::BadArgument) }
-    }
-
-    /// Sets the protection of all pages of `place`; `check_cover` has been passed.
+    /// Sets the protection of all pages of `place`. `BadArgument` if it is not all mapped, `NoRights` if not by capabilities that allow that.
     pub fn protect(self, kernel: &mut Kernel, place: Place, wanted: u64) -> Result<(), Error> {
-        self.split(kernel, place.start)?;
-        self.split(kernel, place.end())?;
-        let mut next = place.start;
-        while let Some(mapping) = self.within(Place { start: next, pages: (place.end() - next) / PAGE }).next() {
-            next = mapping.end();
-            mapping.protection.set(wanted as u8);
-            match mapping.shown() {
-                Shown::Segment(_) => {
-                    self.change_entries(kernel, mapping.place(), |entry| narrow(entry, wanted));
-                    self.join_with_previous(kernel, mapping);
-                }
-                Shown::Range(nested) => self.protect_nested(kernel, mapping, nested),
-            }
-            if next >= place.end() {
-                break;
-            }
-        }
-        if let Some(after) = self.at(place.end()) {
-            self.join_with_previous(kernel, after);
-        }
-        Ok(())
-    }
-
-    /// Makes one mapping of two that continue each other, so that protecting back and forth leaves no trace.
-    fn join_with_previous(self, kernel: &mut Kernel, mapping: Ptr<Mapping>) {
-        let Some(previous) = mapping.start().checked_sub(PAGE).and_then(|before| self.at(before)) else { return };
-        let continues = previous.segment().is_some()
-            && previous.shown() == mapping.shown()
-            && previous.first() + previous.pages() == mapping.first()
-            && previous.protection() == mapping.protection()
-            && previous.allowed() == mapping.allowed();
-        if continues {
-            let pages = mapping.pages();
-            self.delete(kernel, mapping);
-            previous.pages.set(previous.pages() + pages);
+        match self.shared() {
+            None => self.own(kernel).protect(place, wanted),
+            Some(range) => kernel.change_shared(range, |range| range.protect(place, wanted)),
         }
     }
 
@@ -336,20 +309,22 @@ impl Ptr<Range> {
 
     /// All mappings and tables of a closed range, which is shown nowhere, go; tells whether the budget sufficed.
     pub fn clear(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
-        if self.is_cleared.get() {
+        // What a pool keeps goes with the last who names it.
+        if self.is_cleared.get() || self.alias.is_some() {
             return true;
         }
         assert!(self.parents.is_empty(), "what shows a range holds a reference");
-        if self.is_shown(kernel) {
+        if self.is_root() && kernel.loaded == Some(self.root()) {
             kernel.load_kernel_space();
         }
+        let mut own = self.own(kernel);
         while let Some(mapping) = self.at_or_after(0) {
             if !budget.spend(1) {
                 return false;
             }
             match mapping.shown() {
-                Shown::Segment(_) => self.delete(kernel, mapping),
-                Shown::Range(nested) => self.unnest(kernel, mapping, nested),
+                Shown::Segment(_) => own.delete(mapping),
+                Shown::Range(_) => own.take_out(mapping),
             }
         }
         self.is_cleared.set(true);
@@ -359,13 +334,16 @@ impl Ptr<Range> {
         true
     }
 
-    /// Number of mappings.
+    /// Number of mappings of a core's own.
     pub fn count(self) -> u64 {
-        self.count.get()
+        self.mappings.count()
     }
 }
 
 pub(super) fn dismantle(kernel: &mut Kernel, range: Ptr<Range>) {
     range.close();
     range.clear(kernel, &mut Budget::all());
+    if let Some(alias) = range.alias {
+        kernel.drop_alias(range.ram(), alias);
+    }
 }

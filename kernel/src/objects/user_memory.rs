@@ -4,6 +4,7 @@
 //! the user's own address, so SMAP stays shut and no access here can fault. Memory that is not RAM is refused.
 
 use super::fault::{Access, NOT_RAM};
+use super::nest::By;
 use super::{Ptr, Range};
 use crate::arch::paging::{self, Flags};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -17,8 +18,8 @@ fn locate(kernel: &mut Kernel, range: Ptr<Range>, address: u64, access: Access) 
         let is_ram = !entry.flags().contains(NOT_RAM);
         return is_ram.then(|| entry.address() + offset(address)).ok_or(Error::BadPointer);
     }
-    let (mapping, ..) = range.find(address).ok_or(Error::BadPointer)?;
-    if !mapping.segment().is_some_and(|segment| segment.is_ram()) {
+    let found = range.find(address).ok_or(Error::BadPointer)?;
+    if matches!(found.by, By::Own(_, segment) if !segment.is_ram()) {
         return Err(Error::BadPointer);
     }
     let frame = range.resolve(kernel, address, access).map_err(|_| Error::BadPointer)?;

@@ -1,7 +1,7 @@
 //! This core's side: the private objects that stand for shared ones, and the pools whose home it is.
 //!
 //! An alias is a small place in this core's memory, on the kernel's list, with one reference to its shared object and one count in its pool. It belongs to one private object: a
-//! [`SharedShare`], or a `Segment` of kind `Shared`; that is what slots and mappings name, so that capabilities, mappings and revocation on this core
+//! [`SharedShare`], a `Segment` of kind `Shared`, or a `Range` with an alias; that is what slots and mappings name, so that capabilities, mappings and revocation on this core
 //! know nothing of sharing. Invariants: an alias lives exactly as long as its object; the home has a [`Keeper`] per pool, which the Ram that pays knows, and which
 //! goes with the pool's last alias.
 
@@ -10,9 +10,12 @@ use super::pool::{PAGES_MIN, Pool, wait_for_readers};
 use super::{POOLS_MAX, registry, share};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::objects::mapping::Window;
 use crate::objects::remote::SHARED_SLOT;
 use crate::objects::revoke::{Budget, UNITS};
-use crate::objects::{AnyObject, Header, Link, Linked, List, Object as KernelObject, Ptr, Ram, Segment, frames, ram};
+use crate::objects::{
+    AnyObject, Header, Link, Linked, List, Object as KernelObject, Ptr, Ram, Range, Segment, frames, ram,
+};
 use crate::state::Kernel;
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::{Error, ObjectType, Rights};
@@ -90,6 +93,25 @@ impl Default for Local {
     }
 }
 
+/// What is to be made in a pool.
+#[derive(Clone, Copy)]
+pub enum New {
+    /// A share.
+    Share,
+    /// A segment of so many pages.
+    Segment {
+        /// How many.
+        pages: u64,
+    },
+    /// A range.
+    Range {
+        /// That of its uppermost table.
+        level: u32,
+        /// Whether code in it may be writable.
+        write_execute: bool,
+    },
+}
+
 /// A shared object that a call names, with a reference that [`Found::end`] gives back.
 #[must_use]
 #[derive(Clone, Copy)]
@@ -143,16 +165,22 @@ impl Ptr<SharedShare> {
         share::remove(self.living()?, kernel.core(), id)
     }
 
-    /// A new share or segment of the same pool that is known in this one; gives its id. A segment has `pages`.
-    pub fn make(self, kernel: &mut Kernel, kind: ObjectKind, lock: Kind, pages: u64, name: Name) -> Result<u64, Error> {
+    /// A new object of the same pool that is known in this share; gives its id.
+    pub fn make(self, kernel: &mut Kernel, new: New, lock: Kind, name: Name) -> Result<u64, Error> {
         let (pool, core) = (self.living()?.pool, kernel.core());
+        let kind = match new {
+            New::Share => ObjectKind::Share,
+            New::Segment { .. } => ObjectKind::Segment,
+            New::Range { .. } => ObjectKind::Range,
+        };
         let id = kernel.next_id();
         // The slot does not matter: whether a handle can say the id.
         abi::Handle::in_share(abi::Handle::FIRST_FREE, id).ok_or(Error::NoSlot)?;
         let object = Object::create(pool, core, kind, lock, id, name)?;
-        let filled = match kind {
-            ObjectKind::Share => Ok(()),
-            ObjectKind::Segment => pool.allocate_pages(core, pages).map(|place| object.set_run(place, pages)),
+        let filled = match new {
+            New::Share => Ok(()),
+            New::Segment { pages } => pool.allocate_pages(core, pages).map(|place| object.set_run(place, pages)),
+            New::Range { level, write_execute } => object.become_range(core, level, write_execute),
         };
         let known = filled.and_then(|()| self.add(kernel, object, Rights::ALL));
         object.release(core);
@@ -176,6 +204,9 @@ impl Ptr<SharedShare> {
 pub fn shared(object: AnyObject) -> Option<Object> {
     if let Ok(share) = object.cast::<SharedShare>() {
         return Some(share.shared());
+    }
+    if let Ok(range) = object.cast::<Range>() {
+        return range.shared();
     }
     object.cast::<Segment>().ok()?.alias().map(|alias| alias.object)
 }
@@ -257,6 +288,7 @@ impl Kernel {
         let named = match object.kind() {
             ObjectKind::Share => self.new_share(ram, object).map(Ptr::any),
             ObjectKind::Segment => self.new_segment(ram, object).map(Ptr::any),
+            ObjectKind::Range => self.new_range(ram, object).map(Ptr::any),
         };
         if named.is_err() {
             object.release(self.core());
@@ -275,6 +307,13 @@ impl Kernel {
     fn new_segment(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Segment>, Error> {
         let alias = self.new_alias(ram, object)?;
         let made = Ptr::<Segment>::new_shared(self, ram, object.run().1, alias);
+        self.give_alias(ram, alias, made)
+    }
+
+    fn new_range(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Range>, Error> {
+        let alias = self.new_alias(ram, object)?;
+        let place = (object.top(), Window::of_level(object.top().level));
+        let made = Range::create(self, ram, place, object.may_write_execute(), Some(alias));
         self.give_alias(ram, alias, made)
     }
 
@@ -363,15 +402,18 @@ impl Kernel {
             if !self.take_names(user, budget) {
                 return false;
             }
-            if let Ok(segment) = user.cast::<Segment>()
-                && user.references() > 0
-            {
-                self.retain(segment);
-                let is_done = segment.unmap_everywhere(self, budget);
-                self.release(segment);
-                if !is_done {
-                    return false;
-                }
+            if user.references() == 0 {
+                continue;
+            }
+            self.retain_any(user);
+            let is_done = match (user.cast::<Segment>(), user.cast::<Range>()) {
+                (Ok(segment), _) => segment.unmap_everywhere(self, budget),
+                (_, Ok(range)) => range.leave_parents(self, budget),
+                _ => true,
+            };
+            self.release_any(user);
+            if !is_done {
+                return false;
             }
         }
         true

@@ -1,21 +1,22 @@
 //! What applications share between cores: pools, and in them shares and segments (decision 38).
 //!
 //! Beside the mailbox the one room of the kernel with locks and atomics, and its pools the one memory that several kernels write. `pool` is the memory, `object` what lies in it, `share` the table
-//! from ids to objects, `registry` how a core finds another's pools and sees its read sections; `alias` is the other side: this core's private objects that stand
+//! from ids to objects, `range` mappings and tables that several cores use, `registry` how a core finds another's pools and sees its read sections; `alias` is the other side: this core's private objects that stand
 //! for shared ones. Invariants: what lies in a pool is atomic words; a core has at least one alias in a pool as long as it may look there, and a pool stays while there is an alias;
 //! a kernel holds at most one object's lock and, inside that, the pool's; no lock is held while anything but a lock or another core's read section is waited for.
-//! This room does not know what is mapped where.
 
 mod alias;
 mod object;
 mod pool;
+mod range;
 #[cfg_attr(not(target_os = "none"), path = "registry_host.rs")]
 pub mod registry;
 mod share;
 
-pub use alias::{Alias, Found, Keeper, Local, SharedShare, dismantle_keeper, dismantle_share, shared};
-pub use object::{Name, ObjectKind};
+pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, dismantle_keeper, dismantle_share, shared};
+pub use object::{Name, Object as SharedObject, ObjectKind};
 pub use pool::Pool;
+pub use range::{RangeStat, SharedRange};
 
 use crate::hardware;
 use lock::Relax;
@@ -27,7 +28,7 @@ const PATIENCE_NS: u64 = 10_000_000_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 1 << 16;
 
-/// How a kernel waits for another that holds a lock.
+/// How a kernel waits for another: that holds a lock, or is to forget translations.
 #[derive(Default)]
 pub struct Patience {
     looks: u32,
@@ -53,6 +54,9 @@ impl Patience {
             self.since_ns = now_ns;
         }
         let waited_ns = now_ns - self.since_ns;
-        assert!(waited_ns < PATIENCE_NS, "another core holds a shared object's lock for 10 s: has its kernel stopped?");
+        assert!(
+            waited_ns < PATIENCE_NS,
+            "another core did not release a shared object's lock, or forget translations, for 10 s: has its kernel stopped?"
+        );
     }
 }

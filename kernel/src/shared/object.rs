@@ -5,6 +5,7 @@
 //! he found an entry that has one: entries give theirs back only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
+use super::range;
 use super::share::{self, BUCKET_LINES};
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use abi::Error;
@@ -21,6 +22,8 @@ pub enum ObjectKind {
     Share = 1,
     /// A run of pages.
     Segment = 2,
+    /// Mappings and the tables that cache them.
+    Range = 3,
 }
 
 // Words of the first line.
@@ -29,7 +32,7 @@ const REFERENCES: usize = 1;
 /// Kind, kind of lock << 8, pages of the object << 16.
 const SHAPE: usize = 2;
 const NAME: usize = 3;
-/// Of a segment: its first line; and its pages.
+/// Of a segment: its first line; and its pages. Of a range: its uppermost table; and its level, with whether code in it may be writable << 8.
 const RUN: usize = 5;
 const RUN_PAGES: usize = 6;
 /// Of an object that is being taken apart: the next such.
@@ -48,8 +51,12 @@ pub struct Object {
 }
 
 fn lines_of(kind: ObjectKind, lock: Kind, cores: usize) -> u64 {
-    let table = if kind == ObjectKind::Share { BUCKET_LINES } else { 0 };
-    LOCK_LINES + lock.lines(cores) as u64 + table as u64
+    let own = match kind {
+        ObjectKind::Share => BUCKET_LINES,
+        ObjectKind::Segment => 0,
+        ObjectKind::Range => range::lines(cores),
+    };
+    LOCK_LINES + lock.lines(cores) as u64 + own as u64
 }
 
 impl Object {
@@ -88,6 +95,7 @@ impl Object {
     pub fn kind(self) -> ObjectKind {
         match self.shape() as u8 {
             kind if kind == ObjectKind::Share as u8 => ObjectKind::Share,
+            kind if kind == ObjectKind::Range as u8 => ObjectKind::Range,
             _ => ObjectKind::Segment,
         }
     }
@@ -113,8 +121,13 @@ impl Object {
         &self.pool.at(self.place + 1).0[ENTRIES]
     }
 
-    /// The first of a share's buckets.
-    pub(super) fn buckets(self) -> Place {
+    /// Whether its pool's Ram was not revoked.
+    pub fn is_alive(self) -> bool {
+        !self.pool.is_dead()
+    }
+
+    /// The first of a share's buckets, or a range's own line.
+    pub(super) fn behind_lock(self) -> Place {
         self.place + LOCK_LINES + self.lock_kind().lines(super::registry::cores()) as u64
     }
 
@@ -122,6 +135,11 @@ impl Object {
     pub fn run(self) -> (PhysAddr, u64) {
         let place = self.word(RUN).load(Ordering::Relaxed);
         (self.pool.base() + place / PAGE_LINES * PAGE_BYTES as u64, self.word(RUN_PAGES).load(Ordering::Relaxed))
+    }
+
+    /// Whether its memory was made.
+    pub(super) fn has_run(self) -> bool {
+        self.word(RUN).load(Ordering::Relaxed) != 0
     }
 
     /// Gives a new segment its memory.
@@ -167,9 +185,10 @@ impl Object {
     fn take_apart(self, core: usize, doomed: &mut Place) {
         match self.kind() {
             ObjectKind::Share => share::empty(self, core, doomed),
+            ObjectKind::Range => range::take_apart(self, core, doomed),
             ObjectKind::Segment => {
                 let place = self.word(RUN).load(Ordering::Relaxed);
-                if place != 0 {
+                if self.has_run() {
                     self.pool.free_run(core, place, self.word(RUN_PAGES).load(Ordering::Relaxed));
                 }
             }

@@ -101,6 +101,11 @@ impl Pool {
         unsafe { &*line }
     }
 
+    /// The place of a line of this pool.
+    pub(super) fn place_of(self, line: *const Line) -> Place {
+        (line.addr() - phys_to_virt(self.base).addr()) as u64 / LINE_BYTES as u64
+    }
+
     /// Lines side by side.
     pub(super) fn lines(self, place: Place, count: usize) -> &'static [Line] {
         // SAFETY: as for `at`; callers give runs that were given out as such.

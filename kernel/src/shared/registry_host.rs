@@ -1,6 +1,7 @@
 //! The host's stand-in for `registry.rs`: a machine of a few cores that a test makes; each of its threads is one core.
 
 use super::POOLS_MAX;
+use crate::mailbox::Forget;
 use core::cell::Cell;
 use lock::{AtomicU64, Reader};
 
@@ -11,13 +12,15 @@ pub const CORES: usize = 4;
 pub struct Machine {
     pools: [[AtomicU64; POOLS_MAX]; CORES],
     readers: [Reader; CORES],
+    forget: [Forget; CORES],
 }
 
 impl Machine {
     /// A machine whose cores published nothing. Stays until the test program ends: threads refer to it.
     pub fn new() -> &'static Machine {
         let pools = [const { [const { AtomicU64::new(0) }; POOLS_MAX] }; CORES];
-        Box::leak(Box::new(Machine { pools, readers: [const { Reader::new() }; CORES] }))
+        let (readers, forget) = ([const { Reader::new() }; CORES], [const { Forget::new() }; CORES]);
+        Box::leak(Box::new(Machine { pools, readers, forget }))
     }
 }
 
@@ -51,6 +54,12 @@ pub fn reader() -> &'static Reader {
 /// As in `registry.rs`.
 pub fn readers() -> impl Iterator<Item = &'static Reader> {
     this().0.readers.iter()
+}
+
+/// What a core is asked to forget, and who this core is.
+pub fn forget(core: usize) -> (&'static Forget, usize) {
+    let (machine, own) = this();
+    (&machine.forget[core], own)
 }
 
 /// As in `registry.rs`.

@@ -12,7 +12,7 @@ pub(super) const BUCKET_LINES: usize = 32;
 pub const ENTRIES_MAX: u64 = abi::layout::SHARE_SLOTS_MAX;
 
 fn table(share: Object) -> Table<'static> {
-    Table::new(share.pool.lines(share.buckets(), BUCKET_LINES))
+    Table::new(share.pool.lines(share.behind_lock(), BUCKET_LINES))
 }
 
 /// What `id` names in `share`, with a reference that the caller gives back, and with what rights.

@@ -10,6 +10,7 @@ mod revoke;
 mod rights;
 mod segment_calls;
 mod shared;
+mod shared_ranges;
 mod spaces;
 mod time;
 mod watch;

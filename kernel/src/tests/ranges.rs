@@ -419,16 +419,16 @@ fn protect(model: &mut Model, random: &mut Random, tree: usize, page: u64) {
     let mut next = first;
     while let Some((start, part)) = model.part(tree, next).filter(|_| next < end && !cuts) {
         if part.allowed & wanted != wanted {
-            assert_eq!(range.check_cover(place, wanted), Err(Error::NoRights));
+            assert_eq!(range.protect(&mut model.world.kernel, place, wanted), Err(Error::NoRights));
             return;
         }
         next = start + part.pages;
     }
-    assert_eq!(range.check_cover(place, wanted).is_ok(), next >= end && !cuts);
+    let protected = range.protect(&mut model.world.kernel, place, wanted);
     if next < end || cuts {
-        return;
+        return assert_eq!(protected, Err(Error::BadArgument));
     }
-    range.protect(&mut model.world.kernel, place, wanted).unwrap();
+    protected.unwrap();
     model.cut(tree, first);
     model.cut(tree, end);
     let parts = &mut model.trees.get_mut(&tree).unwrap().parts;

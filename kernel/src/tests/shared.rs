@@ -13,32 +13,32 @@ use abi::{Call, DeathCause, Error, Handle, ObjectType, Rights};
 use std::sync::Barrier;
 
 const PAGES: u64 = 600;
-const NONE: u64 = 0;
-const RAM: u64 = Handle::ROOT_RAM.0;
-const PCORE: u64 = Handle::PCORE.0;
-const ALL: u64 = Rights::ALL.0 as u64;
-const READ_WRITE: u64 = protection::READ | protection::WRITE;
+pub(super) const NONE: u64 = 0;
+pub(super) const RAM: u64 = Handle::ROOT_RAM.0;
+pub(super) const PCORE: u64 = Handle::PCORE.0;
+pub(super) const ALL: u64 = Rights::ALL.0 as u64;
+pub(super) const READ_WRITE: u64 = protection::READ | protection::WRITE;
 
 /// Memory of several cores.
-struct Block {
+pub(super) struct Block {
     memory: Vec<u128>,
     machine: &'static Machine,
 }
 
 impl Block {
-    fn new(cores: u64) -> Block {
+    pub(super) fn new(cores: u64) -> Block {
         let memory = vec![0u128; (cores * PAGES + 2) as usize * PAGE_BYTES / 16];
         Block { memory, machine: Machine::new() }
     }
 
     /// This thread is that core from now on.
-    fn be(&self, core: usize) {
+    pub(super) fn be(&self, core: usize) {
         let start = self.memory.as_ptr().cast::<u8>().cast_mut();
         set_test_ram(start.wrapping_add(start.align_offset(PAGE_BYTES)));
         set_test_core(self.machine, core);
     }
 
-    fn core(&self, core: usize) -> Core {
+    pub(super) fn core(&self, core: usize) -> Core {
         self.be(core);
         let mut world = World::of_core(core, 1 + core as u64 * PAGES, PAGES);
         let actor = world.outsider();
@@ -50,37 +50,37 @@ impl Block {
     }
 }
 
-struct Core {
-    world: World,
-    actor: Actor,
+pub(super) struct Core {
+    pub(super) world: World,
+    pub(super) actor: Actor,
     used: u64,
 }
 
 impl Core {
-    fn run(&mut self, call: Call, words: &[u64]) -> Result<[u64; 3], Error> {
+    pub(super) fn run(&mut self, call: Call, words: &[u64]) -> Result<[u64; 3], Error> {
         self.world.run(self.actor, call, words)
     }
 
-    fn make(&mut self, call: Call, words: &[u64]) -> u64 {
+    pub(super) fn make(&mut self, call: Call, words: &[u64]) -> u64 {
         self.world.make(self.actor, call, words)
     }
 
     /// A pool with its first share.
-    fn pool(&mut self, pages: u64, kind: u64) -> u64 {
+    pub(super) fn pool(&mut self, pages: u64, kind: u64) -> u64 {
         self.make(Call::ShareAlloc, &[NONE, RAM, pages, kind, 0, 0])
     }
 
-    fn drop(&mut self, handle: u64) {
+    pub(super) fn drop(&mut self, handle: u64) {
         self.make(Call::CapDrop, &[handle]);
     }
 
-    fn ring(&mut self) {
+    pub(super) fn ring(&mut self) {
         self.world.kernel.shared_rang();
         self.world.kernel.settle();
     }
 
     /// The byte that a program would see at an address, if it may.
-    fn byte(&mut self, address: u64) -> Option<*mut u8> {
+    pub(super) fn byte(&mut self, address: u64) -> Option<*mut u8> {
         let range = self.actor.domain.range();
         let frame = match translate(range.root(), address, Flags::WRITE) {
             Some(frame) => frame,
@@ -90,7 +90,7 @@ impl Core {
     }
 
     /// Nothing is left of what the test made.
-    fn assert_back(&mut self) {
+    pub(super) fn assert_back(&mut self) {
         self.ring();
         self.actor
             .domain
@@ -103,7 +103,7 @@ impl Core {
         assert!(self.world.used() <= self.used + 4, "{} pages, {} at the start", self.world.used(), self.used);
     }
 
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         let (kernel, domain) = (&mut self.world.kernel, self.actor.domain);
         kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
         kernel.release(self.actor.context);
@@ -116,7 +116,7 @@ impl Core {
 const OWN_OBJECTS: u64 = 5;
 
 /// Two cores, and a share of core 0 that both name: their handles of it.
-fn pair(block: &Block, pages: u64, kind: u64) -> (Core, Core, [u64; 2]) {
+pub(super) fn pair(block: &Block, pages: u64, kind: u64) -> (Core, Core, [u64; 2]) {
     let mut other = block.core(1);
     let mut home = block.core(0);
     let share = home.pool(pages, kind);
@@ -126,7 +126,7 @@ fn pair(block: &Block, pages: u64, kind: u64) -> (Core, Core, [u64; 2]) {
     (home, other, [share, imported])
 }
 
-fn in_share(share: u64, id: u64) -> u64 {
+pub(super) fn in_share(share: u64, id: u64) -> u64 {
     Handle::in_share(Handle(share), id).unwrap().0
 }
 

@@ -1,4 +1,4 @@
-//! What cores of one machine may share: locks of four kinds, read sections, and a table that is read without a lock.
+//! What cores of one machine may share: locks of four kinds, read sections, a table that is read without a lock, and how one core has others forget what they remember of it.
 //!
 //! All of it works on [`Line`]s, cache lines of eight atomic words that the caller provides: whatever a wrong pointer or a peer wrote there is a wrong value, never
 //! undefined behaviour. Invariants: a lock's holder alone changes what it guards; whoever waits calls its [`Relax`], which bounds the wait; what
@@ -9,11 +9,13 @@
 
 mod kinds;
 mod section;
+mod shootdown;
 mod sync;
 mod table;
 
 pub use kinds::{Guard, Kind, Lock, Stat};
 pub use section::{Reader, Section};
+pub use shootdown::Shootdown;
 pub use sync::{AtomicU64, Ordering, fence};
 pub use table::{Entry, Memory, Place, Table};
 

@@ -3,7 +3,7 @@
 #![cfg(loom)]
 #![forbid(unsafe_code)]
 
-use lock::{AtomicU64, Entry, Kind, Line, Lock, Memory, Ordering, Place, Reader, Relax, Table};
+use lock::{AtomicU64, Entry, Kind, Line, Lock, Memory, Ordering, Place, Reader, Relax, Shootdown, Table};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -238,5 +238,69 @@ fn an_entry_is_found_complete_or_not_at_all() {
         });
         assert!(shared.table().insert(&shared.pool, 1, entry(7)));
         lookup.join().unwrap();
+    });
+}
+
+/// Two cores that show a page by one entry, each with what its processor remembers; a page that is used otherwise is written by nobody who remembers it.
+#[test]
+fn what_was_asked_to_be_forgotten_is_before_the_memory_is_used_again() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        // The entry: 1 while the page is shown. The page: 1 once it is used otherwise.
+        let entry = Arc::new(AtomicU64::new(1));
+        let page = Arc::new(AtomicU64::new(0));
+        let asked = Arc::new(Shootdown::<1>::new());
+        let ended = Arc::new(AtomicU64::new(0));
+        let other = {
+            let (entry, page, asked, ended) = (entry.clone(), page.clone(), asked.clone(), ended.clone());
+            thread::spawn(move || {
+                let mut remembered = entry.load(Ordering::Relaxed) == 1;
+                while ended.load(Ordering::Relaxed) == 0 {
+                    assert!(!remembered || page.load(Ordering::Relaxed) == 0, "used while it is remembered");
+                    asked.answer(|| remembered = false);
+                    remembered |= entry.load(Ordering::Relaxed) == 1;
+                    thread::yield_now();
+                }
+            })
+        };
+        entry.store(0, Ordering::Relaxed);
+        asked.ask(0);
+        while !asked.is_answered(0) {
+            thread::yield_now();
+        }
+        page.store(1, Ordering::Relaxed);
+        ended.store(1, Ordering::Relaxed);
+        other.join().unwrap();
+    });
+}
+
+/// Two cores ask each other at once, and each answers while it waits.
+#[test]
+fn two_who_ask_each_other_both_go_on() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let cores = Arc::new([Shootdown::<1>::new(), Shootdown::<1>::new()]);
+        let ended = Arc::new(AtomicU64::new(0));
+        let ask = |own: usize, cores: &[Shootdown<1>; 2], ended: &AtomicU64| {
+            let mut forgotten = 0;
+            cores[1 - own].ask(own);
+            while !cores[1 - own].is_answered(own) {
+                forgotten += cores[own].answer(|| ());
+                thread::yield_now();
+            }
+            // Back in a program, which an interrupt finds.
+            ended.fetch_add(1, Ordering::SeqCst);
+            while ended.load(Ordering::SeqCst) < 2 {
+                forgotten += cores[own].answer(|| ());
+                thread::yield_now();
+            }
+            forgotten
+        };
+        let peers = (cores.clone(), ended.clone());
+        let other = thread::spawn(move || ask(1, &peers.0, &peers.1));
+        let forgotten = ask(0, &cores, &ended);
+        assert_eq!([forgotten, other.join().unwrap()], [1, 1]);
     });
 }

@@ -48,7 +48,7 @@ pub fn instance_bytes() -> u64 {
 
 /// The root that maps only this core's kernel.
 pub fn kernel_root() -> Root {
-    KERNEL_ROOT.with(|root| *root)
+    KERNEL_ROOT.get()
 }
 
 /// Builds the shared tables under the boot root and narrows it to what a starting core needs. `None`: `frames` is exhausted.

@@ -1,7 +1,8 @@
 //! Page tables of x86-64: four levels, 4 KiB leaves for users, 2 MiB and 1 GiB leaves for the kernel's direct map.
 //!
 //! Invariants: the upper half of every root is a copy of this core's kernel root, so that a switch never unmaps the kernel; table pages lie in RAM
-//! the direct map shows. A table below a root may be shown under several roots (a nested range): rights are the least of all levels. Tables are plain memory here: whether a change needs a flush, and on which cores, the caller knows.
+//! the direct map shows. A table below a root may be shown under several roots (a nested range), on several cores (a shared one): rights are the least of all levels. Whether a change needs a flush, and on which cores, the caller knows.
+//! Processors walk tables, and mark entries, at any time; so a table is whole before an entry leads to it, and `view`, which kernels use without the lock of a shared range, takes each entry at one look.
 
 use super::cpu;
 use crate::memory::{DIRECT_MAP_BYTES, PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -276,7 +277,8 @@ pub fn view(root: Root, address: u64) -> Option<Pte> {
         return None;
     }
     for level in (0..=Table::TOP_LEVEL).rev() {
-        let entry = table(frame)[index(address, level)];
+        // SAFETY: an entry of a table in the direct map (see `table`); another kernel may change it meanwhile.
+        let entry = unsafe { phys_to_virt(frame).cast::<Pte>().add(index(address, level)).read_volatile() };
         if !entry.is_present() {
             return None;
         }
@@ -329,6 +331,12 @@ fn drop_tables(entries: &mut [Pte], level: u32, f: &mut dyn FnMut(PhysAddr)) {
     }
 }
 
+/// What was written before is in memory, as other processors see it, before what is written after: the processor keeps that order, and so must the compiler.
+fn publish() {
+    // SAFETY: no instruction; it keeps the compiler from moving writes over it.
+    unsafe { core::arch::asm!("", options(nostack, preserves_flags)) }
+}
+
 /// Goes down to the entry of `leaf_level`; `make` supplies missing tables, told the level of the table wanted.
 #[inline]
 fn descend(
@@ -344,6 +352,7 @@ fn descend(
         if !entry.is_present() {
             let new = make(level - 1)?;
             table(new).fill(Pte::EMPTY);
+            publish();
             *entry = Pte::new(new, table_flags);
         } else if entry.is_large() {
             return None;

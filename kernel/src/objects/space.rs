@@ -1,0 +1,360 @@
+//! What a range does, whoever keeps it: a core in memory of its own (`range`), or a pool for several cores (`shared`).
+//!
+//! The truth is a tree of mappings; the hardware tables are a cache of it, which may lose any entry at any time. Invariants: an entry never allows
+//! more than its mapping and its page do; when one is narrowed or taken away, whoever keeps the range is told before anything that was shown may be used otherwise, and sees to
+//! the translations that processors remember. No address is known here but the window's.
+
+use super::mapping::{Mapping, PAGE, Place, Shows, Tree, Window};
+use super::{Ptr, fault};
+use crate::arch::paging::{self, Leaves, Pte, Table};
+use crate::memory::PhysAddr;
+use abi::Error;
+use abi::layout::protection;
+use paging::Flags;
+
+/// Most mappings of one range (Linux's default limit is about the same).
+pub const MAPPINGS_MAX: u64 = 65_536;
+/// Bytes that one table of leaves covers, and a large page.
+pub(super) const LEAVES_BYTES: u64 = Table::bytes(0);
+/// From this many pages on, everything is forgotten instead of page by page.
+const FORGET_ALL_PAGES: u64 = 32;
+
+/// Where translations of a range may be remembered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Remembered {
+    /// Nowhere.
+    Nowhere,
+    /// By this core, at the range's own addresses.
+    Here,
+    /// At addresses, or by cores, that are not known one by one.
+    Anywhere,
+}
+
+/// A range, kept by somebody.
+pub trait Space {
+    /// What its mappings know of what they show.
+    type Shows: Shows;
+
+    /// Its uppermost table.
+    fn top(&self) -> Table;
+    /// Its addresses.
+    fn window(&self) -> Window;
+    /// Whether code that is mapped may be writable.
+    fn may_write_execute(&self) -> bool;
+    /// Its mappings.
+    fn mappings(&self) -> &Tree<Self::Shows>;
+    /// A mapping in no tree, which holds what it shows.
+    fn make(
+        &mut self,
+        place: Place,
+        what: What<Self>,
+        first: u64,
+        rights: [u8; 2],
+    ) -> Result<Ptr<Mapping<Self::Shows>>, Error>;
+    /// Gives up a mapping that was taken out of the tree, and what it held.
+    fn end(&mut self, mapping: Ptr<Mapping<Self::Shows>>);
+    /// A page for a table.
+    fn allocate_table(&mut self) -> Option<PhysAddr>;
+    /// Gives one back that no table leads to any more and no processor remembers.
+    fn free_table(&mut self, frame: PhysAddr);
+    /// Where translations may be remembered.
+    fn remembered(&self) -> Remembered;
+    /// One at this address is not true any more; it is remembered [`Remembered::Here`].
+    fn forget_page(&mut self, address: u64);
+    /// Some are not true any more.
+    fn forget_all(&mut self);
+    /// The entry for a page that a mapping shows and that needs not be made first.
+    fn neighbour(&mut self, mapping: Ptr<Mapping<Self::Shows>>, page: u64) -> Option<Pte>;
+
+    /// Shows something at a place. Protection and rights have been checked; `Busy` if something is there.
+    fn map(&mut self, place: Place, what: What<Self>, first: u64, rights: [u64; 2]) -> Result<(), Error> {
+        if self.mappings().within(place).next().is_some() {
+            return Err(Error::Busy);
+        }
+        self.add(place, what, first, rights.map(|bits| bits as u8))
+    }
+
+    /// As `map`, where nothing is.
+    fn add(&mut self, place: Place, what: What<Self>, first: u64, rights: [u8; 2]) -> Result<(), Error> {
+        if self.mappings().count() >= MAPPINGS_MAX {
+            return Err(Error::NoMemory);
+        }
+        let made = self.make(place, what, first, rights)?;
+        self.mappings().insert(made);
+        Ok(())
+    }
+
+    /// Takes a mapping out whose entries are gone.
+    fn delete(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
+        self.mappings().remove(mapping);
+        self.end(mapping);
+    }
+
+    /// Whether a border of `place` lies inside a nested range.
+    fn check_borders(&self, place: Place) -> Result<(), Error> {
+        let cuts = |border: u64| {
+            let mapping = self.mappings().at(border);
+            mapping.is_some_and(|mapping| mapping.start() < border && mapping.shows().table().is_some())
+        };
+        if cuts(place.start) || cuts(place.end()) { Err(Error::BadArgument) } else { Ok(()) }
+    }
+
+    /// Makes `address` a border between mappings, if it lies inside one, of a segment. Changes nothing a user can see.
+    fn split(&mut self, address: u64) -> Result<(), Error> {
+        let Some(mapping) = self.mappings().at(address).filter(|mapping| mapping.start() < address) else {
+            return Ok(());
+        };
+        let kept = (address - mapping.start()) / PAGE;
+        let all = mapping.pages();
+        mapping.set_pages(kept);
+        let rest = Place { start: address, pages: all - kept };
+        let made = self.add(rest, mapping.shows().what(), mapping.first() + kept, mapping.rights());
+        if made.is_err() {
+            mapping.set_pages(all);
+        }
+        made
+    }
+
+    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a part of a nested range is meant.
+    fn unmap(&mut self, place: Place) -> Result<u64, Error> {
+        self.check_borders(place)?;
+        self.split(place.start)?;
+        self.split(place.end())?;
+        let mut pages = 0;
+        while let Some(mapping) = { self.mappings().within(place).next() } {
+            pages += mapping.pages();
+            self.take_out(mapping);
+        }
+        Ok(pages)
+    }
+
+    /// Takes one mapping away, with its entries.
+    fn take_out(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
+        match mapping.shows().table() {
+            None => self.change_entries(mapping.place(), |_| Pte::EMPTY),
+            Some(table) => self.set_link(mapping.start(), table, Pte::EMPTY),
+        }
+        self.delete(mapping);
+    }
+
+    /// Whether all of `place` is mapped by capabilities that allow `wanted`, nested ranges as a whole.
+    fn check_cover(&self, place: Place, wanted: u64) -> Result<(), Error> {
+        self.check_borders(place)?;
+        let mut next = place.start;
+        for mapping in self.mappings().within(place) {
+            if mapping.start() > next {
+                return Err(Error::BadArgument);
+            }
+            if mapping.shows().table().is_none() {
+                check_protection(wanted, self.may_write_execute())?;
+            }
+            if mapping.allowed() & wanted != wanted {
+                return Err(Error::NoRights);
+            }
+            next = mapping.end();
+        }
+        if next >= place.end() { Ok(()) } else { Err(Error::BadArgument) }
+    }
+
+    /// Sets the protection of all pages of `place`, which are covered (`check_cover`).
+    fn protect(&mut self, place: Place, wanted: u64) -> Result<(), Error> {
+        self.check_cover(place, wanted)?;
+        self.split(place.start)?;
+        self.split(place.end())?;
+        let mut next = place.start;
+        while next < place.end()
+            && let Some(mapping) =
+                { self.mappings().within(Place { start: next, pages: (place.end() - next) / PAGE }).next() }
+        {
+            next = mapping.end();
+            mapping.set_protection(wanted);
+            match mapping.shows().table() {
+                None => {
+                    self.change_entries(mapping.place(), |entry| narrow(entry, wanted));
+                    self.join_with_previous(mapping);
+                }
+                Some(table) => self.set_link(mapping.start(), table, link(table, wanted)),
+            }
+        }
+        if let Some(after) = { self.mappings().at(place.end()) } {
+            self.join_with_previous(after);
+        }
+        Ok(())
+    }
+
+    /// Makes one mapping of two that continue each other, so that protecting back and forth leaves no trace.
+    fn join_with_previous(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
+        let before = mapping.start().checked_sub(PAGE);
+        let Some(previous) = before.and_then(|before| self.mappings().at(before)) else { return };
+        let continues = previous.shows().table().is_none()
+            && previous.shows().what() == mapping.shows().what()
+            && previous.first() + previous.pages() == mapping.first()
+            && previous.rights() == mapping.rights();
+        if continues {
+            let pages = mapping.pages();
+            self.delete(mapping);
+            previous.set_pages(previous.pages() + pages);
+        }
+    }
+
+    /// Changes the present hardware entries of `place`; what changed is forgotten.
+    fn change_entries(&mut self, place: Place, change: impl Fn(Pte) -> Pte) {
+        let remembered = self.remembered();
+        let by_page = remembered == Remembered::Here;
+        let mut changed = 0u64;
+        let top = self.top();
+        let mut replace = |entry: &mut Pte, new: Pte, address: u64| {
+            if new != *entry {
+                *entry = new;
+                changed += 1;
+                if by_page && changed <= FORGET_ALL_PAGES {
+                    self.forget_page(address);
+                }
+            }
+        };
+        let mut address = place.start;
+        while address < place.end() {
+            let end = place.end().min((address / LEAVES_BYTES + 1) * LEAVES_BYTES);
+            match paging::leaves(top, address, ((end - address) / PAGE) as usize) {
+                Leaves::Nothing => (),
+                Leaves::Large(entry) => {
+                    let is_whole = end - address == LEAVES_BYTES;
+                    // What stays of a part comes back in small pages.
+                    replace(entry, if is_whole { change(*entry) } else { Pte::EMPTY }, address);
+                }
+                Leaves::Small(entries) => {
+                    for entry in entries {
+                        if entry.is_present() {
+                            replace(entry, change(*entry), address);
+                        }
+                        address += PAGE;
+                    }
+                }
+            }
+            address = end;
+        }
+        if remembered != Remembered::Nowhere && changed > if by_page { FORGET_ALL_PAGES } else { 0 } {
+            self.forget_all();
+        }
+    }
+
+    /// Something that a table was reached by is gone.
+    fn forget_tables(&mut self) {
+        if self.remembered() != Remembered::Nowhere {
+            self.forget_all();
+        }
+    }
+
+    /// The table of leaves that holds the entry of `address` is there afterwards.
+    #[inline(never)]
+    fn make_table(&mut self, address: u64) -> Result<(), Error> {
+        let top = self.top();
+        if let Leaves::Large(entry) = paging::leaves(top, address, 1) {
+            // Of a mapping that was cut since.
+            *entry = Pte::EMPTY;
+            self.forget_tables();
+        }
+        paging::walk(top, address, &mut || self.allocate_table()).map(|_| ()).ok_or(Error::NoMemory)
+    }
+
+    /// The hardware entries from `start` on, as far as one table holds them and it exists. New ones need no flush.
+    #[inline]
+    fn entries(&self, start: u64, pages: u64) -> &'static mut [Pte] {
+        match paging::leaves(self.top(), start, pages as usize) {
+            Leaves::Small(entries) => entries,
+            _ => &mut [],
+        }
+    }
+
+    /// Puts one entry into the hardware tables and tells whether there was one. Shows the neighbours that are there already, too, so that a program's text and a
+    /// child's memory cost one fault for many pages.
+    fn show(&mut self, mapping: Ptr<Mapping<Self::Shows>>, address: u64, new: Pte) -> Result<bool, Error> {
+        let start = mapping.start().max(address / fault::AROUND_BYTES * fault::AROUND_BYTES);
+        let end = mapping.end().min((address / fault::AROUND_BYTES + 1) * fault::AROUND_BYTES);
+        let around = (end - start) / PAGE;
+        let mut entries = self.entries(start, around);
+        if entries.is_empty() {
+            self.make_table(address)?;
+            entries = self.entries(start, around);
+        }
+        let own = core::mem::replace(&mut entries[((address - start) / PAGE) as usize], new);
+        for (page, entry) in (mapping.page_at(start)..).zip(entries) {
+            if !entry.is_present()
+                && let Some(new) = self.neighbour(mapping, page)
+            {
+                *entry = new;
+            }
+        }
+        Ok(own.is_present())
+    }
+
+    /// Puts the entry of a large page into the hardware tables, in place of a table; tells whether there was one.
+    fn show_large(&mut self, start: u64, new: Pte) -> Result<bool, Error> {
+        let top = self.top();
+        let entry = paging::walk_to(top, start, 1, &mut || self.allocate_table()).ok_or(Error::NoMemory)?;
+        let old = *entry;
+        if old.is_present() && !old.is_large() {
+            paging::drop_table(entry, 1, &mut |frame| self.free_table(frame));
+            self.forget_tables();
+        }
+        *entry = new;
+        Ok(old.is_present())
+    }
+
+    /// Makes the entry that leads to a nested range, in place of what is left there of tables without entries.
+    fn open_link(&mut self, start: u64, level: u32) -> Result<&'static mut Pte, Error> {
+        let top = self.top();
+        let entry = paging::walk_to(top, start, level + 1, &mut || self.allocate_table()).ok_or(Error::NoMemory)?;
+        if entry.is_present() {
+            paging::drop_table(entry, level + 1, &mut |frame| self.free_table(frame));
+            self.forget_tables();
+        }
+        Ok(entry)
+    }
+
+    /// Changes the entry that leads to a nested range, which `open_link` made.
+    fn set_link(&mut self, start: u64, table: Table, new: Pte) {
+        let entry = paging::walk_to(self.top(), start, table.level + 1, &mut || None);
+        let old = core::mem::replace(entry.expect("made when it was nested"), new);
+        if old.is_present() && old != new {
+            self.forget_tables();
+        }
+    }
+}
+
+/// What a mapping of such a range shows.
+pub type What<S> = <<S as Space>::Shows as Shows>::What;
+
+/// Whether the protection is one that pages may have.
+pub(super) fn check_protection(wanted: u64, may_write_execute: bool) -> Result<(), Error> {
+    let both = protection::WRITE | protection::EXECUTE;
+    if wanted & both != both || may_write_execute { Ok(()) } else { Err(Error::BadArgument) }
+}
+
+/// What stays of an entry under a protection; more rights come by faults.
+fn narrow(entry: Pte, wanted: u64) -> Pte {
+    if wanted & protection::READ == 0 {
+        return Pte::EMPTY;
+    }
+    let flags = if wanted & protection::WRITE == 0 { entry.flags().without(Flags::WRITE) } else { entry.flags() };
+    Pte::new(entry.address(), flags | execution(wanted))
+}
+
+/// The flag that follows from the right to execute.
+fn execution(wanted: u64) -> Flags {
+    if wanted & protection::EXECUTE == 0 { Flags::NO_EXECUTE } else { Flags::NONE }
+}
+
+/// The flags of an entry for a page under a protection.
+pub fn flags_under(wanted: u64, writable: bool) -> Flags {
+    let write = if writable && wanted & protection::WRITE != 0 { Flags::WRITE } else { Flags::NONE };
+    Flags::PRESENT | Flags::USER | write | execution(wanted)
+}
+
+/// The entry that leads to a nested range.
+pub(super) fn link(table: Table, wanted: u64) -> Pte {
+    if wanted & protection::READ == 0 {
+        return Pte::EMPTY;
+    }
+    paging::link(table, flags_under(wanted, true))
+}

@@ -1,0 +1,391 @@
+//! A range that a pool keeps: the same tables for every core that shows it (Corey section 3.1), changed under its own lock.
+//!
+//! It shows segments of its pool. Cores show it through an alias each, nested in ranges of their own. Invariants: its line and its mappings are ordinary memory that only the holder of its
+//! lock looks at; the tables are read by processors at any time. A core that shows it has counted itself before its first entry leads here, and counts down
+//! after it has forgotten what it saw; so whoever narrows or takes away knows whom to ask. What was taken out is held until all of them have forgotten, and that is waited
+//! for without the lock (decision 33).
+//!
+//! ```text
+//!   who changes (lock held)            a core that begins to show it
+//!   change the entries                 count itself
+//!   fence                              fence
+//!   look who shows it; unlock          make the entry that leads to the tables
+//!   ask those, wait
+//! ```
+//! If the count is not seen, the other's processor finds the entries as they are now.
+
+use super::object::{Object, ObjectKind};
+use super::pool::{PAGE_LINES, Pool};
+use super::{Patience, registry};
+use crate::arch::paging::{self, Leaves, Pte, Table};
+use crate::boot::info::CORES_MAX;
+use crate::hardware;
+use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::objects::Ptr;
+use crate::objects::fault::{Access, Refused, large_place};
+use crate::objects::mapping::{Mapping, PAGE, Place as Addresses, Shows, Tree, Window};
+use crate::objects::space::{Remembered, Space, flags_under};
+use crate::state::Kernel;
+use abi::{Error, RangeEntry};
+use core::cell::Cell;
+use core::ptr::NonNull;
+use lock::{AtomicU64, LINE_WORDS, Line, Ordering, Place, Relax, Stat, fence};
+
+/// What its lock guards besides mappings and tables.
+struct Body {
+    mappings: Tree<Pooled>,
+    tables: Cell<u64>,
+    faults: Cell<u64>,
+    invalidations: Cell<u64>,
+}
+const _: () = assert!(size_of::<Body>() <= size_of::<Line>());
+
+/// What a mapping knows of the segment of its pool that it shows, to which it has a reference. Places in a pool fit into 32 bits.
+pub struct Pooled {
+    segment: u32,
+    /// Of a mapping that was taken out: where the next such is.
+    next: Cell<u32>,
+}
+const _: () = assert!(size_of::<Mapping<Pooled>>() <= size_of::<Line>());
+const _: () = assert!(abi::layout::SEGMENT_PAGES_MAX * PAGE_LINES <= u32::MAX as u64);
+
+impl Shows for Pooled {
+    type What = Place;
+    fn what(&self) -> Place {
+        self.segment.into()
+    }
+    fn table(&self) -> Option<Table> {
+        None
+    }
+}
+
+/// Cores, a bit each.
+type Cores = [u64; CORES_MAX.div_ceil(64)];
+
+/// What a shared range has counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RangeStat {
+    /// Of its lock.
+    pub lock: Stat,
+    /// Faults served.
+    pub faults: u64,
+    /// Table pages below its uppermost.
+    pub tables: u64,
+    /// Times that other cores were asked to forget.
+    pub invalidations: u64,
+    /// Cores that show it now.
+    pub cores: u64,
+}
+
+/// Lines of a shared range behind its lock's: its own, and a word per core that says how many ranges of that core show it.
+pub(super) fn lines(cores: usize) -> usize {
+    1 + cores.div_ceil(LINE_WORDS)
+}
+
+fn frame_of(pool: Pool, place: Place) -> PhysAddr {
+    pool.base() + place / PAGE_LINES * PAGE_BYTES as u64
+}
+
+fn place_of(pool: Pool, frame: PhysAddr) -> Place {
+    (frame.0 - pool.base().0) / PAGE_BYTES as u64 * PAGE_LINES
+}
+
+impl Object {
+    /// Makes a new object an empty range of that level.
+    pub(super) fn become_range(self, core: usize, level: u32, write_execute: bool) -> Result<(), Error> {
+        let body =
+            Body { mappings: Tree::new(), tables: Cell::new(0), faults: Cell::new(0), invalidations: Cell::new(0) };
+        // SAFETY: the line is this object's, big enough and aligned for it, and nobody else knows the object yet.
+        unsafe { self.body().cast_mut().write(body) };
+        let top = self.pool.allocate_pages(core, 1)?;
+        self.set_run(top, u64::from(level) | u64::from(write_execute) << 8);
+        Ok(())
+    }
+
+    fn body(self) -> *const Body {
+        core::ptr::from_ref(self.pool.at(self.behind_lock())).cast()
+    }
+
+    /// Its uppermost table.
+    pub fn top(self) -> Table {
+        let (frame, shape) = self.run();
+        Table { frame, level: shape as u32 & 0xff }
+    }
+
+    /// Whether code in it may be writable.
+    pub fn may_write_execute(self) -> bool {
+        self.run().1 >> 8 != 0
+    }
+
+    /// The word of a core.
+    fn shown_on(self, core: usize) -> &'static AtomicU64 {
+        &self.pool.at(self.behind_lock() + 1 + (core / LINE_WORDS) as u64).0[core % LINE_WORDS]
+    }
+
+    /// A range of this core is about to show it.
+    pub fn shown_more(self, core: usize) {
+        let word = self.shown_on(core);
+        word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        // Before the entry that leads here: see the head of this file.
+        fence(Ordering::SeqCst);
+    }
+
+    /// One of this core's that showed it does so no more, and this core has forgotten what it saw there.
+    pub fn shown_less(self, core: usize) {
+        let word = self.shown_on(core);
+        word.store(word.load(Ordering::Relaxed) - 1, Ordering::Release);
+    }
+
+    /// Who shows it, after what this core has changed.
+    fn who_shows(self) -> Cores {
+        fence(Ordering::SeqCst);
+        let mut all: Cores = Default::default();
+        for core in (0..registry::cores()).filter(|core| self.shown_on(*core).load(Ordering::Acquire) != 0) {
+            all[core / 64] |= 1 << (core % 64);
+        }
+        all
+    }
+
+    /// The place of `segment` for a mapping in this range. `BadArgument`: it lies in another pool.
+    pub fn beside(self, segment: Object) -> Result<Place, Error> {
+        if segment.pool == self.pool { Ok(segment.place) } else { Err(Error::BadArgument) }
+    }
+
+    /// What it has counted.
+    pub fn range_stat(self, core: usize) -> RangeStat {
+        let range = SharedRange::new(self, core);
+        let _held = self.lock().write::<Patience>(core);
+        let body = range.body();
+        RangeStat {
+            // Without this look.
+            lock: Stat { acquires: self.lock().stat().acquires - 1, ..self.lock().stat() },
+            faults: body.faults.get(),
+            tables: body.tables.get(),
+            invalidations: body.invalidations.get(),
+            cores: self.who_shows().iter().map(|word| u64::from(word.count_ones())).sum(),
+        }
+    }
+}
+
+/// A shared range whose lock is held.
+pub struct SharedRange {
+    object: Object,
+    core: usize,
+    /// Processors may remember what is not true any more.
+    stale: bool,
+    /// The last mapping taken out.
+    gone: Place,
+}
+
+impl SharedRange {
+    fn new(object: Object, core: usize) -> SharedRange {
+        SharedRange { object, core, stale: false, gone: 0 }
+    }
+
+    fn body(&self) -> &Body {
+        // SAFETY: written when the range was made; whoever has a `SharedRange` holds its lock, or is the last who knows it.
+        unsafe { &*self.object.body() }
+    }
+
+    fn segment(&self, mapping: &Mapping<Pooled>) -> Object {
+        Object { pool: self.object.pool, place: mapping.shows().what() }
+    }
+
+    fn mapping(&self, place: Place) -> Ptr<Mapping<Pooled>> {
+        let line = NonNull::from(self.object.pool.at(place)).cast();
+        // SAFETY: places of mappings come from `make` only; one stays until `free_gone`.
+        unsafe { Ptr::new(line) }
+    }
+
+    /// What `RangeGet` tells of what is mapped at an address, or first after it.
+    pub fn get(&self, address: u64) -> Option<RangeEntry> {
+        let mapping = self.mappings().at_or_after(address)?;
+        Some(mapping.entry(self.segment(&mapping).id()))
+    }
+
+    /// Makes an access possible at an address of the range, which a space of this core shows at `seen`: gives the frame that the entry now shows.
+    pub fn resolve(&mut self, address: u64, access: Access, seen: u64) -> Result<PhysAddr, Refused> {
+        let mapping = self.mappings().at(address).ok_or(Refused::NotAllowed)?;
+        if mapping.protection() & access.needs() == 0 {
+            return Err(Refused::NotAllowed);
+        }
+        let faults = &self.body().faults;
+        faults.set(faults.get() + 1);
+        let (base, pages) = self.segment(&mapping).run();
+        let frame = base + mapping.page_at(address) * PAGE;
+        let flags = flags_under(mapping.protection(), true);
+        let large = large_place(mapping, self.top().level, Some((base, pages)), address);
+        // A table that is there stays: other processors walk it.
+        let was_there = match large.filter(|start| !matches!(paging::leaves(self.top(), *start, 1), Leaves::Small(_))) {
+            Some(start) => {
+                let first = base + mapping.page_at(start) * PAGE;
+                self.show_large(start, Pte::new(first, flags | paging::Flags::LARGE))
+            }
+            None => self.show(mapping, address & !(PAGE - 1), Pte::new(frame, flags)),
+        };
+        if was_there.map_err(|_| Refused::NoMemory)? {
+            // Another core was faster, or it allowed less of the same frame.
+            hardware::flush_page(seen);
+        }
+        Ok(frame)
+    }
+
+    /// Drops what was taken out; whoever may have seen it has forgotten it.
+    fn free_gone(&mut self) {
+        while self.gone != 0 {
+            let (place, mapping) = (self.gone, self.mapping(self.gone));
+            self.gone = mapping.shows().next.get().into();
+            let segment = self.segment(&mapping);
+            self.object.pool.free_line(self.core, place);
+            segment.release(self.core);
+        }
+    }
+}
+
+impl Space for SharedRange {
+    type Shows = Pooled;
+
+    fn top(&self) -> Table {
+        self.object.top()
+    }
+    fn window(&self) -> Window {
+        Window::of_level(self.object.top().level)
+    }
+    fn may_write_execute(&self) -> bool {
+        self.object.may_write_execute()
+    }
+    fn mappings(&self) -> &Tree<Pooled> {
+        &self.body().mappings
+    }
+
+    fn make(
+        &mut self,
+        place: Addresses,
+        segment: Place,
+        first: u64,
+        rights: [u8; 2],
+    ) -> Result<Ptr<Mapping<Pooled>>, Error> {
+        let pool = self.object.pool;
+        let line = pool.allocate_line(self.core)?;
+        Object { pool, place: segment }.retain();
+        let made = self.mapping(line);
+        let shows = Pooled { segment: segment as u32, next: Cell::new(0) };
+        // SAFETY: a line that nobody else uses, of the size and alignment asserted above.
+        unsafe { made.address().write(Mapping::new(place, shows, first, rights)) };
+        Ok(made)
+    }
+
+    fn end(&mut self, mapping: Ptr<Mapping<Pooled>>) {
+        mapping.shows().next.set(self.gone as u32);
+        self.gone = self.object.pool.place_of(mapping.address().as_ptr().cast());
+    }
+
+    fn allocate_table(&mut self) -> Option<PhysAddr> {
+        let place = self.object.pool.allocate_pages(self.core, 1).ok()?;
+        let tables = &self.body().tables;
+        tables.set(tables.get() + 1);
+        Some(frame_of(self.object.pool, place))
+    }
+
+    fn free_table(&mut self, _frame: PhysAddr) {
+        unreachable!("tables of a shared range stay until it ends");
+    }
+
+    fn remembered(&self) -> Remembered {
+        Remembered::Anywhere
+    }
+    fn forget_page(&mut self, _address: u64) {
+        self.stale = true;
+    }
+    fn forget_all(&mut self) {
+        self.stale = true;
+    }
+
+    fn neighbour(&mut self, mapping: Ptr<Mapping<Pooled>>, page: u64) -> Option<Pte> {
+        let (base, _) = self.segment(&mapping).run();
+        Some(Pte::new(base + page * PAGE, flags_under(mapping.protection(), true)))
+    }
+}
+
+/// Nobody refers to the range any more, so no core shows it: its mappings and tables go.
+pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
+    assert!(object.kind() == ObjectKind::Range);
+    let (pool, range) = (object.pool, SharedRange::new(object, core));
+    while let Some(mapping) = { range.mappings().at_or_after(0) } {
+        range.mappings().remove(mapping);
+        range.segment(&mapping).drop_reference(doomed);
+        pool.free_line(core, pool.place_of(mapping.address().as_ptr().cast()));
+    }
+    if object.has_run() {
+        let mut free = |frame: PhysAddr| pool.free_run(core, place_of(pool, frame), 1);
+        paging::for_each_table(object.top(), &mut free);
+        free(object.top().frame);
+    }
+}
+
+impl Kernel {
+    /// Changes a shared range, or looks at it. When this ends no core sees what was taken away or narrowed.
+    pub fn change_shared<R>(&mut self, object: Object, change: impl FnOnce(&mut SharedRange) -> R) -> R {
+        self.change_and_wait(object, change).0
+    }
+
+    /// Makes an access possible; see [`SharedRange::resolve`].
+    pub fn resolve_shared(
+        &mut self,
+        object: Object,
+        address: u64,
+        access: Access,
+        seen: u64,
+    ) -> Result<PhysAddr, Refused> {
+        loop {
+            // While others were waited for, the mapping may have gone, and its frame.
+            let (resolved, has_waited) = self.change_and_wait(object, |range| range.resolve(address, access, seen));
+            if !has_waited {
+                return resolved;
+            }
+        }
+    }
+
+    fn change_and_wait<R>(&mut self, object: Object, change: impl FnOnce(&mut SharedRange) -> R) -> (R, bool) {
+        let core = self.core();
+        let mut range = SharedRange::new(object, core);
+        let held = object.lock().write::<Patience>(core);
+        let result = change(&mut range);
+        let has_waited = range.stale;
+        let mut others = if range.stale { object.who_shows() } else { Cores::default() };
+        let own = others[core / 64] >> (core % 64) & 1 != 0;
+        others[core / 64] &= !(1 << (core % 64));
+        if others != Cores::default() {
+            let count = &range.body().invalidations;
+            count.set(count.get() + 1);
+        }
+        drop(held);
+        self.invalidate(others);
+        if own {
+            hardware::flush_all();
+        }
+        range.free_gone();
+        (result, has_waited)
+    }
+
+    /// Returns when those cores have forgotten all translations of users. No lock is held; what they ask meanwhile is done, so that two may ask each other.
+    fn invalidate(&mut self, cores: Cores) {
+        let each = || (0..registry::cores()).filter(|core| cores[core / 64] >> (core % 64) & 1 != 0);
+        for core in each() {
+            self.counters.forgets_asked += 1;
+            hardware::ask_to_forget(core);
+        }
+        for core in each() {
+            let mut patience = Patience::default();
+            while !hardware::has_forgotten(core) {
+                self.forget_for_others();
+                patience.relax();
+            }
+        }
+    }
+
+    /// Forgets all translations of users if other cores ask for that.
+    pub fn forget_for_others(&mut self) {
+        self.counters.forgets_done += hardware::answer_forget();
+    }
+}

@@ -1,0 +1,655 @@
+//! Ranges that several kernels show: one fault serves all, nobody sees what was taken away, and no frame is used again before.
+
+use super::Random;
+use super::shared::{ALL, Block, Core, NONE, PCORE, RAM, READ_WRITE, in_share, pair};
+use crate::arch::paging::{Flags, Pte, view};
+use crate::hardware::{Flush, set_alone, set_last_look, take_flushes, take_forgot};
+use crate::memory::phys_to_virt;
+use crate::objects::Ptr;
+use crate::objects::fault::Access;
+use crate::shared::SharedShare;
+use abi::layout::{domain, lock, protection, range_stat};
+use abi::{Call, Error, Handle, RangeEntry, Rights};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+const PAGE: u64 = 4096;
+const GIB: u64 = 1 << 30;
+const SPACE: u64 = Handle::SELF_RANGE.0;
+const READ: u64 = protection::READ;
+
+fn stat(core: &mut Core, range: u64, what: u64) -> [u64; 3] {
+    core.run(Call::RangeStat, &[range, what]).unwrap()
+}
+
+/// A range of the share, with the core's own name of it.
+fn range_in(core: &mut Core, share: u64, pages: u64, kind: u64) -> (u64, u64) {
+    let [handle, id, _] = core.run(Call::ShareRange, &[share, pages, kind, 1, 2, 0]).unwrap();
+    assert_eq!(handle, in_share(share, id));
+    (core.make(Call::ShareAdd, &[NONE, handle, ALL]), id)
+}
+
+/// This core runs its one space.
+fn load(core: &mut Core) {
+    core.world.kernel.loaded = Some(core.actor.domain.range().root());
+}
+
+fn touch(core: &mut Core, address: u64, access: Access) -> Option<*mut u8> {
+    let range = core.actor.domain.range();
+    range.resolve(&mut core.world.kernel, address, access).ok().map(phys_to_virt)
+}
+
+fn is_shown(core: &Core, address: u64) -> bool {
+    view(core.actor.domain.range().root(), address).is_some()
+}
+
+#[test]
+fn one_fault_serves_all_cores_and_its_tables_are_there_once() {
+    let block = Block::new(2);
+    for kind in [lock::SPIN, lock::READ_WRITE, lock::MCS, lock::SCALABLE_READ_WRITE] {
+        let (mut home, mut other, [share, imported]) = pair(&block, 200, kind);
+        block.be(0);
+        let (range, id) = range_in(&mut home, share, 513, kind);
+        let [segment, ..] = home.run(Call::ShareSegment, &[share, 64, 0, 0]).unwrap();
+        home.make(Call::RangeMap, &[range, 512 * PAGE, segment, 0, 64, READ_WRITE]);
+        home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+        block.be(1);
+        // Nested by the name in the share, without one of its own.
+        other.make(Call::RangeNest, &[SPACE, 3 * GIB, in_share(imported, id), READ]);
+        let (used, at) = (other.world.used(), 3 * GIB + 512 * PAGE);
+        block.be(0);
+        load(&mut home);
+        let before = stat(&mut home, range, range_stat::FAULTS);
+        assert_eq!(before, [0, 0, 2]);
+        for page in 0..64 {
+            let address = GIB + (512 + page) * PAGE;
+            if !is_shown(&home, address) {
+                touch(&mut home, address, Access::Write).unwrap();
+            }
+        }
+        assert_eq!(stat(&mut home, range, range_stat::FAULTS), [4, 1, 2], "16 pages a fault, one table");
+        block.be(1);
+        assert!((0..64).all(|page| is_shown(&other, at + page * PAGE)), "no fault here");
+        let root = other.actor.domain.range().root();
+        assert!(
+            !view(root, at).unwrap().flags().contains(Flags::WRITE),
+            "as much as the other core's own entry allows"
+        );
+        assert_eq!(touch(&mut other, at, Access::Write), None);
+        assert_eq!(other.world.used(), used, "and no page");
+        block.be(0);
+        let [acquires, waits, _] = stat(&mut home, range, range_stat::LOCK);
+        assert_eq!([acquires, waits], [acquires.max(4), 0]);
+        assert_eq!(home.make(Call::RangeUnmap, &[SPACE, GIB, 1 << 18]), 1 << 18);
+        assert_eq!(stat(&mut home, range, range_stat::FAULTS), [4, 1, 1]);
+        block.be(1);
+        assert_eq!(other.make(Call::RangeUnmap, &[SPACE, 3 * GIB, 1 << 18]), 1 << 18);
+        assert!(!is_shown(&other, at));
+        other.drop(imported);
+        other.assert_back();
+        block.be(0);
+        assert_eq!(stat(&mut home, range, range_stat::FAULTS), [4, 1, 0]);
+        home.drop(range);
+        home.drop(share);
+        home.assert_back();
+        other.end();
+        home.end();
+    }
+}
+
+#[test]
+fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
+    let block = Block::new(2);
+    let (mut home, mut other, [share, imported]) = pair(&block, 64, lock::SPIN);
+    block.be(0);
+    let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
+    let [segment, segment_id, _] = home.run(Call::ShareSegment, &[share, 16, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, 0, segment, 0, 16, READ_WRITE]);
+    home.make(Call::ShareRemove, &[share, segment_id]);
+    home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+    block.be(1);
+    other.make(Call::RangeNest, &[SPACE, GIB, in_share(imported, id), READ_WRITE]);
+    touch(&mut other, GIB, Access::Write).unwrap();
+    block.be(0);
+    let named: Ptr<SharedShare> = home.actor.domain.share().get(Handle(share)).unwrap().object.cast().unwrap();
+    let free = move || named.stat().unwrap().2;
+    let (before, looks) = (free(), Rc::new(Cell::new(0)));
+    let counted = looks.clone();
+    set_last_look(Some(Box::new(move || {
+        assert_eq!(free(), before, "a page is free while another core may write to it");
+        counted.set(counted.get() + 1);
+    })));
+    // A part: the segment stays. Less rights: it stays. The rest: it goes, with its own page and that of the lines.
+    home.make(Call::RangeUnmap, &[range, 0, 4]);
+    home.make(Call::RangeProtect, &[range, 4 * PAGE, 12, READ]);
+    home.make(Call::RangeUnmap, &[range, 0, 512]);
+    set_last_look(None);
+    assert_eq!((looks.get(), take_forgot()), (3, vec![1, 1, 1]));
+    assert!(free() >= before + 17);
+    assert_eq!(stat(&mut home, range, range_stat::LOCK)[2], 3);
+    assert_eq!(home.world.kernel.counters.forgets_asked, 3);
+    home.end();
+    block.be(1);
+    other.end();
+}
+
+#[test]
+fn cores_in_different_ranges_do_not_meet() {
+    let block = Block::new(2);
+    let (mut home, mut other, [share, imported]) = pair(&block, 200, lock::SPIN);
+    block.be(0);
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
+        let [segment, ..] = home.run(Call::ShareSegment, &[share, 8, 0, 0]).unwrap();
+        home.make(Call::RangeMap, &[range, 0, segment, 0, 8, READ_WRITE]);
+        names.push((range, id));
+    }
+    block.be(1);
+    let second = other.make(Call::ShareAdd, &[NONE, in_share(imported, names[1].1), ALL]);
+    let locks = |core: &mut Core, range: u64| stat(core, range, range_stat::LOCK)[0];
+    let before = locks(&mut other, second);
+    block.be(0);
+    home.make(Call::RangeNest, &[SPACE, GIB, names[0].0, READ_WRITE]);
+    (0..8).for_each(|_| {
+        touch(&mut home, GIB, Access::Write).unwrap();
+        home.make(Call::RangeProtect, &[names[0].0, 0, 8, READ_WRITE]);
+    });
+    assert!(locks(&mut home, names[0].0) >= 16);
+    block.be(1);
+    assert_eq!(locks(&mut other, second), before + 1, "that look only");
+    // A range that this core alone shows is narrowed without a word to the other.
+    assert_eq!(take_forgot(), []);
+    other.drop(second);
+    other.drop(imported);
+    other.assert_back();
+    other.end();
+    block.be(0);
+    home.end();
+}
+
+#[test]
+fn what_does_not_belong_there_is_refused() {
+    let block = Block::new(2);
+    let (mut home, mut other, [share, imported]) = pair(&block, 64, lock::SPIN);
+    block.be(0);
+    let make = |core: &mut Core, words: &[u64]| core.run(Call::ShareRange, words);
+    assert_eq!(make(&mut home, &[share, 0, 0, 0, 0, 0]), Err(Error::BadArgument), "no pages");
+    assert_eq!(make(&mut home, &[share, (1 << 27) + 1, 0, 0, 0, 0]), Err(Error::BadArgument), "too many");
+    assert_eq!(make(&mut home, &[share, 1, 4, 0, 0, 0]), Err(Error::BadArgument), "no such lock");
+    assert_eq!(make(&mut home, &[share, 1, 0, 0, 0, 2]), Err(Error::BadArgument), "no such flag");
+    let (range, id) = range_in(&mut home, share, 1 << 18, lock::SPIN);
+    let (small, small_id) = range_in(&mut home, share, 1, lock::SPIN);
+    let [segment, segment_id, _] = home.run(Call::ShareSegment, &[share, 4, 0, 0]).unwrap();
+    let private = home.make(Call::SegmentAlloc, &[RAM, 4, 0]);
+    let map = |core: &mut Core, words: &[u64]| core.run(Call::RangeMap, words);
+    assert_eq!(map(&mut home, &[range, 0, private, 0, 4, READ]), Err(Error::WrongType));
+    assert_eq!(map(&mut home, &[range, 0, segment, 1, 4, READ]), Err(Error::BadArgument), "past the segment");
+    assert_eq!(map(&mut home, &[range, GIB - PAGE, segment, 0, 2, READ]), Err(Error::BadArgument), "past the range");
+    let open = READ_WRITE | protection::EXECUTE;
+    assert_eq!(map(&mut home, &[range, 0, segment, 0, 4, open]), Err(Error::BadArgument), "code stays read-only");
+    assert_eq!(
+        map(&mut home, &[in_share(share, id), 0, segment, 0, 4, READ]),
+        Err(Error::BadHandle),
+        "no name of its own"
+    );
+    let second = home.pool(16, lock::SPIN);
+    let [foreign, ..] = home.run(Call::ShareSegment, &[second, 1, 0, 0]).unwrap();
+    assert_eq!(map(&mut home, &[range, 0, foreign, 0, 1, READ]), Err(Error::BadArgument), "of another pool");
+    let nest = |core: &mut Core, words: &[u64]| core.run(Call::RangeNest, words);
+    assert_eq!(nest(&mut home, &[range, 0, range, READ]), Err(Error::BadArgument), "into itself");
+    assert_eq!(nest(&mut home, &[range, 0, small, READ]), Err(Error::BadArgument), "segments only");
+    assert_eq!(nest(&mut home, &[range, 0, in_share(share, small_id), READ]), Err(Error::BadArgument));
+    assert_eq!(nest(&mut home, &[SPACE, GIB, in_share(share, segment_id), READ]), Err(Error::WrongType));
+    assert_eq!(nest(&mut home, &[SPACE, GIB + PAGE, range, READ]), Err(Error::BadArgument), "not at its size");
+    let own = home.make(Call::RangeAlloc, &[RAM, 1, 0]);
+    assert_eq!(nest(&mut home, &[range, 0, own, READ]), Err(Error::BadArgument), "private into shared");
+    assert_eq!(home.run(Call::ShareAdd, &[share, own, ALL]), Err(Error::WrongType));
+    assert_eq!(home.run(Call::RangeStat, &[own, 0]), Err(Error::WrongType));
+    assert_eq!(home.run(Call::RangeStat, &[range, 2]), Err(Error::BadArgument));
+    // Rights: of the name, and of the segment when it was mapped.
+    let readable = home.make(Call::ShareAdd, &[NONE, in_share(share, id), READ]);
+    assert_eq!(map(&mut home, &[readable, 0, segment, 0, 4, READ]), Err(Error::NoRights));
+    assert_eq!(nest(&mut home, &[SPACE, GIB, readable, READ_WRITE]), Err(Error::NoRights));
+    let only_read = home.make(Call::ShareAdd, &[NONE, segment, u64::from(Rights::READ.0)]);
+    map(&mut home, &[range, 0, only_read, 0, 4, READ]).unwrap();
+    assert_eq!(home.run(Call::RangeProtect, &[range, 0, 4, READ_WRITE]), Err(Error::NoRights));
+    assert_eq!(home.run(Call::RangeProtect, &[range, 0, 5, READ]), Err(Error::BadArgument), "a hole");
+    assert_eq!(map(&mut home, &[range, PAGE, segment, 0, 1, READ]), Err(Error::Busy));
+    let entry = RangeEntry::from_words(home.run(Call::RangeGet, &[readable, 0]).unwrap());
+    assert_eq!((entry.pages, entry.object, entry.is_range), (4, segment_id, false));
+    assert_eq!(home.run(Call::RangeGet, &[range, 4 * PAGE]), Err(Error::NotFound));
+    block.be(1);
+    let [code, code_id, _] = other.run(Call::ShareRange, &[imported, 1, 0, 0, 0, domain::WRITE_EXECUTE]).unwrap();
+    assert_eq!(nest(&mut other, &[SPACE, GIB, code, READ]), Err(Error::BadArgument), "the space has no such code");
+    other.make(Call::ShareRemove, &[imported, code_id]);
+    other.drop(imported);
+    other.assert_back();
+    other.end();
+    block.be(0);
+    for handle in [range, small, own, private, readable, only_read, share, second] {
+        home.drop(handle);
+    }
+    home.assert_back();
+    home.end();
+}
+
+#[test]
+fn a_full_pool_leaves_ranges_whole() {
+    let block = Block::new(1);
+    let (mut home, at) = (block.core(0), 1 << 39);
+    let share = home.pool(24, lock::SPIN);
+    let [segment, ..] = home.run(Call::ShareSegment, &[share, 1, 0, 0]).unwrap();
+    let (range, _) = range_in(&mut home, share, 1 << 27, lock::SPIN);
+    home.make(Call::RangeNest, &[SPACE, at, range, READ_WRITE]);
+    home.make(Call::RangeMap, &[range, 0, segment, 0, 1, READ_WRITE]);
+    let mut taken = Vec::new();
+    while let Ok([_, id, _]) = home.run(Call::ShareSegment, &[share, 1, 0, 0]) {
+        taken.push(id);
+    }
+    assert_eq!(home.run(Call::ShareRange, &[share, 1, 0, 0, 0, 0]), Err(Error::NoMemory));
+    assert_eq!(touch(&mut home, at, Access::Read), None, "no pages for two tables");
+    // Two pages and lines of bookkeeping suffice.
+    taken.drain(..2).for_each(|id| drop(home.make(Call::ShareRemove, &[share, id])));
+    assert!(touch(&mut home, at, Access::Read).is_some());
+    let mut mapped = 1;
+    while home.run(Call::RangeMap, &[range, mapped * PAGE, segment, 0, 1, READ_WRITE]).is_ok() {
+        mapped += 1;
+    }
+    assert!(mapped > 30, "{mapped}");
+    assert_eq!(home.make(Call::RangeUnmap, &[range, 0, mapped]), mapped);
+    taken.drain(..).for_each(|id| drop(home.make(Call::ShareRemove, &[share, id])));
+    home.make(Call::RangeUnmap, &[SPACE, at, 1 << 27]);
+    home.drop(range);
+    home.drop(share);
+    home.assert_back();
+    home.end();
+}
+
+#[test]
+fn a_dead_pool_takes_its_ranges_out_of_every_space() {
+    let block = Block::new(2);
+    let mut other = block.core(1);
+    let mut home = block.core(0);
+    let account = home.make(Call::RamSplit, &[RAM, 100]);
+    let share = home.make(Call::ShareAlloc, &[NONE, account, 64, lock::SPIN, 0, 0]);
+    let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
+    let [segment, ..] = home.run(Call::ShareSegment, &[share, 16, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, 0, segment, 0, 16, READ_WRITE]);
+    home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+    let pool = home.make(Call::SharePool, &[PCORE, share]);
+    block.be(1);
+    let imported = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
+    let theirs = other.make(Call::ShareAdd, &[NONE, in_share(imported, id), ALL]);
+    other.make(Call::RangeNest, &[SPACE, GIB, theirs, READ_WRITE]);
+    other.make(Call::RangeNest, &[SPACE, 2 * GIB, theirs, READ_WRITE]);
+    assert!(touch(&mut other, GIB, Access::Write).is_some() && is_shown(&other, 2 * GIB));
+    block.be(0);
+    assert!((0..10).all(|_| home.make(Call::RamRevoke, &[account]) == 1), "another core shows its pages");
+    assert!(!is_shown(&home, GIB));
+    block.be(1);
+    for call in [Call::RangeUnmap, Call::RangeFill] {
+        assert_eq!(other.run(call, &[theirs, 0, 1]), Err(Error::PeerDead));
+    }
+    assert_eq!(other.run(Call::RangeNest, &[SPACE, 3 * GIB, theirs, READ]), Err(Error::PeerDead));
+    (0..4).for_each(|_| other.ring());
+    assert!(!is_shown(&other, GIB) && !is_shown(&other, 2 * GIB));
+    assert_eq!(touch(&mut other, GIB, Access::Read), None);
+    assert_eq!(other.run(Call::RangeGet, &[theirs, 0]), Err(Error::BadHandle));
+    other.assert_back();
+    block.be(0);
+    home.ring();
+    assert_eq!(home.make(Call::RamRevoke, &[account]), 0);
+    assert_eq!(home.run(Call::RamStat, &[account]).unwrap()[1], 0);
+    home.drop(account);
+    home.assert_back();
+    other.end();
+    home.end();
+}
+
+/// A segment of the model, and what was written to it.
+struct Memory {
+    id: u64,
+    bytes: BTreeMap<u64, u8>,
+}
+
+/// Cores in one thread, each with a space, a place in it for the one shared range, and what its processor remembers.
+struct Simulation {
+    block: Block,
+    cores: Vec<(Core, BTreeMap<u64, Pte>)>,
+    /// Handles of each core: share, range.
+    names: Vec<[u64; 2]>,
+    /// Whether it shows the range now.
+    shows: Vec<bool>,
+    memories: BTreeMap<usize, Memory>,
+    /// By page of the range: memory, page of it, protection.
+    mapped: BTreeMap<u64, (usize, u64, u64)>,
+    next: usize,
+    hits: u64,
+}
+
+const SEGMENT_PAGES: u64 = 6;
+const RANGE_PAGES: u64 = 40;
+
+impl Simulation {
+    fn new(cores: usize, kind: u64) -> Simulation {
+        set_alone(true);
+        let block = Block::new(cores as u64);
+        let mut home = block.core(0);
+        let share = home.pool(120, kind);
+        let (range, id) = range_in(&mut home, share, 513, kind);
+        let pool = home.make(Call::SharePool, &[PCORE, share]);
+        let (mut all, mut names) = (vec![(home, BTreeMap::new())], vec![[share, range]]);
+        for core in 1..cores {
+            let mut other = block.core(core);
+            let share = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
+            names.push([share, other.make(Call::ShareAdd, &[NONE, in_share(share, id), ALL])]);
+            all.push((other, BTreeMap::new()));
+        }
+        all.iter_mut().for_each(|(core, _)| load(core));
+        (take_flushes(), take_forgot());
+        let (memories, mapped) = (BTreeMap::new(), BTreeMap::new());
+        Simulation { block, shows: vec![false; cores], cores: all, names, memories, mapped, next: 0, hits: 0 }
+    }
+
+    /// Where a core shows the range.
+    fn base(core: usize) -> u64 {
+        (1 + core as u64) * GIB
+    }
+
+    /// The processors do what they were told.
+    fn forget(&mut self, own: usize) {
+        for flush in take_flushes() {
+            match flush {
+                Flush::All => self.cores[own].1.clear(),
+                Flush::Page(address) => drop(self.cores[own].1.remove(&(address / PAGE))),
+            }
+        }
+        for core in take_forgot() {
+            self.cores[core].1.clear();
+        }
+    }
+
+    fn access(&mut self, core: usize, page: u64, access: Access, value: u8) {
+        let at = Simulation::base(core) / PAGE + page;
+        let needs = if access == Access::Write { Flags::WRITE } else { Flags::NONE };
+        let seen = self.mapped.get(&page).copied().filter(|_| self.shows[core]);
+        let allowed = seen.is_some_and(|(_, _, rights)| rights & access.needs() != 0);
+        let (own, buffer) = &mut self.cores[core];
+        let range = own.actor.domain.range();
+        if !buffer.contains_key(&at)
+            && let Some(entry) = view(range.root(), at * PAGE)
+        {
+            buffer.insert(at, entry);
+        }
+        let remembered = buffer.get(&at).copied().filter(|entry| entry.flags().contains(needs));
+        assert!(remembered.is_none() || allowed, "core {core} remembers what it may not see");
+        let frame = match remembered {
+            Some(entry) => {
+                self.hits += 1;
+                Some(entry.address())
+            }
+            None => {
+                let made = range.resolve(&mut own.world.kernel, at * PAGE, access).ok();
+                buffer.remove(&at);
+                made
+            }
+        };
+        self.forget(core);
+        assert_eq!(frame.is_some(), allowed, "core {core}, page {page}, {access:?}");
+        let (Some(frame), Some((number, page, _))) = (frame, seen) else { return };
+        let bytes = &mut self.memories.get_mut(&number).unwrap().bytes;
+        // SAFETY: a page of the pool.
+        unsafe {
+            assert_eq!(phys_to_virt(frame).read(), bytes.get(&page).copied().unwrap_or(0));
+            if access == Access::Write {
+                phys_to_virt(frame).write(value);
+                bytes.insert(page, value);
+            }
+        }
+    }
+
+    fn step(&mut self, random: &mut Random) {
+        let core = random.below(self.cores.len() as u64) as usize;
+        self.block.be(core);
+        let [share, range] = self.names[core];
+        let numbers: Vec<usize> = self.memories.keys().copied().collect();
+        let (page, pages) = (random.below(RANGE_PAGES), 1 + random.below(5));
+        let (start, end) = (page * PAGE, page + pages);
+        let wanted = random.one(&[READ, READ_WRITE, READ_WRITE]);
+        let own = &mut self.cores[core].0;
+        match random.below(20) {
+            0 if numbers.len() < 6 => {
+                let [_, id, _] = own.run(Call::ShareSegment, &[share, SEGMENT_PAGES, 0, 0]).unwrap();
+                self.memories.insert(self.next, Memory { id, bytes: BTreeMap::new() });
+                self.next += 1;
+            }
+            1 if !numbers.is_empty() => {
+                // Its frames are free when nobody shows it any more: then the next segment has them.
+                let number = random.one(&numbers);
+                own.make(Call::ShareRemove, &[share, self.memories[&number].id]);
+                let still = self.mapped.values().any(|(shown, ..)| *shown == number);
+                let memory = self.memories.remove(&number).unwrap();
+                if still {
+                    let pages: Vec<u64> = (0..RANGE_PAGES + 8)
+                        .filter(|page| self.mapped.get(page).is_some_and(|(shown, ..)| *shown == number))
+                        .collect();
+                    for page in pages {
+                        own.make(Call::RangeUnmap, &[range, page * PAGE, 1]);
+                        self.mapped.remove(&page);
+                    }
+                }
+                drop(memory);
+            }
+            2..=4 if !numbers.is_empty() => {
+                let number = random.one(&numbers);
+                let pages = pages.min(SEGMENT_PAGES);
+                let first = random.below(SEGMENT_PAGES - pages + 1);
+                let segment = in_share(share, self.memories[&number].id);
+                let mapped = own.run(Call::RangeMap, &[range, start, segment, first, pages, wanted]);
+                let is_free = self.mapped.range(page..page + pages).next().is_none();
+                assert_eq!(mapped, if is_free { Ok([0; 3]) } else { Err(Error::Busy) });
+                if is_free {
+                    (0..pages).for_each(|n| drop(self.mapped.insert(page + n, (number, first + n, wanted))));
+                }
+            }
+            5 => {
+                let unmapped = own.make(Call::RangeUnmap, &[range, start, pages]);
+                let known = (page..end).filter(|page| self.mapped.remove(page).is_some()).count();
+                assert_eq!(unmapped, known as u64);
+            }
+            6 => {
+                let covered = (page..end).all(|page| self.mapped.contains_key(&page));
+                let protected = own.run(Call::RangeProtect, &[range, start, pages, wanted]);
+                assert_eq!(protected, if covered { Ok([0; 3]) } else { Err(Error::BadArgument) });
+                if covered {
+                    self.mapped.range_mut(page..end).for_each(|(_, (.., rights))| *rights = wanted);
+                }
+            }
+            7 if random.below(3) == 0 => {
+                let base = Simulation::base(core);
+                match self.shows[core] {
+                    true => drop(own.make(Call::RangeUnmap, &[SPACE, base, 1 << 18])),
+                    false => drop(own.make(Call::RangeNest, &[SPACE, base, range, READ_WRITE])),
+                }
+                self.shows[core] = !self.shows[core];
+            }
+            _ => {
+                for _ in 0..4 {
+                    let core = random.below(self.cores.len() as u64) as usize;
+                    self.block.be(core);
+                    let (page, access) = (random.below(RANGE_PAGES), random.one(&[Access::Read, Access::Write]));
+                    self.access(core, page, access, random.next() as u8);
+                }
+                return;
+            }
+        }
+        self.forget(core);
+    }
+
+    fn end(self) {
+        for (number, (mut core, _)) in self.cores.into_iter().enumerate().rev() {
+            self.block.be(number);
+            if self.shows[number] {
+                core.make(Call::RangeUnmap, &[SPACE, Simulation::base(number), 1 << 18]);
+            }
+            self.names[number].iter().for_each(|handle| core.drop(*handle));
+            core.assert_back();
+            core.end();
+        }
+    }
+}
+
+#[test]
+fn no_core_sees_what_another_took_away() {
+    let mut hits = 0;
+    for seed in 1..=40 {
+        let mut simulation = Simulation::new(2 + seed as usize % 3, seed % 4);
+        let mut random = Random(seed * 0x9e37_79b9);
+        (0..2500).for_each(|_| simulation.step(&mut random));
+        hits += simulation.hits;
+        simulation.end();
+    }
+    assert!(hits > 10_000, "translations were hardly used: {hits}");
+}
+
+/// A core that is a thread: its space shows the shared range at [`GIB`]; what its processor remembers, by page.
+struct Processor {
+    core: Core,
+    buffer: BTreeMap<u64, *mut u8>,
+}
+
+const CORES: usize = 3;
+/// Places in the range, each for a segment of [`SLOT_PAGES`]; a core fills and empties its own and writes to all.
+const SLOTS: u64 = 9;
+const SLOT_PAGES: u64 = 4;
+
+impl Processor {
+    /// An interrupt: what others ask.
+    fn serve(&mut self) {
+        self.core.world.kernel.forget_for_others();
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        for flush in take_flushes() {
+            match flush {
+                Flush::All => self.buffer.clear(),
+                Flush::Page(address) => drop(self.buffer.remove(&(address / PAGE))),
+            }
+        }
+    }
+
+    /// Writes to a page of the range as a program would, if something is there.
+    fn write(&mut self, page: u64) -> bool {
+        let at = GIB / PAGE + page;
+        if !self.buffer.contains_key(&at) {
+            let made = touch(&mut self.core, at * PAGE, Access::Write);
+            self.forget();
+            let Some(place) = made else { return false };
+            self.buffer.insert(at, place);
+        }
+        // SAFETY: memory of the test; all threads use it by atomic bytes.
+        unsafe { AtomicU8::from_ptr(self.buffer[&at]) }.store(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Whether nobody writes to the pages of a new segment, which is mapped nowhere.
+    fn is_quiet(&mut self, segment: u64) -> bool {
+        let own = Handle::SELF_RANGE.0;
+        self.core.make(Call::RangeMap, &[own, 1 << 40, segment, 0, SLOT_PAGES, READ_WRITE]);
+        let places = [0, 1, 2, 3].map(|page| self.core.byte((1 << 40) + page * PAGE).unwrap());
+        let quiet = (0..10).all(|_| {
+            self.serve();
+            std::thread::yield_now();
+            // SAFETY: as in `write`.
+            places.iter().all(|place| unsafe { AtomicU8::from_ptr(*place) }.load(Ordering::Relaxed) == 0)
+        });
+        self.core.make(Call::RangeUnmap, &[own, 1 << 40, SLOT_PAGES]);
+        self.forget();
+        quiet
+    }
+
+    fn run(&mut self, [share, range]: [u64; 2], random: &mut Random, own: u64) -> u64 {
+        let mut filled = BTreeMap::new();
+        let mut written = 0;
+        for turn in 0..500 {
+            self.serve();
+            let slot = random.below(SLOTS / CORES as u64) * CORES as u64 + own;
+            let place = slot * 8 * PAGE;
+            match (random.below(8), filled.remove(&slot)) {
+                (0, None) if turn < 460 => {
+                    let [segment, id, _] = self.core.run(Call::ShareSegment, &[share, SLOT_PAGES, 0, 0]).unwrap();
+                    assert!(self.is_quiet(segment), "somebody writes where nothing of his is any more");
+                    self.core.make(Call::RangeMap, &[range, place, segment, 0, SLOT_PAGES, READ_WRITE]);
+                    filled.insert(slot, id);
+                }
+                (choice, Some(id)) if choice == 0 || turn >= 460 => {
+                    self.core.make(Call::ShareRemove, &[share, id]);
+                    assert_eq!(self.core.make(Call::RangeUnmap, &[range, place, SLOT_PAGES]), SLOT_PAGES);
+                }
+                (_, id) => {
+                    id.map(|id| filled.insert(slot, id));
+                    let page = random.below(SLOTS) * 8 + random.below(SLOT_PAGES);
+                    written += u64::from(self.write(page));
+                }
+            }
+            self.forget();
+        }
+        for (slot, id) in filled {
+            self.core.make(Call::ShareRemove, &[share, id]);
+            self.core.make(Call::RangeUnmap, &[range, slot * 8 * PAGE, SLOT_PAGES]);
+        }
+        written
+    }
+}
+
+#[test]
+fn no_frame_is_used_again_while_a_core_may_write_to_it() {
+    for seed in 1..=2 {
+        let block = Block::new(CORES as u64);
+        let mut home = block.core(0);
+        let share = home.pool(120, seed % 4);
+        let (range, id) = range_in(&mut home, share, 513, seed % 4);
+        let pool = home.make(Call::SharePool, &[PCORE, share]);
+        let done = AtomicUsize::new(0);
+        let be = |core: usize, mut own: Core, [share, range]: [u64; 2]| {
+            set_alone(false);
+            take_flushes();
+            load(&mut own);
+            own.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+            let mut processor = Processor { core: own, buffer: BTreeMap::new() };
+            let mut random = Random(seed * 1000 + core as u64);
+            let written = processor.run([share, range], &mut random, core as u64);
+            assert!(written > 30, "{written} writes");
+            done.fetch_add(1, Ordering::Release);
+            while done.load(Ordering::Acquire) < CORES {
+                processor.serve();
+                std::thread::yield_now();
+            }
+            let mut own = processor.core;
+            own.make(Call::RangeUnmap, &[SPACE, GIB, 1 << 18]);
+            [range, share].into_iter().for_each(|handle| own.drop(handle));
+            own
+        };
+        let mut home = std::thread::scope(|scope| {
+            for other in 1..CORES {
+                let (block, be) = (&block, &be);
+                scope.spawn(move || {
+                    let mut core = block.core(other);
+                    let share = core.make(Call::ShareImport, &[PCORE, RAM, pool]);
+                    let range = core.make(Call::ShareAdd, &[NONE, in_share(share, id), ALL]);
+                    let mut core = be(other, core, [share, range]);
+                    core.assert_back();
+                    core.end();
+                });
+            }
+            be(0, home, [share, range])
+        });
+        home.assert_back();
+        home.end();
+        set_alone(true);
+    }
+}
