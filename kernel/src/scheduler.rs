@@ -3,7 +3,10 @@
 //! Invariants: time is in a ready queue exactly if it is not the one running and its context's chain of loans was seen to end in a runnable context (a
 //! chain that has stalled since is found out when it is picked, and queued again by whoever wakes its end). The alarm of the core is set only if something
 //! waits for it: the earliest deadline, the earliest watch, or the running slice while another of the same priority is ready. Picking is round robin per
-//! priority, highest first; a slice that is preempted goes to the front of its queue with what is left of it.
+//! priority, highest first; a slice that is preempted goes to the front of its queue with what is left of it. Time of a gang ([`windows`]) is ready in its
+//! windows only, and then before others of its priority.
+
+mod windows;
 
 use crate::arch::context::Registers;
 use crate::hardware;
@@ -16,8 +19,13 @@ use abi::Error;
 use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
+use windows::ByTurn;
+pub use windows::Window;
+
 /// Number of priorities.
 pub const PRIORITIES: usize = 8;
+/// Ready queues: two of each priority.
+const LEVELS: usize = Schedule::level_of(PRIORITIES);
 
 /// Steps of a throttled core's turn: in some of them, the first, it runs programs.
 pub const THROTTLE_STEPS: u64 = 8;
@@ -56,8 +64,8 @@ pub enum Decision {
 
 /// The scheduler of one core.
 pub struct Scheduler {
-    ready: [List<Schedule, 0>; PRIORITIES],
-    /// Bit n: there is ready time of priority n.
+    ready: [List<Schedule, 0>; LEVELS],
+    /// Bit n: there is ready time of level n.
     ready_set: u32,
     /// Whose registers the processor has.
     current: Option<Ptr<Context>>,
@@ -76,10 +84,11 @@ pub struct Scheduler {
     speed: u64,
     /// Contexts that want to know the ends of their slices.
     tickers: usize,
-    /// The core is throttled, or there are such contexts: one look for both where it counts.
+    /// The core is throttled, or there are such contexts, or windows: one look for all where it counts.
     is_special: bool,
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
+    turns: RBTree<ByTurn>,
 }
 
 fn entry(context: Ptr<Context>) -> UnsafeRef<Context> {
@@ -91,7 +100,7 @@ impl Scheduler {
     /// Nothing to run.
     pub const fn new() -> Scheduler {
         Scheduler {
-            ready: [const { List::new() }; PRIORITIES],
+            ready: [const { List::new() }; LEVELS],
             ready_set: 0,
             current: None,
             running: None,
@@ -105,6 +114,7 @@ impl Scheduler {
             is_special: false,
             timeouts: RBTree::new(ByTimeout::NEW),
             watches: RBTree::new(ByWatch::NEW),
+            turns: RBTree::new(ByTurn::NEW),
         }
     }
 
@@ -132,7 +142,7 @@ impl Scheduler {
     }
 
     fn specials_changed(&mut self) {
-        self.is_special = self.speed != THROTTLE_STEPS || self.tickers > 0;
+        self.is_special = self.speed != THROTTLE_STEPS || self.tickers > 0 || !self.turns.is_empty();
         self.changed = true;
     }
 
@@ -216,23 +226,26 @@ impl Scheduler {
 
     fn enqueue(&mut self, schedule: Ptr<Schedule>) {
         if !schedule.is_queued() && self.running != Some(schedule) {
-            self.ready[schedule.priority].push_back(schedule);
-            self.ready_set |= 1 << schedule.priority;
+            let level = schedule.level.get();
+            let Some(queue) = self.ready.get(level) else { return self.await_window(schedule) };
+            queue.push_back(schedule);
+            self.ready_set |= 1 << level;
             self.changed = true;
         }
     }
 
     fn dequeue(&mut self, schedule: Ptr<Schedule>) {
-        let queue = &self.ready[schedule.priority];
+        let level = schedule.level.get();
+        let queue = &self.ready[level];
         queue.remove(schedule);
         if queue.is_empty() {
-            self.ready_set &= !(1 << schedule.priority);
+            self.ready_set &= !(1 << level);
         }
     }
 
-    /// Is there ready time of that priority or a higher one?
-    fn is_rivalled(&self, priority: usize) -> bool {
-        self.ready_set.wrapping_shr(priority as u32) != 0
+    /// Is there ready time of that level or a higher one?
+    fn is_rivalled(&self, level: usize) -> bool {
+        self.ready_set.wrapping_shr(level as u32) != 0
     }
 }
 
@@ -308,7 +321,7 @@ impl Kernel {
         if let (Some(own), Some(lent)) = (own, lent)
             && scheduler.running == Some(lent)
             && scheduler.current == Some(callee)
-            && own.priority >= lent.priority
+            && own.level.get() >= lent.level.get()
             && own.is_queued()
         {
             self.bring_bills_up();
@@ -325,12 +338,7 @@ impl Kernel {
         let scheduler = &mut self.scheduler;
         scheduler.changed = true;
         if let Some(schedule) = context.schedule.get() {
-            if schedule.is_queued() {
-                scheduler.dequeue(schedule);
-            }
-            if scheduler.running == Some(schedule) {
-                scheduler.running = None;
-            }
+            scheduler.withdraw(schedule);
         }
         if scheduler.current == Some(context) {
             scheduler.current = None;
@@ -438,15 +446,18 @@ impl Kernel {
     #[inline(never)]
     fn choose(&mut self) {
         self.account();
+        let is_held = self.scheduler.is_special && {
+            self.scheduler.turn_windows();
+            self.scheduler.is_held()
+        };
         self.scheduler.changed = false;
-        let is_held = self.scheduler.is_special && self.scheduler.is_held();
         match if is_held { None } else { self.pick() } {
             Some(context) => self.switch_to(context),
             None => self.go_idle(),
         }
         let scheduler = &mut self.scheduler;
         if let Some(schedule) = scheduler.running
-            && (scheduler.is_rivalled(schedule.priority) || scheduler.is_special && scheduler.has_ticks())
+            && (scheduler.is_rivalled(schedule.level.get()) || scheduler.is_special && scheduler.has_ticks())
         {
             scheduler.ring_by(scheduler.since_ns.saturating_add_signed(schedule.left_ns.get()));
         }
@@ -463,20 +474,21 @@ impl Kernel {
             if spent {
                 schedule.refill(schedule.slice_ns.get());
             }
-            let is_rivalled = scheduler.is_rivalled(schedule.priority + usize::from(!spent));
+            let level = schedule.level.get();
+            let is_rivalled = scheduler.is_rivalled(level + usize::from(!spent));
             if scheduler.is_special && (spent || is_rivalled) && !yielded && scheduler.current == Some(context) {
                 crate::trap::preempted(context);
             }
             if !is_rivalled {
                 return Some(context);
             }
-            let queue = &scheduler.ready[schedule.priority];
+            let queue = &scheduler.ready[level];
             if spent {
                 queue.push_back(schedule)
             } else {
                 queue.push_front(schedule)
             }
-            scheduler.ready_set |= 1 << schedule.priority;
+            scheduler.ready_set |= 1 << level;
         }
         scheduler.running = None;
         while let Some(highest) = scheduler.ready_set.checked_ilog2() {

@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod calls;
 pub mod echo;
 pub mod faults;
+pub mod gang;
 pub mod load;
 pub mod ping;
 pub mod portal;

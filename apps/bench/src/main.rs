@@ -2,7 +2,7 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, load, ping, portal, revoke, sample, signals, spaces, threads};
+use bench_core::{calls, echo, faults, gang, load, ping, portal, revoke, sample, signals, spaces, threads};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
@@ -44,6 +44,9 @@ async fn component(start: Start) {
         runtime::log!("revocation failed {error:?}");
     }
     mark::finish();
+    if let Err(error) = gang::skew(&start).await {
+        runtime::log!("gang-skew failed {error:?}");
+    }
     runtime::log!("done");
     idle().await;
 }

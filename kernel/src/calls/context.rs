@@ -7,8 +7,8 @@ use crate::memory::USER_END;
 use crate::objects::context::{Options, Proxy, State};
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
-use crate::objects::{Context, Domain, Ptr, Schedule};
-use crate::scheduler::PRIORITIES;
+use crate::objects::{Context, Domain, Pcore, Ptr, Schedule};
+use crate::scheduler::{PRIORITIES, Window};
 use crate::state::Kernel;
 use crate::trap::from_program;
 use abi::layout::context as flags;
@@ -16,6 +16,8 @@ use abi::layout::upcall as upcalls;
 use abi::{Error, Handle, Rights};
 
 const SLICE_US: core::ops::RangeInclusive<u64> = 100..=1_000_000;
+/// Longest time from one window of a gang to the next.
+const PERIOD_MAX_US: u64 = 60_000_000;
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
@@ -91,6 +93,29 @@ pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
     schedule.refill(slice_us * 1000);
     kernel.scheduler.look_again();
     NOTHING
+}
+
+pub(super) fn schedule_gang(kernel: &mut Kernel, request: &Request) -> Answer {
+    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    let schedule = request.object::<Schedule>(1, Rights::CONTROL)?;
+    let [_, _, times @ .., _] = request.words();
+    if pcore.core != kernel.core() {
+        return Err(Error::OtherCore);
+    }
+    if schedule.context.get().is_none() {
+        return Err(Error::PeerDead);
+    }
+    let window = if times == [0; 3] { None } else { Some(decode_window(times)?) };
+    kernel.bring_bills_up();
+    kernel.scheduler.set_window(schedule, window);
+    NOTHING
+}
+
+fn decode_window([period_us, slice_us, phase_us]: [u64; 3]) -> Result<Window, Error> {
+    if !SLICE_US.contains(&slice_us) || !(slice_us..=PERIOD_MAX_US).contains(&period_us) || phase_us >= period_us {
+        return Err(Error::BadArgument);
+    }
+    Ok(Window { period_ns: period_us * 1000, slice_ns: slice_us * 1000, phase_ns: phase_us * 1000 })
 }
 
 pub(super) fn start(kernel: &mut Kernel, request: &Request) -> Answer {

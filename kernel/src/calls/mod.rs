@@ -158,6 +158,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ContextUpcall => context::upcall(kernel, request),
         Call::ScheduleStat => context::schedule_stat(kernel, request),
         Call::ScheduleSet => context::schedule_set(kernel, request),
+        Call::ScheduleGang => context::schedule_gang(kernel, request),
         Call::Notify => notification::notify(kernel, request),
         Call::Wait => notification::wait(kernel, request),
         Call::WakeSlotAlloc => notification::slot_alloc(kernel, request),

@@ -1,9 +1,11 @@
 //! SchedulingContext: time of a priority, in slices, for the context it belongs to and for whoever that one lends it to.
 
 use super::{Context, Header, Link, Linked, Object, Ptr};
+use crate::scheduler::Window;
 use crate::state::Kernel;
 use abi::ObjectType;
 use core::cell::Cell;
+use intrusive_collections::RBTreeLink;
 
 /// Time.
 #[repr(C)]
@@ -13,6 +15,13 @@ pub struct Schedule {
     pub(crate) context: Cell<Option<Ptr<Context>>>,
     /// 0 to 7, 7 first.
     pub(crate) priority: usize,
+    /// Its ready queue; [`Schedule::CLOSED`] outside its window.
+    pub(crate) level: Cell<usize>,
+    /// If it is of a gang: when it may run.
+    pub(crate) window: Cell<Option<Window>>,
+    /// Linked while it is ready or running and has a window: by when that next opens or closes.
+    pub(crate) turn: RBTreeLink,
+    pub(crate) turn_ns: Cell<u64>,
     /// Length of a slice.
     pub(crate) slice_ns: Cell<u64>,
     /// What is left of the current one; below zero if it was overrun.
@@ -34,6 +43,14 @@ impl Linked<0> for Schedule {
 }
 
 impl Schedule {
+    /// Level of time that may not run now.
+    pub(crate) const CLOSED: usize = usize::MAX;
+
+    /// Where time of that priority queues. The level above it is that of the same priority's gangs in their windows.
+    pub(crate) const fn level_of(priority: usize) -> usize {
+        2 * priority
+    }
+
     /// Time for `context`; the header comes from `Kernel::create`.
     pub fn new(header: Header, context: Ptr<Context>, priority: usize, slice_ns: u64) -> Schedule {
         let (slice, left_ns, spent_ns) = (Cell::new(slice_ns), Cell::new(slice_ns as i64), Cell::new(0));
@@ -41,6 +58,10 @@ impl Schedule {
             header,
             context: Cell::new(Some(context)),
             priority,
+            level: Cell::new(Schedule::level_of(priority)),
+            window: Cell::new(None),
+            turn: RBTreeLink::new(),
+            turn_ns: Cell::new(0),
             slice_ns: slice,
             left_ns,
             spent_ns,
@@ -67,5 +88,6 @@ impl Schedule {
 }
 
 pub(super) fn dismantle(_: &mut Kernel, schedule: Ptr<Schedule>) {
-    assert!(!schedule.is_queued() && schedule.context.get().is_none(), "a context holds a reference of its time");
+    let is_idle = !schedule.is_queued() && !schedule.turn.is_linked();
+    assert!(is_idle && schedule.context.get().is_none(), "a context holds a reference of its time");
 }

@@ -58,7 +58,7 @@ fn call(random: &mut Random) -> Call {
 
 /// What the arguments of a call should be: R ram, S segment, D domain, C context, A address range, P portal, M semaphore, T time, X pcore, V device, h any handle,
 /// H shared share, O object by slot or in a shared share, u id of a shared object,
-/// a address, l address of a nested range N, g its size, p pages, f flags or protection, r rights, t deadline, i small number.
+/// a address, l address of a nested range N, g its size, p pages, f flags or protection, r rights, t deadline, w microseconds of a window, i small number.
 fn shape(call: Call) -> &'static str {
     match call {
         Call::CapCopy | Call::CapDrop | Call::CapRevoke | Call::CapStat => "hr",
@@ -90,6 +90,7 @@ fn shape(call: Call) -> &'static str {
         Call::PcoreThrottle => "Xi",
         Call::ScheduleStat => "T",
         Call::ScheduleSet => "Tp",
+        Call::ScheduleGang => "XTwww",
         Call::Notify => "C",
         Call::Wait => "t",
         Call::WakeSlotAlloc => "XCi",
@@ -169,6 +170,7 @@ fn plausible(random: &mut Random, caller: Ptr<Context>, kind: u8) -> u64 {
         b'f' => return random.below(4),
         b'r' => return random.one(&[511, 255, 1, 256, 35, 63]),
         b't' => return hardware::now_ns() + random.below(3000),
+        b'w' => return random.one(&[0, 0, 100, 200]),
         _ => return random.below(8),
     };
     handle(random, caller, Some(wanted))

@@ -1,6 +1,7 @@
 //! Host tests of the object code over a block of fake RAM: random programs that make every call there is with bad and good arguments, and models.
 
 mod fuzz;
+mod gang;
 mod pcores;
 mod portals;
 mod proxy;
@@ -61,10 +62,11 @@ static INFO: CoreInfo = CoreInfo {
 
 /// A kernel on `pages` of fake RAM. Page 0 plays the kernel's own root table.
 struct World {
-    _memory: Vec<u128>,
     kernel: Box<Kernel>,
     ram: Ptr<Ram>,
     used: u64,
+    // Goes last: the kernel's lists lie in it.
+    _memory: Vec<u128>,
 }
 
 impl World {

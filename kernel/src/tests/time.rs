@@ -15,7 +15,7 @@ const ENTRY: u64 = 0x20_000;
 const STACK: u64 = 0x30_000;
 const PROGRAM: u64 = 0x4000;
 
-fn context(domain: Ptr<Domain>) -> Ptr<Context> {
+pub(super) fn context(domain: Ptr<Domain>) -> Ptr<Context> {
     domain.share().find::<Context>(Handle(4), Rights(0)).unwrap().0
 }
 
@@ -26,7 +26,7 @@ fn control_page(domain: Ptr<Domain>) -> *mut ControlPage {
 
 impl World {
     /// Whoever runs makes a call; its status and first result.
-    fn runner_calls(&mut self, call: Call, words: [u64; 6]) -> (u64, u64) {
+    pub(super) fn runner_calls(&mut self, call: Call, words: [u64; 6]) -> (u64, u64) {
         let caller = self.kernel.scheduler.current().unwrap();
         caller.with_registers(|r| {
             r.rax = call.number();
@@ -37,7 +37,7 @@ impl World {
     }
 }
 
-fn refusal(error: Error) -> u64 {
+pub(super) fn refusal(error: Error) -> u64 {
     (error as u64).wrapping_neg()
 }
 

@@ -146,6 +146,12 @@ pub fn schedule_set(schedule: Handle, slice_us: u64) -> Outcome<()> {
     unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, 0, 0, 0, 0]) }.map(drop)
 }
 
+/// `ScheduleGang`: runs in `[n * period + phase, + slice)` of the clock only; all 0: at any time again.
+pub fn schedule_gang(pcore: Handle, schedule: Handle, period_us: u64, slice_us: u64, phase_us: u64) -> Outcome<()> {
+    // SAFETY: no memory of ours.
+    unsafe { call(Call::ScheduleGang, [pcore.0, schedule.0, period_us, slice_us, phase_us, 0]) }.map(drop)
+}
+
 /// `PcoreThrottle`: programs run in so many of each 8 ms.
 pub fn pcore_throttle(pcore: Handle, eighths: u64) -> Outcome<()> {
     // SAFETY: no memory of ours.

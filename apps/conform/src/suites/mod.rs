@@ -3,6 +3,7 @@
 pub mod capability;
 pub mod context;
 pub mod death;
+pub mod gang;
 pub mod nest;
 pub mod notification;
 pub mod parallel;
@@ -23,6 +24,7 @@ pub const ALL: &[Suite] = &[
     capability::SUITE,
     context::SUITE,
     death::SUITE,
+    gang::SUITE,
     nest::SUITE,
     notification::SUITE,
     parallel::SUITE,

@@ -173,6 +173,7 @@ pub const ENTRIES: &[Entry] = &[
     inside("inside/contract-call-between-cores", "contract-call-between-cores", Some("pipe-round-trip/two-cores")),
     inside("inside/wake-up-of-sleeping-core", "wake-up-of-sleeping-core", None),
     inside("inside/ping-monitor", "ping-monitor", None),
+    Entry { counts: false, ..inside("inside/gang-skew", "gang-skew", None) },
     inside("inside/demand-zero-page", "demand-zero-page", Some("page-touch/threads")),
     inside("inside/shared-page", "shared-page", None),
     inside("inside/copy-on-write-page", "copy-on-write-page", None),

@@ -136,8 +136,8 @@ pub fn judge(guest: &mut Guest, cpus: u32) -> Result<usize> {
 }
 
 /// Suites that are never to go missing.
-const SUITES: [&str; 9] =
-    ["capability", "context", "death", "notification", "portal", "ram", "range", "segment", "semaphore"];
+const SUITES: [&str; 10] =
+    ["capability", "context", "death", "gang", "notification", "portal", "ram", "range", "segment", "semaphore"];
 
 enum What<'l> {
     Passed(&'l str),

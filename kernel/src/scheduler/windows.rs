@@ -1,0 +1,118 @@
+//! Windows of gangs (Barrelfish section 4.8; decision 39): time that runs in `[n * period + phase, + slice)` of the clock only.
+//!
+//! All cores have one clock, so members of a gang on several cores run together without a word between them: each core's kernel finds the windows by itself.
+//! In its window a member comes before others of its priority and after higher ones; what it leaves by waiting is theirs. Outside it does not run. It stands
+//! in `turns` while it is ready or running, by when its window next opens or closes; one that waits is found out when its window closes, and leaves:
+//! so a core whose gangs sleep sets no alarm for them.
+
+use super::{Scheduler, resolve};
+use crate::hardware;
+use crate::objects::{Ptr, Schedule};
+use core::ptr::NonNull;
+use intrusive_collections::{KeyAdapter, UnsafeRef, intrusive_adapter};
+
+intrusive_adapter!(pub(super) ByTurn = UnsafeRef<Schedule>: Schedule { turn => intrusive_collections::RBTreeLink });
+impl<'a> KeyAdapter<'a> for ByTurn {
+    type Key = u64;
+    fn get_key(&self, schedule: &'a Schedule) -> u64 {
+        schedule.turn_ns.get()
+    }
+}
+
+/// When time of a gang may run, in nanoseconds of the clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// From one window to the next; at least `slice_ns`.
+    pub period_ns: u64,
+    /// How long it is open; at least 1.
+    pub slice_ns: u64,
+    /// When the first one opens; below `period_ns`.
+    pub phase_ns: u64,
+}
+
+impl Window {
+    /// Whether it is open, and when that next changes or, if it never closes, the next one begins.
+    pub fn at(self, now_ns: u64) -> (bool, u64) {
+        let place_ns = (now_ns + (self.period_ns - self.phase_ns)) % self.period_ns;
+        let is_open = place_ns < self.slice_ns;
+        let end_ns = if is_open { self.slice_ns } else { self.period_ns };
+        (is_open, now_ns + (end_ns - place_ns))
+    }
+}
+
+impl Scheduler {
+    /// `schedule` runs in these windows only, or again at any time.
+    pub fn set_window(&mut self, schedule: Ptr<Schedule>, window: Option<Window>) {
+        let is_ready = self.withdraw(schedule);
+        schedule.window.set(window);
+        schedule.level.set(window.map_or(Schedule::level_of(schedule.priority), |_| Schedule::CLOSED));
+        if is_ready {
+            self.enqueue(schedule);
+        }
+        self.changed = true;
+    }
+
+    /// It is ready, and has a window.
+    #[cold]
+    pub(super) fn await_window(&mut self, schedule: Ptr<Schedule>) {
+        if !schedule.turn.is_linked() {
+            self.turn(schedule, hardware::now_ns());
+        }
+    }
+
+    /// Opens and closes windows whose time has come, and looks again when the next one's does. The clock was just read.
+    pub(super) fn turn_windows(&mut self) {
+        while let Some(schedule) = self.turns.front().get().filter(|schedule| schedule.turn_ns.get() <= self.since_ns) {
+            // SAFETY: time is withdrawn before it ends.
+            let schedule = unsafe { Ptr::new(NonNull::from(schedule)) };
+            let was_open = schedule.level.get() != Schedule::CLOSED;
+            let context = resolve(schedule);
+            if let Some(context) =
+                context.filter(|context| self.running == Some(schedule) && self.current == Some(*context))
+            {
+                crate::trap::preempted(context);
+            }
+            self.withdraw(schedule);
+            // Who waits is asleep until it is made ready; nobody needs to look at its windows.
+            if !was_open || context.is_some() {
+                self.turn(schedule, self.since_ns);
+            }
+        }
+        if let Some(first) = self.turns.front().get() {
+            self.ring_by(first.turn_ns.get());
+        }
+    }
+
+    /// Takes it out of everything; whether it was ready or running.
+    pub(super) fn withdraw(&mut self, schedule: Ptr<Schedule>) -> bool {
+        let (is_queued, is_running) = (schedule.is_queued(), self.running == Some(schedule));
+        if is_queued {
+            self.dequeue(schedule);
+        }
+        if is_running {
+            self.running = None;
+        }
+        let is_linked = schedule.turn.is_linked();
+        if is_linked {
+            // SAFETY: it is in this tree.
+            unsafe { self.turns.cursor_mut_from_ptr(schedule.address().as_ptr()).remove() };
+            schedule.level.set(Schedule::CLOSED);
+            self.specials_changed();
+        }
+        is_queued || is_running || is_linked
+    }
+
+    /// Puts it where its window has it now: into its queue, or aside until the window opens.
+    fn turn(&mut self, schedule: Ptr<Schedule>, now_ns: u64) {
+        let Some(window) = schedule.window.get() else { return };
+        let (is_open, next_ns) = window.at(now_ns);
+        schedule.turn_ns.set(next_ns);
+        // SAFETY: time is withdrawn before it ends.
+        self.turns.insert(unsafe { UnsafeRef::from_raw(schedule.address().as_ptr()) });
+        self.specials_changed();
+        schedule.level.set(if is_open { Schedule::level_of(schedule.priority) + 1 } else { Schedule::CLOSED });
+        if is_open {
+            self.enqueue(schedule);
+        }
+    }
+}
