@@ -11,7 +11,7 @@
 
 extern crate alloc;
 
-use alloc::{string::String, vec::Vec};
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Path of the encoded [`System`] in the boot archive.
@@ -20,6 +20,8 @@ pub const SYSTEM_PATH: &str = "etc/system";
 pub const RUN_PATH: &str = "etc/run";
 /// Folder of the boot archive with one ELF file per component.
 pub const PROGRAM_FOLDER: &str = "sbin";
+/// Program of Linux domains.
+pub const PROXY: &str = "proxy";
 /// Folder of the boot archive that becomes the Linux programs' root directory.
 pub const ROOT_FOLDER: &str = "root";
 /// First bytes of both files; raised when a type below changes.
@@ -32,6 +34,14 @@ pub struct System {
     pub components: Vec<Component>,
     /// What Linux domains get.
     pub linux: Linux,
+}
+
+impl System {
+    /// File names of the programs that it can start: those of its components, and the proxy if it gives Linux programs anything to call.
+    pub fn programs(&self) -> BTreeSet<&str> {
+        let proxy = (!self.linux.uses.is_empty()).then_some(PROXY);
+        self.components.iter().map(|component| component.program.as_str()).chain(proxy).collect()
+    }
 }
 
 /// What every Linux domain is made with.
@@ -195,6 +205,15 @@ mod tests {
         for length in 4..good.len() {
             assert_eq!(decode::<System>(&good[..length]), Err(DecodeError::Malformed), "{length} bytes");
         }
+    }
+
+    #[test]
+    fn programs_are_those_that_can_be_started() {
+        let mut system = sample();
+        system.components.push(Component { name: "ip-2".into(), ..system.components[0].clone() });
+        assert_eq!(Vec::from_iter(system.programs()), ["ip"]);
+        system.linux.uses = system.components[0].uses.clone();
+        assert_eq!(Vec::from_iter(system.programs()), ["ip", PROXY]);
     }
 
     #[test]

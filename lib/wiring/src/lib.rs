@@ -19,8 +19,6 @@ use system::{Component, RUN_PATH, SYSTEM_PATH, System};
 pub const MONITOR: &str = "monitor";
 /// The component that starts the others.
 pub const SUPERVISOR: &str = "supervisor";
-/// Program of Linux domains.
-pub const PROXY: &str = "proxy";
 /// First channel number not taken by the description.
 pub const RUN_TIME_CHANNELS: ChannelId = 1 << 32;
 /// Priorities of the description in one class of the kernel's eight.
@@ -120,7 +118,7 @@ pub fn linux(
     let entrance = if parent.is_some() { Entrance::Adopt } else { Entrance::Fresh };
     DomainPlan {
         name: name.into(),
-        program: PROXY.into(),
+        program: system::PROXY.into(),
         generation: 1,
         entrance: entrance as u64,
         limit_pages: system.linux.memory_limit_pages.into(),

@@ -1,7 +1,7 @@
 //! Builds the guest: compiles every program of the workspace for the bare target and packs the boot archive.
 //!
-//! A guest program is a binary of a workspace member outside `tools/` and `sim/`; its name is the binary's. `kernel` is what boots, the
-//! rest goes to `sbin/` of the archive. See docs/decisions/0001-build.md for why there is one build for all.
+//! A guest program is a binary of a workspace member outside `tools/` and `sim/`; its name is the binary's. `kernel` is what boots; of the
+//! rest, what the booted description can start goes to `sbin/` of the archive. See docs/decisions/0001-build.md for why there is one build for all.
 
 use crate::archive::Archive;
 use crate::{elf, files, place};
@@ -101,24 +101,31 @@ fn keep_image(program: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// An archive with all programs and the description of the system, and what to run; the root directory is the caller's to add.
+/// An archive with the system's programs, its description, and what to run; the root directory is the caller's to add.
 pub fn archive(images: &[PathBuf], system: &System, run: &Run) -> Result<Archive> {
     let mut archive = Archive::default();
-    for image in images {
-        let name = image.file_name().unwrap_or_default().to_string_lossy();
-        if name != KERNEL {
-            archive.file(&format!("{PROGRAM_FOLDER}/{name}"), 0o755, elf::without_debug(&files::read(image)?)?);
-        }
-    }
-    let programs = system.components.iter().map(|component| component.program.as_str());
-    let lacking: Vec<_> =
-        programs.filter(|program| !archive.has_file(&format!("{PROGRAM_FOLDER}/{program}"))).collect();
-    if !lacking.is_empty() {
-        bail!("the system's description names programs that the workspace lacks: {}; correct it", lacking.join(", "));
+    for (name, image) in programs(images, system)? {
+        archive.file(&format!("{PROGRAM_FOLDER}/{name}"), 0o755, elf::without_debug(&files::read(image)?)?);
     }
     archive.file(SYSTEM_PATH, 0o644, system::encode(system));
     archive.file(RUN_PATH, 0o644, system::encode(run));
     Ok(archive)
+}
+
+/// What the system can start, by name.
+fn programs<'s>(images: &'s [PathBuf], system: &'s System) -> Result<Vec<(&'s str, &'s Path)>> {
+    let image = |name: &str| images.iter().find(|image| image.file_name().is_some_and(|file| file == name));
+    let (mut found, mut lacking) = (Vec::new(), Vec::new());
+    for name in system.programs() {
+        match image(name) {
+            Some(image) => found.push((name, image.as_path())),
+            None => lacking.push(name),
+        }
+    }
+    if !lacking.is_empty() {
+        bail!("the system's description names programs that the workspace lacks: {}; correct it", lacking.join(", "));
+    }
+    Ok(found)
 }
 
 /// `./pelago build`.
@@ -133,4 +140,23 @@ pub fn build_everything() -> Result<()> {
     println!("{}", place::kernel().display());
     println!("{} ({} KiB)", path.display(), archive.content_bytes() >> 10);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_has_what_its_description_names() {
+        let system = |name: &str| crate::description::load(&place::root().join("system").join(name)).unwrap();
+        let images: Vec<PathBuf> =
+            ["kernel", "monitor", "memory", "names", "spawn", "supervisor", "proxy", "conform", "bench"]
+                .map(|name| Path::new("images").join(name))
+                .into();
+        let conform = system("conform.toml");
+        let names: Vec<_> = programs(&images, &conform).unwrap().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["conform", "memory", "monitor", "names", "spawn", "supervisor"]);
+        let refusal = programs(&images, &system("default.toml")).unwrap_err().to_string();
+        assert!(refusal.contains("lacks: console, fs, ip,") && !refusal.contains("proxy"), "{refusal}");
+    }
 }
