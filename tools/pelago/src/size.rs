@@ -10,8 +10,8 @@ use std::path::Path;
 
 /// Folders whose code is privileged.
 const PRIVILEGED: [&str; 2] = ["kernel/src", "lib/lock/src"];
-/// As Corey's kernel, which had 11,150 lines and fewer objects.
-const LINES_MAX: usize = 12_000;
+/// A tenth more than Corey's kernel with its 11,150 lines, for the objects of three more papers.
+const LINES_MAX: usize = 12_500;
 /// A quarter of a core's second-level cache.
 const TEXT_BYTES_MAX: u64 = 256 << 10;
 
