@@ -27,6 +27,8 @@ const PLACE_BYTES: u64 = 1 << 30;
 const REGION: &str = "conform";
 const LINES: u64 = 4;
 const LINE_BYTES: u64 = 64;
+/// Name of the pool of all cores.
+const POOL: &str = "conform-pool";
 /// Word of the command line that says that time is instructions (`tools/pelago/src/scenarios/objects.rs`).
 const EXACT: &str = "conform.exact-time";
 /// Past the words, each core has some bytes of the region for itself.
@@ -160,6 +162,11 @@ impl Scene {
         let at = ROOM + self.core() * ROOM_BYTES;
         let place = Place { address: region.address + at, page: at / abi::PAGE_BYTES, offset: at % abi::PAGE_BYTES };
         Ok((region.handle, place))
+    }
+
+    /// The first share of the pool of all cores.
+    pub fn pool(&self) -> Result<Handle, Failure> {
+        self.start.pool(POOL).ok_or_else(|| Failure::new("the description gives no pool `conform-pool`"))
     }
 
     /// A notification of ours with one of the badge bits that no channel has (0 to 7), and the bit.

@@ -12,6 +12,7 @@ mod rights;
 mod segment_calls;
 mod shared;
 mod shared_ranges;
+mod shared_threads;
 mod spaces;
 mod time;
 mod watch;

@@ -67,3 +67,17 @@ pub fn object_name(object: Handle) -> Outcome<([u64; 2], u64)> {
     let results = unsafe { call(Call::ObjectName, [object.0, 0, 0, 0, 0, 0]) }?;
     Ok(([results.words[0], results.words[1]], results.words[2]))
 }
+
+/// `ShareRange`: a range in the pool of `share`, known there: its handle, its id and its pages. `lock` is one of `abi::layout::lock`.
+pub fn share_range(share: Handle, pages: u64, lock: u64, name: [u64; 2], flags: u64) -> Outcome<(Handle, u64, u64)> {
+    // SAFETY: makes an object; to be seen it must be nested.
+    let results = unsafe { call(Call::ShareRange, [share.0, pages, lock, name[0], name[1], flags]) }?;
+    Ok((Handle(results.words[0]), results.words[1], results.words[2]))
+}
+
+/// `RangeStat`: what a shared range has counted; `what` is one of `abi::layout::range_stat`.
+pub fn range_stat(range: Handle, what: u64) -> Outcome<[u64; 3]> {
+    // SAFETY: reads only.
+    let results = unsafe { call(Call::RangeStat, [range.0, what, 0, 0, 0, 0]) }?;
+    Ok([results.words[0], results.words[1], results.words[2]])
+}

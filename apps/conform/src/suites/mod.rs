@@ -13,6 +13,7 @@ pub mod range;
 pub mod segment;
 pub mod semaphore;
 pub mod share;
+pub mod shared_range;
 pub mod threads;
 pub mod time;
 pub mod user_semaphore;
@@ -34,6 +35,7 @@ pub const ALL: &[Suite] = &[
     segment::SUITE,
     semaphore::SUITE,
     share::SUITE,
+    shared_range::SUITE,
     threads::SUITE,
     time::SUITE,
     user_semaphore::SUITE,

@@ -24,6 +24,8 @@ const PROCESSORS: [&str; 2] = ["EPYC", "Skylake-Server"];
 const PROCESSOR_CPUS: u32 = 2;
 /// Word for `conform` that time is exact (`apps/conform/src/scene.rs`).
 const EXACT: &str = "conform.exact-time";
+/// What a test takes of the pool of all cores.
+const POOL_BYTES_PER_CORE: u32 = 256 << 10;
 /// What a test may hold at a time, beside what every core has.
 const MIB_PER_CORE: u64 = 4;
 
@@ -85,6 +87,8 @@ pub fn boot(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(
 fn system(cpus: u32) -> Result<System> {
     let system = description::load(&place::root().join("system").join(SYSTEM))?;
     let mut system = description::on_each_core(&system, COMPONENT, cpus)?;
+    let pools = system.components.iter_mut().flat_map(|component| &mut component.regions).filter(|region| region.pool);
+    pools.for_each(|pool| pool.bytes = pool.bytes.max(cpus * POOL_BYTES_PER_CORE));
     // A ring, which boot order has no say in: nobody waits for its partner before it serves.
     for core in 0..if cpus > 1 { cpus } else { 0 } {
         let next = format!("{COMPONENT}-{}", (core + 1) % cpus);
@@ -136,8 +140,20 @@ pub fn judge(guest: &mut Guest, cpus: u32) -> Result<usize> {
 }
 
 /// Suites that are never to go missing.
-const SUITES: [&str; 10] =
-    ["capability", "context", "death", "gang", "notification", "portal", "ram", "range", "segment", "semaphore"];
+const SUITES: [&str; 12] = [
+    "capability",
+    "context",
+    "death",
+    "gang",
+    "notification",
+    "portal",
+    "ram",
+    "range",
+    "segment",
+    "semaphore",
+    "share",
+    "shared_range",
+];
 
 enum What<'l> {
     Passed(&'l str),

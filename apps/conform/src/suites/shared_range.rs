@@ -1,0 +1,328 @@
+//! AddressRange in a pool: what several cores show by the same tables.
+
+use alloc::rc::Rc;
+
+use abi::layout::{counter, lock, protection, range_stat};
+use abi::{DeathCause, Error, Handle, Rights};
+
+use crate::table::{Failure, Words};
+use crate::{Outcome, Partner, Scene, refused, require, suite};
+
+suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_the_names, a_full_pool_is_an_error, a_dead_pool_takes_it_away;
+    paired: one_fault_serves_all, an_unmapped_page_is_gone_on_the_next_core_too, who_works_alone_waits_for_nobody,
+    a_core_that_shows_it_no_more_is_not_asked;
+    far: show, read, store, fault, hide);
+
+const PAGE: u64 = abi::PAGE_BYTES;
+const READ: u64 = protection::READ;
+const READ_WRITE: u64 = crate::scene::READ_WRITE;
+const ALL: Rights = Rights::ALL;
+/// Pages of the smallest range.
+const SMALL: u64 = 512;
+/// Pages of a test's own pool.
+const POOL: u64 = 64;
+/// Pages that are shown; several faults' worth.
+const PAGES: u64 = 32;
+/// The place where it is shown, here and on the next core.
+const NEAR: u64 = 4;
+const FAR: u64 = 5;
+
+fn unmap(range: Handle, address: u64, pages: u64) -> Result<u64, Error> {
+    // SAFETY: memory of places is reached by `load` and `store` only.
+    unsafe { sys::range_unmap(range, address, pages) }
+}
+
+/// A range in the pool of `share`: a name of our own, and its id.
+fn range_in(share: Handle, pages: u64) -> Result<(Handle, u64), Error> {
+    let (handle, id, _) = sys::share_range(share, pages, lock::SPIN, [0; 2], 0)?;
+    Ok((sys::share_add(Handle::NONE, handle, ALL)?, id))
+}
+
+fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
+    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let make = |pages: u64, kind: u64, flags: u64| sys::share_range(share, pages, kind, [0; 2], flags);
+    for (pages, kind, flags) in [(0, 0, 0), ((1 << 27) + 1, 0, 0), (u64::MAX, 0, 0), (1, 4, 0), (1, 0, 2)] {
+        refused(make(pages, kind, flags), Error::BadArgument)?;
+    }
+    let (handle, id, pages) = sys::share_range(share, SMALL + 1, lock::MCS, [1, 2], 0)?;
+    require!(pages == SMALL * SMALL, "{pages} pages");
+    require!(sys::object_name(handle)?.0 == [1, 2], "its name is {:?}", sys::object_name(handle)?.0);
+    let large = sys::share_add(Handle::NONE, handle, ALL)?;
+    let (small, _) = range_in(share, 1)?;
+    let (segment, segment_id) = sys::share_segment(share, 4, [0; 2])?;
+    let (private, _) = sys::segment_alloc(scene.ram(), 4, 0)?;
+    let (own, _) = sys::range_alloc(scene.ram(), 1, 0)?;
+    let map = |range: Handle, at: u64, segment: Handle, first: u64, pages: u64| {
+        sys::range_map(range, at, segment, first, pages, READ)
+    };
+    refused(map(large, 0, private, 0, 4), Error::WrongType)?;
+    refused(map(large, 0, segment, 1, 4), Error::BadArgument)?;
+    refused(map(large, pages * PAGE - PAGE, segment, 0, 2), Error::BadArgument)?;
+    refused(map(large, 1, segment, 0, 1), Error::BadArgument)?;
+    refused(sys::range_nest(large, 0, large, READ), Error::BadArgument)?;
+    refused(sys::range_nest(large, 0, small, READ), Error::BadArgument)?;
+    refused(sys::range_nest(large, 0, own, READ), Error::BadArgument)?;
+    refused(sys::range_nest(Handle::SELF_RANGE, scene.place(0) + PAGE, small, READ), Error::BadArgument)?;
+    refused(sys::share_add(share, own, ALL), Error::WrongType)?;
+    refused(sys::range_stat(own, range_stat::LOCK), Error::WrongType)?;
+    refused(sys::range_stat(small, 2), Error::BadArgument)?;
+    let (other, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let (foreign, _) = sys::share_segment(other, 1, [0; 2])?;
+    refused(map(large, 0, foreign, 0, 1), Error::BadArgument)?;
+    map(large, 0, segment, 0, 4)?;
+    refused(map(large, 3 * PAGE, segment, 0, 1), Error::Busy)?;
+    let entry = sys::range_get(large, 0)?;
+    require!((entry.pages, entry.object) == (4, segment_id), "it tells {entry:?}");
+    // Without a name of one's own it can be shown, and goes when it is shown no more.
+    sys::range_nest(Handle::SELF_RANGE, scene.place(0), handle, READ)?;
+    [large, small].into_iter().try_for_each(sys::cap_drop)?;
+    sys::share_remove(share, id)?;
+    require!(scene.load(scene.place(0)) == 0, "a new segment is not empty");
+    unmap(Handle::SELF_RANGE, scene.place(0), pages)?;
+    refused(sys::object_name(handle), Error::BadHandle)?;
+    [private, own, other, share].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn rights_are_those_of_the_names(scene: &Scene) -> Outcome {
+    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let (range, id) = range_in(share, 1)?;
+    let (segment, _) = sys::share_segment(share, 2, [0; 2])?;
+    let handle = Handle::in_share(share, id).ok_or(Error::NotFound)?;
+    let readable = sys::share_add(Handle::NONE, handle, Rights::READ)?;
+    let only_read = sys::share_add(Handle::NONE, segment, Rights::READ)?;
+    refused(sys::range_map(readable, 0, segment, 0, 1, READ), Error::NoRights)?;
+    refused(unmap(readable, 0, 1), Error::NoRights)?;
+    refused(sys::range_nest(Handle::SELF_RANGE, scene.place(0), readable, READ_WRITE), Error::NoRights)?;
+    refused(sys::range_map(range, 0, only_read, 0, 1, READ_WRITE), Error::NoRights)?;
+    sys::range_map(range, 0, only_read, 0, 1, READ)?;
+    sys::range_map(range, PAGE, segment, 1, 1, READ_WRITE)?;
+    // SAFETY: memory of places is reached by `load` and `store` only.
+    refused(unsafe { sys::range_protect(range, 0, 1, READ_WRITE) }, Error::NoRights)?;
+    // Shown to a servant with less than the mapping allows.
+    let servant = scene.servant(0)?;
+    let space = servant.worker.range()?;
+    sys::range_nest(space, scene.place(0), readable, READ)?;
+    require!(servant.load(scene.place(0) + PAGE, scene.deadline_ns())? == 0, "a new segment is not empty");
+    refused(servant.store(scene.place(0) + PAGE, 1, scene.deadline_ns()), Error::PeerDead)?;
+    [space, readable, only_read, range, share].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn a_full_pool_is_an_error(scene: &Scene) -> Outcome {
+    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let (range, _) = range_in(share, SMALL * SMALL)?;
+    let (segment, _) = sys::share_segment(share, 1, [0; 2])?;
+    sys::range_map(range, 0, segment, 0, 1, READ_WRITE)?;
+    let mut last = 0;
+    while let Ok((_, id)) = sys::share_segment(share, 1, [0; 2]) {
+        last = id;
+    }
+    // One page may be left: it is the first table's.
+    let full = sys::range_map(range, SMALL * PAGE, segment, 0, 1, READ_WRITE)
+        .and_then(|()| sys::range_fill(range, SMALL * PAGE, 1))
+        .and_then(|_| sys::range_fill(range, 0, 1));
+    refused(full, Error::NoMemory)?;
+    refused(sys::share_range(share, 1, lock::SPIN, [0; 2], 0).map(drop), Error::NoMemory)?;
+    sys::share_remove(share, last)?;
+    sys::range_nest(Handle::SELF_RANGE, scene.place(0), range, READ_WRITE)?;
+    scene.store(scene.place(0), 5);
+    require!(scene.load(scene.place(0)) == 5, "a page is lost");
+    unmap(Handle::SELF_RANGE, scene.place(0), SMALL * SMALL)?;
+    [range, share].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+fn a_dead_pool_takes_it_away(scene: &Scene) -> Outcome {
+    let account = sys::ram_split(scene.ram(), 2 * POOL)?;
+    let (share, _) = sys::share_pool_alloc(account, POOL, lock::SPIN, [0; 2])?;
+    let (range, _) = range_in(share, 1)?;
+    let (segment, _) = sys::share_segment(share, 2, [0; 2])?;
+    sys::range_map(range, 0, segment, 0, 2, READ_WRITE)?;
+    let servant = scene.servant(0)?;
+    let space = servant.worker.range()?;
+    sys::range_nest(space, scene.place(0), range, READ_WRITE)?;
+    servant.store(scene.place(0), 3, scene.deadline_ns())?;
+    // SAFETY: the account pays for nothing that we have mapped.
+    while !unsafe { sys::ram_revoke(account) }? {}
+    refused(sys::range_stat(range, range_stat::LOCK), Error::BadHandle)?;
+    refused(servant.load(scene.place(0), scene.deadline_ns()), Error::PeerDead)?;
+    let state = sys::domain_state(servant.worker.domain)?;
+    require!(state.exception.address == scene.place(0), "the fault is told at {:#x}", state.exception.address);
+    [space, account].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+/// A range that we and the next core show, and what is mapped at its beginning.
+struct Common {
+    pool: Handle,
+    range: Handle,
+    id: u64,
+    /// The next core's name of it.
+    far: u64,
+    segment: Handle,
+    segment_id: u64,
+}
+
+impl Common {
+    async fn new(scene: &Scene, partner: &Partner) -> Result<Common, Failure> {
+        let pool = scene.pool()?;
+        let (range, id) = range_in(pool, 1)?;
+        let (segment, segment_id) = sys::share_segment(pool, PAGES, [0; 2])?;
+        sys::range_map(range, 0, segment, 0, PAGES, READ_WRITE)?;
+        sys::range_nest(Handle::SELF_RANGE, scene.place(NEAR), range, READ_WRITE)?;
+        let [far, ..] = partner.act("shared_range/show", [id, 0, 0, 0]).await?;
+        Ok(Common { pool, range, id, far, segment, segment_id })
+    }
+
+    /// Faults served, table pages, cores that show it.
+    fn faults(&self) -> Result<[u64; 3], Error> {
+        sys::range_stat(self.range, range_stat::FAULTS)
+    }
+
+    async fn hide(&self, partner: &Partner) -> Result<(), Failure> {
+        partner.act("shared_range/hide", [self.far, 0, 0, 0]).await.map(drop)
+    }
+
+    fn end(self, scene: &Scene) -> Outcome {
+        unmap(Handle::SELF_RANGE, scene.place(NEAR), SMALL)?;
+        sys::share_remove(self.pool, self.id)?;
+        sys::share_remove(self.pool, self.segment_id)?;
+        sys::cap_drop(self.range)?;
+        Ok(())
+    }
+}
+
+/// Shows the range of that id; gives the name made for it.
+fn show(scene: &Scene, [id, ..]: Words) -> Result<Words, Failure> {
+    let handle = Handle::in_share(scene.pool()?, id).ok_or(Error::NotFound)?;
+    let name = sys::share_add(Handle::NONE, handle, ALL)?;
+    sys::range_nest(Handle::SELF_RANGE, scene.place(FAR), name, READ_WRITE)?;
+    Ok([name.0, 0, 0, 0])
+}
+
+/// The sum of the first words of the pages.
+fn read(scene: &Scene, [first, pages, ..]: Words) -> Result<Words, Failure> {
+    let sum = (first..first + pages).map(|page| scene.load(scene.place(FAR) + page * PAGE)).sum();
+    Ok([sum, 0, 0, 0])
+}
+
+/// Writes the first word of a page.
+fn store(scene: &Scene, [page, value, ..]: Words) -> Result<Words, Failure> {
+    scene.store(scene.place(FAR) + page * PAGE, value);
+    Ok([0; 4])
+}
+
+/// A servant that shows the range reads a page: whether it died of a page fault there.
+fn fault(scene: &Scene, [name, page, ..]: Words) -> Result<Words, Failure> {
+    let servant = scene.servant(0)?;
+    let space = servant.worker.range()?;
+    sys::range_nest(space, scene.place(FAR), Handle(name), READ)?;
+    let address = scene.place(FAR) + page * PAGE;
+    let read = servant.load(address, scene.deadline_ns());
+    let state = sys::domain_state(servant.worker.domain)?;
+    let is_fault = DeathCause::decode(state.cause) == Some(DeathCause::Exception) && state.exception.address == address;
+    sys::cap_drop(space)?;
+    Ok([u64::from(read == Err(Error::PeerDead) && is_fault), 0, 0, 0])
+}
+
+/// Shows it no more.
+fn hide(scene: &Scene, [name, ..]: Words) -> Result<Words, Failure> {
+    unmap(Handle::SELF_RANGE, scene.place(FAR), SMALL)?;
+    sys::cap_drop(Handle(name))?;
+    Ok([0; 4])
+}
+
+async fn one_fault_serves_all(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&scene, &partner).await?;
+    require!(common.faults()? == [0, 0, 2], "before the first touch: {:?}", common.faults()?);
+    (0..PAGES).for_each(|page| scene.store(scene.place(NEAR) + page * PAGE, 1 + page));
+    let faults = common.faults()?;
+    require!((1..=PAGES).contains(&faults[0]) && faults[1] == 0, "after touching: {faults:?}");
+    let [sum, ..] = partner.act("shared_range/read", [0, PAGES, 0, 0]).await?;
+    require!(sum == (1..=PAGES).sum(), "the next core reads {sum}");
+    require!(common.faults()? == faults, "the next core faulted: {:?} after {faults:?}", common.faults()?);
+    // And the other way round.
+    sys::range_map(common.range, PAGES * PAGE, common.segment, 0, PAGES, READ_WRITE)?;
+    partner.act("shared_range/store", [PAGES, 99, 0, 0]).await?;
+    let faults = common.faults()?;
+    require!(scene.load(scene.place(NEAR)) == 99, "the next core's write is not seen");
+    require!(scene.load(scene.place(NEAR) + PAGES * PAGE) == 99, "nor where it was written");
+    require!(common.faults()? == faults, "its fault did not serve us");
+    common.hide(&partner).await?;
+    require!(common.faults()?[2] == 1, "{} cores show it", common.faults()?[2]);
+    common.end(&scene)
+}
+
+async fn an_unmapped_page_is_gone_on_the_next_core_too(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&scene, &partner).await?;
+    for round in 1..20 {
+        // The next core has read it, so its processor remembers it.
+        scene.store(scene.place(NEAR), round);
+        let [seen, ..] = partner.act("shared_range/read", [0, 1, 0, 0]).await?;
+        require!(seen == round, "{seen} in round {round}");
+        let (other, other_id) = sys::share_segment(common.pool, 1, [0; 2])?;
+        unmap(common.range, 0, 1)?;
+        sys::range_map(common.range, 0, other, 0, 1, READ_WRITE)?;
+        let [seen, ..] = partner.act("shared_range/read", [0, 1, 0, 0]).await?;
+        require!(seen == 0, "the next core sees {seen} where something else is mapped now");
+        unmap(common.range, 0, 1)?;
+        sys::share_remove(common.pool, other_id)?;
+        sys::range_map(common.range, 0, common.segment, 0, 1, READ_WRITE)?;
+    }
+    unmap(common.range, PAGE, 1)?;
+    let [faults, ..] = partner.act("shared_range/fault", [common.far, 1, 0, 0]).await?;
+    require!(faults == 1, "a program of the next core still reads it");
+    let [faults, ..] = partner.act("shared_range/fault", [common.far, 2, 0, 0]).await?;
+    require!(faults == 0, "its neighbour is gone too");
+    let [_, _, invalidations] = sys::range_stat(common.range, range_stat::LOCK)?;
+    require!(invalidations >= 39, "the next core was asked {invalidations} times");
+    common.hide(&partner).await?;
+    common.end(&scene)
+}
+
+/// Narrows and opens the range again and again.
+fn churn(scene: &Scene, common: &Common, rounds: u64) -> Outcome {
+    for round in 0..rounds {
+        scene.store(scene.place(NEAR), round);
+        unmap(common.range, 0, PAGES)?;
+        sys::range_map(common.range, 0, common.segment, 0, PAGES, READ_WRITE)?;
+    }
+    Ok(())
+}
+
+async fn who_works_alone_waits_for_nobody(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    const ROUNDS: u64 = 100;
+    let common = Common::new(&scene, &partner).await?;
+    let asked = sys::counter_read(counter::FORGETS_ASKED)?;
+    // All cores at once, each in a range that the next one shows: so each waits for the next, in a circle.
+    churn(&scene, &common, ROUNDS)?;
+    let asked = sys::counter_read(counter::FORGETS_ASKED)? - asked;
+    require!(asked == ROUNDS, "the next core was asked {asked} times in {ROUNDS} rounds");
+    let [acquires, waits, _] = sys::range_stat(common.range, range_stat::LOCK)?;
+    require!(acquires >= 2 * ROUNDS, "its lock was taken {acquires} times");
+    require!(waits == 0, "one core waited {waits} times for a lock that it alone takes");
+    common.hide(&partner).await?;
+    common.end(&scene)
+}
+
+async fn a_core_that_shows_it_no_more_is_not_asked(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&scene, &partner).await?;
+    common.hide(&partner).await?;
+    let asked = sys::counter_read(counter::FORGETS_ASKED)?;
+    churn(&scene, &common, 10)?;
+    // Nor is anybody for a range of our own.
+    let (own, pages) = sys::range_alloc(scene.ram(), 1, 0)?;
+    let (memory, _) = sys::segment_alloc(scene.ram(), 1, 0)?;
+    sys::range_nest(Handle::SELF_RANGE, scene.place(6), own, READ_WRITE)?;
+    for _ in 0..10 {
+        sys::range_map(own, 0, memory, 0, 1, READ_WRITE)?;
+        scene.store(scene.place(6), 1);
+        unmap(own, 0, 1)?;
+    }
+    unmap(Handle::SELF_RANGE, scene.place(6), pages)?;
+    [own, memory].into_iter().try_for_each(sys::cap_drop)?;
+    let asked = sys::counter_read(counter::FORGETS_ASKED)? - asked;
+    require!(asked == 0, "others were asked {asked} times");
+    common.end(&scene)
+}
