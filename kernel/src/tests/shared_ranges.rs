@@ -251,7 +251,9 @@ fn a_full_pool_leaves_ranges_whole() {
     assert_eq!(home.run(Call::ShareRange, &[share, 1, 0, 0, 0, 0]), Err(Error::NoMemory));
     assert_eq!(touch(&mut home, at, Access::Read), None, "no pages for two tables");
     // Two pages and lines of bookkeeping suffice.
-    taken.drain(..2).for_each(|id| drop(home.make(Call::ShareRemove, &[share, id])));
+    for id in taken.drain(..2) {
+        home.make(Call::ShareRemove, &[share, id]);
+    }
     assert!(touch(&mut home, at, Access::Read).is_some());
     let mut mapped = 1;
     while home.run(Call::RangeMap, &[range, mapped * PAGE, segment, 0, 1, READ_WRITE]).is_ok() {
@@ -259,7 +261,9 @@ fn a_full_pool_leaves_ranges_whole() {
     }
     assert!(mapped > 30, "{mapped}");
     assert_eq!(home.make(Call::RangeUnmap, &[range, 0, mapped]), mapped);
-    taken.drain(..).for_each(|id| drop(home.make(Call::ShareRemove, &[share, id])));
+    for id in taken {
+        home.make(Call::ShareRemove, &[share, id]);
+    }
     home.make(Call::RangeUnmap, &[SPACE, at, 1 << 27]);
     home.drop(range);
     home.drop(share);
@@ -451,7 +455,7 @@ impl Simulation {
                 let is_free = self.mapped.range(page..page + pages).next().is_none();
                 assert_eq!(mapped, if is_free { Ok([0; 3]) } else { Err(Error::Busy) });
                 if is_free {
-                    (0..pages).for_each(|n| drop(self.mapped.insert(page + n, (number, first + n, wanted))));
+                    self.mapped.extend((0..pages).map(|n| (page + n, (number, first + n, wanted))));
                 }
             }
             5 => {
