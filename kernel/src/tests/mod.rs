@@ -2,6 +2,7 @@
 
 mod fuzz;
 mod gang;
+mod ids;
 mod pcores;
 mod portals;
 mod proxy;

@@ -226,3 +226,43 @@ fn what_an_interrupt_starts_is_on_its_handlers_bill() {
     assert_eq!([&driver, &client].map(|party| party.time.used_ns()), [3070, 1000]);
     world.end([driver, client]);
 }
+
+/// Notifications of one core: whoever is told is unblocked at once, in the order of the telling, no bit is lost; and whoever tells goes on, however often it tells.
+#[test]
+fn who_is_told_runs_in_order_and_who_tells_is_not_held_up() {
+    hardware::set_clock(0);
+    let mut world = World::new(600);
+    let receivers = [(); 3].map(|()| {
+        let receiver = world.party(2);
+        world.call(&receiver, 0, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+        receiver
+    });
+    let sender = world.party(5);
+    for (slot, (receiver, badge)) in [(0, 1), (1, 2), (2, 4), (0, 8)].into_iter().enumerate() {
+        let slot = PORTAL + slot;
+        sender.domain.ensure_slot(&mut world.kernel, slot).unwrap();
+        let context = receivers[receiver].context;
+        world.kernel.retain(context);
+        sender.domain.insert(slot, Capability { object: context.any(), badge, rights: Rights::NOTIFY });
+    }
+    for slot in [2, 0, 1, 3, 3, 2] {
+        world.call(&sender, 10, Call::Notify, [(PORTAL + slot) as u64, 0, 0, 0, 0, 0]);
+        assert_eq!(sender.context.with_registers(|r| r.rax), 0);
+        assert!(world.runs(&sender), "it was held up");
+    }
+    world.call(&sender, 10, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+    // What was told after it was unblocked comes at its next Wait, at once; bits that were not taken yet add up.
+    for (receiver, bits) in [(2, &[4, 4][..]), (0, &[1, 8][..]), (1, &[2][..])] {
+        let party = &receivers[receiver];
+        assert!(world.runs(party), "receiver {receiver} is not the next");
+        let came = std::iter::successors(Some(words(party)[0]), |_| {
+            world.call(party, 0, Call::Wait, [0; 6]);
+            Some(words(party)[0])
+        });
+        assert_eq!(came.take_while(|bits| *bits != 0).collect::<Vec<_>>(), bits);
+        world.call(party, 0, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+    }
+    assert!(world.kernel.scheduler.current().is_none(), "nothing came twice");
+    let [first, second, third] = receivers;
+    world.end([sender, first, second, third]);
+}

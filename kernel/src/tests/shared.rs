@@ -3,6 +3,7 @@
 use super::revoke::Actor;
 use super::{Random, World};
 use crate::arch::paging::{Flags, translate};
+use crate::hardware;
 use crate::memory::{PAGE_BYTES, phys_to_virt, set_test_ram};
 use crate::objects::Pcore;
 use crate::objects::domain::Death;
@@ -171,6 +172,35 @@ fn two_cores_see_the_same_bytes_through_a_share_and_not_without_it() {
     block.be(0);
     home.assert_back();
     other.end();
+    home.end();
+}
+
+#[test]
+fn metadata_of_another_core_is_reached_without_mapping_anything() {
+    let block = Block::new(2);
+    let (mut home, mut other, [share, imported]) = pair(&block, 64, lock::SPIN);
+    block.be(0);
+    let ids: Vec<u64> =
+        (1..=8).map(|pages| home.run(Call::ShareSegment, &[share, pages, pages, 9]).unwrap()[1]).collect();
+    block.be(1);
+    let root = other.actor.domain.range().root();
+    let mapped =
+        || (0..64).filter(|page| translate(root, HEAP + page * PAGE_BYTES as u64, Flags::NONE).is_some()).count();
+    let (used, objects) = (other.world.used(), other.world.kernel.kernel_objects);
+    hardware::take_flushes();
+    for (pages, id) in (1..).zip(&ids) {
+        let named = in_share(imported, *id);
+        assert_eq!(other.run(Call::ObjectName, &[named]).unwrap(), [pages, 9, 1]);
+        assert_eq!(other.run(Call::SegmentStat, &[named]).unwrap()[0], pages);
+    }
+    assert_eq!(other.run(Call::ShareStat, &[imported]).unwrap()[0], 8);
+    assert_eq!((other.world.used(), other.world.kernel.kernel_objects), (used, objects), "nothing was made for it");
+    assert_eq!((hardware::take_flushes(), mapped()), (Vec::new(), 0), "and nothing mapped");
+    other.drop(imported);
+    other.end();
+    block.be(0);
+    home.drop(share);
+    home.assert_back();
     home.end();
 }
 
