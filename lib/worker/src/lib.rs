@@ -23,6 +23,11 @@ const WORKSHOP: u64 = abi::layout::REGIONS + (1 << 39);
 const WORDS: u64 = abi::PAGE_BYTES / 8;
 const READ_WRITE: u64 = protection::READ | protection::WRITE;
 
+/// Blocks of the shared page that a producer fills in turn, and their words.
+pub const BLOCKS: u64 = 8;
+/// See [`BLOCKS`].
+pub const BLOCK_WORDS: u64 = WORDS / BLOCKS;
+
 /// What an obeying worker is asked for; everything else is a kernel call.
 const LOAD: u64 = 1;
 const STORE: u64 = 2;
@@ -59,6 +64,13 @@ global_asm!(
     "mov rbx, rdi", "mov r12, rsi",
     "2: mov rax, {down}", "mov rdi, rbx", "mov rsi, -1", "syscall",
     "mov rax, {up}", "mov rdi, r12", "mov esi, 1", "syscall", "jmp 2b",
+    // Takes semaphore RDI, fills the next of the shared page's blocks with its number, gives semaphore RSI.
+    "worker_produce:",
+    "mov rbx, rdi", "mov r12, rsi", "xor r13d, r13d",
+    "2: mov rax, {down}", "mov rdi, rbx", "mov rsi, -1", "syscall",
+    "mov rdi, r13", "and edi, {blocks} - 1", "imul edi, edi, {block} * 8", "add rdi, {shared}",
+    "mov rax, r13", "mov ecx, {block}", "rep stosq", "inc r13",
+    "mov rax, {up}", "mov rdi, r12", "mov esi, 1", "syscall", "jmp 2b",
     // Does what it is asked for: the first word of a call says what, the shared page at RDI has the arguments and takes the results.
     "worker_obey:",
     "mov rbx, rdi",
@@ -76,6 +88,9 @@ global_asm!(
     "3: mov [rsi], rdx", "add rsi, 4096", "dec rdx", "jnz 3b", "jmp 2b",
     "worker_end:",
     begun = const BEGUN * 8,
+    shared = const SHARED,
+    blocks = const BLOCKS,
+    block = const BLOCK_WORDS,
     load = const LOAD,
     store = const STORE,
     jump = const JUMP,
@@ -94,6 +109,7 @@ unsafe extern "C" {
     safe static worker_call: u8;
     safe static worker_notify: u8;
     safe static worker_pass: u8;
+    safe static worker_produce: u8;
     safe static worker_obey: u8;
     safe static worker_touch: u8;
     safe static worker_end: u8;
@@ -114,6 +130,8 @@ pub enum Job {
     Notify,
     /// Takes one semaphore and gives another.
     Pass,
+    /// Takes one semaphore, fills the next of [`BLOCKS`] blocks of the shared page with its number, gives another.
+    Produce,
     /// Makes the kernel calls, loads and stores it is asked for (see [`Servant`]). Its first argument is [`SHARED`].
     Obey,
     /// Writes to pages as it is called: first address, number.
@@ -129,7 +147,8 @@ impl Job {
             Job::Hold => at(&worker_hold)..at(&worker_call),
             Job::Call => at(&worker_call)..at(&worker_notify),
             Job::Notify => at(&worker_notify)..at(&worker_pass),
-            Job::Pass => at(&worker_pass)..at(&worker_obey),
+            Job::Pass => at(&worker_pass)..at(&worker_produce),
+            Job::Produce => at(&worker_produce)..at(&worker_obey),
             Job::Obey => at(&worker_obey)..at(&worker_touch),
             Job::Touch => at(&worker_touch)..at(&worker_end),
         }

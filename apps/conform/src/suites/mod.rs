@@ -4,6 +4,7 @@ pub mod capability;
 pub mod context;
 pub mod death;
 pub mod gang;
+pub mod device;
 pub mod nest;
 pub mod notification;
 pub mod parallel;
@@ -26,6 +27,7 @@ pub const ALL: &[Suite] = &[
     context::SUITE,
     death::SUITE,
     gang::SUITE,
+    device::SUITE,
     nest::SUITE,
     notification::SUITE,
     parallel::SUITE,

@@ -1,9 +1,12 @@
 //! Notifications on a core and between cores.
 
+use alloc::format;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use abi::layout::counter;
+use abi::layout::portal::{MAILBOX, RENDEZVOUS};
 use abi::{Error, Rights};
 use worker::Job;
 
@@ -11,7 +14,7 @@ use crate::table::Words;
 use crate::{Failure, Outcome, Partner, Scene, refused, require, suite};
 
 suite!("notification"; alone: bits_add_up, poll_does_not_wait, a_deadline_passes, needs_the_right, of_another_domain, slots_are_the_monitors;
-    paired: wakes_another_core, partner_answers; far: await_bell, add);
+    paired: wakes_another_core, partner_answers, a_call_of_another_core_is_two_wake_ups; far: await_bell, add, answer_bell);
 
 /// Word of a core's shared words by which a far function says that it is there.
 const READY: u64 = 0;
@@ -123,4 +126,57 @@ async fn partner_answers(_: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
 
 fn add(_: &Scene, words: Words) -> Result<Words, Failure> {
     Ok([words[0] + words[1], words[2], words[3], 0])
+}
+
+/// Questions of a batch; batches: another component may have rung somebody in one.
+const QUESTIONS: u64 = 20;
+const BATCHES: usize = 8;
+
+/// What names a context of another core is no portal and lends no time; a question and its answer are a wake-up each, sent while the other side sleeps.
+async fn a_call_of_another_core_is_two_wake_ups(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let (bell, bits) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
+    refused(sys::portal_call(bell, [0; 4], scene.deadline_ns()), Error::WrongType)?;
+    refused(sys::portal_ring(bell), Error::WrongType)?;
+    refused(sys::portal_alloc(scene.ram(), bell, 0, RENDEZVOUS), Error::WrongType)?;
+    refused(sys::portal_alloc(scene.ram(), bell, 0, MAILBOX), Error::WrongType)?;
+    let ready = scene.shared(scene.next_core(), READY);
+    let mut seen = Vec::new();
+    for _ in 0..BATCHES {
+        let before = ready.load(Ordering::Acquire);
+        let answer = partner.act("notification/answer_bell", [QUESTIONS, 0, 0, 0]);
+        let asked_ns = runtime::now_ns();
+        while ready.load(Ordering::Acquire) == before {
+            require!(runtime::now_ns() < asked_ns + 20_000_000_000, "the next core does not begin");
+            runtime::sleep(AGAIN_NS).await;
+        }
+        let sent = sys::counter_read(counter::WAKES_SENT)?;
+        for question in 0..QUESTIONS {
+            sys::notify(bell)?;
+            let came = scene.wait_for(bits, scene.deadline_ns())?;
+            require!(came != 0, "no answer to question {question}");
+        }
+        let sent = sys::counter_read(counter::WAKES_SENT)? - sent;
+        executor::post(bits);
+        let [answered, ..] = answer.await?;
+        seen.push((sent, answered));
+        if (sent, answered) == (QUESTIONS, QUESTIONS) {
+            return Ok(());
+        }
+    }
+    Err(Failure::new(format!("{QUESTIONS} questions and their answers took so many wake-ups: {seen:?}")))
+}
+
+/// Rings the core before this one as often as it is rung; how many wake-ups were sent for that.
+fn answer_bell(scene: &Scene, [questions, ..]: Words) -> Result<Words, Failure> {
+    let (bell, bits) = scene.previous_bell().ok_or_else(|| Failure::new("no channel from the core before"))?;
+    executor::post(scene.wait_for(bits, runtime::now_ns())?);
+    let sent = sys::counter_read(counter::WAKES_SENT)?;
+    scene.shared(scene.core(), READY).fetch_add(1, Ordering::AcqRel);
+    for question in 0..questions {
+        let came = scene.wait_for(bits, scene.deadline_ns())?;
+        require!(came != 0, "question {question} did not come");
+        sys::notify(bell)?;
+    }
+    executor::post(bits);
+    Ok([sys::counter_read(counter::WAKES_SENT)? - sent, 0, 0, 0])
 }

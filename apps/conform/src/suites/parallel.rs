@@ -1,12 +1,16 @@
 //! Calls about objects of one's own core need nobody else: thousands of each kind on all cores at once, and not one interrupt to another core.
 
-use abi::layout::{copy, counter, portal, protection};
-use abi::{Error, Handle, Rights};
+use alloc::rc::Rc;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use abi::layout::{copy, counter, portal, protection, segment};
+use abi::{Error, Handle, PAGE_BYTES, Rights};
 use worker::Job;
 
-use crate::{Outcome, Scene, require, suite};
+use crate::table::Words;
+use crate::{Failure, Outcome, Partner, Scene, require, suite};
 
-suite!("parallel"; alone: calls_disturb_nobody);
+suite!("parallel"; alone: calls_disturb_nobody; paired: private_ranges_are_changed_at_once, interrupts_wait_for_the_end_of_a_call; far: change_ranges, ring);
 
 const ROUNDS: u64 = 200;
 /// Another component of this core may have had something to say meanwhile; calls that disturb others would each time.
@@ -51,4 +55,121 @@ fn round(scene: &Scene, entrance: Handle) -> Result<(), Error> {
     let (domain, _) = sys::domain_alloc(ram, 0)?;
     sys::domain_kill(domain, 0)?;
     [domain, mailbox, again, semaphore, copy, memory, ram].into_iter().try_for_each(sys::cap_drop)
+}
+
+/// Pages mapped and unmapped in a turn; turns of a batch; batches that are done while the next core does its own.
+const PAGES: u64 = 3;
+const TURNS: u64 = 100;
+const BATCHES: u64 = 5;
+/// The shared word in which a core says that it has begun, 1, and how many batches it has done since.
+const PROGRESS: u64 = 0;
+const LIMIT_NS: u64 = 60_000_000_000;
+
+/// Mappings of this core and of the next come and go at the same time, and neither core sends or takes an interrupt for it, although each forgets translations.
+async fn private_ranges_are_changed_at_once(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let [own, next] = [scene.core(), scene.next_core()];
+    [own, next].iter().for_each(|core| progress(&scene, *core).store(0, Ordering::Release));
+    let answer = partner.act("parallel/change_ranges", [own, 0, 0, 0]);
+    // The question leaves while we are here.
+    runtime::sleep(1).await;
+    let fewest = change_beside(&scene, next)?;
+    let [fewest_there, ..] = answer.await?;
+    require!(fewest == 0, "{fewest} interrupts from and to other cores in {TURNS} turns of mapping and unmapping");
+    require!(fewest_there == 0, "{fewest_there} of them on the next core in as many turns");
+    Ok(())
+}
+
+fn change_ranges(scene: &Scene, [other, ..]: Words) -> Result<Words, Failure> {
+    Ok([change_beside(scene, other)?, 0, 0, 0])
+}
+
+fn wakes() -> Result<u64, Error> {
+    Ok(sys::counter_read(counter::WAKES_SENT)? + sys::counter_read(counter::WAKES_TAKEN)?)
+}
+
+fn progress(scene: &Scene, core: u64) -> &AtomicU64 {
+    scene.shared(core, PROGRESS)
+}
+
+/// Batches of changes; only those count that are begun while the `other` core is at its own, and it stays until it saw us done. The fewest interrupts that
+/// were sent and taken in one of them: another component may have had something to say meanwhile, but changes that are told would be each time.
+fn change_beside(scene: &Scene, other: u64) -> Result<u64, Failure> {
+    let memory = [sys::segment_alloc(scene.ram(), PAGES, 0)?.0, sys::segment_alloc(scene.ram(), PAGES, 0)?.0];
+    let seen = |core| progress(scene, core).load(Ordering::Acquire);
+    let end_ns = runtime::now_ns() + LIMIT_NS;
+    let (mut fewest, mut done) = (u64::MAX, 0);
+    progress(scene, scene.core()).store(1, Ordering::Release);
+    while done < BATCHES || seen(other) <= BATCHES {
+        require!(runtime::now_ns() < end_ns, "the other core does not change its ranges: {} batches", seen(other));
+        let counts = done < BATCHES && seen(other) > 0;
+        let before = wakes()?;
+        (0..TURNS).try_for_each(|turn| change(scene, memory[(turn % 2) as usize], turn))?;
+        if counts {
+            fewest = fewest.min(wakes()? - before);
+            done += 1;
+            progress(scene, scene.core()).store(1 + done, Ordering::Release);
+        }
+    }
+    memory.into_iter().try_for_each(sys::cap_drop)?;
+    Ok(fewest)
+}
+
+/// One of two segments at an address where the other was before: a translation that was kept would show the wrong turn.
+fn change(scene: &Scene, memory: Handle, turn: u64) -> Outcome {
+    let address = scene.map(0, memory, PAGES)?;
+    for at in (0..PAGES).map(|page| address + page * PAGE_BYTES) {
+        let seen = scene.load(at);
+        require!(turn < 2 || seen == turn - 2, "in turn {turn} of two segments one holds {seen}");
+        scene.store(at, turn);
+    }
+    scene.unmap(0, PAGES)?;
+    Ok(())
+}
+
+/// Pages that one call makes, long enough for many interrupts; calls.
+const MADE: u64 = 200;
+const CALLS: u64 = 40;
+const RINGS: u64 = 100;
+/// The shared word that says that we have seen enough.
+const ENOUGH: u64 = 1;
+
+/// The next core rings all the time while long calls are made here. A kernel that let interrupts in before a call's end would find itself in use, and stop.
+async fn interrupts_wait_for_the_end_of_a_call(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let (_, bits) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
+    let enough = scene.shared(scene.core(), ENOUGH);
+    enough.store(0, Ordering::Release);
+    let answer = partner.act("parallel/ring", [scene.core(), 0, 0, 0]);
+    runtime::sleep(1).await;
+    let deadline_ns = scene.deadline_ns();
+    let (mut calls, mut during, mut rung) = (0, 0, 0);
+    while calls < CALLS || during < CALLS {
+        require!(runtime::now_ns() < deadline_ns, "{during} interrupts came during {calls} long calls");
+        let before = sys::counter_read(counter::WAKES_TAKEN)?;
+        let (memory, _) = sys::segment_alloc(scene.ram(), MADE, segment::EAGER)?;
+        // Those that came in the call are taken at its end, before this one is entered.
+        during += sys::counter_read(counter::WAKES_TAKEN)? - before;
+        let present = sys::segment_stat(memory)?.1;
+        require!(present == MADE, "{present} of {MADE} pages were made");
+        sys::cap_drop(memory)?;
+        calls += 1;
+        rung |= sys::wait(0)?;
+    }
+    enough.store(1, Ordering::Release);
+    // Its bell is the channel's.
+    executor::post(rung);
+    let [rings, ..] = answer.await?;
+    require!(rung & bits != 0, "{rings} rings of the next core, and none was heard");
+    Ok(())
+}
+
+/// Rings the core before this one until it has enough.
+fn ring(scene: &Scene, [core, ..]: Words) -> Result<Words, Failure> {
+    let (bell, _) = scene.previous_bell().ok_or_else(|| Failure::new("no channel from the core before"))?;
+    let (end_ns, mut rings) = (runtime::now_ns() + LIMIT_NS, 0);
+    while scene.shared(core, ENOUGH).load(Ordering::Acquire) == 0 {
+        require!(runtime::now_ns() < end_ns, "the core before does not get enough of {rings} rings");
+        (0..RINGS).try_for_each(|_| sys::notify(bell))?;
+        rings += RINGS;
+    }
+    Ok([rings, 0, 0, 0])
 }

@@ -2,11 +2,15 @@
 
 use abi::layout::portal::{MAILBOX, RENDEZVOUS};
 use abi::{Call, Error, Handle, Rights};
-use worker::{Job, SHARED};
+use core::sync::atomic::{AtomicU64, Ordering};
+use runtime::Companion;
+use sys::Rendezvous;
+use worker::{Job, SHARED, Servant};
 
 use crate::{Outcome, Scene, refused, require, suite};
 
 suite!("portal"; alone: call_and_reply, a_late_callee_is_not_waited_for, a_dead_callee_is_told, along_a_chain, helping_ends_another_call,
+    callers_wait_and_are_served_in_order,
     mailbox_sets_its_badge, mailbox_can_be_led_elsewhere, rights_and_kinds);
 
 fn call_and_reply(scene: &Scene) -> Outcome {
@@ -71,6 +75,63 @@ fn helping_ends_another_call(scene: &Scene) -> Outcome {
     server.set_shared(1);
     sys::portal_call(ours, [0; 4], scene.deadline_ns())?;
     [theirs, ours].into_iter().try_for_each(sys::cap_drop)?;
+    Ok(())
+}
+
+/// What a server without time of its own is asked, and how many it may have answered.
+struct Served {
+    asked: AtomicU64,
+    words: [AtomicU64; 5],
+    may_answer: AtomicU64,
+}
+
+static SERVED: Served =
+    Served { asked: AtomicU64::new(0), words: [const { AtomicU64::new(0) }; 5], may_answer: AtomicU64::new(0) };
+
+/// Answers with what it was asked by whom, times ten.
+extern "C" fn serve_when_told(_: u64) -> ! {
+    let mut reply = [0; 3];
+    loop {
+        let Ok(Rendezvous { badge, words: [a, b, c, d] }) = sys::portal_reply_wait(reply, u64::MAX) else { continue };
+        SERVED.words.iter().zip([badge, a, b, c, d]).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+        let number = SERVED.asked.fetch_add(1, Ordering::Release);
+        while SERVED.may_answer.load(Ordering::Acquire) <= number {
+            core::hint::spin_loop();
+        }
+        reply = [10 * badge, 10 * a, 10 * b];
+    }
+}
+
+/// Three callers of one server: each waits until it is answered, whoever came first is served first, on the callers' time, and each has its own answer.
+fn callers_wait_and_are_served_in_order(scene: &Scene) -> Outcome {
+    [&SERVED.asked, &SERVED.may_answer].iter().for_each(|count| count.store(0, Ordering::Release));
+    // SAFETY: it makes calls and reaches atomics.
+    let server = unsafe { Companion::start(serve_when_told, 0, None) }?;
+    let servants = [scene.servant(0)?, scene.servant(1)?, scene.servant(2)?];
+    for (badge, servant) in (1..).zip(&servants) {
+        let portal = sys::portal_alloc(scene.ram(), server.context(), badge, RENDEZVOUS)?;
+        let there = sys::domain_grant(servant.worker.domain, portal, Rights::CALL)?;
+        sys::cap_drop(portal)?;
+        let words = [there.0, 10 + badge, 20 + badge, 30 + badge, 40 + badge, u64::MAX];
+        servant.begin(Call::PortalCall.number(), words, || scene.soon_ns())?;
+        // They have the least time there is: it is theirs while we sleep.
+        scene.wait_for(0, scene.soon_ns())?;
+    }
+    for badge in 1..=servants.len() as u64 {
+        scene.until("a caller is served", || SERVED.asked.load(Ordering::Acquire) >= badge)?;
+        let words = SERVED.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        require!(
+            words == [badge, 10 + badge, 20 + badge, 30 + badge, 40 + badge],
+            "served as number {badge}: {words:?}"
+        );
+        let back = servants.each_ref().map(Servant::is_back);
+        require!(back.iter().filter(|is_back| **is_back).count() < badge as usize, "back without an answer: {back:?}");
+        SERVED.may_answer.store(badge, Ordering::Release);
+        let caller = &servants[badge as usize - 1];
+        scene.until("a caller goes on", || caller.is_back())?;
+        let reply = caller.result()?;
+        require!(reply == [10 * badge, 10 * (10 + badge), 10 * (20 + badge)], "caller {badge} has {reply:?}");
+    }
     Ok(())
 }
 

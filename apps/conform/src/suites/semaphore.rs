@@ -1,11 +1,13 @@
 //! Semaphore: counting, waiting, order, deadlines.
 
+use abi::layout::counter;
 use abi::{Call, Error, Rights};
-use worker::{Job, Servant};
+use worker::{BLOCK_WORDS, BLOCKS, Job, Servant};
 
-use crate::{Outcome, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Scene, refused, require, suite};
 
-suite!("semaphore"; alone: counts, deadline_passes, count_is_bounded, wakes_who_waits, first_come_first_served, waiters_hear_of_its_end);
+suite!("semaphore"; alone: counts, deadline_passes, count_is_bounded, wakes_who_waits, first_come_first_served, waiters_hear_of_its_end,
+    a_producer_and_its_consumer_keep_the_core_busy);
 
 fn counts(scene: &Scene) -> Outcome {
     let semaphore = sys::semaphore_alloc(scene.ram(), 2)?;
@@ -85,5 +87,41 @@ fn waiters_hear_of_its_end(scene: &Scene) -> Outcome {
     scene.until("the waiter goes on", || servant.is_back())?;
     refused(servant.result(), Error::PeerDead)?;
     sys::cap_drop(ram)?;
+    Ok(())
+}
+
+/// Blocks that pass in a batch, and batches: another component may have had a turn in one, and the core no work after it.
+const PASSED: u64 = 400;
+const BATCHES: u64 = 5;
+
+/// Data through a page that two domains share, semaphores say how much of it is there: each block comes once, whole and in order, and at the rate of the core, which never idles.
+fn a_producer_and_its_consumer_keep_the_core_busy(scene: &Scene) -> Outcome {
+    let (free, full) = (sys::semaphore_alloc(scene.ram(), BLOCKS)?, sys::semaphore_alloc(scene.ram(), 0)?);
+    let producer = scene.worker(0, Job::Produce)?;
+    producer.start([producer.give(free)?, producer.give(full)?])?;
+    let take = |number: u64| -> Result<(), Failure> {
+        sys::semaphore_down(full, scene.deadline_ns())?;
+        let block = number % BLOCKS * BLOCK_WORDS;
+        let mut words = (block..block + BLOCK_WORDS).map(|word| producer.word(word));
+        require!(words.all(|word| word == number), "block {number} holds another, or parts of one");
+        Ok(sys::semaphore_up(free, 1)?)
+    };
+    let mut fewest = u64::MAX;
+    for batch in 0..BATCHES {
+        let before = sys::counter_read(counter::IDLES)?;
+        (batch * PASSED..(batch + 1) * PASSED).try_for_each(take)?;
+        fewest = fewest.min(sys::counter_read(counter::IDLES)? - before);
+    }
+    require!(fewest == 0, "the core idled {fewest} times while {PASSED} blocks passed");
+    // It fills what is free and then waits.
+    scene.until("all blocks are full", || producer.word((BLOCKS - 1) * BLOCK_WORDS) > BATCHES * PASSED)?;
+    (0..BLOCKS).map(|more| BATCHES * PASSED + more).try_for_each(|number| {
+        sys::semaphore_down(full, scene.deadline_ns())?;
+        let seen = producer.word(number % BLOCKS * BLOCK_WORDS);
+        require!(seen == number, "block {number} holds {seen}");
+        Ok(())
+    })?;
+    refused(sys::semaphore_down(full, scene.soon_ns()), Error::Timeout)?;
+    [free, full].into_iter().try_for_each(sys::cap_drop)?;
     Ok(())
 }
