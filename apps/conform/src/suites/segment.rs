@@ -45,6 +45,9 @@ fn eager_is_there(scene: &Scene) -> Outcome {
 fn contiguous_tells_its_place_to_who_may_know(scene: &Scene) -> Outcome {
     let (memory, physical) = sys::segment_alloc(scene.ram(), PAGES, segment::CONTIGUOUS)?;
     require!(physical != 0 && physical % PAGE_BYTES == 0, "it lies at {physical:#x}");
+    // The host's scenario knows which memory is whose.
+    let (_, node, _) = sys::pcore_stat(scene.core())?;
+    runtime::log!("memory of node {node} at {physical:#x}");
     require!(sys::segment_stat(memory)?.2 == physical, "its place changed");
     let weak = sys::cap_copy(memory, Rights::READ.union(Rights::WRITE))?;
     require!(sys::segment_stat(weak)?.2 == 0, "its place is told to who may not know it");

@@ -38,9 +38,7 @@ pub fn scenarios() -> Vec<Scenario> {
             all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, nightly: cpus > CPUS_ALWAYS_MAX, ..scenario });
         }
     }
-    all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), |bench| {
-        objects(bench, MachineType::Q35, NODES, |machine| machine.nodes = NODES)
-    }));
+    all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), nodes));
     // Of one core: cores that take turns on one thread stand still meanwhile, too.
     all.push(Scenario::shared(1, "objects/exact/q35/1".into(), |bench| objects(bench, MachineType::Q35, 1, exact)));
     for processor in PROCESSORS {
@@ -72,6 +70,30 @@ fn exact(machine: &mut Machine) {
 /// All cores pass the same tests.
 fn objects(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(&mut Machine)) -> Result<()> {
     with_console(boot(bench, machine, cpus, change)?, |guest| judge(guest, cpus).map(drop))
+}
+
+/// On a machine of several nodes a segment lies in the node of its core.
+fn nodes(bench: &Bench) -> Result<()> {
+    let mut node_bytes = 0;
+    let guest = boot(bench, MachineType::Q35, NODES, |machine| {
+        machine.nodes = NODES;
+        node_bytes = machine.memory_bytes / u64::from(NODES);
+    })?;
+    with_console(guest, |guest| {
+        judge(guest, NODES)?;
+        let found: Vec<_> = guest.transcript.iter().filter_map(|line| segment(line)).collect();
+        let of_nodes: BTreeSet<u64> = found.iter().map(|(node, _)| *node).collect();
+        ensure!(of_nodes.len() == NODES as usize, "not each node's core said where a segment lies: {found:x?}");
+        let strange = found.iter().find(|(node, address)| address / node_bytes != *node);
+        ensure!(strange.is_none(), "a segment lies in another node's memory: {strange:x?}");
+        Ok(())
+    })
+}
+
+/// `... memory of node 2 at 0x1234000`.
+fn segment(line: &str) -> Option<(u64, u64)> {
+    let (node, address) = line.split_once("memory of node ")?.1.split_once(" at 0x")?;
+    Some((node.parse().ok()?, u64::from_str_radix(address.trim(), 16).ok()?))
 }
 
 /// Boots `conform` on each core.
@@ -196,6 +218,12 @@ mod tests {
         assert_eq!(is("pelago: conform-3: core 3 ram/split FAILED: leaves 3 pages (line 4)"), Some((3, false, true)));
         assert!(matches!(parse("pelago: conform-0: core 0 done: 3 ok, 0 failed"), Some((0, What::Done))));
         assert_eq!(is("pelago: core 3 is up"), None);
+    }
+
+    #[test]
+    fn places_are_read() {
+        assert_eq!(segment("pelago: conform-2: memory of node 2 at 0x1234000"), Some((2, 0x123_4000)));
+        assert_eq!(segment("pelago: conform-2: core 2 segment/plain_copy ok"), None);
     }
 
     #[test]
