@@ -131,29 +131,33 @@ fn add(_: &Scene, words: Words) -> Result<Words, Failure> {
 /// Questions of a batch; batches: another component may have rung somebody in one.
 const QUESTIONS: u64 = 20;
 const BATCHES: usize = 8;
+/// The shared word in which who asks says how often it has, and who answers the same.
+const TURN: u64 = 1;
 
-/// What names a context of another core is no portal and lends no time; a question and its answer are a wake-up each, sent while the other side sleeps.
+/// What names a context of another core is no portal and lends no time; a question and its answer are a wake-up each.
 async fn a_call_of_another_core_is_two_wake_ups(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let (bell, bits) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
     refused(sys::portal_call(bell, [0; 4], scene.deadline_ns()), Error::WrongType)?;
     refused(sys::portal_ring(bell), Error::WrongType)?;
     refused(sys::portal_alloc(scene.ram(), bell, 0, RENDEZVOUS), Error::WrongType)?;
     refused(sys::portal_alloc(scene.ram(), bell, 0, MAILBOX), Error::WrongType)?;
-    let ready = scene.shared(scene.next_core(), READY);
+    let [own, next] = [scene.core(), scene.next_core()];
+    let ready = scene.shared(next, READY);
     let mut seen = Vec::new();
     for _ in 0..BATCHES {
+        [own, next].iter().for_each(|core| scene.shared(*core, TURN).store(0, Ordering::Release));
         let before = ready.load(Ordering::Acquire);
-        let answer = partner.act("notification/answer_bell", [QUESTIONS, 0, 0, 0]);
+        let answer = partner.act("notification/answer_bell", [own, QUESTIONS, 0, 0]);
         let asked_ns = runtime::now_ns();
         while ready.load(Ordering::Acquire) == before {
             require!(runtime::now_ns() < asked_ns + 20_000_000_000, "the next core does not begin");
             runtime::sleep(AGAIN_NS).await;
         }
         let sent = sys::counter_read(counter::WAKES_SENT)?;
-        for question in 0..QUESTIONS {
+        for question in 1..=QUESTIONS {
+            scene.shared(own, TURN).store(question, Ordering::Release);
             sys::notify(bell)?;
-            let came = scene.wait_for(bits, scene.deadline_ns())?;
-            require!(came != 0, "no answer to question {question}");
+            sleep_until_turn(&scene, next, question, bits)?;
         }
         let sent = sys::counter_read(counter::WAKES_SENT)? - sent;
         executor::post(bits);
@@ -166,17 +170,25 @@ async fn a_call_of_another_core_is_two_wake_ups(scene: Rc<Scene>, partner: Rc<Pa
     Err(Failure::new(format!("{QUESTIONS} questions and their answers took so many wake-ups: {seen:?}")))
 }
 
-/// Rings the core before this one as often as it is rung; how many wake-ups were sent for that.
-fn answer_bell(scene: &Scene, [questions, ..]: Words) -> Result<Words, Failure> {
+/// Rings the core before this one as often as it is asked; how many wake-ups were sent for that.
+fn answer_bell(scene: &Scene, [asker, questions, ..]: Words) -> Result<Words, Failure> {
     let (bell, bits) = scene.previous_bell().ok_or_else(|| Failure::new("no channel from the core before"))?;
-    executor::post(scene.wait_for(bits, runtime::now_ns())?);
     let sent = sys::counter_read(counter::WAKES_SENT)?;
     scene.shared(scene.core(), READY).fetch_add(1, Ordering::AcqRel);
-    for question in 0..questions {
-        let came = scene.wait_for(bits, scene.deadline_ns())?;
-        require!(came != 0, "question {question} did not come");
+    for question in 1..=questions {
+        sleep_until_turn(scene, asker, question, bits)?;
+        scene.shared(scene.core(), TURN).store(question, Ordering::Release);
         sys::notify(bell)?;
     }
     executor::post(bits);
     Ok([sys::counter_read(counter::WAKES_SENT)? - sent, 0, 0, 0])
+}
+
+/// Sleeps until the other core has had its turn; the bell is also that of the channel, so it may ring without.
+fn sleep_until_turn(scene: &Scene, other: u64, turn: u64, bits: u64) -> Outcome {
+    let deadline_ns = scene.deadline_ns();
+    while scene.shared(other, TURN).load(Ordering::Acquire) < turn {
+        require!(scene.wait_for(bits, deadline_ns)? != 0, "core {other} is not heard in turn {turn}");
+    }
+    Ok(())
 }
