@@ -1,5 +1,7 @@
 //! House rules that the compiler does not know: where unsafe may stand, where the kernel may share, how long a file may be, which way dependencies point, and that no
-//! path of somebody's machine is in the tree.
+//! path of somebody's machine is in the tree. What the kernel may be about is in `tidy/kernel.rs`.
+
+mod kernel;
 
 use crate::image;
 use anyhow::{Context, Result};
@@ -78,6 +80,7 @@ pub fn findings(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
         let name = file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
         if let Ok(text) = std::fs::read_to_string(file) {
             check_text(&name, &text, &mut found);
+            kernel::check(&name, &text, &mut found);
         }
     }
     check_unsafe(root, metadata, &mut found);
