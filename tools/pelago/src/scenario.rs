@@ -381,7 +381,7 @@ fn unit_tests(count: &mut Count) -> Result<()> {
 }
 
 /// Sums cargo's lines `test result: ok. 5 passed; 0 failed; ...`.
-fn count_results(text: &str) -> (usize, usize) {
+pub fn count_results(text: &str) -> (usize, usize) {
     let number = |line: &str, word: &str| -> usize {
         line.split([';', '.']).find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok()).unwrap_or(0)
     };

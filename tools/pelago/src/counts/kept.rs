@@ -94,6 +94,11 @@ impl Kept {
         Kept { version, row: counts.iter().map(entry).collect() }
     }
 
+    /// Of one operation of a row, in both privileges.
+    pub fn instructions(&self, row: &str) -> Option<f64> {
+        self.row.iter().find(|entry| entry.name == row).map(|entry| entry.user + entry.kernel)
+    }
+
     /// Fails with one line per row that rose or fell by more than the margin.
     pub fn check(&self, counts: &[Count]) -> Result<()> {
         let findings = self.compare(counts);

@@ -1,6 +1,8 @@
 //! Tier 5: `./pelago bench` measures Linux beside us, keeps and compares what it found, draws it, and says what it could not do.
 
+use crate::counts;
 use crate::emulator::PROGRAM;
+use crate::image;
 use crate::scenario::{Bench, Scenario, Skip};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -18,7 +20,7 @@ const FIGURE: &str = "corey.fig1";
 pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(5, "bench/smoke".into(), smoke),
-        Scenario::shared(5, "bench/counts".into(), counts),
+        Scenario::shared(5, "bench/counts".into(), both_count),
         Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),
         Scenario::shared(5, "bench/broken-linux-kernel".into(), broken_linux_kernel),
         Scenario::shared(5, "bench/guest-dies".into(), guest_dies),
@@ -90,7 +92,7 @@ fn smoke(_: &Bench) -> Result<()> {
 }
 
 /// Instructions of both systems side by side: they repeat, and Linux's are what is known of it.
-fn counts(_: &Bench) -> Result<()> {
+fn both_count(_: &Bench) -> Result<()> {
     need_linux()?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let count = |name: &str| -> Result<(String, Value)> {
@@ -112,6 +114,12 @@ fn counts(_: &Bench) -> Result<()> {
         let [Some(first), Some(second)] = samples else { bail!("{name} lacks a count of {system}: {samples:?}") };
         let percent = (first - second).abs() / first * 100.0;
         ensure!(percent < COUNTS_SPREAD_PERCENT_MAX, "{name}, {system}: {first} and {second} instructions in two runs");
+    }
+    // The empty call of ours, beside the least that Linux has.
+    if let Ok(kept) = counts::Book::read()?.of(&image::compiler()?) {
+        let linux = sample(&one, COUNTED[0], "linux").context("no count of Linux's getppid")?;
+        let null = kept.instructions("null-call").context("no count of the null call is kept")?;
+        ensure!(null <= linux, "our null call takes {null} instructions, Linux's getppid {linux}");
     }
     let all = format!("{0} of {0} counts", COUNTED.len());
     ensure!(printed.contains(&all), "Linux's counts are not what is known of it:\n{printed}");

@@ -18,6 +18,7 @@ mod recovery;
 mod recovery_other;
 mod shares;
 mod shell;
+mod stress;
 mod web;
 
 use crate::scenario::Scenario;
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Scenario> {
         boot::scenarios(),
         cores::scenarios(),
         shares::scenarios(),
+        stress::scenarios(),
         bad_input::scenarios(),
         objects::scenarios(),
         model::scenarios(),
