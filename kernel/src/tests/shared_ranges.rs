@@ -352,7 +352,8 @@ impl Simulation {
             all.push((other, BTreeMap::new()));
         }
         all.iter_mut().for_each(|(core, _)| load(core));
-        (take_flushes(), take_forgot());
+        take_flushes();
+        take_forgot();
         let (memories, mapped) = (BTreeMap::new(), BTreeMap::new());
         Simulation { block, shows: vec![false; cores], cores: all, names, memories, mapped, next: 0, hits: 0 }
     }

@@ -3,8 +3,8 @@
 pub mod capability;
 pub mod context;
 pub mod death;
-pub mod gang;
 pub mod device;
+pub mod gang;
 pub mod nest;
 pub mod notification;
 pub mod parallel;
