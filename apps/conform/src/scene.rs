@@ -186,6 +186,12 @@ impl Scene {
         }
     }
 
+    /// Takes what came, for the executor to see later. Whoever loops does so now and then: a component that does not look at what is pending is taken for hung.
+    pub fn look(&self) -> Result<(), Error> {
+        executor::post(sys::wait(0)?);
+        Ok(())
+    }
+
     /// Sleeps until something holds that others bring about; `what` is said if it does not.
     pub fn until(&self, what: &str, holds: impl Fn() -> bool) -> Result<(), Failure> {
         let deadline_ns = self.deadline_ns();

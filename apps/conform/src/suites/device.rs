@@ -130,7 +130,10 @@ fn claim(scene: &Scene, hwid: u64) -> Result<Handle, Failure> {
     let end_ns = scene.deadline_ns();
     loop {
         match sys::device_alloc(cores(scene)?, scene.ram(), hwid) {
-            Err(Error::Busy) => require!(runtime::now_ns() < end_ns, "the device {hwid:#x} is never free"),
+            Err(Error::Busy) => {
+                require!(runtime::now_ns() < end_ns, "the device {hwid:#x} is never free");
+                scene.look()?;
+            }
             Err(error) => return Err(error.into()),
             Ok(device) => {
                 let others = scene.shared(HOLDERS.0, HOLDERS.1).fetch_add(1, Ordering::AcqRel);

@@ -101,6 +101,7 @@ fn change_beside(scene: &Scene, other: u64) -> Result<u64, Failure> {
     progress(scene, scene.core()).store(1, Ordering::Release);
     while done < BATCHES || seen(other) <= BATCHES {
         require!(runtime::now_ns() < end_ns, "the other core does not change its ranges: {} batches", seen(other));
+        scene.look()?;
         let counts = done < BATCHES && seen(other) > 0;
         let before = wakes()?;
         (0..TURNS).try_for_each(|turn| change(scene, memory[(turn % 2) as usize], turn))?;
@@ -170,6 +171,7 @@ fn ring(scene: &Scene, [core, ..]: Words) -> Result<Words, Failure> {
         require!(runtime::now_ns() < end_ns, "the core before does not get enough of {rings} rings");
         (0..RINGS).try_for_each(|_| sys::notify(bell))?;
         rings += RINGS;
+        scene.look()?;
     }
     Ok([rings, 0, 0, 0])
 }
