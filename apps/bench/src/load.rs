@@ -6,6 +6,7 @@
 //! Lines of the region: 0 arrivals, 1 the shared counter, 2 finished cores, 3 cores that are there, 16 to 31 the updated lines, 256 on a private counter per
 //! core, 512 on two message slots per core.
 
+mod memory;
 mod shares;
 
 use abi::layout::protection;
@@ -218,6 +219,7 @@ pub async fn run(start: &Start) {
         room.messages::<1>("update-messages/1", "update-server/1");
         room.messages::<8>("update-messages/8", "update-server/8");
     }
+    memory::rows(&mut room, start);
     shares::rows(&mut room, start);
     room.meet();
     if core == 0 {

@@ -12,7 +12,7 @@ use runtime::Start;
 use super::Room;
 
 /// Name of the pool of all.
-const POOL: &str = "load-shares";
+pub(super) const POOL: &str = "load-shares";
 const SEGMENT: u64 = 32;
 const WRITTEN: u64 = 33;
 const SHARES: u64 = 34;

@@ -55,6 +55,7 @@ pub struct Absent {
 const NO_THREADS: Means = Means::Absent("a process has one thread as yet");
 const ONE_CORE: Means = Means::ProgramOnOneCore("Linux programs all live on one core as yet");
 const OURS_ONLY: Means = Means::Absent("Linux has nothing of the kind");
+const LAYOUTS: Means = Means::Absent("its two layouts are page-touch/threads and page-touch/processes");
 const SAME_ANYWHERE: Means = Means::Absent("it is user code, the same in both systems");
 
 const fn entry(row: &'static str, paper: &'static str, pelago: Means, linux: Means) -> Entry {
@@ -64,7 +65,7 @@ const fn entry(row: &'static str, paper: &'static str, pelago: Means, linux: Mea
 use Means::{Absent as Not, Component, ComponentOfMany, Program};
 
 /// All of them.
-pub const ENTRIES: [Entry; 22] = [
+pub const ENTRIES: [Entry; 28] = [
     entry("shared-counter", "known answer: 1", Component, Program),
     entry("private-counter", "known answer: 0", Component, Program),
     entry("null-call", "-", Component, Program),
@@ -76,6 +77,12 @@ pub const ENTRIES: [Entry; 22] = [
     entry("share-add-remove/global-read-write", "Corey fig. 9", Component, OURS_ONLY),
     entry("share-add-remove/global-mcs", "Corey fig. 9", Component, OURS_ONLY),
     entry("share-add-remove/global-scalable", "Corey fig. 9", Component, OURS_ONLY),
+    entry("memclone/single", "Corey fig. 7a", Component, LAYOUTS),
+    entry("mempass/single", "Corey fig. 7b", Component, LAYOUTS),
+    entry("memclone/separate", "Corey fig. 7a", Component, LAYOUTS),
+    entry("mempass/separate", "Corey fig. 7b", Component, LAYOUTS),
+    entry("memclone/mixed", "Corey fig. 7a", Component, LAYOUTS),
+    entry("mempass/mixed", "Corey fig. 7b", Component, LAYOUTS),
     entry("page-touch/threads", "Corey fig. 7, fos fig. 1", Not("a domain is of one core as yet"), Program),
     entry("page-touch/processes", "Corey fig. 7, fos fig. 1", Component, Program),
     entry("update-shared/1", "Barrelfish fig. 3", Component, SAME_ANYWHERE),

@@ -1,7 +1,8 @@
 //! Tier 0: a component on each core uses the same shares: what one writes the others see, all names are gone at the end, and only where several cores
-//! change the same share does anybody wait for its lock.
+//! change the same share does anybody wait for its lock; and what all touch in turn costs the faults of one core if all show one range.
 
 use crate::emulator::MachineType;
+use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
 use crate::{coherence, description, place};
 use anyhow::{Context, Result, ensure};
@@ -32,6 +33,7 @@ fn shares(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let system = description::load(&place::root().join("system").join(coherence::SYSTEM))?;
     let system = description::on_each_core(&system, coherence::LOAD, cpus)?;
     with_console(bench.boot_system(&system, machine, cpus, &[], |_, _| Ok(()))?, |guest| {
+        layouts(guest, cpus)?;
         guest.expect(&format!("shared: {cpus} cores see one segment"), LIMIT)?;
         for _ in 0..GLOBAL_SHARES {
             let line = guest.expect("objects left", LIMIT)?;
@@ -42,6 +44,41 @@ fn shares(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
         guest.expect("load done", LIMIT)?;
         Ok(())
     })
+}
+
+/// Corey's memclone and mempass: what all pass on costs one core's faults where all show one range, each core's where each maps for itself; and who works
+/// in a range of his own waits for nobody.
+fn layouts(guest: &mut Guest, cpus: u32) -> Result<()> {
+    let mut faults = Vec::new();
+    for name in [
+        "memclone/single",
+        "mempass/single",
+        "memclone/separate",
+        "mempass/separate",
+        "memclone/mixed",
+        "mempass/mixed",
+    ] {
+        let line = guest.expect(&format!("{name}: "), LIMIT)?;
+        let (taken, waits) = faults_and_waits(&line).with_context(|| format!("{line}: no faults"))?;
+        ensure!(name.ends_with("single") || waits == 0, "somebody waited for a range that nobody changed: {line}");
+        faults.push(taken);
+    }
+    let [_, single, _, separate, _, mixed] = faults[..] else { unreachable!("six lines were read") };
+    let cpus = u64::from(cpus);
+    // A fault more may be another component's.
+    for shared in [single, mixed] {
+        ensure!(
+            shared * cpus <= separate + cpus,
+            "{shared} faults of {cpus} cores in one range, {separate} if each maps for itself"
+        );
+    }
+    Ok(())
+}
+
+/// Of `NAME: 4 faults of 2 cores at 32 pages each, 0 waits`.
+fn faults_and_waits(line: &str) -> Option<(u64, u64)> {
+    let faults = line.split(" faults of ").next()?.rsplit(' ').next()?;
+    Some((faults.parse().ok()?, waits(line)?))
 }
 
 /// Of `NAME: 0 objects left, lock taken N times, N waits`.
@@ -55,5 +92,7 @@ mod tests {
     fn a_line_is_read() {
         assert_eq!(super::waits("load-0: x: 0 objects left, lock taken 8000 times, 12 waits"), Some(12));
         assert_eq!(super::waits("load-0: x: 0 objects left"), None);
+        let line = "pelago: load-0: mempass/single: 4 faults of 2 cores at 32 pages each, 1 waits";
+        assert_eq!(super::faults_and_waits(line), Some((4, 1)));
     }
 }
