@@ -295,7 +295,7 @@ fn a_gang_of_four_starts_together() {
     let offset = memory.as_ptr().cast::<u8>().align_offset(PAGE_BYTES);
     crate::memory::set_test_ram(memory.as_mut_ptr().cast::<u8>().wrapping_add(offset));
     set_clock(0);
-    let mut random = Random(39);
+    let mut random = Random::new(39);
     let mut members: Vec<Member> = (0..CORES)
         .map(|number| {
             hardware::set_deadline(None);

@@ -26,27 +26,8 @@ use crate::objects::mapping::Place;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Pcore, Ptr, Ram, Schedule};
 use crate::state::Kernel;
+use ::fuzz::Random;
 use abi::{Handle, Rights, layout};
-
-/// Xorshift: the same tests from the same seed.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
-    }
-}
 
 /// A machine of some cores and no devices.
 static INFO: CoreInfo = CoreInfo {

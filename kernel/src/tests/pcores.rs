@@ -270,17 +270,17 @@ fn a_corrupt_ring_stops_and_harms_no_other() {
 
 #[test]
 fn a_full_ring_is_done_in_parts_and_random_requests_lose_nothing() {
-    let mut random = super::Random(7);
+    let mut random = super::Random::new(7);
     let (mut caller, [base, _]) = kernel_core();
     let mut number = 0;
     for _ in 0..2000 {
         let count = 1 + random.below(ring_slots(1));
         for _ in 0..count {
-            let call = if random.below(30) == 0 { random.next() } else { random.one(&RING_CALLS).number() };
+            let call = if random.below(30) == 0 { random.any() } else { random.one(&RING_CALLS).number() };
             let slot = slot(base, number);
             slot.number.store(call, Ordering::Relaxed);
             for argument in &slot.arguments {
-                let word = if random.below(4) == 0 { random.next() } else { random.below(40) };
+                let word = if random.below(4) == 0 { random.any() } else { random.below(40) };
                 argument.store(word, Ordering::Relaxed);
             }
             number += 1;

@@ -312,7 +312,7 @@ fn step(model: &mut Model, random: &mut Random) {
             };
             let access = random.one(&[Access::Read, Access::Write, Access::Write, Access::Execute]);
             if page * PAGE < window.end {
-                model.access(space, page, access, random.next() as u8);
+                model.access(space, page, access, random.any() as u8);
             }
         }
     }
@@ -475,7 +475,7 @@ fn trees_of_ranges_agree_with_the_model_through_the_translation_buffer() {
     let windows = [None, window(0x3_0000_1000, 0x5_0000_0000), window(0x20_0000, 0x120_0000)];
     let (mut faults, mut hits, mut large) = (0, 0, 0);
     for seed in 1..=60u64 {
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut model = Model::new(windows[seed as usize % windows.len()]);
         for _ in 0..2500 {
             step(&mut model, &mut random);

@@ -274,7 +274,7 @@ fn a_caller_whose_domain_ends_by_its_own_revocation_does_not_return() {
 /// What random programs make inside an account is gone after it was revoked, while they go on between the parts. With `leaks` they hold a domain outside. Gives the objects there were and the parts it took.
 fn play(seed: u64, leaks: bool) -> [u32; 2] {
     let mut world = World::new(1500);
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let outside = world.outsider();
     let helper = world.actor(world.ram);
     let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 900]);
@@ -370,7 +370,7 @@ fn derives(model: &[Option<Held>], at: usize, from: usize) -> bool {
 #[test]
 fn derivation_follows_the_model() {
     let mut world = World::new(600);
-    let mut random = Random(0x1234_5678_9abc_def1);
+    let mut random = Random::new(0x1234_5678_9abc_def1);
     let actors: Vec<Actor> = (0..3).map(|_| world.outsider()).collect();
     for (index, other) in actors.iter().enumerate() {
         let object = other.domain.any();

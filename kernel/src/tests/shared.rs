@@ -375,7 +375,7 @@ fn a_revoked_pool_is_taken_from_every_core_before_its_pages_are_free() {
 
 /// One core's part of the storm: every call on the same few shares and segments, in an order of its own.
 fn storm(core: &mut Core, root: u64, seed: u64, first: &[u64]) -> u64 {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut ids = first.to_vec();
     let (mut shares, mut done) = (vec![root], 0);
     for _ in 0..4000 {

@@ -485,7 +485,7 @@ impl Simulation {
                     let core = random.below(self.cores.len() as u64) as usize;
                     self.block.be(core);
                     let (page, access) = (random.below(RANGE_PAGES), random.one(&[Access::Read, Access::Write]));
-                    self.access(core, page, access, random.next() as u8);
+                    self.access(core, page, access, random.any() as u8);
                 }
                 return;
             }
@@ -511,7 +511,7 @@ fn no_core_sees_what_another_took_away() {
     let mut hits = 0;
     for seed in 1..=40 {
         let mut simulation = Simulation::new(2 + seed as usize % 3, seed % 4);
-        let mut random = Random(seed * 0x9e37_79b9);
+        let mut random = Random::new(seed * 0x9e37_79b9);
         (0..2500).for_each(|_| simulation.step(&mut random));
         hits += simulation.hits;
         simulation.end();

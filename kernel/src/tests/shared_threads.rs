@@ -115,7 +115,7 @@ fn no_frame_is_used_again_while_a_core_may_write_to_it() {
             load(&mut own);
             own.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
             let mut processor = Processor { core: own, buffer: BTreeMap::new() };
-            let mut random = Random(seed * 1000 + core as u64);
+            let mut random = Random::new(seed * 1000 + core as u64);
             let written = processor.run([share, range], &mut random, core as u64);
             assert!(written > 30, "{written} writes");
             done.fetch_add(1, Ordering::Release);

@@ -114,7 +114,7 @@ fn access(world: &mut World, space: &mut Space, random: &mut Random, page: u64) 
     unsafe {
         assert_eq!(phys_to_virt(frame).read(), space.bytes.get(&seen.of).copied().unwrap_or(0));
         if write {
-            let value = random.next() as u8;
+            let value = random.any() as u8;
             phys_to_virt(frame).write(value);
             space.bytes.insert(seen.of, value);
         }
@@ -158,7 +158,7 @@ fn spaces_agree_with_the_model_and_give_everything_back() {
             // A machine with hardly any addresses.
             world.kernel.user_window = Window { start: BASE, end: BASE + WINDOW * PAGE };
         }
-        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut spaces = vec![space(&mut world)];
         for _ in 0..3000 {
             let index = random.below(spaces.len() as u64) as usize;

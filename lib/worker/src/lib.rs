@@ -4,6 +4,12 @@
 //! the registers it puts them into. It has time of its own, of the lowest priority: what it does for us it does on our time.
 #![no_std]
 
+mod servant;
+mod wild;
+
+pub use servant::Servant;
+pub use wild::{Ends, WILD, Wild};
+
 use abi::layout::protection;
 use abi::{Call, Error, Handle, Rights};
 use core::arch::global_asm;
@@ -21,6 +27,9 @@ const LIMIT_PAGES: u64 = 1024;
 const WORKSHOP: u64 = abi::layout::REGIONS + (1 << 39);
 /// Words of the shared page.
 const WORDS: u64 = abi::PAGE_BYTES / 8;
+/// Most pages of text; what follows in the workshop is the shared page.
+const TEXT_PAGES: u64 = 2;
+const WORKSHOP_PAGES: u64 = TEXT_PAGES + 1;
 const READ_WRITE: u64 = protection::READ | protection::WRITE;
 
 /// Blocks of the shared page that a producer fills in turn, and their words.
@@ -32,6 +41,8 @@ pub const BLOCK_WORDS: u64 = WORDS / BLOCKS;
 const LOAD: u64 = 1;
 const STORE: u64 = 2;
 const JUMP: u64 = 3;
+const SCAN: u64 = 4;
+const NOTHING: u64 = 5;
 /// Word of the shared page that says that the call has begun.
 const BEGUN: u64 = 7;
 
@@ -75,13 +86,18 @@ global_asm!(
     "worker_obey:",
     "mov rbx, rdi",
     "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
-    "cmp rsi, {load}", "je 4f", "cmp rsi, {store}", "je 5f", "cmp rsi, {jump}", "je 6f",
+    "cmp rsi, {load}", "je 4f", "cmp rsi, {store}", "je 5f", "cmp rsi, {jump}", "je 6f", "cmp rsi, {scan}", "je 7f", "cmp rsi, {nothing}", "je 2b",
     "mov rax, [rbx]", "mov rdi, [rbx + 8]", "mov rsi, [rbx + 16]", "mov rdx, [rbx + 24]",
     "mov r10, [rbx + 32]", "mov r8, [rbx + 40]", "mov r9, [rbx + 48]", "mov qword ptr [rbx + {begun}], 1", "syscall",
-    "mov [rbx], rax", "mov [rbx + 8], rdi", "mov [rbx + 16], rsi", "mov [rbx + 24], rdx", "jmp 2b",
+    "mov [rbx], rax", "mov [rbx + 8], rdi", "mov [rbx + 16], rsi", "mov [rbx + 24], rdx",
+    "mov [rbx + 32], r10", "mov [rbx + 40], r8", "mov [rbx + 48], r9", "mov [rbx + 64], rcx", "mov [rbx + 72], r11", "jmp 2b",
     "4: mov rax, [rbx]", "mov rax, [rax]", "mov [rbx + 8], rax", "jmp 2b",
     "5: mov rax, [rbx]", "mov rcx, [rbx + 8]", "mov [rax], rcx", "jmp 2b",
     "6: jmp qword ptr [rbx]",
+    // All bits that are set in the words from word 0 on, word 1 in number; and how many words begin with the 24 bits that word 2 has inverted.
+    "7: mov rsi, [rbx]", "mov rcx, [rbx + 8]", "mov rdx, [rbx + 16]", "xor r8d, r8d", "xor r9d, r9d",
+    "8: mov rax, [rsi]", "or r8, rax", "xor rax, rdx", "not rax", "shr rax, 40", "jnz 9f", "inc r9",
+    "9: add rsi, 8", "dec rcx", "jnz 8b", "mov [rbx + 8], r8", "mov [rbx + 16], r9", "jmp 2b",
     // Writes to pages as it is called: the first at word 0, word 1 in number.
     "worker_touch:",
     "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
@@ -94,6 +110,8 @@ global_asm!(
     load = const LOAD,
     store = const STORE,
     jump = const JUMP,
+    scan = const SCAN,
+    nothing = const NOTHING,
     reply_wait = const Call::PortalReplyWait.number(),
     portal_call = const Call::PortalCall.number(),
     wait = const Call::Wait.number(),
@@ -155,6 +173,13 @@ impl Job {
     }
 }
 
+/// Puts code at an address of ours, where there is room for it.
+fn copy_text(code: Range<u64>, to: u64) {
+    let bytes = code.end - code.start;
+    // SAFETY: the code lies between two symbols of our text; its callers looked that it fits where they just mapped pages for this alone.
+    unsafe { core::ptr::copy_nonoverlapping(code.start as *const u8, to as *mut u8, bytes as usize) };
+}
+
 /// A domain with one context. It ends when this is dropped.
 pub struct Worker {
     /// The domain.
@@ -175,28 +200,32 @@ impl Worker {
 
     /// As [`Worker::new`], paid by `payer`.
     pub fn paid_by(payer: Handle, number: u64, job: Job) -> Result<Worker, Error> {
+        Worker::made(payer, number, job, 0)
+    }
+
+    /// With flags of its context.
+    fn made(payer: Handle, number: u64, job: Job, flags: u64) -> Result<Worker, Error> {
         let ram = sys::ram_split(payer, LIMIT_PAGES)?;
         let (domain, _) = sys::domain_alloc(ram, 0)?;
         let range = sys::domain_range(domain)?;
-        let workshop = WORKSHOP + number * 2 * abi::PAGE_BYTES;
-        let (text, _) = sys::segment_alloc(payer, 1, 0)?;
-        sys::range_map(Handle::SELF_RANGE, workshop, text, 0, 1, READ_WRITE)?;
-        let code = job.code();
-        // SAFETY: the code lies between two symbols of our text, is shorter than a page, and the page was just mapped for this alone.
-        unsafe {
-            core::ptr::copy_nonoverlapping(
-                code.start as *const u8,
-                workshop as *mut u8,
-                (code.end - code.start) as usize,
-            )
-        };
-        sys::range_map(range, CODE, text, 0, 1, protection::READ | protection::EXECUTE)?;
+        let workshop = WORKSHOP + number * WORKSHOP_PAGES * abi::PAGE_BYTES;
+        let (code, wild) = (job.code(), matches!(job, Job::Obey).then(wild::code));
+        let bytes = wild.as_ref().map_or(code.end - code.start, |wild| wild::OFFSET + wild.end - wild.start);
+        let text_pages = bytes.div_ceil(abi::PAGE_BYTES);
+        assert!(code.end - code.start <= wild::OFFSET && text_pages <= TEXT_PAGES);
+        let (text, _) = sys::segment_alloc(payer, text_pages, 0)?;
+        sys::range_map(Handle::SELF_RANGE, workshop, text, 0, text_pages, READ_WRITE)?;
+        copy_text(code, workshop);
+        if let Some(wild) = wild {
+            copy_text(wild, workshop + wild::OFFSET);
+        }
+        sys::range_map(range, CODE, text, 0, text_pages, protection::READ | protection::EXECUTE)?;
         let (shared, _) = sys::segment_alloc(payer, 1, 0)?;
-        sys::range_map(Handle::SELF_RANGE, workshop + abi::PAGE_BYTES, shared, 0, 1, READ_WRITE)?;
+        sys::range_map(Handle::SELF_RANGE, workshop + TEXT_PAGES * abi::PAGE_BYTES, shared, 0, 1, READ_WRITE)?;
         sys::range_map(range, SHARED, shared, 0, 1, READ_WRITE)?;
         let (stack, _) = sys::segment_alloc(ram, 1, 0)?;
         sys::range_map(range, STACK, stack, 0, 1, READ_WRITE)?;
-        let context = sys::context_alloc(ram, domain, CONTROL, 0)?;
+        let context = sys::context_alloc(ram, domain, CONTROL, flags)?;
         let time = sys::context_schedule(ram, context, PRIORITY, SLICE_US)?;
         // The context keeps its time, the domain its range, and that its stack.
         [time, range, stack].into_iter().try_for_each(sys::cap_drop)?;
@@ -224,7 +253,7 @@ impl Worker {
     }
 
     fn shared_at(&self, word: u64) -> *mut u64 {
-        (self.workshop + abi::PAGE_BYTES + word % WORDS * 8) as *mut u64
+        (self.workshop + TEXT_PAGES * abi::PAGE_BYTES + word % WORDS * 8) as *mut u64
     }
 
     /// Sets the first word of the shared page.
@@ -254,94 +283,10 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         let _ = sys::domain_kill(self.domain, 0);
-        // SAFETY: nothing refers to these two pages any more.
-        let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.workshop, 2) };
+        // SAFETY: nothing refers to these pages any more.
+        let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.workshop, WORKSHOP_PAGES) };
         for handle in [self.context, self.domain, self.ram, self.pages[0], self.pages[1]] {
             let _ = sys::cap_drop(handle);
         }
-    }
-}
-
-/// A worker that does what it is asked for, and the portal to ask it by. It ends when this is dropped.
-pub struct Servant {
-    /// The worker.
-    pub worker: Worker,
-    portal: Handle,
-}
-
-impl Servant {
-    /// Made and started, paid by `payer`. `number` as for [`Worker::new`].
-    pub fn paid_by(payer: Handle, number: u64) -> Result<Servant, Error> {
-        let worker = Worker::paid_by(payer, number, Job::Obey)?;
-        let portal = worker.portal(0)?;
-        let servant = Servant { worker, portal };
-        servant.worker.start([SHARED, 0])?;
-        Ok(servant)
-    }
-
-    /// Has it make a kernel call, by its number; three results. A call that is refused is `Ok(Err(..))`, a servant that does not come back
-    /// until the deadline or died of it is `Err`.
-    pub fn call(&self, number: u64, arguments: [u64; 6], deadline_ns: u64) -> Result<Result<[u64; 3], Error>, Error> {
-        self.worker.set_word(0, number);
-        (1..).zip(arguments).for_each(|(word, argument)| self.worker.set_word(word, argument));
-        sys::portal_call(self.portal, [0; 4], deadline_ns)?;
-        Ok(self.result())
-    }
-
-    /// Has it make a kernel call that waits for something, and goes on when it does; what the call gave shows in [`Servant::result`] when
-    /// [`Servant::is_back`]. `soon_ns` gives deadlines that are enough to get into the call.
-    ///
-    /// # Errors
-    /// `Busy`: the call did not wait. Otherwise as for a portal call.
-    pub fn begin(&self, number: u64, arguments: [u64; 6], soon_ns: impl Fn() -> u64) -> Result<(), Error> {
-        self.worker.set_word(BEGUN, 0);
-        // Its turn may not have come before the deadline: then it was not asked at all.
-        while self.worker.word(BEGUN) == 0 {
-            match self.call(number, arguments, soon_ns()) {
-                Err(Error::Timeout) => {}
-                Ok(_) => return Err(Error::Busy),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the call that was begun has ended. Native call numbers are no results.
-    pub fn is_back(&self) -> bool {
-        !abi::call::is_native(self.worker.word(0))
-    }
-
-    /// What its last call gave, when it is known to have ended.
-    pub fn result(&self) -> Result<[u64; 3], Error> {
-        match self.worker.word(0) {
-            0 => Ok([1, 2, 3].map(|word| self.worker.word(word))),
-            code => Err(Error::from_code(code.wrapping_neg()).unwrap_or(Error::BadCall)),
-        }
-    }
-
-    /// Has it load a word from an address of its own.
-    pub fn load(&self, address: u64, deadline_ns: u64) -> Result<u64, Error> {
-        self.worker.set_word(0, address);
-        sys::portal_call(self.portal, [LOAD, 0, 0, 0], deadline_ns)?;
-        Ok(self.worker.word(1))
-    }
-
-    /// Has it store a word at an address of its own.
-    pub fn store(&self, address: u64, value: u64, deadline_ns: u64) -> Result<(), Error> {
-        self.worker.set_word(0, address);
-        self.worker.set_word(1, value);
-        sys::portal_call(self.portal, [STORE, 0, 0, 0], deadline_ns).map(drop)
-    }
-
-    /// Has it go to an address of its own; it does not come back.
-    pub fn jump(&self, address: u64, deadline_ns: u64) -> Result<(), Error> {
-        self.worker.set_word(0, address);
-        sys::portal_call(self.portal, [JUMP, 0, 0, 0], deadline_ns).map(drop)
-    }
-}
-
-impl Drop for Servant {
-    fn drop(&mut self) {
-        let _ = sys::cap_drop(self.portal);
     }
 }

@@ -13,6 +13,7 @@ const UNSAFE_FOLDERS: [&str; 20] = [
     "apps/bench",
     "apps/conform",
     "apps/cores",
+    "apps/fuzz",
     "kernel",
     "monitor",
     "lib/sys",

@@ -9,6 +9,7 @@ mod boot;
 mod cores;
 mod door;
 mod frames;
+mod fuzz;
 mod held;
 mod keep_alive;
 mod model;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Scenario> {
         stress::scenarios(),
         bad_input::scenarios(),
         objects::scenarios(),
+        fuzz::scenarios(),
         model::scenarios(),
         programs::scenarios(),
         shell::scenarios(),

@@ -1,0 +1,153 @@
+//! Rounds: all cores begin together, make their calls, take everything back, and count what is left.
+
+use alloc::format;
+use alloc::string::String;
+
+use abi::{Error, Handle, ObjectType};
+use fuzz::Random;
+use runtime::Start;
+
+use crate::meeting::Meeting;
+use crate::neighbour::{COMPONENT, LooksClient, lowest_slot};
+use crate::secret::Finder;
+use crate::target::{Book, Target};
+use crate::wares::Wares;
+use crate::{Failure, require, word};
+
+/// Words of the command line, and what holds without them.
+const SEED: (&str, u64) = ("fuzz.seed", 1);
+const CALLS: (&str, u64) = ("fuzz.calls", 100_000);
+/// Steps of a round, and of the first, which is to fill what components keep for good.
+const STEPS: u64 = 20_000;
+const WARM_UP_STEPS: u64 = 2000;
+/// The round in which everything wild is tried once, and a share is filled.
+const THOROUGH_ROUND: u64 = 1;
+/// Between two looks at the neighbour, and between two looks of ours at what came for us.
+const LOOK_STEPS: u64 = 1000;
+const REST_STEPS: u64 = 100;
+/// Others on the core may have a page for a moment: a count is taken again so often, so long apart.
+const COUNTS_MAX: u32 = 50;
+const AGAIN_NS: u64 = 2_000_000;
+const TYPES: usize = ObjectType::ALL.len();
+
+/// What a core has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stock {
+    free_pages: u64,
+    own_pages: u64,
+    objects: [u64; TYPES],
+    lowest_slot: u64,
+}
+
+impl Stock {
+    fn count() -> Result<Stock, Error> {
+        let (_, own_pages, free_pages) = sys::ram_stat(Handle::SELF_RAM)?;
+        let mut objects = [0; TYPES];
+        for (count, (object_type, _)) in objects.iter_mut().zip(ObjectType::ALL) {
+            *count = sys::object_count(object_type)?;
+        }
+        Ok(Stock { free_pages, own_pages, objects, lowest_slot: lowest_slot()? })
+    }
+}
+
+struct Fuzzer {
+    start: Start,
+    meeting: Meeting,
+    neighbour: LooksClient,
+    seed: u64,
+    book: Book,
+    looks: u64,
+}
+
+/// All rounds of this core, and what came of them.
+pub async fn all(start: &Start) -> Result<(), Failure> {
+    let core = start.core();
+    let of = |(name, default): (&str, u64)| word(start, name).unwrap_or(default);
+    let (seed, calls) = (of(SEED), of(CALLS));
+    let neighbour = start
+        .client::<LooksClient>(&format!("{COMPONENT}-{core}"))
+        .map_err(|error| Failure(format!("no neighbour: {error:?}")))?;
+    let (meeting, book) = (Meeting::new(start)?, Book::new());
+    let mut fuzzer = Fuzzer { start: start.clone(), meeting, neighbour, seed, book, looks: 0 };
+    runtime::log!("core {core} seed {seed}: {calls} calls");
+    fuzzer.round(0, WARM_UP_STEPS).await?;
+    let before = Stock::count()?;
+    // All cores have as many, since they meet in each.
+    let rounds = calls.div_ceil(STEPS).max(1);
+    for round in 1..=rounds {
+        fuzzer.round(round, calls.div_ceil(rounds)).await?;
+        fuzzer.compare(before).await.map_err(|Failure(why)| Failure(format!("after round {round}: {why}")))?;
+        let (all, succeeded) = (fuzzer.book.tally.all(), fuzzer.book.tally.succeeded());
+        runtime::log!("core {core} round {round} of {rounds}: {all} calls, {succeeded} not refused");
+    }
+    fuzzer.tell();
+    Ok(())
+}
+
+impl Fuzzer {
+    /// One round, from nothing to nothing.
+    async fn round(&mut self, round: u64, steps: u64) -> Result<(), Failure> {
+        self.meeting.all("a round").await?;
+        let wares = Wares::new(&self.start, &mut self.meeting).await?;
+        let seed = self.seed.wrapping_mul(1 << 20) + (round << 8) + u64::from(self.start.core());
+        let in_round = |Failure(why): Failure| Failure(format!("round {round}: {why}"));
+        self.steps(&wares, Random::new(seed), round, steps).await.map_err(in_round)?;
+        self.meeting.all("the calls of a round").await?;
+        wares.check()?;
+        wares.end()?;
+        self.meeting.all("the end of a round").await
+    }
+
+    async fn steps(&mut self, wares: &Wares, random: Random, round: u64, steps: u64) -> Result<(), Failure> {
+        let mut target = Target::new(wares, &mut self.book, random, Finder::from_seed(self.seed));
+        if round == THOROUGH_ROUND {
+            target.all_wild()?;
+            target.flood()?;
+        }
+        let mut next_look = 0;
+        for step in 0..steps {
+            target.step()?;
+            if step % REST_STEPS == 0 {
+                runtime::sleep(1).await;
+            }
+            if step >= next_look {
+                next_look += LOOK_STEPS;
+                let looked = self.neighbour.look(self.seed).await;
+                looked.map_err(|error| Failure(format!("the neighbour is hurt: {error:?}")))?;
+                self.looks += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Nothing may be missing since then.
+    async fn compare(&mut self, before: Stock) -> Result<(), Failure> {
+        let mut now = Stock::count()?;
+        for _ in 0..COUNTS_MAX {
+            if now == before {
+                break;
+            }
+            runtime::sleep(AGAIN_NS).await;
+            now = Stock::count()?;
+        }
+        // Nobody begins anew before all have counted.
+        self.meeting.all("the count").await?;
+        require!(now == before, "there were {before:?}, and are {now:?}");
+        Ok(())
+    }
+
+    fn tell(&self) {
+        let core = self.start.core();
+        let Book { tally, servants, deaths, wild, fresh, words } = &self.book;
+        tally.calls().for_each(|(name, made, succeeded)| runtime::log!("core {core} call {name} {made} {succeeded}"));
+        tally.errors().for_each(|(name, count)| runtime::log!("core {core} error {name} {count}"));
+        let causes = ["given up", "exit", "killed", "exception", "Linux call", "no memory", "revoked"];
+        let ends: String = causes.iter().zip(deaths).map(|(cause, count)| format!(", {count} {cause}")).collect();
+        runtime::log!("core {core} servants {servants}{ends}; {wild} wild");
+        runtime::log!(
+            "core {core} {fresh} fresh pages were zero, no secret in {words} words, {} looks of the neighbour",
+            self.looks
+        );
+        runtime::log!("core {core} done: {} calls, {} not refused", tally.all(), tally.succeeded());
+    }
+}

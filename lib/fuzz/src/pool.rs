@@ -1,0 +1,220 @@
+//! What a caller is known to hold, as far as its calls have told. Others of its calls take things away unseen, so some of it is stale; that is wanted.
+
+use abi::{Call, Handle, ObjectType};
+
+use crate::{Made, Random};
+
+/// Handles that are remembered.
+const HANDLES: usize = 96;
+/// Handles that were, and ids of shared objects.
+const OLD: usize = 8;
+const IDS: usize = 8;
+/// One handle in so many is one that was given up.
+const STALE_IN: u64 = 24;
+
+/// See the module's head.
+pub struct Pool {
+    handles: [(u64, ObjectType); HANDLES],
+    count: usize,
+    /// The first ones, which are never forgotten to make room.
+    kept: usize,
+    old: [u64; OLD],
+    named: [u64; OLD],
+    mapped: [[u64; 3]; OLD],
+    ids: [(u64, ObjectType); IDS],
+}
+
+impl Pool {
+    /// Holds what a caller has from the start.
+    pub fn new(given: &[(u64, ObjectType)]) -> Pool {
+        let mut pool = Pool {
+            handles: [(0, ObjectType::Ram); HANDLES],
+            count: 0,
+            kept: 0,
+            old: [0; OLD],
+            named: [0; OLD],
+            mapped: [[0; 3]; OLD],
+            ids: [(0, ObjectType::Share); IDS],
+        };
+        for (handle, object_type) in given {
+            pool.add(*handle, *object_type);
+        }
+        pool.kept = pool.count;
+        pool
+    }
+
+    fn add(&mut self, handle: u64, object_type: ObjectType) {
+        if self.count < HANDLES {
+            self.handles[self.count] = (handle, object_type);
+            self.count += 1;
+        }
+    }
+
+    fn forget(&mut self, index: usize) -> u64 {
+        let handle = self.handles[index].0;
+        self.handles.copy_within(index + 1..self.count, index);
+        self.count -= 1;
+        self.kept -= usize::from(index < self.kept);
+        self.old.rotate_right(1);
+        self.old[0] = handle;
+        handle
+    }
+
+    /// A handle to give up before the next call, so that there is room for what that gives.
+    pub fn surplus(&mut self, random: &mut Random) -> Option<u64> {
+        if self.count < HANDLES {
+            return None;
+        }
+        let index = self.kept as u64 + random.below((self.count - self.kept) as u64);
+        Some(self.forget(index as usize))
+    }
+
+    /// A handle of that type; now and then one that was given up. 0 if there is none.
+    pub fn handle(&self, random: &mut Random, wanted: Option<ObjectType>) -> u64 {
+        if random.once_in(STALE_IN) {
+            return random.one(&self.old);
+        }
+        let known = &self.handles[..self.count];
+        let from = random.below(self.count.max(1) as u64) as usize;
+        let fits = |(_, object_type): &&(u64, ObjectType)| wanted.is_none_or(|wanted| wanted == *object_type);
+        known[from..].iter().chain(&known[..from]).find(fits).map_or(0, |(handle, _)| *handle)
+    }
+
+    /// An id of a shared object that a call gave, or of a pool.
+    pub fn id(&self, random: &mut Random) -> u64 {
+        random.one(&self.ids).0
+    }
+
+    /// A handle in a shared share that a call gave; now and then of a share and an object that need not belong together.
+    pub fn named(&self, random: &mut Random) -> u64 {
+        let (share, id) = (Handle(self.handle(random, Some(ObjectType::Share))), self.id(random));
+        let mixed = Handle::in_share(share, id).map_or(share.0, |pair| pair.0);
+        if random.once_in(4) { mixed } else { random.one(&self.named) }
+    }
+
+    /// A mapping that was made: range, address, pages.
+    pub fn mapped(&self, random: &mut Random) -> Option<[u64; 3]> {
+        Some(random.one(&self.mapped)).filter(|[.., pages]| *pages > 0)
+    }
+
+    fn add_named(&mut self, handle: u64) {
+        self.named.rotate_right(1);
+        self.named[0] = handle;
+    }
+
+    fn add_id(&mut self, id: u64, object_type: ObjectType) {
+        self.ids.rotate_right(1);
+        self.ids[0] = (id, object_type);
+    }
+
+    fn type_of(&self, handle: u64) -> Option<ObjectType> {
+        if let Some((_, id)) = Handle(handle).parts() {
+            return self.ids.iter().find(|(known, _)| *known == id).map(|(_, object_type)| *object_type);
+        }
+        self.handles[..self.count].iter().find(|(known, _)| *known == handle).map(|(_, object_type)| *object_type)
+    }
+
+    /// Learns from a call that was not refused.
+    pub fn learn(&mut self, made: &Made, results: [u64; 3]) {
+        let Some(call) = Call::decode(made.number) else { return };
+        let new = results[0];
+        let found = match call {
+            Call::CapDrop => {
+                if let Some(index) = self.handles[..self.count].iter().position(|(known, _)| *known == made.words[0]) {
+                    self.forget(index);
+                }
+                return;
+            }
+            Call::ShareSegment => {
+                self.add_id(results[1], ObjectType::Segment);
+                return self.add_named(new);
+            }
+            Call::ShareRange => {
+                self.add_id(results[1], ObjectType::AddressRange);
+                return self.add_named(new);
+            }
+            Call::ShareAlloc => {
+                self.add_id(results[1], ObjectType::Share);
+                if made.words[0] != Handle::NONE.0 {
+                    return self.add_named(new);
+                }
+                Some(ObjectType::Share)
+            }
+            Call::SharePool => return self.add_id(new, ObjectType::Pool),
+            Call::RangeMap => {
+                self.mapped.rotate_right(1);
+                self.mapped[0] = [made.words[0], made.words[1], made.words[4]];
+                return;
+            }
+            Call::ShareAdd if made.words[0] == Handle::NONE.0 => self.type_of(made.words[1]),
+            Call::ShareAdd => return self.add_named(new),
+            Call::CapCopy | Call::CapMint => self.type_of(made.words[0]),
+            Call::RamSplit => Some(ObjectType::Ram),
+            Call::SegmentAlloc | Call::SegmentCopy | Call::SegmentImport | Call::DeviceWindow => {
+                Some(ObjectType::Segment)
+            }
+            Call::RangeAlloc | Call::RangeRetype | Call::DomainRange => Some(ObjectType::AddressRange),
+            Call::DomainAlloc => Some(ObjectType::Domain),
+            Call::ContextAlloc => Some(ObjectType::ExecutionContext),
+            Call::ContextSchedule => Some(ObjectType::SchedulingContext),
+            Call::PortalAlloc => Some(ObjectType::Portal),
+            Call::SemaphoreAlloc => Some(ObjectType::Semaphore),
+            Call::WakeSlotImport => Some(ObjectType::RemoteContext),
+            Call::DeviceAlloc => Some(ObjectType::Device),
+            Call::PcoreAlloc => Some(ObjectType::Pcore),
+            Call::ShareImport => Some(ObjectType::Share),
+            _ => None,
+        };
+        if let Some(object_type) = found {
+            self.add(new, object_type);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(call: Call, words: [u64; 6]) -> Made {
+        Made { number: call.number(), words }
+    }
+
+    #[test]
+    fn what_calls_give_is_found_by_its_type() {
+        let mut random = Random::new(1);
+        let mut pool = Pool::new(&[(3, ObjectType::Ram)]);
+        pool.learn(&made(Call::SemaphoreAlloc, [3, 0, 0, 0, 0, 0]), [9, 0, 0]);
+        pool.learn(&made(Call::CapCopy, [9, 1, 0, 0, 0, 0]), [10, 0, 0]);
+        let mut seen = [false; 11];
+        for _ in 0..1000 {
+            seen[pool.handle(&mut random, Some(ObjectType::Semaphore)) as usize] = true;
+        }
+        assert!(seen[9] && seen[10] && !seen[3]);
+        pool.learn(&made(Call::CapDrop, [9, 0, 0, 0, 0, 0]), [0; 3]);
+        let mut stale = 0;
+        for _ in 0..10_000 {
+            stale += u32::from(pool.handle(&mut random, Some(ObjectType::Semaphore)) == 9);
+        }
+        assert!((1..1000).contains(&stale), "what was given up came {stale} times");
+    }
+
+    #[test]
+    fn what_was_there_from_the_start_is_not_given_up_for_room() {
+        let mut random = Random::new(1);
+        let mut pool = Pool::new(&[(3, ObjectType::Ram)]);
+        for handle in 8..2000 {
+            assert_ne!(pool.surplus(&mut random), Some(3));
+            pool.learn(&made(Call::RamSplit, [3, 0, 0, 0, 0, 0]), [handle, 0, 0]);
+        }
+        assert_eq!(pool.type_of(3), Some(ObjectType::Ram));
+    }
+
+    #[test]
+    fn a_name_in_a_share_has_its_objects_type() {
+        let mut pool = Pool::new(&[(8, ObjectType::Share)]);
+        pool.learn(&made(Call::ShareSegment, [8, 1, 0, 0, 0, 0]), [Handle::in_share(Handle(8), 77).unwrap().0, 77, 0]);
+        let named = Handle::in_share(Handle(8), 77).unwrap().0;
+        pool.learn(&made(Call::ShareAdd, [0, named, 255, 0, 0, 0]), [12, 0, 0]);
+        assert_eq!(pool.type_of(12), Some(ObjectType::Segment));
+    }
+}
