@@ -9,7 +9,7 @@ use cargo_metadata::Metadata;
 use std::path::{Path, PathBuf};
 
 /// Folders whose crates may hold unsafe code; every other crate says `#![forbid(unsafe_code)]`.
-const UNSAFE_FOLDERS: [&str; 20] = [
+const UNSAFE_FOLDERS: [&str; 21] = [
     "apps/bench",
     "apps/conform",
     "apps/cores",
