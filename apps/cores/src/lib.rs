@@ -86,6 +86,7 @@ pub async fn run(start: Start) {
         tell("pool/cycles", pool::cycles(&bench).await);
         tell("program/report", program::report(&bench).await);
         tell("program/halt", program::halt(&bench).await);
+        tell("program/alone", program::alone(&bench).await);
         tell("program/cycles", program::cycles(&bench).await);
         tell("program/fault", program::fault(&bench).await);
         tell("program/owner-gone", program::owner_gone(&bench).await);

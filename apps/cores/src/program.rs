@@ -1,6 +1,6 @@
 //! Programs that a core runs alone, without a monitor: a page of instructions, a page that it shares with us, and nothing else.
 
-use abi::layout::CONTROL_PAGE;
+use abi::layout::{CONTROL_PAGE, counter};
 use abi::range::RangeEntry;
 use abi::{Call, Error, Handle, ObjectType, Rights};
 use alloc::format;
@@ -8,7 +8,7 @@ use alloc::string::String;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
-use crate::claim::{Claim, LIMIT_NS, again, change, launch};
+use crate::claim::{Claim, LIMIT_NS, PAUSE_NS, again, change, launch};
 use crate::page::{CODE, DATA, Pages};
 use crate::{Bench, Outcome, ensure, must_be, refused};
 
@@ -26,10 +26,14 @@ const STACK_TOP: u64 = SHARED_AT + 4096;
 /// What the program sees where there is no capability.
 const NONE: u64 = u64::MAX;
 const CYCLES: u32 = 100;
+/// How long a program has its core to itself.
+const ALONE_NS: u64 = 3_000_000_000;
+/// What its kernel counted: switches, interrupts, wake-ups.
+const COUNTED: [u64; 3] = [8, 9, 10];
 
 global_asm!(
     // The linker finds them whichever unit asks.
-    ".globl program_report, program_turn, program_fault, program_end",
+    ".globl program_report, program_alone, program_turn, program_fault, program_end",
     // Reports what it has into the page at RDI, and exits.
     "program_report:",
     "mov rbx, rdi", "mov [rbx + 16], rsp",
@@ -46,6 +50,13 @@ global_asm!(
     "and rdi, -4096", "mov esi, esi", "shl rsi, 12", "lea r13, [rdi + rsi]", "jmp 4b",
     "5: mov qword ptr [rbx], 1",
     "mov rax, {exit}", "mov rdi, 7", "syscall",
+    // Reports what its core's kernel counts into the page at RDI, again and again, and counts its turns.
+    "program_alone:",
+    "mov rbx, rdi",
+    "2: mov rax, {counter_read}", "mov edi, {switches}", "syscall", "mov [rbx + 64], rdi",
+    "mov rax, {counter_read}", "mov edi, {interrupts}", "syscall", "mov [rbx + 72], rdi",
+    "mov rax, {counter_read}", "mov edi, {wakes}", "syscall", "mov [rbx + 80], rdi",
+    "inc qword ptr [rbx + 24]", "jmp 2b",
     // Counts its turns for ever.
     "program_turn:",
     "inc qword ptr [rdi + 24]", "jmp program_turn",
@@ -58,10 +69,15 @@ global_asm!(
     range_get = const Call::RangeGet.number(),
     range = const Handle::SELF_RANGE.0,
     exit = const Call::DomainExit.number(),
+    counter_read = const Call::CounterRead.number(),
+    switches = const counter::SWITCHES,
+    interrupts = const counter::INTERRUPTS,
+    wakes = const counter::WAKES_TAKEN,
 );
 
 unsafe extern "C" {
     safe static program_report: u8;
+    safe static program_alone: u8;
     safe static program_turn: u8;
     safe static program_fault: u8;
     safe static program_end: u8;
@@ -102,7 +118,7 @@ impl Program {
 /// A program finds exactly what was passed: its share, its mappings, its stack pointer; and its core halts when it exits.
 pub async fn report(bench: &Bench) -> Outcome {
     let claim = Claim::of_last(bench).await?;
-    let program = Program::new(&program_report, &program_turn)?;
+    let program = Program::new(&program_report, &program_alone)?;
     for _ in 0..2 {
         program.shared.word(REPORTED).store(0, Ordering::Release);
         program.run(&claim).map_err(refused("PcoreRun"))?;
@@ -148,6 +164,26 @@ pub async fn halt(bench: &Bench) -> Outcome {
         ensure(null.is_ok() && program.word(TURNS) == turns, || String::from("it goes on after its core has halted"))?;
         sys::pcore_halt(claim.pcore).map_err(refused("PcoreHalt of a core that stands still"))?;
     }
+    claim.give_back(bench).await
+}
+
+/// A program has its core to itself: while it runs its kernel switches to nobody and takes no interrupt, whatever the rest of the system does.
+pub async fn alone(bench: &Bench) -> Outcome {
+    let claim = Claim::of_last(bench).await?;
+    let program = Program::new(&program_alone, &program_turn)?;
+    program.run(&claim).map_err(refused("PcoreRun"))?;
+    // What brings it to its first turn is over.
+    program.turned(1000).await?;
+    let counted = || COUNTED.map(|word| program.word(word));
+    let (before, turns, end_ns) = (counted(), program.word(TURNS), runtime::now_ns() + ALONE_NS);
+    while runtime::now_ns() < end_ns {
+        runtime::sleep(PAUSE_NS).await;
+    }
+    program.turned(1000).await?;
+    let (after, turns) = (counted(), program.word(TURNS) - turns);
+    runtime::log!("alone: {turns} turns; switches, interrupts, wake-ups {before:?} and {after:?}");
+    ensure(after == before, || format!("switches, interrupts, wake-ups: {before:?}, then {after:?}"))?;
+    claim.halt().await?;
     claim.give_back(bench).await
 }
 

@@ -15,7 +15,7 @@ const CONTROL_CPUS: u32 = 8;
 const CONTROL_LIMIT: Duration = Duration::from_secs(10);
 /// Tests on every machine, and those that need a second core.
 const ALONE: usize = 6;
-const WITH_OTHERS: usize = 13;
+const WITH_OTHERS: usize = 14;
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
