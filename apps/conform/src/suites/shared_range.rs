@@ -287,6 +287,8 @@ fn churn(scene: &Scene, common: &Common, rounds: u64) -> Outcome {
         scene.store(scene.place(NEAR), round);
         unmap(common.range, 0, PAGES)?;
         sys::range_map(common.range, 0, common.segment, 0, PAGES, READ_WRITE)?;
+        // Each round waits for another core, which a busy host may hold up.
+        scene.look()?;
     }
     Ok(())
 }
