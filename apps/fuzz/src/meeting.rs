@@ -13,9 +13,10 @@ const LINE_BYTES: u64 = 64;
 const AGAIN_NS: u64 = 1_000_000;
 /// Others that take longer have stopped, or failed.
 const LIMIT_NS: u64 = 600_000_000_000;
-/// Words of line 0: how often somebody arrived; the pool of this round.
+/// Words of line 0: how often somebody arrived; the pool of this round and an address range in it.
 const ARRIVALS: u64 = 0;
 const POOL: u64 = 1;
+const RANGE: u64 = 2;
 /// Words of a core's line: wake slots of its context and its semaphore for others.
 const SLOTS: u64 = 0;
 
@@ -52,14 +53,15 @@ impl Meeting {
         Ok(())
     }
 
-    /// Tells the others the pool of this round.
-    pub fn tell_pool(&self, pool: u64) {
+    /// Tells the others the pool of this round, and the id of a range in its first share.
+    pub fn tell_pool(&self, pool: u64, range: u64) {
+        self.at(0, RANGE).store(range, Ordering::Release);
         self.at(0, POOL).store(pool, Ordering::Release);
     }
 
     /// What core 0 told.
-    pub fn pool(&self) -> u64 {
-        self.at(0, POOL).load(Ordering::Acquire)
+    pub fn pool(&self) -> (u64, u64) {
+        (self.at(0, POOL).load(Ordering::Acquire), self.at(0, RANGE).load(Ordering::Acquire))
     }
 
     /// Tells the others by which wake slots they reach this core's context and semaphore.

@@ -18,6 +18,8 @@ const PAGES: u64 = 3000;
 const OWN_PAGES: u64 = 1200;
 /// Pages of the pool that all cores share.
 const POOL_PAGES: u64 = 256;
+/// Of a range that all cores share: the smallest.
+const RANGE_PAGES: u64 = 512;
 /// Of the segment that servants may only read.
 const SHOWN_PAGES: u64 = 2;
 const SHOWN_AT: u64 = abi::layout::REGIONS + (3 << 38);
@@ -74,13 +76,17 @@ impl Wares {
             .tell_slots([sys::wake_slot_alloc(core, bystander.context, 1)?, sys::wake_slot_alloc(core, semaphore, 0)?]);
         let own_pool = if start.core() == 0 {
             let (share, _) = sys::share_pool_alloc(ram, POOL_PAGES, lock::MCS, [1, 2])?;
-            meeting.tell_pool(sys::share_pool(core, share)?);
+            let (_, range, _) = sys::share_range(share, RANGE_PAGES, lock::READ_WRITE, [3, 4], 0)?;
+            meeting.tell_pool(sys::share_pool(core, share)?, range);
             Some(share)
         } else {
             None
         };
         meeting.all("what is shared").await?;
-        let share = own_pool.map_or_else(|| sys::share_import(core, ram, meeting.pool()), Ok)?;
+        let (pool, range) = meeting.pool();
+        let share = own_pool.map_or_else(|| sys::share_import(core, ram, pool), Ok)?;
+        let range = Handle::in_share(share, range).ok_or(Error::BadHandle)?;
+        let range = sys::share_add(Handle::NONE, range, Rights::ALL)?;
         let (next, slots) = meeting.next_slots();
         let [context_there, semaphore_there] = slots.map(|slot| sys::wake_slot_import(core, ram, next, slot));
         let (free, _) = sys::segment_alloc(ram, 4, 0)?;
@@ -90,6 +96,7 @@ impl Wares {
             (ram, to_read, ObjectType::Ram),
             (core, ASIDE, ObjectType::Pcore),
             (share, Rights::ALL, ObjectType::Share),
+            (range, Rights::ALL, ObjectType::AddressRange),
             (shown, to_read.union(Rights::EXECUTE), ObjectType::Segment),
             (free, Rights::ALL, ObjectType::Segment),
             (semaphore, Rights::ALL, ObjectType::Semaphore),
