@@ -7,7 +7,8 @@
 //!
 //! Every call names its objects by [`Handle`](crate::Handle) in the caller's root Share; `RangeMap` (its segment), `RangeNest` (what is nested), `SegmentStat`, `ShareAdd` and `ObjectName` take an object in a shared share too. "new" results are handles
 //! placed by the kernel in the lowest free slot. Errors that every call may return: `BadHandle` (empty slot or
-//! out of range), `WrongType`, `NoRights`, `BadArgument`; further ones are listed at the call.
+//! out of range), `WrongType`, `NoRights`, `BadArgument`; further ones are listed at the call. A call that wants the core's own pcore refuses
+//! a claim on another core with `OtherCore`: only `PcoreRun`, `PcoreHalt`, `PcoreWatch` and `PcoreAddDevice` take one.
 
 /// Bit 32 set and all other high bits clear marks a native call.
 pub const NATIVE_BASE: u64 = 1 << 32;

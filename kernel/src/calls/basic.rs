@@ -3,7 +3,7 @@
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::arch::power;
 use crate::hardware;
-use crate::objects::{Device, Pcore, user_memory};
+use crate::objects::{Device, user_memory};
 use crate::state::Kernel;
 use crate::trace::RECORD_BYTES;
 use abi::{Error, Rights};
@@ -41,8 +41,8 @@ pub(super) fn console_write(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-pub(super) fn power_off(request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::POWER)?;
+pub(super) fn power_off(kernel: &Kernel, request: &Request) -> Answer {
+    request.check_core(kernel, 0, Rights::POWER)?;
     let status = u8::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
     power::power_off(status)
 }
@@ -52,7 +52,7 @@ pub(super) fn counter_read(kernel: &Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn trace_read(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let [_, address, bytes, ..] = request.words();
     let lost = kernel.trace.lost();
     let mut done = 0;

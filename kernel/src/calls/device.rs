@@ -7,7 +7,7 @@ use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::device::{Hardware, PORTS_HWID};
 use crate::objects::notification::Notification;
 use crate::objects::segment::Kind;
-use crate::objects::{Device, Pcore, Ptr, Segment, user_memory};
+use crate::objects::{Device, Ptr, Segment, user_memory};
 use crate::state::Kernel;
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::start::DeviceRecord;
@@ -49,7 +49,7 @@ pub(super) fn list(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
     let hwid = request.words()[2];
     let all = (0..).map_while(|index| Some((index, kernel.device_at(index)?)));

@@ -21,7 +21,7 @@ mod share;
 use crate::objects::context::State;
 use crate::objects::share::Capability;
 use crate::objects::slot::Source;
-use crate::objects::{AnyObject, Context, Object, Ptr, Ram};
+use crate::objects::{AnyObject, Context, Object, Pcore, Ptr, Ram};
 use crate::state::Kernel;
 use abi::{Call, Error, Handle, Rights};
 
@@ -74,6 +74,12 @@ impl Request {
         Ok(source)
     }
 
+    /// Whether an argument names the core that this is, with these rights. A claim on another core is no right to this one.
+    fn check_core(&self, kernel: &Kernel, argument: usize, rights: Rights) -> Result<(), Error> {
+        let pcore = self.object::<Pcore>(argument, rights)?;
+        if pcore.core == kernel.core() { Ok(()) } else { Err(Error::OtherCore) }
+    }
+
     /// The Ram that pays for something new.
     fn ram(&self, argument: usize) -> Result<Ptr<Ram>, Error> {
         self.object(argument, Rights::WRITE)
@@ -111,7 +117,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::Null => NOTHING,
         Call::Log => basic::log(kernel, request),
         Call::ConsoleWrite => basic::console_write(kernel, request),
-        Call::PowerOff => basic::power_off(request),
+        Call::PowerOff => basic::power_off(kernel, request),
         Call::CounterRead => basic::counter_read(kernel, request),
         Call::TraceRead => basic::trace_read(kernel, request),
         Call::CapCopy => capability::copy(kernel, request),
@@ -195,7 +201,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ShareAdd => share::add(kernel, request),
         Call::ShareRemove => share::remove(kernel, request),
         Call::ShareStat => share::stat(request),
-        Call::SharePool => share::pool(request),
+        Call::SharePool => share::pool(kernel, request),
         Call::ShareImport => share::import(kernel, request),
         Call::ShareSegment => share::segment(kernel, request),
         Call::ObjectName => share::name(kernel, request),

@@ -4,7 +4,7 @@ use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::context::State;
 use crate::objects::notification::Notification;
 use crate::objects::portal::PortalKind;
-use crate::objects::{Context, Pcore, Portal, Remote, Semaphore};
+use crate::objects::{Context, Portal, Remote, Semaphore};
 use crate::state::Kernel;
 use abi::layout::WAKE_SLOTS;
 use abi::{Error, Rights};
@@ -29,7 +29,7 @@ pub(super) fn wait(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn slot_alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let capability = request.capability(1)?;
     let badge = match (capability.object.cast::<Context>(), capability.object.cast::<Portal>()) {
         (Ok(context), _) if context.state() == State::Dead => return Err(Error::PeerDead),
@@ -42,7 +42,7 @@ pub(super) fn slot_alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn slot_import(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
     let [_, _, target, wake_slot, ..] = request.words();
     let cores = kernel.info.map_or(1, |info| info.cores.len()) as u64;
@@ -55,7 +55,7 @@ pub(super) fn slot_import(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn slot_free(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let slot = usize::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
     kernel.wake_slots.free(slot)?;
     NOTHING

@@ -24,7 +24,7 @@ fn decode_core(kernel: &Kernel, core: u64) -> Result<usize, Error> {
 }
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
     let core = decode_core(kernel, request.words()[2])?;
     if kernel.core() != 0 {
@@ -149,11 +149,8 @@ pub(super) fn device_stat(kernel: &Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn throttle(kernel: &mut Kernel, request: &Request) -> Answer {
-    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let steps = request.words()[1];
-    if pcore.core != kernel.core() {
-        return Err(Error::OtherCore);
-    }
     if !(1..=THROTTLE_STEPS).contains(&steps) {
         return Err(Error::BadArgument);
     }

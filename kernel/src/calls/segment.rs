@@ -4,7 +4,7 @@ use super::memory::decode_run;
 use super::{Answer, NOTHING, Outcome, Request};
 use crate::memory::PhysAddr;
 use crate::objects::segment::Kind;
-use crate::objects::{Pcore, Ptr, Segment};
+use crate::objects::{Ptr, Segment};
 use crate::state::Kernel;
 use abi::layout::{SEGMENT_PAGES_MAX, copy as modes, segment as flags};
 use abi::{Error, Rights};
@@ -71,7 +71,7 @@ pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let ram = request.ram(1)?;
     let [_, _, base, pages, options, _] = request.words();
     check_pages(pages)?;

@@ -6,7 +6,7 @@ use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::mapping::Window;
 use crate::objects::nest::level_for;
 use crate::objects::share::Capability;
-use crate::objects::{Object, Pcore, Ptr, Ram};
+use crate::objects::{Object, Ptr, Ram};
 use crate::shared::{Found, New, SharedShare, shared};
 use crate::state::Kernel;
 use abi::layout::SEGMENT_PAGES_MAX;
@@ -155,14 +155,14 @@ pub(super) fn stat(request: &Request) -> Answer {
     Ok(Outcome::Done([objects, lock.acquires, lock.waits]))
 }
 
-pub(super) fn pool(request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+pub(super) fn pool(kernel: &Kernel, request: &Request) -> Answer {
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let share = request.object::<SharedShare>(1, Rights::GRANT)?;
     one(share.pool()?)
 }
 
 pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let ram: Ptr<Ram> = request.ram(1)?;
     let slot = request.slot(kernel)?;
     let share = kernel.import_pool(ram, request.words()[2])?;

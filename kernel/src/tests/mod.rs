@@ -76,7 +76,8 @@ impl World {
     fn monitor(&mut self) -> Ptr<Domain> {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
         let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
-        let pcore = kernel.create(ram, |header| Pcore::own(header, 0)).unwrap();
+        let core = kernel.core();
+        let pcore = kernel.create(ram, |header| Pcore::own(header, core)).unwrap();
         kernel.retain(ram);
         for (handle, object) in [(Handle::PCORE, pcore.any()), (Handle::ROOT_RAM, ram.any())] {
             domain.insert(handle.0 as usize, Capability { object, badge: 0, rights: Rights::ALL });

@@ -77,6 +77,30 @@ fn running() -> bool {
     hardware::core_state(CORE as usize).is_running()
 }
 
+/// Whoever is given a claim may do with that core what he likes, and nothing with the one he asks: import its memory, free its wake slots, end the machine.
+#[test]
+fn a_claim_is_no_right_to_the_core_it_was_made_on() {
+    let mut caller = Caller::new();
+    let claim = caller.claim().unwrap();
+    let ram = Handle::ROOT_RAM.0;
+    let calls = [
+        (Call::SegmentImport, [claim, ram, 0x10_0000, 1, 0, 0]),
+        (Call::WakeSlotAlloc, [claim, Handle::SELF_CONTEXT.0, 1, 0, 0, 0]),
+        (Call::WakeSlotImport, [claim, ram, 0, 1, 0, 0]),
+        (Call::WakeSlotFree, [claim, 1, 0, 0, 0, 0]),
+        (Call::TraceRead, [claim, layout::HEAP, 64, 0, 0, 0]),
+        (Call::DeviceAlloc, [claim, ram, 0, 0, 0, 0]),
+        (Call::PcoreAlloc, [claim, ram, 1, 0, 0, 0]),
+        (Call::PcoreThrottle, [claim, 4, 0, 0, 0, 0]),
+        (Call::ShareImport, [claim, ram, 1, 0, 0, 0]),
+        (Call::SharePool, [claim, ram, 0, 0, 0, 0]),
+        (Call::PowerOff, [claim, 0, 0, 0, 0, 0]),
+    ];
+    for (call, words) in calls {
+        assert_eq!(caller.call(call, words), Err(Error::OtherCore), "{call:?}");
+    }
+}
+
 #[test]
 fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
     let mut caller = Caller::new();
