@@ -1,6 +1,6 @@
 //! What the kernel tells of the machine and of itself: cores, distances, devices, objects alive.
 
-use abi::{Error, Handle, ObjectType, PAGE_BYTES};
+use abi::{Error, Handle, ObjectType, PAGE_BYTES, Rights};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -131,4 +131,76 @@ pub fn claims(bench: &Bench) -> Outcome {
     }
     runtime::log!("{claimed} devices can be claimed");
     ensure(claimed > 0, || String::from("no device is free"))
+}
+
+/// Class of network devices, and the bit of a PCI command register that lets a device reach memory.
+const NETWORK: u32 = 0x02;
+const BUS_MASTER: u64 = 1 << 2;
+
+/// Who holds a device learns what it is and configures it; what decides about memory and about whom interrupts go to is the kernel's.
+pub fn configuration(bench: &Bench) -> Outcome {
+    let mut configured = 0;
+    for record in (0..).map_while(|index| sys::device_list(index).ok()) {
+        let Ok(device) = sys::device_alloc(bench.cores, Handle::SELF_RAM, record.hwid) else { continue };
+        let identity = u64::from(record.vendor) | u64::from(record.device) << 16;
+        match sys::device_conf_read(device, 0, 4) {
+            Ok(found) => {
+                ensure(found == identity, || format!("{found:#x} is not the {identity:#x} of the list"))?;
+                registers(device)?;
+                windows(device, &record.windows)?;
+            }
+            Err(error) => ensure(error == Error::NotFound, || format!("DeviceConfRead: {}", error.name()))?,
+        }
+        if record.class >> 16 == NETWORK {
+            interrupts_and_memory(device, record.interrupts)?;
+            configured += 1;
+        }
+        sys::cap_drop(device).map_err(refused("CapDrop"))?;
+    }
+    ensure(configured > 0, || String::from("no network device is free"))
+}
+
+/// Command, base addresses, interrupt line; and accesses that are none.
+fn registers(device: Handle) -> Outcome {
+    for offset in [0x04, 0x10, 0x24, 0x3c] {
+        must_be(sys::device_conf_write(device, offset, 4, 0), Error::NoRights, "DeviceConfWrite of the kernel's")?;
+    }
+    for (offset, width) in [(0, 3), (1, 2), (4096, 4), (u64::MAX, 1)] {
+        must_be(sys::device_conf_read(device, offset, width), Error::BadArgument, "DeviceConfRead of no register")?;
+    }
+    Ok(())
+}
+
+/// Each window that the list names is a segment of its size.
+fn windows(device: Handle, windows: &[[u64; 2]]) -> Outcome {
+    for (number, [base, bytes]) in (0..).zip(windows) {
+        match sys::device_window(device, Handle::SELF_RAM, number) {
+            Ok((segment, offset)) => {
+                let (pages, ..) = sys::segment_stat(segment).map_err(refused("SegmentStat"))?;
+                let fits = offset == base % PAGE_BYTES && pages == (offset + bytes).div_ceil(PAGE_BYTES);
+                ensure(fits, || format!("{base:#x}+{bytes:#x} is {pages} pages at {offset:#x}"))?;
+                sys::cap_drop(segment).map_err(refused("CapDrop"))?;
+            }
+            // None, or one of ports.
+            Err(error) => ensure(error == Error::NotFound, || format!("DeviceWindow: {}", error.name()))?,
+        }
+    }
+    must_be(sys::device_window(device, Handle::SELF_RAM, 6), Error::NotFound, "DeviceWindow past the last")
+}
+
+/// Nobody drives it, so it sends and reaches nothing meanwhile.
+fn interrupts_and_memory(device: Handle, interrupts: u64) -> Outcome {
+    let badge = 1 << runtime::OWN_BITS.start;
+    let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::ALL, badge).map_err(refused("CapMint"))?;
+    let weak = sys::cap_copy(device, Rights::READ).map_err(refused("CapCopy"))?;
+    must_be(sys::device_interrupt(weak, 0, bell), Error::NoRights, "DeviceInterrupt of a reader")?;
+    must_be(sys::device_master(weak, true), Error::NoRights, "DeviceMaster of a reader")?;
+    must_be(sys::device_interrupt(device, interrupts, bell), Error::NotFound, "DeviceInterrupt past the last")?;
+    sys::device_interrupt(device, 0, bell).map_err(refused("DeviceInterrupt"))?;
+    let command = || sys::device_conf_read(device, 4, 2).map_err(refused("DeviceConfRead"));
+    for on in [true, false] {
+        sys::device_master(device, on).map_err(refused("DeviceMaster"))?;
+        ensure((command()? & BUS_MASTER != 0) == on, || format!("DeviceMaster({on}) has no effect"))?;
+    }
+    [weak, bell].into_iter().try_for_each(sys::cap_drop).map_err(refused("CapDrop"))
 }

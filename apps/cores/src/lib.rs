@@ -80,6 +80,7 @@ pub async fn run(start: Start) {
     tell("facts/memory-of-a-core", facts::memory_of_a_core(&bench).await);
     tell("devices/list", facts::devices());
     tell("devices/claim", facts::claims(&bench));
+    tell("devices/configuration", facts::configuration(&bench));
     if bench.start.cores() > 1 {
         tell("pool/claim", pool::claim(&bench).await);
         tell("pool/occupied", pool::occupied(&bench).await);

@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 const CONTROL_CPUS: u32 = 8;
 const CONTROL_LIMIT: Duration = Duration::from_secs(10);
 /// Tests on every machine, and those that need a second core.
-const ALONE: usize = 6;
+const ALONE: usize = 7;
 const WITH_OTHERS: usize = 14;
 
 pub fn scenarios() -> Vec<Scenario> {
