@@ -66,7 +66,7 @@ async fn turn(start: &Start) -> Result<Scene, Failure> {
     let end_ns = runtime::now_ns() + TURN_LIMIT_NS;
     let core = scene.core();
     let is_done = |core: u64| scene.shared(core, DONE).load(Ordering::Acquire) != 0;
-    while core % 2 == 1 && !(is_done(core - 1) && (is_done(core + 1) || scene.next_core() == 0)) {
+    while core % 2 == 1 && !(is_done(core - 1) && is_done(scene.next_core())) {
         if runtime::now_ns() > end_ns {
             return Err(Failure::new("the neighbours do not come to an end"));
         }
