@@ -114,6 +114,7 @@ impl Ptr<Range> {
 }
 
 /// The entry for a page that is there already, in a core's own range.
+#[inline(always)]
 pub(super) fn neighbour(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
     let segment = mapping.segment()?;
     let frame = segment.frame(page)?;

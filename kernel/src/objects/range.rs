@@ -195,6 +195,7 @@ impl Space for Own<'_> {
         hardware::flush_all();
     }
 
+    #[inline]
     fn neighbour(&mut self, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
         fault::neighbour(self.kernel, mapping, page)
     }

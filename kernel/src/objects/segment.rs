@@ -127,6 +127,7 @@ impl Segment {
     }
 
     /// The frame of a page, if present; for runs always.
+    #[inline(always)]
     pub fn frame(&self, page: u64) -> Option<PhysAddr> {
         if page >= self.pages.get() {
             return None;
@@ -137,6 +138,7 @@ impl Segment {
         }
     }
 
+    #[inline(always)]
     fn entry(&self, page: u64) -> Option<&Cell<u64>> {
         let (high, low) = (page as usize / ENTRIES, page as usize % ENTRIES);
         match self.levels.get() {
