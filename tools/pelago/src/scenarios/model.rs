@@ -19,12 +19,19 @@ const SHARED_MARGIN: f64 = 0.02;
 /// What the kernel's timer may add to a row of some hundred operations.
 const STRAY_MISSES: f64 = 0.02;
 
+/// What each core does on its own, and how much of a core's speed alone is to be left to each of many.
+const SCALING: [&str; 3] = ["null-call", "page-touch/processes", "share-add-remove/root"];
+const SCALING_MIN: f64 = 0.95;
+/// The same operation as the last of these, in one share of all cores.
+const SHARED_BY_ALL: &str = "share-add-remove/global-spin";
+
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = vec![
         Scenario::shared(1, "counts/kept".into(), kept),
         Scenario::shared(1, "counts/repeat".into(), repeat),
         Scenario::shared(2, "model/coherence/2".into(), |bench| counters(&modelled(bench, 2)?, 2)),
         Scenario::shared(2, "model/coherence/4".into(), |bench| counters(&modelled(bench, 4)?, 4)),
+        Scenario::nightly(2, "model/scaling/4".into(), |bench| scaling(bench, 4)),
         Scenario::shared(2, "model/twice".into(), same_twice),
         Scenario::shared(2, "model/dup-close/2".into(), |bench| dup_close(bench, &KNOWN[1])),
     ];
@@ -64,6 +71,29 @@ fn counters(report: &::coherence::Report, cpus: u32) -> Result<()> {
         ensure!(misses < STRAY_MISSES, "{misses:.3} coherence misses per operation of {name}, not 0");
     }
     shared(report, cpus)
+}
+
+/// Calls, page faults and changes of a root share, done on all cores at once, go as fast on each as on one alone, and wait for nobody.
+fn scaling(bench: &Bench, cpus: u32) -> Result<()> {
+    let measure = |cpus| {
+        let names: Vec<_> = SCALING.iter().chain([&SHARED_BY_ALL]).map(|row| format!("Pelago/{row}")).collect();
+        rows(bench, &names.iter().map(String::as_str).collect::<Vec<_>>(), cpus)
+    };
+    let (alone, together) = (measure(1)?, measure(cpus)?);
+    for row in SCALING {
+        let ((_, alone), (misses, cycles)) = (rate(&alone, row, 1)?, rate(&together, row, cpus)?);
+        let part = alone / cycles;
+        ensure!(misses < STRAY_MISSES, "{misses:.3} coherence misses per operation of {row}, not 0");
+        ensure!(
+            part > SCALING_MIN,
+            "{row}: {cpus} cores do {:.2} times what one does ({cycles:.0} and {alone:.0} cycles)",
+            part * f64::from(cpus)
+        );
+    }
+    // And the control: who asks for sharing has what it costs (Corey figure 9).
+    let (misses, _) = rate(&together, SHARED_BY_ALL, cpus)?;
+    ensure!(misses > 1.0, "only {misses:.3} coherence misses per operation of {SHARED_BY_ALL}");
+    Ok(())
 }
 
 /// The whole command, twice: what is kept is equal to the last byte, and right for Linux too.
