@@ -232,7 +232,7 @@ calls! {
     DeviceList = 104,
     /// Exclusive claim. (pcore: CONTROL, ram, hardware id: `DeviceRecord::hwid`) → (new device with all rights). `Busy` if claimed, on whatever core; `NotFound`.
     DeviceAlloc = 105,
-    /// A segment over a register window. (device: READ, ram, window 0..6) → (new segment, offset of the window in its first page). `NotFound`.
+    /// A segment over a register window. (device: READ, ram, window 0..6) → (new segment, to be written only if the device is: WRITE; offset of the window in its first page). `NotFound`.
     DeviceWindow = 106,
     /// Configuration space. (device: READ, offset, width 1|2|4) → (value). `BadArgument`, `NotFound` if the device has none.
     DeviceConfRead = 107,

@@ -1,5 +1,6 @@
 //! What the kernel tells of the machine and of itself: cores, distances, devices, objects alive.
 
+use abi::layout::{REGIONS, protection};
 use abi::{Error, Handle, ObjectType, PAGE_BYTES, Rights};
 use alloc::format;
 use alloc::string::String;
@@ -11,6 +12,8 @@ use crate::{Bench, Outcome, ensure, must_be, refused};
 /// As the firmware writes a core's own node.
 const NEAR: u64 = 10;
 const PAGES: u64 = 64;
+/// In the room of regions, past what is mapped there.
+const WINDOW_PLACE: u64 = REGIONS + (3 << 38);
 
 const TYPES: [(ObjectType, &str); 13] = ObjectType::ALL;
 
@@ -180,12 +183,25 @@ fn windows(device: Handle, windows: &[[u64; 2]]) -> Outcome {
                 let fits = offset == base % PAGE_BYTES && pages == (offset + bytes).div_ceil(PAGE_BYTES);
                 ensure(fits, || format!("{base:#x}+{bytes:#x} is {pages} pages at {offset:#x}"))?;
                 sys::cap_drop(segment).map_err(refused("CapDrop"))?;
+                of_a_reader(device, number)?;
             }
             // None, or one of ports.
             Err(error) => ensure(error == Error::NotFound, || format!("DeviceWindow: {}", error.name()))?,
         }
     }
     must_be(sys::device_window(device, Handle::SELF_RAM, 6), Error::NotFound, "DeviceWindow past the last")
+}
+
+/// Who may only read a device maps its registers to read them only.
+fn of_a_reader(device: Handle, window: u64) -> Outcome {
+    let weak = sys::cap_copy(device, Rights::READ).map_err(refused("CapCopy"))?;
+    let (segment, _) = sys::device_window(weak, Handle::SELF_RAM, window).map_err(refused("DeviceWindow"))?;
+    let map = |protection| sys::range_map(Handle::SELF_RANGE, WINDOW_PLACE, segment, 0, 1, protection);
+    must_be(map(protection::READ | protection::WRITE), Error::NoRights, "RangeMap of a reader's window")?;
+    map(protection::READ).map_err(refused("RangeMap"))?;
+    // SAFETY: nothing is read there.
+    unsafe { sys::range_unmap(Handle::SELF_RANGE, WINDOW_PLACE, 1) }.map_err(refused("RangeUnmap"))?;
+    [segment, weak].into_iter().try_for_each(sys::cap_drop).map_err(refused("CapDrop"))
 }
 
 /// Nobody drives it, so it sends and reaches nothing meanwhile.

@@ -62,7 +62,8 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
     const PAGE: u64 = PAGE_BYTES as u64;
-    let info = request.object::<Device>(0, Rights::READ)?.found()?;
+    let (device, capability) = request.find::<Device>(0, Rights::READ)?;
+    let info = device.found()?;
     let ram = request.ram(1)?;
     let bar = usize::try_from(request.words()[2]).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
     let memory = bar.memory().ok_or(Error::NotFound)?;
@@ -74,7 +75,10 @@ pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
     let slot = request.slot(kernel)?;
     let kind = Kind::Imported { base: PhysAddr(memory.base.0 - offset), uncached: true, is_ram: false };
     let segment = Ptr::<Segment>::new_imported(kernel, ram, pages, kind)?;
-    Ok(Outcome::Done([request.place(slot, segment.any(), Rights::ALL), offset, 0]))
+    // Registers are as dangerous as what is configured: who may not write that may not write these.
+    let rights =
+        if capability.rights.contains(Rights::WRITE) { Rights::ALL } else { Rights::READ.union(Rights::GRANT) };
+    Ok(Outcome::Done([request.place(slot, segment.any(), rights), offset, 0]))
 }
 
 /// Where in a dword of configuration space an access of `width` bytes lies: (offset of the dword, shift, mask).
