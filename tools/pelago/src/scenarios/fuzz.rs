@@ -29,6 +29,9 @@ const MIB_PER_CORE: u64 = 24;
 const SILENCE: Duration = Duration::from_secs(60);
 /// Of a hundred calls, those that are not to be refused: what is refused at once tests little.
 const SUCCEED_AT_LEAST: u64 = 30;
+/// Calls from which on each call has succeeded and each error has come; in a shorter run a few may be missing, as cores meet by chance.
+const WHOLE: u64 = 5_000_000;
+const UNSEEN_MAX: usize = 5;
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(30);
 
@@ -198,13 +201,14 @@ impl Tally {
         let percent = 100 * self.succeeded / self.made.max(1);
         ensure!(percent >= SUCCEED_AT_LEAST, "only {percent} % of the calls were not refused");
         let excused = |list: &[(&str, &str)], name: &str| list.iter().any(|(excused, _)| *excused == name);
-        for (name, [made, succeeded]) in &self.calls {
-            ensure!(*made > 0, "{name} was never tried");
-            ensure!(*succeeded > 0 || excused(&NEVER_SUCCEED, name), "{name} was always refused, {made} times");
-        }
-        for (name, count) in &self.errors {
-            ensure!(*count > 0 || excused(&NEVER_REFUSED, name), "nothing was ever refused with {name}");
-        }
+        let untried = self.calls.iter().find(|(_, [made, _])| *made == 0);
+        ensure!(untried.is_none(), "{untried:?} was never tried");
+        let refused =
+            self.calls.iter().filter(|(name, [_, succeeded])| *succeeded == 0 && !excused(&NEVER_SUCCEED, name));
+        let missing = self.errors.iter().filter(|(name, count)| **count == 0 && !excused(&NEVER_REFUSED, name));
+        let unseen: Vec<_> = refused.map(|(name, _)| name).chain(missing.map(|(name, _)| name)).collect();
+        let most = if self.made < WHOLE { UNSEEN_MAX } else { 0 };
+        ensure!(unseen.len() <= most, "these calls never succeeded, or these errors never came: {unseen:?}");
         ensure!(self.calls.len() > NEVER_SUCCEED.len() && !self.errors.is_empty(), "no core told what it counted");
         Ok(())
     }
@@ -238,10 +242,13 @@ mod tests {
             let mut calls: BTreeMap<_, _> =
                 NEVER_SUCCEED.iter().map(|(name, _)| ((*name).to_owned(), [3, 0])).collect();
             calls.insert("Null".into(), [3, succeeded]);
-            Tally { made: 10, succeeded: 5, calls, errors: [("Busy".to_owned(), errors)].into(), notes: Vec::new() }
+            let errors = [("Busy".to_owned(), errors)].into();
+            Tally { made: WHOLE, succeeded: WHOLE / 2, calls, errors, notes: Vec::new() }
         };
         assert!(tally(1, 1).judge().is_ok());
         assert!(tally(0, 1).judge().is_err() && tally(1, 0).judge().is_err());
-        assert!(Tally { made: 100, ..tally(1, 1) }.judge().is_err());
+        assert!(Tally { succeeded: WHOLE / 10, ..tally(1, 1) }.judge().is_err());
+        // A short run may miss a few.
+        assert!(Tally { made: 10, succeeded: 5, ..tally(0, 0) }.judge().is_ok());
     }
 }
