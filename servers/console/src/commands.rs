@@ -16,8 +16,8 @@ use runtime::timeout;
 use crate::control::{Command, HELP};
 use crate::service::Console;
 
-/// The supervisor's own limit is 10 s; the host waits 15 s for all of it.
-const LIMIT_NS: u64 = 12_000_000_000;
+/// How long a command may take, in nanoseconds: the supervisor's own limit is 10 s, and the host waits 15 s for all of it.
+pub const LIMIT_NS: u64 = 12_000_000_000;
 /// More components than any system description has.
 const COMPONENTS_MAX: u32 = 256;
 /// As many as a machine may have.
