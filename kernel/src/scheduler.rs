@@ -195,8 +195,14 @@ impl Scheduler {
 
     /// The context got its first pending bit: if it is watched, its clock runs.
     pub fn arm_watch(&mut self, context: Ptr<Context>) {
-        let limit_ns = context.watch_limit_ns.get();
-        if limit_ns != 0 && context.pending.get() != 0 && !context.watch.is_linked() {
+        if context.pending.get() != 0 {
+            self.start_watch(context);
+        }
+    }
+
+    /// Somebody waits for the context: its clock runs, if it is watched.
+    pub fn start_watch(&mut self, context: Ptr<Context>) {
+        if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
             context.watch_left.set((WATCH_LOOKS, standing(context)));
             self.watch_next(context, hardware::now_ns());
         }
@@ -406,9 +412,16 @@ impl Kernel {
 
     /// One of the looks at a context that has something pending. It counts only if the context could have seen to it: not if the whole core was held up
     /// (a virtual machine's processor that did not run), nor if others had most of the time; nor if it got on to pages it had not touched before, which an
-    /// emulator translates slowly, and no loop does for long.
+    /// emulator translates slowly, and no loop does for long. What is pending for one that lends its time until another idles is pending for that one too,
+    /// which may have taken its own bits and cannot be rung by who waits for it.
     fn watch_look(&mut self, context: Ptr<Context>, now_ns: u64) {
         self.scheduler.cancel_watch(context);
+        if context.pending.get() == 0 && context.first_lender().is_none() {
+            return;
+        }
+        if let State::Lending(callee) = context.state() {
+            self.scheduler.start_watch(callee);
+        }
         let (left, then) = context.watch_left.get();
         let now = standing(context);
         let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_LOOKS);

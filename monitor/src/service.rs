@@ -24,6 +24,9 @@ use crate::metal::Metal;
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
 /// After this a component that was told to hang does.
 const HURT_NS: u64 = 1_000_000;
+/// Or after some times this long, where others keep the processor.
+const HURT_AGAIN_NS: u64 = 20_000_000;
+const HURT_AGAIN: usize = 100;
 /// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked at once on one core: over 200 ms); a hung one is found by
 /// its watch and killed, and a death ends the wait.
 const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
@@ -319,11 +322,13 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             let done = self.0.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed);
             if how == Hurt::Hang {
-                // A hang is noticed while work waits: here is some.
+                // A hang is noticed while work waits: here is some. What is there before it begins may be taken with the order to hang.
                 let service = self.0.clone();
                 runtime::spawn(async move {
-                    runtime::sleep(HURT_NS).await;
-                    service.book.borrow_mut().ring(domain);
+                    for wait_ns in core::iter::once(HURT_NS).chain([HURT_AGAIN_NS; HURT_AGAIN]) {
+                        runtime::sleep(wait_ns).await;
+                        service.book.borrow_mut().ring(domain);
+                    }
                 });
             }
             return done;

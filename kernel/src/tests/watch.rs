@@ -2,6 +2,7 @@
 
 use super::World;
 use crate::hardware::set_clock;
+use crate::objects::context::State;
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Ptr};
@@ -57,4 +58,52 @@ fn what_goes_in_circles_is_reported_and_nothing_else() {
     assert_eq!(looks_until_reported(Between { new_pages: 1, ..hang }), None);
     // The core did not run.
     assert_eq!(looks_until_reported(Between { late_ns: LIMIT_NS, ..hang }), None);
+}
+
+/// A component without time of its own that has taken its bits and goes in circles on what another lends it: what hangs is found behind who lends,
+/// in as many looks more as there are lenders in the chain.
+#[test]
+fn who_lends_to_what_hangs_has_it_found() {
+    const LENDER_BIT: u64 = 8;
+    let mut world = World::new(512);
+    let (hung, lender, teller) = (world.monitor(), world.monitor(), world.monitor());
+    let context_of = |domain: &Ptr<crate::objects::Domain>| -> Ptr<Context> {
+        domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0
+    };
+    let (callee, caller, told) = (context_of(&hung), context_of(&lender), context_of(&teller));
+    let kernel = &mut *world.kernel;
+    set_clock(0);
+    for (context, badge) in [(callee, BADGE), (caller, LENDER_BIT)] {
+        kernel.keep(&context.watch_target, Some(Capability { object: told.any(), badge, rights: Rights::ALL }), None);
+        context.watch_limit_ns.set(LIMIT_NS);
+    }
+    callee.schedule.set(None);
+    kernel.call_mailbox(caller, callee, 1);
+    assert!(caller.state() == State::Lending(callee));
+    // It takes its bits, as `Wait` does, and does not come back.
+    kernel.scheduler.cancel_watch(callee);
+    assert_eq!(callee.pending.replace(0), 1);
+    kernel.signal(caller, 1);
+    let mut looks = 0;
+    while told.pending.get() == 0 && looks < 2 * LOOKS {
+        let next_ns = [caller, callee]
+            .iter()
+            .filter(|context| context.watch.is_linked())
+            .map(|context| context.watch_ns.get())
+            .min();
+        let Some(next_ns) = next_ns else { break };
+        hung.cpu_ns.set(hung.cpu_ns.get() + next_ns - crate::hardware::now_ns());
+        set_clock(next_ns);
+        kernel.alarm_rang();
+        looks += 1;
+    }
+    assert_eq!(told.pending.replace(0), BADGE, "after {looks} looks");
+    assert_eq!(crate::hardware::now_ns(), LIMIT_NS / 8 * 9);
+    // The loan ends, and with it the looks at who has nothing pending.
+    kernel.release_lenders(callee);
+    caller.pending.set(0);
+    set_clock(4 * LIMIT_NS);
+    kernel.alarm_rang();
+    assert!(!callee.watch.is_linked() && !caller.watch.is_linked());
+    assert_eq!(told.pending.get(), 0);
 }

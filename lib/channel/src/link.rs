@@ -275,9 +275,10 @@ impl Link {
     pub fn arm(&self) {
         self.memory.asleep(self.side).store(1, Ordering::Relaxed);
         // Whoever sleeps while the peer, awake as it says, has not taken everything sets its bits once: a peer that hangs then has something
-        // pending and the kernel's watch sees it; for one that is only busy it is a needless notification.
+        // pending and the kernel's watch sees it; for one that is only busy it is a needless notification. While a full ring is waited for nothing
+        // new can be sent, and the bits of before may have been taken without a look at the ring: then they are set each time.
         let writer = self.writer.borrow();
-        if self.rung_at.get() != writer.position()
+        if (self.rung_at.get() != writer.position() || !self.room_came())
             && !self.closed.get()
             && writer.is_unread(self.memory.index(self.side))
         {

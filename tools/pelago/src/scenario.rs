@@ -194,6 +194,13 @@ impl Bench {
         }
     }
 
+    /// Strikes out what was written down under a name.
+    pub fn forget(&self, name: &str) {
+        if let Ok(mut book) = self.book.lock() {
+            book.remove(name);
+        }
+    }
+
     /// All figures written down under names that start so, sorted.
     pub fn noted(&self, start: &str) -> Vec<f64> {
         let Ok(book) = self.book.lock() else { return Vec::new() };

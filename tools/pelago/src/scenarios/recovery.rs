@@ -19,6 +19,10 @@ const KILLS_EACH: usize = 3;
 pub const VICTIMS: [&str; 2] = ["virtio-net", "ip"];
 /// Past the guest's own, so that it is the guest that says what did not come back.
 const CONTROL_LIMIT: Duration = Duration::from_secs(15);
+/// How often the promised limits are tried.
+const TRIES: usize = 3;
+/// What is so many times slower than promised is no matter of the host. A TCP timer is 1 s.
+const GROSS: f64 = 8.0;
 const DOWNLOAD_SECONDS_MAX: u64 = 120;
 /// Shorter pauses between two reads are how a pipe works.
 const GAP_MIN: Duration = Duration::from_millis(1);
@@ -38,21 +42,29 @@ const FAULT: Harm = Harm { verb: "fault", ..KILL };
 /// The restart after a hang comes while the host catches up with the time that it was waited for.
 const HANG: Harm = Harm { verb: "hang", stall_ms_max: 300.0, restart_ms_max: 20.0 };
 
-pub fn scenarios() -> Vec<Scenario> {
+/// Every download: what happens in it, on which machine with how many cores.
+fn matrix() -> Vec<(Harm, MachineType, u32)> {
     let mut matrix = Vec::new();
     for harm in [KILL, HANG] {
         matrix.extend(MachineType::ALL.into_iter().flat_map(|machine| [1, 2, 4].map(|cpus| (harm, machine, cpus))));
     }
     // A fault differs from a kill in how it is noticed, which does not depend on machine and cores; and the device's transport from another in the driver alone.
     matrix.extend([(FAULT, MachineType::Q35, 1), (KILL, MachineType::MicrovmMmio, 2)]);
-    let downloads = matrix.into_iter().map(|(harm, machine, cpus)| {
+    matrix
+}
+
+pub fn scenarios() -> Vec<Scenario> {
+    let downloads = matrix().into_iter().map(|(harm, machine, cpus)| {
         let name = format!("recovery/{}/{}/{cpus}", harm.verb, machine.name());
         Scenario::alone(4, name, move |bench| download(bench, harm, machine, cpus))
     });
-    let limits = [KILL, HANG]
-        .into_iter()
-        .map(|harm| Scenario::alone(4, format!("recovery/{}/limits", harm.verb), move |bench| judge(bench, harm)));
-    downloads.chain(limits).collect()
+    let judges = [KILL, HANG].into_iter().flat_map(|harm| {
+        [
+            Scenario::alone(4, format!("recovery/{}/stalls", harm.verb), move |bench| gross(bench, harm)),
+            Scenario::nightly(4, format!("recovery/{}/limits", harm.verb), move |bench| promised(bench, harm)),
+        ]
+    });
+    downloads.chain(judges).collect()
 }
 
 /// Bytes that repeat nowhere near, so that a lost or doubled packet cannot pass.
@@ -96,23 +108,54 @@ fn download(bench: &Bench, harm: Harm, machine: MachineType, cpus: u32) -> Resul
     })
 }
 
-/// SPEC.md's limits, over all downloads of this run of the tests.
-fn judge(bench: &Bench, harm: Harm) -> Result<()> {
-    let (stalls, restarts) =
-        (bench.noted(&format!("stalls/{}", harm.verb)), bench.noted(&format!("restarts/{}", harm.verb)));
+/// Judges all downloads of this run of the tests on a host of which nothing is known: what waits for a peer's timer where it should not is found, what is
+/// a little slow is told only.
+fn gross(bench: &Bench, harm: Harm) -> Result<()> {
+    let (stalls, restarts) = figures(bench, harm);
     if stalls.is_empty() || restarts.is_empty() {
         bail!(Skip(format!("it judges the downloads of recovery/{}, and none ran before it", harm.verb)));
     }
+    within(harm, GROSS, &stalls, &restarts)
+}
+
+/// Judges SPEC.md's limits by downloads of its own. What else the host does is in these times, so that downloads which were too slow are repeated: a
+/// system that is too slow stays so.
+fn promised(bench: &Bench, harm: Harm) -> Result<()> {
+    let mut outcome = Ok(());
+    for _ in 0..TRIES {
+        ["stalls", "restarts"].iter().for_each(|what| bench.forget(&format!("{what}/{}", harm.verb)));
+        for (harm, machine, cpus) in matrix().into_iter().filter(|(other, ..)| other.verb == harm.verb) {
+            download(bench, harm, machine, cpus)?;
+        }
+        let (stalls, restarts) = figures(bench, harm);
+        outcome = within(harm, 1.0, &stalls, &restarts);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome
+}
+
+/// Stalls and restarts of all downloads, sorted.
+fn figures(bench: &Bench, harm: Harm) -> (Vec<f64>, Vec<f64>) {
+    (bench.noted(&format!("stalls/{}", harm.verb)), bench.noted(&format!("restarts/{}", harm.verb)))
+}
+
+/// Judges sorted figures, at least one of each, by so many times what is promised.
+fn within(harm: Harm, times: f64, stalls: &[f64], restarts: &[f64]) -> Result<()> {
     let stall = stalls[(stalls.len() * 95).div_ceil(100) - 1];
     let restart = restarts[restarts.len() / 2];
     println!(
-        "     {}: 95 % of {} stalls within {stall:.1} ms; median restart {restart:.1} ms of {} at 1 and 2 cores",
+        "     {}: 95 % of {} stalls within {stall:.1} ms (promised {}); median restart {restart:.1} ms of {} at 1 and 2 cores (promised {})",
         harm.verb,
         stalls.len(),
-        restarts.len()
+        harm.stall_ms_max,
+        restarts.len(),
+        harm.restart_ms_max
     );
-    ensure!(stall <= harm.stall_ms_max, "{stall:.1} ms is longer than the promised {} ms", harm.stall_ms_max);
-    ensure!(restart <= harm.restart_ms_max, "{restart:.1} ms is longer than the promised {} ms", harm.restart_ms_max);
+    let (stall_max, restart_max) = (times * harm.stall_ms_max, times * harm.restart_ms_max);
+    ensure!(stall <= stall_max, "a stall of {stall:.1} ms is longer than {stall_max} ms");
+    ensure!(restart <= restart_max, "a restart of {restart:.1} ms is longer than {restart_max} ms");
     Ok(())
 }
 
