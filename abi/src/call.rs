@@ -269,7 +269,8 @@ calls! {
     SharePool = 212,
     /// A name for the first share of another core's pool. (pcore: CONTROL, ram: WRITE, pool id) → (new share). `NotFound`: there is no such pool (any more), `PeerDead`, `NoMemory`, `NoSlot`.
     ShareImport = 213,
-    /// A segment of a share's pool, all pages zeroed and side by side, known in the share. (share: WRITE, pages, name, name) → (its handle there, object id). `NoMemory`: the pool has no run of free pages that long, `PeerDead`, `NoSlot`.
+    /// A segment of a share's pool, known in the share. (share: WRITE, pages, name, name, flags: layout::segment::CONTIGUOUS) → (its handle there, object id). Zeroed; without the flag its pages appear at first touch, on whatever core, and are the pool's: who
+    /// touches one when the pool is full ends with `DeathCause::NoMemory`. With it they are there now, side by side. `NoMemory`: the pool has no run of free pages that long (or for a word per page), `BadArgument`: no pages, too many, or another flag, `PeerDead`, `NoSlot`.
     ShareSegment = 214,
     /// (shared object) → (name, name, references). The name given when it was made (Corey obj_get_name). `WrongType`: private objects have no names.
     ObjectName = 215,

@@ -26,7 +26,7 @@ pub const REGIONS: u64 = 0x0000_7300_0000_0000;
 /// Native heap.
 pub const HEAP: u64 = 0x0000_7400_0000_0000;
 
-/// `SegmentAlloc` and `SegmentImport` flags.
+/// `SegmentAlloc`, `ShareSegment` and `SegmentImport` flags.
 pub mod segment {
     /// Physically contiguous (implies EAGER).
     pub const CONTIGUOUS: u64 = 1;

@@ -331,7 +331,7 @@ impl<'w> Target<'w> {
         let share = pool.handle(&mut self.random, Some(ObjectType::Share));
         let way = self.random.below(5);
         let alloc = match way {
-            0 => call(Call::ShareSegment, [share, pages, 0, 0, 0, 0]),
+            0 => call(Call::ShareSegment, [share, pages, 0, 0, self.random.below(2), 0]),
             1 => call(Call::SegmentAlloc, [ram, 1, 0, 0, 0, 0]),
             _ => call(Call::SegmentAlloc, [ram, pages, way - 2, 0, 0, 0]),
         };

@@ -9,7 +9,7 @@ use crate::state::Kernel;
 use abi::layout::{SEGMENT_PAGES_MAX, copy as modes, segment as flags};
 use abi::{Error, Rights};
 
-fn check_pages(pages: u64) -> Result<(), Error> {
+pub(super) fn check_pages(pages: u64) -> Result<(), Error> {
     if (1..=SEGMENT_PAGES_MAX).contains(&pages) { Ok(()) } else { Err(Error::BadArgument) }
 }
 

@@ -2,6 +2,7 @@
 
 use super::capability::narrowed;
 use super::range::decode_options;
+use super::segment::check_pages;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::mapping::Window;
 use crate::objects::nest::level_for;
@@ -9,7 +10,7 @@ use crate::objects::share::Capability;
 use crate::objects::{Object, Ptr, Ram};
 use crate::shared::{Found, New, SharedShare, shared};
 use crate::state::Kernel;
-use abi::layout::SEGMENT_PAGES_MAX;
+use abi::layout::segment::CONTIGUOUS;
 use abi::{Error, Handle, Rights};
 use lock::Kind;
 
@@ -94,11 +95,13 @@ fn made(request: &Request, id: u64, pages: u64) -> Answer {
 
 pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
     let share = request.object::<SharedShare>(0, Rights::WRITE)?;
-    let [_, pages, first, second, ..] = request.words();
-    if !(1..=SEGMENT_PAGES_MAX).contains(&pages) {
+    let [_, pages, first, second, options, _] = request.words();
+    check_pages(pages)?;
+    if options & !CONTIGUOUS != 0 {
         return Err(Error::BadArgument);
     }
-    made(request, share.make(kernel, New::Segment { pages }, Kind::Spin, [first, second])?, 0)
+    let new = New::Segment { pages, contiguous: options != 0 };
+    made(request, share.make(kernel, new, Kind::Spin, [first, second])?, 0)
 }
 
 pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {

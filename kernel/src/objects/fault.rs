@@ -118,7 +118,7 @@ impl Ptr<Range> {
 pub(super) fn neighbour(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
     let segment = mapping.segment()?;
     let frame = segment.frame(page)?;
-    let writable = segment.base().is_some() || kernel.frames.count(frame) == 1;
+    let writable = segment.kind() != Kind::Anonymous || kernel.frames.count(frame) == 1;
     let is_shown = writable || !segment.copies_by_reference();
     is_shown.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
 }
@@ -160,6 +160,10 @@ fn frame_for(
 ) -> Result<(PhysAddr, bool), Refused> {
     if let Some(base) = segment.base() {
         return Ok((base + page * PAGE_BYTES as u64, true));
+    }
+    if let Some(alias) = segment.alias() {
+        let frame = alias.object().touch(kernel.core(), page).map_err(|_| Refused::NoMemory)?;
+        return Ok((frame, true));
     }
     if access == Access::Write || segment.copies_by_reference() {
         let (frame, copied) = segment.touch_to_write(kernel, page).map_err(|_| Refused::NoMemory)?;

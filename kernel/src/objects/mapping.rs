@@ -5,7 +5,7 @@
 
 use super::space::Space;
 use super::{Link, Linked, Ptr, Range, Segment};
-use crate::arch::paging::{Flags, Pte, Table};
+use crate::arch::paging::Table;
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
 use abi::layout::protection;
@@ -311,7 +311,7 @@ impl Ptr<Mapping> {
         let to = (first + pages).min(self.first + self.pages());
         if from < to {
             let place = Place { start: self.start() + (from - self.first) * PAGE, pages: to - from };
-            self.range().own(kernel).change_entries(place, |_| Pte::EMPTY);
+            self.range().own(kernel).narrow_entries(place, 0);
         }
     }
 
@@ -320,7 +320,7 @@ impl Ptr<Mapping> {
         let kept = self.pages().saturating_sub(pages);
         let tail = Place { start: self.start() + kept * PAGE, pages: self.pages() - kept };
         let mut range = self.range().own(kernel);
-        range.change_entries(tail, |_| Pte::EMPTY);
+        range.narrow_entries(tail, 0);
         if kept == 0 {
             range.delete(self);
         } else {
@@ -331,8 +331,7 @@ impl Ptr<Mapping> {
     /// Makes its hardware entries read-only.
     pub(super) fn deny_writes(self, kernel: &mut Kernel) {
         if self.protection() & protection::WRITE != 0 {
-            let read_only = |entry: Pte| Pte::new(entry.address(), entry.flags().without(Flags::WRITE));
-            self.range().own(kernel).change_entries(self.place(), read_only);
+            self.range().own(kernel).narrow_entries(self.place(), self.protection() & !protection::WRITE);
         }
     }
 }

@@ -39,7 +39,7 @@ pub enum Kind {
         /// It is RAM, so the kernel may read and write it through the direct map.
         is_ram: bool,
     },
-    /// One run of pages of a pool.
+    /// Pages of a pool.
     Shared(Ptr<Alias>),
 }
 
@@ -95,6 +95,7 @@ impl Segment {
     pub fn present(&self) -> u64 {
         match self.kind {
             Kind::Anonymous => u64::from(self.present.get()),
+            Kind::Shared(alias) => alias.object().present(),
             _ => self.pages.get(),
         }
     }
@@ -122,7 +123,7 @@ impl Segment {
         match self.kind {
             Kind::Anonymous => None,
             Kind::Contiguous(base) | Kind::Imported { base, .. } => Some(base),
-            Kind::Shared(alias) => Some(alias.base()),
+            Kind::Shared(alias) => alias.object().base(),
         }
     }
 
@@ -132,9 +133,10 @@ impl Segment {
         if page >= self.pages.get() {
             return None;
         }
-        match self.base() {
-            Some(base) => Some(base + page * PAGE_BYTES as u64),
-            None => self.entry(page).map(Cell::get).filter(|entry| *entry != 0).map(PhysAddr),
+        match (self.kind, self.base()) {
+            (_, Some(base)) => Some(base + page * PAGE_BYTES as u64),
+            (Kind::Shared(alias), None) => alias.object().frame(page),
+            _ => self.entry(page).map(Cell::get).filter(|entry| *entry != 0).map(PhysAddr),
         }
     }
 

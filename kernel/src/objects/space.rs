@@ -131,7 +131,7 @@ pub trait Space {
     /// Takes one mapping away, with its entries.
     fn take_out(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
         match mapping.shows().table() {
-            None => self.change_entries(mapping.place(), |_| Pte::EMPTY),
+            None => self.narrow_entries(mapping.place(), 0),
             Some(table) => self.set_link(mapping.start(), table, Pte::EMPTY),
         }
         self.delete(mapping);
@@ -170,7 +170,7 @@ pub trait Space {
             mapping.set_protection(wanted);
             match mapping.shows().table() {
                 None => {
-                    self.change_entries(mapping.place(), |entry| narrow(entry, wanted));
+                    self.narrow_entries(mapping.place(), wanted);
                     self.join_with_previous(mapping);
                 }
                 Some(table) => self.set_link(mapping.start(), table, link(table, wanted)),
@@ -197,8 +197,8 @@ pub trait Space {
         }
     }
 
-    /// Changes the present hardware entries of `place`; what changed is forgotten.
-    fn change_entries(&mut self, place: Place, change: impl Fn(Pte) -> Pte) {
+    /// Leaves of the present hardware entries of `place` what the protection allows, without the right to read nothing; what changed is forgotten.
+    fn narrow_entries(&mut self, place: Place, wanted: u64) {
         let remembered = self.remembered();
         let by_page = remembered == Remembered::Here;
         let mut changed = 0u64;
@@ -220,12 +220,12 @@ pub trait Space {
                 Leaves::Large(entry) => {
                     let is_whole = end - address == LEAVES_BYTES;
                     // What stays of a part comes back in small pages.
-                    replace(entry, if is_whole { change(*entry) } else { Pte::EMPTY }, address);
+                    replace(entry, if is_whole { narrow(*entry, wanted) } else { Pte::EMPTY }, address);
                 }
                 Leaves::Small(entries) => {
                     for entry in entries {
                         if entry.is_present() {
-                            replace(entry, change(*entry), address);
+                            replace(entry, narrow(*entry, wanted), address);
                         }
                         address += PAGE;
                     }

@@ -7,7 +7,8 @@
 
 use super::object::{Name, Object, ObjectKind};
 use super::pool::{PAGES_MIN, Pool, wait_for_readers};
-use super::{POOLS_MAX, registry, share};
+use super::share::BUCKET_LINES;
+use super::{POOLS_MAX, range, registry, segment, share};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::mapping::Window;
@@ -40,11 +41,6 @@ impl Alias {
     /// What it stands for.
     pub fn object(&self) -> Object {
         self.object
-    }
-
-    /// A segment's memory.
-    pub fn base(&self) -> PhysAddr {
-        self.object.run().0
     }
 }
 
@@ -98,10 +94,12 @@ impl Default for Local {
 pub enum New {
     /// A share.
     Share,
-    /// A segment of so many pages.
+    /// A segment.
     Segment {
-        /// How many.
+        /// Of how many pages.
         pages: u64,
+        /// In one run, now.
+        contiguous: bool,
     },
     /// A range.
     Range {
@@ -168,18 +166,18 @@ impl Ptr<SharedShare> {
     /// A new object of the same pool that is known in this share; gives its id.
     pub fn make(self, kernel: &mut Kernel, new: New, lock: Kind, name: Name) -> Result<u64, Error> {
         let (pool, core) = (self.living()?.pool, kernel.core());
-        let kind = match new {
-            New::Share => ObjectKind::Share,
-            New::Segment { .. } => ObjectKind::Segment,
-            New::Range { .. } => ObjectKind::Range,
+        let (kind, lines) = match new {
+            New::Share => (ObjectKind::Share, BUCKET_LINES),
+            New::Segment { pages, contiguous } => (ObjectKind::Segment, segment::lines(pages, contiguous)),
+            New::Range { .. } => (ObjectKind::Range, range::lines()),
         };
         let id = kernel.next_id();
         // The slot does not matter: whether a handle can say the id.
         abi::Handle::in_share(abi::Handle::FIRST_FREE, id).ok_or(Error::NoSlot)?;
-        let object = Object::create(pool, core, kind, lock, id, name)?;
+        let object = Object::create(pool, core, kind, lines, lock, id, name)?;
         let filled = match new {
             New::Share => Ok(()),
-            New::Segment { pages } => pool.allocate_pages(core, pages).map(|place| object.set_run(place, pages)),
+            New::Segment { pages, contiguous } => object.become_segment(core, pages, contiguous),
             New::Range { level, write_execute } => object.become_range(core, level, write_execute),
         };
         let known = filled.and_then(|()| self.add(kernel, object, Rights::ALL));
@@ -220,7 +218,7 @@ impl Kernel {
         let number = self.shared.pools.iter().position(Option::is_none).ok_or(Error::Busy)?;
         let keeper = self.keep_pool(ram, pages, number)?;
         let pool = keeper.pool;
-        let made = Object::create(pool, self.core(), ObjectKind::Share, lock, self.next_id(), name);
+        let made = Object::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
         let made = made.and_then(|first| {
             // The object's first reference is the pool's own, so whoever finds the pool finds the share. The pool's one alias so far is this one.
             pool.set_first(first.place);
@@ -306,7 +304,7 @@ impl Kernel {
 
     fn new_segment(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Segment>, Error> {
         let alias = self.new_alias(ram, object)?;
-        let made = Ptr::<Segment>::new_shared(self, ram, object.run().1, alias);
+        let made = Ptr::<Segment>::new_shared(self, ram, object.pages(), alias);
         self.give_alias(ram, alias, made)
     }
 

@@ -1,9 +1,10 @@
-//! What applications share between cores: pools, and in them shares and segments (decision 38).
+//! What applications share between cores: pools, and in them shares, segments and ranges (decisions 33, 38, 49).
 //!
 //! Beside the mailbox the one room of the kernel with locks and atomics, and its pools the one memory that several kernels write. `pool` is the memory, `object` what lies in it, `share` the table
-//! from ids to objects, `range` mappings and tables that several cores use, `registry` how a core finds another's pools and sees its read sections; `alias` is the other side: this core's private objects that stand
-//! for shared ones. Invariants: what lies in a pool is atomic words; a core has at least one alias in a pool as long as it may look there, and a pool stays while there is an alias;
-//! a kernel holds at most one object's lock and, inside that, the pool's; no lock is held while anything but a lock or another core's read section is waited for.
+//! from ids to objects, `segment` pages that come by themselves, `range` mappings and tables that several cores use, `registry` how a core finds another's pools and sees its read sections; `alias` is the
+//! other side: this core's private objects that stand for shared ones. Invariants: what lies in a pool is atomic words, but for a range's mappings, which only the holder of its lock looks at, and pages that
+//! nobody else knows yet; a core has at least one alias in a pool as long as it may look there, and a pool stays while there is an alias; a kernel holds at most one object's lock, or a range's and inside that a
+//! segment's, and inside those the pool's; no lock is held while anything but a lock or another core's read section is waited for.
 
 mod alias;
 mod object;
@@ -11,6 +12,7 @@ mod pool;
 mod range;
 #[cfg_attr(not(target_os = "none"), path = "registry_host.rs")]
 pub mod registry;
+mod segment;
 mod share;
 
 pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, dismantle_keeper, dismantle_share, shared};

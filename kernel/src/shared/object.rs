@@ -5,9 +5,8 @@
 //! he found an entry that has one: entries give theirs back only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
-use super::range;
-use super::share::{self, BUCKET_LINES};
-use crate::memory::{PAGE_BYTES, PhysAddr};
+use super::{range, share};
+use crate::memory::PhysAddr;
 use abi::Error;
 use lock::{AtomicU64, Kind, Lock, Ordering, Place};
 
@@ -20,7 +19,7 @@ pub type Name = [u64; 2];
 pub enum ObjectKind {
     /// A table from ids to objects.
     Share = 1,
-    /// A run of pages.
+    /// Pages.
     Segment = 2,
     /// Mappings and the tables that cache them.
     Range = 3,
@@ -32,7 +31,7 @@ const REFERENCES: usize = 1;
 /// Kind, kind of lock << 8, pages of the object << 16.
 const SHAPE: usize = 2;
 const NAME: usize = 3;
-/// Of a segment: its first line; and its pages. Of a range: its uppermost table; and its level, with whether code in it may be writable << 8.
+/// Of a segment: its first line, if it is one run; and its pages. Of a range: its uppermost table; and its level, with whether code in it may be writable << 8.
 const RUN: usize = 5;
 const RUN_PAGES: usize = 6;
 /// Of an object that is being taken apart: the next such.
@@ -50,26 +49,19 @@ pub struct Object {
     pub(super) place: Place,
 }
 
-fn lines_of(kind: ObjectKind, lock: Kind, cores: usize) -> u64 {
-    let own = match kind {
-        ObjectKind::Share => BUCKET_LINES,
-        ObjectKind::Segment => 0,
-        ObjectKind::Range => range::lines(cores),
-    };
-    LOCK_LINES + lock.lines(cores) as u64 + own as u64
-}
-
 impl Object {
-    /// A new one with one reference, the caller's.
+    /// A new one with one reference, the caller's, and so many lines behind its lock's.
     pub(super) fn create(
         pool: Pool,
         core: usize,
         kind: ObjectKind,
+        lines: u64,
         lock: Kind,
         id: u64,
         name: Name,
     ) -> Result<Object, Error> {
-        let pages = lines_of(kind, lock, super::registry::cores()).div_ceil(PAGE_LINES);
+        let lines = LOCK_LINES + lock.lines(super::registry::cores()) as u64 + lines;
+        let pages = lines.div_ceil(PAGE_LINES);
         let object = Object { pool, place: pool.allocate_pages(core, pages)? };
         let shape = kind as u64 | (lock as u64) << 8 | pages << 16;
         for (word, value) in [(ID, id), (REFERENCES, 1), (SHAPE, shape), (NAME, name[0]), (NAME + 1, name[1])] {
@@ -116,7 +108,7 @@ impl Object {
         Lock::new(kind, &self.pool.at(self.place + 1).0[LOCK], lines)
     }
 
-    /// How many entries a share has; changes under its lock.
+    /// How many entries a share has, and a segment that is not one run; changes under its lock.
     pub(super) fn entries(self) -> &'static AtomicU64 {
         &self.pool.at(self.place + 1).0[ENTRIES]
     }
@@ -126,23 +118,23 @@ impl Object {
         !self.pool.is_dead()
     }
 
-    /// The first of a share's buckets, or a range's own line.
+    /// The first of a share's buckets, a range's own line, or the first of a segment's entries.
     pub(super) fn behind_lock(self) -> Place {
         self.place + LOCK_LINES + self.lock_kind().lines(super::registry::cores()) as u64
     }
 
-    /// A segment's memory and pages.
-    pub fn run(self) -> (PhysAddr, u64) {
-        let place = self.word(RUN).load(Ordering::Relaxed);
-        (self.pool.base() + place / PAGE_LINES * PAGE_BYTES as u64, self.word(RUN_PAGES).load(Ordering::Relaxed))
+    /// Its two words about memory, the first as an address.
+    pub(super) fn run(self) -> (PhysAddr, u64) {
+        let [place, shape] = [RUN, RUN_PAGES].map(|word| self.word(word).load(Ordering::Relaxed));
+        (self.pool.frame(place), shape)
     }
 
-    /// Whether its memory was made.
+    /// Whether there is such memory.
     pub(super) fn has_run(self) -> bool {
         self.word(RUN).load(Ordering::Relaxed) != 0
     }
 
-    /// Gives a new segment its memory.
+    /// Says where its memory is.
     pub(super) fn set_run(self, place: Place, pages: u64) {
         self.word(RUN).store(place, Ordering::Relaxed);
         self.word(RUN_PAGES).store(pages, Ordering::Relaxed);
@@ -186,13 +178,9 @@ impl Object {
         match self.kind() {
             ObjectKind::Share => share::empty(self, core, doomed),
             ObjectKind::Range => range::take_apart(self, core, doomed),
-            ObjectKind::Segment => {
-                let place = self.word(RUN).load(Ordering::Relaxed);
-                if self.has_run() {
-                    self.pool.free_run(core, place, self.word(RUN_PAGES).load(Ordering::Relaxed));
-                }
-            }
+            ObjectKind::Segment => self.free_frames(core),
         }
-        self.pool.free_run(core, self.place, self.shape() >> 16);
+        let first = self.place / PAGE_LINES;
+        self.pool.give_back(core, first..first + (self.shape() >> 16));
     }
 }

@@ -1,7 +1,7 @@
 //! Pool: a run of pages of one core that several kernels write, seen as cache lines of atomic words.
 //!
 //! The first lines are its head; behind them a bitmap of free pages. Pages are given out in runs, lines one by one from pages of 63, the first line of such a page being its own
-//! bookkeeping. Invariants: bitmap and line pages change under the pool's lock only; what is given out is zero; `ALIASES` counts the aliases of all cores and ends at
+//! bookkeeping. Invariants: bitmap and line pages change under the pool's lock only; a page given out is zero; `ALIASES` counts the aliases of all cores and ends at
 //! 0: nobody can raise it from there, and only then, and after all read sections of that moment, does the home take the pages back.
 //!
 //! ```text
@@ -13,6 +13,7 @@
 
 use super::{Patience, registry};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use crate::objects::frames;
 use abi::Error;
 use lock::{AtomicU64, Guard, Kind, Line, Lock, Memory, Ordering, Place, Reader};
 
@@ -37,6 +38,8 @@ const LOCK: usize = 0;
 const FREE: usize = 1;
 /// The first page of lines that has a free one.
 const PARTIAL: usize = 2;
+/// No page below this one is free.
+const LOWEST: usize = 3;
 const LOCK_LINE: u64 = 2;
 /// A bit per core that had an alias.
 const CORES: u64 = 3;
@@ -110,6 +113,16 @@ impl Pool {
     pub(super) fn lines(self, place: Place, count: usize) -> &'static [Line] {
         // SAFETY: as for `at`; callers give runs that were given out as such.
         unsafe { core::slice::from_raw_parts(self.at(place), count) }
+    }
+
+    /// Where the page of a place is.
+    pub(super) fn frame(self, place: Place) -> PhysAddr {
+        self.base + place / PAGE_LINES * PAGE_BYTES as u64
+    }
+
+    /// The number of a page.
+    pub(super) fn page_of(self, frame: PhysAddr) -> u64 {
+        (frame.0 - self.base.0) / PAGE_BYTES as u64
     }
 
     fn head(self, word: usize) -> &'static AtomicU64 {
@@ -220,7 +233,7 @@ impl Pool {
 
     /// The lowest run of free pages.
     fn find_run(self, wanted: u64) -> Option<u64> {
-        let (mut run, mut page) = (0, 0);
+        let (mut run, mut page) = (0, self.guarded(LOWEST).load(Ordering::Relaxed));
         while page < self.pages() {
             run = if self.is_free(page) { run + 1 } else { 0 };
             page += 1;
@@ -237,7 +250,8 @@ impl Pool {
             let _held = self.lock(core);
             self.take_pages(pages)?
         };
-        self.clear(first * PAGE_LINES, pages * PAGE_LINES);
+        // Nobody else knows them.
+        (first..first + pages).for_each(|page| frames::clear(self.frame(page * PAGE_LINES)));
         Ok(first * PAGE_LINES)
     }
 
@@ -249,23 +263,23 @@ impl Pool {
         let first = self.find_run(pages).ok_or(Error::NoMemory)?;
         (first..first + pages).for_each(|page| self.set_free(page, false));
         self.guarded(FREE).store(self.free_pages() - pages, Ordering::Relaxed);
+        if pages == 1 {
+            self.guarded(LOWEST).store(first + 1, Ordering::Relaxed);
+        }
         Ok(first)
     }
 
-    fn clear(self, place: Place, count: u64) {
-        let lines = self.lines(place, count as usize);
-        lines.iter().flat_map(|line| &line.0).for_each(|word| word.store(0, Ordering::Relaxed));
-    }
-
-    /// Gives a run back.
-    pub(super) fn free_run(self, core: usize, place: Place, pages: u64) {
+    /// Gives pages back, by their numbers.
+    pub(super) fn give_back(self, core: usize, pages: impl Iterator<Item = u64>) {
         let _held = self.lock(core);
-        self.give_pages(place / PAGE_LINES, pages);
+        pages.for_each(|page| self.give_page(page));
     }
 
-    fn give_pages(self, first: u64, pages: u64) {
-        (first..first + pages).for_each(|page| self.set_free(page, true));
-        self.guarded(FREE).store(self.free_pages() + pages, Ordering::Relaxed);
+    fn give_page(self, page: u64) {
+        self.set_free(page, true);
+        self.guarded(FREE).store(self.free_pages() + 1, Ordering::Relaxed);
+        let lowest = self.guarded(LOWEST);
+        lowest.store(lowest.load(Ordering::Relaxed).min(page), Ordering::Relaxed);
     }
 
     /// One line, whatever stands in it.
@@ -305,7 +319,7 @@ impl Pool {
         free.store(bits | bit, Ordering::Relaxed);
         if bits | bit == ALL_FREE {
             self.unlink(page);
-            self.give_pages(page / PAGE_LINES, 1);
+            self.give_page(page / PAGE_LINES);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A range that a pool keeps: the same tables for every core that shows it (Corey section 3.1), changed under its own lock.
 //!
-//! It shows segments of its pool. Cores show it through an alias each, nested in ranges of their own. Invariants: its line and its mappings are ordinary memory that only the holder of its
+//! It shows segments of its pool, whose absent pages come by its faults. Cores show it through an alias each, nested in ranges of their own. Invariants: its line and its mappings are ordinary memory that only the holder of its
 //! lock looks at; the tables are read by processors at any time. A core that shows it has counted itself before its first entry leads here, and counts down
 //! after it has forgotten what it saw; so whoever narrows or takes away knows whom to ask. What was taken out is held until all of them have forgotten, and that is waited
 //! for without the lock (decision 33).
@@ -15,12 +15,12 @@
 //! If the count is not seen, the other's processor finds the entries as they are now.
 
 use super::object::{Object, ObjectKind};
-use super::pool::{PAGE_LINES, Pool};
+use super::pool::PAGE_LINES;
 use super::{Patience, registry};
 use crate::arch::paging::{self, Leaves, Pte, Table};
 use crate::boot::info::CORES_MAX;
 use crate::hardware;
-use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::memory::PhysAddr;
 use crate::objects::Ptr;
 use crate::objects::fault::{Access, Refused, large_place};
 use crate::objects::mapping::{Mapping, PAGE, Place as Addresses, Shows, Tree, Window};
@@ -78,16 +78,8 @@ pub struct RangeStat {
 }
 
 /// Lines of a shared range behind its lock's: its own, and a word per core that says how many ranges of that core show it.
-pub(super) fn lines(cores: usize) -> usize {
-    1 + cores.div_ceil(LINE_WORDS)
-}
-
-fn frame_of(pool: Pool, place: Place) -> PhysAddr {
-    pool.base() + place / PAGE_LINES * PAGE_BYTES as u64
-}
-
-fn place_of(pool: Pool, frame: PhysAddr) -> Place {
-    (frame.0 - pool.base().0) / PAGE_BYTES as u64 * PAGE_LINES
+pub(super) fn lines() -> u64 {
+    1 + registry::cores().div_ceil(LINE_WORDS) as u64
 }
 
 impl Object {
@@ -211,14 +203,15 @@ impl SharedRange {
         }
         let faults = &self.body().faults;
         faults.set(faults.get() + 1);
-        let (base, pages) = self.segment(&mapping).run();
-        let frame = base + mapping.page_at(address) * PAGE;
+        let segment = self.segment(&mapping);
+        let frame = segment.touch(self.core, mapping.page_at(address)).map_err(|_| Refused::NoMemory)?;
         let flags = flags_under(mapping.protection(), true);
-        let large = large_place(mapping, self.top().level, Some((base, pages)), address);
+        let run = segment.base().map(|base| (base, segment.pages()));
+        let large = large_place(mapping, self.top().level, run, address);
         // A table that is there stays: other processors walk it.
         let was_there = match large.filter(|start| !matches!(paging::leaves(self.top(), *start, 1), Leaves::Small(_))) {
             Some(start) => {
-                let first = base + mapping.page_at(start) * PAGE;
+                let first = PhysAddr(frame.0 - (address / PAGE * PAGE - start));
                 self.show_large(start, Pte::new(first, flags | paging::Flags::LARGE))
             }
             None => self.show(mapping, address & !(PAGE - 1), Pte::new(frame, flags)),
@@ -284,7 +277,7 @@ impl Space for SharedRange {
         let place = self.object.pool.allocate_pages(self.core, 1).ok()?;
         let tables = &self.body().tables;
         tables.set(tables.get() + 1);
-        Some(frame_of(self.object.pool, place))
+        Some(self.object.pool.frame(place))
     }
 
     fn free_table(&mut self, _frame: PhysAddr) {
@@ -302,8 +295,8 @@ impl Space for SharedRange {
     }
 
     fn neighbour(&mut self, mapping: Ptr<Mapping<Pooled>>, page: u64) -> Option<Pte> {
-        let (base, _) = self.segment(&mapping).run();
-        Some(Pte::new(base + page * PAGE, flags_under(mapping.protection(), true)))
+        let frame = self.segment(&mapping).frame(page)?;
+        Some(Pte::new(frame, flags_under(mapping.protection(), true)))
     }
 }
 
@@ -317,7 +310,7 @@ pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
         pool.free_line(core, pool.place_of(mapping.address().as_ptr().cast()));
     }
     if object.has_run() {
-        let mut free = |frame: PhysAddr| pool.free_run(core, place_of(pool, frame), 1);
+        let mut free = |frame: PhysAddr| pool.give_back(core, core::iter::once(pool.page_of(frame)));
         paging::for_each_table(object.top(), &mut free);
         free(object.top().frame);
     }

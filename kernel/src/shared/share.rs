@@ -7,12 +7,12 @@ use abi::{Error, Rights};
 use lock::{Entry, Ordering, Place, Stat, Table};
 
 /// Lines of a share's buckets: 256 chains.
-pub(super) const BUCKET_LINES: usize = 32;
+pub(super) const BUCKET_LINES: u64 = 32;
 /// Most entries, so that a chain stays short.
 pub const ENTRIES_MAX: u64 = abi::layout::SHARE_SLOTS_MAX;
 
 fn table(share: Object) -> Table<'static> {
-    Table::new(share.pool.lines(share.behind_lock(), BUCKET_LINES))
+    Table::new(share.pool.lines(share.behind_lock(), BUCKET_LINES as usize))
 }
 
 /// What `id` names in `share`, with a reference that the caller gives back, and with what rights.

@@ -13,6 +13,7 @@ mod rights;
 mod segment_calls;
 mod shared;
 mod shared_ranges;
+mod shared_segments;
 mod shared_threads;
 mod spaces;
 mod time;

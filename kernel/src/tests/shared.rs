@@ -19,6 +19,8 @@ pub(super) const RAM: u64 = Handle::ROOT_RAM.0;
 pub(super) const PCORE: u64 = Handle::PCORE.0;
 pub(super) const ALL: u64 = Rights::ALL.0 as u64;
 pub(super) const READ_WRITE: u64 = protection::READ | protection::WRITE;
+/// A shared segment that is there whole from the start.
+pub(super) const CONTIGUOUS: u64 = abi::layout::segment::CONTIGUOUS;
 
 /// Memory of several cores.
 pub(super) struct Block {
@@ -283,7 +285,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     assert_eq!(home.run(Call::ShareAlloc, &[NONE, RAM, 8, 4, 0, 0]), Err(Error::BadArgument), "no such lock");
     let share = home.pool(8, lock::SPIN);
     let used = home.world.used();
-    assert_eq!(home.run(Call::ShareSegment, &[share, 7, 0, 0]), Err(Error::NoMemory));
+    assert_eq!(home.run(Call::ShareSegment, &[share, 7, 0, 0, CONTIGUOUS]), Err(Error::NoMemory));
     let mut made = Vec::new();
     while let Ok([_, id, _]) = home.run(Call::ShareSegment, &[share, 1, 0, 0]) {
         made.push(id);
@@ -384,7 +386,7 @@ fn storm(core: &mut Core, root: u64, seed: u64, first: &[u64]) -> u64 {
         let kind = random.below(4);
         let choice = random.below(9);
         let answer = match choice {
-            0 => core.run(Call::ShareSegment, &[share, 1 + random.below(3), id, id]),
+            0 => core.run(Call::ShareSegment, &[share, 1 + random.below(3), id, id, random.below(2)]),
             1 => core.run(Call::ShareAlloc, &[share, 0, 0, kind, id, id]),
             2 | 3 => core.run(Call::ShareRemove, &[share, id]),
             4 => core.run(Call::ShareAdd, &[random.one(&shares), in_share(share, id), ALL]),

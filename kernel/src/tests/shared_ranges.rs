@@ -1,7 +1,7 @@
 //! Ranges that several kernels show: one fault serves all, nobody sees what was taken away, and no frame is used again before.
 
 use super::Random;
-use super::shared::{ALL, Block, Core, NONE, PCORE, RAM, READ_WRITE, in_share, pair};
+use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, PCORE, RAM, READ_WRITE, in_share, pair};
 use crate::arch::paging::{Flags, Pte, view};
 use crate::hardware::{Flush, set_alone, set_last_look, take_flushes, take_forgot};
 use crate::memory::phys_to_virt;
@@ -40,7 +40,7 @@ pub(super) fn touch(core: &mut Core, address: u64, access: Access) -> Option<*mu
     range.resolve(&mut core.world.kernel, address, access).ok().map(phys_to_virt)
 }
 
-fn is_shown(core: &Core, address: u64) -> bool {
+pub(super) fn is_shown(core: &Core, address: u64) -> bool {
     view(core.actor.domain.range().root(), address).is_some()
 }
 
@@ -51,7 +51,7 @@ fn one_fault_serves_all_cores_and_its_tables_are_there_once() {
         let (mut home, mut other, [share, imported]) = pair(&block, 200, kind);
         block.be(0);
         let (range, id) = range_in(&mut home, share, 513, kind);
-        let [segment, ..] = home.run(Call::ShareSegment, &[share, 64, 0, 0]).unwrap();
+        let [segment, ..] = home.run(Call::ShareSegment, &[share, 64, 0, 0, CONTIGUOUS]).unwrap();
         home.make(Call::RangeMap, &[range, 512 * PAGE, segment, 0, 64, READ_WRITE]);
         home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
         block.be(1);
@@ -104,7 +104,7 @@ fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
     let (mut home, mut other, [share, imported]) = pair(&block, 64, lock::SPIN);
     block.be(0);
     let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
-    let [segment, segment_id, _] = home.run(Call::ShareSegment, &[share, 16, 0, 0]).unwrap();
+    let [segment, segment_id, _] = home.run(Call::ShareSegment, &[share, 16, 0, 0, CONTIGUOUS]).unwrap();
     home.make(Call::RangeMap, &[range, 0, segment, 0, 16, READ_WRITE]);
     home.make(Call::ShareRemove, &[share, segment_id]);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
@@ -240,7 +240,7 @@ fn a_full_pool_leaves_ranges_whole() {
     let block = Block::new(1);
     let (mut home, at) = (block.core(0), 1 << 39);
     let share = home.pool(24, lock::SPIN);
-    let [segment, ..] = home.run(Call::ShareSegment, &[share, 1, 0, 0]).unwrap();
+    let [segment, ..] = home.run(Call::ShareSegment, &[share, 1, 0, 0, CONTIGUOUS]).unwrap();
     let (range, _) = range_in(&mut home, share, 1 << 27, lock::SPIN);
     home.make(Call::RangeNest, &[SPACE, at, range, READ_WRITE]);
     home.make(Call::RangeMap, &[range, 0, segment, 0, 1, READ_WRITE]);
@@ -279,7 +279,7 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
     let account = home.make(Call::RamSplit, &[RAM, 100]);
     let share = home.make(Call::ShareAlloc, &[NONE, account, 64, lock::SPIN, 0, 0]);
     let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
-    let [segment, ..] = home.run(Call::ShareSegment, &[share, 16, 0, 0]).unwrap();
+    let [segment, ..] = home.run(Call::ShareSegment, &[share, 16, 0, 0, CONTIGUOUS]).unwrap();
     home.make(Call::RangeMap, &[range, 0, segment, 0, 16, READ_WRITE]);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     let pool = home.make(Call::SharePool, &[PCORE, share]);
@@ -426,7 +426,7 @@ impl Simulation {
         let own = &mut self.cores[core].0;
         match random.below(20) {
             0 if numbers.len() < 6 => {
-                let [_, id, _] = own.run(Call::ShareSegment, &[share, SEGMENT_PAGES, 0, 0]).unwrap();
+                let [_, id, _] = own.run(Call::ShareSegment, &[share, SEGMENT_PAGES, 0, 0, random.below(2)]).unwrap();
                 self.memories.insert(self.next, Memory { id, bytes: BTreeMap::new() });
                 self.next += 1;
             }

@@ -7,6 +7,7 @@ use crate::hardware::{Flush, set_alone, take_flushes};
 use crate::objects::fault::Access;
 use abi::{Call, Handle};
 use std::collections::BTreeMap;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
 /// A core that is a thread: its space shows the shared range at [`GIB`]; what its processor remembers, by page.
@@ -75,7 +76,8 @@ impl Processor {
             let place = slot * 8 * PAGE;
             match (random.below(8), filled.remove(&slot)) {
                 (0, None) if turn < 460 => {
-                    let [segment, id, _] = self.core.run(Call::ShareSegment, &[share, SLOT_PAGES, 0, 0]).unwrap();
+                    let [segment, id, _] =
+                        self.core.run(Call::ShareSegment, &[share, SLOT_PAGES, 0, 0, random.below(2)]).unwrap();
                     assert!(self.is_quiet(segment), "somebody writes where nothing of his is any more");
                     self.core.make(Call::RangeMap, &[range, place, segment, 0, SLOT_PAGES, READ_WRITE]);
                     filled.insert(slot, id);
@@ -146,4 +148,59 @@ fn no_frame_is_used_again_while_a_core_may_write_to_it() {
         home.end();
         set_alone(true);
     }
+}
+
+/// Pages that all touch at once.
+const TOUCHED: u64 = 60;
+
+#[test]
+fn cores_that_touch_a_page_at_once_get_the_same_frame() {
+    let block = Block::new(CORES as u64);
+    let mut home = block.core(0);
+    let share = home.pool(120, 0);
+    let (range, id) = range_in(&mut home, share, 512, 0);
+    let [_, segment, _] = home.run(Call::ShareSegment, &[share, TOUCHED, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, 0, in_share(share, segment), 0, TOUCHED, READ_WRITE]);
+    let pool = home.make(Call::SharePool, &[PCORE, share]);
+    let meet = Barrier::new(CORES);
+    let frames = std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..CORES)
+            .map(|number| {
+                let (block, meet) = (&block, &meet);
+                scope.spawn(move || {
+                    let mut core = block.core(number);
+                    let share = core.make(Call::ShareImport, &[PCORE, RAM, pool]);
+                    let frames = touch_all(&mut core, share, id, (number == 2).then_some(segment), meet);
+                    core.drop(share);
+                    core.assert_back();
+                    core.end();
+                    frames
+                })
+            })
+            .collect();
+        let own = touch_all(&mut home, share, id, None, &meet);
+        let others = threads.into_iter().map(|thread| thread.join().unwrap());
+        std::iter::once(own).chain(others).collect::<Vec<_>>()
+    });
+    assert!(frames.iter().all(|seen| *seen == frames[0]), "a page of two frames");
+    let made = home.run(Call::SegmentStat, &[in_share(share, segment)]).unwrap();
+    assert_eq!(made[1], TOUCHED);
+    [range, share].into_iter().for_each(|handle| home.drop(handle));
+    home.assert_back();
+    home.end();
+}
+
+/// The frames that a core finds: in the shared range, or in its own space.
+fn touch_all(core: &mut Core, share: u64, range: u64, alone: Option<u64>, meet: &Barrier) -> Vec<usize> {
+    match alone {
+        None => core.make(Call::RangeNest, &[SPACE, GIB, in_share(share, range), READ_WRITE]),
+        Some(segment) => core.make(Call::RangeMap, &[SPACE, GIB, in_share(share, segment), 0, TOUCHED, READ_WRITE]),
+    };
+    let find = |page: u64| {
+        meet.wait();
+        touch(core, GIB + page * PAGE, Access::Write).unwrap().addr()
+    };
+    let frames = (0..TOUCHED).map(find).collect();
+    core.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
+    frames
 }

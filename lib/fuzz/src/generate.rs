@@ -199,7 +199,7 @@ fn shape(call: Call) -> &'static str {
         Call::ShareStat => "H",
         Call::SharePool => "XH",
         Call::ShareImport => "XRu",
-        Call::ShareSegment => "Hpii",
+        Call::ShareSegment => "Hpiiz",
         Call::ObjectName => "O",
         Call::ShareRange => "Hgiiif",
         Call::RangeStat => "Ai",

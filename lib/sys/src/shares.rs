@@ -54,10 +54,10 @@ pub fn share_import(pcore: Handle, ram: Handle, pool: u64) -> Outcome<Handle> {
     Ok(Handle(results.words[0]))
 }
 
-/// `ShareSegment`: a segment in the pool of `share`, known there: its handle and id.
-pub fn share_segment(share: Handle, pages: u64, name: [u64; 2]) -> Outcome<(Handle, u64)> {
+/// `ShareSegment`: a segment in the pool of `share`, known there: its handle and id. `flags` is 0, or `abi::layout::segment::CONTIGUOUS`.
+pub fn share_segment(share: Handle, pages: u64, name: [u64; 2], flags: u64) -> Outcome<(Handle, u64)> {
     // SAFETY: makes an object; to be seen it must be mapped.
-    let results = unsafe { call(Call::ShareSegment, [share.0, pages, name[0], name[1], 0, 0]) }?;
+    let results = unsafe { call(Call::ShareSegment, [share.0, pages, name[0], name[1], flags, 0]) }?;
     Ok((Handle(results.words[0]), results.words[1]))
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `single`: all memory is in one range that all cores show; `separate`: each core maps for itself; `mixed`: what is shared is in the range of all, what is a
 //! core's own in a range of its own. In memclone each core makes, maps and touches pages of its own, all at once; in mempass all touch the same pages one
-//! after another, in an order that goes round the nodes. Beside the measured stretches the first core says in a line how many soft faults all cores
+//! after another, and the first clears them, in an order that goes round the nodes. Beside the measured stretches the first core says in a line how many soft faults all cores
 //! took, and how often somebody waited for the lock of the common range. Lines of the region: 48 its id, 49 that of what is passed, 50 turns taken, 51 faults of all.
 
 use abi::layout::{counter, lock, protection, range_stat};
@@ -106,7 +106,7 @@ impl Room {
         if layout == Layout::Single {
             let mut id = 0;
             self.count_faults(name, || {
-                let (segment, made) = sys::share_segment(common.pool, PAGES, [0; 2])?;
+                let (segment, made) = sys::share_segment(common.pool, PAGES, [0; 2], 0)?;
                 id = made;
                 sys::range_map(common.range, place, segment, 0, PAGES, READ_WRITE)?;
                 touch(COMMON + place);
@@ -137,7 +137,7 @@ impl Room {
     fn pass_memory(&mut self, common: &Common, layout: Layout, name: &str) -> Result<(), Error> {
         let waits = self.waits(common)?;
         if self.core == 0 {
-            let (segment, id) = sys::share_segment(common.pool, PAGES, [0; 2])?;
+            let (segment, id) = sys::share_segment(common.pool, PAGES, [0; 2], 0)?;
             self.line(PASSED).store(id, Ordering::Release);
             self.line(TURNS).store(0, Ordering::Release);
             if layout != Layout::Separate {

@@ -72,7 +72,7 @@ impl Objects {
 }
 
 fn made(home: Handle) -> Result<(Handle, u64), Error> {
-    let (handle, id) = sys::share_segment(home, 1, [0; 2])?;
+    let (handle, id) = sys::share_segment(home, 1, [0; 2], 0)?;
     Ok((sys::share_add(Handle::NONE, handle, ALL)?, id))
 }
 
@@ -88,7 +88,7 @@ impl Room {
     /// All cores at one segment, found by its id in the common share.
     fn check_sharing(&mut self, common: Handle) -> Result<bool, Error> {
         if self.core == 0 {
-            let (_, id) = sys::share_segment(common, 1, NAME)?;
+            let (_, id) = sys::share_segment(common, 1, NAME, 0)?;
             self.post(SEGMENT, id);
         }
         self.meet();

@@ -1,6 +1,7 @@
 //! Share: objects named through shares of a pool, from one core. What several cores see of each other is shown by `apps/bench` (scenarios `shares/*`).
 
 use abi::layout::lock;
+use abi::layout::segment::CONTIGUOUS;
 use abi::{Error, Handle, Rights};
 
 use crate::{Outcome, Scene, refused, require, suite};
@@ -26,7 +27,7 @@ fn inner(share: Handle, kind: u64) -> Result<(Handle, u64), Error> {
 fn reached_through_the_share_that_names_it(scene: &Scene) -> Outcome {
     let share = pool(scene)?;
     let (other, _) = inner(share, lock::SPIN)?;
-    let (segment, id) = sys::share_segment(share, 2, [3, 4])?;
+    let (segment, id) = sys::share_segment(share, 2, [3, 4], 0)?;
     let address = scene.map(0, segment, 2)?;
     scene.store(address, 77);
     require!(sys::object_name(segment)?.0 == [3, 4], "its name is {:?}", sys::object_name(segment)?.0);
@@ -46,7 +47,7 @@ fn reached_through_the_share_that_names_it(scene: &Scene) -> Outcome {
 
 fn a_change_takes_the_lock_once_and_a_lookup_never(scene: &Scene) -> Outcome {
     let share = pool(scene)?;
-    let (segment, id) = sys::share_segment(share, 1, [0; 2])?;
+    let (segment, id) = sys::share_segment(share, 1, [0; 2], 0)?;
     for kind in KINDS {
         let (inner, inner_id) = inner(share, kind)?;
         sys::share_add(inner, segment, ALL)?;
@@ -74,13 +75,13 @@ fn what_the_last_name_held_is_back(scene: &Scene) -> Outcome {
     let (deep, _) = inner(share, lock::MCS)?;
     // They hold each other.
     sys::share_add(deep, share, ALL)?;
-    let (segment, id) = sys::share_segment(deep, 20, [0; 2])?;
-    refused(sys::share_segment(share, 20, [0; 2]), Error::NoMemory)?;
+    let (segment, id) = sys::share_segment(deep, 20, [0; 2], CONTIGUOUS)?;
+    refused(sys::share_segment(share, 20, [0; 2], CONTIGUOUS), Error::NoMemory)?;
     sys::share_add(share, segment, ALL)?;
     sys::share_remove(deep, id)?;
-    refused(sys::share_segment(share, 20, [0; 2]), Error::NoMemory)?;
+    refused(sys::share_segment(share, 20, [0; 2], CONTIGUOUS), Error::NoMemory)?;
     sys::share_remove(share, id)?;
-    sys::share_segment(share, 20, [0; 2])?;
+    sys::share_segment(share, 20, [0; 2], CONTIGUOUS)?;
     sys::cap_drop(deep)?;
     sys::cap_drop(share)?;
     require!(used()? <= before + 1, "{} pages are missing", used()? - before);
@@ -91,7 +92,7 @@ fn ids_rise(scene: &Scene) -> Outcome {
     let share = pool(scene)?;
     let mut last = 0;
     for _ in 0..500 {
-        let (_, id) = sys::share_segment(share, 1, [0; 2])?;
+        let (_, id) = sys::share_segment(share, 1, [0; 2], 0)?;
         require!(id > last, "id {id:#x} after {last:#x}");
         sys::share_remove(share, id)?;
         last = id;

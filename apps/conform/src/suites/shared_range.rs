@@ -2,14 +2,16 @@
 
 use alloc::rc::Rc;
 
+use abi::layout::segment::CONTIGUOUS;
 use abi::layout::{counter, lock, protection, range_stat};
 use abi::{DeathCause, Error, Handle, Rights};
 
 use crate::table::{Failure, Words};
 use crate::{Outcome, Partner, Scene, refused, require, suite};
 
-suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_the_names, a_full_pool_is_an_error, a_dead_pool_takes_it_away;
-    paired: one_fault_serves_all, an_unmapped_page_is_gone_on_the_next_core_too, who_works_alone_waits_for_nobody,
+suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_the_names, a_full_pool_is_an_error,
+    a_full_pool_ends_who_touches, a_dead_pool_takes_it_away;
+    paired: one_fault_serves_all, the_first_who_touches_makes_the_page, an_unmapped_page_is_gone_on_the_next_core_too, who_works_alone_waits_for_nobody,
     a_core_that_shows_it_no_more_is_not_asked;
     far: show, read, store, fault, hide);
 
@@ -49,7 +51,7 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
     require!(sys::object_name(handle)?.0 == [1, 2], "its name is {:?}", sys::object_name(handle)?.0);
     let large = sys::share_add(Handle::NONE, handle, ALL)?;
     let (small, _) = range_in(share, 1)?;
-    let (segment, segment_id) = sys::share_segment(share, 4, [0; 2])?;
+    let (segment, segment_id) = sys::share_segment(share, 4, [0; 2], 0)?;
     let (private, _) = sys::segment_alloc(scene.ram(), 4, 0)?;
     let (own, _) = sys::range_alloc(scene.ram(), 1, 0)?;
     let map = |range: Handle, at: u64, segment: Handle, first: u64, pages: u64| {
@@ -67,7 +69,7 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
     refused(sys::range_stat(own, range_stat::LOCK), Error::WrongType)?;
     refused(sys::range_stat(small, 2), Error::BadArgument)?;
     let (other, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
-    let (foreign, _) = sys::share_segment(other, 1, [0; 2])?;
+    let (foreign, _) = sys::share_segment(other, 1, [0; 2], 0)?;
     refused(map(large, 0, foreign, 0, 1), Error::BadArgument)?;
     map(large, 0, segment, 0, 4)?;
     refused(map(large, 3 * PAGE, segment, 0, 1), Error::Busy)?;
@@ -87,7 +89,7 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
 fn rights_are_those_of_the_names(scene: &Scene) -> Outcome {
     let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
     let (range, id) = range_in(share, 1)?;
-    let (segment, _) = sys::share_segment(share, 2, [0; 2])?;
+    let (segment, _) = sys::share_segment(share, 2, [0; 2], 0)?;
     let handle = Handle::in_share(share, id).ok_or(Error::NotFound)?;
     let readable = sys::share_add(Handle::NONE, handle, Rights::READ)?;
     let only_read = sys::share_add(Handle::NONE, segment, Rights::READ)?;
@@ -112,10 +114,10 @@ fn rights_are_those_of_the_names(scene: &Scene) -> Outcome {
 fn a_full_pool_is_an_error(scene: &Scene) -> Outcome {
     let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
     let (range, _) = range_in(share, SMALL * SMALL)?;
-    let (segment, _) = sys::share_segment(share, 1, [0; 2])?;
+    let (segment, _) = sys::share_segment(share, 1, [0; 2], CONTIGUOUS)?;
     sys::range_map(range, 0, segment, 0, 1, READ_WRITE)?;
     let mut last = 0;
-    while let Ok((_, id)) = sys::share_segment(share, 1, [0; 2]) {
+    while let Ok((_, id)) = sys::share_segment(share, 1, [0; 2], CONTIGUOUS) {
         last = id;
     }
     // One page may be left: it is the first table's.
@@ -133,11 +135,49 @@ fn a_full_pool_is_an_error(scene: &Scene) -> Outcome {
     Ok(())
 }
 
+/// More pages than there are can be promised; who is the one too many ends, and only he.
+fn a_full_pool_ends_who_touches(scene: &Scene) -> Outcome {
+    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let (range, id) = range_in(share, 1)?;
+    refused(sys::share_segment(share, 1, [0; 2], CONTIGUOUS << 1), Error::BadArgument)?;
+    refused(sys::share_segment(share, abi::layout::SEGMENT_PAGES_MAX, [0; 2], 0), Error::NoMemory)?;
+    let (segment, segment_id) = sys::share_segment(share, 2 * POOL, [0; 2], 0)?;
+    sys::range_map(range, 0, segment, 0, 2 * POOL, READ_WRITE)?;
+    sys::range_nest(Handle::SELF_RANGE, scene.place(0), range, READ_WRITE)?;
+    require!(sys::segment_stat(segment)?.1 == 0, "{} pages before the first touch", sys::segment_stat(segment)?.1);
+    let mut shown = 0;
+    while sys::range_fill(range, shown * PAGE, 1).is_ok() {
+        scene.store(scene.place(0) + shown * PAGE, shown);
+        shown += 1;
+        require!(shown < POOL, "more pages than the pool has");
+    }
+    refused(sys::range_fill(range, shown * PAGE, 1).map(drop), Error::NoMemory)?;
+    require!(sys::segment_stat(segment)?.1 == shown, "{:?} after {shown} touches", sys::segment_stat(segment)?);
+    let servant = scene.servant(0)?;
+    let space = servant.worker.range()?;
+    sys::range_nest(space, scene.place(0), range, READ_WRITE)?;
+    require!(servant.load(scene.place(0) + PAGE, scene.deadline_ns())? == 1, "another program sees something else");
+    refused(servant.store(scene.place(0) + shown * PAGE, 1, scene.deadline_ns()), Error::PeerDead)?;
+    let cause = DeathCause::decode(sys::domain_state(servant.worker.domain)?.cause);
+    require!(cause == Some(DeathCause::NoMemory), "it ended of {cause:?}");
+    require!((0..shown).all(|page| scene.load(scene.place(0) + page * PAGE) == page), "what was written is lost");
+    unmap(Handle::SELF_RANGE, scene.place(0), SMALL)?;
+    [space, range].into_iter().try_for_each(sys::cap_drop)?;
+    [id, segment_id].into_iter().try_for_each(|id| sys::share_remove(share, id))?;
+    // All of it is back, and comes without what was in it.
+    let (whole, _) = sys::share_segment(share, shown, [0; 2], CONTIGUOUS)?;
+    let address = scene.map(0, whole, shown)?;
+    require!((0..shown).all(|page| scene.load(address + page * PAGE) == 0), "a new segment is not empty");
+    scene.unmap(0, shown)?;
+    sys::cap_drop(share)?;
+    Ok(())
+}
+
 fn a_dead_pool_takes_it_away(scene: &Scene) -> Outcome {
     let account = sys::ram_split(scene.ram(), 2 * POOL)?;
     let (share, _) = sys::share_pool_alloc(account, POOL, lock::SPIN, [0; 2])?;
     let (range, _) = range_in(share, 1)?;
-    let (segment, _) = sys::share_segment(share, 2, [0; 2])?;
+    let (segment, _) = sys::share_segment(share, 2, [0; 2], 0)?;
     sys::range_map(range, 0, segment, 0, 2, READ_WRITE)?;
     let servant = scene.servant(0)?;
     let space = servant.worker.range()?;
@@ -168,7 +208,7 @@ impl Common {
     async fn new(scene: &Scene, partner: &Partner) -> Result<Common, Failure> {
         let pool = scene.pool()?;
         let (range, id) = range_in(pool, 1)?;
-        let (segment, segment_id) = sys::share_segment(pool, PAGES, [0; 2])?;
+        let (segment, segment_id) = sys::share_segment(pool, PAGES, [0; 2], 0)?;
         sys::range_map(range, 0, segment, 0, PAGES, READ_WRITE)?;
         sys::range_nest(Handle::SELF_RANGE, scene.place(NEAR), range, READ_WRITE)?;
         let [far, ..] = partner.act("shared_range/show", [id, 0, 0, 0]).await?;
@@ -257,6 +297,31 @@ async fn one_fault_serves_all(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome
     common.end(&scene)
 }
 
+async fn the_first_who_touches_makes_the_page(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    if scene.is_audited() {
+        return Ok(());
+    }
+    let common = Common::new(&scene, &partner).await?;
+    let present = || sys::segment_stat(common.segment).map(|(_, present, _)| present);
+    require!(present()? == 0, "{} pages before the first touch", present()?);
+    for page in 0..PAGES {
+        let before = common.faults()?;
+        if page % 2 == 0 {
+            scene.store(scene.place(NEAR) + page * PAGE, 1 + page);
+        } else {
+            partner.act("shared_range/store", [page, 1 + page, 0, 0]).await?;
+        }
+        require!(present()? == 1 + page, "{} pages after {}", present()?, 1 + page);
+        let [sum, ..] = partner.act("shared_range/read", [page, 1, 0, 0]).await?;
+        require!(sum == 1 + page, "the next core reads {sum} in page {page}");
+        require!(scene.load(scene.place(NEAR) + page * PAGE) == 1 + page, "another frame than the next core's");
+        let faults = common.faults()?[0] - before[0];
+        require!(faults == 1, "{faults} faults at page {page}");
+    }
+    common.hide(&partner).await?;
+    common.end(&scene)
+}
+
 async fn an_unmapped_page_is_gone_on_the_next_core_too(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     if scene.is_audited() {
         return Ok(());
@@ -267,7 +332,7 @@ async fn an_unmapped_page_is_gone_on_the_next_core_too(scene: Rc<Scene>, partner
         scene.store(scene.place(NEAR), round);
         let [seen, ..] = partner.act("shared_range/read", [0, 1, 0, 0]).await?;
         require!(seen == round, "{seen} in round {round}");
-        let (other, other_id) = sys::share_segment(common.pool, 1, [0; 2])?;
+        let (other, other_id) = sys::share_segment(common.pool, 1, [0; 2], 0)?;
         unmap(common.range, 0, 1)?;
         sys::range_map(common.range, 0, other, 0, 1, READ_WRITE)?;
         let [seen, ..] = partner.act("shared_range/read", [0, 1, 0, 0]).await?;
@@ -276,6 +341,7 @@ async fn an_unmapped_page_is_gone_on_the_next_core_too(scene: Rc<Scene>, partner
         sys::share_remove(common.pool, other_id)?;
         sys::range_map(common.range, 0, common.segment, 0, 1, READ_WRITE)?;
     }
+    partner.act("shared_range/read", [1, 2, 0, 0]).await?;
     unmap(common.range, PAGE, 1)?;
     let [faults, ..] = partner.act("shared_range/fault", [common.far, 1, 0, 0]).await?;
     require!(faults == 1, "a program of the next core still reads it");
