@@ -96,7 +96,7 @@ calls! {
     SegmentImport = 28,
 
     /// Places part of a segment. (address range: WRITE, virtual address, segment, first page in segment, pages, protection: layout::protection::*) → ().
-    /// The segment's rights must cover the protection (`NoRights`). `Busy` if something is mapped there, `BadArgument` outside the user window or W and X together, `NoMemory`.
+    /// The segment's rights must cover the protection (`NoRights`). `Busy` if something is mapped there, or the segment has to do with `ShareCopy` and this is not the one range of its pool that may show it, `BadArgument` outside the user window or W and X together, `NoMemory`.
     RangeMap = 32,
     /// (address range: WRITE, virtual address, pages) → (pages unmapped). Holes are no error. Splits mappings as needed: `NoMemory`.
     RangeUnmap = 33,
@@ -280,6 +280,10 @@ calls! {
     ShareRange = 216,
     /// What a shared range has counted. (address range: READ, layout::range_stat::*) → (three numbers, as said there). `WrongType`: it is a core's own.
     RangeStat = 217,
+    /// A segment that shares all pages with another one of its pool until either is written. (share: WRITE, segment: READ, name, name) → (its handle in the share, object id). It has what the other had at one moment of the call, whatever writes meanwhile; who writes a
+    /// page first takes a new one from the pool, and goes on when no core sees the old one in its place any more. From then on both segments are shown by one range of the pool at most, each by its own. `Busy`: a core's own range shows it, or several.
+    /// `WrongType`: no segment, or a private one, `BadArgument`: of another pool, or made `CONTIGUOUS`, `NoMemory`: the pool has no room for a word per page, `PeerDead`, `NoSlot`.
+    ShareCopy = 218,
 }
 
 #[cfg(test)]

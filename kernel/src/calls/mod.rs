@@ -207,6 +207,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ObjectName => share::name(kernel, request),
         Call::ShareRange => share::range(kernel, request),
         Call::RangeStat => range::stat(kernel, request),
+        Call::ShareCopy => share::copy(kernel, request),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::objects::mapping::Window;
 use crate::objects::nest::level_for;
 use crate::objects::share::Capability;
 use crate::objects::{Object, Ptr, Ram};
-use crate::shared::{Found, New, SharedShare, shared};
+use crate::shared::{Found, New, ObjectKind, SharedShare, shared};
 use crate::state::Kernel;
 use abi::layout::segment::CONTIGUOUS;
 use abi::{Error, Handle, Rights};
@@ -102,6 +102,21 @@ pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
     }
     let new = New::Segment { pages, contiguous: options != 0 };
     made(request, share.make(kernel, new, Kind::Spin, [first, second])?, 0)
+}
+
+pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
+    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    let [_, _, first, second, ..] = request.words();
+    let found = request.shared_object(1)?;
+    let id = match (found.object.kind(), found.rights.contains(Rights::READ)) {
+        (ObjectKind::Segment, true) => {
+            share.make(kernel, New::Copy { source: found.object }, Kind::Spin, [first, second])
+        }
+        (ObjectKind::Segment, false) => Err(Error::NoRights),
+        _ => Err(Error::WrongType),
+    };
+    found.end(kernel);
+    made(request, id?, 0)
 }
 
 pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {

@@ -7,6 +7,7 @@ use super::space::Space;
 use super::{Link, Linked, Ptr, Range, Segment};
 use crate::arch::paging::Table;
 use crate::memory::PAGE_BYTES;
+use crate::shared::SharedObject;
 use crate::state::Kernel;
 use abi::layout::protection;
 use abi::{Error, RangeEntry};
@@ -24,6 +25,16 @@ pub enum Shown {
     Segment(Ptr<Segment>),
     /// A nested range, all of it.
     Range(Ptr<Range>),
+}
+
+impl Shown {
+    /// The segment that a pool keeps, if it is one.
+    pub(super) fn pooled(self) -> Option<SharedObject> {
+        match self {
+            Shown::Segment(segment) => segment.alias().map(|alias| alias.object()),
+            Shown::Range(_) => None,
+        }
+    }
 }
 
 /// What a mapping knows of what it shows.
@@ -252,6 +263,12 @@ impl<S> Mapping<S> {
     pub fn page_at(&self, address: u64) -> u64 {
         self.first + (address - self.start.get()) / PAGE
     }
+    /// Where it shows some of the segment's pages, if it does.
+    pub fn place_of(&self, first: u64, pages: u64) -> Option<Place> {
+        let from = first.max(self.first);
+        let to = (first + pages).min(self.first + self.pages());
+        (from < to).then(|| Place { start: self.start() + (from - self.first) * PAGE, pages: to - from })
+    }
     /// What `RangeGet` tells of it; `object` is the id of what it shows.
     pub fn entry(&self, object: u64) -> RangeEntry
     where
@@ -307,10 +324,7 @@ impl Ptr<Mapping> {
 
     /// Takes the hardware entries of some of the segment's pages away.
     pub(super) fn hide(self, kernel: &mut Kernel, first: u64, pages: u64) {
-        let from = first.max(self.first);
-        let to = (first + pages).min(self.first + self.pages());
-        if from < to {
-            let place = Place { start: self.start() + (from - self.first) * PAGE, pages: to - from };
+        if let Some(place) = self.place_of(first, pages) {
             self.range().own(kernel).narrow_entries(place, 0);
         }
     }

@@ -13,7 +13,7 @@ use super::{Header, List, Object, Ptr, Ram, fault, ram};
 use crate::arch::paging::{self, Pte, Root, Table};
 use crate::hardware;
 use crate::memory::PhysAddr;
-use crate::shared::{Alias, SharedObject};
+use crate::shared::{Alias, NO_RANGE, SharedObject};
 use crate::state::Kernel;
 use abi::{Error, ObjectType, RangeEntry};
 use core::cell::Cell;
@@ -138,7 +138,10 @@ impl Space for Own<'_> {
     }
 
     fn make(&mut self, place: Place, shown: Shown, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
-        let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>())?.cast::<Mapping>();
+        let (core, pooled) = (self.kernel.core(), shown.pooled());
+        pooled.map_or(Ok(()), |segment| segment.enter(core, NO_RANGE))?;
+        let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>());
+        let node = node.inspect_err(|_| pooled.iter().for_each(|segment| segment.leave(core)))?.cast::<Mapping>();
         // SAFETY: a fresh place of sufficient size and alignment; the mapping stays there until `end`.
         let node = unsafe {
             node.write(Mapping::new(place, Listed::new(shown, self.range), first, rights));
@@ -161,7 +164,10 @@ impl Space for Own<'_> {
     fn end(&mut self, mapping: Ptr<Mapping>) {
         let shown = mapping.shown();
         match shown {
-            Shown::Segment(segment) => segment.mappings.remove(mapping),
+            Shown::Segment(segment) => {
+                segment.mappings.remove(mapping);
+                shown.pooled().inspect(|segment| segment.leave(self.kernel.core()));
+            }
             Shown::Range(nested) => {
                 nested.parents.remove(mapping);
                 nested.shared().inspect(|range| range.shown_less(self.kernel.core()));

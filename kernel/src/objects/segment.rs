@@ -328,7 +328,10 @@ impl Ptr<Segment> {
             (0..self.pages.get()).filter_map(|page| Some((page, self.frame(page)?))).try_for_each(|(page, from)| {
                 let entry = copy.ensure_entry(kernel, page)?;
                 let own = kernel.allocate_page(ram)?;
-                frames::copy(from, own);
+                match self.alias() {
+                    Some(alias) => alias.object().read_page(kernel.core(), page, own),
+                    None => frames::copy(from, own),
+                }
                 entry.set(own.0);
                 copy.set_present(copy.present() + 1);
                 Ok(())

@@ -101,6 +101,11 @@ pub enum New {
         /// In one run, now.
         contiguous: bool,
     },
+    /// A segment with the pages of another until either is written.
+    Copy {
+        /// Which.
+        source: Object,
+    },
     /// A range.
     Range {
         /// That of its uppermost table.
@@ -169,6 +174,8 @@ impl Ptr<SharedShare> {
         let (kind, lines) = match new {
             New::Share => (ObjectKind::Share, BUCKET_LINES),
             New::Segment { pages, contiguous } => (ObjectKind::Segment, segment::lines(pages, contiguous)),
+            New::Copy { source } if source.pool != pool || source.base().is_some() => return Err(Error::BadArgument),
+            New::Copy { source } => (ObjectKind::Segment, segment::lines(source.pages(), false)),
             New::Range { .. } => (ObjectKind::Range, range::lines()),
         };
         let id = kernel.next_id();
@@ -178,6 +185,10 @@ impl Ptr<SharedShare> {
         let filled = match new {
             New::Share => Ok(()),
             New::Segment { pages, contiguous } => object.become_segment(core, pages, contiguous),
+            New::Copy { source } => {
+                let made = object.become_segment(core, source.pages(), false);
+                made.and_then(|()| kernel.copy_shared(source, object))
+            }
             New::Range { level, write_execute } => object.become_range(core, level, write_execute),
         };
         let known = filled.and_then(|()| self.add(kernel, object, Rights::ALL));

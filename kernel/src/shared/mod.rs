@@ -19,6 +19,7 @@ pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, dismantle_keeper,
 pub use object::{Name, Object as SharedObject, ObjectKind};
 pub use pool::Pool;
 pub use range::{RangeStat, SharedRange};
+pub use segment::NO_RANGE;
 
 use crate::hardware;
 use lock::Relax;

@@ -39,6 +39,8 @@ const DOOMED: usize = 7;
 // Words of the second line: what its lock guards.
 const LOCK: usize = 0;
 const ENTRIES: usize = 1;
+/// The first of a segment's own words there.
+pub(super) const SEGMENT_WORDS: usize = 2;
 /// The first of the lock's lines.
 const LOCK_LINES: u64 = 2;
 
@@ -105,12 +107,17 @@ impl Object {
     pub(super) fn lock(self) -> Lock<'static> {
         let kind = self.lock_kind();
         let lines = self.pool.lines(self.place + LOCK_LINES, kind.lines(super::registry::cores()));
-        Lock::new(kind, &self.pool.at(self.place + 1).0[LOCK], lines)
+        Lock::new(kind, self.guarded(LOCK), lines)
     }
 
     /// How many entries a share has, and a segment that is not one run; changes under its lock.
     pub(super) fn entries(self) -> &'static AtomicU64 {
-        &self.pool.at(self.place + 1).0[ENTRIES]
+        self.guarded(ENTRIES)
+    }
+
+    /// A word of the second line.
+    pub(super) fn guarded(self, word: usize) -> &'static AtomicU64 {
+        &self.pool.at(self.place + 1).0[word]
     }
 
     /// Whether its pool's Ram was not revoked.
@@ -147,8 +154,13 @@ impl Object {
 
     /// One reference more. Relaxed is enough: who counts has one, or is in a section that keeps an entry's.
     pub(super) fn retain(self) {
-        let before = self.word(REFERENCES).fetch_add(1, Ordering::Relaxed);
-        assert!(before > 0, "retaining a shared object that is gone");
+        assert!(self.try_retain(), "retaining a shared object that is gone");
+    }
+
+    /// One reference more, unless the last has gone.
+    pub(super) fn try_retain(self) -> bool {
+        let more = |count: u64| (count > 0).then_some(count + 1);
+        self.word(REFERENCES).fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     /// One reference less; with the last the object goes, and what only it held.

@@ -1,7 +1,7 @@
 //! Pool: a run of pages of one core that several kernels write, seen as cache lines of atomic words.
 //!
-//! The first lines are its head; behind them a bitmap of free pages. Pages are given out in runs, lines one by one from pages of 63, the first line of such a page being its own
-//! bookkeeping. Invariants: bitmap and line pages change under the pool's lock only; a page given out is zero; `ALIASES` counts the aliases of all cores and ends at
+//! The first lines are its head; behind them a word per page: how many refer to it, 0 for a free one. Pages are given out in runs, lines one by one from pages of 63, the first line of such a page being its own
+//! bookkeeping. Invariants: counts and line pages change under the pool's lock only; a page given out is zero; `ALIASES` counts the aliases of all cores and ends at
 //! 0: nobody can raise it from there, and only then, and after all read sections of that moment, does the home take the pages back.
 //!
 //! ```text
@@ -15,13 +15,13 @@ use super::{Patience, registry};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::frames;
 use abi::Error;
-use lock::{AtomicU64, Guard, Kind, Line, Lock, Memory, Ordering, Place, Reader};
+use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, Lock, Memory, Ordering, Place, Reader};
 
 const LINE_BYTES: usize = size_of::<Line>();
 /// Lines of a page.
 pub(super) const PAGE_LINES: u64 = (PAGE_BYTES / LINE_BYTES) as u64;
-const LINE_BITS: u64 = (LINE_BYTES * 8) as u64;
-/// Smallest pool: head and bitmap, the first share, and something for it to hold. Largest: what the bitmap of a page's worth of pages holds at most is far away; this is a segment's limit.
+const WORDS: u64 = LINE_WORDS as u64;
+/// Smallest pool: head and counts, the first share, and something for it to hold.
 pub const PAGES_MIN: u64 = 8;
 
 // Lines and words of the head.
@@ -43,7 +43,7 @@ const LOWEST: usize = 3;
 const LOCK_LINE: u64 = 2;
 /// A bit per core that had an alias.
 const CORES: u64 = 3;
-const BITMAP: u64 = 4;
+const COUNTS: u64 = 4;
 
 // Words of the first line of a page of lines.
 const FREE_LINES: usize = 0;
@@ -77,8 +77,8 @@ impl Pool {
         for (word, value) in [(PAGES, pages), (ALIASES, 1), (HOME, home as u64), (ID, id)] {
             pool.head(word).store(value, Ordering::Relaxed);
         }
-        let used = (BITMAP + pages.div_ceil(LINE_BITS)).div_ceil(PAGE_LINES);
-        (used..pages).for_each(|page| pool.set_free(page, true));
+        let used = (COUNTS + pages.div_ceil(WORDS)).div_ceil(PAGE_LINES);
+        (0..used).for_each(|page| pool.count(page).store(1, Ordering::Relaxed));
         pool.guarded(FREE).store(pages - used, Ordering::Relaxed);
         pool
     }
@@ -117,7 +117,12 @@ impl Pool {
 
     /// Where the page of a place is.
     pub(super) fn frame(self, place: Place) -> PhysAddr {
-        self.base + place / PAGE_LINES * PAGE_BYTES as u64
+        self.page(place / PAGE_LINES)
+    }
+
+    /// Where a page is.
+    pub(super) fn page(self, number: u64) -> PhysAddr {
+        self.base + number * PAGE_BYTES as u64
     }
 
     /// The number of a page.
@@ -218,24 +223,27 @@ impl Pool {
         Lock::new(Kind::Spin, self.guarded(LOCK), self.lines(LOCK_LINE, 1)).write(core)
     }
 
-    fn set_free(self, page: u64, free: bool) {
-        let word = &self.at(BITMAP + page / LINE_BITS).0[(page % LINE_BITS / 64) as usize];
-        let mask = 1 << (page % 64);
-        let old = word.load(Ordering::Relaxed);
-        assert!((old & mask != 0) != free, "a page of a pool is given or freed twice");
-        word.store(old ^ mask, Ordering::Relaxed);
+    fn count(self, page: u64) -> &'static AtomicU64 {
+        &self.at(COUNTS + page / WORDS).0[(page % WORDS) as usize]
     }
 
-    fn is_free(self, page: u64) -> bool {
-        let word = &self.at(BITMAP + page / LINE_BITS).0[(page % LINE_BITS / 64) as usize];
-        word.load(Ordering::Relaxed) >> (page % 64) & 1 != 0
+    /// How many segments have a frame.
+    pub(super) fn sharers(self, frame: PhysAddr) -> u64 {
+        self.count(self.page_of(frame)).load(Ordering::Relaxed)
+    }
+
+    /// One more has it.
+    pub(super) fn share(self, core: usize, frame: PhysAddr) {
+        let _held = self.lock(core);
+        let count = self.count(self.page_of(frame));
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// The lowest run of free pages.
     fn find_run(self, wanted: u64) -> Option<u64> {
         let (mut run, mut page) = (0, self.guarded(LOWEST).load(Ordering::Relaxed));
         while page < self.pages() {
-            run = if self.is_free(page) { run + 1 } else { 0 };
+            run = if self.count(page).load(Ordering::Relaxed) == 0 { run + 1 } else { 0 };
             page += 1;
             if run == wanted {
                 return Some(page - wanted);
@@ -246,13 +254,16 @@ impl Pool {
 
     /// A run of pages, zeroed.
     pub(super) fn allocate_pages(self, core: usize, pages: u64) -> Result<Place, Error> {
-        let first = {
-            let _held = self.lock(core);
-            self.take_pages(pages)?
-        };
+        let first = self.take(core, pages)?;
         // Nobody else knows them.
         (first..first + pages).for_each(|page| frames::clear(self.frame(page * PAGE_LINES)));
         Ok(first * PAGE_LINES)
+    }
+
+    /// A run of pages with whatever is in them; the number of the first.
+    pub(super) fn take(self, core: usize, pages: u64) -> Result<u64, Error> {
+        let _held = self.lock(core);
+        self.take_pages(pages)
     }
 
     /// The lock is held.
@@ -261,7 +272,7 @@ impl Pool {
             return Err(Error::NoMemory);
         }
         let first = self.find_run(pages).ok_or(Error::NoMemory)?;
-        (first..first + pages).for_each(|page| self.set_free(page, false));
+        (first..first + pages).for_each(|page| self.count(page).store(1, Ordering::Relaxed));
         self.guarded(FREE).store(self.free_pages() - pages, Ordering::Relaxed);
         if pages == 1 {
             self.guarded(LOWEST).store(first + 1, Ordering::Relaxed);
@@ -269,14 +280,18 @@ impl Pool {
         Ok(first)
     }
 
-    /// Gives pages back, by their numbers.
+    /// Gives pages back, by their numbers; each is free when nobody has it any more.
     pub(super) fn give_back(self, core: usize, pages: impl Iterator<Item = u64>) {
         let _held = self.lock(core);
         pages.for_each(|page| self.give_page(page));
     }
 
     fn give_page(self, page: u64) {
-        self.set_free(page, true);
+        let left = self.count(page).load(Ordering::Relaxed).checked_sub(1).expect("a page of a pool is freed twice");
+        self.count(page).store(left, Ordering::Relaxed);
+        if left > 0 {
+            return;
+        }
         self.guarded(FREE).store(self.free_pages() + 1, Ordering::Relaxed);
         let lowest = self.guarded(LOWEST);
         lowest.store(lowest.load(Ordering::Relaxed).min(page), Ordering::Relaxed);

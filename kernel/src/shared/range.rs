@@ -26,6 +26,7 @@ use crate::objects::fault::{Access, Refused, large_place};
 use crate::objects::mapping::{Mapping, PAGE, Place as Addresses, Shows, Tree, Window};
 use crate::objects::space::{Remembered, Space, flags_under};
 use crate::state::Kernel;
+use abi::layout::protection;
 use abi::{Error, RangeEntry};
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -37,6 +38,8 @@ struct Body {
     tables: Cell<u64>,
     faults: Cell<u64>,
     invalidations: Cell<u64>,
+    /// Changes whose maker still waits until others have forgotten; goes down without the lock.
+    unsettled: AtomicU64,
 }
 const _: () = assert!(size_of::<Body>() <= size_of::<Line>());
 
@@ -58,6 +61,9 @@ impl Shows for Pooled {
         None
     }
 }
+
+/// What a page that is to be copied may still be used for.
+pub(super) const READ_ONLY: u64 = protection::READ | protection::EXECUTE;
 
 /// Cores, a bit each.
 type Cores = [u64; CORES_MAX.div_ceil(64)];
@@ -85,8 +91,13 @@ pub(super) fn lines() -> u64 {
 impl Object {
     /// Makes a new object an empty range of that level.
     pub(super) fn become_range(self, core: usize, level: u32, write_execute: bool) -> Result<(), Error> {
-        let body =
-            Body { mappings: Tree::new(), tables: Cell::new(0), faults: Cell::new(0), invalidations: Cell::new(0) };
+        let body = Body {
+            mappings: Tree::new(),
+            tables: Cell::new(0),
+            faults: Cell::new(0),
+            invalidations: Cell::new(0),
+            unsettled: AtomicU64::new(0),
+        };
         // SAFETY: the line is this object's, big enough and aligned for it, and nobody else knows the object yet.
         unsafe { self.body().cast_mut().write(body) };
         let top = self.pool.allocate_pages(core, 1)?;
@@ -167,11 +178,13 @@ pub struct SharedRange {
     stale: bool,
     /// The last mapping taken out.
     gone: Place,
+    /// A segment, with a reference, and the frame that it had at a page before.
+    replaced: Option<(Object, PhysAddr)>,
 }
 
 impl SharedRange {
     fn new(object: Object, core: usize) -> SharedRange {
-        SharedRange { object, core, stale: false, gone: 0 }
+        SharedRange { object, core, stale: false, gone: 0, replaced: None }
     }
 
     fn body(&self) -> &Body {
@@ -195,8 +208,8 @@ impl SharedRange {
         Some(mapping.entry(self.segment(&mapping).id()))
     }
 
-    /// Makes an access possible at an address of the range, which a space of this core shows at `seen`: gives the frame that the entry now shows.
-    pub fn resolve(&mut self, address: u64, access: Access, seen: u64) -> Result<PhysAddr, Refused> {
+    /// Makes an access possible at an address of the range, which a space of this core shows at `seen`: gives the frame that the entry now shows. `None`: others have to forget something before.
+    fn resolve(&mut self, address: u64, access: Access, seen: u64) -> Result<Option<PhysAddr>, Refused> {
         let mapping = self.mappings().at(address).ok_or(Refused::NotAllowed)?;
         if mapping.protection() & access.needs() == 0 {
             return Err(Refused::NotAllowed);
@@ -204,8 +217,13 @@ impl SharedRange {
         let faults = &self.body().faults;
         faults.set(faults.get() + 1);
         let segment = self.segment(&mapping);
-        let frame = segment.touch(self.core, mapping.page_at(address)).map_err(|_| Refused::NoMemory)?;
-        let flags = flags_under(mapping.protection(), true);
+        let page = mapping.page_at(address);
+        let frame = segment.touch(self.core, page).map_err(|_| Refused::NoMemory)?;
+        let writable = segment.may_write(frame);
+        if access == Access::Write && !writable {
+            return self.separate(segment, page).map(|()| None).map_err(|_| Refused::NoMemory);
+        }
+        let flags = flags_under(mapping.protection(), writable);
         let run = segment.base().map(|base| (base, segment.pages()));
         let large = large_place(mapping, self.top().level, run, address);
         // A table that is there stays: other processors walk it.
@@ -220,16 +238,47 @@ impl SharedRange {
             // Another core was faster, or it allowed less of the same frame.
             hardware::flush_page(seen);
         }
-        Ok(frame)
+        Ok(Some(frame))
     }
 
-    /// Drops what was taken out; whoever may have seen it has forgotten it.
+    /// Gives a segment a frame of its own for a page, which nobody sees yet.
+    fn separate(&mut self, segment: Object, page: u64) -> Result<(), Error> {
+        if let Some(shared) = segment.separate(self.core, page)? {
+            segment.retain();
+            self.replaced = Some((segment, shared));
+            self.narrow_pages(segment, page, 1, 0);
+        }
+        Ok(())
+    }
+
+    /// Leaves of the entries of some of a segment's pages what the protection allows, wherever they are shown; and waits with those who wait now for an entry that they took away.
+    pub(super) fn narrow_pages(&mut self, segment: Object, first: u64, pages: u64, wanted: u64) {
+        self.stale |= self.body().unsettled.load(Ordering::Acquire) > 0;
+        let mut next = 0;
+        while let Some(mapping) = { self.mappings().at_or_after(next) } {
+            next = mapping.end();
+            if mapping.shows().what() == segment.place
+                && let Some(place) = mapping.place_of(first, pages)
+            {
+                self.narrow_entries(place, wanted);
+            }
+        }
+    }
+
+    /// Drops what was taken out or replaced; whoever may have seen it has forgotten it.
     fn free_gone(&mut self) {
         while self.gone != 0 {
             let (place, mapping) = (self.gone, self.mapping(self.gone));
             self.gone = mapping.shows().next.get().into();
             let segment = self.segment(&mapping);
             self.object.pool.free_line(self.core, place);
+            segment.leave(self.core);
+            segment.release(self.core);
+        }
+        if let Some((segment, shared)) = self.replaced.take() {
+            let pool = self.object.pool;
+            segment.settle(self.core);
+            pool.give_back(self.core, core::iter::once(pool.page_of(shared)));
             segment.release(self.core);
         }
     }
@@ -259,10 +308,12 @@ impl Space for SharedRange {
         rights: [u8; 2],
     ) -> Result<Ptr<Mapping<Pooled>>, Error> {
         let pool = self.object.pool;
-        let line = pool.allocate_line(self.core)?;
-        Object { pool, place: segment }.retain();
+        let segment = Object { pool, place: segment };
+        segment.enter(self.core, self.object.place)?;
+        let line = pool.allocate_line(self.core).inspect_err(|_| segment.leave(self.core))?;
+        segment.retain();
         let made = self.mapping(line);
-        let shows = Pooled { segment: segment as u32, next: Cell::new(0) };
+        let shows = Pooled { segment: segment.place as u32, next: Cell::new(0) };
         // SAFETY: a line that nobody else uses, of the size and alignment asserted above.
         unsafe { made.address().write(Mapping::new(place, shows, first, rights)) };
         Ok(made)
@@ -295,8 +346,9 @@ impl Space for SharedRange {
     }
 
     fn neighbour(&mut self, mapping: Ptr<Mapping<Pooled>>, page: u64) -> Option<Pte> {
-        let frame = self.segment(&mapping).frame(page)?;
-        Some(Pte::new(frame, flags_under(mapping.protection(), true)))
+        let segment = self.segment(&mapping);
+        let frame = segment.frame(page)?;
+        Some(Pte::new(frame, flags_under(mapping.protection(), segment.may_write(frame))))
     }
 }
 
@@ -306,6 +358,7 @@ pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
     let (pool, range) = (object.pool, SharedRange::new(object, core));
     while let Some(mapping) = { range.mappings().at_or_after(0) } {
         range.mappings().remove(mapping);
+        range.segment(&mapping).leave(core);
         range.segment(&mapping).drop_reference(doomed);
         pool.free_line(core, pool.place_of(mapping.address().as_ptr().cast()));
     }
@@ -330,12 +383,17 @@ impl Kernel {
         access: Access,
         seen: u64,
     ) -> Result<PhysAddr, Refused> {
+        let mut patience = Patience::default();
         loop {
             // While others were waited for, the mapping may have gone, and its frame.
             let (resolved, has_waited) = self.change_and_wait(object, |range| range.resolve(address, access, seen));
-            if !has_waited {
-                return resolved;
+            match resolved {
+                Ok(Some(frame)) if !has_waited => return Ok(frame),
+                Err(refused) if !has_waited => return Err(refused),
+                _ => (),
             }
+            self.forget_for_others();
+            patience.relax();
         }
     }
 
@@ -352,11 +410,15 @@ impl Kernel {
             let count = &range.body().invalidations;
             count.set(count.get() + 1);
         }
+        let unsettled = &range.body().unsettled;
+        unsettled.fetch_add(has_waited.into(), Ordering::Relaxed);
         drop(held);
         self.invalidate(others);
         if own {
             hardware::flush_all();
         }
+        unsettled.fetch_sub(has_waited.into(), Ordering::Release);
+        self.counters.copy_faults += u64::from(range.replaced.is_some());
         range.free_gone();
         (result, has_waited)
     }

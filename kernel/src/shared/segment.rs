@@ -1,13 +1,29 @@
-//! A segment that a pool keeps: one run of pages from the start, or pages that come at their first touch (decision 49).
+//! A segment that a pool keeps: one run of pages from the start, or pages that come at their first touch (decision 49) and can be shared with copies until one side writes (decision 50).
 //!
-//! Of the latter each page has a word behind the segment's lock: 0 = absent, else the frame. Invariants: a word leaves 0 under the lock, once, for a frame that is zeroed before; so all cores that
-//! touch a page at once get the same frame, cleared by the first. A present page is found without the lock. The lock is taken inside a range's, and the pool's inside it.
+//! Of the latter each page has a word behind the segment's lock: 0 = absent, else the frame. Invariants: a word changes under the lock only; it leaves 0 once, for a frame that is zeroed before, so all cores that
+//! touch a page at once get the same frame, cleared by the first; a present page is found without the lock. The lock is taken inside a range's, and the pool's inside it. A segment that has to do with
+//! copies is shown by one range of its pool at most, so that whoever changes its pages knows by whose lock and whom to ask. While it is `STILL` nothing of it is shown so that it can be written.
 
 use super::Patience;
-use super::object::Object;
+use super::object::{Object, SEGMENT_WORDS};
+use super::range::READ_ONLY;
 use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::objects::frames;
+use crate::state::Kernel;
 use abi::Error;
-use lock::{AtomicU64, LINE_WORDS, Ordering};
+use lock::{AtomicU64, Guard, LINE_WORDS, Ordering, Place, Relax};
+
+/// How many mappings show it, and if these are all in one range of the pool, which: else [`NO_RANGE`].
+const MAPPINGS: usize = SEGMENT_WORDS;
+const RANGE: usize = SEGMENT_WORDS + 1;
+/// Whether it has to do with copies.
+const STATE: usize = SEGMENT_WORDS + 2;
+const PLAIN: u64 = 0;
+const COPIED: u64 = 1;
+const STILL: u64 = 2;
+
+/// A range of a core's own, as a segment knows those that show it.
+pub const NO_RANGE: Place = 0;
 
 /// Lines of such a segment behind its lock's.
 pub(super) fn lines(pages: u64, contiguous: bool) -> u64 {
@@ -51,7 +67,7 @@ impl Object {
         if let Some(frame) = self.frame(page) {
             return Ok(frame);
         }
-        let _held = self.lock().write::<Patience>(core);
+        let _held = self.held(core);
         if let Some(frame) = self.frame(page) {
             return Ok(frame);
         }
@@ -59,6 +75,107 @@ impl Object {
         self.entry(page).store(frame.0, Ordering::Release);
         self.entries().store(self.present() + 1, Ordering::Relaxed);
         Ok(frame)
+    }
+
+    fn held(self, core: usize) -> Guard<'static, Patience> {
+        self.lock().write(core)
+    }
+
+    fn get(self, word: usize) -> u64 {
+        self.guarded(word).load(Ordering::Acquire)
+    }
+
+    fn set(self, word: usize, value: u64) {
+        self.guarded(word).store(value, Ordering::Release);
+    }
+
+    /// One mapping more shows a segment, in that range of its pool or in [`NO_RANGE`]. `Busy`: it has to do with copies, and another range shows it.
+    pub fn enter(self, core: usize, range: Place) -> Result<(), Error> {
+        if self.has_run() {
+            return Ok(());
+        }
+        let _held = self.held(core);
+        let before = self.get(MAPPINGS);
+        let range = if before == 0 || self.get(RANGE) == range { range } else { NO_RANGE };
+        if range == NO_RANGE && self.get(STATE) != PLAIN {
+            return Err(Error::Busy);
+        }
+        self.set(RANGE, range);
+        self.set(MAPPINGS, before + 1);
+        Ok(())
+    }
+
+    /// One mapping less, and what it showed is forgotten.
+    pub fn leave(self, core: usize) {
+        if !self.has_run() {
+            let _held = self.held(core);
+            self.set(MAPPINGS, self.get(MAPPINGS) - 1);
+        }
+    }
+
+    /// Whether a frame of the segment may be shown so that it can be written.
+    pub(super) fn may_write(self, frame: PhysAddr) -> bool {
+        match self.get(STATE) {
+            PLAIN => true,
+            COPIED => self.pool.sharers(frame) == 1,
+            _ => false,
+        }
+    }
+
+    /// Puts a copy in the place of a frame that others have too; still until [`Object::settle`]. Gives the frame, which is to be given back when all have forgotten it.
+    /// `None`: somebody else has to settle first.
+    pub(super) fn separate(self, core: usize, page: u64) -> Result<Option<PhysAddr>, Error> {
+        let _held = self.held(core);
+        if self.get(STATE) == STILL {
+            return Ok(None);
+        }
+        let own = self.pool.page(self.pool.take(core, 1)?);
+        let shared = self.frame(page).expect("it was touched");
+        frames::copy(shared, own);
+        self.entry(page).store(own.0, Ordering::Release);
+        self.set(STATE, STILL);
+        Ok(Some(shared))
+    }
+
+    /// Makes it still, to be copied; gives the range that shows it, with a reference. `None`: somebody else has to settle first. `Busy`: ranges of cores' own show it, or several.
+    fn begin_copy(self, core: usize) -> Result<Option<Option<Object>>, Error> {
+        let _held = self.held(core);
+        let (mappings, range) = (self.get(MAPPINGS), Object { place: self.get(RANGE), ..self });
+        if mappings > 0 && range.place == NO_RANGE {
+            return Err(Error::Busy);
+        }
+        if self.get(STATE) == STILL {
+            return Ok(None);
+        }
+        self.set(STATE, STILL);
+        // One that is being taken apart shows nothing any more.
+        Ok(Some((mappings > 0 && range.try_retain()).then_some(range)))
+    }
+
+    /// What was changed is seen by all.
+    pub(super) fn settle(self, core: usize) {
+        let _held = self.held(core);
+        self.set(STATE, COPIED);
+    }
+
+    fn share_frames(self, core: usize, copy: Object) {
+        let _held = self.held(core);
+        for page in 0..self.pages() {
+            if let Some(frame) = self.frame(page) {
+                self.pool.share(core, frame);
+                copy.entry(page).store(frame.0, Ordering::Release);
+            }
+        }
+        copy.set(STATE, COPIED);
+        copy.entries().store(self.present(), Ordering::Relaxed);
+        self.set(STATE, COPIED);
+    }
+
+    /// Copies a page that is present.
+    pub fn read_page(self, core: usize, page: u64, into: PhysAddr) {
+        // So that it is not given back meanwhile.
+        let _held = self.held(core);
+        frames::copy(self.frame(page).expect("it stays present"), into);
     }
 
     /// Pages that have a frame.
@@ -70,5 +187,26 @@ impl Object {
     pub(super) fn free_frames(self, core: usize) {
         let frames = (0..self.pages()).filter_map(|page| self.frame(page));
         self.pool.give_back(core, frames.map(|frame| self.pool.page_of(frame)));
+    }
+}
+
+impl Kernel {
+    /// Gives a segment that nobody knows yet all pages of another of the same pool, until either is written: as they are when no core can write them. `Busy`: see [`Object::begin_copy`].
+    pub(super) fn copy_shared(&mut self, source: Object, copy: Object) -> Result<(), Error> {
+        let core = self.core();
+        let mut patience = Patience::default();
+        let range = loop {
+            if let Some(range) = source.begin_copy(core)? {
+                break range;
+            }
+            self.forget_for_others();
+            patience.relax();
+        };
+        if let Some(range) = range {
+            self.change_shared(range, |range| range.narrow_pages(source, 0, source.pages(), READ_ONLY));
+            range.release(core);
+        }
+        source.share_frames(core, copy);
+        Ok(())
     }
 }

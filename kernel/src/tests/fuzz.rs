@@ -99,7 +99,8 @@ pub(super) fn event(random: &mut Random, world: &World) -> Event {
 /// A call's result may be the id of a new shared object; or of a pool, after `SharePool`.
 fn note_id(caller: Ptr<Context>, number: u64) {
     let (result, first, second) = caller.with_registers(|r| (r.rax, r.rdi, r.rsi));
-    let makes = [Call::ShareAlloc, Call::ShareSegment, Call::ShareRange, Call::SharePool].map(Call::number);
+    let makes =
+        [Call::ShareAlloc, Call::ShareSegment, Call::ShareCopy, Call::ShareRange, Call::SharePool].map(Call::number);
     if makes.contains(&number) && result == 0 {
         let id = if number == Call::SharePool.number() { first } else { second };
         let mut recent = RECENT.get();

@@ -12,6 +12,7 @@ mod revoke;
 mod rights;
 mod segment_calls;
 mod shared;
+mod shared_copies;
 mod shared_ranges;
 mod shared_segments;
 mod shared_threads;

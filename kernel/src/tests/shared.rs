@@ -5,9 +5,10 @@ use super::{Random, World};
 use crate::arch::paging::{Flags, translate};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, phys_to_virt, set_test_ram};
-use crate::objects::Pcore;
 use crate::objects::domain::Death;
 use crate::objects::fault::Access;
+use crate::objects::{Pcore, Ptr};
+use crate::shared::SharedShare;
 use crate::shared::registry::{Machine, set_test_core};
 use abi::layout::{HEAP, lock, protection};
 use abi::{Call, DeathCause, Error, Handle, ObjectType, Rights};
@@ -71,6 +72,11 @@ impl Core {
     /// A pool with its first share.
     pub(super) fn pool(&mut self, pages: u64, kind: u64) -> u64 {
         self.make(Call::ShareAlloc, &[NONE, RAM, pages, kind, 0, 0])
+    }
+
+    /// What a handle of a share names.
+    pub(super) fn named(&self, share: u64) -> Ptr<SharedShare> {
+        self.actor.domain.share().get(Handle(share)).unwrap().object.cast().unwrap()
     }
 
     pub(super) fn drop(&mut self, handle: u64) {

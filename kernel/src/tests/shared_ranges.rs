@@ -5,9 +5,7 @@ use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, PCORE, RAM, READ_WRITE, 
 use crate::arch::paging::{Flags, Pte, view};
 use crate::hardware::{Flush, set_alone, set_last_look, take_flushes, take_forgot};
 use crate::memory::phys_to_virt;
-use crate::objects::Ptr;
 use crate::objects::fault::Access;
-use crate::shared::SharedShare;
 use abi::layout::{domain, lock, protection, range_stat};
 use abi::{Call, Error, Handle, RangeEntry, Rights};
 use std::cell::Cell;
@@ -17,7 +15,7 @@ use std::rc::Rc;
 pub(super) const PAGE: u64 = 4096;
 pub(super) const GIB: u64 = 1 << 30;
 pub(super) const SPACE: u64 = Handle::SELF_RANGE.0;
-const READ: u64 = protection::READ;
+pub(super) const READ: u64 = protection::READ;
 
 fn stat(core: &mut Core, range: u64, what: u64) -> [u64; 3] {
     core.run(Call::RangeStat, &[range, what]).unwrap()
@@ -112,7 +110,7 @@ fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
     other.make(Call::RangeNest, &[SPACE, GIB, in_share(imported, id), READ_WRITE]);
     touch(&mut other, GIB, Access::Write).unwrap();
     block.be(0);
-    let named: Ptr<SharedShare> = home.actor.domain.share().get(Handle(share)).unwrap().object.cast().unwrap();
+    let named = home.named(share);
     let free = move || named.stat().unwrap().2;
     let (before, looks) = (free(), Rc::new(Cell::new(0)));
     let counted = looks.clone();
@@ -315,6 +313,8 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
 /// A segment of the model, and what was written to it.
 struct Memory {
     id: u64,
+    /// Its pages come by themselves, so it can be copied.
+    is_lazy: bool,
     bytes: BTreeMap<u64, u8>,
 }
 
@@ -331,6 +331,7 @@ struct Simulation {
     mapped: BTreeMap<u64, (usize, u64, u64)>,
     next: usize,
     hits: u64,
+    copies: u64,
 }
 
 const SEGMENT_PAGES: u64 = 6;
@@ -355,7 +356,17 @@ impl Simulation {
         take_flushes();
         take_forgot();
         let (memories, mapped) = (BTreeMap::new(), BTreeMap::new());
-        Simulation { block, shows: vec![false; cores], cores: all, names, memories, mapped, next: 0, hits: 0 }
+        Simulation {
+            block,
+            shows: vec![false; cores],
+            cores: all,
+            names,
+            memories,
+            mapped,
+            next: 0,
+            hits: 0,
+            copies: 0,
+        }
     }
 
     /// Where a core shows the range.
@@ -426,8 +437,9 @@ impl Simulation {
         let own = &mut self.cores[core].0;
         match random.below(20) {
             0 if numbers.len() < 6 => {
-                let [_, id, _] = own.run(Call::ShareSegment, &[share, SEGMENT_PAGES, 0, 0, random.below(2)]).unwrap();
-                self.memories.insert(self.next, Memory { id, bytes: BTreeMap::new() });
+                let flags = random.below(2) & random.below(2);
+                let [_, id, _] = own.run(Call::ShareSegment, &[share, SEGMENT_PAGES, 0, 0, flags]).unwrap();
+                self.memories.insert(self.next, Memory { id, is_lazy: flags == 0, bytes: BTreeMap::new() });
                 self.next += 1;
             }
             1 if !numbers.is_empty() => {
@@ -472,6 +484,17 @@ impl Simulation {
                     self.mapped.range_mut(page..end).for_each(|(_, (.., rights))| *rights = wanted);
                 }
             }
+            8 if !numbers.is_empty() && numbers.len() < 6 => {
+                let source = &self.memories[&random.one(&numbers)];
+                let copied = own.run(Call::ShareCopy, &[share, in_share(share, source.id), 0, 0]);
+                assert_eq!(copied.is_ok(), source.is_lazy, "{copied:?}");
+                if let Ok([_, id, _]) = copied {
+                    let copy = Memory { id, is_lazy: true, bytes: source.bytes.clone() };
+                    self.memories.insert(self.next, copy);
+                    self.next += 1;
+                    self.copies += 1;
+                }
+            }
             7 if random.below(3) == 0 => {
                 let base = Simulation::base(core);
                 match self.shows[core] {
@@ -508,13 +531,16 @@ impl Simulation {
 
 #[test]
 fn no_core_sees_what_another_took_away() {
-    let mut hits = 0;
+    let (mut hits, mut copies, mut parted) = (0, 0, 0);
     for seed in 1..=40 {
         let mut simulation = Simulation::new(2 + seed as usize % 3, seed % 4);
         let mut random = Random::new(seed * 0x9e37_79b9);
         (0..2500).for_each(|_| simulation.step(&mut random));
         hits += simulation.hits;
+        copies += simulation.copies;
+        parted += simulation.cores.iter().map(|(core, _)| core.world.kernel.counters.copy_faults).sum::<u64>();
         simulation.end();
     }
     assert!(hits > 10_000, "translations were hardly used: {hits}");
+    assert!(copies > 1000 && parted > 1000, "{copies} copies, {parted} pages parted");
 }

@@ -2,20 +2,17 @@
 
 use super::shared::{ALL, Block, Core, NONE, RAM, READ_WRITE, in_share, pair};
 use super::shared_ranges::{GIB, PAGE, SPACE, is_shown, load, range_in, touch};
-use crate::objects::Ptr;
 use crate::objects::fault::{Access, Refused};
-use crate::shared::SharedShare;
 use abi::layout::lock;
-use abi::{Call, Error, Handle};
+use abi::{Call, Error};
 
 fn present(core: &mut Core, segment: u64) -> u64 {
     core.run(Call::SegmentStat, &[segment]).unwrap()[1]
 }
 
 /// Free pages of the pool.
-fn free(core: &Core, share: u64) -> u64 {
-    let named: Ptr<SharedShare> = core.actor.domain.share().get(Handle(share)).unwrap().object.cast().unwrap();
-    named.stat().unwrap().2
+pub(super) fn free(core: &Core, share: u64) -> u64 {
+    core.named(share).stat().unwrap().2
 }
 
 /// Makes and ends a segment whose pages are written to, so that free pages of the pool are not empty.

@@ -8,15 +8,18 @@ use crate::objects::fault::Access;
 use abi::{Call, Handle};
 use std::collections::BTreeMap;
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-/// A core that is a thread: its space shows the shared range at [`GIB`]; what its processor remembers, by page.
+/// A core that is a thread: its space shows the shared range at [`GIB`]; what its processor remembers, by page, and whether for writing.
 struct Processor {
     core: Core,
-    buffer: BTreeMap<u64, *mut u8>,
+    buffer: BTreeMap<u64, (*mut u8, bool)>,
 }
 
 const CORES: usize = 3;
+/// Longer than any test here, on a host that is busy besides.
+const LIMIT: Duration = Duration::from_secs(100);
 /// Places in the range, each for a segment of [`SLOT_PAGES`]; a core fills and empties its own and writes to all.
 const SLOTS: u64 = 9;
 const SLOT_PAGES: u64 = 4;
@@ -37,18 +40,49 @@ impl Processor {
         }
     }
 
+    /// Until all cores are done; one that failed never is.
+    fn serve_until_all(&mut self, done: &AtomicUsize) {
+        let since = Instant::now();
+        while done.load(Ordering::Acquire) < CORES {
+            assert!(since.elapsed() < LIMIT, "another core failed");
+            self.serve();
+            std::thread::yield_now();
+        }
+    }
+
     /// Writes to a page of the range as a program would, if something is there.
     fn write(&mut self, page: u64) -> bool {
-        let at = GIB / PAGE + page;
-        if !self.buffer.contains_key(&at) {
-            let made = touch(&mut self.core, at * PAGE, Access::Write);
-            self.forget();
-            let Some(place) = made else { return false };
-            self.buffer.insert(at, place);
-        }
+        let Some(place) = self.place(page, Access::Write) else { return false };
         // SAFETY: memory of the test; all threads use it by atomic bytes.
-        unsafe { AtomicU8::from_ptr(self.buffer[&at]) }.store(1, Ordering::Relaxed);
+        unsafe { AtomicU8::from_ptr(place) }.store(1, Ordering::Relaxed);
         true
+    }
+
+    /// Where a program sees a page of the range.
+    fn place(&mut self, page: u64, access: Access) -> Option<*mut u8> {
+        let (at, writes) = (GIB / PAGE + page, access == Access::Write);
+        if let Some((place, _)) = self.buffer.get(&at).filter(|(_, writable)| *writable || !writes) {
+            return Some(*place);
+        }
+        let made = touch(&mut self.core, at * PAGE, access);
+        self.forget();
+        self.buffer.insert(at, (made?, writes));
+        made
+    }
+
+    /// The first word of a page that is there.
+    fn word(&mut self, page: u64, access: Access) -> &'static AtomicU64 {
+        let place = self.place(page, access).expect("it is mapped").cast();
+        // SAFETY: memory of the test, which outlives its threads; all use it by atomic words.
+        unsafe { AtomicU64::from_ptr(place) }
+    }
+
+    fn get(&mut self, page: u64) -> u64 {
+        self.word(page, Access::Read).load(Ordering::SeqCst)
+    }
+
+    fn set(&mut self, page: u64, value: u64) {
+        self.word(page, Access::Write).store(value, Ordering::SeqCst);
     }
 
     /// Whether nobody writes to the pages of a new segment, which is mapped nowhere.
@@ -121,10 +155,7 @@ fn no_frame_is_used_again_while_a_core_may_write_to_it() {
             let written = processor.run([share, range], &mut random, core as u64);
             assert!(written > 30, "{written} writes");
             done.fetch_add(1, Ordering::Release);
-            while done.load(Ordering::Acquire) < CORES {
-                processor.serve();
-                std::thread::yield_now();
-            }
+            processor.serve_until_all(&done);
             let mut own = processor.core;
             own.make(Call::RangeUnmap, &[SPACE, GIB, 1 << 18]);
             [range, share].into_iter().for_each(|handle| own.drop(handle));
@@ -203,4 +234,100 @@ fn touch_all(core: &mut Core, share: u64, range: u64, alone: Option<u64>, meet: 
     let frames = (0..TOUCHED).map(find).collect();
     core.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
     frames
+}
+
+/// Where the range shows a copy.
+const COPY: u64 = 100;
+const COPIES: u64 = 20;
+
+/// Counts in two pages, one after the other, and looks at the two of the other writer: nothing that it wrote is lost, and nobody sees the second before the first.
+fn count_in_two_pages(processor: &mut Processor, own: u64, done: &AtomicUsize) -> u64 {
+    let (first, other, mut count) = (2 * own, 2 * (1 - own), 0);
+    let since = Instant::now();
+    while done.load(Ordering::Acquire) == 0 {
+        assert!(since.elapsed() < LIMIT, "the core that copies failed");
+        processor.serve();
+        assert_eq!([processor.get(first), processor.get(first + 1)], [count; 2], "a write is lost");
+        count += 1;
+        processor.set(first, count);
+        processor.serve();
+        processor.set(first + 1, count);
+        let second = processor.get(other + 1);
+        assert!(processor.get(other) >= second, "an old page in a new one's place");
+    }
+    count
+}
+
+/// Copies what the others write to, again and again: each copy is of one moment, and stays as it is.
+fn copy_while_others_write(processor: &mut Processor, [share, range]: [u64; 2], source: u64) -> u64 {
+    let mut last = 0;
+    for _ in 0..COPIES {
+        let [copy, id, _] = processor.core.run(Call::ShareCopy, &[share, source, 0, 0]).unwrap();
+        processor.forget();
+        processor.core.make(Call::RangeMap, &[range, COPY * PAGE, copy, 0, 4, READ_WRITE]);
+        let seen = [0, 1, 2, 3].map(|page| processor.get(COPY + page));
+        for pair in seen.chunks(2) {
+            assert!(pair[0] == pair[1] || pair[0] == pair[1] + 1, "not of one moment: {seen:?}");
+        }
+        for turn in 0..4 {
+            processor.serve();
+            std::thread::yield_now();
+            assert_eq!([0, 1, 2, 3].map(|page| processor.get(COPY + page)), seen, "a copy changed, look {turn}");
+        }
+        assert!(seen[0] + seen[2] >= last, "{seen:?} after {last}");
+        last = seen[0] + seen[2];
+        processor.core.make(Call::RangeUnmap, &[range, COPY * PAGE, 4]);
+        processor.forget();
+        processor.core.make(Call::ShareRemove, &[share, id]);
+    }
+    last
+}
+
+#[test]
+fn copies_are_of_one_moment_while_other_cores_write() {
+    let block = Block::new(CORES as u64);
+    let mut home = block.core(0);
+    let share = home.pool(120, 0);
+    let (range, id) = range_in(&mut home, share, 512, 0);
+    let [source, ..] = home.run(Call::ShareSegment, &[share, 4, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, 0, source, 0, 4, READ_WRITE]);
+    let pool = home.make(Call::SharePool, &[PCORE, share]);
+    let (done, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let be = |own: usize, mut core: Core, [share, range]: [u64; 2]| {
+        set_alone(false);
+        take_flushes();
+        load(&mut core);
+        core.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+        let mut processor = Processor { core, buffer: BTreeMap::new() };
+        if own == 0 {
+            let counted = copy_while_others_write(&mut processor, [share, range], source);
+            done.store(1, Ordering::Release);
+            assert!(counted > COPIES, "the others wrote {counted} times only");
+        } else {
+            count_in_two_pages(&mut processor, own as u64 - 1, &done);
+        }
+        ended.fetch_add(1, Ordering::Release);
+        processor.serve_until_all(&ended);
+        let mut core = processor.core;
+        core.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
+        [range, share].into_iter().for_each(|handle| core.drop(handle));
+        set_alone(true);
+        core
+    };
+    let mut home = std::thread::scope(|scope| {
+        for other in 1..CORES {
+            let (block, be) = (&block, &be);
+            scope.spawn(move || {
+                let mut core = block.core(other);
+                let share = core.make(Call::ShareImport, &[PCORE, RAM, pool]);
+                let range = core.make(Call::ShareAdd, &[NONE, in_share(share, id), ALL]);
+                let mut core = be(other, core, [share, range]);
+                core.assert_back();
+                core.end();
+            });
+        }
+        be(0, home, [share, range])
+    });
+    home.assert_back();
+    home.end();
 }

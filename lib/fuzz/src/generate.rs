@@ -203,6 +203,7 @@ fn shape(call: Call) -> &'static str {
         Call::ObjectName => "O",
         Call::ShareRange => "Hgiiif",
         Call::RangeStat => "Ai",
+        Call::ShareCopy => "HOii",
     }
 }
 

@@ -125,7 +125,7 @@ impl Pool {
                 }
                 return;
             }
-            Call::ShareSegment => {
+            Call::ShareSegment | Call::ShareCopy => {
                 self.add_id(results[1], ObjectType::Segment);
                 return self.add_named(new);
             }

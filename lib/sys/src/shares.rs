@@ -61,6 +61,13 @@ pub fn share_segment(share: Handle, pages: u64, name: [u64; 2], flags: u64) -> O
     Ok((Handle(results.words[0]), results.words[1]))
 }
 
+/// `ShareCopy`: a segment in the pool of `share`, known there, that shares its pages with `segment` until either is written: its handle and id.
+pub fn share_copy(share: Handle, segment: Handle, name: [u64; 2]) -> Outcome<(Handle, u64)> {
+    // SAFETY: makes an object; what is mapped shows the same bytes as before.
+    let results = unsafe { call(Call::ShareCopy, [share.0, segment.0, name[0], name[1], 0, 0]) }?;
+    Ok((Handle(results.words[0]), results.words[1]))
+}
+
 /// `ObjectName`: the name a shared object was given, and its references.
 pub fn object_name(object: Handle) -> Outcome<([u64; 2], u64)> {
     // SAFETY: reads only.

@@ -11,7 +11,7 @@ use crate::{Outcome, Partner, Scene, refused, require, suite};
 
 suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_the_names, a_full_pool_is_an_error,
     a_full_pool_ends_who_touches, a_dead_pool_takes_it_away;
-    paired: one_fault_serves_all, the_first_who_touches_makes_the_page, an_unmapped_page_is_gone_on_the_next_core_too, who_works_alone_waits_for_nobody,
+    paired: one_fault_serves_all, the_first_who_touches_makes_the_page, a_copy_parts_page_by_page_on_both_cores, an_unmapped_page_is_gone_on_the_next_core_too, who_works_alone_waits_for_nobody,
     a_core_that_shows_it_no_more_is_not_asked;
     far: show, read, store, fault, hide);
 
@@ -25,6 +25,8 @@ const SMALL: u64 = 512;
 const POOL: u64 = 64;
 /// Pages that are shown; several faults' worth.
 const PAGES: u64 = 32;
+/// Of those, pages that a copy has too: the pool is not larger.
+const COPIED: u64 = 8;
 /// The place where it is shown, here and on the next core.
 const NEAR: u64 = 4;
 const FAR: u64 = 5;
@@ -317,6 +319,53 @@ async fn the_first_who_touches_makes_the_page(scene: Rc<Scene>, partner: Rc<Part
         require!(scene.load(scene.place(NEAR) + page * PAGE) == 1 + page, "another frame than the next core's");
         let faults = common.faults()?[0] - before[0];
         require!(faults == 1, "{faults} faults at page {page}");
+    }
+    common.hide(&partner).await?;
+    common.end(&scene)
+}
+
+/// Each page of a copy and its source, written by this core or the next one.
+async fn a_copy_parts_page_by_page_on_both_cores(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    if scene.is_audited() {
+        return Ok(());
+    }
+    let common = Common::new(&scene, &partner).await?;
+    let source = scene.place(NEAR);
+    for round in 1..4 {
+        (0..COPIED).for_each(|page| scene.store(source + page * PAGE, round * 1000 + page));
+        // The next core remembers all of it, for writing too.
+        for page in 0..COPIED {
+            partner.act("shared_range/store", [page, round * 1000 + page + 500, 0, 0]).await?;
+        }
+        let (copied, id) = sys::share_copy(common.pool, common.segment, [0; 2])?;
+        refused(sys::range_map(Handle::SELF_RANGE, scene.place(6), copied, 0, 1, READ), Error::Busy)?;
+        sys::range_map(common.range, PAGES * PAGE, copied, 0, COPIED, READ_WRITE)?;
+        for page in 0..COPIED {
+            let (old, new) = (round * 1000 + page + 500, page + 1);
+            let both = [page, PAGES + page];
+            for place in both {
+                let [seen, ..] = partner.act("shared_range/read", [place, 1, 0, 0]).await?;
+                require!(seen == old, "the next core reads {seen} in page {place}, not {old}");
+            }
+            // Four ways: which side, by which core.
+            let written = both[(page & 1) as usize];
+            if page & 2 == 0 {
+                scene.store(source + written * PAGE, new);
+            } else {
+                partner.act("shared_range/store", [written, new, 0, 0]).await?;
+            }
+            for place in both {
+                let right = if place == written { new } else { old };
+                let [seen, ..] = partner.act("shared_range/read", [place, 1, 0, 0]).await?;
+                let own = scene.load(source + place * PAGE);
+                require!([seen, own] == [right; 2], "the cores see {seen} and {own} in page {place}, not {right}");
+            }
+        }
+        let asked = sys::range_stat(common.range, range_stat::LOCK)?[2];
+        require!(asked >= round * (COPIED + 1), "the next core was asked {asked} times in {round} rounds");
+        unmap(common.range, PAGES * PAGE, COPIED)?;
+        require!(scene.load(source) != 0, "the source went with its copy");
+        sys::share_remove(common.pool, id)?;
     }
     common.hide(&partner).await?;
     common.end(&scene)

@@ -1,0 +1,213 @@
+//! Copies of a pool's segments that share pages until either side writes: as they were at one moment, and no core sees an old page in a new one's place.
+
+use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, RAM, READ_WRITE, in_share, pair};
+use super::shared_ranges::{GIB, PAGE, READ, SPACE, load, range_in, touch};
+use super::shared_segments::free;
+use crate::hardware::{set_alone, set_last_look, take_forgot};
+use crate::objects::fault::Access;
+use abi::layout::{lock, protection};
+use abi::{Call, Error, Rights};
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// Where the copy is shown, in the range.
+const COPY: u64 = 64 * PAGE;
+const PAGES: u64 = 8;
+
+fn word(core: &mut Core, address: u64, access: Access) -> *mut u64 {
+    touch(core, address, access).unwrap().cast()
+}
+
+fn write(core: &mut Core, address: u64, value: u64) {
+    // SAFETY: a page of the pool, for this test alone.
+    unsafe { word(core, address, Access::Write).write(value) }
+}
+
+fn read(core: &mut Core, address: u64) -> u64 {
+    // SAFETY: as above.
+    unsafe { word(core, address, Access::Read).read() }
+}
+
+#[test]
+fn both_sides_have_what_was_there_and_part_page_by_page() {
+    set_alone(true);
+    let block = Block::new(2);
+    let (mut home, mut other, [share, imported]) = pair(&block, 100, lock::SPIN);
+    block.be(0);
+    let untouched = free(&home, share);
+    let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
+    let [source, source_id, _] = home.run(Call::ShareSegment, &[share, PAGES, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, 0, source, 0, PAGES, READ_WRITE]);
+    home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+    load(&mut home);
+    // The last page stays absent.
+    (0..PAGES - 1).for_each(|page| write(&mut home, GIB + page * PAGE, 100 + page));
+    block.be(1);
+    load(&mut other);
+    other.make(Call::RangeNest, &[SPACE, 2 * GIB, in_share(imported, id), READ_WRITE]);
+    let stale = word(&mut other, 2 * GIB, Access::Write);
+    take_forgot();
+    block.be(0);
+    // What the other core writes until it has forgotten is in both; nothing that it writes is in one only.
+    set_last_look(Some(Box::new(move || {
+        // SAFETY: as in `write`.
+        unsafe { stale.write(stale.read() + 1) }
+    })));
+    let [copy, copy_id, _] = home.run(Call::ShareCopy, &[share, source, 7, 8]).unwrap();
+    set_last_look(None);
+    assert_eq!(take_forgot(), [1], "who may have written is waited for");
+    assert_eq!(home.run(Call::ObjectName, &[copy]).unwrap()[..2], [7, 8]);
+    assert_eq!(home.run(Call::SegmentStat, &[copy]).unwrap(), [PAGES, PAGES - 1, 0]);
+    home.make(Call::RangeMap, &[range, COPY, copy, 0, PAGES, READ_WRITE]);
+    let before = free(&home, share);
+    assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (101, 101));
+    assert_eq!(word(&mut home, GIB, Access::Read), word(&mut home, GIB + COPY, Access::Read), "one frame");
+    // The other core remembers the page for reading; when it is written here that is forgotten before, and the old page is kept until then.
+    block.be(1);
+    assert_eq!(read(&mut other, 2 * GIB + PAGE), 101);
+    block.be(0);
+    let kept = free(&home, share) - 1;
+    let (looks, pool) = (Rc::new(Cell::new(0)), home.named(share));
+    let counted = looks.clone();
+    set_last_look(Some(Box::new(move || {
+        assert_eq!(pool.stat().unwrap().2, kept, "one page more, and none back");
+        // SAFETY: as in `write`.
+        assert_eq!(unsafe { stale.add(512).read() } >> 32, 0);
+        counted.set(counted.get() + 1);
+    })));
+    write(&mut home, GIB + PAGE, 5);
+    set_last_look(None);
+    assert_eq!((looks.get(), take_forgot()), (1, vec![1]));
+    assert_eq!((read(&mut home, GIB + PAGE), read(&mut home, GIB + COPY + PAGE)), (5, 101));
+    block.be(1);
+    assert_eq!((read(&mut other, 2 * GIB + PAGE), read(&mut other, 2 * GIB + COPY + PAGE)), (5, 101));
+    // The copy is the last that has the old page, so it keeps it.
+    let forgot = take_forgot();
+    write(&mut other, 2 * GIB + COPY + PAGE, 6);
+    assert_eq!((forgot.len(), take_forgot()), (0, vec![]), "nobody has to forget for that");
+    // Through the copy, of another page.
+    write(&mut other, 2 * GIB + COPY + 2 * PAGE, 9);
+    // A page that was absent is each one's own.
+    write(&mut other, 2 * GIB + (PAGES - 1) * PAGE, 11);
+    block.be(0);
+    assert_eq!((read(&mut home, GIB + 2 * PAGE), read(&mut home, GIB + COPY + 2 * PAGE)), (102, 9));
+    assert_eq!((read(&mut home, GIB + PAGE), read(&mut home, GIB + COPY + PAGE)), (5, 6));
+    assert_eq!(read(&mut home, GIB + COPY + (PAGES - 1) * PAGE), 0);
+    assert_eq!(before - free(&home, share), 4);
+    assert_eq!(home.world.kernel.counters.copy_faults, 1);
+    // A copy in the kernel's own way, of a core's own.
+    let named = home.make(Call::ShareAdd, &[NONE, copy, ALL]);
+    let private = home.make(Call::SegmentCopy, &[RAM, named, abi::layout::copy::PLAIN]);
+    home.make(Call::RangeMap, &[SPACE, 5 * GIB, private, 0, PAGES, READ_WRITE]);
+    assert_eq!((read(&mut home, 5 * GIB), read(&mut home, 5 * GIB + 2 * PAGE)), (101, 9));
+    home.make(Call::RangeUnmap, &[SPACE, 5 * GIB, PAGES]);
+    [named, private].into_iter().for_each(|handle| home.drop(handle));
+    // The source goes first: what the copy has stays.
+    home.make(Call::RangeUnmap, &[range, 0, PAGES]);
+    home.make(Call::ShareRemove, &[share, source_id]);
+    assert_eq!(read(&mut home, GIB + COPY), 101);
+    home.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
+    block.be(1);
+    write(&mut other, 2 * GIB + COPY, 12);
+    other.make(Call::RangeUnmap, &[SPACE, 2 * GIB, 512]);
+    block.be(0);
+    for id in [copy_id, id] {
+        home.make(Call::ShareRemove, &[share, id]);
+    }
+    home.drop(range);
+    assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
+    block.be(1);
+    other.drop(imported);
+    other.assert_back();
+    block.be(0);
+    home.drop(share);
+    home.assert_back();
+    other.end();
+    home.end();
+}
+
+#[test]
+fn a_copy_is_refused_where_not_all_who_show_it_are_known() {
+    let block = Block::new(1);
+    let mut home = block.core(0);
+    let share = home.pool(64, lock::SPIN);
+    let untouched = free(&home, share);
+    let copy = |core: &mut Core, segment: u64| core.run(Call::ShareCopy, &[share, segment, 0, 0]);
+    let make = |core: &mut Core, flags: u64| core.run(Call::ShareSegment, &[share, 4, 0, 0, flags]).unwrap();
+    let map = |core: &mut Core, range: u64, segment: u64| core.run(Call::RangeMap, &[range, GIB, segment, 0, 4, READ]);
+    let [segment, id, _] = make(&mut home, 0);
+    let [whole, whole_id, _] = make(&mut home, CONTIGUOUS);
+    let private = home.make(Call::SegmentAlloc, &[RAM, 4, 0]);
+    assert_eq!(copy(&mut home, whole), Err(Error::BadArgument));
+    assert_eq!(copy(&mut home, private), Err(Error::WrongType));
+    assert_eq!(copy(&mut home, share), Err(Error::WrongType));
+    let second = home.pool(16, lock::SPIN);
+    let [foreign, ..] = home.run(Call::ShareSegment, &[second, 1, 0, 0]).unwrap();
+    assert_eq!(copy(&mut home, foreign), Err(Error::BadArgument));
+    let blind = home.make(Call::ShareAdd, &[NONE, segment, Rights::WRITE.0.into()]);
+    assert_eq!(copy(&mut home, blind), Err(Error::NoRights));
+    // A core's own range shows it.
+    map(&mut home, SPACE, segment).unwrap();
+    assert_eq!(copy(&mut home, segment), Err(Error::Busy));
+    home.make(Call::RangeUnmap, &[SPACE, GIB, 4]);
+    // Two ranges do.
+    let ranges = [0, 1].map(|_| range_in(&mut home, share, 1 << 27, lock::SPIN));
+    for (range, _) in ranges {
+        map(&mut home, range, segment).unwrap();
+    }
+    assert_eq!(copy(&mut home, segment), Err(Error::Busy));
+    home.make(Call::RangeUnmap, &[ranges[0].0, GIB, 4]);
+    home.make(Call::RangeUnmap, &[ranges[1].0, GIB, 4]);
+    // One does, or none.
+    map(&mut home, ranges[0].0, segment).unwrap();
+    let copies = [0, 1].map(|_| copy(&mut home, segment).unwrap());
+    assert_eq!(map(&mut home, ranges[1].0, segment), Err(Error::Busy));
+    assert_eq!(map(&mut home, SPACE, segment), Err(Error::Busy));
+    assert_eq!(map(&mut home, SPACE, copies[0][0]), Err(Error::Busy));
+    map(&mut home, ranges[1].0, copies[0][0]).unwrap();
+    home.make(Call::RangeUnmap, &[ranges[0].0, GIB, 4]);
+    home.make(Call::RangeMap, &[ranges[1].0, 2 * GIB, segment, 0, 4, READ]);
+    home.make(Call::RangeProtect, &[ranges[1].0, 2 * GIB, 2, protection::READ]);
+    home.make(Call::RangeUnmap, &[ranges[1].0, 2 * GIB + PAGE, 1]);
+    assert_eq!(map(&mut home, ranges[0].0, segment), Err(Error::Busy), "parts of it are left");
+    home.make(Call::RangeUnmap, &[ranges[1].0, 0, 1 << 27]);
+    map(&mut home, ranges[0].0, segment).unwrap();
+    home.make(Call::RangeUnmap, &[ranges[0].0, 0, 1 << 27]);
+    let ids = [id, whole_id, copies[0][1], copies[1][1], ranges[0].1, ranges[1].1];
+    [private, second, blind, ranges[0].0, ranges[1].0].into_iter().for_each(|handle| home.drop(handle));
+    for id in ids {
+        home.make(Call::ShareRemove, &[share, id]);
+    }
+    assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
+    home.drop(share);
+    home.assert_back();
+    home.end();
+}
+
+#[test]
+fn a_full_pool_refuses_a_page_of_ones_own_and_keeps_the_common_one() {
+    let block = Block::new(1);
+    let mut home = block.core(0);
+    let share = home.pool(24, lock::SPIN);
+    let (range, _) = range_in(&mut home, share, 512, lock::SPIN);
+    let [source, ..] = home.run(Call::ShareSegment, &[share, 2, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, 0, source, 0, 2, READ_WRITE]);
+    home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
+    write(&mut home, GIB, 1);
+    let [copy, ..] = home.run(Call::ShareCopy, &[share, source, 0, 0]).unwrap();
+    home.make(Call::RangeMap, &[range, COPY, copy, 0, 2, READ_WRITE]);
+    let mut taken = Vec::new();
+    while let Ok([_, id, _]) = home.run(Call::ShareSegment, &[share, 1, 0, 0]) {
+        taken.push(id);
+    }
+    assert_eq!(touch(&mut home, GIB, Access::Write), None);
+    assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (1, 1));
+    assert_eq!(home.run(Call::ShareCopy, &[share, source, 0, 0]), Err(Error::NoMemory));
+    home.make(Call::ShareRemove, &[share, taken[0]]);
+    write(&mut home, GIB, 2);
+    assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (2, 1));
+    home.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
+    [range, share].into_iter().for_each(|handle| home.drop(handle));
+    home.assert_back();
+    home.end();
+}
