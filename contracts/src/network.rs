@@ -15,6 +15,10 @@ pub struct Link {
     pub address: [u8; 6],
     /// Largest packet without the Ethernet header, bytes.
     pub mtu: u16,
+    /// Whether there is a link; `link` tells of changes.
+    pub up: bool,
+    /// Entries of the device's receive and transmit queue: frames that it can have at a time.
+    pub rings: [u16; 2],
     /// Transmit buffers that the device may still read: not to be written before `transmitted` names them.
     pub busy: BufferSet,
 }
@@ -24,6 +28,15 @@ pub struct Link {
 pub enum NetworkError {
     /// The device did not start. Remedy: none; the driver logged why and tries again.
     NoDevice,
+    /// The device cannot be set so, or did not do it in time. Remedy: another device model; do without.
+    Refused,
+}
+
+/// What can be set at the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Receive all frames, whoever they are for; otherwise those for its address and for all, as a device begins.
+    pub promiscuous: bool,
 }
 
 /// Frames. Order: frames are sent in the order given and announced in the order received. Limits: `packet::BATCH` references per message; what does not fit in the channel waits at the sender, bounded by the
@@ -33,6 +46,10 @@ pub trait Network {
     /// Begins, or begins again: the caller holds the receive buffers of `held` and no others; the driver takes the rest back. Repeatable.
     #[op(repeatable)]
     async fn attach(&self, held: BufferSet) -> Result<Link, NetworkError>;
+
+    /// Sets the device; answered when it has done so. Lasts until the driver is restarted: to be repeated after `attach`. `Refused`.
+    #[op(repeatable)]
+    async fn configure(&self, settings: Settings) -> Result<(), NetworkError>;
 
     /// Sends frames of the transmit pool. Each span begins at the Ethernet header, at least 12 bytes into its buffer. A span that is wrong ends the attachment.
     #[op(oneway)]
@@ -45,6 +62,10 @@ pub trait Network {
     /// Frames arrived; their buffers are the client's until given back.
     #[event]
     fn received(&self, frames: Vec<Span>);
+
+    /// The link went up or down.
+    #[event]
+    fn link(&self, up: bool);
 
     /// The device has read these transmit buffers.
     #[event]

@@ -3,11 +3,11 @@
 
 use abi::{Handle, Rights};
 use alloc::boxed::Box;
-use runtime::Start;
-use virtio_net::Transport;
-use virtio_net::mmio::Mmio;
-use virtio_net::pci::{self, Pci, Place};
-use virtio_net::registers::Registers;
+
+use crate::Transport;
+use crate::mmio::Mmio;
+use crate::pci::{self, Pci, Place};
+use crate::registers::Registers;
 
 /// A claimed device.
 #[derive(Clone, Copy)]
@@ -17,29 +17,32 @@ pub struct Claim {
     line: bool,
 }
 
-/// Opens the device named `virtio-net` in the start page; `None` after logging why not.
-pub fn open(start: &Start, interrupt: u64) -> Option<(Box<dyn Transport>, Claim)> {
-    let Some(device) = start.device("virtio-net") else {
-        runtime::log!("no device virtio-net was given: start the machine with a virtio network card");
-        return None;
-    };
-    let pci = device.vendor == 0x1af4 && sys::device_conf_read(device.handle, 0, 2).is_ok();
-    let opened = if pci { open_pci(device.handle) } else { open_mmio(device.handle) };
-    let transport = match opened {
-        Ok(transport) => transport,
-        Err(reason) => {
-            runtime::log!("the device cannot be used: {reason}");
-            return None;
-        }
-    };
-    let ready = sys::device_master(device.handle, true)
-        .and_then(|()| sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, interrupt))
-        .and_then(|notification| sys::device_interrupt(device.handle, 0, notification));
-    if let Err(error) = ready {
-        runtime::log!("no interrupt or memory access for the device: {error:?}");
-        return None;
+/// Which messages a device sends: of its queues, and of changes of its configuration.
+const QUEUES: u64 = 0;
+const CONFIGURATION: u64 = 1;
+
+/// Maps the registers of a device that we hold, virtio by PCI or by MMIO, and lets it reach memory. It interrupts nobody yet. The error is for people.
+pub fn open(device: Handle) -> Result<(Box<dyn Transport>, Claim), &'static str> {
+    let is_pci = sys::device_conf_read(device, 0, 2).is_ok();
+    let transport = if is_pci { open_pci(device) } else { open_mmio(device) }?;
+    sys::device_master(device, true).map_err(|_| "it may not be let at memory")?;
+    Ok((transport, Claim { handle: device, line: !is_pci }))
+}
+
+/// Has the device's interrupts come as these badge bits of this context. A line, or a device of one message, tells all by the first.
+pub fn interrupt(claim: Claim, queues: u64, configuration: u64) -> Result<(), abi::Error> {
+    route(claim.handle, QUEUES, queues)?;
+    match route(claim.handle, CONFIGURATION, configuration) {
+        Err(abi::Error::NotFound) => Ok(()),
+        done => done,
     }
-    Some((transport, Claim { handle: device.handle, line: !pci }))
+}
+
+fn route(device: Handle, entry: u64, badge: u64) -> Result<(), abi::Error> {
+    let notification = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, badge)?;
+    let routed = sys::device_interrupt(device, entry, notification);
+    sys::cap_drop(notification)?;
+    routed
 }
 
 /// An interrupt came: quiets the device by `acknowledge` where it holds a line up, and opens the line.

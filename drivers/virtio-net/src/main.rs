@@ -3,27 +3,29 @@
 //! One task serves IP, one waits for interrupts, one does a turn after either: so that whatever arrived together leaves together.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 extern crate alloc;
 
-mod device;
-
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use contracts::network::{self, Link, NetworkError, NetworkEvents, NetworkServer, serve_network};
+use contracts::network::{self, Link, NetworkError, NetworkEvents, NetworkServer, Settings, serve_network};
 use core::cell::{Cell, RefCell};
 use packet::{BufferSet, MTU, Outbox, Prompt, Span};
 use runtime::{Bulk, Peer, Start};
 use virtio_net::driver::Region;
-use virtio_net::{Driver, StartError, Transport};
+use virtio_net::{Driver, StartError, Transport, device};
 
 /// The device has this long to become quiet after a reset.
 const RESET_NS: u64 = 100_000_000;
 /// Until a full channel is tried again.
 const RETRY_NS: u64 = 500_000;
-/// Badge bit of the device's interrupt.
+/// The device has this long to do what it is told.
+const SETTING_NS: u64 = 1_000_000_000;
+/// Badge bit of the queues' interrupt.
 const INTERRUPT: u64 = 1 << 56;
+/// Badge bit of the interrupt for a changed configuration.
+const CHANGED: u64 = 1 << 57;
 
 type NetDriver = Driver<alloc::boxed::Box<dyn Transport>, Bulk>;
 
@@ -33,9 +35,20 @@ struct Service {
     /// What was kept back is for a client that is no more.
     stale: Cell<bool>,
     prompt: Prompt,
+    /// Rung after each turn.
+    turned: Prompt,
+    /// Whether there is a link, and what the client was told of that.
+    up: Cell<bool>,
+    told: Cell<bool>,
 }
 
 impl Service {
+    /// The configuration changed: there may be a link, or none any more.
+    fn look_at_link(&self) {
+        self.up.set(self.driver.borrow_mut().link_is_up());
+        self.prompt.ring();
+    }
+
     fn detach(&self) {
         self.client.take();
         self.stale.set(true);
@@ -56,7 +69,22 @@ impl NetworkServer for Service {
         self.client.replace(Some(NetworkEvents::new(peer)));
         self.stale.set(true);
         self.prompt.ring();
-        Ok(Link { address: driver.address(), mtu: MTU as u16, busy })
+        let up = driver.link_is_up();
+        self.up.set(up);
+        self.told.set(up);
+        Ok(Link { address: driver.address(), mtu: MTU as u16, up, rings: driver.rings(), busy })
+    }
+
+    async fn configure(&self, _: &Peer, settings: Settings) -> Result<(), NetworkError> {
+        self.driver.borrow_mut().want_all_frames(settings.promiscuous);
+        self.prompt.ring();
+        let outcome = || self.driver.borrow().promiscuous();
+        // What it did not do in time is told as what it refused.
+        let _ = runtime::timeout(SETTING_NS, self.turned.until(|| outcome().is_some())).await;
+        match outcome() {
+            Some(Ok(_)) => Ok(()),
+            Some(Err(_)) | None => Err(NetworkError::Refused),
+        }
     }
 
     fn transmit(&self, _: &Peer, frames: Vec<Span>) {
@@ -108,7 +136,11 @@ fn turn(service: &Service, boxes: &mut Outboxes) -> Result<bool, StartError> {
     boxes.received.extend(output.received);
     boxes.transmitted.extend(output.transmitted);
     let received = boxes.received.flush(|frames| client.received(frames).is_ok());
-    Ok(boxes.transmitted.flush(|buffers| client.transmitted(buffers).is_ok()) && received)
+    let up = service.up.get();
+    if service.told.get() != up && client.link(up).is_ok() {
+        service.told.set(up);
+    }
+    Ok(service.told.get() == up && boxes.transmitted.flush(|buffers| client.transmitted(buffers).is_ok()) && received)
 }
 
 /// A turn after each batch of wishes or interrupts.
@@ -116,7 +148,9 @@ async fn turns(service: Rc<Service>) {
     let mut boxes = Outboxes::default();
     loop {
         service.prompt.rung().await;
-        match turn(&service, &mut boxes) {
+        let turned = turn(&service, &mut boxes);
+        service.turned.ring();
+        match turned {
             Ok(true) => {}
             Ok(false) => {
                 runtime::sleep(RETRY_NS).await;
@@ -127,8 +161,24 @@ async fn turns(service: Rc<Service>) {
     }
 }
 
+async fn links(service: Rc<Service>) {
+    loop {
+        runtime::notified(CHANGED).await;
+        service.look_at_link();
+    }
+}
+
 async fn component(start: Start) {
-    let Some((transport, handle)) = device::open(&start, INTERRUPT) else { return };
+    let Some(found) = start.device("virtio-net") else {
+        return runtime::log!("no device virtio-net was given: start the machine with a virtio network card");
+    };
+    let (transport, claim) = match device::open(found.handle) {
+        Ok(opened) => opened,
+        Err(reason) => return runtime::log!("the device cannot be used: {reason}"),
+    };
+    if let Err(error) = device::interrupt(claim, INTERRUPT, CHANGED) {
+        return runtime::log!("no interrupt for the device: {error:?}");
+    }
     let regions = ["virtio-rings", "rx-packets", "tx-packets"].map(|name| start.region(name));
     let [Some(rings), Some(receive), Some(transmit)] = regions else {
         runtime::log!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml");
@@ -146,15 +196,25 @@ async fn component(start: Start) {
         client: RefCell::new(None),
         stale: Cell::new(false),
         prompt: Prompt::default(),
+        turned: Prompt::default(),
+        up: Cell::default(),
+        told: Cell::default(),
     });
+    // A device that was just started is told how it is to be set.
+    service.prompt.ring();
     runtime::spawn(turns(service.clone()));
+    runtime::spawn(links(service.clone()));
     for channel in start.servers(network::NAME) {
         runtime::spawn(serve_network(service.clone(), channel));
     }
     start.serving();
     loop {
         runtime::notified(INTERRUPT).await;
-        device::answered(handle, &mut || service.driver.borrow_mut().acknowledge());
+        device::answered(claim, &mut || {
+            if service.driver.borrow_mut().acknowledge() {
+                service.look_at_link();
+            }
+        });
         service.prompt.ring();
     }
 }

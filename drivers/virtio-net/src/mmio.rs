@@ -71,8 +71,9 @@ impl Transport for Mmio {
     fn configuration(&mut self, offset: u64) -> u8 {
         self.0.read_u8(0x100 + offset)
     }
-    fn acknowledge(&mut self) {
+    fn acknowledge(&mut self) -> bool {
         let pending = self.0.read_u32(0x60);
         self.0.write_u32(0x64, pending & 3);
+        pending & 2 != 0
     }
 }

@@ -1,6 +1,6 @@
 //! virtio over PCI (virtio 1.2, section 4.1): where the structures are, and the registers of the common one.
 //!
-//! Message 0 of MSI-X serves both queues; configuration changes are not asked for.
+//! Message 0 of MSI-X serves the queues, message 1 changes of the configuration.
 
 use crate::registers::Registers;
 use crate::transport::{QueueAddresses, Transport};
@@ -9,8 +9,8 @@ use crate::transport::{QueueAddresses, Transport};
 const VENDOR_CAPABILITY: u8 = 9;
 /// Longest list of capabilities that fits into configuration space.
 const CAPABILITIES_MAX: usize = 48;
-/// No message.
-const NO_VECTOR: u16 = 0xffff;
+/// Message of configuration changes.
+const CONFIGURATION: u16 = 1;
 
 /// Place of a structure: window, offset, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +71,13 @@ pub struct Pci {
     notify_step: u32,
     device: Registers,
     /// Per queue: where to notify.
-    notify_offsets: [u64; 2],
+    notify_offsets: [u64; 3],
 }
 
 impl Pci {
     /// Over mapped structures.
     pub fn new(common: Registers, notify: Registers, notify_step: u32, device: Registers) -> Pci {
-        Pci { common, notify, notify_step, device, notify_offsets: [0; 2] }
+        Pci { common, notify, notify_step, device, notify_offsets: [0; 3] }
     }
 }
 
@@ -100,7 +100,8 @@ impl Transport for Pci {
             self.common.write_u32(8, which);
             self.common.write_u32(12, half);
         }
-        self.common.write_u16(16, NO_VECTOR);
+        // A device that has no such message keeps none.
+        self.common.write_u16(16, CONFIGURATION);
     }
     fn queue_entries(&mut self, queue: u16) -> u16 {
         self.common.write_u16(22, queue);
@@ -127,7 +128,9 @@ impl Transport for Pci {
     fn configuration(&mut self, offset: u64) -> u8 {
         self.device.read_u8(offset)
     }
-    fn acknowledge(&mut self) {}
+    fn acknowledge(&mut self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub const AVAILABLE_OFFSET: usize = 4096;
 /// See [`AVAILABLE_OFFSET`].
 pub const USED_OFFSET: usize = 2 * 4096;
 
+/// In the available and in the used ring: how many entries were ever written.
+pub const INDEX_OFFSET: usize = 2;
+
 /// Descriptor flag: the device writes.
 const WRITE: u16 = 2;
 /// Available-ring flag: no interrupt wanted.
@@ -86,7 +89,7 @@ impl<M: Memory> Queue<M> {
     pub fn publish(&self) -> bool {
         // The entries before the index, the index before the question whether to notify (section 2.7.13).
         fence(Ordering::SeqCst);
-        self.write(AVAILABLE_OFFSET + 2, &self.available.to_le_bytes());
+        self.write(AVAILABLE_OFFSET + INDEX_OFFSET, &self.available.to_le_bytes());
         fence(Ordering::SeqCst);
         self.read_u16(USED_OFFSET) & NO_NOTIFY == 0
     }
@@ -94,7 +97,7 @@ impl<M: Memory> Queue<M> {
     /// The next buffer the device is done with.
     pub fn take(&mut self) -> Result<Option<Used>, Broken> {
         loop {
-            let index = self.read_u16(USED_OFFSET + 2);
+            let index = self.read_u16(USED_OFFSET + INDEX_OFFSET);
             if index == self.seen {
                 return Ok(None);
             }
@@ -145,7 +148,7 @@ impl<M: Memory> Queue<M> {
 pub fn left_behind(memory: &impl Memory, base: usize, taken: u16) -> Vec<(u16, u32)> {
     let mut index = [0; 2];
     // A region too short for this reads as nothing left.
-    let end = memory.read(base + USED_OFFSET + 2, &mut index).map_or(taken, |()| u16::from_le_bytes(index));
+    let end = memory.read(base + USED_OFFSET + INDEX_OFFSET, &mut index).map_or(taken, |()| u16::from_le_bytes(index));
     let count = end.wrapping_sub(taken);
     let entry = |offset: u16| {
         let slot = usize::from(taken.wrapping_add(offset) % ENTRIES);

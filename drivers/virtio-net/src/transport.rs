@@ -41,8 +41,8 @@ pub trait Transport {
     fn notify(&mut self, queue: u16);
     /// A byte of the device's configuration.
     fn configuration(&mut self, offset: u64) -> u8;
-    /// Answers an interrupt that needs an answer.
-    fn acknowledge(&mut self);
+    /// Answers an interrupt that needs an answer; tells whether it was for a changed configuration too.
+    fn acknowledge(&mut self) -> bool;
 }
 
 impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
@@ -70,7 +70,7 @@ impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
     fn configuration(&mut self, offset: u64) -> u8 {
         (**self).configuration(offset)
     }
-    fn acknowledge(&mut self) {
-        (**self).acknowledge();
+    fn acknowledge(&mut self) -> bool {
+        (**self).acknowledge()
     }
 }

@@ -3,7 +3,7 @@
 use packet::{BUFFER_BYTES, BufferSet, Memory, POOL_BYTES, Span};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use virtio_net::driver::{Driver, JOURNAL_OFFSET, RING_BYTES, Region, StartError};
+use virtio_net::driver::{Driver, JOURNAL_OFFSET, RING_BYTES, Refused, Region, StartError};
 use virtio_net::queue::{AVAILABLE_OFFSET, USED_OFFSET};
 use virtio_net::transport::{QueueAddresses, Transport};
 
@@ -22,8 +22,9 @@ struct Machine {
     reset_looks: Rc<Cell<u32>>,
     features: Rc<Cell<u64>>,
     entries: Rc<Cell<u16>>,
-    queues: Rc<RefCell<[Option<QueueAddresses>; 2]>>,
-    seen: Rc<Cell<[u16; 2]>>,
+    queues: Rc<RefCell<[Option<QueueAddresses>; 3]>>,
+    seen: Rc<Cell<[u16; 3]>>,
+    link: Rc<Cell<u8>>,
 }
 
 impl Transport for Machine {
@@ -35,8 +36,8 @@ impl Transport for Machine {
     fn set_status(&mut self, status: u8) {
         self.status.set(status);
         if status == 0 {
-            self.seen.set([0; 2]);
-            *self.queues.borrow_mut() = [None; 2];
+            self.seen.set([0; 3]);
+            *self.queues.borrow_mut() = [None; 3];
         }
     }
     fn features(&mut self) -> u64 {
@@ -51,9 +52,11 @@ impl Transport for Machine {
     }
     fn notify(&mut self, _: u16) {}
     fn configuration(&mut self, offset: u64) -> u8 {
-        offset as u8
+        if offset == 6 { self.link.get() } else { offset as u8 }
     }
-    fn acknowledge(&mut self) {}
+    fn acknowledge(&mut self) -> bool {
+        false
+    }
 }
 
 fn number<const N: usize>(bytes: &Bytes, at: usize) -> u64 {
@@ -73,6 +76,7 @@ impl Machine {
             entries: Rc::new(Cell::new(256)),
             queues: Rc::default(),
             seen: Rc::default(),
+            link: Rc::default(),
         }
     }
 
@@ -113,6 +117,33 @@ impl Machine {
         self.rings.write(at, &descriptor.to_le_bytes()).unwrap();
         self.rings.write(at + 4, &written.to_le_bytes()).unwrap();
         self.rings.write(base + 2, &index.wrapping_add(1).to_le_bytes()).unwrap();
+    }
+
+    /// The next command: its bytes, and where its answer goes. Carried out when it is answered.
+    fn command(&self) -> Option<([u8; 3], usize)> {
+        let QueueAddresses { descriptors, available, .. } = self.queues.borrow()[2]?;
+        let [descriptors, available] = [descriptors, available].map(|at| (at - RINGS_PHYSICAL) as usize);
+        let mut seen = self.seen.get();
+        if number::<2>(&self.rings, available + 2) as u16 == seen[2] {
+            return None;
+        }
+        seen[2] = seen[2].wrapping_add(1);
+        self.seen.set(seen);
+        let at = [descriptors, descriptors + 16];
+        let place = |at| (number::<8>(&self.rings, at) - RINGS_PHYSICAL) as usize;
+        // The command goes on with the answer.
+        assert_eq!(at.map(|at| number::<4>(&self.rings, at + 8)), [3, 1], "their bytes");
+        assert_eq!(at.map(|at| number::<2>(&self.rings, at + 12)), [1, 2], "their flags");
+        assert_eq!(number::<2>(&self.rings, at[0] + 14), 1);
+        let mut bytes = [0; 3];
+        bytes.copy_from_slice(&self.rings.borrow()[place(at[0])..][..3]);
+        Some((bytes, place(at[1])))
+    }
+
+    fn answer(&self, at: usize, answer: u8) {
+        let used = (self.queues.borrow()[2].unwrap().used - RINGS_PHYSICAL) as usize;
+        self.rings.write(at, &[answer]).unwrap();
+        self.rings.write(used + 2, &self.seen.get()[2].to_le_bytes()).unwrap();
     }
 
     fn frame_arrives(&self, frame: &[u8]) -> bool {
@@ -333,6 +364,80 @@ fn damaged_rings_and_journals_cannot_break_a_successor() {
             assert!((14..=2036).contains(&span.length) && span.offset == 12);
         }
         assert_eq!(driver.posted() + theirs.len(), 256);
+    }
+}
+
+#[test]
+fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
+    const OFF: [u8; 3] = [0, 0, 0];
+    const ON: [u8; 3] = [0, 0, 1];
+    let machine = Machine::new();
+    let mut driver = machine.driver().unwrap();
+    let step = |driver: &mut Driver<Machine, Bytes>, wanted: [u8; 3], answer: u8| {
+        driver.flush();
+        let (command, at) = machine.command().expect("a command");
+        assert_eq!(command, wanted);
+        assert_eq!(driver.promiscuous(), None, "not answered yet");
+        driver.look().unwrap();
+        machine.answer(at, answer);
+        driver.look().unwrap();
+    };
+    step(&mut driver, OFF, 0);
+    assert_eq!(driver.promiscuous(), Some(Ok(false)));
+    driver.flush();
+    assert_eq!(machine.command(), None, "nothing is said twice");
+    driver.want_all_frames(true);
+    // Changed while a command is under way, and back.
+    driver.flush();
+    driver.want_all_frames(false);
+    step(&mut driver, ON, 0);
+    step(&mut driver, OFF, 0);
+    assert_eq!(driver.promiscuous(), Some(Ok(false)));
+    driver.want_all_frames(true);
+    step(&mut driver, ON, 1);
+    assert_eq!(driver.promiscuous(), Some(Err(Refused)));
+    driver.want_all_frames(true);
+    step(&mut driver, ON, 0);
+    assert_eq!(driver.promiscuous(), Some(Ok(true)));
+    driver.restart(|| false).unwrap();
+    step(&mut driver, ON, 0);
+    assert_eq!(driver.promiscuous(), Some(Ok(true)), "also by a device that was started again");
+
+    machine.features.set(1 << 32 | 1 << 5);
+    let mut driver = machine.driver().unwrap();
+    driver.want_all_frames(true);
+    driver.flush();
+    assert_eq!((driver.promiscuous(), machine.command()), (Some(Err(Refused)), None));
+}
+
+#[test]
+fn the_link_is_what_the_device_tells() {
+    let machine = Machine::new();
+    let mut driver = machine.driver().unwrap();
+    for (status, up) in [(0, false), (1, true), (2, false), (3, true)] {
+        machine.link.set(status);
+        assert_eq!(driver.link_is_up(), up);
+    }
+    machine.link.set(0);
+    machine.features.set(1 << 32 | 1 << 5);
+    assert!(machine.driver().unwrap().link_is_up(), "it does not tell");
+}
+
+#[test]
+fn the_words_to_poll_are_those_the_device_writes() {
+    let machine = Machine::new();
+    let mut driver = machine.driver().unwrap();
+    driver.attach(&BufferSet::EMPTY);
+    driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
+    driver.flush();
+    for turn in 1..3 {
+        let words = |driver: &Driver<Machine, Bytes>| driver.used_words().map(|at| number::<2>(&machine.rings, at));
+        assert_eq!(words(&driver), [0, 0]);
+        assert!(machine.frame_arrives(&[1; 60]) && machine.frame_arrives(&[1; 60]));
+        machine.used(1, 50, 0);
+        assert_eq!(words(&driver), [2, 1], "turn {turn}");
+        driver.restart(|| false).unwrap();
+        driver.flush();
     }
 }
 

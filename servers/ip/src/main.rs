@@ -10,7 +10,7 @@ extern crate alloc;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use contracts::network::{NetworkClient, NetworkEvent};
+use contracts::network::{NetworkClient, NetworkEvent, Settings};
 use contracts::packets::{self, Attached, HostAddress, PacketsError, PacketsEvents, PacketsServer, serve_packets};
 use core::cell::{Cell, RefCell};
 use ip::{Host, Ip, Link, Output};
@@ -29,13 +29,27 @@ struct Service {
     stale: Cell<(bool, bool)>,
     /// Rung when a driver is attached.
     link: Prompt,
+    /// Whether the link was up, as it was last said.
+    up: Cell<Option<bool>>,
+    /// How the device is to be set.
+    settings: Settings,
 }
+
+/// Word of the command line: the card shall receive frames for others too.
+const PROMISCUOUS: &str = "pelago.promiscuous";
 
 fn wire_address(host: Option<Host>) -> Option<HostAddress> {
     host.map(|host| HostAddress { address: host.address.octets(), prefix_bits: host.prefix_bits })
 }
 
 impl Service {
+    /// Says it if the link went up or down. Nothing else depends on it: what is sent without a link is lost as on any network.
+    fn link_is(&self, up: bool) {
+        if self.up.replace(Some(up)) != Some(up) {
+            runtime::log!("link {}", if up { "up" } else { "down" });
+        }
+    }
+
     fn detach_tcp(&self) {
         self.tcp.take();
         self.stale.set((self.stale.get().0, true));
@@ -73,6 +87,13 @@ impl PacketsServer for Service {
     }
 }
 
+async fn configure(driver: NetworkClient, settings: Settings) {
+    match driver.configure(settings).await {
+        Ok(()) => runtime::log!("the card is set: {settings:?}"),
+        Err(error) => runtime::log!("the card cannot be set so ({error:?}): {settings:?}"),
+    }
+}
+
 /// Attaches and feeds until the driver has to be attached again.
 async fn link(service: &Service, driver: &NetworkClient) {
     let held = service.ip.borrow_mut().detach_driver();
@@ -81,6 +102,14 @@ async fn link(service: &Service, driver: &NetworkClient) {
         Ok(answer) => {
             let link = Link { ethernet: smoltcp::wire::EthernetAddress(answer.address), busy: answer.busy };
             service.ip.borrow_mut().attach_driver(link, runtime::now_ns());
+            let [receive, transmit] = answer.rings;
+            if service.up.get().is_none() {
+                runtime::log!("a card for {receive} frames in and {transmit} out, packets of {} bytes", answer.mtu);
+            }
+            service.link_is(answer.up);
+            if service.settings != Settings::default() {
+                runtime::spawn(configure(driver.clone(), service.settings));
+            }
         }
         Err(error) => {
             runtime::log!("no link: {error:?}");
@@ -92,6 +121,7 @@ async fn link(service: &Service, driver: &NetworkClient) {
     loop {
         match driver.next_event().await {
             NetworkEvent::Received { frames } => service.ip.borrow_mut().received(&frames, runtime::now_ns()),
+            NetworkEvent::Link { up } => service.link_is(up),
             NetworkEvent::Transmitted { buffers } => service.ip.borrow_mut().transmitted(&buffers),
             NetworkEvent::Lost | NetworkEvent::PeerRestarted => return,
             NetworkEvent::Closed => {
@@ -194,6 +224,8 @@ async fn component(start: Start) {
         prompt: Prompt::default(),
         stale: Cell::default(),
         link: Prompt::default(),
+        up: Cell::default(),
+        settings: Settings { promiscuous: start.command_line().split_whitespace().any(|word| word == PROMISCUOUS) },
     });
     runtime::spawn(turns(service.clone(), driver.clone()));
     for channel in start.servers(packets::NAME) {

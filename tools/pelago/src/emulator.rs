@@ -177,6 +177,12 @@ pub struct Machine {
     pub audit: Option<crate::audit::Audit>,
     /// Has a network card.
     pub has_card: bool,
+    /// Has a second one, with PCI only, on one cable with the first and nobody else.
+    pub has_pair: bool,
+    /// Has a disk of so many zeros, with PCI only; 0: none.
+    pub disk_bytes: u64,
+    /// Socket at which the emulator takes commands (QMP).
+    pub commands: Option<PathBuf>,
     /// Stay before the first instruction.
     pub paused: bool,
     /// Wait for a debugger on this port of 127.0.0.1.
@@ -209,6 +215,9 @@ impl Machine {
             plugin: None,
             audit: None,
             has_card: true,
+            has_pair: false,
+            disk_bytes: 0,
+            commands: None,
             paused: false,
             gdb: None,
             pcap: None,
@@ -281,6 +290,21 @@ impl Machine {
             add(&["-netdev", &self.network()]);
             add(self.machine.card());
         }
+        if self.has_pair {
+            add(&[
+                "-netdev",
+                "hubport,id=n1,hubid=0",
+                "-device",
+                "virtio-net-pci,netdev=n1,disable-legacy=on,romfile=",
+            ]);
+        }
+        if self.disk_bytes > 0 {
+            add(&["-blockdev", &format!("driver=null-co,node-name=d0,size={},read-zeroes=on", self.disk_bytes)]);
+            add(&["-device", "virtio-blk-pci,drive=d0,disable-legacy=on"]);
+        }
+        if let Some(path) = &self.commands {
+            add(&["-qmp", &format!("unix:{},server=on,wait=off", path.display())]);
+        }
         if let Some(path) = &self.pcap {
             add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}", path.display())]);
         }
@@ -320,6 +344,9 @@ impl Machine {
 
     /// What is behind the network card.
     fn network(&self) -> String {
+        if self.has_pair {
+            return "hubport,id=n0,hubid=0".into();
+        }
         match (&self.namespace, self.frames) {
             (Some(_), _) => format!("tap,id=n0,ifname={},script=no,downscript=no", crate::namespace::TAP),
             (None, None) => self.user_network(),

@@ -180,6 +180,12 @@ impl Guest {
         })
     }
 
+    /// As [`expect`](Self::expect), but fine if the line has come before.
+    pub fn heard(&mut self, words: &str, limit: Duration) -> Result<String> {
+        let before = self.transcript.iter().find(|line| line.contains(words)).cloned();
+        before.map_or_else(|| self.expect(words, limit), Ok)
+    }
+
     /// Sends a control request and waits for the last line of its reply, `ok ...` or `error ...`.
     pub fn control(&mut self, request: &str, limit: Duration) -> Result<String> {
         if !self.input.control(request) {

@@ -27,7 +27,8 @@ const GUEST_MAC: [u8; 6] = [0x52, 0x54, 0, 0x12, 0x34, 0x56];
 const GUEST_IP: [u8; 4] = [10, 0, 2, 15];
 const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x77];
 const OUR_IP: [u8; 4] = [10, 0, 2, 77];
-const COMMAND_LINE: &str = "pelago.ip=10.0.2.15/24,10.0.2.77";
+/// Frames for others come too: whom a frame is for may be damaged.
+const COMMAND_LINE: &str = "pelago.ip=10.0.2.15/24,10.0.2.77 pelago.promiscuous";
 const ETHERNET_BYTES: usize = 14;
 const IP_BYTES: usize = 20;
 const TCP_AT: usize = ETHERNET_BYTES + IP_BYTES;
@@ -63,6 +64,7 @@ fn check(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
 
 fn under_fire(guest: &mut Guest, wire: &Wire) -> Result<()> {
     guest.expect("pelago: ready", web::READY_LIMIT)?;
+    guest.heard("ip: the card is set: Settings { promiscuous: true }", ANSWER_LIMIT)?;
     wire.ping(0).context("before any damaged frame")?;
     wire.page(1024).context("before any damaged frame")?;
     let mut random = Random(SEED);

@@ -12,6 +12,7 @@ mod frames;
 mod fuzz;
 mod held;
 mod keep_alive;
+mod link;
 mod model;
 mod objects;
 mod programs;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Scenario> {
         bad_executables::scenarios(),
         bad_programs::scenarios(),
         web::scenarios(),
+        link::scenarios(),
         audit::scenarios(),
         frames::scenarios(),
         recovery::scenarios(),
