@@ -45,7 +45,7 @@ macro_rules! calls {
 calls! {
     /// Does nothing. () → (). For measuring the cost of entry and exit.
     Null = 0,
-    /// Text to the kernel's log. (pointer, length ≤ 512) → (). Whole lines stay whole. Right: none; the caller's component name is put in front by the runtime.
+    /// Text to the kernel's log. (pointer, length ≤ 512) → (). Whole lines stay whole; control characters but the ends of lines and tabs are shown as escapes, so no terminal obeys them. Right: none; the caller's component name is put in front by the runtime.
     Log = 1,
     /// Raw text to the console port. (console device handle: CONTROL, pointer, length ≤ 4096) → (). Only on core 0.
     ConsoleWrite = 2,
@@ -253,6 +253,9 @@ calls! {
     LocalityGet = 114,
     /// Objects alive on this core. (object type: an `ObjectType` as a number) → (count). `BadArgument` for a number that is no type.
     ObjectCount = 115,
+    /// How a core is used. (pcore: READ, core) → (nanoseconds that programs had it in its current run, the kernel's work for them included; what it runs: `pcore::runs::*`; object id of the domain that
+    /// claimed it, 0: nobody). `BadArgument` past the last core; `OtherCore`: claims are core 0's, ask its monitor.
+    PcoreUse = 116,
 
     /// A share that several cores can use (decision 38). (share: WRITE, or `Handle::NONE`; ram: WRITE; pages; layout::lock::*; name; name) → (new share, object id).
     /// `NONE`: takes so many pages (8 up) of the Ram for a new pool; its first share comes into the caller's root share. Else the new one lies in the pool of `share` and is known there; Ram and pages are not looked at.

@@ -47,6 +47,18 @@ pub mod polled {
     pub const WORD: u64 = 1;
 }
 
+/// What a core runs, as `PcoreUse` tells it.
+pub mod runs {
+    /// Nothing: it stands still, or has not begun.
+    pub const NOTHING: u64 = 0;
+    /// A monitor, and with it what the system put there.
+    pub const MONITOR: u64 = 1;
+    /// A program, alone.
+    pub const PROGRAM: u64 = 2;
+    /// No program: a kernel core, which polls.
+    pub const KERNEL_CORE: u64 = 3;
+}
+
 /// Calls that a kernel core takes from a ring: those that neither wait, nor point to memory, nor are about a context. Any other is refused with `BadCall`.
 /// Handles are those of the kernel core's domain, which gets what `PcoreRun` passed.
 pub const RING_CALLS: [Call; 15] = [

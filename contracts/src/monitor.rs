@@ -102,6 +102,29 @@ pub struct CoreMemory {
     pub free_pages: u64,
 }
 
+/// What a core runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CoreRuns {
+    /// Nothing: it is halted.
+    Nothing,
+    /// A monitor, and what the system put there.
+    Monitor,
+    /// A program of whoever claimed it, alone.
+    Program,
+    /// No program: the kernel polls for whoever claimed it.
+    KernelCore,
+}
+
+/// How a core is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CoreUse {
+    pub runs: CoreRuns,
+    /// Component that claimed it; empty: nobody did.
+    pub claimed_by: String,
+    /// How long programs had it since it was started, nanoseconds.
+    pub programs_ns: u64,
+}
+
 /// Why a monitor refused; what was made for the operation is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MonitorError {
@@ -184,6 +207,10 @@ pub trait Monitor {
     /// Objects alive in that core's kernel, in the order of `abi::ObjectType::ALL`.
     #[op(repeatable)]
     async fn objects(&self, core: u32) -> Result<Vec<u64>, MonitorError>;
+
+    /// How a core is used and who claimed it. Only monitor 0 knows (`NoCore` elsewhere, and past the last core).
+    #[op(repeatable)]
+    async fn core_use(&self, core: u32) -> Result<CoreUse, MonitorError>;
 
     /// Moves contiguous free pages from one core's account to another's.
     #[op]

@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
+pub use crate::monitor::CoreRuns;
+
 /// What `chaos` does to a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Chaos {
@@ -32,11 +34,15 @@ pub struct ComponentLine {
 /// A core's line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoreLine {
-    /// Not halted, and not managed by a program.
-    pub running: bool,
+    /// What it runs.
+    pub runs: CoreRuns,
+    /// Component that claimed it; empty: nobody did.
+    pub claimed_by: String,
+    /// How long programs had it since it was started, nanoseconds.
+    pub programs_ns: u64,
     pub used_pages: u64,
     pub free_pages: u64,
-    /// Objects alive in its kernel, in the order of `abi::ObjectType::ALL`; empty if it is not running.
+    /// Objects alive in its kernel, in the order of `abi::ObjectType::ALL`; empty, as pages are none, unless it runs a monitor.
     pub objects: Vec<u64>,
 }
 

@@ -11,8 +11,8 @@ pub use crate::backtrace::print_user;
 pub use crate::devices::claims::{claim as claim_device, free as free_device};
 pub use crate::log::{write_line, write_user};
 pub use crate::orders::{
-    Order, State, give as give_order, order as core_order, set_state as set_core_state, start as start_core,
-    state as core_state,
+    Order, State, Used, give as give_order, order as core_order, set_state as set_core_state, set_used,
+    start as start_core, state as core_state, used_ns,
 };
 pub use fpu::{open as open_vectors, restore as restore_vectors, save as save_vectors};
 

@@ -15,16 +15,18 @@ std::thread_local! {
     static FLUSHES: RefCell<Vec<Flush>> = const { RefCell::new(Vec::new()) };
     static COUNTS: RefCell<BTreeMap<usize, u64>> = const { RefCell::new(BTreeMap::new()) };
     static STATES: Cell<[State; CORES]> = const { Cell::new([State::Never; CORES]) };
+    static USED: Cell<[Used; CORES]> = const { Cell::new([Used::NONE; CORES]) };
     static ORDERS: Cell<[Order; CORES]> = const { Cell::new([Order::Halt(0); CORES]) };
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
     static FORGOT: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
+    static LINE: Cell<String> = const { Cell::new(String::new()) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
 const FLUSHES_MAX: usize = 4096;
 
-pub use crate::orders::{Order, State};
+pub use crate::orders::{Order, State, Used};
 
 /// Cores whose words tests can set.
 pub const CORES: usize = 4;
@@ -145,6 +147,23 @@ pub fn set_core_state(state: State) {
 }
 
 /// As in `hardware.rs`.
+pub fn used_ns(core: usize, now_ns: u64) -> u64 {
+    USED.get().get(core).map_or(0, |used| used.total_ns(now_ns))
+}
+
+/// As in `hardware.rs`, of core 0.
+pub fn set_used(change: impl FnOnce(Used) -> Used) {
+    set_used_of(0, change);
+}
+
+/// Changes how long programs had a core.
+pub fn set_used_of(core: usize, change: impl FnOnce(Used) -> Used) {
+    let mut used = USED.get();
+    used[core] = change(used[core]);
+    USED.set(used);
+}
+
+/// As in `hardware.rs`.
 pub fn core_order(core: usize) -> Order {
     ORDERS.get()[core]
 }
@@ -185,9 +204,14 @@ pub fn take_count(slot: usize) -> u64 {
     COUNTS.with_borrow_mut(|counts| counts.remove(&slot).unwrap_or_default())
 }
 
-/// As in `hardware.rs`: the text is made, to find what panics in making it.
+/// As in `hardware.rs`: the last line is kept, and so made, which finds what panics in making it.
 pub fn write_line(text: core::fmt::Arguments<'_>) {
-    let _ = text.to_string();
+    LINE.set(text.to_string());
+}
+
+/// The last line since the last question.
+pub fn take_line() -> String {
+    LINE.take()
 }
 
 /// As in `hardware.rs`.

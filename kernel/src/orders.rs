@@ -75,7 +75,36 @@ fn word(run: u32, runs: bool) -> u64 {
     MARK | u64::from(run) << 1 | u64::from(runs)
 }
 
+/// How long programs had a core, in one word: nanoseconds in the upper 63 bits. While one has it the lowest bit is set and the others are short by the time of the
+/// clock, so the word is written only when programs begin and when the core goes idle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Used(u64);
+
+impl Used {
+    /// Nothing yet.
+    pub const NONE: Used = Used(0);
+
+    /// From now on a program has the core; no change if one has it already.
+    pub fn begin(self, now_ns: u64) -> Used {
+        if self.0 & 1 == 0 { Used((self.0 >> 1).wrapping_sub(now_ns) << 1 | 1) } else { self }
+    }
+
+    /// From now on none has it.
+    pub fn end(self, now_ns: u64) -> Used {
+        Used(self.total_ns(now_ns) << 1)
+    }
+
+    /// All in all, in nanoseconds. A clock that is behind the other core's gives no less than nothing.
+    pub fn total_ns(self, now_ns: u64) -> u64 {
+        let rest = self.0 as i64 >> 1;
+        let total = if self.0 & 1 == 0 { rest } else { rest.wrapping_add(now_ns as i64) };
+        u64::try_from(total).unwrap_or(0)
+    }
+}
+
 static STATE: AtomicU64 = AtomicU64::new(0);
+/// Of the current run.
+static USED: AtomicU64 = AtomicU64::new(0);
 /// Run and whether it is to run, as in a state; address of the plan. Core 0's copy counts.
 static ORDERS: [[AtomicU64; 2]; CORES_MAX] = [const { [const { AtomicU64::new(0) }; 2] }; CORES_MAX];
 
@@ -91,6 +120,27 @@ pub fn state(core: usize) -> State {
 /// This core stands so from now on; whatever it did before is done.
 pub fn set_state(state: State) {
     STATE.store(state.encode(), Ordering::Release);
+}
+
+/// How long programs had a core in its current or last run, nanoseconds; 0 for one whose kernel never ran.
+pub fn used_ns(core: usize, now_ns: u64) -> u64 {
+    if state(core) == State::Never {
+        return 0;
+    }
+    let word = if core == cores::this_core() {
+        USED.load(Ordering::Relaxed)
+    } else {
+        // SAFETY: as in `state`.
+        instance::remote(core, &USED).map_or(0, |word| unsafe { &*word }.load(Ordering::Acquire))
+    };
+    Used(word).total_ns(now_ns)
+}
+
+/// Changes what is said of this core.
+#[inline]
+pub fn set_used(change: impl FnOnce(Used) -> Used) {
+    let Used(word) = change(Used(USED.load(Ordering::Relaxed)));
+    USED.store(word, Ordering::Release);
 }
 
 /// What core 0 wants of `core`.
@@ -127,6 +177,17 @@ pub fn start(core: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_is_counted_while_programs_run() {
+        let used = Used::NONE.begin(5000);
+        assert_eq!((Used::NONE.total_ns(9), used.total_ns(5000), used.total_ns(5300)), (0, 0, 300));
+        assert_eq!((used.begin(6000), used.total_ns(4999)), (used, 0));
+        let used = used.end(5300);
+        assert_eq!((used.total_ns(9000), used.end(9000)), (300, used));
+        assert_eq!(used.begin(9000).begin(9500).end(10_000).total_ns(20_000), 1300);
+        assert_eq!(used.begin(9000).total_ns(1), 0);
+    }
 
     #[test]
     fn words_say_what_was_meant_and_garbage_is_a_core_that_never_ran() {

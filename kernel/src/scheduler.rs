@@ -521,6 +521,9 @@ impl Kernel {
             return;
         }
         self.counters.switches += 1;
+        if before.is_none() {
+            hardware::set_used(|used| used.begin(self.scheduler.since_ns));
+        }
         let before = before.map_or(0, |before| before.header().id());
         let time = self.scheduler.running.map_or(0, |schedule| schedule.header().id());
         self.trace.add(self.scheduler.since_ns, Event::Switch, context.header().id(), [before, time]);
@@ -558,6 +561,7 @@ impl Kernel {
         self.scheduler.current = None;
         self.scheduler.idle = true;
         self.counters.idles += 1;
+        hardware::set_used(|used| used.end(self.scheduler.since_ns));
     }
 
     /// Adds a record to the trace.

@@ -12,7 +12,7 @@ mod program;
 use crate::arch::{instance, power};
 use crate::boot::info::{CoreInfo, machine};
 use crate::core_local::CoreLocal;
-use crate::hardware::{self, Order, State};
+use crate::hardware::{self, Order, State, Used};
 use crate::memory::{PAGE_BYTES, PhysRange, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::frames::AddError;
@@ -21,6 +21,7 @@ use crate::objects::remote::WAKE_TABLE_PAGES;
 use crate::objects::{Domain, Ptr};
 use crate::state::Kernel;
 use crate::{log, trace, trap};
+use abi::pcore::runs;
 use abi::{DeathCause, Error};
 
 /// Status of a machine that cannot start.
@@ -155,7 +156,8 @@ impl Kernel {
     /// Makes the first domain. A core other than core 0 that cannot says so and halts.
     fn begin(&mut self, info: &'static CoreInfo, plan: &Plan) {
         self.run = plan.run;
-        let is_monitor = plan.entry == 0 && plan.devices.iter().all(Option::is_none);
+        hardware::set_used(|_| Used::NONE);
+        let is_monitor = plan.runs() == runs::MONITOR;
         let link = plan.parts[0].map(|part| (part.base, part.pages));
         let started = if is_monitor { monitor::start(self, info, link) } else { program::start(self, plan) };
         self.tell_state(State::Running(self.run));

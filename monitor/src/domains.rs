@@ -167,6 +167,11 @@ impl<M: Machine> Book<M> {
         self.domains.values().find(|domain| domain.plan.name == name).map(|domain| domain.parts.id)
     }
 
+    /// The name of a domain that lives.
+    pub fn name_of(&self, id: DomainId) -> Option<String> {
+        self.domains.get(&id).map(|domain| domain.plan.name.clone())
+    }
+
     /// Pages of this core.
     pub fn memory(&mut self) -> Result<CoreMemory, MonitorError> {
         let (_, used_pages, free_pages) = sys::ram_stat(Handle::ROOT_RAM).map_err(refused)?;

@@ -9,6 +9,7 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
+use abi::pcore::runs;
 use abi::{Handle, ObjectType};
 use channel::{Bell, CallError, ClientChannel, Memory, Peer, SendError, ServerChannel, Wiring};
 use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
@@ -203,6 +204,17 @@ impl Service {
         self.book.borrow_mut().start(id)
     }
 
+    /// What the domain of that id is called: a component of this core, this monitor, or, if it has ended, its id. Nobody (0) has no name.
+    fn domain_name(&self, id: DomainId) -> String {
+        let is_own = || sys::cap_stat(Handle::SELF_DOMAIN).is_ok_and(|(_, own, _)| own == id);
+        match self.book.borrow().name_of(id) {
+            Some(name) => name,
+            None if id == 0 => String::new(),
+            None if is_own() => wiring::MONITOR.into(),
+            None => format!("domain {id:#x}, which has ended"),
+        }
+    }
+
     fn endpoint(&self, id: DomainId) -> Result<EndpointClient, MonitorError> {
         self.endpoints.borrow().get(&id).cloned().ok_or(MonitorError::NotFound)
     }
@@ -355,6 +367,20 @@ impl MonitorServer for Shared {
             return ObjectType::ALL.iter().map(|(of, _)| kernel(sys::object_count(*of))).collect();
         }
         passed(self.0.link(core).await?.objects(core).await)
+    }
+
+    async fn core_use(&self, _: &Peer, core: u32) -> Result<CoreUse, MonitorError> {
+        if !self.0.is_first() || core >= self.0.cores() {
+            return Err(MonitorError::NoCore);
+        }
+        let (programs_ns, what, claimant) = kernel(sys::pcore_use(Handle::PCORE, core.into()))?;
+        let runs = match what {
+            runs::MONITOR => CoreRuns::Monitor,
+            runs::PROGRAM => CoreRuns::Program,
+            runs::KERNEL_CORE => CoreRuns::KernelCore,
+            _ => CoreRuns::Nothing,
+        };
+        Ok(CoreUse { runs, claimed_by: self.0.domain_name(claimant), programs_ns })
     }
 
     async fn move_pages(&self, peer: &Peer, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {

@@ -4,6 +4,7 @@ use abi::pcore::{Launch, LaunchSegment};
 use abi::{Handle, Rights};
 use alloc::format;
 use alloc::string::String;
+use contracts::monitor::CoreUse;
 
 use crate::{Bench, Outcome, ensure, refused};
 
@@ -90,6 +91,11 @@ pub async fn change(bench: &Bench, core: u32, run: bool) -> Outcome {
         Ok(Err(error)) => Err(format!("change_core({core}, {run}): {error:?}")),
         Err(_) => Err(format!("change_core({core}, {run}): no answer")),
     }
+}
+
+/// What monitor 0 tells of a core.
+pub async fn used(bench: &Bench, core: u64) -> Result<CoreUse, String> {
+    bench.monitor.core_use(core as u32).await.map_err(|error| format!("core_use({core}): {error:?}"))
 }
 
 /// A launch with these segments: (segment, address, protection).

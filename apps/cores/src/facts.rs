@@ -6,6 +6,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use contracts::monitor::RegionKind;
+use virtio_net::Transport;
 
 use crate::{Bench, Outcome, ensure, must_be, refused};
 
@@ -134,6 +135,24 @@ pub fn claims(bench: &Bench) -> Outcome {
     }
     runtime::log!("{claimed} devices can be claimed");
     ensure(claimed > 0, || String::from("no device is free"))
+}
+
+/// A block device of VIRTIO 1.2, 5.2: its configuration begins with its sectors.
+const DISK: (u16, u16) = (0x1af4, 0x1042);
+const SECTOR_BYTES: u64 = 512;
+const CAPACITY_BYTES: u64 = 8;
+
+/// Who holds a disk learns its capacity from its registers; the host knows what was given.
+pub fn capacity(bench: &Bench) -> Outcome {
+    let mut records = (0..).map_while(|index| sys::device_list(index).ok());
+    let disk = records.find(|record| (record.vendor, record.device) == DISK);
+    let hwid = disk.ok_or_else(|| String::from("the machine has no disk"))?.hwid;
+    let device = sys::device_alloc(bench.cores, Handle::SELF_RAM, hwid).map_err(refused("DeviceAlloc"))?;
+    let (mut registers, _) = virtio_net::device::open(device)?;
+    let sectors =
+        (0..CAPACITY_BYTES).rev().fold(0, |all, offset| all << 8 | u64::from(registers.configuration(offset)));
+    runtime::log!("a disk of {} bytes", sectors * SECTOR_BYTES);
+    sys::device_master(device, false).and_then(|()| sys::cap_drop(device)).map_err(refused("CapDrop"))
 }
 
 /// Class of network devices, and the bit of a PCI command register that lets a device reach memory.

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+pub mod cards;
 pub mod claim;
 pub mod facts;
 pub mod page;
@@ -81,6 +82,8 @@ pub async fn run(start: Start) {
     tell("devices/list", facts::devices());
     tell("devices/claim", facts::claims(&bench));
     tell("devices/configuration", facts::configuration(&bench));
+    tell("devices/capacity", facts::capacity(&bench));
+    tell("cards/settings", cards::settings(&bench).await);
     if bench.start.cores() > 1 {
         tell("pool/claim", pool::claim(&bench).await);
         tell("pool/occupied", pool::occupied(&bench).await);
@@ -95,7 +98,9 @@ pub async fn run(start: Start) {
         tell("polling/sleep", polling::sleep(&bench).await);
         tell("polling/devices", polling::devices(&bench).await);
         tell("polling/corrupt", polling::corrupt(&bench).await);
+        tell("cards/polled", cards::polled(&bench).await);
         tell("pool/given-back", pool::given_back(&bench).await);
+        tell("polling/kept", polling::kept(&bench).await);
     }
     runtime::log!("done: {} ok, {} failed", counts[0], counts[1]);
     loop {

@@ -3,7 +3,9 @@
 use abi::layout::{protection, segment};
 use abi::{Error, Handle, PAGE_BYTES};
 use alloc::rc::Rc;
+use channel::Bulk;
 use core::any::Any;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU16, AtomicU64};
 
 /// Pages of ours.
@@ -12,6 +14,8 @@ pub struct Pages {
     pub segment: Handle,
     /// Where they are mapped for us.
     pub address: u64,
+    /// Where a device sees them.
+    pub physical: u64,
     count: u64,
     _keeper: Rc<dyn Any>,
 }
@@ -19,9 +23,9 @@ pub struct Pages {
 impl Pages {
     /// Zeroed.
     pub fn new(count: u64) -> Result<Pages, Error> {
-        let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, count, segment::CONTIGUOUS)?;
+        let (segment, physical) = sys::segment_alloc(Handle::SELF_RAM, count, segment::CONTIGUOUS)?;
         let (address, _, _keeper) = runtime::map_segment(segment)?;
-        Ok(Pages { segment, address, count, _keeper })
+        Ok(Pages { segment, address, physical, count, _keeper })
     }
 
     /// A page of code: the bytes from `start` to `end` of our text.
@@ -33,6 +37,13 @@ impl Pages {
         // SAFETY: both symbols bound one piece of our text; the page was just made for this and is nobody else's yet.
         unsafe { core::ptr::copy_nonoverlapping(start, pages.address as *mut u8, bytes) };
         Ok(pages)
+    }
+
+    /// The bytes, to be copied in and out.
+    pub fn memory(&self) -> Bulk {
+        let start = NonNull::new(self.address as *mut u8).expect("nothing is mapped at zero");
+        // SAFETY: mapped as long as the keeper lives, and shared memory to whoever reaches it.
+        unsafe { Bulk::at(start, (self.count * PAGE_BYTES) as usize, Some(self._keeper.clone())) }
     }
 
     /// A word.

@@ -5,10 +5,11 @@ use abi::pcore::polled;
 use abi::{Call, Error, Handle, ObjectType, PAGE_BYTES};
 use alloc::format;
 use alloc::string::String;
+use contracts::monitor::{CoreRuns, CoreUse};
 use core::sync::atomic::Ordering;
 use sys::CallRing;
 
-use crate::claim::{Claim, LIMIT_NS, PAUSE_NS, again, launch};
+use crate::claim::{Claim, LIMIT_NS, PAUSE_NS, again, launch, used};
 use crate::page::Pages;
 use crate::{Bench, Outcome, ensure, must_be, refused};
 
@@ -18,8 +19,18 @@ const CALLS: u64 = 310;
 /// Any wake slot of a kernel core wakes it.
 const WAKE_SLOT: u64 = 1;
 
-/// A kernel core with two rings and a word that it polls.
-struct KernelCore {
+/// A word for a kernel core to poll.
+pub struct Word {
+    /// Where it is,
+    pub segment: Handle,
+    /// in bytes from its start,
+    pub offset: u64,
+    /// and our badge bit for its changes.
+    pub badge: u64,
+}
+
+/// A kernel core with two rings and perhaps words that it polls.
+pub struct KernelCore {
     claim: Claim,
     rings: [CallRing; 2],
     word: Pages,
@@ -28,6 +39,17 @@ struct KernelCore {
 
 impl KernelCore {
     async fn new(bench: &Bench, with_word: bool) -> Result<KernelCore, String> {
+        let word = Pages::new(1).map_err(refused("SegmentAlloc"))?;
+        let own = [Word { segment: word.segment, offset: 6, badge: WORD_CHANGED }];
+        KernelCore::run(bench, if with_word { &own } else { &[] }, word).await
+    }
+
+    /// One that polls these words after its rings.
+    pub async fn polling(bench: &Bench, words: &[Word]) -> Result<KernelCore, String> {
+        KernelCore::run(bench, words, Pages::new(1).map_err(refused("SegmentAlloc"))?).await
+    }
+
+    async fn run(bench: &Bench, words: &[Word], word: Pages) -> Result<KernelCore, String> {
         let claim = Claim::of_last(bench).await?;
         let _pages = [Pages::new(1).map_err(refused("SegmentAlloc"))?, Pages::new(2).map_err(refused("SegmentAlloc"))?];
         let bell = sys::wake_slot_import(bench.cores, Handle::SELF_RAM, claim.core, WAKE_SLOT);
@@ -37,14 +59,11 @@ impl KernelCore {
             let added = sys::pcore_add_ring(claim.pcore, pages.segment).map_err(refused("PcoreAddDevice"))?;
             ensure(added == index, || format!("device {index} became {added}"))?;
         }
-        let word = Pages::new(1).map_err(refused("SegmentAlloc"))?;
-        if with_word {
-            let told =
-                sys::cap_mint(Handle::SELF_CONTEXT, abi::Rights::ALL, WORD_CHANGED).map_err(refused("CapMint"))?;
-            let slot = sys::wake_slot_alloc(bench.cores, Handle::SELF_CONTEXT, WORD_CHANGED);
+        for polled in words {
+            let slot = sys::wake_slot_alloc(bench.cores, Handle::SELF_CONTEXT, polled.badge);
             let slot = slot.map_err(refused("WakeSlotAlloc"))?;
-            sys::cap_drop(told).map_err(refused("CapDrop"))?;
-            sys::pcore_add_word(claim.pcore, word.segment, 6, 0, slot).map_err(refused("PcoreAddDevice"))?;
+            sys::pcore_add_word(claim.pcore, polled.segment, polled.offset, 0, slot)
+                .map_err(refused("PcoreAddDevice"))?;
         }
         let mut plan = launch(0, 0, 0, &[(word.segment, 0, 0)]);
         plan.rights = abi::Rights::READ.0.into();
@@ -53,8 +72,13 @@ impl KernelCore {
         Ok(KernelCore { claim, rings, word, _pages })
     }
 
+    /// Index of the first word among its devices.
+    pub fn first_word(&self) -> u64 {
+        self.rings.len() as u64
+    }
+
     /// One call by a ring.
-    async fn call(&mut self, ring: usize, call: Call, words: [u64; 6]) -> Result<Result<[u64; 3], Error>, String> {
+    pub async fn call(&mut self, ring: usize, call: Call, words: [u64; 6]) -> Result<Result<[u64; 3], Error>, String> {
         self.rings[ring].submit(call, words).map_err(refused("a request"))?;
         let end_ns = runtime::now_ns() + LIMIT_NS;
         loop {
@@ -86,11 +110,12 @@ impl KernelCore {
     }
 
     /// Polls of a device, and what was found there.
-    async fn stat(&mut self, index: u64) -> Result<[u64; 3], String> {
+    pub async fn stat(&mut self, index: u64) -> Result<[u64; 3], String> {
         self.done(Call::PcoreDeviceStat, [index, 0, 0, 0, 0, 0]).await
     }
 
-    async fn end(self, bench: &Bench) -> Outcome {
+    /// Gives the core back to the system.
+    pub async fn end(self, bench: &Bench) -> Outcome {
         self.claim.give_back(bench).await
     }
 }
@@ -159,6 +184,20 @@ pub async fn sleep(bench: &Bench) -> Outcome {
         core.stat(0).await?[2]
     );
     core.end(bench).await
+}
+
+/// A kernel core is told as ours, and that no program has had it, however much it does. It is kept for whoever looks from outside.
+pub async fn kept(bench: &Bench) -> Outcome {
+    let mut core = KernelCore::new(bench, false).await?;
+    for _ in 0..CALLS {
+        core.done(Call::Null, [0; 6]).await?;
+    }
+    let found = used(bench, core.claim.core).await?;
+    let wanted = CoreUse { runs: CoreRuns::KernelCore, claimed_by: "cores".into(), programs_ns: 0 };
+    ensure(found == wanted, || format!("it is told as {found:?}"))?;
+    runtime::log!("core {} is kept as a kernel core", core.claim.core);
+    core::mem::forget(core);
+    Ok(())
 }
 
 /// Calls that entered this core's kernel.

@@ -8,7 +8,9 @@ use alloc::string::String;
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
 
-use crate::claim::{Claim, LIMIT_NS, PAUSE_NS, again, change, launch};
+use contracts::monitor::CoreRuns;
+
+use crate::claim::{Claim, LIMIT_NS, PAUSE_NS, again, change, launch, used};
 use crate::page::{CODE, DATA, Pages};
 use crate::{Bench, Outcome, ensure, must_be, refused};
 
@@ -174,6 +176,9 @@ pub async fn alone(bench: &Bench) -> Outcome {
     program.run(&claim).map_err(refused("PcoreRun"))?;
     // What brings it to its first turn is over.
     program.turned(1000).await?;
+    let begin = used(bench, claim.core).await?;
+    ensure(begin.runs == CoreRuns::Program && begin.claimed_by == "cores", || format!("it is told as {begin:?}"))?;
+    let begin_ns = runtime::now_ns();
     let counted = || COUNTED.map(|word| program.word(word));
     let (before, turns, end_ns) = (counted(), program.word(TURNS), runtime::now_ns() + ALONE_NS);
     while runtime::now_ns() < end_ns {
@@ -183,6 +188,9 @@ pub async fn alone(bench: &Bench) -> Outcome {
     let (after, turns) = (counted(), program.word(TURNS) - turns);
     runtime::log!("alone: {turns} turns; switches, interrupts, wake-ups {before:?} and {after:?}");
     ensure(after == before, || format!("switches, interrupts, wake-ups: {before:?}, then {after:?}"))?;
+    let own_ns = used(bench, claim.core).await?.programs_ns - begin.programs_ns;
+    let took_ns = runtime::now_ns() - begin_ns;
+    ensure(own_ns >= took_ns / 10 * 9, || format!("of {took_ns} ns it had {own_ns} ns"))?;
     claim.halt().await?;
     claim.give_back(bench).await
 }

@@ -32,7 +32,7 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 const ECHOES: [Call; 6] =
     [Call::RamStat, Call::Wait, Call::PortalCall, Call::PortalReplyWait, Call::ObjectName, Call::RangeGet];
 /// Calls that want rights to the core, or to a device's registers, which servants have not.
-const OF_CORES: [Call; 24] = [
+const OF_CORES: [Call; 25] = [
     Call::ScheduleGang,
     Call::PowerOff,
     Call::ConsoleWrite,
@@ -50,6 +50,7 @@ const OF_CORES: [Call; 24] = [
     Call::PcoreWatch,
     Call::PcoreAddDevice,
     Call::PcoreDeviceStat,
+    Call::PcoreUse,
     Call::DeviceAlloc,
     Call::DeviceWindow,
     Call::DeviceConfRead,

@@ -7,6 +7,7 @@ use crate::objects::{Device, user_memory};
 use crate::state::Kernel;
 use crate::trace::RECORD_BYTES;
 use abi::{Error, Rights};
+use core::fmt::{self, Write};
 
 const LOG_BYTES_MAX: usize = 512;
 const CONSOLE_BYTES_MAX: u64 = 4096;
@@ -17,10 +18,26 @@ pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
     let text = usize::try_from(bytes).ok().and_then(|bytes| text.get_mut(..bytes)).ok_or(Error::BadArgument)?;
     user_memory::read(kernel, request.caller.domain().range(), address, text)?;
     match core::str::from_utf8(text) {
-        Ok(text) => hardware::write_line(format_args!("{}", text.trim_end_matches('\n'))),
+        Ok(text) => hardware::write_line(format_args!("{}", Shown(text.trim_end_matches('\n')))),
         Err(_) => hardware::write_line(format_args!("{}", text.escape_ascii())),
     }
     NOTHING
+}
+
+/// Text as it goes to a terminal that obeys nobody but the console: control characters are written as escapes, but for ends of lines and tabs.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            if character.is_control() && !matches!(character, '\n' | '\t') {
+                write!(to, "\\x{:02x}", u32::from(character))?;
+            } else {
+                to.write_char(character)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 pub(super) fn console_write(kernel: &mut Kernel, request: &Request) -> Answer {

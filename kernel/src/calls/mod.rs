@@ -197,6 +197,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::DevicePortWrite => device::port_write(request),
         Call::LocalityGet => pcore::locality(kernel, request),
         Call::ObjectCount => pcore::object_count(kernel, request),
+        Call::PcoreUse => pcore::usage(kernel, request),
         Call::ShareAlloc => share::alloc(kernel, request),
         Call::ShareAdd => share::add(kernel, request),
         Call::ShareRemove => share::remove(kernel, request),

@@ -4,6 +4,7 @@ use super::range::allowed_by;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::boot::acpi::Distances;
 use crate::boot::info::machine;
+use crate::hardware;
 use crate::memory::USER_END;
 use crate::objects::mapping::Place;
 use crate::objects::notification::Notification;
@@ -34,7 +35,8 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::BadArgument);
     }
     let slot = request.slot(kernel)?;
-    let pcore = kernel.claim_core(ram, core)?;
+    let claimant = request.caller.domain().header().id();
+    let pcore = kernel.claim_core(ram, core, claimant)?;
     one(request.place(slot, pcore.any(), Rights::ALL))
 }
 
@@ -169,6 +171,16 @@ pub(super) fn current(kernel: &Kernel) -> Answer {
     let count = kernel.info.map_or(1, |info| info.cores.len());
     let running = (0..count).filter(|&core| kernel.core_runs(core)).count();
     Ok(Outcome::Done([kernel.core() as u64, count as u64, running as u64]))
+}
+
+pub(super) fn usage(kernel: &Kernel, request: &Request) -> Answer {
+    request.check_core(kernel, 0, Rights::READ)?;
+    let core = decode_core(kernel, request.words()[1])?;
+    if kernel.core() != 0 {
+        return Err(Error::OtherCore);
+    }
+    let (what, claimant) = kernel.core_use(core);
+    Ok(Outcome::Done([hardware::used_ns(core, hardware::now_ns()), what, claimant]))
 }
 
 pub(super) fn locality(kernel: &Kernel, request: &Request) -> Answer {

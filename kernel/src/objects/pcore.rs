@@ -13,7 +13,7 @@ use crate::hardware::{self, Order, State};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use abi::layout::WAKE_SLOTS;
-use abi::pcore::{DEVICES_MAX, SEGMENTS_MAX};
+use abi::pcore::{DEVICES_MAX, SEGMENTS_MAX, runs};
 use abi::{Error, ObjectType, Rights};
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -27,6 +27,8 @@ pub struct Pcore {
     header: Header,
     /// Which one.
     pub core: usize,
+    /// Id of the domain that claimed it.
+    claimant: u64,
     claim: Option<Ptr<Claim>>,
     claims: Link<Pcore>,
 }
@@ -107,6 +109,15 @@ impl Plan {
         devices: [None; DEVICES_MAX],
     };
 
+    /// What that is: of `abi::pcore::runs`.
+    pub fn runs(&self) -> u64 {
+        match (self.devices.iter().any(Option::is_some), self.entry) {
+            (true, _) => runs::KERNEL_CORE,
+            (false, 0) => runs::MONITOR,
+            (false, _) => runs::PROGRAM,
+        }
+    }
+
     /// The plan at an address that an order gave.
     pub fn at(address: PhysAddr) -> Plan {
         // SAFETY: core 0 wrote a plan there before it gave the order, and leaves it alone until this core has halted.
@@ -144,7 +155,7 @@ impl Claim {
 impl Pcore {
     /// The core on which it is; the header comes from `Kernel::create`.
     pub fn own(header: Header, core: usize) -> Pcore {
-        Pcore { header, core, claim: None, claims: Link::new() }
+        Pcore { header, core, claimant: 0, claim: None, claims: Link::new() }
     }
 
     fn claim(&self) -> Result<Ptr<Claim>, Error> {
@@ -169,8 +180,20 @@ impl Kernel {
         hardware::core_state(core).is_running() || self.claim_on(core).is_some_and(|pcore| !self.is_still(pcore))
     }
 
-    /// Takes a core out of the pool; the caller holds the one reference.
-    pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize) -> Result<Ptr<Pcore>, Error> {
+    /// What a core runs, as core 0 knows (`abi::pcore::runs`), and the id of the domain that claimed it; 0: nobody.
+    pub fn core_use(&self, core: usize) -> (u64, u64) {
+        let Some(pcore) = self.claim_on(core) else {
+            return (if core == self.core() { runs::MONITOR } else { runs::NOTHING }, 0);
+        };
+        let what = match pcore.claim {
+            Some(claim) if claim.stage.get() != Stage::Still => claim.plan.get().runs(),
+            _ => runs::NOTHING,
+        };
+        (what, pcore.claimant)
+    }
+
+    /// Takes a core out of the pool for the domain of id `claimant`; the caller holds the one reference.
+    pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize, claimant: u64) -> Result<Ptr<Pcore>, Error> {
         if self.claim_on(core).is_some() {
             return Err(Error::Busy);
         }
@@ -190,7 +213,7 @@ impl Kernel {
             place.write(claim);
             Ptr::new(place)
         };
-        let made = self.create(ram, |header| Pcore { header, core, claim: Some(claim), claims: Link::new() });
+        let made = self.create(ram, |header| Pcore { header, core, claimant, claim: Some(claim), claims: Link::new() });
         match made {
             Ok(pcore) => self.claims.push_back(pcore),
             Err(_) => self.free_page(ram, frame),

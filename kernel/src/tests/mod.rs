@@ -3,6 +3,7 @@
 mod fuzz;
 mod gang;
 mod ids;
+mod log;
 mod pcores;
 mod portals;
 mod proxy;

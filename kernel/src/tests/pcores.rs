@@ -2,12 +2,12 @@
 
 use super::World;
 use crate::arch::context::Event;
-use crate::hardware::{self, Order, State};
+use crate::hardware::{self, Order, State, Used};
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::objects::pcore::{Plan, Polled};
 use crate::objects::{Context, Ptr, Segment};
 use crate::polling::Polling;
-use abi::pcore::{DEVICES_MAX, Launch, RING_CALLS, Ring, RingSlot, ring_slots};
+use abi::pcore::{DEVICES_MAX, Launch, RING_CALLS, Ring, RingSlot, ring_slots, runs};
 use abi::{Call, Error, Handle, Rights, layout};
 use core::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
@@ -92,6 +92,7 @@ fn a_claim_is_no_right_to_the_core_it_was_made_on() {
         (Call::DeviceAlloc, [claim, ram, 0, 0, 0, 0]),
         (Call::PcoreAlloc, [claim, ram, 1, 0, 0, 0]),
         (Call::PcoreThrottle, [claim, 4, 0, 0, 0, 0]),
+        (Call::PcoreUse, [claim, CORE, 0, 0, 0, 0]),
         (Call::ShareImport, [claim, ram, 1, 0, 0, 0]),
         (Call::SharePool, [claim, ram, 0, 0, 0, 0]),
         (Call::PowerOff, [claim, 0, 0, 0, 0, 0]),
@@ -220,6 +221,56 @@ fn what_cannot_be_run_is_refused() {
         assert_eq!(caller.call(Call::PcoreAlloc, words), Err(Error::BadArgument));
     }
     assert_eq!(caller.call(Call::PcoreHalt, [Handle::PCORE.0, 0, 0, 0, 0, 0]), Err(Error::BadArgument), "core 0");
+}
+
+/// Who claimed a core, what it runs, and how long programs had it.
+#[test]
+fn a_core_tells_whose_it_is_and_what_it_does() {
+    hardware::set_clock(0);
+    let mut caller = Caller::new();
+    let own = caller.context.domain().header().id();
+    let tells = |caller: &mut Caller, core| caller.call(Call::PcoreUse, [Handle::PCORE.0, core, 0, 0, 0, 0]);
+    hardware::set_clock(700);
+    assert_eq!(tells(&mut caller, 0), Ok([700, runs::MONITOR, 0]), "whoever asks runs");
+    assert_eq!(tells(&mut caller, CORE), Ok([0, runs::NOTHING, 0]));
+    assert_eq!(tells(&mut caller, hardware::CORES as u64), Err(Error::BadArgument));
+    let pcore = caller.claim().unwrap();
+    assert_eq!(tells(&mut caller, CORE), Ok([0, runs::NOTHING, own]));
+    let link = caller.contiguous(1);
+    let mut monitor = Launch { count: 1, ..Launch::default() };
+    monitor.segments[0].handle = link;
+    for (launch, is_polling, what) in [
+        (launch_without_segments(), false, runs::PROGRAM),
+        (monitor, false, runs::MONITOR),
+        (Launch::default(), true, runs::KERNEL_CORE),
+    ] {
+        if is_polling {
+            caller.call(Call::PcoreAddDevice, [pcore, 0, link, 0, 0, 0]).unwrap();
+        }
+        caller.launch(pcore, &launch).unwrap();
+        hardware::set_used_of(CORE as usize, |_| Used::NONE.begin(100));
+        assert_eq!(tells(&mut caller, CORE), Ok([600, what, own]));
+        caller.call(Call::PcoreHalt, [pcore, 0, 0, 0, 0, 0]).unwrap();
+        caller.world.kernel.cores_changed();
+        assert_eq!(tells(&mut caller, CORE).unwrap()[1], runs::NOTHING);
+    }
+    caller.call(Call::CapDrop, [pcore, 0, 0, 0, 0, 0]).unwrap();
+    caller.world.kernel.settle();
+    assert_eq!(tells(&mut caller, CORE).unwrap()[1..], [runs::NOTHING, 0]);
+}
+
+/// The clock of programs stands while the core idles.
+#[test]
+fn an_idle_core_is_not_used() {
+    hardware::set_clock(0);
+    let mut caller = Caller::new();
+    let used_at = |at_ns| hardware::used_ns(0, at_ns);
+    hardware::set_clock(500);
+    caller.world.runner_calls(Call::Wait, [900, 0, 0, 0, 0, 0]);
+    assert_eq!((used_at(500), used_at(800)), (500, 500), "it sleeps");
+    hardware::set_clock(1000);
+    caller.world.kernel.step(Event::Timer);
+    assert_eq!((used_at(1000), used_at(1250)), (500, 750), "it was woken");
 }
 
 /// Two rings of a page, polled, and the caller of their calls.

@@ -33,6 +33,7 @@ fn the_right_to_end_the_machine_is_no_other_and_no_other_is_it() {
         Call::PcoreRun,
         Call::PcoreHalt,
         Call::PcoreWatch,
+        Call::PcoreUse,
         Call::TraceRead,
         Call::SegmentImport,
         Call::WakeSlotAlloc,

@@ -137,7 +137,7 @@ fn shape(call: Call) -> &'static str {
         Call::Null | Call::Yield | Call::ContextResume | Call::PcoreCurrent => "",
         Call::Log => "mp",
         Call::ConsoleWrite => "Vmp",
-        Call::PowerOff | Call::PcoreThrottle | Call::WakeSlotFree => "Xi",
+        Call::PowerOff | Call::PcoreThrottle | Call::WakeSlotFree | Call::PcoreUse => "Xi",
         Call::CounterRead | Call::PcoreStat | Call::PcoreDeviceStat | Call::ObjectCount | Call::DomainExit => "i",
         Call::TraceRead => "Xmp",
         Call::CapCopy | Call::CapDrop | Call::CapRevoke | Call::CapStat => "hr",

@@ -60,6 +60,13 @@ pub fn pcore_current() -> Outcome<(u64, u64, u64)> {
     Ok((results.words[0], results.words[1], results.words[2]))
 }
 
+/// `PcoreUse`: nanoseconds that programs had the core, what it runs (`abi::pcore::runs`), id of the domain that claimed it.
+pub fn pcore_use(pcore: Handle, core: u64) -> Outcome<(u64, u64, u64)> {
+    // SAFETY: reads only.
+    let results = unsafe { call(Call::PcoreUse, [pcore.0, core, 0, 0, 0, 0]) }?;
+    Ok((results.words[0], results.words[1], results.words[2]))
+}
+
 /// `LocalityGet`: distance from the first core to memory of the second's node, and their nodes.
 pub fn locality_get(from: u64, to: u64) -> Outcome<(u64, u64, u64)> {
     // SAFETY: reads only.

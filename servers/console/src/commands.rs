@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use abi::ObjectType;
-use contracts::supervisor::{Chaos, ComponentLine, CoreLine, SupervisorClient, SupervisorError};
+use contracts::supervisor::{Chaos, ComponentLine, CoreLine, CoreRuns, SupervisorClient, SupervisorError};
 use runtime::timeout;
 
 use crate::control::{Command, HELP};
@@ -142,14 +142,21 @@ async fn cores(supervisor: &SupervisorClient) -> Answer {
 }
 
 fn core_shown(core: u32, line: &CoreLine) -> String {
-    let CoreLine { running, used_pages, free_pages, objects } = line;
-    if !running {
-        return format!("core {core:<3} halted, or managed by a program");
+    let what = match line.runs {
+        CoreRuns::Nothing => "halted",
+        CoreRuns::Monitor => "monitor",
+        CoreRuns::Program => "program",
+        CoreRuns::KernelCore => "kernel core",
+    };
+    let owner = if line.claimed_by.is_empty() { "nobody" } else { &line.claimed_by };
+    let shown = format!("core {core:<3} {what:<11} claimed by {owner:<12} programs {:>10} us", line.programs_ns / 1000);
+    if line.objects.is_empty() {
+        return shown;
     }
-    let [used, free] = [used_pages, free_pages].map(|pages| pages.saturating_mul(4));
+    let [used, free] = [line.used_pages, line.free_pages].map(|pages| pages.saturating_mul(4));
     let counts: Vec<String> =
-        ObjectType::ALL.iter().zip(objects).map(|((_, name), count)| format!("{name} {count}")).collect();
-    format!("core {core:<3} running {used:>8} KiB used {free:>8} KiB free; {}", counts.join(", "))
+        ObjectType::ALL.iter().zip(&line.objects).map(|((_, name), count)| format!("{name} {count}")).collect();
+    format!("{shown} {used:>8} KiB used {free:>8} KiB free; {}", counts.join(", "))
 }
 
 async fn change_core(supervisor: &SupervisorClient, core: u32, run: bool) -> Answer {

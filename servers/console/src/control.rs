@@ -19,7 +19,7 @@ const NAME_MAX: usize = 31;
 /// The commands, for people.
 pub const HELP: [&str; 6] = [
     "components                    what runs, and where",
-    "cores                         which cores run, their memory, what their kernels hold",
+    "cores                         what cores run and for whom, their time and memory, what their kernels hold",
     "core N halt|run               halt a core that has no components, or start it again",
     "chaos kill|hang|fault NAME    break a component and see it come back",
     "poweroff                      end the machine",

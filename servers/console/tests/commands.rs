@@ -34,8 +34,21 @@ impl SupervisorServer for Fake {
     }
 
     async fn core(&self, _peer: &Peer, core: u32) -> Result<Option<CoreLine>, SupervisorError> {
-        let line = |running| CoreLine { running, used_pages: 5, free_pages: 7, objects: (1..14).collect() };
-        Ok([true, false].get(core as usize).map(|running| line(*running)))
+        let line = |runs, of: &str, programs_ns, objects| CoreLine {
+            runs,
+            claimed_by: of.into(),
+            programs_ns,
+            used_pages: 5,
+            free_pages: 7,
+            objects,
+        };
+        Ok(match core {
+            0 => Some(line(CoreRuns::Monitor, "", 1_234_567, (1..14).collect())),
+            1 => Some(line(CoreRuns::KernelCore, "webd", 0, Vec::new())),
+            2 => Some(line(CoreRuns::Program, "webd", 42_000, Vec::new())),
+            3 => Some(line(CoreRuns::Nothing, "monitor", 9_000, Vec::new())),
+            _ => None,
+        })
     }
 
     async fn change_core(&self, _peer: &Peer, core: u32, _run: bool) -> Result<(), SupervisorError> {
@@ -77,8 +90,13 @@ fn answers_tell_what_happened() {
         );
         assert!(commands.resume("chaos kill ip").await.unwrap_err().contains("restarted meanwhile"));
         let (lines, last) = commands.run("cores").await.unwrap();
-        assert_eq!((lines.len(), last.as_str()), (2, "2 cores"));
-        assert!(lines[0].contains("28 KiB free; ram 1, domain 2") && lines[1].contains("halted"));
+        assert_eq!((lines.len(), last.as_str()), (4, "4 cores"));
+        assert!(lines[0].contains("28 KiB free; ram 1, domain 2"));
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words(&lines[0]).starts_with("core 0 monitor claimed by nobody programs 1234 us"));
+        assert_eq!(words(&lines[1]), "core 1 kernel core claimed by webd programs 0 us");
+        assert_eq!(words(&lines[2]), "core 2 program claimed by webd programs 42 us");
+        assert_eq!(words(&lines[3]), "core 3 halted claimed by monitor programs 9 us");
         assert_eq!(commands.run("core 2 halt").await.unwrap().1, "core 2 is halted");
         assert_eq!(commands.run("core 2 run").await.unwrap().1, "core 2 runs");
         assert!(commands.run("core 0 halt").await.unwrap_err().contains("no core 0"));

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use channel::{CallError, Peer};
 use contracts::endpoint::Hurt;
-use contracts::monitor::{CoreMemory, MonitorError};
+use contracts::monitor::{CoreUse, MonitorError};
 use contracts::supervisor::*;
 use supervisor_core::{Entry, Phase};
 use system::Restart;
@@ -56,12 +56,18 @@ impl SupervisorServer for Shared {
         if sys::pcore_stat(core.into()).is_err() {
             return Ok(None);
         }
-        let Ok(memory) = self.0.monitor.memory(core).await else {
-            return Ok(Some(CoreLine { running: false, used_pages: 0, free_pages: 0, objects: Vec::new() }));
+        let Ok(CoreUse { runs, claimed_by, programs_ns }) = self.0.monitor.core_use(core).await else {
+            return Err(SupervisorError::TimedOut);
         };
-        let objects = self.0.monitor.objects(core).await.unwrap_or_default();
-        let CoreMemory { used_pages, free_pages } = memory;
-        Ok(Some(CoreLine { running: true, used_pages, free_pages, objects }))
+        let mut line = CoreLine { runs, claimed_by, programs_ns, used_pages: 0, free_pages: 0, objects: Vec::new() };
+        if runs == CoreRuns::Monitor {
+            // A core that comes up or halts just now has no monitor to tell.
+            if let Ok(memory) = self.0.monitor.memory(core).await {
+                (line.used_pages, line.free_pages) = (memory.used_pages, memory.free_pages);
+            }
+            line.objects = self.0.monitor.objects(core).await.unwrap_or_default();
+        }
+        Ok(Some(line))
     }
 
     async fn change_core(&self, _: &Peer, core: u32, run: bool) -> Result<(), SupervisorError> {

@@ -1,23 +1,9 @@
 //! `./pelago chaos kill COMPONENT`: breaks a component of a running instance.
-//!
-//! `run` serves a socket in its instance folder. A client writes one line; `run` sends it to the guest as a control line and gives the
-//! guest's reply line back. One request at a time: the serial line has no numbers to tell two replies apart.
 
-use crate::guest::Input;
-use crate::place;
-use anyhow::{Context, Result, bail};
+use crate::control;
+use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
-
-const SOCKET: &str = "control";
-/// Past the guest's own limit for a restart (10 s).
-const REPLY_LIMIT: Duration = Duration::from_secs(15);
-const REPLY_LATE: &str = "error: the guest did not reply";
 
 /// Options of `chaos`.
 #[derive(Args)]
@@ -49,67 +35,5 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if !component.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.') {
         bail!("`{component}` is no component's name; system/default.toml lists them");
     }
-    let mut stream = connect(options.run)?;
-    stream.set_read_timeout(Some(2 * REPLY_LIMIT)).context("cannot set a limit")?;
-    writeln!(stream, "chaos {verb} {component}").context("the running instance does not take the request")?;
-    let mut reply = String::new();
-    BufReader::new(stream).read_line(&mut reply).context("the running instance does not answer")?;
-    let reply = reply.trim();
-    println!("{reply}");
-    Ok(if reply.is_empty() || reply.starts_with("error") { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn connect(wanted: Option<u32>) -> Result<UnixStream> {
-    let folders = std::fs::read_dir(place::instances())
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
-    let mut live: Vec<(String, UnixStream)> = Vec::new();
-    for folder in folders.unwrap_or_default() {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let id = name.split('-').next().unwrap_or_default().to_owned();
-        if wanted.is_none_or(|wanted| wanted.to_string() == id)
-            && let Ok(stream) = UnixStream::connect(folder.join(SOCKET))
-        {
-            live.push((id, stream));
-        }
-    }
-    let ids: Vec<_> = live.iter().map(|(id, _)| id.as_str()).collect();
-    match ids.len() {
-        0 => bail!("no instance is running; start one with: ./pelago run"),
-        1 => Ok(live.remove(0).1),
-        _ => bail!("several instances run ({}); choose one with --run PID", ids.join(", ")),
-    }
-}
-
-/// Where the console relay puts the guest's replies.
-pub struct Replies(SyncSender<String>);
-
-impl Replies {
-    /// Hands over a reply; one that nobody waits for is dropped.
-    pub fn deliver(&self, text: String) {
-        let _ = self.0.try_send(text);
-    }
-}
-
-/// Serves the control socket in `folder` until the process ends.
-pub fn serve(folder: &Path, input: Input) -> Result<Replies> {
-    let path: PathBuf = folder.join(SOCKET);
-    let listener = UnixListener::bind(&path).with_context(|| format!("cannot listen at {}", path.display()))?;
-    let (sender, replies) = sync_channel(1);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // A client that goes away harms only itself.
-            let _ = answer(stream, &input, &replies);
-        }
-    });
-    Ok(Replies(sender))
-}
-
-fn answer(mut stream: UnixStream, input: &Input, replies: &Receiver<String>) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(REPLY_LIMIT))?;
-    let mut request = String::new();
-    BufReader::new(stream.try_clone()?).read_line(&mut request)?;
-    while replies.try_recv().is_ok() {}
-    let sent = input.control(request.trim());
-    let reply = if sent { replies.recv_timeout(REPLY_LIMIT).ok() } else { None };
-    writeln!(stream, "{}", reply.as_deref().unwrap_or(REPLY_LATE))
+    control::ask(options.run, &format!("chaos {verb} {component}"))
 }

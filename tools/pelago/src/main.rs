@@ -12,6 +12,7 @@ mod bench;
 mod chaos;
 mod check;
 mod coherence;
+mod control;
 mod counts;
 mod description;
 mod doctor;
@@ -66,6 +67,12 @@ enum Command {
     Doctor,
     /// Break a component of the running system on purpose
     Chaos(chaos::Options),
+    /// List the cores of the running system: what each runs, who claimed it, how long programs had it
+    Cores {
+        /// Process id of the `pelago run` meant, if several run
+        #[arg(long, value_name = "PID")]
+        run: Option<u32>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -87,6 +94,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Doctor => doctor::run(),
         Command::Chaos(options) => chaos::run(&options),
+        Command::Cores { run } => control::ask(run, "cores"),
     };
     result.unwrap_or_else(|error| {
         eprintln!("pelago: {}", one_line(&format!("{error:#}")));

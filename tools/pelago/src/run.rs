@@ -4,7 +4,7 @@ use crate::accelerator::{self, Wish};
 use crate::emulator::{Forward, Machine, MachineType, parse_size};
 use crate::guest::{Event, Guest};
 use crate::rootfs::{self, Volume};
-use crate::{chaos, description, image, place, symbols, terminal};
+use crate::{control, description, image, place, symbols, terminal};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::{Read, Write};
@@ -96,7 +96,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         );
     }
     let guest = Guest::start(&machine)?;
-    let replies = chaos::serve(folder.path(), guest.input())?;
+    let replies = control::serve(folder.path(), guest.input())?;
     let _direct = terminal::Direct::enter();
     forward_input(&guest);
     relay(guest, &replies)
@@ -178,7 +178,7 @@ fn forward_input(guest: &Guest) {
 }
 
 /// Shows the console until the guest ends: the system's own lines on standard error, the program's on standard output.
-fn relay(mut guest: Guest, replies: &chaos::Replies) -> Result<ExitCode> {
+fn relay(mut guest: Guest, replies: &control::Replies) -> Result<ExitCode> {
     let mut symbols = symbols::Symbols::default();
     loop {
         if INTERRUPT.load(Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! Cores as objects, from user mode (`apps/cores`): claimed, run, halted and restarted while the system serves; kernel cores; and what the kernel tells of the
 //! machine, held against what the emulator was told to build.
 
-use crate::emulator::MachineType;
+use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};
@@ -13,9 +13,11 @@ const NODES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(90);
 const CONTROL_CPUS: u32 = 8;
 const CONTROL_LIMIT: Duration = Duration::from_secs(10);
+/// An odd number of sectors.
+const DISK_BYTES: u64 = (3 << 30) + 512;
 /// Tests on every machine, and those that need a second core.
-const ALONE: usize = 7;
-const WITH_OTHERS: usize = 14;
+const ALONE: usize = 9;
+const WITH_OTHERS: usize = 16;
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -43,7 +45,7 @@ fn control(bench: &Bench, machine: MachineType) -> Result<()> {
         let running = |guest: &mut Guest| -> Result<usize> {
             let lines = guest.control_lines("cores", CONTROL_LIMIT)?;
             ensure!(lines.len() == CONTROL_CPUS as usize, "{lines:?}");
-            Ok(lines.iter().filter(|line| line.contains(" running ") && line.contains("domain ")).count())
+            Ok(lines.iter().filter(|line| line.contains(" monitor ") && line.contains("domain ")).count())
         };
         for _ in 0..10 {
             let reply = guest.control(&format!("core {last} halt"), CONTROL_LIMIT)?;
@@ -82,17 +84,41 @@ fn said<'a>(guest: &'a Guest, words: &'a str) -> impl Iterator<Item = &'a str> {
     guest.transcript.iter().map(String::as_str).filter(move |line| line.contains(words))
 }
 
+/// With the devices that the tests look for.
+fn equip(machine: &mut Machine) {
+    machine.has_pair = true;
+    machine.disk_bytes = DISK_BYTES;
+}
+
 fn cores(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
-    with_console(bench.boot_other("cores.toml", machine, cpus, |_| ())?, |guest| {
+    with_console(bench.boot_other("cores.toml", machine, cpus, equip)?, |guest| {
         pass(guest, cpus)?;
-        devices(guest)
+        devices(guest)?;
+        owners(guest, cpus)
     })
+}
+
+/// The console tells of each core what it runs, for whom, and that no program had the last one, which the tests kept as a kernel core.
+fn owners(guest: &mut Guest, cpus: u32) -> Result<()> {
+    let lines = guest.control_lines("cores", CONTROL_LIMIT)?;
+    ensure!(lines.len() == cpus as usize, "{lines:?}");
+    for (core, line) in (0..cpus).zip(&lines) {
+        let words = line.split_whitespace().collect::<Vec<_>>().join(" ");
+        let owner = if core == 0 { "nobody" } else { "monitor" };
+        let is_kept = core > 0 && core + 1 == cpus;
+        let what = if is_kept { "kernel core claimed by cores".into() } else { format!("monitor claimed by {owner}") };
+        let rest = words.strip_prefix(&format!("core {core} {what} programs "));
+        let used_us: u64 = rest.and_then(|rest| rest.split(' ').next()?.parse().ok()).with_context(|| words.clone())?;
+        ensure!((used_us == 0) == is_kept, "{words}");
+    }
+    Ok(())
 }
 
 /// The list that programs get is the one the kernel made when it looked at the buses.
 fn devices(guest: &Guest) -> Result<()> {
     let found: Vec<(u64, String)> = said(guest, "pelago: device ").filter_map(enumerated).collect();
     let listed: Vec<(u64, String)> = said(guest, "cores: device hwid ").filter_map(listed).collect();
+    ensure!(said(guest, &format!("cores: a disk of {DISK_BYTES} bytes")).next().is_some(), "no disk as it was given");
     // The serial port is no part of any bus.
     let (serial, on_buses): (Vec<_>, Vec<_>) = listed.into_iter().partition(|(hwid, _)| *hwid >= 0x2_0000);
     ensure!(serial.len() == 1, "{} serial ports", serial.len());
@@ -127,6 +153,7 @@ fn nodes(bench: &Bench) -> Result<()> {
     let mut node_bytes = 0;
     let guest = bench.boot_other("cores.toml", MachineType::Q35, NODES, |machine| {
         machine.nodes = NODES;
+        equip(machine);
         node_bytes = machine.memory_bytes / u64::from(NODES);
     })?;
     with_console(guest, |guest| {

@@ -86,11 +86,22 @@ fn page() -> Result<()> {
     run.expect(&format!("http://localhost:{port}/"))?;
     let got = web::fetch(&format!("http://localhost:{port}/"), LIMIT)?;
     ensure!(String::from_utf8_lossy(&got).contains("Pelago"), "the page is another: {}", String::from_utf8_lossy(&got));
+    cores(run.child.id())?;
     kill(Pid::from_raw(run.child.id() as i32), Signal::SIGINT).context("cannot signal the tool")?;
     run.expect("interrupted")?;
     let status = run.finish()?;
     ensure!(status.code() == Some(INTERRUPTED), "{status} instead of {INTERRUPTED}");
     ensure!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens at port {port}: the emulator?");
+    Ok(())
+}
+
+/// `./pelago cores` tells of the instance that process `id` runs.
+fn cores(id: u32) -> Result<()> {
+    let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
+    let output = tool.args(["cores", "--run", &id.to_string()]).output().context("cannot start the tool")?;
+    let told = String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success() && told.ends_with(" cores\n"), "{}: {told}", output.status);
+    ensure!(told.lines().filter(|line| line.contains(" claimed by ")).count() + 1 == told.lines().count(), "{told}");
     Ok(())
 }
 

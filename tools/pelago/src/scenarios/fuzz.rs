@@ -36,7 +36,7 @@ const UNSEEN_MAX: usize = 5;
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// Calls that cannot succeed here, and why.
-const NEVER_SUCCEED: [(&str, &str); 27] = [
+const NEVER_SUCCEED: [(&str, &str); 28] = [
     ("ConsoleWrite", NO_CONSOLE),
     ("DevicePortRead", NO_CONSOLE),
     ("DevicePortWrite", NO_CONSOLE),
@@ -53,6 +53,7 @@ const NEVER_SUCCEED: [(&str, &str); 27] = [
     ("PcoreHalt", NO_CORE),
     ("PcoreWatch", NO_CORE),
     ("PcoreAddDevice", NO_CORE),
+    ("PcoreUse", NO_CORE),
     ("DeviceAlloc", NO_CORE),
     ("SharePool", NO_CORE),
     ("ShareImport", NO_CORE),
