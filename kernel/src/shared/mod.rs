@@ -51,6 +51,7 @@ impl Relax for Patience {
 
 impl Patience {
     #[cold]
+    #[inline(never)]
     fn look_at_clock(&mut self) {
         let now_ns = hardware::now_ns();
         if self.since_ns == 0 {

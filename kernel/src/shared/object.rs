@@ -104,6 +104,7 @@ impl Object {
     }
 
     /// Its lock.
+    #[inline(never)]
     pub(super) fn lock(self) -> Lock<'static> {
         let kind = self.lock_kind();
         let lines = self.pool.lines(self.place + LOCK_LINES, kind.lines(super::registry::cores()));
@@ -175,6 +176,7 @@ impl Object {
         }
     }
 
+    #[inline(never)]
     pub(super) fn drop_reference(self, doomed: &mut Place) {
         // Release: what others did with it comes before it is taken apart. Acquire: by who takes it apart.
         let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
@@ -193,6 +195,6 @@ impl Object {
             ObjectKind::Segment => self.free_frames(core),
         }
         let first = self.place / PAGE_LINES;
-        self.pool.give_back(core, first..first + (self.shape() >> 16));
+        self.pool.give_back(core, &mut (first..first + (self.shape() >> 16)));
     }
 }

@@ -219,6 +219,7 @@ impl Pool {
         before == 1
     }
 
+    #[inline(never)]
     fn lock(self, core: usize) -> Guard<'static, Patience> {
         Lock::new(Kind::Spin, self.guarded(LOCK), self.lines(LOCK_LINE, 1)).write(core)
     }
@@ -281,11 +282,13 @@ impl Pool {
     }
 
     /// Gives pages back, by their numbers; each is free when nobody has it any more.
-    pub(super) fn give_back(self, core: usize, pages: impl Iterator<Item = u64>) {
+    #[inline(never)]
+    pub(super) fn give_back(self, core: usize, pages: &mut dyn Iterator<Item = u64>) {
         let _held = self.lock(core);
         pages.for_each(|page| self.give_page(page));
     }
 
+    #[inline(never)]
     fn give_page(self, page: u64) {
         let left = self.count(page).load(Ordering::Relaxed).checked_sub(1).expect("a page of a pool is freed twice");
         self.count(page).store(left, Ordering::Relaxed);
@@ -321,6 +324,7 @@ impl Pool {
     }
 
     /// Gives a line back, and its page with the last.
+    #[inline(never)]
     pub(super) fn free_line(self, core: usize, place: Place) {
         let _held = self.lock(core);
         let page = place / PAGE_LINES * PAGE_LINES;

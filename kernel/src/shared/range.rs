@@ -30,7 +30,7 @@ use abi::layout::protection;
 use abi::{Error, RangeEntry};
 use core::cell::Cell;
 use core::ptr::NonNull;
-use lock::{AtomicU64, LINE_WORDS, Line, Ordering, Place, Relax, Stat, fence};
+use lock::{AtomicU64, Guard, LINE_WORDS, Line, Ordering, Place, Relax, Stat, fence};
 
 /// What its lock guards besides mappings and tables.
 struct Body {
@@ -278,7 +278,7 @@ impl SharedRange {
         if let Some((segment, shared)) = self.replaced.take() {
             let pool = self.object.pool;
             segment.settle(self.core);
-            pool.give_back(self.core, core::iter::once(pool.page_of(shared)));
+            pool.give_back(self.core, &mut core::iter::once(pool.page_of(shared)));
             segment.release(self.core);
         }
     }
@@ -363,7 +363,7 @@ pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
         pool.free_line(core, pool.place_of(mapping.address().as_ptr().cast()));
     }
     if object.has_run() {
-        let mut free = |frame: PhysAddr| pool.give_back(core, core::iter::once(pool.page_of(frame)));
+        let mut free = |frame: PhysAddr| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));
         paging::for_each_table(object.top(), &mut free);
         free(object.top().frame);
     }
@@ -402,7 +402,14 @@ impl Kernel {
         let mut range = SharedRange::new(object, core);
         let held = object.lock().write::<Patience>(core);
         let result = change(&mut range);
-        let has_waited = range.stale;
+        self.wait_until_forgotten(&mut range, held);
+        (result, range.stale)
+    }
+
+    /// Ends a change: lets go of the lock, and waits for all who may remember what is not true any more.
+    #[inline(never)]
+    fn wait_until_forgotten(&mut self, range: &mut SharedRange, held: Guard<'static, Patience>) {
+        let (object, core) = (range.object, range.core);
         let mut others = if range.stale { object.who_shows() } else { Cores::default() };
         let own = others[core / 64] >> (core % 64) & 1 != 0;
         others[core / 64] &= !(1 << (core % 64));
@@ -411,16 +418,15 @@ impl Kernel {
             count.set(count.get() + 1);
         }
         let unsettled = &range.body().unsettled;
-        unsettled.fetch_add(has_waited.into(), Ordering::Relaxed);
+        unsettled.fetch_add(range.stale.into(), Ordering::Relaxed);
         drop(held);
         self.invalidate(others);
         if own {
             hardware::flush_all();
         }
-        unsettled.fetch_sub(has_waited.into(), Ordering::Release);
+        unsettled.fetch_sub(range.stale.into(), Ordering::Release);
         self.counters.copy_faults += u64::from(range.replaced.is_some());
         range.free_gone();
-        (result, has_waited)
     }
 
     /// Returns when those cores have forgotten all translations of users. No lock is held; what they ask meanwhile is done, so that two may ask each other.

@@ -10,6 +10,7 @@ static POOLS: [AtomicU64; POOLS_MAX] = [const { AtomicU64::new(0) }; POOLS_MAX];
 static READER: Reader = Reader::new();
 
 /// A static of another core, whose kernel runs; `None` for one where none ever did. A core that was halted still has its kernel.
+#[inline(never)]
 fn of_core<T: Sync>(core: usize, local: &'static T) -> Option<&'static T> {
     if core == cores::this_core() {
         return Some(local);

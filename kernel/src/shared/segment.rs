@@ -54,6 +54,7 @@ impl Object {
     }
 
     /// The frame of a segment's page, if present.
+    #[inline(never)]
     pub fn frame(self, page: u64) -> Option<PhysAddr> {
         if let Some(base) = self.base() {
             return Some(base + page * PAGE_BYTES as u64);
@@ -77,6 +78,7 @@ impl Object {
         Ok(frame)
     }
 
+    #[inline(never)]
     fn held(self, core: usize) -> Guard<'static, Patience> {
         self.lock().write(core)
     }
@@ -106,6 +108,7 @@ impl Object {
     }
 
     /// One mapping less, and what it showed is forgotten.
+    #[inline(never)]
     pub fn leave(self, core: usize) {
         if !self.has_run() {
             let _held = self.held(core);
@@ -184,9 +187,10 @@ impl Object {
     }
 
     /// Nobody refers to the segment any more: its frames go.
+    #[inline(never)]
     pub(super) fn free_frames(self, core: usize) {
         let frames = (0..self.pages()).filter_map(|page| self.frame(page));
-        self.pool.give_back(core, frames.map(|frame| self.pool.page_of(frame)));
+        self.pool.give_back(core, &mut frames.map(|frame| self.pool.page_of(frame)));
     }
 }
 
