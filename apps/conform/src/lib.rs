@@ -15,6 +15,7 @@ pub mod runner;
 pub mod scene;
 pub mod suites;
 pub mod table;
+pub mod turns;
 
 pub use partner::Partner;
 pub use runner::run;

@@ -9,8 +9,8 @@ use runtime::{Peer, Start};
 use serde::{Deserialize, Serialize};
 
 use crate::Scene;
-use crate::suites;
 use crate::table::{Failure, Words};
+use crate::{suites, turns};
 
 /// Start of the components' names; the core's number follows.
 pub const COMPONENT: &str = "conform-";
@@ -30,6 +30,10 @@ pub trait Acts {
     /// Runs a far function by its name, `SUITE/FUNCTION`.
     #[op]
     async fn act(&self, what: String, words: [u64; 4]) -> Result<[u64; 4], ActError>;
+
+    /// The core before is done with a phase of its tests: the shared words say how far it is ([`crate::turns`]).
+    #[op(oneway)]
+    fn news(&self);
 }
 
 /// Asks the next core.
@@ -50,6 +54,11 @@ impl Partner {
         let what = String::from(what);
         async move { call.await.map_err(|error| Failure::new(format!("{what} on the next core: {error:?}"))) }
     }
+
+    /// Has the next core look how far we are. Lost if the channel is full: it looks by itself, later.
+    pub fn tell(&self) {
+        let _ = self.client.news();
+    }
 }
 
 struct Server {
@@ -68,6 +77,10 @@ impl ActsServer for Server {
         let words = result.map_err(failed)?;
         end.map_err(failed)?;
         Ok(words)
+    }
+
+    fn news(&self, _: &Peer) {
+        executor::post(turns::NEWS);
     }
 }
 

@@ -1,78 +1,31 @@
 //! Runs all suites on this core and says how it went.
 
 use alloc::rc::Rc;
-use core::sync::atomic::Ordering;
 
 use abi::{Handle, Rights};
 use runtime::Start;
 
 use crate::table::{Body, Failure, Outcome, Test};
+use crate::turns::{self, Phase};
 use crate::{Partner, Scene, partner, suites};
 
 /// Between two tests the component looks at what came for it meanwhile.
 const PAUSE_NS: u64 = 1;
-/// Between two looks at how far others are.
-const AGAIN_NS: u64 = 20_000_000;
-/// Neighbours that take longer have stopped. Some hundred emulated cores share few of the host's.
-const TURN_LIMIT_NS: u64 = 300_000_000_000;
-/// Word of core 0's shared words: cores that are here.
-const PRESENT: u64 = 2;
-/// Word of a core's shared words: it has done its tests with a partner.
-const DONE: u64 = 3;
 
 /// The component.
 pub async fn run(start: Start) {
     start.serving();
     runtime::spawn(partner::serve(start.clone()));
     let mut tally = Tally::default();
-    if let Err(failure) = gather(&start).await {
-        tally.note(&start, "runner", "gather", Err(failure));
-    }
-    tally.run(&start, &None, |body| matches!(body, Body::Alone(_))).await;
-    if let Some(next) = Partner::next(&start) {
-        match turn(&start).await {
-            Ok(scene) => {
-                tally.run(&start, &Some(Rc::new(next)), |body| matches!(body, Body::Paired(_))).await;
-                scene.shared(scene.core(), DONE).store(1, Ordering::Release);
-                tally.note(&start, "runner", "turn", scene.end(true));
-            }
-            Err(failure) => tally.note(&start, "runner", "turn", Err(failure)),
+    let next = Partner::next(&start).map(Rc::new);
+    for phase in [Phase::Presence, Phase::Alone, Phase::Paired] {
+        if let Err(failure) = tally.take(&start, &next, phase).await {
+            tally.note(&start, "runner", "turn", Err(failure));
         }
     }
     runtime::log!("core {} done: {} ok, {} failed", start.core(), tally.passed, tally.failed);
     // The core before this one may still ask.
     core::future::pending().await
-}
-
-/// Waits until all cores are here: a machine of many emulated cores has no time to start components while others are tested.
-async fn gather(start: &Start) -> Result<(), Failure> {
-    let scene = Scene::new(start)?;
-    let end_ns = runtime::now_ns() + TURN_LIMIT_NS;
-    let present = scene.shared(0, PRESENT);
-    present.fetch_add(1, Ordering::AcqRel);
-    while present.load(Ordering::Acquire) < scene.cores() {
-        if runtime::now_ns() > end_ns {
-            return Err(Failure::new("not all cores have begun"));
-        }
-        runtime::sleep(AGAIN_NS).await;
-    }
-    scene.end(true)
-}
-
-/// Waits for its turn to have a partner: even cores at once, odd ones when both neighbours are done. So nobody's partner has one of its own,
-/// and a function on the next core may wait for its test.
-async fn turn(start: &Start) -> Result<Scene, Failure> {
-    let scene = Scene::new(start)?;
-    let end_ns = runtime::now_ns() + TURN_LIMIT_NS;
-    let core = scene.core();
-    let is_done = |core: u64| scene.shared(core, DONE).load(Ordering::Acquire) != 0;
-    while core % 2 == 1 && !(is_done(core - 1) && is_done(scene.next_core())) {
-        if runtime::now_ns() > end_ns {
-            return Err(Failure::new("the neighbours do not come to an end"));
-        }
-        runtime::sleep(AGAIN_NS).await;
-    }
-    Ok(scene)
 }
 
 #[derive(Default)]
@@ -82,15 +35,31 @@ struct Tally {
 }
 
 impl Tally {
-    /// Runs the tests of a kind.
-    async fn run(&mut self, start: &Start, next: &Option<Rc<Partner>>, wanted: fn(&Body) -> bool) {
-        for suite in suites::ALL {
-            for test in suite.tests.iter().filter(|test| wanted(&test.body)) {
-                runtime::sleep(PAUSE_NS).await;
-                if let Some(outcome) = one(start, test, next).await {
-                    self.note(start, suite.name, test.name, outcome);
-                }
+    /// Takes part in a phase when it is this core's turn. Tests with a partner are left out where there is none.
+    async fn take(&mut self, start: &Start, next: &Option<Rc<Partner>>, phase: Phase) -> Outcome {
+        let scene = Scene::new(start)?;
+        turns::begin(&scene, phase).await?;
+        match phase {
+            Phase::Presence => {}
+            Phase::Alone => self.run(start, phase, &None, |body| matches!(body, Body::Alone(_))).await,
+            Phase::Paired if next.is_none() => {}
+            Phase::Paired => self.run(start, phase, next, |body| matches!(body, Body::Paired(_))).await,
+        }
+        turns::finish(&scene, phase, next.as_deref());
+        scene.end(true)
+    }
+
+    /// Runs this core's tests of a kind.
+    async fn run(&mut self, start: &Start, phase: Phase, next: &Option<Rc<Partner>>, wanted: fn(&Body) -> bool) {
+        let (core, cores) = (start.core().into(), start.cores().into());
+        let all = suites::ALL.iter().flat_map(|suite| suite.tests.iter().map(move |test| (suite.name, test)));
+        for (number, (suite, test)) in (0..).zip(all.filter(|(_, test)| wanted(&test.body))) {
+            if turns::is_elsewhere(phase, core, cores, number) {
+                runtime::log!("core {core} {suite}/{} elsewhere", test.name);
+                continue;
             }
+            runtime::sleep(PAUSE_NS).await;
+            self.note(start, suite, test.name, one(start, test, next).await);
         }
     }
 
@@ -109,22 +78,15 @@ impl Tally {
     }
 }
 
-/// Runs one test; `None` if it needs a second core and there is none.
-async fn one(start: &Start, test: &Test, next: &Option<Rc<Partner>>) -> Option<Outcome> {
-    let scene = match Scene::new(start) {
-        Ok(scene) => Rc::new(scene),
-        Err(failure) => return Some(Err(failure)),
-    };
+async fn one(start: &Start, test: &Test, next: &Option<Rc<Partner>>) -> Outcome {
+    let scene = Rc::new(Scene::new(start)?);
     let outcome = match (&test.body, next) {
         (Body::Alone(body), _) => keeps_slots(|| body(&scene)),
         (Body::Paired(body), Some(next)) => body(scene.clone(), next.clone()).await,
-        (Body::Paired(_), None) => {
-            let end = scene.end(true);
-            return end.err().map(Err);
-        }
+        (Body::Paired(_), None) => Err(Failure::new("there is no second core")),
     };
     let end = scene.end(outcome.is_ok());
-    Some(outcome.and(end))
+    outcome.and(end)
 }
 
 /// A test that leaves a capability behind fails.

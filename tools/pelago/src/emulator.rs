@@ -168,9 +168,9 @@ pub struct Machine {
     pub command_line: Vec<String>,
     /// The guest's memory is a file of its own to the host, in small pages, so that what was touched can be seen (smaps of proc(5)).
     pub shows_memory: bool,
-    /// Time is instructions, a nanosecond each, and one thread of the host runs all cores in turn: nothing the host does is seen in the
-    /// guest's times. Emulation only.
-    pub has_exact_time: bool,
+    /// Time is instructions, so many nanoseconds each (a power of two), and one thread of the host runs all cores in turn: nothing the host does is
+    /// seen in the guest's times. Emulation only.
+    pub instruction_ns: Option<u32>,
     /// Measured by the emulator's plugin, with exact time: see `plugin`. Emulation only.
     pub plugin: Option<crate::plugin::Instruments>,
     /// Where kernels write is written down.
@@ -211,7 +211,7 @@ impl Machine {
             processor: "max,-erms",
             command_line: Vec::new(),
             shows_memory: false,
-            has_exact_time: false,
+            instruction_ns: None,
             plugin: None,
             audit: None,
             has_card: true,
@@ -266,13 +266,13 @@ impl Machine {
             add(&["-M", machine]);
         }
         let accelerator = match self.accelerator {
-            _ if self.has_exact_time => "tcg,thread=single",
+            _ if self.instruction_ns.is_some() => "tcg,thread=single",
             Accelerator::Kvm => "kvm",
             Accelerator::Tcg => "tcg,thread=multi",
         };
         add(&["-accel", accelerator, "-cpu", self.processor]);
-        if self.has_exact_time {
-            add(&["-icount", "shift=0,sleep=off"]);
+        if let Some(ns) = self.instruction_ns {
+            add(&["-icount", &format!("shift={},sleep=off", ns.ilog2())]);
         }
         if let Some(plugin) = &self.plugin {
             add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm", "-plugin", &plugin.argument()]);

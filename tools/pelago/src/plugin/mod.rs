@@ -117,7 +117,7 @@ impl Plugin {
 /// Puts the plugin into a machine and everything out that would make two runs differ.
 pub fn fit(machine: &mut Machine, instruments: Instruments) {
     machine.plugin = Some(instruments);
-    machine.has_exact_time = true;
+    machine.instruction_ns = Some(1);
     machine.has_card = false;
     machine.accelerator = crate::emulator::Accelerator::Tcg;
 }
