@@ -52,7 +52,7 @@ impl Phase {
     /// Whether a core may begin, by how many phases each core has finished.
     fn is_open(self, core: u64, cores: u64, finished: impl Fn(u64) -> u64) -> bool {
         let (lane, before, next) = (self.lane(cores), self as u64, (core + 1) % cores);
-        let is_first = |core: u64| core % lane == 0;
+        let is_first = |core: u64| core.is_multiple_of(lane);
         let has_turn = if is_first(core) {
             (0..cores).all(|other| finished(other) >= before)
         } else {
