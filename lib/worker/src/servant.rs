@@ -82,13 +82,18 @@ impl Servant {
 
     /// All bits that are set in so many words of its own from an address on, and how many of these begin with 24 bits, which `inverted` has inverted
     /// (so that nobody holds what is looked for).
+    ///
+    /// # Errors
+    /// `Busy`: it answered from within a call that it was asked for before, and did not look. Otherwise as for a portal call.
     pub fn scan(&self, address: u64, words: u64, inverted: u64, deadline_ns: u64) -> Result<[u64; 2], Error> {
         [address, words.max(1), inverted]
             .into_iter()
             .zip(0..)
             .for_each(|(value, word)| self.worker.set_word(word, value));
         sys::portal_call(self.portal, [SCAN, 0, 0, 0], deadline_ns)?;
-        Ok([self.worker.word(1), self.worker.word(2)])
+        let [set, found] = [1, 2].map(|word| self.worker.word(word));
+        // What was asked for still stands there if nobody looked; nobody finds more than there is.
+        if found == inverted && found > words { Err(Error::Busy) } else { Ok([set, found]) }
     }
 
     /// Has it try one of [`crate::WILD`], by its number.
