@@ -155,9 +155,12 @@ fn round(wanted: u64) -> u64 {
     };
     let (sleeps, released) = (both(|kernel| &kernel.sleeps), both(|kernel| &kernel.released));
     println!("{downs} downs, {produced} units, {sleeps} sleeps, {released} released before they slept");
-    assert!(sleeps > downs / 200, "hardly anybody slept");
-    let rare = downs / 10_000;
-    assert!(released > rare && sleeps - released > rare, "ups and sleepers met in one order only");
+    // How often two threads meet in a short run is the host's matter: it is told, and judged in the long ones.
+    if wanted == ROUND {
+        let rare = downs / 10_000;
+        assert!(sleeps > downs / 200, "hardly anybody slept");
+        assert!(released > rare && sleeps - released > rare, "ups and sleepers met in one order only");
+    }
     assert_eq!(taken, produced + 1, "units were lost or made");
     assert_eq!((0..=UNITS + 1).filter(|_| free.try_down()).count() as i64, UNITS + 1, "and these at the other side");
     for semaphore in [free, full] {
