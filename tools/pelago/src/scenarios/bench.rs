@@ -5,6 +5,8 @@ use crate::emulator::PROGRAM;
 use crate::image;
 use crate::scenario::{Bench, Scenario, Skip};
 use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
@@ -199,10 +201,11 @@ fn kill_guest(tool: u32) -> Result<()> {
     let emulators = children.split_whitespace().filter(|child| {
         std::fs::read_to_string(format!("/proc/{child}/cmdline")).is_ok_and(|line| line.starts_with(PROGRAM))
     });
-    let emulators: Vec<&str> = emulators.collect();
+    let emulators = emulators.map(str::parse).collect::<Result<Vec<i32>, _>>().context("a process has no number")?;
     ensure!(!emulators.is_empty(), "the tool runs no emulator: {children}");
-    let status = Command::new("kill").arg("-KILL").args(&emulators).status().context("cannot start kill")?;
-    ensure!(status.success(), "the emulator cannot be killed");
+    for emulator in emulators {
+        kill(Pid::from_raw(emulator), Signal::SIGKILL).context("the emulator cannot be killed")?;
+    }
     Ok(())
 }
 
