@@ -201,7 +201,7 @@ impl Scheduler {
     }
 
     /// Somebody waits for the context: its clock runs, if it is watched.
-    pub fn start_watch(&mut self, context: Ptr<Context>) {
+    fn start_watch(&mut self, context: Ptr<Context>) {
         if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
             context.watch_left.set((WATCH_LOOKS, standing(context)));
             self.watch_next(context, hardware::now_ns());

@@ -61,7 +61,7 @@ fn what_goes_in_circles_is_reported_and_nothing_else() {
 }
 
 /// A component without time of its own that has taken its bits and goes in circles on what another lends it: what hangs is found behind who lends,
-/// in as many looks more as there are lenders in the chain.
+/// one look later.
 #[test]
 fn who_lends_to_what_hangs_has_it_found() {
     const LENDER_BIT: u64 = 8;
