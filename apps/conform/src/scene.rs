@@ -180,6 +180,11 @@ impl Scene {
         self.start.pool(POOL).ok_or_else(|| Failure::new("the description gives no pool `conform-pool`"))
     }
 
+    /// This core's own pcore.
+    pub fn pcore(&self) -> Result<Handle, Failure> {
+        self.start.capability("cores").ok_or_else(|| Failure::new("the description does not give `cores`"))
+    }
+
     /// A notification of ours with one of the badge bits that no channel has (0 to 7), and the bit.
     pub fn bell(&self, bit: u32) -> Result<(Handle, u64), Error> {
         let badge = 1 << (runtime::OWN_BITS.start + bit);

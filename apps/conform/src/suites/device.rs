@@ -21,12 +21,8 @@ const HOLDERS: (u64, u64) = (1, 2);
 
 fn claims_are_the_monitors(scene: &Scene) -> Outcome {
     refused(sys::device_alloc(scene.ram(), scene.ram(), u64::MAX), Error::WrongType)?;
-    refused(sys::device_alloc(cores(scene)?, scene.ram(), u64::MAX), Error::NotFound)?;
+    refused(sys::device_alloc(scene.pcore()?, scene.ram(), u64::MAX), Error::NotFound)?;
     Ok(())
-}
-
-fn cores(scene: &Scene) -> Result<Handle, Failure> {
-    scene.start().capability("cores").ok_or_else(|| Failure::new("the description does not give `cores`"))
 }
 
 /// The last device there is: nobody drives it here.
@@ -95,7 +91,7 @@ fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
         return Ok(());
     }
     for better in [1, 0] {
-        let serial = sys::device_alloc(cores(scene)?, scene.ram(), SERIAL)?;
+        let serial = sys::device_alloc(scene.pcore()?, scene.ram(), SERIAL)?;
         FLOODED.serial.store(serial.0, Ordering::Release);
         [&FLOODED.raised, &FLOODED.handled].iter().for_each(|count| count.store(0, Ordering::Release));
         // SAFETY: they compute and make calls.
@@ -129,7 +125,7 @@ fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
 fn claim(scene: &Scene, hwid: u64) -> Result<Handle, Failure> {
     let end_ns = scene.deadline_ns();
     loop {
-        match sys::device_alloc(cores(scene)?, scene.ram(), hwid) {
+        match sys::device_alloc(scene.pcore()?, scene.ram(), hwid) {
             Err(Error::Busy) => {
                 require!(runtime::now_ns() < end_ns, "the device {hwid:#x} is never free");
                 scene.look()?;
@@ -160,7 +156,7 @@ async fn one_core_has_a_device_at_a_time(scene: Rc<Scene>, partner: Rc<Partner>)
         require!(runtime::now_ns() < end_ns, "the next core does not get the device");
         runtime::sleep(1_000_000).await;
     }
-    refused(sys::device_alloc(cores(&scene)?, scene.ram(), hwid), Error::Busy)?;
+    refused(sys::device_alloc(scene.pcore()?, scene.ram(), hwid), Error::Busy)?;
     enough.store(1, Ordering::Release);
     answer.await?;
     let answer = partner.act("device/claim_too", [hwid, 0, 0, 0]);

@@ -21,10 +21,6 @@ const FAR_US: u64 = 10_000_000;
 const BEAT: u64 = 0;
 const SEEN: u64 = 1;
 
-fn pcore(scene: &Scene) -> Result<Handle, Failure> {
-    scene.start().capability("cores").ok_or_else(|| Failure::new("the description does not give `cores`"))
-}
-
 fn time(companion: &Companion) -> Result<Handle, Failure> {
     companion.time().ok_or_else(|| Failure::new("without time"))
 }
@@ -38,7 +34,7 @@ extern "C" fn count(number: u64) -> ! {
 }
 
 fn a_member_waits_for_its_window(scene: &Scene) -> Outcome {
-    let (pcore, number) = (pcore(scene)?, AtomicU64::new(0));
+    let (pcore, number) = (scene.pcore()?, AtomicU64::new(0));
     // SAFETY: it counts. Of a lower priority than ours, so it has not run when it becomes a member.
     let member = unsafe { Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000))) }?;
     let time = time(&member)?;
@@ -106,7 +102,7 @@ fn windows_are_kept_to_the_clock(scene: &Scene) -> Outcome {
     STRETCHES.found.store(0, Ordering::Release);
     // SAFETY: they compute. The second is of the same priority and wants all there is.
     let member = unsafe { Companion::start(note_stretches, 0, Some((PRIORITY, 1000))) }?;
-    sys::schedule_gang(pcore(scene)?, time(&member)?, PERIOD_US, SLICE_US, PHASE_US)?;
+    sys::schedule_gang(scene.pcore()?, time(&member)?, PERIOD_US, SLICE_US, PHASE_US)?;
     // SAFETY: as above.
     let rival = unsafe { Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000))) }?;
     let found = || STRETCHES.found.load(Ordering::Acquire) as usize;
@@ -124,7 +120,7 @@ fn windows_are_kept_to_the_clock(scene: &Scene) -> Outcome {
 }
 
 fn wrong_windows_are_refused(scene: &Scene) -> Outcome {
-    let (pcore, number) = (pcore(scene)?, AtomicU64::new(0));
+    let (pcore, number) = (scene.pcore()?, AtomicU64::new(0));
     // SAFETY: it counts.
     let member = unsafe { Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000))) }?;
     let time = time(&member)?;
@@ -186,7 +182,7 @@ fn join(scene: &Scene, member: &Member, phase_us: u64) -> Result<Companion, Fail
     let [period_us, slice_us] = TOGETHER_US;
     // SAFETY: it reaches what `Member` has, and whoever calls this lets it end before that does.
     let companion = unsafe { Companion::start(beat, &raw const *member as u64, Some((PRIORITY, 1000))) }?;
-    sys::schedule_gang(pcore(scene)?, time(&companion)?, period_us, slice_us, phase_us)?;
+    sys::schedule_gang(scene.pcore()?, time(&companion)?, period_us, slice_us, phase_us)?;
     let now_us = runtime::now_ns() / 1000;
     let place_us = (now_us + period_us - phase_us) % period_us;
     let opens_us = if place_us < slice_us { 0 } else { now_us + period_us - place_us };

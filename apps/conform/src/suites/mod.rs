@@ -8,6 +8,7 @@ pub mod gang;
 pub mod nest;
 pub mod notification;
 pub mod parallel;
+pub mod pcore;
 pub mod portal;
 pub mod ram;
 pub mod range;
@@ -31,6 +32,7 @@ pub const ALL: &[Suite] = &[
     nest::SUITE,
     notification::SUITE,
     parallel::SUITE,
+    pcore::SUITE,
     portal::SUITE,
     ram::SUITE,
     range::SUITE,

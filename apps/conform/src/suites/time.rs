@@ -159,8 +159,7 @@ fn a_throttled_core_idles(scene: &Scene) -> Outcome {
     let stretch_ns = if scene.has_exact_time() { 10 * TURN_NS } else { 2 * TURN_NS };
     /// Of a hundred.
     const ERROR: u64 = 3;
-    let pcore =
-        scene.start().capability("cores").ok_or_else(|| Failure::new("the description does not give `cores`"))?;
+    let pcore = scene.pcore()?;
     for wrong in [0, 9] {
         refused(sys::pcore_throttle(pcore, wrong), Error::BadArgument)?;
     }

@@ -136,14 +136,10 @@ fn a_damaged_count_harms_its_users_only(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn cores(scene: &Scene) -> Result<Handle, Failure> {
-    scene.start().capability("cores").ok_or_else(|| Failure::new("the description does not give `cores`"))
-}
-
 /// We come down here, the next core comes up: by the count, and by its kernel's mailbox where we sleep. Deadlines pass all the time.
 async fn no_up_of_another_core_is_lost(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let gate = sys::semaphore_alloc(scene.ram(), 0)?;
-    let slot = sys::wake_slot_alloc(cores(&scene)?, gate, 0)?;
+    let slot = sys::wake_slot_alloc(scene.pcore()?, gate, 0)?;
     let count = scene.shared(scene.core(), COUNT);
     count.store(0, Ordering::Release);
     let semaphore = semaphore::Semaphore::new(Shared(count), Lent(gate));
@@ -175,7 +171,7 @@ async fn no_up_of_another_core_is_lost(scene: Rc<Scene>, partner: Rc<Partner>) -
 }
 
 fn come_up(scene: &Scene, [core, slot, ups, round]: Words) -> Result<Words, Failure> {
-    let remote = sys::wake_slot_import(cores(scene)?, scene.ram(), core, slot)?;
+    let remote = sys::wake_slot_import(scene.pcore()?, scene.ram(), core, slot)?;
     let semaphore = semaphore::Semaphore::new(Shared(scene.shared(core, COUNT)), Lent(remote));
     let mut chance = round * 2 + 1;
     for _ in 0..ups {
