@@ -171,7 +171,8 @@ calls! {
     /// Makes time a member of a gang: it runs in `[n * period + phase, + slice)` of the clock only, whole n. (pcore: CONTROL, scheduling context: CONTROL, period_us up to 60,000,000, slice_us 100..=1,000,000 and at most the period,
     /// phase_us below the period) → (). All cores have one clock (nanoseconds since boot), so members with the same three numbers run at the same times on their cores, without a message (decision 39). In its window it comes before other time of
     /// its priority and after that of higher ones; while its context waits others run. Outside it does not run, but others may lend its context theirs. (pcore, scheduling context, 0, 0, 0): at any time again. The pcore because those of the same
-    /// priority stand back. `OtherCore` for the pcore of another, `PeerDead`: its context ended.
+    /// priority stand back. A member keeps its windows until it leaves, gets others, or its context ends. `Busy`: they would at some time be open together with those of another member on this core, of whatever priority; take another phase, or a
+    /// period that divides theirs or that theirs divides. `OtherCore` for the pcore of another, `PeerDead`: its context ended.
     ScheduleGang = 69,
 
     /// Sets the capability's badge bits at its execution context and makes it runnable if it waits. (ExecutionContext, RemoteContext or MAILBOX Portal: NOTIFY) → (). A portal's own badge counts; one that leads nowhere does nothing. Never blocks, never fails for a full queue.

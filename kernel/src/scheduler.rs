@@ -89,6 +89,8 @@ pub struct Scheduler {
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
     turns: RBTree<ByTurn>,
+    /// All time that has windows.
+    members: List<Schedule, 1>,
 }
 
 fn entry(context: Ptr<Context>) -> UnsafeRef<Context> {
@@ -98,7 +100,7 @@ fn entry(context: Ptr<Context>) -> UnsafeRef<Context> {
 
 impl Scheduler {
     /// Nothing to run.
-    pub const fn new() -> Scheduler {
+    pub(crate) const fn new() -> Scheduler {
         Scheduler {
             ready: [const { List::new() }; LEVELS],
             ready_set: 0,
@@ -115,6 +117,7 @@ impl Scheduler {
             timeouts: RBTree::new(ByTimeout::NEW),
             watches: RBTree::new(ByWatch::NEW),
             turns: RBTree::new(ByTurn::NEW),
+            members: List::new(),
         }
     }
 
@@ -252,12 +255,6 @@ impl Scheduler {
     /// Is there ready time of that level or a higher one?
     fn is_rivalled(&self, level: usize) -> bool {
         self.ready_set.wrapping_shr(level as u32) != 0
-    }
-}
-
-impl Default for Scheduler {
-    fn default() -> Self {
-        Scheduler::new()
     }
 }
 

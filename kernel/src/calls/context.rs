@@ -106,6 +106,9 @@ pub(super) fn schedule_gang(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::PeerDead);
     }
     let window = if times == [0; 3] { None } else { Some(decode_window(times)?) };
+    if window.is_some_and(|window| !kernel.scheduler.has_room(schedule, window)) {
+        return Err(Error::Busy);
+    }
     kernel.bring_bills_up();
     kernel.scheduler.set_window(schedule, window);
     NOTHING

@@ -429,6 +429,7 @@ impl Kernel {
             portal.set_callee(None);
         }
         if let Some(schedule) = context.schedule.take() {
+            self.scheduler.set_window(schedule, None);
             schedule.context.set(None);
             self.release(schedule);
         }

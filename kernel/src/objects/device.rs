@@ -69,14 +69,8 @@ pub struct Interrupts {
 
 impl Interrupts {
     /// Nothing routed.
-    pub const fn new() -> Interrupts {
+    pub(crate) const fn new() -> Interrupts {
         Interrupts { targets: [const { Target { notification: Slot::new(), line: Cell::new(None) } }; VECTORS] }
-    }
-}
-
-impl Default for Interrupts {
-    fn default() -> Self {
-        Interrupts::new()
     }
 }
 

@@ -159,7 +159,7 @@ pub enum AddError {
 
 impl Frames {
     /// No memory yet.
-    pub const fn new() -> Frames {
+    pub(crate) const fn new() -> Frames {
         Frames { regions: [Region::NONE; REGIONS_MAX], region_count: 0, hint: 0, free: 0, total: 0 }
     }
 
@@ -290,12 +290,6 @@ impl Frames {
             region.hint = page / 64;
             self.free += 1;
         }
-    }
-}
-
-impl Default for Frames {
-    fn default() -> Self {
-        Frames::new()
     }
 }
 

@@ -49,7 +49,7 @@ pub struct WakeSlots {
 
 impl WakeSlots {
     /// Without memory: no slots.
-    pub const fn new() -> WakeSlots {
+    pub(crate) const fn new() -> WakeSlots {
         WakeSlots { table: None, hint: 1 }
     }
 
@@ -108,12 +108,6 @@ impl WakeSlots {
     /// Who is meant by a wake bit.
     pub fn get(&mut self, slot: usize) -> WakeSlot {
         self.slots().get(slot).copied().flatten()
-    }
-}
-
-impl Default for WakeSlots {
-    fn default() -> Self {
-        WakeSlots::new()
     }
 }
 

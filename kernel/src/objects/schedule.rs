@@ -17,8 +17,9 @@ pub struct Schedule {
     pub(crate) priority: usize,
     /// Its ready queue; [`Schedule::CLOSED`] outside its window.
     pub(crate) level: Cell<usize>,
-    /// If it is of a gang: when it may run.
+    /// If it is of a gang: when it may run, and its place among those of this core.
     pub(crate) window: Cell<Option<Window>>,
+    pub(crate) member: Link<Schedule>,
     /// Linked while it is ready or running and has a window: by when that next opens or closes.
     pub(crate) turn: RBTreeLink,
     pub(crate) turn_ns: Cell<u64>,
@@ -42,6 +43,12 @@ impl Linked<0> for Schedule {
     }
 }
 
+impl Linked<1> for Schedule {
+    fn link(&self) -> &Link<Self> {
+        &self.member
+    }
+}
+
 impl Schedule {
     /// Level of time that may not run now.
     pub(crate) const CLOSED: usize = usize::MAX;
@@ -60,6 +67,7 @@ impl Schedule {
             priority,
             level: Cell::new(Schedule::level_of(priority)),
             window: Cell::new(None),
+            member: Link::new(),
             turn: RBTreeLink::new(),
             turn_ns: Cell::new(0),
             slice_ns: slice,
@@ -88,6 +96,6 @@ impl Schedule {
 }
 
 pub(super) fn dismantle(_: &mut Kernel, schedule: Ptr<Schedule>) {
-    let is_idle = !schedule.is_queued() && !schedule.turn.is_linked();
+    let is_idle = !schedule.is_queued() && !schedule.turn.is_linked() && !schedule.member.is_linked();
     assert!(is_idle && schedule.context.get().is_none(), "a context holds a reference of its time");
 }

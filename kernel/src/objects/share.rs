@@ -32,7 +32,7 @@ pub struct Share {
 
 impl Share {
     /// An empty table.
-    pub const fn new() -> Share {
+    pub(crate) const fn new() -> Share {
         let mut taken = [const { Cell::new(0) }; WORDS];
         taken[0] = Cell::new(1);
         Share { taken, pages: [const { Cell::new(0) }; PAGES], first_free: Cell::new(0) }
@@ -187,11 +187,5 @@ impl Ptr<Domain> {
             }
         }
         true
-    }
-}
-
-impl Default for Share {
-    fn default() -> Self {
-        Share::new()
     }
 }

@@ -48,7 +48,7 @@ impl Linked<0> for Slot {
 
 impl Slot {
     /// A free slot of the kernel's own.
-    pub const fn new() -> Slot {
+    pub(crate) const fn new() -> Slot {
         Slot { held: Cell::new(None), of_object: Link::new(), holder: None, index: 0, depth: Cell::new(0) }
     }
 
@@ -72,12 +72,6 @@ impl Slot {
     /// How often in a row its capability was derived.
     pub fn depth(&self) -> u8 {
         self.depth.get()
-    }
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Slot::new()
     }
 }
 

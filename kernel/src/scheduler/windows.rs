@@ -38,13 +38,39 @@ impl Window {
         let end_ns = if is_open { self.slice_ns } else { self.period_ns };
         (is_open, now_ns + (end_ns - place_ns))
     }
+
+    /// Whether the two are never open at once: openings are apart by their difference in phase and any multiple of what divides both periods.
+    pub fn is_clear_of(self, other: Window) -> bool {
+        let step_ns = greatest_common_divisor(self.period_ns, other.period_ns);
+        let after_ns = (other.phase_ns + step_ns - self.phase_ns % step_ns) % step_ns;
+        self.slice_ns <= after_ns && other.slice_ns <= step_ns - after_ns
+    }
+}
+
+fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
 }
 
 impl Scheduler {
-    /// `schedule` runs in these windows only, or again at any time.
+    /// Whether no other member on this core, asleep or not, has a window that is ever open together with this one.
+    pub fn has_room(&self, schedule: Ptr<Schedule>, window: Window) -> bool {
+        let members = core::iter::successors(self.members.first(), |member| member.member.next());
+        let mut others = members.filter(|member| *member != schedule).filter_map(|member| member.window.get());
+        others.all(|other| window.is_clear_of(other))
+    }
+
+    /// `schedule` runs in these windows only, for which there is room, or again at any time.
     pub fn set_window(&mut self, schedule: Ptr<Schedule>, window: Option<Window>) {
         let is_ready = self.withdraw(schedule);
-        schedule.window.set(window);
+        if schedule.window.replace(window).is_some() {
+            self.members.remove(schedule);
+        }
+        if window.is_some() {
+            self.members.push_back(schedule);
+        }
         schedule.level.set(window.map_or(Schedule::level_of(schedule.priority), |_| Schedule::CLOSED));
         if is_ready {
             self.enqueue(schedule);

@@ -19,8 +19,8 @@ const PERIOD_US: u64 = 10_000;
 const SLICE_US: u64 = 2000;
 const PHASE_US: u64 = 3000;
 const WINDOW: Window = Window { period_ns: PERIOD_US * US, slice_ns: SLICE_US * US, phase_ns: PHASE_US * US };
-/// Where a test keeps the capability of a member's time.
-const TIME: usize = 20;
+/// Where the first capability of a program's time is.
+const TIMES: usize = 20;
 const PAGES: u64 = 512;
 
 /// A core whose first context, of priority 7, waits; further ones of the same domain are those of the test.
@@ -28,14 +28,14 @@ struct Core {
     world: World,
     domain: Ptr<Domain>,
     first: Ptr<Context>,
-    made: u64,
+    programs: Vec<Ptr<Context>>,
 }
 
 impl Core {
     fn new(mut world: World) -> Core {
         let domain = world.monitor();
         world.kernel.decide();
-        Core { world, domain, first: context(domain), made: 0 }
+        Core { world, domain, first: context(domain), programs: Vec::new() }
     }
 
     fn alone() -> Core {
@@ -46,12 +46,17 @@ impl Core {
     /// A started context with time of that priority.
     fn program(&mut self, priority: usize) -> Ptr<Context> {
         let (kernel, ram) = (&mut *self.world.kernel, self.world.ram);
-        self.made += 1;
-        let place = Place { start: layout::REGIONS + self.made * PAGE_BYTES as u64, pages: 1 };
+        let number = self.programs.len();
+        let place = Place { start: layout::REGIONS + (number * PAGE_BYTES) as u64, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false };
         let context = Ptr::<Context>::create(kernel, ram, self.domain, place, options).unwrap();
         let schedule = kernel.create(ram, |header| Schedule::new(header, context, priority, 1_000_000)).unwrap();
         context.schedule.set(Some(schedule));
+        kernel.retain(schedule);
+        self.domain.ensure_slot(kernel, TIMES + number).unwrap();
+        let capability = Capability { object: schedule.any(), badge: 0, rights: Rights::ALL };
+        self.domain.insert(TIMES + number, capability);
+        self.programs.push(context);
         kernel.start(context, 0x1000, 0x2000, [0; 2]);
         // The domain keeps it.
         kernel.release(context);
@@ -69,15 +74,10 @@ impl Core {
 
     /// The first context makes `program` a member by the call, and waits again.
     fn join(&mut self, program: Ptr<Context>, times: [u64; 3]) -> u64 {
-        if self.domain.share().is_free(TIME) {
-            let schedule = program.schedule.get().unwrap();
-            self.world.kernel.retain(schedule);
-            self.domain.ensure_slot(&mut self.world.kernel, TIME).unwrap();
-            self.domain.insert(TIME, Capability { object: schedule.any(), badge: 0, rights: Rights::ALL });
-        }
+        let number = self.programs.iter().position(|made| *made == program).unwrap();
         self.wake(self.first);
         let [period, slice, phase] = times;
-        let words = [Handle::PCORE.0, TIME as u64, period, slice, phase, 0];
+        let words = [Handle::PCORE.0, (TIMES + number) as u64, period, slice, phase, 0];
         let (status, _) = self.world.runner_calls(Call::ScheduleGang, words);
         self.sleep();
         status
@@ -256,6 +256,75 @@ fn wrong_windows_are_refused() {
     core.world.kernel.end_context(member);
     assert_eq!(core.join(member, [1000, 500, 0]), refusal(Error::PeerDead));
     core.world.kernel.release(member);
+    core.end();
+}
+
+/// Two sets of windows fit exactly if they are never open at once, tried over all of the time until they repeat.
+#[test]
+fn windows_fit_if_they_never_meet() {
+    let mut fits = [0; 2];
+    let all = || {
+        (1..=6)
+            .flat_map(|period| (1..=period).flat_map(move |slice| (0..period).map(move |phase| [period, slice, phase])))
+    };
+    let window = |[period, slice, phase]: [u64; 3]| {
+        let [period_ns, slice_ns, phase_ns] = [period, slice, phase].map(|time| time * US);
+        Window { period_ns, slice_ns, phase_ns }
+    };
+    for (one, other) in all().flat_map(|one| all().map(move |other| (window(one), window(other)))) {
+        let meet =
+            (0..one.period_ns * other.period_ns / US).step_by(US as usize).any(|at| one.at(at).0 && other.at(at).0);
+        assert_eq!(one.is_clear_of(other), !meet, "{one:?} and {other:?}");
+        fits[usize::from(meet)] += 1;
+    }
+    assert!(fits.iter().all(|count| *count > 100), "{fits:?} pairs that fit and that do not");
+}
+
+#[test]
+fn windows_that_do_not_fit_are_refused_and_nothing_changes() {
+    let mut core = Core::alone();
+    core.sleep();
+    let (member, second, third) = (core.program(3), core.program(5), core.program(1));
+    core.sleep();
+    assert_eq!(core.join(member, [PERIOD_US, SLICE_US, PHASE_US]), 0);
+    let busy = refusal(Error::Busy);
+    for wrong in [
+        // The same time, one that begins in it, one that ends in it, one around it.
+        [PERIOD_US, SLICE_US, PHASE_US],
+        [PERIOD_US, 100, PHASE_US + SLICE_US - 1],
+        [PERIOD_US, 1000, PHASE_US - 999],
+        [PERIOD_US, 4000, PHASE_US - 1000],
+        // More than is left of the period.
+        [PERIOD_US, PERIOD_US - SLICE_US + 1, PHASE_US + SLICE_US],
+        [1000, 100, 0],
+        // They meet at some time, late.
+        [PERIOD_US + 1, 100, 0],
+        [7919, 100, 0],
+    ] {
+        assert_eq!(core.join(second, wrong), busy, "{wrong:?}");
+    }
+    // It runs as before: at any time; and the member where it did.
+    core.wake(second);
+    assert!(core.at(3000) == Some(second), "of a higher priority and no member");
+    core.sleep();
+    assert!(core.at(3100) == Some(member));
+    // What is left of the period, whole, is to be had, by whatever priority; then there is nothing more.
+    assert_eq!(core.join(second, [PERIOD_US, PERIOD_US - SLICE_US, PHASE_US + SLICE_US]), 0);
+    assert_eq!(core.join(third, [60_000_000, 100, 0]), busy);
+    // A refused change leaves the windows that it has; one that only others' windows forbid is judged without its own.
+    assert_eq!(core.join(second, [PERIOD_US, PERIOD_US, 0]), busy);
+    assert_eq!(core.join(second, [PERIOD_US, 1000, PHASE_US + SLICE_US + 500]), 0);
+    assert_eq!(core.join(third, [PERIOD_US, 1000, 0]), 0);
+    assert_eq!(core.join(third, [PERIOD_US, 1000, PHASE_US + SLICE_US + 1000]), busy);
+    for (at_us, expected) in [(10_500, third), (13_500, member), (16_000, second), (20_500, third)] {
+        core.wake(second);
+        assert!(core.at(at_us) == Some(expected), "at {at_us} us");
+    }
+    // Room comes back from who sleeps only when it leaves, and from who ends.
+    assert_eq!(core.join(member, [0; 3]), 0);
+    assert_eq!(core.join(third, [PERIOD_US, SLICE_US, PHASE_US]), 0);
+    core.world.kernel.end_context(third);
+    assert_eq!(core.join(member, [PERIOD_US, SLICE_US, PHASE_US]), 0);
     core.end();
 }
 

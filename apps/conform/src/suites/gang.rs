@@ -9,7 +9,8 @@ use runtime::Companion;
 use crate::table::Words;
 use crate::{Failure, Outcome, Partner, Scene, refused, require, suite};
 
-suite!("gang"; alone: a_member_waits_for_its_window, windows_are_kept_to_the_clock, wrong_windows_are_refused;
+suite!("gang"; alone: a_member_waits_for_its_window, windows_are_kept_to_the_clock, wrong_windows_are_refused,
+    windows_that_do_not_fit_are_refused;
     paired: members_run_together; far: take_part);
 
 const PRIORITY: u64 = 1;
@@ -139,6 +140,42 @@ fn wrong_windows_are_refused(scene: &Scene) -> Outcome {
     sys::schedule_gang(pcore, time, 1000, 500, 0)?;
     sys::context_end(member.context())?;
     refused(sys::schedule_gang(pcore, time, 1000, 500, 0), Error::PeerDead)
+}
+
+fn windows_that_do_not_fit_are_refused(scene: &Scene) -> Outcome {
+    const PERIOD_US: u64 = 10_000;
+    const SLICE_US: u64 = 2000;
+    const PHASE_US: u64 = 3000;
+    let (pcore, number) = (scene.pcore()?, AtomicU64::new(0));
+    // SAFETY: they count.
+    let start = |priority| unsafe { Companion::start(count, &raw const number as u64, Some((priority, 1000))) };
+    // Of different priorities: room is the core's.
+    let (first, second) = (start(PRIORITY)?, start(PRIORITY - 1)?);
+    let join = |member: &Companion, [period_us, slice_us, phase_us]: [u64; 3]| {
+        Ok::<_, Failure>(sys::schedule_gang(pcore, time(member)?, period_us, slice_us, phase_us))
+    };
+    join(&first, [PERIOD_US, SLICE_US, PHASE_US])??;
+    for wrong in [
+        [PERIOD_US, 100, PHASE_US + SLICE_US - 1],
+        [PERIOD_US, 1000, PHASE_US - 999],
+        [PERIOD_US, PERIOD_US - SLICE_US + 1, PHASE_US + SLICE_US],
+        [PERIOD_US + 1, 100, 0],
+        [SECOND_US, SECOND_US, 0],
+    ] {
+        refused(join(&second, wrong)?, Error::Busy)?;
+    }
+    // Then it has all the rest, and the other cannot have more than it has.
+    join(&second, [PERIOD_US, PERIOD_US - SLICE_US, PHASE_US + SLICE_US])??;
+    refused(join(&first, [PERIOD_US, SLICE_US + 1, PHASE_US])?, Error::Busy)?;
+    join(&first, [PERIOD_US, SLICE_US - 1, PHASE_US + 1])??;
+    // Who leaves makes room, and who ends.
+    join(&first, [0; 3])??;
+    join(&second, [SECOND_US, SECOND_US, 0])??;
+    refused(join(&first, [PERIOD_US, SLICE_US, PHASE_US])?, Error::Busy)?;
+    sys::context_end(second.context())?;
+    join(&first, [PERIOD_US, SLICE_US, PHASE_US])??;
+    drop((first, second));
+    Ok(())
 }
 
 /// One of two members on two cores.
