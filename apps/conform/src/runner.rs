@@ -12,6 +12,9 @@ use crate::{Partner, Scene, partner, suites};
 /// Between two tests the component looks at what came for it meanwhile.
 const PAUSE_NS: u64 = 1;
 
+/// Word of the command line by which one test is run alone (`tools/pelago/src/scenarios/objects.rs`).
+const ONLY: &str = "conform.only=";
+
 /// The component.
 pub async fn run(start: Start) {
     start.serving();
@@ -53,7 +56,8 @@ impl Tally {
     async fn run(&mut self, start: &Start, phase: Phase, next: &Option<Rc<Partner>>, wanted: fn(&Body) -> bool) {
         let (core, cores) = (start.core().into(), start.cores().into());
         let all = suites::ALL.iter().flat_map(|suite| suite.tests.iter().map(move |test| (suite.name, test)));
-        for (number, (suite, test)) in (0..).zip(all.filter(|(_, test)| wanted(&test.body))) {
+        let all = all.filter(|(suite, test)| wanted(&test.body) && is_asked(start, suite, test.name));
+        for (number, (suite, test)) in (0..).zip(all) {
             if turns::is_elsewhere(phase, core, cores, number) {
                 runtime::log!("core {core} {suite}/{} elsewhere", test.name);
                 continue;
@@ -76,6 +80,12 @@ impl Tally {
             }
         }
     }
+}
+
+/// Whether the command line wants this test: it may name the one that is to run.
+fn is_asked(start: &Start, suite: &str, test: &str) -> bool {
+    let mut asked = start.command_line().split(' ').filter_map(|word| word.strip_prefix(ONLY));
+    asked.all(|name| name.split_once('/') == Some((suite, test)))
 }
 
 async fn one(start: &Start, test: &Test, next: &Option<Rc<Partner>>) -> Outcome {

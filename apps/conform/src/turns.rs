@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use crate::{Failure, Partner, Scene};
 
 /// Cores at a time, with their partners.
-const AT_ONCE: u64 = 8;
+pub const AT_ONCE: u64 = 8;
 /// The word of a core's shared words that says how many phases it has finished.
 const FINISHED: u64 = 3;
 /// Between two looks at how far others are, for each core of the machine: word of the core before comes at once.

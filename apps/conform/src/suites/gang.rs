@@ -1,16 +1,17 @@
-//! Gangs: time that runs in windows of the clock, on one core and on two that see each other run.
+//! Gangs: time that runs in windows of the clock, on one core, on two that see each other run, and on all.
 
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use abi::{Error, Handle, Rights};
 use runtime::Companion;
 
 use crate::table::Words;
-use crate::{Failure, Outcome, Partner, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Partner, Scene, refused, require, suite, turns};
 
 suite!("gang"; alone: a_member_waits_for_its_window, windows_are_kept_to_the_clock, wrong_windows_are_refused,
-    windows_that_do_not_fit_are_refused;
+    windows_that_do_not_fit_are_refused, members_of_all_cores_start_together;
     paired: members_run_together; far: take_part);
 
 const PRIORITY: u64 = 1;
@@ -26,11 +27,17 @@ fn time(companion: &Companion) -> Result<Handle, Failure> {
     companion.time().ok_or_else(|| Failure::new("without time"))
 }
 
+const COUNTED_AT_ONCE: u64 = 100;
+
 extern "C" fn count(number: u64) -> ! {
     // SAFETY: the address of a number of the test, which outlives this context.
     let number = unsafe { &*(number as *const AtomicU64) };
     loop {
-        number.fetch_add(1, Ordering::Relaxed);
+        for _ in 0..COUNTED_AT_ONCE {
+            number.fetch_add(1, Ordering::Relaxed);
+        }
+        // The next core's turn, where one thread of an emulator runs all.
+        core::hint::spin_loop();
     }
 }
 
@@ -175,6 +182,93 @@ fn windows_that_do_not_fit_are_refused(scene: &Scene) -> Outcome {
     sys::context_end(second.context())?;
     join(&first, [PERIOD_US, SLICE_US, PHASE_US])??;
     drop((first, second));
+    Ok(())
+}
+
+/// Period, slice and phase of a gang of all cores, which nobody has to tell anybody, and windows in which all are to run: where time is exact; and where cores share
+/// a busy host's processors, so that each runs in most windows at all.
+const EXACT_NS: ([u64; 3], u64) = ([10_000_000, 2_000_000, 3_000_000], 30);
+const SHARED_NS: ([u64; 3], u64) = ([400_000_000, 200_000_000, 3_000_000], 3);
+/// The shared word in which a core's member notes its last window: the window's number, and in the lower bits by how much later than that it began.
+const LAST: u64 = 1;
+const LATE_BITS: u32 = 32;
+/// The shared word that says how far a core is, and what it says.
+const STATE: u64 = 0;
+const JOINED: u64 = 1;
+const ENOUGH: u64 = 2;
+/// How far apart they may start, and how late. An emulator that runs all cores on one thread, by a clock of instructions, lets them have their alarm one after the other, so
+/// it is what all kernels together need from there to their member.
+const SKEW_NS: u64 = 10_000;
+const LATE_NS: u64 = 20_000;
+
+/// A word of the shared region, and the windows of the member that writes it.
+struct Noted<'s> {
+    word: &'s AtomicU64,
+    period_ns: u64,
+    phase_ns: u64,
+}
+
+extern "C" fn note_windows(noted: u64) -> ! {
+    // SAFETY: the address of the `Noted` of the test, which outlives this context; made for several contexts.
+    let Noted { word, period_ns, phase_ns } = unsafe { &*(noted as *const Noted) };
+    let mut last = 0;
+    loop {
+        let since_ns = runtime::now_ns() - phase_ns;
+        let (window, late_ns) = (since_ns / period_ns, since_ns % period_ns);
+        if window != last {
+            last = window;
+            word.store(window << LATE_BITS | late_ns, Ordering::Release);
+        }
+        // As in `count`.
+        core::hint::spin_loop();
+    }
+}
+
+/// A member on each core, and beside it one of the same priority that never stops. Between two windows it is looked whether all ran in the last one.
+fn members_of_all_cores_start_together(scene: &Scene) -> Outcome {
+    if scene.cores() > turns::AT_ONCE {
+        return Ok(());
+    }
+    let (times_ns, wanted) = if scene.has_exact_time() { EXACT_NS } else { SHARED_NS };
+    let [period_ns, slice_ns, phase_ns] = times_ns;
+    let noted = Noted { word: scene.shared(scene.core(), LAST), period_ns, phase_ns };
+    let number = AtomicU64::new(0);
+    let all_are = |state| (0..scene.cores()).all(|core| scene.shared(core, STATE).load(Ordering::Acquire) >= state);
+    // SAFETY: one writes to a word of the shared region, the other counts.
+    let (member, rival) = unsafe {
+        let member = Companion::start(note_windows, &raw const noted as u64, Some((PRIORITY, 1000)))?;
+        (member, Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000)))?)
+    };
+    let [period_us, slice_us, phase_us] = times_ns.map(|time_ns| time_ns / 1000);
+    sys::schedule_gang(scene.pcore()?, time(&member)?, period_us, slice_us, phase_us)?;
+    scene.shared(scene.core(), STATE).store(JOINED, Ordering::Release);
+    scene.until("all cores have a member", || all_are(JOINED))?;
+    let deadline_ns = scene.deadline_ns();
+    let (mut windows, mut skew_ns, mut latest_ns) = (0, 0, 0);
+    while windows < wanted {
+        require!(runtime::now_ns() < deadline_ns, "all ran together in {windows} windows only");
+        let next = (runtime::now_ns() - phase_ns) / period_ns + 1;
+        let look_ns = phase_ns + next * period_ns + (slice_ns + period_ns) / 2;
+        while runtime::now_ns() < look_ns {
+            scene.wait_for(0, look_ns)?;
+        }
+        let lasts = (0..scene.cores()).map(|core| scene.shared(core, LAST).load(Ordering::Acquire));
+        let lasts: Vec<_> = lasts.map(|last| (last >> LATE_BITS, last & ((1 << LATE_BITS) - 1))).collect();
+        let ran = lasts.iter().all(|(window, _)| *window == next);
+        require!(ran || !scene.has_exact_time(), "in window {next} not all ran: {lasts:?}");
+        if ran {
+            let (first_ns, last_ns) =
+                lasts.iter().fold((u64::MAX, 0), |(first, last), (_, late)| (first.min(*late), last.max(*late)));
+            (skew_ns, latest_ns) = (last_ns.saturating_sub(first_ns).max(skew_ns), last_ns.max(latest_ns));
+            windows += 1;
+        }
+    }
+    scene.shared(scene.core(), STATE).store(ENOUGH, Ordering::Release);
+    scene.until("all cores saw it", || all_are(ENOUGH))?;
+    drop((member, rival));
+    runtime::log!("gang of {}: starts apart by {skew_ns} ns and late by {latest_ns} ns at most", scene.cores());
+    let is_fit = skew_ns <= SKEW_NS && latest_ns <= LATE_NS;
+    require!(is_fit || !scene.has_exact_time(), "starts were apart by {skew_ns} ns and late by {latest_ns} ns");
     Ok(())
 }
 

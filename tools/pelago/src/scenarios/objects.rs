@@ -26,6 +26,12 @@ const PROCESSORS: [&str; 2] = ["EPYC", "Skylake-Server"];
 const PROCESSOR_CPUS: u32 = 2;
 /// Word for `conform` that time is exact (`apps/conform/src/scene.rs`).
 const EXACT: &str = "conform.exact-time";
+/// Word for `conform` that names the one test that is to run (`apps/conform/src/runner.rs`).
+const ONLY: &str = "conform.only=";
+/// A gang with a member on each core, and the start of the line that tells how far apart they began to run.
+const GANG: &str = "gang/members_of_all_cores_start_together";
+const GANG_CPUS: u32 = 4;
+const GANG_TOLD: &str = "gang of 4: ";
 /// On machines with twice as many cores or more, a test may be left to so many, instead of all (`apps/conform/src/turns.rs`).
 const LEAST: u32 = 8;
 /// All cores together: some test at a time (`apps/conform/src/turns.rs`), so that each adds its own.
@@ -53,6 +59,7 @@ pub fn scenarios() -> Vec<Scenario> {
     all.push(Scenario::shared(1, format!("objects/numa{NODES}/q35/{NODES}"), nodes));
     // Of one core: cores that take turns on one thread stand still meanwhile, too.
     all.push(Scenario::shared(1, "objects/exact/q35/1".into(), |bench| objects(bench, MachineType::Q35, 1, exact)));
+    all.push(Scenario::shared(1, format!("objects/gang/q35/{GANG_CPUS}"), gang));
     for processor in PROCESSORS {
         let name = format!("objects/cpu/{processor}/{PROCESSOR_CPUS}");
         all.push(Scenario::shared(1, name, move |bench| {
@@ -89,6 +96,21 @@ fn exact(machine: &mut Machine) {
 /// All cores pass the same tests.
 fn objects(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(&mut Machine)) -> Result<()> {
     with_console(boot(bench, machine, cpus, change)?, |guest| judge(guest, cpus).map(drop))
+}
+
+/// Where time is instructions, members of four kernels begin to run in each window within a bound, which the test has.
+fn gang(bench: &Bench) -> Result<()> {
+    let guest = boot(bench, MachineType::Q35, GANG_CPUS, |machine| {
+        exact(machine);
+        machine.command_line.push(format!("{ONLY}{GANG}"));
+    })?;
+    with_console(guest, |guest| {
+        let all = read(guest, GANG_CPUS)?;
+        ensure!(all.iter().eq([GANG]), "not that one test ran, but {all:?}");
+        let told = guest.transcript.iter().filter_map(|line| line.split_once(GANG_TOLD)).next();
+        println!("     {GANG_TOLD}{}", told.context("the gang's skew was not told")?.1);
+        Ok(())
+    })
 }
 
 /// On a machine of several nodes a segment lies in the node of its core.
@@ -149,8 +171,17 @@ struct Core {
     done: bool,
 }
 
-/// Reads until all cores are done: no test failed, and all cores passed the same ones. Gives how many that are.
+/// Reads until all cores are done with all suites. Gives how many tests that are.
 pub fn judge(guest: &mut Guest, cpus: u32) -> Result<usize> {
+    let all = read(guest, cpus)?;
+    for suite in SUITES {
+        ensure!(all.iter().any(|name| name.starts_with(&format!("{suite}/"))), "no test of {suite} ran");
+    }
+    Ok(all.len())
+}
+
+/// Reads until all cores are done: no test failed, and all cores passed the same ones. Gives their names.
+fn read(guest: &mut Guest, cpus: u32) -> Result<BTreeSet<String>> {
     let end = Instant::now() + BASE + PER_CORE * cpus;
     let mut cores: BTreeMap<u32, Core> = BTreeMap::new();
     let mut failed = Vec::new();
@@ -186,19 +217,17 @@ pub fn judge(guest: &mut Guest, cpus: u32) -> Result<usize> {
         let on = cores.values().filter(|core| core.passed.contains(name)).count();
         ensure!(on >= least, "{name} ran on {on} of {cpus} cores");
     }
-    for suite in SUITES {
-        ensure!(all.iter().any(|name| name.starts_with(&format!("{suite}/"))), "no test of {suite} ran");
-    }
-    Ok(all.len())
+    Ok(all)
 }
 
 /// Suites that are never to go missing.
-const SUITES: [&str; 12] = [
+const SUITES: [&str; 13] = [
     "capability",
     "context",
     "death",
     "gang",
     "notification",
+    "pcore",
     "portal",
     "ram",
     "range",
