@@ -3,7 +3,7 @@
 use abi::layout::{copy, protection};
 use abi::{Error, Handle};
 
-use crate::sample::{SAMPLES, Stopwatch, Stretch, row};
+use crate::sample::{SAMPLES, Stopwatch, Stretch, look, row};
 
 /// Pages in a sample; few tables to fill beside them.
 const PAGES: u64 = 64;
@@ -18,7 +18,7 @@ const AGAIN: u64 = COPY + (1 << 30);
 const READ_WRITE: u64 = protection::READ | protection::WRITE;
 
 /// All rows.
-pub fn all() -> Result<(), Error> {
+pub async fn all() -> Result<(), Error> {
     let mut fresh = [Stretch::default(); SAMPLES];
     let mut shared = [Stretch::default(); SAMPLES];
     let mut copied = [Stretch::default(); SAMPLES];
@@ -38,6 +38,7 @@ pub fn all() -> Result<(), Error> {
             unsafe { sys::range_unmap(Handle::SELF_RANGE, address, PAGES) }?;
             sys::cap_drop(segment)?;
         }
+        look().await;
     }
     row(FRESH, PAGES, &mut fresh);
     row(SHARED, PAGES, &mut shared);

@@ -34,13 +34,13 @@ async fn component(start: Start) {
     }
     calls::mailbox(&start);
     calls::contracts(&start).await;
-    if let Err(error) = faults::all() {
+    if let Err(error) = faults::all().await {
         runtime::log!("page faults failed {error:?}");
     }
-    if let Err(error) = spaces::all() {
+    if let Err(error) = spaces::all().await {
         runtime::log!("address ranges failed {error:?}");
     }
-    if let Err(error) = revoke::all() {
+    if let Err(error) = revoke::all().await {
         runtime::log!("revocation failed {error:?}");
     }
     mark::finish();

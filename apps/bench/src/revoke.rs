@@ -3,7 +3,7 @@
 use abi::layout::{protection, segment};
 use abi::{Error, Handle, Rights};
 
-use crate::sample::{SAMPLES, Stopwatch, Stretch, row};
+use crate::sample::{SAMPLES, Stopwatch, Stretch, look, row};
 use worker::{Job, Worker};
 
 /// Pages of the account; several parts of a revocation.
@@ -100,7 +100,7 @@ fn revoke(ram: Handle) -> Result<u64, Error> {
 }
 
 /// All rows: taking back a page that is mapped, and a call that does all it may at once.
-pub fn all() -> Result<(), Error> {
+pub async fn all() -> Result<(), Error> {
     let ram = sys::ram_split(Handle::SELF_RAM, 2 * PAGES)?;
     let mut whole = [Stretch::default(); SAMPLES];
     let mut part = [Stretch::default(); SAMPLES];
@@ -115,6 +115,7 @@ pub fn all() -> Result<(), Error> {
         unsafe { sys::ram_revoke(ram) }?;
         *part = watch.stop();
         revoke(ram)?;
+        look().await;
     }
     row(PAGE, PAGES, &mut whole);
     row(PART, 1, &mut part);

@@ -7,7 +7,7 @@
 use abi::layout::{counter, protection, segment};
 use abi::{Error, Handle};
 
-use crate::sample::{BATCH, SAMPLES, Stopwatch, Stretch, row};
+use crate::sample::{BATCH, SAMPLES, Stopwatch, Stretch, look, row};
 use worker::{Job, Worker};
 
 const PAGE_BYTES: u64 = abi::PAGE_BYTES;
@@ -39,20 +39,20 @@ const LAYOUTS: [(Layout, &str, &str); 3] = [
 ];
 
 /// All rows.
-pub fn all() -> Result<(), Error> {
-    mappings()?;
-    nestings()?;
-    large()?;
+pub async fn all() -> Result<(), Error> {
+    mappings().await?;
+    nestings().await?;
+    large().await?;
     for (layout, clone, pass) in LAYOUTS {
         let players = Players::new(layout)?;
-        players.measure(clone, Players::clone_once)?;
-        players.measure(pass, Players::pass_once)?;
+        players.measure(clone, Players::clone_once).await?;
+        players.measure(pass, Players::pass_once).await?;
     }
     Ok(())
 }
 
 /// Measures a batch of something at `address(0)` and so on, and of what undoes it.
-fn both(
+async fn both(
     names: [&str; 2],
     make: impl Fn(u64) -> Result<(), Error>,
     undo: impl Fn(u64) -> Result<(), Error>,
@@ -66,6 +66,7 @@ fn both(
         let watch = Stopwatch::start(names[1], BATCH);
         (0..BATCH).try_for_each(&undo)?;
         *undone = watch.stop();
+        look().await;
     }
     for (name, stretches) in names.iter().zip(&mut stretches) {
         row(name, BATCH, stretches);
@@ -79,26 +80,26 @@ fn unmap(range: Handle, address: u64, pages: u64) -> Result<(), Error> {
 }
 
 /// Mappings of a page that nobody touches, in one range.
-fn mappings() -> Result<(), Error> {
+async fn mappings() -> Result<(), Error> {
     let (memory, _) = sys::segment_alloc(Handle::SELF_RAM, 1, 0)?;
     // One page apart, or they would become one.
     let at = |number: u64| PLACE + 2 * number * PAGE_BYTES;
     let insert = |number| sys::range_map(Handle::SELF_RANGE, at(number), memory, 0, 1, READ_WRITE);
-    both(["range-insert", "range-remove"], insert, |number| unmap(Handle::SELF_RANGE, at(number), 1))?;
+    both(["range-insert", "range-remove"], insert, |number| unmap(Handle::SELF_RANGE, at(number), 1)).await?;
     sys::cap_drop(memory)
 }
 
 /// The same of a nested range.
-fn nestings() -> Result<(), Error> {
+async fn nestings() -> Result<(), Error> {
     let (inner, pages) = sys::range_alloc(Handle::SELF_RAM, 1, 0)?;
     let at = |number: u64| PLACE + number * SLOT_BYTES;
     let insert = |number| sys::range_nest(Handle::SELF_RANGE, at(number), inner, READ_WRITE);
-    both(["range-nest", "range-unnest"], insert, |number| unmap(Handle::SELF_RANGE, at(number), pages))?;
+    both(["range-nest", "range-unnest"], insert, |number| unmap(Handle::SELF_RANGE, at(number), pages)).await?;
     sys::cap_drop(inner)
 }
 
 /// First touch of memory that large pages show.
-fn large() -> Result<(), Error> {
+async fn large() -> Result<(), Error> {
     const NAME: &str = "large-page";
     let pages = LARGE_PAGES * SLOT_BYTES / PAGE_BYTES;
     let (memory, _) = sys::segment_alloc(Handle::SELF_RAM, pages, segment::CONTIGUOUS)?;
@@ -115,6 +116,7 @@ fn large() -> Result<(), Error> {
         *sample = watch.stop();
         faults = sys::counter_read(counter::SOFT_FAULTS)? - before;
         unmap(Handle::SELF_RANGE, PLACE, pages)?;
+        look().await;
     }
     row(NAME, LARGE_PAGES, &mut samples);
     runtime::log!("{NAME} {faults} faults");
@@ -206,13 +208,14 @@ impl Players {
         Ok(stretch)
     }
 
-    fn measure(&self, name: &str, once: impl Fn(&Players, &str) -> Result<Stretch, Error>) -> Result<(), Error> {
+    async fn measure(&self, name: &str, once: impl Fn(&Players, &str) -> Result<Stretch, Error>) -> Result<(), Error> {
         let mut samples = [Stretch::default(); SAMPLES];
         let mut faults = 0;
         for sample in &mut samples {
             let before = sys::counter_read(counter::SOFT_FAULTS)?;
             *sample = once(self, name)?;
             faults = sys::counter_read(counter::SOFT_FAULTS)? - before;
+            look().await;
         }
         row(name, PAGES * DOMAINS as u64, &mut samples);
         runtime::log!("{name} {faults} faults");

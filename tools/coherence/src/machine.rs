@@ -30,6 +30,8 @@ pub struct Setting {
     pub other_socket: u64,
     /// memory.
     pub memory: u64,
+    /// Cycles that a locked instruction waits for other copies to go, where it has the data.
+    pub ownership: u64,
 }
 
 impl Default for Setting {
@@ -44,6 +46,7 @@ impl Default for Setting {
             same_socket: 70,
             other_socket: 300,
             memory: 200,
+            ownership: 50,
         }
     }
 }
@@ -55,8 +58,16 @@ pub enum Access {
     Fetch,
     /// Data.
     Read,
-    /// Data, alone; also by a locked instruction. The others' answers are not waited for.
+    /// Data, alone. Nobody waits for it: it is a store buffer's.
     Write,
+    /// Data, alone, by a locked instruction, which waits for it.
+    Locked,
+}
+
+impl Access {
+    fn writes(self) -> bool {
+        matches!(self, Access::Write | Access::Locked)
+    }
 }
 
 /// Who wants it.
@@ -167,7 +178,7 @@ impl Machine {
         match access {
             Access::Fetch => {}
             Access::Read => counters.loads += 1,
-            Access::Write => counters.stores += 1,
+            Access::Write | Access::Locked => counters.stores += 1,
         }
         let own = &mut self.cores[core];
         let first = if access == Access::Fetch { &mut own.instructions } else { &mut own.data };
@@ -180,27 +191,26 @@ impl Machine {
             (true, _) => self.setting.first,
             (false, _) => self.setting.second,
         };
-        match (own.second.touch(line), access) {
-            (Some(SHARED), Access::Write) => {
-                counters.upgrades += 1;
+        let far_cycles = match own.second.touch(line) {
+            Some(note) => {
                 counters.hits += 1;
-                self.take(core, line, counters);
-                near_cycles
-            }
-            (Some(note), Access::Write) => {
-                if note == EXCLUSIVE {
-                    own.second.note(line, MODIFIED);
-                    self.written(core, line);
+                match (note, access.writes()) {
+                    (SHARED, true) => {
+                        counters.upgrades += 1;
+                        self.take(core, line, counters);
+                        self.setting.ownership
+                    }
+                    (EXCLUSIVE, true) => {
+                        own.second.note(line, MODIFIED);
+                        self.written(core, line);
+                        near_cycles
+                    }
+                    _ => near_cycles,
                 }
-                counters.hits += 1;
-                near_cycles
             }
-            (Some(_), _) => {
-                counters.hits += 1;
-                near_cycles
-            }
-            (None, _) => self.miss(core, line, access, who, counters),
-        }
+            None => self.miss(core, line, access, who, counters),
+        };
+        if access == Access::Write { near_cycles } else { far_cycles }
     }
 
     fn miss(&mut self, core: usize, line: u64, access: Access, who: Privilege, counters: &mut Counters) -> u64 {
@@ -223,7 +233,7 @@ impl Machine {
             Some(distance) if owner.is_some() || distance < self.setting.memory => distance,
             _ => self.setting.memory,
         };
-        let note = if access == Access::Write {
+        let note = if access.writes() {
             // The request that brings the line also takes it from all others.
             self.take(core, line, counters);
             MODIFIED

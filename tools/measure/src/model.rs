@@ -1,7 +1,7 @@
 //! The rows of the coherence model: short, all workers at once, as threads of one process or as processes.
 //!
 //! The workers meet in shared memory and spin there, since nobody may sleep while others are measured. Who has done its share goes on,
-//! unmeasured, until all have.
+//! unmeasured, until all have; not in rows of a fixed amount of work, in which who is done leaves the rest to the others.
 
 use crate::problem::{Problem, Result};
 use crate::sample::work;
@@ -35,15 +35,21 @@ pub struct Row {
     kind: Kind,
     /// Workers begin one after the other, spread over so many instructions.
     spread: u64,
+    /// Each worker does its share and no more.
+    fixed_work: bool,
     operation: Operation,
 }
 
 const fn row(name: &'static str, kind: Kind, operation: Operation) -> Row {
-    Row { name, kind, spread: 0, operation }
+    Row { name, kind, spread: 0, fixed_work: false, operation }
+}
+
+const fn fixed(name: &'static str, kind: Kind, operation: Operation) -> Row {
+    Row { name, kind, spread: 0, fixed_work: true, operation }
 }
 
 const fn counter(name: &'static str, operation: Operation) -> Row {
-    Row { name, kind: Kind::Threads, spread: OWN_WORK, operation }
+    Row { name, kind: Kind::Threads, spread: OWN_WORK, fixed_work: false, operation }
 }
 
 /// All of them, in the order in which they run.
@@ -51,8 +57,8 @@ pub const ROWS: [Row; 7] = [
     counter("shared-counter", shared_counter),
     counter("private-counter", private_counter),
     row("null-call", Kind::Processes, null_call),
-    row("dup-close/threads", Kind::Threads, dup_close),
-    row("dup-close/processes", Kind::Processes, dup_close),
+    fixed("dup-close/threads", Kind::Threads, dup_close),
+    fixed("dup-close/processes", Kind::Processes, dup_close),
     row("page-touch/threads", Kind::Threads, touch_page),
     row("page-touch/processes", Kind::Processes, touch_page),
 ];
@@ -130,7 +136,11 @@ fn run_worker(room: &Memory, number: usize, workers: usize, row: &Row) -> Result
     let finished = worker.line(FINISHED);
     finished.fetch_add(1, Ordering::AcqRel);
     while finished.load(Ordering::Acquire) < worker.count {
-        operation(&worker);
+        if row.fixed_work {
+            std::hint::spin_loop();
+        } else {
+            operation(&worker);
+        }
     }
     Ok(())
 }

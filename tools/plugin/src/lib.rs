@@ -279,7 +279,8 @@ unsafe extern "C" fn on_memory(core: c_uint, info: api::MemoryInfo, address: u64
     let access = match (store, locked) {
         (true, true) => return,
         (false, false) => Access::Read,
-        (false, true) | (true, false) => Access::Write,
+        (false, true) => Access::Locked,
+        (true, false) => Access::Write,
     };
     // The page after an access that crosses pages is elsewhere in memory.
     let bytes = bytes.min(abi::PAGE_BYTES - place % abi::PAGE_BYTES);
