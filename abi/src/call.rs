@@ -79,18 +79,18 @@ calls! {
     /// Takes back all memory that an account and the accounts below it pay for. (ram: CONTROL) → (0, or 1 if there is more: call again; each call does a bounded part).
     /// Goes: every object paid there, wherever it is held, and every capability for the account but the one named and those it was derived from. First what acts: domains end with `DeathCause::Revoked` and their parents are
     /// told; so does the domain of a context whose object or time was paid there; devices are made quiet, semaphores and portals answer `PeerDead`. Then segments: no page is free before its translations are gone. Who touches one then faults.
-    /// `BadArgument`: the caller's domain, context or time is paid there; ask somebody outside. What other cores imported of this memory is for their monitors to take back first.
+    /// `BadArgument`: the caller's domain, context or time is paid there; ask somebody outside. A pool that is paid there goes on all cores: each takes apart what stands for it there, and the call says 1 until the last has. What other cores imported of this memory is for their monitors to take back first.
     RamRevoke = 20,
 
     /// (ram: WRITE, pages 1..=layout::SEGMENT_PAGES_MAX, flags: layout::segment::*) → (new segment, physical address if CONTIGUOUS else 0).
     /// Zeroed; without EAGER pages appear at first touch. `NoMemory`, `NoSlot`.
     SegmentAlloc = 24,
     /// (ram: WRITE, segment: READ, mode: layout::copy::*) → (new segment). Copy-on-write shares pages until one side writes, copy-on-reference until the copy is read or either is written. Imported segments only plain, and only if they are RAM: else `BadArgument`. `NoMemory`.
-    /// A contiguous source is always copied at once: its frames must stay.
+    /// A contiguous source is always copied at once: its frames must stay. One of a pool is copied plainly only, else `BadArgument`; each page as it is when its turn comes, whatever other cores write meanwhile. For one moment of all of it, and to share pages: `ShareCopy`.
     SegmentCopy = 25,
     /// (segment) → (pages, pages present, physical address if contiguous and the capability has the DMA right, else 0).
     SegmentStat = 26,
-    /// Grows or shrinks. (segment: WRITE, pages) → (). Shrinking frees pages and unmaps them. `NoMemory`, `BadArgument` (contiguous or imported).
+    /// Grows or shrinks. (segment: WRITE, pages) → (). Shrinking frees pages and unmaps them. `NoMemory`, `BadArgument` (contiguous, imported, or of a pool).
     SegmentSetPages = 27,
     /// A segment over memory that belongs to another core or to a device. (pcore: CONTROL, ram, physical address, pages, flags: layout::segment::UNCACHED) → (new segment). Owns no page. `NoMemory`.
     SegmentImport = 28,
@@ -135,7 +135,7 @@ calls! {
     /// Who is told when the domain dies. (domain: CONTROL, notification capability: NOTIFY) → (). Fires at once if it is already dead. Replaces an earlier one.
     DomainOnDeath = 46,
     /// Fills a child as a copy of the caller (Corey cfork, section 5.1). (child domain: WRITE) → (), paid by the child's own Ram. Each segment whose capability has the INHERIT right is
-    /// copied copy-on-write into the *same slot* of the child's share, and each of its mappings is placed at the same address. `NoMemory` (the child is then left to be killed), `Busy` if a slot or address is taken there, `BadArgument` if the child is on another core.
+    /// copied copy-on-write into the *same slot* of the child's share, and each of its mappings is placed at the same address; not so imported segments and those of a pool, which the child has neither in a slot nor mapped. `NoMemory` (the child is then left to be killed), `Busy` if a slot or address is taken there, `BadArgument` if the child is on another core.
     DomainFork = 47,
 
     /// (ram: WRITE, domain: WRITE, virtual address of the control page, flags: layout::context::*) → (new execution context). The control page (one page, `ControlPage`) is mapped read-write there. `NoMemory`, `Busy`.

@@ -54,7 +54,7 @@ pub struct Trace {
 
 impl Trace {
     /// Without memory: records nothing.
-    pub const fn new() -> Trace {
+    pub(crate) const fn new() -> Trace {
         Trace { ring: None, written: 0, read: 0, next: 0 }
     }
 
@@ -95,11 +95,5 @@ impl Trace {
     /// Counts what `peek` showed, and what was lost before it, as read.
     pub fn advance(&mut self) {
         self.read += self.lost() + 1;
-    }
-}
-
-impl Default for Trace {
-    fn default() -> Self {
-        Trace::new()
     }
 }

@@ -31,8 +31,6 @@ const LINE_BYTES: u64 = 64;
 const POOL: &str = "conform-pool";
 /// Word of the command line that says that time is instructions (`tools/pelago/src/scenarios/objects.rs`).
 const EXACT: &str = "conform.exact-time";
-/// Word of the command line by which the host tool watches who writes where (`tools/pelago/src/audit.rs`).
-const AUDITED: &str = "pelago.list=memory";
 /// Past the words, each core has some bytes of the region for itself.
 const ROOM: u64 = 64 << 10;
 const ROOM_BYTES: u64 = 256;
@@ -83,16 +81,7 @@ impl Scene {
 
     /// Whether lengths of time can be judged: an emulator's core otherwise stands still whenever its host has other things to do.
     pub fn has_exact_time(&self) -> bool {
-        self.is_told(EXACT)
-    }
-
-    /// Whether no kernel is to write what several kernels write: an application's shared objects are left out then.
-    pub fn is_audited(&self) -> bool {
-        self.is_told(AUDITED)
-    }
-
-    fn is_told(&self, what: &str) -> bool {
-        self.start.command_line().split(' ').any(|word| word == what)
+        self.start.command_line().split(' ').any(|word| word == EXACT)
     }
 
     /// The core whose [`crate::Partner`] this one has.

@@ -78,14 +78,8 @@ pub struct Local {
 
 impl Local {
     /// Nothing.
-    pub const fn new() -> Local {
+    pub(crate) const fn new() -> Local {
         Local { aliases: List::new(), pools: [None; POOLS_MAX] }
-    }
-}
-
-impl Default for Local {
-    fn default() -> Self {
-        Local::new()
     }
 }
 
@@ -242,6 +236,7 @@ impl Kernel {
         }
         self.shared.pools[number] = Some(keeper);
         self.publish(number, pool.base().0);
+        registry::tell(pool.base(), pages);
         made
     }
 

@@ -2,7 +2,9 @@
 
 use super::POOLS_MAX;
 use crate::arch::{cores, instance};
+use crate::boot::command_line;
 use crate::boot::info::machine;
+use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::orders::{self, State};
 use lock::{AtomicU64, Reader};
 
@@ -23,6 +25,13 @@ fn of_core<T: Sync>(core: usize, local: &'static T) -> Option<&'static T> {
 /// Physical addresses of the pools whose home is `core`; 0 where there is none.
 pub fn pools(core: usize) -> Option<&'static [AtomicU64; POOLS_MAX]> {
     of_core(core, &POOLS)
+}
+
+/// A pool was made there: says so, if the command line asks whose memory is whose (`pelago.list=memory`).
+pub fn tell(base: PhysAddr, pages: u64) {
+    if command_line::values(machine().command_line(), "pelago.list").any(|what| what == "memory") {
+        crate::log!("pelago: memory of a pool: {:#x}+{:#x}", base.0, pages * PAGE_BYTES as u64);
+    }
 }
 
 /// This core's read sections.

@@ -24,6 +24,9 @@ impl Machine {
     }
 }
 
+/// Nobody on the host asks whose memory is whose.
+pub fn tell(_: crate::memory::PhysAddr, _: u64) {}
+
 std::thread_local! {
     static THIS: Cell<Option<(&'static Machine, usize)>> = const { Cell::new(None) };
 }

@@ -1,5 +1,5 @@
-//! Judges where kernels wrote (tools/audit): each core's kernel writes memory of its own core only, but for wake bits of others, and what
-//! core 0 prepares for a core that does not run yet.
+//! Judges where kernels wrote (tools/audit): each core's kernel writes memory of its own core only, but for wake bits of others, what
+//! core 0 prepares for a core that does not run yet, and the pool in which an application of several cores shares its objects.
 //!
 //! Whose memory is whose the kernel says at boot when it is asked (`pelago.list=memory`). Deliberately unknown here: what is in it.
 
@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub const COMMAND_LINE: &str = "pelago.list=memory";
 /// What it says begins so.
 const MEMORY: &str = "pelago: memory of core ";
+/// A pool was made.
+const POOL: &str = "pelago: memory of a pool: ";
 
 /// The plugin, and where it writes; for [`crate::emulator::Machine::audit`].
 #[derive(Clone, Debug)]
@@ -56,12 +58,18 @@ struct Owners {
     /// First address of a range: its end and its core.
     ranges: BTreeMap<u64, (u64, u32)>,
     wake_bits: BTreeMap<u32, Range<u64>>,
+    /// The first that was made, which the system's description gives to programs of several cores before they start. Others come and go with what a program of one core
+    /// tries out, and are written by that core alone.
+    pool: Option<Range<u64>>,
 }
 
 impl Owners {
     /// From lines `pelago: memory of core N: wake bits START+BYTES, START+BYTES, ...` (hexadecimal).
-    fn parse<'l>(lines: impl Iterator<Item = &'l str>) -> Result<Owners> {
+    fn parse<'l>(lines: impl Iterator<Item = &'l str> + Clone) -> Result<Owners> {
         let mut owners = Owners::default();
+        if let Some(told) = lines.clone().find_map(|line| line.strip_prefix(POOL)) {
+            owners.pool = Some(range(told).with_context(|| format!("`{told}` does not say where a pool is"))?);
+        }
         for rest in lines.filter_map(|line| line.strip_prefix(MEMORY)) {
             let read = || {
                 let (core, ranges) = rest.split_once(": wake bits ")?;
@@ -130,6 +138,8 @@ pub struct Verdict {
     pub own: usize,
     /// Wake bits of others, by who set them: the writes to others that are right, which show that such writes are seen.
     pub wakes: BTreeMap<u32, usize>,
+    /// Lines of the pool that cores other than its home wrote, by who did.
+    pub pool: BTreeMap<u32, usize>,
     /// All that is wrong.
     pub breaches: Vec<Breach>,
 }
@@ -150,6 +160,9 @@ fn judge(record: &str, owners: &Owners) -> Result<Verdict> {
                     Some(owner) if owner == core => verdict.own += 1,
                     _ if !started.iter().any(matters) => {}
                     Some(owner) if owners.are_wake_bits(owner, place) => *verdict.wakes.entry(core).or_default() += 1,
+                    _ if owners.pool.as_ref().is_some_and(|pool| pool.contains(&place)) => {
+                        *verdict.pool.entry(core).or_default() += 1;
+                    }
                     _ => verdict.breaches.push(Breach { core, owner, place, address }),
                 }
             }
@@ -191,6 +204,19 @@ mod tests {
         let owners: Vec<_> =
             verdict.breaches.iter().map(|breach| (breach.core, breach.owner, breach.address)).collect();
         assert_eq!(owners, [(1, Some(0), 0xf1), (0, Some(1), 0xf2), (0, None, 0xf3)]);
+    }
+
+    #[test]
+    fn the_first_pool_is_everybodys_and_later_ones_are_their_cores() {
+        let pools = ["pelago: memory of a pool: 0x3000+0x1000", "pelago: memory of a pool: 0x5000+0x1000"];
+        let owners = Owners::parse(LINES.into_iter().chain(pools)).unwrap();
+        let record =
+            "start 0\nstart 1\nwrite 1 3000 f1\nwrite 1 3fc0 f2\nwrite 1 4000 f3\nwrite 1 5000 f4\nwrite 0 5000 f5";
+        let verdict = judge(record, &owners).unwrap();
+        let addresses: Vec<_> = verdict.breaches.iter().map(|breach| breach.address).collect();
+        assert_eq!((verdict.pool, addresses, verdict.own), (BTreeMap::from([(1, 2)]), vec![0xf3, 0xf4], 1));
+        let broken = LINES.into_iter().chain(["pelago: memory of a pool: here"]);
+        assert!(Owners::parse(broken).is_err());
     }
 
     #[test]

@@ -276,9 +276,6 @@ fn hide(scene: &Scene, [name, ..]: Words) -> Result<Words, Failure> {
 }
 
 async fn one_fault_serves_all(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    if scene.is_audited() {
-        return Ok(());
-    }
     let common = Common::new(&scene, &partner).await?;
     require!(common.faults()? == [0, 0, 2], "before the first touch: {:?}", common.faults()?);
     (0..PAGES).for_each(|page| scene.store(scene.place(NEAR) + page * PAGE, 1 + page));
@@ -300,9 +297,6 @@ async fn one_fault_serves_all(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome
 }
 
 async fn the_first_who_touches_makes_the_page(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    if scene.is_audited() {
-        return Ok(());
-    }
     let common = Common::new(&scene, &partner).await?;
     let present = || sys::segment_stat(common.segment).map(|(_, present, _)| present);
     require!(present()? == 0, "{} pages before the first touch", present()?);
@@ -326,9 +320,6 @@ async fn the_first_who_touches_makes_the_page(scene: Rc<Scene>, partner: Rc<Part
 
 /// Each page of a copy and its source, written by this core or the next one.
 async fn a_copy_parts_page_by_page_on_both_cores(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    if scene.is_audited() {
-        return Ok(());
-    }
     let common = Common::new(&scene, &partner).await?;
     let source = scene.place(NEAR);
     for round in 1..4 {
@@ -372,9 +363,6 @@ async fn a_copy_parts_page_by_page_on_both_cores(scene: Rc<Scene>, partner: Rc<P
 }
 
 async fn an_unmapped_page_is_gone_on_the_next_core_too(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    if scene.is_audited() {
-        return Ok(());
-    }
     let common = Common::new(&scene, &partner).await?;
     for round in 1..20 {
         // The next core has read it, so its processor remembers it.
@@ -415,9 +403,6 @@ fn churn(scene: &Scene, common: &Common, rounds: u64) -> Outcome {
 }
 
 async fn who_works_alone_waits_for_nobody(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    if scene.is_audited() {
-        return Ok(());
-    }
     const ROUNDS: u64 = 100;
     let common = Common::new(&scene, &partner).await?;
     let asked = sys::counter_read(counter::FORGETS_ASKED)?;
@@ -433,9 +418,6 @@ async fn who_works_alone_waits_for_nobody(scene: Rc<Scene>, partner: Rc<Partner>
 }
 
 async fn a_core_that_shows_it_no_more_is_not_asked(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    if scene.is_audited() {
-        return Ok(());
-    }
     let common = Common::new(&scene, &partner).await?;
     common.hide(&partner).await?;
     let asked = sys::counter_read(counter::FORGETS_ASKED)?;
