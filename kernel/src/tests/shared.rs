@@ -112,6 +112,12 @@ impl Core {
         assert!(self.world.used() <= self.used + 4, "{} pages, {} at the start", self.world.used(), self.used);
     }
 
+    /// Nothing is left, and then the core ends.
+    pub(super) fn close(mut self) {
+        self.assert_back();
+        self.end();
+    }
+
     pub(super) fn end(mut self) {
         let (kernel, domain) = (&mut self.world.kernel, self.actor.domain);
         kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
@@ -176,11 +182,9 @@ fn two_cores_see_the_same_bytes_through_a_share_and_not_without_it() {
     home.drop(share);
     block.be(1);
     other.drop(second_handle);
-    other.assert_back();
+    other.close();
     block.be(0);
-    home.assert_back();
-    other.end();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -208,8 +212,7 @@ fn metadata_of_another_core_is_reached_without_mapping_anything() {
     other.end();
     block.be(0);
     home.drop(share);
-    home.assert_back();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -278,8 +281,7 @@ fn rights_of_a_name_hold_wherever_it_is_used() {
     block.be(0);
     home.drop(share);
     home.drop(inner);
-    home.assert_back();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -307,8 +309,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
         assert_eq!(home.run(Call::ShareImport, &[PCORE, RAM, id]), Err(Error::NotFound));
     }
     home.drop(share);
-    home.assert_back();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -338,8 +339,7 @@ fn shares_that_hold_each_other_go_with_the_last_name() {
     home.assert_back();
     assert!(home.world.used() + 64 <= held);
     block.be(1);
-    other.assert_back();
-    other.end();
+    other.close();
     block.be(0);
     home.end();
 }
@@ -370,15 +370,13 @@ fn a_revoked_pool_is_taken_from_every_core_before_its_pages_are_free() {
     (0..4).for_each(|_| other.ring());
     assert!((0..32).all(|page| other.byte(HEAP + page * 4096).is_none()), "nothing is seen any more");
     assert_eq!(other.run(Call::ShareStat, &[imported]), Err(Error::BadHandle));
-    other.assert_back();
+    other.close();
     block.be(0);
     home.ring();
     assert_eq!(home.make(Call::RamRevoke, &[account]), 0);
     assert_eq!(home.run(Call::RamStat, &[account]).unwrap()[1], 0);
     home.drop(account);
-    home.assert_back();
-    other.end();
-    home.end();
+    home.close();
 }
 
 /// One core's part of the storm: every call on the same few shares and segments, in an order of its own.
@@ -454,7 +452,6 @@ fn three_cores_at_the_same_shares_lose_nothing() {
             storm(&mut home, share, seed * 77, &first);
         });
         home.drop(share);
-        home.assert_back();
-        home.end();
+        home.close();
     }
 }

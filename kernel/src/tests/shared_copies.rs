@@ -1,7 +1,7 @@
 //! Copies of a pool's segments that share pages until either side writes: as they were at one moment, and no core sees an old page in a new one's place.
 
 use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, RAM, READ_WRITE, in_share, pair};
-use super::shared_ranges::{GIB, PAGE, READ, SPACE, load, range_in, touch};
+use super::shared_ranges::{GIB, PAGE, READ, SPACE, exhaust, load, range_in, showing, touch};
 use super::shared_segments::free;
 use crate::hardware::{set_alone, set_last_look, take_forgot};
 use crate::objects::fault::Access;
@@ -35,9 +35,7 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     let (mut home, mut other, [share, imported]) = pair(&block, 100, lock::SPIN);
     block.be(0);
     let untouched = free(&home, share);
-    let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
-    let [source, source_id, _] = home.run(Call::ShareSegment, &[share, PAGES, 0, 0]).unwrap();
-    home.make(Call::RangeMap, &[range, 0, source, 0, PAGES, READ_WRITE]);
+    let [[range, id], [source, source_id]] = showing(&mut home, share, PAGES, 0);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     load(&mut home);
     // The last page stays absent.
@@ -118,12 +116,10 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
     block.be(1);
     other.drop(imported);
-    other.assert_back();
+    other.close();
     block.be(0);
     home.drop(share);
-    home.assert_back();
-    other.end();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -180,8 +176,7 @@ fn a_copy_is_refused_where_not_all_who_show_it_are_known() {
     }
     assert_eq!(free(&home, share), untouched, "pages of the pool are missing");
     home.drop(share);
-    home.assert_back();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -189,17 +184,12 @@ fn a_full_pool_refuses_a_page_of_ones_own_and_keeps_the_common_one() {
     let block = Block::new(1);
     let mut home = block.core(0);
     let share = home.pool(24, lock::SPIN);
-    let (range, _) = range_in(&mut home, share, 512, lock::SPIN);
-    let [source, ..] = home.run(Call::ShareSegment, &[share, 2, 0, 0]).unwrap();
-    home.make(Call::RangeMap, &[range, 0, source, 0, 2, READ_WRITE]);
+    let [[range, _], [source, _]] = showing(&mut home, share, 2, 0);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     write(&mut home, GIB, 1);
     let [copy, ..] = home.run(Call::ShareCopy, &[share, source, 0, 0]).unwrap();
     home.make(Call::RangeMap, &[range, COPY, copy, 0, 2, READ_WRITE]);
-    let mut taken = Vec::new();
-    while let Ok([_, id, _]) = home.run(Call::ShareSegment, &[share, 1, 0, 0]) {
-        taken.push(id);
-    }
+    let taken = exhaust(&mut home, share);
     assert_eq!(touch(&mut home, GIB, Access::Write), None);
     assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (1, 1));
     assert_eq!(home.run(Call::ShareCopy, &[share, source, 0, 0]), Err(Error::NoMemory));
@@ -208,6 +198,5 @@ fn a_full_pool_refuses_a_page_of_ones_own_and_keeps_the_common_one() {
     assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (2, 1));
     home.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
     [range, share].into_iter().for_each(|handle| home.drop(handle));
-    home.assert_back();
-    home.end();
+    home.close();
 }

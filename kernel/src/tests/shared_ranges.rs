@@ -28,6 +28,26 @@ pub(super) fn range_in(core: &mut Core, share: u64, pages: u64, kind: u64) -> (u
     (core.make(Call::ShareAdd, &[NONE, handle, ALL]), id)
 }
 
+/// A range of the share of 512 pages that shows a segment at its beginning: the range, by the core's own name, and its id; the segment, by its handle in the share, and its id.
+pub(super) fn showing(core: &mut Core, share: u64, pages: u64, flags: u64) -> [[u64; 2]; 2] {
+    let (range, id) = range_in(core, share, 512, lock::SPIN);
+    let [segment, segment_id, _] = core.run(Call::ShareSegment, &[share, pages, 0, 0, flags]).unwrap();
+    core.make(Call::RangeMap, &[range, 0, segment, 0, pages, READ_WRITE]);
+    [[range, id], [segment, segment_id]]
+}
+
+/// Another core's names of a pool's first share, and of the range of that id.
+pub(super) fn import(core: &mut Core, pool: u64, id: u64) -> [u64; 2] {
+    let share = core.make(Call::ShareImport, &[PCORE, RAM, pool]);
+    [share, core.make(Call::ShareAdd, &[NONE, in_share(share, id), ALL])]
+}
+
+/// Takes all that a pool has left: segments of a page.
+pub(super) fn exhaust(core: &mut Core, share: u64) -> Vec<u64> {
+    let take = || core.run(Call::ShareSegment, &[share, 1, 0, 0]).ok().map(|[_, id, _]| id);
+    std::iter::from_fn(take).collect()
+}
+
 /// This core runs its one space.
 pub(super) fn load(core: &mut Core) {
     core.world.kernel.loaded = Some(core.actor.domain.range().root());
@@ -85,14 +105,12 @@ fn one_fault_serves_all_cores_and_its_tables_are_there_once() {
         assert_eq!(other.make(Call::RangeUnmap, &[SPACE, 3 * GIB, 1 << 18]), 1 << 18);
         assert!(!is_shown(&other, at));
         other.drop(imported);
-        other.assert_back();
+        other.close();
         block.be(0);
         assert_eq!(stat(&mut home, range, range_stat::FAULTS), [4, 1, 0]);
         home.drop(range);
         home.drop(share);
-        home.assert_back();
-        other.end();
-        home.end();
+        home.close();
     }
 }
 
@@ -101,9 +119,7 @@ fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
     let block = Block::new(2);
     let (mut home, mut other, [share, imported]) = pair(&block, 64, lock::SPIN);
     block.be(0);
-    let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
-    let [segment, segment_id, _] = home.run(Call::ShareSegment, &[share, 16, 0, 0, CONTIGUOUS]).unwrap();
-    home.make(Call::RangeMap, &[range, 0, segment, 0, 16, READ_WRITE]);
+    let [[range, id], [_, segment_id]] = showing(&mut home, share, 16, CONTIGUOUS);
     home.make(Call::ShareRemove, &[share, segment_id]);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     block.be(1);
@@ -139,9 +155,7 @@ fn cores_in_different_ranges_do_not_meet() {
     block.be(0);
     let mut names = Vec::new();
     for _ in 0..2 {
-        let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
-        let [segment, ..] = home.run(Call::ShareSegment, &[share, 8, 0, 0]).unwrap();
-        home.make(Call::RangeMap, &[range, 0, segment, 0, 8, READ_WRITE]);
+        let [[range, id], _] = showing(&mut home, share, 8, 0);
         names.push((range, id));
     }
     block.be(1);
@@ -161,8 +175,7 @@ fn cores_in_different_ranges_do_not_meet() {
     assert_eq!(take_forgot(), []);
     other.drop(second);
     other.drop(imported);
-    other.assert_back();
-    other.end();
+    other.close();
     block.be(0);
     home.end();
 }
@@ -223,14 +236,12 @@ fn what_does_not_belong_there_is_refused() {
     assert_eq!(nest(&mut other, &[SPACE, GIB, code, READ]), Err(Error::BadArgument), "the space has no such code");
     other.make(Call::ShareRemove, &[imported, code_id]);
     other.drop(imported);
-    other.assert_back();
-    other.end();
+    other.close();
     block.be(0);
     for handle in [range, small, own, private, readable, only_read, share, second] {
         home.drop(handle);
     }
-    home.assert_back();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -242,10 +253,7 @@ fn a_full_pool_leaves_ranges_whole() {
     let (range, _) = range_in(&mut home, share, 1 << 27, lock::SPIN);
     home.make(Call::RangeNest, &[SPACE, at, range, READ_WRITE]);
     home.make(Call::RangeMap, &[range, 0, segment, 0, 1, READ_WRITE]);
-    let mut taken = Vec::new();
-    while let Ok([_, id, _]) = home.run(Call::ShareSegment, &[share, 1, 0, 0]) {
-        taken.push(id);
-    }
+    let mut taken = exhaust(&mut home, share);
     assert_eq!(home.run(Call::ShareRange, &[share, 1, 0, 0, 0, 0]), Err(Error::NoMemory));
     assert_eq!(touch(&mut home, at, Access::Read), None, "no pages for two tables");
     // Two pages and lines of bookkeeping suffice.
@@ -265,8 +273,7 @@ fn a_full_pool_leaves_ranges_whole() {
     home.make(Call::RangeUnmap, &[SPACE, at, 1 << 27]);
     home.drop(range);
     home.drop(share);
-    home.assert_back();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -276,14 +283,11 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
     let mut home = block.core(0);
     let account = home.make(Call::RamSplit, &[RAM, 100]);
     let share = home.make(Call::ShareAlloc, &[NONE, account, 64, lock::SPIN, 0, 0]);
-    let (range, id) = range_in(&mut home, share, 512, lock::SPIN);
-    let [segment, ..] = home.run(Call::ShareSegment, &[share, 16, 0, 0, CONTIGUOUS]).unwrap();
-    home.make(Call::RangeMap, &[range, 0, segment, 0, 16, READ_WRITE]);
+    let [[range, id], _] = showing(&mut home, share, 16, CONTIGUOUS);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     let pool = home.make(Call::SharePool, &[PCORE, share]);
     block.be(1);
-    let imported = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
-    let theirs = other.make(Call::ShareAdd, &[NONE, in_share(imported, id), ALL]);
+    let [_, theirs] = import(&mut other, pool, id);
     other.make(Call::RangeNest, &[SPACE, GIB, theirs, READ_WRITE]);
     other.make(Call::RangeNest, &[SPACE, 2 * GIB, theirs, READ_WRITE]);
     assert!(touch(&mut other, GIB, Access::Write).is_some() && is_shown(&other, 2 * GIB));
@@ -299,15 +303,13 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
     assert!(!is_shown(&other, GIB) && !is_shown(&other, 2 * GIB));
     assert_eq!(touch(&mut other, GIB, Access::Read), None);
     assert_eq!(other.run(Call::RangeGet, &[theirs, 0]), Err(Error::BadHandle));
-    other.assert_back();
+    other.close();
     block.be(0);
     home.ring();
     assert_eq!(home.make(Call::RamRevoke, &[account]), 0);
     assert_eq!(home.run(Call::RamStat, &[account]).unwrap()[1], 0);
     home.drop(account);
-    home.assert_back();
-    other.end();
-    home.end();
+    home.close();
 }
 
 /// A segment of the model, and what was written to it.
@@ -348,8 +350,7 @@ impl Simulation {
         let (mut all, mut names) = (vec![(home, BTreeMap::new())], vec![[share, range]]);
         for core in 1..cores {
             let mut other = block.core(core);
-            let share = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
-            names.push([share, other.make(Call::ShareAdd, &[NONE, in_share(share, id), ALL])]);
+            names.push(import(&mut other, pool, id));
             all.push((other, BTreeMap::new()));
         }
         all.iter_mut().for_each(|(core, _)| load(core));
@@ -523,8 +524,7 @@ impl Simulation {
                 core.make(Call::RangeUnmap, &[SPACE, Simulation::base(number), 1 << 18]);
             }
             self.names[number].iter().for_each(|handle| core.drop(*handle));
-            core.assert_back();
-            core.end();
+            core.close();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Segments of a pool whose pages come at their first touch: by whoever is first, once for all cores, and never in part.
 
 use super::shared::{ALL, Block, Core, NONE, RAM, READ_WRITE, in_share, pair};
-use super::shared_ranges::{GIB, PAGE, SPACE, is_shown, load, range_in, touch};
+use super::shared_ranges::{GIB, PAGE, SPACE, is_shown, load, range_in, showing, touch};
 use crate::objects::fault::{Access, Refused};
 use abi::layout::lock;
 use abi::{Call, Error};
@@ -77,11 +77,9 @@ fn a_page_comes_once_for_all_cores_whoever_touches_it_and_however() {
     other.make(Call::RangeUnmap, &[SPACE, 2 * GIB, 512]);
     other.make(Call::RangeUnmap, &[SPACE, own, 600]);
     other.drop(imported);
-    other.assert_back();
+    other.close();
     block.be(0);
-    home.assert_back();
-    other.end();
-    home.end();
+    home.close();
 }
 
 #[test]
@@ -90,11 +88,9 @@ fn a_full_pool_stops_who_touches_and_loses_nothing() {
     let (mut home, mut other, [share, imported]) = pair(&block, 24, lock::SPIN);
     block.be(0);
     let untouched = free(&home, share);
-    let (range, id) = range_in(&mut home, share, 1, lock::SPIN);
-    let [segment, segment_id, _] = home.run(Call::ShareSegment, &[share, 100, 0, 0]).unwrap();
+    let [[range, id], [segment, segment_id]] = showing(&mut home, share, 100, 0);
     let refused = home.run(Call::ShareSegment, &[share, 253_952, 0, 0]);
     assert_eq!(refused, Err(Error::NoMemory), "no room for a word per page");
-    home.make(Call::RangeMap, &[range, 0, segment, 0, 100, READ_WRITE]);
     home.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
     block.be(1);
     other.make(Call::RangeNest, &[SPACE, GIB, in_share(imported, id), READ_WRITE]);
@@ -122,10 +118,8 @@ fn a_full_pool_stops_who_touches_and_loses_nothing() {
     assert_eq!(free(&other, imported), untouched, "pages of the pool are missing");
     soil(&mut other, imported, 8);
     other.drop(imported);
-    other.assert_back();
+    other.close();
     block.be(0);
     home.drop(share);
-    home.assert_back();
-    other.end();
-    home.end();
+    home.close();
 }

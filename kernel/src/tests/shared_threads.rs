@@ -1,8 +1,8 @@
 //! Cores that are threads, each with a space that shows the same range: no frame is used again while one of them may write to it, and all go on.
 
 use super::Random;
-use super::shared::{ALL, Block, Core, NONE, PCORE, RAM, READ_WRITE, in_share};
-use super::shared_ranges::{GIB, PAGE, SPACE, load, range_in, touch};
+use super::shared::{Block, Core, PCORE, RAM, READ_WRITE, in_share};
+use super::shared_ranges::{GIB, PAGE, SPACE, import, load, range_in, showing, touch};
 use crate::hardware::{Flush, set_alone, take_flushes};
 use crate::objects::fault::Access;
 use abi::{Call, Handle};
@@ -136,6 +136,44 @@ impl Processor {
     }
 }
 
+/// Each core is a thread, shows the range of that id and does `work` with its own names of the share and the range; then nothing is left on any.
+fn on_every_core(
+    block: &Block,
+    mut home: Core,
+    [share, range, id]: [u64; 3],
+    work: impl Fn(usize, &mut Processor, [u64; 2]) + Sync,
+) {
+    let ended = AtomicUsize::new(0);
+    let be = |number: usize, mut core: Core, names: [u64; 2]| {
+        set_alone(false);
+        take_flushes();
+        load(&mut core);
+        core.make(Call::RangeNest, &[SPACE, GIB, names[1], READ_WRITE]);
+        let mut processor = Processor { core, buffer: BTreeMap::new() };
+        work(number, &mut processor, names);
+        ended.fetch_add(1, Ordering::Release);
+        processor.serve_until_all(&ended);
+        let mut core = processor.core;
+        core.make(Call::RangeUnmap, &[SPACE, GIB, 1 << 18]);
+        names.into_iter().rev().for_each(|handle| core.drop(handle));
+        set_alone(true);
+        core
+    };
+    let pool = home.make(Call::SharePool, &[PCORE, share]);
+    let home = std::thread::scope(|scope| {
+        for number in 1..CORES {
+            let be = &be;
+            scope.spawn(move || {
+                let mut core = block.core(number);
+                let names = import(&mut core, pool, id);
+                be(number, core, names).close();
+            });
+        }
+        be(0, home, [share, range])
+    });
+    home.close();
+}
+
 #[test]
 fn no_frame_is_used_again_while_a_core_may_write_to_it() {
     for seed in 1..=2 {
@@ -143,41 +181,11 @@ fn no_frame_is_used_again_while_a_core_may_write_to_it() {
         let mut home = block.core(0);
         let share = home.pool(120, seed % 4);
         let (range, id) = range_in(&mut home, share, 513, seed % 4);
-        let pool = home.make(Call::SharePool, &[PCORE, share]);
-        let done = AtomicUsize::new(0);
-        let be = |core: usize, mut own: Core, [share, range]: [u64; 2]| {
-            set_alone(false);
-            take_flushes();
-            load(&mut own);
-            own.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
-            let mut processor = Processor { core: own, buffer: BTreeMap::new() };
+        on_every_core(&block, home, [share, range, id], |core, processor, names| {
             let mut random = Random::new(seed * 1000 + core as u64);
-            let written = processor.run([share, range], &mut random, core as u64);
+            let written = processor.run(names, &mut random, core as u64);
             assert!(written > 30, "{written} writes");
-            done.fetch_add(1, Ordering::Release);
-            processor.serve_until_all(&done);
-            let mut own = processor.core;
-            own.make(Call::RangeUnmap, &[SPACE, GIB, 1 << 18]);
-            [range, share].into_iter().for_each(|handle| own.drop(handle));
-            own
-        };
-        let mut home = std::thread::scope(|scope| {
-            for other in 1..CORES {
-                let (block, be) = (&block, &be);
-                scope.spawn(move || {
-                    let mut core = block.core(other);
-                    let share = core.make(Call::ShareImport, &[PCORE, RAM, pool]);
-                    let range = core.make(Call::ShareAdd, &[NONE, in_share(share, id), ALL]);
-                    let mut core = be(other, core, [share, range]);
-                    core.assert_back();
-                    core.end();
-                });
-            }
-            be(0, home, [share, range])
         });
-        home.assert_back();
-        home.end();
-        set_alone(true);
     }
 }
 
@@ -189,9 +197,7 @@ fn cores_that_touch_a_page_at_once_get_the_same_frame() {
     let block = Block::new(CORES as u64);
     let mut home = block.core(0);
     let share = home.pool(120, 0);
-    let (range, id) = range_in(&mut home, share, 512, 0);
-    let [_, segment, _] = home.run(Call::ShareSegment, &[share, TOUCHED, 0, 0]).unwrap();
-    home.make(Call::RangeMap, &[range, 0, in_share(share, segment), 0, TOUCHED, READ_WRITE]);
+    let [[range, id], [_, segment]] = showing(&mut home, share, TOUCHED, 0);
     let pool = home.make(Call::SharePool, &[PCORE, share]);
     let meet = Barrier::new(CORES);
     let frames = std::thread::scope(|scope| {
@@ -203,8 +209,7 @@ fn cores_that_touch_a_page_at_once_get_the_same_frame() {
                     let share = core.make(Call::ShareImport, &[PCORE, RAM, pool]);
                     let frames = touch_all(&mut core, share, id, (number == 2).then_some(segment), meet);
                     core.drop(share);
-                    core.assert_back();
-                    core.end();
+                    core.close();
                     frames
                 })
             })
@@ -217,8 +222,7 @@ fn cores_that_touch_a_page_at_once_get_the_same_frame() {
     let made = home.run(Call::SegmentStat, &[in_share(share, segment)]).unwrap();
     assert_eq!(made[1], TOUCHED);
     [range, share].into_iter().for_each(|handle| home.drop(handle));
-    home.assert_back();
-    home.end();
+    home.close();
 }
 
 /// The frames that a core finds: in the shared range, or in its own space.
@@ -288,46 +292,15 @@ fn copies_are_of_one_moment_while_other_cores_write() {
     let block = Block::new(CORES as u64);
     let mut home = block.core(0);
     let share = home.pool(120, 0);
-    let (range, id) = range_in(&mut home, share, 512, 0);
-    let [source, ..] = home.run(Call::ShareSegment, &[share, 4, 0, 0]).unwrap();
-    home.make(Call::RangeMap, &[range, 0, source, 0, 4, READ_WRITE]);
-    let pool = home.make(Call::SharePool, &[PCORE, share]);
-    let (done, ended) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let be = |own: usize, mut core: Core, [share, range]: [u64; 2]| {
-        set_alone(false);
-        take_flushes();
-        load(&mut core);
-        core.make(Call::RangeNest, &[SPACE, GIB, range, READ_WRITE]);
-        let mut processor = Processor { core, buffer: BTreeMap::new() };
-        if own == 0 {
-            let counted = copy_while_others_write(&mut processor, [share, range], source);
+    let [[range, id], [source, _]] = showing(&mut home, share, 4, 0);
+    let done = AtomicUsize::new(0);
+    on_every_core(&block, home, [share, range, id], |core, processor, names| {
+        if core == 0 {
+            let counted = copy_while_others_write(processor, names, source);
             done.store(1, Ordering::Release);
             assert!(counted > COPIES, "the others wrote {counted} times only");
         } else {
-            count_in_two_pages(&mut processor, own as u64 - 1, &done);
+            count_in_two_pages(processor, core as u64 - 1, &done);
         }
-        ended.fetch_add(1, Ordering::Release);
-        processor.serve_until_all(&ended);
-        let mut core = processor.core;
-        core.make(Call::RangeUnmap, &[SPACE, GIB, 512]);
-        [range, share].into_iter().for_each(|handle| core.drop(handle));
-        set_alone(true);
-        core
-    };
-    let mut home = std::thread::scope(|scope| {
-        for other in 1..CORES {
-            let (block, be) = (&block, &be);
-            scope.spawn(move || {
-                let mut core = block.core(other);
-                let share = core.make(Call::ShareImport, &[PCORE, RAM, pool]);
-                let range = core.make(Call::ShareAdd, &[NONE, in_share(share, id), ALL]);
-                let mut core = be(other, core, [share, range]);
-                core.assert_back();
-                core.end();
-            });
-        }
-        be(0, home, [share, range])
     });
-    home.assert_back();
-    home.end();
 }
