@@ -20,4 +20,4 @@ pub mod turns;
 pub use partner::Partner;
 pub use runner::run;
 pub use scene::Scene;
-pub use table::{Failure, Outcome, Suite, refused};
+pub use table::{Failure, Outcome, Suite, drop_all, refused};

@@ -7,7 +7,7 @@ use core::future::Future;
 use core::panic::Location;
 use core::pin::Pin;
 
-use abi::Error;
+use abi::{Error, Handle};
 
 use crate::{Partner, Scene};
 
@@ -104,6 +104,12 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         Failure::new(alloc::format!("refused with {}", error.name()))
     }
+}
+
+/// The end of a test that leaves no capability behind.
+pub fn drop_all(handles: &[Handle]) -> Outcome {
+    handles.iter().try_for_each(|handle| sys::cap_drop(*handle))?;
+    Ok(())
 }
 
 /// A call that is to be refused with `error`.

@@ -3,7 +3,7 @@
 use abi::{Error, Handle, Rights};
 use worker::Job;
 
-use crate::{Outcome, Scene, refused, require, suite};
+use crate::{Outcome, Scene, drop_all, refused, require, suite};
 
 suite!("context"; alone: starts_once, has_time_once, time_is_no_better_than_its_makers, addresses_are_decoded, the_rest_of_a_slice_is_given);
 
@@ -27,8 +27,7 @@ fn time_is_no_better_than_its_makers(scene: &Scene) -> Outcome {
     refused(sys::context_schedule(scene.ram(), context, 0, 1_000_001), Error::BadArgument)?;
     let weak = sys::cap_copy(context, Rights::READ)?;
     refused(sys::context_schedule(scene.ram(), weak, 0, 1000), Error::NoRights)?;
-    [weak, context].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[weak, context])
 }
 
 fn addresses_are_decoded(scene: &Scene) -> Outcome {

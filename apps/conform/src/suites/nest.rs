@@ -6,7 +6,7 @@ use abi::layout::{copy, counter, protection, segment};
 use abi::{Error, Handle, PAGE_BYTES, RangeEntry, Rights};
 
 use crate::scene::READ_WRITE;
-use crate::{Failure, Outcome, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Scene, drop_all, refused, require, suite};
 
 suite!("nest"; alone: one_fault_serves_both_domains, what_is_shown_read_only_cannot_be_written, what_is_unmapped_is_gone_for_all,
     an_identical_range_is_made_from_what_is_told, a_larger_range_goes_into_no_smaller_one, a_revoked_range_is_gone_for_all,
@@ -38,11 +38,6 @@ fn shown(scene: &Scene) -> Result<(Handle, Handle), Error> {
 /// Takes a nested range out of our own.
 fn unnest(scene: &Scene, place: u64) -> Result<u64, Error> {
     scene.unmap(place, SLOT_PAGES)
-}
-
-fn drop_all(handles: &[Handle]) -> Outcome {
-    handles.iter().try_for_each(|handle| sys::cap_drop(*handle))?;
-    Ok(())
 }
 
 fn one_fault_serves_both_domains(scene: &Scene) -> Outcome {

@@ -11,7 +11,7 @@ use abi::{Error, Rights};
 use worker::Job;
 
 use crate::table::Words;
-use crate::{Failure, Outcome, Partner, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Partner, Scene, drop_all, refused, require, suite};
 
 suite!("notification"; alone: bits_add_up, poll_does_not_wait, a_deadline_passes, needs_the_right, of_another_domain, slots_are_the_monitors;
     paired: wakes_another_core, partner_answers, a_call_of_another_core_is_two_wake_ups; far: await_bell, add, answer_bell);
@@ -30,8 +30,7 @@ fn bits_add_up(scene: &Scene) -> Outcome {
     executor::post(bits & !(one | two));
     require!(bits & (one | two) == one | two, "the bits came as {bits:#x}");
     require!(scene.wait_for(one | two, runtime::now_ns())? == 0, "bits came twice");
-    [first, second].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[first, second])
 }
 
 fn poll_does_not_wait(scene: &Scene) -> Outcome {
@@ -56,8 +55,7 @@ fn needs_the_right(scene: &Scene) -> Outcome {
     let (bell, _) = scene.bell(0)?;
     let weak = sys::cap_copy(bell, Rights::READ)?;
     refused(sys::notify(weak), Error::NoRights)?;
-    [weak, bell].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[weak, bell])
 }
 
 fn of_another_domain(scene: &Scene) -> Outcome {
@@ -70,8 +68,7 @@ fn of_another_domain(scene: &Scene) -> Outcome {
         let bits = scene.wait_for(bit, scene.deadline_ns())?;
         require!(bits == bit, "{bits:#x} in round {round}");
     }
-    [there, back].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[there, back])
 }
 
 fn slots_are_the_monitors(scene: &Scene) -> Outcome {

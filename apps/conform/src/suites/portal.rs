@@ -7,7 +7,7 @@ use runtime::Companion;
 use sys::Rendezvous;
 use worker::{Job, SHARED, Servant};
 
-use crate::{Outcome, Scene, refused, require, suite};
+use crate::{Outcome, Scene, drop_all, refused, require, suite};
 
 suite!("portal"; alone: call_and_reply, a_late_callee_is_not_waited_for, a_dead_callee_is_told, along_a_chain, helping_ends_another_call,
     callers_wait_and_are_served_in_order,
@@ -34,8 +34,7 @@ fn a_late_callee_is_not_waited_for(scene: &Scene) -> Outcome {
     }
     worker.set_shared(1);
     sys::portal_call(free, [0; 4], scene.deadline_ns())?;
-    [held, free].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[held, free])
 }
 
 fn a_dead_callee_is_told(scene: &Scene) -> Outcome {
@@ -58,8 +57,7 @@ fn along_a_chain(scene: &Scene) -> Outcome {
     third.start([third.give(to_second)?, 0])?;
     let to_third = third.portal(3)?;
     sys::portal_call(to_third, [0; 4], scene.deadline_ns())?;
-    [to_first, to_second, to_third].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[to_first, to_second, to_third])
 }
 
 fn helping_ends_another_call(scene: &Scene) -> Outcome {
@@ -74,8 +72,7 @@ fn helping_ends_another_call(scene: &Scene) -> Outcome {
     scene.until("a call is held", || server.word(1) != 0)?;
     server.set_shared(1);
     sys::portal_call(ours, [0; 4], scene.deadline_ns())?;
-    [theirs, ours].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[theirs, ours])
 }
 
 /// What a server without time of its own is asked, and how many it may have answered.
@@ -172,6 +169,5 @@ fn rights_and_kinds(scene: &Scene) -> Outcome {
     refused(sys::portal_set(portal, Handle::NONE), Error::BadArgument)?;
     refused(sys::portal_alloc(scene.ram(), worker.context, 0, 9), Error::BadArgument)?;
     refused(sys::portal_alloc(scene.ram(), Handle::NONE, 0, RENDEZVOUS), Error::BadArgument)?;
-    [weak, portal].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[weak, portal])
 }

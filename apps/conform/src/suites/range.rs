@@ -5,7 +5,7 @@ use abi::{Call, DeathCause, Error, Handle, PAGE_BYTES, Rights};
 use worker::Servant;
 
 use crate::scene::READ_WRITE;
-use crate::{Failure, Outcome, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Scene, drop_all, refused, require, suite};
 
 suite!("range"; alone: get_finds_what_is_mapped, taken_places_are_refused, addresses_are_decoded, rights_bound_protection,
     protect_narrows_and_widens, unmap_splits, unmapped_faults, read_only_faults, data_is_not_code, kernel_is_out_of_reach, answers_come_to_shared_memory);
@@ -92,8 +92,7 @@ fn rights_bound_protection(scene: &Scene) -> Outcome {
     let range = sys::cap_copy(Handle::SELF_RANGE, Rights::READ)?;
     refused(sys::range_map(range, scene.place(1), memory, 0, 1, READ_WRITE), Error::NoRights)?;
     scene.unmap(0, 1)?;
-    [range, weak, memory].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[range, weak, memory])
 }
 
 fn protect_narrows_and_widens(scene: &Scene) -> Outcome {

@@ -4,7 +4,7 @@ use abi::layout::counter;
 use abi::{Call, Error, Rights};
 use worker::{BLOCK_WORDS, BLOCKS, Job, Servant};
 
-use crate::{Failure, Outcome, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Scene, drop_all, refused, require, suite};
 
 suite!("semaphore"; alone: counts, deadline_passes, count_is_bounded, wakes_who_waits, first_come_first_served, waiters_hear_of_its_end,
     a_producer_and_its_consumer_keep_the_core_busy);
@@ -52,8 +52,7 @@ fn wakes_who_waits(scene: &Scene) -> Outcome {
         sys::semaphore_down(back, scene.deadline_ns())?;
     }
     refused(sys::semaphore_down(back, scene.soon_ns()), Error::Timeout)?;
-    [there, back].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[there, back])
 }
 
 fn first_come_first_served(scene: &Scene) -> Outcome {
@@ -122,6 +121,5 @@ fn a_producer_and_its_consumer_keep_the_core_busy(scene: &Scene) -> Outcome {
         Ok(())
     })?;
     refused(sys::semaphore_down(full, scene.soon_ns()), Error::Timeout)?;
-    [free, full].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[free, full])
 }

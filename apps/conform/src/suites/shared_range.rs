@@ -5,9 +5,10 @@ use alloc::rc::Rc;
 use abi::layout::segment::CONTIGUOUS;
 use abi::layout::{counter, lock, protection, range_stat};
 use abi::{DeathCause, Error, Handle, Rights};
+use worker::Servant;
 
 use crate::table::{Failure, Words};
-use crate::{Outcome, Partner, Scene, refused, require, suite};
+use crate::{Outcome, Partner, Scene, drop_all, refused, require, suite};
 
 suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_the_names, a_full_pool_is_an_error,
     a_full_pool_ends_who_touches, a_dead_pool_takes_it_away;
@@ -36,6 +37,19 @@ fn unmap(range: Handle, address: u64, pages: u64) -> Result<u64, Error> {
     unsafe { sys::range_unmap(range, address, pages) }
 }
 
+/// A pool for a test of one core.
+fn own_pool(scene: &Scene) -> Result<Handle, Error> {
+    sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2]).map(|(share, _)| share)
+}
+
+/// A servant that shows the range at that place, and a name of its space.
+fn servant_with(scene: &Scene, place: u64, range: Handle, protection: u64) -> Result<(Servant, Handle), Error> {
+    let servant = scene.servant(0)?;
+    let space = servant.worker.range()?;
+    sys::range_nest(space, scene.place(place), range, protection)?;
+    Ok((servant, space))
+}
+
 /// A range in the pool of `share`: a name of our own, and its id.
 fn range_in(share: Handle, pages: u64) -> Result<(Handle, u64), Error> {
     let (handle, id, _) = sys::share_range(share, pages, lock::SPIN, [0; 2], 0)?;
@@ -43,7 +57,7 @@ fn range_in(share: Handle, pages: u64) -> Result<(Handle, u64), Error> {
 }
 
 fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
-    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let share = own_pool(scene)?;
     let make = |pages: u64, kind: u64, flags: u64| sys::share_range(share, pages, kind, [0; 2], flags);
     for (pages, kind, flags) in [(0, 0, 0), ((1 << 27) + 1, 0, 0), (u64::MAX, 0, 0), (1, 4, 0), (1, 0, 2)] {
         refused(make(pages, kind, flags), Error::BadArgument)?;
@@ -70,7 +84,7 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
     refused(sys::share_add(share, own, ALL), Error::WrongType)?;
     refused(sys::range_stat(own, range_stat::LOCK), Error::WrongType)?;
     refused(sys::range_stat(small, 2), Error::BadArgument)?;
-    let (other, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let other = own_pool(scene)?;
     let (foreign, _) = sys::share_segment(other, 1, [0; 2], 0)?;
     refused(map(large, 0, foreign, 0, 1), Error::BadArgument)?;
     map(large, 0, segment, 0, 4)?;
@@ -84,12 +98,11 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
     require!(scene.load(scene.place(0)) == 0, "a new segment is not empty");
     unmap(Handle::SELF_RANGE, scene.place(0), pages)?;
     refused(sys::object_name(handle), Error::BadHandle)?;
-    [private, own, other, share].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[private, own, other, share])
 }
 
 fn rights_are_those_of_the_names(scene: &Scene) -> Outcome {
-    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let share = own_pool(scene)?;
     let (range, id) = range_in(share, 1)?;
     let (segment, _) = sys::share_segment(share, 2, [0; 2], 0)?;
     let handle = Handle::in_share(share, id).ok_or(Error::NotFound)?;
@@ -104,17 +117,14 @@ fn rights_are_those_of_the_names(scene: &Scene) -> Outcome {
     // SAFETY: memory of places is reached by `load` and `store` only.
     refused(unsafe { sys::range_protect(range, 0, 1, READ_WRITE) }, Error::NoRights)?;
     // Shown to a servant with less than the mapping allows.
-    let servant = scene.servant(0)?;
-    let space = servant.worker.range()?;
-    sys::range_nest(space, scene.place(0), readable, READ)?;
+    let (servant, space) = servant_with(scene, 0, readable, READ)?;
     require!(servant.load(scene.place(0) + PAGE, scene.deadline_ns())? == 0, "a new segment is not empty");
     refused(servant.store(scene.place(0) + PAGE, 1, scene.deadline_ns()), Error::PeerDead)?;
-    [space, readable, only_read, range, share].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[space, readable, only_read, range, share])
 }
 
 fn a_full_pool_is_an_error(scene: &Scene) -> Outcome {
-    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let share = own_pool(scene)?;
     let (range, _) = range_in(share, SMALL * SMALL)?;
     let (segment, _) = sys::share_segment(share, 1, [0; 2], CONTIGUOUS)?;
     sys::range_map(range, 0, segment, 0, 1, READ_WRITE)?;
@@ -133,13 +143,12 @@ fn a_full_pool_is_an_error(scene: &Scene) -> Outcome {
     scene.store(scene.place(0), 5);
     require!(scene.load(scene.place(0)) == 5, "a page is lost");
     unmap(Handle::SELF_RANGE, scene.place(0), SMALL * SMALL)?;
-    [range, share].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[range, share])
 }
 
 /// More pages than there are can be promised; who is the one too many ends, and only he.
 fn a_full_pool_ends_who_touches(scene: &Scene) -> Outcome {
-    let (share, _) = sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2])?;
+    let share = own_pool(scene)?;
     let (range, id) = range_in(share, 1)?;
     refused(sys::share_segment(share, 1, [0; 2], CONTIGUOUS << 1), Error::BadArgument)?;
     refused(sys::share_segment(share, abi::layout::SEGMENT_PAGES_MAX, [0; 2], 0), Error::NoMemory)?;
@@ -155,9 +164,7 @@ fn a_full_pool_ends_who_touches(scene: &Scene) -> Outcome {
     }
     refused(sys::range_fill(range, shown * PAGE, 1).map(drop), Error::NoMemory)?;
     require!(sys::segment_stat(segment)?.1 == shown, "{:?} after {shown} touches", sys::segment_stat(segment)?);
-    let servant = scene.servant(0)?;
-    let space = servant.worker.range()?;
-    sys::range_nest(space, scene.place(0), range, READ_WRITE)?;
+    let (servant, space) = servant_with(scene, 0, range, READ_WRITE)?;
     require!(servant.load(scene.place(0) + PAGE, scene.deadline_ns())? == 1, "another program sees something else");
     refused(servant.store(scene.place(0) + shown * PAGE, 1, scene.deadline_ns()), Error::PeerDead)?;
     let cause = DeathCause::decode(sys::domain_state(servant.worker.domain)?.cause);
@@ -171,8 +178,7 @@ fn a_full_pool_ends_who_touches(scene: &Scene) -> Outcome {
     let address = scene.map(0, whole, shown)?;
     require!((0..shown).all(|page| scene.load(address + page * PAGE) == 0), "a new segment is not empty");
     scene.unmap(0, shown)?;
-    sys::cap_drop(share)?;
-    Ok(())
+    drop_all(&[share])
 }
 
 fn a_dead_pool_takes_it_away(scene: &Scene) -> Outcome {
@@ -181,9 +187,7 @@ fn a_dead_pool_takes_it_away(scene: &Scene) -> Outcome {
     let (range, _) = range_in(share, 1)?;
     let (segment, _) = sys::share_segment(share, 2, [0; 2], 0)?;
     sys::range_map(range, 0, segment, 0, 2, READ_WRITE)?;
-    let servant = scene.servant(0)?;
-    let space = servant.worker.range()?;
-    sys::range_nest(space, scene.place(0), range, READ_WRITE)?;
+    let (servant, space) = servant_with(scene, 0, range, READ_WRITE)?;
     servant.store(scene.place(0), 3, scene.deadline_ns())?;
     // SAFETY: the account pays for nothing that we have mapped.
     while !unsafe { sys::ram_revoke(account) }? {}
@@ -191,8 +195,7 @@ fn a_dead_pool_takes_it_away(scene: &Scene) -> Outcome {
     refused(servant.load(scene.place(0), scene.deadline_ns()), Error::PeerDead)?;
     let state = sys::domain_state(servant.worker.domain)?;
     require!(state.exception.address == scene.place(0), "the fault is told at {:#x}", state.exception.address);
-    [space, account].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[space, account])
 }
 
 /// A range that we and the next core show, and what is mapped at its beginning.
@@ -257,9 +260,7 @@ fn store(scene: &Scene, [page, value, ..]: Words) -> Result<Words, Failure> {
 
 /// A servant that shows the range reads a page: whether it died of a page fault there.
 fn fault(scene: &Scene, [name, page, ..]: Words) -> Result<Words, Failure> {
-    let servant = scene.servant(0)?;
-    let space = servant.worker.range()?;
-    sys::range_nest(space, scene.place(FAR), Handle(name), READ)?;
+    let (servant, space) = servant_with(scene, FAR, Handle(name), READ)?;
     let address = scene.place(FAR) + page * PAGE;
     let read = servant.load(address, scene.deadline_ns());
     let state = sys::domain_state(servant.worker.domain)?;

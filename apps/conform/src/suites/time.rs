@@ -6,7 +6,7 @@ use abi::layout::{counter, portal};
 use abi::{Error, Handle, Rights};
 use runtime::Companion;
 
-use crate::{Failure, Outcome, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Scene, drop_all, refused, require, suite};
 
 suite!("time"; alone: without_time_a_context_runs_for_its_callers_only, a_callers_bill_has_all_that_was_done_for_it, slices_are_as_long_as_set,
     a_throttled_core_idles, contexts_are_small, a_context_ends_alone);
@@ -192,8 +192,7 @@ fn contexts_are_small(scene: &Scene) -> Outcome {
     require!(pages <= 2 * CONTEXTS + CONTEXTS / 8, "{CONTEXTS} contexts take {pages} pages");
     contexts.into_iter().try_for_each(sys::cap_drop)?;
     sys::domain_kill(domain, 0)?;
-    [domain, ram].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[domain, ram])
 }
 
 fn a_context_ends_alone(scene: &Scene) -> Outcome {
@@ -205,6 +204,5 @@ fn a_context_ends_alone(scene: &Scene) -> Outcome {
     refused(sys::context_end(context), Error::PeerDead)?;
     // Two layers: did the call come back, and was it refused.
     servant.call(abi::Call::Null.number(), [0; 6], scene.deadline_ns())??;
-    [weak, context].into_iter().try_for_each(sys::cap_drop)?;
-    Ok(())
+    drop_all(&[weak, context])
 }
