@@ -20,6 +20,9 @@ use alloc::string::String;
 use contracts::monitor::MonitorClient;
 use runtime::Start;
 
+/// Word of the command line by which a program has its core for so many seconds, and nothing else is tried (`tools/pelago/src/scenarios/cores.rs`).
+const ALONE: &str = "cores.alone=";
+
 /// Why a test failed.
 pub type Outcome = Result<(), String>;
 
@@ -59,7 +62,7 @@ pub fn must_be<T>(result: Result<T, abi::Error>, error: abi::Error, what: &str) 
     }
 }
 
-/// Runs all tests.
+/// Runs all tests, or the one that is asked for.
 pub async fn run(start: Start) {
     start.serving();
     let Ok(monitor) = start.client::<MonitorClient>("monitor") else {
@@ -75,36 +78,45 @@ pub async fn run(start: Start) {
             Err(why) => runtime::log!("{name} FAILED: {why}"),
         }
     };
-    tell("objects/counts", facts::counts());
-    tell("facts/cores", facts::cores(&bench));
-    tell("facts/locality", facts::locality(&bench));
-    tell("facts/memory-of-a-core", facts::memory_of_a_core(&bench).await);
-    tell("devices/list", facts::devices());
-    tell("devices/claim", facts::claims(&bench));
-    tell("devices/configuration", facts::configuration(&bench));
-    tell("devices/capacity", facts::capacity(&bench));
-    tell("cards/settings", cards::settings(&bench).await);
-    if bench.start.cores() > 1 {
-        tell("pool/claim", pool::claim(&bench).await);
-        tell("pool/occupied", pool::occupied(&bench).await);
-        tell("pool/cycles", pool::cycles(&bench).await);
-        tell("program/report", program::report(&bench).await);
-        tell("program/halt", program::halt(&bench).await);
-        tell("program/alone", program::alone(&bench).await);
-        tell("program/cycles", program::cycles(&bench).await);
-        tell("program/fault", program::fault(&bench).await);
-        tell("program/owner-gone", program::owner_gone(&bench).await);
-        tell("polling/calls", polling::calls(&bench).await);
-        tell("polling/sleep", polling::sleep(&bench).await);
-        tell("polling/devices", polling::devices(&bench).await);
-        tell("polling/corrupt", polling::corrupt(&bench).await);
-        tell("cards/polled", cards::polled(&bench).await);
-        tell("pool/given-back", pool::given_back(&bench).await);
-        tell("polling/kept", polling::kept(&bench).await);
+    let seconds = bench.start.command_line().split(' ').find_map(|word| word.strip_prefix(ALONE)?.parse().ok());
+    if let Some(seconds) = seconds {
+        tell("program/alone", program::alone(&bench, seconds).await);
+    } else {
+        all(&bench, &mut tell).await;
     }
     runtime::log!("done: {} ok, {} failed", counts[0], counts[1]);
     loop {
         // The system may end with this component; whoever reads the lines ends it instead.
         runtime::sleep(u64::MAX / 4).await;
+    }
+}
+
+async fn all(bench: &Bench, tell: &mut impl FnMut(&str, Outcome)) {
+    tell("objects/counts", facts::counts());
+    tell("facts/cores", facts::cores(bench));
+    tell("facts/locality", facts::locality(bench));
+    tell("facts/memory-of-a-core", facts::memory_of_a_core(bench).await);
+    tell("devices/list", facts::devices());
+    tell("devices/claim", facts::claims(bench));
+    tell("devices/configuration", facts::configuration(bench));
+    tell("devices/capacity", facts::capacity(bench));
+    tell("cards/settings", cards::settings(bench).await);
+    if bench.start.cores() > 1 {
+        tell("pool/claim", pool::claim(bench).await);
+        tell("pool/occupied", pool::occupied(bench).await);
+        tell("pool/cycles", pool::cycles(bench).await);
+        tell("program/report", program::report(bench).await);
+        tell("program/halt", program::halt(bench).await);
+        tell("program/alone", program::alone(bench, program::ALONE_SECONDS).await);
+        tell("program/cycles", program::cycles(bench).await);
+        tell("program/fault", program::fault(bench).await);
+        tell("program/owner-gone", program::owner_gone(bench).await);
+        tell("polling/calls", polling::calls(bench).await);
+        tell("polling/sleep", polling::sleep(bench).await);
+        tell("polling/devices", polling::devices(bench).await);
+        tell("polling/corrupt", polling::corrupt(bench).await);
+        tell("cards/polled", cards::polled(bench).await);
+        tell("pool/given-back", pool::given_back(bench).await);
+        tell("polling/kept", polling::kept(bench).await);
     }
 }

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use contracts::monitor::CoreRuns;
 
-use crate::claim::{Claim, LIMIT_NS, PAUSE_NS, again, change, launch, used};
+use crate::claim::{Claim, LIMIT_NS, again, change, launch, used};
 use crate::page::{CODE, DATA, Pages};
 use crate::{Bench, Outcome, ensure, must_be, refused};
 
@@ -28,8 +28,13 @@ const STACK_TOP: u64 = SHARED_AT + 4096;
 /// What the program sees where there is no capability.
 const NONE: u64 = u64::MAX;
 const CYCLES: u32 = 100;
-/// How long a program has its core to itself.
-const ALONE_NS: u64 = 3_000_000_000;
+/// How long a program has its core to itself, unless more is asked for.
+pub const ALONE_SECONDS: u64 = 3;
+const SECOND_NS: u64 = 1_000_000_000;
+/// Between two things that the rest of the system does meanwhile.
+const BUSY_NS: u64 = 10_000_000;
+/// Seconds between two lines of progress.
+const PROGRESS: u64 = 60;
 /// What its kernel counted: switches, interrupts, wake-ups.
 const COUNTED: [u64; 3] = [8, 9, 10];
 
@@ -170,7 +175,7 @@ pub async fn halt(bench: &Bench) -> Outcome {
 }
 
 /// A program has its core to itself: while it runs its kernel switches to nobody and takes no interrupt, whatever the rest of the system does.
-pub async fn alone(bench: &Bench) -> Outcome {
+pub async fn alone(bench: &Bench, seconds: u64) -> Outcome {
     let claim = Claim::of_last(bench).await?;
     let program = Program::new(&program_alone, &program_turn)?;
     program.run(&claim).map_err(refused("PcoreRun"))?;
@@ -180,14 +185,22 @@ pub async fn alone(bench: &Bench) -> Outcome {
     ensure(begin.runs == CoreRuns::Program && begin.claimed_by == "cores", || format!("it is told as {begin:?}"))?;
     let begin_ns = runtime::now_ns();
     let counted = || COUNTED.map(|word| program.word(word));
-    let (before, turns, end_ns) = (counted(), program.word(TURNS), runtime::now_ns() + ALONE_NS);
-    while runtime::now_ns() < end_ns {
-        runtime::sleep(PAUSE_NS).await;
+    let (before, turns) = (counted(), program.word(TURNS));
+    for second in 1..=seconds {
+        while runtime::now_ns() < begin_ns + second * SECOND_NS {
+            runtime::sleep(BUSY_NS).await;
+        }
+        program.turned(1000).await?;
+        let (after, turns) = (counted(), program.word(TURNS) - turns);
+        if second == seconds || second.is_multiple_of(PROGRESS) {
+            runtime::log!(
+                "alone for {second} s: {turns} turns; switches, interrupts, wake-ups {before:?} and {after:?}"
+            );
+        }
+        ensure(after == before, || {
+            format!("in {second} s switches, interrupts, wake-ups: {before:?}, then {after:?}")
+        })?;
     }
-    program.turned(1000).await?;
-    let (after, turns) = (counted(), program.word(TURNS) - turns);
-    runtime::log!("alone: {turns} turns; switches, interrupts, wake-ups {before:?} and {after:?}");
-    ensure(after == before, || format!("switches, interrupts, wake-ups: {before:?}, then {after:?}"))?;
     let own_ns = used(bench, claim.core).await?.programs_ns - begin.programs_ns;
     let took_ns = runtime::now_ns() - begin_ns;
     ensure(own_ns >= took_ns / 10 * 9, || format!("of {took_ns} ns it had {own_ns} ns"))?;

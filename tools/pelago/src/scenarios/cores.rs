@@ -1,11 +1,11 @@
 //! Cores as objects, from user mode (`apps/cores`): claimed, run, halted and restarted while the system serves; kernel cores; and what the kernel tells of the
 //! machine, held against what the emulator was told to build.
 
-use crate::emulator::{Machine, MachineType};
+use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CPUS: [u32; 4] = [1, 2, 4, 8];
 const SHARING_CPUS_MAX: u32 = 2;
@@ -15,6 +15,17 @@ const CONTROL_CPUS: u32 = 8;
 const CONTROL_LIMIT: Duration = Duration::from_secs(10);
 /// An odd number of sectors.
 const DISK_BYTES: u64 = (3 << 30) + 512;
+/// How long a program has its core to itself by `--nightly`, in seconds of the guest's time.
+const ALONE_SECONDS: u64 = 3600;
+/// Word of the command line for it (`apps/cores/src/lib.rs`).
+const ASKED: &str = "cores.alone=";
+const ALONE_CPUS: u32 = 2;
+/// Nanoseconds of an instruction meanwhile: a slow machine, so that the hour is a few minutes of the host; what it does by its clock it does all the same.
+const ALONE_INSTRUCTION_NS: u32 = 128;
+/// For what the guest says each minute of its own, on a busy host.
+const ALONE_SILENCE: Duration = Duration::from_secs(300);
+/// Between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(30);
 /// Tests on every machine, and those that need a second core.
 const ALONE: usize = 9;
 const WITH_OTHERS: usize = 16;
@@ -34,6 +45,7 @@ pub fn scenarios() -> Vec<Scenario> {
     }
     let name = format!("cores/numa{NODES}/q35/{NODES}");
     all.push(Scenario::shared(0, name, nodes));
+    all.push(Scenario::nightly(0, format!("cores/hour/q35/{ALONE_CPUS}"), hour));
     all
 }
 
@@ -61,6 +73,33 @@ fn control(bench: &Bench, machine: MachineType) -> Result<()> {
             ensure!(reply.starts_with("error ") && reply.contains(says), "{request}: {reply}");
         }
         Ok(())
+    })
+}
+
+/// A program has its core for an hour, and its kernel counts no switch, no interrupt and no wake-up there (Corey section 3.2).
+fn hour(bench: &Bench) -> Result<()> {
+    let guest = bench.boot_other("cores.toml", MachineType::Q35, ALONE_CPUS, |machine| {
+        machine.instruction_ns = Some(ALONE_INSTRUCTION_NS);
+        machine.accelerator = Accelerator::Tcg;
+        machine.command_line.push(format!("{ASKED}{ALONE_SECONDS}"));
+    })?;
+    with_console(guest, |guest| {
+        let mut told = Instant::now();
+        loop {
+            let line = guest.expect("cores: ", ALONE_SILENCE)?;
+            if let Some((_, end)) = line.split_once("cores: done: ") {
+                let failed: Vec<&str> = said(guest, " FAILED: ").collect();
+                ensure!(end == "1 ok, 0 failed", "{end}: {}", failed.join("; "));
+                let whole = format!("alone for {ALONE_SECONDS} s");
+                let last = said(guest, &whole).next().context("it was not told how long the program had its core")?;
+                println!("     {last}");
+                return Ok(());
+            }
+            if line.contains("alone for ") && told.elapsed() > PROGRESS {
+                told = Instant::now();
+                println!("     {line}");
+            }
+        }
     })
 }
 
