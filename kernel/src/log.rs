@@ -113,8 +113,3 @@ fn print_ring(ring: &Ring, mut position: u64, written: u64, core: usize) -> u64 
 fn byte_at(ring: &Ring, at: u64) -> u8 {
     ring.bytes[at as usize % RING_BYTES].read()
 }
-
-/// A byte typed on the console, if there is one. Core 0 only.
-pub fn read_byte() -> Option<u8> {
-    serial::read()
-}

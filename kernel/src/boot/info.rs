@@ -117,8 +117,6 @@ impl Machine {
             devices: self.devices.all(),
             tsc_hz: self.tsc_hz,
             boot_tsc: self.boot_tsc,
-            machine: MACHINE_NAMES[self.name],
-            total_ram_bytes: self.total_ram_bytes,
         }
     }
 
@@ -147,25 +145,11 @@ pub struct CoreInfo {
     pub tsc_hz: u64,
     /// TSC at the kernel's first instruction.
     pub boot_tsc: u64,
-    /// Machine type as in the banner.
-    pub machine: &'static str,
-    /// Usable RAM of the whole machine.
-    pub total_ram_bytes: u64,
 }
 
 impl CoreInfo {
-    /// This core's local APIC id.
-    pub fn apic_id(&self) -> u32 {
-        self.cores[self.core].apic_id
-    }
-
     /// This core's NUMA node.
     pub fn node(&self) -> u32 {
         self.cores[self.core].node
-    }
-
-    /// Number of cores of the machine.
-    pub fn core_count(&self) -> usize {
-        self.cores.len()
     }
 }

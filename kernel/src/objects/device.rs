@@ -75,11 +75,6 @@ impl Interrupts {
 }
 
 impl Device {
-    /// What it is.
-    pub fn hardware(&self) -> Hardware {
-        self.hardware
-    }
-
     /// The device boot found; `NotFound` for one that is only ports.
     pub fn found(&self) -> Result<&'static DeviceInfo, Error> {
         match self.hardware {

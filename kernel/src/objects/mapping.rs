@@ -304,13 +304,6 @@ impl Mapping {
             Shown::Range(_) => None,
         }
     }
-    /// The range it shows, if it shows one.
-    pub fn nested(&self) -> Option<Ptr<Range>> {
-        match self.shown() {
-            Shown::Range(range) => Some(range),
-            Shown::Segment(_) => None,
-        }
-    }
     /// The range it is in.
     pub fn range(&self) -> Ptr<Range> {
         self.shows.range

@@ -104,11 +104,6 @@ impl Range {
         check_protection(wanted, self.write_execute)
     }
 
-    /// What makes it stand for a shared one.
-    pub fn alias(&self) -> Option<Ptr<Alias>> {
-        self.alias
-    }
-
     /// The shared one that it stands for.
     pub fn shared(&self) -> Option<SharedObject> {
         self.alias.map(|alias| alias.object())
@@ -126,9 +121,6 @@ impl Space for Own<'_> {
 
     fn top(&self) -> Table {
         self.range.top
-    }
-    fn window(&self) -> Window {
-        self.range.window
     }
     fn may_write_execute(&self) -> bool {
         self.range.write_execute

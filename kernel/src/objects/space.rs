@@ -4,7 +4,7 @@
 //! more than its mapping and its page do; when one is narrowed or taken away, whoever keeps the range is told before anything that was shown may be used otherwise, and sees to
 //! the translations that processors remember. No address is known here but the window's.
 
-use super::mapping::{Mapping, PAGE, Place, Shows, Tree, Window};
+use super::mapping::{Mapping, PAGE, Place, Shows, Tree};
 use super::{Ptr, fault};
 use crate::arch::paging::{self, Leaves, Pte, Table};
 use crate::memory::PhysAddr;
@@ -37,8 +37,6 @@ pub trait Space {
 
     /// Its uppermost table.
     fn top(&self) -> Table;
-    /// Its addresses.
-    fn window(&self) -> Window;
     /// Whether code that is mapped may be writable.
     fn may_write_execute(&self) -> bool;
     /// Its mappings.

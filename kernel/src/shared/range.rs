@@ -23,7 +23,7 @@ use crate::hardware;
 use crate::memory::PhysAddr;
 use crate::objects::Ptr;
 use crate::objects::fault::{Access, Refused, large_place};
-use crate::objects::mapping::{Mapping, PAGE, Place as Addresses, Shows, Tree, Window};
+use crate::objects::mapping::{Mapping, PAGE, Place as Addresses, Shows, Tree};
 use crate::objects::space::{Remembered, Space, flags_under};
 use crate::state::Kernel;
 use abi::layout::protection;
@@ -289,9 +289,6 @@ impl Space for SharedRange {
 
     fn top(&self) -> Table {
         self.object.top()
-    }
-    fn window(&self) -> Window {
-        Window::of_level(self.object.top().level)
     }
     fn may_write_execute(&self) -> bool {
         self.object.may_write_execute()

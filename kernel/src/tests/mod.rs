@@ -42,8 +42,6 @@ static INFO: CoreInfo = CoreInfo {
     devices: &[],
     tsc_hz: 1,
     boot_tsc: 0,
-    machine: "test",
-    total_ram_bytes: 0,
 };
 
 /// A kernel on `pages` of fake RAM. Page 0 plays the kernel's own root table.

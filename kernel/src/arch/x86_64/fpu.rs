@@ -22,19 +22,6 @@ impl Area {
         bytes[25] = 0x1f;
         Area(bytes)
     }
-
-    /// The state as bytes.
-    pub const fn bytes(&self) -> &[u8; AREA_BYTES] {
-        &self.0
-    }
-
-    /// A state from bytes a user supplied: MXCSR bits the CPU would refuse are cleared.
-    pub fn from_bytes(mut bytes: [u8; AREA_BYTES]) -> Area {
-        // Bits 16..31 of MXCSR are reserved everywhere; bit 6 (denormals are zero) exists on every 64-bit CPU.
-        bytes[26] = 0;
-        bytes[27] = 0;
-        Area(bytes)
-    }
 }
 
 impl Default for Area {

@@ -29,20 +29,12 @@ impl Flags {
     pub const USER: Flags = Flags(1 << 2);
     /// Not cached: for device registers (PCD and PWT, that is UC under the reset value of the PAT).
     pub const UNCACHED: Flags = Flags(1 << 3 | 1 << 4);
-    /// Set by the CPU on use.
-    pub const ACCESSED: Flags = Flags(1 << 5);
-    /// Set by the CPU on write.
-    pub const DIRTY: Flags = Flags(1 << 6);
     /// A leaf above the lowest level.
     pub const LARGE: Flags = Flags(1 << 7);
     /// Survives a change of root.
     pub const GLOBAL: Flags = Flags(1 << 8);
     /// Free for the kernel's own use.
     pub const SOFTWARE_0: Flags = Flags(1 << 9);
-    /// Free for the kernel's own use.
-    pub const SOFTWARE_1: Flags = Flags(1 << 10);
-    /// Free for the kernel's own use.
-    pub const SOFTWARE_2: Flags = Flags(1 << 11);
     /// Not executable.
     pub const NO_EXECUTE: Flags = Flags(1 << 63);
 

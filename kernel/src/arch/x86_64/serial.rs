@@ -11,8 +11,6 @@ const FIFO_CONTROL: u16 = DATA + 2;
 const LINE_CONTROL: u16 = DATA + 3;
 const MODEM_CONTROL: u16 = DATA + 4;
 const LINE_STATUS: u16 = DATA + 5;
-/// I/O APIC line of the UART (ISA interrupt 4).
-pub const LINE: u32 = 4;
 /// Polls before a byte is given up: a missing or stuck UART must not stop the kernel.
 const POLLS_MAX: u32 = 1 << 16;
 
@@ -40,16 +38,6 @@ pub fn write(bytes: &[u8]) {
         }
         port_write8(DATA, *byte);
     }
-}
-
-/// A received byte, if there is one.
-pub fn read() -> Option<u8> {
-    (port_read8(LINE_STATUS) & 1 != 0).then(|| port_read8(DATA))
-}
-
-/// Makes the UART raise its line when a byte arrives.
-pub fn enable_receive_interrupt() {
-    port_write8(INTERRUPT_ENABLE, 1);
 }
 
 /// The UART as a formatter's sink.

@@ -27,11 +27,6 @@ pub fn tsc() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// TSC ticks per second.
-pub fn tsc_hz() -> u64 {
-    machine().tsc_hz
-}
-
 /// Nanoseconds since the kernel's first instruction.
 pub fn now_ns() -> u64 {
     let machine = machine();
