@@ -1,8 +1,8 @@
 //! Statics of the kernel.
 //!
 //! Every core maps its own copy of .data and .bss, and its kernel runs on one thread with interrupts off: a [`CoreLocal`] therefore needs no lock,
-//! only a guard against re-entry, which would be a bug of ours and panics. [`Shared`] is the opposite: one copy for the machine, written by core 0
-//! while it is the only core, read-only (also in the page tables of other cores) ever after.
+//! only a guard against re-entry, which would be a bug of ours and panics. [`Shared`] is the opposite: one value for the machine, written by core 0
+//! while it is the only core, read-only (also in the page tables of other cores, and in the copies of other NUMA nodes) ever after.
 //! On the host a `CoreLocal` is one ordinary static: tests that use one from several threads must not.
 
 use core::cell::{Cell, UnsafeCell};

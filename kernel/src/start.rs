@@ -65,7 +65,8 @@ fn report_distant_memory(info: &CoreInfo) {
     let affinities = machine().facts.affinities.all();
     let own = || affinities.iter().filter(|affinity| affinity.node == info.node()).map(|affinity| affinity.range);
     let near = |range: PhysRange| own().map(|node| node.overlap_bytes(&range)).sum::<u64>();
-    let parts = || info.ram.iter().copied().chain([PhysRange::new(instance::kernel_root().0.0, PAGE_BYTES as u64)]);
+    let kernel = [PhysRange::new(instance::kernel_root().0.0, PAGE_BYTES as u64), instance::image_of(info.core)];
+    let parts = || info.ram.iter().copied().chain(kernel);
     let distant: u64 = parts().map(|range| range.bytes - near(range)).sum();
     if !affinities.is_empty() && distant > 0 {
         let (core, node, kib) = (info.core, info.node(), distant >> 10);

@@ -29,6 +29,8 @@ pub struct CoreEntry {
 pub struct CoreShare {
     /// Contiguous frames for the core's kernel instance: stacks, data and the page tables that map them.
     pub instance: PhysRange,
+    /// Where the image begins that the core runs: the loader's, or a copy of it with the tables that show the copy behind it.
+    pub image: PhysAddr,
     /// Free memory, page aligned, not zeroed.
     pub ram: [PhysRange; CORE_RANGES_MAX],
 }

@@ -3,41 +3,66 @@
 //! Core 0, where most services start, gets two parts of its NUMA node's memory, every other core one of its own node's. Only a core whose node has
 //! less than half of what an even split of the machine would give takes from others, the nearest first; memory of nodes without cores goes to whoever is
 //! below that even split. Shares of a core are at most [`super::info::CORE_RANGES_MAX`] ranges; page aligned, disjoint.
+//!
+//! The first core of a node that has not the loader's image gives room for a copy, if it has plenty; cores without an image in their node run the nearest.
 
 use super::acpi::{Affinity, Distances};
 use super::info::{CORES_MAX, CoreEntry, CoreShare};
 use super::memmap::FreeRam;
-use crate::memory::{PAGE_BYTES, PhysRange};
+use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange};
 
 /// Least memory a core is given, in bytes; includes its kernel instance.
 pub const SHARE_BYTES_MIN: u64 = 2 << 20;
 /// From this share on, borders lie on 2 MiB so that large pages stay possible.
 const COARSE_SHARE_BYTES: u64 = 64 << 20;
 
-/// Divides `free` between `cores`. `instance_bytes` (whole pages) is cut off the front of each share's first range.
-/// `None`: some core would get less than [`SHARE_BYTES_MIN`].
+/// What kernels need; bytes are whole pages.
+#[derive(Clone, Copy)]
+pub struct Needs {
+    /// Bytes of a core's instance, cut off the front of its share's first range.
+    pub instance: u64,
+    /// Where the loader put the image.
+    pub image: PhysAddr,
+    /// Bytes of a copy of the image, behind the instance of the core that gives room for it.
+    pub copy: u64,
+}
+
+/// Divides `free` between `cores`. `None`: some core would get less than [`SHARE_BYTES_MIN`].
 pub fn split(
     mut free: FreeRam,
     affinities: &[Affinity],
     distances: &Distances,
     cores: &[CoreEntry],
-    instance_bytes: u64,
+    needs: Needs,
     shares: &mut [CoreShare; CORES_MAX],
 ) -> Option<()> {
     let share = free.bytes() / (cores.len() as u64 + 1);
     let grain = if share >= COARSE_SHARE_BYTES { 2 << 20 } else { PAGE_BYTES as u64 };
     let whole = free.clone();
+    let node_of = |place| affinities.iter().find(|affinity| affinity.range.contains(place)).map(|part| part.node);
     for (core, entry) in cores.iter().enumerate() {
         let own = || affinities.iter().filter(|affinity| affinity.node == entry.node).map(|affinity| affinity.range);
         let node_bytes: u64 = own().map(|range| whole.bytes_in(range)).sum();
         let node_parts: u64 = (0..).zip(cores).filter(|(_, it)| it.node == entry.node).map(|(it, _)| parts(it)).sum();
-        let mut got = Share::new(node_bytes / node_parts * parts(core), grain, instance_bytes);
+        let wanted = node_bytes / node_parts * parts(core);
+        let is_near = |image: PhysAddr| node_of(image) == Some(entry.node);
+        let has_image = is_near(needs.image) || shares[..core].iter().any(|share| is_near(share.image));
+        let copy = if has_image || wanted / 2 < SHARE_BYTES_MIN + needs.copy { 0 } else { needs.copy };
+        let mut got = Share::new(wanted, grain, needs.instance + copy);
         own().for_each(|range| got.take(&mut free, range));
+        let CoreShare { instance, image, .. } = &mut got.share;
+        *image = if instance.bytes > needs.instance { instance.base + needs.instance } else { needs.image };
+        instance.bytes = instance.bytes.min(needs.instance);
         shares[core] = got.share;
+    }
+    for (core, entry) in cores.iter().enumerate() {
+        let distance = |image: &PhysAddr| node_of(*image).map(|node| distances.between(entry.node, node));
+        let nearest = shares[..cores.len()].iter().map(|share| share.image).min_by_key(distance);
+        shares[core].image = nearest.unwrap_or(needs.image);
     }
     // Second round: memory of nodes without cores; and any, of no node too, for those whose own nodes have too little.
     for (core, slot) in shares.iter_mut().enumerate().take(cores.len()) {
-        let mut got = Share::resume(*slot, share * parts(core), grain, instance_bytes);
+        let mut got = Share::resume(*slot, share * parts(core), grain, needs.instance);
         let lacks = got.bytes() < share * parts(core) / 2;
         let distance = |affinity: &Affinity| distances.between(cores[core].node, affinity.node);
         let open = |affinity: &&Affinity| lacks || cores.iter().all(|other| other.node != affinity.node);
@@ -121,6 +146,7 @@ mod tests {
     use super::*;
 
     const INSTANCE: u64 = 0x40000;
+    const NEEDS: Needs = Needs { instance: INSTANCE, image: PhysAddr(0x100000), copy: 0x60000 };
 
     fn cores(nodes: &[u32]) -> Vec<CoreEntry> {
         nodes.iter().enumerate().map(|(id, node)| CoreEntry { apic_id: id as u32, node: *node }).collect()
@@ -131,10 +157,16 @@ mod tests {
         ram.iter().for_each(|(base, bytes)| free.add(PhysRange::new(*base, *bytes)));
         let total = free.bytes();
         let mut shares = [CoreShare::default(); CORES_MAX];
-        split(free, affinities, &Distances::default(), &cores(nodes), INSTANCE, &mut shares)?;
+        split(free, affinities, &Distances::default(), &cores(nodes), NEEDS, &mut shares)?;
         let shares = shares[..nodes.len()].to_vec();
-        let ranges: Vec<PhysRange> =
-            shares.iter().flat_map(|s| s.ram.into_iter().chain([s.instance])).filter(|r| !r.is_empty()).collect();
+        let copies: std::collections::BTreeSet<_> =
+            shares.iter().map(|s| s.image).filter(|at| *at != NEEDS.image).collect();
+        let ranges: Vec<PhysRange> = shares
+            .iter()
+            .flat_map(|s| s.ram.into_iter().chain([s.instance]))
+            .filter(|r| !r.is_empty())
+            .chain(copies.into_iter().map(|at| PhysRange::new(at.0, NEEDS.copy)))
+            .collect();
         for (at, range) in ranges.iter().enumerate() {
             assert_eq!(range.whole_pages(), *range);
             assert!(ranges[at + 1..].iter().all(|other| !other.overlaps(range)));
@@ -154,6 +186,7 @@ mod tests {
                 };
                 let least = shares.iter().map(|s| s.ram.iter().map(|r| r.bytes).sum::<u64>() + INSTANCE).min().unwrap();
                 assert!(least >= SHARE_BYTES_MIN);
+                assert!(shares.iter().all(|s| s.image == NEEDS.image), "without nodes there is one image");
             }
         }
     }
@@ -174,6 +207,33 @@ mod tests {
                 "{core}"
             );
         }
+        // The first core of the second node gives room for the copy that both of its cores run.
+        assert_eq!([shares[0].image, shares[2].image], [NEEDS.image; 2]);
+        assert_eq!([shares[1].image, shares[3].image], [shares[1].instance.end(); 2]);
+        assert_eq!(shares[1].ram[0].base, shares[1].image + NEEDS.copy);
+        assert_eq!(shares[3].ram[0].base, shares[3].instance.end());
+    }
+
+    #[test]
+    fn a_node_with_too_little_runs_the_nearest_image() {
+        let node = |number: u32, start: u64, mib: u64| Affinity {
+            range: PhysRange::new(start << 20, mib << 20),
+            node: number,
+        };
+        let mut distances = Distances::default();
+        distances.set(1, 0, 30);
+        distances.set(1, 2, 20);
+        // Node 1 has little; node 2 is nearer to it than the loader's image.
+        for (mib, has_copy) in [(3, false), (5, true)] {
+            let affinities = [node(0, 0, 64), node(1, 64, mib), node(2, 96, 64)];
+            let mut free = FreeRam::default();
+            affinities.iter().for_each(|affinity| free.add(affinity.range));
+            let mut shares = [CoreShare::default(); CORES_MAX];
+            split(free, &affinities, &distances, &cores(&[0, 1, 2]), NEEDS, &mut shares).unwrap();
+            assert_eq!(shares[1].image, if has_copy { shares[1].instance.end() } else { shares[2].image });
+            assert_eq!(shares[2].image, shares[2].instance.end());
+            assert!(node(1, 64, mib).range.contains(shares[1].instance.base));
+        }
     }
 
     #[test]
@@ -189,11 +249,12 @@ mod tests {
         let mut free = FreeRam::default();
         [0, 1, 3].iter().for_each(|number| free.add(node(*number).range));
         let mut shares = [CoreShare::default(); CORES_MAX];
-        split(free, &affinities, &distances, &cores(&[0, 1, 2]), INSTANCE, &mut shares).unwrap();
+        split(free, &affinities, &distances, &cores(&[0, 1, 2]), NEEDS, &mut shares).unwrap();
         assert!(node(0).range.contains(shares[0].instance.base));
         assert!(node(1).range.contains(shares[1].instance.base));
-        // Node 1 is full: the next is 3.
+        // Node 1 is full: the next is 3. The image of node 1 is nearer than the loader's; none is made elsewhere.
         assert!(node(3).range.contains(shares[2].instance.base));
+        assert!(node(1).range.contains(shares[1].image) && shares[2].image == shares[1].image);
     }
 
     #[test]

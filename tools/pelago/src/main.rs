@@ -12,6 +12,7 @@ mod bench;
 mod chaos;
 mod check;
 mod coherence;
+mod commands;
 mod control;
 mod counts;
 mod description;

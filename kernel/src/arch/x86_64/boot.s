@@ -161,7 +161,7 @@ boot_gdt_pointer:
     .word 4 * 8 - 1
     .long boot_gdt + BIAS
 
-.section .bss.shared.boot, "aw", @nobits
+.section .bss.start, "aw", @nobits
 .balign 4096
 .globl boot_root, boot_low, boot_directory
 boot_root:      .skip 4096

@@ -36,20 +36,7 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    safe static __image_start: u8;
-    safe static __text_end: u8;
-    safe static __rodata_end: u8;
-    safe static __shared_end: u8;
     safe static __data_load: u8;
-    safe static __core_start: u8;
-    safe static __stack_bottom: u8;
-    safe static __stack_top: u8;
-    safe static __fault_stack_bottom: u8;
-    safe static __fault_stack_top: u8;
-    safe static __data_start: u8;
-    safe static __data_end: u8;
-    safe static __bss_start: u8;
-    safe static __core_end: u8;
     safe static boot_tsc: u64;
     safe static ap_trampoline: u8;
     safe static ap_trampoline_end: u8;
@@ -79,45 +66,34 @@ fn address(symbol: &u8) -> u64 {
     core::ptr::from_ref(symbol) as u64
 }
 
-/// Where `link.ld` put things; virtual addresses, see there.
-#[derive(Clone, Copy)]
-#[allow(missing_docs)]
-pub struct Layout {
-    pub image_start: u64,
-    pub text_end: u64,
-    pub rodata_end: u64,
-    pub shared_end: u64,
-    pub core_start: u64,
-    pub stack_bottom: u64,
-    pub stack_top: u64,
-    pub fault_stack_bottom: u64,
-    pub fault_stack_top: u64,
-    pub data_start: u64,
-    pub data_end: u64,
-    pub bss_start: u64,
-    pub core_end: u64,
-    /// The pristine copy of .data.
-    pub data_template: PhysAddr,
+/// From the names of `link.ld` to [`Layout`].
+macro_rules! layout {
+    ($($name:ident = $symbol:ident,)*) => {
+        unsafe extern "C" {
+            $(safe static $symbol: u8;)*
+        }
+
+        /// Where `link.ld` put things; virtual addresses, see there.
+        #[derive(Clone, Copy)]
+        #[allow(missing_docs)]
+        pub struct Layout {
+            $(pub $name: u64,)*
+            /// The pristine copy of .data.
+            pub data_template: PhysAddr,
+        }
+
+        /// The layout of this image.
+        pub fn layout() -> Layout {
+            Layout { $($name: address(&$symbol),)* data_template: PhysAddr(address(&__data_load)) }
+        }
+    };
 }
 
-/// The layout of this image.
-pub fn layout() -> Layout {
-    Layout {
-        image_start: address(&__image_start),
-        text_end: address(&__text_end),
-        rodata_end: address(&__rodata_end),
-        shared_end: address(&__shared_end),
-        core_start: address(&__core_start),
-        stack_bottom: address(&__stack_bottom),
-        stack_top: address(&__stack_top),
-        fault_stack_bottom: address(&__fault_stack_bottom),
-        fault_stack_top: address(&__fault_stack_top),
-        data_start: address(&__data_start),
-        data_end: address(&__data_end),
-        bss_start: address(&__bss_start),
-        core_end: address(&__core_end),
-        data_template: PhysAddr(address(&__data_load)),
-    }
+layout! {
+    image_start = __image_start, text_end = __text_end, rodata_end = __rodata_end, shared_end = __shared_end, start_end = __start_end,
+    core_start = __core_start, stack_bottom = __stack_bottom, stack_top = __stack_top,
+    fault_stack_bottom = __fault_stack_bottom, fault_stack_top = __fault_stack_top,
+    data_start = __data_start, data_end = __data_end, bss_start = __bss_start, core_end = __core_end,
 }
 
 /// The physical memory of the image, template of .data included.

@@ -14,6 +14,7 @@ pub struct Layout {
     pub text_end: u64,
     pub rodata_end: u64,
     pub shared_end: u64,
+    pub start_end: u64,
     pub core_start: u64,
     pub stack_bottom: u64,
     pub stack_top: u64,

@@ -1,12 +1,15 @@
-//! The kernel instance of a core: its copy of .data and .bss, its stacks, and the page tables that show them.
+//! The kernel instance of a core: its copy of .data and .bss, its stacks, and the page tables that show them; and the image it runs.
 //!
-//! Shared by all cores, built once by core 0 and constant afterwards: the tables of direct map, device map and image, hanging under the boot root.
+//! Shared by all cores, built once by core 0 and constant afterwards: the tables of direct map, device map and the loader's image, hanging under the boot root.
+//! Shared by the cores of a node: a copy of the image (text, read-only data and `.shared`), which core 0 makes once `.shared` is complete, and the tables that show it.
 //! Private: the root, one table below it for the top 512 GiB, and the tables of the core region. Each core makes its own copy from the pristine
-//! template, in its own memory, so it can also be stopped and started again. No page is both writable and executable in any of these tables.
+//! template, in its own memory, so it can also be stopped and started again. No page is both writable and executable in any of these tables, and what is
+//! executable is nowhere writable.
 
-use super::paging::{self, Flags, Root};
+use super::paging::{self, Flags, Root, Table};
 use super::{cpu, image};
 use crate::boot::info::machine;
+use crate::boot::split::Needs;
 use crate::core_local::CoreLocal;
 use crate::memory::{DEVICE_MAP, DIRECT_MAP, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 use core::ptr;
@@ -41,9 +44,43 @@ fn region_bytes() -> u64 {
     layout.core_end - layout.core_start
 }
 
-/// Contiguous physical memory that one instance needs, tables included.
-pub fn instance_bytes() -> u64 {
-    region_bytes() + (UPPER_TABLES + region_bytes().div_ceil(LARGE_PAGE)) * PAGE
+/// What the loader's image shows at its addresses.
+fn loaded() -> PhysRange {
+    let layout = image::layout();
+    PhysRange::new(layout.image_start - image::KERNEL_BASE, layout.start_end - layout.image_start)
+}
+
+/// Bytes of the image that every core uses.
+fn image_bytes() -> u64 {
+    let layout = image::layout();
+    layout.shared_end - layout.image_start
+}
+
+/// Tables that show a copy of the image: its directory and those below.
+fn image_tables() -> u64 {
+    let layout = image::layout();
+    1 + layout.shared_end.div_ceil(LARGE_PAGE) - layout.image_start / LARGE_PAGE
+}
+
+/// Contiguous physical memory that one instance and one copy of the image need, tables included.
+pub fn needs() -> Needs {
+    Needs {
+        instance: region_bytes() + (UPPER_TABLES + region_bytes().div_ceil(LARGE_PAGE)) * PAGE,
+        image: loaded().base,
+        copy: image_bytes() + image_tables() * PAGE,
+    }
+}
+
+/// The image that `core` runs.
+pub fn image_of(core: usize) -> PhysRange {
+    PhysRange::new(machine().shares[core].image.0, image_bytes())
+}
+
+/// The copies of the loader's image.
+fn copies() -> impl Iterator<Item = PhysRange> + Clone {
+    let shares = &machine().shares[..machine().core_count];
+    let known = |core: usize| shares[..core].iter().map(|share| share.image).chain([loaded().base]);
+    (0..shares.len()).filter(move |core| known(*core).all(|image| image != shares[*core].image)).map(image_of)
 }
 
 /// The root that maps only this core's kernel.
@@ -58,25 +95,18 @@ pub fn kernel_root() -> Root {
 pub unsafe fn build_shared(ram: impl Iterator<Item = PhysRange>, frames: &mut Frames) -> Option<()> {
     let scratch = paging::empty_root(frames.take()?);
     let level_max = if cpu::has_huge_pages() { 2 } else { 1 };
-    let image_range = PhysRange::new(image::image_range().base.0, image::image_range().bytes.next_multiple_of(PAGE));
+    let image = PhysRange::new(image::image_range().base.0, image::image_range().bytes.next_multiple_of(PAGE));
+    let images = core::iter::once(image).chain(copies());
     for range in ram {
-        let range = range.whole_pages();
-        let (before, after) = around(range, image_range);
-        let inside = PhysRange::new(range.base.0 + before.bytes, range.bytes - before.bytes - after.bytes);
-        for (part, flags) in [(before, DATA), (inside, READ_ONLY), (after, DATA)] {
+        for (part, is_image) in pieces(range.whole_pages(), &images) {
+            let flags = if image.contains(part.base) { READ_ONLY } else { DATA };
+            // In small pages a copy becomes read-only by itself, when it is made.
+            let level_max = if is_image { 0 } else { level_max };
             let address = DIRECT_MAP + part.base.0;
-            paging::map_kernel(scratch, address, part.base, part.bytes, flags, level_max, &mut || frames.take())?;
+            paging::map_kernel(scratch.top(), address, part.base, part.bytes, flags, level_max, &mut || frames.take())?;
         }
     }
-    let layout = image::layout();
-    for (start, end, flags) in [
-        (layout.image_start, layout.text_end, CODE),
-        (layout.text_end, layout.rodata_end, READ_ONLY),
-        (layout.rodata_end, layout.shared_end, DATA),
-    ] {
-        let frame = PhysAddr(start - image::KERNEL_BASE);
-        paging::map_kernel(scratch, start, frame, end - start, flags, 0, &mut || frames.take())?;
-    }
+    map_image(scratch.top(), loaded(), DATA, frames)?;
     // The device map's top entry must exist before roots copy it.
     let local_apic = PhysRange::new(machine().facts.local_apic, PAGE);
     map_registers_in(scratch, local_apic, frames)?;
@@ -92,11 +122,34 @@ pub unsafe fn build_shared(ram: impl Iterator<Item = PhysRange>, frames: &mut Fr
     Some(())
 }
 
-/// The parts of `range` before and after `hole`.
-fn around(range: PhysRange, hole: PhysRange) -> (PhysRange, PhysRange) {
-    let before = hole.base.0.clamp(range.base.0, range.end().0) - range.base.0;
-    let after = range.end().0 - hole.end().0.clamp(range.base.0, range.end().0);
-    (PhysRange::new(range.base.0, before), PhysRange::new(range.end().0 - after, after))
+/// `range` cut at the borders of `holes`; true: this part lies in one.
+fn pieces(
+    range: PhysRange,
+    holes: &(impl Iterator<Item = PhysRange> + Clone),
+) -> impl Iterator<Item = (PhysRange, bool)> {
+    let mut at = range.base;
+    core::iter::from_fn(move || {
+        let hole = holes.clone().filter(|hole| hole.end() > at).min_by_key(|hole| hole.base);
+        let is_inside = hole.is_some_and(|hole| hole.contains(at));
+        let border = hole.map_or(range.end(), |hole| if is_inside { hole.end() } else { hole.base });
+        let part = PhysRange::new(at.0, border.min(range.end()).0 - at.0);
+        at = part.end();
+        (!part.is_empty()).then_some((part, is_inside))
+    })
+}
+
+/// Shows an image under a table that leads to its addresses.
+fn map_image(top: Table, image: PhysRange, shared: Flags, frames: &mut Frames) -> Option<()> {
+    let layout = image::layout();
+    for (start, end, flags) in [
+        (layout.image_start, layout.text_end, CODE),
+        (layout.text_end, layout.rodata_end, READ_ONLY),
+        (layout.rodata_end, layout.image_start + image.bytes, shared),
+    ] {
+        let frame = image.base + (start - layout.image_start);
+        paging::map_kernel(top, start, frame, end - start, flags, 0, &mut || frames.take())?;
+    }
+    Some(())
 }
 
 /// Shows device registers in the device map, on all cores. Core 0 during boot only. `None`: `frames` is exhausted.
@@ -108,19 +161,43 @@ fn map_registers_in(root: Root, range: PhysRange, frames: &mut Frames) -> Option
     let first = range.base.0 / PAGE * PAGE;
     let bytes = range.end().0.checked_next_multiple_of(PAGE)? - first;
     let address = DEVICE_MAP + first;
-    paging::map_kernel(root, address, PhysAddr(first), bytes, REGISTERS, 1, &mut || frames.take())
+    paging::map_kernel(root.top(), address, PhysAddr(first), bytes, REGISTERS, 1, &mut || frames.take())
 }
 
-/// Makes `.shared` read-only, for every core: its tables are shared. From here on the shared part of the kernel is constant.
+/// Makes `.shared` read-only, for every core, and copies the image. From here on all of it is constant. `None`: [`needs`] is wrong about the tables.
 ///
 /// # Safety
 /// Core 0, in its own instance, before it starts another core; nobody writes a `Shared` afterwards.
-pub unsafe fn seal_shared() {
-    let layout = image::layout();
-    for address in (layout.rodata_end..layout.shared_end).step_by(PAGE_BYTES) {
-        paging::protect_kernel(Root(image::boot_tables()), address, READ_ONLY);
-        paging::flush_page(address);
+pub unsafe fn seal_image() -> Option<()> {
+    let (boot, image) = (Root(image::boot_tables()).top(), loaded());
+    map_image(boot, image, READ_ONLY, &mut Frames(PhysRange::default()))?;
+    flush(image::layout().image_start, image.bytes);
+    for copy in copies() {
+        // SAFETY: `split` set this memory aside, and `build_shared` shows it writable.
+        unsafe { ptr::copy_nonoverlapping(phys_to_virt(image.base), phys_to_virt(copy.base), copy.bytes as usize) };
+        let address = DIRECT_MAP + copy.base.0;
+        paging::map_kernel(boot, address, copy.base, copy.bytes, READ_ONLY, 0, &mut || None)?;
+        flush(address, copy.bytes);
+        let mut frames = Frames(PhysRange::new(copy.end().0, image_tables() * PAGE));
+        let directory = paging::empty_root(frames.take()?).0;
+        map_image(Table { frame: directory, level: 1 }, copy, READ_ONLY, &mut frames)?;
     }
+    Some(())
+}
+
+/// Goes on in the image that is the calling core's: the same bytes at the same addresses. For `core` in its own instance, with the images sealed.
+pub fn enter_image(core: usize) {
+    let image = image_of(core);
+    if image.base != loaded().base
+        && let Some(entry) = paging::directory(kernel_root(), image::KERNEL_BASE)
+    {
+        *entry = paging::link(Table { frame: image.end(), level: 1 }, Flags::PRESENT | Flags::WRITE);
+        flush(image::layout().image_start, image.bytes);
+    }
+}
+
+fn flush(address: u64, bytes: u64) {
+    (address..address + bytes).step_by(PAGE_BYTES).for_each(paging::flush_page);
 }
 
 /// Top of the kernel stack of `core`, through the direct map: what it uses until it has its own tables.
@@ -176,13 +253,43 @@ fn build_private(memory: PhysAddr, frames: &mut Frames) -> Option<Root> {
         (layout.data_start, layout.core_end),
     ] {
         let frame = memory + (start - layout.core_start);
-        paging::map_kernel(root, start, frame, end - start, DATA, 0, &mut || frames.take())?;
+        paging::map_kernel(root.top(), start, frame, end - start, DATA, 0, &mut || frames.take())?;
     }
-    paging::share_second_entry(boot, root, image::KERNEL_BASE);
+    *paging::directory(root, image::KERNEL_BASE)? = *paging::directory(boot, image::KERNEL_BASE)?;
     Some(root)
 }
 
 /// Notes the root just entered; first thing in an instance.
 pub fn remember_root() {
     KERNEL_ROOT.with(|root| *root = paging::current_root());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_direct_map_is_cut_at_every_image() {
+        let range = |base: u64, bytes: u64| PhysRange::new(base << 12, bytes << 12);
+        // In any order; at both ends of the memory, side by side, over its end, and elsewhere.
+        let holes = [range(30, 4), range(16, 2), range(40, 8), range(34, 1), range(20, 2), range(60, 3)];
+        let parts: Vec<_> = pieces(range(16, 26), &holes.into_iter()).collect();
+        let expected = [
+            (range(16, 2), true),
+            (range(18, 2), false),
+            (range(20, 2), true),
+            (range(22, 8), false),
+            (range(30, 4), true),
+            (range(34, 1), true),
+            (range(35, 5), false),
+            (range(40, 2), true),
+        ];
+        assert_eq!(parts, expected);
+        // A hole that begins before the memory.
+        let parts: Vec<_> = pieces(range(42, 10), &holes.into_iter()).collect();
+        assert_eq!(parts, [(range(42, 6), true), (range(48, 4), false)]);
+        assert!(pieces(range(42, 0), &holes.into_iter()).next().is_none());
+        let whole: Vec<_> = pieces(range(1, 5), &core::iter::empty()).collect();
+        assert_eq!(whole, [(range(1, 5), false)]);
+    }
 }

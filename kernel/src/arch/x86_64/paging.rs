@@ -355,9 +355,11 @@ fn descend(
 }
 
 /// Maps kernel memory: `bytes` at `address` to `frames`, with the largest pages alignment allows (up to `level_max`: 0, 1 or 2).
-/// Used only while boot builds a kernel root; `None` when `allocate` gives nothing or something is mapped there already in other sizes.
+/// What is mapped there already in the same sizes is replaced. Used only while boot builds a kernel's tables, from the root or from a lower one that `address` leads to.
+/// `None` when `allocate` gives nothing or something is mapped there in other sizes.
+#[inline(never)]
 pub fn map_kernel(
-    root: Root,
+    top: Table,
     address: u64,
     frames: PhysAddr,
     bytes: u64,
@@ -373,7 +375,7 @@ pub fn map_kernel(
             (here | frame.0).is_multiple_of(size) && bytes - done >= size
         };
         let level = (0..=level_max).rev().find(fits)?;
-        let entry = descend(root.top(), here, level, Flags::PRESENT | Flags::WRITE, &mut |_| allocate())?;
+        let entry = descend(top, here, level, Flags::PRESENT | Flags::WRITE, &mut |_| allocate())?;
         let large = if level > 0 { Flags::LARGE } else { Flags::NONE };
         *entry = Pte::new(frame, flags | large | Flags::PRESENT);
         done += 1 << (12 + 9 * level);
@@ -387,18 +389,9 @@ pub fn share_top_entry(from: Root, to: Root, address: u64) {
     table(to.0)[index(address, 3)] = entry;
 }
 
-/// Copies the second-level entry that covers `address` (1 GiB); both roots have a table above it.
-pub fn share_second_entry(from: Root, to: Root, address: u64) {
-    let second = |root: Root| table(root.0)[index(address, 3)].address();
-    let entry = table(second(from))[index(address, 2)];
-    table(second(to))[index(address, 2)] = entry;
-}
-
-/// Changes the flags of a 4 KiB kernel page.
-pub fn protect_kernel(root: Root, address: u64, flags: Flags) {
-    if let Some(entry) = descend(root.top(), address, 0, Flags::NONE, &mut |_| None) {
-        *entry = Pte::new(entry.address(), flags | Flags::PRESENT);
-    }
+/// The entry of a kernel root for the directory of the GiB around `address`. `None`: there is no table for it.
+pub fn directory(root: Root, address: u64) -> Option<&'static mut Pte> {
+    descend(root.top(), address, 2, Flags::NONE, &mut |_| None)
 }
 
 /// Makes `frame` an empty root.
@@ -459,8 +452,9 @@ mod tests {
         let (_ram, mut allocate) = ram();
         let root = empty_root(PhysAddr(0));
         let base = 0x4000_0000u64;
-        map_kernel(root, base, PhysAddr(0x20_0000 - 0x1000), 0x1000, Flags::WRITE, 2, &mut allocate).unwrap();
-        map_kernel(root, base + 0x20_0000, PhysAddr(0x20_0000), 0x20_1000, Flags::WRITE, 2, &mut allocate).unwrap();
+        map_kernel(root.top(), base, PhysAddr(0x20_0000 - 0x1000), 0x1000, Flags::WRITE, 2, &mut allocate).unwrap();
+        map_kernel(root.top(), base + 0x20_0000, PhysAddr(0x20_0000), 0x20_1000, Flags::WRITE, 2, &mut allocate)
+            .unwrap();
         assert_eq!(entry(root, base).unwrap().address(), PhysAddr(0x1f_f000));
         assert!(entry(root, base + 0x20_0000).is_none(), "a large page is in the way of a 4 KiB walk");
         assert_eq!(entry(root, base + 0x40_0000).unwrap().address(), PhysAddr(0x40_0000));

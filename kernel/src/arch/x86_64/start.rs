@@ -187,11 +187,11 @@ fn machine_name(machine: &Machine) -> usize {
 fn divide(machine: &mut Machine, free: FreeRam) {
     let Machine { cores, core_count, shares, facts, .. } = machine;
     let cores = &cores[..*core_count];
-    if split::split(free, facts.affinities.all(), &facts.distances, cores, instance::instance_bytes(), shares).is_none()
-    {
+    let needs = instance::needs();
+    if split::split(free, facts.affinities.all(), &facts.distances, cores, needs, shares).is_none() {
         let mib = machine.total_ram_bytes >> 20;
         let count = machine.core_count;
-        let need = (count as u64 + 1) * SHARE_BYTES_MIN.max(instance::instance_bytes() + (1 << 20)) + (32 << 20);
+        let need = (count as u64 + 1) * SHARE_BYTES_MIN.max(needs.instance + (1 << 20)) + (32 << 20);
         give_up(format_args!("{mib} MiB is too little for {count} cores; give -m {} or more", need >> 20));
     }
 }
@@ -335,9 +335,10 @@ extern "C" fn run(core: u64) -> ! {
         // SAFETY: core 0, its TSS loaded, nobody else running yet; afterwards nothing writes shared statics.
         unsafe {
             segments::give_fatal_vectors_a_stack();
-            instance::seal_shared();
+            instance::seal_image().expect("the tables of the images are counted");
         }
     }
+    instance::enter_image(core);
     fpu::restore(&fpu::Area::new());
     apic::enable(irq::SPURIOUS_VECTOR);
     time::init_core();
