@@ -69,6 +69,8 @@ pub mod kind {
     pub const POOL: u64 = 7;
     /// A bare capability: name; handle.
     pub const CAPABILITY: u64 = 5;
+    /// The program of several cores that this domain is a dispatcher of: name; peer = its cores ([`super::CoreSet`]).
+    pub const PROGRAM: u64 = 8;
     /// Kernel to monitor on core 0 only: the kernel command line is at address, bytes.
     pub const COMMAND_LINE: u64 = 6;
 }
@@ -111,6 +113,28 @@ pub struct DeviceRecord {
     pub interrupts: u64,
 }
 
+/// Cores, a bit for each: core n is bit n % 8 of byte n / 8.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreSet(pub [u8; 32]);
+
+impl CoreSet {
+    /// These cores; one that no machine has is left out.
+    pub fn of(cores: impl IntoIterator<Item = u32>) -> CoreSet {
+        let mut set = CoreSet::default();
+        for core in cores {
+            if let Some(byte) = set.0.get_mut(core as usize / 8) {
+                *byte |= 1 << (core % 8);
+            }
+        }
+        set
+    }
+
+    /// Its cores, ascending.
+    pub fn cores(self) -> impl Iterator<Item = u32> {
+        (0..8 * self.0.len() as u32).filter(move |core| self.0[*core as usize / 8] & 1 << (core % 8) != 0)
+    }
+}
+
 /// Text in a fixed field: up to the first zero byte; empty if it is not UTF-8.
 pub fn text(field: &[u8]) -> &str {
     let end = field.iter().position(|&byte| byte == 0).unwrap_or(field.len());
@@ -122,4 +146,16 @@ pub fn field(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
     Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_has_the_cores_it_was_made_of() {
+        let set = CoreSet::of([255, 0, 9, 256, 9]);
+        assert!(set.cores().eq([0, 9, 255]));
+        assert_eq!((set.0[0], set.0[1], set.0[31]), (1, 2, 128));
+    }
 }

@@ -44,12 +44,22 @@ pub struct Place {
     pub slot: u64,
 }
 
+/// The program of several cores that a domain is a dispatcher of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramPlan {
+    pub name: String,
+    /// Its cores, as `abi::start::CoreSet` has them.
+    pub cores: [u8; 32],
+}
+
 /// A domain to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DomainPlan {
     pub name: String,
     /// File below `sbin/` of the boot archive.
     pub program: String,
+    /// What it is a dispatcher of.
+    pub dispatcher_of: Option<ProgramPlan>,
     pub generation: u64,
     /// `abi::start::Entrance` as a number.
     pub entrance: u64,

@@ -1,11 +1,15 @@
 //! Making domains by name: components of the system description (for the supervisor) and Linux processes (for `process`).
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
 /// A domain as everybody names it: object id, home core in bits 63..48.
 pub type DomainId = u64;
+
+/// As many as one answer has room for.
+pub const DISPATCHERS_AT_ONCE: usize = 64;
 
 /// Why a domain could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +22,7 @@ pub enum SpawnError {
     NoCore,
     /// The program in the boot archive is no program we can load; the log says why.
     BadProgram,
-    /// A device or a name is taken.
+    /// A device or a name is taken, or a program is not gone yet.
     Busy,
     /// It failed inside; logged there.
     Failed,
@@ -52,8 +56,15 @@ pub struct LinuxDomain {
 #[contract(name = "spawn", version = 1)]
 pub trait Spawn {
     /// Starts a component of the system description with the given generation and entrance (`abi::start::Entrance` as a number), its channels and regions kept from the one before.
+    /// Of a program of several cores all dispatchers are made before the first is started: if a core refuses, the others' are gone when the error comes, and
+    /// none has run. `Busy`: the one before is not gone yet. Gives the domain, of a program the first; the end of a program is told by `ended`.
     #[op]
     async fn component(&self, name: String, generation: u64, entrance: u64) -> Result<DomainId, SpawnError>;
+
+    /// Domains of a program of several cores in the order of their cores, from number `from` on; at most [`DISPATCHERS_AT_ONCE`], none past the last. `NotFound`: it does not
+    /// run in that generation.
+    #[op(repeatable)]
+    async fn dispatchers(&self, name: String, generation: u64, from: u32) -> Result<Vec<DomainId>, SpawnError>;
 
     /// Makes an empty Linux domain on `core` (`None`: as the system description says, or the parent's) with a proxy and its channels (process, files, descriptions of fs, process and console); it does not run yet.
     /// With `parent`, that domain gets handles of the child for `DomainFork` and `ContextStart`, and the child is entered as `Entrance::Adopt`.
@@ -85,4 +96,8 @@ pub trait Spawn {
     /// A domain this client made has ended; its memory is free again and its servers were told.
     #[event]
     fn died(&self, death: Death);
+
+    /// A program of several cores that this client started has ended: one of its dispatchers did, by `death`, the others were ended, and the last is gone now.
+    #[event]
+    fn ended(&self, name: String, generation: u64, death: Death);
 }

@@ -18,17 +18,47 @@ pub enum Chaos {
     Hang,
 }
 
-/// A component's line.
+/// A component's line: of a program of several cores one for all its dispatchers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentLine {
     pub name: String,
-    pub core: u32,
+    pub place: Place,
     pub generation: u64,
     pub running: bool,
     pub pages: u64,
     pub cpu_ns: u64,
     /// Microseconds from the last crash or report of a stall to serving again.
     pub last_recovery_us: u64,
+}
+
+/// Where a component is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Place {
+    /// On that core.
+    Core(u32),
+    /// On so many cores, with a dispatcher on each.
+    Cores(u32),
+}
+
+/// How a dispatcher stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DispatcherState {
+    /// It runs, and is not ready.
+    Starting,
+    /// It is ready.
+    Serving,
+    /// There is no domain.
+    Ended,
+}
+
+/// A dispatcher's line: a domain of a component.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DispatcherLine {
+    pub name: String,
+    pub core: u32,
+    pub state: DispatcherState,
+    pub pages: u64,
+    pub cpu_ns: u64,
 }
 
 /// A core's line.
@@ -66,7 +96,11 @@ pub trait Supervisor {
     #[op(repeatable)]
     async fn component(&self, index: u32) -> Result<Option<ComponentLine>, SupervisorError>;
 
-    /// Does it, waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 10 s.
+    /// Dispatcher `number`, by core, of the component with index `index`; `None` past the last. A component that is no program of several cores has one.
+    #[op(repeatable)]
+    async fn dispatcher(&self, index: u32, number: u32) -> Result<Option<DispatcherLine>, SupervisorError>;
+
+    /// Does it to a component, or to one dispatcher of a program, by whose name that is done to the first; waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 10 s.
     #[op]
     async fn chaos(&self, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError>;
 

@@ -90,7 +90,11 @@ pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> R
         open(service, plan).map_err(|error| format!("channel {} of {}: {error:?}", plan.contract, plan.client))?;
     }
     for component in &first {
-        let plan = wiring::component(component, &ours, 1, Entrance::Fresh as u64);
+        if component.core.is_program() {
+            return Err(format!("{}: what starts programs of several cores cannot be one", component.name));
+        }
+        let mut plans = wiring::domains(component, cores, &ours, 1, Entrance::Fresh as u64);
+        let (_, plan) = plans.pop().ok_or("a component has no core")?;
         run(service, &plan).map_err(|error| format!("{}: {error:?}", component.name))?;
         if component.name == wiring::SUPERVISOR {
             guard(service, First { plan });

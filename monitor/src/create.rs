@@ -97,6 +97,9 @@ impl<M: Machine> Book<M> {
             address = next;
             records.push(made);
         }
+        if let Some(program) = &plan.dispatcher_of {
+            records.push(StartRecord { peer: program.cores, ..record(kind::PROGRAM, &program.name, "") });
+        }
         for name in &plan.regions {
             records.push(self.give_region(name, &parts, &mut address)?);
         }

@@ -170,6 +170,7 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
     DomainPlan {
         name: name.into(),
         program: "prog".into(),
+        dispatcher_of: None,
         generation,
         entrance: 0,
         limit_pages: 100,

@@ -83,7 +83,7 @@ pub use map::map_segment;
 pub use platform::{log_line, now_ns};
 pub use random::fill_random;
 pub use semaphore::{Gate, Semaphore, semaphore};
-pub use start::{Device, Region, Start, WireError};
+pub use start::{Device, Program, Region, Start, WireError};
 pub use time::{TimedOut, sleep, timeout};
 pub use watch::Watch;
 

@@ -1,6 +1,7 @@
 //! The start page as the component sees it: who it is and what it was given.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -58,6 +59,24 @@ pub struct Device {
     pub vendor: u16,
     /// See `vendor`.
     pub device: u16,
+}
+
+/// The program of several cores that this domain is a dispatcher of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its name.
+    pub name: String,
+    /// Its cores, ascending: it has a dispatcher on each.
+    pub cores: Vec<u32>,
+    /// Which of them this one is.
+    pub number: usize,
+}
+
+impl Program {
+    /// The name of one of its dispatchers, as channels have it; counts on from the last to the first.
+    pub fn dispatcher(&self, number: usize) -> String {
+        format!("{}-{}", self.name, self.cores[number % self.cores.len()])
+    }
 }
 
 /// What the component was given. Cheap to clone.
@@ -125,6 +144,14 @@ impl Start {
     /// Cores of the machine.
     pub fn cores(&self) -> u32 {
         header().cores
+    }
+
+    /// The program that it is a dispatcher of; `None` for a component of one domain.
+    pub fn program(&self) -> Option<Program> {
+        let record = self.inner.records.iter().find(|record| record.kind == kind::PROGRAM)?;
+        let cores: Vec<u32> = start::CoreSet(record.peer).cores().collect();
+        let number = cores.iter().position(|core| *core == self.core())?;
+        Some(Program { name: text(&record.name).to_string(), cores, number })
     }
 
     /// Its own domain's id.

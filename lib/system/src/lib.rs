@@ -11,7 +11,7 @@
 
 extern crate alloc;
 
-use alloc::{collections::BTreeSet, string::String, vec::Vec};
+use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// Path of the encoded [`System`] in the boot archive.
@@ -25,7 +25,7 @@ pub const PROXY: &str = "proxy";
 /// Folder of the boot archive that becomes the Linux programs' root directory.
 pub const ROOT_FOLDER: &str = "root";
 /// First bytes of both files; raised when a type below changes.
-pub const VERSION: [u8; 4] = *b"PEL2";
+pub const VERSION: [u8; 4] = *b"PEL3";
 
 /// The whole system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ pub struct Use {
     pub server: String,
 }
 
-/// One component: a protection domain with a program of its own.
+/// One component: a protection domain, or, if it is a program of several cores, one on each of its cores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
     /// Unique, at most 31 bytes (abi's name fields), for instance `tcp`.
@@ -91,6 +91,17 @@ pub struct Component {
     pub regions: Vec<Region>,
 }
 
+impl Component {
+    /// Name and core of each of its domains on a machine with `cores` cores: itself, or a program's dispatchers, `NAME-CORE`, by core.
+    /// None if the machine has none of its cores.
+    pub fn domains(&self, cores: u32) -> Vec<(String, u32)> {
+        match self.core.core_on(cores) {
+            Some(core) => Vec::from([(self.name.clone(), core)]),
+            None => self.core.cores_on(cores).map(|core| (format!("{}-{core}", self.name), core)).collect(),
+        }
+    }
+}
+
 /// Memory that belongs to the supervisor and is mapped into every component that names it. Kept over restarts, zeroed once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
@@ -107,9 +118,11 @@ pub struct Region {
 /// Where a component runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Placement {
-    /// One instance on every core.
+    /// A program of several cores: a dispatcher on every core.
     Every,
-    /// One instance. Entry `i` is the core wished for on a machine with at least `2^i` cores; the last entry that applies counts.
+    /// The same on those of these cores that the machine has.
+    Each(BTreeSet<u32>),
+    /// One domain. Entry `i` is the core wished for on a machine with at least `2^i` cores; the last entry that applies counts.
     Preferred(Vec<u32>),
 }
 
@@ -120,7 +133,21 @@ impl Default for Placement {
 }
 
 impl Placement {
-    /// The core on a machine with `cores` cores; `None` for [`Placement::Every`]. Always below `cores` (taken as at least 1).
+    /// Is it a program of several cores?
+    pub fn is_program(&self) -> bool {
+        !matches!(self, Placement::Preferred(_))
+    }
+
+    /// A program's cores on a machine with `cores` cores, ascending; none for [`Placement::Preferred`].
+    fn cores_on(&self, cores: u32) -> impl Iterator<Item = u32> {
+        (0..cores).filter(move |core| match self {
+            Placement::Every => true,
+            Placement::Each(wanted) => wanted.contains(core),
+            Placement::Preferred(_) => false,
+        })
+    }
+
+    /// The core of the one domain on a machine with `cores` cores; `None` for a program. Always below `cores` (taken as at least 1).
     pub fn core_on(&self, cores: u32) -> Option<u32> {
         let Placement::Preferred(wishes) = self else { return None };
         let cores = cores.max(1);
@@ -224,5 +251,17 @@ mod tests {
         assert_eq!(Placement::Preferred(vec![]).core_on(4), Some(0));
         assert_eq!(Placement::Preferred(vec![9]).core_on(2), Some(1));
         assert_eq!(Placement::Every.core_on(2), None);
+    }
+
+    #[test]
+    fn a_program_has_a_domain_on_each_of_its_cores() {
+        let of = |core: Placement, cores: u32| {
+            let component = Component { core, ..sample().components[0].clone() };
+            component.domains(cores).into_iter().map(|(name, core)| format!("{name} {core}")).collect::<Vec<_>>()
+        };
+        assert_eq!(of(Placement::Preferred(vec![0, 1]), 4), ["ip 1"]);
+        assert_eq!(of(Placement::Every, 3), ["ip-0 0", "ip-1 1", "ip-2 2"]);
+        assert_eq!(of(Placement::Each([2, 0, 7].into()), 4), ["ip-0 0", "ip-2 2"]);
+        assert!(of(Placement::Each([7].into()), 4).is_empty());
     }
 }

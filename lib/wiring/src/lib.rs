@@ -10,8 +10,8 @@ extern crate alloc;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use abi::start::Entrance;
-use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End};
+use abi::start::{CoreSet, Entrance};
+use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End, ProgramPlan};
 use contracts::spawn::DomainId;
 use system::{Component, RUN_PATH, SYSTEM_PATH, System};
 
@@ -37,31 +37,46 @@ pub fn layout(contract: &str) -> (u32, u32) {
     }
 }
 
-/// The core of a component; monitors are spoken to at core 0.
-pub fn core_of(system: &System, name: &str, cores: u32) -> u32 {
-    let component = system.components.iter().find(|component| component.name == name);
-    component.and_then(|component| component.core.core_on(cores)).unwrap_or(0)
+/// Name and core of the domain that serves a client on `core`: of a program the dispatcher there, or its first. `None`: it has none on this machine.
+fn server_of(system: &System, server: &str, core: u32, cores: u32) -> Option<(String, u32)> {
+    if server == MONITOR {
+        // They are spoken to at core 0.
+        return Some((server.into(), 0));
+    }
+    let component = system.components.iter().find(|component| component.name == server)?;
+    let mut domains = component.domains(cores);
+    let place = domains.iter().position(|(_, own)| *own == core).unwrap_or(0);
+    (!domains.is_empty()).then(|| domains.swap_remove(place))
 }
 
-/// All channels between components.
+/// All channels between components. What a program uses it has on each of its cores; with what it provides itself each dispatcher reaches the next one,
+/// and the last the first.
 pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
-    let wanted = system.components.iter().filter(|component| component.name != MONITOR);
-    let pairs = wanted.flat_map(|component| component.uses.iter().map(move |used| (component, used)));
-    (1..)
-        .zip(pairs)
-        .map(|(id, (client, used))| {
-            let (client_core, server_core) =
-                (core_of(system, &client.name, cores), core_of(system, &used.server, cores));
-            plan(id, &used.contract, (&client.name, client_core), (&used.server, server_core))
-        })
-        .collect()
+    let mut all = Vec::new();
+    for component in system.components.iter().filter(|component| component.name != MONITOR) {
+        let own = component.domains(cores);
+        for (number, (client, core)) in own.iter().enumerate() {
+            for used in &component.uses {
+                let next = || own.get((number + 1) % own.len()).filter(|_| own.len() > 1).cloned();
+                let is_own = used.server == component.name;
+                let server = if is_own { next() } else { server_of(system, &used.server, *core, cores) };
+                let Some((server, server_core)) = server else { continue };
+                let id = all.len() as ChannelId + 1;
+                all.push(plan(id, &used.contract, (client, *core), (&server, server_core)));
+            }
+        }
+    }
+    all
 }
 
 /// The channels of a Linux domain on `core`, numbered from `first` on.
 pub fn linux_channels(system: &System, cores: u32, name: &str, core: u32, first: ChannelId) -> Vec<ChannelPlan> {
-    let server_core = |server: &str| core_of(system, server, cores);
     let all = (first..).zip(&system.linux.uses);
-    all.map(|(id, used)| plan(id, &used.contract, (name, core), (&used.server, server_core(&used.server)))).collect()
+    all.filter_map(|(id, used)| {
+        let (server, server_core) = server_of(system, &used.server, core, cores)?;
+        Some(plan(id, &used.contract, (name, core), (&server, server_core)))
+    })
+    .collect()
 }
 
 fn plan(id: ChannelId, contract: &str, client: (&str, u32), server: (&str, u32)) -> ChannelPlan {
@@ -78,21 +93,39 @@ fn plan(id: ChannelId, contract: &str, client: (&str, u32), server: (&str, u32))
     }
 }
 
-/// What a component's domain gets. `channels` are those of [`channels`].
-pub fn component(component: &Component, channels: &[ChannelPlan], generation: u64, entrance: u64) -> DomainPlan {
-    let name = &component.name;
+/// What each domain of a component gets, with its core. `channels` are those of [`channels`].
+pub fn domains(
+    component: &Component,
+    cores: u32,
+    channels: &[ChannelPlan],
+    generation: u64,
+    entrance: u64,
+) -> Vec<(u32, DomainPlan)> {
+    let all = component.domains(cores);
+    let set = CoreSet::of(all.iter().map(|(_, core)| *core));
+    let program = ProgramPlan { name: component.name.clone(), cores: set.0 };
+    let dispatcher_of = component.core.is_program().then_some(program);
+    let one = |(name, core)| {
+        let plan = domain(component, name, channels, generation, entrance);
+        (core, DomainPlan { dispatcher_of: dispatcher_of.clone(), ..plan })
+    };
+    all.into_iter().map(one).collect()
+}
+
+fn domain(component: &Component, name: String, channels: &[ChannelPlan], generation: u64, entrance: u64) -> DomainPlan {
     let mut ends: Vec<(ChannelId, End)> = Vec::new();
     for channel in channels {
-        ends.extend((channel.client == *name).then_some((channel.id, End::Client)));
-        ends.extend((channel.server == *name).then_some((channel.id, End::Server)));
+        ends.extend((channel.client == name).then_some((channel.id, End::Client)));
+        ends.extend((channel.server == name).then_some((channel.id, End::Server)));
     }
     let mut files: Vec<String> = [SYSTEM_PATH, RUN_PATH].map(String::from).into();
     if component.provides.iter().any(|contract| contract == FILES) {
         files.push("archive".into());
     }
     DomainPlan {
-        name: name.clone(),
+        name,
         program: component.program.clone(),
+        dispatcher_of: None,
         generation,
         entrance,
         limit_pages: component.memory_limit_pages.into(),
@@ -119,6 +152,7 @@ pub fn linux(
     DomainPlan {
         name: name.into(),
         program: system::PROXY.into(),
+        dispatcher_of: None,
         generation: 1,
         entrance: entrance as u64,
         limit_pages: system.linux.memory_limit_pages.into(),
@@ -190,9 +224,60 @@ mod tests {
     fn both_ends_of_a_channel_have_one_number() {
         let system = system();
         let all = channels(&system, 2);
-        let (net, ip) = (component(&system.components[4], &all, 1, 0), component(&system.components[5], &all, 1, 0));
+        let plan = |index: usize| domains(&system.components[index], 2, &all, 1, 0).remove(0);
+        let ((core, net), (_, ip)) = (plan(4), plan(5));
+        assert_eq!((core, net.dispatcher_of), (1, None));
         assert_eq!((net.channels, ip.channels), (vec![(4, End::Server)], vec![(4, End::Client)]));
         assert_eq!((all[3].client_core, all[3].server_core), (0, 1));
         assert_eq!(channels(&system, 1)[3].server_core, 0);
+    }
+
+    /// `crew` is on every core and speaks to its own next dispatcher, to `echo` on cores 1 and 2, and to `names`.
+    fn with_programs() -> System {
+        let echo = Component { core: Placement::Each([1, 2].into()), ..made("echo", &[], &[]) };
+        let crew = Component { core: Placement::Every, ..made("crew", &[], &["crew", "echo", "names"]) };
+        let user = made("user", &[2], &["crew"]);
+        System { components: vec![made("names", &[0], &[]), echo, crew, user], ..System::default() }
+    }
+
+    #[test]
+    fn a_program_has_its_channels_on_each_core() {
+        let all = channels(&with_programs(), 4);
+        let shown: Vec<_> = all.iter().map(|it| (it.client.as_str(), it.server.as_str(), it.server_core)).collect();
+        let expected = [
+            ("crew-0", "crew-1", 1),
+            ("crew-0", "echo-1", 1),
+            ("crew-0", "names", 0),
+            ("crew-1", "crew-2", 2),
+            ("crew-1", "echo-1", 1),
+            ("crew-1", "names", 0),
+            ("crew-2", "crew-3", 3),
+            ("crew-2", "echo-2", 2),
+            ("crew-2", "names", 0),
+            ("crew-3", "crew-0", 0),
+            ("crew-3", "echo-1", 1),
+            ("crew-3", "names", 0),
+            ("user", "crew-2", 2),
+        ];
+        assert_eq!(shown, expected);
+        assert!(all.iter().zip(1..).all(|(plan, id)| plan.id == id));
+        // Alone it speaks to nobody of its own, and there is no `echo`.
+        let alone: Vec<_> = channels(&with_programs(), 1).into_iter().map(|it| it.server).collect();
+        assert_eq!(alone, ["names", "crew-0"]);
+    }
+
+    #[test]
+    fn a_dispatcher_is_told_its_program_and_holds_its_own_ends() {
+        let system = with_programs();
+        let all = channels(&system, 3);
+        let plans = domains(&system.components[1], 3, &all, 7, 1);
+        let shown: Vec<_> = plans.iter().map(|(core, plan)| (*core, plan.name.as_str(), plan.channels.len())).collect();
+        // `crew-0` and `crew-1` are served by the first, `crew-2` by its own core's.
+        assert_eq!(shown, [(1, "echo-1", 2), (2, "echo-2", 1)]);
+        for (_, plan) in plans {
+            let program = plan.dispatcher_of.unwrap();
+            assert_eq!((program.name.as_str(), plan.generation), ("echo", 7));
+            assert!(CoreSet(program.cores).cores().eq([1, 2]));
+        }
     }
 }

@@ -10,7 +10,9 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use abi::ObjectType;
-use contracts::supervisor::{Chaos, ComponentLine, CoreLine, CoreRuns, SupervisorClient, SupervisorError};
+use contracts::supervisor::{
+    Chaos, ComponentLine, CoreLine, CoreRuns, DispatcherLine, DispatcherState, Place, SupervisorClient, SupervisorError,
+};
 use runtime::timeout;
 
 use crate::control::{Command, HELP};
@@ -41,7 +43,8 @@ impl Commands {
         match Command::parse(line)? {
             Command::Help => Ok((HELP.iter().map(|line| line.to_string()).collect(), "that is all".into())),
             Command::PowerOff => Err((self.power_off)()),
-            Command::Components => within(components(&self.supervisor()?)).await,
+            Command::Components { dispatchers: false } => within(components(&self.supervisor()?)).await,
+            Command::Components { dispatchers: true } => within(dispatchers(&self.supervisor()?)).await,
             Command::Cores => within(cores(&self.supervisor()?)).await,
             Command::ChangeCore(core, run) => within(change_core(&self.supervisor()?, core, run)).await,
             Command::Chaos(what, name) => within(chaos(&self.supervisor()?, what, name)).await,
@@ -119,12 +122,47 @@ async fn components(supervisor: &SupervisorClient) -> Answer {
     Ok((lines, format!("{count} components")))
 }
 
+async fn dispatchers(supervisor: &SupervisorClient) -> Answer {
+    let mut lines = Vec::new();
+    for index in 0..COMPONENTS_MAX {
+        let component = supervisor.component(index).await.map_err(|error| format!("{NO_ANSWER} ({error:?})"))?;
+        let Some(ComponentLine { place, .. }) = component else { break };
+        let count = match place {
+            Place::Core(_) => 1,
+            Place::Cores(count) => count,
+        };
+        for number in 0..count {
+            match supervisor.dispatcher(index, number).await {
+                Ok(line) => lines.extend(line.as_ref().map(dispatcher_shown)),
+                Err(error) => return Err(format!("{NO_ANSWER} ({error:?})")),
+            }
+        }
+    }
+    let count = lines.len();
+    Ok((lines, format!("{count} dispatchers")))
+}
+
+fn dispatcher_shown(line: &DispatcherLine) -> String {
+    let DispatcherLine { name, core, state, pages, cpu_ns } = line;
+    let state = match state {
+        DispatcherState::Starting => "starting",
+        DispatcherState::Serving => "serving",
+        DispatcherState::Ended => "ended",
+    };
+    let (kibibytes, milliseconds) = (pages.saturating_mul(4), cpu_ns / 1_000_000);
+    format!("{name:<16} core {core:<3} {state:<8} {kibibytes:>8} KiB {milliseconds:>8} ms")
+}
+
 fn shown(line: &ComponentLine) -> String {
-    let ComponentLine { name, core, generation, running, pages, cpu_ns, last_recovery_us } = line;
+    let ComponentLine { name, place, generation, running, pages, cpu_ns, last_recovery_us } = line;
+    let place = match place {
+        Place::Core(core) => format!("core {core}"),
+        Place::Cores(count) => format!("cores: {count}"),
+    };
     let state = if *running { "running" } else { "stopped" };
     let (kibibytes, milliseconds) = (pages.saturating_mul(4), cpu_ns / 1_000_000);
     format!(
-        "{name:<12} core {core:<3} generation {generation:<3} {state} {kibibytes:>8} KiB {milliseconds:>8} ms last recovery {last_recovery_us} us"
+        "{name:<12} {place:<10} generation {generation:<3} {state} {kibibytes:>8} KiB {milliseconds:>8} ms last recovery {last_recovery_us} us"
     )
 }
 

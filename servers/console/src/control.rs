@@ -18,7 +18,7 @@ const NAME_MAX: usize = 31;
 
 /// The commands, for people.
 pub const HELP: [&str; 6] = [
-    "components                    what runs, and where",
+    "components [-d]               what runs, and where; -d: each dispatcher, of which a program of several cores has one per core",
     "cores                         what cores run and for whom, their time and memory, what their kernels hold",
     "core N halt|run               halt a core that has no components, or start it again",
     "chaos kill|hang|fault NAME    break a component and see it come back",
@@ -84,8 +84,11 @@ impl Sorter {
 pub enum Command {
     /// The list of commands.
     Help,
-    /// The list of components.
-    Components,
+    /// The list of components, or of all their dispatchers.
+    Components {
+        /// A line per dispatcher.
+        dispatchers: bool,
+    },
     /// Break a component.
     Chaos(Chaos, String),
     /// The list of cores.
@@ -102,7 +105,9 @@ impl Command {
         let mut words = line.split_ascii_whitespace();
         let command = match (words.next(), words.next(), words.next(), words.next()) {
             (Some("help"), None, ..) => Command::Help,
-            (Some("components"), None, ..) => Command::Components,
+            (Some("components"), None, ..) => Command::Components { dispatchers: false },
+            (Some("components"), Some("-d"), None, _) => Command::Components { dispatchers: true },
+            (Some("components"), ..) => return Err("components takes -d, for a line per dispatcher, or nothing"),
             (Some("poweroff"), None, ..) => Command::PowerOff,
             (Some("cores"), None, ..) => Command::Cores,
             (Some("core"), Some(core), Some(what), None) => Command::ChangeCore(core_number(core)?, runs(what)?),
@@ -194,7 +199,8 @@ mod tests {
     #[test]
     fn commands_are_understood_or_explained() {
         assert_eq!(Command::parse("  chaos  kill virtio-net "), Ok(Command::Chaos(Chaos::Kill, "virtio-net".into())));
-        assert_eq!(Command::parse("components"), Ok(Command::Components));
+        assert_eq!(Command::parse("components"), Ok(Command::Components { dispatchers: false }));
+        assert_eq!(Command::parse(" components  -d "), Ok(Command::Components { dispatchers: true }));
         assert_eq!(Command::parse("core 3 halt"), Ok(Command::ChangeCore(3, false)));
         assert_eq!(Command::parse("core 12 run"), Ok(Command::ChangeCore(12, true)));
         for wrong in [
@@ -212,6 +218,9 @@ mod tests {
             "chaos kill a b",
             "chaos kill a;b",
             "components x",
+            "components -D",
+            "components -d x",
+            "components -d -d x",
         ] {
             assert!(Command::parse(wrong).is_err(), "{wrong}");
         }

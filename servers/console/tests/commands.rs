@@ -12,16 +12,34 @@ struct Fake;
 
 impl SupervisorServer for Fake {
     async fn component(&self, _peer: &Peer, index: u32) -> Result<Option<ComponentLine>, SupervisorError> {
-        let line = |name: &str| ComponentLine {
+        let line = |name: &str, place| ComponentLine {
             name: name.into(),
-            core: 1,
+            place,
             generation: 3,
             running: true,
             pages: 10,
             cpu_ns: 5_000_000,
             last_recovery_us: 812,
         };
-        Ok(["ip", "tcp"].get(index as usize).map(|name| line(name)))
+        let all = [("ip", Place::Core(1)), ("tcp", Place::Cores(0)), ("crew", Place::Cores(2))];
+        Ok(all.get(index as usize).map(|(name, place)| line(name, *place)))
+    }
+
+    async fn dispatcher(
+        &self,
+        _peer: &Peer,
+        index: u32,
+        number: u32,
+    ) -> Result<Option<DispatcherLine>, SupervisorError> {
+        let line = |name: &str, core, state| {
+            Some(DispatcherLine { name: name.into(), core, state, pages: 10, cpu_ns: 5_000_000 })
+        };
+        Ok(match (index, number) {
+            (0, 0) => line("ip", 1, DispatcherState::Serving),
+            (2, 0) => line("crew-0", 0, DispatcherState::Starting),
+            (2, 1) => line("crew-7", 7, DispatcherState::Ended),
+            _ => None,
+        })
     }
 
     async fn chaos(&self, _peer: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
@@ -60,8 +78,15 @@ impl SupervisorServer for Fake {
     }
 
     async fn serving(&self, _peer: &Peer, name: String) -> Result<ComponentLine, SupervisorError> {
-        let line =
-            ComponentLine { name, core: 0, generation: 2, running: true, pages: 1, cpu_ns: 0, last_recovery_us: 900 };
+        let line = ComponentLine {
+            name,
+            place: Place::Core(0),
+            generation: 2,
+            running: true,
+            pages: 1,
+            cpu_ns: 0,
+            last_recovery_us: 900,
+        };
         Ok(line)
     }
 }
@@ -78,8 +103,16 @@ fn answers_tell_what_happened() {
     runtime::testing::run(async {
         let commands = commands(true);
         let (lines, last) = commands.run("components").await.unwrap();
-        assert_eq!((lines.len(), last.as_str()), (2, "2 components"));
-        assert!(lines[1].starts_with("tcp ") && lines[1].contains("generation 3"));
+        assert_eq!((lines.len(), last.as_str()), (3, "3 components"));
+        assert!(lines[1].starts_with("tcp ") && lines[1].contains(" cores: 0 ") && lines[1].contains("generation 3"));
+        assert!(lines[0].starts_with("ip ") && lines[0].contains(" core 1 "));
+        assert!(lines[2].starts_with("crew ") && lines[2].contains(" cores: 2 "));
+        let (lines, last) = commands.run("components -d").await.unwrap();
+        let lines: Vec<_> = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let expected =
+            ["ip core 1 serving 40 KiB 5 ms", "crew-0 core 0 starting 40 KiB 5 ms", "crew-7 core 7 ended 40 KiB 5 ms"];
+        assert_eq!((&lines[..], last.as_str()), (&expected.map(String::from)[..], "3 dispatchers"));
+        assert!(commands.run("components -x").await.unwrap_err().contains("takes -d"));
         let killed = commands.run(" chaos kill ip").await.unwrap().1;
         assert_eq!(killed, "killed ip; generation 2 serves after 812 us");
         assert!(commands.run("chaos fault tcp").await.unwrap_err().contains("not restarted"));

@@ -48,7 +48,7 @@ async fn component(start: Start) {
             SpawnEvent::Died { death } => server.domain_died(&death),
             SpawnEvent::Closed => return runtime::log!("spawn is gone"),
             // A restarted or overrun spawn: peers' channels still tell which domains ended.
-            SpawnEvent::Lost | SpawnEvent::PeerRestarted => {}
+            SpawnEvent::Lost | SpawnEvent::PeerRestarted | SpawnEvent::Ended { .. } => {}
         }
     }
 }

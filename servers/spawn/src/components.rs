@@ -1,52 +1,92 @@
-//! Components of the description: their channels and regions are made before the first of their users, and kept.
+//! Components of the description: their channels and regions are made before the first of their users, and kept. Of a program of several cores all
+//! domains are made before the first runs, or none stays.
 
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
+use alloc::string::String;
 use alloc::vec::Vec;
+use core::future::poll_fn;
+use core::task::Poll;
 
 use abi::PAGE_BYTES;
-use contracts::monitor::{ChannelPlan, DomainPlan, RegionKind};
+use channel::{CallError, Peer};
+use contracts::monitor::{ChannelPlan, Created, DomainPlan, MonitorError, RegionKind};
 use contracts::names::{Named, NamesEvent};
-use contracts::spawn::{DomainId, SpawnError};
+use contracts::spawn::{Death, DomainId, SpawnError, SpawnEvents};
+use spawn_core::{Outcome, all_or_none, home};
 use system::{Component, Region};
 
 use crate::service::{Service, refused};
 
-/// Pages that must be free before a component is started, whatever its limit says: program, stack and first heap.
+/// Pages that must be free for a component on its core, whatever its limit says: program, stack and first heap.
 const FIRST_PAGES: u64 = 128;
+/// And what stays free for the core's kernel and monitor.
+const RESERVE_PAGES: u64 = 256;
+/// Requests to monitors at once: a part of what a channel lets wait.
+const AT_ONCE: usize = 64;
 /// Channels brought to a component before it is waited for: half of what it lets wait.
 const ANNOUNCED_AT_ONCE: usize = 32;
 /// How long the memory server may take, which may have to move pages between cores.
 const ROOM_LIMIT_NS: u64 = 1_000_000_000;
+/// How long the deaths of domains that were ended may take to be told.
+const GONE_LIMIT_NS: u64 = 5_000_000_000;
+/// Status of a dispatcher that is ended because its program is.
+const WITH_ITS_PROGRAM: u64 = 137;
+/// A death whose event was lost: no `abi::DeathCause`.
+const UNKNOWN: u64 = u64::MAX;
 /// The component it is.
 const MEMORY: &str = "memory";
 
 impl Service {
     /// Starts a component.
-    pub async fn component(&self, name: &str, generation: u64, entrance: u64) -> Result<DomainId, SpawnError> {
+    pub async fn component(
+        &self,
+        client: &Peer,
+        name: &str,
+        generation: u64,
+        entrance: u64,
+    ) -> Result<DomainId, SpawnError> {
         let component = self.description.components.iter().find(|component| component.name == name);
         let component = component.filter(|component| component.name != wiring::MONITOR).ok_or(SpawnError::NotFound)?;
-        let core = wiring::core_of(&self.description, name, self.cores);
-        let concerned = |plan: &&ChannelPlan| plan.client == name || plan.server == name;
+        let is_program = component.core.is_program();
+        if self.programs.borrow().is_there(name) {
+            return Err(SpawnError::Busy);
+        }
+        let mut plans = wiring::domains(component, self.cores, &self.channels, generation, entrance);
+        if name != MEMORY {
+            // It cannot be asked about itself.
+            plans.iter_mut().for_each(|(_, plan)| plan.first_pages = FIRST_PAGES.min(plan.limit_pages) + RESERVE_PAGES);
+        }
+        if plans.is_empty() {
+            runtime::log!("{name}: this machine has none of its cores");
+            return Err(SpawnError::NoCore);
+        }
+        let concerned =
+            |plan: &&ChannelPlan| plans.iter().any(|(_, own)| plan.client == own.name || plan.server == own.name);
         self.open(self.channels.iter().filter(concerned)).await?;
+        let cores: Vec<u32> = plans.iter().map(|(core, _)| *core).collect();
         for region in &component.regions {
-            self.region(region, core).await?;
+            self.region(region, &cores).await?;
         }
-        let limit_pages = u64::from(component.memory_limit_pages);
-        // The memory server cannot be asked about itself.
-        let limit_pages = if name == MEMORY {
-            limit_pages
-        } else {
-            self.room(name, core, FIRST_PAGES.min(limit_pages), limit_pages).await?
-        };
-        let plan = DomainPlan { limit_pages, ..wiring::component(component, &self.channels, generation, entrance) };
-        // Sent together: the monitor acts in the order sent.
-        let domain = self.monitor.create(core, plan).await.map_err(refused)?.domain;
-        self.monitor.start(core, domain).await.map_err(refused)?;
-        self.register(component, domain, core, generation);
-        if generation > 1 {
-            self.announce_clients(name).await;
+        let domains = self.make(name, &plans).await?;
+        if is_program {
+            self.programs.borrow_mut().made(name, generation, client.clone(), domains.clone());
         }
-        Ok(domain)
+        if let Err(error) = self.start_all(&domains).await {
+            // One that died meanwhile took the others with it, which is told by `ended`.
+            if !is_program || self.programs.borrow().lives(name, generation) {
+                runtime::log!("{name} is made but does not start: {error:?}");
+                self.undo(name, &domains).await;
+                return Err(error);
+            }
+        }
+        for ((core, plan), domain) in plans.iter().zip(&domains) {
+            self.register(component, &plan.name, *domain, *core, generation);
+            if generation > 1 {
+                self.announce_clients(&plan.name).await;
+            }
+        }
+        domains.first().copied().ok_or(SpawnError::Failed)
     }
 
     /// A server that starts again is not told by its plan of the Linux programs that were there before: their channels are brought to it.
@@ -68,13 +108,122 @@ impl Service {
         }
     }
 
-    /// Asks for room on a core; gives the limit to set.
-    pub async fn room(&self, name: &str, core: u32, wanted_pages: u64, limit_pages: u64) -> Result<u64, SpawnError> {
+    /// Makes all domains of a component; if a core refuses, the others' are taken back.
+    async fn make(&self, name: &str, plans: &[(u32, DomainPlan)]) -> Result<Vec<DomainId>, SpawnError> {
+        let mut answers = Vec::new();
+        for some in plans.chunks(AT_ONCE) {
+            let asked: Vec<_> = some.iter().map(|(core, plan)| self.monitor.create(*core, plan.clone())).collect();
+            for ((core, plan), answer) in some.iter().zip(asked) {
+                let wanted = plan.first_pages.saturating_sub(RESERVE_PAGES);
+                let made = self.or_with_room(*core, plan, wanted, answer.await).await;
+                answers.push(made.map(|created| created.domain));
+            }
+        }
+        match all_or_none(answers) {
+            Ok(domains) => Ok(domains),
+            Err((number, error, made)) => {
+                let (core, count) = (plans[number].0, made.len());
+                runtime::log!("{name}: core {core} refuses ({error:?}), so it is not made; {count} domains are undone");
+                self.undo(name, &made).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// What `create` answered; or, if its core has no memory, once others may have given some, its second answer.
+    pub async fn or_with_room(
+        &self,
+        core: u32,
+        plan: &DomainPlan,
+        wanted_pages: u64,
+        answer: Result<Created, CallError<MonitorError>>,
+    ) -> Result<Created, SpawnError> {
+        match answer {
+            Err(CallError::Server(MonitorError::NoMemory)) if plan.name != MEMORY => {
+                self.room(&plan.name, core, wanted_pages, plan.limit_pages).await?;
+                self.monitor.create(core, plan.clone()).await.map_err(refused)
+            }
+            answer => answer.map_err(refused),
+        }
+    }
+
+    /// Asks for room on a core.
+    async fn room(&self, name: &str, core: u32, wanted_pages: u64, limit_pages: u64) -> Result<(), SpawnError> {
         match runtime::timeout(ROOM_LIMIT_NS, self.memory.prepare(core, wanted_pages, limit_pages)).await {
-            Ok(Ok(limit_pages)) => Ok(limit_pages),
+            Ok(Ok(_)) => Ok(()),
             answer => {
                 runtime::log!("no room for {name} on core {core}: {answer:?}");
                 Err(SpawnError::NoMemory)
+            }
+        }
+    }
+
+    /// Runs domains; the first refusal, if there is one.
+    async fn start_all(&self, domains: &[DomainId]) -> Result<(), SpawnError> {
+        let mut outcome = Ok(());
+        for some in domains.chunks(AT_ONCE) {
+            let asked: Vec<_> = some.iter().map(|domain| self.monitor.start(home(*domain), *domain)).collect();
+            for answer in asked {
+                outcome = outcome.and(answer.await.map_err(refused));
+            }
+        }
+        outcome
+    }
+
+    /// Ends domains.
+    async fn end_all(&self, domains: &[DomainId]) {
+        for some in domains.chunks(AT_ONCE) {
+            let kill = |domain: &DomainId| self.monitor.kill(home(*domain), *domain, WITH_ITS_PROGRAM);
+            let asked: Vec<_> = some.iter().map(kill).collect();
+            for (domain, answer) in some.iter().zip(asked) {
+                if let Err(error) = answer.await {
+                    runtime::log!("domain {domain:#x} cannot be ended: {error:?}");
+                }
+            }
+        }
+    }
+
+    /// Takes back what was made of a component, and waits until it is gone.
+    async fn undo(&self, name: &str, domains: &[DomainId]) {
+        self.programs.borrow_mut().undone(name, domains);
+        self.end_all(domains).await;
+        let gone = poll_fn(|context| {
+            if !self.programs.borrow().is_there(name) {
+                return Poll::Ready(());
+            }
+            self.wakers.borrow_mut().push(context.waker().clone());
+            Poll::Pending
+        });
+        if runtime::timeout(GONE_LIMIT_NS, gone).await.is_err() {
+            runtime::log!("{name}: domains that were ended are still there after 5 s");
+        }
+    }
+
+    /// A domain died: if it was a program's, the program ends.
+    pub async fn dispatcher_died(self: Rc<Self>, death: Death) {
+        let outcome = self.programs.borrow_mut().died(death);
+        match outcome {
+            Outcome::Nothing => {}
+            Outcome::EndOthers(others) => self.end_all(&others).await,
+            Outcome::Gone { name, generation, client, death } => {
+                self.wakers.take().into_iter().for_each(core::task::Waker::wake);
+                let told =
+                    client.map_or(Ok(()), |client| SpawnEvents::new(&client).ended(name.clone(), generation, death));
+                if told.is_err() {
+                    runtime::log!("the end of {name} cannot be told");
+                }
+            }
+        }
+    }
+
+    /// Deaths may have been told and not heard: looks which domains of programs are not there any more.
+    pub async fn look_for_dead(self: Rc<Self>) {
+        let living = self.programs.borrow().living();
+        for domain in living {
+            let line = self.monitor.domain(home(domain), domain).await;
+            if line.is_ok_and(|line| line.is_none_or(|line| line.domain != domain)) {
+                let death = Death { domain, cause: UNKNOWN, status: 0, address: 0, rip: 0, cpu_ns: 0 };
+                self.clone().dispatcher_died(death).await;
             }
         }
     }
@@ -97,34 +246,33 @@ impl Service {
         Ok(())
     }
 
-    /// The core of the first component that names it owns a region; others borrow it.
-    async fn region(&self, region: &Region, core: u32) -> Result<(), SpawnError> {
+    /// The core of the first domain that names it owns a region; others borrow it.
+    async fn region(&self, region: &Region, cores: &[u32]) -> Result<(), SpawnError> {
         let names_it = |component: &&Component| component.regions.iter().any(|other| other.name == region.name);
-        let users = || self.description.components.iter().filter(names_it);
-        let core_of = |component: &Component| wiring::core_of(&self.description, &component.name, self.cores);
-        let owner = users().next().map_or(core, core_of);
+        let users = self.description.components.iter().filter(names_it);
+        let all: Vec<u32> = users.flat_map(|component| component.domains(self.cores)).map(|(_, core)| core).collect();
+        let owner = all.first().copied().unwrap_or_default();
         let pages = u64::from(region.bytes) / PAGE_BYTES;
         // Another core can only borrow what lies together.
-        let contiguous = region.contiguous || users().any(|component| core_of(component) != owner);
+        let contiguous = region.contiguous || all.iter().any(|core| *core != owner);
         let kind = match (region.pool, contiguous) {
             (true, _) => RegionKind::Pool,
             (false, true) => RegionKind::Contiguous,
             (false, false) => RegionKind::Scattered,
         };
         let place = self.monitor.region(owner, region.name.clone(), pages, kind, None).await.map_err(refused)?;
-        if core != owner {
-            self.monitor.region(core, region.name.clone(), pages, kind, Some(place)).await.map_err(refused)?;
+        for core in cores.iter().filter(|core| **core != owner) {
+            self.monitor.region(*core, region.name.clone(), pages, kind, Some(place)).await.map_err(refused)?;
         }
         Ok(())
     }
 
     /// Tells the name server, without waiting: names are looked up later, and told again when that server restarts.
-    fn register(&self, component: &Component, domain: DomainId, core: u32, generation: u64) {
+    fn register(&self, component: &Component, name: &str, domain: DomainId, core: u32, generation: u64) {
         for contract in &component.provides {
-            let entry =
-                Named { component: component.name.clone(), contract: contract.clone(), domain, core, generation };
+            let entry = Named { component: name.into(), contract: contract.clone(), domain, core, generation };
             let call = self.names.register(entry);
-            let name = component.name.clone();
+            let name = String::from(name);
             runtime::spawn(async move {
                 if let Err(error) = call.await {
                     runtime::log!("{name} is not known by name: {error:?}");
@@ -135,18 +283,19 @@ impl Service {
 
     /// Tells the name server what exists: at the start of either.
     pub async fn look_around(&self) {
-        let mut cores: Vec<u32> =
-            self.description.components.iter().filter_map(|component| component.core.core_on(self.cores)).collect();
-        cores.sort_unstable();
-        cores.dedup();
+        let named = self.description.components.iter().filter(|component| component.name != wiring::MONITOR);
+        let wanted: BTreeMap<String, (&Component, u32)> = named
+            .flat_map(|component| {
+                component.domains(self.cores).into_iter().map(move |(name, core)| (name, (component, core)))
+            })
+            .collect();
+        let cores: BTreeSet<u32> = wanted.values().map(|(_, core)| *core).collect();
         for core in cores {
             let mut from = 0;
             while let Ok(Some(line)) = self.monitor.domain(core, from).await {
                 from = line.domain + 1;
-                if let Some(component) =
-                    self.description.components.iter().find(|component| component.name == line.name)
-                {
-                    self.register(component, line.domain, line.core, line.generation);
+                if let Some((component, _)) = wanted.get(&line.name) {
+                    self.register(component, &line.name, line.domain, line.core, line.generation);
                 }
             }
         }

@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use channel::{CallError, Peer, client_id};
-use contracts::monitor::{ChannelPlan, Created, MonitorError};
+use channel::{Peer, client_id};
+use contracts::monitor::{ChannelPlan, Created};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnError, SpawnEvents};
 use spawn_core::{ChannelSet, LinuxEntry, home};
 
@@ -34,7 +34,7 @@ impl Service {
             return Err(SpawnError::NoCore);
         }
         let mut set = self.linux.borrow_mut().begin(core).ok_or(SpawnError::NoMemory)?;
-        match self.make(&mut set, parent, FIRST_PAGES.saturating_add(spare_pages)).await {
+        match self.make_linux(&mut set, parent, FIRST_PAGES.saturating_add(spare_pages)).await {
             Ok(made) => {
                 self.linux.borrow_mut().made(made.domain, LinuxEntry { set, client: client.clone() });
                 Ok(made)
@@ -59,7 +59,7 @@ impl Service {
         Ok(())
     }
 
-    async fn make(
+    async fn make_linux(
         &self,
         set: &mut ChannelSet,
         parent: Option<DomainId>,
@@ -76,15 +76,9 @@ impl Service {
             set.channels = channels;
         }
         let plan = wiring::linux(&self.description, &name, &set.channels, first_pages, parent);
-        let created = match self.monitor.create(core, plan.clone()).await {
-            Err(CallError::Server(MonitorError::NoMemory)) => {
-                // Other cores may have some to spare.
-                self.room(&name, core, first_pages, plan.limit_pages).await?;
-                self.monitor.create(core, plan).await
-            }
-            answer => answer,
-        };
-        let Created { domain, generation, parent_handles } = created.map_err(refused)?;
+        let answer = self.monitor.create(core, plan.clone()).await;
+        let Created { domain, generation, parent_handles } =
+            self.or_with_room(core, &plan, first_pages, answer).await?;
         Ok(LinuxDomain { domain, core, client: client_id(set.number, generation), parent_handles })
     }
 

@@ -1,10 +1,14 @@
-//! What spawn keeps: which Linux domains exist, for whom, with which channels. Everything else it asks the monitors.
+//! What spawn keeps: which Linux domains exist, for whom, with which channels; and which domains are a program of several cores. Everything else it asks the monitors.
 //!
 //! Invariants: a set of channels has one user at a time; a domain is entered when it exists and removed when its death was told.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+mod programs;
+
+pub use programs::{Outcome, Programs, all_or_none};
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -53,11 +53,17 @@ async fn component(start: Start) {
     });
     loop {
         match monitor.next_event().await {
-            MonitorEvent::Died { death, .. } => {
+            MonitorEvent::Died { linux: true, death, .. } => {
                 runtime::spawn(service.clone().domain_died(death));
             }
+            MonitorEvent::Died { death, .. } => {
+                runtime::spawn(service.clone().dispatcher_died(death));
+            }
             MonitorEvent::Serving { .. } | MonitorEvent::Stalled { .. } => {}
-            MonitorEvent::Lost => runtime::log!("events of the monitor were lost: dead programs may be kept"),
+            MonitorEvent::Lost => {
+                runtime::log!("events of the monitor were lost: dead Linux programs may be kept");
+                runtime::spawn(service.clone().look_for_dead());
+            }
             MonitorEvent::PeerRestarted => {}
             MonitorEvent::Closed => return runtime::log!("the monitor is gone"),
         }

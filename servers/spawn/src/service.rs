@@ -4,14 +4,16 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::task::Waker;
 
 use channel::{CallError, Peer};
 use contracts::memory::MemoryClient;
 use contracts::monitor::{ChannelId, ChannelPlan, MonitorClient, MonitorError};
 use contracts::names::NamesClient;
 use contracts::spawn::*;
-use spawn_core::{Table, home};
+use spawn_core::{Programs, Table, home};
 use system::System;
 
 /// Everything spawn knows.
@@ -22,10 +24,13 @@ pub struct Service {
     pub memory: MemoryClient,
     pub names: NamesClient,
     /// Channels between components, by the description.
-    pub channels: alloc::vec::Vec<ChannelPlan>,
+    pub channels: Vec<ChannelPlan>,
     /// Those made.
     pub opened: RefCell<BTreeSet<ChannelId>>,
     pub linux: RefCell<Table<Peer>>,
+    pub programs: RefCell<Programs<Peer>>,
+    /// Those who wait for a program to be gone.
+    pub wakers: RefCell<Vec<Waker>>,
     pub is_ready: Cell<bool>,
 }
 
@@ -48,6 +53,8 @@ impl Service {
             channels,
             opened: RefCell::default(),
             linux: RefCell::default(),
+            programs: RefCell::default(),
+            wakers: RefCell::default(),
             is_ready: Cell::new(false),
         }
     }
@@ -73,8 +80,26 @@ pub fn refused(error: CallError<MonitorError>) -> SpawnError {
 pub struct Shared(pub Rc<Service>);
 
 impl SpawnServer for Shared {
-    async fn component(&self, _: &Peer, name: String, generation: u64, entrance: u64) -> Result<DomainId, SpawnError> {
-        self.0.component(&name, generation, entrance).await
+    async fn component(
+        &self,
+        peer: &Peer,
+        name: String,
+        generation: u64,
+        entrance: u64,
+    ) -> Result<DomainId, SpawnError> {
+        self.0.component(peer, &name, generation, entrance).await
+    }
+
+    async fn dispatchers(
+        &self,
+        _: &Peer,
+        name: String,
+        generation: u64,
+        from: u32,
+    ) -> Result<Vec<DomainId>, SpawnError> {
+        let programs = self.0.programs.borrow();
+        let all = programs.dispatchers(&name, generation).ok_or(SpawnError::NotFound)?;
+        Ok(all.iter().skip(from as usize).take(DISPATCHERS_AT_ONCE).copied().collect())
     }
 
     async fn linux(

@@ -1,5 +1,6 @@
 //! Policy: what to do when a component dies, and what is remembered of each. Pure: events and times in, decisions out.
 //!
+//! A component has a dispatcher, its domain; a program of several cores has one on each, which are made, serve and end as one.
 //! Invariants: a component is restarted under the next generation, at most [`RESTARTS_MAX`] times in [`WINDOW_NS`]; one that ended by itself
 //! with status 0 is done. Deliberately unknown here: how components are made, messages.
 #![no_std]
@@ -9,10 +10,11 @@ extern crate alloc;
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use abi::DeathCause;
 use contracts::spawn::{Death, DomainId};
-use system::Restart;
+use system::{Component, Restart};
 
 /// Most restarts in a window.
 pub const RESTARTS_MAX: usize = 10;
@@ -49,18 +51,31 @@ pub enum Decision {
     End,
 }
 
+/// A domain of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatcher {
+    /// The domain's name.
+    pub name: String,
+    /// Where it runs.
+    pub core: u32,
+    /// While it runs.
+    pub domain: Option<DomainId>,
+    /// It said that it is ready.
+    pub serves: bool,
+}
+
 /// A component, as the supervisor knows it.
 pub struct Entry {
     /// Its name.
     pub name: String,
     /// What the description says.
     pub restart: Restart,
-    /// Where it runs.
-    pub core: u32,
+    /// It has dispatchers on several cores, and spawn tells of its end.
+    pub is_program: bool,
+    /// By core.
+    pub dispatchers: Vec<Dispatcher>,
     /// Of the last start; 0 before the first.
     pub generation: u64,
-    /// While it runs.
-    pub domain: Option<DomainId>,
     /// How it stands.
     pub phase: Phase,
     /// When it was seen dead or stalled, until it serves again.
@@ -68,39 +83,66 @@ pub struct Entry {
     /// How long the last recovery took.
     pub recovery_ns: u64,
     restarts: VecDeque<u64>,
+    /// The generation whose end is known: what is heard of it later is late.
+    ended: u64,
 }
 
 impl Entry {
     /// Not started yet.
-    pub fn new(name: &str, restart: Restart, core: u32) -> Entry {
+    pub fn new(component: &Component, cores: u32) -> Entry {
+        let dispatcher = |(name, core)| Dispatcher { name, core, domain: None, serves: false };
         Entry {
-            name: name.into(),
-            restart,
-            core,
+            name: component.name.clone(),
+            restart: component.restart,
+            is_program: component.core.is_program(),
+            dispatchers: component.domains(cores).into_iter().map(dispatcher).collect(),
             generation: 0,
-            domain: None,
             phase: Phase::Waiting,
             down_ns: None,
             recovery_ns: 0,
             restarts: VecDeque::new(),
+            ended: 0,
         }
     }
 
-    /// It was started.
-    pub fn started(&mut self, domain: DomainId, generation: u64) {
-        (self.domain, self.generation) = (Some(domain), generation);
+    /// It runs: the domain of a dispatcher, by number.
+    pub fn started(&mut self, number: usize, domain: DomainId, generation: u64) {
+        if generation <= self.ended {
+            return;
+        }
+        self.generation = generation;
+        let Some(dispatcher) = self.dispatchers.get_mut(number) else { return };
+        if dispatcher.domain != Some(domain) {
+            (dispatcher.domain, dispatcher.serves) = (Some(domain), false);
+        }
         // It may have said that it serves before the answer to the start came.
         if self.phase != Phase::Serving {
             self.phase = Phase::Starting;
         }
     }
 
-    /// It serves; gives how long it was down, if it was.
-    pub fn serves(&mut self, now_ns: u64) -> Option<u64> {
+    /// A dispatcher serves; gives how long the component was down, if it was and this is the last that was missing.
+    pub fn serves(&mut self, domain: DomainId, now_ns: u64) -> Option<u64> {
+        let dispatcher = self.dispatchers.iter_mut().find(|dispatcher| dispatcher.domain == Some(domain))?;
+        dispatcher.serves = true;
+        if self.dispatchers.iter().any(|dispatcher| !dispatcher.serves) {
+            return None;
+        }
         self.phase = Phase::Serving;
         let down_ns = self.down_ns.take()?;
         self.recovery_ns = now_ns.saturating_sub(down_ns);
         Some(self.recovery_ns)
+    }
+
+    /// A dispatcher of a program died: the program ends, which is told when the last is gone.
+    pub fn lost(&mut self, domain: DomainId, now_ns: u64) {
+        let dispatcher = self.dispatchers.iter_mut().find(|dispatcher| dispatcher.domain == Some(domain));
+        let Some(dispatcher) = dispatcher else { return };
+        (dispatcher.domain, dispatcher.serves) = (None, false);
+        self.down_ns.get_or_insert(now_ns);
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Starting;
+        }
     }
 
     /// It does not look at its work.
@@ -108,9 +150,11 @@ impl Entry {
         self.down_ns.get_or_insert(now_ns);
     }
 
-    /// It died.
-    pub fn died(&mut self, death: &Death, now_ns: u64) -> Decision {
-        self.domain = None;
+    /// It died; a program with its last dispatcher, by the death of the first.
+    pub fn died(&mut self, generation: u64, death: &Death, now_ns: u64) -> Decision {
+        self.generation = self.generation.max(generation);
+        self.ended = self.generation;
+        self.dispatchers.iter_mut().for_each(|one| (one.domain, one.serves) = (None, false));
         let by_itself = DeathCause::decode(death.cause) == Some(DeathCause::Exit) && death.status == 0;
         if by_itself && self.restart == Restart::Always {
             (self.phase, self.down_ns) = (Phase::Finished, None);
@@ -151,38 +195,82 @@ pub fn cause(death: &Death) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use system::Placement;
 
     fn death(cause: DeathCause, status: u64) -> Death {
         Death { domain: 1, cause: cause as u64, status, address: 0, rip: 0, cpu_ns: 0 }
     }
 
+    fn entry(core: Placement, restart: Restart) -> Entry {
+        let component = Component {
+            name: "ip".into(),
+            program: "ip".into(),
+            core,
+            priority: 1,
+            memory_limit_pages: 1,
+            provides: Vec::new(),
+            uses: Vec::new(),
+            restart,
+            devices: Vec::new(),
+            regions: Vec::new(),
+        };
+        Entry::new(&component, 3)
+    }
+
     #[test]
     fn a_death_is_followed_by_the_next_generation_and_measured() {
-        let mut entry = Entry::new("ip", Restart::Always, 1);
-        entry.started(7, 1);
-        assert_eq!(entry.serves(5), None);
+        let mut entry = entry(Placement::default(), Restart::Always);
+        entry.started(0, 7, 1);
+        assert_eq!(entry.serves(7, 5), None);
         entry.stalls(100);
-        assert_eq!(entry.died(&death(DeathCause::Killed, STALLED), 150), Decision::Restart(2));
-        entry.started(8, 2);
-        assert_eq!(entry.serves(400), Some(300));
+        assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 150), Decision::Restart(2));
+        // The answer to the first start comes late.
+        entry.started(0, 7, 1);
+        assert_eq!((entry.dispatchers[0].domain, entry.generation), (None, 1));
+        entry.started(0, 8, 2);
+        assert_eq!(entry.serves(8, 400), Some(300));
         assert_eq!(entry.recovery_ns, 300);
     }
 
     #[test]
-    fn too_many_deaths_end_in_giving_up_but_not_slow_ones() {
-        let mut entry = Entry::new("ip", Restart::Always, 0);
-        for count in 0..RESTARTS_MAX as u64 {
-            assert_eq!(entry.died(&death(DeathCause::Exception, 14), count), Decision::Restart(1));
+    fn a_program_serves_with_its_last_dispatcher_and_is_down_from_its_first_death() {
+        let mut program = entry(Placement::Every, Restart::Always);
+        let names: Vec<_> = program.dispatchers.iter().map(|one| (one.name.as_str(), one.core)).collect();
+        assert_eq!(names, [("ip-0", 0), ("ip-1", 1), ("ip-2", 2)]);
+        for (generation, first) in [(1, 10), (2, 20)] {
+            // The second says that it serves before the answer to the start names all.
+            program.started(1, first + 1, generation);
+            assert_eq!(program.serves(first + 1, 50), None);
+            (0..3).for_each(|number| program.started(number, first + number as u64, generation));
+            assert_eq!((program.serves(first, 60), program.phase), (None, Phase::Starting));
+            assert_eq!(program.serves(99, 60), None);
+            assert_eq!(program.serves(first + 2, 1000), (generation == 2).then_some(700));
+            assert_eq!(program.phase, Phase::Serving);
+            program.lost(first + 2, 300);
+            program.lost(first + 2, 310);
+            assert_eq!(program.phase, Phase::Starting);
+            program.lost(first, 320);
+            let decision = program.died(generation, &death(DeathCause::Exception, 14), 330);
+            assert_eq!(decision, Decision::Restart(generation + 1));
+            assert!(program.dispatchers.iter().all(|one| one.domain.is_none()));
         }
-        assert_eq!(entry.died(&death(DeathCause::Exception, 14), 20), Decision::GiveUp);
-        assert_eq!(entry.died(&death(DeathCause::Exception, 14), 20 + WINDOW_NS), Decision::Restart(1));
+    }
+
+    #[test]
+    fn too_many_deaths_end_in_giving_up_but_not_slow_ones() {
+        let mut entry = entry(Placement::default(), Restart::Always);
+        for count in 0..RESTARTS_MAX as u64 {
+            assert_eq!(entry.died(0, &death(DeathCause::Exception, 14), count), Decision::Restart(1));
+        }
+        assert_eq!(entry.died(0, &death(DeathCause::Exception, 14), 20), Decision::GiveUp);
+        assert_eq!(entry.died(0, &death(DeathCause::Exception, 14), 20 + WINDOW_NS), Decision::Restart(1));
     }
 
     #[test]
     fn an_end_by_itself_is_no_crash_and_state_in_the_heap_is_not_restarted() {
-        let mut page = Entry::new("webd", Restart::Always, 0);
-        assert_eq!(page.died(&death(DeathCause::Exit, 0), 1), Decision::Finished);
-        let mut fs = Entry::new("fs", Restart::Never, 0);
-        assert_eq!(fs.died(&death(DeathCause::Exit, 0), 1), Decision::End);
+        let mut page = entry(Placement::default(), Restart::Always);
+        assert_eq!(page.died(1, &death(DeathCause::Exit, 0), 1), Decision::Finished);
+        let mut fs = entry(Placement::default(), Restart::Never);
+        assert_eq!(fs.died(1, &death(DeathCause::Exit, 0), 1), Decision::End);
     }
 }

@@ -31,6 +31,7 @@ async fn component(start: Start) {
     };
     let supervisor = Rc::new(Supervisor::new(&description, start.cores(), monitor, spawn));
     runtime::spawn(supervisor.clone().listen());
+    runtime::spawn(supervisor.clone().listen_to_spawn());
     start.serving();
     supervisor.look_around(start.cores()).await;
     supervisor.clone().start_all(start.entrance() == Entrance::Fresh).await;

@@ -8,7 +8,7 @@ use channel::{CallError, Peer};
 use contracts::endpoint::Hurt;
 use contracts::monitor::{CoreUse, MonitorError};
 use contracts::supervisor::*;
-use supervisor_core::{Entry, Phase};
+use supervisor_core::{Dispatcher, Entry, Phase};
 use system::Restart;
 
 use crate::watch::{RETURN_LIMIT_NS, Supervisor};
@@ -22,27 +22,62 @@ pub struct Shared(pub Rc<Supervisor>);
 impl SupervisorServer for Shared {
     async fn component(&self, _: &Peer, index: u32) -> Result<Option<ComponentLine>, SupervisorError> {
         let found = self.0.entries.borrow().get(index as usize).map(|entry| {
-            let running = matches!(entry.phase, Phase::Starting | Phase::Serving);
-            (entry.name.clone(), entry.core, entry.generation, running, entry.recovery_ns / 1000, entry.domain)
-        });
-        let Some((name, core, generation, running, last_recovery_us, domain)) = found else { return Ok(None) };
-        let line = match domain {
-            Some(domain) => {
-                self.0.monitor.domain(core, domain).await.ok().flatten().filter(|line| line.domain == domain)
+            let place = match &entry.dispatchers[..] {
+                [one] if !entry.is_program => Place::Core(one.core),
+                all => Place::Cores(all.len() as u32),
+            };
+            ComponentLine {
+                name: entry.name.clone(),
+                place,
+                generation: entry.generation,
+                running: matches!(entry.phase, Phase::Starting | Phase::Serving),
+                pages: 0,
+                cpu_ns: 0,
+                last_recovery_us: entry.recovery_ns / 1000,
             }
+        });
+        let Some(mut component) = found else { return Ok(None) };
+        for line in self.0.lines(&component.name).await {
+            component.pages += line.pages;
+            component.cpu_ns += line.cpu_ns;
+        }
+        Ok(Some(component))
+    }
+
+    async fn dispatcher(&self, _: &Peer, index: u32, number: u32) -> Result<Option<DispatcherLine>, SupervisorError> {
+        let found = self.0.entries.borrow().get(index as usize).and_then(|entry| {
+            let one = entry.dispatchers.get(number as usize)?;
+            Some(one.clone())
+        });
+        let Some(Dispatcher { name, core, domain, serves }) = found else { return Ok(None) };
+        let line = match domain {
+            Some(domain) => self.0.line(core, domain).await,
             None => None,
         };
+        let state = match line {
+            Some(_) if serves => DispatcherState::Serving,
+            Some(_) => DispatcherState::Starting,
+            None => DispatcherState::Ended,
+        };
         let (pages, cpu_ns) = line.map_or((0, 0), |line| (line.pages, line.cpu_ns));
-        Ok(Some(ComponentLine { name, core, generation, running, pages, cpu_ns, last_recovery_us }))
+        Ok(Some(DispatcherLine { name, core, state, pages, cpu_ns }))
     }
 
     async fn chaos(&self, _: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
-        let found = self.0.with(&name, |entry| (entry.domain, entry.core, entry.generation, entry.restart));
-        let (domain, core, generation, restart) = found.ok_or(SupervisorError::NotFound)?;
+        // A component by its name, or one of its dispatchers.
+        let (name, number) = match self.0.with(&name, |_| ()) {
+            Some(()) => (name, 0),
+            None => self.0.place(&name).ok_or(SupervisorError::NotFound)?,
+        };
+        let found =
+            self.0.with(&name, |entry| (entry.dispatchers.get(number).cloned(), entry.generation, entry.restart));
+        let (Some(one), generation, restart) = found.ok_or(SupervisorError::NotFound)? else {
+            return Err(SupervisorError::NotFound);
+        };
         if restart == Restart::Never {
             return Err(SupervisorError::NotRestartable);
         }
-        let domain = domain.ok_or(SupervisorError::NotFound)?;
+        let (core, domain) = (one.core, one.domain.ok_or(SupervisorError::NotFound)?);
         let done = match what {
             Chaos::Kill => self.0.monitor.kill(core, domain, KILLED).await,
             Chaos::Fault => self.0.monitor.hurt(core, domain, Hurt::Fault).await,

@@ -1,5 +1,6 @@
 //! Events of components, and what is done about them.
 
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -12,8 +13,8 @@ use core::task::{Poll, Waker};
 use abi::DeathCause;
 use abi::start::Entrance;
 use channel::CallError;
-use contracts::monitor::{MonitorClient, MonitorEvent};
-use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError};
+use contracts::monitor::{DomainLine, MonitorClient, MonitorEvent};
+use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
 use runtime::now_ns;
 use supervisor_core::{Decision, Entry, Phase, STALLED, cause};
 use system::{Restart, System};
@@ -26,6 +27,8 @@ pub const RETURN_LIMIT_NS: u64 = 10_000_000_000;
 /// Such steps, each with a line that says what is waited for, until it is given up although it gets on: an emulator whose cores outnumber the
 /// host's needs its time.
 const STEPS_MAX: u32 = 15;
+/// Requests to the monitor at once: a part of what its channel lets wait.
+const ASKED_AT_ONCE: usize = 64;
 /// Status of a machine that cannot go on.
 const CANNOT_GO_ON: u8 = 70;
 
@@ -41,13 +44,10 @@ impl Supervisor {
     /// Nothing started yet.
     pub fn new(description: &System, cores: u32, monitor: MonitorClient, spawn: SpawnClient) -> Supervisor {
         let components = description.components.iter().filter(|component| component.name != wiring::MONITOR);
-        let entry = |component: &system::Component| {
-            Entry::new(&component.name, component.restart, wiring::core_of(description, &component.name, cores))
-        };
         Supervisor {
             monitor,
             spawn,
-            entries: RefCell::new(components.map(entry).collect()),
+            entries: RefCell::new(components.map(|component| Entry::new(component, cores)).collect()),
             wakers: RefCell::default(),
         }
     }
@@ -57,20 +57,65 @@ impl Supervisor {
         self.entries.borrow_mut().iter_mut().find(|entry| entry.name == name).map(work)
     }
 
+    /// The component and the number of its dispatcher whose domain has that name.
+    pub fn place(&self, name: &str) -> Option<(String, usize)> {
+        let entries = self.entries.borrow();
+        entries.iter().find_map(|entry| {
+            let number = entry.dispatchers.iter().position(|dispatcher| dispatcher.name == name)?;
+            Some((entry.name.clone(), number))
+        })
+    }
+
+    /// The component of a domain. Of one whose start has not been answered yet the name is asked for.
+    async fn identify(&self, domain: DomainId) -> Option<String> {
+        let has_it = |entry: &&Entry| entry.dispatchers.iter().any(|dispatcher| dispatcher.domain == Some(domain));
+        let known = self.entries.borrow().iter().find(has_it).map(|entry| entry.name.clone());
+        if known.is_some() {
+            return known;
+        }
+        let line = self.line((domain >> 48) as u32, domain).await?;
+        let (name, number) = self.place(&line.name)?;
+        self.with(&name, |entry| entry.started(number, domain, line.generation));
+        Some(name)
+    }
+
+    /// What the monitor knows of a domain, if it lives.
+    pub async fn line(&self, core: u32, domain: DomainId) -> Option<DomainLine> {
+        let line = self.monitor.domain(core, domain).await.ok().flatten();
+        line.filter(|line| line.domain == domain)
+    }
+
+    /// What the monitors know of a component's dispatchers that live.
+    pub async fn lines(&self, name: &str) -> Vec<DomainLine> {
+        let living = |entry: &mut Entry| {
+            entry.dispatchers.iter().filter_map(|one| Some((one.core, one.domain?))).collect::<Vec<_>>()
+        };
+        let mut lines = Vec::new();
+        for some in self.with(name, living).unwrap_or_default().chunks(ASKED_AT_ONCE) {
+            let asked: Vec<_> = some.iter().map(|(core, domain)| self.monitor.domain(*core, *domain)).collect();
+            for ((_, domain), answer) in some.iter().zip(asked) {
+                lines.extend(answer.await.ok().flatten().filter(|line| line.domain == *domain));
+            }
+        }
+        lines
+    }
+
     /// What runs already: the first components, or all of them if the supervisor itself was restarted.
     pub async fn look_around(&self, cores: u32) {
-        let mut wanted: Vec<u32> =
-            self.entries.borrow().iter().map(|entry| entry.core).filter(|core| *core < cores).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
+        let wanted: BTreeSet<u32> = {
+            let entries = self.entries.borrow();
+            let all = entries.iter().flat_map(|entry| &entry.dispatchers).map(|dispatcher| dispatcher.core);
+            all.filter(|core| *core < cores).collect()
+        };
         for core in wanted {
             let mut from = 0;
             while let Ok(Some(line)) = self.monitor.domain(core, from).await {
                 from = line.domain + 1;
-                self.with(&line.name, |entry| {
-                    entry.started(line.domain, line.generation);
+                let Some((name, number)) = self.place(&line.name) else { continue };
+                self.with(&name, |entry| {
+                    entry.started(number, line.domain, line.generation);
                     if line.serving {
-                        entry.serves(now_ns());
+                        entry.serves(line.domain, now_ns());
                     }
                 });
             }
@@ -104,12 +149,8 @@ impl Supervisor {
     async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> bool {
         let failed = match self.make(name, generation, entrance).await {
             Some(Ok(domain)) => {
-                self.with(name, |entry| {
-                    // It may have died again before this answer.
-                    if entry.generation < generation {
-                        entry.started(domain, generation);
-                    }
-                });
+                self.with(name, |entry| entry.started(0, domain, generation));
+                self.find_dispatchers(name, generation).await;
                 return true;
             }
             Some(Err(error)) => format!("{error:?}"),
@@ -119,6 +160,25 @@ impl Supervisor {
         self.with(name, |entry| entry.phase = Phase::GivenUp);
         self.changed();
         false
+    }
+
+    /// Asks for the domains of a program that was started.
+    async fn find_dispatchers(&self, name: &str, generation: u64) {
+        let count = self.with(name, |entry| if entry.is_program { entry.dispatchers.len() } else { 0 }).unwrap_or(0);
+        let mut from = 0;
+        while from < count {
+            let asked = self.spawn.dispatchers(name.to_string(), generation, from as u32).await;
+            // It may have ended meanwhile, which is told.
+            let Ok(some) = asked else { return };
+            if some.is_empty() {
+                return;
+            }
+            let next = from + some.len();
+            self.with(name, |entry| {
+                (from..).zip(some).for_each(|(number, domain)| entry.started(number, domain, generation));
+            });
+            from = next;
+        }
     }
 
     /// Has a component made; `None` if that took too long.
@@ -162,9 +222,9 @@ impl Supervisor {
 
     /// Pages and processor time it has used; `None` if it is not there.
     async fn effort(&self, name: &str) -> Option<(u64, u64)> {
-        let (domain, core) = self.with(name, |entry| (entry.domain, entry.core))?;
-        let line = self.monitor.domain(core, domain?).await.ok()??;
-        (Some(line.domain) == domain).then_some((line.pages, line.cpu_ns))
+        let lines = self.lines(name).await;
+        let sum = |of: fn(&DomainLine) -> u64| lines.iter().map(of).sum();
+        (!lines.is_empty()).then(|| (sum(|line| line.pages), sum(|line| line.cpu_ns)))
     }
 
     /// Waits until `look` finds something about a component; `None` if that took longer.
@@ -199,55 +259,65 @@ impl Supervisor {
         }
     }
 
-    /// The domain may be one whose start has not been answered yet: then its name is asked for.
+    /// Hears from spawn of the ends of programs.
+    pub async fn listen_to_spawn(self: Rc<Self>) {
+        loop {
+            match self.spawn.next_event().await {
+                SpawnEvent::Ended { name, generation, death } => self.clone().ended(&name, generation, death),
+                // Of a Linux domain, which is not ours.
+                SpawnEvent::Died { .. } => {}
+                SpawnEvent::Lost | SpawnEvent::PeerRestarted => runtime::log!("events of spawn were lost"),
+                SpawnEvent::Closed => return,
+            }
+        }
+    }
+
     fn serves(self: Rc<Self>, domain: DomainId) {
         let now_ns = now_ns();
-        let known =
-            self.entries.borrow().iter().find(|entry| entry.domain == Some(domain)).map(|entry| entry.name.clone());
         runtime::spawn(async move {
-            let name = match known {
-                Some(name) => name,
-                None => match self.monitor.domain((domain >> 48) as u32, domain).await {
-                    Ok(Some(line)) if line.domain == domain => {
-                        self.with(&line.name, |entry| entry.started(domain, line.generation));
-                        line.name
-                    }
-                    _ => return,
-                },
-            };
-            self.with(&name, |entry| {
-                entry.serves(now_ns);
-            });
+            let Some(name) = self.identify(domain).await else { return };
+            self.with(&name, |entry| entry.serves(domain, now_ns));
             self.changed();
         });
     }
 
     async fn stalled(&self, domain: DomainId) {
-        let found = self.entries.borrow_mut().iter_mut().find(|entry| entry.domain == Some(domain)).map(|entry| {
-            entry.stalls(now_ns());
-            (entry.name.clone(), entry.core)
-        });
-        let Some((name, core)) = found else { return };
+        let Some(name) = self.identify(domain).await else { return };
+        self.with(&name, |entry| entry.stalls(now_ns()));
         runtime::log!("{name} does not look at its work: it is ended");
-        if let Err(error) = self.monitor.kill(core, domain, STALLED).await {
+        if let Err(error) = self.monitor.kill((domain >> 48) as u32, domain, STALLED).await {
             runtime::log!("{name} cannot be ended: {error:?}");
         }
     }
 
+    /// A domain died. Of programs spawn tells when the last is gone.
     fn died(self: Rc<Self>, name: String, generation: u64, death: Death) {
-        let now_ns = now_ns();
-        let decision = self.with(&name, |entry| {
-            entry.generation = entry.generation.max(generation);
-            entry.died(&death, now_ns)
-        });
-        self.changed();
-        let why = cause(&death);
-        if decision.is_some() && DeathCause::decode(death.cause) == Some(DeathCause::Exception) {
+        // A Linux domain has no place.
+        let Some((component, _)) = self.place(&name) else { return };
+        if DeathCause::decode(death.cause) == Some(DeathCause::Exception) {
             // The kernel, which printed the whole backtrace, does not know names.
             let _ = sys::log(&format!("bt: {:#x} {name}", death.rip));
         }
+        let is_program = self.with(&component, |entry| {
+            if entry.is_program {
+                entry.lost(death.domain, now_ns());
+            }
+            entry.is_program
+        });
+        if is_program == Some(true) {
+            return self.changed();
+        }
+        self.ended(&component, generation, death);
+    }
+
+    /// A component is gone, a program with its last dispatcher.
+    fn ended(self: Rc<Self>, name: &str, generation: u64, death: Death) {
+        let now_ns = now_ns();
+        let decision = self.with(name, |entry| entry.died(generation, &death, now_ns));
+        self.changed();
+        let why = cause(&death);
+        let name = name.to_string();
         match decision {
-            // A Linux domain, or one of an earlier life.
             None => {}
             Some(Decision::Finished) => runtime::log!("{name} is done"),
             Some(Decision::GiveUp) => runtime::log!("{name} died ({why}), too often to be started again"),

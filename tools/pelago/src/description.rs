@@ -15,6 +15,12 @@ use system::{Component, Linux, Placement, Region, Restart, System, Use};
 const NAME_BYTES_MAX: usize = 31;
 const PRIORITY_MAX: u8 = 63;
 const PAGE_BYTES: u64 = 4096;
+/// What follows a program's name in its dispatchers' names: at most `-255`.
+const CORE_SUFFIX_BYTES: usize = 4;
+/// The component that is on every core before all others.
+pub const MONITOR: &str = "monitor";
+/// What each dispatcher of a program can be given: a right, no device.
+const SHARED_DEVICES: [&str; 2] = ["cores", "power"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +43,8 @@ struct LinuxEntry {
 struct Entry {
     name: String,
     program: Option<String>,
-    core: Core,
+    core: Option<Core>,
+    cores: Option<BTreeSet<u32>>,
     priority: u8,
     memory: String,
     #[serde(default)]
@@ -90,6 +97,19 @@ fn parse(text: &str) -> Result<System> {
     for component in &components {
         ensure!(names.insert(&component.name), "component {} is described twice", component.name);
     }
+    for program in components.iter().filter(|component| component.core.is_program()) {
+        let of_program = |name: &str| {
+            let core = name.strip_prefix(&*program.name)?.strip_prefix('-')?;
+            core.parse::<u8>().ok()
+        };
+        let clash = components.iter().find(|component| of_program(&component.name).is_some());
+        ensure!(
+            clash.is_none_or(|component| component.name == program.name),
+            "component {} is named like a dispatcher of {}",
+            clash.map_or("", |component| &component.name),
+            program.name
+        );
+    }
     let mut regions = HashMap::new();
     for region in components.iter().flat_map(|component| &component.regions) {
         let first = regions.entry(&region.name).or_insert(region);
@@ -104,6 +124,7 @@ fn linux(entry: LinuxEntry, components: &[Component]) -> Result<Linux> {
     ensure!(entry.priority <= PRIORITY_MAX, "linux: priority {} is above {PRIORITY_MAX}", entry.priority);
     let uses = entry.uses.iter().map(|text| resolve("linux", text, components)).collect::<Result<_>>()?;
     let (core, memory_limit_pages) = (placement("linux", entry.core)?, pages("linux", &entry.memory)?);
+    ensure!(!core.is_program(), "linux: core is a list of numbers: every program has one");
     Ok(Linux { core, priority: entry.priority, memory_limit_pages, uses })
 }
 
@@ -130,7 +151,7 @@ fn resolve(user: &str, text: &str, components: &[Component]) -> Result<Use> {
 }
 
 fn component(entry: Entry) -> Result<Component> {
-    let Entry { name, program, core, priority, memory, provides, uses, restart, devices, regions } = entry;
+    let Entry { name, program, core, cores, priority, memory, provides, uses, restart, devices, regions } = entry;
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>>>().with_context(|| name.clone())?;
     for name in [&name]
         .into_iter()
@@ -142,7 +163,24 @@ fn component(entry: Entry) -> Result<Component> {
         ensure!((1..=NAME_BYTES_MAX).contains(&name.len()), "the name `{name}` must have 1 to {NAME_BYTES_MAX} bytes");
     }
     ensure!(priority <= PRIORITY_MAX, "{name}: priority {priority} is above {PRIORITY_MAX}");
-    let (core, memory_limit_pages) = (placement(&name, core)?, pages(&name, &memory)?);
+    let memory_limit_pages = pages(&name, &memory)?;
+    let core = match (core, cores) {
+        (Some(core), None) => placement(&name, core)?,
+        (None, Some(cores)) if !cores.is_empty() => Placement::Each(cores),
+        _ => bail!("{name}: give core, or cores with one at least, and not both"),
+    };
+    if core.is_program() && name != MONITOR {
+        ensure!(
+            name.len() <= NAME_BYTES_MAX - CORE_SUFFIX_BYTES,
+            "{name}: the name of a program of several cores has at most {} bytes, as `-` and the core follow it",
+            NAME_BYTES_MAX - CORE_SUFFIX_BYTES
+        );
+        let unshared = devices.iter().find(|device| !SHARED_DEVICES.contains(&device.as_str()));
+        ensure!(
+            unshared.is_none(),
+            "{name}: a device is one domain's, so no program of several cores has {unshared:?}"
+        );
+    }
     // Servers are found when all components are known.
     let uses = uses.into_iter().map(|contract| Use { contract, server: String::new() }).collect();
     let restart = match restart {
@@ -195,7 +233,9 @@ fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
     for (index, component) in components.iter().enumerate() {
         for wanted in &component.uses {
             let server = components.iter().position(|other| other.name == wanted.server);
-            if let Some(server) = server {
+            // A program's own contract leads to its next dispatcher.
+            let is_own = server == Some(index) && component.core.is_program();
+            if let Some(server) = server.filter(|_| !is_own) {
                 graph.add_edge(nodes[server], nodes[index], ());
             }
         }
@@ -221,21 +261,6 @@ pub fn placed(mut system: System, machine: MachineType) -> System {
     system
 }
 
-/// The description with a component once per core, named by the core: `NAME-0` and so on.
-pub fn on_each_core(system: &System, name: &str, cpus: u32) -> Result<System> {
-    let mut system = system.clone();
-    let place = system.components.iter().position(|component| component.name == name);
-    let template = system.components.remove(place.with_context(|| format!("the description has no component {name}"))?);
-    let one = |core: u32| Component {
-        name: format!("{name}-{core}"),
-        // The same core on a machine of any size that has it.
-        core: Placement::Preferred(vec![core]),
-        ..template.clone()
-    };
-    system.components.extend((0..cpus).map(one));
-    Ok(system)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +283,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
+        let every = |name: &str| entry(name, "", "").replace("[0, 1]", "'every'");
         let cases = [
             (entry("x", "'a'", "'b'") + &entry("y", "'b'", "'a'"), "cycle"),
             (entry("x", "", "'b'"), "no component provides"),
@@ -266,6 +292,13 @@ mod tests {
             (entry("x", "", "") + "priorty = 1\n", "unknown field"),
             (entry("x", "", "").replace("4M", "4Q"), "memory"),
             (entry("x", "", "").replace("[0, 1]", "'some'"), "every"),
+            (entry("x", "", "") + "cores = [1]\n", "not both"),
+            (entry("x", "", "").replace("core = [0, 1]", "cores = []"), "one at least"),
+            (entry("x", "", "").replace("core = [0, 1]\n", ""), "give core"),
+            (entry("x", "'a'", "'a'"), "cycle"),
+            (every("x") + "devices = ['cores', 'serial']\n", "\"serial\""),
+            (every(&"x".repeat(28)), "at most 27 bytes"),
+            (every("x") + &entry("x-2", "", ""), "x-2 is named like a dispatcher of x"),
             (entry("x", "", "") + "regions = [{ name = 'r', size = '4K' }, { name = 'r', size = '8K' }]\n", "two ways"),
             (entry("x", "", "") + "regions = [{ name = 'r', size = '5' }]\n", "multiple"),
             (
@@ -277,6 +310,10 @@ mod tests {
             let message = format!("{:#}", parse(&(text + LINUX)).unwrap_err());
             assert!(message.contains(words), "{message} lacks {words}");
         }
+        let everywhere = LINUX.replace("[0]", "'every'");
+        assert!(
+            format!("{:#}", parse(&(entry("x", "", "") + &everywhere)).unwrap_err()).contains("every program has one")
+        );
     }
 
     #[test]
@@ -288,12 +325,14 @@ mod tests {
     }
 
     #[test]
-    fn there_is_one_on_each_core() {
-        let page = entry("other", "", "") + &entry("load", "", "") + LINUX;
-        let system = on_each_core(&parse(&page).unwrap(), "load", 3).unwrap();
-        let placed: Vec<_> = system.components.iter().map(|it| (it.name.as_str(), it.core.core_on(4))).collect();
-        assert_eq!(placed, [("other", Some(1)), ("load-0", Some(0)), ("load-1", Some(1)), ("load-2", Some(2))]);
-        assert!(on_each_core(&system, "load", 3).is_err());
+    fn a_program_of_several_cores_is_on_all_or_on_those_listed() {
+        let every = entry("a", "'x'", "'x'").replace("[0, 1]", "'every'");
+        let some = entry("b", "", "'x'").replace("core = [0, 1]", "cores = [3, 0]");
+        let system = parse(&(every + &some + LINUX)).unwrap();
+        let names = |index: usize, cores| system.components[index].domains(cores).into_iter().map(|(name, _)| name);
+        assert!(names(0, 2).eq(["a-0", "a-1"]) && names(1, 2).eq(["b-0"]) && names(1, 8).eq(["b-0", "b-3"]));
+        // Its own contract leads to the next one of it, and orders nothing.
+        assert_eq!(system.components[0].uses[0].server, "a");
     }
 
     #[test]

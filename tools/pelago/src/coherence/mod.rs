@@ -22,9 +22,8 @@ use system::System;
 
 pub use table::list;
 
-/// The system that is loaded, and the component of it that there is one of per core.
+/// The system that is loaded.
 pub const SYSTEM: &str = "model.toml";
-pub const LOAD: &str = "load";
 const LOAD_DONE: &str = ": load done";
 /// What the measuring program says at the end.
 const MEASURE_DONE: &str = "measure: done";
@@ -126,7 +125,7 @@ impl Guests<'_> {
     /// All rows of our component (apps/bench/src/load.rs).
     fn component(&self, cpus: u32, turn: u64) -> Result<Report> {
         let model = description::load(&place::root().join("system").join(SYSTEM))?;
-        self.pelago(&description::on_each_core(&model, LOAD, cpus)?, cpus, turn, &[], LOAD_DONE)
+        self.pelago(&model, cpus, turn, &[], LOAD_DONE)
     }
 
     /// The measuring program as a Linux program of ours.
@@ -138,7 +137,7 @@ impl Guests<'_> {
 
     fn pelago(&self, system: &System, cpus: u32, turn: u64, words: &[&str], done: &str) -> Result<Report> {
         let bench = self.bench()?;
-        let names = plugin::names(bench.images(), system)?;
+        let names = plugin::names(bench.images(), system, cpus)?;
         let start = |instruments| {
             bench.boot_system(system, MachineType::Q35, cpus, words, |_, machine: &mut Machine| {
                 plugin::fit(machine, instruments);

@@ -69,7 +69,7 @@ impl Count {
 
 /// Counts once, on one core.
 pub fn measure(plugin: &Plugin, bench: &Bench, system: &System) -> Result<(Vec<Count>, Report)> {
-    let names = plugin::names(bench.images(), system)?;
+    let names = plugin::names(bench.images(), system, 1)?;
     let start = |instruments| {
         bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine: &mut Machine| {
             plugin::fit(machine, instruments);

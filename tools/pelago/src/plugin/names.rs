@@ -1,21 +1,26 @@
 //! The names that the plugin gives to functions and components: symbols of the images that a build leaves in `out/images`, and the
 //! system's description.
 
-use crate::files;
+use crate::{description, files};
 use anyhow::Result;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use system::System;
 
-/// All functions of `images`, and which component of `system` runs which. See coherence's `names.rs` for the format.
-pub fn of(images: &[PathBuf], system: &System) -> Result<String> {
+/// All functions of `images`, and which domain of `system` on a machine of `cpus` cores runs which. See coherence's `names.rs` for the format.
+pub fn of(images: &[PathBuf], system: &System, cpus: u32) -> Result<String> {
     let mut text = String::new();
     for image in images {
         add_image(&mut text, image)?;
     }
     for component in &system.components {
-        let _ = writeln!(text, "component {} {}", component.name, component.program);
+        // Monitors have one name on all cores.
+        let is_monitor = component.name == description::MONITOR;
+        let domains = if is_monitor { vec![(component.name.clone(), 0)] } else { component.domains(cpus) };
+        for (name, _) in domains {
+            let _ = writeln!(text, "component {name} {}", component.program);
+        }
     }
     Ok(text)
 }

@@ -10,11 +10,9 @@ use crate::{description, place};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use system::{System, Use};
 
 const SYSTEM: &str = "fuzz.toml";
 const FUZZER: &str = "fuzz";
-const NEIGHBOUR: &str = "neighbour";
 /// Machines, and calls of each core.
 const ALWAYS: [(MachineType, u32, u64); 3] =
     [(MachineType::Q35, 1, 100_000), (MachineType::Microvm, 2, 60_000), (MachineType::Q35, 4, 30_000)];
@@ -99,7 +97,8 @@ fn variable(name: &str, default: u64) -> Result<u64> {
 
 fn fuzz(bench: &Bench, name: &str, machine: MachineType, cpus: u32, calls: u64, seed: u64) -> Result<()> {
     let (seed, calls) = (variable(SEED_VARIABLE, seed)?, variable(CALLS_VARIABLE, calls)?);
-    let guest = bench.boot_system(&system(cpus)?, machine, cpus, &[], |_, machine| {
+    let system = description::load(&place::root().join("system").join(SYSTEM))?;
+    let guest = bench.boot_system(&system, machine, cpus, &[], |_, machine| {
         machine.memory_bytes += u64::from(cpus) * (MIB_PER_CORE << 20);
         machine.command_line.extend([format!("fuzz.seed={seed}"), format!("fuzz.calls={calls}")]);
         Ok(())
@@ -120,21 +119,6 @@ fn fuzz(bench: &Bench, name: &str, machine: MachineType, cpus: u32, calls: u64, 
         Ok(())
     })
     .with_context(|| format!("seed {seed}: {SEED_VARIABLE}={seed} ./pelago test {name} makes the same calls"))
-}
-
-/// One fuzzer and one neighbour per core.
-fn system(cpus: u32) -> Result<System> {
-    let mut system = description::load(&place::root().join("system").join(SYSTEM))?;
-    for component in [NEIGHBOUR, FUZZER] {
-        system = description::on_each_core(&system, component, cpus)?;
-    }
-    for core in 0..cpus {
-        let own = format!("{FUZZER}-{core}");
-        let component = system.components.iter_mut().find(|component| component.name == own);
-        let server = format!("{NEIGHBOUR}-{core}");
-        component.context("no such component")?.uses.push(Use { contract: NEIGHBOUR.into(), server });
-    }
-    Ok(system)
 }
 
 /// What all cores counted.

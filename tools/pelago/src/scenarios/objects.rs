@@ -8,11 +8,10 @@ use crate::{description, place};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use system::{System, Use};
+use system::System;
 
 const SYSTEM: &str = "conform.toml";
 const COMPONENT: &str = "conform";
-const PARTNER: &str = "partner";
 const CPUS: [u32; 6] = [1, 2, 4, 8, 64, 255];
 /// With more they take minutes.
 const CPUS_ALWAYS_MAX: u32 = 8;
@@ -146,19 +145,11 @@ pub fn boot(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(
     })
 }
 
-/// One `conform` per core, each with the next one as its partner.
+/// `conform` with a pool for as many cores.
 fn system(cpus: u32) -> Result<System> {
-    let system = description::load(&place::root().join("system").join(SYSTEM))?;
-    let mut system = description::on_each_core(&system, COMPONENT, cpus)?;
+    let mut system = description::load(&place::root().join("system").join(SYSTEM))?;
     let pools = system.components.iter_mut().flat_map(|component| &mut component.regions).filter(|region| region.pool);
     pools.for_each(|pool| pool.bytes = pool.bytes.max(cpus * POOL_BYTES_PER_CORE));
-    // A ring, which boot order has no say in: nobody waits for its partner before it serves.
-    for core in 0..if cpus > 1 { cpus } else { 0 } {
-        let next = format!("{COMPONENT}-{}", (core + 1) % cpus);
-        let own = format!("{COMPONENT}-{core}");
-        let component = system.components.iter_mut().find(|component| component.name == own);
-        component.context("no such component")?.uses.push(Use { contract: PARTNER.into(), server: next });
-    }
     Ok(system)
 }
 
@@ -286,17 +277,5 @@ mod tests {
     fn places_are_read() {
         assert_eq!(segment("pelago: conform-2: memory of node 2 at 0x1234000"), Some((2, 0x123_4000)));
         assert_eq!(segment("pelago: conform-2: core 2 segment/plain_copy ok"), None);
-    }
-
-    #[test]
-    fn partners_make_a_ring() {
-        let system = system(3).unwrap();
-        let uses: Vec<_> = system
-            .components
-            .iter()
-            .filter(|it| it.program == COMPONENT)
-            .map(|it| it.uses[0].server.as_str())
-            .collect();
-        assert_eq!(uses, ["conform-1", "conform-2", "conform-0"]);
     }
 }

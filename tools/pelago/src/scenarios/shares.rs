@@ -33,7 +33,6 @@ pub fn scenarios() -> Vec<Scenario> {
 
 fn shares(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let system = description::load(&place::root().join("system").join(coherence::SYSTEM))?;
-    let system = description::on_each_core(&system, coherence::LOAD, cpus)?;
     with_console(bench.boot_system(&system, machine, cpus, &[], |_, _| Ok(()))?, |guest| {
         layouts(guest, cpus)?;
         guest.expect(&format!("shared: {cpus} cores see one segment"), LIMIT)?;
