@@ -149,8 +149,8 @@ fn dispatcher_shown(line: &DispatcherLine) -> String {
         DispatcherState::Serving => "serving",
         DispatcherState::Ended => "ended",
     };
-    let (kibibytes, milliseconds) = (pages.saturating_mul(4), cpu_ns / 1_000_000);
-    format!("{name:<16} core {core:<3} {state:<8} {kibibytes:>8} KiB {milliseconds:>8} ms")
+    let (kibibytes, microseconds) = (pages.saturating_mul(4), cpu_ns / 1000);
+    format!("{name:<16} core {core:<3} {state:<8} {kibibytes:>8} KiB {microseconds:>10} us")
 }
 
 fn shown(line: &ComponentLine) -> String {

@@ -109,8 +109,11 @@ fn answers_tell_what_happened() {
         assert!(lines[2].starts_with("crew ") && lines[2].contains(" cores: 2 "));
         let (lines, last) = commands.run("components -d").await.unwrap();
         let lines: Vec<_> = lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        let expected =
-            ["ip core 1 serving 40 KiB 5 ms", "crew-0 core 0 starting 40 KiB 5 ms", "crew-7 core 7 ended 40 KiB 5 ms"];
+        let expected = [
+            "ip core 1 serving 40 KiB 5000 us",
+            "crew-0 core 0 starting 40 KiB 5000 us",
+            "crew-7 core 7 ended 40 KiB 5000 us",
+        ];
         assert_eq!((&lines[..], last.as_str()), (&expected.map(String::from)[..], "3 dispatchers"));
         assert!(commands.run("components -x").await.unwrap_err().contains("takes -d"));
         let killed = commands.run(" chaos kill ip").await.unwrap().1;

@@ -9,10 +9,11 @@ use cargo_metadata::Metadata;
 use std::path::{Path, PathBuf};
 
 /// Folders whose crates may hold unsafe code; every other crate says `#![forbid(unsafe_code)]`.
-const UNSAFE_FOLDERS: [&str; 21] = [
+const UNSAFE_FOLDERS: [&str; 22] = [
     "apps/bench",
     "apps/conform",
     "apps/cores",
+    "apps/crew",
     "apps/fuzz",
     "kernel",
     "monitor",

@@ -13,6 +13,7 @@ mod fuzz;
 mod held;
 mod keep_alive;
 mod link;
+mod many;
 mod model;
 mod objects;
 mod programs;
@@ -36,6 +37,7 @@ pub fn all() -> Vec<Scenario> {
         objects::scenarios(),
         fuzz::scenarios(),
         model::scenarios(),
+        many::scenarios(),
         programs::scenarios(),
         shell::scenarios(),
         door::scenarios(),

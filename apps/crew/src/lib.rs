@@ -1,0 +1,61 @@
+//! A program of several cores, for the scenarios `programs/*`.
+//!
+//! `crew`: its first dispatcher shows a range of their pool and has the next one join, which shows it at the same address, puts itself into a list there and passes
+//! the word on to its next, until it is back. Then the first one walks the list, by the addresses that the others wrote, and says whom it found and how many
+//! generations have used this memory. `ballast`: leaves its last core too little memory for another domain, and the others no more than that.
+//!
+//! Deliberately unknown here: who makes, ends and lists programs.
+#![no_std]
+
+extern crate alloc;
+
+mod ballast;
+mod common;
+mod ring;
+
+use alloc::vec::Vec;
+
+use runtime::{Program, Start};
+
+use crate::common::Common;
+
+/// The name under which memory is taken away.
+const BALLAST: &str = "ballast";
+/// Word of the command line: the last dispatcher ends by itself, with status 0, once all have met.
+const LEAVE: &str = "crew.leave";
+
+/// The component.
+pub async fn run(start: Start) {
+    let Some(program) = start.program() else {
+        return runtime::log!("failed: it is one domain, not a program of several cores");
+    };
+    if program.name == BALLAST {
+        ballast::hold(&start, &program);
+    } else if let Err(why) = meet(&start, &program).await {
+        runtime::log!("failed: {why}");
+    } else if start.command_line().split(' ').any(|word| word == LEAVE) && program.number + 1 == program.cores.len() {
+        return runtime::log!("leaves");
+    }
+    start.serving();
+    core::future::pending().await
+}
+
+/// All dispatchers at one memory. The first one returns when all have been there, the others when they were.
+async fn meet(start: &Start, program: &Program) -> Result<(), ring::JoinError> {
+    let pool = start.pool("crew").ok_or(ring::JoinError::NoPool)?;
+    let joined = ring::serve(start, program, pool);
+    if program.number > 0 {
+        return joined.await;
+    }
+    let common =
+        Common::first(start, pool).map_err(|error| ring::JoinError::Refused(start.core(), error.name().into()))?;
+    common.join(program.number, start.core(), start.generation());
+    let count = ring::pass_on(start, program, common.id).await? + 1;
+    let met: Vec<u32> = common.walk(start.generation());
+    let uses = common.uses();
+    runtime::log!(
+        "generation {}: {count} dispatchers met at one address, {met:?}; memory of {uses} generations",
+        start.generation()
+    );
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! The ring: each dispatcher asks the next one, and the last the first.
+
+use alloc::format;
+use alloc::rc::Rc;
+use alloc::string::String;
+use core::cell::Cell;
+use core::fmt;
+use core::future::{Future, poll_fn};
+use core::task::{Poll, Waker};
+
+use abi::Handle;
+use contract::contract;
+use runtime::{Peer, Program, Start};
+use serde::{Deserialize, Serialize};
+
+use crate::common::Common;
+
+/// Why a dispatcher did not join.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JoinError {
+    /// The description gives no pool `crew`.
+    NoPool,
+    /// The kernel of that core refused; the name of its error.
+    Refused(u32, String),
+    /// The one after that core's does not answer.
+    NoAnswer(u32),
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            JoinError::NoPool => formatter.write_str("there is no pool for it; see system/programs.toml"),
+            JoinError::Refused(core, error) => {
+                write!(formatter, "core {core} refuses a dispatcher its memory ({error})")
+            }
+            JoinError::NoAnswer(core) => write!(formatter, "the dispatcher after core {core}'s does not answer"),
+        }
+    }
+}
+
+/// Coming together. Order: as sent. Rights: the dispatchers of one program.
+#[contract(name = "crew", version = 1)]
+pub trait Crew {
+    /// Shows the range of that id of the pool, adds itself to the list there and has the next one do so. Gives how many did.
+    #[op]
+    async fn join(&self, range: u64) -> Result<u32, JoinError>;
+}
+
+struct Member {
+    start: Start,
+    program: Program,
+    pool: Handle,
+    joined: Cell<bool>,
+    waker: Cell<Option<Waker>>,
+}
+
+impl CrewServer for Member {
+    async fn join(&self, _: &Peer, range: u64) -> Result<u32, JoinError> {
+        if self.program.number == 0 {
+            // It went round.
+            return Ok(0);
+        }
+        let core = self.start.core();
+        let common = Common::shown(self.pool, range).map_err(|error| JoinError::Refused(core, error.name().into()))?;
+        common.join(self.program.number, core, self.start.generation());
+        self.joined.set(true);
+        self.waker.take().into_iter().for_each(Waker::wake);
+        Ok(pass_on(&self.start, &self.program, range).await? + 1)
+    }
+}
+
+/// Asks the next dispatcher; alone there is none.
+pub(crate) async fn pass_on(start: &Start, program: &Program, range: u64) -> Result<u32, JoinError> {
+    if program.cores.len() == 1 {
+        return Ok(0);
+    }
+    let next = start.client::<CrewClient>(&program.dispatcher(program.number + 1));
+    let next = next.map_err(|_| JoinError::NoAnswer(start.core()))?;
+    next.join(range).await.map_err(|error| match error {
+        channel::CallError::Server(error) => error,
+        other => {
+            runtime::log!("{}", format!("{other:?}"));
+            JoinError::NoAnswer(start.core())
+        }
+    })
+}
+
+/// Serves the one before for ever; the future ends when this one has joined.
+pub(crate) fn serve(
+    start: &Start,
+    program: &Program,
+    pool: Handle,
+) -> impl Future<Output = Result<(), JoinError>> + use<> {
+    let (start, program) = (start.clone(), program.clone());
+    let mut incoming = start.incoming(NAME);
+    let member = Rc::new(Member { start, program, pool, joined: Cell::new(false), waker: Cell::new(None) });
+    let server = member.clone();
+    runtime::spawn(async move {
+        loop {
+            let channel = incoming.next().await;
+            runtime::spawn(serve_crew(server.clone(), channel));
+        }
+    });
+    poll_fn(move |context| {
+        if member.joined.get() {
+            return Poll::Ready(Ok(()));
+        }
+        member.waker.set(Some(context.waker().clone()));
+        Poll::Pending
+    })
+}
