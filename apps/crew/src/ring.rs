@@ -10,6 +10,7 @@ use core::task::{Poll, Waker};
 
 use abi::Handle;
 use contract::contract;
+use contracts::names::NamesClient;
 use runtime::{Peer, Program, Start};
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,8 @@ pub enum JoinError {
     Refused(u32, String),
     /// The one after that core's does not answer.
     NoAnswer(u32),
+    /// `names` does not tell that core's dispatcher where spawn is.
+    NoName(u32),
 }
 
 impl fmt::Display for JoinError {
@@ -33,6 +36,7 @@ impl fmt::Display for JoinError {
             JoinError::Refused(core, error) => {
                 write!(formatter, "core {core} refuses a dispatcher its memory ({error})")
             }
+            JoinError::NoName(core) => write!(formatter, "`names` does not tell core {core} of spawn"),
             JoinError::NoAnswer(core) => write!(formatter, "the dispatcher after core {core}'s does not answer"),
         }
     }
@@ -62,11 +66,24 @@ impl CrewServer for Member {
         }
         let core = self.start.core();
         let common = Common::shown(self.pool, range).map_err(|error| JoinError::Refused(core, error.name().into()))?;
+        ask_names(&self.start).await?;
         common.join(self.program.number, core, self.start.generation());
         self.joined.set(true);
         self.waker.take().into_iter().for_each(Waker::wake);
         Ok(pass_on(&self.start, &self.program, range).await? + 1)
     }
+}
+
+/// Asks a server that was there before this core's monitor.
+pub(crate) async fn ask_names(start: &Start) -> Result<(), JoinError> {
+    let found = match start.client::<NamesClient>("names") {
+        Ok(names) => names.find("spawn".into(), start.core(), 0).await.map(drop).map_err(|error| format!("{error:?}")),
+        Err(error) => Err(format!("{error:?}")),
+    };
+    found.map_err(|error| {
+        runtime::log!("names: {error}");
+        JoinError::NoName(start.core())
+    })
 }
 
 /// Asks the next dispatcher; alone there is none.

@@ -10,7 +10,7 @@ use core::task::Poll;
 
 use abi::PAGE_BYTES;
 use channel::{CallError, Peer};
-use contracts::monitor::{ChannelPlan, Created, DomainPlan, MonitorError, RegionKind};
+use contracts::monitor::{ChannelPlan, Created, DomainPlan, MonitorError, Place, RegionKind};
 use contracts::names::{Named, NamesEvent};
 use contracts::spawn::{Death, DomainId, SpawnError, SpawnEvents};
 use spawn_core::{Outcome, all_or_none, home};
@@ -26,6 +26,8 @@ const RESERVE_PAGES: u64 = 256;
 const AT_ONCE: usize = 64;
 /// Channels brought to a component before it is waited for: half of what it lets wait.
 const ANNOUNCED_AT_ONCE: usize = 32;
+/// A channel of a component, which is of no set.
+const NO_SET: u32 = 0;
 /// How long the memory server may take, which may have to move pages between cores.
 const ROOM_LIMIT_NS: u64 = 1_000_000_000;
 /// How long the deaths of domains that were ended may take to be told.
@@ -63,7 +65,12 @@ impl Service {
         }
         let concerned =
             |plan: &&ChannelPlan| plans.iter().any(|(_, own)| plan.client == own.name || plan.server == own.name);
+        let is_client = |plan: &ChannelPlan| plans.iter().any(|(_, own)| plan.client == own.name);
+        let new = |plan: &&ChannelPlan| !self.opened.borrow().contains(&plan.id);
+        let late: Vec<&ChannelPlan> =
+            self.channels.iter().filter(new).filter(|plan| is_client(plan) && self.is_late(plan)).collect();
         self.open(self.channels.iter().filter(concerned)).await?;
+        self.announce_late(&late).await;
         let cores: Vec<u32> = plans.iter().map(|(core, _)| *core).collect();
         for region in &component.regions {
             self.region(region, &cores).await?;
@@ -228,20 +235,47 @@ impl Service {
         }
     }
 
+    /// Is it to a server that was started before there were channels between cores, so without this one?
+    fn is_late(&self, plan: &ChannelPlan) -> bool {
+        let first = wiring::first_components(&self.description);
+        (plan.client_core, plan.server_core) != (0, 0) && first.iter().any(|component| component.name == plan.server)
+    }
+
+    /// Brings such channels to their servers.
+    async fn announce_late(&self, plans: &[&ChannelPlan]) {
+        for some in plans.chunks(ANNOUNCED_AT_ONCE) {
+            let told: Vec<_> =
+                some.iter().map(|plan| self.monitor.announce(plan.server_core, plan.id, NO_SET)).collect();
+            for (answer, plan) in told.into_iter().zip(some) {
+                // One that is being restarted gets it at its start.
+                if let Err(error) = answer.await {
+                    runtime::log!("{} was not told of the channel of {}: {error:?}", plan.server, plan.client);
+                }
+            }
+        }
+    }
+
     /// Opens channels that are not open yet, all servers' cores at once, then the clients' where they differ.
     pub async fn open<'p>(&self, plans: impl Iterator<Item = &'p ChannelPlan>) -> Result<(), SpawnError> {
         let plans: Vec<&ChannelPlan> = plans.filter(|plan| !self.opened.borrow().contains(&plan.id)).collect();
-        let servers: Vec<_> =
-            plans.iter().map(|plan| self.monitor.open(plan.server_core, (*plan).clone(), None)).collect();
-        for (plan, place) in plans.iter().zip(servers) {
-            let place = place.await.map_err(refused)?;
-            if plan.client_core != plan.server_core {
-                let place = self.monitor.open(plan.client_core, (*plan).clone(), Some(place)).await.map_err(refused)?;
-                self.monitor.open(plan.server_core, (*plan).clone(), Some(place)).await.map_err(refused)?;
+        for some in plans.chunks(AT_ONCE) {
+            let servers: Vec<_> =
+                some.iter().map(|plan| self.monitor.open(plan.server_core, (*plan).clone(), None)).collect();
+            for (plan, place) in some.iter().zip(servers) {
+                self.open_to_client(plan, place.await.map_err(refused)?).await?;
             }
-            if plan.id < wiring::RUN_TIME_CHANNELS {
-                self.opened.borrow_mut().insert(plan.id);
-            }
+        }
+        Ok(())
+    }
+
+    /// The server's core has its part of the channel.
+    async fn open_to_client(&self, plan: &ChannelPlan, place: Place) -> Result<(), SpawnError> {
+        if plan.client_core != plan.server_core {
+            let place = self.monitor.open(plan.client_core, plan.clone(), Some(place)).await.map_err(refused)?;
+            self.monitor.open(plan.server_core, plan.clone(), Some(place)).await.map_err(refused)?;
+        }
+        if plan.id < wiring::RUN_TIME_CHANNELS {
+            self.opened.borrow_mut().insert(plan.id);
         }
         Ok(())
     }

@@ -149,7 +149,7 @@ fn met(guest: &mut Guest, cores: &[u32], generation: u64) -> Result<()> {
     guest.expect(&said, LIMIT).map(drop)
 }
 
-/// One of it is killed, faults or hangs, now on one core, now on another; and it comes again as a whole, also after the supervisor did.
+/// One of it is killed, faults or hangs, now on one core, now on another; and it comes again as a whole, also after those did whom it was made by and speaks with.
 fn restarted(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let cores: Vec<u32> = (0..cpus).collect();
     let last = cpus - 1;
@@ -165,11 +165,12 @@ fn restarted(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
             ("fault", "crew".into(), "exception 14"),
             ("hang", format!("crew-{last}"), "stalled"),
             ("kill", "supervisor".into(), ""),
+            ("kill", "names".into(), ""),
             ("fault", format!("crew-{last}"), "exception 14"),
         ] {
             let reply = guest.control(&format!("chaos {what} {name}"), CONTROL_LIMIT)?;
             ensure!(reply.starts_with("ok "), "chaos {what} {name}: {reply}");
-            if name != "supervisor" {
+            if name.starts_with(PROGRAM) {
                 generation += 1;
                 ensure!(reply.contains(&format!("{name}; generation {generation} serves")), "{reply}");
                 met_before(guest, &cores, generation)?;
