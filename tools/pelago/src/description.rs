@@ -219,7 +219,7 @@ fn region(entry: RegionEntry) -> Result<Region> {
     Ok(Region { name: entry.name, bytes, contiguous: entry.contiguous, pool: entry.pool })
 }
 
-/// Sorts so that whoever provides a contract comes before whoever uses it; among free choices the page's own order holds.
+/// Sorts so that whoever provides a contract comes before whoever uses it; else in no particular order.
 fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
     for index in 0..components.len() {
         let name = components[index].name.clone();
@@ -227,7 +227,6 @@ fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
             components[index].uses.iter().map(|wanted| resolve(&name, &wanted.contract, &components)).collect();
         components[index].uses = uses?;
     }
-    // Roots are taken from the back by the depth-first sort, so later components are added first.
     let mut graph = DiGraph::<usize, ()>::new();
     let nodes: Vec<_> = (0..components.len()).map(|index| graph.add_node(index)).collect();
     for (index, component) in components.iter().enumerate() {
