@@ -46,7 +46,7 @@ impl Default for Setting {
             same_socket: 70,
             other_socket: 300,
             memory: 200,
-            ownership: 50,
+            ownership: 55,
         }
     }
 }

@@ -5,7 +5,8 @@ use crate::problem::Result;
 use crate::rows::Setting;
 use crate::sample::{SAMPLES, Sample, measured};
 use crate::workers::{self, Kind};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::hint::black_box;
 
 /// Of a worker's text; an operation of the row is one text.
@@ -32,9 +33,12 @@ fn indexed(text: &Text) -> Result<Vec<Sample>> {
     (0..SAMPLES).map(|_| stretch()).collect()
 }
 
+/// By a hash of fixed keys, so that every run does the same.
+type Index<'t> = HashMap<&'t [u8], Vec<u32>, BuildHasherDefault<DefaultHasher>>;
+
 /// Where each word stands.
-fn positions(text: &[u8]) -> BTreeMap<&[u8], Vec<u32>> {
-    let mut index: BTreeMap<&[u8], Vec<u32>> = BTreeMap::new();
+fn positions(text: &[u8]) -> Index<'_> {
+    let mut index = Index::default();
     let mut place = 0;
     for word in text.split(|byte| *byte == b' ') {
         if !word.is_empty() {

@@ -56,7 +56,7 @@ fn a_message_is_a_miss_of_its_reader_and_costs_by_distance() {
 #[test]
 fn a_plain_write_waits_for_nothing_and_a_locked_one_for_its_data_and_for_who_shares_it() {
     let shared = [(0, 1, Access::Write), (4, 1, Access::Read), (0, 1, Access::Read)];
-    for (access, upgrade, miss) in [(Access::Write, 4, 14), (Access::Locked, 50, 300)] {
+    for (access, upgrade, miss) in [(Access::Write, 4, 14), (Access::Locked, 55, 300)] {
         let mut machine = Machine::new(8, Setting::default());
         run(&mut machine, &shared);
         let counters = run(&mut machine, &[(0, 1, access)]);

@@ -8,7 +8,6 @@ use crate::{description, place};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
-use system::System;
 
 const SYSTEM: &str = "conform.toml";
 const COMPONENT: &str = "conform";
@@ -36,12 +35,11 @@ const LEAST: u32 = 8;
 /// All cores together: some test at a time (`apps/conform/src/turns.rs`), so that each adds its own.
 const BASE: Duration = Duration::from_secs(60);
 const PER_CORE: Duration = Duration::from_secs(10);
-/// Without a word from any core.
+/// Without a word from any core: for a start, and for each core, past which an emulator of one thread comes before the next word.
 const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE_PER_CORE: Duration = Duration::from_secs(2);
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(30);
-/// What a test takes of the pool of all cores.
-const POOL_BYTES_PER_CORE: u32 = 256 << 10;
 /// What a test may hold at a time, beside what every core has.
 const MIB_PER_CORE: u64 = 4;
 
@@ -138,19 +136,12 @@ fn segment(line: &str) -> Option<(u64, u64)> {
 
 /// Boots `conform` on each core.
 pub fn boot(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(&mut Machine)) -> Result<Guest> {
-    bench.boot_system(&system(cpus)?, machine, cpus, &[], |_, machine| {
+    let system = description::load(&place::root().join("system").join(SYSTEM))?;
+    bench.boot_system(&system, machine, cpus, &[], |_, machine| {
         machine.memory_bytes += u64::from(cpus) * (MIB_PER_CORE << 20);
         change(machine);
         Ok(())
     })
-}
-
-/// `conform` with a pool for as many cores.
-fn system(cpus: u32) -> Result<System> {
-    let mut system = description::load(&place::root().join("system").join(SYSTEM))?;
-    let pools = system.components.iter_mut().flat_map(|component| &mut component.regions).filter(|region| region.pool);
-    pools.for_each(|pool| pool.bytes = pool.bytes.max(cpus * POOL_BYTES_PER_CORE));
-    Ok(system)
 }
 
 /// What a core said.
@@ -179,7 +170,9 @@ fn read(guest: &mut Guest, cpus: u32) -> Result<BTreeSet<String>> {
     let mut told = Instant::now();
     while cores.values().filter(|core| core.done).count() < cpus as usize {
         let left = end.saturating_duration_since(Instant::now());
-        let line = guest.expect(": core ", left.min(SILENCE)).with_context(|| missing(&cores, cpus))?;
+        let line = guest
+            .expect(": core ", left.min(SILENCE + SILENCE_PER_CORE * cpus))
+            .with_context(|| missing(&cores, cpus))?;
         let Some((core, what)) = parse(&line) else { continue };
         let core = cores.entry(core).or_default();
         match what {
