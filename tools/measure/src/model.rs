@@ -10,14 +10,13 @@ use crate::workers::Kind;
 use mark::Mark;
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 /// Operations of a worker in a row; as many before them warm the caches.
 const OPERATIONS: u64 = 400;
+/// One worker has one stretch, in which the first tick of the system's clock, cold all of it, would weigh: so long that the tick comes before.
+const WARM_UP_ALONE: u64 = 16 * OPERATIONS;
 /// Instructions of a worker's own before each addition, as in apps/bench's `load`.
 const OWN_WORK: u64 = 4000;
-/// Some ticks of the system's clock.
-const TICKS: Duration = Duration::from_millis(10);
 /// Pages that a worker may touch: those of two rows' worth, and as many while it waits for the others. Past them it touches none anew.
 const TOUCHED_MAX: usize = 4 * OPERATIONS as usize;
 const LINE_BYTES: usize = 64;
@@ -84,11 +83,6 @@ pub fn run(workers: usize, names: &[&str]) -> Result<()> {
         mark::names(&functions);
     }
     mark::arm();
-    // Else the first tick, whose lines no cache has yet, would be in somebody's row.
-    let armed = Instant::now();
-    while armed.elapsed() < TICKS {
-        std::hint::spin_loop();
-    }
     for row in ROWS.iter().filter(|row| names.contains(&row.name)) {
         let room = Memory::new((PRIVATE + workers).next_multiple_of(PAGE_BYTES / LINE_BYTES) * LINE_BYTES, true)?;
         match row.kind {
@@ -136,7 +130,8 @@ fn run_worker(room: &Memory, number: usize, workers: usize, row: &Row) -> Result
     work(row.spread * number as u64 / worker.count);
     // A call each, see apps/bench's `load`.
     let operation = std::hint::black_box(row.operation);
-    (0..OPERATIONS).for_each(|_| operation(&worker));
+    let warm_up = if row.fixed_work && workers == 1 { WARM_UP_ALONE } else { OPERATIONS };
+    (0..warm_up).for_each(|_| operation(&worker));
     let mark = Mark::new(row.name, OPERATIONS);
     mark.begin();
     (0..OPERATIONS).for_each(|_| operation(&worker));
