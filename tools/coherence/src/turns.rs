@@ -45,10 +45,11 @@ impl Turns {
         self.clocks[core] += cycles;
     }
 
-    /// The core waits for an interrupt, and is not waited for. True if that was the last the others waited for: the next epoch has begun.
-    pub fn halt(&mut self, core: usize) -> bool {
+    /// The core waits for an interrupt, and is not waited for. It may be the last that others waited for, or have been parked at the
+    /// beginning of the block that ends so: ask [`Turns::released`].
+    pub fn halt(&mut self, core: usize) {
         self.active[core] = false;
-        self.all_reached()
+        self.all_reached();
     }
 
     /// The core is about to run a block.
@@ -81,9 +82,10 @@ impl Turns {
         slowest.is_some()
     }
 
-    /// A parked core that the new epoch lets run; ask until there is none.
+    /// A parked core that may run: the new epoch lets it, or it halts and has to hear its interrupt. Ask until there is none.
     pub fn released(&mut self) -> Option<usize> {
-        let core = (0..self.parked.len()).find(|&core| self.parked[core] && self.clocks[core] < self.end)?;
+        let may_run = |core: &usize| !self.active[*core] || self.clocks[*core] < self.end;
+        let core = (0..self.parked.len()).find(|core| self.parked[*core] && may_run(core))?;
         self.parked[core] = false;
         Some(core)
     }
@@ -143,7 +145,7 @@ mod tests {
     fn a_halted_core_is_not_waited_for_and_returns_in_the_present() {
         let mut turns = Turns::new(2, 100);
         assert_eq!((turns.next(0), turns.next(1)), (Next::On, Next::On));
-        assert!(!turns.halt(1));
+        turns.halt(1);
         for _ in 0..100 {
             turns.next(0);
             release(&mut turns);
@@ -162,8 +164,22 @@ mod tests {
             turns.advance(core, 150);
             assert_eq!(turns.next(core), Next::Park);
         }
-        assert!(turns.halt(2));
+        turns.halt(2);
         assert_eq!((release(&mut turns), turns.is_parked(0), turns.is_parked(1)), (2, false, false));
+    }
+
+    /// The block that it was parked at is run to its end, and its end may be a HLT. Parked and halted it would hear no interrupt, and if the
+    /// others sleep until it wakes them, all stand still.
+    #[test]
+    fn who_halts_in_the_block_it_is_parked_at_is_released() {
+        let mut turns = Turns::new(2, 100);
+        assert_eq!((turns.next(0), turns.next(1)), (Next::On, Next::On));
+        turns.advance(0, 1000);
+        assert_eq!(turns.next(0), Next::Park);
+        turns.halt(0);
+        assert_eq!((release(&mut turns), turns.is_parked(0)), (1, false));
+        turns.halt(1);
+        assert_eq!(turns.next(0), Next::On);
     }
 
     #[test]

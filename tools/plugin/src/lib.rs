@@ -243,9 +243,8 @@ fn read(core: c_uint, address: u64, bytes: usize) -> Option<Vec<u8>> {
 }
 
 unsafe extern "C" fn on_halt(core: c_uint, _: *mut c_void) {
-    if let Some(state) = state().as_mut()
-        && state.halt(core as usize)
-    {
+    if let Some(state) = state().as_mut() {
+        state.halt(core as usize);
         release(state);
     }
 }

@@ -99,7 +99,7 @@ impl State {
         self.turns.next(core)
     }
 
-    /// A core that was parked and may run again, after [`Next::Epoch`].
+    /// A core that was parked and may run again, after [`Next::Epoch`] and [`State::halt`].
     pub fn released(&mut self) -> Option<usize> {
         self.turns.released()
     }
@@ -184,9 +184,11 @@ impl State {
         self.turns.advance(core, cycles);
     }
 
-    /// True if a new epoch has begun.
-    pub fn halt(&mut self, core: usize) -> bool {
-        self.takes_turns() && self.turns.halt(core)
+    /// The core runs a HLT; ask [`State::released`].
+    pub fn halt(&mut self, core: usize) {
+        if self.takes_turns() {
+            self.turns.halt(core);
+        }
     }
 
     pub fn pause(&mut self, core: usize) {
