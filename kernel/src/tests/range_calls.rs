@@ -4,7 +4,8 @@ use super::World;
 use super::revoke::Actor;
 use crate::arch::paging::{Flags, view};
 use crate::objects::fault::Access;
-use crate::objects::{Ptr, Range};
+use crate::objects::share::Capability;
+use crate::objects::{Pcore, Ptr, Range};
 use abi::layout::{HEAP, copy, protection, segment};
 use abi::{Call, Error, Handle, RangeEntry, Rights};
 
@@ -191,7 +192,13 @@ fn a_space_is_built_step_by_step_and_a_page_in_use_becomes_no_table() {
     assert!(retype(&mut world, named).is_ok());
     let anonymous = world.make(actor, Call::SegmentAlloc, &[ram, 1, segment::EAGER]);
     let [pair, ..] = world.run(actor, Call::SegmentAlloc, &[ram, 2, segment::CONTIGUOUS]).unwrap();
-    for other in [anonymous, pair] {
+    // Memory of another core's, which its kernel knows too.
+    let (core, account) = (world.kernel.core(), world.ram);
+    let pcore = world.kernel.create(account, |header| Pcore::own(header, core)).unwrap();
+    let right = Capability { object: pcore.any(), badge: 0, rights: Rights::ALL };
+    actor.domain.insert(Handle::PCORE.0 as usize, right);
+    let foreign = world.make(actor, Call::SegmentImport, &[Handle::PCORE.0, ram, 0x10_0000, 1, 0]);
+    for other in [anonymous, pair, foreign] {
         assert_eq!(retype(&mut world, other), Err(Error::BadArgument));
     }
     // All of it is the account's.

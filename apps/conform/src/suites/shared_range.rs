@@ -13,8 +13,8 @@ use crate::{Outcome, Partner, Scene, drop_all, refused, require, suite};
 suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_the_names, a_full_pool_is_an_error,
     a_full_pool_ends_who_touches, a_dead_pool_takes_it_away;
     paired: one_fault_serves_all, the_first_who_touches_makes_the_page, a_copy_parts_page_by_page_on_both_cores, an_unmapped_page_is_gone_on_the_next_core_too, who_works_alone_waits_for_nobody,
-    a_core_that_shows_it_no_more_is_not_asked;
-    far: show, read, store, fault, hide);
+    a_core_that_shows_it_no_more_is_not_asked, what_two_cores_know_becomes_no_table;
+    far: show, read, store, fault, hide, retype);
 
 const PAGE: u64 = abi::PAGE_BYTES;
 const READ: u64 = protection::READ;
@@ -274,6 +274,42 @@ fn hide(scene: &Scene, [name, ..]: Words) -> Result<Words, Failure> {
     unmap(Handle::SELF_RANGE, scene.place(FAR), SMALL)?;
     sys::cap_drop(Handle(name))?;
     Ok([0; 4])
+}
+
+/// Wants the segment of that id for a hardware table; tells that it was refused, and is one yet.
+fn retype(scene: &Scene, [id, ..]: Words) -> Result<Words, Failure> {
+    let handle = Handle::in_share(scene.pool()?, id).ok_or(Error::NotFound)?;
+    let name = sys::share_add(Handle::NONE, handle, ALL)?;
+    refused(sys::range_retype(name, SMALL, 0), Error::BadArgument)?;
+    // Only what the caller itself holds can be given up.
+    refused(sys::range_retype(handle, SMALL, 0), Error::BadHandle)?;
+    require!(sys::segment_stat(handle)?.0 == 1, "it is a segment of one page no more");
+    drop_all(&[name])?;
+    Ok([1, 0, 0, 0])
+}
+
+/// Whoever could write a page that is a table could write translations (Barrelfish 4.7), also from a core that the table is not on.
+async fn what_two_cores_know_becomes_no_table(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&scene, &partner).await?;
+    let (page, id) = sys::share_segment(common.pool, 1, [0; 2], CONTIGUOUS)?;
+    let try_both = async || {
+        retype(&scene, [id, 0, 0, 0])?;
+        let [refused, ..] = partner.act("shared_range/retype", [id, 0, 0, 0]).await?;
+        require!(refused == 1, "the next core made a table of it");
+        Ok(())
+    };
+    try_both().await?;
+    sys::range_map(common.range, PAGES * PAGE, page, 0, 1, READ_WRITE)?;
+    partner.act("shared_range/store", [PAGES, 7, 0, 0]).await?;
+    try_both().await?;
+    require!(scene.load(scene.place(NEAR) + PAGES * PAGE) == 7, "the page is not what it was");
+    unmap(common.range, PAGES * PAGE, 1)?;
+    sys::share_remove(common.pool, id)?;
+    // Memory of another core, known by its address: the right to name it is the monitor's, and what it gives is no page of this core's account.
+    let (region, _) = scene.shared_page()?;
+    require!(sys::range_retype(region, SMALL, 0).is_err(), "a region of all cores became a table");
+    common.hide(&partner).await?;
+    common.end(&scene)
 }
 
 async fn one_fault_serves_all(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
