@@ -14,6 +14,7 @@ pub use channel::BulkSpan;
 pub mod descriptions;
 pub mod endpoint;
 pub mod files;
+pub mod lookup;
 pub mod memory;
 pub mod monitor;
 pub mod names;

@@ -57,8 +57,8 @@ pub(crate) struct Channel {
 pub struct Opened {
     /// For the other core.
     pub place: Place,
-    /// The monitor itself is the server, and this is new: serve it.
-    pub serve: Option<Wire>,
+    /// The monitor itself has an end, and this is new: which, and what to reach it by.
+    pub own: Option<(End, Wire)>,
 }
 
 /// An end for the monitor's own use.
@@ -71,6 +71,8 @@ pub struct Wire {
     pub badge: u64,
     /// The peer's name.
     pub peer: String,
+    /// It is on another core.
+    pub remote: bool,
 }
 
 fn side(end: End) -> Side {
@@ -123,7 +125,7 @@ impl<M: Machine> Book<M> {
             if let Some(other) = other {
                 self.reach(plan.id, other)?;
             }
-            return Ok(Opened { place, serve: None });
+            return Ok(Opened { place, own: None });
         }
         let mut channel = self.memory_of(&plan, is_local[1], other)?;
         if let Err(error) = self.equip(&mut channel, is_local) {
@@ -135,9 +137,10 @@ impl<M: Machine> Book<M> {
         if let Some(other) = other {
             self.reach(id, other)?;
         }
-        let serve =
-            if is_local[1] && plan.server == MONITOR { Some(self.own_wire(id).map_err(refused)?) } else { None };
-        Ok(Opened { place, serve })
+        let ends = [(End::Client, &plan.client), (End::Server, &plan.server)];
+        let own = ends.into_iter().zip(is_local).find(|((_, owner), is_local)| *is_local && *owner == MONITOR);
+        let wire = |((end, _), _)| self.own_wire(id, end).map(|wire| (end, wire)).map_err(refused);
+        Ok(Opened { place, own: own.map(wire).transpose()? })
     }
 
     fn memory_of(&mut self, plan: &ChannelPlan, owns: bool, other: Option<Place>) -> Result<Channel, MonitorError> {
@@ -210,12 +213,13 @@ impl<M: Machine> Book<M> {
         Ok(())
     }
 
-    fn own_wire(&mut self, id: ChannelId) -> Result<Wire, Error> {
+    fn own_wire(&mut self, id: ChannelId, end: End) -> Result<Wire, Error> {
         let channel = self.channels.get(&id).ok_or(Error::NotFound)?;
+        let (side, remote) = (side(end), channel.is_remote());
         let memory = self.machine.channel(channel.segment, Channel::layout(&channel.plan), false)?;
-        let bell = channel.bell(Side::Client).ok_or(Error::NotFound)?;
-        let badge = channel.halves[1].portal.map_or(0, |(_, badge)| badge);
-        Ok(Wire { memory, bell, badge, peer: channel.plan.client.clone() })
+        let bell = channel.bell(side.other()).ok_or(Error::NotFound)?;
+        let badge = channel.halves[side as usize].portal.map_or(0, |(_, badge)| badge);
+        Ok(Wire { memory, bell, badge, peer: channel.owner(side.other()).into(), remote })
     }
 
     /// See `contracts::monitor::Monitor::close`.

@@ -20,6 +20,7 @@ mod devices;
 mod domains;
 mod loader;
 mod machine;
+mod names;
 mod program;
 mod start_page;
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use create::{DEATH_BADGES, STALL_BADGES};
 pub use devices::describe;
 pub use domains::{Dead, Domain, EndpointWire};
 pub use machine::Machine;
+pub use names::NameCache;
 pub use program::{BadProgram, Piece, Program, decode};
 
 use alloc::collections::BTreeMap;

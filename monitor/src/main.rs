@@ -6,6 +6,7 @@ extern crate alloc;
 mod boot;
 mod cores;
 mod link;
+mod lookup;
 mod metal;
 mod service;
 

@@ -11,14 +11,17 @@ use core::task::{Poll, Waker};
 
 use abi::pcore::runs;
 use abi::{Handle, ObjectType};
-use channel::{Bell, CallError, ClientChannel, Memory, Peer, SendError, ServerChannel, Wiring};
+use channel::{Bell, CallError, ClientChannel, Peer, SendError, ServerChannel, Wiring};
 use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
+use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
+use contracts::names::NamesClient;
 use contracts::spawn::DomainId;
-use monitor_core::{Book, DEATH_BADGES, Dead, STALL_BADGES};
+use monitor_core::{Book, DEATH_BADGES, Dead, EndpointWire, STALL_BADGES, Wire};
 
 use crate::cores::Far;
 use crate::link::Link;
+use crate::lookup::Names;
 use crate::metal::Metal;
 
 /// How long a request waits for a core that is starting.
@@ -50,6 +53,7 @@ pub struct Service {
     listeners: RefCell<Vec<Listener>>,
     /// Deaths told to the supervisor's guard.
     pub deaths: Deaths,
+    names: Rc<Names>,
 }
 
 /// A client that hears events.
@@ -68,7 +72,6 @@ impl Service {
     pub fn new(book: Book<Metal>) -> Service {
         Service {
             core: book.facts().core,
-            book: RefCell::new(book),
             links: RefCell::default(),
             far: RefCell::default(),
             changing: Cell::new(true),
@@ -77,6 +80,8 @@ impl Service {
             endpoints: RefCell::default(),
             listeners: RefCell::default(),
             deaths: RefCell::default(),
+            names: Rc::new(Names::new(book.facts().core)),
+            book: RefCell::new(book),
         }
     }
 
@@ -166,12 +171,24 @@ impl Service {
         }
     }
 
-    /// Opens a channel on this core; serves it if it leads to the monitor itself.
+    /// Opens a channel on this core, and uses it if an end is the monitor's own: it serves `monitor` and `lookup`, and is a client of `names` only.
     pub fn open_here(self: &Rc<Self>, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError> {
+        let contract = plan.contract.clone();
         let opened = self.book.borrow_mut().open(plan, other)?;
-        if let Some(wire) = opened.serve {
-            let wiring = own_wiring(wire.memory, wire.bell, wire.badge, wire.peer);
-            runtime::spawn(self.clone().serve(ServerChannel::new(wiring)));
+        if let Some((end, wire)) = opened.own {
+            let wiring = own_wiring(wire);
+            match (end, contract.as_str()) {
+                (End::Client, _) => {
+                    let server = NamesClient::new(ClientChannel::new(wiring));
+                    runtime::spawn(self.names.clone().follow(server));
+                }
+                (End::Server, lookup::NAME) => {
+                    runtime::spawn(serve_lookup(self.names.clone(), ServerChannel::new(wiring)));
+                }
+                (End::Server, _) => {
+                    runtime::spawn(self.clone().serve(ServerChannel::new(wiring)));
+                }
+            }
         }
         Ok(opened.place)
     }
@@ -181,7 +198,9 @@ impl Service {
         let name = plan.name.clone();
         let (created, wire) = self.book.borrow_mut().create(plan)?;
         let (id, Some(wire)) = (created.domain, wire) else { return Ok(created) };
-        let client = EndpointClient::new(ClientChannel::new(own_wiring(wire.memory, wire.bell, wire.badge, name)));
+        let EndpointWire { memory, bell, badge } = wire;
+        let wiring = own_wiring(Wire { memory, bell, badge, peer: name, remote: false });
+        let client = EndpointClient::new(ClientChannel::new(wiring));
         let (service, events) = (self.clone(), client.clone());
         runtime::spawn(async move {
             loop {
@@ -228,8 +247,8 @@ impl Listener {
     }
 }
 
-fn own_wiring(memory: Memory, bell: Handle, badge: u64, peer: String) -> Wiring {
-    Wiring { memory, bell: Bell::Notify(bell), badge, remote: false, peer, peer_set: 0 }
+fn own_wiring(Wire { memory, bell, badge, peer, remote }: Wire) -> Wiring {
+    Wiring { memory, bell: Bell::Notify(bell), badge, remote, peer, peer_set: 0 }
 }
 
 /// Another core's monitor is not there, or said no.

@@ -282,6 +282,26 @@ fn between_cores_each_learns_how_to_ring_the_other() {
 }
 
 #[test]
+fn the_monitor_is_told_of_its_own_end_once() {
+    let (mut near, mut far) = (book(0), book(1));
+    let names = ChannelPlan { contract: "names".into(), client: "monitor".into(), ..wire(1, 1, 0) };
+    let open = |book: &mut Book<Fake>, plan: &ChannelPlan, of| book.open(plan.clone(), of).map_err(|_| ()).unwrap();
+    let opened = open(&mut near, &names, None);
+    assert!(opened.own.is_none(), "the client is elsewhere");
+    let opened = open(&mut far, &names, Some(opened.place));
+    let (end, wire_of_client) = opened.own.unwrap();
+    assert_eq!((end, wire_of_client.peer.as_str(), wire_of_client.remote), (End::Client, "driver", true));
+    assert!(wire_of_client.badge.is_power_of_two());
+    assert!(open(&mut far, &names, Some(opened.place)).own.is_none());
+    let lookup = ChannelPlan { contract: "lookup".into(), server: "monitor".into(), ..wire(2, 1, 1) };
+    let (end, wire_of_server) = open(&mut far, &lookup, None).own.unwrap();
+    assert_eq!((end, wire_of_server.peer.as_str(), wire_of_server.remote), (End::Server, "ip", false));
+    [1, 2].into_iter().for_each(|id| far.close(id));
+    near.close(1);
+    assert!(near.is_empty() && far.is_empty() && far.machine.slots.is_empty());
+}
+
+#[test]
 fn a_channel_made_at_run_time_is_announced_to_its_server() {
     let (mut book, driver, _) = running();
     let plan = ChannelPlan { client: "linux-1".into(), ..wire(1 << 32, 0, 0) };

@@ -49,7 +49,7 @@ async fn meet(start: &Start, program: &Program) -> Result<(), ring::JoinError> {
     }
     let common =
         Common::first(start, pool).map_err(|error| ring::JoinError::Refused(start.core(), error.name().into()))?;
-    ring::ask_names(start).await?;
+    ring::look_up(start).await?;
     common.join(program.number, start.core(), start.generation());
     let count = ring::pass_on(start, program, common.id).await? + 1;
     let met: Vec<u32> = common.walk(start.generation());

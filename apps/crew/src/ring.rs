@@ -10,7 +10,7 @@ use core::task::{Poll, Waker};
 
 use abi::Handle;
 use contract::contract;
-use contracts::names::NamesClient;
+use contracts::lookup::LookupClient;
 use runtime::{Peer, Program, Start};
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ pub enum JoinError {
     Refused(u32, String),
     /// The one after that core's does not answer.
     NoAnswer(u32),
-    /// `names` does not tell that core's dispatcher where spawn is.
+    /// That core's name cache does not tell where spawn is, or tells it anew each time.
     NoName(u32),
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for JoinError {
             JoinError::Refused(core, error) => {
                 write!(formatter, "core {core} refuses a dispatcher its memory ({error})")
             }
-            JoinError::NoName(core) => write!(formatter, "`names` does not tell core {core} of spawn"),
+            JoinError::NoName(core) => write!(formatter, "the name cache of core {core} does not tell of spawn"),
             JoinError::NoAnswer(core) => write!(formatter, "the dispatcher after core {core}'s does not answer"),
         }
     }
@@ -66,7 +66,7 @@ impl CrewServer for Member {
         }
         let core = self.start.core();
         let common = Common::shown(self.pool, range).map_err(|error| JoinError::Refused(core, error.name().into()))?;
-        ask_names(&self.start).await?;
+        look_up(&self.start).await?;
         common.join(self.program.number, core, self.start.generation());
         self.joined.set(true);
         self.waker.take().into_iter().for_each(Waker::wake);
@@ -74,16 +74,26 @@ impl CrewServer for Member {
     }
 }
 
-/// Asks a server that was there before this core's monitor.
-pub(crate) async fn ask_names(start: &Start) -> Result<(), JoinError> {
-    let found = match start.client::<NamesClient>("names") {
-        Ok(names) => names.find("spawn".into(), start.core(), 0).await.map(drop).map_err(|error| format!("{error:?}")),
-        Err(error) => Err(format!("{error:?}")),
-    };
-    found.map_err(|error| {
-        runtime::log!("names: {error}");
+/// Asks this core's name cache, and through it a server that was there before this core's monitor; then what the cache knows.
+pub(crate) async fn look_up(start: &Start) -> Result<(), JoinError> {
+    look_up_twice(start).await.map_err(|error| {
+        runtime::log!("lookup: {error}");
         JoinError::NoName(start.core())
     })
+}
+
+async fn look_up_twice(start: &Start) -> Result<(), String> {
+    let lookup = start.client::<LookupClient>("monitor").map_err(|error| format!("{error:?}"))?;
+    let find = async || lookup.find("spawn".into(), 0).await.map_err(|error| format!("{error:?}"));
+    let counters = async || lookup.counters().await.map_err(|error| format!("{error:?}"));
+    let first = find().await?;
+    let before = counters().await?;
+    let again = find().await?;
+    let after = counters().await?;
+    match first == again && after.hits > before.hits {
+        true => Ok(()),
+        false => Err(format!("{first:?}, then {again:?}; {before:?}, then {after:?}")),
+    }
 }
 
 /// Asks the next dispatcher; alone there is none.

@@ -7,13 +7,14 @@
 
 extern crate alloc;
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use abi::start::{CoreSet, Entrance};
 use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End, ProgramPlan};
 use contracts::spawn::DomainId;
-use system::{Component, RUN_PATH, SYSTEM_PATH, System};
+use system::{Component, RUN_PATH, SYSTEM_PATH, System, Use};
 
 /// The component that is there before all others, on every core.
 pub const MONITOR: &str = "monitor";
@@ -23,6 +24,9 @@ pub const SUPERVISOR: &str = "supervisor";
 pub const RUN_TIME_CHANNELS: ChannelId = 1 << 32;
 /// Priorities of the description in one class of the kernel's eight.
 const PRIORITIES_IN_CLASS: u8 = 8;
+/// A core's name cache, which its monitor serves, and what that asks.
+const LOOKUP: &str = "lookup";
+const NAMES: &str = "names";
 /// Whoever serves this fills its root from the whole archive.
 const FILES: &str = "files";
 
@@ -38,32 +42,42 @@ pub fn layout(contract: &str) -> (u32, u32) {
 }
 
 /// Name and core of the domain that serves a client on `core`: of a program the dispatcher there, or its first. `None`: it has none on this machine.
-fn server_of(system: &System, server: &str, core: u32, cores: u32) -> Option<(String, u32)> {
-    if server == MONITOR {
-        // They are spoken to at core 0.
-        return Some((server.into(), 0));
+fn server_of(system: &System, used: &Use, core: u32, cores: u32) -> Option<(String, u32)> {
+    if used.server == MONITOR {
+        // They are spoken to at core 0, but for what each keeps of its own core.
+        return Some((used.server.clone(), if used.contract == LOOKUP { core } else { 0 }));
     }
-    let component = system.components.iter().find(|component| component.name == server)?;
+    let component = system.components.iter().find(|component| component.name == used.server)?;
     let mut domains = component.domains(cores);
     let place = domains.iter().position(|(_, own)| *own == core).unwrap_or(0);
     (!domains.is_empty()).then(|| domains.swap_remove(place))
 }
 
 /// All channels between components. What a program uses it has on each of its cores; with what it provides itself each dispatcher reaches the next one,
-/// and the last the first.
+/// and the last the first. Where names are looked up, that core's monitor reaches the name server.
 pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
-    let mut all = Vec::new();
+    let mut all: Vec<ChannelPlan> = Vec::new();
     for component in system.components.iter().filter(|component| component.name != MONITOR) {
         let own = component.domains(cores);
         for (number, (client, core)) in own.iter().enumerate() {
             for used in &component.uses {
                 let next = || own.get((number + 1) % own.len()).filter(|_| own.len() > 1).cloned();
                 let is_own = used.server == component.name;
-                let server = if is_own { next() } else { server_of(system, &used.server, *core, cores) };
+                let server = if is_own { next() } else { server_of(system, used, *core, cores) };
                 let Some((server, server_core)) = server else { continue };
                 let id = all.len() as ChannelId + 1;
                 all.push(plan(id, &used.contract, (client, *core), (&server, server_core)));
             }
+        }
+    }
+    let names = system.components.iter().find(|component| component.provides.iter().any(|it| it == NAMES));
+    if let Some(Component { name, .. }) = names {
+        let used = Use { contract: NAMES.into(), server: name.clone() };
+        let places: BTreeSet<u32> = all.iter().filter(|it| it.contract == LOOKUP).map(|it| it.client_core).collect();
+        for core in places {
+            let Some((server, server_core)) = server_of(system, &used, core, cores) else { continue };
+            let id = all.len() as ChannelId + 1;
+            all.push(plan(id, NAMES, (MONITOR, core), (&server, server_core)));
         }
     }
     all
@@ -73,10 +87,21 @@ pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
 pub fn linux_channels(system: &System, cores: u32, name: &str, core: u32, first: ChannelId) -> Vec<ChannelPlan> {
     let all = (first..).zip(&system.linux.uses);
     all.filter_map(|(id, used)| {
-        let (server, server_core) = server_of(system, &used.server, core, cores)?;
+        let (server, server_core) = server_of(system, used, core, cores)?;
         Some(plan(id, &used.contract, (name, core), (&server, server_core)))
     })
     .collect()
+}
+
+/// Whether a channel has to be open before a component runs: it has an end of it, or its cores' monitors do, for its sake.
+pub fn concerns(plan: &ChannelPlan, component: &Component, domains: &[(u32, DomainPlan)]) -> bool {
+    let looks_up = component.uses.iter().any(|used| used.contract == LOOKUP);
+    let is_own = |(core, own): &(u32, DomainPlan)| {
+        plan.client == own.name
+            || plan.server == own.name
+            || looks_up && plan.client == MONITOR && plan.client_core == *core
+    };
+    domains.iter().any(is_own)
 }
 
 fn plan(id: ChannelId, contract: &str, client: (&str, u32), server: (&str, u32)) -> ChannelPlan {
@@ -184,7 +209,7 @@ pub fn first_components(system: &System) -> Vec<&Component> {
 mod tests {
     use super::*;
     use alloc::vec;
-    use system::{Placement, Restart, Use};
+    use system::{Placement, Restart};
 
     fn made(name: &str, cores: &[u32], uses: &[&str]) -> Component {
         Component {
@@ -264,6 +289,37 @@ mod tests {
         // Alone it speaks to nobody of its own, and there is no `echo`.
         let alone: Vec<_> = channels(&with_programs(), 1).into_iter().map(|it| it.server).collect();
         assert_eq!(alone, ["names", "crew-0"]);
+    }
+
+    /// `crew` is on cores 1 and 2 and looks names up, `user` on 2 too.
+    #[test]
+    fn who_looks_names_up_asks_its_own_core_and_that_asks_the_name_server() {
+        let use_of = |server: &str, contract: &str| Use { contract: contract.into(), server: server.into() };
+        let looks_up = |component: Component| Component { uses: vec![use_of(MONITOR, LOOKUP)], ..component };
+        let crew = looks_up(Component { core: Placement::Each([1, 2].into()), ..made("crew", &[], &[]) });
+        let user = looks_up(made("user", &[2], &[]));
+        let other = made("other", &[1], &["names"]);
+        let components = vec![made("names", &[0], &[]), crew, user, other];
+        let all = channels(&System { components: components.clone(), ..System::default() }, 4);
+        let shown: Vec<_> =
+            all.iter().map(|it| (it.client.as_str(), it.client_core, it.server.as_str(), it.server_core)).collect();
+        let expected = [
+            ("crew-1", 1, MONITOR, 1),
+            ("crew-2", 2, MONITOR, 2),
+            ("user", 2, MONITOR, 2),
+            ("other", 1, "names", 0),
+            (MONITOR, 1, "names", 0),
+            (MONITOR, 2, "names", 0),
+        ];
+        assert_eq!(shown, expected);
+        let concerned = |component: &Component| {
+            let plans = domains(component, 4, &all, 1, 0);
+            all.iter().filter(|plan| concerns(plan, component, &plans)).map(|plan| plan.id).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            components.iter().map(concerned).collect::<Vec<_>>(),
+            [vec![4, 5, 6], vec![1, 2, 5, 6], vec![3, 6], vec![4]]
+        );
     }
 
     #[test]

@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 use core::future::Future;
 
 use abi::ObjectType;
+use contracts::lookup::{CacheCounters, LookupClient, LookupError};
+use contracts::names::Named;
 use contracts::supervisor::{
     Chaos, ComponentLine, CoreLine, CoreRuns, DispatcherLine, DispatcherState, Place, SupervisorClient, SupervisorError,
 };
@@ -30,6 +32,8 @@ const NO_ANSWER: &str = "the supervisor does not answer";
 pub struct Commands {
     /// The supervisor, if it is wired.
     pub supervisor: Box<dyn Fn() -> Option<SupervisorClient>>,
+    /// This core's name cache, if it is wired.
+    pub lookup: Box<dyn Fn() -> Option<LookupClient>>,
     /// Ends the machine; returns why it does not.
     pub power_off: Box<dyn Fn() -> String>,
 }
@@ -46,6 +50,7 @@ impl Commands {
             Command::Components { dispatchers: false } => within(components(&self.supervisor()?)).await,
             Command::Components { dispatchers: true } => within(dispatchers(&self.supervisor()?)).await,
             Command::Cores => within(cores(&self.supervisor()?)).await,
+            Command::Names(contract) => within(names(&self.lookup()?, contract)).await,
             Command::ChangeCore(core, run) => within(change_core(&self.supervisor()?, core, run)).await,
             Command::Chaos(what, name) => within(chaos(&self.supervisor()?, what, name)).await,
         }
@@ -53,6 +58,10 @@ impl Commands {
 
     fn supervisor(&self) -> Result<SupervisorClient, String> {
         (self.supervisor)().ok_or_else(|| "no channel to the supervisor; see system/*.toml".into())
+    }
+
+    fn lookup(&self) -> Result<LookupClient, String> {
+        (self.lookup)().ok_or_else(|| "no channel to this core's name cache; see system/*.toml".into())
     }
 
     /// The answer to a request that our predecessor did not live to give. What a request for its own end came to can be seen now.
@@ -177,6 +186,24 @@ async fn cores(supervisor: &SupervisorClient) -> Answer {
     }
     let count = lines.len();
     Ok((lines, format!("{count} cores")))
+}
+
+async fn names(lookup: &LookupClient, contract: String) -> Answer {
+    let mut lines = Vec::new();
+    for index in 0..CORES_MAX {
+        match lookup.find(contract.clone(), index).await {
+            Ok(Named { component, core, generation, .. }) => {
+                lines.push(format!("{component:<16} core {core:<3} generation {generation}"))
+            }
+            Err(channel::CallError::Server(LookupError::NotFound)) => break,
+            Err(channel::CallError::Server(LookupError::Away)) => return Err("the name server does not answer".into()),
+            Err(error) => return Err(format!("the monitor does not answer ({error:?})")),
+        }
+    }
+    let count = lines.len();
+    let CacheCounters { hits, misses, dropped } = lookup.counters().await.unwrap_or_default();
+    let cache = format!("this core's name cache: {hits} hits, {misses} misses, {dropped} dropped");
+    Ok((lines, format!("{count} serve {contract}; {cache}")))
 }
 
 fn core_shown(core: u32, line: &CoreLine) -> String {

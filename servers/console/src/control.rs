@@ -17,11 +17,12 @@ pub const REQUEST_MAX: usize = 256;
 const NAME_MAX: usize = 31;
 
 /// The commands, for people.
-pub const HELP: [&str; 6] = [
+pub const HELP: [&str; 7] = [
     "components [-d]               what runs, and where; -d: each dispatcher, of which a program of several cores has one per core",
     "cores                         what cores run and for whom, their time and memory, what their kernels hold",
     "core N halt|run               halt a core that has no components, or start it again",
     "chaos kill|hang|fault NAME    break a component and see it come back",
+    "names CONTRACT                who serves a contract, nearest first, and what this core's name cache did",
     "poweroff                      end the machine",
     "help                          this list",
 ];
@@ -93,6 +94,8 @@ pub enum Command {
     Chaos(Chaos, String),
     /// The list of cores.
     Cores,
+    /// Who serves a contract.
+    Names(String),
     /// Start a core, or halt it.
     ChangeCore(u32, bool),
     /// End the machine.
@@ -110,6 +113,8 @@ impl Command {
             (Some("components"), ..) => return Err("components takes -d, for a line per dispatcher, or nothing"),
             (Some("poweroff"), None, ..) => Command::PowerOff,
             (Some("cores"), None, ..) => Command::Cores,
+            (Some("names"), Some(contract), None, _) => Command::Names(contract_name(contract)?),
+            (Some("names"), ..) => return Err("names needs whose: names CONTRACT"),
             (Some("core"), Some(core), Some(what), None) => Command::ChangeCore(core_number(core)?, runs(what)?),
             (Some("core"), ..) => return Err("core needs which and what: core N halt|run"),
             (Some("chaos"), Some(what), Some(name), None) => Command::Chaos(chaos(what)?, component_name(name)?),
@@ -142,12 +147,16 @@ fn chaos(word: &str) -> Result<Chaos, &'static str> {
 }
 
 fn component_name(word: &str) -> Result<String, &'static str> {
+    if is_name(word) { Ok(word.into()) } else { Err("no component has such a name; components lists them") }
+}
+
+fn contract_name(word: &str) -> Result<String, &'static str> {
+    if is_name(word) { Ok(word.into()) } else { Err("no contract has such a name; contracts/ lists them") }
+}
+
+fn is_name(word: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
-    if word.len() <= NAME_MAX && word.bytes().all(plain) {
-        Ok(word.into())
-    } else {
-        Err("no component has such a name; components lists them")
-    }
+    word.len() <= NAME_MAX && word.bytes().all(plain)
 }
 
 #[cfg(test)]
@@ -201,6 +210,7 @@ mod tests {
         assert_eq!(Command::parse("  chaos  kill virtio-net "), Ok(Command::Chaos(Chaos::Kill, "virtio-net".into())));
         assert_eq!(Command::parse("components"), Ok(Command::Components { dispatchers: false }));
         assert_eq!(Command::parse(" components  -d "), Ok(Command::Components { dispatchers: true }));
+        assert_eq!(Command::parse("names crew"), Ok(Command::Names("crew".into())));
         assert_eq!(Command::parse("core 3 halt"), Ok(Command::ChangeCore(3, false)));
         assert_eq!(Command::parse("core 12 run"), Ok(Command::ChangeCore(12, true)));
         for wrong in [
@@ -217,6 +227,9 @@ mod tests {
             "chaos eat ip",
             "chaos kill a b",
             "chaos kill a;b",
+            "names",
+            "names a b",
+            "names a;b",
             "components x",
             "components -D",
             "components -d x",

@@ -50,9 +50,10 @@ async fn component(start: Start) {
         process: Box::new(move || wiring.client("process").ok()),
     };
     let console = Rc::new(Console::new(state, outside));
-    let (wiring, power) = (start.clone(), start.capability("power"));
+    let (wiring, monitor, power) = (start.clone(), start.clone(), start.capability("power"));
     let commands = Rc::new(Commands {
         supervisor: Box::new(move || wiring.client("supervisor").ok()),
+        lookup: Box::new(move || monitor.client("monitor").ok()),
         power_off: Box::new(move || power_off(power)),
     });
     runtime::spawn(console.clone().send_signals());

@@ -6,6 +6,8 @@ use std::rc::Rc;
 
 use channel::{Layout, Peer};
 use console_core::commands::{Commands, LIMIT_NS};
+use contracts::lookup::{CacheCounters, LookupClient, LookupError, LookupServer, serve_lookup};
+use contracts::names::Named;
 use contracts::supervisor::*;
 
 struct Fake;
@@ -91,11 +93,36 @@ impl SupervisorServer for Fake {
     }
 }
 
+impl LookupServer for Fake {
+    async fn find(&self, _peer: &Peer, contract: String, index: u32) -> Result<Named, LookupError> {
+        let named = |component: &str, core| {
+            Ok(Named { component: component.into(), contract: contract.clone(), domain: 1, core, generation: 4 })
+        };
+        match (contract.as_str(), index) {
+            ("crew", 0) => named("crew-2", 2),
+            ("crew", 1) => named("crew-3", 3),
+            ("away", _) => Err(LookupError::Away),
+            _ => Err(LookupError::NotFound),
+        }
+    }
+
+    async fn counters(&self, _peer: &Peer) -> Result<CacheCounters, LookupError> {
+        Ok(CacheCounters { hits: 5, misses: 3, dropped: 1 })
+    }
+}
+
 fn commands(wired: bool) -> Commands {
     let (client, server) = channel::loopback(Layout::default());
     runtime::spawn(serve_supervisor(Rc::new(Fake), server));
     let client = SupervisorClient::new(client);
-    Commands { supervisor: Box::new(move || wired.then(|| client.clone())), power_off: Box::new(|| "not here".into()) }
+    let (names, server) = channel::loopback(Layout::default());
+    runtime::spawn(serve_lookup(Rc::new(Fake), server));
+    let names = LookupClient::new(names);
+    Commands {
+        supervisor: Box::new(move || wired.then(|| client.clone())),
+        lookup: Box::new(move || wired.then(|| names.clone())),
+        power_off: Box::new(|| "not here".into()),
+    }
 }
 
 #[test]
@@ -137,6 +164,14 @@ fn answers_tell_what_happened() {
         assert_eq!(commands.run("core 2 run").await.unwrap().1, "core 2 runs");
         assert!(commands.run("core 0 halt").await.unwrap_err().contains("no core 0"));
         assert!(commands.run("core 1 halt").await.unwrap_err().contains("in use"));
+        let (lines, last) = commands.run("names crew").await.unwrap();
+        assert_eq!(
+            lines.iter().map(|line| words(line)).collect::<Vec<_>>(),
+            ["crew-2 core 2 generation 4", "crew-3 core 3 generation 4"]
+        );
+        assert_eq!(last, "2 serve crew; this core's name cache: 5 hits, 3 misses, 1 dropped");
+        assert!(commands.run("names nobody").await.unwrap().1.starts_with("0 serve nobody;"));
+        assert!(commands.run("names away").await.unwrap_err().contains("does not answer"));
         assert_eq!(commands.run("poweroff").await.unwrap_err(), "not here");
     });
 }
@@ -148,5 +183,6 @@ fn a_silent_or_missing_supervisor_is_an_answer() {
         assert_eq!(commands(true).run("chaos hang ip").await.unwrap_err(), "the supervisor does not answer");
         assert!((LIMIT_NS..LIMIT_NS + 1_000_000_000).contains(&(runtime::now_ns() - before)));
         assert!(commands(false).run("components").await.unwrap_err().contains("no channel"));
+        assert!(commands(false).run("names crew").await.unwrap_err().contains("no channel"));
     });
 }

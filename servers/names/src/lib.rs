@@ -7,6 +7,10 @@
 
 extern crate alloc;
 
+mod asked;
+
+pub use asked::Asked;
+
 use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -26,25 +30,26 @@ pub struct Table {
 }
 
 impl Table {
-    /// Registers; an older generation never replaces a newer one.
-    pub fn register(&mut self, entry: Named) -> Result<(), NamesError> {
+    /// Registers; an older generation never replaces a newer one. Tells whether that changed anything.
+    pub fn register(&mut self, entry: Named) -> Result<bool, NamesError> {
         if [&entry.component, &entry.contract].iter().any(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
             return Err(NamesError::BadName);
         }
         let key = (entry.contract.clone(), entry.component.clone());
         let is_full = self.entries.len() >= ENTRIES_MAX;
         match self.entries.get_mut(&key) {
-            Some(known) if known.generation > entry.generation => {}
+            Some(known) if known.generation > entry.generation || *known == entry => return Ok(false),
             Some(known) => *known = entry,
             None if is_full => return Err(NamesError::Full),
             None => drop(self.entries.insert(key, entry)),
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Forgets all of a component.
-    pub fn forget(&mut self, component: &str) {
-        self.entries.retain(|(_, name), _| name != component);
+    /// Forgets all of a component; gives the contracts that it served.
+    pub fn forget(&mut self, component: &str) -> Vec<String> {
+        let gone = self.entries.extract_if(.., |(_, name), _| name == component);
+        gone.map(|((contract, _), _)| contract).collect()
     }
 
     /// The `index`th of those who serve `contract`, nearest to `core` first, then by name.
@@ -68,13 +73,14 @@ mod tests {
     #[test]
     fn the_nearest_comes_first_and_old_generations_lose() {
         let mut table = Table::default();
-        table.register(entry("far", 7, 1)).unwrap();
-        table.register(entry("near", 2, 2)).unwrap();
-        table.register(entry("near", 2, 1)).unwrap();
+        let changes = [("far", 7, 1, true), ("near", 2, 2, true), ("near", 2, 1, false), ("near", 2, 2, false)];
+        for (component, core, generation, changed) in changes {
+            assert_eq!(table.register(entry(component, core, generation)), Ok(changed));
+        }
         assert_eq!(table.find("files", 3, 0).unwrap().domain, 2);
         assert_eq!(table.find("files", 3, 1).unwrap().component, "far");
         assert_eq!(table.find("files", 3, 2), Err(NamesError::NotFound));
-        table.forget("near");
+        assert_eq!(table.forget("near"), ["files"]);
         assert_eq!(table.find("files", 3, 0).unwrap().component, "far");
     }
 

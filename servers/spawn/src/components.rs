@@ -63,13 +63,13 @@ impl Service {
             runtime::log!("{name}: this machine has none of its cores");
             return Err(SpawnError::NoCore);
         }
-        let concerned =
-            |plan: &&ChannelPlan| plans.iter().any(|(_, own)| plan.client == own.name || plan.server == own.name);
-        let is_client = |plan: &ChannelPlan| plans.iter().any(|(_, own)| plan.client == own.name);
-        let new = |plan: &&ChannelPlan| !self.opened.borrow().contains(&plan.id);
-        let late: Vec<&ChannelPlan> =
-            self.channels.iter().filter(new).filter(|plan| is_client(plan) && self.is_late(plan)).collect();
-        self.open(self.channels.iter().filter(concerned)).await?;
+        let concerned: Vec<&ChannelPlan> =
+            self.channels.iter().filter(|plan| wiring::concerns(plan, component, &plans)).collect();
+        let is_server = |plan: &ChannelPlan| plans.iter().any(|(_, own)| plan.server == own.name);
+        let is_new = |plan: &ChannelPlan| !self.opened.borrow().contains(&plan.id);
+        let is_late = |plan: &&ChannelPlan| is_new(plan) && !is_server(plan) && self.is_late(plan);
+        let late: Vec<&ChannelPlan> = concerned.iter().copied().filter(is_late).collect();
+        self.open(concerned.into_iter()).await?;
         self.announce_late(&late).await;
         let cores: Vec<u32> = plans.iter().map(|(core, _)| *core).collect();
         for region in &component.regions {
@@ -340,7 +340,8 @@ impl Service {
         loop {
             match self.names.next_event().await {
                 NamesEvent::PeerRestarted => self.look_around().await,
-                NamesEvent::Lost => {}
+                // It asks nothing, so it is told nothing.
+                NamesEvent::Lost | NamesEvent::Changed { .. } => {}
                 NamesEvent::Closed => return,
             }
         }

@@ -19,6 +19,9 @@ const PAGE_BYTES: u64 = 4096;
 const CORE_SUFFIX_BYTES: usize = 4;
 /// The component that is on every core before all others.
 pub const MONITOR: &str = "monitor";
+/// The contract of a core's name cache, and that of the name server.
+const LOOKUP: &str = "lookup";
+const NAMES: &str = "names";
 /// What each dispatcher of a program can be given: a right, no device.
 const SHARED_DEVICES: [&str; 2] = ["cores", "power"];
 
@@ -117,7 +120,23 @@ fn parse(text: &str) -> Result<System> {
     }
     let mut system = in_boot_order(components)?;
     system.linux = linux(page.linux, &system.components)?;
+    check_lookups(&system)?;
     Ok(system)
+}
+
+/// Names are looked up in the monitor of one's core, which asks the name server; programs of Linux have no use for it.
+fn check_lookups(system: &System) -> Result<()> {
+    let provider = |contract: &str| {
+        let provides = |it: &&Component| it.provides.iter().any(|provided| provided == contract);
+        system.components.iter().find(provides).map(|component| component.name.as_str())
+    };
+    let provides = provider(LOOKUP);
+    ensure!(provides.is_none_or(|name| name == MONITOR), "{LOOKUP} is the monitor's, not {provides:?}'s, to provide");
+    let mut uses = system.components.iter().flat_map(|component| &component.uses);
+    let is_used = uses.any(|used| used.contract == LOOKUP);
+    ensure!(!is_used || provider(NAMES).is_some(), "{LOOKUP} is used, and no component provides {NAMES}");
+    ensure!(!system.linux.uses.iter().any(|used| used.contract == LOOKUP), "linux: {LOOKUP} is for components");
+    Ok(())
 }
 
 fn linux(entry: LinuxEntry, components: &[Component]) -> Result<Linux> {
@@ -304,11 +323,16 @@ mod tests {
                 entry("x", "", "") + "regions = [{ name = 'r', size = '64K', pool = true, contiguous = true }]\n",
                 "not mapped",
             ),
+            (entry("x", "'lookup'", ""), "monitor's"),
+            (entry("monitor", "'lookup'", "") + &entry("x", "", "'lookup'"), "no component provides names"),
         ];
         for (text, words) in cases {
             let message = format!("{:#}", parse(&(text + LINUX)).unwrap_err());
             assert!(message.contains(words), "{message} lacks {words}");
         }
+        let looks_up = LINUX.replace("uses = []", "uses = ['lookup']");
+        let page = entry("monitor", "'lookup'", "") + &entry("x", "'names'", "") + &looks_up;
+        assert!(format!("{:#}", parse(&page).unwrap_err()).contains("for components"));
         let everywhere = LINUX.replace("[0]", "'every'");
         assert!(
             format!("{:#}", parse(&(entry("x", "", "") + &everywhere)).unwrap_err()).contains("every program has one")

@@ -5,8 +5,8 @@ use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
 use crate::{description, place};
-use anyhow::{Context, Result, ensure};
-use std::time::Duration;
+use anyhow::{Context, Result, anyhow, ensure};
+use std::time::{Duration, Instant};
 use system::Placement;
 
 const SYSTEM: &str = "programs.toml";
@@ -30,6 +30,11 @@ pub fn scenarios() -> Vec<Scenario> {
     for (machine, cpus) in [(MachineType::Q35, 2), (MachineType::Microvm, 4)] {
         let name = format!("programs/no-memory/{}/{cpus}", machine.name());
         let scenario = Scenario::shared(2, name, move |bench| no_memory(bench, machine, cpus));
+        all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
+    }
+    for (machine, cpus) in [(MachineType::Q35, 1), (MachineType::Microvm, 2), (MachineType::Q35, 4)] {
+        let name = format!("programs/names/{}/{cpus}", machine.name());
+        let scenario = Scenario::shared(2, name, move |bench| names(bench, machine, cpus));
         all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
     }
     all.push(Scenario::shared(2, "programs/exit/q35/2".into(), leaves));
@@ -147,6 +152,51 @@ fn met(guest: &mut Guest, cores: &[u32], generation: u64) -> Result<()> {
         cores.len()
     );
     guest.expect(&said, LIMIT).map(drop)
+}
+
+/// Who serves a contract by the name cache of the console's core, and what that did: hits, misses, dropped.
+fn looked_up(guest: &mut Guest, contract: &str) -> Result<(Vec<String>, [u64; 3])> {
+    let lines = guest.control_lines(&format!("names {contract}"), CONTROL_LIMIT)?;
+    let last = guest.control(&format!("names {contract}"), CONTROL_LIMIT)?;
+    let counts = last.split_once(": ").map_or("", |(_, counts)| counts).split(", ");
+    let counts: Vec<u64> = counts.filter_map(|count| count.split(' ').next()?.parse().ok()).collect();
+    let counts = counts.try_into().map_err(|_| anyhow!("no counts: {last}"))?;
+    Ok((lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect(), counts))
+}
+
+/// Each core's monitor keeps who serves what: asked for once, answered from there on; right again after the program comes again, and known while the name server is away.
+fn names(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
+    let cores: Vec<u32> = (0..cpus).collect();
+    let of = |generation: u64| -> Vec<String> {
+        cores.iter().map(|core| format!("{PROGRAM}-{core} core {core} generation {generation}")).collect()
+    };
+    with_console(boot(bench, machine, cpus, &[], false, |_| ())?, |guest| {
+        // Each dispatcher looked up twice in its own core's cache.
+        met(guest, &cores, 1)?;
+        guest.expect("pelago: ready", LIMIT)?;
+        // Nearest first, and the end of the list is an answer too.
+        let (all, [_, misses, _]) = looked_up(guest, PROGRAM)?;
+        ensure!(all == of(1), "{all:?}");
+        let (all, [hits, same, dropped]) = looked_up(guest, PROGRAM)?;
+        ensure!(all == of(1) && same == misses, "{all:?}: {same} misses, {misses} before");
+        let (_, [more, ..]) = looked_up(guest, PROGRAM)?;
+        ensure!(more == hits + 2 * (u64::from(cpus) + 1), "{more} hits after {hits} and two lists more");
+        let reply = guest.control(&format!("chaos kill {PROGRAM}-{}", cpus - 1), CONTROL_LIMIT)?;
+        ensure!(reply.starts_with("ok "), "{reply}");
+        met_before(guest, &cores, 2)?;
+        let (all, [_, misses, now]) = looked_up(guest, PROGRAM)?;
+        ensure!(all == of(2) && misses > same && now > dropped, "{all:?}, {misses} misses, {now} dropped");
+        let (all, _) = looked_up(guest, "nobody")?;
+        ensure!(all.is_empty(), "{all:?} serve what nobody serves");
+        let reply = guest.control("chaos kill names", CONTROL_LIMIT)?;
+        ensure!(reply.starts_with("ok "), "{reply}");
+        // It starts empty and is told again; what was known meanwhile may be nothing, and is corrected.
+        let deadline = Instant::now() + LIMIT;
+        while looked_up(guest, PROGRAM)?.0 != of(2) {
+            ensure!(Instant::now() < deadline, "the restarted name server is not told who there is");
+        }
+        Ok(())
+    })
 }
 
 /// One of it is killed, faults or hangs, now on one core, now on another; and it comes again as a whole, also after those did whom it was made by and speaks with.
