@@ -89,8 +89,10 @@ global_asm!(
     "cmp rsi, {load}", "je 4f", "cmp rsi, {store}", "je 5f", "cmp rsi, {jump}", "je 6f", "cmp rsi, {scan}", "je 7f", "cmp rsi, {nothing}", "je 2b",
     "mov rax, [rbx]", "mov rdi, [rbx + 8]", "mov rsi, [rbx + 16]", "mov rdx, [rbx + 24]",
     "mov r10, [rbx + 32]", "mov r8, [rbx + 40]", "mov r9, [rbx + 48]", "mov qword ptr [rbx + {begun}], 1", "syscall",
-    "mov [rbx], rax", "mov [rbx + 8], rdi", "mov [rbx + 16], rsi", "mov [rbx + 24], rdx",
-    "mov [rbx + 32], r10", "mov [rbx + 40], r8", "mov [rbx + 48], r9", "mov [rbx + 64], rcx", "mov [rbx + 72], r11", "jmp 2b",
+    "mov [rbx + 8], rdi", "mov [rbx + 16], rsi", "mov [rbx + 24], rdx",
+    "mov [rbx + 32], r10", "mov [rbx + 40], r8", "mov [rbx + 48], r9", "mov [rbx + 64], rcx", "mov [rbx + 72], r11",
+    // Last: by it others see that the rest is there.
+    "mov [rbx], rax", "jmp 2b",
     "4: mov rax, [rbx]", "mov rax, [rax]", "mov [rbx + 8], rax", "jmp 2b",
     "5: mov rax, [rbx]", "mov rcx, [rbx + 8]", "mov [rax], rcx", "jmp 2b",
     "6: jmp qword ptr [rbx]",
