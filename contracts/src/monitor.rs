@@ -210,6 +210,10 @@ pub trait Monitor {
     #[op(repeatable)]
     async fn domain(&self, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError>;
 
+    /// How the component's domain of that name ended last on that core: its generation, and by which death; `None` if none did. For whoever may not have heard of it.
+    #[op(repeatable)]
+    async fn last_end(&self, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError>;
+
     /// Pages of a core.
     #[op(repeatable)]
     async fn memory(&self, core: u32) -> Result<CoreMemory, MonitorError>;

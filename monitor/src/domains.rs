@@ -105,7 +105,16 @@ impl<M: Machine> Book<M> {
             rip: state.rip,
             cpu_ns: state.cpu_ns,
         };
-        Some(Dead { name: domain.plan.name, generation: domain.plan.generation, linux: domain.plan.linux, death })
+        let DomainPlan { name, generation, linux, .. } = domain.plan;
+        if !linux {
+            self.ends.insert(name.clone(), (generation, death));
+        }
+        Some(Dead { name, generation, linux, death })
+    }
+
+    /// How a component's domain of that name ended last.
+    pub fn last_end(&self, name: &str) -> Option<(u64, Death)> {
+        self.ends.get(name).copied()
     }
 
     /// Drops everything held of a domain; that ends it if it lives.

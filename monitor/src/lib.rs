@@ -39,7 +39,7 @@ use alloc::string::String;
 
 use abi::Handle;
 use contracts::monitor::{ChannelId, MonitorError, RegionKind};
-use contracts::spawn::DomainId;
+use contracts::spawn::{Death, DomainId};
 
 /// Facts about this core and what its monitor was given.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +75,8 @@ pub struct Book<M> {
     regions: BTreeMap<String, Kept>,
     programs: BTreeMap<String, loader::Loaded>,
     devices: devices::Devices,
+    /// By name of a component's domain: which died last, and how. Bounded by the description.
+    ends: BTreeMap<String, (u64, Death)>,
 }
 
 impl<M: Machine> Book<M> {
@@ -90,6 +92,7 @@ impl<M: Machine> Book<M> {
             regions: BTreeMap::new(),
             programs: BTreeMap::new(),
             devices: devices::Devices::default(),
+            ends: BTreeMap::new(),
         }
     }
 

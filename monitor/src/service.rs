@@ -16,7 +16,7 @@ use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
 use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
-use contracts::spawn::DomainId;
+use contracts::spawn::{Death, DomainId};
 use monitor_core::{Book, DEATH_BADGES, Dead, EndpointWire, STALL_BADGES, Wire};
 
 use crate::cores::Far;
@@ -372,6 +372,13 @@ impl MonitorServer for Shared {
             return Ok(self.0.book.borrow_mut().line(from));
         }
         passed(self.0.link(core).await?.domain(core, from).await)
+    }
+
+    async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
+        if self.is_here(core) {
+            return Ok(self.0.book.borrow().last_end(&name));
+        }
+        passed(self.0.link(core).await?.last_end(core, name).await)
     }
 
     async fn memory(&self, _: &Peer, core: u32) -> Result<CoreMemory, MonitorError> {

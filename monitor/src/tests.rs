@@ -312,8 +312,10 @@ fn a_channel_made_at_run_time_is_announced_to_its_server() {
     assert_eq!(book.announce(5, 77), Err(MonitorError::NotFound));
 
     // Its successor is brought the same channel in a new generation, and the program is told.
+    assert_eq!(book.last_end("driver"), None);
     book.kill(driver, 9).unwrap();
     book.deaths(crate::DEATH_BADGES);
+    assert_eq!(book.last_end("driver").map(|(generation, death)| (generation, death.domain)), Some((1, driver)));
     assert_eq!(book.announce(1 << 32, 77), Err(MonitorError::NotFound), "nobody to bring it to");
     let again = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().0.domain;
     book.machine.rung.clear();

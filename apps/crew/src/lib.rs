@@ -15,6 +15,7 @@ mod ring;
 
 use alloc::vec::Vec;
 
+use contracts::supervisor::{Chaos, SupervisorClient};
 use runtime::{Program, Start};
 
 use crate::common::Common;
@@ -23,6 +24,9 @@ use crate::common::Common;
 const BALLAST: &str = "ballast";
 /// Word of the command line: the last dispatcher ends by itself, with status 0, once all have met.
 const LEAVE: &str = "crew.leave";
+
+/// Word of the command line: once all have met for the first time, the first dispatcher has the name server and the supervisor killed at once.
+const KILL_BOTH: &str = "crew.kill-both";
 
 /// The component.
 pub async fn run(start: Start) {
@@ -33,11 +37,30 @@ pub async fn run(start: Start) {
         ballast::hold(&start, &program);
     } else if let Err(why) = meet(&start, &program).await {
         runtime::log!("failed: {why}");
-    } else if start.command_line().split(' ').any(|word| word == LEAVE) && program.number + 1 == program.cores.len() {
+    } else if is_told(&start, LEAVE) && program.number + 1 == program.cores.len() {
         return runtime::log!("leaves");
     }
     start.serving();
+    if is_told(&start, KILL_BOTH) && program.number == 0 && start.generation() == 1 {
+        kill_both(&start).await;
+    }
     core::future::pending().await
+}
+
+fn is_told(start: &Start, word: &str) -> bool {
+    start.command_line().split(' ').any(|told| told == word)
+}
+
+/// Nobody who would start the name server again hears of its death.
+async fn kill_both(start: &Start) {
+    let Ok(supervisor) = start.client::<SupervisorClient>("supervisor") else {
+        return runtime::log!("failed: no channel to the supervisor");
+    };
+    // Both are asked before one is answered; none is, as who would do it is gone.
+    let killed = ["names", "supervisor"].map(|name| supervisor.chaos(Chaos::Kill, name.into()));
+    for answer in killed {
+        runtime::log!("of two killed at once: {:?}", answer.await);
+    }
 }
 
 /// All dispatchers at one memory. The first one returns when all have been there, the others when they were.

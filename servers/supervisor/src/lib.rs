@@ -150,10 +150,17 @@ impl Entry {
         self.down_ns.get_or_insert(now_ns);
     }
 
-    /// It died; a program with its last dispatcher, by the death of the first.
-    pub fn died(&mut self, generation: u64, death: &Death, now_ns: u64) -> Decision {
+    /// It died; a program with its last dispatcher, by the death of the first. `None`: that end is known already.
+    pub fn died(&mut self, generation: u64, death: &Death, now_ns: u64) -> Option<Decision> {
+        if generation <= self.ended {
+            return None;
+        }
         self.generation = self.generation.max(generation);
         self.ended = self.generation;
+        Some(self.after_death(death, now_ns))
+    }
+
+    fn after_death(&mut self, death: &Death, now_ns: u64) -> Decision {
         self.dispatchers.iter_mut().for_each(|one| (one.domain, one.serves) = (None, false));
         let by_itself = DeathCause::decode(death.cause) == Some(DeathCause::Exit) && death.status == 0;
         if by_itself && self.restart == Restart::Always {
@@ -223,7 +230,9 @@ mod tests {
         entry.started(0, 7, 1);
         assert_eq!(entry.serves(7, 5), None);
         entry.stalls(100);
-        assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 150), Decision::Restart(2));
+        assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 150), Some(Decision::Restart(2)));
+        // Told again, by whoever heard of it too.
+        assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 160), None);
         // The answer to the first start comes late.
         entry.started(0, 7, 1);
         assert_eq!((entry.dispatchers[0].domain, entry.generation), (None, 1));
@@ -251,7 +260,7 @@ mod tests {
             assert_eq!(program.phase, Phase::Starting);
             program.lost(first, 320);
             let decision = program.died(generation, &death(DeathCause::Exception, 14), 330);
-            assert_eq!(decision, Decision::Restart(generation + 1));
+            assert_eq!(decision, Some(Decision::Restart(generation + 1)));
             assert!(program.dispatchers.iter().all(|one| one.domain.is_none()));
         }
     }
@@ -259,18 +268,18 @@ mod tests {
     #[test]
     fn too_many_deaths_end_in_giving_up_but_not_slow_ones() {
         let mut entry = entry(Placement::default(), Restart::Always);
-        for count in 0..RESTARTS_MAX as u64 {
-            assert_eq!(entry.died(0, &death(DeathCause::Exception, 14), count), Decision::Restart(1));
-        }
-        assert_eq!(entry.died(0, &death(DeathCause::Exception, 14), 20), Decision::GiveUp);
-        assert_eq!(entry.died(0, &death(DeathCause::Exception, 14), 20 + WINDOW_NS), Decision::Restart(1));
+        let max = RESTARTS_MAX as u64;
+        let mut dies = |generation, at_ns| entry.died(generation, &death(DeathCause::Exception, 14), at_ns);
+        (1..=max).for_each(|count| assert_eq!(dies(count, count), Some(Decision::Restart(count + 1))));
+        assert_eq!(dies(max + 1, 20), Some(Decision::GiveUp));
+        assert_eq!(dies(max + 2, 20 + WINDOW_NS), Some(Decision::Restart(max + 3)));
     }
 
     #[test]
     fn an_end_by_itself_is_no_crash_and_state_in_the_heap_is_not_restarted() {
         let mut page = entry(Placement::default(), Restart::Always);
-        assert_eq!(page.died(1, &death(DeathCause::Exit, 0), 1), Decision::Finished);
+        assert_eq!(page.died(1, &death(DeathCause::Exit, 0), 1), Some(Decision::Finished));
         let mut fs = entry(Placement::default(), Restart::Never);
-        assert_eq!(fs.died(1, &death(DeathCause::Exit, 0), 1), Decision::End);
+        assert_eq!(fs.died(1, &death(DeathCause::Exit, 0), 1), Some(Decision::End));
     }
 }

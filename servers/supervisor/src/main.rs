@@ -33,7 +33,7 @@ async fn component(start: Start) {
     runtime::spawn(supervisor.clone().listen());
     runtime::spawn(supervisor.clone().listen_to_spawn());
     start.serving();
-    supervisor.look_around(start.cores()).await;
+    supervisor.look_around().await;
     supervisor.clone().start_all(start.entrance() == Entrance::Fresh).await;
 
     let shared = Rc::new(Shared(supervisor));

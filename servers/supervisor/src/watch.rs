@@ -36,6 +36,7 @@ const CANNOT_GO_ON: u8 = 70;
 pub struct Supervisor {
     pub monitor: MonitorClient,
     spawn: SpawnClient,
+    cores: u32,
     pub entries: RefCell<Vec<Entry>>,
     wakers: RefCell<Vec<Waker>>,
 }
@@ -47,6 +48,7 @@ impl Supervisor {
         Supervisor {
             monitor,
             spawn,
+            cores,
             entries: RefCell::new(components.map(|component| Entry::new(component, cores)).collect()),
             wakers: RefCell::default(),
         }
@@ -101,11 +103,11 @@ impl Supervisor {
     }
 
     /// What runs already: the first components, or all of them if the supervisor itself was restarted.
-    pub async fn look_around(&self, cores: u32) {
+    pub async fn look_around(&self) {
         let wanted: BTreeSet<u32> = {
             let entries = self.entries.borrow();
             let all = entries.iter().flat_map(|entry| &entry.dispatchers).map(|dispatcher| dispatcher.core);
-            all.filter(|core| *core < cores).collect()
+            all.filter(|core| *core < self.cores).collect()
         };
         for core in wanted {
             let mut from = 0;
@@ -127,9 +129,7 @@ impl Supervisor {
         let names: Vec<String> = self.entries.borrow().iter().map(|entry| entry.name.clone()).collect();
         let mut missing = Vec::new();
         for name in names {
-            let phase = self.with(&name, |entry| entry.phase);
-            if phase == Some(Phase::Waiting) && !self.start(&name, 1, Entrance::Fresh).await || !self.wait(&name).await
-            {
+            if !self.clone().begin(&name, is_first).await || !self.wait(&name).await {
                 missing.push(name);
             }
         }
@@ -146,6 +146,34 @@ impl Supervisor {
         let _ = self.spawn.ready();
     }
 
+    /// Starts a component that does not run; one that ended while the supervisor was away has its end dealt with as any other.
+    async fn begin(self: Rc<Self>, name: &str, is_first: bool) -> bool {
+        if self.with(name, |entry| entry.phase) != Some(Phase::Waiting) {
+            return true;
+        }
+        let end = if is_first { None } else { self.last_end(name).await };
+        match end {
+            Some((generation, death)) => self.ended(name, generation, death),
+            None => return self.start(name, 1, Entrance::Fresh).await,
+        }
+        true
+    }
+
+    /// How a component that does not run ended last, by what the monitors kept; a program by any death of its last generation.
+    async fn last_end(&self, name: &str) -> Option<(u64, Death)> {
+        let places =
+            |entry: &mut Entry| entry.dispatchers.iter().map(|one| (one.core, one.name.clone())).collect::<Vec<_>>();
+        let mut last = None;
+        for some in self.with(name, places)?.chunks(ASKED_AT_ONCE) {
+            let asked: Vec<_> = some.iter().map(|(core, name)| self.monitor.last_end(*core, name.clone())).collect();
+            for answer in asked {
+                let end = answer.await.ok().flatten();
+                last = end.into_iter().chain(last).max_by_key(|(generation, _)| *generation);
+            }
+        }
+        last
+    }
+
     async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> bool {
         let failed = match self.make(name, generation, entrance).await {
             Some(Ok(domain)) => {
@@ -153,6 +181,8 @@ impl Supervisor {
                 self.find_dispatchers(name, generation).await;
                 return true;
             }
+            // Our predecessor had asked for it.
+            Some(Err(CallError::Server(SpawnError::Busy))) if self.is_there(name).await => return true,
             Some(Err(error)) => format!("{error:?}"),
             None => "spawn or a core's monitor does not answer".to_string(),
         };
@@ -160,6 +190,31 @@ impl Supervisor {
         self.with(name, |entry| entry.phase = Phase::GivenUp);
         self.changed();
         false
+    }
+
+    /// Whether a component runs, by what the monitors say.
+    async fn is_there(&self, name: &str) -> bool {
+        self.look_around().await;
+        self.with(name, |entry| entry.dispatchers.iter().any(|one| one.domain.is_some())) == Some(true)
+    }
+
+    /// Events did not come: asks who serves, and who has ended.
+    async fn look_again(self: Rc<Self>) {
+        self.look_around().await;
+        let running = |entry: &Entry| {
+            matches!(entry.phase, Phase::Starting | Phase::Serving).then(|| (entry.name.clone(), entry.generation))
+        };
+        let all: Vec<_> = self.entries.borrow().iter().filter_map(running).collect();
+        for (name, generation) in all {
+            // Of a program that is ending spawn has the rest ended.
+            let end = self.last_end(&name).await.filter(|(of, _)| *of >= generation);
+            if let Some((generation, death)) = end
+                && self.lines(&name).await.is_empty()
+            {
+                self.clone().ended(&name, generation, death);
+            }
+        }
+        self.changed();
     }
 
     /// Asks for the domains of a program that was started.
@@ -253,7 +308,10 @@ impl Supervisor {
                 MonitorEvent::Died { name, generation, death, .. } => self.clone().died(name, generation, death),
                 MonitorEvent::Serving { domain } => self.clone().serves(domain),
                 MonitorEvent::Stalled { domain } => self.stalled(domain).await,
-                MonitorEvent::Lost | MonitorEvent::PeerRestarted => runtime::log!("events of the monitor were lost"),
+                MonitorEvent::Lost | MonitorEvent::PeerRestarted => {
+                    runtime::log!("events of the monitor were lost: asking who lives");
+                    runtime::spawn(self.clone().look_again());
+                }
                 MonitorEvent::Closed => return runtime::log!("the monitor is gone"),
             }
         }
@@ -266,7 +324,10 @@ impl Supervisor {
                 SpawnEvent::Ended { name, generation, death } => self.clone().ended(&name, generation, death),
                 // Of a Linux domain, which is not ours.
                 SpawnEvent::Died { .. } => {}
-                SpawnEvent::Lost | SpawnEvent::PeerRestarted => runtime::log!("events of spawn were lost"),
+                SpawnEvent::Lost | SpawnEvent::PeerRestarted => {
+                    runtime::log!("events of spawn were lost: asking who lives");
+                    runtime::spawn(self.clone().look_again());
+                }
                 SpawnEvent::Closed => return,
             }
         }
@@ -313,7 +374,7 @@ impl Supervisor {
     /// A component is gone, a program with its last dispatcher.
     fn ended(self: Rc<Self>, name: &str, generation: u64, death: Death) {
         let now_ns = now_ns();
-        let decision = self.with(name, |entry| entry.died(generation, &death, now_ns));
+        let decision = self.with(name, |entry| entry.died(generation, &death, now_ns)).flatten();
         self.changed();
         let why = cause(&death);
         let name = name.to_string();

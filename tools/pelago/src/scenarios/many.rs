@@ -14,6 +14,7 @@ const PROGRAM: &str = "crew";
 const BALLAST: &str = "ballast";
 /// Word for `crew` (`apps/crew/src/lib.rs`).
 const LEAVE: &str = "crew.leave";
+const KILL_BOTH: &str = "crew.kill-both";
 const LIMIT: Duration = Duration::from_secs(60);
 const CONTROL_LIMIT: Duration = Duration::from_secs(15);
 const SHARING_CPUS_MAX: u32 = 2;
@@ -37,6 +38,7 @@ pub fn scenarios() -> Vec<Scenario> {
         let scenario = Scenario::shared(2, name, move |bench| names(bench, machine, cpus));
         all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
     }
+    all.push(Scenario::shared(2, "programs/unheard/q35/2".into(), unheard));
     all.push(Scenario::shared(2, "programs/exit/q35/2".into(), leaves));
     all.push(Scenario::shared(2, "programs/some/q35/4".into(), on_some));
     all
@@ -286,6 +288,25 @@ fn leaves(bench: &Bench) -> Result<()> {
         let line = component(guest)?;
         ensure!(line.starts_with("crew cores: 2 generation 1 stopped 0 KiB"), "{line}");
         nothing_is_left(guest, 2)
+    })
+}
+
+/// What dies while the supervisor is away is noticed by the next one, and comes in its next generation: in its first it would take up rings that are under way.
+fn unheard(bench: &Bench) -> Result<()> {
+    let change = |machine: &mut Machine| machine.command_line.push(KILL_BOTH.into());
+    with_console(boot(bench, MachineType::Q35, 2, &[], false, change)?, |guest| {
+        met(guest, &[0, 1], 1)?;
+        guest.expect("supervisor: names restarted, generation 2, killed", LIMIT)?;
+        let lines = guest.control_lines("components", CONTROL_LIMIT)?;
+        for (name, generation) in [("names", 2), ("supervisor", 2), ("crew", 1)] {
+            let line = lines.iter().find(|line| line.starts_with(name)).context("a component is not listed")?;
+            ensure!(line.contains(&format!("generation {generation} ")) && line.contains(" running "), "{line}");
+        }
+        let deadline = Instant::now() + LIMIT;
+        while looked_up(guest, PROGRAM)?.0.len() != 2 {
+            ensure!(Instant::now() < deadline, "the restarted name server is not told who there is");
+        }
+        listed(guest, &[0, 1], "serving")
     })
 }
 
