@@ -15,7 +15,7 @@ use abi::start::Entrance;
 use contracts::monitor::MonitorClient;
 use contracts::spawn::SpawnClient;
 use contracts::supervisor::{NAME, serve_supervisor};
-use runtime::Start;
+use runtime::{Incoming, Start};
 use system::{SYSTEM_PATH, System};
 
 use crate::service::Shared;
@@ -32,14 +32,21 @@ async fn component(start: Start) {
     let supervisor = Rc::new(Supervisor::new(&description, start.cores(), monitor, spawn));
     runtime::spawn(supervisor.clone().listen());
     runtime::spawn(supervisor.clone().listen_to_spawn());
+    runtime::spawn(serve(supervisor.clone(), start.incoming(NAME)));
     start.serving();
     supervisor.look_around().await;
-    supervisor.clone().start_all(start.entrance() == Entrance::Fresh).await;
+    supervisor.start_all(start.entrance() == Entrance::Fresh).await;
+    core::future::pending().await
+}
 
-    let shared = Rc::new(Shared(supervisor));
-    let mut channels = start.incoming(NAME);
+/// Takes channels as they come, as only so many may wait to be taken; answers when all is started.
+async fn serve(supervisor: Rc<Supervisor>, mut channels: Incoming) {
+    let shared = Rc::new(Shared(supervisor.clone()));
     loop {
-        let channel = channels.next().await;
-        runtime::spawn(serve_supervisor(shared.clone(), channel));
+        let (shared, supervisor, channel) = (shared.clone(), supervisor.clone(), channels.next().await);
+        runtime::spawn(async move {
+            supervisor.all_started().await;
+            serve_supervisor(shared, channel).await;
+        });
     }
 }

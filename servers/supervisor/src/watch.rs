@@ -5,7 +5,7 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Poll, Waker};
@@ -15,7 +15,7 @@ use abi::start::Entrance;
 use channel::CallError;
 use contracts::monitor::{DomainLine, MonitorClient, MonitorEvent};
 use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
-use runtime::now_ns;
+use runtime::{Watch, now_ns};
 use supervisor_core::{Decision, Entry, Phase, STALLED, cause};
 use system::{Restart, System};
 
@@ -38,6 +38,8 @@ pub struct Supervisor {
     spawn: SpawnClient,
     cores: u32,
     pub entries: RefCell<Vec<Entry>>,
+    has_started_all: Cell<bool>,
+    started: Watch,
     wakers: RefCell<Vec<Waker>>,
 }
 
@@ -49,6 +51,8 @@ impl Supervisor {
             monitor,
             spawn,
             cores,
+            has_started_all: Cell::new(false),
+            started: Watch::default(),
             entries: RefCell::new(components.map(|component| Entry::new(component, cores)).collect()),
             wakers: RefCell::default(),
         }
@@ -144,6 +148,13 @@ impl Supervisor {
             let _ = sys::log("pelago: ready");
         }
         let _ = self.spawn.ready();
+        self.has_started_all.set(true);
+        self.started.changed();
+    }
+
+    /// Waits until all that the description has was started.
+    pub async fn all_started(&self) {
+        self.started.until(|| self.has_started_all.get().then_some(())).await;
     }
 
     /// Starts a component that does not run; one that ended while the supervisor was away has its end dealt with as any other.

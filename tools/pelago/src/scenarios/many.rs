@@ -18,6 +18,7 @@ const KILL_BOTH: &str = "crew.kill-both";
 const LIMIT: Duration = Duration::from_secs(60);
 const CONTROL_LIMIT: Duration = Duration::from_secs(15);
 const SHARING_CPUS_MAX: u32 = 2;
+const LARGE_CPUS: u32 = 72;
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -39,6 +40,7 @@ pub fn scenarios() -> Vec<Scenario> {
         all.push(Scenario { shares: cpus <= SHARING_CPUS_MAX, ..scenario });
     }
     all.push(Scenario::shared(2, "programs/unheard/q35/2".into(), unheard));
+    all.push(Scenario::alone(2, format!("programs/large/microvm/{LARGE_CPUS}"), large));
     all.push(Scenario::shared(2, "programs/exit/q35/2".into(), leaves));
     all.push(Scenario::shared(2, "programs/some/q35/4".into(), on_some));
     all
@@ -307,6 +309,23 @@ fn unheard(bench: &Bench) -> Result<()> {
             ensure!(Instant::now() < deadline, "the restarted name server is not told who there is");
         }
         listed(guest, &[0, 1], "serving")
+    })
+}
+
+/// With more dispatchers than channels of a contract wait to be taken, or calls at once.
+fn large(bench: &Bench) -> Result<()> {
+    let cores: Vec<u32> = (0..LARGE_CPUS).collect();
+    with_console(boot(bench, MachineType::Microvm, LARGE_CPUS, &[], false, |_| ())?, |guest| {
+        met(guest, &cores, 1)?;
+        guest.expect("pelago: ready", LIMIT)?;
+        listed(guest, &cores, "serving")?;
+        let (all, _) = looked_up(guest, PROGRAM)?;
+        ensure!(all.len() == cores.len() && all[0].starts_with("crew-0 "), "{all:?}");
+        let refused = times(guest, "was not told of");
+        ensure!(refused == 0, "{refused} channels were not taken");
+        // So many cores in turn may take longer than an answer is waited for.
+        guest.control(&format!("chaos kill {PROGRAM}-{}", LARGE_CPUS - 1), CONTROL_LIMIT)?;
+        met_before(guest, &cores, 2)
     })
 }
 
