@@ -1,22 +1,26 @@
 //! Servers under `cargo test`: the same executor and channels over plain memory, with virtual time.
 //!
 //! ```
-//! use contracts::endpoint::{EndpointClient, EndpointError, EndpointServer, Hurt, Wired, serve_endpoint};
+//! use contracts::memory::{MemoryClient, MemoryError, MemoryServer, serve_memory};
+//! use channel::CallError;
 //! use std::rc::Rc;
 //!
 //! struct Nothing;
-//! impl EndpointServer for Nothing {
-//!     async fn connect(&self, _peer: &runtime::Peer, _wired: Wired) -> Result<(), EndpointError> {
-//!         Err(EndpointError::NotServed)
+//! impl MemoryServer for Nothing {
+//!     async fn prepare(&self, _: &runtime::Peer, _: u32, _: u64, _: u64) -> Result<u64, MemoryError> {
+//!         Err(MemoryError::NoMemory)
 //!     }
-//!     fn hurt(&self, _peer: &runtime::Peer, _how: Hurt) {}
+//!     async fn usage(&self, _: &runtime::Peer, core: u32) -> Result<(u64, u64), MemoryError> {
+//!         Ok((core.into(), 7))
+//!     }
 //! }
 //!
 //! runtime::testing::run(async {
 //!     let (client, server) = channel::loopback(channel::Layout::default());
-//!     runtime::spawn(serve_endpoint(Rc::new(Nothing), server));
-//!     let client = EndpointClient::new(client);
-//!     assert_eq!(client.hurt(Hurt::Hang), Ok(()));
+//!     runtime::spawn(serve_memory(Rc::new(Nothing), server));
+//!     let client = MemoryClient::new(client);
+//!     assert_eq!(client.usage(3).await, Ok((3, 7)));
+//!     assert_eq!(client.prepare(0, 1, 1).await, Err(CallError::Server(MemoryError::NoMemory)));
 //! });
 //! ```
 

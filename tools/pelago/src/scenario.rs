@@ -7,6 +7,7 @@ use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
 use crate::{accelerator, archive::Archive, description, image, place, rootfs, run, scenarios};
 use anyhow::{Context, Result, bail};
+use cargo_metadata::Package;
 use clap::Args;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -358,24 +359,29 @@ pub fn with_console(mut guest: Guest, body: impl FnOnce(&mut Guest) -> Result<()
 
 fn unit_tests(count: &mut Count) -> Result<()> {
     let metadata = image::workspace()?;
+    let has_library =
+        |package: &&Package| package.targets.iter().any(|target| target.is_lib() || target.is_proc_macro());
+    let packages = metadata.workspace_packages();
+    let tested = |package: &&Package| has_library(package) || image::is_host_only(&metadata, package);
+    // The guest's binaries cannot be linked for the host, so they are left out.
+    let names = |is_it: &dyn Fn(&&Package) -> bool| -> Vec<&str> {
+        packages.iter().copied().filter(is_it).flat_map(|package| ["-p", package.name.as_str()]).collect()
+    };
+    cargo_test(count, "unit tests", &names(&tested), &["--lib", "--bin", "pelago-tool", "--tests"])?;
+    cargo_test(count, "examples", &names(&has_library), &["--doc"])
+}
+
+fn cargo_test(count: &mut Count, what: &str, packages: &[&str], kinds: &[&str]) -> Result<()> {
     let mut command = Command::new("cargo");
-    // Tests run with debug assertions; the guest's binaries cannot be linked for the host, so they are left out.
-    command.current_dir(place::root()).args(["test", "--no-fail-fast", "--target-dir", "target/host"]);
-    for package in metadata.workspace_packages() {
-        if package.targets.iter().any(|target| target.is_lib() || target.is_proc_macro())
-            || image::is_host_only(&metadata, package)
-        {
-            command.args(["-p", &package.name]);
-        }
-    }
-    command.args(["--lib", "--bin", "pelago-tool", "--tests", "--color=never"]);
-    let output = command.output().context("cannot start cargo")?;
+    // With debug assertions.
+    command.current_dir(place::root()).args(["test", "--no-fail-fast", "--color=never", "--target-dir", "target/host"]);
+    let output = command.args(packages).args(kinds).output().context("cannot start cargo")?;
     let text = String::from_utf8_lossy(&output.stdout);
     let (passed, failed) = count_results(&text);
     count.passed += passed;
     count.failed += failed;
     if output.status.success() {
-        println!("ok   {passed} unit tests");
+        println!("ok   {passed} {what}");
         return Ok(());
     }
     count.failed += usize::from(failed == 0);
