@@ -21,6 +21,8 @@ pub struct Wired {
     pub badge: u64,
     /// The component is the side that calls.
     pub client: bool,
+    /// Then the number of its request.
+    pub request: u64,
     /// The peer is on another core.
     pub remote: bool,
 }
@@ -28,12 +30,23 @@ pub struct Wired {
 /// Why a channel was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndpointError {
-    /// Nobody in the component serves that contract. Remedy: correct the system description.
+    /// Nobody in the component serves that contract, or waits for such a channel. Remedy: correct the system description.
     NotServed,
     /// The segment could not be mapped, or holds no channel. Its capabilities were dropped.
     BadChannel,
     /// As many channels wait to be taken as the component lets wait. Remedy: later again.
     TooMany,
+}
+
+/// Why a component was not connected to a server that it asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BindError {
+    /// The description does not let it. Remedy: the contract's name among its `binds`.
+    NotAllowed,
+    /// Nobody serves that contract, or not so many do, or the one who does is the component itself.
+    NotFound,
+    /// No room for another channel, no answer in time, or a server that ended meanwhile; logged by spawn. Remedy: later again.
+    Failed,
 }
 
 /// What `chaos` makes a component do to itself.
@@ -54,9 +67,17 @@ pub trait Endpoint {
     #[op]
     async fn connect(&self, wired: Wired) -> Result<(), EndpointError>;
 
+    /// The component is not connected. `request` is from `wants`.
+    #[op(oneway)]
+    fn refused(&self, request: u64, why: BindError);
+
     /// Hurts the component, for tests of recovery.
     #[op(oneway)]
     fn hurt(&self, how: Hurt);
+
+    /// The component asks to be connected to a server of a contract: the nearest, or, by `index`, one of the next. Answered by `connect` or `refused`.
+    #[event]
+    fn wants(&self, request: u64, contract: String, index: u32);
 
     /// The component is ready to serve; sent once, by `start.serving()`.
     #[event]

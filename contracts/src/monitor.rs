@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::Hurt;
+use crate::endpoint::{BindError, Hurt};
 use crate::spawn::{Death, DomainId};
 
 /// Names a channel on all cores: below 2^32 a wire of the system description, above one made at run time.
@@ -178,6 +178,14 @@ pub trait Monitor {
     #[op]
     async fn announce(&self, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError>;
 
+    /// Hands the client's end of a channel to the component that asked for it (`wants`).
+    #[op]
+    async fn introduce(&self, core: u32, id: ChannelId, client: DomainId, request: u64) -> Result<(), MonitorError>;
+
+    /// Tells a component that it is not connected.
+    #[op]
+    async fn refuse(&self, core: u32, client: DomainId, request: u64, why: BindError) -> Result<(), MonitorError>;
+
     /// Memory that outlives its users: made here (`of` is `None`), or borrowed from another core, which gave `of`. Gives the physical address of contiguous memory, the id of a pool, else 0. Idempotent.
     #[op]
     async fn region(
@@ -254,6 +262,10 @@ pub trait Monitor {
     /// A domain ended; what was its own is free again. Of Linux domains only who makes them hears.
     #[event]
     fn died(&self, name: String, generation: u64, linux: bool, death: Death);
+
+    /// A component asks to be connected to a server of a contract; see `endpoint`.
+    #[event]
+    fn wants(&self, domain: DomainId, request: u64, contract: String, index: u32);
 
     /// A component is ready.
     #[event]

@@ -263,10 +263,8 @@ impl<M: Machine> Book<M> {
             channel.memory.raise_generation();
         }
         channel.halves[side as usize].domain = Some(into.id);
-        let lends = side == Side::Client && !is_remote;
-        let rights = if lends { Rights::CALL.union(Rights::NOTIFY) } else { Rights::NOTIFY };
         let mut made = record(kind::CHANNEL, &channel.plan.contract, channel.owner(side.other()));
-        made.handle = self.machine.grant(into.domain, bell, rights)?.0;
+        made.handle = self.machine.grant(into.domain, bell, bell_rights(end, is_remote))?.0;
         self.machine.map(
             into.range,
             address,
@@ -321,39 +319,56 @@ impl<M: Machine> Book<M> {
     /// Puts the server's end into its server, which runs already, perhaps not as the first: gives what its endpoint is to be told, and its domain.
     pub fn announce(&mut self, id: ChannelId, set: u32) -> Result<(DomainId, Wired), MonitorError> {
         let channel = self.channels.get_mut(&id).ok_or(MonitorError::NotFound)?;
-        let server = self.domains.values_mut().find(|domain| domain.plan.name == channel.plan.server);
-        let server = server.ok_or(MonitorError::NotFound)?;
+        let server = self.domains.values().find(|domain| domain.plan.name == channel.plan.server);
+        let server = server.ok_or(MonitorError::NotFound)?.parts.id;
         let begins_again = core::mem::replace(&mut channel.announced, true);
-        let (portal, badge) = channel.halves[1].portal.ok_or(MonitorError::NotFound)?;
-        let bell = channel.bell(Side::Client).ok_or(MonitorError::NotFound)?;
-        let parts = server.parts;
-        let segment =
-            self.machine.grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE)).map_err(refused)?;
-        let bell = self.machine.grant(parts.domain, bell, Rights::NOTIFY).map_err(refused)?;
-        self.machine.lead(portal, parts.context).map_err(refused)?;
-        channel.halves[1].domain = Some(parts.id);
-        server.channels.push((id, End::Server));
         if begins_again {
             // Its predecessor had it: the client is told.
             channel.memory.raise_generation();
         }
-        let wired = Wired {
+        let wired = self.hand(id, End::Server, server)?;
+        if begins_again {
+            self.ring_other(id, End::Server);
+        }
+        Ok((server, Wired { peer_set: set, ..wired }))
+    }
+
+    /// Puts the client's end into a component that asked for it: gives what its endpoint is to be told.
+    pub fn introduce(&mut self, id: ChannelId, client: DomainId, request: u64) -> Result<Wired, MonitorError> {
+        self.hand(id, End::Client, client).map(|wired| Wired { request, ..wired })
+    }
+
+    /// Gives a domain that runs what it needs to use an end.
+    fn hand(&mut self, id: ChannelId, end: End, to: DomainId) -> Result<Wired, MonitorError> {
+        let channel = self.channels.get_mut(&id).ok_or(MonitorError::NotFound)?;
+        let domain = self.domains.get_mut(&to).ok_or(MonitorError::NotFound)?;
+        let (side, parts, remote) = (side(end), domain.parts, channel.is_remote());
+        let (portal, badge) = channel.halves[side as usize].portal.ok_or(MonitorError::NotFound)?;
+        let bell = channel.bell(side.other()).ok_or(MonitorError::NotFound)?;
+        let segment =
+            self.machine.grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE)).map_err(refused)?;
+        let bell = self.machine.grant(parts.domain, bell, bell_rights(end, remote)).map_err(refused)?;
+        self.machine.lead(portal, parts.context).map_err(refused)?;
+        channel.halves[side as usize].domain = Some(parts.id);
+        domain.channels.push((id, end));
+        Ok(Wired {
             contract: channel.plan.contract.clone(),
-            peer: channel.plan.client.clone(),
-            peer_set: set,
+            peer: channel.owner(side.other()).into(),
+            peer_set: 0,
             segment: segment.0,
             bell: bell.0,
             bytes: Channel::layout(&channel.plan).bytes(),
             badge,
-            client: false,
-            remote: channel.is_remote(),
-        };
-        let server = parts.id;
-        if begins_again {
-            self.ring_other(id, End::Server);
-        }
-        Ok((server, wired))
+            client: end == End::Client,
+            request: 0,
+            remote,
+        })
     }
+}
+
+/// A client on its server's core lends its time by the bell.
+fn bell_rights(end: End, remote: bool) -> Rights {
+    if end == End::Client && !remote { Rights::CALL.union(Rights::NOTIFY) } else { Rights::NOTIFY }
 }
 
 /// Where the first channel or region of a domain is mapped.

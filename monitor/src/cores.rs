@@ -56,6 +56,9 @@ impl Service {
                     self.tell_death(&Dead { name, generation, linux, death });
                 }
                 MonitorEvent::Serving { domain } => self.tell(|listener| listener.serving(domain)),
+                MonitorEvent::Wants { domain, request, contract, index } => {
+                    self.tell(|listener| listener.wants(domain, request, contract.clone(), index));
+                }
                 MonitorEvent::Stalled { domain } => self.tell(|listener| listener.stalled(domain)),
                 MonitorEvent::Lost => runtime::log!("core {core}: events were lost"),
                 MonitorEvent::PeerRestarted => {}

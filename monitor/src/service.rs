@@ -12,7 +12,7 @@ use core::task::{Poll, Waker};
 use abi::pcore::runs;
 use abi::{Handle, ObjectType};
 use channel::{Bell, CallError, ClientChannel, Peer, SendError, ServerChannel, Wiring};
-use contracts::endpoint::{EndpointClient, EndpointEvent, Hurt};
+use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, Hurt, Wired};
 use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
@@ -209,6 +209,9 @@ impl Service {
                         service.book.borrow_mut().set_serving(id);
                         service.tell(|listener| listener.serving(id));
                     }
+                    EndpointEvent::Wants { request, contract, index } => {
+                        service.tell(|listener| listener.wants(id, request, contract.clone(), index));
+                    }
                     EndpointEvent::Lost | EndpointEvent::PeerRestarted => {}
                     EndpointEvent::Closed => return,
                 }
@@ -231,6 +234,16 @@ impl Service {
             None if id == 0 => String::new(),
             None if is_own() => wiring::MONITOR.into(),
             None => format!("domain {id:#x}, which has ended"),
+        }
+    }
+
+    /// Brings a component a channel.
+    async fn connect(&self, to: DomainId, wired: Wired) -> Result<(), MonitorError> {
+        let contract = wired.contract.clone();
+        match runtime::timeout(CONNECT_LIMIT_NS, self.endpoint(to)?.connect(wired)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(said(&format!("channel {contract} was not taken: {error:?}"))),
+            Err(_) => Err(said(&format!("channel {contract} was not taken in time"))),
         }
     }
 
@@ -301,13 +314,36 @@ impl MonitorServer for Shared {
             return passed(self.0.link(core).await?.announce(core, id, set).await);
         }
         let (server, wired) = self.0.book.borrow_mut().announce(id, set)?;
-        let contract = wired.contract.clone();
-        let answer = runtime::timeout(CONNECT_LIMIT_NS, self.0.endpoint(server)?.connect(wired)).await;
-        match answer {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(said(&format!("channel {contract} was not taken: {error:?}"))),
-            Err(_) => Err(said(&format!("channel {contract} was not taken in time"))),
+        self.0.connect(server, wired).await
+    }
+
+    async fn introduce(
+        &self,
+        _: &Peer,
+        core: u32,
+        id: ChannelId,
+        client: DomainId,
+        request: u64,
+    ) -> Result<(), MonitorError> {
+        if !self.is_here(core) {
+            return passed(self.0.link(core).await?.introduce(core, id, client, request).await);
         }
+        let wired = self.0.book.borrow_mut().introduce(id, client, request)?;
+        self.0.connect(client, wired).await
+    }
+
+    async fn refuse(
+        &self,
+        _: &Peer,
+        core: u32,
+        client: DomainId,
+        request: u64,
+        why: BindError,
+    ) -> Result<(), MonitorError> {
+        if !self.is_here(core) {
+            return passed(self.0.link(core).await?.refuse(core, client, request, why).await);
+        }
+        self.0.endpoint(client)?.refused(request, why).map_err(|_| MonitorError::Failed)
     }
 
     async fn region(

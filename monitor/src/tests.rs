@@ -302,6 +302,24 @@ fn the_monitor_is_told_of_its_own_end_once() {
 }
 
 #[test]
+fn who_asked_for_a_channel_is_handed_its_end() {
+    let (mut book, driver, ip) = running();
+    let id = wiring::BOUND_CHANNELS + 1;
+    book.open(wire(id, 0, 0), None).map_err(|_| ()).unwrap();
+    let (server, end) = book.announce(id, 0).unwrap();
+    assert_eq!((server, end.client, end.request), (driver, false, 0));
+    let wired = book.introduce(id, ip, 7).unwrap();
+    assert_eq!((wired.client, wired.request, wired.peer.as_str(), wired.remote), (true, 7, "driver", false));
+    assert_eq!(book.introduce(id, 99, 7), Err(MonitorError::NotFound));
+    assert_eq!(book.introduce(id + 1, ip, 7), Err(MonitorError::NotFound));
+    // Its client dies, and whoever made it closes it.
+    book.kill(ip, 9).unwrap();
+    book.deaths(crate::DEATH_BADGES);
+    book.close(id);
+    assert!(book.announce(id, 0).is_err());
+}
+
+#[test]
 fn a_channel_made_at_run_time_is_announced_to_its_server() {
     let (mut book, driver, _) = running();
     let plan = ChannelPlan { client: "linux-1".into(), ..wire(1 << 32, 0, 0) };

@@ -41,6 +41,9 @@ pub async fn run(start: Start) {
         return runtime::log!("leaves");
     }
     start.serving();
+    if program.number == 0 {
+        runtime::spawn(ring::follow(start.clone()));
+    }
     if is_told(&start, KILL_BOTH) && program.number == 0 && start.generation() == 1 {
         kill_both(&start).await;
     }

@@ -9,8 +9,12 @@ use core::future::{Future, poll_fn};
 use core::task::{Poll, Waker};
 
 use abi::Handle;
+use channel::CallError;
 use contract::contract;
+use contracts::endpoint::BindError;
 use contracts::lookup::LookupClient;
+use contracts::names::{NamesClient, NamesEvent};
+use contracts::spawn::SpawnClient;
 use runtime::{Peer, Program, Start};
 use serde::{Deserialize, Serialize};
 
@@ -82,17 +86,61 @@ pub(crate) async fn look_up(start: &Start) -> Result<(), JoinError> {
     })
 }
 
+/// A channel of our own to the name server, which the description does not wire.
+async fn names(start: &Start) -> Result<NamesClient, String> {
+    start.bind::<NamesClient>(0).await.map_err(|error| format!("names: {error:?}"))
+}
+
+/// There is no channel to a contract that the description does not name, and none to a second name server.
+async fn refused(start: &Start) -> Result<(), String> {
+    match (start.bind::<SpawnClient>(0).await.map(drop), start.bind::<NamesClient>(1).await.map(drop)) {
+        (Err(BindError::NotAllowed), Err(BindError::NotFound)) => Ok(()),
+        others => Err(format!("asking for spawn and a second name server gave {others:?}")),
+    }
+}
+
 async fn look_up_twice(start: &Start) -> Result<(), String> {
     let lookup = start.client::<LookupClient>("monitor").map_err(|error| format!("{error:?}"))?;
     let find = async || lookup.find("spawn".into(), 0).await.map_err(|error| format!("{error:?}"));
     let counters = async || lookup.counters().await.map_err(|error| format!("{error:?}"));
     let first = find().await?;
+    let direct = names(start).await?.find("spawn".into(), start.core(), 0).await;
+    if direct.as_ref() != Ok(&first) {
+        return Err(format!("{first:?}, and the name server itself says {direct:?}"));
+    }
     let before = counters().await?;
     let again = find().await?;
     let after = counters().await?;
     match first == again && after.hits > before.hits {
         true => Ok(()),
         false => Err(format!("{first:?}, then {again:?}; {before:?}, then {after:?}")),
+    }
+}
+
+/// Says each time that the name server came back and answers on the channel that was asked for.
+pub(crate) async fn follow(start: Start) {
+    let names = match refused(&start).await {
+        Ok(()) => names(&start).await,
+        Err(why) => Err(why),
+    };
+    let names = match names {
+        Ok(names) => names,
+        Err(why) => return runtime::log!("failed: {why}"),
+    };
+    runtime::log!("follows the name server");
+    loop {
+        match names.next_event().await {
+            NamesEvent::PeerRestarted => {
+                // It may not have been told anything yet.
+                let answer = names.find("crew".into(), 0, 0).await;
+                match answer {
+                    Ok(_) | Err(CallError::Server(_)) => runtime::log!("reaches the name server again"),
+                    Err(error) => runtime::log!("failed: the name server is back and says {error:?}"),
+                }
+            }
+            NamesEvent::Closed => return runtime::log!("failed: its channel to the name server was closed"),
+            NamesEvent::Lost | NamesEvent::Changed { .. } => {}
+        }
     }
 }
 

@@ -5,25 +5,63 @@ use alloc::rc::Rc;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
 use abi::Handle;
-use channel::{Bell, Memory, Peer, ServerChannel, Wiring};
-use contracts::endpoint::{EndpointError, EndpointServer, Hurt, Wired, serve_endpoint};
+use channel::{Bell, ClientChannel, Memory, Peer, ServerChannel, Wiring};
+use contracts::endpoint::{BindError, EndpointError, EndpointEvents, EndpointServer, Hurt, Wired, serve_endpoint};
 
+use crate::Watch;
 use crate::map::map_segment;
 
+/// How long a component waits to be connected: more than a server may take to accept a channel.
+const BIND_LIMIT_NS: u64 = 10_000_000_000;
 /// Most channels of one contract that wait to be taken.
 const WAITING_MAX: usize = 64;
 /// Most contracts whose channels may wait, so that wrong names cannot fill the heap.
 const CONTRACTS_MAX: usize = 32;
 
-/// Channels by contract, for their [`Incoming`]. A queue may fill before the component asks for it.
+/// Channels by contract, for their [`Incoming`]. A queue may fill before the component asks for it. And those that the component asked for.
 #[derive(Default)]
 pub struct Waiting {
     queues: RefCell<BTreeMap<String, Queue>>,
+    requests: RefCell<BTreeMap<u64, Option<Bound>>>,
+    last_request: Cell<u64>,
+    answered: Watch,
+}
+
+/// What became of a request to be connected.
+type Bound = Result<Rc<ClientChannel>, BindError>;
+
+impl Waiting {
+    /// Asks the monitor for a channel to a server of `contract`; see `Start::bind`.
+    pub async fn bind(&self, monitor: &Peer, contract: &str, index: u32) -> Bound {
+        let request = self.last_request.get() + 1;
+        self.last_request.set(request);
+        self.requests.borrow_mut().insert(request, None);
+        let asked = EndpointEvents::new(monitor).wants(request, contract.into(), index);
+        let answer = self.answered.until(|| self.requests.borrow().get(&request).cloned().flatten());
+        let answer = match asked {
+            Ok(()) => crate::timeout(BIND_LIMIT_NS, answer).await.unwrap_or(Err(BindError::Failed)),
+            Err(_) => Err(BindError::Failed),
+        };
+        self.requests.borrow_mut().remove(&request);
+        answer
+    }
+
+    /// Whether somebody still waits for that.
+    fn is_asked(&self, request: u64) -> bool {
+        self.requests.borrow().get(&request).is_some_and(Option::is_none)
+    }
+
+    fn answer(&self, request: u64, answer: Bound) {
+        if let Some(waiting @ None) = self.requests.borrow_mut().get_mut(&request) {
+            *waiting = Some(answer);
+        }
+        self.answered.changed();
+    }
 }
 
 #[derive(Default)]
@@ -73,6 +111,11 @@ impl Drop for Kept {
     }
 }
 
+/// How a peer is rung: a client on the server's core lends its time by a portal; all others notify.
+pub fn bell_of(handle: Handle, client: bool, remote: bool) -> Bell {
+    if client && !remote { Bell::Portal(handle) } else { Bell::Notify(handle) }
+}
+
 /// Serves the monitor.
 pub fn serve(waiting: Rc<Waiting>, channel: ServerChannel) -> impl Future<Output = ()> {
     serve_endpoint(Rc::new(Endpoint { waiting }), channel)
@@ -89,7 +132,7 @@ impl EndpointServer for Endpoint {
             let _ = sys::cap_drop(segment);
             let _ = sys::cap_drop(bell);
         };
-        if wired.client {
+        if wired.client && !self.waiting.is_asked(wired.request) {
             drop_both();
             return Err(EndpointError::NotServed);
         }
@@ -102,8 +145,14 @@ impl EndpointServer for Endpoint {
         let Ok(memory) = (unsafe { Memory::attach(address, bytes, Some(keeper)) }) else {
             return Err(EndpointError::BadChannel);
         };
-        let Wired { contract, peer, peer_set, badge, remote, .. } = wired;
-        let channel = ServerChannel::new(Wiring { memory, bell: Bell::Notify(bell), badge, remote, peer, peer_set });
+        let Wired { contract, peer, peer_set, badge, client, request, remote, .. } = wired;
+        let bell = bell_of(bell, client, remote);
+        let wiring = Wiring { memory, bell, badge, remote, peer, peer_set };
+        if client {
+            self.waiting.answer(request, Ok(ClientChannel::new(wiring)));
+            return Ok(());
+        }
+        let channel = ServerChannel::new(wiring);
         let mut queues = self.waiting.queues.borrow_mut();
         if queues.len() >= CONTRACTS_MAX && !queues.contains_key(&contract) {
             return Err(EndpointError::NotServed);
@@ -117,6 +166,10 @@ impl EndpointServer for Endpoint {
         Ok(())
     }
 
+    fn refused(&self, _peer: &Peer, request: u64, why: BindError) {
+        self.waiting.answer(request, Err(why));
+    }
+
     fn hurt(&self, _peer: &Peer, how: Hurt) {
         match how {
             // SAFETY: page 0 is never mapped: the kernel ends the component here, as the monitor asks; nothing is read.
@@ -126,5 +179,46 @@ impl EndpointServer for Endpoint {
             },
             Hurt::Panic => panic!("asked for by the monitor"),
         };
+    }
+}
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests {
+    use super::*;
+    use channel::{Layout, loopback};
+    use contracts::endpoint::{EndpointClient, EndpointEvent};
+
+    #[test]
+    fn each_request_has_its_own_answer_and_none_waits_for_ever() {
+        crate::block_on(async {
+            let (monitor, server) = loopback(Layout::default());
+            let (waiting, peer) = (Rc::new(Waiting::default()), server.peer().clone());
+            executor::spawn(serve(waiting.clone(), server));
+            let monitor = EndpointClient::new(monitor);
+            let answers = Rc::new(RefCell::new(Vec::new()));
+            for index in 0..3 {
+                let (waiting, peer, answers) = (waiting.clone(), peer.clone(), answers.clone());
+                executor::spawn(async move {
+                    let answer = waiting.bind(&peer, "files", index).await;
+                    answers.borrow_mut().push((index, answer.err()));
+                });
+            }
+            let mut requests = [0; 3];
+            while requests.contains(&0) {
+                if let EndpointEvent::Wants { request, index, .. } = monitor.next_event().await {
+                    requests[index as usize] = request;
+                }
+            }
+            // Not in their order, one twice, and one that nobody made.
+            let said = [(requests[1], BindError::NotAllowed), (requests[0], BindError::NotFound)];
+            let more = [(requests[0], BindError::Failed), (99, BindError::Failed)];
+            said.into_iter().chain(more).for_each(|(request, why)| monitor.refused(request, why).unwrap());
+            crate::sleep(2 * BIND_LIMIT_NS).await;
+            let mut answers = answers.borrow().clone();
+            answers.sort_by_key(|(index, _)| *index);
+            let expected = [BindError::NotFound, BindError::NotAllowed, BindError::Failed].map(Some);
+            assert_eq!(answers, [0, 1, 2].into_iter().zip(expected).collect::<Vec<_>>());
+            assert!(waiting.requests.borrow().is_empty());
+        });
     }
 }

@@ -6,28 +6,19 @@
 //! # #![allow(missing_docs)]
 //! # extern crate alloc;
 //! use alloc::rc::Rc;
-//! use contracts::supervisor::{Chaos, ComponentLine, CoreLine, NAME, SupervisorError, SupervisorServer, serve_supervisor};
+//! use contracts::memory::{MemoryError, MemoryServer, NAME, serve_memory};
 //! use runtime::{Peer, Start};
 //!
 //! struct Service;
 //!
 //! // One method for each operation; each request is a task of its own, so it may wait.
-//! impl SupervisorServer for Service {
-//!     async fn component(&self, _peer: &Peer, _index: u32) -> Result<Option<ComponentLine>, SupervisorError> {
-//!         Ok(None)
+//! impl MemoryServer for Service {
+//!     async fn prepare(&self, peer: &Peer, core: u32, wanted: u64, _limit: u64) -> Result<u64, MemoryError> {
+//!         runtime::log!("{} asks for {wanted} pages on core {core}", peer.name());
+//!         Err(MemoryError::NoMemory)
 //!     }
-//!     async fn chaos(&self, peer: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
-//!         runtime::log!("{} asks for {what:?} of {name}", peer.name());
-//!         Err(SupervisorError::NotFound)
-//!     }
-//!     async fn core(&self, _peer: &Peer, _core: u32) -> Result<Option<CoreLine>, SupervisorError> {
-//!         Ok(None)
-//!     }
-//!     async fn change_core(&self, _peer: &Peer, _core: u32, _run: bool) -> Result<(), SupervisorError> {
-//!         Err(SupervisorError::NotFound)
-//!     }
-//!     async fn serving(&self, _peer: &Peer, _name: String) -> Result<ComponentLine, SupervisorError> {
-//!         Err(SupervisorError::NotFound)
+//!     async fn usage(&self, _peer: &Peer, _core: u32) -> Result<(u64, u64), MemoryError> {
+//!         Err(MemoryError::NoCore)
 //!     }
 //! }
 //!
@@ -36,7 +27,7 @@
 //!     let mut incoming = start.incoming(NAME);
 //!     loop {
 //!         let channel = incoming.next().await;
-//!         runtime::spawn(serve_supervisor(service.clone(), channel));
+//!         runtime::spawn(serve_memory(service.clone(), channel));
 //!     }
 //! }
 //!

@@ -11,10 +11,10 @@ use core::slice;
 
 use abi::Handle;
 use abi::start::{self, Entrance, StartHeader, StartRecord, kind, text};
-use channel::{Bell, Bulk, Client, ClientChannel, Memory, Peer, ServerChannel, Wiring};
-use contracts::endpoint::EndpointEvents;
+use channel::{Bulk, Client, ClientChannel, Memory, Peer, ServerChannel, Wiring};
+use contracts::endpoint::{BindError, EndpointEvents};
 
-use crate::endpoint::{self, Incoming, Waiting};
+use crate::endpoint::{self, Incoming, Waiting, bell_of};
 use crate::platform::header;
 
 /// A channel that the system description does not give this component, or that is damaged. Remedy: add it to `system/*.toml`.
@@ -180,6 +180,16 @@ impl Start {
         .collect()
     }
 
+    /// A client of contract `C` over a new channel to whoever serves it now: the nearest to this core, or, by `index`, one of the next. It outlives the server's restarts.
+    /// At most 64 in a component's life; the description's `binds` says for which contracts.
+    ///
+    /// # Errors
+    /// [`BindError`] says cause and remedy.
+    pub async fn bind<C: Client>(&self, index: u32) -> Result<C, BindError> {
+        let monitor = self.inner.monitor.as_ref().ok_or(BindError::Failed)?;
+        self.inner.waiting.bind(monitor, C::NAME, index).await.map(C::over)
+    }
+
     fn client_at(&self, index: usize, record: &StartRecord) -> Result<Rc<ClientChannel>, WireError> {
         if let Some(channel) = self.inner.clients.borrow().get(&index) {
             return Ok(channel.clone());
@@ -288,7 +298,7 @@ fn records() -> Vec<StartRecord> {
     unsafe { slice::from_raw_parts(first, header.record_count as usize) }.to_vec()
 }
 
-/// How a record's channel is reached. A client on the server's core lends its time by a portal; all others notify.
+/// How a record's channel is reached.
 fn wiring(record: &StartRecord) -> Result<Wiring, WireError> {
     let (client, remote) = (record.b & start::channel::CLIENT != 0, record.b & start::channel::REMOTE != 0);
     let handle = Handle(record.handle);
@@ -296,7 +306,7 @@ fn wiring(record: &StartRecord) -> Result<Wiring, WireError> {
     let memory = unsafe { Memory::attach(record.address, record.bytes, None) }.map_err(|_| WireError::BadRegion)?;
     Ok(Wiring {
         memory,
-        bell: if client && !remote { Bell::Portal(handle) } else { Bell::Notify(handle) },
+        bell: bell_of(handle, client, remote),
         badge: record.a,
         remote,
         peer: text(&record.peer).to_string(),

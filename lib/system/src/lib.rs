@@ -25,7 +25,7 @@ pub const PROXY: &str = "proxy";
 /// Folder of the boot archive that becomes the Linux programs' root directory.
 pub const ROOT_FOLDER: &str = "root";
 /// First bytes of both files; raised when a type below changes.
-pub const VERSION: [u8; 4] = *b"PEL3";
+pub const VERSION: [u8; 4] = *b"PEL4";
 
 /// The whole system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +83,8 @@ pub struct Component {
     pub provides: Vec<String>,
     /// Contracts it may call.
     pub uses: Vec<Use>,
+    /// Contracts to whose servers it may have itself connected while it runs.
+    pub binds: Vec<String>,
     /// What the supervisor does when it ends.
     pub restart: Restart,
     /// Kinds of device it is given, for instance `virtio-net`.
@@ -212,6 +214,7 @@ mod tests {
                 memory_limit_pages: 1024,
                 provides: vec!["ip".into()],
                 uses: vec![Use { contract: "network".into(), server: "virtio-net".into() }],
+                binds: vec!["files".into()],
                 restart: Restart::Always,
                 devices: vec![],
                 regions: vec![Region { name: "ip-state".into(), bytes: 4096, contiguous: false, pool: false }],

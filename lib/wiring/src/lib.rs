@@ -22,6 +22,8 @@ pub const MONITOR: &str = "monitor";
 pub const SUPERVISOR: &str = "supervisor";
 /// First channel number not taken by the description.
 pub const RUN_TIME_CHANNELS: ChannelId = 1 << 32;
+/// First channel number of those that components ask for.
+pub const BOUND_CHANNELS: ChannelId = 1 << 48;
 /// Priorities of the description in one class of the kernel's eight.
 const PRIORITIES_IN_CLASS: u8 = 8;
 /// A core's name cache, which its monitor serves, and what that asks.
@@ -104,7 +106,8 @@ pub fn concerns(plan: &ChannelPlan, component: &Component, domains: &[(u32, Doma
     domains.iter().any(is_own)
 }
 
-fn plan(id: ChannelId, contract: &str, client: (&str, u32), server: (&str, u32)) -> ChannelPlan {
+/// A channel of a contract between a client and a server, each with its core.
+pub fn plan(id: ChannelId, contract: &str, client: (&str, u32), server: (&str, u32)) -> ChannelPlan {
     let (ring_slots, bulk_bytes) = layout(contract);
     ChannelPlan {
         id,
@@ -219,6 +222,7 @@ mod tests {
             priority: 42,
             memory_limit_pages: 100,
             provides: vec![name.into()],
+            binds: vec![],
             uses: uses.iter().map(|name| Use { contract: (*name).into(), server: (*name).into() }).collect(),
             restart: Restart::Always,
             devices: vec![],

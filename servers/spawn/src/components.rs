@@ -27,7 +27,7 @@ const AT_ONCE: usize = 64;
 /// Channels brought to a component before it is waited for: half of what it lets wait.
 const ANNOUNCED_AT_ONCE: usize = 32;
 /// A channel of a component, which is of no set.
-const NO_SET: u32 = 0;
+pub const NO_SET: u32 = 0;
 /// How long the memory server may take, which may have to move pages between cores.
 const ROOM_LIMIT_NS: u64 = 1_000_000_000;
 /// How long the deaths of domains that were ended may take to be told.
@@ -96,20 +96,22 @@ impl Service {
         domains.first().copied().ok_or(SpawnError::Failed)
     }
 
-    /// A server that starts again is not told by its plan of the Linux programs that were there before: their channels are brought to it.
+    /// A server that starts again is not told by its plan of the Linux programs that were there before, nor of components that asked for it: their channels are brought to it.
     /// Sets kept for later programs are made anew when they are needed: what their generation names must be the same to all their servers.
     async fn announce_clients(&self, name: &str) {
         let spare = self.linux.borrow_mut().take_spare();
         for set in &spare {
             self.close(&set.channels).await;
         }
-        let clients = self.linux.borrow().clients_of(name);
+        let mut clients = self.linux.borrow().clients_of(name);
+        let is_its = |(_, plan): &&(DomainId, ChannelPlan)| plan.server == name;
+        clients.extend(self.bound.borrow().iter().filter(is_its).map(|(_, plan)| (NO_SET, plan.clone())));
         for some in clients.chunks(ANNOUNCED_AT_ONCE) {
             let told: Vec<_> =
                 some.iter().map(|(set, plan)| self.monitor.announce(plan.server_core, plan.id, *set)).collect();
-            for (answer, (set, _)) in told.into_iter().zip(some) {
+            for (answer, (set, plan)) in told.into_iter().zip(some) {
                 if let Err(error) = answer.await {
-                    runtime::log!("channel set {set} lost its channel to {name}: {error:?}");
+                    runtime::log!("{} (set {set}) lost its channel to {name}: {error:?}", plan.client);
                 }
             }
         }

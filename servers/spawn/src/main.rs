@@ -6,6 +6,7 @@
 
 extern crate alloc;
 
+mod binding;
 mod components;
 mod domains;
 mod service;
@@ -57,7 +58,11 @@ async fn component(start: Start) {
                 runtime::spawn(service.clone().domain_died(death));
             }
             MonitorEvent::Died { death, .. } => {
+                runtime::spawn(service.clone().unbind(death.domain));
                 runtime::spawn(service.clone().dispatcher_died(death));
+            }
+            MonitorEvent::Wants { domain, request, contract, index } => {
+                runtime::spawn(service.clone().bind(domain, request, contract, index));
             }
             MonitorEvent::Serving { .. } | MonitorEvent::Stalled { .. } => {}
             MonitorEvent::Lost => {

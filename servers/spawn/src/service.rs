@@ -29,6 +29,9 @@ pub struct Service {
     pub opened: RefCell<BTreeSet<ChannelId>>,
     pub linux: RefCell<Table<Peer>>,
     pub programs: RefCell<Programs<Peer>>,
+    /// Channels that components asked for, by client.
+    pub bound: RefCell<Vec<(DomainId, ChannelPlan)>>,
+    pub last_bound: Cell<ChannelId>,
     /// Those who wait for a program to be gone.
     pub wakers: RefCell<Vec<Waker>>,
     pub is_ready: Cell<bool>,
@@ -54,6 +57,8 @@ impl Service {
             opened: RefCell::default(),
             linux: RefCell::default(),
             programs: RefCell::default(),
+            bound: RefCell::default(),
+            last_bound: Cell::new(wiring::BOUND_CHANNELS),
             wakers: RefCell::default(),
             is_ready: Cell::new(false),
         }

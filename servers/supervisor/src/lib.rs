@@ -217,6 +217,7 @@ mod tests {
             memory_limit_pages: 1,
             provides: Vec::new(),
             uses: Vec::new(),
+            binds: Vec::new(),
             restart,
             devices: Vec::new(),
             regions: Vec::new(),

@@ -319,6 +319,7 @@ impl Supervisor {
                 MonitorEvent::Died { name, generation, death, .. } => self.clone().died(name, generation, death),
                 MonitorEvent::Serving { domain } => self.clone().serves(domain),
                 MonitorEvent::Stalled { domain } => self.stalled(domain).await,
+                MonitorEvent::Wants { .. } => {}
                 MonitorEvent::Lost | MonitorEvent::PeerRestarted => {
                     runtime::log!("events of the monitor were lost: asking who lives");
                     runtime::spawn(self.clone().look_again());

@@ -54,6 +54,8 @@ struct Entry {
     provides: Vec<String>,
     #[serde(default)]
     uses: Vec<String>,
+    #[serde(default)]
+    binds: Vec<String>,
     restart: RestartName,
     #[serde(default)]
     devices: Vec<String>,
@@ -121,7 +123,18 @@ fn parse(text: &str) -> Result<System> {
     let mut system = in_boot_order(components)?;
     system.linux = linux(page.linux, &system.components)?;
     check_lookups(&system)?;
+    check_binds(&system)?;
     Ok(system)
+}
+
+/// A component may ask for what somebody provides and spawn can connect it to.
+fn check_binds(system: &System) -> Result<()> {
+    let servers = || system.components.iter().filter(|component| component.name != MONITOR);
+    for component in &system.components {
+        let missing = component.binds.iter().find(|bound| !servers().any(|server| server.provides.contains(bound)));
+        ensure!(missing.is_none(), "{} binds {missing:?}, which no component provides", component.name);
+    }
+    Ok(())
 }
 
 /// Names are looked up in the monitor of one's core, which asks the name server; programs of Linux have no use for it.
@@ -170,12 +183,14 @@ fn resolve(user: &str, text: &str, components: &[Component]) -> Result<Use> {
 }
 
 fn component(entry: Entry) -> Result<Component> {
-    let Entry { name, program, core, cores, priority, memory, provides, uses, restart, devices, regions } = entry;
+    let Entry { name, program, core, cores, priority, memory, provides, uses, binds, restart, devices, regions } =
+        entry;
     let regions = regions.into_iter().map(region).collect::<Result<Vec<_>>>().with_context(|| name.clone())?;
     for name in [&name]
         .into_iter()
         .chain(&provides)
         .chain(&uses)
+        .chain(&binds)
         .chain(&devices)
         .chain(regions.iter().map(|region| &region.name))
     {
@@ -207,7 +222,19 @@ fn component(entry: Entry) -> Result<Component> {
         RestartName::Never => Restart::Never,
     };
     let program = program.unwrap_or_else(|| name.clone());
-    Ok(Component { program, name, core, priority, memory_limit_pages, provides, uses, restart, devices, regions })
+    Ok(Component {
+        program,
+        name,
+        core,
+        priority,
+        memory_limit_pages,
+        provides,
+        uses,
+        binds,
+        restart,
+        devices,
+        regions,
+    })
 }
 
 fn placement(name: &str, core: Core) -> Result<Placement> {
@@ -324,6 +351,7 @@ mod tests {
                 "not mapped",
             ),
             (entry("x", "'lookup'", ""), "monitor's"),
+            (entry("monitor", "'a'", "") + &entry("x", "'b'", "") + "binds = ['b', 'a']\n", "x binds Some(\"a\")"),
             (entry("monitor", "'lookup'", "") + &entry("x", "", "'lookup'"), "no component provides names"),
         ];
         for (text, words) in cases {

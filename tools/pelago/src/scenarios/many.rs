@@ -178,6 +178,7 @@ fn names(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
         // Each dispatcher looked up twice in its own core's cache.
         met(guest, &cores, 1)?;
         guest.expect("pelago: ready", LIMIT)?;
+        said(guest, "crew-0: follows the name server", 1)?;
         // Nearest first, and the end of the list is an answer too.
         let (all, [_, misses, _]) = looked_up(guest, PROGRAM)?;
         ensure!(all == of(1), "{all:?}");
@@ -192,8 +193,11 @@ fn names(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
         ensure!(all == of(2) && misses > same && now > dropped, "{all:?}, {misses} misses, {now} dropped");
         let (all, _) = looked_up(guest, "nobody")?;
         ensure!(all.is_empty(), "{all:?} serve what nobody serves");
+        // In each generation crew-0 has itself connected to the name server; what it asked for outlives that server, too.
+        said(guest, "crew-0: follows the name server", 2)?;
         let reply = guest.control("chaos kill names", CONTROL_LIMIT)?;
         ensure!(reply.starts_with("ok "), "{reply}");
+        said(guest, "crew-0: reaches the name server again", 1)?;
         // It starts empty and is told again; what was known meanwhile may be nothing, and is corrected.
         let deadline = Instant::now() + LIMIT;
         while looked_up(guest, PROGRAM)?.0 != of(2) {
@@ -256,6 +260,14 @@ fn met_before(guest: &mut Guest, cores: &[u32], generation: u64) -> Result<()> {
         return Ok(());
     }
     met(guest, cores, generation)
+}
+
+/// It is said so many times, some perhaps before now.
+fn said(guest: &mut Guest, words: &str, count: usize) -> Result<()> {
+    while times(guest, words) < count {
+        guest.expect(words, LIMIT)?;
+    }
+    Ok(())
 }
 
 /// A core that has no memory for its dispatcher refuses all of them, and nothing of the others is left.
