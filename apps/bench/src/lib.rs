@@ -13,6 +13,7 @@ pub mod calls;
 pub mod echo;
 pub mod faults;
 pub mod gang;
+pub mod layouts;
 pub mod load;
 pub mod ping;
 pub mod portal;

@@ -2,13 +2,16 @@
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
-use bench_core::{calls, echo, faults, gang, load, ping, portal, revoke, sample, signals, spaces, threads};
+use bench_core::{calls, echo, faults, gang, layouts, load, ping, portal, revoke, sample, signals, spaces, threads};
 use runtime::Start;
 
 /// Other components still start; their work would be measured too.
 const SETTLE_NS: u64 = 300_000_000;
 
 async fn component(start: Start) {
+    if start.name().starts_with(layouts::NAME) {
+        return layouts::run(start).await;
+    }
     start.serving();
     if start.name().starts_with(load::NAME) {
         load::run(&start).await;

@@ -2,7 +2,7 @@
 
 use crate::problem::{Problem, Result};
 use crate::sample::{self, Sample};
-use crate::{calls, descriptors, memory, network, round_trips, system, tasks, words};
+use crate::{arrays, calls, descriptors, memory, network, round_trips, system, tasks, words};
 
 /// Seconds that a row may take.
 const LIMIT_S: u32 = 60;
@@ -29,7 +29,7 @@ const fn row(name: &'static str, cores: usize, measure: fn(&Setting) -> Result<V
 }
 
 /// Every row, in the order in which all are run.
-pub const ROWS: [Row; 21] = [
+pub const ROWS: [Row; 25] = [
     row("known-loop", 1, calls::known),
     row("getpid", 1, calls::getpid),
     row("getppid", 1, calls::getppid),
@@ -45,6 +45,10 @@ pub const ROWS: [Row; 21] = [
     row("fork-exec", 1, tasks::fork_exec),
     row("page-touch/threads", 1, memory::touch_threads),
     row("page-touch/processes", 1, memory::touch_processes),
+    row("memclone/threads", 1, arrays::clone_threads),
+    row("memclone/processes", 1, arrays::clone_processes),
+    row("mempass/threads", 1, arrays::pass_threads),
+    row("mempass/processes", 1, arrays::pass_processes),
     row("mprotect-cycle", 1, memory::protect),
     row("udp-loopback", 1, network::udp),
     row("tcp-stream", 1, network::tcp_stream),
@@ -90,8 +94,8 @@ fn in_child(row: &Row, setting: &Setting) -> Result<()> {
         sample::set_row(row.name);
         match (row.measure)(setting) {
             Ok(samples) => samples.iter().for_each(|sample| {
-                let Sample { ns, operations } = sample;
-                println!("measure: {} {ns} ns {operations} operations", row.name);
+                let Sample { ns, operations, faults } = sample;
+                println!("measure: {} {ns} ns {operations} operations {faults} faults", row.name);
             }),
             Err(problem) => tell(row.name, &problem),
         }

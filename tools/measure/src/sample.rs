@@ -1,6 +1,7 @@
 //! Clocks, marks and samples.
 
 use crate::problem::Result;
+use crate::system;
 use mark::Mark;
 use std::sync::OnceLock;
 
@@ -14,26 +15,37 @@ pub struct Sample {
     pub ns: u64,
     /// How many operations it had.
     pub operations: u64,
+    /// Page faults that needed no device, in rows that count them.
+    pub faults: u64,
 }
 
+/// Of a [`Sample`] as bytes.
+pub const SAMPLE_BYTES: usize = 24;
+
 impl Sample {
+    /// Both together.
+    pub fn plus(self, other: Sample) -> Sample {
+        let (ns, operations) = (self.ns + other.ns, self.operations + other.operations);
+        Sample { ns, operations, faults: self.faults + other.faults }
+    }
+
     /// As bytes, to be sent by another process of this program.
-    pub fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        for (place, word) in bytes.chunks_exact_mut(8).zip([self.ns, self.operations]) {
+    pub fn to_bytes(self) -> [u8; SAMPLE_BYTES] {
+        let mut bytes = [0; SAMPLE_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(8).zip([self.ns, self.operations, self.faults]) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
         bytes
     }
 
     /// The reverse.
-    pub fn from_bytes(bytes: [u8; 16]) -> Sample {
+    pub fn from_bytes(bytes: [u8; SAMPLE_BYTES]) -> Sample {
         let word = |index: usize| {
             let mut word = [0; 8];
             word.copy_from_slice(&bytes[8 * index..8 * index + 8]);
             u64::from_ne_bytes(word)
         };
-        Sample { ns: word(0), operations: word(1) }
+        Sample { ns: word(0), operations: word(1), faults: word(2) }
     }
 }
 
@@ -62,7 +74,14 @@ pub fn measured(operations: u64, body: impl FnOnce() -> Result<()>) -> Result<Sa
     let result = body();
     mark.end();
     let ns = now_ns() - start_ns;
-    result.map(|()| Sample { ns, operations })
+    result.map(|()| Sample { ns, operations, faults: 0 })
+}
+
+/// The same, with the caller's page faults meanwhile.
+pub fn measured_with_faults(operations: u64, body: impl FnOnce() -> Result<()>) -> Result<Sample> {
+    let before = system::soft_faults()?;
+    let sample = measured(operations, body)?;
+    Ok(Sample { faults: system::soft_faults()? - before, ..sample })
 }
 
 /// One stretch that warms up, and then [`SAMPLES`] of `operations` each.
@@ -95,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_sample_survives_its_journey() {
-        let sample = Sample { ns: u64::MAX, operations: 3 };
+        let sample = Sample { ns: u64::MAX, operations: 3, faults: 7 };
         assert_eq!(Sample::from_bytes(sample.to_bytes()), sample);
     }
 

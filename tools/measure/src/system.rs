@@ -29,6 +29,29 @@ pub fn can_pin() -> bool {
     child.is_ok_and(|child| child.succeed().is_ok())
 }
 
+/// Page faults of the calling thread that needed no device.
+pub fn soft_faults() -> Result<u64> {
+    // SAFETY: an all-zero rusage is a valid one, and the pointer is to it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        check("getrusage", libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage))?;
+        Ok(usage.ru_minflt as u64)
+    }
+}
+
+/// Memory without a name, as a file, of so many bytes.
+pub fn memory_file(bytes: usize) -> Result<File> {
+    // SAFETY: the name is a constant text; the descriptor is then ours alone.
+    let file = unsafe { File::from_raw_fd(check("memfd_create", libc::memfd_create(c"pages".as_ptr(), 0))?) };
+    file.set_len(bytes as u64).during("ftruncate")?;
+    Ok(file)
+}
+
+/// Takes all pages from it; it stays as long.
+pub fn empty(file: &File, bytes: usize) -> Result<()> {
+    file.set_len(0).and_then(|()| file.set_len(bytes as u64)).during("ftruncate")
+}
+
 /// Both ends of a pipe: to read, to write.
 pub fn pipe() -> Result<(File, File)> {
     let mut ends = [0; 2];
@@ -109,9 +132,18 @@ impl Memory {
     /// Anonymous, read-write.
     pub fn new(bytes: usize, shared: bool) -> Result<Memory> {
         let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
+        Memory::mapped(bytes, kind | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// A file's, shared with all who map it.
+    pub fn of_file(file: &File, bytes: usize) -> Result<Memory> {
+        Memory::mapped(bytes, libc::MAP_SHARED, file.as_raw_fd())
+    }
+
+    fn mapped(bytes: usize, kind: i32, file: RawFd) -> Result<Memory> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address that the system chooses.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, kind | libc::MAP_ANONYMOUS, -1, 0) };
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, kind, file, 0) };
         if address == libc::MAP_FAILED { Err(last("mmap")) } else { Ok(Memory { address: address.cast(), bytes }) }
     }
 

@@ -3,7 +3,7 @@
 //! Processes meet over pipes, not shared memory, since a system may have the former only.
 
 use crate::problem::{During, Problem, Result};
-use crate::sample::Sample;
+use crate::sample::{SAMPLE_BYTES, Sample};
 use crate::system::{self, Child};
 use std::io::{Read, Write};
 use std::sync::{Arc, Barrier};
@@ -98,7 +98,7 @@ fn collect(child: &Child, mut results: impl Read, samples: &mut Vec<Sample>) -> 
     let mut bytes = Vec::new();
     results.read_to_end(&mut bytes).during("read")?;
     child.succeed()?;
-    let (whole, _) = bytes.as_chunks::<16>();
+    let (whole, _) = bytes.as_chunks::<SAMPLE_BYTES>();
     samples.extend(whole.iter().map(|bytes| Sample::from_bytes(*bytes)));
     Ok(())
 }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_thread_tells_its_samples() {
-        let sample = |worker: &usize| Ok(vec![Sample { ns: *worker as u64, operations: 1 }]);
+        let sample = |worker: &usize| Ok(vec![Sample { ns: *worker as u64, operations: 1, faults: 0 }]);
         let mut seen = threads(3, Ok, sample).unwrap();
         seen.sort_by_key(|sample| sample.ns);
         assert_eq!(seen.iter().map(|sample| sample.ns).collect::<Vec<_>>(), [0, 1, 2]);

@@ -58,11 +58,20 @@ impl Emulator {
 
     /// Memory as `core` sees it now.
     pub fn memory(&mut self, core: u32, address: u64, bytes: u64) -> Result<Vec<u8>> {
-        let file = tempfile::NamedTempFile::new().context("cannot make a file for the guest's memory")?;
         // QMP's integers have a sign.
-        let arguments =
-            json!({ "val": address.cast_signed(), "size": bytes, "filename": file.path(), "cpu-index": core });
-        self.command("memsave", arguments)?;
+        self.saved("memsave", json!({ "val": address.cast_signed(), "size": bytes, "cpu-index": core }))
+    }
+
+    /// Memory by its physical address.
+    pub fn physical(&mut self, address: u64, bytes: u64) -> Result<Vec<u8>> {
+        self.saved("pmemsave", json!({ "val": address.cast_signed(), "size": bytes }))
+    }
+
+    /// What a command writes to the file that it is given.
+    fn saved(&mut self, name: &str, mut arguments: Value) -> Result<Vec<u8>> {
+        let file = tempfile::NamedTempFile::new().context("cannot make a file for the guest's memory")?;
+        arguments["filename"] = json!(file.path());
+        self.command(name, arguments)?;
         crate::files::read(file.path())
     }
 }

@@ -11,6 +11,7 @@ mod clients;
 mod compare;
 mod inside;
 mod known;
+pub mod layouts;
 mod outside;
 mod program;
 mod results;
@@ -126,6 +127,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         results.write(path)?;
     }
     table::print(&results);
+    layouts::summaries(&results).iter().for_each(|line| println!("{line}"));
     if let Some(before) = before {
         compare::print(&before, &results);
     }
@@ -138,11 +140,13 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn measure(options: &Options) -> Result<Results> {
-    let chosen: Vec<&Entry> = ENTRIES.iter().filter(|entry| options.wants(entry.name)).collect();
+    let wanted = |entry: &&Entry| options.wants(entry.name) && !(options.name.is_empty() && entry.by_name());
+    let chosen: Vec<&Entry> = ENTRIES.iter().filter(wanted).collect();
     ensure!(!chosen.is_empty(), "no row has such a name; `./pelago bench --list` prints them");
-    systems::check_memory()?;
-    let systems =
-        Systems::prepare(options.accel, chosen.iter().any(|entry| matches!(entry.source, Source::Inside { .. })))?;
+    let memory_bytes = layouts::memory_bytes(&chosen, &options.cpus).max(systems::MEMORY_BYTES);
+    systems::check_memory(memory_bytes)?;
+    let inside = chosen.iter().any(|entry| matches!(entry.source, Source::Inside { .. }));
+    let systems = Systems::prepare(options.accel, inside, memory_bytes)?;
     let mut results = Results::new(&systems, options.rounds);
     for entry in &chosen {
         for &cpus in &options.cpus {
@@ -182,6 +186,7 @@ fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, say: &d
     program::turn(systems, chosen, side, cpus, None, say, results);
     if side == Side::Pelago {
         inside::turn(systems, chosen, cpus, None, say, results);
+        layouts::turn(systems, chosen, cpus, None, say, results);
     }
     let mut done: Vec<(MachineType, Experiment)> = Vec::new();
     for entry in chosen {
@@ -215,6 +220,7 @@ fn count(systems: &Systems, chosen: &[&Entry], say: &dyn Fn(&str), results: &mut
         program::turn(systems, chosen, side, 1, Some(&plugin), &say, results);
         if side == Side::Pelago {
             inside::turn(systems, chosen, 1, Some(&plugin), &say, results);
+            layouts::turn(systems, chosen, 1, Some(&plugin), &say, results);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A guest that dies or falls silent takes one row with it: the one under way. The rest is run in a fresh guest.
 
 use super::catalogue::{Entry, Made, Source};
+use super::layouts;
 use super::results::{Column, Results, Unit};
 use super::systems::{Boot, Side, Systems};
 use crate::counts::{self, Count};
@@ -24,6 +25,8 @@ const SILENCE_COUNTING: Duration = Duration::from_secs(240);
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Given {
     ns: Vec<f64>,
+    /// Of pages, per operation.
+    faults: Vec<f64>,
     count: Option<Count>,
     absent: Option<String>,
     failed: Option<String>,
@@ -40,6 +43,12 @@ struct Seen {
 impl Given {
     fn times(&self, made: Made) -> Column {
         let samples = self.ns.iter().map(|&ns| made.figure(ns)).collect();
+        Column { samples, absent: self.absent.clone(), failed: self.failed.clone(), ..Column::default() }
+    }
+
+    /// Faults of all workers for each page. Where each touches memory of its own an operation is a page, else a page is touched by all.
+    fn faults(&self, touches_of_a_page: f64) -> Column {
+        let samples = self.faults.iter().map(|faults| faults * touches_of_a_page).collect();
         Column { samples, absent: self.absent.clone(), failed: self.failed.clone(), ..Column::default() }
     }
 
@@ -63,11 +72,7 @@ pub fn turn(
 ) {
     let mut names: Vec<&str> = Vec::new();
     for entry in chosen.iter().filter(|entry| entry.counts || plugin.is_none()) {
-        let row = match (entry.source, side) {
-            (Source::Program { row, .. }, _) => row,
-            (Source::Inside { beside: Some(row), .. }, Side::Linux) => row,
-            _ => continue,
-        };
+        let Some(row) = row(entry, side) else { continue };
         if !names.contains(&row) {
             names.push(row);
         }
@@ -87,17 +92,23 @@ pub fn turn(
         distrust_unless_known(&mut given);
     }
     for entry in chosen {
-        let (row, made) = match (entry.source, side) {
-            (Source::Program { row, made }, _) => (row, made),
-            (Source::Inside { beside: Some(row), .. }, Side::Linux) => (row, Made::AsItIs),
-            _ => continue,
-        };
-        let Some(given) = given.get(row) else { continue };
-        match plugin {
-            Some(_) => results.add(entry.name, Unit::Instructions, cpus, side, given.counts()),
-            None => results.add(entry.name, entry.unit, cpus, side, given.times(made)),
+        let Some(given) = row(entry, side).and_then(|row| given.get(row)) else { continue };
+        if plugin.is_some() {
+            results.add(entry.name, Unit::Instructions, cpus, side, given.counts());
+            continue;
+        }
+        let made = if let Source::Program { made, .. } = entry.source { made } else { Made::AsItIs };
+        results.add(entry.name, entry.unit, cpus, side, given.times(made));
+        if entry.by_name() {
+            let touches = layouts::touches_of_a_page(entry.name, cpus);
+            results.add(entry.name, Unit::Faults, cpus, side, given.faults(touches));
         }
     }
+}
+
+/// The program's row that an entry has on a side.
+fn row(entry: &Entry, side: Side) -> Option<&'static str> {
+    entry.beside().filter(|_| side == Side::Linux || matches!(entry.source, Source::Program { .. }))
 }
 
 /// Its operations are instructions, by what it is made of.
@@ -242,18 +253,19 @@ fn take(text: &str, say: &dyn Fn(&str), seen: &mut Seen) {
         row.absent = Some(what.to_owned());
     } else if let Some(what) = rest.strip_prefix("failed: ") {
         row.failed = Some(what.to_owned());
-    } else if let Some((ns, operations)) = sample(rest)
+    } else if let Some((ns, operations, faults)) = sample(rest)
         && operations > 0.0
     {
         row.ns.push(ns / operations);
+        row.faults.push(faults / operations);
     }
 }
 
-/// `26112 ns 64 operations`.
-fn sample(text: &str) -> Option<(f64, f64)> {
+/// `26112 ns 64 operations 0 faults`.
+fn sample(text: &str) -> Option<(f64, f64, f64)> {
     let words: Vec<&str> = text.split_whitespace().collect();
-    let [ns, "ns", operations, "operations"] = words[..] else { return None };
-    Some((ns.parse().ok()?, operations.parse().ok()?))
+    let [ns, "ns", operations, "operations", faults, "faults"] = words[..] else { return None };
+    Some((ns.parse().ok()?, operations.parse().ok()?, faults.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -269,9 +281,10 @@ mod tests {
 
     #[test]
     fn samples_are_per_operation() {
-        let given = taken(&["a begin", "a 100 ns 10 operations", "a 120 ns 10 operations", "a end"]);
+        let given = taken(&["a begin", "a 100 ns 10 operations 0 faults", "a 120 ns 10 operations 5 faults", "a end"]);
         assert_eq!(given["a"].ns, [10.0, 12.0]);
         assert_eq!(given["a"].times(Made::Rate).samples[0], 1e8);
+        assert_eq!(given["a"].faults(4.0).samples, [0.0, 2.0]);
         assert_eq!(given["a"].failed, None);
     }
 
@@ -291,7 +304,7 @@ mod tests {
             for name in left {
                 take(&format!("{name} begin"), &|_| {}, seen);
                 anyhow::ensure!(*name != "b", "the guest ended");
-                take(&format!("{name} 5 ns 1 operations"), &|_| {}, seen);
+                take(&format!("{name} 5 ns 1 operations 0 faults"), &|_| {}, seen);
                 take(&format!("{name} end"), &|_| {}, seen);
             }
             Ok(())
@@ -317,7 +330,7 @@ mod tests {
     #[test]
     fn counts_are_believed_only_with_the_known_loop() {
         let counted = |instructions| {
-            let mut given = taken(&["known-loop begin", "known-loop 9 ns 20000 operations", "known-loop end"]);
+            let mut given = taken(&["known-loop begin", "known-loop 9 ns 20000 operations 0 faults", "known-loop end"]);
             let median = Sample { operations: 20_000, instructions, ..Sample::default() };
             let row = Row { name: "known-loop".into(), median, ..Row::default() };
             take_counts(&Report { rows: vec![row], ..Report::default() }, &mut given);
@@ -335,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_row_that_never_ended_is_known() {
-        let given = taken(&["a begin", "a end", "b begin", "b 1 ns 1 operations"]);
+        let given = taken(&["a begin", "a end", "b begin", "b 1 ns 1 operations 0 faults"]);
         assert!(ended(&given, "a") && !ended(&given, "b") && !ended(&given, "c"));
     }
 }

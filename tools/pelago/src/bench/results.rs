@@ -1,7 +1,7 @@
 //! What was measured, with the setting that it was measured in: kept as JSON, read back for comparison and charts.
 
 use super::catalogue::{Entry, Trust};
-use super::systems::{MEMORY_BYTES, Side, Systems};
+use super::systems::{Side, Systems};
 use crate::counts::{Count, KERNEL};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,8 @@ pub enum Unit {
     Percent,
     #[serde(rename = "MiB")]
     MiB,
+    #[serde(rename = "faults/page")]
+    Faults,
 }
 
 impl Unit {
@@ -49,6 +51,7 @@ impl Unit {
             Unit::MegabitsPerSecond => "Mbit/s",
             Unit::Percent => "%",
             Unit::MiB => "MiB",
+            Unit::Faults => "faults/page",
         }
     }
 }
@@ -157,7 +160,7 @@ impl Results {
         let setting = Setting {
             rounds,
             accelerator: format!("{:?}", systems.accelerator()),
-            memory_mib: MEMORY_BYTES >> 20,
+            memory_mib: systems.memory_bytes() >> 20,
             linux_kernel: systems.linux.as_ref().map_or_else(|_| "none".into(), |linux| linux.version().to_owned()),
             linux_command_line: crate::peer::Linux::command_line(systems.accelerator()).join(" "),
             placement: BTreeMap::new(),

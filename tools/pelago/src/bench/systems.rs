@@ -7,8 +7,9 @@ use crate::plugin::{self, Instruments};
 use crate::{accelerator, scenario};
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
+use system::System;
 
-/// Of each guest.
+/// Of each guest, unless its rows need more.
 pub const MEMORY_BYTES: u64 = 1 << 30;
 /// Where the page is, and how large.
 pub const PAGE_PATH: &str = "/www/file";
@@ -51,9 +52,9 @@ impl Boot<'_> {
         Boot { machine, cpus, words: &[], port: None, instruments: None, shows_memory: false }
     }
 
-    fn adjust(&self, machine: &mut Machine) {
+    fn adjust(&self, machine: &mut Machine, memory_bytes: u64) {
         machine.machine = self.machine;
-        machine.memory_bytes = MEMORY_BYTES;
+        machine.memory_bytes = memory_bytes;
         machine.shows_memory = self.shows_memory;
         let forward = |host| Forward { protocol: "tcp", address: "127.0.0.1".into(), host, guest: 80 };
         machine.forwards.extend(self.port.map(forward));
@@ -73,11 +74,13 @@ pub struct Systems {
     /// Or why there is none.
     pub linux: Result<Linux, String>,
     measure: PathBuf,
+    /// Of each guest.
+    memory_bytes: u64,
 }
 
 impl Systems {
     /// Builds everything. A Linux guest that cannot be had is no failure yet: our own column needs none.
-    pub fn prepare(wish: accelerator::Wish, inside: bool) -> Result<Systems> {
+    pub fn prepare(wish: accelerator::Wish, inside: bool, memory_bytes: u64) -> Result<Systems> {
         let measure = peer::build_measure()?;
         let inside = if inside { Some(scenario::Bench::with_system(wish, "bench.toml")?) } else { None };
         Ok(Systems {
@@ -85,7 +88,13 @@ impl Systems {
             inside,
             linux: Linux::find(&measure).map_err(|error| format!("{error:#}")),
             measure,
+            memory_bytes,
         })
+    }
+
+    /// Memory of each guest.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory_bytes
     }
 
     /// How guests run.
@@ -111,12 +120,26 @@ impl Systems {
         self.boot_pelago(self.inside()?, boot)
     }
 
+    /// Starts another system of ours alone; `more` are words for its kernel.
+    pub fn boot_other(&self, system: &System, boot: &Boot, more: &[String]) -> Result<Guest> {
+        self.pelago.boot_system(system, boot.machine, boot.cpus, &[], |_, machine| {
+            boot.adjust(machine, self.memory_bytes);
+            machine.command_line.extend_from_slice(more);
+            Ok(())
+        })
+    }
+
+    /// Our programs, as they were built.
+    pub fn images(&self) -> &[PathBuf] {
+        self.pelago.images()
+    }
+
     fn boot_pelago(&self, bench: &scenario::Bench, boot: &Boot) -> Result<Guest> {
         let measure = self.measure.to_string_lossy();
         let words: Vec<&str> = boot.words.iter().map(|&word| if word == MEASURE { &*measure } else { word }).collect();
         bench.boot(boot.machine, boot.cpus, &words, |root, machine| {
             root.file(&format!("root{PAGE_PATH}"), 0o644, page());
-            boot.adjust(machine);
+            boot.adjust(machine, self.memory_bytes);
             Ok(())
         })
     }
@@ -128,20 +151,25 @@ impl Systems {
         linux.boot(machine, boot.words, |root, machine| {
             root.file(PAGE_PATH, 0o644, page());
             machine.command_line.extend(more.iter().map(|&word| word.to_owned()));
-            boot.adjust(machine);
+            boot.adjust(machine, self.memory_bytes);
             Ok(())
         })
     }
 }
 
 /// Fails with one line if a guest's memory is not to be had: the emulator would end when the guest touches it.
-pub fn check_memory() -> Result<()> {
+pub fn check_memory(memory_bytes: u64) -> Result<()> {
     let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
     let (memory, limits) = (read("/proc/meminfo")?, read("/proc/self/limits")?);
-    let (free, needed) = (free_bytes(&memory, &limits).context("proc(5) has changed")? >> 20, MEMORY_BYTES >> 20);
+    let (free, needed) = (free_bytes(&memory, &limits).context("proc(5) has changed")? >> 20, memory_bytes >> 20);
     ensure!(
         free >= needed,
-        "{free} MiB of memory are left and a guest takes {needed} MiB; end other programs, or lift the limit (ulimit -v)"
+        "{free} MiB of memory are left and a guest takes {needed} MiB; end other programs, or lift the limit (ulimit -v){}",
+        if memory_bytes > MEMORY_BYTES {
+            ", or ask for fewer cores (--cpus): memclone has 100 MiB for each"
+        } else {
+            ""
+        }
     );
     Ok(())
 }

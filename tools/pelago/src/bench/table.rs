@@ -13,10 +13,10 @@ pub fn list() {
         let units: Vec<_> = entry.units(1).into_iter().map(Unit::name).collect();
         let trust = entry.trust_at(entry.unit, 1).name();
         let trust = if entry.counts { format!("{trust}, counts") } else { trust.to_owned() };
+        let trust = if entry.by_name() { format!("{trust}, by name") } else { trust };
         let paper = if entry.paper.is_empty() { "-" } else { entry.paper };
         let beside = match entry.source {
-            Source::Inside { beside: Some(row), .. } => row,
-            Source::Inside { beside: None, .. } => "-",
+            Source::Inside { .. } | Source::Layouts { .. } => entry.beside().unwrap_or("-"),
             _ => "the same",
         };
         println!("{:<44} {:<14} {trust:<12} {paper:<18} {beside}", entry.name, short(&units));

@@ -7,7 +7,8 @@
 mod kept;
 
 use crate::emulator::{Machine, MachineType};
-use crate::plugin::{self, Mode, Plugin};
+use crate::guest::Guest;
+use crate::plugin::{self, Instruments, Mode, Plugin};
 use crate::scenario::Bench;
 use crate::{files, image};
 use anyhow::{Context, Result, ensure};
@@ -69,14 +70,23 @@ impl Count {
 
 /// Counts once, on one core.
 pub fn measure(plugin: &Plugin, bench: &Bench, system: &System) -> Result<(Vec<Count>, Report)> {
-    let names = plugin::names(bench.images(), system, 1)?;
     let start = |instruments| {
         bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine: &mut Machine| {
             plugin::fit(machine, instruments);
             Ok(())
         })
     };
-    let report = plugin.run(Mode::Count, TURN, &names, start, DONE, LIMIT).context("counting instructions")?;
+    measure_guest(plugin, &plugin::names(bench.images(), system, 1)?, start, DONE)
+}
+
+/// Counts in the guest of one core that `start` starts, which measures the known loop too and says `done` at the end.
+pub fn measure_guest(
+    plugin: &Plugin,
+    names: &str,
+    start: impl FnOnce(Instruments) -> Result<Guest>,
+    done: &str,
+) -> Result<(Vec<Count>, Report)> {
+    let report = plugin.run(Mode::Count, TURN, names, start, done, LIMIT).context("counting instructions")?;
     let counts: Vec<_> = report.rows.iter().map(Count::of).collect();
     let known = counts.iter().find(|count| count.name == KNOWN.0).map_or(0.0, |count| count.instructions);
     ensure!(

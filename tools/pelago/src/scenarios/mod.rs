@@ -12,6 +12,7 @@ mod frames;
 mod fuzz;
 mod held;
 mod keep_alive;
+mod layouts;
 mod link;
 mod many;
 mod model;
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Scenario> {
         boot::scenarios(),
         cores::scenarios(),
         shares::scenarios(),
+        layouts::scenarios(),
         stress::scenarios(),
         bad_input::scenarios(),
         objects::scenarios(),
