@@ -32,8 +32,7 @@ macro_rules! calls {
             /// Decodes RAX; `None` for a native number without a call.
             #[inline(always)]
             pub const fn decode(number: u64) -> Option<Call> {
-                if !is_native(number) { return None; }
-                match (number & 0xfff) as u16 { $( $number => Some(Call::$name), )* _ => None }
+                match number.wrapping_sub(NATIVE_BASE) { $( $number => Some(Call::$name), )* _ => None }
             }
 
             /// The value for RAX.

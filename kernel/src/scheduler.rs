@@ -2,9 +2,9 @@
 //!
 //! Invariants: time is in a ready queue exactly if it is not the one running and its context's chain of loans was seen to end in a runnable context (a
 //! chain that has stalled since is found out when it is picked, and queued again by whoever wakes its end). The alarm of the core is set only if something
-//! waits for it: the earliest deadline, the earliest watch, or the running slice while another of the same priority is ready. Picking is round robin per
-//! priority, highest first; a slice that is preempted goes to the front of its queue with what is left of it. Time of a gang ([`windows`]) is ready in its
-//! windows only, and then before others of its priority.
+//! waits for it: the earliest deadline, the earliest watch, or the running slice while another of the same priority is ready or a context of the core
+//! wants to know of ends of slices. Picking is round robin per priority, highest first; a slice that is preempted goes to the front of its queue with what is
+//! left of it. Time of a gang ([`windows`]) is ready in its windows only, and then before others of its priority.
 
 mod windows;
 
@@ -29,8 +29,6 @@ const LEVELS: usize = Schedule::level_of(PRIORITIES);
 
 /// Steps of a throttled core's turn: in some of them, the first, it runs programs.
 pub const THROTTLE_STEPS: u64 = 8;
-/// Length of a step.
-const THROTTLE_STEP_NS: u64 = 1_000_000;
 
 intrusive_adapter!(ByTimeout = UnsafeRef<Context>: Context { timeout => intrusive_collections::RBTreeLink });
 impl<'a> KeyAdapter<'a> for ByTimeout {
@@ -149,23 +147,6 @@ impl Scheduler {
         self.changed = true;
     }
 
-    /// Whether programs may not run now; a throttled core looks again when that changes.
-    #[cold]
-    fn is_held(&mut self) -> bool {
-        if self.speed == THROTTLE_STEPS {
-            return false;
-        }
-        let step = self.since_ns / THROTTLE_STEP_NS;
-        let (turn, place) = (step - step % THROTTLE_STEPS, step % THROTTLE_STEPS);
-        let is_held = place >= self.speed;
-        self.ring_by((turn + if is_held { THROTTLE_STEPS } else { self.speed }) * THROTTLE_STEP_NS);
-        is_held
-    }
-
-    fn has_ticks(&self) -> bool {
-        self.current.is_some_and(|context| context.wants_ticks.get())
-    }
-
     /// What is decided next may differ from before.
     pub fn look_again(&mut self) {
         self.changed = true;
@@ -178,13 +159,18 @@ impl Scheduler {
     }
 
     /// Wakes `context` with `Timeout` at `at_ns`, unless something else does before.
-    #[inline]
+    #[inline(always)]
     pub fn set_timeout(&mut self, context: Ptr<Context>, at_ns: u64) {
         if at_ns != u64::MAX {
-            context.timeout_ns.set(at_ns);
-            self.timeouts.insert(entry(context));
-            self.ring_by(at_ns);
+            self.insert_timeout(context, at_ns);
         }
+    }
+
+    #[inline(never)]
+    fn insert_timeout(&mut self, context: Ptr<Context>, at_ns: u64) {
+        context.timeout_ns.set(at_ns);
+        self.timeouts.insert(entry(context));
+        self.ring_by(at_ns);
     }
 
     /// Takes that back.
@@ -233,14 +219,20 @@ impl Scheduler {
         }
     }
 
+    #[inline(always)]
     fn enqueue(&mut self, schedule: Ptr<Schedule>) {
         if !schedule.is_queued() && self.running != Some(schedule) {
-            let level = schedule.level.get();
-            let Some(queue) = self.ready.get(level) else { return self.await_window(schedule) };
-            queue.push_back(schedule);
-            self.ready_set |= 1 << level;
-            self.changed = true;
+            self.push(schedule);
         }
+    }
+
+    #[inline(never)]
+    fn push(&mut self, schedule: Ptr<Schedule>) {
+        let level = schedule.level.get();
+        let Some(queue) = self.ready.get(level) else { return self.await_window(schedule) };
+        queue.push_back(schedule);
+        self.ready_set |= 1 << level;
+        self.changed = true;
     }
 
     fn dequeue(&mut self, schedule: Ptr<Schedule>) {
@@ -271,6 +263,7 @@ fn standing(context: Ptr<Context>) -> Standing {
 }
 
 /// The end of a chain of loans, if it can run.
+#[inline(always)]
 fn resolve(schedule: Ptr<Schedule>) -> Option<Ptr<Context>> {
     let mut context = schedule.context.get()?;
     while let Some(callee) = context.lends_to() {
@@ -290,13 +283,13 @@ impl Kernel {
     #[inline]
     pub fn unblock(&mut self, context: Ptr<Context>) {
         context.set_state(State::Runnable);
+        self.scheduler.changed = true;
         self.make_ready(context);
     }
 
-    /// Queues all time that now ends in this runnable context: its own and what it is lent.
-    #[inline]
+    /// Queues all time that now ends in this runnable context: its own and what it is lent. If that is the time that runs, see `pass_on`.
+    #[inline(always)]
     pub fn make_ready(&mut self, context: Ptr<Context>) {
-        self.scheduler.changed = true;
         if let Some(schedule) = context.schedule.get() {
             self.scheduler.enqueue(schedule);
         }
@@ -368,17 +361,15 @@ impl Kernel {
         let scheduler = &mut self.scheduler;
         let elapsed = now_ns.saturating_sub(scheduler.since_ns);
         scheduler.since_ns = now_ns;
-        if scheduler.idle {
-            scheduler.idle = false;
+        if let Some(context) = scheduler.current {
+            let domain = context.domain();
+            domain.cpu_ns.set(domain.cpu_ns.get().wrapping_add(elapsed));
+        } else if core::mem::take(&mut scheduler.idle) {
             self.counters.idle_ns += elapsed;
             return;
         }
         if let Some(schedule) = scheduler.running {
             schedule.left_ns.set(schedule.left_ns.get().wrapping_sub(elapsed as i64));
-        }
-        if let Some(context) = scheduler.current {
-            let domain = context.domain();
-            domain.cpu_ns.set(domain.cpu_ns.get() + elapsed);
         }
     }
 
@@ -443,14 +434,36 @@ impl Kernel {
             self.choose();
         }
         match self.scheduler.current {
-            Some(context) => {
-                if context.pending.get() != 0 {
-                    self.interrupt_program(context);
-                }
-                Decision::Resume(context.registers_at())
-            }
+            Some(context) => self.resume(context),
             None => Decision::Idle,
         }
+    }
+
+    /// `context`, which is current, goes on.
+    #[inline(always)]
+    pub fn resume(&mut self, context: Ptr<Context>) -> Decision {
+        if context.pending.get() != 0 {
+            self.interrupt_program(context);
+        }
+        Decision::Resume(context.registers_at())
+    }
+
+    /// The time that runs was lent, to `callee`, who can run, or given back. If nothing else has changed, who has it now goes on, and nobody needs to choose:
+    /// whatever ends a slice or a window, or holds the core, comes with an alarm.
+    #[inline(always)]
+    pub fn pass_on(&mut self, callee: Option<Ptr<Context>>) -> Option<Ptr<Context>> {
+        let scheduler = &self.scheduler;
+        if let Some(schedule) = scheduler.running.filter(|_| !scheduler.changed)
+            && let Some(context) = callee.or_else(|| resolve(schedule))
+        {
+            self.account();
+            if schedule.left_ns.get() > 0 {
+                self.switch_to(context, Some(schedule));
+                return Some(context);
+            }
+        }
+        self.scheduler.changed = true;
+        None
     }
 
     #[inline(never)]
@@ -462,12 +475,12 @@ impl Kernel {
         };
         self.scheduler.changed = false;
         match if is_held { None } else { self.pick() } {
-            Some(context) => self.switch_to(context),
+            Some(context) => self.switch_to(context, self.scheduler.running),
             None => self.go_idle(),
         }
         let scheduler = &mut self.scheduler;
         if let Some(schedule) = scheduler.running
-            && (scheduler.is_rivalled(schedule.level.get()) || scheduler.is_special && scheduler.has_ticks())
+            && (scheduler.is_rivalled(schedule.level.get()) || scheduler.tickers > 0)
         {
             scheduler.ring_by(scheduler.since_ns.saturating_add_signed(schedule.left_ns.get()));
         }
@@ -512,7 +525,8 @@ impl Kernel {
         None
     }
 
-    fn switch_to(&mut self, context: Ptr<Context>) {
+    #[inline(always)]
+    fn switch_to(&mut self, context: Ptr<Context>, time: Option<Ptr<Schedule>>) {
         let before = self.scheduler.current.replace(context);
         if before == Some(context) {
             return;
@@ -522,24 +536,27 @@ impl Kernel {
             hardware::set_used(|used| used.begin(self.scheduler.since_ns));
         }
         let before = before.map_or(0, |before| before.header().id());
-        let time = self.scheduler.running.map_or(0, |schedule| schedule.header().id());
+        let time = time.map_or(0, |schedule| schedule.header().id());
         self.trace.add(self.scheduler.since_ns, Event::Switch, context.header().id(), [before, time]);
         hardware::set_current(Some(context.registers_at()));
-        let root = context.domain().range().root();
-        if self.loaded != Some(root) {
+        let range = context.domain().range();
+        if self.loaded != Some(range) {
             self.counters.space_switches += 1;
-            hardware::load_root(root);
-            self.loaded = Some(root);
+            hardware::load_root(range.root());
+            self.loaded = Some(range);
         }
         if self.bases_of != Some(context) {
             let before = self.bases_of.replace(context);
             hardware::switch_bases(before.as_ref().map(|before| &before.bases), &context.bases);
         }
-        self.switch_vectors(context);
+        if self.vectors_open | context.has_vectors() {
+            self.switch_vectors(context);
+        }
     }
 
     /// Vector registers stay with whom they were until another context that has some runs; meanwhile touching them is an exception, so
     /// that a context without any neither reads nor changes another's.
+    #[inline(never)]
     fn switch_vectors(&mut self, context: Ptr<Context>) {
         if self.vectors_open != context.has_vectors() {
             self.vectors_open = context.has_vectors();

@@ -3,7 +3,7 @@
 //! Invariants: there is one per core and nobody else touches it; every event gets it as `&mut`, changes it, and ends with a decision what runs next. Objects
 //! hang below it in pages of this core (`objects`).
 
-use crate::arch::paging::{self, Root};
+use crate::arch::paging;
 use crate::boot::info::CoreInfo;
 use crate::counters::Counters;
 use crate::hardware;
@@ -12,7 +12,7 @@ use crate::objects::device::Interrupts;
 use crate::objects::frames::Frames;
 use crate::objects::mapping::Window;
 use crate::objects::remote::WakeSlots;
-use crate::objects::{Context, Domain, Header, List, Pcore, Ptr, Ram};
+use crate::objects::{Context, Domain, Header, List, Pcore, Ptr, Ram, Range};
 use crate::polling::Polling;
 use crate::scheduler::Scheduler;
 use crate::shared::Local;
@@ -40,7 +40,7 @@ pub struct Kernel {
     /// What domains may use of the address space.
     pub user_window: Window,
     /// The user space that is loaded.
-    pub loaded: Option<Root>,
+    pub loaded: Option<Ptr<Range>>,
     /// Whose FS and GS base the processor holds.
     pub bases_of: Option<Ptr<Context>>,
     /// Whose vector registers the processor holds.

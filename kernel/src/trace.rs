@@ -45,17 +45,17 @@ pub const RECORD_BYTES: usize = size_of::<Record>();
 /// The ring.
 pub struct Trace {
     ring: Option<NonNull<Record>>,
-    /// Records written and read since boot.
-    written: u64,
-    read: u64,
-    /// Where the next is written.
+    /// How often it was filled, and where the next record is written.
+    rounds: u64,
     next: usize,
+    /// Records read since boot.
+    read: u64,
 }
 
 impl Trace {
     /// Without memory: records nothing.
     pub(crate) const fn new() -> Trace {
-        Trace { ring: None, written: 0, read: 0, next: 0 }
+        Trace { ring: None, rounds: 0, next: 0, read: 0 }
     }
 
     /// Gives it its memory: [`PAGES`] contiguous pages.
@@ -68,24 +68,33 @@ impl Trace {
     }
 
     /// Adds a record.
+    #[inline(always)]
     pub fn add(&mut self, time_ns: u64, event: Event, context: u64, words: [u64; 2]) {
         if let Some(place) = self.place(self.next) {
             // SAFETY: inside the ring, which is the kernel's own memory.
             unsafe { place.write(Record { time_ns, event: event as u64, context, words }) };
-            self.written += 1;
-            self.next = if self.next + 1 == RECORDS as usize { 0 } else { self.next + 1 };
+            self.next = self.next.wrapping_add(1);
+            if self.next == RECORDS as usize {
+                self.next = 0;
+                self.rounds += 1;
+            }
         }
+    }
+
+    /// Records written since boot.
+    fn written(&self) -> u64 {
+        self.rounds * RECORDS + self.next as u64
     }
 
     /// Records that were overwritten before they were read.
     pub fn lost(&self) -> u64 {
-        (self.written - self.read).saturating_sub(RECORDS)
+        (self.written() - self.read).saturating_sub(RECORDS)
     }
 
     /// The next record to read as bytes; it counts as read after [`Trace::advance`].
     pub fn peek(&self) -> Option<[u8; RECORD_BYTES]> {
         let number = self.read + self.lost();
-        if number >= self.written {
+        if number >= self.written() {
             return None;
         }
         // SAFETY: the record was written, and is plain numbers.

@@ -13,7 +13,7 @@ use crate::scheduler::Decision;
 use crate::state::Kernel;
 use crate::trace::Event as Traced;
 use crate::{calls, hardware, log, mailbox};
-use abi::{ControlPage, DeathCause, ExceptionInfo, ProgramRegisters};
+use abi::{Call, ControlPage, DeathCause, Error, ExceptionInfo, ProgramRegisters};
 use core::fmt::Write;
 
 const PAGE_FAULT: u8 = 14;
@@ -21,12 +21,13 @@ const PAGE_FAULT: u8 = 14;
 /// This core's kernel, once `start` made it.
 pub static KERNEL: CoreLocal<Option<Kernel>> = CoreLocal::new(None);
 
-/// Handles an event and leaves the kernel.
+/// Handles an event other than a call and leaves the kernel.
 pub fn handle(event: Event) -> ! {
+    assert!(event != Event::Syscall, "calls come by `handle_syscall`");
     run(|kernel| kernel.step(event))
 }
 
-/// `handle(Event::Syscall)`, compiled on its own because it should be short.
+/// Handles a call and leaves the kernel; compiled on its own because it should be short.
 #[inline(always)]
 pub fn handle_syscall() -> ! {
     run(|kernel| kernel.step(Event::Syscall))
@@ -56,7 +57,11 @@ impl Kernel {
     #[inline(always)]
     pub fn step(&mut self, event: Event) -> Decision {
         match (event, self.scheduler.current()) {
-            (Event::Syscall, Some(context)) => self.system_call(context),
+            (Event::Syscall, Some(context)) => {
+                if let Some(context) = self.system_call(context) {
+                    return self.resume(context);
+                }
+            }
             (Event::Exception { vector, error, address }, Some(context)) => {
                 self.exception(context, ExceptionInfo { vector: u64::from(vector), error, address })
             }
@@ -91,17 +96,21 @@ impl Kernel {
     }
 
     #[inline(always)]
-    fn system_call(&mut self, context: Ptr<Context>) {
+    fn system_call(&mut self, context: Ptr<Context>) -> Option<Ptr<Context>> {
         let number = context.with_registers(|registers| registers.rax);
-        if abi::call::is_native(number) {
+        if let Some(call) = Call::decode(number) {
             self.counters.calls += 1;
-            calls::enter(self, context, number);
-            return;
+            return calls::enter(self, context, call);
         }
-        self.linux_call(context);
+        self.other_call(context, number);
+        None
     }
 
-    fn linux_call(&mut self, context: Ptr<Context>) {
+    fn other_call(&mut self, context: Ptr<Context>, number: u64) {
+        if abi::call::is_native(number) {
+            self.counters.calls += 1;
+            return context.set_result(Err(Error::BadCall));
+        }
         self.counters.linux_calls += 1;
         let entry = context.proxy.get().and_then(|proxy| Some((proxy.call_entry?, proxy.stack_top)));
         match entry.filter(|_| !context.in_proxy()) {
@@ -193,48 +202,20 @@ fn upcall(context: Ptr<Context>, proxy: Proxy, exception: ExceptionInfo) {
     context.set_in_proxy(ControlPage::INSIDE);
 }
 
+/// Copies what both records have under the same names.
+macro_rules! copy {
+    ($from:ident to $to:ident: $($name:ident)*) => { $($to.$name = $from.$name;)* };
+}
+
 fn to_program(registers: &Registers) -> ProgramRegisters {
-    ProgramRegisters {
-        rax: registers.rax,
-        rbx: registers.rbx,
-        rcx: registers.rcx,
-        rdx: registers.rdx,
-        rsi: registers.rsi,
-        rdi: registers.rdi,
-        rbp: registers.rbp,
-        rsp: registers.rsp,
-        r8: registers.r8,
-        r9: registers.r9,
-        r10: registers.r10,
-        r11: registers.r11,
-        r12: registers.r12,
-        r13: registers.r13,
-        r14: registers.r14,
-        r15: registers.r15,
-        rip: registers.rip,
-        rflags: registers.flags(),
-    }
+    let mut program = ProgramRegisters { rflags: registers.flags(), ..ProgramRegisters::default() };
+    copy!(registers to program: rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip);
+    program
 }
 
 /// The registers a program asks for; whatever it says is harmless (see `arch::context`).
 pub fn from_program(program: &ProgramRegisters, registers: &mut Registers) {
-    registers.rax = program.rax;
-    registers.rbx = program.rbx;
-    registers.rcx = program.rcx;
-    registers.rdx = program.rdx;
-    registers.rsi = program.rsi;
-    registers.rdi = program.rdi;
-    registers.rbp = program.rbp;
-    registers.rsp = program.rsp;
-    registers.r8 = program.r8;
-    registers.r9 = program.r9;
-    registers.r10 = program.r10;
-    registers.r11 = program.r11;
-    registers.r12 = program.r12;
-    registers.r13 = program.r13;
-    registers.r14 = program.r14;
-    registers.r15 = program.r15;
-    registers.rip = program.rip;
+    copy!(program to registers: rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 r15 rip);
     registers.set_flags(program.rflags);
     registers.set_exact();
 }

@@ -72,7 +72,7 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     kernel.retain(schedule);
     context.schedule.set(Some(schedule));
     if context.state() == State::Runnable {
-        kernel.make_ready(context);
+        kernel.unblock(context);
     }
     one(request.place(slot, schedule.any(), Rights::ALL))
 }

@@ -34,6 +34,8 @@ enum Outcome {
 }
 
 type Answer = Result<Outcome, Error>;
+/// Of a call that mostly passes the core on: to whom, if nothing is left to settle or to choose.
+type Passed = Result<Option<Ptr<Context>>, Error>;
 
 const NOTHING: Answer = Ok(Outcome::Done([0; 3]));
 
@@ -96,19 +98,25 @@ impl Request {
     }
 }
 
-/// Makes a call for `caller`; `number` is native.
+/// Makes a call for `caller`; tells to whom it passed the core.
 #[inline(always)]
-pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, number: u64) {
-    let answer = match Call::decode(number) {
-        Some(Call::Null) => return caller.set_result(Ok([0; 3])),
-        Some(call) => dispatch(kernel, call, &Request { caller }),
-        None => Err(Error::BadCall),
+pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Ptr<Context>> {
+    let request = &Request { caller };
+    let passed = match call {
+        // The two that should be short are compiled into the way in.
+        Call::PortalCall => portal::call(kernel, request),
+        Call::PortalReplyWait => portal::reply_wait(kernel, request),
+        call => dispatch(kernel, call, request).map(|outcome| {
+            if let Outcome::Done(results) = outcome {
+                caller.set_result(Ok(results));
+            }
+            None
+        }),
     };
-    match answer {
-        Ok(Outcome::Done(results)) => caller.set_result(Ok(results)),
-        Err(error) => caller.set_result(Err(error)),
-        Ok(Outcome::Left) => (),
-    }
+    passed.unwrap_or_else(|error| {
+        caller.set_result(Err(error));
+        None
+    })
 }
 
 #[inline(always)]
@@ -171,8 +179,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::WakeSlotImport => notification::slot_import(kernel, request),
         Call::WakeSlotFree => notification::slot_free(kernel, request),
         Call::PortalAlloc => portal::alloc(kernel, request),
-        Call::PortalCall => portal::call(kernel, request),
-        Call::PortalReplyWait => portal::reply_wait(kernel, request),
+        Call::PortalCall | Call::PortalReplyWait => unreachable!("no call of a ring, and `enter` makes them"),
         Call::PortalSet => portal::set(request),
         Call::SemaphoreAlloc => semaphore::alloc(kernel, request),
         Call::SemaphoreUp => semaphore::up(kernel, request),

@@ -1,6 +1,6 @@
 //! Portals.
 
-use super::{Answer, NOTHING, Outcome, Request, one};
+use super::{Answer, NOTHING, Passed, Request, one};
 use crate::objects::context::State;
 use crate::objects::portal::PortalKind;
 use crate::objects::{Context, Portal, Ptr};
@@ -24,9 +24,10 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     one(request.caller.domain().insert(slot, capability).0)
 }
 
-pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Answer {
+#[inline(always)]
+pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
     let (portal, capability) = request.find::<Portal>(0, Rights::CALL)?;
-    let [_, first, second, third, fourth, deadline_ns] = request.words();
+    let deadline_ns = request.words()[5];
     let caller = request.caller;
     let callee = portal.callee().ok_or(Error::PeerDead)?;
     kernel.counters.portal_calls += 1;
@@ -35,36 +36,37 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Answer {
             // The result comes first: whoever ends the loan does not set it again with anything else.
             caller.set_result(Ok([0; 3]));
             kernel.call_mailbox(caller, callee, capability.badge);
+            Ok(None)
         }
         PortalKind::Rendezvous => {
             if !caller.may_lend_to(callee) {
                 return Err(Error::Busy);
             }
-            if deadline_ns == 0 && callee.state() != State::Accepting {
+            if callee.state() != State::Accepting && deadline_ns == 0 {
                 return Err(Error::Timeout);
             }
-            kernel.call_rendezvous(caller, callee, capability.badge, [first, second, third, fourth]);
-            if deadline_ns != 0 {
-                kernel.scheduler.set_timeout(caller, deadline_ns);
-            }
+            Ok(kernel.call_rendezvous(caller, callee, capability.badge, deadline_ns))
         }
     }
-    Ok(Outcome::Left)
 }
 
-pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [first, second, third, deadline_ns, ..] = request.words();
-    kernel.reply(request.caller, [first, second, third]);
-    if kernel.accept_next(request.caller) {
-        return Ok(Outcome::Left);
+#[inline(always)]
+pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Passed {
+    kernel.reply(request.caller);
+    let deadline_ns = request.words()[3];
+    if !kernel.accept_next(request.caller) {
+        if deadline_ns == 0 {
+            kernel.scheduler.look_again();
+            return Err(Error::Timeout);
+        }
+        // Idle as in Wait: whoever lent it time by a mailbox call goes on.
+        if request.caller.first_lender().is_some() {
+            kernel.release_lenders(request.caller);
+        }
+        request.caller.set_state(State::Accepting);
+        kernel.scheduler.set_timeout(request.caller, deadline_ns);
     }
-    if deadline_ns == 0 {
-        return Err(Error::Timeout);
-    }
-    // Idle as in Wait: whoever lent it time by a mailbox call goes on.
-    kernel.release_lenders(request.caller);
-    kernel.wait_in(request.caller, State::Accepting, deadline_ns);
-    Ok(Outcome::Left)
+    Ok(kernel.pass_on(None))
 }
 
 fn living(context: Ptr<Context>) -> Option<Ptr<Context>> {

@@ -24,6 +24,12 @@ use intrusive_collections::RBTreeLink;
 /// What a context does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum State {
+    /// In `PortalCall`, in the line of a rendezvous callee.
+    Queued(Ptr<Context>),
+    /// In `PortalCall`, the rendezvous callee works on it.
+    Served(Ptr<Context>),
+    /// In `PortalCall`, until the mailbox callee idles.
+    Lending(Ptr<Context>),
     /// Made, not started.
     New,
     /// Can run.
@@ -34,12 +40,6 @@ pub enum State {
     OnSemaphore(Ptr<Semaphore>),
     /// In `PortalReplyWait`, without a caller.
     Accepting,
-    /// In `PortalCall`, in the line of a rendezvous callee.
-    Queued(Ptr<Context>),
-    /// In `PortalCall`, the rendezvous callee works on it.
-    Served(Ptr<Context>),
-    /// In `PortalCall`, until the mailbox callee idles.
-    Lending(Ptr<Context>),
     /// Ended.
     Dead,
 }
@@ -84,8 +84,8 @@ pub struct Context {
     pub(super) depth: Cell<u8>,
     /// The rendezvous caller being served.
     pub(super) serving: Cell<Option<Ptr<Context>>>,
-    /// Badge and words of the call it makes, while it is in line.
-    pub(super) call: Cell<(u64, [u64; 4])>,
+    /// Badge of the call it makes, while it is in line.
+    pub(super) badge: Cell<u64>,
     pub(crate) timeout: RBTreeLink,
     pub(crate) timeout_ns: Cell<u64>,
     pub(crate) watch: RBTreeLink,
@@ -187,6 +187,11 @@ impl Context {
             }
             Err(error) => registers.rax = (error as u64).wrapping_neg(),
         });
+    }
+
+    /// The words of the `PortalCall` that it is in.
+    pub(super) fn words_sent(&self) -> [u64; 4] {
+        self.with_registers(|registers| [registers.rsi, registers.rdx, registers.r10, registers.r8])
     }
 
     /// What `PortalReplyWait` gives back.
@@ -334,7 +339,7 @@ impl Context {
             on_semaphore: Link::new(),
             depth: Cell::new(0),
             serving: Cell::new(None),
-            call: Cell::new((0, [0; 4])),
+            badge: Cell::new(0),
             timeout: RBTreeLink::new(),
             timeout_ns: Cell::new(0),
             watch: RBTreeLink::new(),
@@ -361,8 +366,7 @@ impl Kernel {
             [registers.rdi, registers.rsi] = arguments;
             registers.set_exact();
         });
-        context.set_state(State::Runnable);
-        self.make_ready(context);
+        self.unblock(context);
     }
 
     /// Sets badge bits. Never blocks, never fails.

@@ -119,6 +119,7 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
     }
 
     /// Puts `item` at the end. It must be in no list of this kind.
+    #[inline(always)]
     pub fn push_back(&self, item: Ptr<T>) {
         let link = Self::claim(&item);
         link.previous.set(self.last.get());
@@ -157,6 +158,7 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
     }
 
     /// Takes `item` out. It must be in this list.
+    #[inline(always)]
     pub fn remove(&self, item: Ptr<T>) {
         let link = item.link();
         assert!(link.linked.replace(false), "object is in no list of this kind");

@@ -77,32 +77,37 @@ impl Ptr<Portal> {
 }
 
 impl Ptr<Context> {
-    /// Whether `self` may lend its time to `callee`: no cycle, and no chain longer than [`DEPTH_MAX`].
+    /// Whether `self`, which runs, may lend its time to `callee`: no cycle, and no chain longer than [`DEPTH_MAX`].
     pub fn may_lend_to(self, callee: Ptr<Context>) -> bool {
         let mut depth = self.depth.get();
+        if callee.state() == State::Accepting {
+            return depth < DEPTH_MAX;
+        }
         let mut next = Some(callee);
         while let Some(context) = next {
-            depth += 1;
-            if context == self || depth > DEPTH_MAX {
+            if context == self || depth >= DEPTH_MAX {
                 return false;
             }
+            depth += 1;
             next = context.lends_to();
         }
         true
     }
 
-    /// Notes the loan; `may_lend_to` has been asked.
+    /// Notes the loan; `may_lend_to` has been asked. Who is lent to as long a chain already lends on as long a one.
+    #[inline(always)]
     pub(super) fn lend_to(self, callee: Ptr<Context>) {
         callee.lenders.push_back(self);
         let mut depth = self.depth.get();
         let mut next = Some(callee);
-        while let Some(context) = next {
-            depth += 1;
-            context.depth.set(context.depth.get().max(depth));
+        while let Some(context) = next.filter(|context| context.depth.get() <= depth) {
+            depth = depth.wrapping_add(1);
+            context.depth.set(depth);
             next = context.lends_to();
         }
     }
 
+    #[inline(always)]
     pub(super) fn take_back_from(self, callee: Ptr<Context>) {
         callee.lenders.remove(self);
         if callee.lenders.is_empty() {
@@ -112,39 +117,63 @@ impl Ptr<Context> {
 }
 
 impl Kernel {
-    /// A rendezvous call. `caller` blocks until it is answered.
+    /// A rendezvous call. `caller` blocks until it is answered; tells who goes on at once, see `pass_on`.
     #[inline(always)]
-    pub fn call_rendezvous(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64, words: [u64; 4]) {
+    pub fn call_rendezvous(
+        &mut self,
+        caller: Ptr<Context>,
+        callee: Ptr<Context>,
+        badge: u64,
+        deadline_ns: u64,
+    ) -> Option<Ptr<Context>> {
         if callee.state() == State::Accepting {
             self.scheduler.cancel_timeout(callee);
+            // One that begins at once has no need of a deadline that has passed.
+            if deadline_ns != 0 {
+                self.scheduler.set_timeout(caller, deadline_ns);
+            }
             callee.serving.set(Some(caller));
-            callee.set_received(badge, words);
+            callee.set_received(badge, caller.words_sent());
             // Before the loan: the caller ran, so whatever time ends in it runs or is queued already.
-            self.unblock(callee);
+            self.make_ready(callee);
             caller.lend_to(callee);
-            self.block(caller, State::Served(callee));
+            caller.set_state(State::Served(callee));
+            callee.set_state(State::Runnable);
+            self.pass_on(Some(callee))
         } else {
-            caller.lend_to(callee);
-            caller.call.set((badge, words));
-            callee.callers.push_back(caller);
-            self.block(caller, State::Queued(callee));
+            self.stand_in_line(caller, callee, badge, deadline_ns);
+            None
         }
     }
 
+    #[inline(never)]
+    fn stand_in_line(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64, deadline_ns: u64) {
+        caller.lend_to(callee);
+        caller.badge.set(badge);
+        callee.callers.push_back(caller);
+        self.block(caller, State::Queued(callee));
+        self.scheduler.set_timeout(caller, deadline_ns);
+    }
+
     /// Answers whom `callee` serves, if anybody.
-    pub fn reply(&mut self, callee: Ptr<Context>, words: [u64; 3]) {
-        if let Some(caller) = callee.serving.get() {
-            self.complete(caller, Ok(words));
+    #[inline(always)]
+    pub fn reply(&mut self, callee: Ptr<Context>) {
+        if let Some(caller) = callee.serving.take() {
+            self.scheduler.cancel_timeout(caller);
+            caller.take_back_from(callee);
+            caller.set_result(Ok(callee.with_registers(|registers| [registers.rdi, registers.rsi, registers.rdx])));
+            caller.set_state(State::Runnable);
+            self.make_ready(caller);
         }
     }
 
     /// Takes the next caller in line; tells whether there was one.
+    #[inline(always)]
     pub fn accept_next(&mut self, callee: Ptr<Context>) -> bool {
         let Some(caller) = callee.callers.pop_front() else { return false };
         caller.set_state(State::Served(callee));
-        let (badge, words) = caller.call.get();
         callee.serving.set(Some(caller));
-        callee.set_received(badge, words);
+        callee.set_received(caller.badge.get(), caller.words_sent());
         true
     }
 

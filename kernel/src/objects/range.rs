@@ -181,7 +181,7 @@ impl Space for Own<'_> {
 
     fn remembered(&self) -> Remembered {
         match self.kernel.loaded {
-            Some(root) if self.range.is_root() && root == self.range.root() => Remembered::Here,
+            Some(range) if range == self.range => Remembered::Here,
             Some(_) if !self.range.is_root() && !self.range.parents.is_empty() => Remembered::Anywhere,
             _ => Remembered::Nowhere,
         }
@@ -313,7 +313,7 @@ impl Ptr<Range> {
             return true;
         }
         assert!(self.parents.is_empty(), "what shows a range holds a reference");
-        if self.is_root() && kernel.loaded == Some(self.root()) {
+        if kernel.loaded == Some(self) {
             kernel.load_kernel_space();
         }
         let mut own = self.own(kernel);

@@ -15,15 +15,16 @@ use core::ptr::NonNull;
 /// Longest chain of derivations; the same as in the model (`lib/capability`).
 pub const DEPTH_MAX: u8 = 16;
 
-/// What a slot holds.
+/// What a slot holds. In this order an error takes the place of the rights, so that finding one does not take the badge to pieces.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub struct Capability {
     /// The object.
     pub object: AnyObject,
-    /// Bits that a notification through it sets.
-    pub badge: u64,
     /// What its holder may do.
     pub rights: Rights,
+    /// Bits that a notification through it sets.
+    pub badge: u64,
 }
 
 /// A place for a capability: one cache line of a share page.

@@ -4,8 +4,9 @@
 //! In its window a member comes before others of its priority and after higher ones; what it leaves by waiting is theirs. Outside it does not run. It stands
 //! in `turns` while it is ready or running, by when its window next opens or closes; one that waits is found out when its window closes, and leaves:
 //! so a core whose gangs sleep sets no alarm for them.
+//! The steps of a throttled core are windows of everybody.
 
-use super::{Scheduler, resolve};
+use super::{Scheduler, THROTTLE_STEPS, resolve};
 use crate::hardware;
 use crate::objects::{Ptr, Schedule};
 use core::ptr::NonNull;
@@ -54,6 +55,9 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
+/// Length of a step of a throttled core's turn.
+const THROTTLE_STEP_NS: u64 = 1_000_000;
+
 impl Scheduler {
     /// Whether no other member on this core, asleep or not, has a window that is ever open together with this one.
     pub fn has_room(&self, schedule: Ptr<Schedule>, window: Window) -> bool {
@@ -76,6 +80,19 @@ impl Scheduler {
             self.enqueue(schedule);
         }
         self.changed = true;
+    }
+
+    /// Whether programs may not run now; a throttled core looks again when that changes.
+    #[cold]
+    pub(super) fn is_held(&mut self) -> bool {
+        if self.speed == THROTTLE_STEPS {
+            return false;
+        }
+        let step = self.since_ns / THROTTLE_STEP_NS;
+        let (turn, place) = (step - step % THROTTLE_STEPS, step % THROTTLE_STEPS);
+        let is_held = place >= self.speed;
+        self.ring_by((turn + if is_held { THROTTLE_STEPS } else { self.speed }) * THROTTLE_STEP_NS);
+        is_held
     }
 
     /// It is ready, and has a window.

@@ -36,10 +36,14 @@ impl World {
 
     /// Lets `client` call `server`.
     fn connect(&mut self, client: &Party, server: &Party) {
+        self.connect_at(client, server, PORTAL);
+    }
+
+    fn connect_at(&mut self, client: &Party, server: &Party, slot: usize) {
         let portal = self.kernel.create(self.ram, |header| Portal::new(header, PortalKind::Rendezvous)).unwrap();
         portal.set_callee(Some(server.context));
-        client.domain.ensure_slot(&mut self.kernel, PORTAL).unwrap();
-        client.domain.insert(PORTAL, Capability { object: portal.any(), badge: 7, rights: Rights::ALL });
+        client.domain.ensure_slot(&mut self.kernel, slot).unwrap();
+        client.domain.insert(slot, Capability { object: portal.any(), badge: 7, rights: Rights::ALL });
     }
 
     /// `party` is the one that runs, and makes a call after `after_ns`.
@@ -167,6 +171,51 @@ fn a_context_that_is_ended_answers_nobody_and_its_domain_lives() {
     assert_eq!(rival.context.with_registers(|r| r.rax), (abi::Error::PeerDead as u64).wrapping_neg());
     assert!(server.domain.is_alive());
     world.end([server, client, rival]);
+}
+
+/// A call and its reply pass the running time on without a look at the queues, unless there is something to look for.
+#[test]
+fn who_has_a_right_to_the_core_gets_it_in_a_call_too() {
+    hardware::set_clock(0);
+    let mut world = World::new(600);
+    let better = world.party(7);
+    world.answer(&better, 0);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    let client = world.party(5);
+    let rival = world.party(5);
+    assert_eq!(hardware::alarm(), Some(SLICE_NS));
+
+    world.connect(&client, &better);
+    world.ask(&client, 100);
+    assert!(world.runs(&better));
+    assert_eq!(world.kernel.scheduler.running_priority(), 7, "on time of its own, which is better");
+    world.answer(&better, 100);
+    assert!(world.runs(&client));
+
+    world.connect(&rival, &server);
+    world.connect_at(&client, &server, PORTAL + 1);
+    world.call(&client, 100, Call::PortalCall, [PORTAL as u64 + 1, 1, 2, 3, 4, u64::MAX]);
+    assert!(world.runs(&server));
+    world.answer(&server, SLICE_NS);
+    assert!(world.runs(&rival), "the client's slice is over, and it is the rival's turn");
+    assert_eq!([&better, &server, &client].map(|party| party.time.used_ns()), [100, 0, 200 + SLICE_NS]);
+    world.end([better, server, client, rival]);
+}
+
+#[test]
+fn a_slice_of_a_caller_ends_for_a_callee_who_wants_to_know() {
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    world.kernel.scheduler.set_ticks(server.context, true);
+    let client = world.party(5);
+    world.connect(&client, &server);
+    world.ask(&client, 100);
+    assert!(world.runs(&server));
+    assert_eq!(hardware::alarm(), Some(SLICE_NS));
+    world.end([server, client]);
 }
 
 /// What ten calls cost a client, through a worker of its own or one that others use, and may be using.

@@ -178,7 +178,7 @@ fn a_space_is_built_step_by_step_and_a_page_in_use_becomes_no_table() {
     assert_eq!(world.make(actor, Call::RangeFill, &[small, 7 * PAGE, 1]), 1);
     assert_eq!(view(root, at).unwrap().address().0, frame);
     assert_eq!(world.used() - used, 0, "the kernel adds no table");
-    assert_eq!(world.kernel.counters.soft_faults, 0);
+    assert_eq!(world.kernel.counters.soft_faults.0, 0);
 
     let retype = |world: &mut World, handle: u64| world.run(actor, Call::RangeRetype, &[handle, 512, 0]);
     assert_eq!(retype(&mut world, handle), Err(Error::Busy), "it is mapped");

@@ -147,9 +147,9 @@ impl Model {
     }
 
     fn load(&mut self, tree: usize) {
-        let root = self.trees[&tree].range.root();
-        if self.world.kernel.loaded != Some(root) {
-            self.world.kernel.loaded = Some(root);
+        let range = self.trees[&tree].range;
+        if self.world.kernel.loaded != Some(range) {
+            self.world.kernel.loaded = Some(range);
             self.loaded = tree;
             self.buffer.clear();
         }

@@ -54,7 +54,7 @@ impl World {
         let mut all = [0; 6];
         all[..words.len()].copy_from_slice(words);
         actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = all);
-        calls::enter(&mut self.kernel, actor.context, call.number());
+        calls::enter(&mut self.kernel, actor.context, call);
         self.kernel.settle();
         actor.context.with_registers(|r| match r.rax {
             0 => Ok([r.rdi, r.rsi, r.rdx]),

@@ -92,7 +92,7 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     assert_eq!((read(&mut home, GIB + PAGE), read(&mut home, GIB + COPY + PAGE)), (5, 6));
     assert_eq!(read(&mut home, GIB + COPY + (PAGES - 1) * PAGE), 0);
     assert_eq!(before - free(&home, share), 4);
-    assert_eq!(home.world.kernel.counters.copy_faults, 1);
+    assert_eq!(home.world.kernel.counters.copy_faults.0, 1);
     // A copy in the kernel's own way, of a core's own.
     let named = home.make(Call::ShareAdd, &[NONE, copy, ALL]);
     let private = home.make(Call::SegmentCopy, &[RAM, named, abi::layout::copy::PLAIN]);

@@ -50,7 +50,7 @@ pub(super) fn exhaust(core: &mut Core, share: u64) -> Vec<u64> {
 
 /// This core runs its one space.
 pub(super) fn load(core: &mut Core) {
-    core.world.kernel.loaded = Some(core.actor.domain.range().root());
+    core.world.kernel.loaded = Some(core.actor.domain.range());
 }
 
 pub(super) fn touch(core: &mut Core, address: u64, access: Access) -> Option<*mut u8> {
@@ -142,7 +142,7 @@ fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
     assert_eq!((looks.get(), take_forgot()), (3, vec![1, 1, 1]));
     assert!(free() >= before + 17);
     assert_eq!(stat(&mut home, range, range_stat::LOCK)[2], 3);
-    assert_eq!(home.world.kernel.counters.forgets_asked, 3);
+    assert_eq!(home.world.kernel.counters.forgets_asked.0, 3);
     home.end();
     block.be(1);
     other.end();
@@ -538,7 +538,7 @@ fn no_core_sees_what_another_took_away() {
         (0..2500).for_each(|_| simulation.step(&mut random));
         hits += simulation.hits;
         copies += simulation.copies;
-        parted += simulation.cores.iter().map(|(core, _)| core.world.kernel.counters.copy_faults).sum::<u64>();
+        parted += simulation.cores.iter().map(|(core, _)| core.world.kernel.counters.copy_faults.0).sum::<u64>();
         simulation.end();
     }
     assert!(hits > 10_000, "translations were hardly used: {hits}");

@@ -1,7 +1,7 @@
 //! FS and GS base of users. The kernel uses neither, so they stay in the processor until another context runs.
 
 use super::cpu::{self, msr};
-use crate::core_local::CoreLocal;
+use crate::core_local::Shared;
 use core::arch::asm;
 use core::cell::Cell;
 
@@ -15,23 +15,35 @@ pub struct Bases {
 }
 
 /// Whether users read and write their bases themselves (CR4.FSGSBASE). Without it only `ContextBase` changes them, and [`Bases`] are never out of date.
-static ARE_USERS: CoreLocal<bool> = CoreLocal::new(false);
+#[unsafe(link_section = ".bss.shared")]
+static ARE_USERS: Shared<bool> = Shared::zeroed();
 
-/// Says whether FSGSBASE is switched on.
-pub fn set_fsgsbase(on: bool) {
-    ARE_USERS.with(|are_users| *are_users = on);
+/// Says whether FSGSBASE is switched on, on all cores.
+///
+/// # Safety
+/// Core 0 during boot.
+pub unsafe fn set_fsgsbase(on: bool) {
+    // SAFETY: by contract nobody else uses it.
+    unsafe { *ARE_USERS.write_alone() = on }
+}
+
+#[inline(always)]
+fn are_users() -> bool {
+    // SAFETY: a zero byte is `false`, and it is written before there are other cores.
+    unsafe { *ARE_USERS.get() }
 }
 
 /// Takes the bases of `before`, which the processor holds, out of it and loads those of `next`.
-#[inline]
+#[inline(always)]
 pub fn switch(before: Option<&Cell<Bases>>, next: &Cell<Bases>) {
-    let held = before.map(held);
-    if let (Some(before), Some(held)) = (before, held) {
+    if let Some(before) = before {
+        let held = held(before);
         before.set(held);
+        if held.fs == next.get().fs && held.gs == next.get().gs {
+            return;
+        }
     }
-    if held != Some(next.get()) {
-        load(next.get());
-    }
+    load(next.get());
 }
 
 /// Changes the bases that the processor holds.
@@ -42,9 +54,9 @@ pub fn change(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
     load(bases);
 }
 
-#[inline]
+#[inline(always)]
 fn held(of: &Cell<Bases>) -> Bases {
-    if !ARE_USERS.get() {
+    if !are_users() {
         return of.get();
     }
     let (fs, gs);
@@ -53,11 +65,11 @@ fn held(of: &Cell<Bases>) -> Bases {
     Bases { fs, gs }
 }
 
-#[inline]
+#[cold]
 fn load(bases: Bases) {
     // SAFETY: canonical addresses, which the kernel never uses.
     unsafe {
-        if ARE_USERS.get() {
+        if are_users() {
             asm!("wrfsbase {}", "wrgsbase {}", in(reg) bases.fs, in(reg) bases.gs, options(nomem, nostack, preserves_flags));
         } else {
             cpu::write_msr(msr::FS_BASE, bases.fs);

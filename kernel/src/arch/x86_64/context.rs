@@ -9,7 +9,6 @@
 use super::image;
 use super::segments::{self, USER_CODE, USER_DATA};
 use super::{apic, cpu, irq, power};
-use crate::memory::USER_END;
 use core::mem::{offset_of, size_of};
 use core::ptr::NonNull;
 
@@ -22,6 +21,8 @@ pub(super) const ENTERED_BY_SYSCALL: u64 = 256;
 /// Value of `entry` when all registers must be restored exactly.
 const EXACT: u64 = 257;
 const GENERAL_PROTECTION: u8 = 13;
+/// Bits of an address in the lower half.
+const CANONICAL_BITS: u32 = 47;
 
 /// The register state of one execution context in user mode. The order is the one in which entries push.
 #[repr(C, align(16))]
@@ -133,7 +134,7 @@ pub enum Event {
 
 /// Where the next entry from user mode saves. The registers must stay valid and in place until another call.
 pub fn set_current(registers: Option<NonNull<Registers>>) {
-    let end = registers.map_or(0, |registers| registers.addr().get() as u64 + size_of::<Registers>() as u64);
+    let end = registers.map_or(0, |registers| registers.as_ptr().wrapping_add(1) as u64);
     segments::set_entry_stack(end);
 }
 
@@ -143,7 +144,7 @@ pub fn set_current(registers: Option<NonNull<Registers>>) {
 /// `registers` are the current ones ([`set_current`]), and the loaded address space is the one they belong to.
 #[inline(always)]
 pub unsafe fn resume(registers: &mut Registers) -> ! {
-    if registers.rip >= USER_END {
+    if registers.rip >> CANONICAL_BITS != 0 {
         // SAFETY: the stack left behind holds nothing that is needed again.
         unsafe { image::on_fresh_stack(bad_rip, registers.rip) }
     }

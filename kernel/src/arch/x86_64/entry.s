@@ -2,64 +2,39 @@
 # Included by image.rs, which supplies the names in braces. Interrupts are off throughout.
 
 .equ KERNEL_CODE, 0x08
-.equ USER_DATA, 0x23
-.equ USER_CODE, 0x2b
 .equ ENTERED_BY_SYSCALL, 256
 # Offset of RSP0 in the TSS.
 .equ RSP0, 4
+# Offsets in Registers; `place` is left at its size.
+.set place, 0
+.irp name, r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax, entry, error, rip, cs, flags, rsp, ss
+    .set at_\name, place
+    .set place, place + 8
+.endr
 
 .macro push_general
-    push rax
-    push rcx
-    push rdx
-    push rbx
-    push rbp
-    push rsi
-    push rdi
-    push r8
-    push r9
-    push r10
-    push r11
-    push r12
-    push r13
-    push r14
-    push r15
-.endm
-
-.macro pop_general
-    pop r15
-    pop r14
-    pop r13
-    pop r12
-    pop r11
-    pop r10
-    pop r9
-    pop r8
-    pop rdi
-    pop rsi
-    pop rbp
-    pop rbx
-    pop rdx
-    pop rcx
-    pop rax
+    .irp name, rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15
+        push \name
+    .endr
 .endm
 
 .section .text.entry, "ax"
 
-# SYSCALL keeps the user's rsp; the CPU put rip into rcx and the flags into r11. No scratch register is free, hence the static.
+# SYSCALL keeps the user's rsp; the CPU put rip into rcx and the flags into r11, whose own values are lost. No scratch register is free, hence the static.
+# Segments are a user's from the start and stay so.
 .balign 16
 .globl syscall_entry
 syscall_entry:
     mov [rip + {user_rsp}], rsp
     mov rsp, [rip + {tss} + RSP0]
-    push USER_DATA
-    push qword ptr [rip + {user_rsp}]
-    push r11
-    push USER_CODE
-    push rcx
-    push 0
-    push ENTERED_BY_SYSCALL
-    push_general
+    mov [rsp + at_flags - place], r11
+    mov [rsp + at_rip - place], rcx
+    mov qword ptr [rsp + at_entry - place], ENTERED_BY_SYSCALL
+    .irp name, rax, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r12, r13, r14, r15
+        mov [rsp + at_\name - place], \name
+    .endr
+    mov rax, [rip + {user_rsp}]
+    mov [rsp + at_rsp - place], rax
     mov rsp, offset __stack_top
     xor ebp, ebp
     call {entered_by_syscall}
@@ -129,7 +104,9 @@ vector_stubs:
 .globl leave_by_iret
 leave_by_iret:
     mov rsp, rdi
-    pop_general
+    .irp name, r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax
+        pop \name
+    .endr
     add rsp, 16
     iretq
 
@@ -137,11 +114,12 @@ leave_by_iret:
 .balign 16
 .globl leave_by_sysret
 leave_by_sysret:
-    mov rsp, rdi
-    pop_general
-    mov rcx, [rsp + 16]
-    mov r11, [rsp + 32]
-    mov rsp, [rsp + 40]
+    .irp name, r15, r14, r13, r12, r10, r9, r8, rsi, rbp, rbx, rdx, rax, rsp
+        mov \name, [rdi + at_\name]
+    .endr
+    mov r11, [rdi + at_flags]
+    mov rcx, [rdi + at_rip]
+    mov rdi, [rdi + at_rdi]
     sysretq
 
 # STI takes effect after the following instruction, so no interrupt slips in between it and HLT.

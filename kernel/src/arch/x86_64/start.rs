@@ -329,11 +329,11 @@ extern "C" fn run(core: u64) -> ! {
     instance::remember_root();
     cores::set_this_core(core);
     cpu::enable_features();
-    super::bases::set_fsgsbase(cpu::has_fsgsbase());
     segments::load();
     if core == 0 {
         // SAFETY: core 0, its TSS loaded, nobody else running yet; afterwards nothing writes shared statics.
         unsafe {
+            super::bases::set_fsgsbase(cpu::has_fsgsbase());
             segments::give_fatal_vectors_a_stack();
             instance::seal_image().expect("the tables of the images are counted");
         }
