@@ -31,8 +31,15 @@ impl Kind {
     pub const ALL: [Kind; 4] = [Kind::Spin, Kind::ReadWrite, Kind::Mcs, Kind::ScalableReadWrite];
 
     /// From its number.
+    #[inline]
     pub fn decode(number: u64) -> Option<Kind> {
-        Kind::ALL.get(usize::try_from(number).ok()?).copied()
+        match number {
+            0 => Some(Kind::Spin),
+            1 => Some(Kind::ReadWrite),
+            2 => Some(Kind::Mcs),
+            3 => Some(Kind::ScalableReadWrite),
+            _ => None,
+        }
     }
 
     /// Lines that a lock of this kind needs on a machine of so many cores.
@@ -83,6 +90,7 @@ pub struct Guard<'a, R: Relax> {
 
 impl<'a> Lock<'a> {
     /// The lock there. `lines` has [`Kind::lines`] of them.
+    #[inline]
     pub fn new(kind: Kind, word: &'a AtomicU64, lines: &'a [Line]) -> Lock<'a> {
         assert!(!lines.is_empty());
         Lock { kind, word, lines }
@@ -94,11 +102,25 @@ impl<'a> Lock<'a> {
         Stat { acquires: sum(ACQUIRES), waits: sum(WAITS) }
     }
 
-    /// Alone.
+    /// Alone. A spin lock that nobody holds is taken without a call.
+    #[inline]
     pub fn write<R: Relax>(self, core: usize) -> Guard<'a, R> {
+        if self.kind == Kind::Spin && self.take_now(1) {
+            add(&self.lines[0].0[ACQUIRES], 1);
+        } else {
+            self.wait_to_write::<R>(core);
+        }
+        Guard { lock: self, core, reads: false, relax: core::marker::PhantomData }
+    }
+
+    #[inline(never)]
+    fn wait_to_write<R: Relax>(self, core: usize) {
         let mut wait = Wait::<R>::new();
         match self.kind {
-            Kind::Spin => self.take_free(1, &mut wait),
+            Kind::Spin => {
+                wait.again();
+                self.take_free(1, &mut wait);
+            }
             Kind::ReadWrite => self.take_free(WRITER, &mut wait),
             Kind::Mcs => self.queue_up(core, &mut wait),
             Kind::ScalableReadWrite => {
@@ -110,7 +132,7 @@ impl<'a> Lock<'a> {
                 }
             }
         }
-        self.guard(core, false, wait.waited)
+        self.count(core, false, wait.waited);
     }
 
     /// Beside other readers, if the kind knows them.
@@ -139,10 +161,11 @@ impl<'a> Lock<'a> {
                 }
             }
         }
-        self.guard(core, true, wait.waited)
+        self.count(core, true, wait.waited);
+        Guard { lock: self, core, reads: true, relax: core::marker::PhantomData }
     }
 
-    fn guard<R: Relax>(self, core: usize, reads: bool, waited: bool) -> Guard<'a, R> {
+    fn count(&self, core: usize, reads: bool, waited: bool) {
         let line = self.line(core);
         if reads && self.kind == Kind::ReadWrite {
             // Several readers count at one line at once.
@@ -152,7 +175,6 @@ impl<'a> Lock<'a> {
             add(&line.0[ACQUIRES], 1);
             add(&line.0[WAITS], u64::from(waited));
         }
-        Guard { lock: self, core, reads, relax: core::marker::PhantomData }
     }
 
     fn line(&self, core: usize) -> &'a Line {
@@ -163,11 +185,14 @@ impl<'a> Lock<'a> {
     }
 
     fn take_free<R: Relax>(&self, taken: u64, wait: &mut Wait<R>) {
+        wait.until(|| self.take_now(taken));
+    }
+
+    #[inline]
+    fn take_now(&self, taken: u64) -> bool {
         // The load in front keeps those that wait from taking the line away from each other.
-        wait.until(|| {
-            self.word.load(Ordering::Relaxed) == 0
-                && self.word.compare_exchange(0, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        });
+        self.word.load(Ordering::Relaxed) == 0
+            && self.word.compare_exchange(0, taken, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// The word is the last in the queue, plus 1.
@@ -198,23 +223,33 @@ impl<'a> Lock<'a> {
         }
         self.lines[next as usize - 1].0[STATE].store(0, Ordering::Release);
     }
+
+    #[inline(never)]
+    fn leave<R: Relax>(self, core: usize, reads: bool) {
+        match self.kind {
+            Kind::ReadWrite if reads => {
+                self.word.fetch_sub(1, Ordering::Release);
+            }
+            Kind::ScalableReadWrite if reads => self.lines[core].0[STATE].store(0, Ordering::Release),
+            Kind::Mcs => self.leave_queue::<R>(core),
+            Kind::Spin | Kind::ReadWrite | Kind::ScalableReadWrite => self.word.store(0, Ordering::Release),
+        }
+    }
 }
 
 impl<R: Relax> Drop for Guard<'_, R> {
+    #[inline]
     fn drop(&mut self) {
-        let lock = &self.lock;
-        match lock.kind {
-            Kind::ReadWrite if self.reads => {
-                lock.word.fetch_sub(1, Ordering::Release);
-            }
-            Kind::ScalableReadWrite if self.reads => lock.lines[self.core].0[STATE].store(0, Ordering::Release),
-            Kind::Mcs => lock.leave_queue::<R>(self.core),
-            Kind::Spin | Kind::ReadWrite | Kind::ScalableReadWrite => lock.word.store(0, Ordering::Release),
+        if self.lock.kind == Kind::Spin {
+            self.lock.word.store(0, Ordering::Release);
+        } else {
+            self.lock.leave::<R>(self.core, self.reads);
         }
     }
 }
 
 /// Only one core at a time adds.
+#[inline]
 fn add(word: &AtomicU64, more: u64) {
     word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
@@ -232,8 +267,12 @@ impl<R: Relax> Wait<R> {
 
     fn until(&mut self, mut ready: impl FnMut() -> bool) {
         while !ready() {
-            self.waited = true;
-            self.relax.relax();
+            self.again();
         }
+    }
+
+    fn again(&mut self) {
+        self.waited = true;
+        self.relax.relax();
     }
 }
