@@ -102,7 +102,11 @@ impl Used {
     }
 }
 
-static STATE: AtomicU64 = AtomicU64::new(0);
+/// What other cores look at often, on a line of its own: its neighbours would be written at each call.
+#[repr(align(64))]
+struct Alone(AtomicU64);
+
+static STATE: Alone = Alone(AtomicU64::new(0));
 /// Of the current run.
 static USED: AtomicU64 = AtomicU64::new(0);
 /// Run and whether it is to run, as in a state; address of the plan. Core 0's copy counts.
@@ -111,15 +115,16 @@ static ORDERS: [[AtomicU64; 2]; CORES_MAX] = [const { [const { AtomicU64::new(0)
 /// How a core stands; `Never` for one the machine does not have.
 pub fn state(core: usize) -> State {
     if core == cores::this_core() {
-        return State::decode(STATE.load(Ordering::Relaxed));
+        return State::decode(STATE.0.load(Ordering::Relaxed));
     }
     // SAFETY: the address of another core's copy, in RAM of the direct map; only atomics touch it.
-    instance::remote(core, &STATE).map_or(State::Never, |word| State::decode(unsafe { &*word }.load(Ordering::Acquire)))
+    instance::remote(core, &STATE.0)
+        .map_or(State::Never, |word| State::decode(unsafe { &*word }.load(Ordering::Acquire)))
 }
 
 /// This core stands so from now on; whatever it did before is done.
 pub fn set_state(state: State) {
-    STATE.store(state.encode(), Ordering::Release);
+    STATE.0.store(state.encode(), Ordering::Release);
 }
 
 /// How long programs had a core in its current or last run, nanoseconds; 0 for one whose kernel never ran.
