@@ -6,7 +6,6 @@ use super::segment::check_pages;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::mapping::Window;
 use crate::objects::nest::level_for;
-use crate::objects::share::Capability;
 use crate::objects::{Object, Ptr, Ram};
 use crate::shared::{Found, New, ObjectKind, SharedShare, shared};
 use crate::state::Kernel;
@@ -18,22 +17,10 @@ fn decode_lock(number: u64) -> Result<Kind, Error> {
     Kind::decode(number).ok_or(Error::BadArgument)
 }
 
-/// What a handle names: in the root share, or in a shared one.
-enum Named {
-    Own(Capability),
-    InShare(Found),
-}
-
 impl Request {
-    fn named(&self, argument: usize) -> Result<Named, Error> {
-        let handle = Handle(self.words()[argument]);
-        match handle.parts() {
-            None => self.caller.domain().share().get(handle).map(Named::Own),
-            Some((share, id)) => {
-                let (share, _) = self.caller.domain().share().find::<SharedShare>(share, Rights::READ)?;
-                share.find(id).map(Named::InShare)
-            }
-        }
+    #[inline(never)]
+    fn in_share(&self, (share, id): (Handle, u64)) -> Result<Found, Error> {
+        self.caller.domain().share().find::<SharedShare>(share, Rights::READ)?.0.find(id)
     }
 
     /// An object that may be named in a shared share, with a reference that the caller gives back. One in a shared share is given a private object that stands for it, paid by the
@@ -44,12 +31,15 @@ impl Request {
         argument: usize,
         rights: Rights,
     ) -> Result<(Ptr<T>, Rights), Error> {
-        let (object, held) = match self.named(argument)? {
-            Named::Own(capability) => {
+        let handle = Handle(self.words()[argument]);
+        let (object, held) = match handle.parts() {
+            None => {
+                let capability = self.capability(argument)?;
                 kernel.retain_any(capability.object);
                 (capability.object, capability.rights)
             }
-            Named::InShare(found) => {
+            Some(parts) => {
+                let found = self.in_share(parts)?;
                 let named = kernel.name_shared(self.caller.domain().ram(), &found);
                 found.end(kernel);
                 (named?, found.rights)
@@ -65,10 +55,14 @@ impl Request {
     }
 
     /// As `object_anywhere`, for what need not be a private object.
+    #[inline]
     fn shared_object(&self, argument: usize) -> Result<Found, Error> {
-        match self.named(argument)? {
-            Named::InShare(found) => Ok(found),
-            Named::Own(capability) => Found::of(capability.object, capability.rights).ok_or(Error::WrongType),
+        match Handle(self.words()[argument]).parts() {
+            None => {
+                let capability = self.capability(argument)?;
+                Found::of(capability.object, capability.rights).ok_or(Error::WrongType)
+            }
+            Some(parts) => self.in_share(parts),
         }
     }
 }
@@ -190,8 +184,7 @@ pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn name(kernel: &mut Kernel, request: &Request) -> Answer {
     let found = request.shared_object(0)?;
     let [first, second] = found.object.name();
-    // One of them is this call's own.
-    let references = found.object.references() - 1;
+    let references = found.references();
     found.end(kernel);
     Ok(Outcome::Done([first, second, references]))
 }

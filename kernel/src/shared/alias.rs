@@ -109,7 +109,7 @@ pub enum New {
     },
 }
 
-/// A shared object that a call names, with a reference that [`Found::end`] gives back.
+/// A shared object that a call names: by a name of this core, which stays while the call lasts, or with a reference that [`Found::end`] gives back.
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct Found {
@@ -117,19 +117,26 @@ pub struct Found {
     pub object: Object,
     /// What the caller may do with it.
     pub rights: Rights,
+    counted: bool,
 }
 
 impl Found {
     /// What a private object of this core stands for.
     pub fn of(object: AnyObject, rights: Rights) -> Option<Found> {
-        let object = shared(object)?;
-        object.retain();
-        Some(Found { object, rights })
+        shared(object).map(|object| Found { object, rights, counted: false })
+    }
+
+    /// References of others.
+    pub fn references(&self) -> u64 {
+        self.object.references() - u64::from(self.counted)
     }
 
     /// The call is done with it.
+    #[inline]
     pub fn end(self, kernel: &Kernel) {
-        self.object.release(kernel.core());
+        if self.counted {
+            self.object.release(kernel.core());
+        }
     }
 }
 
@@ -139,16 +146,17 @@ impl Ptr<SharedShare> {
     }
 
     fn living(self) -> Result<Object, Error> {
-        if self.shared().pool.is_dead() { Err(Error::PeerDead) } else { Ok(self.shared()) }
+        Some(self.shared()).filter(|object| object.is_alive()).ok_or(Error::PeerDead)
     }
 
     /// What `id` names in it.
     pub fn find(self, id: u64) -> Result<Found, Error> {
         let (object, rights) = share::find(self.living()?, id)?;
-        Ok(Found { object, rights })
+        Ok(Found { object, rights, counted: true })
     }
 
     /// Makes `object`, which lies in the same pool, known in it.
+    #[inline]
     pub fn add(self, kernel: &Kernel, object: Object, rights: Rights) -> Result<(), Error> {
         let share = self.living()?;
         if object.pool != share.pool {
@@ -158,6 +166,7 @@ impl Ptr<SharedShare> {
     }
 
     /// Takes `id` out of it.
+    #[inline]
     pub fn remove(self, kernel: &Kernel, id: u64) -> Result<(), Error> {
         share::remove(self.living()?, kernel.core(), id)
     }
@@ -376,7 +385,7 @@ impl Kernel {
         self.shared.pools[keeper.number] = None;
         self.publish(keeper.number, 0);
         // Who read the address before may still look at the count, which says that he came too late.
-        wait_for_readers();
+        wait_for_readers(0..registry::cores());
         self.release(keeper);
     }
 

@@ -5,10 +5,10 @@
 //! he found an entry that has one: entries give theirs back only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
-use super::{range, share};
+use super::{Patience, range, share};
 use crate::memory::PhysAddr;
 use abi::Error;
-use lock::{AtomicU64, Kind, Lock, Ordering, Place};
+use lock::{AtomicU64, Guard, Kind, Lock, Ordering, Place, Spare};
 
 /// A name given at making; up to 16 bytes, zeroes behind.
 pub type Name = [u64; 2];
@@ -28,7 +28,7 @@ pub enum ObjectKind {
 // Words of the first line.
 const ID: usize = 0;
 const REFERENCES: usize = 1;
-/// Kind, kind of lock << 8, pages of the object << 16.
+/// Kind, kind of lock << 8, its lines << 16, pages of the object << 32.
 const SHAPE: usize = 2;
 const NAME: usize = 3;
 /// Of a segment: its first line, if it is one run; and its pages. Of a range: its uppermost table; and its level, with whether code in it may be writable << 8.
@@ -41,6 +41,9 @@ const LOCK: usize = 0;
 const ENTRIES: usize = 1;
 /// The first of a segment's own words there.
 pub(super) const SEGMENT_WORDS: usize = 2;
+/// Of shares and ranges: a line that nobody uses, which names the next such; the first page taken for lines, whose first line names the next.
+const SPARE: usize = 5;
+const LINE_PAGES: usize = 6;
 /// The first of the lock's lines.
 const LOCK_LINES: u64 = 2;
 
@@ -62,14 +65,43 @@ impl Object {
         id: u64,
         name: Name,
     ) -> Result<Object, Error> {
-        let lines = LOCK_LINES + lock.lines(super::registry::cores()) as u64 + lines;
+        let lock_lines = lock.lines(super::registry::cores()) as u64;
+        let lines = LOCK_LINES + lock_lines + lines;
         let pages = lines.div_ceil(PAGE_LINES);
         let object = Object { pool, place: pool.allocate_pages(core, pages)? };
-        let shape = kind as u64 | (lock as u64) << 8 | pages << 16;
+        let shape = kind as u64 | (lock as u64) << 8 | lock_lines << 16 | pages << 32;
         for (word, value) in [(ID, id), (REFERENCES, 1), (SHAPE, shape), (NAME, name[0]), (NAME + 1, name[1])] {
             object.word(word).store(value, Ordering::Relaxed);
         }
+        if kind != ObjectKind::Segment {
+            (lines..pages * PAGE_LINES).for_each(|line| object.give_line(object.place + line));
+        }
         Ok(object)
+    }
+
+    fn spare(self) -> Spare<'static> {
+        Spare(self.guarded(SPARE))
+    }
+
+    /// A line for an entry or a mapping, with whatever is in it; pages taken for lines stay until the object goes. Its lock is held.
+    #[inline]
+    pub(super) fn take_line(self, core: usize) -> Result<Place, Error> {
+        self.spare().take(&self.pool).map_or_else(|| self.take_page_of_lines(core), Ok)
+    }
+
+    #[inline(never)]
+    fn take_page_of_lines(self, core: usize) -> Result<Place, Error> {
+        let page = self.pool.take(core, 1)? * PAGE_LINES;
+        let pages = self.guarded(LINE_PAGES);
+        self.pool.at(page).0[0].store(pages.load(Ordering::Relaxed), Ordering::Relaxed);
+        pages.store(page, Ordering::Relaxed);
+        (page + 2..page + PAGE_LINES).for_each(|line| self.give_line(line));
+        Ok(page + 1)
+    }
+
+    /// Gives a line back that nobody sees any more.
+    pub(super) fn give_line(self, place: Place) {
+        self.spare().give(&self.pool, place);
     }
 
     fn word(self, word: usize) -> &'static AtomicU64 {
@@ -99,16 +131,19 @@ impl Object {
         [NAME, NAME + 1].map(|word| self.word(word).load(Ordering::Relaxed))
     }
 
-    fn lock_kind(self) -> Kind {
-        Kind::decode(self.shape() >> 8 & 0xff).expect("made of a kind")
+    /// Its lock.
+    #[inline]
+    pub(super) fn lock(self) -> Lock<'static> {
+        let shape = self.shape();
+        let kind = Kind::decode(shape >> 8 & 0xff).expect("made of a kind");
+        let lines = self.pool.lines(self.place + LOCK_LINES, (shape >> 16 & 0xffff) as usize);
+        Lock::new(kind, self.guarded(LOCK), lines)
     }
 
-    /// Its lock.
+    /// Takes its lock.
     #[inline(never)]
-    pub(super) fn lock(self) -> Lock<'static> {
-        let kind = self.lock_kind();
-        let lines = self.pool.lines(self.place + LOCK_LINES, kind.lines(super::registry::cores()));
-        Lock::new(kind, self.guarded(LOCK), lines)
+    pub(super) fn held(self, core: usize) -> Guard<'static, Patience> {
+        self.lock().write(core)
     }
 
     /// How many entries a share has, and a segment that is not one run; changes under its lock.
@@ -128,7 +163,7 @@ impl Object {
 
     /// The first of a share's buckets, a range's own line, or the first of a segment's entries.
     pub(super) fn behind_lock(self) -> Place {
-        self.place + LOCK_LINES + self.lock_kind().lines(super::registry::cores()) as u64
+        self.place + LOCK_LINES + (self.shape() >> 16 & 0xffff)
     }
 
     /// Its two words about memory, the first as an address.
@@ -155,7 +190,8 @@ impl Object {
 
     /// One reference more. Relaxed is enough: who counts has one, or is in a section that keeps an entry's.
     pub(super) fn retain(self) {
-        assert!(self.try_retain(), "retaining a shared object that is gone");
+        let before = self.word(REFERENCES).fetch_add(1, Ordering::Relaxed);
+        assert!(before > 0, "retaining a shared object that is gone");
     }
 
     /// One reference more, unless the last has gone.
@@ -165,10 +201,18 @@ impl Object {
     }
 
     /// One reference less; with the last the object goes, and what only it held.
+    #[inline]
     pub(super) fn release(self, core: usize) {
         // A chain instead of recursion: a share of shares of shares is as deep as its makers like.
         let mut doomed = 0;
         self.drop_reference(&mut doomed);
+        if doomed != 0 {
+            self.take_apart_all(core, doomed);
+        }
+    }
+
+    #[inline(never)]
+    fn take_apart_all(self, core: usize, mut doomed: Place) {
         while doomed != 0 {
             let object = Object { pool: self.pool, place: doomed };
             doomed = object.word(DOOMED).load(Ordering::Relaxed);
@@ -176,7 +220,7 @@ impl Object {
         }
     }
 
-    #[inline(never)]
+    #[inline]
     pub(super) fn drop_reference(self, doomed: &mut Place) {
         // Release: what others did with it comes before it is taken apart. Acquire: by who takes it apart.
         let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
@@ -190,11 +234,17 @@ impl Object {
     /// Nobody refers to it any more.
     fn take_apart(self, core: usize, doomed: &mut Place) {
         match self.kind() {
-            ObjectKind::Share => share::empty(self, core, doomed),
+            ObjectKind::Share => share::empty(self, doomed),
             ObjectKind::Range => range::take_apart(self, core, doomed),
             ObjectKind::Segment => self.free_frames(core),
         }
         let first = self.place / PAGE_LINES;
-        self.pool.give_back(core, &mut (first..first + (self.shape() >> 16)));
+        let mut next = self.guarded(LINE_PAGES).load(Ordering::Relaxed);
+        let line_pages = core::iter::from_fn(|| {
+            let page = Some(next).filter(|page| *page != 0)?;
+            next = self.pool.at(page).0[0].load(Ordering::Relaxed);
+            Some(page / PAGE_LINES)
+        });
+        self.pool.give_back(core, &mut (first..first + (self.shape() >> 32)).chain(line_pages));
     }
 }

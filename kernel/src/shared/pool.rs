@@ -1,7 +1,6 @@
 //! Pool: a run of pages of one core that several kernels write, seen as cache lines of atomic words.
 //!
-//! The first lines are its head; behind them a word per page: how many refer to it, 0 for a free one. Pages are given out in runs, lines one by one from pages of 63, the first line of such a page being its own
-//! bookkeeping. Invariants: counts and line pages change under the pool's lock only; a page given out is zero; `ALIASES` counts the aliases of all cores and ends at
+//! The first lines are its head; behind them a word per page: how many refer to it, 0 for a free one. Pages are given out in runs. Invariants: counts change under the pool's lock only; a page given out is zero; `ALIASES` counts the aliases of all cores and ends at
 //! 0: nobody can raise it from there, and only then, and after all read sections of that moment, does the home take the pages back.
 //!
 //! ```text
@@ -15,7 +14,7 @@ use super::{Patience, registry};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::frames;
 use abi::Error;
-use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, Lock, Memory, Ordering, Place, Reader};
+use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, Lock, Memory, Ordering, Place, Reader, fence};
 
 const LINE_BYTES: usize = size_of::<Line>();
 /// Lines of a page.
@@ -32,25 +31,18 @@ const DEAD: usize = 2;
 const HOME: usize = 3;
 const ID: usize = 4;
 const FIRST: usize = 5;
+/// How many bits of `CORES` are set.
+const USERS: usize = 6;
 /// The pool's lock and what it guards.
 const GUARDED: u64 = 1;
 const LOCK: usize = 0;
 const FREE: usize = 1;
-/// The first page of lines that has a free one.
-const PARTIAL: usize = 2;
 /// No page below this one is free.
-const LOWEST: usize = 3;
+const LOWEST: usize = 2;
 const LOCK_LINE: u64 = 2;
 /// A bit per core that had an alias.
 const CORES: u64 = 3;
 const COUNTS: u64 = 4;
-
-// Words of the first line of a page of lines.
-const FREE_LINES: usize = 0;
-const NEXT: usize = 1;
-const PREVIOUS: usize = 2;
-/// All lines of such a page but the first.
-const ALL_FREE: u64 = u64::MAX - 1;
 
 /// A pool in use. Whoever has one knows of an alias in it, or has just made it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,11 +164,25 @@ impl Pool {
         self.head(DEAD).load(Ordering::SeqCst) != 0
     }
 
+    /// The cores that had an alias.
+    pub(super) fn users(self) -> impl Iterator<Item = usize> {
+        (0..registry::cores())
+            .filter(move |core| self.at(CORES).0[core / 64].load(Ordering::SeqCst) >> (core % 64) & 1 != 0)
+    }
+
+    /// Waits until nobody can still see what this core, in no section, has unlinked. Who looks here made an alias before: his section's fence puts his mark and the unlinking in order.
+    #[inline]
+    pub(super) fn wait_for_readers(self) {
+        fence(Ordering::SeqCst);
+        if self.head(USERS).load(Ordering::Relaxed) > 1 {
+            wait_for_readers(self.users());
+        }
+    }
+
     /// From now on nobody makes an alias. Gives the cores that had any.
     pub(super) fn end(self) -> impl Iterator<Item = usize> {
         self.head(DEAD).store(1, Ordering::SeqCst);
-        (0..registry::cores())
-            .filter(move |core| self.at(CORES).0[core / 64].load(Ordering::SeqCst) >> (core % 64) & 1 != 0)
+        self.users()
     }
 
     /// Aliases of all cores.
@@ -207,6 +213,7 @@ impl Pool {
         let word = &self.at(CORES).0[core / 64];
         if word.load(Ordering::Relaxed) >> (core % 64) & 1 == 0 {
             word.fetch_or(1 << (core % 64), Ordering::SeqCst);
+            self.head(USERS).fetch_add(1, Ordering::SeqCst);
         }
         if self.is_dead() { Err(Error::PeerDead) } else { Ok(()) }
     }
@@ -299,72 +306,10 @@ impl Pool {
         let lowest = self.guarded(LOWEST);
         lowest.store(lowest.load(Ordering::Relaxed).min(page), Ordering::Relaxed);
     }
-
-    /// One line, whatever stands in it.
-    pub(super) fn allocate_line(self, core: usize) -> Result<Place, Error> {
-        let _held = self.lock(core);
-        let page = match self.guarded(PARTIAL).load(Ordering::Relaxed) {
-            0 => {
-                let page = self.take_pages(1)? * PAGE_LINES;
-                self.at(page).0[FREE_LINES].store(ALL_FREE, Ordering::Relaxed);
-                self.link(page);
-                page
-            }
-            page => page,
-        };
-        let free = &self.at(page).0[FREE_LINES];
-        let bits = free.load(Ordering::Relaxed);
-        let index = u64::from(bits.trailing_zeros());
-        assert!(index < PAGE_LINES, "a listed page has a free line");
-        free.store(bits & !(1 << index), Ordering::Relaxed);
-        if bits & !(1 << index) == 0 {
-            self.unlink(page);
-        }
-        Ok(page + index)
-    }
-
-    /// Gives a line back, and its page with the last.
-    #[inline(never)]
-    pub(super) fn free_line(self, core: usize, place: Place) {
-        let _held = self.lock(core);
-        let page = place / PAGE_LINES * PAGE_LINES;
-        let free = &self.at(page).0[FREE_LINES];
-        let bits = free.load(Ordering::Relaxed);
-        let bit = 1 << (place % PAGE_LINES);
-        assert!(bits & bit == 0 && bit != 1, "a line of a pool is freed twice");
-        if bits == 0 {
-            self.link(page);
-        }
-        free.store(bits | bit, Ordering::Relaxed);
-        if bits | bit == ALL_FREE {
-            self.unlink(page);
-            self.give_page(page / PAGE_LINES);
-        }
-    }
-
-    fn link(self, page: Place) {
-        let next = self.guarded(PARTIAL).load(Ordering::Relaxed);
-        self.at(page).0[NEXT].store(next, Ordering::Relaxed);
-        self.at(page).0[PREVIOUS].store(0, Ordering::Relaxed);
-        if next != 0 {
-            self.at(next).0[PREVIOUS].store(page, Ordering::Relaxed);
-        }
-        self.guarded(PARTIAL).store(page, Ordering::Relaxed);
-    }
-
-    fn unlink(self, page: Place) {
-        let [next, previous] = [NEXT, PREVIOUS].map(|word| self.at(page).0[word].load(Ordering::Relaxed));
-        match previous {
-            0 => self.guarded(PARTIAL).store(next, Ordering::Relaxed),
-            previous => self.at(previous).0[NEXT].store(next, Ordering::Relaxed),
-        }
-        if next != 0 {
-            self.at(next).0[PREVIOUS].store(previous, Ordering::Relaxed);
-        }
-    }
 }
 
-/// Waits until nobody can still see what was unlinked.
-pub(super) fn wait_for_readers() {
-    Reader::wait_for_all::<Patience>(registry::readers());
+/// Waits until none of those cores can still see what was unlinked.
+#[inline(never)]
+pub(super) fn wait_for_readers(cores: impl Iterator<Item = usize>) {
+    Reader::wait_for_all::<Patience>(cores.filter_map(registry::reader_of));
 }

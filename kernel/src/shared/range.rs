@@ -157,11 +157,12 @@ impl Object {
     /// What it has counted.
     pub fn range_stat(self, core: usize) -> RangeStat {
         let range = SharedRange::new(self, core);
-        let _held = self.lock().write::<Patience>(core);
+        let _held = self.held(core);
+        let stat = self.lock().stat();
         let body = range.body();
         RangeStat {
             // Without this look.
-            lock: Stat { acquires: self.lock().stat().acquires - 1, ..self.lock().stat() },
+            lock: Stat { acquires: stat.acquires - 1, ..stat },
             faults: body.faults.get(),
             tables: body.tables.get(),
             invalidations: body.invalidations.get(),
@@ -271,7 +272,7 @@ impl SharedRange {
             let (place, mapping) = (self.gone, self.mapping(self.gone));
             self.gone = mapping.shows().next.get().into();
             let segment = self.segment(&mapping);
-            self.object.pool.free_line(self.core, place);
+            self.object.give_line(place);
             segment.leave(self.core);
             segment.release(self.core);
         }
@@ -307,7 +308,7 @@ impl Space for SharedRange {
         let pool = self.object.pool;
         let segment = Object { pool, place: segment };
         segment.enter(self.core, self.object.place)?;
-        let line = pool.allocate_line(self.core).inspect_err(|_| segment.leave(self.core))?;
+        let line = self.object.take_line(self.core).inspect_err(|_| segment.leave(self.core))?;
         segment.retain();
         let made = self.mapping(line);
         let shows = Pooled { segment: segment.place as u32, next: Cell::new(0) };
@@ -357,7 +358,6 @@ pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
         range.mappings().remove(mapping);
         range.segment(&mapping).leave(core);
         range.segment(&mapping).drop_reference(doomed);
-        pool.free_line(core, pool.place_of(mapping.address().as_ptr().cast()));
     }
     if object.has_run() {
         let mut free = |frame: PhysAddr| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));
@@ -397,7 +397,7 @@ impl Kernel {
     fn change_and_wait<R>(&mut self, object: Object, change: impl FnOnce(&mut SharedRange) -> R) -> (R, bool) {
         let core = self.core();
         let mut range = SharedRange::new(object, core);
-        let held = object.lock().write::<Patience>(core);
+        let held = object.held(core);
         let result = change(&mut range);
         self.wait_until_forgotten(&mut range, held);
         (result, range.stale)

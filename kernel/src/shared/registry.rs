@@ -39,10 +39,10 @@ pub fn reader() -> &'static Reader {
     &READER
 }
 
-/// Those of all cores. One that starts meanwhile has not seen what was unlinked before: it is marked as running before its first section, and a
+/// Those of a core whose kernel runs. One that starts meanwhile has not seen what was unlinked before: it is marked as running before its first section, and a
 /// section's fence and that of `Reader::wait_for_all` put the mark and the unlinking in order.
-pub fn readers() -> impl Iterator<Item = &'static Reader> {
-    (0..machine().cores().len()).filter_map(|core| of_core(core, &READER))
+pub fn reader_of(core: usize) -> Option<&'static Reader> {
+    of_core(core, &READER)
 }
 
 /// Cores of the machine.

@@ -55,8 +55,8 @@ pub fn reader() -> &'static Reader {
 }
 
 /// As in `registry.rs`.
-pub fn readers() -> impl Iterator<Item = &'static Reader> {
-    this().0.readers.iter()
+pub fn reader_of(core: usize) -> Option<&'static Reader> {
+    this().0.readers.get(core)
 }
 
 /// What a core is asked to forget, and who this core is.

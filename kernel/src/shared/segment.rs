@@ -11,7 +11,7 @@ use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::frames;
 use crate::state::Kernel;
 use abi::Error;
-use lock::{AtomicU64, Guard, LINE_WORDS, Ordering, Place, Relax};
+use lock::{AtomicU64, LINE_WORDS, Ordering, Place, Relax};
 
 /// How many mappings show it, and if these are all in one range of the pool, which: else [`NO_RANGE`].
 const MAPPINGS: usize = SEGMENT_WORDS;
@@ -76,11 +76,6 @@ impl Object {
         self.entry(page).store(frame.0, Ordering::Release);
         self.entries().store(self.present() + 1, Ordering::Relaxed);
         Ok(frame)
-    }
-
-    #[inline(never)]
-    fn held(self, core: usize) -> Guard<'static, Patience> {
-        self.lock().write(core)
     }
 
     fn get(self, word: usize) -> u64 {

@@ -257,6 +257,39 @@ fn changes_take_the_lock_once_and_lookups_never() {
 }
 
 #[test]
+fn a_share_keeps_the_pages_of_its_names_until_it_goes() {
+    const NAMES: usize = 100;
+    let block = Block::new(1);
+    let mut home = block.core(0);
+    let share = home.pool(200, lock::SPIN);
+    let free = |core: &Core| core.named(share).stat().unwrap().2;
+    let made: Vec<_> = (0..NAMES).map(|_| home.run(Call::ShareSegment, &[share, 1, 0, 0]).unwrap()).collect();
+    let without = free(&home);
+    let [inner, inner_id, _] = home.run(Call::ShareAlloc, &[share, 0, 0, lock::SPIN, 0, 0]).unwrap();
+    let inner = home.make(Call::ShareAdd, &[NONE, inner, ALL]);
+    assert_eq!(without - free(&home), 1, "the share's own");
+    for _ in 0..3 {
+        for [segment, ..] in &made {
+            home.make(Call::ShareAdd, &[inner, *segment, ALL]);
+        }
+        assert_eq!(without - free(&home), 3, "29 names in its own page, 63 in each other");
+        assert_eq!(home.run(Call::ShareStat, &[inner]).unwrap()[0], NAMES as u64);
+        // Not in the order in which they came.
+        for half in [0, 1] {
+            for [_, id, _] in made.iter().skip(half).step_by(2) {
+                home.make(Call::ShareRemove, &[inner, *id]);
+            }
+        }
+        assert_eq!(without - free(&home), 3);
+    }
+    home.drop(inner);
+    home.make(Call::ShareRemove, &[share, inner_id]);
+    assert_eq!(free(&home), without);
+    home.drop(share);
+    home.close();
+}
+
+#[test]
 fn rights_of_a_name_hold_wherever_it_is_used() {
     let block = Block::new(2);
     let (mut home, mut other, [share, imported]) = pair(&block, 32, lock::SPIN);

@@ -115,12 +115,10 @@ impl<'a> Lock<'a> {
 
     #[inline(never)]
     fn wait_to_write<R: Relax>(self, core: usize) {
-        let mut wait = Wait::<R>::new();
+        // A spin lock was not free at once.
+        let mut wait = Wait::<R> { relax: R::default(), waited: self.kind == Kind::Spin };
         match self.kind {
-            Kind::Spin => {
-                wait.again();
-                self.take_free(1, &mut wait);
-            }
+            Kind::Spin => self.take_free(1, &mut wait),
             Kind::ReadWrite => self.take_free(WRITER, &mut wait),
             Kind::Mcs => self.queue_up(core, &mut wait),
             Kind::ScalableReadWrite => {
@@ -267,12 +265,8 @@ impl<R: Relax> Wait<R> {
 
     fn until(&mut self, mut ready: impl FnMut() -> bool) {
         while !ready() {
-            self.again();
+            self.waited = true;
+            self.relax.relax();
         }
-    }
-
-    fn again(&mut self) {
-        self.waited = true;
-        self.relax.relax();
     }
 }

@@ -49,7 +49,7 @@ impl Reader {
     /// Returns when every section that was open at the call has ended. Called outside of sections.
     pub fn wait_for_all<'a, R: Relax>(readers: impl Iterator<Item = &'a Reader>) {
         fence(Ordering::SeqCst);
-        for reader in readers {
+        readers.for_each(|reader| {
             let first = reader.0.load(Ordering::Acquire);
             if first & 1 != 0 {
                 let mut relax = R::default();
@@ -57,7 +57,7 @@ impl Reader {
                     relax.relax();
                 }
             }
-        }
+        });
     }
 }
 

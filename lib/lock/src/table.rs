@@ -39,11 +39,13 @@ pub struct Table<'a> {
 
 impl<'a> Table<'a> {
     /// The table there.
+    #[inline]
     pub fn new(buckets: &'a [Line]) -> Table<'a> {
         assert!(buckets.len().is_power_of_two());
         Table { buckets }
     }
 
+    #[inline]
     fn bucket(&self, id: u64) -> &'a AtomicU64 {
         let words = self.buckets[0].0.len();
         // Fibonacci hashing: ids of one core follow each other, those of different cores differ in the highest bits.
@@ -77,11 +79,13 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Makes `place`, a line that nobody sees, an entry; tells whether that was so, or the id is known already. The lock is held.
-    pub fn insert(&self, memory: &impl Memory, place: Place, entry: Entry) -> bool {
-        if self.search(memory, entry.id).is_some() {
-            return false;
-        }
+    /// Whether `id` is known. The lock is held.
+    pub fn knows(&self, memory: &impl Memory, id: u64) -> bool {
+        self.search(memory, id).is_some()
+    }
+
+    /// Makes `place`, a line that nobody sees, the entry of an id that is not known. The lock is held.
+    pub fn insert(&self, memory: &impl Memory, place: Place, entry: Entry) {
         let bucket = self.bucket(entry.id);
         let words = &memory.line(place).0;
         words[ID].store(entry.id, Ordering::Relaxed);
@@ -89,19 +93,18 @@ impl<'a> Table<'a> {
         words[RIGHTS].store(entry.rights, Ordering::Relaxed);
         words[NEXT].store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
         bucket.store(place, Ordering::Release);
-        true
     }
 
-    /// Takes the entry of `id` out: what it said, and its line, which may be used again after [`crate::Reader::wait_for_all`]. The lock is held.
-    pub fn remove(&self, memory: &impl Memory, id: u64) -> Option<(Entry, Place)> {
+    /// Takes the entry of `id` out: what it named, and its line, which may be used again after [`crate::Reader::wait_for_all`]. The lock is held.
+    pub fn remove(&self, memory: &impl Memory, id: u64) -> Option<(u64, Place)> {
         let (link, place) = self.search(memory, id)?;
         let line = memory.line(place);
         link.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Release);
-        Some((read(line), place))
+        Some((line.0[OBJECT].load(Ordering::Relaxed), place))
     }
 
-    /// Takes all entries out of a table that nobody else sees any more.
-    pub fn drain(&self, memory: &impl Memory, mut f: impl FnMut(Entry, Place)) {
+    /// Takes all entries out of a table that nobody else sees any more; gives what they named.
+    pub fn drain(&self, memory: &impl Memory, mut f: impl FnMut(u64)) {
         for bucket in self.buckets.iter().flat_map(|line| &line.0) {
             loop {
                 let place = bucket.load(Ordering::Relaxed);
@@ -110,12 +113,35 @@ impl<'a> Table<'a> {
                 }
                 let line = memory.line(place);
                 bucket.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Relaxed);
-                f(read(line), place);
+                f(line.0[OBJECT].load(Ordering::Relaxed));
             }
         }
     }
 }
 
+/// Lines that nobody uses, behind a word that was zero at the start: a stack (Treiber 1986) where anybody gives and one at a time takes, so the line on top keeps its link until it is taken.
+#[derive(Clone, Copy)]
+pub struct Spare<'a>(pub &'a AtomicU64);
+
+impl Spare<'_> {
+    /// Puts a line there that nobody sees.
+    pub fn give(self, memory: &impl Memory, place: Place) {
+        let link = &memory.line(place).0[NEXT];
+        // Release: what was done with the line, for who takes it; the link for who takes the next.
+        let _ = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, |top| {
+            link.store(top, Ordering::Relaxed);
+            Some(place)
+        });
+    }
+
+    /// Takes a line, whatever is in it. The lock is held.
+    pub fn take(self, memory: &impl Memory) -> Option<Place> {
+        let below = |top: Place| (top != 0).then(|| memory.line(top).0[NEXT].load(Ordering::Relaxed));
+        self.0.fetch_update(Ordering::Acquire, Ordering::Acquire, below).ok()
+    }
+}
+
+#[inline]
 fn read(line: &Line) -> Entry {
     let word = |index: usize| line.0[index].load(Ordering::Relaxed);
     Entry { id: word(ID), object: word(OBJECT), rights: word(RIGHTS) }

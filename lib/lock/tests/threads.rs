@@ -2,7 +2,9 @@
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 
-use lock::{AtomicU64, Entry, Kind, LINE_WORDS, Line, Lock, Memory, Ordering, Place, Reader, Relax, Stat, Table};
+use lock::{
+    AtomicU64, Entry, Kind, LINE_WORDS, Line, Lock, Memory, Ordering, Place, Reader, Relax, Spare, Stat, Table,
+};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::thread;
@@ -149,7 +151,7 @@ fn entries_found_while_others_come_and_go_are_whole() {
             if free.len() < 4 {
                 let gone = live.pop_front().unwrap();
                 let (seen, place) = table.remove(&pool, gone).expect("it was put in");
-                assert_eq!(seen, entry(gone));
+                assert_eq!(seen, entry(gone).object);
                 Reader::wait_for_all::<Polite>(readers.iter());
                 let line = &pool.line(place).0;
                 (0..LINE_WORDS).for_each(|word| line[word].store(u64::MAX / 2, Ordering::Relaxed));
@@ -157,11 +159,42 @@ fn entries_found_while_others_come_and_go_are_whole() {
             }
             let id = round % (IDS * 8) + 1;
             live.push_back(id);
-            assert!(table.insert(&pool, free.pop().unwrap(), entry(id)));
+            table.insert(&pool, free.pop().unwrap(), entry(id));
         }
     });
     assert!(FOUND.load(Ordering::Relaxed) > 0, "nothing was found at all");
 }
+
+#[test]
+fn lines_given_while_others_are_taken_are_neither_lost_nor_there_twice() {
+    const TURNS: u64 = 20_000;
+    let pool = Pool((0..CORES as u64 + 1).map(|_| Line::new()).collect());
+    let (top, word, lines) = (AtomicU64::new(0), AtomicU64::new(0), [Line::new()]);
+    let spare = Spare(&top);
+    (1..=CORES as u64).for_each(|place| spare.give(&pool, place));
+    thread::scope(|scope| {
+        for core in 0..CORES {
+            let (pool, lock) = (&pool, Lock::new(Kind::Spin, &word, &lines));
+            scope.spawn(move || {
+                for _ in 0..TURNS {
+                    let held = lock.write::<Polite>(core);
+                    let place = spare.take(pool).expect("there is one for each");
+                    drop(held);
+                    let user = &pool.line(place).0[USER];
+                    assert_eq!(user.swap(core as u64 + 1, Ordering::Relaxed), 0, "another uses it");
+                    user.store(0, Ordering::Relaxed);
+                    spare.give(pool, place);
+                }
+            });
+        }
+    });
+    let mut left: Vec<_> = std::iter::from_fn(|| spare.take(&pool)).collect();
+    left.sort();
+    assert_eq!(left, (1..=CORES as u64).collect::<Vec<_>>());
+}
+
+/// A word of a line that no table and no stack uses.
+const USER: usize = 5;
 
 static FOUND: AtomicU64 = AtomicU64::new(0);
 
