@@ -9,10 +9,11 @@ use crate::objects::domain::Death;
 use crate::objects::fault::Access;
 use crate::objects::{Pcore, Ptr};
 use crate::shared::SharedShare;
-use crate::shared::registry::{Machine, set_test_core};
+use crate::shared::registry::{Machine, reader, set_test_core};
 use abi::layout::{HEAP, lock, protection};
 use abi::{Call, DeathCause, Error, Handle, ObjectType, Rights};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const PAGES: u64 = 600;
 pub(super) const NONE: u64 = 0;
@@ -285,6 +286,39 @@ fn a_share_keeps_the_pages_of_its_names_until_it_goes() {
     home.drop(inner);
     home.make(Call::ShareRemove, &[share, inner_id]);
     assert_eq!(free(&home), without);
+    home.drop(share);
+    home.close();
+}
+
+#[test]
+fn who_takes_a_name_out_waits_for_whoever_is_looking() {
+    let block = Block::new(2);
+    let mut home = block.core(0);
+    let share = home.pool(32, lock::SPIN);
+    let [_, id, _] = home.run(Call::ShareSegment, &[share, 1, 0, 0]).unwrap();
+    let pool = home.make(Call::SharePool, &[PCORE, share]);
+    let (barrier, done) = (Barrier::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = block.core(1);
+            let imported = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
+            let section = reader().enter();
+            barrier.wait();
+            while other.named(imported).stat().unwrap().0 > 0 {
+                std::thread::yield_now();
+            }
+            for _ in 0..10_000 {
+                std::thread::yield_now();
+                assert!(!done.load(Ordering::Relaxed), "its line may be used again");
+            }
+            drop(section);
+            other.drop(imported);
+            other.close();
+        });
+        barrier.wait();
+        home.make(Call::ShareRemove, &[share, id]);
+        done.store(true, Ordering::Relaxed);
+    });
     home.drop(share);
     home.close();
 }
