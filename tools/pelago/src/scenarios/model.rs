@@ -27,12 +27,18 @@ const SHARED_BY_ALL: &str = "share-add-remove/global-spin";
 /// Most of it that any number of cores does, by what one does: it is flat after about 3.
 const SHARED_MAX: f64 = 3.5;
 
+/// A name more and less in a share that only one core uses, and in its root share: apart are two locks, taken and left, some 60 cycles each, and two
+/// longer lists of arguments.
+const UNSHARED: [&str; 2] = ["share-add-remove/root", "share-add-remove/own"];
+const UNSHARED_CYCLES_MAX: f64 = 250.0;
+
 pub fn scenarios() -> Vec<Scenario> {
     let mut scenarios = vec![
         Scenario::shared(1, "counts/kept".into(), kept),
         Scenario::shared(1, "counts/repeat".into(), repeat),
         Scenario::shared(2, "model/coherence/2".into(), |bench| counters(&modelled(bench, 2)?, 2)),
         Scenario::shared(2, "model/coherence/4".into(), |bench| counters(&modelled(bench, 4)?, 4)),
+        Scenario::shared(2, "model/unshared/2".into(), |bench| unshared(bench, 2)),
         Scenario::nightly(2, "model/scaling/4".into(), |bench| scaling(bench, 4)),
         Scenario::shared(2, "model/twice".into(), same_twice),
         Scenario::shared(2, "model/dup-close/2".into(), |bench| dup_close(bench, &KNOWN[1])),
@@ -97,6 +103,19 @@ fn scaling(bench: &Bench, cpus: u32) -> Result<()> {
     let together = f64::from(cpus) * alone / cycles;
     ensure!(together < SHARED_MAX, "{cpus} cores do {together:.2} times what one does of {SHARED_BY_ALL}");
     ensure!(misses > 1.0, "only {misses:.3} coherence misses per operation of {SHARED_BY_ALL}");
+    Ok(())
+}
+
+/// What is shared and used by one core costs no more than its lock (Corey section 4.1), whoever else there is.
+fn unshared(bench: &Bench, cpus: u32) -> Result<()> {
+    let report = rows(bench, &UNSHARED.map(|row| format!("Pelago/{row}")).each_ref().map(String::as_str), cpus)?;
+    let [(_, private), (misses, shared)] = [rate(&report, UNSHARED[0], cpus)?, rate(&report, UNSHARED[1], cpus)?];
+    ensure!(misses < STRAY_MISSES, "{misses:.3} coherence misses per operation in a share of one core, not 0");
+    let lock = shared - private;
+    ensure!(
+        lock < UNSHARED_CYCLES_MAX,
+        "a share of one core costs {shared:.0} cycles, the root share {private:.0}: {lock:.0} more, not {UNSHARED_CYCLES_MAX:.0} for its lock"
+    );
     Ok(())
 }
 
