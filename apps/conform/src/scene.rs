@@ -27,6 +27,8 @@ const PLACE_BYTES: u64 = 1 << 30;
 const REGION: &str = "conform";
 const LINES: u64 = 4;
 const LINE_BYTES: u64 = 64;
+/// Name of a region of one page.
+const PAGE_REGION: &str = "conform-page";
 /// Name of the pool of all cores.
 const POOL: &str = "conform-pool";
 /// Word of the command line that says that time is instructions (`tools/pelago/src/scenarios/objects.rs`).
@@ -162,6 +164,12 @@ impl Scene {
         let at = ROOM + self.core() * ROOM_BYTES;
         let place = Place { address: region.address + at, page: at / abi::PAGE_BYTES, offset: at % abi::PAGE_BYTES };
         Ok((region.handle, place))
+    }
+
+    /// A region of one page that all cores share.
+    pub fn region_page(&self) -> Result<Handle, Failure> {
+        let region = self.start.region(PAGE_REGION).ok_or_else(|| Failure::new("no region `conform-page`"))?;
+        Ok(region.handle)
     }
 
     /// The first share of the pool of all cores.

@@ -305,9 +305,8 @@ async fn what_two_cores_know_becomes_no_table(scene: Rc<Scene>, partner: Rc<Part
     require!(scene.load(scene.place(NEAR) + PAGES * PAGE) == 7, "the page is not what it was");
     unmap(common.range, PAGES * PAGE, 1)?;
     sys::share_remove(common.pool, id)?;
-    // Memory of another core, known by its address: the right to name it is the monitor's, and what it gives is no page of this core's account.
-    let (region, _) = scene.shared_page()?;
-    require!(sys::range_retype(region, SMALL, 0).is_err(), "a region of all cores became a table");
+    // A page of a region of all cores, on its own core and on others: those who share it are not given the right to make it something else.
+    refused(sys::range_retype(scene.region_page()?, SMALL, 0), Error::NoRights)?;
     common.hide(&partner).await?;
     common.end(&scene)
 }
