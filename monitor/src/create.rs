@@ -59,6 +59,7 @@ impl<M: Machine> Book<M> {
             own_bell: Handle::NONE,
             stall_badge: None,
             serving: false,
+            asked: 0,
         };
         match self.build(&mut domain) {
             Ok((created, wire)) => {

@@ -12,6 +12,9 @@ use crate::create::death_badge;
 use crate::machine::Machine;
 use crate::{Book, refused};
 
+/// Most questions of a component for channels that are passed on before they are answered: others hear of deaths over the same channels.
+pub(crate) const ASKED_MAX: u32 = 16;
+
 /// Capabilities a monitor holds of a domain.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts {
@@ -61,6 +64,8 @@ pub struct Domain {
     pub(crate) own_bell: Handle,
     pub(crate) stall_badge: Option<u64>,
     pub(crate) serving: bool,
+    /// Its questions for channels that are not answered yet.
+    pub(crate) asked: u32,
 }
 
 impl<M: Machine> Book<M> {
@@ -124,6 +129,20 @@ impl<M: Machine> Book<M> {
             if handle != Handle::NONE {
                 self.machine.drop(handle);
             }
+        }
+    }
+
+    /// The component asks for a channel; whether it may, or too many of its questions are open.
+    pub fn asks(&mut self, id: DomainId) -> bool {
+        let Some(domain) = self.domains.get_mut(&id).filter(|domain| domain.asked < ASKED_MAX) else { return false };
+        domain.asked += 1;
+        true
+    }
+
+    /// One of its questions is answered.
+    pub fn answered(&mut self, id: DomainId) {
+        if let Some(domain) = self.domains.get_mut(&id) {
+            domain.asked = domain.asked.saturating_sub(1);
         }
     }
 

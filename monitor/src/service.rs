@@ -209,9 +209,7 @@ impl Service {
                         service.book.borrow_mut().set_serving(id);
                         service.tell(|listener| listener.serving(id));
                     }
-                    EndpointEvent::Wants { request, contract, index } => {
-                        service.tell(|listener| listener.wants(id, request, contract.clone(), index));
-                    }
+                    EndpointEvent::Wants { request, contract, index } => service.wants(id, request, contract, index),
                     EndpointEvent::Lost | EndpointEvent::PeerRestarted => {}
                     EndpointEvent::Closed => return,
                 }
@@ -234,6 +232,16 @@ impl Service {
             None if id == 0 => String::new(),
             None if is_own() => wiring::MONITOR.into(),
             None => format!("domain {id:#x}, which has ended"),
+        }
+    }
+
+    /// A component asks for a channel: passed on, unless too many of its questions are open.
+    fn wants(&self, id: DomainId, request: u64, contract: String, index: u32) {
+        if self.book.borrow_mut().asks(id) {
+            self.tell(|listener| listener.wants(id, request, contract.clone(), index));
+        } else if let Ok(endpoint) = self.endpoint(id) {
+            // If it does not even take that, its own limit answers it.
+            let _ = endpoint.refused(request, BindError::Failed);
         }
     }
 
@@ -329,7 +337,12 @@ impl MonitorServer for Shared {
             return passed(self.0.link(core).await?.introduce(core, id, client, request).await);
         }
         let wired = self.0.book.borrow_mut().introduce(id, client, request)?;
-        self.0.connect(client, wired).await
+        let taken = self.0.connect(client, wired).await;
+        if taken.is_ok() {
+            // Else `refuse` follows.
+            self.0.book.borrow_mut().answered(client);
+        }
+        taken
     }
 
     async fn refuse(
@@ -343,6 +356,7 @@ impl MonitorServer for Shared {
         if !self.is_here(core) {
             return passed(self.0.link(core).await?.refuse(core, client, request, why).await);
         }
+        self.0.book.borrow_mut().answered(client);
         self.0.endpoint(client)?.refused(request, why).map_err(|_| MonitorError::Failed)
     }
 

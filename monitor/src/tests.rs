@@ -312,6 +312,11 @@ fn who_asked_for_a_channel_is_handed_its_end() {
     assert_eq!((wired.client, wired.request, wired.peer.as_str(), wired.remote), (true, 7, "driver", false));
     assert_eq!(book.introduce(id, 99, 7), Err(MonitorError::NotFound));
     assert_eq!(book.introduce(id + 1, ip, 7), Err(MonitorError::NotFound));
+    // So many questions at once, and one more for each that is answered.
+    let mut asked = |count: usize| (0..count).filter(|_| book.asks(ip)).count();
+    assert_eq!(asked(100), crate::domains::ASKED_MAX as usize);
+    book.answered(ip);
+    assert!(book.asks(ip) && !book.asks(ip) && !book.asks(99));
     // Its client dies, and whoever made it closes it.
     book.kill(ip, 9).unwrap();
     book.deaths(crate::DEATH_BADGES);

@@ -1,12 +1,16 @@
 //! Channels that components ask for while they run: to whom serves a contract, as the name server tells.
+//!
+//! Invariants: a channel is in `bound` from before it is made until it is closed, so that whoever ends meanwhile has it closed, and nobody has too many; every request is
+//! answered. How many requests of a component are under way at once is bounded by its monitor.
 
 use alloc::rc::Rc;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::iter;
 
 use channel::CallError;
 use contracts::endpoint::BindError;
-use contracts::monitor::ChannelPlan;
+use contracts::monitor::{ChannelId, ChannelPlan};
 use contracts::names::NamesError;
 use contracts::spawn::DomainId;
 use spawn_core::home;
@@ -16,26 +20,20 @@ use crate::service::Service;
 
 /// Most channels that a component may ask for in its life.
 const BOUND_MAX: usize = 64;
+/// How long the name server may take: longer than its restart.
+const NAMES_LIMIT_NS: u64 = 1_000_000_000;
 
 impl Service {
     /// A component asks for the server of a contract with `index` nearer ones: it is connected, or told why not.
     pub async fn bind(self: Rc<Self>, client: DomainId, request: u64, contract: String, index: u32) {
         let core = home(client);
-        let refusal = match self.channel_for(client, &contract, index).await {
-            Ok(plan) => match self.monitor.introduce(core, plan.id, client, request).await {
-                Ok(()) => {
-                    self.bound.borrow_mut().push((client, plan));
-                    return;
-                }
-                Err(error) => {
-                    runtime::log!(
-                        "{} does not take the channel of {contract} that it asked for: {error:?}",
-                        plan.client
-                    );
-                    self.close(&[plan]).await;
-                    BindError::Failed
-                }
-            },
+        let refusal = match self.plan_for(client, &contract, index).await {
+            Ok(plan) if self.connect_bound(&plan, client, request).await => return,
+            Ok(plan) => {
+                runtime::log!("{} cannot be connected to {}", plan.client, plan.server);
+                self.end_bound(|_, id| id == plan.id).await;
+                BindError::Failed
+            }
             Err(why) => why,
         };
         if let Err(error) = self.monitor.refuse(core, client, request, refusal).await {
@@ -43,8 +41,15 @@ impl Service {
         }
     }
 
-    /// Makes a channel whose server has its end.
-    async fn channel_for(&self, client: DomainId, contract: &str, index: u32) -> Result<ChannelPlan, BindError> {
+    /// Makes the channel, and hands each side its end.
+    async fn connect_bound(&self, plan: &ChannelPlan, client: DomainId, request: u64) -> bool {
+        self.open(iter::once(plan)).await.is_ok()
+            && self.monitor.announce(plan.server_core, plan.id, NO_SET).await.is_ok()
+            && self.monitor.introduce(plan.client_core, plan.id, client, request).await.is_ok()
+    }
+
+    /// Whether the component may have such a channel, and to whom; it counts from now on.
+    async fn plan_for(&self, client: DomainId, contract: &str, index: u32) -> Result<ChannelPlan, BindError> {
         let core = home(client);
         let line = self.monitor.domain(core, client).await.ok().flatten().filter(|line| line.domain == client);
         let name = line.ok_or(BindError::Failed)?.name;
@@ -54,34 +59,31 @@ impl Service {
             runtime::log!("{name} may not be connected to {contract}; see its binds in system/*.toml");
             return Err(BindError::NotAllowed);
         }
-        if self.bound.borrow().iter().filter(|(of, _)| *of == client).count() >= BOUND_MAX {
+        let found = runtime::timeout(NAMES_LIMIT_NS, self.names.find(contract.into(), core, index)).await;
+        let server = match found {
+            Ok(Ok(server)) if server.domain != client => server,
+            Ok(Ok(_) | Err(CallError::Server(NamesError::NotFound))) => return Err(BindError::NotFound),
+            _ => return Err(BindError::Failed),
+        };
+        let mut bound = self.bound.borrow_mut();
+        if bound.iter().filter(|(of, _)| *of == client).count() >= BOUND_MAX {
             runtime::log!("{name} asks for more than {BOUND_MAX} channels");
             return Err(BindError::Failed);
         }
-        let server = match self.names.find(contract.into(), core, index).await {
-            Ok(server) if server.domain != client => server,
-            Ok(_) | Err(CallError::Server(NamesError::NotFound)) => return Err(BindError::NotFound),
-            Err(_) => return Err(BindError::Failed),
-        };
         self.last_bound.set(self.last_bound.get() + 1);
         let plan = wiring::plan(self.last_bound.get(), contract, (&name, core), (&server.component, server.core));
-        let opened = self.open(iter::once(&plan)).await.is_ok();
-        if opened && self.monitor.announce(plan.server_core, plan.id, NO_SET).await.is_ok() {
-            return Ok(plan);
-        }
-        runtime::log!("{name} cannot be connected to {}", plan.server);
-        self.close(&[plan]).await;
-        Err(BindError::Failed)
+        bound.push((client, plan.clone()));
+        Ok(plan)
     }
 
     /// A component died: what it asked for goes.
     pub async fn unbind(self: Rc<Self>, client: DomainId) {
-        let gone = self
-            .bound
-            .borrow_mut()
-            .extract_if(.., |(of, _)| *of == client)
-            .map(|(_, plan)| plan)
-            .collect::<alloc::vec::Vec<_>>();
-        self.close(&gone).await;
+        self.end_bound(|of, _| of == client).await;
+    }
+
+    async fn end_bound(&self, is_it: impl Fn(DomainId, ChannelId) -> bool) {
+        let gone: Vec<_> = self.bound.borrow_mut().extract_if(.., |(of, plan)| is_it(*of, plan.id)).collect();
+        let plans: Vec<ChannelPlan> = gone.into_iter().map(|(_, plan)| plan).collect();
+        self.close(&plans).await;
     }
 }
