@@ -25,7 +25,7 @@ const PAGE_BYTES: u64 = 4096;
 
 /// Seconds even on a loaded machine, and some more where many emulated cores share few of the host's.
 fn limit(cpus: u32) -> Duration {
-    Duration::from_secs(20 + u64::from(cpus) / 2)
+    Duration::from_secs(40 + u64::from(cpus) / 2)
 }
 
 type Body = fn(&Bench, MachineType, u32) -> Result<()>;

@@ -12,7 +12,7 @@ const SHARING_CPUS_MAX: u32 = 2;
 const NODES: u32 = 4;
 const LIMIT: Duration = Duration::from_secs(90);
 const CONTROL_CPUS: u32 = 8;
-const CONTROL_LIMIT: Duration = Duration::from_secs(10);
+const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// An odd number of sectors.
 const DISK_BYTES: u64 = (3 << 30) + 512;
 /// How long a program has its core to itself by `--nightly`, in seconds of the guest's time.

@@ -19,7 +19,7 @@ const KILLS_EACH: usize = 3;
 const PAGE_BYTES: usize = 4096;
 /// A process per connection in the guest.
 const GUEST_MEMORY_BYTES: u64 = 1 << 30;
-const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 pub fn scenarios() -> Vec<Scenario> {

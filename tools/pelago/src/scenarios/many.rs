@@ -16,7 +16,7 @@ const BALLAST: &str = "ballast";
 const LEAVE: &str = "crew.leave";
 const KILL_BOTH: &str = "crew.kill-both";
 const LIMIT: Duration = Duration::from_secs(60);
-const CONTROL_LIMIT: Duration = Duration::from_secs(15);
+const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 const SHARING_CPUS_MAX: u32 = 2;
 const LARGE_CPUS: u32 = 72;
 

@@ -5,7 +5,7 @@ use crate::scenario::{Bench, Scenario, with_console};
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 struct Case {
     name: &'static str,

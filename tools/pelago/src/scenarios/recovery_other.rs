@@ -14,7 +14,7 @@ const FAILURES: [&str; 2] = ["kill", "fault"];
 const ROUNDS: usize = 2;
 const FILE_BYTES: usize = 1 << 20;
 /// Past the guest's own, so that it is the guest that says what did not come back.
-const CONTROL_LIMIT: Duration = Duration::from_secs(15);
+const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
 pub fn scenarios() -> Vec<Scenario> {
     [1, 2].map(|cpus| Scenario::shared(4, format!("recovery/other/{cpus}"), move |bench| serve_on(bench, cpus))).into()

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub const READY_LIMIT: Duration = Duration::from_secs(30);
+pub const READY_LIMIT: Duration = Duration::from_secs(60);
 /// What busybox serves in these scenarios.
 pub const SERVER: [&str; 7] = ["busybox", "httpd", "-f", "-p", "80", "-h", "/www"];
 const CPUS: [u32; 3] = [1, 2, 4];
