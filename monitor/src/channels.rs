@@ -150,7 +150,7 @@ impl<M: Machine> Book<M> {
             self.machine.segment(pages, plan.client_core != plan.server_core).map_err(refused)?
         } else {
             let physical = other.ok_or(MonitorError::NotFound)?.physical;
-            (self.machine.import(physical, pages).map_err(refused)?, physical)
+            (self.import(physical, pages, &plan.contract).map_err(refused)?, physical)
         };
         match self.machine.channel(segment, layout, owns) {
             Ok(memory) => {

@@ -33,6 +33,8 @@ impl Service {
             Some(link) => link,
             None => {
                 let link = Rc::new(Link::new(core)?);
+                let (physical, pages) = link.place();
+                self.book.borrow().tell_borrowed(core, physical, pages, "link");
                 self.links.borrow_mut().insert(core, link.clone());
                 link
             }

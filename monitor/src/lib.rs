@@ -64,12 +64,16 @@ struct Kept {
     place: u64,
 }
 
+/// Asks for whose memory is whose.
+const LIST_MEMORY: &[u8] = b"pelago.list=memory";
+
 /// Everything this core's monitor knows.
 pub struct Book<M> {
     machine: M,
     facts: Facts,
     archive: &'static [u8],
     command_line: &'static [u8],
+    lists_memory: bool,
     domains: BTreeMap<DomainId, Domain>,
     channels: BTreeMap<ChannelId, channels::Channel>,
     regions: BTreeMap<String, Kept>,
@@ -87,6 +91,7 @@ impl<M: Machine> Book<M> {
             facts,
             archive,
             command_line,
+            lists_memory: command_line.split(u8::is_ascii_whitespace).any(|word| word == LIST_MEMORY),
             domains: BTreeMap::new(),
             channels: BTreeMap::new(),
             regions: BTreeMap::new(),
@@ -111,6 +116,21 @@ impl<M: Machine> Book<M> {
         self.facts
     }
 
+    /// Memory of another core.
+    fn import(&mut self, physical: u64, pages: u64, what: &str) -> Result<Handle, abi::Error> {
+        let segment = self.machine.import(physical, pages)?;
+        self.tell_borrowed(self.facts.core, physical, pages, what);
+        Ok(segment)
+    }
+
+    /// Says where memory is that a core has of another one, if the command line asks (`pelago.list=memory`): for those who look at it from outside.
+    pub fn tell_borrowed(&self, core: u32, physical: u64, pages: u64, what: &str) {
+        if self.lists_memory {
+            let bytes = pages * abi::PAGE_BYTES;
+            self.machine_log(&alloc::format!("memory that core {core} borrows: {physical:#x}+{bytes:#x} {what}"));
+        }
+    }
+
     /// Makes a region, or borrows one of another core; gives the physical address of contiguous memory, or the id of a pool.
     pub fn region(&mut self, name: &str, pages: u64, kind: RegionKind, of: Option<u64>) -> Result<u64, MonitorError> {
         if let Some(kept) = self.regions.get(name) {
@@ -119,7 +139,7 @@ impl<M: Machine> Book<M> {
         let made = match (kind, of) {
             (RegionKind::Pool, Some(id)) => self.machine.import_pool(id).map(|share| (share, id)),
             (RegionKind::Pool, None) => self.machine.pool(pages),
-            (_, Some(physical)) => self.machine.import(physical, pages).map(|segment| (segment, physical)),
+            (_, Some(physical)) => self.import(physical, pages, name).map(|segment| (segment, physical)),
             (kind, None) => self.machine.segment(pages, kind == RegionKind::Contiguous),
         };
         let (object, place) = made.map_err(refused)?;

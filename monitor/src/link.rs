@@ -42,6 +42,7 @@ impl Greeting {
 pub struct Link {
     core: u32,
     segment: Handle,
+    physical: u64,
     address: u64,
     bytes: u64,
     keeper: Rc<dyn Any>,
@@ -63,19 +64,24 @@ impl Link {
     /// Makes the memory of a link; nothing runs there yet.
     pub fn new(core: u32) -> Result<Link, Error> {
         let pages = layout().bytes() / PAGE_BYTES + 1;
-        let (segment, _) = sys::segment_alloc(Handle::ROOT_RAM, pages, abi::layout::segment::CONTIGUOUS)?;
+        let (segment, physical) = sys::segment_alloc(Handle::ROOT_RAM, pages, abi::layout::segment::CONTIGUOUS)?;
         let (address, bytes, keeper) = runtime::map_segment(segment)?;
         let greeting = Greeting { base: address + bytes - PAGE_BYTES };
         let badge = 1 << (LINK_BIT_FIRST + core as u64 % LINK_BITS);
         let entrance = sys::portal_alloc(Handle::ROOT_RAM, Handle::SELF_CONTEXT, badge | GREETED, portal::MAILBOX)?;
         let slot = sys::wake_slot_alloc(Handle::PCORE, entrance, 0)?;
         let (pcore, bell) = (Cell::new(None), Cell::new(None));
-        Ok(Link { core, segment, address, bytes, keeper, greeting, badge, slot, pcore, bell })
+        Ok(Link { core, segment, physical, address, bytes, keeper, greeting, badge, slot, pcore, bell })
     }
 
     /// The core it leads to.
     pub fn core(&self) -> u32 {
         self.core
+    }
+
+    /// Its memory: physical address and pages.
+    pub fn place(&self) -> (u64, u64) {
+        (self.physical, self.bytes / PAGE_BYTES)
     }
 
     /// Claims the core and runs a monitor there. No client of an earlier run is left.

@@ -38,7 +38,7 @@ const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 /// This core's monitor.
 pub struct Service {
     core: u32,
-    book: RefCell<Book<Metal>>,
+    pub(crate) book: RefCell<Book<Metal>>,
     /// Other cores' links, whether they run or not; only at core 0.
     pub links: RefCell<BTreeMap<u32, Rc<Link>>>,
     /// Other cores, while they are up; only at core 0.

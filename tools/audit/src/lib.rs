@@ -1,9 +1,9 @@
-//! A plugin of the emulator that writes down where the kernel of each core writes (`-plugin FILE,out=RECORD`).
+//! A plugin of the emulator that writes down which memory the code of each core uses (`-plugin FILE,out=RECORD`).
 //!
-//! One line a fact, in order: `start CORE`, the core runs its first kernel code; `write CORE PLACE ADDRESS`, the instruction at ADDRESS
-//! wrote to the cache line PLACE of physical memory (hexadecimal). A line and a core are written down once until another core starts, so
-//! that what was done before a core ran and what was done after both show. The kernel is the code of the upper half of the address space;
-//! what programs write is not of interest. What the processor itself writes (frames of interrupts, marks in page tables) is not seen.
+//! One line a fact, in order: `start CORE`, the core runs its first kernel code; `write CORE PLACE ADDRESS`, the kernel's instruction at ADDRESS
+//! wrote to the cache line PLACE of physical memory (hexadecimal); `store` and `load`, a program's did. A line and a core are written down once of each
+//! kind until another core starts, so that what was done before a core ran and what was done after both show. The kernel is the code of the upper half
+//! of the address space. What the processor itself writes (frames of interrupts, marks in page tables) is not seen, nor what is executed.
 //!
 //! Each fact is in the file before the guest goes on: the emulator may be ended at any moment. Deliberately unknown here: whose memory
 //! is whose.
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::fs::File;
 use std::io::Write;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// The interface that this plugin speaks.
@@ -32,11 +32,38 @@ static STARTED: [AtomicBool; CORES_MAX] = [const { AtomicBool::new(false) }; COR
 /// (a return to user mode, a new address space) when a program then executes a locked one.
 static IN_KERNEL: [AtomicBool; CORES_MAX] = [const { AtomicBool::new(false) }; CORES_MAX];
 static RECORD: Mutex<Option<Record>> = Mutex::new(None);
+/// Cores that have started, which every fact of [`RECENT`] is of.
+static EPOCH: AtomicU64 = AtomicU64::new(0);
+/// What each core did lately and is written down: most of what it does it does again, and need not wait for the record.
+static RECENT: [[AtomicU64; RECENT_FACTS]; CORES_MAX] =
+    [const { [const { AtomicU64::new(0) }; RECENT_FACTS] }; CORES_MAX];
+const RECENT_FACTS: usize = 1024;
+
+/// What was done to a line.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    /// The kernel wrote.
+    Write = 1,
+    /// A program wrote.
+    Store = 2,
+    /// A program read.
+    Load = 3,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Write => "write",
+            Kind::Store => "store",
+            Kind::Load => "load",
+        }
+    }
+}
 
 struct Record {
     file: File,
-    /// Lines of a page that a core has written since the last core started, a bit each.
-    seen: HashMap<(u64, c_uint), u64>,
+    /// Lines of a page to which a core did that since the last core started, a bit each.
+    seen: HashMap<(u64, c_uint, Kind), u64>,
 }
 
 impl Record {
@@ -88,11 +115,9 @@ unsafe extern "C" fn on_translation(_: api::PluginId, block: *mut api::Block) {
     unsafe {
         let count = api::qemu_plugin_tb_n_insns(block);
         let is_kernel = count > 0 && api::qemu_plugin_insn_vaddr(api::qemu_plugin_tb_get_insn(block, 0)) >= KERNEL_HALF;
-        let callback: api::OnExecution = if is_kernel { on_kernel_block } else { on_other_block };
-        api::qemu_plugin_register_vcpu_tb_exec_cb(block, callback, api::NO_REGISTERS, std::ptr::null_mut());
-        if !is_kernel {
-            return;
-        }
+        let (on_block, on_memory): (api::OnExecution, api::OnMemory) =
+            if is_kernel { (on_kernel_block, on_kernel_memory) } else { (on_other_block, on_other_memory) };
+        api::qemu_plugin_register_vcpu_tb_exec_cb(block, on_block, api::NO_REGISTERS, std::ptr::null_mut());
         for insn in (0..count).map(|index| api::qemu_plugin_tb_get_insn(block, index)) {
             let address = api::qemu_plugin_insn_vaddr(insn) as *mut c_void;
             api::qemu_plugin_register_vcpu_mem_cb(insn, on_memory, api::NO_REGISTERS, api::READ_WRITE, address);
@@ -114,34 +139,67 @@ unsafe extern "C" fn on_kernel_block(core: c_uint, _: *mut c_void) {
     }
     if let Some(record) = record().as_mut() {
         record.seen.clear();
+        EPOCH.fetch_add(1, Ordering::Relaxed);
         record.fact(&format!("start {core}\n"));
     }
 }
 
-unsafe extern "C" fn on_memory(core: c_uint, info: api::MemoryInfo, address: u64, instruction: *mut c_void) {
-    if !IN_KERNEL.get(core as usize).is_some_and(|in_kernel| in_kernel.load(Ordering::Relaxed)) {
-        return;
+unsafe extern "C" fn on_kernel_memory(core: c_uint, info: api::MemoryInfo, address: u64, instruction: *mut c_void) {
+    // SAFETY: the access is the one that QEMU tells of.
+    let is_store = unsafe { api::qemu_plugin_mem_is_store(info) };
+    if is_store && is_in_kernel(core) {
+        // SAFETY: as above.
+        unsafe { note(core, Kind::Write, info, address, instruction as u64) };
     }
-    // SAFETY: the access is the one that QEMU just told of.
+}
+
+unsafe extern "C" fn on_other_memory(core: c_uint, info: api::MemoryInfo, address: u64, instruction: *mut c_void) {
+    // SAFETY: the access is the one that QEMU tells of.
+    let is_store = unsafe { api::qemu_plugin_mem_is_store(info) };
+    // What runs before a core's kernel does is the loader.
+    if !is_in_kernel(core) && STARTED.get(core as usize).is_some_and(|started| started.load(Ordering::Relaxed)) {
+        let kind = if is_store { Kind::Store } else { Kind::Load };
+        // SAFETY: as above.
+        unsafe { note(core, kind, info, address, instruction as u64) };
+    }
+}
+
+fn is_in_kernel(core: c_uint) -> bool {
+    IN_KERNEL.get(core as usize).is_some_and(|in_kernel| in_kernel.load(Ordering::Relaxed))
+}
+
+/// Writes an access down, if it is the first of its kind.
+///
+/// # Safety
+/// It is the access that QEMU tells of now.
+unsafe fn note(core: c_uint, kind: Kind, info: api::MemoryInfo, address: u64, instruction: u64) {
+    // SAFETY: the caller's promise.
     let (place, bytes) = unsafe {
-        if !api::qemu_plugin_mem_is_store(info) {
-            return;
-        }
         let place = api::qemu_plugin_get_hwaddr(info, address);
         if place.is_null() || api::qemu_plugin_hwaddr_is_io(place) {
             return;
         }
         (api::qemu_plugin_hwaddr_phys_addr(place), 1u64 << api::qemu_plugin_mem_size_shift(info))
     };
+    for line in place >> LINE_SHIFT..=(place + bytes - 1) >> LINE_SHIFT {
+        // Read before the fact is looked for: one of an older epoch is looked for again.
+        let fact = line << 16 | (kind as u64) << 12 | EPOCH.load(Ordering::Relaxed);
+        let recent = &RECENT[core as usize % CORES_MAX][(line as usize ^ (kind as usize) << 8) % RECENT_FACTS];
+        if recent.load(Ordering::Relaxed) != fact {
+            write_down(core, kind, line, instruction);
+            recent.store(fact, Ordering::Relaxed);
+        }
+    }
+}
+
+fn write_down(core: c_uint, kind: Kind, line: u64, instruction: u64) {
     let mut guard = record();
     let Some(record) = guard.as_mut() else { return };
-    for line in place >> LINE_SHIFT..=(place + bytes - 1) >> LINE_SHIFT {
-        let page = line >> (PAGE_SHIFT - LINE_SHIFT);
-        let bit = 1 << (line % (1 << (PAGE_SHIFT - LINE_SHIFT)));
-        let seen = record.seen.entry((page, core)).or_default();
-        if *seen & bit == 0 {
-            *seen |= bit;
-            record.fact(&format!("write {core} {:x} {:x}\n", line << LINE_SHIFT, instruction as u64));
-        }
+    let page = line >> (PAGE_SHIFT - LINE_SHIFT);
+    let bit = 1 << (line % (1 << (PAGE_SHIFT - LINE_SHIFT)));
+    let seen = record.seen.entry((page, core, kind)).or_default();
+    if *seen & bit == 0 {
+        *seen |= bit;
+        record.fact(&format!("{} {core} {:x} {instruction:x}\n", kind.name(), line << LINE_SHIFT));
     }
 }

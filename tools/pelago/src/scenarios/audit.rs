@@ -1,11 +1,13 @@
-//! Tier 4: at work, no kernel writes memory of another core, but for wake bits (C-P1, B-M2, B-P1).
+//! Tier 4: at work, no kernel writes memory of another core, but for wake bits (C-P1, B-M2), and programs of the system share with those of other cores
+//! nothing but channels (B-P1).
 
 use super::{objects, recovery, web};
-use crate::audit::{Audit, Breach, COMMAND_LINE, Verdict};
+use crate::audit::{Audit, Breach, COMMAND_LINE, Deed, Verdict};
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::scenario::{Bench, Scenario, with_console};
 use crate::symbols::Symbols;
 use anyhow::{Context, Result, ensure};
+use std::time::Duration;
 
 const CPUS: u32 = 4;
 /// Fetches of a page before and after IP is killed.
@@ -15,8 +17,11 @@ const CONTROL_BYTES: u64 = 256;
 const PAGE_BYTES: u64 = 4096;
 /// Lines of the pool that each core writes at least which is not its home: some pages that it touches first, or copies on write.
 const POOL_LINES_MIN: usize = 8 * (PAGE_BYTES / 64) as usize;
+/// Lines of channels in others' memory that programs of each core use at least: each monitor's link is one.
+const CHANNEL_LINES_MIN: usize = 10;
 /// Breaches printed.
 const SHOWN: usize = 12;
+const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -46,13 +51,23 @@ fn at_work(bench: &Bench) -> Result<()> {
             }
             ensure!(web::fetch(&format!("{address}/file"), web::READY_LIMIT)? == content, "other bytes came");
         }
-        let verdict = audit.judge(&guest.transcript)?;
+        let record = audit.record()?;
+        // Behind the reply nothing is on its way that was said before it.
+        guest.control("components", CONTROL_LIMIT)?;
+        let verdict = record.judge(&guest.transcript)?;
         ensure!(verdict.breaches.is_empty(), "{}", tell(&verdict));
         seen_to_work(&verdict)?;
         println!(
-            "     {} lines written by their own cores, wake bits of others by cores {:?}",
-            verdict.own, verdict.wakes
+            "     {} lines written by their own cores, wake bits of others by cores {:?}; of others' memory programs used channels, lines by core: {:?}",
+            verdict.own, verdict.wakes, verdict.channels
         );
+        for core in 0..CPUS {
+            let lines = verdict.channels.get(&core).copied().unwrap_or(0);
+            ensure!(
+                lines >= CHANNEL_LINES_MIN,
+                "programs of core {core} were seen to use only {lines} lines of channels"
+            );
+        }
         Ok(())
     })
 }
@@ -65,8 +80,9 @@ fn objects_and_control(bench: &Bench) -> Result<()> {
     let guest = objects::boot(bench, MachineType::Q35, CPUS, |machine| fit(machine, &audit))?;
     with_console(guest, |guest| {
         objects::judge(guest, CPUS)?;
-        let mut verdict = audit.judge(&guest.transcript)?;
-        let page = verdict.breaches.first().map_or(0, |breach| breach.place / PAGE_BYTES);
+        let mut verdict = audit.record()?.judge(&guest.transcript)?;
+        let first = verdict.breaches.iter().find(|breach| breach.deed == Deed::Write);
+        let page = first.map_or(0, |breach| breach.place / PAGE_BYTES);
         let is_control = |breach: &Breach| {
             let (at, offset) = (breach.place / PAGE_BYTES, breach.place % PAGE_BYTES);
             at == page && breach.owner == Some(0) && offset / CONTROL_BYTES == u64::from(breach.core)
@@ -76,8 +92,8 @@ fn objects_and_control(bench: &Bench) -> Result<()> {
         ensure!(verdict.breaches.is_empty(), "{}", tell(&verdict));
         seen_to_work(&verdict)?;
         println!(
-            "     {} lines written by their own cores, wake bits of others by cores {:?}, of core 0's pool {:?}",
-            verdict.own, verdict.wakes, verdict.pool
+            "     {} lines written by their own cores, wake bits of others by cores {:?}, of core 0's pool {:?}, by programs {:?}",
+            verdict.own, verdict.wakes, verdict.pool, verdict.shared
         );
         for core in 1..CPUS {
             let lines = verdict.pool.get(&core).copied().unwrap_or(0);
@@ -87,6 +103,10 @@ fn objects_and_control(bench: &Bench) -> Result<()> {
             );
             let is_seen = control.iter().any(|breach| breach.core == core);
             ensure!(is_seen, "core {core} wrote to memory of core 0 on purpose, and that was not seen");
+            ensure!(
+                verdict.shared.contains_key(&core),
+                "core {core}'s programs share memory with others on purpose, and were not seen to use it"
+            );
         }
         Ok(())
     })
