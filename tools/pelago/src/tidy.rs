@@ -53,6 +53,20 @@ const SHARED_ROOMS: [&str; 5] = [
 ];
 /// Words of code that have a use only where several cores write.
 const SHARING: [&str; 8] = ["Mutex", "RwLock", "Lock", "Guard", "fence", "compiler_fence", "cmpxchg", "xadd"];
+/// Code that runs as one thread, to the end of each request: what servers are and what they stand on (fos, section 3.2.3).
+const ALONE_ROOMS: [&str; 9] = [
+    "drivers/",
+    "servers/",
+    "monitor/",
+    "linux/",
+    "contracts/",
+    "lib/channel/",
+    "lib/contract/",
+    "lib/executor/",
+    "lib/runtime/",
+];
+/// Words of code that waits for another thread of its own program.
+const LOCKS: [&str; 6] = ["Mutex", "RwLock", "Condvar", "Barrier", "SpinLock", "OnceLock"];
 /// Starts of paths that exist on one machine only. Split so that this file does not find itself.
 const LOCAL_PATHS: [&str; 3] = [concat!("/ho", "me/"), concat!("/wo", "rk/"), concat!("/root/", ".")];
 /// Layers from the bottom; a package depends only on its own layer or lower ones.
@@ -118,12 +132,18 @@ fn check_text(name: &str, text: &str, found: &mut Vec<String>) {
         found.push(format!("{name}:1: the file does not open with what it is"));
     }
     let is_kernel = name.starts_with("kernel/src/") && !name.contains("/tests/") && !name.ends_with("_host.rs");
+    let is_alone = !name.contains("/tests/") && ALONE_ROOMS.iter().any(|room| name.starts_with(room));
     let is_unshared = is_kernel && !SHARED_ROOMS.iter().any(|room| name.starts_with(room));
     for (number, line) in (1..).zip(text.lines()) {
         if is_unshared && let Some(word) = sharing(line) {
             found.push(format!(
                 "{name}:{number}: `{word}`: each core's kernel is alone with its memory; what others see while it is written is in {}",
                 SHARED_ROOMS.join(", ")
+            ));
+        }
+        if is_alone && let Some(word) = words(line).find(|word| LOCKS.contains(word)) {
+            found.push(format!(
+                "{name}:{number}: `{word}`: a server is one thread; send a message, or keep the state in one task"
             ));
         }
         if LOCAL_PATHS.iter().any(|path| line.contains(path)) {
@@ -141,10 +161,14 @@ fn check_text(name: &str, text: &str, found: &mut Vec<String>) {
 
 /// The first word of a line of code that says that several cores write something.
 fn sharing(line: &str) -> Option<&str> {
-    let code = line.split("//").next().unwrap_or("");
-    let mut words = code.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
     let is_atomic = |word: &str| word.strip_prefix("Atomic").is_some_and(|rest| rest.starts_with(char::is_uppercase));
-    words.find(|word| is_atomic(word) || SHARING.contains(word))
+    words(line).find(|word| is_atomic(word) || SHARING.contains(word))
+}
+
+/// Words of a line's code.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    let code = line.split("//").next().unwrap_or("");
+    code.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
 }
 
 fn check_unsafe(root: &Path, metadata: &Metadata, found: &mut Vec<String>) {
@@ -206,8 +230,10 @@ mod tests {
             assert_eq!(check("kernel/src/trap.rs", &text).len(), 1, "{code}");
             assert_eq!(check("kernel/src/shared/pool.rs", &text).len(), 0);
             assert_eq!(check("kernel/src/mailbox.rs", &text).len(), 0);
-            assert_eq!(check("servers/fs/src/lib.rs", &text).len(), 0);
+            assert_eq!(check("apps/conform/src/lib.rs", &text).len(), 0);
         }
+        assert_eq!(check("servers/fs/src/lib.rs", "//! x\nuse std::sync::RwLock; // a lock\n").len(), 1);
+        assert_eq!(check("servers/fs/src/lib.rs", "//! x\n// no RwLock\nlet kind = lock::SPIN;\n").len(), 0);
         assert_eq!(
             check("kernel/src/trap.rs", "//! x\nlet kind = lock::Kind::Spin; // no Mutex here\n"),
             Vec::<String>::new()
