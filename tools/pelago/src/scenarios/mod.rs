@@ -20,6 +20,7 @@ mod objects;
 mod programs;
 mod recovery;
 mod recovery_other;
+mod rest;
 mod shares;
 mod shell;
 mod stress;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Scenario> {
         bad_programs::scenarios(),
         web::scenarios(),
         link::scenarios(),
+        rest::scenarios(),
         audit::scenarios(),
         frames::scenarios(),
         recovery::scenarios(),
