@@ -4,9 +4,10 @@
 //! One instance per core (`load-0`, `load-1`, ...). They meet in the region `load`, in which each word has a cache line of its own; they
 //! spin there, since nobody may sleep while others are measured. A core that has done its share goes on, unmeasured, until all have.
 //! Lines of the region: 0 arrivals, 1 the shared counter, 2 finished cores, 3 cores that are there, 16 to 31 the updated lines, 256 on a private counter per
-//! core, 512 on two message slots per core.
+//! core, 512 on two message slots per core, 1024 on a ring for each core.
 
 mod memory;
+mod rings;
 mod shares;
 
 use abi::layout::protection;
@@ -44,6 +45,8 @@ const PRIVATE: u64 = 256;
 const SLOTS: u64 = 512;
 /// Most cores that the region has lines for.
 const CORES_MAX: u64 = 256;
+const LINES: u64 = rings::FIRST + rings::LINES * CORES_MAX;
+const _: () = assert!(SLOTS + 2 * CORES_MAX <= rings::FIRST);
 /// In the room of regions, past what others map there.
 const TOUCHED: u64 = abi::layout::REGIONS + (3 << 38);
 
@@ -177,7 +180,7 @@ impl Room {
 /// All rows, on this core; the first core says when all are done.
 pub async fn run(start: &Start) {
     let cores = u64::from(start.cores());
-    let Some(region) = start.region(NAME).filter(|region| region.bytes >= (SLOTS + 2 * CORES_MAX) * LINE_BYTES) else {
+    let Some(region) = start.region(NAME).filter(|region| region.bytes >= LINES * LINE_BYTES) else {
         return runtime::log!("load failed: the region {NAME} is missing or too small");
     };
     let core = u64::from(start.core());
@@ -218,6 +221,7 @@ pub async fn run(start: &Start) {
     if cores > 1 {
         room.messages::<1>("update-messages/1", "update-server/1");
         room.messages::<8>("update-messages/8", "update-server/8");
+        rings::rows(&mut room);
     }
     memory::rows(&mut room, start);
     shares::rows(&mut room, start);

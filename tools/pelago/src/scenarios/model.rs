@@ -19,6 +19,10 @@ const SHARED_MARGIN: f64 = 0.02;
 /// What the kernel's timer may add to a row of some hundred operations.
 const STRAY_MISSES: f64 = 0.02;
 
+/// Moves of a line between caches for a message: two, twice as many if the reader, who spins, takes the line when only part of the message is there (as it
+/// does where a turn of the model ends between two stores), and two in sixteen for the reader's index.
+const MESSAGE_MOVES: std::ops::RangeInclusive<f64> = 2.0..=4.25;
+
 /// What each core does on its own, and how much of a core's speed alone is to be left to each of many.
 const SCALING: [&str; 3] = ["null-call", "page-touch/processes", "share-add-remove/root"];
 const SCALING_MIN: f64 = 0.95;
@@ -78,7 +82,23 @@ fn counters(report: &::coherence::Report, cpus: u32) -> Result<()> {
         let (misses, _) = rate(report, name, cpus)?;
         ensure!(misses < STRAY_MISSES, "{misses:.3} coherence misses per operation of {name}, not 0");
     }
+    messages(report, cpus)?;
     shared(report, cpus)
+}
+
+/// A message between two cores moves its line twice: the writer takes it from the reader, the reader from the writer (Barrelfish section 4.6). Now and
+/// then the writer looks at how far the reader is.
+fn messages(report: &::coherence::Report, cpus: u32) -> Result<()> {
+    let name = "message/round-trip";
+    let (misses, _) = rate(report, name, cpus)?;
+    let row = report.rows.iter().find(|row| row.name == name).with_context(|| format!("no row {name}"))?;
+    // Each core's operation is one message sent and one taken.
+    let moves = misses + row.total.upgrades as f64 / row.operations as f64;
+    ensure!(
+        MESSAGE_MOVES.contains(&moves),
+        "a message takes {moves:.2} moves of a line between cores, not {MESSAGE_MOVES:?}"
+    );
+    Ok(())
 }
 
 /// Calls, page faults and changes of a root share, done on all cores at once, go as fast on each as on one alone, and wait for nobody.
@@ -209,7 +229,8 @@ fn shared(report: &::coherence::Report, cpus: u32) -> Result<()> {
 
 /// Our component's rows.
 fn modelled(bench: &Bench, cpus: u32) -> Result<::coherence::Report> {
-    rows(bench, &["Pelago/shared-counter", "Pelago/private-counter", "Pelago/page-touch/processes"], cpus)
+    let names = ["shared-counter", "private-counter", "page-touch/processes", "message/round-trip"];
+    rows(bench, &names.map(|name| format!("Pelago/{name}")).each_ref().map(String::as_str), cpus)
 }
 
 /// Those of one boot.
