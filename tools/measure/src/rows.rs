@@ -5,7 +5,7 @@ use crate::sample::{self, Sample};
 use crate::{arrays, calls, descriptors, memory, network, round_trips, system, tasks, words};
 
 /// Seconds that a row may take.
-const LIMIT_S: u32 = 60;
+const LIMIT_S: u32 = 120;
 
 /// What a row may depend on.
 pub struct Setting {

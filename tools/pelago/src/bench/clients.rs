@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 /// A page that is to come at all comes within this.
 const ANSWER_SOON: Duration = Duration::from_millis(100);
 const CLIENTS: usize = 4;

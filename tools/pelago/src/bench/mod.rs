@@ -196,7 +196,16 @@ fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, say: &d
         }
         done.push((machine, experiment));
         say(entry.name);
-        let figures = experiment.measure(systems, side, machine, cpus).map_err(|error| format!("{error:#}"));
+        let measure = || experiment.measure(systems, side, machine, cpus);
+        // Linux on an emulator with more cores than its host may not come up in time. What is ours is tried once: its failures are to be seen.
+        let figures = measure().or_else(|error| match side {
+            Side::Pelago => Err(error),
+            Side::Linux => {
+                say(&format!("{} once more, since {error:#}", entry.name));
+                measure()
+            }
+        });
+        let figures = figures.map_err(|error| format!("{error:#}"));
         for other in chosen {
             if let Source::Outside { machine: its, experiment: of, figure } = other.source
                 && (its, of) == (machine, experiment)

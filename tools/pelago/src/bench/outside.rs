@@ -8,7 +8,7 @@ use crate::peer::{self, MEASURE};
 use anyhow::{Context, Result};
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(120);
 /// What the first program of either system says with its first instructions: our monitor by itself, in Linux the measuring program,
 /// started as init.
 const FIRST_USER: [&str; 2] = ["monitor: first program", "measure: first"];

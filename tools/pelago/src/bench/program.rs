@@ -16,8 +16,8 @@ use coherence::Report;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// A guest that prints nothing for so long has stopped: the program ends a row after 60 s of the guest's time.
-const SILENCE: Duration = Duration::from_secs(90);
+/// A guest that prints nothing for so long has stopped: the program ends a row after 120 s of the guest's time.
+const SILENCE: Duration = Duration::from_secs(150);
 /// The same where instructions are counted: the guest is then slower.
 const SILENCE_COUNTING: Duration = Duration::from_secs(240);
 
