@@ -3,9 +3,10 @@
 //! Decoded from bytes that nobody else can change any more. Sequence numbers compare modulo 2^32 ([`before`]).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
+use etherparse::checksum::Sum16BitWords;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::wire::{
-    IpAddress, IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber,
+    IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber,
 };
 
 /// The two ends of a connection.
@@ -57,8 +58,7 @@ impl Segment {
             return None;
         }
         let tcp = TcpPacket::new_checked(ip.payload()).ok()?;
-        let (from, to) = (IpAddress::Ipv4(ip.src_addr()), IpAddress::Ipv4(ip.dst_addr()));
-        if verify && !tcp.verify_checksum(&from, &to) || tcp.src_port() == 0 || tcp.dst_port() == 0 {
+        if verify && checksum(packet) != 0 || tcp.src_port() == 0 || tcp.dst_port() == 0 {
             return None;
         }
         let (mut scale, mut segment_max, mut options) = (None, 0, tcp.options());
@@ -99,6 +99,30 @@ impl Segment {
     }
 }
 
+/// TCP's checksum of a whole IPv4 packet with TCP in it (RFC 9293, section 3.1); 0 if the one that it holds is right.
+fn checksum(packet: &[u8]) -> u16 {
+    let ip = Ipv4Packet::new_unchecked(packet);
+    let payload = ip.payload();
+    Sum16BitWords::new()
+        .add_4bytes(ip.src_addr().octets())
+        .add_4bytes(ip.dst_addr().octets())
+        .add_2bytes([0, IpProtocol::Tcp.into()])
+        .add_2bytes((payload.len() as u16).to_be_bytes())
+        .add_slice(payload)
+        .ones_complement()
+        .to_be()
+}
+
+/// Makes the checksum of TCP in such a packet.
+pub fn fill_checksum(packet: &mut [u8]) {
+    let set = |packet: &mut [u8], sum| {
+        TcpPacket::new_unchecked(Ipv4Packet::new_unchecked(packet).payload_mut()).set_checksum(sum)
+    };
+    set(packet, 0);
+    let sum = checksum(packet);
+    set(packet, sum);
+}
+
 /// Bytes of an acknowledgement.
 pub const ACKNOWLEDGEMENT_BYTES: usize = 40;
 
@@ -137,6 +161,7 @@ pub fn acknowledgement(pair: Pair, sequence: u32, acknowledged: u32, window: u16
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
 
     #[test]
     fn an_acknowledgement_decodes_and_damage_does_not() {
@@ -154,6 +179,28 @@ mod tests {
             bad[index] ^= 0x20;
             assert_eq!(Segment::decode(&bad, true), None, "byte {index}");
             let _ = Segment::decode(&bytes[..index], true);
+        }
+    }
+
+    #[test]
+    fn the_checksum_is_the_librarys() {
+        for payload in [0, 1, 2, 3, 7, 8, 13, 64, 1459, 1460] {
+            let ip = Ipv4Repr {
+                src_addr: Ipv4Addr::new(10, 0, 2, 15),
+                dst_addr: Ipv4Addr::new(192, 168, 255, 254),
+                next_header: IpProtocol::Tcp,
+                payload_len: 20 + payload,
+                hop_limit: 64,
+            };
+            let mut packet: Vec<u8> = (0..40 + payload).map(|index| (index * index) as u8).collect();
+            ip.emit(&mut Ipv4Packet::new_unchecked(&mut packet[..]), &ChecksumCapabilities::default());
+            TcpPacket::new_unchecked(&mut packet[20..]).set_header_len(20);
+            fill_checksum(&mut packet);
+            let tcp = TcpPacket::new_checked(&packet[20..]).unwrap();
+            assert!(tcp.verify_checksum(&ip.src_addr.into(), &ip.dst_addr.into()), "{payload} bytes");
+            assert_eq!(checksum(&packet), 0, "{payload} bytes");
+            packet[39 + payload] ^= 1;
+            assert_ne!(checksum(&packet), 0, "{payload} bytes, one of them another");
         }
     }
 

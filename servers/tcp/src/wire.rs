@@ -2,7 +2,7 @@
 //!
 //! Invariants: a packet handed in is a private copy; every packet out lies in a buffer taken from `free` and is listed in `out`, in `on_the_way` until IP names its buffer as sent, and, decoded, in `sent`.
 //! A buffer is in exactly one of `free` and `on_the_way`, or still with the device for a TCP before us. With no
-//! buffer free the library is told so and asks again later. Packets for this machine itself turn round in `local`, at most [`LOCAL_MAX`] of them; more are lost, as on any network.
+//! buffer free the library is told so and asks again later. TCP's checksum is made where a packet leaves the machine. Packets for this machine itself turn round in `local`, at most [`LOCAL_MAX`] of them; more are lost, as on any network.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::net::Ipv4Addr;
@@ -10,7 +10,7 @@ use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Poo
 use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
-use crate::segment::Segment;
+use crate::segment::{self, Segment};
 
 /// Packets to ourselves that wait.
 pub const LOCAL_MAX: usize = 128;
@@ -124,7 +124,7 @@ impl<M: Memory> Wire<M> {
 impl<M: Memory> Sender<M> {
     /// Sends the first bytes of `scratch`, or loses them for want of a buffer.
     fn send(&mut self, length: usize) {
-        let packet = &self.scratch[..length];
+        let packet = &mut self.scratch[..length];
         let Some(segment) = Segment::decode(packet, false) else { return };
         let destination = *segment.destination.ip();
         if destination.is_loopback() || self.own == Some(destination) {
@@ -133,6 +133,7 @@ impl<M: Memory> Sender<M> {
             }
         } else {
             let Some(buffer) = self.free.take() else { return };
+            segment::fill_checksum(packet);
             match self.transmit.write(buffer, HEADROOM, packet) {
                 Ok(span) => {
                     self.out.push(span);
@@ -195,8 +196,8 @@ impl<M: Memory> phy::Device for Wire<M> {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = MTU;
-        // Verified once, when the segment is decoded.
-        capabilities.checksum.tcp = Checksum::Tx;
+        // Verified once, when a segment is decoded; made when one leaves.
+        capabilities.checksum.tcp = Checksum::None;
         capabilities
     }
 }
