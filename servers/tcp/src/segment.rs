@@ -5,9 +5,7 @@
 use core::net::{Ipv4Addr, SocketAddrV4};
 use etherparse::checksum::Sum16BitWords;
 use smoltcp::phy::ChecksumCapabilities;
-use smoltcp::wire::{
-    IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber,
-};
+use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv4Repr, TcpControl, TcpOption, TcpPacket, TcpRepr, TcpSeqNumber};
 
 /// The two ends of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
