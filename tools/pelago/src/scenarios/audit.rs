@@ -1,5 +1,5 @@
 //! Tier 4: at work, no kernel writes memory of another core, but for wake bits (C-P1, B-M2), and programs of the system share with those of other cores
-//! nothing but channels (B-P1).
+//! nothing but channels and packet pools (B-P1).
 
 use super::{objects, recovery, web};
 use crate::audit::{Audit, Breach, COMMAND_LINE, Deed, Verdict};
@@ -58,7 +58,7 @@ fn at_work(bench: &Bench) -> Result<()> {
         ensure!(verdict.breaches.is_empty(), "{}", tell(&verdict));
         seen_to_work(&verdict)?;
         println!(
-            "     {} lines written by their own cores, wake bits of others by cores {:?}; of others' memory programs used channels, lines by core: {:?}",
+            "     {} lines written by their own cores, wake bits of others by cores {:?}; of others' memory programs used channels and packet pools, lines by core: {:?}",
             verdict.own, verdict.wakes, verdict.channels
         );
         for core in 0..CPUS {
