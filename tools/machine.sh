@@ -2,11 +2,15 @@
 # Makes the machine ready. Sourced by ./pelago, which sets `root` (the checkout) and `assume_yes`.
 #
 # Promises:
-# - What is present is used; what is missing is installed by the system's package manager or unpacked into the cache, never both.
-# - Root is used without a question only where we already are root, or with CI=true or --yes. Debian packages that would remove one
-#   of the machine's own packages are unpacked into the cache instead of being installed.
-# - Every step is announced before it starts; every failure says what to do. Details are in $PELAGO_CACHE/log.
-# - The compiler's sysroot is moved into place when complete, so an interrupted run leaves nothing half made.
+# - What is present is used; what is missing is installed by the system's package manager or
+#   unpacked into the cache, never both.
+# - Root is used without a question only where we already are root, or with CI=true or --yes. Debian
+#   packages that would remove one of the machine's own packages are unpacked into the cache instead
+#   of being installed.
+# - Every step is announced before it starts; every failure says what to do. Details are in
+#   $PELAGO_CACHE/log.
+# - The compiler's sysroot is moved into place when complete, so an interrupted run leaves nothing
+#   half made.
 
 oldest_rust_minor=90
 bare_target=x86_64-unknown-none
@@ -19,7 +23,8 @@ fail() {
 }
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Runs "$@" silently with its output in the log file $1; on failure shows the log's end and returns the status.
+# Runs "$@" silently with its output in the log file $1; on failure shows the log's end and returns
+# the status.
 logged() {
     log="$PELAGO_CACHE/log/$1.log"
     shift
@@ -37,7 +42,8 @@ choose_cache() {
     if [ -z "${PELAGO_CACHE:-}" ]; then
         base=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
         PELAGO_CACHE=${base:+$base/pelago}
-        # A service user may have no home, or one it cannot write: then the checkout holds the cache.
+        # A service user may have no home, or one it cannot write: then the checkout holds the
+        # cache.
         if [ -z "$PELAGO_CACHE" ] || ! mkdir -p "$PELAGO_CACHE" 2>/dev/null; then
             PELAGO_CACHE="$root/.toolchain"
         fi
@@ -50,14 +56,16 @@ choose_cache() {
     own_rust="$PELAGO_CACHE/rust"
 }
 
-# ---- Debian packages -------------------------------------------------------------------------------------------------------------
+# ---- Debian packages
+# -------------------------------------------------------------------------------------------------------------
 
 require_debian() {
     have apt-get && have dpkg && return 0
     fail "$1 is missing, and this is not a Debian-like system" "$2"
 }
 
-# Sets `root_command` to how a command is run as root ("" if we are root), or returns 1 where root must not be used.
+# Sets `root_command` to how a command is run as root ("" if we are root), or returns 1 where root
+# must not be used.
 find_root() {
     [ -n "${root_known:-}" ] && return "$root_refused"
     root_known=yes root_refused=0 root_command=
@@ -77,7 +85,8 @@ find_root() {
 }
 
 refresh_package_lists() {
-    # A fresh container image has no lists at all; a machine with old lists is refreshed only when a package is not found.
+    # A fresh container image has no lists at all; a machine with old lists is refreshed only when a
+    # package is not found.
     apt-get install --simulate --no-install-recommends "$@" >/dev/null 2>&1 && return 0
     find_root "$*" || return 0
     step "Refreshing the package lists"
@@ -85,7 +94,8 @@ refresh_package_lists() {
     logged apt-update $root_command apt-get update || true
 }
 
-# install_packages WHAT PACKAGE...: as root by apt-get. Returns 1 where root may not be used or packages of the machine would go.
+# install_packages WHAT PACKAGE...: as root by apt-get. Returns 1 where root may not be used or
+# packages of the machine would go.
 install_packages() {
     what=$1
     shift
@@ -100,7 +110,8 @@ install_packages() {
         apt-get install --yes --no-install-recommends "$@"
 }
 
-# unpack_packages WHAT PACKAGE...: the packages and what they need that is not installed, into the cache, without root.
+# unpack_packages WHAT PACKAGE...: the packages and what they need that is not installed, into the
+# cache, without root.
 unpack_packages() {
     what=$1
     shift
@@ -116,7 +127,8 @@ unpack_packages() {
     rm -rf "$PELAGO_CACHE/packages"
 }
 
-# ---- Rust ------------------------------------------------------------------------------------------------------------------------
+# ---- Rust
+# ------------------------------------------------------------------------------------------------------------------------
 
 # True if the compiler in PATH is new enough and has the core library of the bare target.
 rust_can_build() {
@@ -173,7 +185,8 @@ debian_rust() {
     rust_can_build || fail "Debian's compiler was set up but does not work" "remove $own_rust and try again"
 }
 
-# Builds core and alloc for the bare target from Debian's sources, and wrappers that give the compiler a sysroot with both targets.
+# Builds core and alloc for the bare target from Debian's sources, and wrappers that give the
+# compiler a sysroot with both targets.
 build_sysroot() {
     prefix=$1
     libraries=
@@ -185,7 +198,8 @@ build_sysroot() {
         "$making/lib/rustlib/$bare_target/lib" "$making/lib/rustlib/$host_target/bin"
     printf '[package]\nname = "seed"\nversion = "0.0.0"\nedition = "2024"\n[workspace]\n' >"$making/seed/Cargo.toml"
     printf '#![no_std]\n' >"$making/seed/src/lib.rs"
-    # The few crates that the library needs come with its source package: no download, whatever the registry.
+    # The few crates that the library needs come with its source package: no download, whatever the
+    # registry.
     printf '[source.crates-io]\nreplace-with = "vendored"\n[source.vendored]\ndirectory = "%s"\n' \
         "$rustlib/src/rust/library/vendor" >"$making/seed/.cargo/config.toml"
     step "Building the core library for $bare_target (about a minute, once)"
@@ -210,7 +224,8 @@ build_sysroot() {
     mv "$making" "$own_rust"
 }
 
-# write_wrapper FILE PROGRAM ARGUMENTS. SYSROOT is for clippy-driver, which cargo-clippy calls from its own folder and not by PATH.
+# write_wrapper FILE PROGRAM ARGUMENTS. SYSROOT is for clippy-driver, which cargo-clippy calls from
+# its own folder and not by PATH.
 write_wrapper() {
     {
         printf '#!/bin/sh\nexport SYSROOT="%s"\n' "$own_rust"
@@ -220,7 +235,8 @@ write_wrapper() {
     chmod +x "$1"
 }
 
-# ---- The emulator and what the tests use -------------------------------------------------------------------------------------------
+# ---- The emulator and what the tests use
+# -------------------------------------------------------------------------------------------
 
 ready_emulator() {
     PATH="$PATH:$PELAGO_CACHE/bin:/usr/sbin:/sbin"
@@ -252,8 +268,8 @@ emulator_without_root() {
     have ip || step "iproute2 is missing: tests over a tap will say so"
 }
 
-# The guest's busybox must be static. The host's own is used if it is; otherwise Debian's is unpacked beside, not installed, since
-# busybox-static would replace the host's busybox.
+# The guest's busybox must be static. The host's own is used if it is; otherwise Debian's is
+# unpacked beside, not installed, since busybox-static would replace the host's busybox.
 ready_busybox() {
     if [ -z "${PELAGO_BUSYBOX:-}" ]; then
         PELAGO_BUSYBOX="$PELAGO_CACHE/bin/busybox"
@@ -268,7 +284,8 @@ ready_busybox() {
     export PELAGO_BUSYBOX
 }
 
-# A static program names no interpreter; the dynamic loader's name stands in the first page of every other one.
+# A static program names no interpreter; the dynamic loader's name stands in the first page of every
+# other one.
 is_static() { ! head -c 4096 "$1" | LC_ALL=C grep -q 'ld-linux\|ld-musl'; }
 
 fetch_busybox() {
@@ -285,10 +302,11 @@ fetch_busybox() {
     rm -rf "$folder"
 }
 
-# ---- The Linux guest that the bench measures beside us ------------------------------------------------------------------------------
+# ---- The Linux guest that the bench measures beside us
+# ------------------------------------------------------------------------------
 
-# Debian's cloud kernel, unpacked, never installed; apt verifies what it downloads against the signed package lists. Where it is not to
-# be had, the bench says so in its rows.
+# Debian's cloud kernel, unpacked, never installed; apt verifies what it downloads against the
+# signed package lists. Where it is not to be had, the bench says so in its rows.
 ready_peer() {
     PELAGO_LINUX="${PELAGO_LINUX:-$PELAGO_CACHE/linux}"
     export PELAGO_LINUX

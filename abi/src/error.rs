@@ -33,7 +33,8 @@ errors! {
     BadArgument = 5,
     /// A user pointer is not mapped with the needed access.
     BadPointer = 6,
-    /// The Ram account is at its limit or its root has no free page. Remedy: drop something, or ask the memory service for more.
+    /// The Ram account is at its limit or its root has no free page. Remedy: drop something, or ask
+    /// the memory service for more.
     NoMemory = 7,
     /// The share is full.
     NoSlot = 8,
@@ -47,6 +48,7 @@ errors! {
     PeerDead = 12,
     /// The object is on another core; only its monitor can act on it.
     OtherCore = 13,
-    /// The capability is already a copy of a copy and so on, 16 times. Remedy: copy one nearer to the first.
+    /// The capability is already a copy of a copy and so on, 16 times. Remedy: copy one nearer to
+    /// the first.
     TooDeep = 14,
 }

@@ -1,7 +1,9 @@
 //! Handles, rights and object types.
 
-/// Names a capability in the caller's root share by its slot, 1 to 16,383; or an object in a shared share: the share's slot in bits 63..50, the object's home core in bits 49..42, and
-/// its number there in bits 41..0 (a core that made an object each microsecond would come to the end after 50 days; such an object is refused a place in a share).
+/// Names a capability in the caller's root share by its slot, 1 to 16,383; or an object in a shared
+/// share: the share's slot in bits 63..50, the object's home core in bits 49..42, and its number
+/// there in bits 41..0 (a core that made an object each microsecond would come to the end after 50
+/// days; such an object is refused a place in a share).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Handle(pub u64);
@@ -17,7 +19,8 @@ impl Handle {
     pub const SELF_RAM: Handle = Handle(3);
     /// Its first ExecutionContext (all rights), put there by the first `ContextAlloc`.
     pub const SELF_CONTEXT: Handle = Handle(4);
-    /// Only in the first domain of a core, if it was given rights to it: this core's Pcore; a monitor's with all rights.
+    /// Only in the first domain of a core, if it was given rights to it: this core's Pcore; a
+    /// monitor's with all rights.
     pub const PCORE: Handle = Handle(5);
     /// As `PCORE`: this core's root Ram.
     pub const ROOT_RAM: Handle = Handle(6);
@@ -26,7 +29,8 @@ impl Handle {
     /// The first slot free for others.
     pub const FIRST_FREE: Handle = Handle(8);
 
-    /// The object of that id as a shared share names it. `None`: `share` is no slot of a root share, or the id is past what a handle can say.
+    /// The object of that id as a shared share names it. `None`: `share` is no slot of a root
+    /// share, or the id is past what a handle can say.
     pub const fn in_share(share: Handle, id: u64) -> Option<Handle> {
         let (core, number) = (id >> 48, id & ((1 << 48) - 1));
         if share.0 == 0 || share.0 >> 14 != 0 || core >> 8 != 0 || number >> 42 != 0 {
@@ -85,7 +89,8 @@ impl Rights {
     }
 }
 
-/// The closed list of kernel objects (DESIGN section 3), and the one alias for an object of another core.
+/// The closed list of kernel objects (DESIGN section 3), and the one alias for an object of another
+/// core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ObjectType {

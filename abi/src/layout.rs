@@ -11,7 +11,8 @@ pub const SHARE_SLOTS_MAX: u64 = 16_384;
 /// Wake slots per core; slot 0 is the kernel's own.
 pub const WAKE_SLOTS: u64 = 1024;
 
-/// Where native components are linked (`lib/runtime/link.ld`): below 2 GiB, as the bare target's code model wants.
+/// Where native components are linked (`lib/runtime/link.ld`): below 2 GiB, as the bare target's
+/// code model wants.
 pub const COMPONENT_BASE: u64 = 0x1000_0000;
 /// Where the Linux proxy is linked: above any non-PIE program and the room for its heap.
 pub const PROXY_BASE: u64 = 0x7000_0000;
@@ -42,7 +43,8 @@ pub mod copy {
     pub const PLAIN: u64 = 0;
     /// Share until written.
     pub const ON_WRITE: u64 = 1;
-    /// Share until the copy is touched at all, or the source is written: what is used is in memory of the core that uses it.
+    /// Share until the copy is touched at all, or the source is written: what is used is in memory
+    /// of the core that uses it.
     pub const ON_REFERENCE: u64 = 2;
 }
 
@@ -54,7 +56,8 @@ pub mod protection {
     pub const READ: u64 = 1;
     /// Stores (with READ).
     pub const WRITE: u64 = 2;
-    /// Fetches (with READ; never with WRITE unless the domain was made with `domain::WRITE_EXECUTE`).
+    /// Fetches (with READ; never with WRITE unless the domain was made with
+    /// `domain::WRITE_EXECUTE`).
     pub const EXECUTE: u64 = 4;
 }
 
@@ -100,7 +103,8 @@ pub mod lock {
 
 /// What `RangeStat` tells.
 pub mod range_stat {
-    /// (times its lock was taken, times somebody waited for it, times other cores were asked to forget translations of it).
+    /// (times its lock was taken, times somebody waited for it, times other cores were asked to
+    /// forget translations of it).
     pub const LOCK: u64 = 0;
     /// (faults served in it, table pages below its uppermost, cores that show it now).
     pub const FAULTS: u64 = 1;
@@ -136,7 +140,8 @@ pub mod counter {
     pub const PORTAL_CALLS: u64 = 12;
     /// Pages of kernel memory of this core in use (objects and tables).
     pub const KERNEL_PAGES: u64 = 13;
-    /// Times this core asked another to forget its translations, because a range that both show was narrowed.
+    /// Times this core asked another to forget its translations, because a range that both show was
+    /// narrowed.
     pub const FORGETS_ASKED: u64 = 14;
     /// Times this core did so for others.
     pub const FORGETS_DONE: u64 = 15;

@@ -1,7 +1,9 @@
-//! The kernel's binary interface: call numbers, handles, rights, errors and the layouts both sides read.
+//! The kernel's binary interface: call numbers, handles, rights, errors and the layouts both sides
+//! read.
 //!
-//! Invariants: everything here is plain data; nothing here runs a call (see `lib/sys`) or knows a contract
-//! (see `contracts`). A number once used for a call, an error or a right is never given another meaning.
+//! Invariants: everything here is plain data; nothing here runs a call (see `lib/sys`) or knows a
+//! contract (see `contracts`). A number once used for a call, an error or a right is never given
+//! another meaning.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -9,7 +9,8 @@ pub const SEGMENTS_MAX: usize = 8;
 /// Most devices that a kernel core polls.
 pub const DEVICES_MAX: usize = 8;
 
-/// A segment that the started core's first domain gets: it becomes its capability of slot `Handle::FIRST_FREE` + position.
+/// A segment that the started core's first domain gets: it becomes its capability of slot
+/// `Handle::FIRST_FREE` + position.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LaunchSegment {
@@ -25,13 +26,15 @@ pub struct LaunchSegment {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Launch {
-    /// First instruction; 0: the monitor of the boot archive, for which the first segment is its link to the caller. Not used by a kernel core.
+    /// First instruction; 0: the monitor of the boot archive, for which the first segment is its
+    /// link to the caller. Not used by a kernel core.
     pub entry: u64,
     /// Stack pointer.
     pub stack: u64,
     /// RDI.
     pub argument: u64,
-    /// Rights to the started core's own Pcore and root Ram that the domain gets, at the handles of a monitor; 0: none. At most those of the capability used.
+    /// Rights to the started core's own Pcore and root Ram that the domain gets, at the handles of
+    /// a monitor; 0: none. At most those of the capability used.
     pub rights: u64,
     /// How many of `segments` count.
     pub count: u64,
@@ -43,7 +46,8 @@ pub struct Launch {
 pub mod polled {
     /// The syscall pseudo-device: a [`Ring`](super::Ring) of calls.
     pub const RING: u64 = 0;
-    /// A 16-bit word that a device writes, such as the index of a virtio ring of used buffers: each change is a wake-up of the wake slot. The device's interrupt stays masked.
+    /// A 16-bit word that a device writes, such as the index of a virtio ring of used buffers: each
+    /// change is a wake-up of the wake slot. The device's interrupt stays masked.
     pub const WORD: u64 = 1;
 }
 
@@ -59,8 +63,9 @@ pub mod runs {
     pub const KERNEL_CORE: u64 = 3;
 }
 
-/// Calls that a kernel core takes from a ring: those that neither wait, nor point to memory, nor are about a context. Any other is refused with `BadCall`.
-/// Handles are those of the kernel core's domain, which gets what `PcoreRun` passed.
+/// Calls that a kernel core takes from a ring: those that neither wait, nor point to memory, nor
+/// are about a context. Any other is refused with `BadCall`. Handles are those of the kernel core's
+/// domain, which gets what `PcoreRun` passed.
 pub const RING_CALLS: [Call; 15] = [
     Call::Null,
     Call::CounterRead,
@@ -79,7 +84,8 @@ pub const RING_CALLS: [Call; 15] = [
     Call::ObjectCount,
 ];
 
-/// First bytes of a ring's segment; [`RingSlot`]s follow. Whatever one side wrote is a claim to the other.
+/// First bytes of a ring's segment; [`RingSlot`]s follow. Whatever one side wrote is a claim to the
+/// other.
 #[repr(C, align(64))]
 pub struct Ring {
     /// Requests written so far; the user's.
@@ -89,12 +95,14 @@ pub struct Ring {
     pub completed: AtomicU64,
     /// Not 0: the kernel core may sleep; notify any wake slot of it after the next request.
     pub sleeping: AtomicU64,
-    /// Not 0: `submitted` was impossible, and the ring is polled no more until the core is run again.
+    /// Not 0: `submitted` was impossible, and the ring is polled no more until the core is run
+    /// again.
     pub stopped: AtomicU64,
     _kernel: [u64; 5],
 }
 
-/// One request and its reply. Request and reply number n (from 0) are in slot n modulo [`ring_slots`].
+/// One request and its reply. Request and reply number n (from 0) are in slot n modulo
+/// [`ring_slots`].
 #[repr(C, align(64))]
 pub struct RingSlot {
     /// As in RAX: [`Call::number`].

@@ -1,6 +1,7 @@
 //! What `RangeGet` tells of a mapping.
 
-/// A mapping of a range: enough to make the same one in another range, by whoever has a capability for the object.
+/// A mapping of a range: enough to make the same one in another range, by whoever has a capability
+/// for the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RangeEntry {
     /// First address in its range.
@@ -22,7 +23,8 @@ pub struct RangeEntry {
 const PROTECTION_BITS: u64 = 7;
 
 impl RangeEntry {
-    /// The results of the call. An address is a multiple of the page size, so its low bits are free.
+    /// The results of the call. An address is a multiple of the page size, so its low bits are
+    /// free.
     pub const fn words(self) -> [u64; 3] {
         let flags = self.protection | self.allowed << 3 | (self.is_range as u64) << 6;
         [self.start | flags, self.pages | self.first << 32, self.object]

@@ -1,7 +1,8 @@
 //! What a program finds at `layout::START_INFO`: who it is and what it was given.
 //!
-//! One or more read-only pages: [`StartHeader`], then `record_count` fixed-size [`StartRecord`]s. The kernel fills it for a
-//! monitor, the monitor's loader for everyone else. A reader skips kinds it does not know.
+//! One or more read-only pages: [`StartHeader`], then `record_count` fixed-size [`StartRecord`]s.
+//! The kernel fills it for a monitor, the monitor's loader for everyone else. A reader skips kinds
+//! it does not know.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -57,9 +58,12 @@ pub struct StartHeader {
 
 /// What a record describes.
 pub mod kind {
-    /// A channel: `name` = contract, `peer` = the other side's component name; handle = notification or portal capability to ring the peer; address, bytes = region; a = badge bits that announce it to us; b = `channel::*`.
+    /// A channel: `name` = contract, `peer` = the other side's component name; handle =
+    /// notification or portal capability to ring the peer; address, bytes = region; a = badge bits
+    /// that announce it to us; b = `channel::*`.
     pub const CHANNEL: u64 = 1;
-    /// A memory region: name; handle = segment; address, bytes; a = physical address (DMA regions) or 0.
+    /// A memory region: name; handle = segment; address, bytes; a = physical address (DMA regions)
+    /// or 0.
     pub const REGION: u64 = 2;
     /// A device: name; handle; a = index in the device list; b = vendor << 16 | device.
     pub const DEVICE: u64 = 3;
@@ -69,7 +73,8 @@ pub mod kind {
     pub const POOL: u64 = 7;
     /// A bare capability: name; handle.
     pub const CAPABILITY: u64 = 5;
-    /// The program of several cores that this domain is a dispatcher of: name; peer = its cores ([`super::CoreSet`]).
+    /// The program of several cores that this domain is a dispatcher of: name; peer = its cores
+    /// ([`super::CoreSet`]).
     pub const PROGRAM: u64 = 8;
     /// Kernel to monitor on core 0 only: the kernel command line is at address, bytes.
     pub const COMMAND_LINE: u64 = 6;
@@ -101,7 +106,8 @@ pub struct StartRecord {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct DeviceRecord {
-    /// PCI: bus << 8 | device << 3 | function. virtio-mmio: 0x10000 + number. Ports: 0x20000 + number (0 = first serial port).
+    /// PCI: bus << 8 | device << 3 | function. virtio-mmio: 0x10000 + number. Ports: 0x20000 +
+    /// number (0 = first serial port).
     pub hwid: u64,
     pub vendor: u16,
     pub device: u16,

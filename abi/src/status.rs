@@ -35,7 +35,8 @@ pub enum DeathCause {
     Killed = 2,
     /// A processor exception nobody handles.
     Exception = 3,
-    /// A Linux call without a proxy. A native number without a call is refused with `Error::BadCall`.
+    /// A Linux call without a proxy. A native number without a call is refused with
+    /// `Error::BadCall`.
     BadCall = 4,
     /// No page for a fault.
     NoMemory = 5,

@@ -1,8 +1,10 @@
-//! Open file descriptions: what a descriptor of a Linux program stands for, whichever server holds it.
+//! Open file descriptions: what a descriptor of a Linux program stands for, whichever server holds
+//! it.
 //!
-//! Files (`fs`), pipes (`process`), terminals (`console`) and sockets (`tcp`) all speak this one conversation, so the proxy needs one
-//! path for read, write and poll. A description is held by reference: one per client domain, dropped when the domain ends.
-//! Names are free of Linux: errno is made from [`DescriptionError`] in `linux/proxy` alone.
+//! Files (`fs`), pipes (`process`), terminals (`console`) and sockets (`tcp`) all speak this one
+//! conversation, so the proxy needs one path for read, write and poll. A description is held by
+//! reference: one per client domain, dropped when the domain ends. Names are free of Linux: errno
+//! is made from [`DescriptionError`] in `linux/proxy` alone.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,10 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::BulkSpan;
 
-/// Names a description at its server, for every client that holds a reference; never used again by that server.
+/// Names a description at its server, for every client that holds a reference; never used again by
+/// that server.
 pub type DescriptionId = u64;
 
-/// The terminal at `console`: every client of that server holds it from the start and cannot lose it, so nobody opens or inherits it there.
+/// The terminal at `console`: every client of that server holds it from the start and cannot lose
+/// it, so nobody opens or inherits it there.
 pub const TERMINAL: DescriptionId = 1;
 
 /// Readiness bits, of [`Descriptions::poll`] and its event.
@@ -183,12 +187,15 @@ pub struct Entry {
     pub kind: Kind,
 }
 
-/// Operations on open file descriptions. Order: requests of one client on one description are served in the order sent, except reads and writes that wait. Limits: data of
-/// one read or write at most the channel's bulk region. Rights: a client reaches only descriptions it opened or was given by `inherit`. Bulk: data of read and write.
+/// Operations on open file descriptions. Order: requests of one client on one description are
+/// served in the order sent, except reads and writes that wait. Limits: data of one read or write
+/// at most the channel's bulk region. Rights: a client reaches only descriptions it opened or was
+/// given by `inherit`. Bulk: data of read and write.
 #[contract(name = "descriptions", version = 1)]
 pub trait Descriptions {
-    /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's own offset which then moves. 0 = end of file.
-    /// With `wait`, waits for the first byte; without, `WouldBlock`.
+    /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's
+    /// own offset which then moves. 0 = end of file. With `wait`, waits for the first byte;
+    /// without, `WouldBlock`.
     #[op]
     async fn read(
         &self,
@@ -198,7 +205,8 @@ pub trait Descriptions {
         wait: bool,
     ) -> Result<u32, DescriptionError>;
 
-    /// Writes bytes of the bulk; gives how many were taken (at least 1 unless the span is empty). `BrokenPipe`, `NoSpace`, `WouldBlock`.
+    /// Writes bytes of the bulk; gives how many were taken (at least 1 unless the span is empty).
+    /// `BrokenPipe`, `NoSpace`, `WouldBlock`.
     #[op]
     async fn write(
         &self,
@@ -220,7 +228,8 @@ pub trait Descriptions {
     #[op(repeatable)]
     async fn resize(&self, id: DescriptionId, size: u64) -> Result<(), DescriptionError>;
 
-    /// The next directory entries from cookie `from` (0 = first), and the cookie to go on with; an empty list is the end. At most 8 at a time.
+    /// The next directory entries from cookie `from` (0 = first), and the cookie to go on with; an
+    /// empty list is the end. At most 8 at a time.
     #[op(repeatable)]
     async fn entries(&self, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError>;
 
@@ -228,11 +237,13 @@ pub trait Descriptions {
     #[op]
     async fn control(&self, id: DescriptionId, request: Control) -> Result<ControlReply, DescriptionError>;
 
-    /// Which of `mask` holds now (ERROR and HANGUP always count). If none and `watch`, one `ready` event follows when one comes to hold.
+    /// Which of `mask` holds now (ERROR and HANGUP always count). If none and `watch`, one `ready`
+    /// event follows when one comes to hold.
     #[op(repeatable)]
     async fn poll(&self, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, DescriptionError>;
 
-    /// Gives the client `child` (`channel::client_id`), which is being forked by the caller, a reference to each description the caller holds.
+    /// Gives the client `child` (`channel::client_id`), which is being forked by the caller, a
+    /// reference to each description the caller holds.
     #[op]
     async fn inherit(&self, child: u64) -> Result<(), DescriptionError>;
 

@@ -1,4 +1,5 @@
-//! What a component's monitor tells it while it runs. Client: the monitor; server: the runtime of every component.
+//! What a component's monitor tells it while it runs. Client: the monitor; server: the runtime of
+//! every component.
 
 use alloc::string::String;
 use contract::contract;
@@ -9,10 +10,12 @@ use serde::{Deserialize, Serialize};
 pub struct Wired {
     /// Name of the contract that runs over it.
     pub contract: String,
-    /// The other side's component name, and the set of channels it belongs to if that is lent to one client after another, else 0.
+    /// The other side's component name, and the set of channels it belongs to if that is lent to
+    /// one client after another, else 0.
     pub peer: String,
     pub peer_set: u32,
-    /// Handles in the component's share: the channel's segment (READ, WRITE), and the capability that rings the peer.
+    /// Handles in the component's share: the channel's segment (READ, WRITE), and the capability
+    /// that rings the peer.
     pub segment: u64,
     pub bell: u64,
     /// Bytes of the segment.
@@ -30,7 +33,8 @@ pub struct Wired {
 /// Why a channel was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndpointError {
-    /// Nobody in the component serves that contract, or waits for such a channel. Remedy: correct the system description.
+    /// Nobody in the component serves that contract, or waits for such a channel. Remedy: correct
+    /// the system description.
     NotServed,
     /// The segment could not be mapped, or holds no channel. Its capabilities were dropped.
     BadChannel,
@@ -45,7 +49,8 @@ pub enum BindError {
     NotAllowed,
     /// Nobody serves that contract, or not so many do, or the one who does is the component itself.
     NotFound,
-    /// No room for another channel, no answer in time, or a server that ended meanwhile; logged by spawn. Remedy: later again.
+    /// No room for another channel, no answer in time, or a server that ended meanwhile; logged by
+    /// spawn. Remedy: later again.
     Failed,
 }
 
@@ -60,7 +65,8 @@ pub enum Hurt {
     Panic,
 }
 
-/// Wiring at run time. Order: as sent. Rights: the component's own monitor only, which made the channel it comes over.
+/// Wiring at run time. Order: as sent. Rights: the component's own monitor only, which made the
+/// channel it comes over.
 #[contract(name = "endpoint", version = 1)]
 pub trait Endpoint {
     /// Takes a channel. Handles belong to the component from now on, also if refused.
@@ -75,7 +81,8 @@ pub trait Endpoint {
     #[op(oneway)]
     fn hurt(&self, how: Hurt);
 
-    /// The component asks to be connected to a server of a contract: the nearest, or, by `index`, one of the next. Answered by `connect` or `refused`.
+    /// The component asks to be connected to a server of a contract: the nearest, or, by `index`,
+    /// one of the next. Answered by `connect` or `refused`.
     #[event]
     fn wants(&self, request: u64, contract: String, index: u32);
 

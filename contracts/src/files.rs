@@ -45,8 +45,10 @@ pub struct Change {
 /// [`Status::device`](crate::descriptions::Status) of what lies in /proc.
 pub const PROC_DEVICE: u64 = 3;
 
-/// Operations on paths. All paths are absolute, normalised by the server, at most 700 bytes (a message is one kilobyte at most). Every operation acts at once and completely or not at all.
-/// Rights: every client may name every path of its root file system; permission bits are kept and shown but the caller counts as user 0.
+/// Operations on paths. All paths are absolute, normalised by the server, at most 700 bytes (a
+/// message is one kilobyte at most). Every operation acts at once and completely or not at all.
+/// Rights: every client may name every path of its root file system; permission bits are kept and
+/// shown but the caller counts as user 0.
 #[contract(name = "files", version = 1)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.

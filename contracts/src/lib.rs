@@ -1,7 +1,8 @@
-//! Every conversation of the system, one file each: what it is for, its order, limits, rights and errors.
+//! Every conversation of the system, one file each: what it is for, its order, limits, rights and
+//! errors.
 //!
-//! `#[contract]` makes client, server and wire types of each trait (see `lib/contract`). Nothing here implements a service, and no
-//! type here is private state of one.
+//! `#[contract]` makes client, server and wire types of each trait (see `lib/contract`). Nothing
+//! here implements a service, and no type here is private state of one.
 #![no_std]
 #![forbid(unsafe_code)]
 // A field of a wire type is described by its type's doc line.

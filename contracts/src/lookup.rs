@@ -11,7 +11,8 @@ use crate::names::Named;
 pub enum LookupError {
     /// Nobody serves that contract, or not so many do.
     NotFound,
-    /// The cache does not know, and the name server does not answer. Remedy: later again; the supervisor restarts it.
+    /// The cache does not know, and the name server does not answer. Remedy: later again; the
+    /// supervisor restarts it.
     Away,
 }
 
@@ -26,8 +27,9 @@ pub struct CacheCounters {
     pub dropped: u64,
 }
 
-/// Looking names up. Order: as sent. Limits: 256 answers are kept. Rights: none needed, as it tells no secret and gives no channel. A change that the name server was told of
-/// shows as soon as its event has come to the core; what was known is told while the name server is away.
+/// Looking names up. Order: as sent. Limits: 256 answers are kept. Rights: none needed, as it tells
+/// no secret and gives no channel. A change that the name server was told of shows as soon as its
+/// event has come to the core; what was known is told while the name server is away.
 #[contract(name = "lookup", version = 1)]
 pub trait Lookup {
     /// Who serves `contract`, nearest to this core first; `index` counts through those that do.

@@ -1,7 +1,8 @@
-//! Mechanism of a core: domains, channels, regions, devices, memory of one core, for those who decide (spawn, supervisor, memory).
+//! Mechanism of a core: domains, channels, regions, devices, memory of one core, for those who
+//! decide (spawn, supervisor, memory).
 //!
-//! Every operation names a core. Monitor 0 takes them all and passes on what is for another core over its link to that core's monitor,
-//! which speaks the same contract.
+//! Every operation names a core. Monitor 0 takes them all and passes on what is for another core
+//! over its link to that core's monitor, which speaks the same contract.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -11,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::endpoint::{BindError, Hurt};
 use crate::spawn::{Death, DomainId};
 
-/// Names a channel on all cores: below 2^32 a wire of the system description, above one made at run time.
+/// Names a channel on all cores: below 2^32 a wire of the system description, above one made at run
+/// time.
 pub type ChannelId = u64;
 
 /// The two sides of a channel.
@@ -89,7 +91,8 @@ pub struct Created {
     pub domain: DomainId,
     /// Generation of its channels, if it is a Linux domain's.
     pub generation: u32,
-    /// Handles in the parent's share, if one was named: the Domain (READ, WRITE) and its ExecutionContext (CONTROL).
+    /// Handles in the parent's share, if one was named: the Domain (READ, WRITE) and its
+    /// ExecutionContext (CONTROL).
     pub parent_handles: [u64; 2],
 }
 
@@ -163,18 +166,22 @@ pub enum RegionKind {
     Pool,
 }
 
-/// The mechanism of one core. Order: as sent. Rights: spawn, supervisor and memory, all trusted with everything on the core. Events go to every client, but for deaths of Linux domains.
+/// The mechanism of one core. Order: as sent. Rights: spawn, supervisor and memory, all trusted
+/// with everything on the core. Events go to every client, but for deaths of Linux domains.
 #[contract(name = "monitor", version = 1)]
 pub trait Monitor {
-    /// Makes a channel's part on `core`; called again with what the `other` core answered, it learns how to ring that one. The server's core goes first: it owns the memory. Idempotent.
+    /// Makes a channel's part on `core`; called again with what the `other` core answered, it
+    /// learns how to ring that one. The server's core goes first: it owns the memory. Idempotent.
     #[op]
     async fn open(&self, core: u32, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError>;
 
-    /// Forgets a channel; an end that still runs on that core sees it closed by the other. Between cores the client's core goes first, as it borrows the memory. Fine if it is gone.
+    /// Forgets a channel; an end that still runs on that core sees it closed by the other. Between
+    /// cores the client's core goes first, as it borrows the memory. Fine if it is gone.
     #[op]
     async fn close(&self, core: u32, id: ChannelId) -> Result<(), MonitorError>;
 
-    /// Hands the server's end of a channel to its server, which runs already and knows the set it belongs to as `set`.
+    /// Hands the server's end of a channel to its server, which runs already and knows the set it
+    /// belongs to as `set`.
     #[op]
     async fn announce(&self, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError>;
 
@@ -186,7 +193,9 @@ pub trait Monitor {
     #[op]
     async fn refuse(&self, core: u32, client: DomainId, request: u64, why: BindError) -> Result<(), MonitorError>;
 
-    /// Memory that outlives its users: made here (`of` is `None`), or borrowed from another core, which gave `of`. Gives the physical address of contiguous memory, the id of a pool, else 0. Idempotent.
+    /// Memory that outlives its users: made here (`of` is `None`), or borrowed from another core,
+    /// which gave `of`. Gives the physical address of contiguous memory, the id of a pool, else 0.
+    /// Idempotent.
     #[op]
     async fn region(
         &self,
@@ -197,8 +206,9 @@ pub trait Monitor {
         of: Option<u64>,
     ) -> Result<u64, MonitorError>;
 
-    /// Makes a domain that does not run yet. Its channels begin a new generation if `plan.generation` is not the first; those of a Linux
-    /// domain do when it dies, so that they are ready for the next, and their servers drop what it held.
+    /// Makes a domain that does not run yet. Its channels begin a new generation if
+    /// `plan.generation` is not the first; those of a Linux domain do when it dies, so that they
+    /// are ready for the next, and their servers drop what it held.
     #[op]
     async fn create(&self, core: u32, plan: DomainPlan) -> Result<Created, MonitorError>;
 
@@ -218,7 +228,8 @@ pub trait Monitor {
     #[op(repeatable)]
     async fn domain(&self, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError>;
 
-    /// How the component's domain of that name ended last on that core: its generation, and by which death; `None` if none did. For whoever may not have heard of it.
+    /// How the component's domain of that name ended last on that core: its generation, and by
+    /// which death; `None` if none did. For whoever may not have heard of it.
     #[op(repeatable)]
     async fn last_end(&self, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError>;
 
@@ -230,7 +241,8 @@ pub trait Monitor {
     #[op(repeatable)]
     async fn objects(&self, core: u32) -> Result<Vec<u64>, MonitorError>;
 
-    /// How a core is used and who claimed it. Only monitor 0 knows (`NoCore` elsewhere, and past the last core).
+    /// How a core is used and who claimed it. Only monitor 0 knows (`NoCore` elsewhere, and past
+    /// the last core).
     #[op(repeatable)]
     async fn core_use(&self, core: u32) -> Result<CoreUse, MonitorError>;
 
@@ -238,7 +250,8 @@ pub trait Monitor {
     #[op]
     async fn move_pages(&self, from: u32, to: u32, pages: u64) -> Result<(), MonitorError>;
 
-    /// Takes pages out of a core, or puts pages of another core in: the halves of `move_pages`, between monitors.
+    /// Takes pages out of a core, or puts pages of another core in: the halves of `move_pages`,
+    /// between monitors.
     #[op]
     async fn carve(&self, core: u32, pages: u64) -> Result<u64, MonitorError>;
 
@@ -246,12 +259,14 @@ pub trait Monitor {
     #[op]
     async fn add(&self, core: u32, physical: u64, pages: u64) -> Result<(), MonitorError>;
 
-    /// Halts a core, or starts it again, while the system runs; fine if it stands so already. Only monitor 0 does it, and not for its own core (`NoCore`). `Busy`: something is on that core,
+    /// Halts a core, or starts it again, while the system runs; fine if it stands so already. Only
+    /// monitor 0 does it, and not for its own core (`NoCore`). `Busy`: something is on that core,
     /// another core is being changed, or a program manages that core.
     #[op]
     async fn change_core(&self, core: u32, run: bool) -> Result<(), MonitorError>;
 
-    /// Asks a monitor whether its core can be halted: `Busy` if there is anything on it. Between monitors.
+    /// Asks a monitor whether its core can be halted: `Busy` if there is anything on it. Between
+    /// monitors.
     #[op]
     async fn leave(&self, core: u32) -> Result<(), MonitorError>;
 

@@ -27,10 +27,13 @@ pub enum NamesError {
     BadName,
 }
 
-/// Names. Order: as sent. Limits: `ENTRIES_MAX` in `servers/names`. Rights: only spawn registers; it says again what it knows when the server was restarted. Programs ask their core's cache (`lookup`).
+/// Names. Order: as sent. Limits: `ENTRIES_MAX` in `servers/names`. Rights: only spawn registers;
+/// it says again what it knows when the server was restarted. Programs ask their core's cache
+/// (`lookup`).
 #[contract(name = "names", version = 1)]
 pub trait Names {
-    /// Registers, or replaces what the same component registered for that contract in an earlier generation.
+    /// Registers, or replaces what the same component registered for that contract in an earlier
+    /// generation.
     #[op(repeatable)]
     async fn register(&self, entry: Named) -> Result<(), NamesError>;
 
@@ -42,7 +45,8 @@ pub trait Names {
     #[op(repeatable)]
     async fn find(&self, contract: String, core: u32, index: u32) -> Result<Named, NamesError>;
 
-    /// Who serves that contract is not what this client was told; empty: of any contract that may be so. Told once, until the client asks again.
+    /// Who serves that contract is not what this client was told; empty: of any contract that may
+    /// be so. Told once, until the client asks again.
     #[event]
     fn changed(&self, contract: String);
 }

@@ -1,7 +1,8 @@
 //! A network link: Ethernet frames by reference between a driver and IP.
 //!
-//! Buffers live in two pools (`lib/packet`): the driver owns those of `rx-packets`, IP and TCP those of `tx-packets`. What travels is where
-//! they are. After a restart the survivor says what it holds, and the other side takes the rest: nothing leaks and nothing is used twice.
+//! Buffers live in two pools (`lib/packet`): the driver owns those of `rx-packets`, IP and TCP
+//! those of `tx-packets`. What travels is where they are. After a restart the survivor says what it
+//! holds, and the other side takes the rest: nothing leaks and nothing is used twice.
 
 use alloc::vec::Vec;
 use contract::contract;
@@ -19,7 +20,8 @@ pub struct Link {
     pub up: bool,
     /// Entries of the device's receive and transmit queue: frames that it can have at a time.
     pub rings: [u16; 2],
-    /// Transmit buffers that the device may still read: not to be written before `transmitted` names them.
+    /// Transmit buffers that the device may still read: not to be written before `transmitted`
+    /// names them.
     pub busy: BufferSet,
 }
 
@@ -28,30 +30,38 @@ pub struct Link {
 pub enum NetworkError {
     /// The device did not start. Remedy: none; the driver logged why and tries again.
     NoDevice,
-    /// The device cannot be set so, or did not do it in time. Remedy: another device model; do without.
+    /// The device cannot be set so, or did not do it in time. Remedy: another device model; do
+    /// without.
     Refused,
 }
 
 /// What can be set at the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Receive all frames, whoever they are for; otherwise those for its address and for all, as a device begins.
+    /// Receive all frames, whoever they are for; otherwise those for its address and for all, as a
+    /// device begins.
     pub promiscuous: bool,
 }
 
-/// Frames. Order: frames are sent in the order given and announced in the order received. Limits: `packet::BATCH` references per message; what does not fit in the channel waits at the sender, bounded by the
-/// pools. Rights: one client, IP. Before `attach` is answered the driver announces nothing and drops what arrives. Repeating `transmit` after a restart is right: a frame sent twice is what networks do.
+/// Frames. Order: frames are sent in the order given and announced in the order received. Limits:
+/// `packet::BATCH` references per message; what does not fit in the channel waits at the sender,
+/// bounded by the pools. Rights: one client, IP. Before `attach` is answered the driver announces
+/// nothing and drops what arrives. Repeating `transmit` after a restart is right: a frame sent
+/// twice is what networks do.
 #[contract(name = "network", version = 1)]
 pub trait Network {
-    /// Begins, or begins again: the caller holds the receive buffers of `held` and no others; the driver takes the rest back. Repeatable.
+    /// Begins, or begins again: the caller holds the receive buffers of `held` and no others; the
+    /// driver takes the rest back. Repeatable.
     #[op(repeatable)]
     async fn attach(&self, held: BufferSet) -> Result<Link, NetworkError>;
 
-    /// Sets the device; answered when it has done so. Lasts until the driver is restarted: to be repeated after `attach`. `Refused`.
+    /// Sets the device; answered when it has done so. Lasts until the driver is restarted: to be
+    /// repeated after `attach`. `Refused`.
     #[op(repeatable)]
     async fn configure(&self, settings: Settings) -> Result<(), NetworkError>;
 
-    /// Sends frames of the transmit pool. Each span begins at the Ethernet header, at least 12 bytes into its buffer. A span that is wrong ends the attachment.
+    /// Sends frames of the transmit pool. Each span begins at the Ethernet header, at least 12
+    /// bytes into its buffer. A span that is wrong ends the attachment.
     #[op(oneway)]
     fn transmit(&self, frames: Vec<Span>);
 

@@ -1,7 +1,8 @@
 //! IPv4 packets by reference between IP and a transport protocol.
 //!
-//! The same pools and the same rule after a restart as in `network`. The transport owns the transmit buffers from
-//! `packet::IP_TRANSMIT_BUFFERS` on and copies what it receives before it looks at it, so that it holds receive buffers only within one turn.
+//! The same pools and the same rule after a restart as in `network`. The transport owns the
+//! transmit buffers from `packet::IP_TRANSMIT_BUFFERS` on and copies what it receives before it
+//! looks at it, so that it holds receive buffers only within one turn.
 
 use alloc::vec::Vec;
 use contract::contract;
@@ -22,7 +23,8 @@ pub struct Attached {
     pub address: Option<HostAddress>,
     /// Largest packet, bytes.
     pub mtu: u16,
-    /// Transmit buffers of the caller that the device may still read: not to be written before `sent` names them.
+    /// Transmit buffers of the caller that the device may still read: not to be written before
+    /// `sent` names them.
     pub busy: BufferSet,
 }
 
@@ -33,15 +35,19 @@ pub enum PacketsError {
     Failed,
 }
 
-/// TCP segments in IPv4 packets. Order: packets of one destination leave in the order given, unless their next hop's address is being looked up. Limits: `packet::BATCH` references per message.
-/// Rights: one client per transport protocol. IP has checked the header, its checksum and the destination; the payload is unchecked.
+/// TCP segments in IPv4 packets. Order: packets of one destination leave in the order given, unless
+/// their next hop's address is being looked up. Limits: `packet::BATCH` references per message.
+/// Rights: one client per transport protocol. IP has checked the header, its checksum and the
+/// destination; the payload is unchecked.
 #[contract(name = "packets", version = 1)]
 pub trait Packets {
-    /// Begins, or begins again. The caller holds no receive buffer and forgets what it sent but is not in `busy`; it answers once the driver is attached. Repeatable.
+    /// Begins, or begins again. The caller holds no receive buffer and forgets what it sent but is
+    /// not in `busy`; it answers once the driver is attached. Repeatable.
     #[op(repeatable)]
     async fn attach(&self) -> Result<Attached, PacketsError>;
 
-    /// Sends packets of the transmit pool; each span begins at the IPv4 header, `packet::HEADROOM` bytes into its buffer. What cannot be sent is dropped and its buffer named by `sent`.
+    /// Sends packets of the transmit pool; each span begins at the IPv4 header, `packet::HEADROOM`
+    /// bytes into its buffer. What cannot be sent is dropped and its buffer named by `sent`.
     #[op(oneway)]
     fn send(&self, packets: Vec<Span>);
 

@@ -1,4 +1,5 @@
-//! Processes: ids, parents, wait, groups, sessions, signals, pipes. Server: `process`; client: the proxy of each Linux program.
+//! Processes: ids, parents, wait, groups, sessions, signals, pipes. Server: `process`; client: the
+//! proxy of each Linux program.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,7 +26,8 @@ pub struct Forked {
     pub process: ProcessId,
     /// As servers know their clients (`channel::client_id`).
     pub client: u64,
-    /// Handles in the *caller's* share of the child's Domain and ExecutionContext, for `DomainFork` and `ContextStart`; the caller drops them.
+    /// Handles in the *caller's* share of the child's Domain and ExecutionContext, for `DomainFork`
+    /// and `ContextStart`; the caller drops them.
     pub handles: [u64; 2],
 }
 
@@ -112,7 +114,8 @@ pub enum ProcessError {
     Denied,
     /// Signal number or argument without meaning.
     Invalid,
-    /// As many processes as the limit allows, or no memory for one more. Remedy: wait for some to end.
+    /// As many processes as the limit allows, or no memory for one more. Remedy: wait for some to
+    /// end.
     TooMany,
     /// The server failed inside; it was logged there.
     Failed,
@@ -135,18 +138,24 @@ pub struct ProcessLine {
     pub cpu_ns: u64,
 }
 
-/// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in `servers/process`. Rights: a process acts for itself only; signals follow the one-user rule (all may signal all but the system).
+/// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
+/// `servers/process`. Rights: a process acts for itself only; signals follow the one-user rule (all
+/// may signal all but the system).
 #[contract(name = "process", version = 1)]
 pub trait Process {
     /// First request of the first program's proxy.
     #[op(repeatable)]
     async fn hello(&self) -> Result<Birth, ProcessError>;
 
-    /// First message of a forked child's proxy, which knows from its parent who it is: it runs, and can be told of signals.
+    /// First message of a forked child's proxy, which knows from its parent who it is: it runs, and
+    /// can be told of signals.
     #[op(oneway)]
     fn here(&self);
 
-    /// Makes a child: process id, empty domain with a proxy that waits, channels to the same servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`, which is all; `fork_cancel` if that failed. To waits and signals the child is there from now on.
+    /// Makes a child: process id, empty domain with a proxy that waits, channels to the same
+    /// servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`,
+    /// which is all; `fork_cancel` if that failed. To waits and signals the child is there from now
+    /// on.
     #[op]
     async fn fork_prepare(&self) -> Result<Forked, ProcessError>;
 
@@ -154,7 +163,8 @@ pub trait Process {
     #[op]
     async fn fork_cancel(&self, process: ProcessId) -> Result<(), ProcessError>;
 
-    /// Takes an ended child, or what is new of a living one; `None` without `wait` if there is nothing of interest. `NoChild`.
+    /// Takes an ended child, or what is new of a living one; `None` without `wait` if there is
+    /// nothing of interest. `NoChild`.
     #[op]
     async fn wait(
         &self,
@@ -163,8 +173,8 @@ pub trait Process {
         wait: bool,
     ) -> Result<Option<(ProcessId, ChildState)>, ProcessError>;
 
-    /// The caller is about to stop for a stop signal. `false`: it must not, since it is the first program, or since its group is
-    /// orphaned and the signal is not SIGSTOP (POSIX).
+    /// The caller is about to stop for a stop signal. `false`: it must not, since it is the first
+    /// program, or since its group is orphaned and the signal is not SIGSTOP (POSIX).
     #[op]
     async fn stop(&self, number: u8) -> Result<bool, ProcessError>;
 
@@ -172,12 +182,13 @@ pub trait Process {
     #[op(oneway)]
     fn resumed(&self);
 
-    /// The caller is about to read the terminal, whose foreground group is this. With `signal`, one of the background has its group sent
-    /// SIGTTIN.
+    /// The caller is about to read the terminal, whose foreground group is this. With `signal`, one
+    /// of the background has its group sent SIGTTIN.
     #[op]
     async fn standing(&self, foreground: ProcessId, signal: bool) -> Result<Standing, ProcessError>;
 
-    /// Sends a signal (1..=64; 0 only checks). SIGKILL ends the domain at once; others become `signal` events of the target's proxy.
+    /// Sends a signal (1..=64; 0 only checks). SIGKILL ends the domain at once; others become
+    /// `signal` events of the target's proxy.
     #[op]
     async fn signal(&self, target: Target, number: u8) -> Result<(), ProcessError>;
 
@@ -193,12 +204,13 @@ pub trait Process {
     #[op]
     async fn new_session(&self) -> Result<ProcessId, ProcessError>;
 
-    /// Signal `number` at a time (ns since boot), then every `interval_ns` if not 0; `None` stops. Gives what was left of an earlier one. One timer a process.
+    /// Signal `number` at a time (ns since boot), then every `interval_ns` if not 0; `None` stops.
+    /// Gives what was left of an earlier one. One timer a process.
     #[op]
     async fn alarm(&self, at_ns: Option<u64>, interval_ns: u64, number: u8) -> Result<Option<u64>, ProcessError>;
 
-    /// Whether children that end vanish at once without a wait (the program ignores SIGCHLD), and whether their stops are told by SIGCHLD.
-    /// A forked child starts with its parent's choice.
+    /// Whether children that end vanish at once without a wait (the program ignores SIGCHLD), and
+    /// whether their stops are told by SIGCHLD. A forked child starts with its parent's choice.
     #[op(oneway)]
     fn watch_children(&self, discard: bool, stops: bool);
 
@@ -206,7 +218,8 @@ pub trait Process {
     #[op(oneway)]
     fn describe(&self, name: String, command_line: String);
 
-    /// A pipe: description ids of its reading and writing end, at this server's `descriptions`. `TooMany`.
+    /// A pipe: description ids of its reading and writing end, at this server's `descriptions`.
+    /// `TooMany`.
     #[op]
     async fn pipe(&self) -> Result<(DescriptionId, DescriptionId), ProcessError>;
 

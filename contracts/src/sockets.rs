@@ -1,6 +1,7 @@
 //! Sockets: what `tcp` does besides `descriptions` (read, write, poll, close, inherit go there).
 //!
-//! A connection's record, made to survive TCP's own crash later, is `servers/tcp/src/record.rs`; nothing here exposes protocol state.
+//! A connection's record, made to survive TCP's own crash later, is `servers/tcp/src/record.rs`;
+//! nothing here exposes protocol state.
 
 use contract::contract;
 use serde::{Deserialize, Serialize};
@@ -70,8 +71,9 @@ pub struct Accepted {
     pub peer: SocketAddress,
 }
 
-/// Socket operations beyond those of descriptions. Order: as sent. Limits: those of `servers/tcp`. Rights: as `descriptions`. If the server restarts,
-/// operations end with PeerRestarted unless repeatable; descriptions are kept or lost as the server's CAVEATS entry says.
+/// Socket operations beyond those of descriptions. Order: as sent. Limits: those of `servers/tcp`.
+/// Rights: as `descriptions`. If the server restarts, operations end with PeerRestarted unless
+/// repeatable; descriptions are kept or lost as the server's CAVEATS entry says.
 #[contract(name = "sockets", version = 1)]
 pub trait Sockets {
     /// A new socket. `NotSupported` for a kind this server lacks, `TooMany`.
@@ -82,7 +84,8 @@ pub trait Sockets {
     #[op]
     async fn bind(&self, id: DescriptionId, address: SocketAddress) -> Result<(), DescriptionError>;
 
-    /// Takes connections from now on. `backlog` is how many may wait; less than 128 count as 128, more than 256 as 256.
+    /// Takes connections from now on. `backlog` is how many may wait; less than 128 count as 128,
+    /// more than 256 as 256.
     #[op]
     async fn listen(&self, id: DescriptionId, backlog: u32) -> Result<(), DescriptionError>;
 

@@ -1,4 +1,5 @@
-//! Making domains by name: components of the system description (for the supervisor) and Linux processes (for `process`).
+//! Making domains by name: components of the system description (for the supervisor) and Linux
+//! processes (for `process`).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -48,27 +49,35 @@ pub struct LinuxDomain {
     pub core: u32,
     /// As its servers know it (`channel::client_id`).
     pub client: u64,
-    /// Handles of the new Domain and its ExecutionContext in the parent's share if a parent was named, else 0.
+    /// Handles of the new Domain and its ExecutionContext in the parent's share if a parent was
+    /// named, else 0.
     pub parent_handles: [u64; 2],
 }
 
-/// Spawning. Order: as sent. Rights: components by the supervisor only, Linux domains by `process` only. A restarted spawn reads back what exists from the monitors.
+/// Spawning. Order: as sent. Rights: components by the supervisor only, Linux domains by `process`
+/// only. A restarted spawn reads back what exists from the monitors.
 #[contract(name = "spawn", version = 1)]
 pub trait Spawn {
-    /// Starts a component of the system description with the given generation and entrance (`abi::start::Entrance` as a number), its channels and regions kept from the one before.
-    /// Of a program of several cores all dispatchers are made before the first is started: if a core refuses, the others' are gone when the error comes, and
-    /// none has run. `Busy`: the one before is not gone yet. Gives the domain, of a program the first; the end of a program is told by `ended`.
+    /// Starts a component of the system description with the given generation and entrance
+    /// (`abi::start::Entrance` as a number), its channels and regions kept from the one before. Of
+    /// a program of several cores all dispatchers are made before the first is started: if a core
+    /// refuses, the others' are gone when the error comes, and none has run. `Busy`: the one before
+    /// is not gone yet. Gives the domain, of a program the first; the end of a program is told by
+    /// `ended`.
     #[op]
     async fn component(&self, name: String, generation: u64, entrance: u64) -> Result<DomainId, SpawnError>;
 
-    /// Domains of a program of several cores in the order of their cores, from number `from` on; at most [`DISPATCHERS_AT_ONCE`], none past the last. `NotFound`: it does not
-    /// run in that generation.
+    /// Domains of a program of several cores in the order of their cores, from number `from` on; at
+    /// most [`DISPATCHERS_AT_ONCE`], none past the last. `NotFound`: it does not run in that
+    /// generation.
     #[op(repeatable)]
     async fn dispatchers(&self, name: String, generation: u64, from: u32) -> Result<Vec<DomainId>, SpawnError>;
 
-    /// Makes an empty Linux domain on `core` (`None`: as the system description says, or the parent's) with a proxy and its channels (process, files, descriptions of fs, process and console); it does not run yet.
-    /// With `parent`, that domain gets handles of the child for `DomainFork` and `ContextStart`, and the child is entered as `Entrance::Adopt`.
-    /// `NoMemory` unless `spare_pages` stay free on its core besides what it needs to begin.
+    /// Makes an empty Linux domain on `core` (`None`: as the system description says, or the
+    /// parent's) with a proxy and its channels (process, files, descriptions of fs, process and
+    /// console); it does not run yet. With `parent`, that domain gets handles of the child for
+    /// `DomainFork` and `ContextStart`, and the child is entered as `Entrance::Adopt`. `NoMemory`
+    /// unless `spare_pages` stay free on its core besides what it needs to begin.
     #[op]
     async fn linux(
         &self,
@@ -89,7 +98,8 @@ pub trait Spawn {
     #[op(repeatable)]
     async fn usage(&self, domain: DomainId) -> Result<(u64, u64), SpawnError>;
 
-    /// The supervisor has all components serving: Linux domains may be made, which wait for it until then.
+    /// The supervisor has all components serving: Linux domains may be made, which wait for it
+    /// until then.
     #[op(oneway)]
     fn ready(&self);
 
@@ -97,7 +107,8 @@ pub trait Spawn {
     #[event]
     fn died(&self, death: Death);
 
-    /// A program of several cores that this client started has ended: one of its dispatchers did, by `death`, the others were ended, and the last is gone now.
+    /// A program of several cores that this client started has ended: one of its dispatchers did,
+    /// by `death`, the others were ended, and the last is gone now.
     #[event]
     fn ended(&self, name: String, generation: u64, death: Death);
 }

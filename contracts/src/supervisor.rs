@@ -72,7 +72,8 @@ pub struct CoreLine {
     pub programs_ns: u64,
     pub used_pages: u64,
     pub free_pages: u64,
-    /// Objects alive in its kernel, in the order of `abi::ObjectType::ALL`; empty, as pages are none, unless it runs a monitor.
+    /// Objects alive in its kernel, in the order of `abi::ObjectType::ALL`; empty, as pages are
+    /// none, unless it runs a monitor.
     pub objects: Vec<u64>,
 }
 
@@ -85,7 +86,8 @@ pub enum SupervisorError {
     NotRestartable,
     /// It did not come back within its limit.
     TimedOut,
-    /// Something is on that core, another core is being changed, or a program manages it. Remedy: `components` shows what is where.
+    /// Something is on that core, another core is being changed, or a program manages it. Remedy:
+    /// `components` shows what is where.
     Busy,
 }
 
@@ -96,11 +98,14 @@ pub trait Supervisor {
     #[op(repeatable)]
     async fn component(&self, index: u32) -> Result<Option<ComponentLine>, SupervisorError>;
 
-    /// Dispatcher `number`, by core, of the component with index `index`; `None` past the last. A component that is no program of several cores has one.
+    /// Dispatcher `number`, by core, of the component with index `index`; `None` past the last. A
+    /// component that is no program of several cores has one.
     #[op(repeatable)]
     async fn dispatcher(&self, index: u32, number: u32) -> Result<Option<DispatcherLine>, SupervisorError>;
 
-    /// Does it to a component, or to one dispatcher of a program, by whose name that is done to the first; waits until the component serves again, and gives microseconds from crash (or noticed stall) to serving, and the new generation. Limit 10 s.
+    /// Does it to a component, or to one dispatcher of a program, by whose name that is done to the
+    /// first; waits until the component serves again, and gives microseconds from crash (or noticed
+    /// stall) to serving, and the new generation. Limit 10 s.
     #[op]
     async fn chaos(&self, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError>;
 
@@ -108,11 +113,13 @@ pub trait Supervisor {
     #[op(repeatable)]
     async fn core(&self, core: u32) -> Result<Option<CoreLine>, SupervisorError>;
 
-    /// Halts a core on which there is nothing but its monitor, or starts it again; fine if it stands so already. `NotFound`: no such core, or core 0. `Busy`.
+    /// Halts a core on which there is nothing but its monitor, or starts it again; fine if it
+    /// stands so already. `NotFound`: no such core, or core 0. `Busy`.
     #[op]
     async fn change_core(&self, core: u32, run: bool) -> Result<(), SupervisorError>;
 
-    /// Waits until the component serves, and gives its line: for whoever could not hear the end of `chaos`. Limit 10 s. `NotFound`, `TimedOut`.
+    /// Waits until the component serves, and gives its line: for whoever could not hear the end of
+    /// `chaos`. Limit 10 s. `NotFound`, `TimedOut`.
     #[op(repeatable)]
     async fn serving(&self, name: String) -> Result<ComponentLine, SupervisorError>;
 }

@@ -1,6 +1,8 @@
-//! Backtraces by frame pointers, as lines `bt: 0xADDRESS NAME` that the launcher turns into functions and lines.
+//! Backtraces by frame pointers, as lines `bt: 0xADDRESS NAME` that the launcher turns into
+//! functions and lines.
 //!
-//! Every step is checked: the kernel's own stack may be broken when this runs, and a user's chain is whatever the user made of it.
+//! Every step is checked: the kernel's own stack may be broken when this runs, and a user's chain
+//! is whatever the user made of it.
 
 use crate::arch::context::Registers;
 use crate::arch::cpu;
@@ -31,7 +33,8 @@ fn print_chain(out: &mut dyn Write, mut frame: u64) {
         if frame < KERNEL_START || !frame.is_multiple_of(8) || frame > u64::MAX - 16 {
             return;
         }
-        // SAFETY: a frame pointer on a kernel stack; if the stack is broken the resulting fault is fatal too, and reported.
+        // SAFETY: a frame pointer on a kernel stack; if the stack is broken the resulting fault is
+        // fatal too, and reported.
         let [next, address] = unsafe { core::ptr::with_exposed_provenance::<[u64; 2]>(frame as usize).read() };
         if address < KERNEL_START {
             return;
@@ -44,7 +47,8 @@ fn print_chain(out: &mut dyn Write, mut frame: u64) {
     }
 }
 
-/// Prints where a user context was and its callers; `component` names the program whose addresses they are.
+/// Prints where a user context was and its callers; `component` names the program whose addresses
+/// they are.
 pub fn print_user(registers: &Registers, root: Root, component: &str) {
     crate::log!("bt: {:#x} {component}", registers.rip);
     let mut frame = registers.rbp;
@@ -69,6 +73,7 @@ fn read_user(root: Root, address: u64) -> Option<u64> {
     if address % PAGE_BYTES as u64 > PAGE_BYTES as u64 - 8 {
         return None;
     }
-    // SAFETY: eight bytes inside a mapped page, seen through the direct map; the user may change them, we only print.
+    // SAFETY: eight bytes inside a mapped page, seen through the direct map; the user may change
+    // them, we only print.
     Some(unsafe { phys_to_virt(physical).cast::<u64>().read_unaligned() })
 }

@@ -1,9 +1,11 @@
 //! Statics of the kernel.
 //!
-//! Every core maps its own copy of .data and .bss, and its kernel runs on one thread with interrupts off: a [`CoreLocal`] therefore needs no lock,
-//! only a guard against re-entry, which would be a bug of ours and panics. [`Shared`] is the opposite: one value for the machine, written by core 0
-//! while it is the only core, read-only (also in the page tables of other cores, and in the copies of other NUMA nodes) ever after.
-//! On the host a `CoreLocal` is one ordinary static: tests that use one from several threads must not.
+//! Every core maps its own copy of .data and .bss, and its kernel runs on one thread with
+//! interrupts off: a [`CoreLocal`] therefore needs no lock, only a guard against re-entry, which
+//! would be a bug of ours and panics. [`Shared`] is the opposite: one value for the machine,
+//! written by core 0 while it is the only core, read-only (also in the page tables of other cores,
+//! and in the copies of other NUMA nodes) ever after. On the host a `CoreLocal` is one ordinary
+//! static: tests that use one from several threads must not.
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
@@ -14,7 +16,8 @@ pub struct CoreLocal<T> {
     busy: Cell<bool>,
 }
 
-// SAFETY: in the kernel each core has its own copy and one thread of execution; on the host tests keep to one thread (see above).
+// SAFETY: in the kernel each core has its own copy and one thread of execution; on the host tests
+// keep to one thread (see above).
 unsafe impl<T> Sync for CoreLocal<T> {}
 
 impl<T> CoreLocal<T> {
@@ -50,11 +53,13 @@ impl<T> CoreLocal<T> {
     }
 }
 
-/// A static of the whole machine. Must carry `#[unsafe(link_section = ".bss.shared")]`. Starts as zero bytes.
+/// A static of the whole machine. Must carry `#[unsafe(link_section = ".bss.shared")]`. Starts as
+/// zero bytes.
 #[repr(transparent)]
 pub struct Shared<T>(UnsafeCell<MaybeUninit<T>>);
 
-// SAFETY: written only by core 0 before any other core runs, or under the conditions of `write_alone`.
+// SAFETY: written only by core 0 before any other core runs, or under the conditions of
+// `write_alone`.
 unsafe impl<T> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
@@ -66,7 +71,8 @@ impl<T> Shared<T> {
     /// Reads it.
     ///
     /// # Safety
-    /// Zero bytes must be a valid `T`, or a valid `T` has been written; nobody holds the reference of [`Shared::write_alone`].
+    /// Zero bytes must be a valid `T`, or a valid `T` has been written; nobody holds the reference
+    /// of [`Shared::write_alone`].
     pub const unsafe fn get(&self) -> &T {
         // SAFETY: by contract.
         unsafe { (*self.0.get()).assume_init_ref() }

@@ -6,7 +6,8 @@ use core::num::Wrapping;
 
 macro_rules! counters {
     ($($name:ident = $index:ident,)*) => {
-        /// What is counted, without end (so without the checks that other sums have); `abi::layout::counter` says what each means.
+        /// What is counted, without end (so without the checks that other sums have);
+        /// `abi::layout::counter` says what each means.
         #[derive(Default)]
         #[allow(missing_docs)]
         pub struct Counters { $(pub $name: Wrapping<u64>,)* }

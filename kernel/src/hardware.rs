@@ -1,4 +1,5 @@
-//! The few machine operations the object code uses on its own, so that it runs on the host too, where `hardware_host.rs` takes this file's place.
+//! The few machine operations the object code uses on its own, so that it runs on the host too,
+//! where `hardware_host.rs` takes this file's place.
 
 use crate::arch::fpu::{self, Area};
 use crate::arch::paging::{self, Root};
@@ -40,7 +41,8 @@ pub fn post(core: usize, slot: usize) {
     let _ = crate::mailbox::post(core, slot);
 }
 
-/// Asks another core to forget all translations of user memory. One that does not exist remembers nothing.
+/// Asks another core to forget all translations of user memory. One that does not exist remembers
+/// nothing.
 pub fn ask_to_forget(core: usize) {
     let _ = crate::mailbox::ask_to_forget(core);
 }

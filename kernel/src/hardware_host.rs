@@ -168,7 +168,8 @@ pub fn core_order(core: usize) -> Order {
     ORDERS.get()[core]
 }
 
-/// As in `hardware.rs`: the other core does it at once, but its wake-up is the test's to play (`Kernel::cores_changed`).
+/// As in `hardware.rs`: the other core does it at once, but its wake-up is the test's to play
+/// (`Kernel::cores_changed`).
 pub fn give_order(core: usize, order: Order) {
     let mut orders = ORDERS.get();
     orders[core] = order;
@@ -220,7 +221,8 @@ pub fn write_user(_bytes: &[u8]) {}
 /// As in `hardware.rs`.
 pub fn print_user(_registers: &Registers, _root: Root, _component: &str) {}
 
-/// Whether the other cores are threads of their own, which answer when they come to it; otherwise this thread is all cores, and each answers at once.
+/// Whether the other cores are threads of their own, which answer when they come to it; otherwise
+/// this thread is all cores, and each answers at once.
 pub fn set_alone(alone: bool) {
     FORGOT.set(alone.then(Vec::new));
 }

@@ -1,8 +1,9 @@
 //! The Pelago kernel: one instance per core, single-threaded, event-driven, never preempted.
 //!
-//! Every core runs the same text on its own copy of all writable data, so statics are core-local by construction. A core enters the kernel by an event
-//! (system call, exception, interrupt) and leaves it by resuming a user context or idling; nothing else runs. `boot` learns what the machine is,
-//! `arch` hides what kind of machine it is, the rest is the kernel proper.
+//! Every core runs the same text on its own copy of all writable data, so statics are core-local by
+//! construction. A core enters the kernel by an event (system call, exception, interrupt) and
+//! leaves it by resuming a user context or idling; nothing else runs. `boot` learns what the
+//! machine is, `arch` hides what kind of machine it is, the rest is the kernel proper.
 
 #![cfg_attr(target_os = "none", no_std)]
 

@@ -1,7 +1,9 @@
-//! Lines for people. Core 0 owns the UART; every other core keeps its output in a ring in its own memory, wakes core 0, and core 0 reads the ring.
+//! Lines for people. Core 0 owns the UART; every other core keeps its output in a ring in its own
+//! memory, wakes core 0, and core 0 reads the ring.
 //!
-//! The ring has one writer (its core) and one reader (core 0), which writes nothing there: it keeps its own positions. A writer that laps the reader
-//! loses the oldest text, which the reader sees and says; a writer never waits. Core 0 prints whole lines of a ring only, so cores do not mix.
+//! The ring has one writer (its core) and one reader (core 0), which writes nothing there: it keeps
+//! its own positions. A writer that laps the reader loses the oldest text, which the reader sees
+//! and says; a writer never waits. Core 0 prints whole lines of a ring only, so cores do not mix.
 
 use crate::arch::{cores, instance, serial, time};
 use crate::boot::info::CORES_MAX;
@@ -14,7 +16,8 @@ const RING_BYTES: usize = 8192;
 
 /// One core's pending text. The reader may look while the writer laps it.
 struct Ring {
-    /// Differs between two starts of the core, each of which begins a new ring; 0 until the first byte.
+    /// Differs between two starts of the core, each of which begins a new ring; 0 until the first
+    /// byte.
     start: Word,
     written: Word,
     bytes: [Byte; RING_BYTES],

@@ -1,16 +1,20 @@
 //! Wake bits and their counts: the one thing other cores may write in a core's memory.
 //!
-//! [`SLOTS`] bits per core, in its own memory. `post` sets a bit and interrupts the core if the bit's word was zero, that is if nobody has done so
-//! since the word was last drained; `drain` takes all bits. What a bit means the two sides have agreed elsewhere; slot [`LOG_SLOT`] is the log's.
+//! [`SLOTS`] bits per core, in its own memory. `post` sets a bit and interrupts the core if the
+//! bit's word was zero, that is if nobody has done so since the word was last drained; `drain`
+//! takes all bits. What a bit means the two sides have agreed elsewhere; slot [`LOG_SLOT`] is the
+//! log's.
 //!
 //!   poster                         owner
 //!   write message (its memory)
 //!   fetch_or(word, bit) = 0
 //!   interrupt ------------------>  drain: swap(word, 0)
 //!                                  read messages
-//! A bit set after the swap finds the word zero and interrupts again; one set before it is taken by this drain: none is lost.
-//! A bit says that something came, not how often. What must be counted (ups of a semaphore) is added to the slot's count before the bit is set, and taken after
-//! the bit was. Beside the bits, other cores may ask to have this core's translations forgotten (`lock::Shootdown`); they ring for that without a bit.
+//! A bit set after the swap finds the word zero and interrupts again; one set before it is taken by
+//! this drain: none is lost. A bit says that something came, not how often. What must be counted
+//! (ups of a semaphore) is added to the slot's count before the bit is set, and taken after the bit
+//! was. Beside the bits, other cores may ask to have this core's translations forgotten
+//! (`lock::Shootdown`); they ring for that without a bit.
 
 mod word;
 
@@ -59,7 +63,8 @@ pub enum MailboxError {
     NoSuchSlot,
 }
 
-/// Sets bit `slot` of `core` and wakes it if needed. A core that has not started finds the bit gone: it starts with none set.
+/// Sets bit `slot` of `core` and wakes it if needed. A core that has not started finds the bit
+/// gone: it starts with none set.
 pub fn post(core: usize, slot: usize) -> Result<(), MailboxError> {
     let word = MAILBOX.bits.get(slot / 64).ok_or(MailboxError::NoSuchSlot)?;
     if at_core(core, word)?.fetch_or(1 << (slot % 64), Ordering::SeqCst) == 0 {
@@ -83,7 +88,8 @@ pub fn take_count(slot: usize) -> u64 {
 /// A core's copy of something above.
 fn at_core<T: Sync>(core: usize, word: &'static T) -> Result<&'static T, MailboxError> {
     let copy = if core == cores::this_core() { Some(core::ptr::from_ref(word)) } else { instance::remote(core, word) };
-    // SAFETY: the address of that core's copy of `word`; it lives as long as the machine and all access is atomic.
+    // SAFETY: the address of that core's copy of `word`; it lives as long as the machine and all
+    // access is atomic.
     Ok(unsafe { &*copy.ok_or(MailboxError::NoSuchCore)? })
 }
 

@@ -1,6 +1,8 @@
-//! The kernel's binary: the library plus the panic handler. It starts at `pvh_entry` in `arch/x86_64/boot.s`, not at a `main`.
+//! The kernel's binary: the library plus the panic handler. It starts at `pvh_entry` in
+//! `arch/x86_64/boot.s`, not at a `main`.
 //!
-//! On the host there is nothing to run; a `main` exists only so that checks and tests of the workspace build.
+//! On the host there is nothing to run; a `main` exists only so that checks and tests of the
+//! workspace build.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 

@@ -1,8 +1,9 @@
 //! Physical addresses, ranges of them, and the direct map.
 //!
-//! Invariants: all RAM is visible to every core at [`DIRECT_MAP`] + physical address, never executable; device registers the kernel itself uses
-//! are visible, uncached, at [`DEVICE_MAP`] + physical address. On the host a test supplies a block of ordinary memory as "RAM".
-//! This file does not know who owns a page; it only translates.
+//! Invariants: all RAM is visible to every core at [`DIRECT_MAP`] + physical address, never
+//! executable; device registers the kernel itself uses are visible, uncached, at [`DEVICE_MAP`] +
+//! physical address. On the host a test supplies a block of ordinary memory as "RAM". This file
+//! does not know who owns a page; it only translates.
 
 use core::ops::Add;
 
@@ -10,7 +11,8 @@ use core::ops::Add;
 pub const PAGE_BYTES: usize = 4096;
 /// First address user code may map (page zero stays unmapped).
 pub const USER_START: u64 = 0x1000;
-/// End of user space; the last canonical page is left out so that no instruction of a user ends at a non-canonical address.
+/// End of user space; the last canonical page is left out so that no instruction of a user ends at
+/// a non-canonical address.
 pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
 /// Where physical address 0 is seen.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
@@ -124,7 +126,8 @@ mod window {
         BASE.get()
     }
 
-    /// Host tests: `base` plays physical address 0 for this thread. Must be page aligned and outlive its use.
+    /// Host tests: `base` plays physical address 0 for this thread. Must be page aligned and
+    /// outlive its use.
     pub fn set_test_ram(base: *mut u8) {
         BASE.set(base);
     }

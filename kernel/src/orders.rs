@@ -1,7 +1,8 @@
 //! What core 0 wants of the other cores, and how they stand.
 //!
-//! Each core has an order, in core 0's memory, and a state, in its own. Each is written by its owner alone and read by the other; a wake bit
-//! (`pcore::CORE_SLOT`) says that it changed, and both sides look at what is said, not at how often the bit came.
+//! Each core has an order, in core 0's memory, and a state, in its own. Each is written by its
+//! owner alone and read by the other; a wake bit (`pcore::CORE_SLOT`) says that it changed, and
+//! both sides look at what is said, not at how often the bit came.
 //!
 //!   core 0                           another core
 //!   write plan, order = Run(run)
@@ -9,7 +10,8 @@
 //!   see Running(run)    <----------  state = Running(run), wake
 //!   order = Halt(run), wake ------>  take all apart
 //!   see Halted(run)     <----------  state = Halted(run), wake
-//! A core that halts by itself does the last step unasked. The number of the run tells a halt that core 0 waits for from an older one.
+//! A core that halts by itself does the last step unasked. The number of the run tells a halt that
+//! core 0 waits for from an older one.
 
 use crate::arch::{cores, instance};
 use crate::boot::info::CORES_MAX;
@@ -32,7 +34,8 @@ pub enum State {
 pub enum Order {
     /// Be done with the run of this number.
     Halt(u32),
-    /// Run the plan (`pcore::Plan`) at this address, which stays as it is until the core has halted.
+    /// Run the plan (`pcore::Plan`) at this address, which stays as it is until the core has
+    /// halted.
     Run(u32, PhysAddr),
 }
 
@@ -75,8 +78,9 @@ fn word(run: u32, runs: bool) -> u64 {
     MARK | u64::from(run) << 1 | u64::from(runs)
 }
 
-/// How long programs had a core, in one word: nanoseconds in the upper 63 bits. While one has it the lowest bit is set and the others are short by the time of the
-/// clock, so the word is written only when programs begin and when the core goes idle.
+/// How long programs had a core, in one word: nanoseconds in the upper 63 bits. While one has it
+/// the lowest bit is set and the others are short by the time of the clock, so the word is written
+/// only when programs begin and when the core goes idle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Used(u64);
 
@@ -94,7 +98,8 @@ impl Used {
         Used(self.total_ns(now_ns) << 1)
     }
 
-    /// All in all, in nanoseconds. A clock that is behind the other core's gives no less than nothing.
+    /// All in all, in nanoseconds. A clock that is behind the other core's gives no less than
+    /// nothing.
     pub fn total_ns(self, now_ns: u64) -> u64 {
         let rest = self.0 as i64 >> 1;
         let total = if self.0 & 1 == 0 { rest } else { rest.wrapping_add(now_ns as i64) };
@@ -102,7 +107,8 @@ impl Used {
     }
 }
 
-/// What other cores look at often, on a line of its own: its neighbours would be written at each call.
+/// What other cores look at often, on a line of its own: its neighbours would be written at each
+/// call.
 #[repr(align(64))]
 struct Alone(AtomicU64);
 
@@ -127,7 +133,8 @@ pub fn set_state(state: State) {
     STATE.0.store(state.encode(), Ordering::Release);
 }
 
-/// How long programs had a core in its current or last run, nanoseconds; 0 for one whose kernel never ran.
+/// How long programs had a core in its current or last run, nanoseconds; 0 for one whose kernel
+/// never ran.
 pub fn used_ns(core: usize, now_ns: u64) -> u64 {
     if state(core) == State::Never {
         return 0;
@@ -150,7 +157,8 @@ pub fn set_used(change: impl FnOnce(Used) -> Used) {
 
 /// What core 0 wants of `core`.
 pub fn order(core: usize) -> Order {
-    // SAFETY: the address of core 0's copy, which lives as long as the machine; only atomics touch it.
+    // SAFETY: the address of core 0's copy, which lives as long as the machine; only atomics touch
+    // it.
     let orders = instance::remote(0, &ORDERS).map(|orders| unsafe { &*orders });
     let Some([run, plan]) = orders.and_then(|orders| orders.get(core)) else { return Order::Halt(0) };
     match State::decode(run.load(Ordering::Acquire)) {

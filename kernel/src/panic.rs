@@ -1,6 +1,8 @@
-//! What happens when the kernel itself is wrong: one report, straight to the UART, then the machine ends.
+//! What happens when the kernel itself is wrong: one report, straight to the UART, then the machine
+//! ends.
 //!
-//! A panic inside the report ends at once. Nothing here allocates, locks or trusts more than the stack it runs on.
+//! A panic inside the report ends at once. Nothing here allocates, locks or trusts more than the
+//! stack it runs on.
 
 use crate::arch::{cores, power, serial};
 use crate::backtrace;

@@ -1,11 +1,15 @@
-//! A kernel core: it runs no program, polls what it was given and does calls for programs of other cores (Corey section 4.4).
+//! A kernel core: it runs no program, polls what it was given and does calls for programs of other
+//! cores (Corey section 4.4).
 //!
-//! Invariants: what is in a ring is a claim of its user. Only calls of `abi::pcore::RING_CALLS` are done, none of which waits, follows a pointer or is about a
-//! context; they are done for the kernel core's domain, whose one context never runs and only stands for it. An impossible ring is polled no more, which
-//! harms its user alone. One look at a ring does at most [`BATCH`] requests, so that every device has its turn.
+//! Invariants: what is in a ring is a claim of its user. Only calls of `abi::pcore::RING_CALLS` are
+//! done, none of which waits, follows a pointer or is about a context; they are done for the kernel
+//! core's domain, whose one context never runs and only stands for it. An impossible ring is polled
+//! no more, which harms its user alone. One look at a ring does at most [`BATCH`] requests, so that
+//! every device has its turn.
 //!
-//! A core whose devices are all rings sleeps when there was nothing for as long as a wake-up costs, and says so in each ring; one that polls a device's
-//! word does not sleep: nothing would wake it (decision 45).
+//! A core whose devices are all rings sleeps when there was nothing for as long as a wake-up costs,
+//! and says so in each ring; one that polls a device's word does not sleep: nothing would wake it
+//! (decision 45).
 
 use crate::calls;
 use crate::hardware;
@@ -21,7 +25,8 @@ use core::sync::atomic::{AtomicU16, Ordering};
 
 /// Requests done at one look at a ring.
 const BATCH: u64 = 16;
-/// How long it polls for nothing before it sleeps: about what it costs to be woken (CAVEATS.md, waking a sleeping core).
+/// How long it polls for nothing before it sleeps: about what it costs to be woken (CAVEATS.md,
+/// waking a sleeping core).
 const PATIENCE_NS: u64 = 50_000;
 
 /// A kernel core's devices.
@@ -50,7 +55,8 @@ impl Device {
 }
 
 fn ring(base: PhysAddr) -> &'static Ring {
-    // SAFETY: memory of a segment that core 0 keeps until this core has halted, on a page boundary; only atomics touch it.
+    // SAFETY: memory of a segment that core 0 keeps until this core has halted, on a page boundary;
+    // only atomics touch it.
     unsafe { &*phys_to_virt(base).cast::<Ring>() }
 }
 
@@ -96,7 +102,8 @@ impl Polling {
         self.all().all(|device| matches!(device.polled, Polled::Ring { .. }))
     }
 
-    /// Tells users whether they have to wake us, and whether one of them wrote before it could know.
+    /// Tells users whether they have to wake us, and whether one of them wrote before it could
+    /// know.
     fn say_sleeping(&self, sleeping: bool) -> bool {
         let rings = || {
             self.all().filter(|device| !device.stopped).filter_map(|device| match device.polled {
@@ -105,13 +112,15 @@ impl Polling {
             })
         };
         rings().for_each(|(ring, _)| ring.sleeping.store(sleeping.into(), Ordering::SeqCst));
-        // After the store: a user writes its request first and looks at `sleeping` second, so one of the two sees the other's.
+        // After the store: a user writes its request first and looks at `sleeping` second, so one
+        // of the two sees the other's.
         rings().any(|(ring, seen)| ring.submitted.load(Ordering::SeqCst) != seen)
     }
 }
 
 impl Kernel {
-    /// A core that has nothing to run: a kernel core polls until there was nothing for a while, any other idles at once.
+    /// A core that has nothing to run: a kernel core polls until there was nothing for a while, any
+    /// other idles at once.
     #[inline]
     pub fn serve(&mut self) -> Decision {
         if self.polling.is_none() { Decision::Idle } else { self.poll_until_quiet() }

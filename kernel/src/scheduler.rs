@@ -1,10 +1,13 @@
 //! Who runs: ready queues of time, loans, deadlines.
 //!
-//! Invariants: time is in a ready queue exactly if it is not the one running and its context's chain of loans was seen to end in a runnable context (a
-//! chain that has stalled since is found out when it is picked, and queued again by whoever wakes its end). The alarm of the core is set only if something
-//! waits for it: the earliest deadline, the earliest watch, or the running slice while another of the same priority is ready or a context of the core
-//! wants to know of ends of slices. Picking is round robin per priority, highest first; a slice that is preempted goes to the front of its queue with what is
-//! left of it. Time of a gang ([`windows`]) is ready in its windows only, and then before others of its priority.
+//! Invariants: time is in a ready queue exactly if it is not the one running and its context's
+//! chain of loans was seen to end in a runnable context (a chain that has stalled since is found
+//! out when it is picked, and queued again by whoever wakes its end). The alarm of the core is set
+//! only if something waits for it: the earliest deadline, the earliest watch, or the running slice
+//! while another of the same priority is ready or a context of the core wants to know of ends of
+//! slices. Picking is round robin per priority, highest first; a slice that is preempted goes to
+//! the front of its queue with what is left of it. Time of a gang ([`windows`]) is ready in its
+//! windows only, and then before others of its priority.
 
 mod windows;
 
@@ -82,7 +85,8 @@ pub struct Scheduler {
     speed: u64,
     /// Contexts that want to know the ends of their slices.
     tickers: usize,
-    /// The core is throttled, or there are such contexts, or windows: one look for all where it counts.
+    /// The core is throttled, or there are such contexts, or windows: one look for all where it
+    /// counts.
     is_special: bool,
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
@@ -129,7 +133,8 @@ impl Scheduler {
         self.running.map_or(0, |schedule| schedule.priority)
     }
 
-    /// Lets programs run in `steps` of 8 steps only, of 1 ms each; what the kernel itself does is not held up. Cores throttled alike pause together.
+    /// Lets programs run in `steps` of 8 steps only, of 1 ms each; what the kernel itself does is
+    /// not held up. Cores throttled alike pause together.
     pub fn throttle(&mut self, steps: u64) {
         self.speed = steps;
         self.specials_changed();
@@ -203,7 +208,8 @@ impl Scheduler {
         self.ring_by(context.watch_ns.get());
     }
 
-    /// Makes the alarm ring no later than that. One that is set too early rings for nothing once; that is cheaper than setting it at each change.
+    /// Makes the alarm ring no later than that. One that is set too early rings for nothing once;
+    /// that is cheaper than setting it at each change.
     fn ring_by(&mut self, at_ns: u64) {
         if at_ns < self.alarm_ns {
             self.alarm_ns = at_ns;
@@ -287,7 +293,8 @@ impl Kernel {
         self.make_ready(context);
     }
 
-    /// Queues all time that now ends in this runnable context: its own and what it is lent. If that is the time that runs, see `pass_on`.
+    /// Queues all time that now ends in this runnable context: its own and what it is lent. If that
+    /// is the time that runs, see `pass_on`.
     #[inline(always)]
     pub fn make_ready(&mut self, context: Ptr<Context>) {
         if let Some(schedule) = context.schedule.get() {
@@ -308,8 +315,9 @@ impl Kernel {
         }
     }
 
-    /// A mailbox caller gets its time back before the callee idles, because it was notified. If its time was running the callee, the callee goes on with its
-    /// own, so that it may finish its batch; it is equal or better only then.
+    /// A mailbox caller gets its time back before the callee idles, because it was notified. If its
+    /// time was running the callee, the callee goes on with its own, so that it may finish its
+    /// batch; it is equal or better only then.
     pub fn return_loan(&mut self, lender: Ptr<Context>, callee: Ptr<Context>) {
         let own = callee.schedule.get();
         let lent = lender.schedule.get();
@@ -398,10 +406,12 @@ impl Kernel {
         }
     }
 
-    /// One of the looks at a context that has something pending. It counts only if the context could have seen to it: not if the whole core was held up
-    /// (a virtual machine's processor that did not run), nor if others had most of the time; nor if it got on to pages it had not touched before, which an
-    /// emulator translates slowly, and no loop does for long. What is pending for one that lends its time until another idles is pending for that one too,
-    /// which may have taken its own bits and cannot be rung by who waits for it.
+    /// One of the looks at a context that has something pending. It counts only if the context
+    /// could have seen to it: not if the whole core was held up (a virtual machine's processor that
+    /// did not run), nor if others had most of the time; nor if it got on to pages it had not
+    /// touched before, which an emulator translates slowly, and no loop does for long. What is
+    /// pending for one that lends its time until another idles is pending for that one too, which
+    /// may have taken its own bits and cannot be rung by who waits for it.
     fn watch_look(&mut self, context: Ptr<Context>, now_ns: u64) {
         self.scheduler.cancel_watch(context);
         if context.pending.get() == 0 && context.first_lender().is_none() {
@@ -448,8 +458,9 @@ impl Kernel {
         Decision::Resume(context.registers_at())
     }
 
-    /// The time that runs was lent, to `callee`, who can run, or given back. If nothing else has changed, who has it now goes on, and nobody needs to choose:
-    /// whatever ends a slice or a window, or holds the core, comes with an alarm.
+    /// The time that runs was lent, to `callee`, who can run, or given back. If nothing else has
+    /// changed, who has it now goes on, and nobody needs to choose: whatever ends a slice or a
+    /// window, or holds the core, comes with an alarm.
     #[inline(always)]
     pub fn pass_on(&mut self, callee: Option<Ptr<Context>>) -> Option<Ptr<Context>> {
         let scheduler = &self.scheduler;
@@ -486,7 +497,8 @@ impl Kernel {
         }
     }
 
-    /// The context to run; its time becomes the running one. Mostly the time that runs goes on, with whoever it is lent to now: then no queue is touched.
+    /// The context to run; its time becomes the running one. Mostly the time that runs goes on,
+    /// with whoever it is lent to now: then no queue is touched.
     fn pick(&mut self) -> Option<Ptr<Context>> {
         let scheduler = &mut self.scheduler;
         let yielded = core::mem::replace(&mut scheduler.yielded, false);
@@ -554,8 +566,9 @@ impl Kernel {
         }
     }
 
-    /// Vector registers stay with whom they were until another context that has some runs; meanwhile touching them is an exception, so
-    /// that a context without any neither reads nor changes another's.
+    /// Vector registers stay with whom they were until another context that has some runs;
+    /// meanwhile touching them is an exception, so that a context without any neither reads nor
+    /// changes another's.
     #[inline(never)]
     fn switch_vectors(&mut self, context: Ptr<Context>) {
         if self.vectors_open != context.has_vectors() {

@@ -1,9 +1,11 @@
 //! From a core that is ready to its first domain running, and back.
 //!
-//! Each core makes its root Ram from the memory boot gave it. What it runs then is told by core 0 (`orders`): `sbin/monitor` from the boot archive, with the
-//! capabilities that `abi::Handle` names, a program that core 0 passed, or nothing but polling (`polling`). Nothing else is ever started by the kernel. When the
-//! first domain has ended, everything else of the core has: it says so and idles, its memory as at its start, until it is told to run again. A core tells core
-//! 0 how it stands by a word in its own memory and a wake bit; it writes no other core's memory.
+//! Each core makes its root Ram from the memory boot gave it. What it runs then is told by core 0
+//! (`orders`): `sbin/monitor` from the boot archive, with the capabilities that `abi::Handle`
+//! names, a program that core 0 passed, or nothing but polling (`polling`). Nothing else is ever
+//! started by the kernel. When the first domain has ended, everything else of the core has: it says
+//! so and idles, its memory as at its start, until it is told to run again. A core tells core 0 how
+//! it stands by a word in its own memory and a wake bit; it writes no other core's memory.
 
 mod archive;
 mod monitor;
@@ -60,7 +62,8 @@ fn give_up(core: usize, reason: &str) -> ! {
     power::power_off(FAILED)
 }
 
-/// Says if this core's kernel or memory lies on other nodes than its own: a node has too little for its cores then.
+/// Says if this core's kernel or memory lies on other nodes than its own: a node has too little for
+/// its cores then.
 fn report_distant_memory(info: &CoreInfo) {
     let affinities = machine().facts.affinities.all();
     let own = || affinities.iter().filter(|affinity| affinity.node == info.node()).map(|affinity| affinity.range);
@@ -126,7 +129,8 @@ impl Kernel {
         machine().shares[..info.cores.len()].iter().flat_map(|share| &share.ram).any(inside)
     }
 
-    /// The mailbox says that a core's state or order changed: on core 0 some other core's state, elsewhere this core's order.
+    /// The mailbox says that a core's state or order changed: on core 0 some other core's state,
+    /// elsewhere this core's order.
     pub fn core_slot_rang(&mut self) {
         match self.info {
             Some(info) if info.core == 0 => {
@@ -196,7 +200,8 @@ impl Kernel {
         }
     }
 
-    /// When this core's first domain has ended: core 0 ends the machine with its status, another halts once all is taken apart.
+    /// When this core's first domain has ended: core 0 ends the machine with its status, another
+    /// halts once all is taken apart.
     pub fn first_domain_ended(&mut self, first: Ptr<Domain>) {
         let state = first.stand();
         let is_asked = [DeathCause::Exit, DeathCause::Killed].iter().any(|cause| *cause as u64 == state.cause);
@@ -212,7 +217,8 @@ impl Kernel {
         self.condemned.push_back(first);
     }
 
-    /// All of the first domain is taken apart. What is left is the root account; whatever else is there is a defect, which the log tells.
+    /// All of the first domain is taken apart. What is left is the root account; whatever else is
+    /// there is a defect, which the log tells.
     pub(crate) fn halted(&mut self) {
         self.first_ended = false;
         self.polling = None;

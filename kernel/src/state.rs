@@ -1,7 +1,8 @@
 //! The state of one core's kernel: everything that changes hangs off one [`Kernel`].
 //!
-//! Invariants: there is one per core and nobody else touches it; every event gets it as `&mut`, changes it, and ends with a decision what runs next. Objects
-//! hang below it in pages of this core (`objects`).
+//! Invariants: there is one per core and nobody else touches it; every event gets it as `&mut`,
+//! changes it, and ends with a decision what runs next. Objects hang below it in pages of this core
+//! (`objects`).
 
 use crate::arch::paging;
 use crate::boot::info::CoreInfo;

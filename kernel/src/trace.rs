@@ -1,4 +1,5 @@
-//! A ring of fixed-size records of what this core did, in its own memory: the oldest are overwritten, and `TraceRead` says how many were lost.
+//! A ring of fixed-size records of what this core did, in its own memory: the oldest are
+//! overwritten, and `TraceRead` says how many were lost.
 
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use core::ptr::NonNull;
@@ -11,7 +12,8 @@ const RECORDS: u64 = PAGES * PAGE_BYTES as u64 / size_of::<Record>() as u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Event {
-    /// Another context runs: its id; (id of the context before, id of the scheduling context whose time it uses: another's in a portal call).
+    /// Another context runs: its id; (id of the context before, id of the scheduling context whose
+    /// time it uses: another's in a portal call).
     Switch = 1,
     /// A page fault was resolved: (address, error code).
     SoftFault = 2,

@@ -1,7 +1,8 @@
 //! Events: from the entry stubs to a decision what runs next.
 //!
-//! Invariants: nothing a user does panics here; an event ends with all objects settled; a program's fault is first tried as a soft fault, then given to its
-//! proxy, then it ends the domain with one report. This file does not know how a call works (`calls`).
+//! Invariants: nothing a user does panics here; an event ends with all objects settled; a program's
+//! fault is first tried as a soft fault, then given to its proxy, then it ends the domain with one
+//! report. This file does not know how a call works (`calls`).
 
 use crate::arch::context::{self, Event, Registers};
 use crate::core_local::CoreLocal;
@@ -42,7 +43,8 @@ fn run(step: impl FnOnce(&mut Kernel) -> Decision) -> ! {
 #[inline(always)]
 pub fn leave(decision: Decision) -> ! {
     match decision {
-        // SAFETY: `decide` gives the registers of the current context, whose space is loaded; nothing else refers to them now.
+        // SAFETY: `decide` gives the registers of the current context, whose space is loaded;
+        // nothing else refers to them now.
         Decision::Resume(mut registers) => unsafe { context::resume(registers.as_mut()) },
         Decision::Idle => match KERNEL.with(|kernel| kernel.as_mut().map_or(Decision::Idle, Kernel::serve)) {
             // SAFETY: as above.
@@ -156,7 +158,8 @@ impl Kernel {
         }
     }
 
-    /// Badge bits came up: program code that asked for it is interrupted, its proxy is told to look before it goes back.
+    /// Badge bits came up: program code that asked for it is interrupted, its proxy is told to look
+    /// before it goes back.
     pub fn interrupt_program(&mut self, context: Ptr<Context>) {
         let Some(proxy) = context.proxy.get() else { return };
         if context.pending.get() & context.upcall_mask() == 0 {
@@ -180,7 +183,8 @@ fn enter_proxy(context: Ptr<Context>, (call_entry, stack_top): (u64, u64)) {
     context.set_in_proxy(ControlPage::INSIDE);
 }
 
-/// Time is taken from a context that could go on: if it wants to know, it begins with an upcall when it has time again.
+/// Time is taken from a context that could go on: if it wants to know, it begins with an upcall
+/// when it has time again.
 #[inline(never)]
 pub fn preempted(context: Ptr<Context>) {
     if let Some(proxy) = context.proxy.get()

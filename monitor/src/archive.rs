@@ -1,4 +1,5 @@
-//! Files of the boot archive (cpio "newc", man 5 cpio), found by path. A damaged archive ends at the damage.
+//! Files of the boot archive (cpio "newc", man 5 cpio), found by path. A damaged archive ends at
+//! the damage.
 
 const HEADER_BYTES: usize = 110;
 const NAME_SIZE: usize = 11;

@@ -1,5 +1,6 @@
-//! What monitor 0 does by itself: starts the other cores, and the supervisor with all it needs. And starts the supervisor again if it dies:
-//! all it knows it can ask for (spawn and the monitors tell what exists).
+//! What monitor 0 does by itself: starts the other cores, and the supervisor with all it needs. And
+//! starts the supervisor again if it dies: all it knows it can ask for (spawn and the monitors tell
+//! what exists).
 
 use alloc::format;
 use alloc::rc::Rc;
@@ -79,7 +80,8 @@ pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> R
     let channels = wiring::channels(system, cores);
     let first = wiring::first_components(system);
     let is_first = |name: &str| first.iter().any(|component| component.name == name);
-    // Also those of later clients: a component has the channels it serves from its start. Clients of these servers are on this core.
+    // Also those of later clients: a component has the channels it serves from its start. Clients
+    // of these servers are on this core.
     let ours: Vec<ChannelPlan> = channels
         .into_iter()
         .filter(|plan| {

@@ -1,7 +1,8 @@
 //! Channels of this core: memory, portals, wake slots, and who holds which end.
 //!
-//! Each end has a portal made by its own core's monitor. The portal outlives the context it leads to, so a restarted component is reached by
-//! the handles its peers already have. Another core reaches the portal through a wake slot. The server's core owns the memory.
+//! Each end has a portal made by its own core's monitor. The portal outlives the context it leads
+//! to, so a restarted component is reached by the handles its peers already have. Another core
+//! reaches the portal through a wake slot. The server's core owns the memory.
 
 use alloc::string::String;
 
@@ -19,7 +20,8 @@ use crate::{Book, refused};
 
 /// The component name under which a monitor itself serves.
 const MONITOR: &str = "monitor";
-/// Badge bits for components' channels: 0 is their endpoint's, those from 56 on are their own (`runtime::OWN_BITS`).
+/// Badge bits for components' channels: 0 is their endpoint's, those from 56 on are their own
+/// (`runtime::OWN_BITS`).
 const BADGES: u64 = 55;
 /// The monitor's own badge bits for clients of the `monitor` contract.
 const MONITOR_BADGES: u64 = 4;
@@ -246,7 +248,8 @@ impl<M: Machine> Book<M> {
         self.machine.drop(channel.segment);
     }
 
-    /// Puts an end into a domain being made: maps the memory at `address`, gives the bell, points the portal.
+    /// Puts an end into a domain being made: maps the memory at `address`, gives the bell, points
+    /// the portal.
     pub(crate) fn attach(
         &mut self,
         id: ChannelId,
@@ -279,7 +282,8 @@ impl<M: Machine> Book<M> {
         Ok((made, address + bytes + PAGE_BYTES))
     }
 
-    /// The client of a set of channels died: the set begins again for another, and the servers drop what the dead one held.
+    /// The client of a set of channels died: the set begins again for another, and the servers drop
+    /// what the dead one held.
     pub(crate) fn begin_again(&mut self, set: &[(ChannelId, End)]) {
         let generation = self.machine.random();
         for (id, end) in set {
@@ -316,7 +320,8 @@ impl<M: Machine> Book<M> {
         }
     }
 
-    /// Puts the server's end into its server, which runs already, perhaps not as the first: gives what its endpoint is to be told, and its domain.
+    /// Puts the server's end into its server, which runs already, perhaps not as the first: gives
+    /// what its endpoint is to be told, and its domain.
     pub fn announce(&mut self, id: ChannelId, set: u32) -> Result<(DomainId, Wired), MonitorError> {
         let channel = self.channels.get_mut(&id).ok_or(MonitorError::NotFound)?;
         let server = self.domains.values().find(|domain| domain.plan.name == channel.plan.server);
@@ -333,7 +338,8 @@ impl<M: Machine> Book<M> {
         Ok((server, Wired { peer_set: set, ..wired }))
     }
 
-    /// Puts the client's end into a component that asked for it: gives what its endpoint is to be told.
+    /// Puts the client's end into a component that asked for it: gives what its endpoint is to be
+    /// told.
     pub fn introduce(&mut self, id: ChannelId, client: DomainId, request: u64) -> Result<Wired, MonitorError> {
         self.hand(id, End::Client, client).map(|wired| Wired { request, ..wired })
     }

@@ -1,7 +1,9 @@
-//! Other cores come and go: core 0's monitor starts and halts them, at boot and while the system runs.
+//! Other cores come and go: core 0's monitor starts and halts them, at boot and while the system
+//! runs.
 //!
-//! Invariants: a core is halted only when its monitor has made nothing that is still there, so nobody elsewhere knows of anything on it; its link is
-//! gone from the table before, so nobody makes anything while it is asked. One core changes at a time.
+//! Invariants: a core is halted only when its monitor has made nothing that is still there, so
+//! nobody elsewhere knows of anything on it; its link is gone from the table before, so nobody
+//! makes anything while it is asked. One core changes at a time.
 
 use alloc::format;
 use alloc::rc::Rc;

@@ -1,4 +1,5 @@
-//! Making a domain: account, program, control page, channels, regions, devices, files, start page. It does not run yet.
+//! Making a domain: account, program, control page, channels, regions, devices, files, start page.
+//! It does not run yet.
 
 use alloc::vec::Vec;
 
@@ -21,8 +22,8 @@ const WHOLE_ARCHIVE: &str = "archive";
 const ENDPOINT_BADGE: u64 = 1;
 /// The monitor's bits for endpoints, shared by domains in turn.
 const ENDPOINT_BITS: u64 = 16;
-/// The monitor's bits for deaths, by the domain's number: a death is looked for among those that share a bit. Bits below are those of its own
-/// channels (`link.rs`, `channels.rs`).
+/// The monitor's bits for deaths, by the domain's number: a death is looked for among those that
+/// share a bit. Bits below are those of its own channels (`link.rs`, `channels.rs`).
 const DEATH_BIT_FIRST: u64 = 40;
 const DEATH_BITS: u64 = 8;
 /// All of them.
@@ -131,7 +132,8 @@ impl<M: Machine> Book<M> {
         Ok([domain.0, context.0])
     }
 
-    /// A bit that no other domain has; shared only if there are more components than bits, who are then reported together.
+    /// A bit that no other domain has; shared only if there are more components than bits, who are
+    /// then reported together.
     fn free_stall_badge(&self) -> u64 {
         let taken = self.domains.values().filter_map(|domain| domain.stall_badge).fold(0, |all, badge| all | badge);
         let free = STALL_BADGES & !taken;

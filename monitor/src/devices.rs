@@ -20,7 +20,8 @@ const SERIAL: u64 = 0x2_0000;
 
 /// No devices but rights. To end the machine, and nothing else.
 const POWER: &str = "power";
-/// To do with cores and their memory whatever the kernel can: for programs that manage cores of their own.
+/// To do with cores and their memory whatever the kernel can: for programs that manage cores of
+/// their own.
 const CORES: &str = "cores";
 
 /// Claims by kind.
@@ -46,13 +47,15 @@ impl Devices {
 fn is_of_kind(record: &DeviceRecord, kind: &str) -> bool {
     match kind {
         "serial" => record.hwid == SERIAL,
-        // Modern and transitional network devices of VIRTIO 1.2, 5.1; a memory-mapped one is listed with the modern id.
+        // Modern and transitional network devices of VIRTIO 1.2, 5.1; a memory-mapped one is listed
+        // with the modern id.
         "virtio-net" => record.vendor == 0x1af4 && matches!(record.device, 0x1041 | 0x1000),
         _ => false,
     }
 }
 
-/// For people: which of `kinds` a device is, that is whose driver the system has; and its place as the kernel prints it.
+/// For people: which of `kinds` a device is, that is whose driver the system has; and its place as
+/// the kernel prints it.
 pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, String) {
     let kind = kinds.iter().find(|kind| is_of_kind(device, kind)).map(|kind| (*kind).into());
     let hwid = device.hwid;

@@ -12,7 +12,8 @@ use crate::create::death_badge;
 use crate::machine::Machine;
 use crate::{Book, refused};
 
-/// Most questions of a component for channels that are passed on before they are answered: others hear of deaths over the same channels.
+/// Most questions of a component for channels that are passed on before they are answered: others
+/// hear of deaths over the same channels.
 pub(crate) const ASKED_MAX: u32 = 16;
 
 /// Capabilities a monitor holds of a domain.
@@ -78,7 +79,8 @@ impl<M: Machine> Book<M> {
         Ok(())
     }
 
-    /// Looks for domains that died, among those whose deaths these bits tell, takes them apart and tells of each.
+    /// Looks for domains that died, among those whose deaths these bits tell, takes them apart and
+    /// tells of each.
     pub fn deaths(&mut self, bits: u64) -> Vec<Dead> {
         let mut dead = Vec::new();
         for (id, domain) in self.domains.iter().filter(|(id, _)| death_badge(**id) & bits != 0) {

@@ -1,13 +1,16 @@
 //! The monitor's book: what one core has made and who holds which end of it.
 //!
-//! Mechanism only: whom to start, restart or place is decided elsewhere. All of it runs over [`Machine`], the kernel's calls it needs, so
-//! that it is tested on a host against a made-up machine; `main.rs` puts it on the real one and on messages.
+//! Mechanism only: whom to start, restart or place is decided elsewhere. All of it runs over
+//! [`Machine`], the kernel's calls it needs, so that it is tested on a host against a made-up
+//! machine; `main.rs` puts it on the real one and on messages.
 //!
-//! Kernel calls answer at once, so operations call them directly; a step machine that gives effects back would only have to be told the
-//! handle numbers again. What waits (other cores, components) is outside, in `main.rs`.
+//! Kernel calls answer at once, so operations call them directly; a step machine that gives effects
+//! back would only have to be told the handle numbers again. What waits (other cores, components)
+//! is outside, in `main.rs`.
 //!
-//! Invariants: a domain that died is taken apart before its death is told; a channel outlives both its sides until it is closed;
-//! what an operation made before it failed is undone. Deliberately unknown here: messages, time, other cores' books.
+//! Invariants: a domain that died is taken apart before its death is told; a channel outlives both
+//! its sides until it is closed; what an operation made before it failed is undone. Deliberately
+//! unknown here: messages, time, other cores' books.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -48,7 +51,8 @@ pub struct Facts {
     pub core: u32,
     /// Cores of the machine.
     pub cores: u32,
-    /// Ticks per second, the counter at time 0, and ns per tick << 32: as in this monitor's own start page.
+    /// Ticks per second, the counter at time 0, and ns per tick << 32: as in this monitor's own
+    /// start page.
     pub tsc: [u64; 3],
     /// Where the archive begins in its first page.
     pub archive_offset: u64,
@@ -106,7 +110,8 @@ impl<M: Machine> Book<M> {
         &mut self.machine
     }
 
-    /// Whether nothing made here is there any more: no domain, no channel, no region, no claim on a device.
+    /// Whether nothing made here is there any more: no domain, no channel, no region, no claim on a
+    /// device.
     pub fn is_empty(&self) -> bool {
         self.domains.is_empty() && self.channels.is_empty() && self.regions.is_empty() && self.devices.is_empty()
     }
@@ -123,7 +128,8 @@ impl<M: Machine> Book<M> {
         Ok(segment)
     }
 
-    /// Says where memory is that a core has of another one, if the command line asks (`pelago.list=memory`): for those who look at it from outside.
+    /// Says where memory is that a core has of another one, if the command line asks
+    /// (`pelago.list=memory`): for those who look at it from outside.
     pub fn tell_borrowed(&self, core: u32, physical: u64, pages: u64, what: &str) {
         if self.lists_memory {
             let bytes = pages * abi::PAGE_BYTES;
@@ -131,7 +137,8 @@ impl<M: Machine> Book<M> {
         }
     }
 
-    /// Makes a region, or borrows one of another core; gives the physical address of contiguous memory, or the id of a pool.
+    /// Makes a region, or borrows one of another core; gives the physical address of contiguous
+    /// memory, or the id of a pool.
     pub fn region(&mut self, name: &str, pages: u64, kind: RegionKind, of: Option<u64>) -> Result<u64, MonitorError> {
         if let Some(kept) = self.regions.get(name) {
             return if kept.pages == pages { Ok(kept.place) } else { Err(MonitorError::Busy) };

@@ -1,4 +1,5 @@
-//! Links between monitor 0 and the others: a channel in memory of core 0, and one page by which both sides tell each other how to ring.
+//! Links between monitor 0 and the others: a channel in memory of core 0, and one page by which
+//! both sides tell each other how to ring.
 
 use alloc::rc::Rc;
 use alloc::string::ToString;
@@ -33,7 +34,8 @@ struct Greeting {
 
 impl Greeting {
     fn word(&self, index: u64) -> &AtomicU64 {
-        // SAFETY: the page is mapped for the monitor's life, shared memory of atomics only, and holds these two words.
+        // SAFETY: the page is mapped for the monitor's life, shared memory of atomics only, and
+        // holds these two words.
         unsafe { &*((self.base + 8 * index) as *const AtomicU64) }
     }
 }
@@ -86,7 +88,8 @@ impl Link {
 
     /// Claims the core and runs a monitor there. No client of an earlier run is left.
     pub fn start(&self) -> Result<Memory, Error> {
-        // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and whoever did has halted. The last page is left out of the channel.
+        // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and whoever
+        // did has halted. The last page is left out of the channel.
         let memory = unsafe {
             core::ptr::write_bytes(self.address as *mut u8, 0, self.bytes as usize);
             Memory::format(self.address, self.bytes - PAGE_BYTES, layout(), Some(self.keeper.clone()))

@@ -1,5 +1,6 @@
-//! Puts programs into domains. Code and constants are shown where they lie in the boot archive, to all instances on all cores: not one
-//! byte of them is copied, if the archive has them on pages as `tools` writes it, else once per core. Data is a copy.
+//! Puts programs into domains. Code and constants are shown where they lie in the boot archive, to
+//! all instances on all cores: not one byte of them is copied, if the archive has them on pages as
+//! `tools` writes it, else once per core. Data is a copy.
 
 use alloc::vec::Vec;
 
@@ -73,7 +74,8 @@ impl<M: Machine> Book<M> {
         Ok(Shown { segment, first_page: 0, address, pages, protection })
     }
 
-    /// The page of the archive from which a piece can be shown as it is. Around it the program then sees what the archive has there.
+    /// The page of the archive from which a piece can be shown as it is. Around it the program then
+    /// sees what the archive has there.
     fn in_place(&self, piece: &Piece<'_>) -> Option<u64> {
         let at = (piece.bytes.as_ptr() as u64).checked_sub(self.archive.as_ptr() as u64)? + self.facts.archive_offset;
         let is_whole = (piece.offset + piece.bytes.len() as u64).div_ceil(PAGE_BYTES) == piece.pages;

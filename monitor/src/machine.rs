@@ -4,7 +4,8 @@ use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory};
 
-/// What the book stands on: the kernel, or a test's make-believe. `ram` is the account that pays; the root account where none is named.
+/// What the book stands on: the kernel, or a test's make-believe. `ram` is the account that pays;
+/// the root account where none is named.
 pub trait Machine {
     /// A segment, and its physical address if it is contiguous.
     fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error>;
@@ -20,7 +21,8 @@ pub trait Machine {
     fn copy(&mut self, ram: Handle, segment: Handle) -> Result<Handle, Error>;
     /// Puts bytes into a segment that nobody uses yet.
     fn fill(&mut self, segment: Handle, offset: u64, bytes: &[u8]) -> Result<(), Error>;
-    /// Maps a whole channel segment for the monitor itself, formatting it if it is new; unmapped with the `Memory`'s last user.
+    /// Maps a whole channel segment for the monitor itself, formatting it if it is new; unmapped
+    /// with the `Memory`'s last user.
     fn channel(&mut self, segment: Handle, layout: Layout, format: bool) -> Result<Memory, Error>;
 
     /// A portal with that badge, leading nowhere yet.

@@ -12,7 +12,8 @@ use monitor_core::Machine;
 const SCRATCH: u64 = REGIONS + (32 << 30);
 /// Time slice of every context.
 const SLICE_US: u64 = 5_000;
-/// A component that does not look at its work for so long is reported: with the report's way and the restart below the 200 ms promised.
+/// A component that does not look at its work for so long is reported: with the report's way and
+/// the restart below the 200 ms promised.
 const STALL_LIMIT_NS: u64 = 150_000_000;
 /// What a bell may be used for by whom it is given to.
 const BELL: Rights = Rights::NOTIFY.union(Rights::GRANT);
@@ -53,7 +54,8 @@ impl Machine for Metal {
             return Ok(());
         }
         sys::range_map(Handle::SELF_RANGE, SCRATCH, segment, 0, pages, protection::READ | protection::WRITE)?;
-        // SAFETY: just mapped for writing, `offset + bytes.len()` bytes at least, and nothing else uses this address or, yet, the segment.
+        // SAFETY: just mapped for writing, `offset + bytes.len()` bytes at least, and nothing else
+        // uses this address or, yet, the segment.
         unsafe { slice::from_raw_parts_mut((SCRATCH + offset) as *mut u8, bytes.len()) }.copy_from_slice(bytes);
         // SAFETY: the slice above is gone.
         unsafe { sys::range_unmap(Handle::SELF_RANGE, SCRATCH, pages) }.map(drop)

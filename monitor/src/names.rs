@@ -1,7 +1,9 @@
-//! The name cache of a core (fos, section 3.2.1): what the name server answered, until it tells that this is not so any more.
+//! The name cache of a core (fos, section 3.2.1): what the name server answered, until it tells
+//! that this is not so any more.
 //!
-//! Invariants: at most [`ANSWERS_MAX`] answers; an answer that was on its way when its contract changed is given, not kept.
-//! Deliberately unknown here: messages, who asks, what an entry is used for.
+//! Invariants: at most [`ANSWERS_MAX`] answers; an answer that was on its way when its contract
+//! changed is given, not kept. Deliberately unknown here: messages, who asks, what an entry is used
+//! for.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;

@@ -1,6 +1,7 @@
 //! Which pieces of memory an ELF program wants: decoded and checked, nothing loaded.
 //!
-//! Taken: statically linked x86-64 executables at fixed addresses (`lib/link`), each piece of their own pages, none writable and executable.
+//! Taken: statically linked x86-64 executables at fixed addresses (`lib/link`), each piece of their
+//! own pages, none writable and executable.
 
 use alloc::vec::Vec;
 
@@ -145,7 +146,8 @@ pub(crate) mod tests {
         assert!(decode(&file(PIECES_MAX as u16 + 1)).is_err());
     }
 
-    /// Every byte of header damaged in several ways: an error or a program within bounds, never a panic.
+    /// Every byte of header damaged in several ways: an error or a program within bounds, never a
+    /// panic.
     #[test]
     fn hostile_files_are_refused_or_bounded() {
         let good = file(2);

@@ -1,4 +1,5 @@
-//! The `monitor` contract over the book: acts on this core, passes on what is for others, tells clients what happened.
+//! The `monitor` contract over the book: acts on this core, passes on what is for others, tells
+//! clients what happened.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -31,8 +32,9 @@ const HURT_NS: u64 = 1_000_000;
 /// Or after some times this long, where others keep the processor.
 const HURT_AGAIN_NS: u64 = 20_000_000;
 const HURT_AGAIN: usize = 100;
-/// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked at once on one core: over 200 ms); a hung one is found by
-/// its watch and killed, and a death ends the wait.
+/// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked
+/// at once on one core: over 200 ms); a hung one is found by its watch and killed, and a death ends
+/// the wait.
 const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 
 /// This core's monitor.
@@ -60,7 +62,8 @@ pub struct Service {
 struct Listener {
     peer: Peer,
     events: MonitorEvents,
-    /// It makes Linux domains: their deaths are its alone, as they are many and nobody else's business.
+    /// It makes Linux domains: their deaths are its alone, as they are many and nobody else's
+    /// business.
     makes_linux: bool,
 }
 
@@ -171,7 +174,8 @@ impl Service {
         }
     }
 
-    /// Opens a channel on this core, and uses it if an end is the monitor's own: it serves `monitor` and `lookup`, and is a client of `names` only.
+    /// Opens a channel on this core, and uses it if an end is the monitor's own: it serves
+    /// `monitor` and `lookup`, and is a client of `names` only.
     pub fn open_here(self: &Rc<Self>, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError> {
         let contract = plan.contract.clone();
         let opened = self.book.borrow_mut().open(plan, other)?;
@@ -224,7 +228,8 @@ impl Service {
         self.book.borrow_mut().start(id)
     }
 
-    /// What the domain of that id is called: a component of this core, this monitor, or, if it has ended, its id. Nobody (0) has no name.
+    /// What the domain of that id is called: a component of this core, this monitor, or, if it has
+    /// ended, its id. Nobody (0) has no name.
     fn domain_name(&self, id: DomainId) -> String {
         let is_own = || sys::cap_stat(Handle::SELF_DOMAIN).is_ok_and(|(_, own, _)| own == id);
         match self.book.borrow().name_of(id) {
@@ -403,7 +408,8 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             let done = self.0.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed);
             if how == Hurt::Hang {
-                // A hang is noticed while work waits: here is some. What is there before it begins may be taken with the order to hang.
+                // A hang is noticed while work waits: here is some. What is there before it begins
+                // may be taken with the order to hang.
                 let service = self.0.clone();
                 runtime::spawn(async move {
                     for wait_ns in core::iter::once(HURT_NS).chain([HURT_AGAIN_NS; HURT_AGAIN]) {

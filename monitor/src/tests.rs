@@ -1,4 +1,5 @@
-//! The book against a made-up machine, which counts every capability: what is made is dropped again, whatever fails.
+//! The book against a made-up machine, which counts every capability: what is made is dropped
+//! again, whatever fails.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,10 @@
-//! A machine without time: nodes, what is on its way between them, and what they have not yet been told.
+//! A machine without time: nodes, what is on its way between them, and what they have not yet been
+//! told.
 //!
-//! Invariants: a channel is first in, first out, and loses nothing while its receiver lives; a core that stopped takes what was on its way to it along, and what it had sent may still
-//! arrive; changes of who lives are numbered and reach every node in order; a core is started again only after its death was announced.
+//! Invariants: a channel is first in, first out, and loses nothing while its receiver lives; a core
+//! that stopped takes what was on its way to it along, and what it had sent may still arrive;
+//! changes of who lives are numbered and reach every node in order; a core is started again only
+//! after its death was announced.
 
 use capability::{Answer, Refusal};
 use capability::{Call, Capability, Effect, Envelope, Event, Extent, Message, Node, NodeId, Protocol, RequestId};

@@ -1,6 +1,7 @@
 //! What must hold, whatever the order of events.
 //!
-//! [`always`] looks at one state; [`quiet`] at one in which nothing is under way; [`revoked`] and [`Ghost`] at what was promised over time.
+//! [`always`] looks at one state; [`quiet`] at one in which nothing is under way; [`revoked`] and
+//! [`Ghost`] at what was promised over time.
 
 use crate::cluster::Cluster;
 use abi::{ObjectType, Rights};
@@ -28,12 +29,14 @@ struct Use {
     depth: u8,
 }
 
-/// Objects that overlap are nested, and all but the innermost are Ram. What a core still maps counts, even if the object's home is gone.
+/// Objects that overlap are nested, and all but the innermost are Ram. What a core still maps
+/// counts, even if the object's home is gone.
 fn one_use<P: Protocol>(cluster: &Cluster<P>) -> Result<(), Broken> {
     let mut uses: BTreeMap<ObjectId, Use> = BTreeMap::new();
     for node in cluster.nodes() {
         for (_, held) in node.table().slots() {
-            // Nothing is in Ram; whether a stale capability for it may still be used is for its holder's next vote.
+            // Nothing is in Ram; whether a stale capability for it may still be used is for its
+            // holder's next vote.
             if held.kind != ObjectType::Ram || cluster.is_live(held.object.home) {
                 let (object, kind, extent, depth) = (held.object, held.kind, held.extent, held.depth);
                 uses.insert(object, Use { object, kind, extent, depth });
@@ -69,14 +72,16 @@ fn one_use<P: Protocol>(cluster: &Cluster<P>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// While a remote flag is clear, no other core has a capability of the object, nor of anything made out of it, nor such an object.
+/// While a remote flag is clear, no other core has a capability of the object, nor of anything made
+/// out of it, nor such an object.
 fn alone<P: Protocol>(cluster: &Cluster<P>) -> Result<(), Broken> {
     // Per region of memory: who holds what. Nothing crosses regions.
     let mut held: HashMap<u64, Vec<(NodeId, Extent, u8)>> = HashMap::new();
     for node in cluster.nodes() {
         let slots = node.table().slots().filter(|(slot, _)| !node.is_moving(*slot));
         let capabilities = slots.map(|(_, held)| (held.extent, held.depth));
-        // A record is no capability: it matters to those for the Ram it was made out of, not to those for the object itself.
+        // A record is no capability: it matters to those for the Ram it was made out of, not to
+        // those for the object itself.
         let records = node.table().records().filter(|(_, record)| record.depth > 0);
         for (extent, depth) in capabilities.chain(records.map(|(_, record)| (record.extent, record.depth - 1))) {
             held.entry(cluster.region_of(extent.first)).or_default().push((node.id(), extent, depth));
@@ -97,7 +102,8 @@ fn alone<P: Protocol>(cluster: &Cluster<P>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Holds when nothing is under way: every object has a capability and every capability an object, and nothing allows more than it was made from.
+/// Holds when nothing is under way: every object has a capability and every capability an object,
+/// and nothing allows more than it was made from.
 pub fn quiet<P: Protocol>(cluster: &Cluster<P>) -> Result<(), Broken> {
     let records: BTreeSet<ObjectId> =
         cluster.nodes().flat_map(|n| n.table().records().map(|(object, _)| object)).collect();
@@ -124,7 +130,8 @@ fn translations<P: Protocol>(node: &Node<P>) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Holds when a revoke is answered: nothing derived from the capability is left, or on its way to anyone who would take it.
+/// Holds when a revoke is answered: nothing derived from the capability is left, or on its way to
+/// anyone who would take it.
 pub fn revoked<P: Protocol>(cluster: &Cluster<P>, capability: CapabilityId) -> Result<(), Broken> {
     for node in cluster.nodes() {
         let left = node.table().slots().find(|(_, held)| held.derives_from(capability));
@@ -154,7 +161,8 @@ pub struct Ghost {
 }
 
 impl Ghost {
-    /// After a step of `core`: its capabilities allow no more than those they were derived from, and than they did before.
+    /// After a step of `core`: its capabilities allow no more than those they were derived from,
+    /// and than they did before.
     pub fn look<P: Protocol>(&mut self, cluster: &Cluster<P>, core: u16) -> Result<(), Broken> {
         let Some(node) = cluster.node(core) else { return Ok(()) };
         // What is being moved may already be elsewhere, with fewer rights.

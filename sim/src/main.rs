@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 /// How often progress is shown.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// Runs the protocols of many nodes under delays, deaths and restarts, and checks that what they promise holds.
+/// Runs the protocols of many nodes under delays, deaths and restarts, and checks that what they
+/// promise holds.
 #[derive(Parser)]
 #[command(name = "pelago sim")]
 struct Arguments {
@@ -56,7 +57,8 @@ fn main() -> ExitCode {
         options.deaths = arguments.deaths.unwrap_or(options.deaths);
         options.only = arguments.only.as_ref().map(|only| only.iter().copied().collect());
         let again = options.clone();
-        // A node that finds its own invariant broken panics, which ends this program: it says how to see that again first.
+        // A node that finds its own invariant broken panics, which ends this program: it says how
+        // to see that again first.
         std::panic::set_hook(Box::new(move |panic| {
             eprintln!("{panic}");
             println!("{}", again.again());

@@ -1,4 +1,5 @@
-//! One seed from start to verdict: a run, a sweep that gives everything back, and, if something broke, the shortest run that still breaks.
+//! One seed from start to verdict: a run, a sweep that gives everything back, and, if something
+//! broke, the shortest run that still breaks.
 
 use crate::invariants::Broken;
 use crate::simulation::{Options, Simulation};

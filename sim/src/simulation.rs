@@ -1,8 +1,10 @@
 //! A cluster under a seeded clock.
 //!
-//! Every delay, death and call is drawn from the seed and its own place (the channel and number of the message, the number of the call), and events of equal time have a fixed order: one
-//! seed, one run, and leaving out a call leaves the delays of the others as they are. Channels are independent of each other, so what two
-//! nodes send to a third arrives in any order; each channel keeps its own.
+//! Every delay, death and call is drawn from the seed and its own place (the channel and number of
+//! the message, the number of the call), and events of equal time have a fixed order: one seed, one
+//! run, and leaving out a call leaves the delays of the others as they are. Channels are
+//! independent of each other, so what two nodes send to a third arrives in any order; each channel
+//! keeps its own.
 
 use crate::cluster::{Action, Cluster, Occurrence};
 use crate::invariants::{self, Broken, Ghost};
@@ -21,7 +23,8 @@ const MILLISECOND_NS: u64 = 1_000_000;
 const DELAY_MAX_NS: u64 = 2 * MILLISECOND_NS;
 /// A core that stopped is noticed by then, suspected or not.
 const NOTICED_NS: u64 = 200 * MILLISECOND_NS;
-/// Longest from a call to its answer: a death may go unnoticed for `NOTICED_NS`, an operation may wait for others that wait for it, each of which takes a few rounds of messages.
+/// Longest from a call to its answer: a death may go unnoticed for `NOTICED_NS`, an operation may
+/// wait for others that wait for it, each of which takes a few rounds of messages.
 const ANSWER_NS: u64 = 4 * NOTICED_NS + 1_000 * DELAY_MAX_NS;
 /// More events than any sound run of this size has, per call asked for and node.
 const EVENTS_PER_CALL: u64 = 400;
@@ -88,7 +91,8 @@ pub struct Simulation<P: Protocol> {
     /// When the last of a stream arrives, and how many there were.
     last: HashMap<Stream, (u64, u64)>,
     pending: BTreeMap<(u16, RequestId), Pending>,
-    /// The last call that made or widened a translation. Requests are numbered in the order they are made.
+    /// The last call that made or widened a translation. Requests are numbered in the order they
+    /// are made.
     touched: HashMap<(u16, CapabilityId), RequestId>,
     ghost: Ghost,
     hash: DefaultHasher,
@@ -150,7 +154,8 @@ impl<P: Protocol> Simulation<P> {
             slowest_ns: 0,
             last_answer: None,
         };
-        // About as long as a few messages take for each call of a core, so that calls of different cores meet.
+        // About as long as a few messages take for each call of a core, so that calls of different
+        // cores meet.
         let span = (u64::from(options.calls) * 60 * MICROSECOND_NS / u64::from(options.cores)).max(MILLISECOND_NS);
         let place = |stream| {
             let mut random = simulation.random(stream, 0);
@@ -230,7 +235,8 @@ impl<P: Protocol> Simulation<P> {
         invariants::quiet(&self.cluster)
     }
 
-    /// Everything is given back: each core revokes what it ever handed out, one after another, and makes one object of all its memory.
+    /// Everything is given back: each core revokes what it ever handed out, one after another, and
+    /// makes one object of all its memory.
     pub fn sweep(&mut self) -> Result<(), Broken> {
         for core in 0..self.cluster.cores() {
             self.must(core, Call::Revoke { slot: capability::Slot(0) })?;

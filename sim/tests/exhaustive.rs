@@ -1,10 +1,13 @@
 //! A small model checker: every order of events of small machines.
 //!
-//! A state is a cluster, the calls still to be made and what was answered. From each state every possible action is tried; states seen before are not looked at again. In each state
-//! the invariants hold; in each state from which nothing can happen, everything was answered and nothing is under way.
+//! A state is a cluster, the calls still to be made and what was answered. From each state every
+//! possible action is tried; states seen before are not looked at again. In each state the
+//! invariants hold; in each state from which nothing can happen, everything was answered and
+//! nothing is under way.
 //!
-//! Time stands still, so nothing is suspected; that a core stopped is announced sooner or later. Two states with the same 64-bit fingerprint count as one: with a million states the chance
-//! that this hides one is below one in ten million.
+//! Time stands still, so nothing is suspected; that a core stopped is announced sooner or later.
+//! Two states with the same 64-bit fingerprint count as one: with a million states the chance that
+//! this hides one is below one in ten million.
 
 #![forbid(unsafe_code)]
 
@@ -100,7 +103,8 @@ impl<P: Protocol> State<P> {
             .chain(cluster.uninformed().map(Action::Tell))
             .chain(announcements);
         let mut alive: Vec<Action> = alive.collect();
-        // Early retries are tried in every order, later ones when there is nothing else: or trying in vain would go on for ever.
+        // Early retries are tried in every order, later ones when there is nothing else: or trying
+        // in vain would go on for ever.
         let retries =
             cores().filter(|core| self.retry_at(*core).is_some_and(|at| alive.is_empty() || at <= 2 * RETRY_NS));
         let retries: Vec<Action> = retries.map(Action::Timer).collect();

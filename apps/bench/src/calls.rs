@@ -1,4 +1,5 @@
-//! Calls and messages: the kernel's empty call, the doorbell of a neighbour, a contract's call on the same core and on another.
+//! Calls and messages: the kernel's empty call, the doorbell of a neighbour, a contract's call on
+//! the same core and on another.
 
 use abi::Handle;
 use abi::start::{channel, kind, text};
@@ -25,7 +26,8 @@ pub fn null() {
     });
 }
 
-/// Rings a neighbour that has nothing to do: our time goes to it, and comes back when it waits again.
+/// Rings a neighbour that has nothing to do: our time goes to it, and comes back when it waits
+/// again.
 pub fn mailbox(start: &Start) {
     let near = start.records().iter().find(|record| {
         record.kind == kind::CHANNEL
@@ -82,7 +84,8 @@ async fn in_batches(start: &dyn Fn() -> Stopwatch, name: &str, client: &EchoClie
     row(name, CALLS, &mut samples);
 }
 
-/// From sending to the server's first look, when its core sleeps. The cores' counters are one clock in an emulated machine.
+/// From sending to the server's first look, when its core sleeps. The cores' counters are one clock
+/// in an emulated machine.
 async fn wake_up(far: &EchoClient) {
     let mut one_way = [Stretch::default(); SAMPLES];
     for sample in &mut one_way {

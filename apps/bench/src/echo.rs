@@ -21,7 +21,8 @@ pub trait Echo {
     /// The server's time when it saw the request, in ns since boot.
     #[op(repeatable)]
     async fn now(&self) -> Result<u64, EchoError>;
-    /// Runs a member of a gang whose first window opens at that time (us since boot), and answers when all windows are over: when it first ran in each, in ns since boot; 0: not at all.
+    /// Runs a member of a gang whose first window opens at that time (us since boot), and answers
+    /// when all windows are over: when it first ran in each, in ns since boot; 0: not at all.
     #[op(repeatable)]
     async fn gang(&self, first_us: u64) -> Result<Vec<u64>, EchoError>;
 }

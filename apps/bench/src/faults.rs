@@ -1,4 +1,5 @@
-//! First touch of a fresh page, of a page that another mapping showed already, and of a page shared until written.
+//! First touch of a fresh page, of a page that another mapping showed already, and of a page shared
+//! until written.
 
 use abi::layout::{copy, protection};
 use abi::{Error, Handle};

@@ -1,7 +1,8 @@
 //! A gang of two cores: how far apart its members begin to run.
 //!
-//! Each notes when it first ran in a window; what it was told are three numbers, and from then on nobody says a word. In an emulator the row shows how evenly its host
-//! wakes two threads; of the kernel it shows that nothing but the alarm stands between the clock and the member.
+//! Each notes when it first ran in a window; what it was told are three numbers, and from then on
+//! nobody says a word. In an emulator the row shows how evenly its host wakes two threads; of the
+//! kernel it shows that nothing but the alarm stands between the clock and the member.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};

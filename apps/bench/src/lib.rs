@@ -1,10 +1,13 @@
-//! Measures the system from inside, one row a line on the log: `bench: NAME VALUE ns`; `./pelago bench` collects them.
+//! Measures the system from inside, one row a line on the log: `bench: NAME VALUE ns`; `./pelago
+//! bench` collects them.
 //!
-//! The same program is two echo servers, `echo-near` on the first core and `echo-far` on the second, and the client `bench`; the
-//! name on its start page says which it is (`system/bench.toml`).
+//! The same program is two echo servers, `echo-near` on the first core and `echo-far` on the
+//! second, and the client `bench`; the name on its start page says which it is
+//! (`system/bench.toml`).
 //!
-//! Around each stretch stand the marks of `lib/mark`, for the emulator's plugin, which counts instructions; the row `known-loop` shows
-//! whether it does. Deliberately unknown here: what the figures should be.
+//! Around each stretch stand the marks of `lib/mark`, for the emulator's plugin, which counts
+//! instructions; the row `known-loop` shows whether it does. Deliberately unknown here: what the
+//! figures should be.
 #![no_std]
 
 extern crate alloc;

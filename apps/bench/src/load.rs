@@ -1,10 +1,12 @@
-//! What every core does at once, for the coherence model: counters of all and of each, calls, pages, and one update done in two ways, by
-//! shared memory and by messages (Barrelfish figure 3).
+//! What every core does at once, for the coherence model: counters of all and of each, calls,
+//! pages, and one update done in two ways, by shared memory and by messages (Barrelfish figure 3).
 //!
-//! One instance per core (`load-0`, `load-1`, ...). They meet in the region `load`, in which each word has a cache line of its own; they
-//! spin there, since nobody may sleep while others are measured. A core that has done its share goes on, unmeasured, until all have.
-//! Lines of the region: 0 arrivals, 1 the shared counter, 2 finished cores, 3 cores that are there, 16 to 31 the updated lines, 256 on a private counter per
-//! core, 512 on two message slots per core, 1024 on a ring for each core.
+//! One instance per core (`load-0`, `load-1`, ...). They meet in the region `load`, in which each
+//! word has a cache line of its own; they spin there, since nobody may sleep while others are
+//! measured. A core that has done its share goes on, unmeasured, until all have. Lines of the
+//! region: 0 arrivals, 1 the shared counter, 2 finished cores, 3 cores that are there, 16 to 31 the
+//! updated lines, 256 on a private counter per core, 512 on two message slots per core, 1024 on a
+//! ring for each core.
 
 mod memory;
 mod rings;
@@ -19,13 +21,13 @@ use crate::sample::{self, Stopwatch};
 
 /// Name of the region, and start of the components' names.
 pub const NAME: &str = "load";
-/// Operations of a core in a row; the first as many only warm the caches. So many that what another component does meanwhile on one of
-/// the cores is little beside them.
+/// Operations of a core in a row; the first as many only warm the caches. So many that what another
+/// component does meanwhile on one of the cores is little beside them.
 const OPERATIONS: u64 = 2000;
 /// Of a counter.
 const ADDITIONS: u64 = 500;
-/// Instructions of a core's own before each addition: many turns of the model, over which the cores' additions are spread, since within a
-/// turn the model does not know who was first.
+/// Instructions of a core's own before each addition: many turns of the model, over which the
+/// cores' additions are spread, since within a turn the model does not know who was first.
 const OWN_WORK: u64 = 4000;
 const PAGES: u64 = 64;
 /// The same for an update, of one line or many.
@@ -64,7 +66,8 @@ struct Room {
 
 impl Room {
     fn line(&self, line: u64) -> &AtomicU64 {
-        // SAFETY: `run` checked that the region has these lines; it is mapped for the component's life and used as atomics only.
+        // SAFETY: `run` checked that the region has these lines; it is mapped for the component's
+        // life and used as atomics only.
         unsafe { &*((self.address + line * LINE_BYTES) as *const AtomicU64) }
     }
 
@@ -77,10 +80,11 @@ impl Room {
         }
     }
 
-    /// Does `operation` on all cores at once: some to warm up, a measured stretch, and more until all are done. The cores begin one after
-    /// the other, spread over `spread` instructions.
+    /// Does `operation` on all cores at once: some to warm up, a measured stretch, and more until
+    /// all are done. The cores begin one after the other, spread over `spread` instructions.
     fn row(&mut self, name: &str, operations: u64, spread: u64, operation: fn(&Room)) {
-        // A call each: several operations in one block of instructions could not be interleaved with those of other cores.
+        // A call each: several operations in one block of instructions could not be interleaved
+        // with those of other cores.
         let operation = core::hint::black_box(operation);
         self.meet();
         sample::work(spread * self.core / self.cores);
@@ -109,7 +113,8 @@ impl Room {
         let watch = Stopwatch::start(client, UPDATES);
         (0..UPDATES).for_each(|_| self.ask(|_| false));
         watch.stop();
-        // The last ones are measured beside this one's requests, as the first were; but the server may have gone home with those.
+        // The last ones are measured beside this one's requests, as the first were; but the server
+        // may have gone home with those.
         self.until_all_finish(|room| room.ask(|room| room.line(FINISHED).load(Ordering::Relaxed) >= room.finished));
     }
 

@@ -1,4 +1,5 @@
-//! Asks every core's monitor something small: all cores are up and reachable, or a line says which is not.
+//! Asks every core's monitor something small: all cores are up and reachable, or a line says which
+//! is not.
 
 use contracts::monitor::{MonitorClient, RegionKind};
 use runtime::Start;

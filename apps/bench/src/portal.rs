@@ -1,6 +1,7 @@
 //! Portal calls to protection domains that do nothing but answer.
 //!
-//! The caller's time goes with the call, so a call and its reply are two address-space switches and no scheduling.
+//! The caller's time goes with the call, so a call and its reply are two address-space switches and
+//! no scheduling.
 
 use abi::{Error, Handle};
 
@@ -49,7 +50,8 @@ fn through_three(last: Worker) -> Result<(), Error> {
 
 const HELPING: &str = "portal-call-helping";
 
-/// A call to a server that a client without time of any worth keeps busy: our time first brings that one's call to its end.
+/// A call to a server that a client without time of any worth keeps busy: our time first brings
+/// that one's call to its end.
 async fn helping() -> Result<(), Error> {
     let (server, rival) = (Worker::new(0, Job::Hold)?, Worker::new(1, Job::Call)?);
     server.start([SHARED, THEIRS])?;

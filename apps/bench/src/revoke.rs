@@ -1,4 +1,5 @@
-//! Revocation: an account with a program at work in it and memory that is mapped, taken back; then what that costs.
+//! Revocation: an account with a program at work in it and memory that is mapped, taken back; then
+//! what that costs.
 
 use abi::layout::{protection, segment};
 use abi::{Error, Handle, Rights};

@@ -52,7 +52,8 @@ impl Stopwatch {
     }
 }
 
-/// Takes what others ring for, between samples: a component that computes on and on without a look at its work is taken for hung.
+/// Takes what others ring for, between samples: a component that computes on and on without a look
+/// at its work is taken for hung.
 pub async fn look() {
     runtime::sleep(0).await;
 }
@@ -100,7 +101,8 @@ pub fn turn(turns: u64) {
     unsafe { core::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
 }
 
-/// About so many instructions that touch no memory, in blocks of 20, as code without many jumps has them.
+/// About so many instructions that touch no memory, in blocks of 20, as code without many jumps has
+/// them.
 #[cfg(target_arch = "x86_64")]
 pub fn work(instructions: u64) {
     // SAFETY: counts a register down, at least once.

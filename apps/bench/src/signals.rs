@@ -81,7 +81,8 @@ fn user_semaphores() -> Result<(), Error> {
 }
 
 extern "C" fn pass_turns(turns: u64) -> ! {
-    // SAFETY: the address of the `Turns` above, which outlives this context; all its operations are made for several contexts.
+    // SAFETY: the address of the `Turns` above, which outlives this context; all its operations are
+    // made for several contexts.
     let turns = unsafe { &*(turns as *const Turns) };
     loop {
         let _ = turns.there.down(u64::MAX).and_then(|()| turns.back.up(1));

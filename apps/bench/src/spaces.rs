@@ -1,8 +1,10 @@
-//! Address ranges: what inserting and removing costs, and Corey's memclone and mempass (section 8.2) by domains of one core in the three layouts of its figure 4.
+//! Address ranges: what inserting and removing costs, and Corey's memclone and mempass (section
+//! 8.2) by domains of one core in the three layouts of its figure 4.
 //!
-//! Each domain plays a core: it touches pages because we call it. `single`: all share one space; `separate`: each has its own and maps for itself; `ranges`:
-//! each has its own, and what is shared is a nested range. In memclone each domain touches pages of its own, in mempass all touch the same ones, one after
-//! another. Besides time, the soft faults of one pass are logged.
+//! Each domain plays a core: it touches pages because we call it. `single`: all share one space;
+//! `separate`: each has its own and maps for itself; `ranges`: each has its own, and what is shared
+//! is a nested range. In memclone each domain touches pages of its own, in mempass all touch the
+//! same ones, one after another. Besides time, the soft faults of one pass are logged.
 
 use abi::layout::{counter, protection, segment};
 use abi::{Error, Handle};

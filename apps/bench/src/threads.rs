@@ -1,4 +1,5 @@
-//! User-level threads: a switch between two that give way, and a thread from its making to its join.
+//! User-level threads: a switch between two that give way, and a thread from its making to its
+//! join.
 
 use alloc::boxed::Box;
 

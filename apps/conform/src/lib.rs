@@ -1,11 +1,14 @@
-//! Tests of the kernel's objects and calls, from user mode, on every core at once: one instance per core (`conform-0`, `conform-1`, ...).
+//! Tests of the kernel's objects and calls, from user mode, on every core at once: one instance per
+//! core (`conform-0`, `conform-1`, ...).
 //!
-//! To add tests of an object: a file in `suites/` with a `suite!` table, and its line in `suites/mod.rs`. A test is a function of a
-//! [`Scene`], which pays for it with an account of its own; it gives everything back, and whoever does not is found out. A test that needs
-//! two cores is an `async` function of a scene and a [`Partner`], who runs named functions on the next core.
+//! To add tests of an object: a file in `suites/` with a `suite!` table, and its line in
+//! `suites/mod.rs`. A test is a function of a [`Scene`], which pays for it with an account of its
+//! own; it gives everything back, and whoever does not is found out. A test that needs two cores is
+//! an `async` function of a scene and a [`Partner`], who runs named functions on the next core.
 //!
-//! One line per test, `core N SUITE/NAME ok` or `core N SUITE/NAME FAILED: why`, and a last one per core, `core N done: X ok, Y failed`.
-//! The host's scenarios `objects/*` read them. Deliberately unknown here: the kernel's inside.
+//! One line per test, `core N SUITE/NAME ok` or `core N SUITE/NAME FAILED: why`, and a last one per
+//! core, `core N done: X ok, Y failed`. The host's scenarios `objects/*` read them. Deliberately
+//! unknown here: the kernel's inside.
 #![no_std]
 
 extern crate alloc;

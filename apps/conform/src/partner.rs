@@ -24,14 +24,16 @@ pub enum ActError {
     Failed(String, u32),
 }
 
-/// Acting for a test of another core. Order: as sent. Limits: one function runs at a time, to its end. Rights: `conform` only.
+/// Acting for a test of another core. Order: as sent. Limits: one function runs at a time, to its
+/// end. Rights: `conform` only.
 #[contract(name = "partner", version = 1)]
 pub trait Acts {
     /// Runs a far function by its name, `SUITE/FUNCTION`.
     #[op]
     async fn act(&self, what: String, words: [u64; 4]) -> Result<[u64; 4], ActError>;
 
-    /// The core before is done with a phase of its tests: the shared words say how far it is ([`crate::turns`]).
+    /// The core before is done with a phase of its tests: the shared words say how far it is
+    /// ([`crate::turns`]).
     #[op(oneway)]
     fn news(&self);
 }
@@ -48,14 +50,16 @@ impl Partner {
         start.client::<ActsClient>(&format!("{COMPONENT}{core}")).ok().map(|client| Partner { client })
     }
 
-    /// Has the next core run the far function `what` (`SUITE/FUNCTION`). It is asked at once, and awaited by whoever awaits this.
+    /// Has the next core run the far function `what` (`SUITE/FUNCTION`). It is asked at once, and
+    /// awaited by whoever awaits this.
     pub fn act(&self, what: &str, words: Words) -> impl Future<Output = Result<Words, Failure>> + use<> {
         let call = self.client.act(what.into(), words);
         let what = String::from(what);
         async move { call.await.map_err(|error| Failure::new(format!("{what} on the next core: {error:?}"))) }
     }
 
-    /// Has the next core look how far we are. Lost if the channel is full: it looks by itself, later.
+    /// Has the next core look how far we are. Lost if the channel is full: it looks by itself,
+    /// later.
     pub fn tell(&self) {
         let _ = self.client.news();
     }

@@ -12,7 +12,8 @@ use crate::{Partner, Scene, partner, suites};
 /// Between two tests the component looks at what came for it meanwhile.
 const PAUSE_NS: u64 = 1;
 
-/// Word of the command line by which one test is run alone (`tools/pelago/src/scenarios/objects.rs`).
+/// Word of the command line by which one test is run alone
+/// (`tools/pelago/src/scenarios/objects.rs`).
 const ONLY: &str = "conform.only=";
 
 /// The component.
@@ -38,7 +39,8 @@ struct Tally {
 }
 
 impl Tally {
-    /// Takes part in a phase when it is this core's turn. Tests with a partner are left out where there is none.
+    /// Takes part in a phase when it is this core's turn. Tests with a partner are left out where
+    /// there is none.
     async fn take(&mut self, start: &Start, next: &Option<Rc<Partner>>, phase: Phase) -> Outcome {
         let scene = Scene::new(start)?;
         turns::begin(&scene, phase).await?;

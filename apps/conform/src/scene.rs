@@ -31,7 +31,8 @@ const LINE_BYTES: u64 = 64;
 const PAGE_REGION: &str = "conform-page";
 /// Name of the pool of all cores.
 const POOL: &str = "conform-pool";
-/// Word of the command line that says that time is instructions (`tools/pelago/src/scenarios/objects.rs`).
+/// Word of the command line that says that time is instructions
+/// (`tools/pelago/src/scenarios/objects.rs`).
 const EXACT: &str = "conform.exact-time";
 /// Past the words, each core has some bytes of the region for itself.
 const ROOM: u64 = 64 << 10;
@@ -81,7 +82,8 @@ impl Scene {
         self.start.cores().into()
     }
 
-    /// Whether lengths of time can be judged: an emulator's core otherwise stands still whenever its host has other things to do.
+    /// Whether lengths of time can be judged: an emulator's core otherwise stands still whenever
+    /// its host has other things to do.
     pub fn has_exact_time(&self) -> bool {
         self.start.command_line().split(' ').any(|word| word == EXACT)
     }
@@ -111,7 +113,8 @@ impl Scene {
         runtime::now_ns() + SOON_NS
     }
 
-    /// A domain with a job, paid by the test. `number` tells those that live at the same time apart.
+    /// A domain with a job, paid by the test. `number` tells those that live at the same time
+    /// apart.
     pub fn worker(&self, number: u64, job: Job) -> Result<Worker, Error> {
         Worker::paid_by(self.ram, number, job)
     }
@@ -154,7 +157,8 @@ impl Scene {
     /// A word that all cores see; each core has some of its own (`number` below 4).
     pub fn shared(&self, core: u64, number: u64) -> &AtomicU64 {
         let line = (core % self.cores()) * LINES + number % LINES;
-        // SAFETY: `new` checked that the region has these lines; mapped for the component's life, used as atomics only.
+        // SAFETY: `new` checked that the region has these lines; mapped for the component's life,
+        // used as atomics only.
         unsafe { &*((self.shared + line * LINE_BYTES) as *const AtomicU64) }
     }
 
@@ -188,7 +192,8 @@ impl Scene {
         Ok((sys::cap_mint(Handle::SELF_CONTEXT, Rights::ALL, badge)?, badge))
     }
 
-    /// Sleeps until one of the bits came, or the deadline passed (0). Bits of others are handed on to the executor.
+    /// Sleeps until one of the bits came, or the deadline passed (0). Bits of others are handed on
+    /// to the executor.
     pub fn wait_for(&self, mask: u64, deadline_ns: u64) -> Result<u64, Error> {
         loop {
             let bits = sys::wait(deadline_ns)?;
@@ -199,7 +204,8 @@ impl Scene {
         }
     }
 
-    /// Takes what came, for the executor to see later. Whoever loops does so now and then: a component that does not look at what is pending is taken for hung.
+    /// Takes what came, for the executor to see later. Whoever loops does so now and then: a
+    /// component that does not look at what is pending is taken for hung.
     pub fn look(&self) -> Result<(), Error> {
         executor::post(sys::wait(0)?);
         Ok(())
@@ -217,7 +223,8 @@ impl Scene {
         Ok(())
     }
 
-    /// The bell of the next core and the badge bits by which that core rings us, of the channel on which we ask it things.
+    /// The bell of the next core and the badge bits by which that core rings us, of the channel on
+    /// which we ask it things.
     pub fn next_bell(&self) -> Option<(Handle, u64)> {
         self.wire(channel::CLIENT)
     }
@@ -237,7 +244,8 @@ impl Scene {
     /// Takes back what the test left: an error if that was anything.
     pub fn end(&self, is_to_be_empty: bool) -> Result<(), Failure> {
         let (_, used, _) = sys::ram_stat(self.ram)?;
-        // SAFETY: what is mapped of this account is reached by `load` and `store` only, and the test is done.
+        // SAFETY: what is mapped of this account is reached by `load` and `store` only, and the
+        // test is done.
         while !unsafe { sys::ram_revoke(self.ram) }? {}
         sys::cap_drop(self.ram)?;
         if used == 0 || !is_to_be_empty { Ok(()) } else { Err(Failure::new(alloc::format!("leaves {used} pages"))) }

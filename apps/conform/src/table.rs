@@ -61,8 +61,9 @@ pub struct Suite {
     pub far: &'static [Far],
 }
 
-/// Makes `SUITE`: `suite!("name"; alone: f, g; paired: h; far: k)`. Functions of `alone` are `fn(&Scene) -> Outcome`, of `paired`
-/// `async fn(Rc<Scene>, Rc<Partner>) -> Outcome`, of `far` `fn(&Scene, Words) -> Result<Words, Failure>`.
+/// Makes `SUITE`: `suite!("name"; alone: f, g; paired: h; far: k)`. Functions of `alone` are
+/// `fn(&Scene) -> Outcome`, of `paired` `async fn(Rc<Scene>, Rc<Partner>) -> Outcome`, of `far`
+/// `fn(&Scene, Words) -> Result<Words, Failure>`.
 #[macro_export]
 macro_rules! suite {
     ($name:literal; alone: $($alone:ident),* $(; paired: $($paired:ident),*)? $(; far: $($far:ident),*)?) => {

@@ -1,8 +1,12 @@
-//! Whose turn it is: on a machine of many emulated cores few test at a time, since their host has no more processors to give them; each has its turn.
+//! Whose turn it is: on a machine of many emulated cores few test at a time, since their host has
+//! no more processors to give them; each has its turn.
 //!
-//! Tests come in phases. In each the cores stand in lanes of neighbours, as many lanes as may test at a time; a lane's first core begins when all cores have finished the phase
-//! before, every other when the core before it has finished this one, which then tells it. A lane of tests with a partner has two cores at least, and who has the first core of a
-//! lane as its partner waits until that one is done: so nobody's partner has one of its own, and a function on the next core may wait for its test.
+//! Tests come in phases. In each the cores stand in lanes of neighbours, as many lanes as may test
+//! at a time; a lane's first core begins when all cores have finished the phase before, every other
+//! when the core before it has finished this one, which then tells it. A lane of tests with a
+//! partner has two cores at least, and who has the first core of a lane as its partner waits until
+//! that one is done: so nobody's partner has one of its own, and a function on the next core may
+//! wait for its test.
 
 use core::sync::atomic::Ordering;
 
@@ -12,15 +16,18 @@ use crate::{Failure, Partner, Scene};
 pub const AT_ONCE: u64 = 8;
 /// The word of a core's shared words that says how many phases it has finished.
 const FINISHED: u64 = 3;
-/// Between two looks at how far others are, for each core of the machine: word of the core before comes at once.
+/// Between two looks at how far others are, for each core of the machine: word of the core before
+/// comes at once.
 const AGAIN_NS: u64 = 2_000_000;
 /// Longer than all others take together, on whatever host; the host's tool has a limit of its own.
 const LIMIT_NS: u64 = 3_600_000_000_000;
-/// The bit of our own by which a task of this component hears that the core before has finished; no test's (`Scene::bell`).
+/// The bit of our own by which a task of this component hears that the core before has finished; no
+/// test's (`Scene::bell`).
 pub const NEWS: u64 = 1 << (runtime::OWN_BITS.end - 1);
 
-/// On larger machines each test with a partner runs on so many cores and is left to those by the others: an emulator that runs cores in turn goes by all of them at each
-/// switch, which two that wait for each other do all the time.
+/// On larger machines each test with a partner runs on so many cores and is left to those by the
+/// others: an emulator that runs cores in turn goes by all of them at each switch, which two that
+/// wait for each other do all the time.
 const PAIRS: u64 = 8;
 
 /// Whether a test of a phase, by its number in it, is left to others.
@@ -31,7 +38,8 @@ pub fn is_elsewhere(phase: Phase, core: u64, cores: u64, number: u64) -> bool {
 /// A step that all cores take before any takes the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// To be here: a machine of many emulated cores has no time to start components while others test.
+    /// To be here: a machine of many emulated cores has no time to start components while others
+    /// test.
     Presence,
     /// Tests of one core.
     Alone,
@@ -94,7 +102,8 @@ mod tests {
 
     const ALL: [Phase; 3] = [Phase::Presence, Phase::Alone, Phase::Paired];
 
-    /// Cores that may begin do, `ends` chooses which of those at it ends next; gives the most that were at it in each phase.
+    /// Cores that may begin do, `ends` chooses which of those at it ends next; gives the most that
+    /// were at it in each phase.
     fn walk(cores: u64, mut ends: impl FnMut(usize) -> usize) -> [usize; 3] {
         let mut finished = vec![0; cores as usize];
         let mut at_it: BTreeSet<u64> = BTreeSet::new();

@@ -1,5 +1,6 @@
-//! Two network cards on one cable that nobody else has, driven from here by the driver's library: what a device tells and takes, and a kernel core that polls
-//! their rings while their interrupts are masked.
+//! Two network cards on one cable that nobody else has, driven from here by the driver's library:
+//! what a device tells and takes, and a kernel core that polls their rings while their interrupts
+//! are masked.
 
 use abi::{Call, Handle, PAGE_BYTES};
 use alloc::boxed::Box;
@@ -83,7 +84,8 @@ impl Card {
         Ok(())
     }
 
-    /// Marks of the frames that have come since the last time; the card may use their buffers again. What was sent is done with too.
+    /// Marks of the frames that have come since the last time; the card may use their buffers
+    /// again. What was sent is done with too.
     fn marks(&mut self) -> Result<Vec<u8>, String> {
         self.driver.look().map_err(|_| String::from("the card broke the protocol"))?;
         let received = self.driver.take_output().received;
@@ -133,7 +135,8 @@ impl Drop for Card {
     }
 }
 
-/// A card tells its address, link and rings, and receives what it is set to: frames for others only while all are wanted.
+/// A card tells its address, link and rings, and receives what it is set to: frames for others only
+/// while all are wanted.
 pub async fn settings(bench: &Bench) -> Outcome {
     let [mut one, mut other] = Card::both(bench)?;
     let addresses = [one.driver.address(), other.driver.address()];
@@ -167,7 +170,8 @@ impl Card {
     }
 }
 
-/// A kernel core polls the receive rings of both cards and wakes us for each frame, while their interrupts are masked; when they are not, the cards do interrupt.
+/// A kernel core polls the receive rings of both cards and wakes us for each frame, while their
+/// interrupts are masked; when they are not, the cards do interrupt.
 pub async fn polled(bench: &Bench) -> Outcome {
     let mut cards = Card::both(bench)?;
     let words = [0, 1].map(|index| {

@@ -56,7 +56,8 @@ pub fn cores(bench: &Bench) -> Outcome {
     must_be(sys::pcore_stat(cores), Error::BadArgument, "PcoreStat past the last core")
 }
 
-/// Distances between cores: near to themselves, the same both ways here, one line per core for whoever knows the machine.
+/// Distances between cores: near to themselves, the same both ways here, one line per core for
+/// whoever knows the machine.
 pub fn locality(bench: &Bench) -> Outcome {
     let cores: u64 = bench.start.cores().into();
     let distance = |from, to| sys::locality_get(from, to).map_err(refused("LocalityGet"));
@@ -80,7 +81,8 @@ pub fn locality(bench: &Bench) -> Outcome {
 pub async fn memory_of_a_core(bench: &Bench) -> Outcome {
     let core = bench.last_core();
     let free = async |core| bench.monitor.memory(core).await.map_err(|error| format!("memory({core}): {error:?}"));
-    // Of the last core but one, which stays as it is from here on: regions remain. Core 0 may change by itself.
+    // Of the last core but one, which stays as it is from here on: regions remain. Core 0 may
+    // change by itself.
     let from = core.saturating_sub(1);
     let others: Vec<u32> = (1..bench.start.cores()).filter(|other| *other != from).collect();
     let mut before = Vec::new();
@@ -159,7 +161,8 @@ pub fn capacity(bench: &Bench) -> Outcome {
 const NETWORK: u32 = 0x02;
 const BUS_MASTER: u64 = 1 << 2;
 
-/// Who holds a device learns what it is and configures it; what decides about memory and about whom interrupts go to is the kernel's.
+/// Who holds a device learns what it is and configures it; what decides about memory and about whom
+/// interrupts go to is the kernel's.
 pub fn configuration(bench: &Bench) -> Outcome {
     let mut configured = 0;
     for record in (0..).map_while(|index| sys::device_list(index).ok()) {

@@ -1,8 +1,8 @@
-//! Tests of cores as objects, from user mode. They run on core 0 of a system that has nothing else on the other cores (`system/cores.toml`), so that these
-//! can be halted, claimed and run.
+//! Tests of cores as objects, from user mode. They run on core 0 of a system that has nothing else
+//! on the other cores (`system/cores.toml`), so that these can be halted, claimed and run.
 //!
-//! One line per test, `NAME ok` or `NAME FAILED: why`, and a last one, `done: X ok, Y failed`; the host's scenarios `cores/*` read them.
-//! Deliberately unknown here: the kernel's inside.
+//! One line per test, `NAME ok` or `NAME FAILED: why`, and a last one, `done: X ok, Y failed`; the
+//! host's scenarios `cores/*` read them. Deliberately unknown here: the kernel's inside.
 #![no_std]
 
 extern crate alloc;
@@ -20,7 +20,8 @@ use alloc::string::String;
 use contracts::monitor::MonitorClient;
 use runtime::Start;
 
-/// Word of the command line by which a program has its core for so many seconds, and nothing else is tried (`tools/pelago/src/scenarios/cores.rs`).
+/// Word of the command line by which a program has its core for so many seconds, and nothing else
+/// is tried (`tools/pelago/src/scenarios/cores.rs`).
 const ALONE: &str = "cores.alone=";
 
 /// Why a test failed.

@@ -34,7 +34,8 @@ impl Pages {
         let bytes = end as usize - start as usize;
         assert!(bytes <= PAGE_BYTES as usize);
         let pages = Pages::new(1)?;
-        // SAFETY: both symbols bound one piece of our text; the page was just made for this and is nobody else's yet.
+        // SAFETY: both symbols bound one piece of our text; the page was just made for this and is
+        // nobody else's yet.
         unsafe { core::ptr::copy_nonoverlapping(start, pages.address as *mut u8, bytes) };
         Ok(pages)
     }

@@ -1,4 +1,5 @@
-//! Kernel cores: a core that runs no program, polls its devices and does calls that others put into rings.
+//! Kernel cores: a core that runs no program, polls its devices and does calls that others put into
+//! rings.
 
 use abi::layout::counter;
 use abi::pcore::polled;
@@ -120,13 +121,15 @@ impl KernelCore {
     }
 }
 
-/// Calls by a ring are done on the kernel core and enter no kernel here; it runs no program; what is not on the list is refused.
+/// Calls by a ring are done on the kernel core and enter no kernel here; it runs no program; what
+/// is not on the list is refused.
 pub async fn calls(bench: &Bench) -> Outcome {
     let mut core = KernelCore::new(bench, true).await?;
     let number = core.claim.core;
     let current = core.done(Call::PcoreCurrent, [0; 6]).await?;
     ensure(current[0] == number, || format!("the call was done on core {}", current[0]))?;
-    // The word that it has started is with us by now, and is read here: nothing is pending while we spin.
+    // The word that it has started is with us by now, and is read here: nothing is pending while we
+    // spin.
     runtime::sleep(PAUSE_NS).await;
     let before = entered()?;
     let (mut asked, mut answered) = (0, 0);
@@ -161,7 +164,8 @@ pub async fn calls(bench: &Bench) -> Outcome {
     core.end(bench).await
 }
 
-/// A kernel core whose rings are empty sleeps, is woken by the next request, and has run no program all along.
+/// A kernel core whose rings are empty sleeps, is woken by the next request, and has run no program
+/// all along.
 pub async fn sleep(bench: &Bench) -> Outcome {
     let mut core = KernelCore::new(bench, false).await?;
     let number = core.claim.core;
@@ -186,7 +190,8 @@ pub async fn sleep(bench: &Bench) -> Outcome {
     core.end(bench).await
 }
 
-/// A kernel core is told as ours, and that no program has had it, however much it does. It is kept for whoever looks from outside.
+/// A kernel core is told as ours, and that no program has had it, however much it does. It is kept
+/// for whoever looks from outside.
 pub async fn kept(bench: &Bench) -> Outcome {
     let mut core = KernelCore::new(bench, false).await?;
     for _ in 0..CALLS {
@@ -214,7 +219,8 @@ async fn asleep(core: &KernelCore) -> Outcome {
     Ok(())
 }
 
-/// All devices are polled; a device's word that changes wakes whom it should, without an interrupt of the device; a core that polls a word does not sleep.
+/// All devices are polled; a device's word that changes wakes whom it should, without an interrupt
+/// of the device; a core that polls a word does not sleep.
 pub async fn devices(bench: &Bench) -> Outcome {
     let mut core = KernelCore::new(bench, true).await?;
     let kinds = [polled::RING, polled::RING, polled::WORD];

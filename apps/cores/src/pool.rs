@@ -16,7 +16,8 @@ fn alloc(bench: &Bench, core: u64) -> Result<Handle, Error> {
     sys::pcore_alloc(bench.cores, Handle::SELF_RAM, core)
 }
 
-/// A core that the system uses is not free; one that it gave away can be claimed once, and is free again when the claim goes.
+/// A core that the system uses is not free; one that it gave away can be claimed once, and is free
+/// again when the claim goes.
 pub async fn claim(bench: &Bench) -> Outcome {
     let core = bench.last_core();
     let (number, count) = (core.into(), bench.start.cores().into());
@@ -65,7 +66,8 @@ pub async fn occupied(bench: &Bench) -> Outcome {
     ensure(format!("{first:?}").contains("NoCore"), || format!("halting core 0: {first:?}"))
 }
 
-/// A core is halted and started a hundred times while the others serve: no page is missing, on its side or ours.
+/// A core is halted and started a hundred times while the others serve: no page is missing, on its
+/// side or ours.
 pub async fn cycles(bench: &Bench) -> Outcome {
     let core = bench.last_core();
     let mut before = None;

@@ -1,4 +1,5 @@
-//! Programs that a core runs alone, without a monitor: a page of instructions, a page that it shares with us, and nothing else.
+//! Programs that a core runs alone, without a monitor: a page of instructions, a page that it
+//! shares with us, and nothing else.
 
 use abi::layout::{CONTROL_PAGE, counter};
 use abi::range::RangeEntry;
@@ -53,11 +54,13 @@ global_asm!(
     "4: mov rax, {range_get}", "mov rdi, {range}", "mov rsi, r13", "syscall",
     "test rax, rax", "jnz 5f",
     "mov [r14], rdi", "mov [r14 + 8], rsi", "add r14, 16",
-    // Flags are in the low bits of the start, the first page shown in the high half of the length (abi/src/range.rs).
+    // Flags are in the low bits of the start, the first page shown in the high half of the length
+    // (abi/src/range.rs).
     "and rdi, -4096", "mov esi, esi", "shl rsi, 12", "lea r13, [rdi + rsi]", "jmp 4b",
     "5: mov qword ptr [rbx], 1",
     "mov rax, {exit}", "mov rdi, 7", "syscall",
-    // Reports what its core's kernel counts into the page at RDI, again and again, and counts its turns.
+    // Reports what its core's kernel counts into the page at RDI, again and again, and counts its
+    // turns.
     "program_alone:",
     "mov rbx, rdi",
     "2: mov rax, {counter_read}", "mov edi, {switches}", "syscall", "mov [rbx + 64], rdi",
@@ -122,7 +125,8 @@ impl Program {
     }
 }
 
-/// A program finds exactly what was passed: its share, its mappings, its stack pointer; and its core halts when it exits.
+/// A program finds exactly what was passed: its share, its mappings, its stack pointer; and its
+/// core halts when it exits.
 pub async fn report(bench: &Bench) -> Outcome {
     let claim = Claim::of_last(bench).await?;
     let program = Program::new(&program_report, &program_alone)?;
@@ -157,7 +161,8 @@ pub async fn report(bench: &Bench) -> Outcome {
     claim.give_back(bench).await
 }
 
-/// An endless program runs until its core is halted; the core cannot be run meanwhile, and can afterwards.
+/// An endless program runs until its core is halted; the core cannot be run meanwhile, and can
+/// afterwards.
 pub async fn halt(bench: &Bench) -> Outcome {
     let claim = Claim::of_last(bench).await?;
     let program = Program::new(&program_turn, &program_fault)?;
@@ -174,7 +179,8 @@ pub async fn halt(bench: &Bench) -> Outcome {
     claim.give_back(bench).await
 }
 
-/// A program has its core to itself: while it runs its kernel switches to nobody and takes no interrupt, whatever the rest of the system does.
+/// A program has its core to itself: while it runs its kernel switches to nobody and takes no
+/// interrupt, whatever the rest of the system does.
 pub async fn alone(bench: &Bench, seconds: u64) -> Outcome {
     let claim = Claim::of_last(bench).await?;
     let program = Program::new(&program_alone, &program_turn)?;

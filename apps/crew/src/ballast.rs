@@ -5,7 +5,8 @@ use runtime::{Program, Start};
 
 /// Free pages left on the last core: less than a component needs to be made (servers/spawn).
 const LEFT_LAST: u64 = 320;
-/// And on the others: enough for one, and less than they would have to spare to give some away (servers/memory).
+/// And on the others: enough for one, and less than they would have to spare to give some away
+/// (servers/memory).
 const LEFT: u64 = 1800;
 /// Pages taken at once.
 const PIECE: u64 = 512;

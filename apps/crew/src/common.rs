@@ -1,4 +1,5 @@
-//! The memory that all dispatchers show at one address: a counter, the head of a list, and a node of each.
+//! The memory that all dispatchers show at one address: a counter, the head of a list, and a node
+//! of each.
 
 use abi::layout::{lock, protection};
 use abi::{Error, Handle, PAGE_BYTES, Rights};
@@ -27,8 +28,8 @@ pub(crate) struct Common {
 
 /// A word of the memory.
 fn word(address: u64) -> &'static AtomicU64 {
-    // SAFETY: callers pass addresses in the range at `PLACE`, which is there as long as this program, once there is a `Common`; it holds words that all
-    // use as atomics only.
+    // SAFETY: callers pass addresses in the range at `PLACE`, which is there as long as this
+    // program, once there is a `Common`; it holds words that all use as atomics only.
     unsafe { &*(address as *const AtomicU64) }
 }
 

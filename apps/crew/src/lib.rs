@@ -1,8 +1,10 @@
 //! A program of several cores, for the scenarios `programs/*`.
 //!
-//! `crew`: its first dispatcher shows a range of their pool and has the next one join, which shows it at the same address, puts itself into a list there and passes
-//! the word on to its next, until it is back. Then the first one walks the list, by the addresses that the others wrote, and says whom it found and how many
-//! generations have used this memory. `ballast`: leaves its last core too little memory for another domain, and the others no more than that.
+//! `crew`: its first dispatcher shows a range of their pool and has the next one join, which shows
+//! it at the same address, puts itself into a list there and passes the word on to its next, until
+//! it is back. Then the first one walks the list, by the addresses that the others wrote, and says
+//! whom it found and how many generations have used this memory. `ballast`: leaves its last core
+//! too little memory for another domain, and the others no more than that.
 //!
 //! Deliberately unknown here: who makes, ends and lists programs.
 #![no_std]
@@ -25,7 +27,8 @@ const BALLAST: &str = "ballast";
 /// Word of the command line: the last dispatcher ends by itself, with status 0, once all have met.
 const LEAVE: &str = "crew.leave";
 
-/// Word of the command line: once all have met for the first time, the first dispatcher has the name server and the supervisor killed at once.
+/// Word of the command line: once all have met for the first time, the first dispatcher has the
+/// name server and the supervisor killed at once.
 const KILL_BOTH: &str = "crew.kill-both";
 
 /// The component.
@@ -66,7 +69,8 @@ async fn kill_both(start: &Start) {
     }
 }
 
-/// All dispatchers at one memory. The first one returns when all have been there, the others when they were.
+/// All dispatchers at one memory. The first one returns when all have been there, the others when
+/// they were.
 async fn meet(start: &Start, program: &Program) -> Result<(), ring::JoinError> {
     let pool = start.pool("crew").ok_or(ring::JoinError::NoPool)?;
     let joined = ring::serve(start, program, pool);

@@ -49,7 +49,8 @@ impl fmt::Display for JoinError {
 /// Coming together. Order: as sent. Rights: the dispatchers of one program.
 #[contract(name = "crew", version = 1)]
 pub trait Crew {
-    /// Shows the range of that id of the pool, adds itself to the list there and has the next one do so. Gives how many did.
+    /// Shows the range of that id of the pool, adds itself to the list there and has the next one
+    /// do so. Gives how many did.
     #[op]
     async fn join(&self, range: u64) -> Result<u32, JoinError>;
 }
@@ -78,7 +79,8 @@ impl CrewServer for Member {
     }
 }
 
-/// Asks this core's name cache, and through it a server that was there before this core's monitor; then what the cache knows.
+/// Asks this core's name cache, and through it a server that was there before this core's monitor;
+/// then what the cache knows.
 pub(crate) async fn look_up(start: &Start) -> Result<(), JoinError> {
     look_up_twice(start).await.map_err(|error| {
         runtime::log!("lookup: {error}");
@@ -91,7 +93,8 @@ async fn names(start: &Start) -> Result<NamesClient, String> {
     start.bind::<NamesClient>(0).await.map_err(|error| format!("names: {error:?}"))
 }
 
-/// There is no channel to a contract that the description does not name, and none to a second name server.
+/// There is no channel to a contract that the description does not name, and none to a second name
+/// server.
 async fn refused(start: &Start) -> Result<(), String> {
     match (start.bind::<SpawnClient>(0).await.map(drop), start.bind::<NamesClient>(1).await.map(drop)) {
         (Err(BindError::NotAllowed), Err(BindError::NotFound)) => Ok(()),

@@ -1,9 +1,13 @@
-//! The fuzzer in user mode: a servant domain per core makes random and near-valid kernel calls, all cores at once, and nobody else may notice.
+//! The fuzzer in user mode: a servant domain per core makes random and near-valid kernel calls, all
+//! cores at once, and nobody else may notice.
 //!
-//! One program, two roles, told apart by the component's name. `fuzz-N` has a servant on core N make calls ([`target`]), round after round ([`round`]): each has accounts of
-//! its own, a pool that all cores share, and ends with all of it revoked and counted. `neighbour-N` keeps a secret in its memory and answers whether it is unchanged
-//! ([`neighbour`]). The seed is the word `fuzz.seed=N` of the command line, the number of calls per core `fuzz.calls=N`; the host's scenarios `fuzz/*` read what is said.
-//! Deliberately unknown here: the kernel's inside, and what a call should give; that is `conform`'s.
+//! One program, two roles, told apart by the component's name. `fuzz-N` has a servant on core N
+//! make calls ([`target`]), round after round ([`round`]): each has accounts of its own, a pool
+//! that all cores share, and ends with all of it revoked and counted. `neighbour-N` keeps a secret
+//! in its memory and answers whether it is unchanged ([`neighbour`]). The seed is the word
+//! `fuzz.seed=N` of the command line, the number of calls per core `fuzz.calls=N`; the host's
+//! scenarios `fuzz/*` read what is said. Deliberately unknown here: the kernel's inside, and what a
+//! call should give; that is `conform`'s.
 #![no_std]
 
 extern crate alloc;
@@ -17,7 +21,8 @@ pub mod wares;
 
 use runtime::Start;
 
-/// Why the fuzzer stopped: what a program did that it must not be able to do, or what is missing afterwards.
+/// Why the fuzzer stopped: what a program did that it must not be able to do, or what is missing
+/// afterwards.
 #[derive(Debug)]
 pub struct Failure(pub alloc::string::String);
 

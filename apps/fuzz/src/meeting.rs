@@ -36,7 +36,8 @@ impl Meeting {
     }
 
     fn at(&self, line: u64, word: u64) -> &AtomicU64 {
-        // SAFETY: `new` checked that the region has these lines; mapped for the component's life, used as atomics only.
+        // SAFETY: `new` checked that the region has these lines; mapped for the component's life,
+        // used as atomics only.
         unsafe { &*((self.base + line * LINE_BYTES + word % 8 * 8) as *const AtomicU64) }
     }
 

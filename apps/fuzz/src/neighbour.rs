@@ -1,4 +1,5 @@
-//! The neighbour: it keeps a secret, answers whether its memory is as it left it, and gives pages full of the secret back to the kernel.
+//! The neighbour: it keeps a secret, answers whether its memory is as it left it, and gives pages
+//! full of the secret back to the kernel.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -37,7 +38,8 @@ pub enum LookError {
 /// A neighbour of a fuzzer. Order: as sent. Limits: none. Rights: the fuzzer's only.
 #[contract(name = "neighbour", version = 1)]
 pub trait Looks {
-    /// Looks at all its memory, takes some pages and gives them back with its secret in them; how many words were as they should be.
+    /// Looks at all its memory, takes some pages and gives them back with its secret in them; how
+    /// many words were as they should be.
     #[op]
     async fn look(&self, seed: u64) -> Result<u64, LookError>;
 }
@@ -72,7 +74,8 @@ impl Neighbour {
         if lowest == self.lowest { Ok(KEPT * WORDS) } else { Err(LookError::Slots(lowest)) }
     }
 
-    /// Takes pages, which must be zero, and gives them back with the secret in them: the next one who gets them must not see it.
+    /// Takes pages, which must be zero, and gives them back with the secret in them: the next one
+    /// who gets them must not see it.
     fn give_back(&self) -> Result<(), LookError> {
         let (segment, _) = sys::segment_alloc(Handle::SELF_RAM, GIVEN_BACK, 0)?;
         sys::range_map(Handle::SELF_RANGE, PLACE, segment, 0, GIVEN_BACK, protection::READ | protection::WRITE)?;

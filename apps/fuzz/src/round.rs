@@ -1,4 +1,5 @@
-//! Rounds: all cores begin together, make their calls, take everything back, and count what is left.
+//! Rounds: all cores begin together, make their calls, take everything back, and count what is
+//! left.
 
 use alloc::format;
 use alloc::string::String;

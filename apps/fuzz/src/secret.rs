@@ -1,6 +1,7 @@
 //! Words that a neighbour keeps and that nobody else may ever see.
 //!
-//! They begin with 24 bits that follow from the seed. Who looks for them holds these bits inverted only, so that what is found is the neighbour's.
+//! They begin with 24 bits that follow from the seed. Who looks for them holds these bits inverted
+//! only, so that what is found is the neighbour's.
 
 use abi::PAGE_BYTES;
 

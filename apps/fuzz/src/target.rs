@@ -1,4 +1,5 @@
-//! A servant domain under fire: one step is a call, a leap into what no program may do, or a look at memory it was given.
+//! A servant domain under fire: one step is a call, a leap into what no program may do, or a look
+//! at memory it was given.
 
 use abi::{Call, DeathCause, DomainState, Error, Handle, ObjectType, RangeEntry, Rights, layout};
 use fuzz::{Made, Pool, Random, Surroundings, Tally};
@@ -9,13 +10,16 @@ use crate::wares::Wares;
 use crate::{Failure, require};
 
 const PAGE: u64 = abi::PAGE_BYTES;
-/// How often, in steps, a servant tries what is no call; takes memory and looks whether it is zero; looks through all it has mapped.
+/// How often, in steps, a servant tries what is no call; takes memory and looks whether it is zero;
+/// looks through all it has mapped.
 const WILD_IN: u64 = 900;
 const FRESH_IN: u64 = 250;
 const SWEEP_IN: u64 = 4000;
-/// Time a servant has for one thing before it is looked at more closely. Limits of calls that wait are far shorter.
+/// Time a servant has for one thing before it is looked at more closely. Limits of calls that wait
+/// are far shorter.
 const PATIENCE_NS: u64 = 500_000;
-/// It is then let run by its own time, in so many pieces of such a length. Where the core went idle meanwhile, it waits for what never comes.
+/// It is then let run by its own time, in so many pieces of such a length. Where the core went idle
+/// meanwhile, it waits for what never comes.
 const PIECES: u32 = 60;
 const PIECE_NS: u64 = 200_000;
 /// Servants that may have no turn in a row.
@@ -68,7 +72,8 @@ pub struct Book {
     pub tally: Tally,
     /// Servants made.
     pub servants: u64,
-    /// Ends of servants, by `DeathCause`; 0: it lived, and its context had ended or did not come back.
+    /// Ends of servants, by `DeathCause`; 0: it lived, and its context had ended or did not come
+    /// back.
     pub deaths: [u64; 7],
     /// Tries of what no program may do.
     pub wild: u64,
@@ -323,7 +328,8 @@ impl<'w> Target<'w> {
         (0..WILD.len()).try_for_each(|number| self.must_end(number))
     }
 
-    /// Takes memory in one of the ways there are; it must be zero. Then it is written to, so that the next one who gets it would see that.
+    /// Takes memory in one of the ways there are; it must be zero. Then it is written to, so that
+    /// the next one who gets it would see that.
     fn fresh(&mut self) -> Result<(), Failure> {
         let pages = 1 + self.random.below(FRESH_PAGES_MAX);
         let Some((_, pool)) = &self.living else { return Ok(()) };
@@ -360,7 +366,8 @@ impl<'w> Target<'w> {
         self.make(&call(Call::RangeUnmap, [Handle::SELF_RANGE.0, FRESH_AT, pages, 0, 0, 0])).map(drop)
     }
 
-    /// Has the servant look at pages of its own; `None` if it did not come back. What is missing there ended it, rightly.
+    /// Has the servant look at pages of its own; `None` if it did not come back. What is missing
+    /// there ended it, rightly.
     fn scan(&mut self, address: u64, pages: u64) -> Result<Option<[u64; 2]>, Failure> {
         let Some((servant, _)) = &self.living else { return Ok(None) };
         match servant.scan(address, pages * WORDS, self.finder.inverted(), soon_ns()) {
@@ -391,7 +398,8 @@ impl<'w> Target<'w> {
         Ok(())
     }
 
-    /// Fills a servant's share to the last slot, with copies of copies; what follows is made without a free slot.
+    /// Fills a servant's share to the last slot, with copies of copies; what follows is made
+    /// without a free slot.
     pub fn flood(&mut self) -> Result<(), Failure> {
         self.renew()?;
         let rights = u64::from(Rights::READ.0);

@@ -1,4 +1,5 @@
-//! What a servant is given: objects of every type, some with all rights, some of a bystander's with few; and whether the bystander is unhurt afterwards.
+//! What a servant is given: objects of every type, some with all rights, some of a bystander's with
+//! few; and whether the bystander is unhurt afterwards.
 
 use alloc::vec::Vec;
 
@@ -113,7 +114,8 @@ impl Wares {
         Ok(Wares { ram, bystander, entrance, given })
     }
 
-    /// A new servant with all of it, and what it holds. Every second one may have a proxy, the others upcalls.
+    /// A new servant with all of it, and what it holds. Every second one may have a proxy, the
+    /// others upcalls.
     pub fn servant(&self, number: u64) -> Result<(Servant, Pool), Failure> {
         let flags = context::FPU | if number.is_multiple_of(2) { context::LINUX } else { 0 };
         let servant = Servant::with_flags(self.ram, SERVANT, flags)?;

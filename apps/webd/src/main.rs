@@ -1,6 +1,7 @@
 //! Serves the system's own page on port 80, unless a Linux program is to be run.
 //!
-//! A fixed number of workers, each with its part of the bulk region and one connection at a time: the limit on memory and on clients served at once.
+//! A fixed number of workers, each with its part of the bulk region and one connection at a time:
+//! the limit on memory and on clients served at once.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]

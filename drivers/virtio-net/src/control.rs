@@ -1,6 +1,7 @@
 //! The control queue (virtio 1.2, section 5.1.6.5): settings of the device, one command at a time.
 //!
-//! Two descriptors: the command, which the device reads, and its answer, a byte which it writes. What the device writes is decoded: it can make a command look refused or done, nothing else.
+//! Two descriptors: the command, which the device reads, and its answer, a byte which it writes.
+//! What the device writes is decoded: it can make a command look refused or done, nothing else.
 
 use core::sync::atomic::{Ordering, fence};
 use packet::{Memory, OutOfBounds};
@@ -38,7 +39,8 @@ pub struct Control<M> {
 }
 
 impl<M: Memory> Control<M> {
-    /// An empty queue at `base` of the ring region, which a device sees at `physical`. The device must be reset. `OutOfBounds` if the region is too small.
+    /// An empty queue at `base` of the ring region, which a device sees at `physical`. The device
+    /// must be reset. `OutOfBounds` if the region is too small.
     pub fn new(memory: M, base: usize, physical: u64) -> Result<Control<M>, OutOfBounds> {
         memory.write(base, &[0; CONTROL_BYTES])?;
         let at = physical + base as u64;
@@ -72,7 +74,8 @@ impl<M: Memory> Control<M> {
         self.asked.is_some()
     }
 
-    /// Asks for all frames, or for those that are for us; the device is to be notified then. No command may be under way.
+    /// Asks for all frames, or for those that are for us; the device is to be notified then. No
+    /// command may be under way.
     pub fn ask_promiscuous(&mut self, on: bool) {
         let [class, command] = PROMISCUOUS;
         self.write(COMMAND_OFFSET, &[class, command, on.into()]);

@@ -21,7 +21,8 @@ pub struct Claim {
 const QUEUES: u64 = 0;
 const CONFIGURATION: u64 = 1;
 
-/// Maps the registers of a device that we hold, virtio by PCI or by MMIO, and lets it reach memory. It interrupts nobody yet. The error is for people.
+/// Maps the registers of a device that we hold, virtio by PCI or by MMIO, and lets it reach memory.
+/// It interrupts nobody yet. The error is for people.
 pub fn open(device: Handle) -> Result<(Box<dyn Transport>, Claim), &'static str> {
     let is_pci = sys::device_conf_read(device, 0, 2).is_ok();
     let transport = if is_pci { open_pci(device) } else { open_mmio(device) }?;
@@ -29,7 +30,8 @@ pub fn open(device: Handle) -> Result<(Box<dyn Transport>, Claim), &'static str>
     Ok((transport, Claim { handle: device, line: !is_pci }))
 }
 
-/// Has the device's interrupts come as these badge bits of this context. A line, or a device of one message, tells all by the first.
+/// Has the device's interrupts come as these badge bits of this context. A line, or a device of one
+/// message, tells all by the first.
 pub fn interrupt(claim: Claim, queues: u64, configuration: u64) -> Result<(), abi::Error> {
     route(claim.handle, QUEUES, queues)?;
     match route(claim.handle, CONFIGURATION, configuration) {
@@ -45,11 +47,13 @@ fn route(device: Handle, entry: u64, badge: u64) -> Result<(), abi::Error> {
     routed
 }
 
-/// An interrupt came: quiets the device by `acknowledge` where it holds a line up, and opens the line.
+/// An interrupt came: quiets the device by `acknowledge` where it holds a line up, and opens the
+/// line.
 pub fn answered(claim: Claim, acknowledge: &mut dyn FnMut()) {
     if claim.line {
         acknowledge();
-        // A device that is ours cannot refuse this; if it did, the next turn still looks at the rings.
+        // A device that is ours cannot refuse this; if it did, the next turn still looks at the
+        // rings.
         let _ = sys::device_interrupt_done(claim.handle, 0);
     }
 }
@@ -85,6 +89,7 @@ fn map_window(device: Handle, window: u64) -> Result<Registers, &'static str> {
         sys::device_window(device, Handle::SELF_RAM, window).map_err(|_| "a register window is missing")?;
     let (address, bytes, keeper) = runtime::map_segment(segment).map_err(|_| "no room to map registers")?;
     core::mem::forget(keeper);
-    // SAFETY: just mapped, and never unmapped: the keeper is forgotten. The kernel maps a device's window and nothing else.
+    // SAFETY: just mapped, and never unmapped: the keeper is forgotten. The kernel maps a device's
+    // window and nothing else.
     Ok(unsafe { Registers::new(address + offset, bytes.saturating_sub(offset)) })
 }

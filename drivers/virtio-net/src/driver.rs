@@ -12,7 +12,8 @@ use crate::transport::{QueueAddresses, Transport, status};
 pub const HEADER_BYTES: usize = 12;
 /// Bytes the ring region must have.
 pub const RING_BYTES: usize = CONTROL_OFFSET + 2 * CONTROL_BYTES;
-/// Both queues. There are two halves, used in turn: a new driver's queues are ready before the old one's are given up.
+/// Both queues. There are two halves, used in turn: a new driver's queues are ready before the old
+/// one's are given up.
 const HALF_BYTES: usize = 2 * QUEUE_BYTES;
 /// The journal lies behind the halves.
 pub const JOURNAL_OFFSET: usize = 2 * HALF_BYTES;
@@ -30,7 +31,8 @@ const CONTROL: u16 = 2;
 /// Low byte of the status in the device's configuration, and its bit for the link (section 5.1.4).
 const STATUS_OFFSET: u64 = 6;
 const LINK_UP: u8 = 1;
-/// Frames with the device from which on it shall say when it has sent some; below, we look when something else wakes us. A quarter of the pool.
+/// Frames with the device from which on it shall say when it has sent some; below, we look when
+/// something else wakes us. A quarter of the pool.
 const INTERRUPT_FROM: usize = 64;
 /// Shortest frame that is handed on: an Ethernet header.
 pub const FRAME_MIN: usize = 14;
@@ -114,7 +116,8 @@ pub struct Region<M> {
 }
 
 impl<T: Transport, M: Memory + Clone> Driver<T, M> {
-    /// Resets the device, waits until it is quiet (asking `tired` after each look whether to give up), starts it with empty queues and takes over what a predecessor left behind.
+    /// Resets the device, waits until it is quiet (asking `tired` after each look whether to give
+    /// up), starts it with empty queues and takes over what a predecessor left behind.
     pub fn start(
         mut transport: T,
         rings: Region<M>,
@@ -170,13 +173,15 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         [ENTRIES; 2]
     }
 
-    /// Where in the ring region the device counts what it is done with: the words of the receive and of the transmit queue that somebody may poll instead of waiting for interrupts.
-    /// A restart changes them.
+    /// Where in the ring region the device counts what it is done with: the words of the receive
+    /// and of the transmit queue that somebody may poll instead of waiting for interrupts. A
+    /// restart changes them.
     pub fn used_words(&self) -> [usize; 2] {
         [RECEIVE, TRANSMIT].map(|index| queue_offset(self.half, index) + USED_OFFSET + INDEX_OFFSET)
     }
 
-    /// Has the device receive all frames, whoever they are for, or those for its address and for all; so it begins. [`promiscuous`](Self::promiscuous) tells what came of it.
+    /// Has the device receive all frames, whoever they are for, or those for its address and for
+    /// all; so it begins. [`promiscuous`](Self::promiscuous) tells what came of it.
     pub fn want_all_frames(&mut self, on: bool) {
         self.wants_all = on;
         if self.promiscuous == Some(Err(Refused)) {
@@ -208,7 +213,9 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         &self.counters
     }
 
-    /// IP begins, or begins again, and holds the receive buffers of `held`: it is told what was told to nobody who lives, and the device gets all others. Gives the transmit buffers that the device still has.
+    /// IP begins, or begins again, and holds the receive buffers of `held`: it is told what was
+    /// told to nobody who lives, and the device gets all others. Gives the transmit buffers that
+    /// the device still has.
     pub fn attach(&mut self, held: &BufferSet) -> BufferSet {
         self.attached = true;
         let mut theirs = *held;
@@ -281,7 +288,8 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         self.transport.acknowledge()
     }
 
-    /// Looks what the device has done. `Err`: it said something impossible and has to be started again.
+    /// Looks what the device has done. `Err`: it said something impossible and has to be started
+    /// again.
     pub fn look(&mut self) -> Result<(), Broken> {
         while self.attached
             && let Some(used) = self.receive.take()?
@@ -307,7 +315,8 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         Ok(())
     }
 
-    /// End of a turn: shows the device what was given and says whether to be interrupted for sent frames.
+    /// End of a turn: shows the device what was given and says whether to be interrupted for sent
+    /// frames.
     pub fn flush(&mut self) {
         let busy = self.transmit.given().len() >= INTERRUPT_FROM;
         self.transmit.want_interrupts(busy);
@@ -326,7 +335,8 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         core::mem::take(&mut self.output)
     }
 
-    /// Starts a device again that said something impossible. IP's frames with it are reported as sent (they may be lost), its receive buffers are given to it again.
+    /// Starts a device again that said something impossible. IP's frames with it are reported as
+    /// sent (they may be lost), its receive buffers are given to it again.
     pub fn restart(&mut self, tired: impl FnMut() -> bool) -> Result<(), StartError> {
         self.counters.restarts += 1;
         let (posted, unsent) = (self.receive.given(), self.transmit.given());
@@ -363,8 +373,9 @@ struct Queues<M> {
     tells_link: bool,
 }
 
-/// Section 3.1.1, in its order. Everything that takes time is done before the reset: what arrives between reset and DRIVER_OK is lost (QEMU's net layer flushes its queue into
-/// a device that is not yet marked ready; a real card does no better).
+/// Section 3.1.1, in its order. Everything that takes time is done before the reset: what arrives
+/// between reset and DRIVER_OK is lost (QEMU's net layer flushes its queue into a device that is
+/// not yet marked ready; a real card does no better).
 fn bring_up<T: Transport, M: Memory + Clone>(
     transport: &mut T,
     rings: &Region<M>,

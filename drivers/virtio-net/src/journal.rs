@@ -1,10 +1,15 @@
-//! What outlives the driver beside its rings: how far it had taken the receive queue, and which frames IP was told of and has not given back.
+//! What outlives the driver beside its rings: how far it had taken the receive queue, and which
+//! frames IP was told of and has not given back.
 //!
-//! With it a successor finds what its predecessor left half done: frames that the device had completed and nobody had taken, and frames told to an IP that died before it looked.
-//! Both are told (again) when IP attaches, in the order in which they came. A frame that [`DEATHS_MAX`] IPs were told of before they died is dropped: it must not kill IP for ever.
+//! With it a successor finds what its predecessor left half done: frames that the device had
+//! completed and nobody had taken, and frames told to an IP that died before it looked. Both are
+//! told (again) when IP attaches, in the order in which they came. A frame that [`DEATHS_MAX`] IPs
+//! were told of before they died is dropped: it must not kill IP for ever.
 //!
-//! Invariants: a frame is written down before the index that says it was taken, so a crash between the two finds it twice and never not at all; a buffer stands here at most
-//! once. What is read back is checked as if a stranger had written it: numbers below the pool's size, each once, lengths that a frame can have; anything else is not there.
+//! Invariants: a frame is written down before the index that says it was taken, so a crash between
+//! the two finds it twice and never not at all; a buffer stands here at most once. What is read
+//! back is checked as if a stranger had written it: numbers below the pool's size, each once,
+//! lengths that a frame can have; anything else is not there.
 
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, OutOfBounds, Span};
@@ -61,12 +66,14 @@ pub struct Journal<M> {
     base: usize,
     entries: [Option<Entry>; BUFFERS as usize],
     order: u32,
-    /// Where a predecessor had its queues, and how far it had taken the receive queue; until that is taken over.
+    /// Where a predecessor had its queues, and how far it had taken the receive queue; until that
+    /// is taken over.
     before: Option<(u8, u16)>,
 }
 
 impl<M: Memory> Journal<M> {
-    /// Reads what a predecessor left at `base`. A region nobody wrote, or that is damaged, gives an empty journal; `OutOfBounds` if it is too small.
+    /// Reads what a predecessor left at `base`. A region nobody wrote, or that is damaged, gives an
+    /// empty journal; `OutOfBounds` if it is too small.
     pub fn recover(memory: M, base: usize) -> Result<Journal<M>, OutOfBounds> {
         let mut bytes = [0; JOURNAL_BYTES];
         memory.read(base, &mut bytes)?;
@@ -93,7 +100,8 @@ impl<M: Memory> Journal<M> {
         self.before.map_or(0, |(half, _)| 1 - half)
     }
 
-    /// Takes over what the device had completed for a predecessor and nobody had taken. `queue` tells where a half has its receive queue. That half's device must be quiet.
+    /// Takes over what the device had completed for a predecessor and nobody had taken. `queue`
+    /// tells where a half has its receive queue. That half's device must be quiet.
     pub fn take_over(&mut self, queue: impl Fn(u8) -> usize) {
         let Some((half, taken)) = self.before.take() else { return };
         for (buffer, written) in left_behind(&self.memory, queue(half), taken) {

@@ -1,10 +1,15 @@
-//! The virtio network driver (virtio 1.2, sections 2.7, 4.1, 4.2, 5.1): one receive and one transmit queue, and the control queue where the device has one.
+//! The virtio network driver (virtio 1.2, sections 2.7, 4.1, 4.2, 5.1): one receive and one
+//! transmit queue, and the control queue where the device has one.
 //!
-//! Invariants: ring memory and buffers are regions that outlive the driver; before they are used the device is reset and has said so, so whatever a dead predecessor had given it is
-//! quiet, and what it had completed is read before the rings are cleared (`journal.rs`). A descriptor's number is its buffer's number, so there is nothing to allocate and nothing to leak. What the device writes is decoded: a number it
-//! should not say is counted and ignored, an index that cannot be makes the driver start it anew.
+//! Invariants: ring memory and buffers are regions that outlive the driver; before they are used
+//! the device is reset and has said so, so whatever a dead predecessor had given it is quiet, and
+//! what it had completed is read before the rings are cleared (`journal.rs`). A descriptor's number
+//! is its buffer's number, so there is nothing to allocate and nothing to leak. What the device
+//! writes is decoded: a number it should not say is counted and ignored, an index that cannot be
+//! makes the driver start it anew.
 //!
-//! `registers.rs` is the only place that touches device registers, `device.rs` the only one that makes calls. Deliberately unknown here: IP, addresses, what a frame means.
+//! `registers.rs` is the only place that touches device registers, `device.rs` the only one that
+//! makes calls. Deliberately unknown here: IP, addresses, what a frame means.
 
 #![no_std]
 #![deny(unsafe_code)]

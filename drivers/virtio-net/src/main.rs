@@ -1,6 +1,7 @@
 //! Wires the driver to its device, its regions and IP.
 //!
-//! One task serves IP, one waits for interrupts, one does a turn after either: so that whatever arrived together leaves together.
+//! One task serves IP, one waits for interrupts, one does a turn after either: so that whatever
+//! arrived together leaves together.
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -119,7 +120,8 @@ struct Outboxes {
     transmitted: Outbox<u16>,
 }
 
-/// One turn: looks at the device, tells IP, shows the device what is new. True if everything is out.
+/// One turn: looks at the device, tells IP, shows the device what is new. True if everything is
+/// out.
 fn turn(service: &Service, boxes: &mut Outboxes) -> Result<bool, StartError> {
     let mut driver = service.driver.borrow_mut();
     if driver.look().is_err() {

@@ -11,7 +11,8 @@ const NETWORK: u32 = 1;
 /// A mapped device.
 pub struct Mmio(Registers);
 
-/// No network device of the version we speak. QEMU shows version 1 unless started with `-global virtio-mmio.force-legacy=false`.
+/// No network device of the version we speak. QEMU shows version 1 unless started with `-global
+/// virtio-mmio.force-legacy=false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOurs {
     /// What the version register says.

@@ -1,4 +1,5 @@
-//! virtio over PCI (virtio 1.2, section 4.1): where the structures are, and the registers of the common one.
+//! virtio over PCI (virtio 1.2, section 4.1): where the structures are, and the registers of the
+//! common one.
 //!
 //! Message 0 of MSI-X serves the queues, message 1 changes of the configuration.
 
@@ -36,7 +37,8 @@ pub struct Places {
     pub device: Place,
 }
 
-/// Finds the structures through `read(offset, width)` of configuration space; `None` if the device is no modern virtio one.
+/// Finds the structures through `read(offset, width)` of configuration space; `None` if the device
+/// is no modern virtio one.
 pub fn find(mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Places> {
     let (mut common, mut notify, mut step, mut device) = (None, None, 0, None);
     let mut at = read(0x34, 1)? & 0xfc;

@@ -1,7 +1,8 @@
 //! A split virtqueue (virtio 1.2, section 2.7) whose descriptor `n` always stands for buffer `n`.
 //!
-//! Only this side reads what it wrote itself from its own copies; of what the device writes nothing is trusted: an unknown number is skipped and counted, an index that
-//! runs ahead of what was given breaks the queue.
+//! Only this side reads what it wrote itself from its own copies; of what the device writes nothing
+//! is trusted: an unknown number is skipped and counted, an index that runs ahead of what was given
+//! breaks the queue.
 
 use alloc::vec::Vec;
 use core::sync::atomic::{Ordering, fence};
@@ -9,7 +10,8 @@ use packet::{BUFFERS, BufferSet, Memory, OutOfBounds};
 
 /// Entries of a queue: one per buffer of its pool.
 pub const ENTRIES: u16 = BUFFERS;
-/// Bytes of a queue in the ring region: descriptor table, available ring and used ring, each at a page of its own.
+/// Bytes of a queue in the ring region: descriptor table, available ring and used ring, each at a
+/// page of its own.
 pub const QUEUE_BYTES: usize = 3 * 4096;
 /// Where the parts begin.
 pub const AVAILABLE_OFFSET: usize = 4096;
@@ -52,7 +54,8 @@ pub struct Queue<M> {
 }
 
 impl<M: Memory> Queue<M> {
-    /// An empty queue at `base` of the ring region. The device must be reset. `OutOfBounds` if the region is too small.
+    /// An empty queue at `base` of the ring region. The device must be reset. `OutOfBounds` if the
+    /// region is too small.
     pub fn new(memory: M, base: usize, device_writes: bool) -> Result<Queue<M>, OutOfBounds> {
         let zeros = [0u8; 4096];
         for page in 0..QUEUE_BYTES / zeros.len() {
@@ -68,7 +71,8 @@ impl<M: Memory> Queue<M> {
         self.given
     }
 
-    /// Gives a buffer to the device; false if it has it already. Not seen by the device before [`Queue::publish`].
+    /// Gives a buffer to the device; false if it has it already. Not seen by the device before
+    /// [`Queue::publish`].
     pub fn give(&mut self, buffer: u16, physical: u64, bytes: u32) -> bool {
         if !self.given.insert(buffer) {
             return false;
@@ -87,7 +91,8 @@ impl<M: Memory> Queue<M> {
 
     /// Shows the device what was given; true if it wants to be notified.
     pub fn publish(&self) -> bool {
-        // The entries before the index, the index before the question whether to notify (section 2.7.13).
+        // The entries before the index, the index before the question whether to notify (section
+        // 2.7.13).
         fence(Ordering::SeqCst);
         self.write(AVAILABLE_OFFSET + INDEX_OFFSET, &self.available.to_le_bytes());
         fence(Ordering::SeqCst);
@@ -143,8 +148,9 @@ impl<M: Memory> Queue<M> {
     }
 }
 
-/// What a device that is quiet now had completed of the queue at `base` and nobody had taken: buffers with the bytes written, in order. `taken` is how far they were taken.
-/// Numbers past the pool are left out; an index that cannot be gives nothing.
+/// What a device that is quiet now had completed of the queue at `base` and nobody had taken:
+/// buffers with the bytes written, in order. `taken` is how far they were taken. Numbers past the
+/// pool are left out; an index that cannot be gives nothing.
 pub fn left_behind(memory: &impl Memory, base: usize, taken: u16) -> Vec<(u16, u32)> {
     let mut index = [0; 2];
     // A region too short for this reads as nothing left.

@@ -3,7 +3,8 @@
 
 use core::ptr::{read_volatile, write_volatile};
 
-/// A mapped window of device registers. Out of its bounds reads give all ones, as an absent device does, and writes are lost.
+/// A mapped window of device registers. Out of its bounds reads give all ones, as an absent device
+/// does, and writes are lost.
 #[derive(Clone, Copy, Debug)]
 pub struct Registers {
     address: u64,
@@ -15,7 +16,8 @@ macro_rules! access {
         /// Reads a register.
         pub fn $read(&self, offset: u64) -> $type {
             match self.at(offset, size_of::<$type>() as u64) {
-                // SAFETY: inside the window, aligned; `new`'s caller promised that the window is mapped.
+                // SAFETY: inside the window, aligned; `new`'s caller promised that the window is
+                // mapped.
                 Some(address) => unsafe { read_volatile(address as *const $type) },
                 None => <$type>::MAX,
             }
@@ -23,7 +25,8 @@ macro_rules! access {
         /// Writes a register.
         pub fn $write(&self, offset: u64, value: $type) {
             if let Some(address) = self.at(offset, size_of::<$type>() as u64) {
-                // SAFETY: as above. What a register makes the device do is bounded by what the device was given: see `Driver`.
+                // SAFETY: as above. What a register makes the device do is bounded by what the
+                // device was given: see `Driver`.
                 unsafe { write_volatile(address as *mut $type, value) }
             }
         }
@@ -32,7 +35,8 @@ macro_rules! access {
 
 impl Registers {
     /// # Safety
-    /// `address..address + bytes` is mapped as registers of a device that the caller has claimed, for as long as the value or a copy is used.
+    /// `address..address + bytes` is mapped as registers of a device that the caller has claimed,
+    /// for as long as the value or a copy is used.
     pub unsafe fn new(address: u64, bytes: u64) -> Registers {
         Registers { address, bytes }
     }

@@ -41,7 +41,8 @@ pub trait Transport {
     fn notify(&mut self, queue: u16);
     /// A byte of the device's configuration.
     fn configuration(&mut self, offset: u64) -> u8;
-    /// Answers an interrupt that needs an answer; tells whether it was for a changed configuration too.
+    /// Answers an interrupt that needs an answer; tells whether it was for a changed configuration
+    /// too.
     fn acknowledge(&mut self) -> bool;
 }
 

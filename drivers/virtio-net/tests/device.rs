@@ -221,7 +221,8 @@ fn a_new_driver_and_a_new_client_lose_no_buffer() {
     driver.flush();
     assert_eq!((0..300).filter(|_| machine.frame_arrives(&[1; 60])).count(), 254);
 
-    // The client died: what it held and what it was told is told to the next, with what the device still has.
+    // The client died: what it held and what it was told is told to the next, with what the device
+    // still has.
     driver.look().unwrap();
     assert_eq!(driver.take_output().received.len(), 254);
     driver.detach();
@@ -270,7 +271,8 @@ fn frames_of_the_gap_are_told_in_order_and_once() {
     assert_eq!(driver.take_output().received.iter().map(first).collect::<Vec<_>>(), [2, 3, 4]);
 }
 
-/// A client as IP is one: it holds some of what it was told, gives the rest back, and both sides die at any time.
+/// A client as IP is one: it holds some of what it was told, gives the rest back, and both sides
+/// die at any time.
 #[test]
 fn hundreds_of_deaths_lose_no_buffer_and_no_frame() {
     let machine = Machine::new();

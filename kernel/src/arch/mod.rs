@@ -1,6 +1,8 @@
-//! The machine layer: everything that depends on the instruction set, one folder per architecture, chosen here and nowhere else.
+//! The machine layer: everything that depends on the instruction set, one folder per architecture,
+//! chosen here and nowhere else.
 //!
-//! What the rest of the kernel may use is what is re-exported here; a second architecture has to offer the same names.
+//! What the rest of the kernel may use is what is re-exported here; a second architecture has to
+//! offer the same names.
 
 // Host builds have no image, so nothing calls the way into and out of the kernel there.
 #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,9 @@
-//! The static ACPI tables: which cores, I/O APICs, memory affinities and PCI configuration windows there are (ACPI 6.4, chapter 5.2).
+//! The static ACPI tables: which cores, I/O APICs, memory affinities and PCI configuration windows
+//! there are (ACPI 6.4, chapter 5.2).
 //!
-//! Every table is bounds-checked and its checksum verified before a field is believed; a broken or missing table means fewer facts, never wrong ones.
-//! AML is not interpreted: devices it alone describes come from the command line. Zero bytes are an empty [`Facts`].
+//! Every table is bounds-checked and its checksum verified before a field is believed; a broken or
+//! missing table means fewer facts, never wrong ones. AML is not interpreted: devices it alone
+//! describes come from the command line. Zero bytes are an empty [`Facts`].
 
 use super::info::{CORES_MAX, CoreEntry};
 use crate::memory::PhysRange;
@@ -361,7 +363,8 @@ mod tests {
         assert_eq!([between(7, 7), between(7, 0), between(99, 1), between(99, 99)], [NEAR, FAR, FAR, NEAR]);
     }
 
-    /// The same tables by an XSDT of 64-bit addresses; and by the RSDT where the XSDT's checksum is wrong.
+    /// The same tables by an XSDT of 64-bit addresses; and by the RSDT where the XSDT's checksum is
+    /// wrong.
     #[test]
     fn both_kinds_of_root_table() {
         const XSDT: usize = 0x200;
@@ -383,7 +386,8 @@ mod tests {
         assert_ne!(decode(&memory).ecam, Ecam::default());
     }
 
-    /// Any byte of any table may be wrong: fewer facts, no panic, and never a core the good tables do not list (checksums).
+    /// Any byte of any table may be wrong: fewer facts, no panic, and never a core the good tables
+    /// do not list (checksums).
     #[test]
     fn corrupted_bytes() {
         let good = sample();

@@ -1,4 +1,5 @@
-//! The kernel's command line: words separated by blanks, `key=value` or bare `key`. Unknown words are other people's and are ignored.
+//! The kernel's command line: words separated by blanks, `key=value` or bare `key`. Unknown words
+//! are other people's and are ignored.
 
 use crate::devices::virtio_mmio::number;
 

@@ -1,7 +1,9 @@
-//! What boot found out, in two shapes: [`Machine`], filled by core 0 and read by all, and [`CoreInfo`], the view `kernel_main` of one core gets.
+//! What boot found out, in two shapes: [`Machine`], filled by core 0 and read by all, and
+//! [`CoreInfo`], the view `kernel_main` of one core gets.
 //!
-//! Invariants: `Machine` is complete before any other core starts, and never changes afterwards. Tables have fixed bounds; what does not fit is left out
-//! and said on the console by whoever fills the table. This file does not know where the facts come from.
+//! Invariants: `Machine` is complete before any other core starts, and never changes afterwards.
+//! Tables have fixed bounds; what does not fit is left out and said on the console by whoever fills
+//! the table. This file does not know where the facts come from.
 
 use super::acpi::Facts;
 use crate::core_local::Shared;
@@ -27,9 +29,11 @@ pub struct CoreEntry {
 /// What belongs to one core from the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CoreShare {
-    /// Contiguous frames for the core's kernel instance: stacks, data and the page tables that map them.
+    /// Contiguous frames for the core's kernel instance: stacks, data and the page tables that map
+    /// them.
     pub instance: PhysRange,
-    /// Where the image begins that the core runs: the loader's, or a copy of it with the tables that show the copy behind it.
+    /// Where the image begins that the core runs: the loader's, or a copy of it with the tables
+    /// that show the copy behind it.
     pub image: PhysAddr,
     /// Free memory, page aligned, not zeroed.
     pub ram: [PhysRange; CORE_RANGES_MAX],
@@ -59,7 +63,8 @@ pub struct Machine {
     pub ns_per_tick: u64,
     /// TSC ticks per nanosecond, 32.32 fixed point.
     pub ticks_per_ns: u64,
-    /// Local APIC timer ticks per second, at the divider `arch::time` uses; 0 when the TSC deadline is used.
+    /// Local APIC timer ticks per second, at the divider `arch::time` uses; 0 when the TSC deadline
+    /// is used.
     pub apic_timer_hz: u64,
     /// TSC at the first instruction of the kernel.
     pub boot_tsc: u64,
@@ -75,7 +80,8 @@ static MACHINE: Shared<Machine> = Shared::zeroed();
 
 /// The machine, complete once core 0 has left boot.
 pub fn machine() -> &'static Machine {
-    // SAFETY: zero bytes are a valid `Machine` (integers, and options whose zero pattern is valid by `DeviceTable`); written only during boot.
+    // SAFETY: zero bytes are a valid `Machine` (integers, and options whose zero pattern is valid
+    // by `DeviceTable`); written only during boot.
     unsafe { MACHINE.get() }
 }
 
@@ -89,7 +95,8 @@ pub unsafe fn machine_mut() -> &'static mut Machine {
 }
 
 impl Machine {
-    /// Keeps a copy of the command line, cut at [`COMMAND_LINE_BYTES`] and at the first byte that is not printable ASCII.
+    /// Keeps a copy of the command line, cut at [`COMMAND_LINE_BYTES`] and at the first byte that
+    /// is not printable ASCII.
     pub fn set_command_line(&mut self, text: &[u8]) {
         let bytes = text.iter().take(COMMAND_LINE_BYTES).take_while(|byte| (0x20..0x7f).contains(*byte)).count();
         self.command_line[..bytes].copy_from_slice(&text[..bytes]);

@@ -1,7 +1,8 @@
 //! From the loader's memory map to the RAM the kernel may hand out.
 //!
-//! Invariants of [`FreeRam`]: ranges are page aligned, disjoint, not empty and ascending. The first MiB is never free (firmware data, the page other
-//! cores start on). A range that would be the 33rd is dropped: less memory, never wrong memory.
+//! Invariants of [`FreeRam`]: ranges are page aligned, disjoint, not empty and ascending. The first
+//! MiB is never free (firmware data, the page other cores start on). A range that would be the 33rd
+//! is dropped: less memory, never wrong memory.
 
 use crate::memory::PhysRange;
 
@@ -39,7 +40,8 @@ impl FreeRam {
         self.ranges().iter().map(|range| range.overlap_bytes(&window)).sum()
     }
 
-    /// Adds RAM that the map lists. Overlap with what is there already (a broken map) is added only once.
+    /// Adds RAM that the map lists. Overlap with what is there already (a broken map) is added only
+    /// once.
     pub fn add(&mut self, range: PhysRange) {
         let end = range.end().0;
         let base = range.base.0.max(LOW_MEMORY_BYTES);

@@ -1,4 +1,5 @@
-//! From what loader, firmware and command line say to a [`info::Machine`]: pure decoders, tested on the host. `arch::start` drives them.
+//! From what loader, firmware and command line say to a [`info::Machine`]: pure decoders, tested on
+//! the host. `arch::start` drives them.
 
 pub mod acpi;
 pub mod command_line;

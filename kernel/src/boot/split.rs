@@ -1,10 +1,13 @@
 //! Who gets which RAM.
 //!
-//! Core 0, where most services start, gets two parts of its NUMA node's memory, every other core one of its own node's. Only a core whose node has
-//! less than half of what an even split of the machine would give takes from others, the nearest first; memory of nodes without cores goes to whoever is
-//! below that even split. Shares of a core are at most [`super::info::CORE_RANGES_MAX`] ranges; page aligned, disjoint.
+//! Core 0, where most services start, gets two parts of its NUMA node's memory, every other core
+//! one of its own node's. Only a core whose node has less than half of what an even split of the
+//! machine would give takes from others, the nearest first; memory of nodes without cores goes to
+//! whoever is below that even split. Shares of a core are at most [`super::info::CORE_RANGES_MAX`]
+//! ranges; page aligned, disjoint.
 //!
-//! The first core of a node that has not the loader's image gives room for a copy, if it has plenty; cores without an image in their node run the nearest.
+//! The first core of a node that has not the loader's image gives room for a copy, if it has
+//! plenty; cores without an image in their node run the nearest.
 
 use super::acpi::{Affinity, Distances};
 use super::info::{CORES_MAX, CoreEntry, CoreShare};
@@ -60,7 +63,8 @@ pub fn split(
         let nearest = shares[..cores.len()].iter().map(|share| share.image).min_by_key(distance);
         shares[core].image = nearest.unwrap_or(needs.image);
     }
-    // Second round: memory of nodes without cores; and any, of no node too, for those whose own nodes have too little.
+    // Second round: memory of nodes without cores; and any, of no node too, for those whose own
+    // nodes have too little.
     for (core, slot) in shares.iter_mut().enumerate().take(cores.len()) {
         let mut got = Share::resume(*slot, share * parts(core), grain, needs.instance);
         let lacks = got.bytes() < share * parts(core) / 2;
@@ -240,7 +244,8 @@ mod tests {
     fn cores_without_memory_take_the_nearest() {
         let part = 64u64 << 20;
         let node = |number: u32| Affinity { range: PhysRange::new(u64::from(number) * part, part), node: number };
-        // Node 2 has cores and no memory, and is nearer to node 1 than to node 0; node 3 has memory and no cores.
+        // Node 2 has cores and no memory, and is nearer to node 1 than to node 0; node 3 has memory
+        // and no cores.
         let mut distances = Distances::default();
         distances.set(2, 0, 40);
         distances.set(2, 1, 15);
@@ -252,7 +257,8 @@ mod tests {
         split(free, &affinities, &distances, &cores(&[0, 1, 2]), NEEDS, &mut shares).unwrap();
         assert!(node(0).range.contains(shares[0].instance.base));
         assert!(node(1).range.contains(shares[1].instance.base));
-        // Node 1 is full: the next is 3. The image of node 1 is nearer than the loader's; none is made elsewhere.
+        // Node 1 is full: the next is 3. The image of node 1 is nearer than the loader's; none is
+        // made elsewhere.
         assert!(node(3).range.contains(shares[2].instance.base));
         assert!(node(1).range.contains(shares[1].image) && shares[2].image == shares[1].image);
     }

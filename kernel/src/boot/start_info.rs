@@ -1,4 +1,5 @@
-//! The PVH start info: what the loader put into memory before it jumped to us (Xen's public/arch-x86/hvm/start_info.h).
+//! The PVH start info: what the loader put into memory before it jumped to us (Xen's
+//! public/arch-x86/hvm/start_info.h).
 //!
 //! Everything in it is a claim: pointers are followed only through `read`, counts are bounded.
 
@@ -75,7 +76,8 @@ fn text_at<'a>(at: u64, read: Read<'a>) -> &'a [u8] {
     if at == 0 {
         return &[];
     }
-    // The terminator may stand just before the end of readable memory, so ask for less when the whole bound is refused.
+    // The terminator may stand just before the end of readable memory, so ask for less when the
+    // whole bound is refused.
     let text = (0..=12).find_map(|halvings| read(at, COMMAND_LINE_BYTES_MAX >> halvings)).unwrap_or(&[]);
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     &text[..end]

@@ -24,7 +24,8 @@ pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-/// Text as it goes to a terminal that obeys nobody but the console: control characters are written as escapes, but for ends of lines and tabs.
+/// Text as it goes to a terminal that obeys nobody but the console: control characters are written
+/// as escapes, but for ends of lines and tabs.
 struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {

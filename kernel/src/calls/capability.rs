@@ -6,7 +6,8 @@ use crate::objects::{Context, Portal};
 use crate::state::Kernel;
 use abi::{Error, Handle, Rights};
 
-/// Rights a holder asks for: known bits, none it has not. INHERIT is a mark for `DomainFork`, not an authority: anyone may set it on a copy.
+/// Rights a holder asks for: known bits, none it has not. INHERIT is a mark for `DomainFork`, not
+/// an authority: anyone may set it on a copy.
 pub(super) fn narrowed(held: Rights, wanted: u64) -> Result<Rights, Error> {
     let wanted = u32::try_from(wanted).map(Rights).map_err(|_| Error::BadArgument)?;
     let known = Rights::ALL.union(Rights::INHERIT);

@@ -180,7 +180,8 @@ pub(super) fn resume(request: &Request) -> Answer {
     let program = request.caller.program();
     check_address(program.rip)?;
     request.caller.with_registers(|registers| from_program(&program, registers));
-    // The kernel clears the mark, not the proxy: between a clear in user mode and this call another upcall would overwrite `program`.
+    // The kernel clears the mark, not the proxy: between a clear in user mode and this call another
+    // upcall would overwrite `program`.
     request.caller.set_in_proxy(0);
     Ok(Outcome::Left)
 }

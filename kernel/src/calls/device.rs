@@ -81,7 +81,8 @@ pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
     Ok(Outcome::Done([request.place(slot, segment.any(), rights), offset, 0]))
 }
 
-/// Where in a dword of configuration space an access of `width` bytes lies: (offset of the dword, shift, mask).
+/// Where in a dword of configuration space an access of `width` bytes lies: (offset of the dword,
+/// shift, mask).
 fn configuration(offset: u64, width: u64) -> Result<(u16, u32, u32), Error> {
     let fits = matches!(width, 1 | 2 | 4) && offset < 4096 && offset.is_multiple_of(width);
     if !fits {
@@ -98,8 +99,9 @@ pub(super) fn configuration_read(request: &Request) -> Answer {
     one(u64::from(dword >> shift & mask))
 }
 
-/// Whether a driver may write this dword: not identification and command (DMA is `DeviceMaster`'s), not base addresses, ROM, interrupt line or bridge
-/// registers, not the MSI-X and MSI capabilities, which decide where messages go.
+/// Whether a driver may write this dword: not identification and command (DMA is `DeviceMaster`'s),
+/// not base addresses, ROM, interrupt line or bridge registers, not the MSI-X and MSI capabilities,
+/// which decide where messages go.
 fn is_writable(info: &DeviceInfo, offset: u16) -> bool {
     const HEADER_BYTES: u16 = 0x40;
     const MSI: u32 = 0x05;

@@ -1,7 +1,9 @@
 //! The kernel's calls, one file per family.
 //!
-//! Each call first decodes (finds objects, checks rights and numbers, makes what it needs) and then applies. Up to the last `?` of a call nothing is changed
-//! that its caller could see, so every error leaves things as they were. A call ends with results, or has put its caller into a state that waits.
+//! Each call first decodes (finds objects, checks rights and numbers, makes what it needs) and then
+//! applies. Up to the last `?` of a call nothing is changed that its caller could see, so every
+//! error leaves things as they were. A call ends with results, or has put its caller into a state
+//! that waits.
 
 mod basic;
 mod capability;
@@ -76,7 +78,8 @@ impl Request {
         Ok(source)
     }
 
-    /// Whether an argument names the core that this is, with these rights. A claim on another core is no right to this one.
+    /// Whether an argument names the core that this is, with these rights. A claim on another core
+    /// is no right to this one.
     fn check_core(&self, kernel: &Kernel, argument: usize, rights: Rights) -> Result<(), Error> {
         let pcore = self.object::<Pcore>(argument, rights)?;
         if pcore.core == kernel.core() { Ok(()) } else { Err(Error::OtherCore) }
@@ -219,7 +222,8 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
     }
 }
 
-/// Makes a call that came by a ring for the domain of `caller`, a context that does not run. The call is one of `abi::pcore::RING_CALLS`.
+/// Makes a call that came by a ring for the domain of `caller`, a context that does not run. The
+/// call is one of `abi::pcore::RING_CALLS`.
 pub fn of_ring(kernel: &mut Kernel, caller: Ptr<Context>, call: Call, words: [u64; 6]) -> Result<[u64; 3], Error> {
     caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
     match dispatch(kernel, call, &Request { caller })? {

@@ -33,7 +33,8 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
     kernel.counters.portal_calls += 1;
     match portal.kind {
         PortalKind::Mailbox => {
-            // The result comes first: whoever ends the loan does not set it again with anything else.
+            // The result comes first: whoever ends the loan does not set it again with anything
+            // else.
             caller.set_result(Ok([0; 3]));
             kernel.call_mailbox(caller, callee, capability.badge);
             Ok(None)

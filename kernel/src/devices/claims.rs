@@ -1,7 +1,8 @@
-//! Which devices are claimed: a bit for each in the memory of the core that claimed it, read by all.
+//! Which devices are claimed: a bit for each in the memory of the core that claimed it, read by
+//! all.
 //!
-//! A core sets its own bit first and looks at the others' second, so of two that claim at once at least one sees the other and gives way: never both have it,
-//! and it may be that neither does.
+//! A core sets its own bit first and looks at the others' second, so of two that claim at once at
+//! least one sees the other and gives way: never both have it, and it may be that neither does.
 
 use crate::arch::{cores, instance};
 use crate::boot::info::machine;
@@ -24,7 +25,8 @@ pub fn claim(index: usize) -> bool {
     let is_taken = (0..machine().cores().len()).filter(|core| *core != own).any(|core| {
         // Memory of a core that never ran holds anything.
         let told = instance::remote(core, word).filter(|_| orders::state(core) != State::Never);
-        // SAFETY: the address of another core's copy, in RAM of the direct map; only atomics touch it.
+        // SAFETY: the address of another core's copy, in RAM of the direct map; only atomics touch
+        // it.
         told.is_some_and(|word| unsafe { &*word }.load(Ordering::SeqCst) & bit != 0)
     });
     if is_taken {

@@ -1,7 +1,8 @@
 //! Devices found at boot: PCI functions and virtio-mmio windows, in one table.
 //!
-//! Invariants: memory decoding is on for every PCI function listed and its BARs have addresses; bus mastering is off until a component claims the
-//! device. The kernel drives none of them. What a device says of itself is a claim: sizes are checked, counts are bounded.
+//! Invariants: memory decoding is on for every PCI function listed and its BARs have addresses; bus
+//! mastering is off until a component claims the device. The kernel drives none of them. What a
+//! device says of itself is a claim: sizes are checked, counts are bounded.
 
 use crate::memory::{PhysAddr, PhysRange};
 
@@ -45,7 +46,8 @@ pub struct Msix {
 /// One device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceInfo {
-    /// PCI: bus << 8 | device << 3 | function. A virtio-mmio window: [`virtio_mmio::FIRST_HWID`] + its number.
+    /// PCI: bus << 8 | device << 3 | function. A virtio-mmio window: [`virtio_mmio::FIRST_HWID`] +
+    /// its number.
     pub hwid: u32,
     /// PCI vendor; 0x1af4 for virtio-mmio.
     pub vendor: u16,

@@ -1,8 +1,10 @@
-//! PCI functions found through memory-mapped configuration space (ECAM, PCI Express 5.0, 7.2.2), segment 0.
+//! PCI functions found through memory-mapped configuration space (ECAM, PCI Express 5.0, 7.2.2),
+//! segment 0.
 //!
-//! Where firmware has given BARs no address (PVH loaders without firmware), memory BARs are placed from the largest hole below the I/O APIC that is
-//! neither RAM nor reserved nor taken; see [`Window`]. Ports are not assigned: modern devices need none. Bridges are entered by the bus numbers
-//! firmware gave them; a bridge without numbers is left alone.
+//! Where firmware has given BARs no address (PVH loaders without firmware), memory BARs are placed
+//! from the largest hole below the I/O APIC that is neither RAM nor reserved nor taken; see
+//! [`Window`]. Ports are not assigned: modern devices need none. Bridges are entered by the bus
+//! numbers firmware gave them; a bridge without numbers is left alone.
 
 use super::{Bar, DeviceInfo, Msix};
 use crate::boot::acpi::Ecam;
@@ -22,7 +24,8 @@ const CAPABILITIES: u16 = 0x34;
 const CAPABILITIES_MAX: usize = 48;
 const CAPABILITY_MSIX: u32 = 0x11;
 const MSIX_ENTRY_BYTES: u64 = 16;
-/// From here on every machine known passes what is not RAM to the PCI bus; microvm routes nothing below.
+/// From here on every machine known passes what is not RAM to the PCI bus; microvm routes nothing
+/// below.
 const HOLE_START: u64 = 0xc000_0000;
 /// I/O APIC, local APIC and firmware live above.
 const HOLE_END: u64 = 0xfec0_0000;
@@ -41,12 +44,14 @@ impl Function {
     }
 
     fn read(self, offset: u16) -> u32 {
-        // SAFETY: the buses of `ecam` are mapped in the device map, and `hwid` lies in them; reading has no effect on memory.
+        // SAFETY: the buses of `ecam` are mapped in the device map, and `hwid` lies in them;
+        // reading has no effect on memory.
         unsafe { self.register(offset).read_volatile() }
     }
 
     fn write(self, offset: u16, value: u32) {
-        // SAFETY: as for `read`; what a device may reach by DMA is decided by `set_bus_master` alone.
+        // SAFETY: as for `read`; what a device may reach by DMA is decided by `set_bus_master`
+        // alone.
         unsafe { self.register(offset).write_volatile(value) }
     }
 
@@ -136,7 +141,8 @@ fn prepare(function: Function, window: &mut Window) -> DeviceInfo {
     };
     let command = function.read(COMMAND) & 0xffff;
     let off = command & !(COMMAND_MEMORY | COMMAND_PORTS | COMMAND_BUS_MASTER) | COMMAND_NO_INTX;
-    // Sizing changes the BARs for a moment, so the device must not decode meanwhile. A bridge keeps passing requests.
+    // Sizing changes the BARs for a moment, so the device must not decode meanwhile. A bridge keeps
+    // passing requests.
     let bridge = function.header() & 0x7f != 0;
     let bar_count = if bridge { 0 } else { 6 };
     if !bridge {
@@ -235,7 +241,8 @@ pub fn config_write(device: &DeviceInfo, offset: u16, value: u32) -> Option<()> 
     Some(())
 }
 
-/// Allows or forbids the device to reach memory and to send messages; nothing happens for devices that are not PCI.
+/// Allows or forbids the device to reach memory and to send messages; nothing happens for devices
+/// that are not PCI.
 pub fn set_bus_master(device: &DeviceInfo, on: bool) {
     if let Some(function) = function_of(device, COMMAND) {
         let command = function.read(COMMAND) & 0xffff & !COMMAND_BUS_MASTER;

@@ -1,7 +1,9 @@
-//! virtio-mmio windows, named on the kernel's command line in Linux's syntax: `virtio_mmio.device=SIZE@BASE:LINE`.
+//! virtio-mmio windows, named on the kernel's command line in Linux's syntax:
+//! `virtio_mmio.device=SIZE@BASE:LINE`.
 //!
-//! AML is not interpreted, so the command line is the only place that tells them. A window is listed only if a device sits behind it
-//! (virtio 1.2, 4.2.2: magic "virt", version 2, device id not 0).
+//! AML is not interpreted, so the command line is the only place that tells them. A window is
+//! listed only if a device sits behind it (virtio 1.2, 4.2.2: magic "virt", version 2, device id
+//! not 0).
 
 use super::{Bar, DeviceInfo};
 use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange};

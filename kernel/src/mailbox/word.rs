@@ -1,4 +1,5 @@
-//! What a core writes in its own memory for others to read: one writer, any number of readers, who write nothing there.
+//! What a core writes in its own memory for others to read: one writer, any number of readers, who
+//! write nothing there.
 //!
 //!   writer                      reader (which a wake bit has told, or who asks again later)
 //!   write what is told of

@@ -1,9 +1,10 @@
 //! ExecutionContext: a thread of control.
 //!
-//! Invariants: the state says what it waits for, and each state that waits has exactly one way out, [`Kernel::complete`], which undoes whatever the state
-//! hangs on (queues, loans, deadlines); a context that is not `Runnable` is in no ready queue, nor is its time. Its registers are written by the
-//! processor while it is current, and by the kernel otherwise. A context belongs to its domain's list until it ends; a husk may stay behind for
-//! capabilities that still name it.
+//! Invariants: the state says what it waits for, and each state that waits has exactly one way out,
+//! [`Kernel::complete`], which undoes whatever the state hangs on (queues, loans, deadlines); a
+//! context that is not `Runnable` is in no ready queue, nor is its time. Its registers are written
+//! by the processor while it is current, and by the kernel otherwise. A context belongs to its
+//! domain's list until it ends; a husk may stay behind for capabilities that still name it.
 
 use super::mapping::Place;
 use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
@@ -161,7 +162,8 @@ impl Context {
 
     /// Looks at or changes its registers.
     pub fn with_registers<R>(&self, f: impl FnOnce(&mut Registers) -> R) -> R {
-        // SAFETY: the kernel is single-threaded, the processor writes them only outside the kernel, and `f` has no way to reach them twice.
+        // SAFETY: the kernel is single-threaded, the processor writes them only outside the kernel,
+        // and `f` has no way to reach them twice.
         f(unsafe { &mut *self.registers.get() })
     }
 
@@ -270,7 +272,8 @@ pub struct Options {
 }
 
 impl Ptr<Context> {
-    /// A context of `domain` with its control page at `control`; not started. The domain keeps one reference, the caller gets another.
+    /// A context of `domain` with its control page at `control`; not started. The domain keeps one
+    /// reference, the caller gets another.
     pub fn create(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
@@ -389,7 +392,8 @@ impl Kernel {
         }
     }
 
-    /// Ends a wait of any kind: undoes what it hangs on, sets the result and makes the context runnable.
+    /// Ends a wait of any kind: undoes what it hangs on, sets the result and makes the context
+    /// runnable.
     pub fn complete(&mut self, context: Ptr<Context>, result: Result<[u64; 3], Error>) {
         self.detach(context);
         context.set_result(result);

@@ -1,8 +1,10 @@
 //! Device: the claim of this core on a device, and where its interrupts go.
 //!
-//! Invariants: a device is claimed at most once in the machine (`devices::claims`); each of its interrupts that is routed has a vector of this core, which goes back when the device
-//! object goes. A device whose last capability goes has its interrupts masked, but is not reset: the monitor holds the device and decides. Registers,
-//! DMA and MSI-X tables are trusted to the driver: without an IOMMU a driver can reach all memory anyway.
+//! Invariants: a device is claimed at most once in the machine (`devices::claims`); each of its
+//! interrupts that is routed has a vector of this core, which goes back when the device object
+//! goes. A device whose last capability goes has its interrupts masked, but is not reset: the
+//! monitor holds the device and decides. Registers, DMA and MSI-X tables are trusted to the driver:
+//! without an IOMMU a driver can reach all memory anyway.
 
 use super::notification::Notification;
 use super::slot::Source;
@@ -105,7 +107,8 @@ impl Kernel {
         }
     }
 
-    /// Claims it, for this core against all; `Busy` if it is claimed. The header comes from `Kernel::create`.
+    /// Claims it, for this core against all; `Busy` if it is claimed. The header comes from
+    /// `Kernel::create`.
     pub fn claim(&mut self, ram: Ptr<super::Ram>, index: usize, hardware: Hardware) -> Result<Ptr<Device>, Error> {
         if !hardware::claim_device(index) {
             return Err(Error::Busy);
@@ -118,7 +121,8 @@ impl Kernel {
         made
     }
 
-    /// Routes interrupt `entry` of a device to whom the capability names; it passed `Notification::decode`.
+    /// Routes interrupt `entry` of a device to whom the capability names; it passed
+    /// `Notification::decode`.
     pub fn route(&mut self, device: Ptr<Device>, entry: u64, target: Source) -> Result<(), Error> {
         let entry = u16::try_from(entry).map_err(|_| Error::NotFound)?;
         if let Some(route) = device.routes.iter().filter_map(Cell::get).find(|route| route.entry == entry) {

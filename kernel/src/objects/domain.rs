@@ -1,8 +1,10 @@
 //! Domain: what lives and dies together.
 //!
-//! Invariants: a domain lives from `DomainAlloc` until somebody kills it, it exits or breaks the rules, or the last capability for it outside its own share
-//! goes (nobody could name it any more; without this rule two objects that hold each other would stay for ever), or its Ram is revoked. Death empties its share and its range
-//! and ends its contexts, so whatever is not held elsewhere goes back to the Ram that paid. The husk keeps how it ended for whoever still holds it.
+//! Invariants: a domain lives from `DomainAlloc` until somebody kills it, it exits or breaks the
+//! rules, or the last capability for it outside its own share goes (nobody could name it any more;
+//! without this rule two objects that hold each other would stay for ever), or its Ram is revoked.
+//! Death empties its share and its range and ends its contexts, so whatever is not held elsewhere
+//! goes back to the Ram that paid. The husk keeps how it ended for whoever still holds it.
 
 use super::context::Context;
 use super::notification::Notification;
@@ -95,7 +97,8 @@ impl Domain {
 }
 
 impl Ptr<Domain> {
-    /// A domain paid by `ram`, with its own first three capabilities. The caller holds one reference.
+    /// A domain paid by `ram`, with its own first three capabilities. The caller holds one
+    /// reference.
     pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64) -> Result<Ptr<Domain>, Error> {
         let range = Ptr::<Range>::create_root(kernel, ram, options & flags::WRITE_EXECUTE != 0)?;
         let made = kernel.create(ram, |header| Domain {
@@ -191,7 +194,8 @@ impl Kernel {
         self.release(domain);
     }
 
-    /// Ends a domain's contexts and says so to whom it concerns; what it held it still holds. Nothing happens to one that has ended.
+    /// Ends a domain's contexts and says so to whom it concerns; what it held it still holds.
+    /// Nothing happens to one that has ended.
     pub(super) fn end_domain(&mut self, domain: Ptr<Domain>, death: Death) {
         if !domain.is_alive() {
             return;
@@ -212,7 +216,8 @@ impl Kernel {
         }
     }
 
-    /// Takes the capabilities and mappings of a domain that has ended; tells whether the budget sufficed.
+    /// Takes the capabilities and mappings of a domain that has ended; tells whether the budget
+    /// sufficed.
     pub(super) fn empty_domain(&mut self, domain: Ptr<Domain>, budget: &mut Budget) -> bool {
         domain.empty_share(self, budget) && domain.range.clear(self, budget)
     }
@@ -247,8 +252,9 @@ pub(super) fn dismantle(kernel: &mut Kernel, domain: Ptr<Domain>) {
 }
 
 impl Ptr<Domain> {
-    /// Fills `child` as a copy that the child's own Ram pays for, so that a parent of many is not charged for them all: inheritable segments copy-on-write into the same slots, their mappings at the same addresses. On an error the child keeps what it
-    /// got so far; its owner ends it.
+    /// Fills `child` as a copy that the child's own Ram pays for, so that a parent of many is not
+    /// charged for them all: inheritable segments copy-on-write into the same slots, their mappings
+    /// at the same addresses. On an error the child keeps what it got so far; its owner ends it.
     pub fn fork_into(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
         let copied = self.copy_inheritable(kernel, child).and_then(|()| self.copy_mappings(kernel, child));
         for (_, segment, _) in self.inheritable() {

@@ -1,8 +1,10 @@
 //! Soft faults: filling the hardware tables from the mappings.
 //!
-//! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is writable only if the frame is the segment's alone. A contiguous segment is shown
-//! in pages of 2 MiB where its place in memory and in the space allow it; a change of part of one takes all of it out of the tables. What
-//! cannot be resolved here is the program's own fault and goes to its proxy, or ends it. This file does not know who caused the access.
+//! Invariants: an entry is made only for a page the mapping shows with the access wanted; it is
+//! writable only if the frame is the segment's alone. A contiguous segment is shown in pages of 2
+//! MiB where its place in memory and in the space allow it; a change of part of one takes all of it
+//! out of the tables. What cannot be resolved here is the program's own fault and goes to its
+//! proxy, or ends it. This file does not know who caused the access.
 
 use super::frames::LARGE_PAGE;
 use super::mapping::{Mapping, PAGE, Place};
@@ -123,8 +125,9 @@ pub(super) fn neighbour(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -
     is_shown.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
 }
 
-/// Where the large page begins that can show `address`: its place in the mapping, in memory and in the tables is right for one. `run` is where the
-/// segment's pages lie, and how many, if they lie side by side.
+/// Where the large page begins that can show `address`: its place in the mapping, in memory and in
+/// the tables is right for one. `run` is where the segment's pages lie, and how many, if they lie
+/// side by side.
 pub fn large_place<S>(mapping: Ptr<Mapping<S>>, level: u32, run: Option<(PhysAddr, u64)>, address: u64) -> Option<u64> {
     let (base, pages) = run?;
     let start = address & !(LEAVES_BYTES - 1);

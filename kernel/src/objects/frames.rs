@@ -1,9 +1,13 @@
 //! Physical pages of this core: who gets one, and how often each is shared.
 //!
-//! Memory comes in regions (what boot gave this core, and what `RamAdd` brought). Each region keeps, at its own start, a reference count per page and a
-//! bitmap of free pages; nothing else in the machine knows whether a page is free. Invariants: a set bit means that the page's count is 0, and then the
-//! table of counts is not looked at, so that it is not touched before pages are given out; `free` is the number of set bits; a count changes only through [`Frames`], which asserts that no page is freed twice. Single pages are taken near the last one freed
-//! or found (next fit), contiguous runs from the top of a region, so that the two mix little. This file does not know what a page is used for.
+//! Memory comes in regions (what boot gave this core, and what `RamAdd` brought). Each region
+//! keeps, at its own start, a reference count per page and a bitmap of free pages; nothing else in
+//! the machine knows whether a page is free. Invariants: a set bit means that the page's count is
+//! 0, and then the table of counts is not looked at, so that it is not touched before pages are
+//! given out; `free` is the number of set bits; a count changes only through [`Frames`], which
+//! asserts that no page is freed twice. Single pages are taken near the last one freed or found
+//! (next fit), contiguous runs from the top of a region, so that the two mix little. This file does
+//! not know what a page is used for.
 
 use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 
@@ -56,7 +60,8 @@ impl Region {
         let region = Region { base, pages: pages - table_pages, whole: range, counts, bits, hint: 0 };
         for index in 0..region.words() {
             let pages = (region.pages - index * 64).min(64);
-            // SAFETY: the tables fit into the first `table_pages` pages of a range that is RAM of this core and in no other use.
+            // SAFETY: the tables fit into the first `table_pages` pages of a range that is RAM of
+            // this core and in no other use.
             unsafe { region.bits.add(index).write(u64::MAX >> (64 - pages)) };
         }
         Some(region)
@@ -67,7 +72,8 @@ impl Region {
     }
 
     fn count(&mut self, page: usize) -> u32 {
-        // SAFETY: in bounds, as `is_free` asserts, of the table that `new` made room for; written when the page was taken.
+        // SAFETY: in bounds, as `is_free` asserts, of the table that `new` made room for; written
+        // when the page was taken.
         if self.is_free(page) { 0 } else { unsafe { self.counts.add(page).read() } }
     }
 
@@ -108,7 +114,8 @@ impl Region {
         None
     }
 
-    /// The highest run of `wanted` free pages whose first has a number (by physical address) that is a multiple of `align`.
+    /// The highest run of `wanted` free pages whose first has a number (by physical address) that
+    /// is a multiple of `align`.
     fn find_run(&mut self, wanted: usize, align: u64) -> Option<usize> {
         let mut run = 0;
         let mut page = self.pages;
@@ -173,7 +180,8 @@ impl Frames {
         self.total
     }
 
-    /// Takes over memory. Pages carved from this core come back to where they were; anything else becomes a new region.
+    /// Takes over memory. Pages carved from this core come back to where they were; anything else
+    /// becomes a new region.
     pub fn add(&mut self, range: PhysRange) -> Result<(), AddError> {
         let overlapping = (0..self.region_count).find(|&index| self.regions[index].whole.overlaps(&range));
         if let Some(index) = overlapping {
@@ -224,7 +232,8 @@ impl Frames {
         unreachable!("{} pages are free but none is found", self.free)
     }
 
-    /// Contiguous pages, each with count 1. As many as a large page, or more, begin like one if there is such a place.
+    /// Contiguous pages, each with count 1. As many as a large page, or more, begin like one if
+    /// there is such a place.
     pub fn allocate_run(&mut self, pages: u64) -> Option<PhysAddr> {
         self.take_run(pages, 1)
     }

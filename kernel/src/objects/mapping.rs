@@ -1,7 +1,9 @@
 //! Mapping: part of a segment, or a whole range, at an address of a range; and the tree of them.
 //!
-//! Invariants: a mapping holds a reference of what it shows, and one of a core's own range is on that object's list, so that whatever narrows the object can narrow the hardware
-//! tables; its place lies inside its range's window; it is linked into one range's tree from `Space::add` to `Space::delete`; mappings of a tree never overlap.
+//! Invariants: a mapping holds a reference of what it shows, and one of a core's own range is on
+//! that object's list, so that whatever narrows the object can narrow the hardware tables; its
+//! place lies inside its range's window; it is linked into one range's tree from `Space::add` to
+//! `Space::delete`; mappings of a tree never overlap.
 
 use super::space::Space;
 use super::{Link, Linked, Ptr, Range, Segment};
@@ -322,7 +324,8 @@ impl Ptr<Mapping> {
         }
     }
 
-    /// Takes up to so many pages off the end of a segment's mapping, the last ones with the mapping itself.
+    /// Takes up to so many pages off the end of a segment's mapping, the last ones with the mapping
+    /// itself.
     pub(super) fn trim(self, kernel: &mut Kernel, pages: u64) {
         let kept = self.pages().saturating_sub(pages);
         let tail = Place { start: self.start() + kept * PAGE, pages: self.pages() - kept };

@@ -1,9 +1,11 @@
 //! The closed list of kernel objects, one file each, and what they have in common.
 //!
-//! Invariants: every object starts with a [`Header`]; it is paid for by the Ram named there and lives until its last reference goes. Object ids are the
-//! home core in bits 63..48 and a sequence number, never used again. Every object is on a list of its Ram, and its capabilities are on a list of the object, so
-//! that revocation finds both without a search. An object whose last reference went is moved to a list; `Kernel::reap` takes
-//! objects apart one after another, so that a chain of objects made by a user never becomes recursion on the kernel's stack.
+//! Invariants: every object starts with a [`Header`]; it is paid for by the Ram named there and
+//! lives until its last reference goes. Object ids are the home core in bits 63..48 and a sequence
+//! number, never used again. Every object is on a list of its Ram, and its capabilities are on a
+//! list of the object, so that revocation finds both without a search. An object whose last
+//! reference went is moved to a list; `Kernel::reap` takes objects apart one after another, so that
+//! a chain of objects made by a user never becomes recursion on the kernel's stack.
 
 use abi::{Error, ObjectType};
 use core::cell::Cell;
@@ -137,7 +139,8 @@ impl AnyObject {
 }
 
 impl Kernel {
-    /// Makes an object paid by `ram`, with one reference that the caller holds. `build` gets the header.
+    /// Makes an object paid by `ram`, with one reference that the caller holds. `build` gets the
+    /// header.
     pub fn create<T: Object>(&mut self, ram: Ptr<Ram>, build: impl FnOnce(Header) -> T) -> Result<Ptr<T>, Error> {
         const { assert!(size_of::<T>() <= PAGE_BYTES && align_of::<T>() <= 16) };
         let place = if size_of::<T>() <= ram::SMALL_BYTES {

@@ -1,9 +1,11 @@
 //! Nested ranges: a range shown whole in another one (Corey 4.3, `ar_set_ar`).
 //!
-//! A range that can be nested is one table of its level: its size is what such a table covers, and in a parent it takes the place of one entry. So every
-//! parent leads to the same table pages, and a fault filled through one of them serves all. Invariants: the level of a nested range is below its parent's, so
-//! there are no cycles and a tree is at most four high; the entry in the parent is there as long as the mapping, and bounds what can be done
-//! through it; a range that is shown somewhere is alive.
+//! A range that can be nested is one table of its level: its size is what such a table covers, and
+//! in a parent it takes the place of one entry. So every parent leads to the same table pages, and
+//! a fault filled through one of them serves all. Invariants: the level of a nested range is below
+//! its parent's, so there are no cycles and a tree is at most four high; the entry in the parent is
+//! there as long as the mapping, and bounds what can be done through it; a range that is shown
+//! somewhere is alive.
 
 use super::mapping::{Mapping, PAGE, Shown, Window};
 use super::revoke::Budget;
@@ -43,7 +45,8 @@ pub fn level_for(pages: u64) -> Option<u32> {
 }
 
 impl Ptr<Range> {
-    /// An empty range of its own, of [`level_for`] that many pages; its table page is charged to `ram`.
+    /// An empty range of its own, of [`level_for`] that many pages; its table page is charged to
+    /// `ram`.
     pub fn create_nested(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
@@ -59,7 +62,8 @@ impl Ptr<Range> {
         made
     }
 
-    /// As `create_nested`, over the page of a segment that passed `check_lone`: it has none afterwards.
+    /// As `create_nested`, over the page of a segment that passed `check_lone`: it has none
+    /// afterwards.
     pub fn create_from(
         kernel: &mut Kernel,
         segment: Ptr<Segment>,
@@ -73,7 +77,8 @@ impl Ptr<Range> {
         Ok(made)
     }
 
-    /// Shows `child` at `start`. Rights have been checked; `BadArgument` if it does not fit there, `Busy` if something is mapped there.
+    /// Shows `child` at `start`. Rights have been checked; `BadArgument` if it does not fit there,
+    /// `Busy` if something is mapped there.
     pub fn nest(
         self,
         kernel: &mut Kernel,

@@ -1,4 +1,5 @@
-//! A notification: whom to tell, and with which bits. Every signal of the kernel (deaths, interrupts, stalls, wake-ups) is one.
+//! A notification: whom to tell, and with which bits. Every signal of the kernel (deaths,
+//! interrupts, stalls, wake-ups) is one.
 
 use super::portal::PortalKind;
 use super::share::Capability;

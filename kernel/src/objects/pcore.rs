@@ -1,8 +1,11 @@
-//! Pcore: a core, as an object. Every core's first domain may have its own; those of other cores are claims on core 0, which keeps the pool of cores.
+//! Pcore: a core, as an object. Every core's first domain may have its own; those of other cores
+//! are claims on core 0, which keeps the pool of cores.
 //!
-//! Invariants: a core is claimed at most once; a claim holds itself from the order to run until the core says that it has halted, so its plan and the segments
-//! that the core uses stay that long, whatever becomes of its capabilities. When the last of those goes, the core is ordered to halt. The plan changes only while
-//! the core stands still. Core 0 writes nothing of another core, and the other way round: see `orders`.
+//! Invariants: a core is claimed at most once; a claim holds itself from the order to run until the
+//! core says that it has halted, so its plan and the segments that the core uses stay that long,
+//! whatever becomes of its capabilities. When the last of those goes, the core is ordered to halt.
+//! The plan changes only while the core stands still. Core 0 writes nothing of another core, and
+//! the other way round: see `orders`.
 
 use super::mapping::Place;
 use super::notification::Notification;
@@ -18,7 +21,8 @@ use abi::{Error, ObjectType, Rights};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-/// The slot by which core 0 is told that a core's state changed, and another core that its order did.
+/// The slot by which core 0 is told that a core's state changed, and another core that its order
+/// did.
 pub const CORE_SLOT: usize = WAKE_SLOTS as usize - 1;
 
 /// A core.
@@ -120,7 +124,8 @@ impl Plan {
 
     /// The plan at an address that an order gave.
     pub fn at(address: PhysAddr) -> Plan {
-        // SAFETY: core 0 wrote a plan there before it gave the order, and leaves it alone until this core has halted.
+        // SAFETY: core 0 wrote a plan there before it gave the order, and leaves it alone until
+        // this core has halted.
         unsafe { phys_to_virt(address).cast::<Plan>().read() }
     }
 }
@@ -175,12 +180,14 @@ impl Kernel {
         core::iter::successors(first, |pcore| pcore.claims.next()).find(|pcore| pcore.core == core)
     }
 
-    /// Whether a core runs. On core 0 a claimed one does from the order to run until it was heard that it has halted.
+    /// Whether a core runs. On core 0 a claimed one does from the order to run until it was heard
+    /// that it has halted.
     pub fn core_runs(&self, core: usize) -> bool {
         hardware::core_state(core).is_running() || self.claim_on(core).is_some_and(|pcore| !self.is_still(pcore))
     }
 
-    /// What a core runs, as core 0 knows (`abi::pcore::runs`), and the id of the domain that claimed it; 0: nobody.
+    /// What a core runs, as core 0 knows (`abi::pcore::runs`), and the id of the domain that
+    /// claimed it; 0: nobody.
     pub fn core_use(&self, core: usize) -> (u64, u64) {
         let Some(pcore) = self.claim_on(core) else {
             return (if core == self.core() { runs::MONITOR } else { runs::NOTHING }, 0);
@@ -192,7 +199,8 @@ impl Kernel {
         (what, pcore.claimant)
     }
 
-    /// Takes a core out of the pool for the domain of id `claimant`; the caller holds the one reference.
+    /// Takes a core out of the pool for the domain of id `claimant`; the caller holds the one
+    /// reference.
     pub fn claim_core(&mut self, ram: Ptr<Ram>, core: usize, claimant: u64) -> Result<Ptr<Pcore>, Error> {
         if self.claim_on(core).is_some() {
             return Err(Error::Busy);
@@ -237,7 +245,8 @@ impl Kernel {
         Ok(index)
     }
 
-    /// Runs a core that stands still as `plan` says; the devices are those added before. `segments` are kept until it has halted.
+    /// Runs a core that stands still as `plan` says; the devices are those added before. `segments`
+    /// are kept until it has halted.
     pub fn run_core(&mut self, pcore: Ptr<Pcore>, plan: Plan, segments: &[Option<Source>; SEGMENTS_MAX]) {
         let Ok(claim) = pcore.still() else { unreachable!("decoded") };
         let state = hardware::core_state(pcore.core);

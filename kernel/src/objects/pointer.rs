@@ -1,8 +1,10 @@
 //! Pointers to kernel objects, and lists threaded through them.
 //!
-//! Invariants: an object lives in a page of this core that the direct map shows and never moves; whoever stores a [`Ptr`] either counts as a reference of
-//! the object (`Kernel::retain`, `Kernel::release`) or is unlinked before the object goes. All fields that change are cells, so shared references suffice
-//! and no two parts of the kernel can hold conflicting borrows of an object.
+//! Invariants: an object lives in a page of this core that the direct map shows and never moves;
+//! whoever stores a [`Ptr`] either counts as a reference of the object (`Kernel::retain`,
+//! `Kernel::release`) or is unlinked before the object goes. All fields that change are cells, so
+//! shared references suffice and no two parts of the kernel can hold conflicting borrows of an
+//! object.
 
 use core::cell::Cell;
 use core::ops::Deref;
@@ -31,7 +33,8 @@ impl<T> core::fmt::Debug for Ptr<T> {
 
 impl<T> Ptr<T> {
     /// # Safety
-    /// `pointer` is an initialised `T` that stays in place and alive as long as any copy of this pointer is used.
+    /// `pointer` is an initialised `T` that stays in place and alive as long as any copy of this
+    /// pointer is used.
     pub const unsafe fn new(pointer: NonNull<T>) -> Ptr<T> {
         Ptr(pointer)
     }
@@ -45,7 +48,8 @@ impl<T> Ptr<T> {
 impl<T> Deref for Ptr<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: by the contract of `new`; the kernel is single-threaded and objects change only through cells.
+        // SAFETY: by the contract of `new`; the kernel is single-threaded and objects change only
+        // through cells.
         unsafe { self.0.as_ref() }
     }
 }
@@ -141,7 +145,8 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
         }
     }
 
-    /// Puts `item` right after `before`, which is in this list. `item` must be in no list of this kind.
+    /// Puts `item` right after `before`, which is in this list. `item` must be in no list of this
+    /// kind.
     pub fn insert_after(&self, before: Ptr<T>, item: Ptr<T>) {
         let Some(after) = before.link().next.get() else { return self.push_back(item) };
         let link = Self::claim(&item);

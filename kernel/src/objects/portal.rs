@@ -1,9 +1,12 @@
 //! Portal: an entrance into a context of this core, and the calls through it.
 //!
-//! A caller lends its time to the callee: it stays on the callee's list of lenders until it is answered (rendezvous), or until the callee reaches Wait with
-//! nothing pending (mailbox). Whoever is picked by the scheduler then runs the end of its chain of loans, so that helping a busy callee needs no code of
-//! its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`] links; a lender's state names the loan; a callee's death ends all loans with `PeerDead`.
-//! A mailbox caller who is itself notified gets its time back at once if the callee has time of its own: otherwise a callee that never idles would keep it.
+//! A caller lends its time to the callee: it stays on the callee's list of lenders until it is
+//! answered (rendezvous), or until the callee reaches Wait with nothing pending (mailbox). Whoever
+//! is picked by the scheduler then runs the end of its chain of loans, so that helping a busy
+//! callee needs no code of its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`]
+//! links; a lender's state names the loan; a callee's death ends all loans with `PeerDead`. A
+//! mailbox caller who is itself notified gets its time back at once if the callee has time of its
+//! own: otherwise a callee that never idles would keep it.
 
 use super::context::{Context, State};
 use super::{Header, Link, Linked, Object, Ptr};
@@ -77,7 +80,8 @@ impl Ptr<Portal> {
 }
 
 impl Ptr<Context> {
-    /// Whether `self`, which runs, may lend its time to `callee`: no cycle, and no chain longer than [`DEPTH_MAX`].
+    /// Whether `self`, which runs, may lend its time to `callee`: no cycle, and no chain longer
+    /// than [`DEPTH_MAX`].
     pub fn may_lend_to(self, callee: Ptr<Context>) -> bool {
         let mut depth = self.depth.get();
         if callee.state() == State::Accepting {
@@ -94,7 +98,8 @@ impl Ptr<Context> {
         true
     }
 
-    /// Notes the loan; `may_lend_to` has been asked. Who is lent to as long a chain already lends on as long a one.
+    /// Notes the loan; `may_lend_to` has been asked. Who is lent to as long a chain already lends
+    /// on as long a one.
     #[inline(always)]
     pub(super) fn lend_to(self, callee: Ptr<Context>) {
         callee.lenders.push_back(self);
@@ -117,7 +122,8 @@ impl Ptr<Context> {
 }
 
 impl Kernel {
-    /// A rendezvous call. `caller` blocks until it is answered; tells who goes on at once, see `pass_on`.
+    /// A rendezvous call. `caller` blocks until it is answered; tells who goes on at once, see
+    /// `pass_on`.
     #[inline(always)]
     pub fn call_rendezvous(
         &mut self,
@@ -134,7 +140,8 @@ impl Kernel {
             }
             callee.serving.set(Some(caller));
             callee.set_received(badge, caller.words_sent());
-            // Before the loan: the caller ran, so whatever time ends in it runs or is queued already.
+            // Before the loan: the caller ran, so whatever time ends in it runs or is queued
+            // already.
             self.make_ready(callee);
             caller.lend_to(callee);
             caller.set_state(State::Served(callee));

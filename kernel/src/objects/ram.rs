@@ -1,9 +1,11 @@
 //! Ram: an account over this core's pages, and the small objects it pays for.
 //!
-//! Invariants: `used` of an account is the sum of what its objects, tables and page entries hold, its children's included; it never exceeds `limit` in any
-//! account up the chain. A page shared copy-on-write is charged to each segment that shows it, so an account may say more than there is; the root
-//! account has no limit but the pages themselves. What was charged is uncharged exactly once, when it goes; an account lives as long as anything it paid for.
-//! Small objects share pages of equal places, the first place for the page's own bookkeeping.
+//! Invariants: `used` of an account is the sum of what its objects, tables and page entries hold,
+//! its children's included; it never exceeds `limit` in any account up the chain. A page shared
+//! copy-on-write is charged to each segment that shows it, so an account may say more than there
+//! is; the root account has no limit but the pages themselves. What was charged is uncharged
+//! exactly once, when it goes; an account lives as long as anything it paid for. Small objects
+//! share pages of equal places, the first place for the page's own bookkeeping.
 
 use super::frames;
 use super::{AnyObject, Header, Link, Linked, List, Object, Ptr};
@@ -44,7 +46,8 @@ pub struct Ram {
     used: Cell<u64>,
     /// Pages of small objects with a free place.
     small: [List<SmallPage>; CLASS_BYTES.len()],
-    /// What it pays for that does something by itself: domains that live, contexts, their time, devices, cores.
+    /// What it pays for that does something by itself: domains that live, contexts, their time,
+    /// devices, cores.
     pub(crate) actors: List<Header>,
     /// All else it pays for, accounts first.
     pub(crate) objects: List<Header>,

@@ -1,9 +1,12 @@
 //! AddressRange: what is seen where.
 //!
-//! A root is a domain's space, any other range is seen through the ranges it is nested in (`nest`). A range is a core's own, or stands for one that a pool keeps for
-//! several cores (`shared::range`); what both do is in `space`, soft faults in `fault`. Invariants: mappings and table pages of a core's own range
-//! are paid by its Ram, and table pages stay until it ends. A core holds translations of the space that is loaded only (loading another drops them all), so a root
-//! forgets its own pages one by one, and a nested range, which the loaded space may show anywhere and more than once, has all forgotten.
+//! A root is a domain's space, any other range is seen through the ranges it is nested in (`nest`).
+//! A range is a core's own, or stands for one that a pool keeps for several cores
+//! (`shared::range`); what both do is in `space`, soft faults in `fault`. Invariants: mappings and
+//! table pages of a core's own range are paid by its Ram, and table pages stay until it ends. A
+//! core holds translations of the space that is loaded only (loading another drops them all), so a
+//! root forgets its own pages one by one, and a nested range, which the loaded space may show
+//! anywhere and more than once, has all forgotten.
 
 use super::mapping::{Listed, Mapping, Place, Shown, Tree, Window};
 use super::revoke::Budget;
@@ -43,7 +46,8 @@ unsafe impl Object for Range {
 }
 
 impl Range {
-    /// An empty range over the table `top`, whose page has been charged to `ram`; or, over a table of a pool, one that stands for the pool's: the alias is the range's then.
+    /// An empty range over the table `top`, whose page has been charged to `ram`; or, over a table
+    /// of a pool, one that stands for the pool's: the alias is the range's then.
     pub(crate) fn create(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
@@ -134,7 +138,8 @@ impl Space for Own<'_> {
         pooled.map_or(Ok(()), |segment| segment.enter(core, NO_RANGE))?;
         let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>());
         let node = node.inspect_err(|_| pooled.iter().for_each(|segment| segment.leave(core)))?.cast::<Mapping>();
-        // SAFETY: a fresh place of sufficient size and alignment; the mapping stays there until `end`.
+        // SAFETY: a fresh place of sufficient size and alignment; the mapping stays there until
+        // `end`.
         let node = unsafe {
             node.write(Mapping::new(place, Listed::new(shown, self.range), first, rights));
             Ptr::new(node)
@@ -251,7 +256,8 @@ impl Ptr<Range> {
         Some(mapping.entry(object.id()))
     }
 
-    /// Shows `segment` from page `first` on. Protection and rights have been checked; `Busy` if something is there.
+    /// Shows `segment` from page `first` on. Protection and rights have been checked; `Busy` if
+    /// something is there.
     pub fn map(
         self,
         kernel: &mut Kernel,
@@ -273,7 +279,8 @@ impl Ptr<Range> {
         }
     }
 
-    /// As `map`, in a core's own, but the segment may be shorter: a copy of a mapping whose segment was shrunk behind it.
+    /// As `map`, in a core's own, but the segment may be shorter: a copy of a mapping whose segment
+    /// was shrunk behind it.
     pub(super) fn map_copy(
         self,
         kernel: &mut Kernel,
@@ -285,7 +292,8 @@ impl Ptr<Range> {
         self.own(kernel).map(place, Shown::Segment(segment), first, rights)
     }
 
-    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a part of a nested range is meant. Nobody sees any of it when this ends.
+    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a
+    /// part of a nested range is meant. Nobody sees any of it when this ends.
     pub fn unmap(self, kernel: &mut Kernel, place: Place) -> Result<u64, Error> {
         match self.shared() {
             None => self.own(kernel).unmap(place),
@@ -293,7 +301,8 @@ impl Ptr<Range> {
         }
     }
 
-    /// Sets the protection of all pages of `place`. `BadArgument` if it is not all mapped, `NoRights` if not by capabilities that allow that.
+    /// Sets the protection of all pages of `place`. `BadArgument` if it is not all mapped,
+    /// `NoRights` if not by capabilities that allow that.
     pub fn protect(self, kernel: &mut Kernel, place: Place, wanted: u64) -> Result<(), Error> {
         match self.shared() {
             None => self.own(kernel).protect(place, wanted),
@@ -306,7 +315,8 @@ impl Ptr<Range> {
         self.dead.set(true);
     }
 
-    /// All mappings and tables of a closed range, which is shown nowhere, go; tells whether the budget sufficed.
+    /// All mappings and tables of a closed range, which is shown nowhere, go; tells whether the
+    /// budget sufficed.
     pub fn clear(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         // What a pool keeps goes with the last who names it.
         if self.is_cleared.get() || self.alias.is_some() {

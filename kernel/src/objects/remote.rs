@@ -1,7 +1,9 @@
 //! What names contexts of other cores, and the wake slots by which other cores name ours.
 //!
-//! A core may set wake bits of another core, and add to their counts, and nothing else. A bit is a wake slot: a number that the target core's monitor gave to one of its own
-//! contexts and badges, or to a semaphore. A stale or wrong number is at worst a spurious wake-up of a context of that core, or a spurious up.
+//! A core may set wake bits of another core, and add to their counts, and nothing else. A bit is a
+//! wake slot: a number that the target core's monitor gave to one of its own contexts and badges,
+//! or to a semaphore. A stale or wrong number is at worst a spurious wake-up of a context of that
+//! core, or a spurious up.
 
 use super::{AnyObject, Context, Header, Object, Portal, Semaphore};
 use crate::hardware;
@@ -41,7 +43,8 @@ impl Remote {
 
 type WakeSlot = Option<(AnyObject, u64)>;
 
-/// Which context, mailbox portal or semaphore a wake bit of this core is for. Slots do not count as references; a context that ends and a portal or semaphore that goes free their own.
+/// Which context, mailbox portal or semaphore a wake bit of this core is for. Slots do not count as
+/// references; a context that ends and a portal or semaphore that goes free their own.
 pub struct WakeSlots {
     table: Option<PhysAddr>,
     hint: usize,

@@ -1,10 +1,13 @@
 //! Revocation: taking back all memory that an account pays for, a bounded part at a time.
 //!
-//! An account knows its objects and an object its capabilities, so nothing is searched. The order is: capabilities for the account; what acts (`Ram::actors`),
-//! so that nothing runs on what goes; the accounts below, in the same way; then memory and the rest. Invariants: between two parts every object is whole and
-//! nothing is remembered but what the caller's context holds (`Context::revoked`), so a revocation that is given up, or two of the same account, do no harm;
-//! no frame is free before its translations are gone; an object goes when it is empty, so that its end takes bounded time. This file does not know how the
-//! memory came to be shared with other cores.
+//! An account knows its objects and an object its capabilities, so nothing is searched. The order
+//! is: capabilities for the account; what acts (`Ram::actors`), so that nothing runs on what goes;
+//! the accounts below, in the same way; then memory and the rest. Invariants: between two parts
+//! every object is whole and nothing is remembered but what the caller's context holds
+//! (`Context::revoked`), so a revocation that is given up, or two of the same account, do no harm;
+//! no frame is free before its translations are gone; an object goes when it is empty, so that its
+//! end takes bounded time. This file does not know how the memory came to be shared with other
+//! cores.
 
 use super::context::State;
 use super::domain::Death;
@@ -16,7 +19,8 @@ use crate::shared::Keeper;
 use crate::state::Kernel;
 use abi::{DeathCause, ObjectType, Rights};
 
-/// Units of work in one entry to the kernel: frames freed, capabilities taken. About as long as a fork of a small program.
+/// Units of work in one entry to the kernel: frames freed, capabilities taken. About as long as a
+/// fork of a small program.
 pub const UNITS: u32 = 256;
 
 /// Work that may still be done in this entry.
@@ -33,7 +37,8 @@ impl Budget {
         Budget(u32::MAX)
     }
 
-    /// Counts work; tells whether there was room for any. The last piece may be larger than the room.
+    /// Counts work; tells whether there was room for any. The last piece may be larger than the
+    /// room.
     pub fn spend(&mut self, units: u32) -> bool {
         let left = self.0;
         self.0 = left.saturating_sub(units);
@@ -59,8 +64,8 @@ impl Kernel {
         true
     }
 
-    /// Takes back what `ram`, named by `slot`, pays for; tells whether the budget sufficed. The caller does not stand on it, but may end by this: then it did
-    /// not suffice.
+    /// Takes back what `ram`, named by `slot`, pays for; tells whether the budget sufficed. The
+    /// caller does not stand on it, but may end by this: then it did not suffice.
     pub fn revoke_ram(&mut self, caller: Ptr<Context>, slot: Ptr<Slot>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
         self.retain(caller);
         self.retain(ram);
@@ -81,8 +86,9 @@ impl Kernel {
         ram.actors.is_empty() && ram.objects.is_empty()
     }
 
-    /// What goes next: what acts, from the top down; then the rest, from the bottom up. The accounts on the way lose their names, so that nobody makes anything
-    /// more of them. `None`: nothing is left, or the budget did not suffice.
+    /// What goes next: what acts, from the top down; then the rest, from the bottom up. The
+    /// accounts on the way lose their names, so that nobody makes anything more of them. `None`:
+    /// nothing is left, or the budget did not suffice.
     fn next_to_dissolve(&mut self, ram: Ptr<Ram>, budget: &mut Budget) -> Option<AnyObject> {
         let mut at = ram;
         loop {
@@ -184,14 +190,16 @@ impl Kernel {
         }
     }
 
-    /// Keeps an object that is being taken apart. Whoever else takes it apart takes this name of it too.
+    /// Keeps an object that is being taken apart. Whoever else takes it apart takes this name of it
+    /// too.
     fn hold(&mut self, anchor: &Slot, object: AnyObject) {
         if anchor.get().is_none_or(|held| held.object != object) {
             self.keep(anchor, Some(Capability { object, badge: 0, rights: Rights(0) }), None);
         }
     }
 
-    /// Empties all slots that name an object, but for one; the last first, from which nothing is derived. Tells whether the budget sufficed.
+    /// Empties all slots that name an object, but for one; the last first, from which nothing is
+    /// derived. Tells whether the budget sufficed.
     fn take_capabilities(&mut self, object: AnyObject, except: Option<&Slot>, budget: &mut Budget) -> bool {
         let except = except.map(Slot::place);
         let mut next = object.capabilities.last();
@@ -214,7 +222,8 @@ impl Kernel {
 
     /// Empties all slots that name an account but `slot` and those it was derived from.
     fn take_others(&mut self, slot: Ptr<Slot>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
-        // Ancestors stand before what was derived from them, each of less depth than the last one met.
+        // Ancestors stand before what was derived from them, each of less depth than the last one
+        // met.
         let mut ancestors_above = None;
         let mut next = ram.header().capabilities.last();
         while let Some(other) = next {

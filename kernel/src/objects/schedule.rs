@@ -1,4 +1,5 @@
-//! SchedulingContext: time of a priority, in slices, for the context it belongs to and for whoever that one lends it to.
+//! SchedulingContext: time of a priority, in slices, for the context it belongs to and for whoever
+//! that one lends it to.
 
 use super::{Context, Header, Link, Linked, Object, Ptr};
 use crate::scheduler::Window;
@@ -53,7 +54,8 @@ impl Schedule {
     /// Level of time that may not run now.
     pub(crate) const CLOSED: usize = usize::MAX;
 
-    /// Where time of that priority queues. The level above it is that of the same priority's gangs in their windows.
+    /// Where time of that priority queues. The level above it is that of the same priority's gangs
+    /// in their windows.
     pub(crate) const fn level_of(priority: usize) -> usize {
         2 * priority
     }

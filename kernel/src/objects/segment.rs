@@ -1,10 +1,13 @@
 //! Segment: a physical memory object.
 //!
-//! Anonymous segments have an entry per page: 0 = absent (zeroes, made at first touch), else the frame. A frame may stand in entries of several segments
-//! (copy-on-write, copy-on-reference); its reference count in [`super::frames`] says in how many, and only an entry whose frame has count 1 may be mapped writable.
-//! Contiguous segments own one run of frames; imported ones own nothing and show memory of a device or of another core. Invariants: each entry present is
-//! charged to the segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry can narrow the hardware tables too.
-//! Entries of small segments are in the object, of larger ones in a table page, or in table pages under an index page; those are made at first use.
+//! Anonymous segments have an entry per page: 0 = absent (zeroes, made at first touch), else the
+//! frame. A frame may stand in entries of several segments (copy-on-write, copy-on-reference); its
+//! reference count in [`super::frames`] says in how many, and only an entry whose frame has count 1
+//! may be mapped writable. Contiguous segments own one run of frames; imported ones own nothing and
+//! show memory of a device or of another core. Invariants: each entry present is charged to the
+//! segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry
+//! can narrow the hardware tables too. Entries of small segments are in the object, of larger ones
+//! in a table page, or in table pages under an index page; those are made at first use.
 
 use super::mapping::Mapping;
 use super::revoke::Budget;
@@ -19,7 +22,8 @@ use core::cell::Cell;
 const INLINE: usize = 16;
 const ENTRIES: usize = PAGE_BYTES / 8;
 const _: () = assert!(SEGMENT_PAGES_MAX as usize <= ENTRIES * ENTRIES);
-/// What is unmapped at once when the segment is revoked: a table of leaves, and what that costs as frees of single pages.
+/// What is unmapped at once when the segment is revoked: a table of leaves, and what that costs as
+/// frees of single pages.
 const PIECE_PAGES: u64 = ENTRIES as u64;
 const PIECE_UNITS: u32 = 16;
 
@@ -52,7 +56,8 @@ pub struct Segment {
     present: Cell<u32>,
     /// 0: entries are inline; 1: in the page at `table`; 2: `table` is an index of such pages.
     levels: Cell<u8>,
-    /// A shared frame is copied at the first access of any kind, not at the first write: so what is used is near who uses it.
+    /// A shared frame is copied at the first access of any kind, not at the first write: so what is
+    /// used is near who uses it.
     by_reference: Cell<bool>,
     /// Its mappings, in whatever ranges.
     pub(super) mappings: List<Mapping, 1>,
@@ -154,7 +159,8 @@ impl Segment {
         }
     }
 
-    /// The entries of the table page, or the object itself, that hold page `first`, the first of its table.
+    /// The entries of the table page, or the object itself, that hold page `first`, the first of
+    /// its table.
     fn block(&self, first: u64) -> Option<&[Cell<u64>]> {
         match self.levels.get() {
             0 => Some(&self.inline),
@@ -235,7 +241,8 @@ impl Ptr<Segment> {
         })
     }
 
-    /// The frame of a page of an anonymous segment, made of zeroes if absent. The page must be inside.
+    /// The frame of a page of an anonymous segment, made of zeroes if absent. The page must be
+    /// inside.
     pub fn touch(self, kernel: &mut Kernel, page: u64) -> Result<PhysAddr, Error> {
         assert!(page < self.pages.get() && self.kind == Kind::Anonymous);
         let entry = self.ensure_entry(kernel, page)?;
@@ -247,7 +254,8 @@ impl Ptr<Segment> {
         Ok(PhysAddr(entry.get()))
     }
 
-    /// As `touch`, but the frame is this segment's alone: a shared one is copied. Tells whether it was.
+    /// As `touch`, but the frame is this segment's alone: a shared one is copied. Tells whether it
+    /// was.
     pub fn touch_to_write(self, kernel: &mut Kernel, page: u64) -> Result<(PhysAddr, bool), Error> {
         let shared = self.touch(kernel, page)?;
         if kernel.frames.count(shared) == 1 {
@@ -395,7 +403,8 @@ impl Ptr<Segment> {
         self.set_present(left);
     }
 
-    /// Whether its one page can be made something else: nobody sees it, and nothing but one capability names it.
+    /// Whether its one page can be made something else: nobody sees it, and nothing but one
+    /// capability names it.
     pub fn check_lone(self) -> Result<(), Error> {
         if self.pages.get() != 1 || !matches!(self.kind, Kind::Contiguous(_)) {
             return Err(Error::BadArgument);
@@ -409,7 +418,8 @@ impl Ptr<Segment> {
         self.pages.set(0);
     }
 
-    /// Takes it out of all address spaces, a piece at a time and no page without its translations; tells whether the budget sufficed.
+    /// Takes it out of all address spaces, a piece at a time and no page without its translations;
+    /// tells whether the budget sufficed.
     pub(crate) fn unmap_everywhere(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         while let Some(mapping) = self.mappings.first() {
             if !budget.spend(PIECE_UNITS) {

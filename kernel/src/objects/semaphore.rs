@@ -40,7 +40,8 @@ impl Ptr<Semaphore> {
         Ok(())
     }
 
-    /// What other cores' ups came to; past the largest count the rest is dropped, as nobody is there to be told.
+    /// What other cores' ups came to; past the largest count the rest is dropped, as nobody is
+    /// there to be told.
     pub(super) fn up_from_elsewhere(self, kernel: &mut Kernel, count: u64) {
         self.hand_out(kernel, self.count.get().saturating_add(count).min(COUNT_MAX));
     }

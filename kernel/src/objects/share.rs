@@ -1,7 +1,9 @@
 //! Share: a domain's table of capabilities.
 //!
-//! Invariants: slot 0 is never used; a bit of `taken` is set exactly if the slot holds a capability; what a slot knows of derivation stands in `slot`.
-//! Slot pages are made on demand, paid by the domain's Ram, and stay until the share is emptied for good. A share is part of its domain's object.
+//! Invariants: slot 0 is never used; a bit of `taken` is set exactly if the slot holds a
+//! capability; what a slot knows of derivation stands in `slot`. Slot pages are made on demand,
+//! paid by the domain's Ram, and stay until the share is emptied for good. A share is part of its
+//! domain's object.
 
 use super::revoke::Budget;
 use super::{Domain, Object, Ptr, Slot};
@@ -46,7 +48,8 @@ impl Share {
             return None;
         }
         let slots = phys_to_virt(frame(number)).cast::<Slot>();
-        // SAFETY: the page holds SLOTS_PER_PAGE initialised slots (`ensure_page`) and lives as long as the entry in `pages`.
+        // SAFETY: the page holds SLOTS_PER_PAGE initialised slots (`ensure_page`) and lives as long
+        // as the entry in `pages`.
         Some(unsafe { Ptr::new(NonNull::new_unchecked(slots.add(index % SLOTS_PER_PAGE))) })
     }
 
@@ -141,8 +144,9 @@ impl Ptr<Domain> {
         Ok(index)
     }
 
-    /// Puts the first capability of an object, or one that was derived from none, into a slot that `reserve` or `ensure_slot` prepared, taking over one
-    /// reference of the object from the caller.
+    /// Puts the first capability of an object, or one that was derived from none, into a slot that
+    /// `reserve` or `ensure_slot` prepared, taking over one reference of the object from the
+    /// caller.
     pub fn insert(self, index: usize, capability: Capability) -> Handle {
         self.put(index, capability, None)
     }

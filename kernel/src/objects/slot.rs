@@ -1,10 +1,13 @@
 //! Slot: a place for a capability, and which capability was derived from which.
 //!
-//! Invariants: a slot that is taken stands on its object's list, counts as a reference of the object, and does not move. The list is a walk through the trees
-//! of derivation, ancestors first: what was derived from a capability follows it without a gap and has a greater depth. When one in the middle goes, what was
-//! derived from it is derived from its parent. Depths end at [`DEPTH_MAX`], so a capability is moved up so often at most, and emptying any number of slots takes
-//! time in proportion to their number. Most slots are those of shares; whom the kernel itself keeps in mind (who is told of a death, a stall, an interrupt)
-//! it keeps in slots too, so that a revoked object is forgotten everywhere.
+//! Invariants: a slot that is taken stands on its object's list, counts as a reference of the
+//! object, and does not move. The list is a walk through the trees of derivation, ancestors first:
+//! what was derived from a capability follows it without a gap and has a greater depth. When one in
+//! the middle goes, what was derived from it is derived from its parent. Depths end at
+//! [`DEPTH_MAX`], so a capability is moved up so often at most, and emptying any number of slots
+//! takes time in proportion to their number. Most slots are those of shares; whom the kernel itself
+//! keeps in mind (who is told of a death, a stall, an interrupt) it keeps in slots too, so that a
+//! revoked object is forgotten everywhere.
 
 use super::{AnyObject, Domain, Link, Linked, Ptr, typed};
 use crate::state::Kernel;
@@ -15,7 +18,8 @@ use core::ptr::NonNull;
 /// Longest chain of derivations; the same as in the model (`lib/capability`).
 pub const DEPTH_MAX: u8 = 16;
 
-/// What a slot holds. In this order an error takes the place of the rights, so that finding one does not take the badge to pieces.
+/// What a slot holds. In this order an error takes the place of the rights, so that finding one
+/// does not take the badge to pieces.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Capability {
@@ -66,7 +70,8 @@ impl Slot {
 
     /// Where it is, to be named as a parent.
     pub fn place(&self) -> Ptr<Slot> {
-        // SAFETY: slots lie in pages of shares, in objects and in the kernel's state; none of these moves or goes while a slot in it is taken.
+        // SAFETY: slots lie in pages of shares, in objects and in the kernel's state; none of these
+        // moves or goes while a slot in it is taken.
         unsafe { Ptr::new(NonNull::from(self)) }
     }
 
@@ -82,7 +87,8 @@ impl Ptr<Slot> {
         if self.depth.get() < DEPTH_MAX { Ok(()) } else { Err(Error::TooDeep) }
     }
 
-    /// Fills a free slot; the reference of the object has been counted. A `parent` names the same object and passed `check_parent`.
+    /// Fills a free slot; the reference of the object has been counted. A `parent` names the same
+    /// object and passed `check_parent`.
     pub(super) fn fill(self, capability: Capability, parent: Option<Ptr<Slot>>) {
         let object = capability.object;
         assert!(self.held.replace(Some(capability)).is_none(), "slot is taken");
@@ -104,7 +110,8 @@ impl Ptr<Slot> {
         self.of_object.next().filter(|next| next.depth.get() > self.depth.get())
     }
 
-    /// Takes what it holds; the reference is the caller's then. Tells how many capabilities were derived from it.
+    /// Takes what it holds; the reference is the caller's then. Tells how many capabilities were
+    /// derived from it.
     fn take(self) -> Option<(Capability, u32)> {
         let capability = self.held.take()?;
         let mut derived = 0;
@@ -127,7 +134,8 @@ impl Ptr<Slot> {
 }
 
 impl Kernel {
-    /// Empties a slot, wherever it is; tells how many capabilities had been derived from it. Nothing if it is free.
+    /// Empties a slot, wherever it is; tells how many capabilities had been derived from it.
+    /// Nothing if it is free.
     pub fn empty_slot(&mut self, slot: Ptr<Slot>) -> u32 {
         let Some((capability, derived)) = slot.take() else { return 0 };
         if let Some(holder) = slot.holder {
@@ -142,7 +150,8 @@ impl Kernel {
         derived
     }
 
-    /// Keeps a capability in a slot of the kernel's own in place of what was there, derived from `parent` if there is one.
+    /// Keeps a capability in a slot of the kernel's own in place of what was there, derived from
+    /// `parent` if there is one.
     pub fn keep(&mut self, slot: &Slot, new: Option<Capability>, parent: Option<Ptr<Slot>>) {
         if let Some(new) = new {
             self.retain_any(new.object);

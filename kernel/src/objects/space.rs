@@ -1,8 +1,11 @@
-//! What a range does, whoever keeps it: a core in memory of its own (`range`), or a pool for several cores (`shared`).
+//! What a range does, whoever keeps it: a core in memory of its own (`range`), or a pool for
+//! several cores (`shared`).
 //!
-//! The truth is a tree of mappings; the hardware tables are a cache of it, which may lose any entry at any time. Invariants: an entry never allows
-//! more than its mapping and its page do; when one is narrowed or taken away, whoever keeps the range is told before anything that was shown may be used otherwise, and sees to
-//! the translations that processors remember. No address is known here but the window's.
+//! The truth is a tree of mappings; the hardware tables are a cache of it, which may lose any entry
+//! at any time. Invariants: an entry never allows more than its mapping and its page do; when one
+//! is narrowed or taken away, whoever keeps the range is told before anything that was shown may be
+//! used otherwise, and sees to the translations that processors remember. No address is known here
+//! but the window's.
 
 use super::mapping::{Mapping, PAGE, Place, Shows, Tree};
 use super::{Ptr, fault};
@@ -64,7 +67,8 @@ pub trait Space {
     /// The entry for a page that a mapping shows and that needs not be made first.
     fn neighbour(&mut self, mapping: Ptr<Mapping<Self::Shows>>, page: u64) -> Option<Pte>;
 
-    /// Shows something at a place. Protection and rights have been checked; `Busy` if something is there.
+    /// Shows something at a place. Protection and rights have been checked; `Busy` if something is
+    /// there.
     fn map(&mut self, place: Place, what: What<Self>, first: u64, rights: [u64; 2]) -> Result<(), Error> {
         if self.mappings().within(place).next().is_some() {
             return Err(Error::Busy);
@@ -97,7 +101,8 @@ pub trait Space {
         if cuts(place.start) || cuts(place.end()) { Err(Error::BadArgument) } else { Ok(()) }
     }
 
-    /// Makes `address` a border between mappings, if it lies inside one, of a segment. Changes nothing a user can see.
+    /// Makes `address` a border between mappings, if it lies inside one, of a segment. Changes
+    /// nothing a user can see.
     fn split(&mut self, address: u64) -> Result<(), Error> {
         let Some(mapping) = self.mappings().at(address).filter(|mapping| mapping.start() < address) else {
             return Ok(());
@@ -113,7 +118,8 @@ pub trait Space {
         made
     }
 
-    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a part of a nested range is meant.
+    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a
+    /// part of a nested range is meant.
     fn unmap(&mut self, place: Place) -> Result<u64, Error> {
         self.check_borders(place)?;
         self.split(place.start)?;
@@ -135,7 +141,8 @@ pub trait Space {
         self.delete(mapping);
     }
 
-    /// Whether all of `place` is mapped by capabilities that allow `wanted`, nested ranges as a whole.
+    /// Whether all of `place` is mapped by capabilities that allow `wanted`, nested ranges as a
+    /// whole.
     fn check_cover(&self, place: Place, wanted: u64) -> Result<(), Error> {
         self.check_borders(place)?;
         let mut next = place.start;
@@ -180,7 +187,8 @@ pub trait Space {
         Ok(())
     }
 
-    /// Makes one mapping of two that continue each other, so that protecting back and forth leaves no trace.
+    /// Makes one mapping of two that continue each other, so that protecting back and forth leaves
+    /// no trace.
     fn join_with_previous(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
         let before = mapping.start().checked_sub(PAGE);
         let Some(previous) = before.and_then(|before| self.mappings().at(before)) else { return };
@@ -195,7 +203,8 @@ pub trait Space {
         }
     }
 
-    /// Leaves of the present hardware entries of `place` what the protection allows, without the right to read nothing; what changed is forgotten.
+    /// Leaves of the present hardware entries of `place` what the protection allows, without the
+    /// right to read nothing; what changed is forgotten.
     fn narrow_entries(&mut self, place: Place, wanted: u64) {
         let remembered = self.remembered();
         let by_page = remembered == Remembered::Here;
@@ -255,7 +264,8 @@ pub trait Space {
         paging::walk(top, address, &mut || self.allocate_table()).map(|_| ()).ok_or(Error::NoMemory)
     }
 
-    /// The hardware entries from `start` on, as far as one table holds them and it exists. New ones need no flush.
+    /// The hardware entries from `start` on, as far as one table holds them and it exists. New ones
+    /// need no flush.
     #[inline]
     fn entries(&self, start: u64, pages: u64) -> &'static mut [Pte] {
         match paging::leaves(self.top(), start, pages as usize) {
@@ -264,8 +274,9 @@ pub trait Space {
         }
     }
 
-    /// Puts one entry into the hardware tables and tells whether there was one. Shows the neighbours that are there already, too, so that a program's text and a
-    /// child's memory cost one fault for many pages.
+    /// Puts one entry into the hardware tables and tells whether there was one. Shows the
+    /// neighbours that are there already, too, so that a program's text and a child's memory cost
+    /// one fault for many pages.
     fn show(&mut self, mapping: Ptr<Mapping<Self::Shows>>, address: u64, new: Pte) -> Result<bool, Error> {
         let start = mapping.start().max(address / fault::AROUND_BYTES * fault::AROUND_BYTES);
         let end = mapping.end().min((address / fault::AROUND_BYTES + 1) * fault::AROUND_BYTES);
@@ -286,7 +297,8 @@ pub trait Space {
         Ok(own.is_present())
     }
 
-    /// Puts the entry of a large page into the hardware tables, in place of a table; tells whether there was one.
+    /// Puts the entry of a large page into the hardware tables, in place of a table; tells whether
+    /// there was one.
     fn show_large(&mut self, start: u64, new: Pte) -> Result<bool, Error> {
         let top = self.top();
         let entry = paging::walk_to(top, start, 1, &mut || self.allocate_table()).ok_or(Error::NoMemory)?;
@@ -299,7 +311,8 @@ pub trait Space {
         Ok(old.is_present())
     }
 
-    /// Makes the entry that leads to a nested range, in place of what is left there of tables without entries.
+    /// Makes the entry that leads to a nested range, in place of what is left there of tables
+    /// without entries.
     fn open_link(&mut self, start: u64, level: u32) -> Result<&'static mut Pte, Error> {
         let top = self.top();
         let entry = paging::walk_to(top, start, level + 1, &mut || self.allocate_table()).ok_or(Error::NoMemory)?;

@@ -1,7 +1,8 @@
 //! The kernel's reads and writes of user memory.
 //!
-//! Every user pointer is a claim: it is looked up in the mappings of the caller's range, page by page, and reached through the direct map, never through
-//! the user's own address, so SMAP stays shut and no access here can fault. Memory that is not RAM is refused.
+//! Every user pointer is a claim: it is looked up in the mappings of the caller's range, page by
+//! page, and reached through the direct map, never through the user's own address, so SMAP stays
+//! shut and no access here can fault. Memory that is not RAM is refused.
 
 use super::fault::{Access, NOT_RAM};
 use super::nest::By;
@@ -30,7 +31,8 @@ fn offset(address: u64) -> u64 {
     address & (PAGE_BYTES as u64 - 1)
 }
 
-/// Calls `f` with the direct-map address, position and length of each piece of `bytes` user bytes at `address`.
+/// Calls `f` with the direct-map address, position and length of each piece of `bytes` user bytes
+/// at `address`.
 fn pieces(
     kernel: &mut Kernel,
     range: Ptr<Range>,

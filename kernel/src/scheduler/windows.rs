@@ -1,10 +1,13 @@
-//! Windows of gangs (Barrelfish section 4.8; decision 39): time that runs in `[n * period + phase, + slice)` of the clock only.
+//! Windows of gangs (Barrelfish section 4.8; decision 39): time that runs in `[n * period +
+//! phase, + slice)` of the clock only.
 //!
-//! All cores have one clock, so members of a gang on several cores run together without a word between them: each core's kernel finds the windows by itself.
-//! In its window a member comes before others of its priority and after higher ones; what it leaves by waiting is theirs. Outside it does not run. It stands
-//! in `turns` while it is ready or running, by when its window next opens or closes; one that waits is found out when its window closes, and leaves:
-//! so a core whose gangs sleep sets no alarm for them.
-//! The steps of a throttled core are windows of everybody.
+//! All cores have one clock, so members of a gang on several cores run together without a word
+//! between them: each core's kernel finds the windows by itself. In its window a member comes
+//! before others of its priority and after higher ones; what it leaves by waiting is theirs.
+//! Outside it does not run. It stands in `turns` while it is ready or running, by when its window
+//! next opens or closes; one that waits is found out when its window closes, and leaves: so a core
+//! whose gangs sleep sets no alarm for them. The steps of a throttled core are windows of
+//! everybody.
 
 use super::{Scheduler, THROTTLE_STEPS, resolve};
 use crate::hardware;
@@ -40,7 +43,8 @@ impl Window {
         (is_open, now_ns + (end_ns - place_ns))
     }
 
-    /// Whether the two are never open at once: openings are apart by their difference in phase and any multiple of what divides both periods.
+    /// Whether the two are never open at once: openings are apart by their difference in phase and
+    /// any multiple of what divides both periods.
     pub fn is_clear_of(self, other: Window) -> bool {
         let step_ns = greatest_common_divisor(self.period_ns, other.period_ns);
         let after_ns = (other.phase_ns + step_ns - self.phase_ns % step_ns) % step_ns;
@@ -59,7 +63,8 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 const THROTTLE_STEP_NS: u64 = 1_000_000;
 
 impl Scheduler {
-    /// Whether no other member on this core, asleep or not, has a window that is ever open together with this one.
+    /// Whether no other member on this core, asleep or not, has a window that is ever open together
+    /// with this one.
     pub fn has_room(&self, schedule: Ptr<Schedule>, window: Window) -> bool {
         let members = core::iter::successors(self.members.first(), |member| member.member.next());
         let mut others = members.filter(|member| *member != schedule).filter_map(|member| member.window.get());
@@ -103,7 +108,8 @@ impl Scheduler {
         }
     }
 
-    /// Opens and closes windows whose time has come, and looks again when the next one's does. The clock was just read.
+    /// Opens and closes windows whose time has come, and looks again when the next one's does. The
+    /// clock was just read.
     pub(super) fn turn_windows(&mut self) {
         while let Some(schedule) = self.turns.front().get().filter(|schedule| schedule.turn_ns.get() <= self.since_ns) {
             // SAFETY: time is withdrawn before it ends.

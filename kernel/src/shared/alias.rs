@@ -1,9 +1,12 @@
-//! This core's side: the private objects that stand for shared ones, and the pools whose home it is.
+//! This core's side: the private objects that stand for shared ones, and the pools whose home it
+//! is.
 //!
-//! An alias is a small place in this core's memory, on the kernel's list, with one reference to its shared object and one count in its pool. It belongs to one private object: a
-//! [`SharedShare`], a `Segment` of kind `Shared`, or a `Range` with an alias; that is what slots and mappings name, so that capabilities, mappings and revocation on this core
-//! know nothing of sharing. Invariants: an alias lives exactly as long as its object; the home has a [`Keeper`] per pool, which the Ram that pays knows, and which
-//! goes with the pool's last alias.
+//! An alias is a small place in this core's memory, on the kernel's list, with one reference to its
+//! shared object and one count in its pool. It belongs to one private object: a [`SharedShare`], a
+//! `Segment` of kind `Shared`, or a `Range` with an alias; that is what slots and mappings name, so
+//! that capabilities, mappings and revocation on this core know nothing of sharing. Invariants: an
+//! alias lives exactly as long as its object; the home has a [`Keeper`] per pool, which the Ram
+//! that pays knows, and which goes with the pool's last alias.
 
 use super::object::{Name, Object, ObjectKind};
 use super::pool::{PAGES_MIN, Pool, wait_for_readers};
@@ -109,7 +112,8 @@ pub enum New {
     },
 }
 
-/// A shared object that a call names: by a name of this core, which stays while the call lasts, or with a reference that [`Found::end`] gives back.
+/// A shared object that a call names: by a name of this core, which stays while the call lasts, or
+/// with a reference that [`Found::end`] gives back.
 #[must_use]
 #[derive(Clone, Copy)]
 pub struct Found {
@@ -224,7 +228,8 @@ pub fn shared(object: AnyObject) -> Option<Object> {
 }
 
 impl Kernel {
-    /// Takes `pages` of `ram` for a pool and makes its first share: an object of this core that names it, with one reference.
+    /// Takes `pages` of `ram` for a pool and makes its first share: an object of this core that
+    /// names it, with one reference.
     pub fn make_pool(&mut self, ram: Ptr<Ram>, pages: u64, lock: Kind, name: Name) -> Result<Ptr<SharedShare>, Error> {
         if !(PAGES_MIN..=SEGMENT_PAGES_MAX).contains(&pages) {
             return Err(Error::BadArgument);
@@ -234,7 +239,8 @@ impl Kernel {
         let pool = keeper.pool;
         let made = Object::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
         let made = made.and_then(|first| {
-            // The object's first reference is the pool's own, so whoever finds the pool finds the share. The pool's one alias so far is this one.
+            // The object's first reference is the pool's own, so whoever finds the pool finds the
+            // share. The pool's one alias so far is this one.
             pool.set_first(first.place);
             first.retain();
             self.new_share(ram, first)
@@ -384,12 +390,14 @@ impl Kernel {
         let keeper = found.expect("a pool of this core");
         self.shared.pools[keeper.number] = None;
         self.publish(keeper.number, 0);
-        // Who read the address before may still look at the count, which says that he came too late.
+        // Who read the address before may still look at the count, which says that he came too
+        // late.
         wait_for_readers(0..registry::cores());
         self.release(keeper);
     }
 
-    /// Another core dropped the last alias of a pool of ours, or a pool died in which this core has some.
+    /// Another core dropped the last alias of a pool of ours, or a pool died in which this core has
+    /// some.
     pub fn shared_rang(&mut self) {
         for number in 0..POOLS_MAX {
             if let Some(keeper) = self.shared.pools[number].filter(|keeper| keeper.pool.aliases() == 0) {
@@ -432,7 +440,8 @@ impl Kernel {
         true
     }
 
-    /// The Ram that pays for a pool is revoked; tells whether all cores have left it. Each call does a bounded part.
+    /// The Ram that pays for a pool is revoked; tells whether all cores have left it. Each call
+    /// does a bounded part.
     pub fn end_pool(&mut self, keeper: Ptr<Keeper>, budget: &mut Budget) -> bool {
         let pool = keeper.pool;
         if !pool.is_dead() {

@@ -1,10 +1,16 @@
-//! What applications share between cores: pools, and in them shares, segments and ranges (decisions 33, 38, 49).
+//! What applications share between cores: pools, and in them shares, segments and ranges (decisions
+//! 33, 38, 49).
 //!
-//! Beside the mailbox the one room of the kernel with locks and atomics, and its pools the one memory that several kernels write. `pool` is the memory, `object` what lies in it, `share` the table
-//! from ids to objects, `segment` pages that come by themselves, `range` mappings and tables that several cores use, `registry` how a core finds another's pools and sees its read sections; `alias` is the
-//! other side: this core's private objects that stand for shared ones. Invariants: what lies in a pool is atomic words, but for a range's mappings, which only the holder of its lock looks at, and pages that
-//! nobody else knows yet; a core has at least one alias in a pool as long as it may look there, and a pool stays while there is an alias; a kernel holds at most one object's lock, or a range's and inside that a
-//! segment's, and inside those the pool's; no lock is held while anything but a lock or another core's read section is waited for.
+//! Beside the mailbox the one room of the kernel with locks and atomics, and its pools the one
+//! memory that several kernels write. `pool` is the memory, `object` what lies in it, `share` the
+//! table from ids to objects, `segment` pages that come by themselves, `range` mappings and tables
+//! that several cores use, `registry` how a core finds another's pools and sees its read sections;
+//! `alias` is the other side: this core's private objects that stand for shared ones. Invariants:
+//! what lies in a pool is atomic words, but for a range's mappings, which only the holder of its
+//! lock looks at, and pages that nobody else knows yet; a core has at least one alias in a pool as
+//! long as it may look there, and a pool stays while there is an alias; a kernel holds at most one
+//! object's lock, or a range's and inside that a segment's, and inside those the pool's; no lock is
+//! held while anything but a lock or another core's read section is waited for.
 
 mod alias;
 mod object;
@@ -26,7 +32,8 @@ use lock::Relax;
 
 /// Pools whose home is one core.
 pub const POOLS_MAX: usize = 64;
-/// A core that holds a lock or is in a read section is in its kernel and goes on; this much longer than anything there takes, on a host that is busy besides.
+/// A core that holds a lock or is in a read section is in its kernel and goes on; this much longer
+/// than anything there takes, on a host that is busy besides.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 1 << 16;

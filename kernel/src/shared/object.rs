@@ -1,8 +1,10 @@
 //! What lies in a pool: the head that every shared object has, references, and the end.
 //!
-//! An object is a run of pages. Invariants: an id is the making core and its sequence number; a reference is an alias, an entry of a share, or held by a call
-//! under way; a count that reached 0 stays there, and only who brought it there takes the object apart. Whoever looks at an object has a reference, or is in a read section in which
-//! he found an entry that has one: entries give theirs back only after the sections that may have found them.
+//! An object is a run of pages. Invariants: an id is the making core and its sequence number; a
+//! reference is an alias, an entry of a share, or held by a call under way; a count that reached 0
+//! stays there, and only who brought it there takes the object apart. Whoever looks at an object
+//! has a reference, or is in a read section in which he found an entry that has one: entries give
+//! theirs back only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
 use super::{Patience, range, share};
@@ -31,7 +33,8 @@ const REFERENCES: usize = 1;
 /// Kind, kind of lock << 8, its lines << 16, pages of the object << 32.
 const SHAPE: usize = 2;
 const NAME: usize = 3;
-/// Of a segment: its first line, if it is one run; and its pages. Of a range: its uppermost table; and its level, with whether code in it may be writable << 8.
+/// Of a segment: its first line, if it is one run; and its pages. Of a range: its uppermost table;
+/// and its level, with whether code in it may be writable << 8.
 const RUN: usize = 5;
 const RUN_PAGES: usize = 6;
 /// Of an object that is being taken apart: the next such.
@@ -41,7 +44,8 @@ const LOCK: usize = 0;
 const ENTRIES: usize = 1;
 /// The first of a segment's own words there.
 pub(super) const SEGMENT_WORDS: usize = 2;
-/// Of shares and ranges: a line that nobody uses, which names the next such; the first page taken for lines, whose first line names the next.
+/// Of shares and ranges: a line that nobody uses, which names the next such; the first page taken
+/// for lines, whose first line names the next.
 const SPARE: usize = 5;
 const LINE_PAGES: usize = 6;
 /// The first of the lock's lines.
@@ -83,7 +87,8 @@ impl Object {
         Spare(self.guarded(SPARE))
     }
 
-    /// A line for an entry or a mapping, with whatever is in it; pages taken for lines stay until the object goes. Its lock is held.
+    /// A line for an entry or a mapping, with whatever is in it; pages taken for lines stay until
+    /// the object goes. Its lock is held.
     #[inline]
     pub(super) fn take_line(self, core: usize) -> Result<Place, Error> {
         self.spare().take(&self.pool).map_or_else(|| self.take_page_of_lines(core), Ok)
@@ -188,7 +193,8 @@ impl Object {
         self.word(REFERENCES).load(Ordering::Relaxed)
     }
 
-    /// One reference more. Relaxed is enough: who counts has one, or is in a section that keeps an entry's.
+    /// One reference more. Relaxed is enough: who counts has one, or is in a section that keeps an
+    /// entry's.
     pub(super) fn retain(self) {
         let before = self.word(REFERENCES).fetch_add(1, Ordering::Relaxed);
         assert!(before > 0, "retaining a shared object that is gone");
@@ -222,7 +228,8 @@ impl Object {
 
     #[inline]
     pub(super) fn drop_reference(self, doomed: &mut Place) {
-        // Release: what others did with it comes before it is taken apart. Acquire: by who takes it apart.
+        // Release: what others did with it comes before it is taken apart. Acquire: by who takes it
+        // apart.
         let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "releasing a shared object that is gone");
         if before == 1 {

@@ -1,14 +1,19 @@
-//! Pool: a run of pages of one core that several kernels write, seen as cache lines of atomic words.
+//! Pool: a run of pages of one core that several kernels write, seen as cache lines of atomic
+//! words.
 //!
-//! The first lines are its head; behind them a word per page: how many refer to it, 0 for a free one. Pages are given out in runs. Invariants: counts change under the pool's lock only; a page given out is zero; `ALIASES` counts the aliases of all cores and ends at
-//! 0: nobody can raise it from there, and only then, and after all read sections of that moment, does the home take the pages back.
+//! The first lines are its head; behind them a word per page: how many refer to it, 0 for a free
+//! one. Pages are given out in runs. Invariants: counts change under the pool's lock only; a page
+//! given out is zero; `ALIASES` counts the aliases of all cores and ends at 0: nobody can raise it
+//! from there, and only then, and after all read sections of that moment, does the home take the
+//! pages back.
 //!
 //! ```text
 //!   who makes an alias               home, when the Ram is revoked
 //!   set own bit in CORES             DEAD = 1
 //!   look at DEAD                     look at CORES, ring each
 //! ```
-//! All four are sequentially consistent, so an alias of a dead pool is either not made or its core is rung and takes it apart.
+//! All four are sequentially consistent, so an alias of a dead pool is either not made or its core
+//! is rung and takes it apart.
 
 use super::{Patience, registry};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -63,7 +68,8 @@ impl Memory for Pool {
 }
 
 impl Pool {
-    /// Makes a pool of zeroed pages that nobody else knows, with one alias counted and the first share's place still to be set.
+    /// Makes a pool of zeroed pages that nobody else knows, with one alias counted and the first
+    /// share's place still to be set.
     pub(super) fn new(base: PhysAddr, pages: u64, home: usize, id: u64) -> Pool {
         let pool = Pool { base };
         for (word, value) in [(PAGES, pages), (ALIASES, 1), (HOME, home as u64), (ID, id)] {
@@ -91,8 +97,9 @@ impl Pool {
     /// The line at a place that this pool gave out, or of its head.
     pub(super) fn at(self, place: Place) -> &'static Line {
         let line = phys_to_virt(self.base).cast::<Line>().wrapping_add(place as usize);
-        // SAFETY: places come from this pool's own head and links, so the line is in its pages, which the direct map shows and nobody refers to but as
-        // atomic words; they stay while the pool does (see the head of this file), and whoever has a `Pool` sees to that.
+        // SAFETY: places come from this pool's own head and links, so the line is in its pages,
+        // which the direct map shows and nobody refers to but as atomic words; they stay while the
+        // pool does (see the head of this file), and whoever has a `Pool` sees to that.
         unsafe { &*line }
     }
 
@@ -170,7 +177,8 @@ impl Pool {
             .filter(move |core| self.at(CORES).0[core / 64].load(Ordering::SeqCst) >> (core % 64) & 1 != 0)
     }
 
-    /// Waits until nobody can still see what this core, in no section, has unlinked. Who looks here made an alias before: his section's fence puts his mark and the unlinking in order.
+    /// Waits until nobody can still see what this core, in no section, has unlinked. Who looks here
+    /// made an alias before: his section's fence puts his mark and the unlinking in order.
     #[inline]
     pub(super) fn wait_for_readers(self) {
         fence(Ordering::SeqCst);
@@ -197,7 +205,8 @@ impl Pool {
         Ok(())
     }
 
-    /// As `add_alias`, for who knows of no other: not if it was the last that went. In a read section that found the pool published.
+    /// As `add_alias`, for who knows of no other: not if it was the last that went. In a read
+    /// section that found the pool published.
     pub(super) fn add_first_alias(self, core: usize) -> Result<(), Error> {
         let more = |count: u64| (count > 0).then_some(count + 1);
         let added = self.head(ALIASES).fetch_update(Ordering::AcqRel, Ordering::Relaxed, more);
@@ -218,9 +227,11 @@ impl Pool {
         if self.is_dead() { Err(Error::PeerDead) } else { Ok(()) }
     }
 
-    /// Counts one alias less; tells whether that was the last. The pool is not used afterwards by who dropped its own last one.
+    /// Counts one alias less; tells whether that was the last. The pool is not used afterwards by
+    /// who dropped its own last one.
     pub(super) fn drop_alias(self) -> bool {
-        // Release: what this core did in the pool comes before the home takes it back. Acquire: if this is the home.
+        // Release: what this core did in the pool comes before the home takes it back. Acquire: if
+        // this is the home.
         let before = self.head(ALIASES).fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "an alias was not counted");
         before == 1

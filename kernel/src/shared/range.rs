@@ -1,9 +1,13 @@
-//! A range that a pool keeps: the same tables for every core that shows it (Corey section 3.1), changed under its own lock.
+//! A range that a pool keeps: the same tables for every core that shows it (Corey section 3.1),
+//! changed under its own lock.
 //!
-//! It shows segments of its pool, whose absent pages come by its faults. Cores show it through an alias each, nested in ranges of their own. Invariants: its line and its mappings are ordinary memory that only the holder of its
-//! lock looks at; the tables are read by processors at any time. A core that shows it has counted itself before its first entry leads here, and counts down
-//! after it has forgotten what it saw; so whoever narrows or takes away knows whom to ask. What was taken out is held until all of them have forgotten, and that is waited
-//! for without the lock (decision 33).
+//! It shows segments of its pool, whose absent pages come by its faults. Cores show it through an
+//! alias each, nested in ranges of their own. Invariants: its line and its mappings are ordinary
+//! memory that only the holder of its lock looks at; the tables are read by processors at any time.
+//! A core that shows it has counted itself before its first entry leads here, and counts down after
+//! it has forgotten what it saw; so whoever narrows or takes away knows whom to ask. What was taken
+//! out is held until all of them have forgotten, and that is waited for without the lock (decision
+//! 33).
 //!
 //! ```text
 //!   who changes (lock held)            a core that begins to show it
@@ -43,7 +47,8 @@ struct Body {
 }
 const _: () = assert!(size_of::<Body>() <= size_of::<Line>());
 
-/// What a mapping knows of the segment of its pool that it shows, to which it has a reference. Places in a pool fit into 32 bits.
+/// What a mapping knows of the segment of its pool that it shows, to which it has a reference.
+/// Places in a pool fit into 32 bits.
 pub struct Pooled {
     segment: u32,
     /// Of a mapping that was taken out: where the next such is.
@@ -83,7 +88,8 @@ pub struct RangeStat {
     pub cores: u64,
 }
 
-/// Lines of a shared range behind its lock's: its own, and a word per core that says how many ranges of that core show it.
+/// Lines of a shared range behind its lock's: its own, and a word per core that says how many
+/// ranges of that core show it.
 pub(super) fn lines() -> u64 {
     1 + registry::cores().div_ceil(LINE_WORDS) as u64
 }
@@ -98,7 +104,8 @@ impl Object {
             invalidations: Cell::new(0),
             unsettled: AtomicU64::new(0),
         };
-        // SAFETY: the line is this object's, big enough and aligned for it, and nobody else knows the object yet.
+        // SAFETY: the line is this object's, big enough and aligned for it, and nobody else knows
+        // the object yet.
         unsafe { self.body().cast_mut().write(body) };
         let top = self.pool.allocate_pages(core, 1)?;
         self.set_run(top, u64::from(level) | u64::from(write_execute) << 8);
@@ -133,7 +140,8 @@ impl Object {
         fence(Ordering::SeqCst);
     }
 
-    /// One of this core's that showed it does so no more, and this core has forgotten what it saw there.
+    /// One of this core's that showed it does so no more, and this core has forgotten what it saw
+    /// there.
     pub fn shown_less(self, core: usize) {
         let word = self.shown_on(core);
         word.store(word.load(Ordering::Relaxed) - 1, Ordering::Release);
@@ -189,7 +197,8 @@ impl SharedRange {
     }
 
     fn body(&self) -> &Body {
-        // SAFETY: written when the range was made; whoever has a `SharedRange` holds its lock, or is the last who knows it.
+        // SAFETY: written when the range was made; whoever has a `SharedRange` holds its lock, or
+        // is the last who knows it.
         unsafe { &*self.object.body() }
     }
 
@@ -209,7 +218,9 @@ impl SharedRange {
         Some(mapping.entry(self.segment(&mapping).id()))
     }
 
-    /// Makes an access possible at an address of the range, which a space of this core shows at `seen`: gives the frame that the entry now shows. `None`: others have to forget something before.
+    /// Makes an access possible at an address of the range, which a space of this core shows at
+    /// `seen`: gives the frame that the entry now shows. `None`: others have to forget something
+    /// before.
     fn resolve(&mut self, address: u64, access: Access, seen: u64) -> Result<Option<PhysAddr>, Refused> {
         let mapping = self.mappings().at(address).ok_or(Refused::NotAllowed)?;
         if mapping.protection() & access.needs() == 0 {
@@ -252,7 +263,8 @@ impl SharedRange {
         Ok(())
     }
 
-    /// Leaves of the entries of some of a segment's pages what the protection allows, wherever they are shown; and waits with those who wait now for an entry that they took away.
+    /// Leaves of the entries of some of a segment's pages what the protection allows, wherever they
+    /// are shown; and waits with those who wait now for an entry that they took away.
     pub(super) fn narrow_pages(&mut self, segment: Object, first: u64, pages: u64, wanted: u64) {
         self.stale |= self.body().unsettled.load(Ordering::Acquire) > 0;
         let mut next = 0;
@@ -367,7 +379,8 @@ pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
 }
 
 impl Kernel {
-    /// Changes a shared range, or looks at it. When this ends no core sees what was taken away or narrowed.
+    /// Changes a shared range, or looks at it. When this ends no core sees what was taken away or
+    /// narrowed.
     pub fn change_shared<R>(&mut self, object: Object, change: impl FnOnce(&mut SharedRange) -> R) -> R {
         self.change_and_wait(object, change).0
     }
@@ -403,7 +416,8 @@ impl Kernel {
         (result, range.stale)
     }
 
-    /// Ends a change: lets go of the lock, and waits for all who may remember what is not true any more.
+    /// Ends a change: lets go of the lock, and waits for all who may remember what is not true any
+    /// more.
     #[inline(never)]
     fn wait_until_forgotten(&mut self, range: &mut SharedRange, held: Guard<'static, Patience>) {
         let (object, core) = (range.object, range.core);
@@ -426,7 +440,8 @@ impl Kernel {
         range.free_gone();
     }
 
-    /// Returns when those cores have forgotten all translations of users. No lock is held; what they ask meanwhile is done, so that two may ask each other.
+    /// Returns when those cores have forgotten all translations of users. No lock is held; what
+    /// they ask meanwhile is done, so that two may ask each other.
     fn invalidate(&mut self, cores: Cores) {
         let each = || (0..registry::cores()).filter(|core| cores[core / 64] >> (core % 64) & 1 != 0);
         for core in each() {

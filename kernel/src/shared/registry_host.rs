@@ -1,4 +1,5 @@
-//! The host's stand-in for `registry.rs`: a machine of a few cores that a test makes; each of its threads is one core.
+//! The host's stand-in for `registry.rs`: a machine of a few cores that a test makes; each of its
+//! threads is one core.
 
 use super::POOLS_MAX;
 use crate::mailbox::Forget;
@@ -16,7 +17,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine whose cores published nothing. Stays until the test program ends: threads refer to it.
+    /// A machine whose cores published nothing. Stays until the test program ends: threads refer to
+    /// it.
     pub fn new() -> &'static Machine {
         let pools = [const { [const { AtomicU64::new(0) }; POOLS_MAX] }; CORES];
         let (readers, forget) = ([const { Reader::new() }; CORES], [const { Forget::new() }; CORES]);

@@ -1,8 +1,13 @@
-//! A segment that a pool keeps: one run of pages from the start, or pages that come at their first touch (decision 49) and can be shared with copies until one side writes (decision 50).
+//! A segment that a pool keeps: one run of pages from the start, or pages that come at their first
+//! touch (decision 49) and can be shared with copies until one side writes (decision 50).
 //!
-//! Of the latter each page has a word behind the segment's lock: 0 = absent, else the frame. Invariants: a word changes under the lock only; it leaves 0 once, for a frame that is zeroed before, so all cores that
-//! touch a page at once get the same frame, cleared by the first; a present page is found without the lock. The lock is taken inside a range's, and the pool's inside it. A segment that has to do with
-//! copies is shown by one range of its pool at most, so that whoever changes its pages knows by whose lock and whom to ask. While it is `STILL` nothing of it is shown so that it can be written.
+//! Of the latter each page has a word behind the segment's lock: 0 = absent, else the frame.
+//! Invariants: a word changes under the lock only; it leaves 0 once, for a frame that is zeroed
+//! before, so all cores that touch a page at once get the same frame, cleared by the first; a
+//! present page is found without the lock. The lock is taken inside a range's, and the pool's
+//! inside it. A segment that has to do with copies is shown by one range of its pool at most, so
+//! that whoever changes its pages knows by whose lock and whom to ask. While it is `STILL` nothing
+//! of it is shown so that it can be written.
 
 use super::Patience;
 use super::object::{Object, SEGMENT_WORDS};
@@ -13,7 +18,8 @@ use crate::state::Kernel;
 use abi::Error;
 use lock::{AtomicU64, LINE_WORDS, Ordering, Place, Relax};
 
-/// How many mappings show it, and if these are all in one range of the pool, which: else [`NO_RANGE`].
+/// How many mappings show it, and if these are all in one range of the pool, which: else
+/// [`NO_RANGE`].
 const MAPPINGS: usize = SEGMENT_WORDS;
 const RANGE: usize = SEGMENT_WORDS + 1;
 /// Whether it has to do with copies.
@@ -86,7 +92,8 @@ impl Object {
         self.guarded(word).store(value, Ordering::Release);
     }
 
-    /// One mapping more shows a segment, in that range of its pool or in [`NO_RANGE`]. `Busy`: it has to do with copies, and another range shows it.
+    /// One mapping more shows a segment, in that range of its pool or in [`NO_RANGE`]. `Busy`: it
+    /// has to do with copies, and another range shows it.
     pub fn enter(self, core: usize, range: Place) -> Result<(), Error> {
         if self.has_run() {
             return Ok(());
@@ -120,8 +127,9 @@ impl Object {
         }
     }
 
-    /// Puts a copy in the place of a frame that others have too; still until [`Object::settle`]. Gives the frame, which is to be given back when all have forgotten it.
-    /// `None`: somebody else has to settle first.
+    /// Puts a copy in the place of a frame that others have too; still until [`Object::settle`].
+    /// Gives the frame, which is to be given back when all have forgotten it. `None`: somebody else
+    /// has to settle first.
     pub(super) fn separate(self, core: usize, page: u64) -> Result<Option<PhysAddr>, Error> {
         let _held = self.held(core);
         if self.get(STATE) == STILL {
@@ -135,7 +143,8 @@ impl Object {
         Ok(Some(shared))
     }
 
-    /// Makes it still, to be copied; gives the range that shows it, with a reference. `None`: somebody else has to settle first. `Busy`: ranges of cores' own show it, or several.
+    /// Makes it still, to be copied; gives the range that shows it, with a reference. `None`:
+    /// somebody else has to settle first. `Busy`: ranges of cores' own show it, or several.
     fn begin_copy(self, core: usize) -> Result<Option<Option<Object>>, Error> {
         let _held = self.held(core);
         let (mappings, range) = (self.get(MAPPINGS), Object { place: self.get(RANGE), ..self });
@@ -190,7 +199,8 @@ impl Object {
 }
 
 impl Kernel {
-    /// Gives a segment that nobody knows yet all pages of another of the same pool, until either is written: as they are when no core can write them. `Busy`: see [`Object::begin_copy`].
+    /// Gives a segment that nobody knows yet all pages of another of the same pool, until either is
+    /// written: as they are when no core can write them. `Busy`: see [`Object::begin_copy`].
     pub(super) fn copy_shared(&mut self, source: Object, copy: Object) -> Result<(), Error> {
         let core = self.core();
         let mut patience = Patience::default();

@@ -1,4 +1,5 @@
-//! A shared share: a table from ids to objects of its pool (Corey section 3.3), changed under its lock, read without.
+//! A shared share: a table from ids to objects of its pool (Corey section 3.3), changed under its
+//! lock, read without.
 
 use super::object::Object;
 use super::{Patience, registry};

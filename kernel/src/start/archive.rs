@@ -1,4 +1,5 @@
-//! The boot archive: a cpio file in "newc" form (cpio(5)), read in place. What it says is a claim; a bad header ends the reading.
+//! The boot archive: a cpio file in "newc" form (cpio(5)), read in place. What it says is a claim;
+//! a bad header ends the reading.
 
 const HEADER_BYTES: usize = 110;
 const MAGICS: [&[u8]; 2] = [b"070701", b"070702"];

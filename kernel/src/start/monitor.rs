@@ -26,7 +26,8 @@ const SLICE_NS: u64 = 10_000_000;
 const LINK_OFFSET: u64 = 1 << 34;
 const NAME: &str = "sbin/monitor";
 
-/// Builds this core's monitor and makes it ready to run. It shares `link` (address, pages) with core 0's monitor.
+/// Builds this core's monitor and makes it ready to run. It shares `link` (address, pages) with
+/// core 0's monitor.
 pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo, link: Option<(PhysAddr, u64)>) -> Started {
     let bytes = archive::find(archive_bytes(info)?, NAME).ok_or("the boot archive has no sbin/monitor")?;
     let ram = kernel.root_ram();
@@ -75,8 +76,8 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Loads a static ELF image; gives its entry. What is constant is shown where it lies in the archive, if it lies on pages there: cores
-    /// then share it, as they share the kernel's text.
+    /// Loads a static ELF image; gives its entry. What is constant is shown where it lies in the
+    /// archive, if it lies on pages there: cores then share it, as they share the kernel's text.
     fn load(&mut self, bytes: &[u8], archive: Ptr<Segment>) -> Result<u64, &'static str> {
         const BAD: &str = "sbin/monitor is no static 64-bit program";
         let image = ElfBytes::<LittleEndian>::minimal_parse(bytes).map_err(|_| BAD)?;

@@ -1,4 +1,5 @@
-//! Building the first domain of a core that was told what to run: exactly what its plan names, and nothing else.
+//! Building the first domain of a core that was told what to run: exactly what its plan names, and
+//! nothing else.
 
 use super::{NO_MEMORY, Started};
 use crate::objects::context::Options;

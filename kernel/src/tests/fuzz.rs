@@ -159,7 +159,8 @@ fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally) {
     world.kernel.retain(first);
     let mut now_ns = 0;
     let mut decision = world.kernel.decide();
-    // Domains that hold capabilities for each other keep each other; so the test keeps and ends them all.
+    // Domains that hold capabilities for each other keep each other; so the test keeps and ends
+    // them all.
     let mut domains = vec![first];
     for _ in 0..steps {
         now_ns += random.below(500);
@@ -192,7 +193,8 @@ fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally) {
     world.assert_empty();
 }
 
-/// Calls that do not come back to whoever made them, or need what this machine lacks: devices, a core that polls, memory of another core.
+/// Calls that do not come back to whoever made them, or need what this machine lacks: devices, a
+/// core that polls, memory of another core.
 const NEVER_SUCCEED: [&str; 16] = [
     "RamAdd",
     "PowerOff",

@@ -23,7 +23,8 @@ const WINDOW: Window = Window { period_ns: PERIOD_US * US, slice_ns: SLICE_US * 
 const TIMES: usize = 20;
 const PAGES: u64 = 512;
 
-/// A core whose first context, of priority 7, waits; further ones of the same domain are those of the test.
+/// A core whose first context, of priority 7, waits; further ones of the same domain are those of
+/// the test.
 struct Core {
     world: World,
     domain: Ptr<Domain>,
@@ -259,7 +260,8 @@ fn wrong_windows_are_refused() {
     core.end();
 }
 
-/// Two sets of windows fit exactly if they are never open at once, tried over all of the time until they repeat.
+/// Two sets of windows fit exactly if they are never open at once, tried over all of the time until
+/// they repeat.
 #[test]
 fn windows_fit_if_they_never_meet() {
     let mut fits = [0; 2];
@@ -308,10 +310,12 @@ fn windows_that_do_not_fit_are_refused_and_nothing_changes() {
     assert!(core.at(3000) == Some(second), "of a higher priority and no member");
     core.sleep();
     assert!(core.at(3100) == Some(member));
-    // What is left of the period, whole, is to be had, by whatever priority; then there is nothing more.
+    // What is left of the period, whole, is to be had, by whatever priority; then there is nothing
+    // more.
     assert_eq!(core.join(second, [PERIOD_US, PERIOD_US - SLICE_US, PHASE_US + SLICE_US]), 0);
     assert_eq!(core.join(third, [60_000_000, 100, 0]), busy);
-    // A refused change leaves the windows that it has; one that only others' windows forbid is judged without its own.
+    // A refused change leaves the windows that it has; one that only others' windows forbid is
+    // judged without its own.
     assert_eq!(core.join(second, [PERIOD_US, PERIOD_US, 0]), busy);
     assert_eq!(core.join(second, [PERIOD_US, 1000, PHASE_US + SLICE_US + 500]), 0);
     assert_eq!(core.join(third, [PERIOD_US, 1000, 0]), 0);
@@ -354,7 +358,8 @@ impl Member {
     }
 }
 
-/// Four kernels that know nothing of each other, with interrupts of devices at any time and alarms that come late by up to `LATE_NS`.
+/// Four kernels that know nothing of each other, with interrupts of devices at any time and alarms
+/// that come late by up to `LATE_NS`.
 #[test]
 fn a_gang_of_four_starts_together() {
     const CORES: usize = 4;

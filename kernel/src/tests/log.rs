@@ -6,7 +6,8 @@ use crate::hardware;
 use crate::memory::phys_to_virt;
 use abi::{Call, layout};
 
-/// A terminal obeys nothing that a program says there, and a program cannot answer control requests in the console's name (0x1e).
+/// A terminal obeys nothing that a program says there, and a program cannot answer control requests
+/// in the console's name (0x1e).
 #[test]
 fn control_characters_are_shown_and_not_obeyed() {
     let mut world = World::new(512);

@@ -1,4 +1,5 @@
-//! Host tests of the object code over a block of fake RAM: random programs that make every call there is with bad and good arguments, and models.
+//! Host tests of the object code over a block of fake RAM: random programs that make every call
+//! there is with bad and good arguments, and models.
 
 mod fuzz;
 mod gang;

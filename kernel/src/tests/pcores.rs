@@ -77,7 +77,8 @@ fn running() -> bool {
     hardware::core_state(CORE as usize).is_running()
 }
 
-/// Whoever is given a claim may do with that core what he likes, and nothing with the one he asks: import its memory, free its wake slots, end the machine.
+/// Whoever is given a claim may do with that core what he likes, and nothing with the one he asks:
+/// import its memory, free its wake slots, end the machine.
 #[test]
 fn a_claim_is_no_right_to_the_core_it_was_made_on() {
     let mut caller = Caller::new();

@@ -1,4 +1,5 @@
-//! Portal calls as the kernel's books show them: who runs, whose time it is, and who has paid in the end.
+//! Portal calls as the kernel's books show them: who runs, whose time it is, and who has paid in
+//! the end.
 
 use super::World;
 use crate::arch::context::Event;
@@ -173,7 +174,8 @@ fn a_context_that_is_ended_answers_nobody_and_its_domain_lives() {
     world.end([server, client, rival]);
 }
 
-/// A call and its reply pass the running time on without a look at the queues, unless there is something to look for.
+/// A call and its reply pass the running time on without a look at the queues, unless there is
+/// something to look for.
 #[test]
 fn who_has_a_right_to_the_core_gets_it_in_a_call_too() {
     hardware::set_clock(0);
@@ -218,7 +220,8 @@ fn a_slice_of_a_caller_ends_for_a_callee_who_wants_to_know() {
     world.end([server, client]);
 }
 
-/// What ten calls cost a client, through a worker of its own or one that others use, and may be using.
+/// What ten calls cost a client, through a worker of its own or one that others use, and may be
+/// using.
 fn bill_ns(own_worker: bool, is_busy: bool) -> u64 {
     hardware::set_clock(0);
     let mut world = World::new(600);
@@ -276,7 +279,8 @@ fn what_an_interrupt_starts_is_on_its_handlers_bill() {
     world.end([driver, client]);
 }
 
-/// Notifications of one core: whoever is told is unblocked at once, in the order of the telling, no bit is lost; and whoever tells goes on, however often it tells.
+/// Notifications of one core: whoever is told is unblocked at once, in the order of the telling, no
+/// bit is lost; and whoever tells goes on, however often it tells.
 #[test]
 fn who_is_told_runs_in_order_and_who_tells_is_not_held_up() {
     hardware::set_clock(0);
@@ -300,7 +304,8 @@ fn who_is_told_runs_in_order_and_who_tells_is_not_held_up() {
         assert!(world.runs(&sender), "it was held up");
     }
     world.call(&sender, 10, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
-    // What was told after it was unblocked comes at its next Wait, at once; bits that were not taken yet add up.
+    // What was told after it was unblocked comes at its next Wait, at once; bits that were not
+    // taken yet add up.
     for (receiver, bits) in [(2, &[4, 4][..]), (0, &[1, 8][..]), (1, &[2][..])] {
         let party = &receivers[receiver];
         assert!(world.runs(party), "receiver {receiver} is not the next");

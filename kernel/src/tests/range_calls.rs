@@ -1,4 +1,5 @@
-//! The calls of ranges as a program makes them: an identical range from what `RangeGet` tells, rights, and revocation under a parent.
+//! The calls of ranges as a program makes them: an identical range from what `RangeGet` tells,
+//! rights, and revocation under a parent.
 
 use super::World;
 use super::revoke::Actor;
@@ -119,7 +120,8 @@ fn a_range_that_is_revoked_leaves_its_parents_whole() {
     let kept = world.make(actor, Call::RangeAlloc, &[Handle::ROOT_RAM.0, 1 << 18, 0]);
     let gone = world.make(actor, Call::RangeAlloc, &[ram, 512, 0]);
     let segment = world.make(actor, Call::SegmentAlloc, &[Handle::ROOT_RAM.0, 8, 0]);
-    // Parents in two spaces, one of them by way of a range that stays; what is under it is paid elsewhere.
+    // Parents in two spaces, one of them by way of a range that stays; what is under it is paid
+    // elsewhere.
     world.make(actor, Call::RangeMap, &[gone, 0, segment, 0, 8, OPEN]);
     world.make(actor, Call::RangeMap, &[kept, PAGE, segment, 0, 8, OPEN]);
     world.make(actor, Call::RangeNest, &[kept, 512 * PAGE, gone, OPEN]);
@@ -153,7 +155,8 @@ fn a_space_is_built_step_by_step_and_a_page_in_use_becomes_no_table() {
     let ram = world.make(actor, Call::RamSplit, &[Handle::ROOT_RAM.0, 100]);
     let space = Handle::SELF_RANGE.0;
     let page = |world: &mut World| world.run(actor, Call::SegmentAlloc, &[ram, 1, segment::CONTIGUOUS]).unwrap();
-    // Ram to pages, pages to tables, tables into tables, a page into the last: each step is the owner's.
+    // Ram to pages, pages to tables, tables into tables, a page into the last: each step is the
+    // owner's.
     let tables = [1 << 27, 1 << 18, 512].map(|pages| {
         let [handle, frame, _] = page(&mut world);
         let used = world.run(actor, Call::RamStat, &[ram]).unwrap()[1];

@@ -1,5 +1,5 @@
-//! Trees of ranges against a naive model, through a model of the processor's translation buffer: what a program sees is what the mappings say, whatever the
-//! tables and the buffer remember.
+//! Trees of ranges against a naive model, through a model of the processor's translation buffer:
+//! what a program sees is what the mappings say, whatever the tables and the buffer remember.
 
 use super::{Random, World};
 use crate::arch::paging::{Flags, Leaves, Pte, Table, leaves, view};
@@ -57,7 +57,8 @@ struct Model {
     next: usize,
     /// The space that is loaded.
     loaded: usize,
-    /// What the processor remembers of the loaded space, by page, and whether a large page showed it.
+    /// What the processor remembers of the loaded space, by page, and whether a large page showed
+    /// it.
     buffer: BTreeMap<u64, (Pte, bool)>,
     faults: u64,
     hits: u64,
@@ -155,7 +156,8 @@ impl Model {
         }
     }
 
-    /// Reads or writes a page as a program in that space would: the buffer first, then the tables, then a fault.
+    /// Reads or writes a page as a program in that space would: the buffer first, then the tables,
+    /// then a fault.
     fn access(&mut self, tree: usize, page: u64, access: Access, value: u8) {
         self.load(tree);
         let (needs, right) = match access {
@@ -205,7 +207,8 @@ impl Model {
         }
     }
 
-    /// `RangeGet` tells of the mappings of the model, in order; two that continue each other may be one.
+    /// `RangeGet` tells of the mappings of the model, in order; two that continue each other may be
+    /// one.
     fn compare(&self, tree: usize) {
         let told = &self.trees[&tree];
         let mut next = 0;
@@ -471,7 +474,8 @@ fn end(mut model: Model) {
 #[test]
 fn trees_of_ranges_agree_with_the_model_through_the_translation_buffer() {
     let window = |start: u64, end: u64| Some(Window { start, end });
-    // The whole window, 8 GiB from an odd start, 16 MiB: with the smallest no range of 1 GiB fits anywhere but in 512 GiB.
+    // The whole window, 8 GiB from an odd start, 16 MiB: with the smallest no range of 1 GiB fits
+    // anywhere but in 512 GiB.
     let windows = [None, window(0x3_0000_1000, 0x5_0000_0000), window(0x20_0000, 0x120_0000)];
     let (mut faults, mut hits, mut large) = (0, 0, 0);
     for seed in 1..=60u64 {

@@ -77,7 +77,8 @@ impl World {
         panic!("no end of a revocation");
     }
 
-    /// All objects of the core, found through the accounts that pay for them, and that each slot that names one is really taken.
+    /// All objects of the core, found through the accounts that pay for them, and that each slot
+    /// that names one is really taken.
     fn objects(&self) -> Vec<AnyObject> {
         let mut found: Vec<AnyObject> = Vec::new();
         let mut accounts = vec![self.ram];
@@ -217,7 +218,8 @@ fn nobody_revokes_what_he_stands_on() {
     assert_eq!(world.run(outside, Call::RamRevoke, &[Handle::ROOT_RAM.0]), Err(Error::BadArgument));
     assert_eq!(world.run(inside, Call::RamRevoke, &[Handle::SELF_RAM.0]), Err(Error::NoRights));
     assert_eq!(world.run(outside, Call::RamRevoke, &[4]), Err(Error::WrongType));
-    // A guest whose time is paid from outside, and one whose only context is: both end with what goes.
+    // A guest whose time is paid from outside, and one whose only context is: both end with what
+    // goes.
     let guest = world.actor(world.ram);
     let kernel = &mut *world.kernel;
     let time = kernel.create(account.cast().unwrap(), |header| Schedule::new(header, guest.context, 1, 1000)).unwrap();
@@ -271,7 +273,9 @@ fn a_caller_whose_domain_ends_by_its_own_revocation_does_not_return() {
     world.leave_nothing(&[outside, other]);
 }
 
-/// What random programs make inside an account is gone after it was revoked, while they go on between the parts. With `leaks` they hold a domain outside. Gives the objects there were and the parts it took.
+/// What random programs make inside an account is gone after it was revoked, while they go on
+/// between the parts. With `leaks` they hold a domain outside. Gives the objects there were and the
+/// parts it took.
 fn play(seed: u64, leaks: bool) -> [u32; 2] {
     let mut world = World::new(1500);
     let mut random = Random::new(seed);

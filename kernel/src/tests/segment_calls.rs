@@ -1,4 +1,5 @@
-//! The calls of segments as a program makes them: the modes of a copy, sizes, and contiguous ones shown in large pages.
+//! The calls of segments as a program makes them: the modes of a copy, sizes, and contiguous ones
+//! shown in large pages.
 
 use super::World;
 use super::revoke::Actor;

@@ -1,4 +1,5 @@
-//! Shared shares and segments on several kernels: what is found from where, what a refusal leaves, and that everything is back when the last core let go.
+//! Shared shares and segments on several kernels: what is found from where, what a refusal leaves,
+//! and that everything is back when the last core let go.
 
 use super::revoke::Actor;
 use super::{Random, World};
@@ -128,7 +129,8 @@ impl Core {
     }
 }
 
-/// Of a fresh core, besides the root Ram: domain, range, context, its control page's segment, pcore.
+/// Of a fresh core, besides the root Ram: domain, range, context, its control page's segment,
+/// pcore.
 const OWN_OBJECTS: u64 = 5;
 
 /// Two cores, and a share of core 0 that both name: their handles of it.
@@ -446,7 +448,8 @@ fn a_revoked_pool_is_taken_from_every_core_before_its_pages_are_free() {
     home.close();
 }
 
-/// One core's part of the storm: every call on the same few shares and segments, in an order of its own.
+/// One core's part of the storm: every call on the same few shares and segments, in an order of its
+/// own.
 fn storm(core: &mut Core, root: u64, seed: u64, first: &[u64]) -> u64 {
     let mut random = Random::new(seed);
     let mut ids = first.to_vec();

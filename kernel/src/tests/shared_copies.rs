@@ -1,4 +1,5 @@
-//! Copies of a pool's segments that share pages until either side writes: as they were at one moment, and no core sees an old page in a new one's place.
+//! Copies of a pool's segments that share pages until either side writes: as they were at one
+//! moment, and no core sees an old page in a new one's place.
 
 use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, RAM, READ_WRITE, in_share, pair};
 use super::shared_ranges::{GIB, PAGE, READ, SPACE, exhaust, load, range_in, showing, touch};
@@ -46,7 +47,8 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     let stale = word(&mut other, 2 * GIB, Access::Write);
     take_forgot();
     block.be(0);
-    // What the other core writes until it has forgotten is in both; nothing that it writes is in one only.
+    // What the other core writes until it has forgotten is in both; nothing that it writes is in
+    // one only.
     set_last_look(Some(Box::new(move || {
         // SAFETY: as in `write`.
         unsafe { stale.write(stale.read() + 1) }
@@ -60,7 +62,8 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     let before = free(&home, share);
     assert_eq!((read(&mut home, GIB), read(&mut home, GIB + COPY)), (101, 101));
     assert_eq!(word(&mut home, GIB, Access::Read), word(&mut home, GIB + COPY, Access::Read), "one frame");
-    // The other core remembers the page for reading; when it is written here that is forgotten before, and the old page is kept until then.
+    // The other core remembers the page for reading; when it is written here that is forgotten
+    // before, and the old page is kept until then.
     block.be(1);
     assert_eq!(read(&mut other, 2 * GIB + PAGE), 101);
     block.be(0);

@@ -1,4 +1,5 @@
-//! Ranges that several kernels show: one fault serves all, nobody sees what was taken away, and no frame is used again before.
+//! Ranges that several kernels show: one fault serves all, nobody sees what was taken away, and no
+//! frame is used again before.
 
 use super::Random;
 use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, PCORE, RAM, READ_WRITE, in_share, pair};
@@ -28,7 +29,8 @@ pub(super) fn range_in(core: &mut Core, share: u64, pages: u64, kind: u64) -> (u
     (core.make(Call::ShareAdd, &[NONE, handle, ALL]), id)
 }
 
-/// A range of the share of 512 pages that shows a segment at its beginning: the range, by the core's own name, and its id; the segment, by its handle in the share, and its id.
+/// A range of the share of 512 pages that shows a segment at its beginning: the range, by the
+/// core's own name, and its id; the segment, by its handle in the share, and its id.
 pub(super) fn showing(core: &mut Core, share: u64, pages: u64, flags: u64) -> [[u64; 2]; 2] {
     let (range, id) = range_in(core, share, 512, lock::SPIN);
     let [segment, segment_id, _] = core.run(Call::ShareSegment, &[share, pages, 0, 0, flags]).unwrap();
@@ -134,7 +136,8 @@ fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
         assert_eq!(free(), before, "a page is free while another core may write to it");
         counted.set(counted.get() + 1);
     })));
-    // A part: the segment stays. Less rights: it stays. The rest: it goes, with its own page and that of the lines.
+    // A part: the segment stays. Less rights: it stays. The rest: it goes, with its own page and
+    // that of the lines.
     home.make(Call::RangeUnmap, &[range, 0, 4]);
     home.make(Call::RangeProtect, &[range, 4 * PAGE, 12, READ]);
     home.make(Call::RangeUnmap, &[range, 0, 512]);
@@ -320,7 +323,8 @@ struct Memory {
     bytes: BTreeMap<u64, u8>,
 }
 
-/// Cores in one thread, each with a space, a place in it for the one shared range, and what its processor remembers.
+/// Cores in one thread, each with a space, a place in it for the one shared range, and what its
+/// processor remembers.
 struct Simulation {
     block: Block,
     cores: Vec<(Core, BTreeMap<u64, Pte>)>,
@@ -444,7 +448,8 @@ impl Simulation {
                 self.next += 1;
             }
             1 if !numbers.is_empty() => {
-                // Its frames are free when nobody shows it any more: then the next segment has them.
+                // Its frames are free when nobody shows it any more: then the next segment has
+                // them.
                 let number = random.one(&numbers);
                 own.make(Call::ShareRemove, &[share, self.memories[&number].id]);
                 let still = self.mapped.values().any(|(shown, ..)| *shown == number);

@@ -1,4 +1,5 @@
-//! Segments of a pool whose pages come at their first touch: by whoever is first, once for all cores, and never in part.
+//! Segments of a pool whose pages come at their first touch: by whoever is first, once for all
+//! cores, and never in part.
 
 use super::shared::{ALL, Block, Core, NONE, RAM, READ_WRITE, in_share, pair};
 use super::shared_ranges::{GIB, PAGE, SPACE, is_shown, load, range_in, showing, touch};
@@ -15,7 +16,8 @@ pub(super) fn free(core: &Core, share: u64) -> u64 {
     core.named(share).stat().unwrap().2
 }
 
-/// Makes and ends a segment whose pages are written to, so that free pages of the pool are not empty.
+/// Makes and ends a segment whose pages are written to, so that free pages of the pool are not
+/// empty.
 fn soil(core: &mut Core, share: u64, pages: u64) {
     let [segment, id, _] = core.run(Call::ShareSegment, &[share, pages, 0, 0]).unwrap();
     core.make(Call::RangeMap, &[SPACE, 5 * GIB, segment, 0, pages, READ_WRITE]);

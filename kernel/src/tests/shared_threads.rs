@@ -1,4 +1,5 @@
-//! Cores that are threads, each with a space that shows the same range: no frame is used again while one of them may write to it, and all go on.
+//! Cores that are threads, each with a space that shows the same range: no frame is used again
+//! while one of them may write to it, and all go on.
 
 use super::Random;
 use super::shared::{Block, Core, PCORE, RAM, READ_WRITE, in_share};
@@ -11,7 +12,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A core that is a thread: its space shows the shared range at [`GIB`]; what its processor remembers, by page, and whether for writing.
+/// A core that is a thread: its space shows the shared range at [`GIB`]; what its processor
+/// remembers, by page, and whether for writing.
 struct Processor {
     core: Core,
     buffer: BTreeMap<u64, (*mut u8, bool)>,
@@ -20,7 +22,8 @@ struct Processor {
 const CORES: usize = 3;
 /// Longer than any test here, on a host that is busy besides.
 const LIMIT: Duration = Duration::from_secs(100);
-/// Places in the range, each for a segment of [`SLOT_PAGES`]; a core fills and empties its own and writes to all.
+/// Places in the range, each for a segment of [`SLOT_PAGES`]; a core fills and empties its own and
+/// writes to all.
 const SLOTS: u64 = 9;
 const SLOT_PAGES: u64 = 4;
 
@@ -136,7 +139,8 @@ impl Processor {
     }
 }
 
-/// Each core is a thread, shows the range of that id and does `work` with its own names of the share and the range; then nothing is left on any.
+/// Each core is a thread, shows the range of that id and does `work` with its own names of the
+/// share and the range; then nothing is left on any.
 fn on_every_core(
     block: &Block,
     mut home: Core,
@@ -244,7 +248,8 @@ fn touch_all(core: &mut Core, share: u64, range: u64, alone: Option<u64>, meet: 
 const COPY: u64 = 100;
 const COPIES: u64 = 20;
 
-/// Counts in two pages, one after the other, and looks at the two of the other writer: nothing that it wrote is lost, and nobody sees the second before the first.
+/// Counts in two pages, one after the other, and looks at the two of the other writer: nothing that
+/// it wrote is lost, and nobody sees the second before the first.
 fn count_in_two_pages(processor: &mut Processor, own: u64, done: &AtomicUsize) -> u64 {
     let (first, other, mut count) = (2 * own, 2 * (1 - own), 0);
     let since = Instant::now();
@@ -262,7 +267,8 @@ fn count_in_two_pages(processor: &mut Processor, own: u64, done: &AtomicUsize) -
     count
 }
 
-/// Copies what the others write to, again and again: each copy is of one moment, and stays as it is.
+/// Copies what the others write to, again and again: each copy is of one moment, and stays as it
+/// is.
 fn copy_while_others_write(processor: &mut Processor, [share, range]: [u64; 2], source: u64) -> u64 {
     let mut last = 0;
     for _ in 0..COPIES {

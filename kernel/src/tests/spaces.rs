@@ -89,7 +89,8 @@ fn step(world: &mut World, space: &mut Space, random: &mut Random) {
     }
 }
 
-/// Reads or writes one page as the processor would: through the hardware tables, with a fault if they do not allow it.
+/// Reads or writes one page as the processor would: through the hardware tables, with a fault if
+/// they do not allow it.
 fn access(world: &mut World, space: &mut Space, random: &mut Random, page: u64) {
     use crate::arch::paging::{Flags, translate};
     let kernel = &mut *world.kernel;

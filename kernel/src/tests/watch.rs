@@ -60,8 +60,8 @@ fn what_goes_in_circles_is_reported_and_nothing_else() {
     assert_eq!(looks_until_reported(Between { late_ns: LIMIT_NS, ..hang }), None);
 }
 
-/// A component without time of its own that has taken its bits and goes in circles on what another lends it: what hangs is found behind who lends,
-/// one look later.
+/// A component without time of its own that has taken its bits and goes in circles on what another
+/// lends it: what hangs is found behind who lends, one look later.
 #[test]
 fn who_lends_to_what_hangs_has_it_found() {
     const LENDER_BIT: u64 = 8;

@@ -1,4 +1,5 @@
-//! Two-phase commit: retype, revoke and the end of an object where other cores may hold capabilities.
+//! Two-phase commit: retype, revoke and the end of an object where other cores may hold
+//! capabilities.
 //!
 //! ```text
 //! coordinator                      every other living node
@@ -9,8 +10,10 @@
 //!              ◄─────────────────── Done
 //! ```
 //!
-//! The coordinator's own vote comes first, so most refusals cost no message. From its vote to the decision a node's capabilities of the locked memory stay as they are, and none leave or arrive.
-//! A revoke is answered, and its memory unlocked at the coordinator, when all are done; a retype when it is decided, because the others have nothing to carry out.
+//! The coordinator's own vote comes first, so most refusals cost no message. From its vote to the
+//! decision a node's capabilities of the locked memory stay as they are, and none leave or arrive.
+//! A revoke is answered, and its memory unlocked at the coordinator, when all are done; a retype
+//! when it is decided, because the others have nothing to carry out.
 
 use crate::ids::{Extent, NodeId, OperationId, RequestId, Slot, Stamp};
 use crate::local::Plan;
@@ -108,7 +111,8 @@ impl<P: Protocol> Node<P> {
         self.locks.advance().into_iter().for_each(|operation| self.try_vote(operation));
     }
 
-    /// Whether the claim may be carried out as far as this node knows, and whether something related then remains here.
+    /// Whether the claim may be carried out as far as this node knows, and whether something
+    /// related then remains here.
     fn judge(&self, lock: &Lock) -> Result<bool, Refusal> {
         match lock.claim {
             Claim::Retype { depth, .. } if self.table.has_descendants(lock.extent, depth) => {
@@ -259,7 +263,8 @@ impl<P: Protocol> Node<P> {
         asked.into_iter().for_each(|message| self.send(node, message));
     }
 
-    /// A node stopped, and the capabilities of its objects are gone: what was to be done through those is dropped, and nobody waits for it.
+    /// A node stopped, and the capabilities of its objects are gone: what was to be done through
+    /// those is dropped, and nobody waits for it.
     pub(crate) fn operations_without(&mut self, node: NodeId) {
         let gone = |operation: &Operation| match (operation.work, operation.claim) {
             // By name: a slot may hold another by now.

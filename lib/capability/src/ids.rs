@@ -1,7 +1,7 @@
 //! Names that are never used twice, and runs of pages.
 //!
-//! A core that stops and is started again is a new [`NodeId`]: whatever its earlier life named is gone, and nothing that is still on its way from that life can be
-//! mistaken for something new.
+//! A core that stops and is started again is a new [`NodeId`]: whatever its earlier life named is
+//! gone, and nothing that is still on its way from that life can be mistaken for something new.
 
 /// One life of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +31,8 @@ pub struct CapabilityId {
 }
 
 impl CapabilityId {
-    /// The capability for a core's own memory. The same in every life, so that memory handed out in an earlier life is still derived from it.
+    /// The capability for a core's own memory. The same in every life, so that memory handed out in
+    /// an earlier life is still derived from it.
     pub const fn root(core: u16) -> CapabilityId {
         CapabilityId { node: NodeId { core, life: 0 }, number: 0 }
     }
@@ -46,7 +47,8 @@ pub struct OperationId {
     pub number: u64,
 }
 
-/// An operation's place in the one global order: Lamport's clock first, then the coordinator. Smaller is older.
+/// An operation's place in the one global order: Lamport's clock first, then the coordinator.
+/// Smaller is older.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stamp {
     /// Lamport's clock at the coordinator when it began.

@@ -1,6 +1,7 @@
 //! Calls, and what they do on this core alone.
 //!
-//! Decode checks everything and changes nothing; what is not refused then either is done at once or becomes an operation over several cores.
+//! Decode checks everything and changes nothing; what is not refused then either is done at once or
+//! becomes an operation over several cores.
 
 use crate::commit::Work;
 use crate::ids::{CapabilityId, ObjectId, RequestId, Slot};

@@ -1,7 +1,9 @@
-//! The locks of a node: which memory is being decided about, by whom, and how far this node's vote has come.
+//! The locks of a node: which memory is being decided about, by whom, and how far this node's vote
+//! has come.
 //!
-//! Invariants: of two locks that overlap at most one is not `Waiting`; one that waits is older than all that were there before it and overlap. Whoever is younger is
-//! turned away instead, so chains of waiting run from older to younger and end.
+//! Invariants: of two locks that overlap at most one is not `Waiting`; one that waits is older than
+//! all that were there before it and overlap. Whoever is younger is turned away instead, so chains
+//! of waiting run from older to younger and end.
 
 use crate::ids::{Extent, OperationId, Stamp};
 use crate::message::Claim;
@@ -60,7 +62,8 @@ impl Locks {
         self.0.iter().map(|(operation, lock)| (*operation, lock))
     }
 
-    /// Operations that may now try to vote: those that drain, and those whose turn has come, which drain from here on.
+    /// Operations that may now try to vote: those that drain, and those whose turn has come, which
+    /// drain from here on.
     pub fn advance(&mut self) -> Vec<OperationId> {
         let in_the_way = |operation: OperationId, lock: &Lock| {
             self.iter().any(|(other, held)| {

@@ -1,7 +1,9 @@
 //! Cores that start and stop while operations are under way.
 //!
-//! All nodes are told of the same changes in the same order, each in its own time; a message is looked at only by a receiver that has come as far as its sender was. When a core
-//! stops, its objects and everybody's capabilities of them are gone, and nobody waits for it any more. Its own operations may be open at some nodes and carried out at others:
+//! All nodes are told of the same changes in the same order, each in its own time; a message is
+//! looked at only by a receiver that has come as far as its sender was. When a core stops, its
+//! objects and everybody's capabilities of them are gone, and nobody waits for it any more. Its own
+//! operations may be open at some nodes and carried out at others:
 //!
 //! ```text
 //! every living node                       the lowest of them
@@ -10,7 +12,8 @@
 //! carry out or drop what is open
 //! ```
 //!
-//! If it stops in turn, everybody flushes again to the next. What was carried out is remembered until a later Resolve shows that no open operation of that coordinator is left, or the
+//! If it stops in turn, everybody flushes again to the next. What was carried out is remembered
+//! until a later Resolve shows that no open operation of that coordinator is left, or the
 //! coordinator, alive, says that all have it.
 
 use crate::ids::{NodeId, OperationId};
@@ -56,7 +59,8 @@ impl<P: Protocol> Node<P> {
         self.look_at_held_back();
     }
 
-    /// Locks of a dead coordinator for which this node has not voted: they cannot have been decided.
+    /// Locks of a dead coordinator for which this node has not voted: they cannot have been
+    /// decided.
     fn drop_uncast(&mut self, node: NodeId) {
         let of_it = self.locks.iter().filter(|(operation, _)| operation.coordinator == node);
         let (cast, uncast): (Vec<_>, Vec<_>) =

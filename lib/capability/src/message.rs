@@ -13,9 +13,11 @@ pub enum Event {
     Call(RequestId, Call),
     /// From another node. Channels are first in, first out and lose nothing while both ends live.
     Message(NodeId, Envelope),
-    /// The next change of who lives: a core was started. Changes are numbered one after another, the same for all.
+    /// The next change of who lives: a core was started. Changes are numbered one after another,
+    /// the same for all.
     Up(u64, NodeId),
-    /// The next change of who lives: a core was stopped. It is known never to act again before anyone is told.
+    /// The next change of who lives: a core was stopped. It is known never to act again before
+    /// anyone is told.
     Down(u64, NodeId),
     /// The time asked for with `Node::wake_at_ns` has come.
     Timer,
@@ -28,9 +30,11 @@ pub enum Effect {
     Send(NodeId, Envelope),
     /// The answer to a local caller.
     Reply(RequestId, Result<Answer, Refusal>),
-    /// Take hardware entries and TLB entries of the segment that allow more than this off this core, before the effects after it.
+    /// Take hardware entries and TLB entries of the segment that allow more than this off this
+    /// core, before the effects after it.
     Invalidate(ObjectId, Rights),
-    /// This node was waited for longer than [`crate::SUSPECT_NS`]: find out whether it lives, and stop it if it does not answer.
+    /// This node was waited for longer than [`crate::SUSPECT_NS`]: find out whether it lives, and
+    /// stop it if it does not answer.
     Suspect(NodeId),
 }
 
@@ -44,7 +48,8 @@ pub enum Call {
         /// With these.
         rights: Rights,
     },
-    /// Turns Ram into `count` objects of `pages` each. Right: WRITE. What remains of the Ram lies idle until they are all gone.
+    /// Turns Ram into `count` objects of `pages` each. Right: WRITE. What remains of the Ram lies
+    /// idle until they are all gone.
     Retype {
         /// The Ram.
         slot: Slot,
@@ -83,7 +88,8 @@ pub enum Call {
         /// READ, or READ and WRITE.
         rights: Rights,
     },
-    /// Narrows the translations of a segment, on all cores, that were there when it was asked for. Right: WRITE.
+    /// Narrows the translations of a segment, on all cores, that were there when it was asked for.
+    /// Right: WRITE.
     Invalidate {
         /// The segment.
         slot: Slot,
@@ -101,7 +107,8 @@ pub enum Answer {
     Slots(Vec<Slot>),
 }
 
-/// Why a call was refused. It changed nothing that its caller could see, but for [`Refusal::Stopped`].
+/// Why a call was refused. It changed nothing that its caller could see, but for
+/// [`Refusal::Stopped`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
     /// The slot is empty.
@@ -110,7 +117,8 @@ pub enum Refusal {
     WrongType,
     /// The capability lacks a right the call needs.
     NoRights,
-    /// A number out of range, a core's own Ram that is to be deleted or moved, or a type that is not made out of Ram.
+    /// A number out of range, a core's own Ram that is to be deleted or moved, or a type that is
+    /// not made out of Ram.
     BadArgument,
     /// The Ram has been retyped already. Remedy: delete or revoke what was made out of it.
     HasDescendants,
@@ -122,14 +130,15 @@ pub enum Refusal {
     Busy,
     /// The object's home stopped, and the object with it.
     Gone,
-    /// The other core is stopped, or did so before it answered. A capability that was to be moved there went with it.
+    /// The other core is stopped, or did so before it answered. A capability that was to be moved
+    /// there went with it.
     Stopped,
     /// Between nodes only: a capability of the object exists.
     InUse,
 }
 
-/// A message with the sender's view of who lives. The receiver looks at it only when it has come as far, so that nobody is asked for a vote by, or hands a
-/// capability to, someone it never heard of.
+/// A message with the sender's view of who lives. The receiver looks at it only when it has come as
+/// far, so that nobody is asked for a vote by, or hands a capability to, someone it never heard of.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Envelope {
     /// The number of the last change the sender was told.
@@ -193,13 +202,15 @@ pub enum Message {
     },
     /// Whether it was taken.
     Transferred(u64, Result<(), Refusal>),
-    /// To an object's home: the sender's last capability of it is deleted; `true` if it was the last anywhere.
+    /// To an object's home: the sender's last capability of it is deleted; `true` if it was the
+    /// last anywhere.
     Dropped(ObjectId, bool),
     /// One phase: narrow translations of the segment, then answer.
     Invalidate(u64, ObjectId, Rights),
     /// Done.
     Invalidated(u64),
-    /// After a death, to the lowest living node: of which dead nodes the sender still holds locks, and which operations of dead nodes it carried out.
+    /// After a death, to the lowest living node: of which dead nodes the sender still holds locks,
+    /// and which operations of dead nodes it carried out.
     Flush {
         /// The change that told of the death.
         view: u64,
@@ -208,7 +219,8 @@ pub enum Message {
         /// Carried out here.
         committed: BTreeSet<OperationId>,
     },
-    /// What becomes of the operations of dead nodes: those that someone carried out are carried out by all, the others dropped.
+    /// What becomes of the operations of dead nodes: those that someone carried out are carried out
+    /// by all, the others dropped.
     Resolve {
         /// The change that told of the death.
         view: u64,

@@ -1,7 +1,9 @@
 //! A node: all state of one core's capabilities, and `step`.
 //!
-//! Invariants: every call is answered once; `effects` is empty between steps; a number given out by `next` names one thing only (capability, object, operation, transfer)
-//! in this life of the core. Queues are bounded by their peers: a peer has at most one outstanding message per call of its own, and calls are bounded by its callers.
+//! Invariants: every call is answered once; `effects` is empty between steps; a number given out by
+//! `next` names one thing only (capability, object, operation, transfer) in this life of the core.
+//! Queues are bounded by their peers: a peer has at most one outstanding message per call of its
+//! own, and calls are bounded by its callers.
 
 use crate::commit::Operation;
 use crate::ids::{CapabilityId, Extent, NodeId, ObjectId, OperationId, RequestId, Slot};
@@ -60,8 +62,9 @@ pub struct Node<P: Protocol = Sound> {
 }
 
 impl<P: Protocol> Node<P> {
-    /// A core that starts, with memory of its own in its first slot. `live` is who lives after the change numbered `view` that told of its start, itself included;
-    /// `slots` how many capabilities it can hold.
+    /// A core that starts, with memory of its own in its first slot. `live` is who lives after the
+    /// change numbered `view` that told of its start, itself included; `slots` how many
+    /// capabilities it can hold.
     pub fn new(me: NodeId, memory: Extent, view: u64, live: BTreeSet<NodeId>, slots: usize) -> Node<P> {
         assert!(
             me.life > 0 && live.contains(&me) && slots > 0 && memory.pages > 0,

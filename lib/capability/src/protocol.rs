@@ -1,4 +1,5 @@
-//! The steps of the protocols that must not be left out, as constants: tests leave each out and show that it is missed.
+//! The steps of the protocols that must not be left out, as constants: tests leave each out and
+//! show that it is missed.
 
 use core::fmt::Debug;
 use core::hash::Hash;

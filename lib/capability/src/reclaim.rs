@@ -1,7 +1,10 @@
-//! The end of objects: when the last capability anywhere is gone, the record at home goes, and the memory is the Ram's again.
+//! The end of objects: when the last capability anywhere is gone, the record at home goes, and the
+//! memory is the Ram's again.
 //!
-//! A core whose last capability of an object is deleted tells the object's home, unless it is the home. If others may have one, the home asks all in two phases; whoever
-//! has one refuses, and will itself tell the home one day. So an object is never forgotten while it is named, and never kept for good when it is not.
+//! A core whose last capability of an object is deleted tells the object's home, unless it is the
+//! home. If others may have one, the home asks all in two phases; whoever has one refuses, and will
+//! itself tell the home one day. So an object is never forgotten while it is named, and never kept
+//! for good when it is not.
 
 use crate::commit::Work;
 use crate::ids::{ObjectId, Slot};
@@ -51,7 +54,8 @@ impl<P: Protocol> Node<P> {
         }
     }
 
-    /// Whether a capability of the object is here to stay. One on its way elsewhere may have been given on from there and dropped, and that been said, before its arrival is.
+    /// Whether a capability of the object is here to stay. One on its way elsewhere may have been
+    /// given on from there and dropped, and that been said, before its arrival is.
     fn keeps(&self, object: ObjectId) -> bool {
         self.table.slots().any(|(slot, held)| held.object == object && !self.is_moving(slot))
     }
@@ -82,7 +86,8 @@ impl<P: Protocol> Node<P> {
         due.into_iter().for_each(|object| self.reclaim(object));
     }
 
-    /// After a death: it may have held the last capability of any object at home here that has none here.
+    /// After a death: it may have held the last capability of any object at home here that has none
+    /// here.
     pub(crate) fn look_for_orphans(&mut self) {
         self.table.unnamed().into_iter().for_each(|object| self.dropped(object, false));
     }

@@ -1,8 +1,11 @@
-//! What one core holds: capabilities in slots, records of the objects that are at home here, and the translations made through capabilities.
+//! What one core holds: capabilities in slots, records of the objects that are at home here, and
+//! the translations made through capabilities.
 //!
-//! Invariants: object extents form a tree: two that overlap are nested, and the inner one has the greater depth. So what was made out of a Ram is known from extent
-//! and depth alone, without links to other cores. A capability knows the capabilities it was derived from (its lineage); deleting one of them does not change
-//! that. While a capability's `remote` is clear no other core holds a capability of its object, nor a capability or record of anything made out of it: this core may
+//! Invariants: object extents form a tree: two that overlap are nested, and the inner one has the
+//! greater depth. So what was made out of a Ram is known from extent and depth alone, without links
+//! to other cores. A capability knows the capabilities it was derived from (its lineage); deleting
+//! one of them does not change that. While a capability's `remote` is clear no other core holds a
+//! capability of its object, nor a capability or record of anything made out of it: this core may
 //! retype and revoke alone. It may be set without need. Nothing here sends messages.
 
 use crate::ids::{CapabilityId, Extent, NodeId, ObjectId, Slot};
@@ -61,7 +64,8 @@ pub struct Record {
     pub extent: Extent,
     /// Retypes between a core's own Ram and it.
     pub depth: u8,
-    /// The capabilities its first capability was derived from: when one of those is revoked, the object goes.
+    /// The capabilities its first capability was derived from: when one of those is revoked, the
+    /// object goes.
     pub origin: Vec<CapabilityId>,
 }
 
@@ -145,7 +149,8 @@ impl Table {
         self.records.remove(&object);
     }
 
-    /// Empties a slot. The object of the translation that goes with it, if there was one, comes second.
+    /// Empties a slot. The object of the translation that goes with it, if there was one, comes
+    /// second.
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<(Capability, Option<Translation>)> {
         let capability = self.slots.remove(&slot)?;
         let translation = self.translations.remove(&capability.id);
@@ -162,14 +167,16 @@ impl Table {
         self.slots.values().any(|capability| capability.object == object)
     }
 
-    /// Whether a capability or record of something made out of the Ram at `extent` and `depth` is here.
+    /// Whether a capability or record of something made out of the Ram at `extent` and `depth` is
+    /// here.
     pub(crate) fn has_descendants(&self, extent: Extent, depth: u8) -> bool {
         let deeper = |at: Extent, its: u8| extent.overlaps(at) && its > depth;
         self.slots.values().any(|held| deeper(held.extent, held.depth))
             || self.records.values().any(|record| deeper(record.extent, record.depth))
     }
 
-    /// Whether a capability of the object at `extent` and `depth` is here, or a capability or record of anything made out of it, but for what is derived from `except`.
+    /// Whether a capability of the object at `extent` and `depth` is here, or a capability or
+    /// record of anything made out of it, but for what is derived from `except`.
     pub(crate) fn relates(&self, extent: Extent, depth: u8, except: Option<CapabilityId>) -> bool {
         let spared = |lineage: &[CapabilityId]| except.is_some_and(|except| lineage.contains(&except));
         let made_of_it = |record: &&Record| record.depth > depth && extent.contains(record.extent);
@@ -184,7 +191,8 @@ impl Table {
             || self.records.values().any(|record| record.depth > *depth && extent.contains(record.extent))
     }
 
-    /// Sets the remote flag on capabilities of the object, if `itself`, and on those of what it was made out of.
+    /// Sets the remote flag on capabilities of the object, if `itself`, and on those of what it was
+    /// made out of.
     pub(crate) fn set_remote(&mut self, extent: Extent, depth: u8, itself: bool) {
         for held in self.slots.values_mut() {
             if held.extent.contains(extent) && (held.depth < depth || (itself && held.depth == depth)) {
@@ -204,14 +212,16 @@ impl Table {
         object.into_iter().for_each(|object| self.clear_remote(object));
     }
 
-    /// Deletes everything derived from `ancestor`: capabilities, objects, translations. Gives the segments whose translations went.
+    /// Deletes everything derived from `ancestor`: capabilities, objects, translations. Gives the
+    /// segments whose translations went.
     pub(crate) fn delete_derived(&mut self, ancestor: CapabilityId) -> BTreeSet<ObjectId> {
         self.records.retain(|_, record| !record.origin.contains(&ancestor));
         let derived = self.slots_where(|held| held.derives_from(ancestor));
         derived.into_iter().filter_map(|slot| self.remove(slot)?.1).map(|translation| translation.object).collect()
     }
 
-    /// Deletes all capabilities of objects at a home that is no more. Gives the segments whose translations went.
+    /// Deletes all capabilities of objects at a home that is no more. Gives the segments whose
+    /// translations went.
     pub(crate) fn delete_of_home(&mut self, home: NodeId) -> BTreeSet<ObjectId> {
         let dead = self.slots_where(|held| held.object.home == home);
         dead.into_iter().filter_map(|slot| self.remove(slot)?.1).map(|translation| translation.object).collect()

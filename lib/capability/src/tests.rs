@@ -1,4 +1,5 @@
-//! What one node does alone, and what each call is refused for. Protocols between nodes: `sim/tests`.
+//! What one node does alone, and what each call is refused for. Protocols between nodes:
+//! `sim/tests`.
 
 use crate::*;
 use abi::{ObjectType, Rights};

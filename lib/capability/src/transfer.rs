@@ -1,8 +1,9 @@
 //! Capabilities that go to another core.
 //!
-//! A capability is at its sender until the receiver says that it has it: so it is nowhere in between where nobody could be asked about it. A receiver whose memory of
-//! that object is locked refuses. If the receiver stops first, a copy was simply not made; a moved one goes down with the receiver, because it may have given it on
-//! before it stopped and must not exist twice.
+//! A capability is at its sender until the receiver says that it has it: so it is nowhere in
+//! between where nobody could be asked about it. A receiver whose memory of that object is locked
+//! refuses. If the receiver stops first, a copy was simply not made; a moved one goes down with the
+//! receiver, because it may have given it on before it stopped and must not exist twice.
 
 use crate::ids::{CapabilityId, Extent, NodeId, RequestId, Slot};
 use crate::message::{Answer, Message, Refusal};

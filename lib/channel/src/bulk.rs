@@ -13,7 +13,8 @@ mod copy;
 #[path = "copy_portable.rs"]
 mod copy;
 
-/// A part of a channel's bulk area, as it travels in messages. A claim of the peer until [`Bulk::window`] has checked it.
+/// A part of a channel's bulk area, as it travels in messages. A claim of the peer until
+/// [`Bulk::window`] has checked it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BulkSpan {
     /// Bytes from the start of the bulk area.
@@ -26,8 +27,8 @@ pub struct BulkSpan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfBounds;
 
-/// A window of shared memory. Bytes are copied in and out, never referenced: the other side may change them at any time, so what was
-/// checked must have been copied before.
+/// A window of shared memory. Bytes are copied in and out, never referenced: the other side may
+/// change them at any time, so what was checked must have been copied before.
 #[derive(Clone)]
 pub struct Bulk {
     start: NonNull<u8>,
@@ -38,7 +39,8 @@ pub struct Bulk {
 
 impl Bulk {
     /// # Safety
-    /// `bytes` at `start` must be readable and writable and used as shared memory only, for as long as `keeper` lives or, without one, for ever.
+    /// `bytes` at `start` must be readable and writable and used as shared memory only, for as long
+    /// as `keeper` lives or, without one, for ever.
     pub unsafe fn at(start: NonNull<u8>, bytes: usize, keeper: Option<Rc<dyn Any>>) -> Bulk {
         Bulk { start, bytes, _keeper: keeper }
     }
@@ -61,7 +63,8 @@ impl Bulk {
     /// Copies out.
     pub fn read(&self, offset: usize, into: &mut [u8]) -> Result<(), OutOfBounds> {
         self.check(offset, into.len())?;
-        // SAFETY: the source lies in the window, the destination is a slice of ours; the window is shared memory only, so they are apart.
+        // SAFETY: the source lies in the window, the destination is a slice of ours; the window is
+        // shared memory only, so they are apart.
         unsafe { copy::copy(into.as_mut_ptr(), self.start.as_ptr().add(offset), into.len()) };
         Ok(())
     }

@@ -16,7 +16,8 @@ use crate::client::ClientChannel;
 pub enum CallError<E> {
     /// The server refused; what that means stands in the contract.
     Server(E),
-    /// The server was restarted; whether the operation took place is not known. Remedy: look, then repeat.
+    /// The server was restarted; whether the operation took place is not known. Remedy: look, then
+    /// repeat.
     PeerRestarted,
     /// The channel is over. Remedy: bind again.
     Closed,
@@ -24,7 +25,8 @@ pub enum CallError<E> {
     Full,
     /// Ended by [`Call::cancel`] before it took place.
     Cancelled,
-    /// The answer made no sense, or was too long for a message; if it made no sense the channel is closed.
+    /// The answer made no sense, or was too long for a message; if it made no sense the channel is
+    /// closed.
     Malformed,
 }
 
@@ -59,7 +61,8 @@ impl<R, E> Call<R, E> {
         Call { channel, state: Some(sent), answer: PhantomData }
     }
 
-    /// Asks the server to stop; the call then ends with `Cancelled`, unless the answer was made already: then with that.
+    /// Asks the server to stop; the call then ends with `Cancelled`, unless the answer was made
+    /// already: then with that.
     pub fn cancel(&self) {
         if let Some(Ok(correlation)) = self.state {
             self.channel.cancel(correlation);

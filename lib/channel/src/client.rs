@@ -47,7 +47,8 @@ impl ClientChannel {
         Rc::new(ClientChannel { inner })
     }
 
-    /// Says which contract is spoken; its hash is compared with the server's at each message. For stubs.
+    /// Says which contract is spoken; its hash is compared with the server's at each message. For
+    /// stubs.
     pub fn bind(&self, hash: u64) {
         self.inner.link.bind(hash);
     }
@@ -100,7 +101,8 @@ impl ClientChannel {
         .await
     }
 
-    /// Waits until the server has acknowledged every call that was dropped: then nothing of theirs writes into the bulk area any more.
+    /// Waits until the server has acknowledged every call that was dropped: then nothing of theirs
+    /// writes into the bulk area any more.
     pub async fn settled(&self) {
         poll_fn(|context| {
             let mut table = self.inner.table.borrow_mut();
@@ -137,7 +139,8 @@ impl ClientChannel {
         self.inner.abandon(correlation);
     }
 
-    /// Ends the channel from this side: calls under way end with [`Closed`](crate::CallError::Closed), as does whoever waits for events. For one who learns
+    /// Ends the channel from this side: calls under way end with
+    /// [`Closed`](crate::CallError::Closed), as does whoever waits for events. For one who learns
     /// by another way that the server is gone and has no successor on this channel.
     pub fn close(&self) {
         self.inner.link.close();

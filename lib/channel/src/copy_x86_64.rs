@@ -1,4 +1,5 @@
-//! Copies bytes that may change meanwhile. In assembly, so that the compiler can neither assume that they hold still nor read them twice.
+//! Copies bytes that may change meanwhile. In assembly, so that the compiler can neither assume
+//! that they hold still nor read them twice.
 
 use core::arch::asm;
 

@@ -1,12 +1,14 @@
 //! Channels: calls, replies and events of one contract over a region that two components share.
 //!
-//! A region is a header page, two rings (`ring`) and a bulk area. The monitor formats it, keeps it when a side dies and raises its
-//! generation before that side's successor runs; both sides then begin again from nothing, and the survivor learns of it as
-//! `PeerRestarted`. The two sides hold no other common state.
+//! A region is a header page, two rings (`ring`) and a bulk area. The monitor formats it, keeps it
+//! when a side dies and raises its generation before that side's successor runs; both sides then
+//! begin again from nothing, and the survivor learns of it as `PeerRestarted`. The two sides hold
+//! no other common state.
 //!
-//! Invariants: the layout is read once and checked; everything else in the region may change at any time and is decoded into a value or
-//! closes the channel. Every queue has a bound ([`CALLS_MAX`], [`EVENTS_MAX`]). Each request is answered exactly once, by a reply or `Cancelled`.
-//! Deliberately unknown here: contracts (their stubs are made by `contract`), who wires channels.
+//! Invariants: the layout is read once and checked; everything else in the region may change at any
+//! time and is decoded into a value or closes the channel. Every queue has a bound ([`CALLS_MAX`],
+//! [`EVENTS_MAX`]). Each request is answered exactly once, by a reply or `Cancelled`. Deliberately
+//! unknown here: contracts (their stubs are made by `contract`), who wires channels.
 #![no_std]
 
 extern crate alloc;

@@ -49,8 +49,9 @@ pub(crate) enum Change {
     Closed,
 }
 
-/// How servers name the client that has a set of channels in a generation: alike at all of them, and never the same again. A client that
-/// spoils the generation in its memory becomes a client that holds nothing.
+/// How servers name the client that has a set of channels in a generation: alike at all of them,
+/// and never the same again. A client that spoils the generation in its memory becomes a client
+/// that holds nothing.
 pub const fn client_id(set: u32, generation: u32) -> u64 {
     if set == 0 { 0 } else { (set as u64) << 32 | generation as u64 }
 }
@@ -203,7 +204,8 @@ impl Link {
         }
     }
 
-    /// Takes messages until none is left, `limit` are taken or `take` finds one broken; true if there were any.
+    /// Takes messages until none is left, `limit` are taken or `take` finds one broken; true if
+    /// there were any.
     pub fn receive(&self, limit: usize, mut take: impl FnMut(Header, &[u8]) -> Result<(), ring::Broken>) -> bool {
         let from = self.side.other();
         let mut any = false;
@@ -274,9 +276,11 @@ impl Link {
 
     pub fn arm(&self) {
         self.memory.asleep(self.side).store(1, Ordering::Relaxed);
-        // Whoever sleeps while the peer, awake as it says, has not taken everything sets its bits once: a peer that hangs then has something
-        // pending and the kernel's watch sees it; for one that is only busy it is a needless notification. While a full ring is waited for nothing
-        // new can be sent, and the bits of before may have been taken without a look at the ring: then they are set each time.
+        // Whoever sleeps while the peer, awake as it says, has not taken everything sets its bits
+        // once: a peer that hangs then has something pending and the kernel's watch sees it; for
+        // one that is only busy it is a needless notification. While a full ring is waited for
+        // nothing new can be sent, and the bits of before may have been taken without a look at the
+        // ring: then they are set each time.
         let writer = self.writer.borrow();
         if (self.rung_at.get() != writer.position() || !self.room_came())
             && !self.closed.get()
@@ -293,7 +297,8 @@ impl Link {
 
     /// Rings the peer if it sleeps.
     pub fn flush(&self) {
-        // Either the peer sees what was sent when it looks again before sleeping, or we see that it sleeps.
+        // Either the peer sees what was sent when it looks again before sleeping, or we see that it
+        // sleeps.
         fence(Ordering::SeqCst);
         let asleep = self.memory.asleep(self.side.other());
         if asleep.load(Ordering::Relaxed) != 0 {

@@ -16,8 +16,8 @@ use crate::server::ServerChannel;
 #[derive(Clone)]
 struct Page([u8; 4096]);
 
-/// Memory of a fresh channel, once for each of `views`: client, server, and a monitor that raises generations, for instance.
-/// The views share the bytes and free them with the last.
+/// Memory of a fresh channel, once for each of `views`: client, server, and a monitor that raises
+/// generations, for instance. The views share the bytes and free them with the last.
 pub fn loopback_memory<const VIEWS: usize>(layout: Layout) -> [Memory; VIEWS] {
     let mut pages: Vec<Page> = std::vec![Page([0; 4096]); (layout.bytes() / 4096) as usize];
     let address = pages.as_mut_ptr() as u64;

@@ -64,7 +64,8 @@ impl Layout {
     }
 }
 
-/// The region cannot be a channel: too small, not aligned, or not formatted as the monitor does. Remedy: check the wiring.
+/// The region cannot be a channel: too small, not aligned, or not formatted as the monitor does.
+/// Remedy: check the wiring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRegion;
 
@@ -106,8 +107,8 @@ impl Memory {
     /// A formatted region.
     ///
     /// # Safety
-    /// `bytes` at `address` must be readable and writable, used by this program as shared memory only (no references into it), for as long as
-    /// `keeper` lives or, without one, for ever.
+    /// `bytes` at `address` must be readable and writable, used by this program as shared memory
+    /// only (no references into it), for as long as `keeper` lives or, without one, for ever.
     pub unsafe fn attach(address: u64, bytes: u64, keeper: Option<Rc<dyn Any>>) -> Result<Memory, BadRegion> {
         // SAFETY: passed on.
         let mut memory = unsafe { Memory::raw(address, bytes, keeper) }?;
@@ -158,15 +159,17 @@ impl Memory {
     }
 
     fn head(&self) -> &Head {
-        // SAFETY: the region has at least a page, aligned to 64, alive as long as `self` (promised to `attach`); a Head is atomics only, for which
-        // any bytes are valid and which the other side may change at any time.
+        // SAFETY: the region has at least a page, aligned to 64, alive as long as `self` (promised
+        // to `attach`); a Head is atomics only, for which any bytes are valid and which the other
+        // side may change at any time.
         unsafe { self.base.cast::<Head>().as_ref() }
     }
 
     /// The ring that `from` writes.
     pub(crate) fn ring(&self, from: Side) -> &[Slot] {
         let offset = self.layout.ring_offset(from) as usize;
-        // SAFETY: `layout.bytes()` was checked to lie within the region, the offset is a multiple of 64, and slots are atomics only.
+        // SAFETY: `layout.bytes()` was checked to lie within the region, the offset is a multiple
+        // of 64, and slots are atomics only.
         unsafe { slice::from_raw_parts(self.base.add(offset).cast::<Slot>().as_ptr(), self.layout.ring_slots as usize) }
     }
 
@@ -192,20 +195,22 @@ impl Memory {
         self.head().generation.0.load(Ordering::Acquire) as u32
     }
 
-    /// For the monitor, between the end of a side and the start of its successor. Notify the survivor afterwards.
+    /// For the monitor, between the end of a side and the start of its successor. Notify the
+    /// survivor afterwards.
     pub fn raise_generation(&self) -> u32 {
         let generation = self.generation().wrapping_add(1).max(1);
         self.head().generation.0.store(generation.into(), Ordering::Release);
         generation
     }
 
-    /// For the monitor, when the channel goes to another client: a generation that the one before could not foretell, as it might have
-    /// announced it itself. Notify the server afterwards.
+    /// For the monitor, when the channel goes to another client: a generation that the one before
+    /// could not foretell, as it might have announced it itself. Notify the server afterwards.
     pub fn begin_generation(&self, generation: u32) {
         self.head().generation.0.store(generation.into(), Ordering::Release);
     }
 
-    /// A side is gone for good (by itself, or the monitor for one that died). Notify the other afterwards.
+    /// A side is gone for good (by itself, or the monitor for one that died). Notify the other
+    /// afterwards.
     pub fn close(&self, side: Side) {
         self.head().closed[side as usize].0.store(self.generation().into(), Ordering::Release);
     }

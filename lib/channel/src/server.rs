@@ -64,7 +64,8 @@ struct State {
     dispatch: Option<Rc<dyn Dispatch>>,
     /// Requests under way: at most `CALLS_MAX`.
     serving: VecDeque<(u32, TaskId)>,
-    /// What waits for room: answers (bounded by the client's calls) and at most `EVENTS_MAX` events.
+    /// What waits for room: answers (bounded by the client's calls) and at most `EVENTS_MAX`
+    /// events.
     unsent: VecDeque<(Header, Body)>,
     unsent_events: usize,
     finished: Option<Waker>,
@@ -85,7 +86,8 @@ impl ServerChannel {
         &self.peer
     }
 
-    /// Serves until the client has left for good; from now on, not only when first polled. For stubs; `hash` is the contract's.
+    /// Serves until the client has left for good; from now on, not only when first polled. For
+    /// stubs; `hash` is the contract's.
     pub fn serve(self, hash: u64, dispatch: Rc<dyn Dispatch>) -> impl Future<Output = ()> {
         let inner = &self.peer.inner;
         inner.link.bind(hash);
@@ -121,7 +123,8 @@ impl Peer {
         self.inner.link.peer_id()
     }
 
-    /// When this client was restarted or has left: is that the id of one whose channel this was? All it held is to be dropped.
+    /// When this client was restarted or has left: is that the id of one whose channel this was?
+    /// All it held is to be dropped.
     pub fn was(&self, id: u64) -> bool {
         self.inner.link.peer_was(id)
     }
@@ -215,7 +218,8 @@ impl Inner {
         };
         let Some((_, task)) = state.serving.remove(at) else { return };
         drop(state);
-        // First the end of the work, then the word that it has ended: the client may reuse its bulk area.
+        // First the end of the work, then the word that it has ended: the client may reuse its bulk
+        // area.
         executor::abort(task);
         self.send(&mut self.state.borrow_mut(), Header { kind: Kind::Cancelled, operation: 0, correlation }, &[]);
     }

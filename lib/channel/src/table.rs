@@ -1,7 +1,8 @@
 //! The table of outstanding calls, and the events that wait.
 //!
-//! A call lives in a slot of the table from the moment it is made until its answer was taken, or, if nobody wants it any more, until the
-//! server has acknowledged that. Slots carry a count, so an answer to an earlier tenant is not taken for the present one's.
+//! A call lives in a slot of the table from the moment it is made until its answer was taken, or,
+//! if nobody wants it any more, until the server has acknowledged that. Slots carry a count, so an
+//! answer to an earlier tenant is not taken for the present one's.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -16,7 +17,8 @@ pub enum State {
     /// Not sent yet: waits in `unsent`.
     Unsent,
     Waiting,
-    /// Nobody waits for it any more, but the server has not acknowledged that: it may still write its bulk.
+    /// Nobody waits for it any more, but the server has not acknowledged that: it may still write
+    /// its bulk.
     Abandoned,
     Answered(Result<Body, Failure>),
 }
@@ -39,7 +41,8 @@ pub struct Slot {
 pub enum ClientEvent {
     /// Event number and body.
     Event(u16, Vec<u8>),
-    /// Events came faster than they were taken, some are gone. Remedy: ask the server how things stand.
+    /// Events came faster than they were taken, some are gone. Remedy: ask the server how things
+    /// stand.
     Lost,
     /// The server was restarted: what it was told before, it may not know any more.
     PeerRestarted,

@@ -1,11 +1,12 @@
 //! The stub compiler: `#[contract]` turns a trait into client, server and wire types.
 //!
-//! From `trait Files` come `FilesClient`, `FilesEvent`, `FilesServer`, `FilesEvents`, `serve_files` and the constants `NAME`, `VERSION`, `HASH`.
-//! Operations and events are numbered from 1 in the order of the trait; `HASH` covers name, version and every signature, and
-//! a channel whose sides differ in it is closed at the first message.
+//! From `trait Files` come `FilesClient`, `FilesEvent`, `FilesServer`, `FilesEvents`, `serve_files`
+//! and the constants `NAME`, `VERSION`, `HASH`. Operations and events are numbered from 1 in the
+//! order of the trait; `HASH` covers name, version and every signature, and a channel whose sides
+//! differ in it is closed at the first message.
 //!
-//! Invariants: an operation or contract without documentation does not compile; what arrives is decoded completely or refused.
-//! Deliberately unknown here: transports (`channel`), executors.
+//! Invariants: an operation or contract without documentation does not compile; what arrives is
+//! decoded completely or refused. Deliberately unknown here: transports (`channel`), executors.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -19,7 +20,8 @@ use syn::{ItemTrait, parse_macro_input};
 /// See the crate's description and any file under `contracts/`.
 ///
 /// `#[contract(name = "files", version = 1)]` on a trait whose methods carry one of
-/// - `#[op]`: `async fn name(&self, ..) -> Result<T, E>`, ends with `PeerRestarted` if the server restarts; `#[op(repeatable)]` is sent again instead;
+/// - `#[op]`: `async fn name(&self, ..) -> Result<T, E>`, ends with `PeerRestarted` if the server
+///   restarts; `#[op(repeatable)]` is sent again instead;
 /// - `#[op(oneway)]`: `fn name(&self, ..)`, client to server, no reply;
 /// - `#[event]`: `fn name(&self, ..)`, server to client, no reply.
 #[proc_macro_attribute]

@@ -241,7 +241,8 @@ fn result_parts(whole: &Type) -> Result<(Type, Type, Type)> {
     Err(Error::new(whole.span(), "an #[op] returns `Result<T, E>`"))
 }
 
-/// FNV-1a over name, version and signatures as tokens: spelling of types counts, documentation and spacing do not.
+/// FNV-1a over name, version and signatures as tokens: spelling of types counts, documentation and
+/// spacing do not.
 fn hash(arguments: &Arguments, methods: &[Method]) -> u64 {
     let mut text = format!("{} {}", arguments.name.value(), arguments.version);
     for method in methods {

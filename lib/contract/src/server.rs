@@ -36,7 +36,8 @@ fn server_trait(contract: &Contract) -> TokenStream {
                 let _ = peer;
             }
 
-            /// The client was restarted: its calls were dropped, and it knows nothing of what it asked before.
+            /// The client was restarted: its calls were dropped, and it knows nothing of what it
+            /// asked before.
             fn peer_restarted(&self, peer: &::channel::Peer) {
                 let _ = peer;
             }

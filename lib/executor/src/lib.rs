@@ -1,11 +1,14 @@
-//! Tasks, timers and ports of one component: everything that makes `async` run, without knowing on what.
+//! Tasks, timers and ports of one component: everything that makes `async` run, without knowing on
+//! what.
 //!
-//! A component is one thread. Tasks are polled first come, first served; a port (one side of a channel) is polled while it is *hot* and
-//! costs nothing while it is *cold*: then its peer has been told to ring. So a turn costs what is active, not what is connected.
+//! A component is one thread. Tasks are polled first come, first served; a port (one side of a
+//! channel) is polled while it is *hot* and costs nothing while it is *cold*: then its peer has
+//! been told to ring. So a turn costs what is active, not what is connected.
 //!
-//! Invariants: wakers carry a task's number and count, not a pointer, so a late wake-up is at worst ignored; no borrow of the
-//! executor is held while foreign code (poll, drop, wake, port) runs; every queue is bounded by what was spawned or registered.
-//! Deliberately unknown here: system calls (see [`Platform`]), what ports carry.
+//! Invariants: wakers carry a task's number and count, not a pointer, so a late wake-up is at worst
+//! ignored; no borrow of the executor is held while foreign code (poll, drop, wake, port) runs;
+//! every queue is bounded by what was spawned or registered. Deliberately unknown here: system
+//! calls (see [`Platform`]), what ports carry.
 #![no_std]
 
 extern crate alloc;

@@ -6,8 +6,9 @@ use crate::Executor;
 
 struct Local(RefCell<Executor>);
 
-// SAFETY: a component has one execution context that runs Rust code of this crate; no second thread can reach the static. (Threads of a
-// Linux program are contexts of their own, but enter the proxy one at a time.)
+// SAFETY: a component has one execution context that runs Rust code of this crate; no second thread
+// can reach the static. (Threads of a Linux program are contexts of their own, but enter the proxy
+// one at a time.)
 unsafe impl Sync for Local {}
 
 static EXECUTOR: Local = Local(RefCell::new(Executor::new()));

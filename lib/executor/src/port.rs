@@ -53,7 +53,8 @@ pub(crate) struct Ports {
     hot: [Vec<u32>; 2],
     /// Something was sent since the last flush.
     dirty: Vec<u32>,
-    /// All badge bits of registered ports (bits of ports that went stay; they are only kept from `notified`).
+    /// All badge bits of registered ports (bits of ports that went stay; they are only kept from
+    /// `notified`).
     badges: u64,
 }
 
@@ -145,7 +146,8 @@ pub fn unregister(port: PortId) {
     drop(entry);
 }
 
-/// Something was sent through the port: its peer is rung at the end of the turn, and an answer is expected.
+/// Something was sent through the port: its peer is rung at the end of the turn, and an answer is
+/// expected.
 pub fn mark(port: PortId) {
     let heated = with(|executor| {
         let ports = &mut executor.ports;
@@ -165,7 +167,8 @@ pub(crate) fn poll_hot() -> bool {
     let mut any = false;
     for rank in 0..2 {
         for at in 0.. {
-            // A port may come or go while another is polled; then one may be polled late, never lost.
+            // A port may come or go while another is polled; then one may be polled late, never
+            // lost.
             let port = with(|executor| executor.ports.hot_at(rank, at));
             let Some(port) = port else { break };
             any |= port.poll();

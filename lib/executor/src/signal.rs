@@ -44,7 +44,8 @@ pub fn post(bits: u64) {
     with(|executor| executor.signals.posted |= bits);
 }
 
-/// Waits until one of the badge bits in `mask` came, and takes those that did. The bits must not be those of channels.
+/// Waits until one of the badge bits in `mask` came, and takes those that did. The bits must not be
+/// those of channels.
 pub fn notified(mask: u64) -> Notified {
     Notified { mask }
 }

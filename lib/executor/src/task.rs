@@ -149,8 +149,9 @@ pub(crate) fn poll_next() -> bool {
 pub(crate) fn waker(task: TaskId) -> Waker {
     let word = (task.count as usize) << 32 | task.index as usize;
     let raw = RawWaker::new(ptr::without_provenance(word), &WAKER);
-    // SAFETY: the functions of `WAKER` treat the word as a number and never as memory, so they may be called from anywhere, any number of times;
-    // called on another thread (hosts only) they reach that thread's executor, where the name means nothing or causes a spurious poll.
+    // SAFETY: the functions of `WAKER` treat the word as a number and never as memory, so they may
+    // be called from anywhere, any number of times; called on another thread (hosts only) they
+    // reach that thread's executor, where the name means nothing or causes a spurious poll.
     unsafe { Waker::from_raw(raw) }
 }
 

@@ -10,7 +10,8 @@ use crate::{port, task, timer, with};
 pub trait Platform {
     /// Nanoseconds since boot.
     fn now_ns(&self) -> u64;
-    /// Badge bits that came, or 0 when `deadline_ns` passed (0 = only look, `u64::MAX` = no deadline).
+    /// Badge bits that came, or 0 when `deadline_ns` passed (0 = only look, `u64::MAX` = no
+    /// deadline).
     fn wait(&self, deadline_ns: u64) -> u64;
 }
 
@@ -39,8 +40,9 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
     }
 }
 
-/// Handles all there is to handle and tells all peers to ring, as before sleep, but does not sleep: for a component that now does
-/// something else until a notification comes (a Linux program running beside its proxy).
+/// Handles all there is to handle and tells all peers to ring, as before sleep, but does not sleep:
+/// for a component that now does something else until a notification comes (a Linux program running
+/// beside its proxy).
 pub fn rest(platform: &impl Platform) {
     loop {
         receive(platform, false);
@@ -50,7 +52,8 @@ pub fn rest(platform: &impl Platform) {
     }
 }
 
-/// Is nothing ready, nothing to be announced, and every peer told to ring? Then [`rest`] has only notifications to look for. Reads memory only.
+/// Is nothing ready, nothing to be announced, and every peer told to ring? Then [`rest`] has only
+/// notifications to look for. Reads memory only.
 pub fn is_at_rest() -> bool {
     with(|executor| executor.tasks.ready_count() == 0 && executor.ports.are_cold() && !executor.signals.has_posted())
 }
@@ -69,7 +72,8 @@ fn receive(platform: &impl Platform, may_sleep: bool) {
     }
 }
 
-/// Second half: runs what is ready and rings whom it concerns. False if there was nothing to do and nothing is hot any more; sleeps then, if `may_sleep`.
+/// Second half: runs what is ready and rings whom it concerns. False if there was nothing to do and
+/// nothing is hot any more; sleeps then, if `may_sleep`.
 fn work(platform: &impl Platform, may_sleep: bool) -> bool {
     // Only those ready now: what they wake runs in the next turn, after new messages.
     for _ in 0..with(|executor| executor.tasks.ready_count()) {
@@ -80,7 +84,8 @@ fn work(platform: &impl Platform, may_sleep: bool) -> bool {
     if with(|executor| executor.tasks.ready_count() > 0 || may_sleep && executor.tasks.any_ready()) {
         return true;
     }
-    // Mostly the answer is there: who was rung on this core had our time. Now and then the long way, so that quiet ports become cold.
+    // Mostly the answer is there: who was rung on this core had our time. Now and then the long
+    // way, so that quiet ports become cold.
     if !with(|executor| executor.looks()) && port::any_hot_ready() {
         return true;
     }

@@ -30,7 +30,8 @@ pub struct Made {
 
 /// Who is to make the calls.
 pub trait Surroundings {
-    /// A handle that names an object of that type, or of any; now and then one that did so once, or never.
+    /// A handle that names an object of that type, or of any; now and then one that did so once, or
+    /// never.
     fn handle(&mut self, random: &mut Random, wanted: Option<ObjectType>) -> u64;
     /// An id of a shared object or a pool.
     fn id(&mut self, random: &mut Random) -> u64;
@@ -40,7 +41,8 @@ pub trait Surroundings {
     fn now_ns(&mut self) -> u64;
     /// Where there may be code for a new context, and its first argument.
     fn entry(&mut self, random: &mut Random) -> [u64; 2];
-    /// A mapping that is there, as far as is known: a handle of its range, its address, its pages, which are some.
+    /// A mapping that is there, as far as is known: a handle of its range, its address, its pages,
+    /// which are some.
     fn mapped(&mut self, random: &mut Random) -> Option<[u64; 3]>;
     /// An address where the kernel may read and write.
     fn pointer(&mut self, random: &mut Random) -> u64;
@@ -91,7 +93,8 @@ fn call(random: &mut Random, around: &impl Surroundings) -> Call {
     }
 }
 
-/// An argument that knows nothing of the call: a small number, an address that may be mapped, an edge, any bits.
+/// An argument that knows nothing of the call: a small number, an address that may be mapped, an
+/// edge, any bits.
 pub fn argument(random: &mut Random, around: &mut impl Surroundings) -> u64 {
     match random.below(14) {
         0..=4 => random.below(48),
@@ -128,10 +131,12 @@ pub fn argument(random: &mut Random, around: &mut impl Surroundings) -> u64 {
     }
 }
 
-/// What the arguments of a call should be: R ram, S segment, D domain, C context, A and N address range, P portal, M semaphore, T time, X pcore, V device, H shared share,
-/// K the same or none,
-/// m pointer, h any handle, O object by slot or in a shared share, u id of a shared object, a address, l address of a nested range, g its size, p pages, s length of a slice, y microseconds of a window, z first page in a segment, e entry of a
-/// context and w its argument, f flags or protection, r rights, t deadline, i small number.
+/// What the arguments of a call should be: R ram, S segment, D domain, C context, A and N address
+/// range, P portal, M semaphore, T time, X pcore, V device, H shared share, K the same or none, m
+/// pointer, h any handle, O object by slot or in a shared share, u id of a shared object, a
+/// address, l address of a nested range, g its size, p pages, s length of a slice, y microseconds
+/// of a window, z first page in a segment, e entry of a context and w its argument, f flags or
+/// protection, r rights, t deadline, i small number.
 fn shape(call: Call) -> &'static str {
     match call {
         Call::Null | Call::Yield | Call::ContextResume | Call::PcoreCurrent => "",

@@ -1,4 +1,5 @@
-//! What a caller is known to hold, as far as its calls have told. Others of its calls take things away unseen, so some of it is stale; that is wanted.
+//! What a caller is known to hold, as far as its calls have told. Others of its calls take things
+//! away unseen, so some of it is stale; that is wanted.
 
 use abi::{Call, Handle, ObjectType};
 
@@ -85,7 +86,8 @@ impl Pool {
         random.one(&self.ids).0
     }
 
-    /// A handle in a shared share that a call gave; now and then of a share and an object that need not belong together.
+    /// A handle in a shared share that a call gave; now and then of a share and an object that need
+    /// not belong together.
     pub fn named(&self, random: &mut Random) -> u64 {
         let (share, id) = (Handle(self.handle(random, Some(ObjectType::Share))), self.id(random));
         let mixed = Handle::in_share(share, id).map_or(share.0, |pair| pair.0);

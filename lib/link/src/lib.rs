@@ -1,13 +1,14 @@
 //! Build helper: a program's `build.rs` is `fn main() { pelago_link::component(); }`.
 //!
-//! Writes the linker script with the wanted base into the build's own folder and hands it to the linker, for the bare target only:
-//! on a host the same crates are ordinary test programs.
+//! Writes the linker script with the wanted base into the build's own folder and hands it to the
+//! linker, for the bare target only: on a host the same crates are ordinary test programs.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// `abi::layout::COMPONENT_BASE`; a build helper does not depend on guest crates, so `runtime` asserts that the two agree.
+/// `abi::layout::COMPONENT_BASE`; a build helper does not depend on guest crates, so `runtime`
+/// asserts that the two agree.
 pub const COMPONENT_BASE: u64 = 0x1000_0000;
 /// `abi::layout::PROXY_BASE`.
 pub const PROXY_BASE: u64 = 0x7000_0000;

@@ -7,8 +7,9 @@
 //! | `Mcs` | one exchange, and a line of its own to wait at | many cores: first come, first served; a release touches one waiter's line |
 //! | `ScalableReadWrite` | a reader only its own line; a writer all of them | lookups on every core, changes seldom |
 //!
-//! A lock is a word and lines: one, or one per core for the last two kinds. Each line also counts: acquisitions, and those that had to wait. The lines of a core are
-//! written by that core, but for `state` and `next` of `Mcs`. A core holds a lock once; it may hold several locks.
+//! A lock is a word and lines: one, or one per core for the last two kinds. Each line also counts:
+//! acquisitions, and those that had to wait. The lines of a core are written by that core, but for
+//! `state` and `next` of `Mcs`. A core holds a lock once; it may hold several locks.
 
 use crate::{AtomicU64, Line, Ordering, Relax, fence};
 
@@ -123,7 +124,8 @@ impl<'a> Lock<'a> {
             Kind::Mcs => self.queue_up(core, &mut wait),
             Kind::ScalableReadWrite => {
                 self.take_free(1, &mut wait);
-                // A reader that this fence comes before sees the word taken; one that it comes after is seen here.
+                // A reader that this fence comes before sees the word taken; one that it comes
+                // after is seen here.
                 fence(Ordering::SeqCst);
                 for line in self.lines {
                     wait.until(|| line.0[STATE].load(Ordering::Acquire) == 0);
@@ -198,7 +200,8 @@ impl<'a> Lock<'a> {
         let own = &self.lines[core].0;
         own[NEXT].store(0, Ordering::Relaxed);
         own[STATE].store(1, Ordering::Relaxed);
-        // Release: who comes next finds this line made. Acquire: who was before has made his, and if the queue was empty, what was guarded is seen.
+        // Release: who comes next finds this line made. Acquire: who was before has made his, and
+        // if the queue was empty, what was guarded is seen.
         let before = self.word.swap(core as u64 + 1, Ordering::AcqRel);
         if before != 0 {
             self.lines[before as usize - 1].0[NEXT].store(core as u64 + 1, Ordering::Release);

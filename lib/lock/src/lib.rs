@@ -1,9 +1,12 @@
-//! What cores of one machine may share: locks of four kinds, read sections, a table that is read without a lock, and how one core has others forget what they remember of it.
+//! What cores of one machine may share: locks of four kinds, read sections, a table that is read
+//! without a lock, and how one core has others forget what they remember of it.
 //!
-//! All of it works on [`Line`]s, cache lines of eight atomic words that the caller provides: whatever a wrong pointer or a peer wrote there is a wrong value, never
-//! undefined behaviour. Invariants: a lock's holder alone changes what it guards; whoever waits calls its [`Relax`], which bounds the wait; what
-//! a table gave up is in nobody's sight when [`Reader::wait_for_all`] returns.
-//! Deliberately unknown here: where the lines lie, what an entry names, how a core spends the time it waits.
+//! All of it works on [`Line`]s, cache lines of eight atomic words that the caller provides:
+//! whatever a wrong pointer or a peer wrote there is a wrong value, never undefined behaviour.
+//! Invariants: a lock's holder alone changes what it guards; whoever waits calls its [`Relax`],
+//! which bounds the wait; what a table gave up is in nobody's sight when [`Reader::wait_for_all`]
+//! returns. Deliberately unknown here: where the lines lie, what an entry names, how a core spends
+//! the time it waits.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -42,7 +45,8 @@ impl Default for Line {
     }
 }
 
-/// What a core does between two looks at what it waits for. A fresh one is made for each wait, so it can count and give up.
+/// What a core does between two looks at what it waits for. A fresh one is made for each wait, so
+/// it can count and give up.
 pub trait Relax: Default {
     /// Once per look.
     fn relax(&mut self);

@@ -1,7 +1,10 @@
-//! Read sections: how a core looks at what others may take apart, without a lock (the RCU-like tricks of Corey section 10).
+//! Read sections: how a core looks at what others may take apart, without a lock (the RCU-like
+//! tricks of Corey section 10).
 //!
-//! Each core has a [`Reader`] that it alone writes: a count, odd while the core is in a section. Who takes something apart unlinks it first, then waits until every core
-//! was seen outside, or in another section than at the first look; then nobody can still hold what he found through the link.
+//! Each core has a [`Reader`] that it alone writes: a count, odd while the core is in a section.
+//! Who takes something apart unlinks it first, then waits until every core was seen outside, or in
+//! another section than at the first look; then nobody can still hold what he found through the
+//! link.
 //!
 //! ```text
 //!   reader                         who takes apart
@@ -11,8 +14,9 @@
 //!   count = even (release) ------> acquire
 //!                                  use the memory again
 //! ```
-//! If the reader's fence comes first, its odd count is seen and waited for; if the other's does, the reader finds the link gone. The reader of a section never
-//! waits for anything, so nobody waits for him longer than a few loads.
+//! If the reader's fence comes first, its odd count is seen and waited for; if the other's does,
+//! the reader finds the link gone. The reader of a section never waits for anything, so nobody
+//! waits for him longer than a few loads.
 
 use crate::{AtomicU64, Ordering, Relax, fence};
 

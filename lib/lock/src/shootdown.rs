@@ -1,6 +1,8 @@
-//! How a core asks others to forget what they remember of memory that both read, and knows when they have (a TLB shootdown).
+//! How a core asks others to forget what they remember of memory that both read, and knows when
+//! they have (a TLB shootdown).
 //!
-//! Each core has a [`Shootdown`]: a bit per asking core. An asker sets its bit there and rings; the core forgets, and only then clears the bits that it had seen.
+//! Each core has a [`Shootdown`]: a bit per asking core. An asker sets its bit there and rings; the
+//! core forgets, and only then clears the bits that it had seen.
 //!
 //! ```text
 //!   asker                          asked
@@ -10,8 +12,10 @@
 //!   own bit is clear  <----------  clear those bits (release); again while others are set
 //!   use the memory otherwise
 //! ```
-//! A bit set after the look stays set and is looked at again, so nobody is answered by a forgetting that came before his change. An asker has one
-//! question under way. Who waits for an answer answers others meanwhile: so two that ask each other both go on, and nothing is waited for in a circle.
+//! A bit set after the look stays set and is looked at again, so nobody is answered by a forgetting
+//! that came before his change. An asker has one question under way. Who waits for an answer
+//! answers others meanwhile: so two that ask each other both go on, and nothing is waited for in a
+//! circle.
 
 use crate::{AtomicU64, Ordering};
 
@@ -50,7 +54,8 @@ impl<const WORDS: usize> Shootdown<WORDS> {
         self.0.iter().any(|word| word.load(Ordering::Acquire) != 0)
     }
 
-    /// By the core itself: if anybody asks, does `forget` and answers; until nobody does. Tells how often that was.
+    /// By the core itself: if anybody asks, does `forget` and answers; until nobody does. Tells how
+    /// often that was.
     pub fn answer(&self, mut forget: impl FnMut()) -> u64 {
         let mut times = 0;
         for word in &self.0 {

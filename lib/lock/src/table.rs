@@ -1,8 +1,11 @@
-//! A hash table from 64-bit ids to entries, changed under a lock of the caller's and read in a read section.
+//! A hash table from 64-bit ids to entries, changed under a lock of the caller's and read in a read
+//! section.
 //!
-//! A bucket is a word that names the first line of a chain; an entry is a line. Invariants: a chain ends (changes happen one at a time, and an entry is put in front
-//! complete); an entry that was taken out keeps its link and its words until no section is open that could have found it, so a reader who stands
-//! on it gets to the end of the chain. Ids are never used twice, so an entry found is the one meant.
+//! A bucket is a word that names the first line of a chain; an entry is a line. Invariants: a chain
+//! ends (changes happen one at a time, and an entry is put in front complete); an entry that was
+//! taken out keeps its link and its words until no section is open that could have found it, so a
+//! reader who stands on it gets to the end of the chain. Ids are never used twice, so an entry
+//! found is the one meant.
 
 use crate::{AtomicU64, Line, Ordering, Section};
 
@@ -48,7 +51,8 @@ impl<'a> Table<'a> {
     #[inline]
     fn bucket(&self, id: u64) -> &'a AtomicU64 {
         let words = self.buckets[0].0.len();
-        // Fibonacci hashing: ids of one core follow each other, those of different cores differ in the highest bits.
+        // Fibonacci hashing: ids of one core follow each other, those of different cores differ in
+        // the highest bits.
         let hash = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let index = hash as usize & (self.buckets.len() * words - 1);
         &self.buckets[index / words].0[index % words]
@@ -84,7 +88,8 @@ impl<'a> Table<'a> {
         self.search(memory, id).is_some()
     }
 
-    /// Makes `place`, a line that nobody sees, the entry of an id that is not known. The lock is held.
+    /// Makes `place`, a line that nobody sees, the entry of an id that is not known. The lock is
+    /// held.
     pub fn insert(&self, memory: &impl Memory, place: Place, entry: Entry) {
         let bucket = self.bucket(entry.id);
         let words = &memory.line(place).0;
@@ -95,7 +100,8 @@ impl<'a> Table<'a> {
         bucket.store(place, Ordering::Release);
     }
 
-    /// Takes the entry of `id` out: what it named, and its line, which may be used again after [`crate::Reader::wait_for_all`]. The lock is held.
+    /// Takes the entry of `id` out: what it named, and its line, which may be used again after
+    /// [`crate::Reader::wait_for_all`]. The lock is held.
     pub fn remove(&self, memory: &impl Memory, id: u64) -> Option<(u64, Place)> {
         let (link, place) = self.search(memory, id)?;
         let line = memory.line(place);
@@ -119,7 +125,8 @@ impl<'a> Table<'a> {
     }
 }
 
-/// Lines that nobody uses, behind a word that was zero at the start: a stack (Treiber 1986) where anybody gives and one at a time takes, so the line on top keeps its link until it is taken.
+/// Lines that nobody uses, behind a word that was zero at the start: a stack (Treiber 1986) where
+/// anybody gives and one at a time takes, so the line on top keeps its link until it is taken.
 #[derive(Clone, Copy)]
 pub struct Spare<'a>(pub &'a AtomicU64);
 

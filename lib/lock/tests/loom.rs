@@ -16,7 +16,8 @@ impl Relax for Yield {
     }
 }
 
-/// A lock, and what it guards: two relaxed words that differ only while somebody writes, of which the checker gives out old values where nothing forbids it.
+/// A lock, and what it guards: two relaxed words that differ only while somebody writes, of which
+/// the checker gives out old values where nothing forbids it.
 struct Guarded {
     kind: Kind,
     word: AtomicU64,
@@ -160,7 +161,8 @@ fn a_lookup_beside_a_delete_never_sees_freed_memory() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let shared = Shared::new(2);
-        // One bucket's chain: 1 in the middle of the table's only line would be found by its own bucket, so all three ids share one.
+        // One bucket's chain: 1 in the middle of the table's only line would be found by its own
+        // bucket, so all three ids share one.
         let ids = same_bucket();
         for (place, id) in (1..).zip(ids) {
             shared.table().insert(&shared.pool, place, entry(id));
@@ -180,7 +182,8 @@ fn a_lookup_beside_a_delete_never_sees_freed_memory() {
         };
         assert_eq!(removed.0, entry(ids[1]).object);
         Reader::wait_for_all::<Yield>(shared.readers.iter());
-        // The line is used for something else now, with an id that is asked for and a link that leads nowhere.
+        // The line is used for something else now, with an id that is asked for and a link that
+        // leads nowhere.
         let line = &shared.pool.line(removed.1).0;
         line[1].store(3, Ordering::Relaxed);
         line[2].store(FREED, Ordering::Relaxed);
@@ -242,7 +245,8 @@ fn an_entry_is_found_complete_or_not_at_all() {
     });
 }
 
-/// Two cores take and give lines: under the lock, and without. Nobody gets a line that another has, or sees what its last user did not finish.
+/// Two cores take and give lines: under the lock, and without. Nobody gets a line that another has,
+/// or sees what its last user did not finish.
 #[test]
 fn a_line_is_of_one_user_at_a_time() {
     let mut model = loom::model::Builder::new();
@@ -276,7 +280,8 @@ fn a_line_is_of_one_user_at_a_time() {
     });
 }
 
-/// Two cores that show a page by one entry, each with what its processor remembers; a page that is used otherwise is written by nobody who remembers it.
+/// Two cores that show a page by one entry, each with what its processor remembers; a page that is
+/// used otherwise is written by nobody who remembers it.
 #[test]
 fn what_was_asked_to_be_forgotten_is_before_the_memory_is_used_again() {
     let mut model = loom::model::Builder::new();

@@ -1,4 +1,5 @@
-//! Threads of the host at the real atomics: whole changes under each kind of lock, and a table that is read while entries go and their lines are used again.
+//! Threads of the host at the real atomics: whole changes under each kind of lock, and a table that
+//! is read while entries go and their lines are used again.
 #![cfg(not(loom))]
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,10 @@
-//! Marks measured stretches for the emulator's plugin (tools/plugin); the same convention in Pelago and in a Linux guest, at any
-//! privilege.
+//! Marks measured stretches for the emulator's plugin (tools/plugin); the same convention in Pelago
+//! and in a Linux guest, at any privilege.
 //!
-//! A mark is one load with a displacement of ours, `mov eax, [rdi + KIND]`, whose address is that of a [`Mark`]; the plugin finds it when
-//! the emulator translates the instruction, and reads the record from guest memory. Without the plugin it is a load and nothing else.
-//! Deliberately unknown here: what is counted.
+//! A mark is one load with a displacement of ours, `mov eax, [rdi + KIND]`, whose address is that
+//! of a [`Mark`]; the plugin finds it when the emulator translates the instruction, and reads the
+//! record from guest memory. Without the plugin it is a load and nothing else. Deliberately unknown
+//! here: what is counted.
 #![no_std]
 
 /// Displacements of the load. Random bits, so that no compiler makes them by chance.
@@ -16,7 +17,8 @@ pub mod kind {
     pub const END: i32 = 0x51e5_c0d2;
     /// All that was measured may be written down now.
     pub const FINISH: i32 = 0x51e5_c0d3;
-    /// Names of the system's functions, one a line, `ADDRESS TYPE NAME` as in Linux's /proc/kallsyms.
+    /// Names of the system's functions, one a line, `ADDRESS TYPE NAME` as in Linux's
+    /// /proc/kallsyms.
     pub const NAMES: i32 = 0x51e5_c0d4;
 }
 
@@ -94,7 +96,8 @@ impl Content {
     }
 }
 
-/// Measuring is about to begin. Until then a guest runs at nearly full speed; do it when boot is over.
+/// Measuring is about to begin. Until then a guest runs at nearly full speed; do it when boot is
+/// over.
 pub fn arm() {
     load::<{ kind::ARM }>(&Mark::new("", 0));
 }
@@ -117,7 +120,8 @@ pub fn names(text: &[u8]) {
 #[inline(always)]
 fn load<const KIND: i32>(mark: &Mark) {
     let base = core::ptr::from_ref(mark).cast::<u8>().wrapping_offset(-(KIND as isize));
-    // SAFETY: reads the first word of `mark`; the record was written before, since the block may read memory.
+    // SAFETY: reads the first word of `mark`; the record was written before, since the block may
+    // read memory.
     unsafe {
         core::arch::asm!("mov eax, dword ptr [rdi + {kind}]", kind = const KIND, in("rdi") base, out("eax") _, options(nostack, preserves_flags));
     }

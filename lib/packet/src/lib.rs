@@ -1,12 +1,16 @@
-//! Packet buffers: two pools of fixed-size buffers in memory shared by driver, IP and TCP, and the references that travel instead of bytes.
+//! Packet buffers: two pools of fixed-size buffers in memory shared by driver, IP and TCP, and the
+//! references that travel instead of bytes.
 //!
-//! Invariants: a [`Span`] that came from a peer names bytes only after [`Pool::check`] accepted it; every access copies (the memory may
-//! change under us at any time, so no reference into it exists); a [`BufferSet`] holds at most [`BUFFERS`] buffers.
+//! Invariants: a [`Span`] that came from a peer names bytes only after [`Pool::check`] accepted it;
+//! every access copies (the memory may change under us at any time, so no reference into it
+//! exists); a [`BufferSet`] holds at most [`BUFFERS`] buffers.
 //!
-//! Who owns a buffer is never written in shared memory. Whoever passed a buffer on remembers it; after a crash the survivor says what it
-//! holds and the other side takes the rest (`contracts/src/network.rs`, `packets.rs`).
+//! Who owns a buffer is never written in shared memory. Whoever passed a buffer on remembers it;
+//! after a crash the survivor says what it holds and the other side takes the rest
+//! (`contracts/src/network.rs`, `packets.rs`).
 //!
-//! [`Outbox`] and [`Prompt`] are how the three make one batch of a turn. Deliberately unknown here: Ethernet, IP, devices.
+//! [`Outbox`] and [`Prompt`] are how the three make one batch of a turn. Deliberately unknown here:
+//! Ethernet, IP, devices.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -27,15 +31,18 @@ use serde::{Deserialize, Serialize};
 
 /// Buffers of a pool: as many as one virtqueue of 256 entries can hold.
 pub const BUFFERS: u16 = 256;
-/// Bytes of a buffer: headroom, a full Ethernet frame, and a power of two so that no buffer crosses a page.
+/// Bytes of a buffer: headroom, a full Ethernet frame, and a power of two so that no buffer crosses
+/// a page.
 pub const BUFFER_BYTES: usize = 2048;
 /// Bytes of a pool.
 pub const POOL_BYTES: usize = BUFFERS as usize * BUFFER_BYTES;
-/// Bytes in front of an outgoing IP packet: 14 for Ethernet, 12 for the virtio header, rounded so that the packet is aligned to 32.
+/// Bytes in front of an outgoing IP packet: 14 for Ethernet, 12 for the virtio header, rounded so
+/// that the packet is aligned to 32.
 pub const HEADROOM: usize = 32;
 /// Largest IP packet.
 pub const MTU: usize = 1500;
-/// Most references in one message: a message holds 888 bytes and a reference takes at most 8 (1 to 3 bytes each for three numbers of up to 2048).
+/// Most references in one message: a message holds 888 bytes and a reference takes at most 8 (1 to
+/// 3 bytes each for three numbers of up to 2048).
 pub const BATCH: usize = 100;
 /// Buffers 0 up to here of the transmit pool are IP's own (ARP, ICMP, DHCP); the rest is TCP's.
 pub const IP_TRANSMIT_BUFFERS: u16 = 32;

@@ -30,7 +30,8 @@ impl<T: Clone> Outbox<T> {
         self.waiting.clear();
     }
 
-    /// Hands all to `send`, message by message, until it says no; true if all are out. What it refused is kept in order.
+    /// Hands all to `send`, message by message, until it says no; true if all are out. What it
+    /// refused is kept in order.
     pub fn flush(&mut self, mut send: impl FnMut(Vec<T>) -> bool) -> bool {
         let mut sent = 0;
         for batch in self.waiting.chunks(BATCH) {

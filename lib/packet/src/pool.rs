@@ -53,7 +53,8 @@ pub struct Pool<M> {
 }
 
 impl<M: Memory> Pool<M> {
-    /// A pool at the start of `memory`, which should have [`crate::POOL_BYTES`]; of a shorter one the last buffers are out of bounds.
+    /// A pool at the start of `memory`, which should have [`crate::POOL_BYTES`]; of a shorter one
+    /// the last buffers are out of bounds.
     pub fn new(memory: M) -> Pool<M> {
         Pool { memory }
     }

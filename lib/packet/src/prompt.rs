@@ -1,11 +1,13 @@
-//! "There is something to do": how the tasks of one component ask its turn task to run, once, after all of them.
+//! "There is something to do": how the tasks of one component ask its turn task to run, once, after
+//! all of them.
 
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-/// A bell inside a component. Ringing it while nobody listens is remembered; many rings before the listener runs are one.
+/// A bell inside a component. Ringing it while nobody listens is remembered; many rings before the
+/// listener runs are one.
 #[derive(Debug, Default)]
 pub struct Prompt {
     rung: Cell<bool>,
@@ -19,7 +21,8 @@ impl Prompt {
         self.wakers.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    /// Waits for a ring and takes it. Several may listen: whoever runs first takes it, so each looks for itself whether there is something to do.
+    /// Waits for a ring and takes it. Several may listen: whoever runs first takes it, so each
+    /// looks for itself whether there is something to do.
     pub async fn rung(&self) {
         poll_fn(|context| {
             if self.rung.take() {

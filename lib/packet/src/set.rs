@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 const WORDS: usize = BUFFERS as usize / 64;
 
-/// A set of buffers: ownership, free lists and what a survivor says it holds. Numbers past the pool are never in it.
+/// A set of buffers: ownership, free lists and what a survivor says it holds. Numbers past the pool
+/// are never in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferSet([u64; WORDS]);
 

@@ -1,13 +1,16 @@
-//! A ring of cache lines with one writer and one reader (Barrelfish's URPC), whole messages, and generations.
+//! A ring of cache lines with one writer and one reader (Barrelfish's URPC), whole messages, and
+//! generations.
 //!
-//! A slot is seven payload words and a stamp `(generation << 32 | position)`. A message takes 1 to [`MESSAGE_SLOTS`] slots; the
-//! stamp of its first slot is written last, so a message appears whole or not at all. A slot whose stamp is not exactly
-//! the expected one is empty: what an earlier lap or an earlier generation left there needs no clearing.
-//! The reader publishes how far it has read in an index word of the same form; the writer never overruns it.
+//! A slot is seven payload words and a stamp `(generation << 32 | position)`. A message takes 1 to
+//! [`MESSAGE_SLOTS`] slots; the stamp of its first slot is written last, so a message appears whole
+//! or not at all. A slot whose stamp is not exactly the expected one is empty: what an earlier lap
+//! or an earlier generation left there needs no clearing. The reader publishes how far it has read
+//! in an index word of the same form; the writer never overruns it.
 //!
-//! Invariants: all shared words are atomics, so whatever the other side writes, at any time, is at worst a wrong value; it is decoded
-//! into a message, [`Broken`] or nothing. Positions count slots and wrap at 2^32; the number of slots is a power of two.
-//! Deliberately unknown here: who shares the memory, doorbells, what messages mean.
+//! Invariants: all shared words are atomics, so whatever the other side writes, at any time, is at
+//! worst a wrong value; it is decoded into a message, [`Broken`] or nothing. Positions count slots
+//! and wrap at 2^32; the number of slots is a power of two. Deliberately unknown here: who shares
+//! the memory, doorbells, what messages mean.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -32,10 +32,12 @@ impl Reader {
         slot(slots, self.next).stamp.load(Ordering::Acquire) == stamp(self.generation, self.next)
     }
 
-    /// Copies the next message out, if there is one, and frees its slots: header and number of body bytes in `buffer`.
+    /// Copies the next message out, if there is one, and frees its slots: header and number of body
+    /// bytes in `buffer`.
     ///
-    /// The caller must look at the channel's generation afterwards and drop the message if it changed: a restarted writer may
-    /// have begun to overwrite the slots during the copy. The fence at the end makes that look decisive.
+    /// The caller must look at the channel's generation afterwards and drop the message if it
+    /// changed: a restarted writer may have begun to overwrite the slots during the copy. The fence
+    /// at the end makes that look decisive.
     #[inline]
     pub fn read(
         &mut self,

@@ -32,8 +32,9 @@ pub struct Writer {
 impl Writer {
     /// At the start of a generation (≥ 1).
     pub fn new(generation: u32) -> Writer {
-        // The reader of an older generation, still in the middle of a copy, must not see new words and then find the old generation in the
-        // header (see `Reader::read`): pairs with the acquire fence there.
+        // The reader of an older generation, still in the middle of a copy, must not see new words
+        // and then find the old generation in the header (see `Reader::read`): pairs with the
+        // acquire fence there.
         fence(Ordering::Release);
         Writer { generation, next: 0, consumed: 0 }
     }
@@ -79,7 +80,8 @@ impl Writer {
 
     /// Reads the reader's index. One of another generation counts as "nothing read yet".
     fn look_up(&mut self, slots: &[Slot], index: &AtomicU64) -> Result<(), Broken> {
-        // Acquire: the reader's copies out of the slots happened before, so they may be overwritten.
+        // Acquire: the reader's copies out of the slots happened before, so they may be
+        // overwritten.
         let word = index.load(Ordering::Acquire);
         if (word >> 32) as u32 != self.generation {
             return Ok(());

@@ -37,7 +37,8 @@ fn messages_arrive_whole_and_in_order() {
     model.check(|| {
         let shared = shared();
         let peer = shared.clone();
-        // Two slots: one message of one slot, one of two, one of one; each but the first waits for room.
+        // Two slots: one message of one slot, one of two, one of one; each but the first waits for
+        // room.
         let lengths = [1, 7, 2];
         let writer = thread::spawn(move || {
             let mut writer = Writer::new(1);
@@ -71,7 +72,8 @@ fn a_successor_that_overwrites_is_noticed() {
         let mut reader = Reader::new(1, &shared.index);
         Writer::new(1).write(&shared.slots, &shared.index, header(1), &body(1, 2)).unwrap();
         let peer = shared.clone();
-        // The first writer has died; the monitor raises the generation and a successor begins at once.
+        // The first writer has died; the monitor raises the generation and a successor begins at
+        // once.
         let successor = thread::spawn(move || {
             peer.generation.store(2, Ordering::Release);
             assert_eq!(peer.generation.load(Ordering::Acquire), 2);

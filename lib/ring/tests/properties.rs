@@ -92,7 +92,8 @@ proptest! {
 
 #[test]
 fn positions_wrap_around() {
-    // 2^32 slots are too many for a test; the arithmetic is the same for each lap, so many laps of the smallest ring must do.
+    // 2^32 slots are too many for a test; the arithmetic is the same for each lap, so many laps of
+    // the smallest ring must do.
     let slots = slots(16);
     let index = AtomicU64::new(0);
     let (mut writer, mut reader) = (Writer::new(9), Reader::new(9, &index));

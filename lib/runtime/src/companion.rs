@@ -1,7 +1,8 @@
 //! Further execution contexts of this program, of the core it lives on: kernel threads.
 //!
-//! A companion has a stack, a control page and time of its own, and shares everything else. The heap, the executor and the log belong to the first context: a
-//! companion computes, makes kernel calls, and meets the rest by semaphores and notifications.
+//! A companion has a stack, a control page and time of its own, and shares everything else. The
+//! heap, the executor and the log belong to the first context: a companion computes, makes kernel
+//! calls, and meets the rest by semaphores and notifications.
 
 use alloc::rc::Rc;
 use core::any::Any;
@@ -21,12 +22,14 @@ pub struct Companion {
 }
 
 impl Companion {
-    /// Starts `entry` with `argument`; time of that priority (at most the caller's) in slices of `slice_us` (100 to 1,000,000), or none: then it runs on what callers
-    /// of its portals lend it. Errors: those of `ContextAlloc` and `ContextSchedule`.
+    /// Starts `entry` with `argument`; time of that priority (at most the caller's) in slices of
+    /// `slice_us` (100 to 1,000,000), or none: then it runs on what callers of its portals lend it.
+    /// Errors: those of `ContextAlloc` and `ContextSchedule`.
     ///
     /// # Safety
-    /// `entry` neither allocates nor frees, uses no executor and no log, and reaches no object that is not made for several contexts. It may be stopped for good at any point:
-    /// whatever it refers to outlives this.
+    /// `entry` neither allocates nor frees, uses no executor and no log, and reaches no object that
+    /// is not made for several contexts. It may be stopped for good at any point: whatever it
+    /// refers to outlives this.
     pub unsafe fn start(
         entry: extern "C" fn(u64) -> !,
         argument: u64,

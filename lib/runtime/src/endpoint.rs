@@ -23,7 +23,8 @@ const WAITING_MAX: usize = 64;
 /// Most contracts whose channels may wait, so that wrong names cannot fill the heap.
 const CONTRACTS_MAX: usize = 32;
 
-/// Channels by contract, for their [`Incoming`]. A queue may fill before the component asks for it. And those that the component asked for.
+/// Channels by contract, for their [`Incoming`]. A queue may fill before the component asks for it.
+/// And those that the component asked for.
 #[derive(Default)]
 pub struct Waiting {
     queues: RefCell<BTreeMap<String, Queue>>,
@@ -99,7 +100,8 @@ impl Incoming {
     }
 }
 
-/// What a channel brought at run time holds besides its memory's users: both go with the last of them.
+/// What a channel brought at run time holds besides its memory's users: both go with the last of
+/// them.
 struct Kept {
     bell: Handle,
     _mapping: Rc<dyn Any>,
@@ -172,7 +174,8 @@ impl EndpointServer for Endpoint {
 
     fn hurt(&self, _peer: &Peer, how: Hurt) {
         match how {
-            // SAFETY: page 0 is never mapped: the kernel ends the component here, as the monitor asks; nothing is read.
+            // SAFETY: page 0 is never mapped: the kernel ends the component here, as the monitor
+            // asks; nothing is read.
             Hurt::Fault => unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() },
             Hurt::Hang => loop {
                 core::hint::spin_loop();

@@ -69,7 +69,8 @@ unsafe impl Source for Grower {
 
 struct Heap(TalcCell<Grower>);
 
-// SAFETY: a component runs Rust code in one execution context only; no second thread reaches the static.
+// SAFETY: a component runs Rust code in one execution context only; no second thread reaches the
+// static.
 unsafe impl Sync for Heap {}
 
 #[global_allocator]

@@ -34,10 +34,11 @@
 //! runtime::main!(component);
 //! ```
 //!
-//! The file begins with `#![cfg_attr(target_os = "none", no_std, no_main)]`, and `build.rs` is `fn main() { pelago_link::component(); }`.
+//! The file begins with `#![cfg_attr(target_os = "none", no_std, no_main)]`, and `build.rs` is `fn
+//! main() { pelago_link::component(); }`.
 //!
-//! Invariants: one thread, no vector registers, no thread-local storage; on a host everything but entry, heap and panic exists
-//! too (see [`testing`]). Deliberately unknown here: any server.
+//! Invariants: one thread, no vector registers, no thread-local storage; on a host everything but
+//! entry, heap and panic exists too (see [`testing`]). Deliberately unknown here: any server.
 #![no_std]
 
 extern crate alloc;
@@ -83,7 +84,8 @@ pub use heap::heap_segment;
 #[cfg(target_os = "none")]
 pub use platform::enter;
 
-/// Badge bits that no monitor gives to channels: for interrupts and other notifications of the component's own.
+/// Badge bits that no monitor gives to channels: for interrupts and other notifications of the
+/// component's own.
 pub const OWN_BITS: core::ops::Range<u32> = 56..64;
 
 /// Runs the component until `future` is done. Not to be called from inside a task.
@@ -91,8 +93,8 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     executor::block_on(&platform::Machine, future)
 }
 
-/// Handles all there is to handle and has all peers ring from now on, without sleeping: before a component does something else
-/// until a notification comes.
+/// Handles all there is to handle and has all peers ring from now on, without sleeping: before a
+/// component does something else until a notification comes.
 pub fn rest() {
     executor::rest(&platform::Machine);
 }
@@ -103,7 +105,8 @@ macro_rules! log {
     ($($text:tt)*) => { $crate::log_line(::core::format_args!($($text)*)) };
 }
 
-/// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it belongs.
+/// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it
+/// belongs.
 #[cfg(target_os = "none")]
 #[macro_export]
 macro_rules! main {
@@ -115,7 +118,8 @@ macro_rules! main {
     };
 }
 
-/// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it belongs.
+/// Makes `$component`, an `async fn(Start)`, the program. On a host the program only says where it
+/// belongs.
 #[cfg(not(target_os = "none"))]
 #[macro_export]
 macro_rules! main {

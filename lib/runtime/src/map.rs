@@ -14,8 +14,8 @@ const TO: u64 = abi::layout::HEAP;
 
 struct Next(Cell<u64>);
 
-// SAFETY: on Pelago a component runs Rust code in one context only. On a host nothing is ever mapped (every call is refused), so
-// that the worst of a race is a wrong number.
+// SAFETY: on Pelago a component runs Rust code in one context only. On a host nothing is ever
+// mapped (every call is refused), so that the worst of a race is a wrong number.
 unsafe impl Sync for Next {}
 
 /// Addresses are not used again: there are enough for 2^32 pages.
@@ -44,7 +44,8 @@ pub(crate) fn reserve(pages: u64) -> Result<u64, Error> {
     Ok(address)
 }
 
-/// Maps a whole segment, readable and writable: its address, its bytes, and what keeps it mapped. The segment's capability goes with it.
+/// Maps a whole segment, readable and writable: its address, its bytes, and what keeps it mapped.
+/// The segment's capability goes with it.
 pub fn map_segment(segment: Handle) -> Result<(u64, u64, Rc<dyn Any>), Error> {
     let (pages, _, _) = sys::segment_stat(segment)?;
     let address = reserve(pages)?;

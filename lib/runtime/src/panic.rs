@@ -1,4 +1,5 @@
-//! The end of a component that broke one of its own invariants: said with location and backtrace, then exit status 101.
+//! The end of a component that broke one of its own invariants: said with location and backtrace,
+//! then exit status 101.
 
 use core::arch::asm;
 use core::panic::PanicInfo;
@@ -25,8 +26,9 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         if frame == 0 || !frame.is_multiple_of(8) || frame + 16 > STACK_TOP {
             break;
         }
-        // SAFETY: all our code keeps frame pointers (build flag), so `frame` is one on our stack; at worst a chain that left our code
-        // faults here, and the kernel ends the component as we are about to.
+        // SAFETY: all our code keeps frame pointers (build flag), so `frame` is one on our stack;
+        // at worst a chain that left our code faults here, and the kernel ends the component as we
+        // are about to.
         let [next, back] = unsafe { *(frame as *const [u64; 2]) };
         if back == 0 {
             break;

@@ -15,8 +15,8 @@ const _: () = assert!(
     "lib/link repeats them"
 );
 
-// A context starts with its stack pointer at a multiple of 16 and no return address; a function expects to have been called. The
-// zero in RBP ends backtraces.
+// A context starts with its stack pointer at a multiple of 16 and no return address; a function
+// expects to have been called. The zero in RBP ends backtraces.
 global_asm!(".globl _start", "_start: xor ebp, ebp", "call component_start", "ud2");
 
 pub struct Machine;
@@ -34,7 +34,8 @@ impl Platform for Machine {
 
 /// The start page's header.
 pub fn header() -> &'static StartHeader {
-    // SAFETY: the loader maps the start page here, read-only, before the program runs and for as long as it does; plain data.
+    // SAFETY: the loader maps the start page here, read-only, before the program runs and for as
+    // long as it does; plain data.
     unsafe { &*(START_INFO as *const StartHeader) }
 }
 

@@ -10,7 +10,8 @@ fn word() -> Option<u64> {
     let present = __cpuid(1).ecx & 1 << 30 != 0;
     (0..TRIES).filter(|_| present).find_map(|_| {
         let (word, valid): (u64, u8);
-        // SAFETY: the instruction exists (checked above), and only writes the named registers and flags.
+        // SAFETY: the instruction exists (checked above), and only writes the named registers and
+        // flags.
         unsafe {
             core::arch::asm!("rdrand {}", "setc {}", out(reg) word, out(reg_byte) valid, options(nomem, nostack))
         };
@@ -18,11 +19,13 @@ fn word() -> Option<u64> {
     })
 }
 
-/// Fills the buffer. Without RDRAND the bytes come from the time stamp counter and are guessable (CAVEATS).
+/// Fills the buffer. Without RDRAND the bytes come from the time stamp counter and are guessable
+/// (CAVEATS).
 pub fn fill_random(bytes: &mut [u8]) {
     for chunk in bytes.chunks_mut(8) {
         let word = word().unwrap_or_else(|| {
-            // SAFETY: RDTSC is there on every x86-64 and allowed in user mode here (the runtime's clock uses it).
+            // SAFETY: RDTSC is there on every x86-64 and allowed in user mode here (the runtime's
+            // clock uses it).
             let ticks = unsafe { _rdtsc() };
             ticks.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
         });

@@ -1,4 +1,5 @@
-//! User semaphores of this program: the count in its own memory, the kernel only to sleep and to wake.
+//! User semaphores of this program: the count in its own memory, the kernel only to sleep and to
+//! wake.
 
 use core::sync::atomic::AtomicI64;
 
@@ -10,7 +11,8 @@ use abi::{Error, Handle};
 pub struct Gate(Handle);
 
 impl Gate {
-    /// Takes over a capability: one made here, or one that was given (of another domain's semaphore).
+    /// Takes over a capability: one made here, or one that was given (of another domain's
+    /// semaphore).
     pub const fn over(handle: Handle) -> Gate {
         Gate(handle)
     }
@@ -37,7 +39,8 @@ impl KernelSemaphore for Gate {
     }
 }
 
-/// A semaphore for the contexts of this program: neither `down` nor `up` enters the kernel unless somebody sleeps.
+/// A semaphore for the contexts of this program: neither `down` nor `up` enters the kernel unless
+/// somebody sleeps.
 pub type Semaphore = ::semaphore::Semaphore<AtomicI64, Gate>;
 
 /// A semaphore with this count. `NoMemory`, `NoSlot`: the program's account or share is full.

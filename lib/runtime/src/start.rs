@@ -17,7 +17,8 @@ use contracts::endpoint::{BindError, EndpointEvents};
 use crate::endpoint::{self, Incoming, Waiting, bell_of};
 use crate::platform::header;
 
-/// A channel that the system description does not give this component, or that is damaged. Remedy: add it to `system/*.toml`.
+/// A channel that the system description does not give this component, or that is damaged. Remedy:
+/// add it to `system/*.toml`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
     /// No such channel.
@@ -43,7 +44,8 @@ impl Region {
     /// Safe access by copying.
     pub fn memory(&self) -> Bulk {
         let start = NonNull::new(self.address as *mut u8).unwrap_or(NonNull::dangling());
-        // SAFETY: the loader mapped the region readable and writable for the component's life; components use regions as shared memory.
+        // SAFETY: the loader mapped the region readable and writable for the component's life;
+        // components use regions as shared memory.
         unsafe { Bulk::at(start, self.bytes as usize, None) }
     }
 }
@@ -73,7 +75,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// The name of one of its dispatchers, as channels have it; counts on from the last to the first.
+    /// The name of one of its dispatchers, as channels have it; counts on from the last to the
+    /// first.
     pub fn dispatcher(&self, number: usize) -> String {
         format!("{}-{}", self.name, self.cores[number % self.cores.len()])
     }
@@ -96,7 +99,8 @@ struct Inner {
 }
 
 impl Start {
-    /// Reads the start page and begins to serve the monitor's `endpoint` channel, if there is one. Once in a program.
+    /// Reads the start page and begins to serve the monitor's `endpoint` channel, if there is one.
+    /// Once in a program.
     pub fn read() -> Start {
         let waiting = Rc::new(Waiting::default());
         let mut inner = Inner {
@@ -113,7 +117,8 @@ impl Start {
         Start { inner: Rc::new(inner) }
     }
 
-    /// Tells the monitor that the component is ready to serve; the supervisor waits for that. Fine without a monitor that listens.
+    /// Tells the monitor that the component is ready to serve; the supervisor waits for that. Fine
+    /// without a monitor that listens.
     pub fn serving(&self) {
         if let Some(monitor) = &self.inner.monitor {
             // It fails only if the monitor is gone, or 256 events wait for it.
@@ -180,8 +185,9 @@ impl Start {
         .collect()
     }
 
-    /// A client of contract `C` over a new channel to whoever serves it now: the nearest to this core, or, by `index`, one of the next. It outlives the server's restarts.
-    /// At most 64 in a component's life; the description's `binds` says for which contracts.
+    /// A client of contract `C` over a new channel to whoever serves it now: the nearest to this
+    /// core, or, by `index`, one of the next. It outlives the server's restarts. At most 64 in a
+    /// component's life; the description's `binds` says for which contracts.
     ///
     /// # Errors
     /// [`BindError`] says cause and remedy.
@@ -199,7 +205,8 @@ impl Start {
         Ok(channel)
     }
 
-    /// The channels on which this component was wired at start to serve contract `contract`; each is given out once.
+    /// The channels on which this component was wired at start to serve contract `contract`; each
+    /// is given out once.
     pub fn servers(&self, contract: &str) -> Vec<ServerChannel> {
         self.inner.servers(contract)
     }
@@ -257,7 +264,8 @@ fn mapped(record: &StartRecord) -> &'static [u8] {
     if record.bytes == 0 {
         return &[];
     }
-    // SAFETY: kernel or loader mapped the bytes read-only for the component's life, and nobody writes them.
+    // SAFETY: kernel or loader mapped the bytes read-only for the component's life, and nobody
+    // writes them.
     unsafe { slice::from_raw_parts(record.address as *const u8, record.bytes as usize) }
 }
 
@@ -294,7 +302,8 @@ fn records() -> Vec<StartRecord> {
         return Vec::new();
     }
     let first = (header as *const StartHeader).wrapping_add(1).cast::<StartRecord>();
-    // SAFETY: the start page holds that many records after its header (kernel or loader made it), mapped for the component's life.
+    // SAFETY: the start page holds that many records after its header (kernel or loader made it),
+    // mapped for the component's life.
     unsafe { slice::from_raw_parts(first, header.record_count as usize) }.to_vec()
 }
 
@@ -302,7 +311,8 @@ fn records() -> Vec<StartRecord> {
 fn wiring(record: &StartRecord) -> Result<Wiring, WireError> {
     let (client, remote) = (record.b & start::channel::CLIENT != 0, record.b & start::channel::REMOTE != 0);
     let handle = Handle(record.handle);
-    // SAFETY: the loader mapped the region for the component's life; it is reached through channels only.
+    // SAFETY: the loader mapped the region for the component's life; it is reached through channels
+    // only.
     let memory = unsafe { Memory::attach(record.address, record.bytes, None) }.map_err(|_| WireError::BadRegion)?;
     Ok(Wiring {
         memory,

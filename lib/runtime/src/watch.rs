@@ -1,11 +1,13 @@
-//! Waiting for a change of state inside a component: tasks look, and look again after each [`Watch::changed`].
+//! Waiting for a change of state inside a component: tasks look, and look again after each
+//! [`Watch::changed`].
 
 use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-/// Who waits. Each waiter is one task, so the list is bounded by the component's tasks, which its channels bound.
+/// Who waits. Each waiter is one task, so the list is bounded by the component's tasks, which its
+/// channels bound.
 #[derive(Default)]
 pub struct Watch {
     wakers: RefCell<Vec<Waker>>,

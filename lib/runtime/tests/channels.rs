@@ -1,4 +1,5 @@
-//! A contract over a channel, with both sides in one executor: calls, events, back-pressure, cancelling, restarts, broken peers.
+//! A contract over a channel, with both sides in one executor: calls, events, back-pressure,
+//! cancelling, restarts, broken peers.
 
 extern crate alloc;
 

@@ -1,4 +1,5 @@
-//! A peer that writes anything anywhere in the region, at any time: the other side ends its calls, and lives.
+//! A peer that writes anything anywhere in the region, at any time: the other side ends its calls,
+//! and lives.
 
 extern crate alloc;
 
@@ -80,7 +81,8 @@ proptest! {
             let server = runtime::spawn(serve_echo(Rc::new(Polite), ServerChannel::new(loopback_wiring(two, false))));
             let _ = client.say("first".into()).await;
             for (number, (place, value)) in writes.into_iter().enumerate() {
-                // The contract hashes stay right in half of the cases, so that messages reach the stubs.
+                // The contract hashes stay right in half of the cases, so that messages reach the
+                // stubs.
                 if contract || place / 8 < 11 || place >= 512 {
                     scribble(&evil, place, value);
                 }

@@ -1,5 +1,6 @@
-//! What fos asks of messages and servers (section 3.2 of the paper): a client has many mailboxes, senders do not wait for receivers, a server answers each request
-//! once, and under more work than it can do it ends what it has begun before it begins more.
+//! What fos asks of messages and servers (section 3.2 of the paper): a client has many mailboxes,
+//! senders do not wait for receivers, a server answers each request once, and under more work than
+//! it can do it ends what it has begun before it begins more.
 
 extern crate alloc;
 
@@ -117,7 +118,8 @@ fn a_sender_goes_on_while_the_receiver_sleeps() {
     run(async {
         let [one, two] = loopback_memory(SMALL);
         let client = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
-        // Nobody serves yet: what is sent lies in the receiver's memory, and the sender gets its turn again at once.
+        // Nobody serves yet: what is sent lies in the receiver's memory, and the sender gets its
+        // turn again at once.
         let mut calls = Vec::new();
         for value in 1..=4u8 {
             let span = BulkSpan { offset: u32::from(value - 1) * 1024, length: 1024 };
@@ -233,7 +235,8 @@ fn servers_that_need_each_other_refuse_and_do_not_stand_still() {
         for (server, other) in [(0, 1), (1, 0)] {
             *servers[server].helper.borrow_mut() = Some(mailbox(&servers[other]));
         }
-        // Each request needs both servers in turn, and there are many times more than one may have at the other.
+        // Each request needs both servers in turn, and there are many times more than one may have
+        // at the other.
         let clients: Vec<_> =
             servers.iter().flat_map(|server| (0..CLIENTS_EACH).map(move |_| mailbox(server))).collect();
         let text = "x".repeat(DEPTH);

@@ -1,8 +1,10 @@
-//! A user semaphore: a count that its users share, and a kernel semaphore for those who must sleep (NOVA section 3).
+//! A user semaphore: a count that its users share, and a kernel semaphore for those who must sleep
+//! (NOVA section 3).
 //!
-//! `down` takes one from the count and `up` adds to it, each by one atomic operation. Below zero the count says how many came down and found nothing; they
-//! go to the kernel semaphore, and an `up` that saw them releases as many there. The kernel semaphore counts too, so it does not matter whether the release
-//! or the sleeper comes first:
+//! `down` takes one from the count and `up` adds to it, each by one atomic operation. Below zero
+//! the count says how many came down and found nothing; they go to the kernel semaphore, and an
+//! `up` that saw them releases as many there. The kernel semaphore counts too, so it does not
+//! matter whether the release or the sleeper comes first:
 //!
 //!   down                       up                         count   kernel semaphore
 //!   add(-1) = 0, must sleep                                  -1   0
@@ -10,19 +12,22 @@
 //!                              kernel up                      0   1
 //!   kernel down                                               0   0
 //!
-//! A sleeper whose deadline passes takes itself off the count, unless the count is not negative any more: then an `up` has counted it as woken, and it takes
-//! what that one releases. Invariant, whenever nobody is inside an operation: the kernel semaphore's count is 0 and its sleepers are as many as the count is
-//! below zero. First come, first served among those who sleep.
+//! A sleeper whose deadline passes takes itself off the count, unless the count is not negative any
+//! more: then an `up` has counted it as woken, and it takes what that one releases. Invariant,
+//! whenever nobody is inside an operation: the kernel semaphore's count is 0 and its sleepers are
+//! as many as the count is below zero. First come, first served among those who sleep.
 //!
-//! The kernel knows nothing of the count. Whoever shares it can write anything there: then users of this semaphore wait to their deadlines or do not wait, and
-//! nobody else notices. Deliberately unknown here: how the kernel is called, what the semaphore protects.
+//! The kernel knows nothing of the count. Whoever shares it can write anything there: then users of
+//! this semaphore wait to their deadlines or do not wait, and nobody else notices. Deliberately
+//! unknown here: how the kernel is called, what the semaphore protects.
 #![no_std]
 #![forbid(unsafe_code)]
 
 use abi::Error;
 use core::sync::atomic::{AtomicI64, Ordering};
 
-/// How long after its deadline a sleeper still waits for an `up` that has counted it and not released it yet.
+/// How long after its deadline a sleeper still waits for an `up` that has counted it and not
+/// released it yet.
 pub const RELEASE_LIMIT_NS: u64 = 1_000_000_000;
 /// The first look after it; each further one comes after twice the time.
 const RELEASE_STEP_NS: u64 = 100_000;
@@ -71,7 +76,8 @@ impl<C: Count> Count for &C {
 pub trait KernelSemaphore {
     /// Adds to its count, or wakes as many as that.
     fn up(&self, count: u64) -> Result<(), Error>;
-    /// Takes one, sleeping until there is one; `Timeout` once `deadline_ns` (since boot; `u64::MAX`: none) has passed.
+    /// Takes one, sleeping until there is one; `Timeout` once `deadline_ns` (since boot;
+    /// `u64::MAX`: none) has passed.
     fn down(&self, deadline_ns: u64) -> Result<(), Error>;
 }
 
@@ -83,7 +89,8 @@ pub struct Semaphore<C, K> {
 }
 
 impl<C: Count, K: KernelSemaphore> Semaphore<C, K> {
-    /// Over a count that is 0 or more and a kernel semaphore of count 0, or over those of a semaphore that exists.
+    /// Over a count that is 0 or more and a kernel semaphore of count 0, or over those of a
+    /// semaphore that exists.
     pub const fn new(count: C, kernel: K) -> Semaphore<C, K> {
         Semaphore { count, kernel }
     }
@@ -106,10 +113,13 @@ impl<C: Count, K: KernelSemaphore> Semaphore<C, K> {
         false
     }
 
-    /// Takes one; sleeps until there is one, at most until `deadline_ns` since boot (`u64::MAX`: no limit; 0: not at all).
+    /// Takes one; sleeps until there is one, at most until `deadline_ns` since boot (`u64::MAX`: no
+    /// limit; 0: not at all).
     ///
-    /// `Timeout`: the deadline passed; nothing was taken. `PeerDead`: an `up` let us through but did not release us within [`RELEASE_LIMIT_NS`], as its thread
-    /// died in between, or the kernel semaphore was taken back: make another semaphore. What the kernel refuses besides is passed on.
+    /// `Timeout`: the deadline passed; nothing was taken. `PeerDead`: an `up` let us through but
+    /// did not release us within [`RELEASE_LIMIT_NS`], as its thread died in between, or the kernel
+    /// semaphore was taken back: make another semaphore. What the kernel refuses besides is passed
+    /// on.
     #[inline]
     pub fn down(&self, deadline_ns: u64) -> Result<(), Error> {
         if deadline_ns == 0 {
@@ -136,7 +146,8 @@ impl<C: Count, K: KernelSemaphore> Semaphore<C, K> {
             if grace_ns > RELEASE_LIMIT_NS {
                 return Err(Error::PeerDead);
             }
-            // In steps: another that came down since may take the release that was for us; then the count is below zero again, for us.
+            // In steps: another that came down since may take the release that was for us; then the
+            // count is below zero again, for us.
             match self.kernel.down(deadline_ns.saturating_add(grace_ns)) {
                 Err(Error::Timeout) => grace_ns *= 2,
                 taken_or_refused => return taken_or_refused,
@@ -144,7 +155,8 @@ impl<C: Count, K: KernelSemaphore> Semaphore<C, K> {
         }
     }
 
-    /// Adds `count` and wakes as many sleepers as that. Fails only where the kernel does: `BadArgument` if its count would pass 2^31, which takes a damaged count.
+    /// Adds `count` and wakes as many sleepers as that. Fails only where the kernel does:
+    /// `BadArgument` if its count would pass 2^31, which takes a damaged count.
     #[inline]
     pub fn up(&self, count: u32) -> Result<(), Error> {
         let before = self.count.add(i64::from(count), Ordering::Release);

@@ -1,4 +1,5 @@
-//! Every interleaving of small cases, by the model checker: one that leaves a sleeper asleep for ever is a deadlock there, which it reports.
+//! Every interleaving of small cases, by the model checker: one that leaves a sleeper asleep for
+//! ever is a deadlock there, which it reports.
 #![forbid(unsafe_code)]
 
 use abi::Error;

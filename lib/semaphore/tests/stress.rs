@@ -1,5 +1,6 @@
-//! Downs and ups of two threads, as fast as they go: none is lost, and none comes twice.
-//! As many downs as `PELAGO_STRESS_DOWNS` says; the nightly run makes 10^8 (`./pelago test stress/semaphore`).
+//! Downs and ups of two threads, as fast as they go: none is lost, and none comes twice. As many
+//! downs as `PELAGO_STRESS_DOWNS` says; the nightly run makes 10^8 (`./pelago test
+//! stress/semaphore`).
 #![forbid(unsafe_code)]
 
 use abi::Error;
@@ -14,7 +15,8 @@ const DOWNS: u64 = 200_000;
 const ROUND: u64 = 10_000_000;
 /// Units that go round.
 const UNITS: i64 = 64;
-/// Looks after which one who gives up soon does. Deadlines are numbers of looks here: reading a clock would take longer than all the rest.
+/// Looks after which one who gives up soon does. Deadlines are numbers of looks here: reading a
+/// clock would take longer than all the rest.
 const SOON: u64 = 16;
 const NEVER: u64 = u64::MAX;
 /// Another thread may have no turn for a while; a wake-up that takes longer is lost.
@@ -24,7 +26,8 @@ const LOOKS_PER_TURN: u64 = 512;
 /// Looks between two at the clock.
 const LOOKS_PER_CLOCK: u64 = 1 << 20;
 
-/// A kernel semaphore whose sleepers look again and again: what is asked of one, at the least distance between sleeping and waking that there can be.
+/// A kernel semaphore whose sleepers look again and again: what is asked of one, at the least
+/// distance between sleeping and waking that there can be.
 #[derive(Default)]
 struct Spinning {
     count: AtomicU64,
@@ -33,11 +36,13 @@ struct Spinning {
     released: AtomicU64,
 }
 
-/// A count whose users are held up at random right after they changed it: that is where a down is about to sleep and an up about to release. Otherwise two threads
-/// would seldom meet there, and on one processor never.
+/// A count whose users are held up at random right after they changed it: that is where a down is
+/// about to sleep and an up about to release. Otherwise two threads would seldom meet there, and on
+/// one processor never.
 struct Held(AtomicI64);
 
-/// Of so many changes one lets another thread go first; the others wait for less than so many steps of a loop.
+/// Of so many changes one lets another thread go first; the others wait for less than so many steps
+/// of a loop.
 const TURN_OF: u64 = 128;
 const WAIT_MAX: u64 = 64;
 
@@ -108,7 +113,8 @@ impl KernelSemaphore for Spinning {
     }
 }
 
-/// One side: comes down, and up at the other semaphore for each unit it got, until `is_enough` of units and downs. Every second down gives up soon.
+/// One side: comes down, and up at the other semaphore for each unit it got, until `is_enough` of
+/// units and downs. Every second down gives up soon.
 fn pass(from: &User, to: &User, is_enough: impl Fn(u64, u64) -> bool) -> (u64, u64) {
     let (mut units, mut downs) = (0, 0);
     while !is_enough(units, downs) {
@@ -155,7 +161,8 @@ fn round(wanted: u64) -> u64 {
     };
     let (sleeps, released) = (both(|kernel| &kernel.sleeps), both(|kernel| &kernel.released));
     println!("{downs} downs, {produced} units, {sleeps} sleeps, {released} released before they slept");
-    // How often two threads meet in a short run is the host's matter: it is told, and judged in the long ones.
+    // How often two threads meet in a short run is the host's matter: it is told, and judged in the
+    // long ones.
     if wanted == ROUND {
         let rare = downs / 10_000;
         assert!(sleeps > downs / 200, "hardly anybody slept");

@@ -58,8 +58,8 @@ pub fn device_interrupt_done(device: Handle, entry: u64) -> Outcome<()> {
     unsafe { call(Call::DeviceInterruptDone, [device.0, entry, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `DeviceMaster`: lets the device reach memory, or stops it. Safe in itself: addresses reach a device through its registers only,
-/// and writing those is unsafe (or needs a DMA right) already.
+/// `DeviceMaster`: lets the device reach memory, or stops it. Safe in itself: addresses reach a
+/// device through its registers only, and writing those is unsafe (or needs a DMA right) already.
 pub fn device_master(device: Handle, on: bool) -> Outcome<()> {
     // SAFETY: see above.
     unsafe { call(Call::DeviceMaster, [device.0, on.into(), 0, 0, 0, 0]) }.map(drop)

@@ -76,7 +76,8 @@ pub fn context_schedule(ram: Handle, context: Handle, priority: u64, slice_us: u
 /// `ContextStart`.
 ///
 /// # Safety
-/// If the context is of the caller's own domain, instruction and stack pointer must be those of code meant to run beside the caller's.
+/// If the context is of the caller's own domain, instruction and stack pointer must be those of
+/// code meant to run beside the caller's.
 pub unsafe fn context_start(context: Handle, instruction: u64, stack: u64, arguments: [u64; 2]) -> Outcome<()> {
     // SAFETY: passed on.
     unsafe { call(Call::ContextStart, [context.0, instruction, stack, arguments[0], arguments[1], 0]) }.map(drop)
@@ -146,7 +147,8 @@ pub fn schedule_set(schedule: Handle, slice_us: u64) -> Outcome<()> {
     unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `ScheduleGang`: runs in `[n * period + phase, + slice)` of the clock only; all 0: at any time again.
+/// `ScheduleGang`: runs in `[n * period + phase, + slice)` of the clock only; all 0: at any time
+/// again.
 pub fn schedule_gang(pcore: Handle, schedule: Handle, period_us: u64, slice_us: u64, phase_us: u64) -> Outcome<()> {
     // SAFETY: no memory of ours.
     unsafe { call(Call::ScheduleGang, [pcore.0, schedule.0, period_us, slice_us, phase_us, 0]) }.map(drop)

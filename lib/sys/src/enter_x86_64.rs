@@ -10,8 +10,8 @@ use core::arch::asm;
 pub unsafe fn enter(number: u64, arguments: [u64; 6]) -> (u64, [u64; 6]) {
     let [mut a, mut b, mut c, mut d, mut e, mut f] = arguments;
     let mut status = number;
-    // SAFETY: the kernel keeps every register but those named here; memory it may write is named by the arguments, and the
-    // block is not `nomem`, so the compiler expects that.
+    // SAFETY: the kernel keeps every register but those named here; memory it may write is named by
+    // the arguments, and the block is not `nomem`, so the compiler expects that.
     unsafe {
         asm!(
             "syscall",

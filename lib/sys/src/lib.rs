@@ -1,9 +1,10 @@
-//! The kernel's calls as typed functions, one per [`abi::Call`]; what each takes, gives and refuses stands there.
+//! The kernel's calls as typed functions, one per [`abi::Call`]; what each takes, gives and refuses
+//! stands there.
 //!
-//! Invariants: a function here is one `syscall` and keeps no state. It is `unsafe` exactly when it could pull memory or
-//! registers from under the caller's own code; whatever else goes wrong is an [`Error`]. On a host every call is refused
-//! with `BadCall`, so that programs above can be tested where there is no Pelago kernel.
-//! Deliberately unknown here: contracts, channels, policy.
+//! Invariants: a function here is one `syscall` and keeps no state. It is `unsafe` exactly when it
+//! could pull memory or registers from under the caller's own code; whatever else goes wrong is an
+//! [`Error`]. On a host every call is refused with `BadCall`, so that programs above can be tested
+//! where there is no Pelago kernel. Deliberately unknown here: contracts, channels, policy.
 #![no_std]
 
 #[cfg(not(target_os = "none"))]
@@ -71,7 +72,8 @@ pub fn cap_drop(handle: Handle) -> Outcome<()> {
     unsafe { call(Call::CapDrop, [handle.0, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `CapRevoke`: takes back what was derived from the capability; tells whether that was all. If not, call again.
+/// `CapRevoke`: takes back what was derived from the capability; tells whether that was all. If
+/// not, call again.
 pub fn cap_revoke(handle: Handle) -> Outcome<bool> {
     // SAFETY: slots are no memory of ours.
     let results = unsafe { call(Call::CapRevoke, [handle.0, 0, 0, 0, 0, 0]) }?;

@@ -27,11 +27,13 @@ pub fn ram_carve(root_ram: Handle, pages: u64) -> Outcome<u64> {
 
 /// `RamAdd`: pages carved elsewhere become this core's.
 pub fn ram_add(root_ram: Handle, physical: u64, pages: u64) -> Outcome<()> {
-    // SAFETY: that the pages are nobody else's is between monitors (capability with CONTROL); none of them is mapped here.
+    // SAFETY: that the pages are nobody else's is between monitors (capability with CONTROL); none
+    // of them is mapped here.
     unsafe { call(Call::RamAdd, [root_ram.0, physical, pages, 0, 0, 0]) }.map(drop)
 }
 
-/// `RamRevoke`: takes back what the account pays for; tells whether that was all. If not, call again.
+/// `RamRevoke`: takes back what the account pays for; tells whether that was all. If not, call
+/// again.
 ///
 /// # Safety
 /// Nothing in this program may use memory that the account pays for.
@@ -73,7 +75,8 @@ pub unsafe fn segment_set_pages(segment: Handle, pages: u64) -> Outcome<()> {
 
 /// `SegmentImport`: memory of another core or device.
 pub fn segment_import(pcore: Handle, ram: Handle, physical: u64, pages: u64, flags: u64) -> Outcome<Handle> {
-    // SAFETY: makes an object; to be seen it must be mapped and then reached through a pointer, which is unsafe by itself.
+    // SAFETY: makes an object; to be seen it must be mapped and then reached through a pointer,
+    // which is unsafe by itself.
     let results = unsafe { call(Call::SegmentImport, [pcore.0, ram.0, physical, pages, flags, 0]) }?;
     Ok(Handle(results.words[0]))
 }
@@ -137,7 +140,8 @@ pub fn range_fill(range: Handle, address: u64, pages: u64) -> Outcome<u64> {
     Ok(results.words[0])
 }
 
-/// `RangeRetype`: a range whose table is the page of `segment`, which goes; and its pages. Safe because the kernel refuses (`Busy`) a page that is mapped.
+/// `RangeRetype`: a range whose table is the page of `segment`, which goes; and its pages. Safe
+/// because the kernel refuses (`Busy`) a page that is mapped.
 pub fn range_retype(segment: Handle, pages: u64, flags: u64) -> Outcome<(Handle, u64)> {
     // SAFETY: takes a page that nobody sees.
     let results = unsafe { call(Call::RangeRetype, [segment.0, pages, flags, 0, 0, 0]) }?;

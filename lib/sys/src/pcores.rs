@@ -15,7 +15,8 @@ pub fn pcore_alloc(pcore: Handle, ram: Handle, core: u64) -> Outcome<Handle> {
 
 /// `PcoreRun`.
 pub fn pcore_run(pcore: Handle, launch: &Launch) -> Outcome<()> {
-    // SAFETY: the kernel reads `launch`; another core has memory of its own, and what it is shown of ours is named by segments, whose mappings are unsafe to use.
+    // SAFETY: the kernel reads `launch`; another core has memory of its own, and what it is shown
+    // of ours is named by segments, whose mappings are unsafe to use.
     unsafe { call(Call::PcoreRun, [pcore.0, core::ptr::from_ref(launch) as u64, 0, 0, 0, 0]) }.map(drop)
 }
 
@@ -60,7 +61,8 @@ pub fn pcore_current() -> Outcome<(u64, u64, u64)> {
     Ok((results.words[0], results.words[1], results.words[2]))
 }
 
-/// `PcoreUse`: nanoseconds that programs had the core, what it runs (`abi::pcore::runs`), id of the domain that claimed it.
+/// `PcoreUse`: nanoseconds that programs had the core, what it runs (`abi::pcore::runs`), id of the
+/// domain that claimed it.
 pub fn pcore_use(pcore: Handle, core: u64) -> Outcome<(u64, u64, u64)> {
     // SAFETY: reads only.
     let results = unsafe { call(Call::PcoreUse, [pcore.0, core, 0, 0, 0, 0]) }?;
@@ -93,10 +95,12 @@ pub struct CallRing {
 }
 
 impl CallRing {
-    /// A ring in `pages` pages at `address`, not yet polled by anyone; `bell` wakes the kernel core (`WakeSlotImport`, any slot).
+    /// A ring in `pages` pages at `address`, not yet polled by anyone; `bell` wakes the kernel core
+    /// (`WakeSlotImport`, any slot).
     ///
     /// # Safety
-    /// The pages are mapped for reading and writing as long as the ring is used, and reached in no other way.
+    /// The pages are mapped for reading and writing as long as the ring is used, and reached in no
+    /// other way.
     pub unsafe fn new(address: u64, pages: u64, bell: Handle) -> CallRing {
         let ring = CallRing { address, slots: ring_slots(pages), bell, submitted: 0, taken: 0, wakes: 0 };
         ring.header().submitted.store(0, Ordering::Relaxed);
@@ -115,7 +119,8 @@ impl CallRing {
         unsafe { &*(self.address as *const RingSlot).add(1 + (number % self.slots) as usize) }
     }
 
-    /// Writes a request; wakes the kernel core if it sleeps. `Busy`: the ring is full, take replies first.
+    /// Writes a request; wakes the kernel core if it sleeps. `Busy`: the ring is full, take replies
+    /// first.
     pub fn submit(&mut self, call: Call, arguments: [u64; 6]) -> Outcome<()> {
         if self.submitted - self.taken == self.slots {
             return Err(Error::Busy);
@@ -127,7 +132,8 @@ impl CallRing {
             .zip(arguments)
             .for_each(|(to, word): (&AtomicU64, u64)| to.store(word, Ordering::Relaxed));
         self.submitted += 1;
-        // Before the look at `sleeping`: the kernel core says that it sleeps first and looks at `submitted` second.
+        // Before the look at `sleeping`: the kernel core says that it sleeps first and looks at
+        // `submitted` second.
         self.header().submitted.store(self.submitted, Ordering::SeqCst);
         if self.header().sleeping.load(Ordering::SeqCst) != 0 {
             self.wakes += 1;
@@ -141,7 +147,8 @@ impl CallRing {
         self.wakes
     }
 
-    /// The next reply, in the order of requests; `None` if it is not there yet, or nothing was asked.
+    /// The next reply, in the order of requests; `None` if it is not there yet, or nothing was
+    /// asked.
     pub fn take(&mut self) -> Option<Outcome<[u64; 3]>> {
         // What the kernel core wrote is a claim: it cannot have done more than was asked.
         let done = self.header().completed.load(Ordering::Acquire);

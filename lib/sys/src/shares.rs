@@ -3,7 +3,8 @@
 use super::{Outcome, call};
 use abi::{Call, Error, Handle, Rights};
 
-/// `ShareAlloc` with no parent: a pool of so many pages of `ram`, and its first share with its id. `lock` is one of `abi::layout::lock`.
+/// `ShareAlloc` with no parent: a pool of so many pages of `ram`, and its first share with its id.
+/// `lock` is one of `abi::layout::lock`.
 pub fn share_pool_alloc(ram: Handle, pages: u64, lock: u64, name: [u64; 2]) -> Outcome<(Handle, u64)> {
     // SAFETY: makes objects; nothing is mapped.
     let results = unsafe { call(Call::ShareAlloc, [0, ram.0, pages, lock, name[0], name[1]]) }?;
@@ -54,14 +55,16 @@ pub fn share_import(pcore: Handle, ram: Handle, pool: u64) -> Outcome<Handle> {
     Ok(Handle(results.words[0]))
 }
 
-/// `ShareSegment`: a segment in the pool of `share`, known there: its handle and id. `flags` is 0, or `abi::layout::segment::CONTIGUOUS`.
+/// `ShareSegment`: a segment in the pool of `share`, known there: its handle and id. `flags` is 0,
+/// or `abi::layout::segment::CONTIGUOUS`.
 pub fn share_segment(share: Handle, pages: u64, name: [u64; 2], flags: u64) -> Outcome<(Handle, u64)> {
     // SAFETY: makes an object; to be seen it must be mapped.
     let results = unsafe { call(Call::ShareSegment, [share.0, pages, name[0], name[1], flags, 0]) }?;
     Ok((Handle(results.words[0]), results.words[1]))
 }
 
-/// `ShareCopy`: a segment in the pool of `share`, known there, that shares its pages with `segment` until either is written: its handle and id.
+/// `ShareCopy`: a segment in the pool of `share`, known there, that shares its pages with `segment`
+/// until either is written: its handle and id.
 pub fn share_copy(share: Handle, segment: Handle, name: [u64; 2]) -> Outcome<(Handle, u64)> {
     // SAFETY: makes an object; what is mapped shows the same bytes as before.
     let results = unsafe { call(Call::ShareCopy, [share.0, segment.0, name[0], name[1], 0, 0]) }?;
@@ -75,7 +78,8 @@ pub fn object_name(object: Handle) -> Outcome<([u64; 2], u64)> {
     Ok(([results.words[0], results.words[1]], results.words[2]))
 }
 
-/// `ShareRange`: a range in the pool of `share`, known there: its handle, its id and its pages. `lock` is one of `abi::layout::lock`.
+/// `ShareRange`: a range in the pool of `share`, known there: its handle, its id and its pages.
+/// `lock` is one of `abi::layout::lock`.
 pub fn share_range(share: Handle, pages: u64, lock: u64, name: [u64; 2], flags: u64) -> Outcome<(Handle, u64, u64)> {
     // SAFETY: makes an object; to be seen it must be nested.
     let results = unsafe { call(Call::ShareRange, [share.0, pages, lock, name[0], name[1], flags]) }?;

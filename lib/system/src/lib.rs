@@ -1,8 +1,10 @@
-//! The two files of the boot archive that tell the guest what it is: `etc/system` ([`System`]: the components, laid over cores) and
-//! `etc/run` ([`Run`]: the Linux program to start). The host tool writes them, monitor, spawn and supervisor read them.
+//! The two files of the boot archive that tell the guest what it is: `etc/system` ([`System`]: the
+//! components, laid over cores) and `etc/run` ([`Run`]: the Linux program to start). The host tool
+//! writes them, monitor, spawn and supervisor read them.
 //!
-//! Invariants: both are postcard of the types here, after the four bytes of [`VERSION`]; a reader refuses another version.
-//! A [`System`] that the tool wrote is closed (every name used is provided) and listed in boot order, servers before their clients.
+//! Invariants: both are postcard of the types here, after the four bytes of [`VERSION`]; a reader
+//! refuses another version. A [`System`] that the tool wrote is closed (every name used is
+//! provided) and listed in boot order, servers before their clients.
 //!
 //! Deliberately unknown here: TOML, files, the kernel, what a contract says.
 
@@ -37,7 +39,8 @@ pub struct System {
 }
 
 impl System {
-    /// File names of the programs that it can start: those of its components, and the proxy if it gives Linux programs anything to call.
+    /// File names of the programs that it can start: those of its components, and the proxy if it
+    /// gives Linux programs anything to call.
     pub fn programs(&self) -> BTreeSet<&str> {
         let proxy = (!self.linux.uses.is_empty()).then_some(PROXY);
         self.components.iter().map(|component| component.program.as_str()).chain(proxy).collect()
@@ -66,7 +69,8 @@ pub struct Use {
     pub server: String,
 }
 
-/// One component: a protection domain, or, if it is a program of several cores, one on each of its cores.
+/// One component: a protection domain, or, if it is a program of several cores, one on each of its
+/// cores.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Component {
     /// Unique, at most 31 bytes (abi's name fields), for instance `tcp`.
@@ -94,8 +98,8 @@ pub struct Component {
 }
 
 impl Component {
-    /// Name and core of each of its domains on a machine with `cores` cores: itself, or a program's dispatchers, `NAME-CORE`, by core.
-    /// None if the machine has none of its cores.
+    /// Name and core of each of its domains on a machine with `cores` cores: itself, or a program's
+    /// dispatchers, `NAME-CORE`, by core. None if the machine has none of its cores.
     pub fn domains(&self, cores: u32) -> Vec<(String, u32)> {
         match self.core.core_on(cores) {
             Some(core) => Vec::from([(self.name.clone(), core)]),
@@ -104,7 +108,8 @@ impl Component {
     }
 }
 
-/// Memory that belongs to the supervisor and is mapped into every component that names it. Kept over restarts, zeroed once.
+/// Memory that belongs to the supervisor and is mapped into every component that names it. Kept
+/// over restarts, zeroed once.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// Unique in the system.
@@ -124,7 +129,8 @@ pub enum Placement {
     Every,
     /// The same on those of these cores that the machine has.
     Each(BTreeSet<u32>),
-    /// One domain. Entry `i` is the core wished for on a machine with at least `2^i` cores; the last entry that applies counts.
+    /// One domain. Entry `i` is the core wished for on a machine with at least `2^i` cores; the
+    /// last entry that applies counts.
     Preferred(Vec<u32>),
 }
 
@@ -140,7 +146,8 @@ impl Placement {
         !matches!(self, Placement::Preferred(_))
     }
 
-    /// A program's cores on a machine with `cores` cores, ascending; none for [`Placement::Preferred`].
+    /// A program's cores on a machine with `cores` cores, ascending; none for
+    /// [`Placement::Preferred`].
     fn cores_on(&self, cores: u32) -> impl Iterator<Item = u32> {
         (0..cores).filter(move |core| match self {
             Placement::Every => true,
@@ -149,7 +156,8 @@ impl Placement {
         })
     }
 
-    /// The core of the one domain on a machine with `cores` cores; `None` for a program. Always below `cores` (taken as at least 1).
+    /// The core of the one domain on a machine with `cores` cores; `None` for a program. Always
+    /// below `cores` (taken as at least 1).
     pub fn core_on(&self, cores: u32) -> Option<u32> {
         let Placement::Preferred(wishes) = self else { return None };
         let cores = cores.max(1);
@@ -189,7 +197,8 @@ pub enum DecodeError {
 
 /// Encodes a [`System`] or a [`Run`].
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    // Serialising plain data into a growing vector has no way to fail; an empty file is refused by `decode` all the same.
+    // Serialising plain data into a growing vector has no way to fail; an empty file is refused by
+    // `decode` all the same.
     postcard::to_extend(value, Vec::from(VERSION)).unwrap_or_default()
 }
 

@@ -1,8 +1,11 @@
-//! User-level threads of one execution context: the kernel knows one context, its program many threads (Barrelfish section 4.5, scheduler activations).
+//! User-level threads of one execution context: the kernel knows one context, its program many
+//! threads (Barrelfish section 4.5, scheduler activations).
 //!
-//! [`Threads::run`] runs threads until all have ended or none can go on; which is next a [`Policy`] says, which every program may write for itself. Switches between threads
-//! that wait for each other happen in user mode. The kernel tells the rest by upcalls: the end of a slice, so that a thread that computes does not keep the others waiting,
-//! and faults, which end the thread, or are mended by the program and tried again.
+//! [`Threads::run`] runs threads until all have ended or none can go on; which is next a [`Policy`]
+//! says, which every program may write for itself. Switches between threads that wait for each
+//! other happen in user mode. The kernel tells the rest by upcalls: the end of a slice, so that a
+//! thread that computes does not keep the others waiting, and faults, which end the thread, or are
+//! mended by the program and tried again.
 //!
 //!   thread A            hub (the stack of `run`)        kernel
 //!   yield_now ------->  policy: B
@@ -11,9 +14,10 @@
 //!                       upcall: B is ready again   <--  in_proxy = 1, entry
 //!                       policy: A
 //!
-//! Invariants: while the hub runs, or a thread is inside a function of this room, `in_proxy` of the control page is set, so that nothing interrupts it; a thread that does not run
-//! has its registers either on its own stack or, if it was interrupted, in its table entry. A program has at most one [`Threads`] running.
-//! Deliberately unknown here: what threads do, notifications, other cores.
+//! Invariants: while the hub runs, or a thread is inside a function of this room, `in_proxy` of the
+//! control page is set, so that nothing interrupts it; a thread that does not run has its registers
+//! either on its own stack or, if it was interrupted, in its table entry. A program has at most one
+//! [`Threads`] running. Deliberately unknown here: what threads do, notifications, other cores.
 #![no_std]
 
 extern crate alloc;

@@ -4,7 +4,8 @@ use alloc::collections::VecDeque;
 
 use crate::table::ThreadId;
 
-/// A scheduler of threads. It is asked while a thread may be in the midst of an allocation: it neither allocates nor frees, but in `reserve`.
+/// A scheduler of threads. It is asked while a thread may be in the midst of an allocation: it
+/// neither allocates nor frees, but in `reserve`.
 pub trait Policy {
     /// There are now so many threads: makes room for them.
     fn reserve(&mut self, threads: usize);

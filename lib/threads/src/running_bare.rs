@@ -6,7 +6,8 @@ use crate::threads::Inner;
 
 struct Running(Cell<*const Inner>);
 
-// SAFETY: only the program's first context runs threads, and none of the functions here is interrupted: all are called closed.
+// SAFETY: only the program's first context runs threads, and none of the functions here is
+// interrupted: all are called closed.
 unsafe impl Sync for Running {}
 
 static RUNNING: Running = Running(Cell::new(core::ptr::null()));

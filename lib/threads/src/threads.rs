@@ -77,7 +77,8 @@ fn in_proxy() -> *mut u64 {
 
 /// Keeps interruptions away; tells whether they were kept away before.
 fn close() -> bool {
-    // SAFETY: a word of this context's own control page, which kernel and this context write, never at the same time.
+    // SAFETY: a word of this context's own control page, which kernel and this context write, never
+    // at the same time.
     unsafe {
         let was = in_proxy().read_volatile();
         in_proxy().write_volatile(ControlPage::INSIDE);
@@ -91,7 +92,8 @@ fn open() {
     unsafe { in_proxy().write_volatile(0) };
 }
 
-/// Does something without being interrupted by other threads: all use of the heap, the executor, and what is shared without a semaphore. A fault in it ends the program.
+/// Does something without being interrupted by other threads: all use of the heap, the executor,
+/// and what is shared without a semaphore. A fault in it ends the program.
 pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     let was_closed = close();
     let result = work();
@@ -102,10 +104,12 @@ pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
 }
 
 impl Threads {
-    /// None yet. `stack_pages` for each; with `has_ticks` a thread that does not give way is interrupted at the end of the program's slice. `on_fault` is asked about faults.
+    /// None yet. `stack_pages` for each; with `has_ticks` a thread that does not give way is
+    /// interrupted at the end of the program's slice. `on_fault` is asked about faults.
     ///
     /// # Safety
-    /// Threads use the heap, the executor and all that is not made for several threads inside [`undisturbed`] only; `on_fault` uses none of it.
+    /// Threads use the heap, the executor and all that is not made for several threads inside
+    /// [`undisturbed`] only; `on_fault` uses none of it.
     pub unsafe fn new(
         policy: Box<dyn Policy>,
         stack_pages: u64,
@@ -207,7 +211,8 @@ impl Inner {
         match core::mem::replace(&mut thread.saved, Saved::Left(0)) {
             Saved::Left(at) => {
                 drop(threads);
-                // SAFETY: kept when the thread left, or made for it; the cell lives as long as the hub.
+                // SAFETY: kept when the thread left, or made for it; the cell lives as long as the
+                // hub.
                 unsafe { switch::switch(keep, at) };
             }
             Saved::Interrupted(registers) => {
@@ -216,7 +221,8 @@ impl Inner {
                 unsafe { program.cast::<ProgramRegisters>().write_volatile(*registers) };
                 thread.spare = Some(registers);
                 drop(threads);
-                // SAFETY: these are the registers the kernel stored when it interrupted the thread, or as the program mended them.
+                // SAFETY: these are the registers the kernel stored when it interrupted the thread,
+                // or as the program mended them.
                 unsafe { switch::resume(keep) };
             }
         }

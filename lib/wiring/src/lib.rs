@@ -1,7 +1,9 @@
-//! From the system description to what monitors are asked for: which channels there are, on which cores, and what each domain gets.
+//! From the system description to what monitors are asked for: which channels there are, on which
+//! cores, and what each domain gets.
 //!
-//! Monitor 0 makes the first components with it and spawn all others; both number the channels alike, because the numbers come from the
-//! description alone. Deliberately unknown here: what exists already, who restarts whom.
+//! Monitor 0 makes the first components with it and spawn all others; both number the channels
+//! alike, because the numbers come from the description alone. Deliberately unknown here: what
+//! exists already, who restarts whom.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -43,7 +45,8 @@ pub fn layout(contract: &str) -> (u32, u32) {
     }
 }
 
-/// Name and core of the domain that serves a client on `core`: of a program the dispatcher there, or its first. `None`: it has none on this machine.
+/// Name and core of the domain that serves a client on `core`: of a program the dispatcher there,
+/// or its first. `None`: it has none on this machine.
 fn server_of(system: &System, used: &Use, core: u32, cores: u32) -> Option<(String, u32)> {
     if used.server == MONITOR {
         // They are spoken to at core 0, but for what each keeps of its own core.
@@ -55,8 +58,9 @@ fn server_of(system: &System, used: &Use, core: u32, cores: u32) -> Option<(Stri
     (!domains.is_empty()).then(|| domains.swap_remove(place))
 }
 
-/// All channels between components. What a program uses it has on each of its cores; with what it provides itself each dispatcher reaches the next one,
-/// and the last the first. Where names are looked up, that core's monitor reaches the name server.
+/// All channels between components. What a program uses it has on each of its cores; with what it
+/// provides itself each dispatcher reaches the next one, and the last the first. Where names are
+/// looked up, that core's monitor reaches the name server.
 pub fn channels(system: &System, cores: u32) -> Vec<ChannelPlan> {
     let mut all: Vec<ChannelPlan> = Vec::new();
     for component in system.components.iter().filter(|component| component.name != MONITOR) {
@@ -95,7 +99,8 @@ pub fn linux_channels(system: &System, cores: u32, name: &str, core: u32, first:
     .collect()
 }
 
-/// Whether a channel has to be open before a component runs: it has an end of it, or its cores' monitors do, for its sake.
+/// Whether a channel has to be open before a component runs: it has an end of it, or its cores'
+/// monitors do, for its sake.
 pub fn concerns(plan: &ChannelPlan, component: &Component, domains: &[(u32, DomainPlan)]) -> bool {
     let looks_up = component.uses.iter().any(|used| used.contract == LOOKUP);
     let is_own = |(core, own): &(u32, DomainPlan)| {
@@ -168,7 +173,8 @@ fn domain(component: &Component, name: String, channels: &[ChannelPlan], generat
     }
 }
 
-/// What a Linux domain gets; it holds the clients' ends of `channels`, and is its parent's to fill if there is one.
+/// What a Linux domain gets; it holds the clients' ends of `channels`, and is its parent's to fill
+/// if there is one.
 pub fn linux(
     system: &System,
     name: &str,
@@ -195,7 +201,8 @@ pub fn linux(
     }
 }
 
-/// The supervisor and all it needs, in boot order, without monitors: what monitor 0 starts by itself.
+/// The supervisor and all it needs, in boot order, without monitors: what monitor 0 starts by
+/// itself.
 pub fn first_components(system: &System) -> Vec<&Component> {
     let mut needed: Vec<&str> = Vec::from([SUPERVISOR]);
     // The description is in boot order, so servers of what is needed come before it.
@@ -261,7 +268,8 @@ mod tests {
         assert_eq!(channels(&system, 1)[3].server_core, 0);
     }
 
-    /// `crew` is on every core and speaks to its own next dispatcher, to `echo` on cores 1 and 2, and to `names`.
+    /// `crew` is on every core and speaks to its own next dispatcher, to `echo` on cores 1 and 2,
+    /// and to `names`.
     fn with_programs() -> System {
         let echo = Component { core: Placement::Each([1, 2].into()), ..made("echo", &[], &[]) };
         let crew = Component { core: Placement::Every, ..made("crew", &[], &["crew", "echo", "names"]) };

@@ -1,7 +1,9 @@
-//! Protection domains that do next to nothing: made here, of a dozen instructions each, so that what is measured or tested is the kernel.
+//! Protection domains that do next to nothing: made here, of a dozen instructions each, so that
+//! what is measured or tested is the kernel.
 //!
-//! A worker is a copy of one of the loops below in a domain of its own. Its two arguments arrive in RDI and RSI, and the kernel keeps
-//! the registers it puts them into. It has time of its own, of the lowest priority: what it does for us it does on our time.
+//! A worker is a copy of one of the loops below in a domain of its own. Its two arguments arrive in
+//! RDI and RSI, and the kernel keeps the registers it puts them into. It has time of its own, of
+//! the lowest priority: what it does for us it does on our time.
 #![no_std]
 
 mod servant;
@@ -55,7 +57,8 @@ global_asm!(
     "mov rbx, rdi",
     "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
     "mov rax, {portal_call}", "mov rdi, rbx", "mov r9, -1", "syscall", "jmp 2b",
-    // Answers; callers of badge RSI only once the word at RDI is not zero. The word after it says that one is held.
+    // Answers; callers of badge RSI only once the word at RDI is not zero. The word after it says
+    // that one is held.
     "worker_hold:",
     "mov rbx, rdi", "mov r12, rsi",
     "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
@@ -75,14 +78,16 @@ global_asm!(
     "mov rbx, rdi", "mov r12, rsi",
     "2: mov rax, {down}", "mov rdi, rbx", "mov rsi, -1", "syscall",
     "mov rax, {up}", "mov rdi, r12", "mov esi, 1", "syscall", "jmp 2b",
-    // Takes semaphore RDI, fills the next of the shared page's blocks with its number, gives semaphore RSI.
+    // Takes semaphore RDI, fills the next of the shared page's blocks with its number, gives
+    // semaphore RSI.
     "worker_produce:",
     "mov rbx, rdi", "mov r12, rsi", "xor r13d, r13d",
     "2: mov rax, {down}", "mov rdi, rbx", "mov rsi, -1", "syscall",
     "mov rdi, r13", "and edi, {blocks} - 1", "imul edi, edi, {block} * 8", "add rdi, {shared}",
     "mov rax, r13", "mov ecx, {block}", "rep stosq", "inc r13",
     "mov rax, {up}", "mov rdi, r12", "mov esi, 1", "syscall", "jmp 2b",
-    // Does what it is asked for: the first word of a call says what, the shared page at RDI has the arguments and takes the results.
+    // Does what it is asked for: the first word of a call says what, the shared page at RDI has the
+    // arguments and takes the results.
     "worker_obey:",
     "mov rbx, rdi",
     "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
@@ -96,7 +101,8 @@ global_asm!(
     "4: mov rax, [rbx]", "mov rax, [rax]", "mov [rbx + 8], rax", "jmp 2b",
     "5: mov rax, [rbx]", "mov rcx, [rbx + 8]", "mov [rax], rcx", "jmp 2b",
     "6: jmp qword ptr [rbx]",
-    // All bits that are set in the words from word 0 on, word 1 in number; and how many words begin with the 24 bits that word 2 has inverted.
+    // All bits that are set in the words from word 0 on, word 1 in number; and how many words begin
+    // with the 24 bits that word 2 has inverted.
     "7: mov rsi, [rbx]", "mov rcx, [rbx + 8]", "mov rdx, [rbx + 16]", "xor r8d, r8d", "xor r9d, r9d",
     "8: mov rax, [rsi]", "or r8, rax", "xor rax, rdx", "not rax", "shr rax, 40", "jnz 9f", "inc r9",
     "9: add rsi, 8", "dec rcx", "jnz 8b", "mov [rbx + 8], r8", "mov [rbx + 16], r9", "jmp 2b",
@@ -150,9 +156,11 @@ pub enum Job {
     Notify,
     /// Takes one semaphore and gives another.
     Pass,
-    /// Takes one semaphore, fills the next of [`BLOCKS`] blocks of the shared page with its number, gives another.
+    /// Takes one semaphore, fills the next of [`BLOCKS`] blocks of the shared page with its number,
+    /// gives another.
     Produce,
-    /// Makes the kernel calls, loads and stores it is asked for (see [`Servant`]). Its first argument is [`SHARED`].
+    /// Makes the kernel calls, loads and stores it is asked for (see [`Servant`]). Its first
+    /// argument is [`SHARED`].
     Obey,
     /// Writes to pages as it is called: first address, number.
     Touch,
@@ -178,7 +186,8 @@ impl Job {
 /// Puts code at an address of ours, where there is room for it.
 fn copy_text(code: Range<u64>, to: u64) {
     let bytes = code.end - code.start;
-    // SAFETY: the code lies between two symbols of our text; its callers looked that it fits where they just mapped pages for this alone.
+    // SAFETY: the code lies between two symbols of our text; its callers looked that it fits where
+    // they just mapped pages for this alone.
     unsafe { core::ptr::copy_nonoverlapping(code.start as *const u8, to as *mut u8, bytes as usize) };
 }
 
@@ -195,7 +204,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Made, not started, paid by our own account. `number` tells workers that live at the same time apart.
+    /// Made, not started, paid by our own account. `number` tells workers that live at the same
+    /// time apart.
     pub fn new(number: u64, job: Job) -> Result<Worker, Error> {
         Worker::paid_by(Handle::SELF_RAM, number, job)
     }

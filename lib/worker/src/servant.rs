@@ -4,7 +4,8 @@ use abi::{Error, Handle};
 
 use crate::{BEGUN, CODE, JUMP, Job, LOAD, NOTHING, SCAN, SHARED, STORE, Worker, wild};
 
-/// A worker that does what it is asked for, and the portal to ask it by. It ends when this is dropped.
+/// A worker that does what it is asked for, and the portal to ask it by. It ends when this is
+/// dropped.
 pub struct Servant {
     /// The worker.
     pub worker: Worker,
@@ -26,8 +27,8 @@ impl Servant {
         Ok(servant)
     }
 
-    /// Has it make a kernel call, by its number; three results. A call that is refused is `Ok(Err(..))`, a servant that does not come back
-    /// until the deadline or died of it is `Err`.
+    /// Has it make a kernel call, by its number; three results. A call that is refused is
+    /// `Ok(Err(..))`, a servant that does not come back until the deadline or died of it is `Err`.
     pub fn call(&self, number: u64, arguments: [u64; 6], deadline_ns: u64) -> Result<Result<[u64; 3], Error>, Error> {
         self.worker.set_word(BEGUN, 0);
         self.worker.set_word(0, number);
@@ -36,8 +37,9 @@ impl Servant {
         Ok(self.result())
     }
 
-    /// Has it make a kernel call that waits for something, and goes on when it does; what the call gave shows in [`Servant::result`] when
-    /// [`Servant::is_back`]. `soon_ns` gives deadlines that are enough to get into the call.
+    /// Has it make a kernel call that waits for something, and goes on when it does; what the call
+    /// gave shows in [`Servant::result`] when [`Servant::is_back`]. `soon_ns` gives deadlines that
+    /// are enough to get into the call.
     ///
     /// # Errors
     /// `Busy`: the call did not wait. Otherwise as for a portal call.
@@ -80,11 +82,12 @@ impl Servant {
         sys::portal_call(self.portal, [STORE, 0, 0, 0], deadline_ns).map(drop)
     }
 
-    /// All bits that are set in so many words of its own from an address on, and how many of these begin with 24 bits, which `inverted` has inverted
-    /// (so that nobody holds what is looked for).
+    /// All bits that are set in so many words of its own from an address on, and how many of these
+    /// begin with 24 bits, which `inverted` has inverted (so that nobody holds what is looked for).
     ///
     /// # Errors
-    /// `Busy`: it answered from within a call that it was asked for before, and did not look. Otherwise as for a portal call.
+    /// `Busy`: it answered from within a call that it was asked for before, and did not look.
+    /// Otherwise as for a portal call.
     pub fn scan(&self, address: u64, words: u64, inverted: u64, deadline_ns: u64) -> Result<[u64; 2], Error> {
         [address, words.max(1), inverted]
             .into_iter()
@@ -106,7 +109,8 @@ impl Servant {
         CODE
     }
 
-    /// Lets it answer again without asking it for anything: it had answered from within a call that it was asked for.
+    /// Lets it answer again without asking it for anything: it had answered from within a call that
+    /// it was asked for.
     pub fn again(&self, deadline_ns: u64) -> Result<(), Error> {
         sys::portal_call(self.portal, [NOTHING, 0, 0, 0], deadline_ns).map(drop)
     }

@@ -1,6 +1,8 @@
-//! What a program may not do, or does to itself: a few instructions each, for a [`crate::Servant`] to run into.
+//! What a program may not do, or does to itself: a few instructions each, for a [`crate::Servant`]
+//! to run into.
 //!
-//! Each has [`BYTES`] of its own. What survives goes back to where the servant does what it is asked for.
+//! Each has [`BYTES`] of its own. What survives goes back to where the servant does what it is
+//! asked for.
 
 use core::arch::global_asm;
 use core::ops::Range;
@@ -21,7 +23,8 @@ pub enum Ends {
     ByEither(u8, u8),
     /// Never.
     Never,
-    /// By this exception, or never: QEMU before 9.1 reads the stack of these instructions as the kernel would, which SMAP forbids, so the page that is there faults again and again.
+    /// By this exception, or never: QEMU before 9.1 reads the stack of these instructions as the
+    /// kernel would, which SMAP forbids, so the page that is there faults again and again.
     ByOrNever(u8),
 }
 

@@ -1,7 +1,8 @@
 //! The Linux calls this proxy answers, how far, and the names of those it does not.
 //!
-//! Invariant: [`Call`] holds exactly the calls that are answered; the dispatcher matches it without a wildcard, so a call cannot be
-//! declared here and forgotten there. `docs/linux-coverage.md` is generated from this table (see the test at the end).
+//! Invariant: [`Call`] holds exactly the calls that are answered; the dispatcher matches it without
+//! a wildcard, so a call cannot be declared here and forgotten there. `docs/linux-coverage.md` is
+//! generated from this table (see the test at the end).
 
 /// How far a call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +192,8 @@ calls! {
     439 Faccessat2 "faccessat2" Partial("existence only");
 }
 
-/// Names of calls that give ENOSYS, so that the log can name them: those a server or tool is likely to try.
+/// Names of calls that give ENOSYS, so that the log can name them: those a server or tool is likely
+/// to try.
 pub const ABSENT: &[(u16, &str)] = &[
     (26, "msync"),
     (27, "mincore"),

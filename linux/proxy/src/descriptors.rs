@@ -1,7 +1,8 @@
 //! Descriptor numbers and the open descriptions they name.
 //!
-//! Invariants: a description's count equals the descriptors (and nothing else) that name it; a free description has count 0.
-//! Plain data: part of the state a forked child inherits. What a description *is* lives at its server.
+//! Invariants: a description's count equals the descriptors (and nothing else) that name it; a free
+//! description has count 0. Plain data: part of the state a forked child inherits. What a
+//! description *is* lives at its server.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,6 +1,7 @@
 //! Interest lists of epoll sets.
 //!
-//! Level-triggered: what is ready is asked of the servers at each wait, so only interest is kept here. Plain data, inherited by fork.
+//! Level-triggered: what is ready is asked of the servers at each wait, so only interest is kept
+//! here. Plain data, inherited by fork.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

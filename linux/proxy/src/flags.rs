@@ -1,4 +1,5 @@
-//! Linux flag values used by more than one call, for x86-64 (asm-generic and arch/x86 of the Linux user interface headers).
+//! Linux flag values used by more than one call, for x86-64 (asm-generic and arch/x86 of the Linux
+//! user interface headers).
 #![allow(missing_docs)]
 
 pub const AT_FDCWD: i32 = -100;

@@ -1,7 +1,8 @@
 //! Executable files: from the first bytes of an ELF file to a plan of what to map where.
 //!
-//! The file may be hostile: every number is checked for overflow, order, size and place before it is used. The plan then cannot fail
-//! for reasons of the file, only for lack of memory. Relocation is the program's own (static PIE) or its interpreter's.
+//! The file may be hostile: every number is checked for overflow, order, size and place before it
+//! is used. The plan then cannot fail for reasons of the file, only for lack of memory. Relocation
+//! is the program's own (static PIE) or its interpreter's.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -69,7 +70,8 @@ impl Image {
     }
 }
 
-/// Checks `head` (the first [`HEAD_BYTES`] of the file, or all of it) of a file of `file_bytes`. `ENOEXEC` for anything we cannot load.
+/// Checks `head` (the first [`HEAD_BYTES`] of the file, or all of it) of a file of `file_bytes`.
+/// `ENOEXEC` for anything we cannot load.
 pub fn plan(head: &[u8], file_bytes: u64) -> Result<Image, Errno> {
     decode(head, file_bytes).ok_or(Errno::ENOEXEC)
 }

@@ -1,6 +1,7 @@
 //! Structures Linux programs and the proxy exchange in memory (asm-generic and x86-64 forms).
 //!
-//! Field names are ours; sizes are asserted. Values are made from the contracts' types in the binary.
+//! Field names are ours; sizes are asserted. Values are made from the contracts' types in the
+//! binary.
 #![allow(missing_docs)]
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -66,7 +67,8 @@ layout! {
 /// Text for one of `struct utsname`'s six fields.
 pub const NAME_FIELD_BYTES: usize = 65;
 
-/// `struct utsname`: what uname(2) tells. The release says which Linux interface programs may expect.
+/// `struct utsname`: what uname(2) tells. The release says which Linux interface programs may
+/// expect.
 pub fn system_names() -> [u8; 6 * NAME_FIELD_BYTES] {
     let mut all = [0; 6 * NAME_FIELD_BYTES];
     for (field, text) in
@@ -103,7 +105,8 @@ impl TimeVal {
     }
 }
 
-/// Appends one `struct linux_dirent64`; `false` (and nothing written) if it does not fit into `limit`.
+/// Appends one `struct linux_dirent64`; `false` (and nothing written) if it does not fit into
+/// `limit`.
 pub fn directory_entry(
     buffer: &mut alloc::vec::Vec<u8>,
     limit: usize,

@@ -1,8 +1,10 @@
-//! What Linux looks like from a program, as pure data and rules: call numbers, errno, structure layouts, memory map, descriptors,
-//! executable files, signal frames. The binary beside it wires these to channels and kernel calls.
+//! What Linux looks like from a program, as pure data and rules: call numbers, errno, structure
+//! layouts, memory map, descriptors, executable files, signal frames. The binary beside it wires
+//! these to channels and kernel calls.
 //!
-//! Invariants: no kernel call, no channel and no raw pointer here, so all of it is tested on the host. Linux numbers and layouts
-//! (errno, flags, structures) exist in this crate and nowhere else in the tree.
+//! Invariants: no kernel call, no channel and no raw pointer here, so all of it is tested on the
+//! host. Linux numbers and layouts (errno, flags, structures) exist in this crate and nowhere else
+//! in the tree.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,8 @@
 //! The Linux proxy: a library OS beside each Linux program, in the program's own domain.
 //!
-//! What Linux looks like is in the library (`personality`); here its rules meet channels, kernel calls and the program's memory.
-//! No vector registers, no thread-local storage. Not a security boundary: the program can overwrite it and hurts only itself.
+//! What Linux looks like is in the library (`personality`); here its rules meet channels, kernel
+//! calls and the program's memory. No vector registers, no thread-local storage. Not a security
+//! boundary: the program can overwrite it and hurts only itself.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;

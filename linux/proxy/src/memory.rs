@@ -1,7 +1,8 @@
 //! The program's memory map: which areas exist, with what protection, backed by which segment.
 //!
-//! Invariants: areas are page-aligned, sorted by address, never overlap and lie in the program's part of the address space. Pure
-//! bookkeeping: the binary maps and unmaps after the table agreed, and drops a segment when [`Memory::uses`] says nobody names it.
+//! Invariants: areas are page-aligned, sorted by address, never overlap and lie in the program's
+//! part of the address space. Pure bookkeeping: the binary maps and unmaps after the table agreed,
+//! and drops a segment when [`Memory::uses`] says nobody names it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -154,7 +155,8 @@ impl Memory {
         permitted(start, end) && areas.get(next).is_none_or(|area| area.start >= end)
     }
 
-    /// A free place for `bytes` (whole pages): at `wish` if that is free, else the highest gap below [`PLACE_TOP`].
+    /// A free place for `bytes` (whole pages): at `wish` if that is free, else the highest gap
+    /// below [`PLACE_TOP`].
     pub fn place(&self, wish: u64, bytes: u64) -> Result<u64, Errno> {
         let wish = wish & !(PAGE - 1);
         if wish != 0 && wish.checked_add(bytes).is_some_and(|end| self.is_free(wish, end)) {
@@ -174,7 +176,8 @@ impl Memory {
         if start >= RESERVED_END && self.is_free(start, top) { Ok(start) } else { Err(Errno::ENOMEM) }
     }
 
-    /// Adds an area where nothing is. `ENOMEM` when the table is full, `EEXIST` if something is there or the place is not permitted.
+    /// Adds an area where nothing is. `ENOMEM` when the table is full, `EEXIST` if something is
+    /// there or the place is not permitted.
     pub fn insert(&mut self, area: Area) -> Result<(), Errno> {
         if !self.is_free(area.start, area.end) {
             return Err(Errno::EEXIST);
@@ -221,7 +224,8 @@ impl Memory {
         Ok(areas.partition_point(|area| area.end <= start)..areas.partition_point(|area| area.start < end))
     }
 
-    /// Forgets whatever lies in the range and tells each piece. `ENOMEM` when a cut needs an entry more than there is.
+    /// Forgets whatever lies in the range and tells each piece. `ENOMEM` when a cut needs an entry
+    /// more than there is.
     pub fn remove(&mut self, start: u64, end: u64, mut each: impl FnMut(&Area)) -> Result<(), Errno> {
         let range = self.inside(start, end)?;
         let count = self.areas().len();
@@ -231,8 +235,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Changes the protection of a range that must be mapped without holes (`ENOMEM`), telling each piece. `each` may set the segment
-    /// of a piece that had none.
+    /// Changes the protection of a range that must be mapped without holes (`ENOMEM`), telling each
+    /// piece. `each` may set the segment of a piece that had none.
     pub fn protect(
         &mut self,
         start: u64,
@@ -252,7 +256,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Lengthens the area that ends at `end`, keeping its segment. `false` if there is none or the place is taken.
+    /// Lengthens the area that ends at `end`, keeping its segment. `false` if there is none or the
+    /// place is taken.
     pub fn extend(&mut self, end: u64, new_end: u64) -> bool {
         if !self.is_free(end, new_end) {
             return false;
@@ -267,7 +272,8 @@ impl Memory {
         }
     }
 
-    /// Joins neighbours that are one piece of the same segment, so that mprotect back and forth does not fill the table.
+    /// Joins neighbours that are one piece of the same segment, so that mprotect back and forth
+    /// does not fill the table.
     fn merge(&mut self) {
         let count = self.areas().len();
         let mut kept = 0;

@@ -1,7 +1,7 @@
 //! Paths: joining with the working directory and textual clean-up.
 //!
-//! Deliberately knows no file: symbolic links and `..` through them are the file server's. So `..` is kept here, and only the
-//! server resolves it.
+//! Deliberately knows no file: symbolic links and `..` through them are the file server's. So `..`
+//! is kept here, and only the server resolves it.
 
 use alloc::string::String;
 
@@ -26,7 +26,8 @@ pub fn absolute(directory: &str, path: &str) -> Result<String, Errno> {
     if whole.len() > PATH_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(whole) }
 }
 
-/// The working directory after `chdir(path)`: `.` and `..` taken out as text. The server has said that `path` is a directory.
+/// The working directory after `chdir(path)`: `.` and `..` taken out as text. The server has said
+/// that `path` is a directory.
 pub fn clean(path: &str) -> String {
     let mut parts = alloc::vec::Vec::new();
     for part in path.split('/') {

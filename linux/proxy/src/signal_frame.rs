@@ -1,7 +1,9 @@
-//! The frame a signal handler finds on its stack (`struct rt_sigframe` of x86-64 Linux; System V x86-64 ABI 3.4.1 for alignment).
+//! The frame a signal handler finds on its stack (`struct rt_sigframe` of x86-64 Linux; System V
+//! x86-64 ABI 3.4.1 for alignment).
 //!
-//! Layout from low addresses: return address, `ucontext`, `siginfo`, then, 64-byte aligned, the 512-byte FXSAVE image. Building and
-//! taking apart is pure; the binary copies the bytes. What a program left in a frame is decoded afresh: it can hurt only itself.
+//! Layout from low addresses: return address, `ucontext`, `siginfo`, then, 64-byte aligned, the
+//! 512-byte FXSAVE image. Building and taking apart is pure; the binary copies the bytes. What a
+//! program left in a frame is decoded afresh: it can hurt only itself.
 
 use abi::ProgramRegisters;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -149,7 +151,8 @@ pub fn address_at_return(stack_pointer: u64) -> u64 {
 }
 
 impl SignalFrame {
-    /// The registers to go on with, the mask to restore, and the address of the FXSAVE image (0 = none).
+    /// The registers to go on with, the mask to restore, and the address of the FXSAVE image (0 =
+    /// none).
     pub fn restore(&self) -> (ProgramRegisters, u64, u64) {
         let m = &self.machine;
         let [r8, r9, r10, r11, r12, r13, r14, r15] = m.r8_to_r15;
@@ -205,7 +208,8 @@ mod tests {
         }
     }
 
-    /// Offsets as the C library's `ucontext_t` and `siginfo_t` have them (measured with a C compiler).
+    /// Offsets as the C library's `ucontext_t` and `siginfo_t` have them (measured with a C
+    /// compiler).
     #[test]
     fn layout_is_the_c_librarys() {
         let context = offset_of!(SignalFrame, flags);

@@ -1,7 +1,7 @@
 //! Signals of the process: actions, mask, pending ones, and which comes next.
 //!
-//! Invariants: SIGKILL and SIGSTOP are never blocked, caught or ignored; numbers are 1..=64. A stop signal and SIGCONT never wait together:
-//! each takes back the other (signal(7)).
+//! Invariants: SIGKILL and SIGSTOP are never blocked, caught or ignored; numbers are 1..=64. A stop
+//! signal and SIGCONT never wait together: each takes back the other (signal(7)).
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -215,7 +215,8 @@ impl Signals {
         }
     }
 
-    /// An exception in program code: cannot wait, so blocked or ignored ends the process, as Linux does.
+    /// An exception in program code: cannot wait, so blocked or ignored ends the process, as Linux
+    /// does.
     pub fn force(&mut self, signal: u8, cause: Cause) {
         if self.blocked & bit(signal) != 0 || self.is_ignored(signal) {
             self.actions[usize::from(signal - 1) & 63].handler = action::DEFAULT;

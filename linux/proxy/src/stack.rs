@@ -1,10 +1,12 @@
-//! What a program finds on its stack at its first instruction: argc, argv, envp, auxiliary vector (System V x86-64 ABI 3.4.1).
+//! What a program finds on its stack at its first instruction: argc, argv, envp, auxiliary vector
+//! (System V x86-64 ABI 3.4.1).
 
 use alloc::vec::Vec;
 
 use crate::errno::Errno;
 
-/// Arguments and environment together (Linux allows a quarter of the stack; this bounds the proxy's heap).
+/// Arguments and environment together (Linux allows a quarter of the stack; this bounds the proxy's
+/// heap).
 pub const ARGUMENTS_BYTES_MAX: usize = 128 << 10;
 
 #[allow(missing_docs)]
@@ -37,7 +39,8 @@ pub struct InitialStack {
     pub bytes: Vec<u8>,
 }
 
-/// Lays out the stack below `top` (page-aligned). `fixed` auxiliary entries are passed on; PLATFORM, RANDOM and EXECFN are added. `E2BIG`.
+/// Lays out the stack below `top` (page-aligned). `fixed` auxiliary entries are passed on;
+/// PLATFORM, RANDOM and EXECFN are added. `E2BIG`.
 pub fn build(
     top: u64,
     arguments: &[Vec<u8>],

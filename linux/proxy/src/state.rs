@@ -1,7 +1,8 @@
 //! Everything of a Linux process that its proxy keeps, in one plain block at a fixed address.
 //!
-//! It lies in a segment that `DomainFork` copies, so a forked child's fresh proxy finds it at [`crate::memory::STATE_BASE`]. All else
-//! in the proxy (heap, channels, executor) is control state and never inherited. No pointer into that lies here.
+//! It lies in a segment that `DomainFork` copies, so a forked child's fresh proxy finds it at
+//! [`crate::memory::STATE_BASE`]. All else in the proxy (heap, channels, executor) is control state
+//! and never inherited. No pointer into that lies here.
 
 use abi::ProgramRegisters;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -59,7 +60,8 @@ pub struct ProcessState {
     pub segment: u64,
     /// Process id, parent's and the id cleared at exit (set_tid_address).
     pub process: u32,
-    /// Parent's id, as told at the fork and whenever it changed; [`PARENT_UNKNOWN`] if that may have been missed.
+    /// Parent's id, as told at the fork and whenever it changed; [`PARENT_UNKNOWN`] if that may
+    /// have been missed.
     pub parent: u32,
     /// clear_child_tid.
     pub clear_id_at: u64,

@@ -1,6 +1,8 @@
-//! Carrying commands out: of the host tool on control lines, and of a person when no program has the terminal.
+//! Carrying commands out: of the host tool on control lines, and of a person when no program has
+//! the terminal.
 //!
-//! The supervisor starts after the console and may be gone: it is asked with a limit, and its absence is an answer like any other.
+//! The supervisor starts after the console and may be gone: it is asked with a limit, and its
+//! absence is an answer like any other.
 
 use alloc::boxed::Box;
 use alloc::format;
@@ -20,7 +22,8 @@ use runtime::timeout;
 use crate::control::{Command, HELP};
 use crate::service::Console;
 
-/// How long a command may take, in nanoseconds: the supervisor's own limit is 10 s, and the host waits 15 s for all of it.
+/// How long a command may take, in nanoseconds: the supervisor's own limit is 10 s, and the host
+/// waits 15 s for all of it.
 pub const LIMIT_NS: u64 = 12_000_000_000;
 /// More components than any system description has.
 const COMPONENTS_MAX: u32 = 256;
@@ -64,7 +67,8 @@ impl Commands {
         (self.lookup)().ok_or_else(|| "no channel to this core's name cache; see system/*.toml".into())
     }
 
-    /// The answer to a request that our predecessor did not live to give. What a request for its own end came to can be seen now.
+    /// The answer to a request that our predecessor did not live to give. What a request for its
+    /// own end came to can be seen now.
     pub async fn resume(&self, line: &str) -> Answer {
         match Command::parse(line)? {
             Command::Chaos(what, name) if name == "console" => within(back(&self.supervisor()?, what, name)).await,

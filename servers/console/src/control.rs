@@ -1,8 +1,10 @@
-//! Control lines: requests of the host tool that share the serial line with the terminal and never reach a program.
+//! Control lines: requests of the host tool that share the serial line with the terminal and never
+//! reach a program.
 //!
-//! [`MARK`] begins a request wherever it comes, also in the middle of a line that is being typed; the request ends with its line end and
-//! what was typed before and after it joins again. The host tool sends a request in one piece and never sends MARK for a key (no key but
-//! Ctrl-^ makes it). Answers are lines that begin with MARK too, the last of them `ok ...` or `error ...`.
+//! [`MARK`] begins a request wherever it comes, also in the middle of a line that is being typed;
+//! the request ends with its line end and what was typed before and after it joins again. The host
+//! tool sends a request in one piece and never sends MARK for a key (no key but Ctrl-^ makes it).
+//! Answers are lines that begin with MARK too, the last of them `ok ...` or `error ...`.
 
 use alloc::string::String;
 use alloc::vec::Vec;

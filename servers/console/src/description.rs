@@ -1,7 +1,8 @@
 //! The terminal as a description: reads that wait, writes, settings, polls.
 //!
-//! Invariant: what a read takes and what it answers happen in one step, so a cancelled read loses no byte, and a cancelled write has written
-//! all or nothing. Every client may use the one description; there is nothing to open, and nothing to give back but a client's watch.
+//! Invariant: what a read takes and what it answers happen in one step, so a cancelled read loses
+//! no byte, and a cancelled write has written all or nothing. Every client may use the one
+//! description; there is nothing to open, and nothing to give back but a client's watch.
 
 use alloc::vec;
 use alloc::vec::Vec;

@@ -1,7 +1,8 @@
 //! What was typed and not yet read: the line being edited, and what a read can have.
 //!
-//! Invariants: at most [`PENDING_MAX`] entries wait for readers and at most [`LINE_MAX`] bytes are being edited; what would be more is
-//! refused (`false`). In canonical mode a read gives at most one line; an end of file is given once, when a reader comes to it.
+//! Invariants: at most [`PENDING_MAX`] entries wait for readers and at most [`LINE_MAX`] bytes are
+//! being edited; what would be more is refused (`false`). In canonical mode a read gives at most
+//! one line; an end of file is given once, when a reader comes to it.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -33,7 +34,8 @@ impl Input {
         &self.edited
     }
 
-    /// Is there room for whatever byte comes next? While there is not, the serial line is left unread and the sender waits.
+    /// Is there room for whatever byte comes next? While there is not, the serial line is left
+    /// unread and the sender waits.
     pub fn has_room(&self) -> bool {
         self.pending.len() + LINE_MAX < PENDING_MAX
     }
@@ -79,7 +81,8 @@ impl Input {
         self.lines = 0;
     }
 
-    /// The mode changed. What is being edited becomes readable in raw mode; what raw mode left counts as a line in canonical mode.
+    /// The mode changed. What is being edited becomes readable in raw mode; what raw mode left
+    /// counts as a line in canonical mode.
     pub fn change_mode(&mut self, canonical: bool) {
         if canonical {
             if let Some(last) = self.pending.back_mut().filter(|last| !last.ends_line) {
@@ -96,7 +99,8 @@ impl Input {
         }
     }
 
-    /// Bytes of the first line (canonical), or all (raw); `None` in canonical mode without a whole line.
+    /// Bytes of the first line (canonical), or all (raw); `None` in canonical mode without a whole
+    /// line.
     pub fn available(&self, canonical: bool) -> Option<usize> {
         if !canonical {
             return Some(self.pending.len());
@@ -105,7 +109,8 @@ impl Input {
         Some(end + usize::from(self.pending[end].byte.is_some()))
     }
 
-    /// Moves up to `wanted` bytes out: of the first line, or raw. Empty: end of file, or nothing there.
+    /// Moves up to `wanted` bytes out: of the first line, or raw. Empty: end of file, or nothing
+    /// there.
     pub fn take(&mut self, wanted: usize, canonical: bool) -> Vec<u8> {
         let mut taken = Vec::new();
         while taken.len() < wanted {
@@ -118,7 +123,8 @@ impl Input {
                 }
             }
         }
-        // A line that ended with an end of file is over with its last byte, not with an empty read after it.
+        // A line that ended with an end of file is over with its last byte, not with an empty read
+        // after it.
         if !taken.is_empty() && self.pending.front().is_some_and(|entry| entry.byte.is_none()) {
             self.pending.pop_front();
             self.lines -= 1;

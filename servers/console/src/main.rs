@@ -1,7 +1,8 @@
 //! The console: owns the serial line, serves the terminal on it, and answers control lines.
 //!
-//! Wiring only; rules are in the library beside it. Runs on core 0, where the kernel's own lines go out too. Needs nobody to start:
-//! `process` and `supervisor`, which start later, are asked when first needed.
+//! Wiring only; rules are in the library beside it. Runs on core 0, where the kernel's own lines go
+//! out too. Needs nobody to start: `process` and `supervisor`, which start later, are asked when
+//! first needed.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 
@@ -94,7 +95,8 @@ fn keep(memory: Option<&Bulk>, state: &Kept) {
     }
 }
 
-/// Then what is typed is commands. An archive that does not tell runs a program, as `process` sees it too.
+/// Then what is typed is commands. An archive that does not tell runs a program, as `process` sees
+/// it too.
 fn runs_no_program(start: &Start) -> bool {
     let run = start.file(system::RUN_PATH).map(system::decode::<system::Run>);
     matches!(run, Some(Ok(run)) if run.arguments.is_empty())

@@ -11,11 +11,13 @@ const TAB: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Output {
     column: usize,
-    /// Nothing was written since the last line end. At first that is not known: kernel or predecessor may have left a line half written.
+    /// Nothing was written since the last line end. At first that is not known: kernel or
+    /// predecessor may have left a line half written.
     fresh: bool,
 }
 
-/// Column after `byte` at `column`. Parts of a UTF-8 character after its first byte take no room; every character counts as one wide.
+/// Column after `byte` at `column`. Parts of a UTF-8 character after its first byte take no room;
+/// every character counts as one wide.
 pub fn advance(column: usize, byte: u8) -> usize {
     match byte {
         b'\r' => 0,

@@ -1,8 +1,9 @@
-//! What survives the console's own crash: settings, window size, foreground group and the control request that is under way, in the
-//! region `console-state`.
+//! What survives the console's own crash: settings, window size, foreground group and the control
+//! request that is under way, in the region `console-state`.
 //!
-//! One fixed record, written whole at the first start and after each change, with version and checksum: one that a crash cut short is
-//! refused, and the defaults hold. What was typed and not read is lost with the component; its readers' calls end with `PeerRestarted`.
+//! One fixed record, written whole at the first start and after each change, with version and
+//! checksum: one that a crash cut short is refused, and the defaults hold. What was typed and not
+//! read is lost with the component; its readers' calls end with `PeerRestarted`.
 
 use crate::control::REQUEST_MAX;
 use crate::settings::{IMAGE_BYTES, Settings};

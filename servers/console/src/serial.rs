@@ -1,4 +1,5 @@
-//! The serial line: a 16550 UART behind port and interrupt calls. The kernel has set speed and frame; only receiving is ours.
+//! The serial line: a 16550 UART behind port and interrupt calls. The kernel has set speed and
+//! frame; only receiving is ours.
 //!
 //! Registers: National Semiconductor PC16550D data sheet, section 8.
 
@@ -30,7 +31,8 @@ pub async fn receive(device: Device, console: alloc::rc::Rc<Console>) {
         return runtime::log!("the serial line gives no interrupts ({error:?}): no input");
     }
     loop {
-        // What came before the interrupt was opened again does not interrupt any more: look once more.
+        // What came before the interrupt was opened again does not interrupt any more: look once
+        // more.
         drain(device.handle, &console).await;
         let _ = sys::device_interrupt_done(device.handle, ENTRY);
         drain(device.handle, &console).await;
@@ -44,7 +46,8 @@ fn enable(device: Handle) -> Result<(), abi::Error> {
     sys::device_port_write(device, INTERRUPT_ENABLE, 1, RECEIVE_INTERRUPT)
 }
 
-/// Takes bytes until the chip has none. Without room in the terminal they stay there, and the sender waits.
+/// Takes bytes until the chip has none. Without room in the terminal they stay there, and the
+/// sender waits.
 async fn drain(device: Handle, console: &Console) {
     loop {
         console.room().await;

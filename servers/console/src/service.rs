@@ -1,6 +1,8 @@
-//! The console between the line and those who use it: who waits for what, signals to the foreground group, control requests.
+//! The console between the line and those who use it: who waits for what, signals to the foreground
+//! group, control requests.
 //!
-//! Invariants: no `RefCell` borrow crosses an await; all that waits here is bounded. The contract's side is [`crate::description`].
+//! Invariants: no `RefCell` borrow crosses an await; all that waits here is bounded. The contract's
+//! side is [`crate::description`].
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -55,7 +57,8 @@ pub struct Console {
     pub(crate) changed: Watch,
     changes: Cell<u64>,
     pub(crate) waiting: RefCell<Vec<Waiting>>,
-    /// Signals to be sent, one bit each: the same key pressed again before the first went is one signal, as for a program.
+    /// Signals to be sent, one bit each: the same key pressed again before the first went is one
+    /// signal, as for a program.
     signals: Cell<u64>,
     signalled: Watch,
     requests: RefCell<VecDeque<Result<String, &'static str>>>,
@@ -87,7 +90,8 @@ impl Console {
         }
     }
 
-    /// Takes bytes from the line; gives how many. While there is no room the rest is to be left there.
+    /// Takes bytes from the line; gives how many. While there is no room the rest is to be left
+    /// there.
     pub fn receive(&self, bytes: &[u8]) -> usize {
         let mut echo = Vec::new();
         let mut taken = 0;
@@ -170,7 +174,8 @@ impl Console {
         self.keep_partial();
     }
 
-    /// Sends lines on the control channel. They begin at the start of a line, whatever a program has written.
+    /// Sends lines on the control channel. They begin at the start of a line, whatever a program
+    /// has written.
     pub fn reply(&self, lines: &[&str]) {
         for line in lines {
             let mut bytes = Vec::new();
@@ -187,7 +192,8 @@ impl Console {
         self.output(text.as_bytes());
     }
 
-    /// The line that was typed next, without its end; for the console's own commands. Longer than 4095 bytes it comes in parts.
+    /// The line that was typed next, without its end; for the console's own commands. Longer than
+    /// 4095 bytes it comes in parts.
     pub async fn next_line(&self) -> String {
         loop {
             if let Ok(bytes) = self.input(crate::input::LINE_MAX, true).await {
@@ -263,7 +269,8 @@ impl Console {
         self.signalled.changed();
     }
 
-    /// Sends signals to the foreground group, for ever. A task of its own: the process server may be slow, restarting or gone.
+    /// Sends signals to the foreground group, for ever. A task of its own: the process server may
+    /// be slow, restarting or gone.
     pub async fn send_signals(self: Rc<Self>) {
         loop {
             let number = self.signalled.until(|| self.signals.get().checked_ilog2()).await;

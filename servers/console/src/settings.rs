@@ -1,6 +1,8 @@
-//! Terminal settings: the kernel's `struct termios` of Linux x86-64 (asm-generic/termbits.h), 36 bytes as programs exchange it.
+//! Terminal settings: the kernel's `struct termios` of Linux x86-64 (asm-generic/termbits.h), 36
+//! bytes as programs exchange it.
 //!
-//! Any 36 bytes are valid settings: bits without a meaning here are kept and given back, as Linux does.
+//! Any 36 bytes are valid settings: bits without a meaning here are kept and given back, as Linux
+//! does.
 
 /// Bytes of the image: four words of flags, the line discipline's number, 19 control characters.
 pub const IMAGE_BYTES: usize = 36;

@@ -1,7 +1,9 @@
-//! The line discipline: editing, echo, signals, stop and start, between a serial line and the programs that read it.
+//! The line discipline: editing, echo, signals, stop and start, between a serial line and the
+//! programs that read it.
 //!
-//! Follows termios(3) and what Linux does where termios leaves it open. Invariant: whatever bytes and settings come, in whatever order, nothing
-//! here panics and no queue passes the bounds of [`crate::input`]. Deliberately missing: parity, flow control towards the sender.
+//! Follows termios(3) and what Linux does where termios leaves it open. Invariant: whatever bytes
+//! and settings come, in whatever order, nothing here panics and no queue passes the bounds of
+//! [`crate::input`]. Deliberately missing: parity, flow control towards the sender.
 
 use alloc::vec::Vec;
 
@@ -98,7 +100,8 @@ impl Terminal {
         self.input.available(self.canonical()).unwrap_or(0)
     }
 
-    /// What a read of `wanted` bytes can do now (termios: canonical mode, or the four cases of MIN and TIME).
+    /// What a read of `wanted` bytes can do now (termios: canonical mode, or the four cases of MIN
+    /// and TIME).
     pub fn readable(&self, wanted: usize) -> Readable {
         let Some(held) = self.input.available(self.canonical()) else { return Readable::Wait };
         if self.canonical() || wanted == 0 {

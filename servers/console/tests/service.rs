@@ -166,7 +166,8 @@ fn replies_begin_a_line_and_requests_come_out() {
     });
 }
 
-/// Typed input and requests mix in any way, and the console dies between any two bytes: no request is lost, none reaches the terminal.
+/// Typed input and requests mix in any way, and the console dies between any two bytes: no request
+/// is lost, none reaches the terminal.
 #[test]
 fn a_request_survives_half_typed_lines_and_restarts() {
     runtime::testing::run(async {

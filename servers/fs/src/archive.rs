@@ -1,6 +1,7 @@
 //! The boot archive: cpio in the "newc" form (man 5 cpio), as the host tool writes it.
 //!
-//! The archive may be damaged: a member that does not add up ends the walk with an error, and what came before it counts.
+//! The archive may be damaged: a member that does not add up ends the walk with an error, and what
+//! came before it counts.
 
 /// What a member is, from the type bits of its mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,8 @@
-//! Contents of one file: pages that were written, over bytes that lie in the boot archive, over zeros.
+//! Contents of one file: pages that were written, over bytes that lie in the boot archive, over
+//! zeros.
 //!
-//! Invariants: no written page lies past the end; bytes of a written page past the end are zero, so a file that grows shows zeros.
+//! Invariants: no written page lies past the end; bytes of a written page past the end are zero, so
+//! a file that grows shows zeros.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -50,7 +52,8 @@ impl Data {
         &self.base[from..self.base.len().min(from.saturating_add(limit))]
     }
 
-    /// Calls `each` with the pieces from `at` on, at most `length` bytes; gives how many there were. `None` is a hole of that size.
+    /// Calls `each` with the pieces from `at` on, at most `length` bytes; gives how many there
+    /// were. `None` is a hole of that size.
     pub fn read(&self, at: u64, length: usize, mut each: impl FnMut(usize, &[u8])) -> usize {
         const ZEROS: [u8; PAGE] = [0; PAGE];
         let length = usize::try_from(self.size.saturating_sub(at)).unwrap_or(usize::MAX).min(length);
@@ -85,7 +88,8 @@ impl Data {
         self.pages.get_mut(&number).map(|page| &mut **page).ok_or(DescriptionError::Failed)
     }
 
-    /// Writes at `at`; gives how many bytes went in: all, or fewer when space ran out after the first page. `NoSpace`, `TooLarge`.
+    /// Writes at `at`; gives how many bytes went in: all, or fewer when space ran out after the
+    /// first page. `NoSpace`, `TooLarge`.
     pub fn write(&mut self, at: u64, bytes: &[u8], budget: &mut Budget) -> Result<usize, DescriptionError> {
         if at.checked_add(bytes.len() as u64).is_none_or(|end| end > FILE_BYTES_MAX) {
             return Err(DescriptionError::TooLarge);

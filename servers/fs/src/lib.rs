@@ -1,6 +1,8 @@
-//! The file store as pure state: a tree of inodes, file data by pages, the boot archive, and the texts of /proc.
+//! The file store as pure state: a tree of inodes, file data by pages, the boot archive, and the
+//! texts of /proc.
 //!
-//! Invariants: no clock, no channel, no kernel call here; times come as arguments. What clients say is decoded into inodes or errors.
+//! Invariants: no clock, no channel, no kernel call here; times come as arguments. What clients say
+//! is decoded into inodes or errors.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

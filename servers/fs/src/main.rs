@@ -1,6 +1,7 @@
 //! The file server: wires the store to the `files` and `descriptions` contracts.
 //!
-//! Single-threaded: a `RefCell` borrow never crosses an await. Everything is lost with the machine; the archive stays as it was.
+//! Single-threaded: a `RefCell` borrow never crosses an await. Everything is lost with the machine;
+//! the archive stays as it was.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 

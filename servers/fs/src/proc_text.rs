@@ -20,7 +20,8 @@ pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
     let ticks = line.cpu_ns / (1_000_000_000 / TICKS_PER_S);
     let (id, parent, state) = (line.process, line.parent, line.state);
     Some(match name {
-        // Fields 1 to 24 matter to ps; the rest is zero. 14 = user time, 20 = threads, 23 = bytes, 24 = pages present.
+        // Fields 1 to 24 matter to ps; the rest is zero. 14 = user time, 20 = threads, 23 = bytes,
+        // 24 = pages present.
         "stat" => format!(
             "{id} ({}) {state} {parent} {} {} 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 0 {} {}{}\n",
             line.name,

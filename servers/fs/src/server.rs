@@ -1,6 +1,7 @@
 //! State of the file server: the store and the open descriptions.
 //!
-//! Invariants: a description lives while a client holds it; each description of an inode counts once in the store's `opens`.
+//! Invariants: a description lives while a client holds it; each description of an inode counts
+//! once in the store's `opens`.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;

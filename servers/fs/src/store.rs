@@ -1,7 +1,8 @@
 //! The tree: inodes with names, links, times and contents.
 //!
-//! Invariants: an inode lives while a name or an open description holds it; a directory has exactly one name; the root is inode 1 and
-//! never goes; `budget` counts exactly the written pages of living files. Operations act whole or not at all.
+//! Invariants: an inode lives while a name or an open description holds it; a directory has exactly
+//! one name; the root is inode 1 and never goes; `budget` counts exactly the written pages of
+//! living files. Operations act whole or not at all.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -128,7 +129,8 @@ impl Store {
         }
     }
 
-    /// Makes an inode under a new name. A directory's parent is set here. `Exists`, `NoSpace`, `NameTooLong`, `NotFound` if the directory was removed.
+    /// Makes an inode under a new name. A directory's parent is set here. `Exists`, `NoSpace`,
+    /// `NameTooLong`, `NotFound` if the directory was removed.
     pub fn create(
         &mut self,
         directory: InodeId,
@@ -183,7 +185,8 @@ impl Store {
         Ok(())
     }
 
-    /// Removes a name. `wants_directory` must fit the inode: `NotDirectory`, `IsDirectory`; `NotEmpty`.
+    /// Removes a name. `wants_directory` must fit the inode: `NotDirectory`, `IsDirectory`;
+    /// `NotEmpty`.
     pub fn remove(&mut self, directory: InodeId, name: &str, wants_directory: bool, now_ns: u64) -> Result<(), Error> {
         let id = *self.names(directory)?.0.get(name).ok_or(Error::NotFound)?;
         self.check_removable(id, wants_directory)?;
@@ -216,7 +219,8 @@ impl Store {
         }
     }
 
-    /// rename(2): replaces a fitting target; nothing happens if both names are one file. `Invalid` when a directory would go into itself.
+    /// rename(2): replaces a fitting target; nothing happens if both names are one file. `Invalid`
+    /// when a directory would go into itself.
     pub fn rename(&mut self, from: (InodeId, &str), to: (InodeId, &str), now_ns: u64) -> Result<(), Error> {
         check_name(to.1)?;
         let moved = *self.names(from.0)?.0.get(from.1).ok_or(Error::NotFound)?;
@@ -351,15 +355,18 @@ impl Store {
         Ok(())
     }
 
-    /// Directory entries after `from` (0 = from the start; `.` and `..` come first), and where to go on.
+    /// Directory entries after `from` (0 = from the start; `.` and `..` come first), and where to
+    /// go on.
     ///
-    /// Cookies: 1 and 2 after the dots, then inode number + 2. Names are listed by inode, so what is added or removed meanwhile moves no other.
+    /// Cookies: 1 and 2 after the dots, then inode number + 2. Names are listed by inode, so what
+    /// is added or removed meanwhile moves no other.
     pub fn entries(&self, id: InodeId, from: u64, limit: usize) -> Result<(Vec<Entry>, u64), Error> {
         let (names, parent) = self.names(id)?;
         let mut all: Vec<(u64, &str, InodeId)> = alloc::vec![(1, ".", id), (2, "..", parent)];
         let mut listed: Vec<_> = names.iter().map(|(name, inode)| (*inode, name.as_str())).collect();
         listed.sort_unstable();
-        // Hard links in one directory share an inode number: they get the same cookie, so such a run is never split.
+        // Hard links in one directory share an inode number: they get the same cookie, so such a
+        // run is never split.
         all.extend(listed.iter().map(|(inode, name)| (inode + 2, *name, *inode)));
         let mut entries = Vec::new();
         let mut next = from;
@@ -375,7 +382,8 @@ impl Store {
         Ok((entries, next))
     }
 
-    /// Fills the root from the archive's members below `folder/`. Gives how many were taken; damage and double names end it early.
+    /// Fills the root from the archive's members below `folder/`. Gives how many were taken; damage
+    /// and double names end it early.
     pub fn fill(&mut self, archive: &'static [u8], folder: &str) -> Result<usize, Error> {
         let mut taken = 0;
         for member in members(archive) {

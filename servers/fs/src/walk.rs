@@ -40,7 +40,8 @@ pub struct Walked {
     pub wants_directory: bool,
 }
 
-/// Walks an absolute path. With `follow`, a symbolic link at the end is followed. `NotFound`, `NotDirectory`, `Loop`, `NameTooLong`, `Invalid` if not absolute.
+/// Walks an absolute path. With `follow`, a symbolic link at the end is followed. `NotFound`,
+/// `NotDirectory`, `Loop`, `NameTooLong`, `Invalid` if not absolute.
 pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
     if !path.starts_with('/') {
         return Err(Error::Invalid);

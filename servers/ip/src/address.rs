@@ -2,7 +2,8 @@
 
 use core::net::Ipv4Addr;
 
-/// Name of the setting on the kernel command line: `pelago.ip=10.0.2.15/24,10.0.2.2` (the gateway may be left out).
+/// Name of the setting on the kernel command line: `pelago.ip=10.0.2.15/24,10.0.2.2` (the gateway
+/// may be left out).
 pub const SETTING: &str = "pelago.ip=";
 
 /// Address, network and way out.

@@ -1,7 +1,10 @@
-//! The DHCP client (RFC 2131): which message is due, what an answer means, and how long a lease holds.
+//! The DHCP client (RFC 2131): which message is due, what an answer means, and how long a lease
+//! holds.
 //!
-//! A step machine over message formats of `smoltcp::wire`; IP makes datagrams of what [`Dhcp::poll`] gives and hands answers to [`Dhcp::answer`]. Waits double up to [`WAIT_MAX_NS`]
-//! while there is no lease; with one, nothing runs before half of it is over. A [`Lease`] is plain data, so that a restarted IP goes on with it.
+//! A step machine over message formats of `smoltcp::wire`; IP makes datagrams of what
+//! [`Dhcp::poll`] gives and hands answers to [`Dhcp::answer`]. Waits double up to [`WAIT_MAX_NS`]
+//! while there is no lease; with one, nothing runs before half of it is over. A [`Lease`] is plain
+//! data, so that a restarted IP goes on with it.
 
 use alloc::{vec, vec::Vec};
 use core::net::Ipv4Addr;
@@ -74,7 +77,8 @@ pub struct Dhcp {
 }
 
 impl Dhcp {
-    /// A client that asks at once, or goes on with `lease` if that has not ended. `seed` makes its transactions its own.
+    /// A client that asks at once, or goes on with `lease` if that has not ended. `seed` makes its
+    /// transactions its own.
     pub fn new(ethernet: EthernetAddress, lease: Option<Lease>, seed: u32, now_ns: u64) -> Dhcp {
         let (state, next_ns) = match lease {
             Some(lease) if lease.end_ns > now_ns => (State::Bound(lease), lease.renew_ns),
@@ -119,7 +123,8 @@ impl Dhcp {
                 (self.poll(now_ns).0, Some(Change::Lost))
             }
             State::Bound(lease) => {
-                // RFC 2131 section 4.4.5: half of what remains until the next stage, one minute at least.
+                // RFC 2131 section 4.4.5: half of what remains until the next stage, one minute at
+                // least.
                 let stage_ns = if now_ns < lease.rebind_ns { lease.rebind_ns } else { lease.end_ns };
                 self.next_ns = (now_ns + ((stage_ns - now_ns) / 2).max(60 * SECOND_NS)).min(stage_ns);
                 let mut message = self.message(DhcpMessageType::Request, None, None);
@@ -211,7 +216,8 @@ impl Dhcp {
             additional_options: &[],
         };
         let mut bytes = vec![0; message.buffer_len()];
-        // The buffer has the length the format asked for: the one way for `emit` to fail does not occur.
+        // The buffer has the length the format asked for: the one way for `emit` to fail does not
+        // occur.
         let _ = message.emit(&mut DhcpPacket::new_unchecked(&mut bytes[..]));
         Message { bytes, source: Ipv4Addr::UNSPECIFIED, destination: Ipv4Addr::BROADCAST }
     }

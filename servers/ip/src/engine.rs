@@ -72,7 +72,8 @@ pub struct Ip<M> {
     fixed: bool,
     /// Own transmit buffers that are free.
     own: BufferSet,
-    /// Frames given to a driver and not yet reported as read, oldest first. A length of 0 stands for a frame of our predecessor.
+    /// Frames given to a driver and not yet reported as read, oldest first. A length of 0 stands
+    /// for a frame of our predecessor.
     on_the_way: VecDeque<Span>,
     /// Receive buffers that TCP has.
     with_tcp: BufferSet,
@@ -84,7 +85,8 @@ pub struct Ip<M> {
 }
 
 impl<M: Memory> Ip<M> {
-    /// IP over its two pools and the region that survives it. With a `fixed` address no DHCP is spoken; else what the region has is used until its end.
+    /// IP over its two pools and the region that survives it. With a `fixed` address no DHCP is
+    /// spoken; else what the region has is used until its end.
     pub fn new(receive: M, transmit: M, state: M, fixed: Option<Host>) -> Ip<M> {
         let Kept { lease, neighbours } = state::recall(&state);
         let lease = lease.filter(|_| fixed.is_none());
@@ -135,7 +137,8 @@ impl<M: Memory> Ip<M> {
         self.attached = true;
         if self.ethernet != link.ethernet {
             self.ethernet = link.ethernet;
-            // The first link, or a swapped device: what waits was addressed with nothing better, and stays.
+            // The first link, or a swapped device: what waits was addressed with nothing better,
+            // and stays.
             self.rewrite_sources();
         }
         if self.dhcp.is_none() && !self.fixed {
@@ -152,7 +155,8 @@ impl<M: Memory> Ip<M> {
             self.on_the_way.push_back(Span { buffer, offset: 0, length: 0 });
             self.own.remove(buffer);
         }
-        // What is ours and the device does not have goes out (again); a predecessor's frame that the device does not have is done.
+        // What is ours and the device does not have goes out (again); a predecessor's frame that
+        // the device does not have is done.
         let (again, done): (Vec<Span>, Vec<Span>) =
             self.on_the_way.iter().filter(|span| !link.busy.contains(span.buffer)).partition(|span| span.length > 0);
         self.counters.resubmitted += again.len() as u64;
@@ -179,7 +183,8 @@ impl<M: Memory> Ip<M> {
         Attached { host: self.host, busy: busy.without(&own) }
     }
 
-    /// TCP is gone: its receive buffers go back, the packets it wanted to send and that wait for a neighbour are dropped.
+    /// TCP is gone: its receive buffers go back, the packets it wanted to send and that wait for a
+    /// neighbour are dropped.
     pub fn detach_tcp(&mut self) {
         self.tcp = false;
         self.output.give_back.extend(self.with_tcp.iter());
@@ -255,7 +260,8 @@ impl<M: Memory> Ip<M> {
         if !self.attached {
             // Frames are on the way already and go out when a driver attaches.
             output.transmit.clear();
-            // A buffer given back between `detach_driver` and the driver's answer was in the set we said we hold.
+            // A buffer given back between `detach_driver` and the driver's answer was in the set we
+            // said we hold.
             self.output.give_back = core::mem::take(&mut output.give_back);
         }
         output
@@ -398,7 +404,8 @@ impl<M: Memory> Ip<M> {
 
     fn rewrite_sources(&mut self) {
         for span in self.on_the_way.iter().filter(|span| span.length > 0) {
-            // The source address is the second of the header's fields. A checked span cannot fail here.
+            // The source address is the second of the header's fields. A checked span cannot fail
+            // here.
             let _ = self.transmit.write(span.buffer, usize::from(span.offset) + 6, &self.ethernet.0);
         }
     }

@@ -1,7 +1,8 @@
 //! Wires IP to the driver below and TCP above.
 //!
-//! The link task attaches to the driver, again after each restart of it, and feeds what comes; TCP's operations feed what goes; after either the turn task
-//! passes everything on in batches. All state is in [`Ip`].
+//! The link task attaches to the driver, again after each restart of it, and feeds what comes;
+//! TCP's operations feed what goes; after either the turn task passes everything on in batches. All
+//! state is in [`Ip`].
 
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
@@ -43,7 +44,8 @@ fn wire_address(host: Option<Host>) -> Option<HostAddress> {
 }
 
 impl Service {
-    /// Says it if the link went up or down. Nothing else depends on it: what is sent without a link is lost as on any network.
+    /// Says it if the link went up or down. Nothing else depends on it: what is sent without a link
+    /// is lost as on any network.
     fn link_is(&self, up: bool) {
         if self.up.replace(Some(up)) != Some(up) {
             runtime::log!("link {}", if up { "up" } else { "down" });
@@ -125,7 +127,8 @@ async fn link(service: &Service, driver: &NetworkClient) {
             NetworkEvent::Transmitted { buffers } => service.ip.borrow_mut().transmitted(&buffers),
             NetworkEvent::Lost | NetworkEvent::PeerRestarted => return,
             NetworkEvent::Closed => {
-                // Only a contract broken by one side ends a channel for good; the supervisor then sees a component that does not serve.
+                // Only a contract broken by one side ends a channel for good; the supervisor then
+                // sees a component that does not serve.
                 runtime::log!("the driver's channel is closed");
                 return core::future::pending().await;
             }

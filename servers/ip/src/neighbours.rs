@@ -1,7 +1,9 @@
-//! Neighbours: Ethernet addresses of hosts on the link, and packets that wait for one (RFC 826, RFC 1122 section 2.3.2).
+//! Neighbours: Ethernet addresses of hosts on the link, and packets that wait for one (RFC 826, RFC
+//! 1122 section 2.3.2).
 //!
-//! Bounded: [`ENTRIES_MAX`] neighbours, [`WAITING_MAX`] packets that wait, [`TRIES`] requests. No timer runs unless a request is unanswered: age is looked at
-//! when an entry is used, and one that is old is confirmed while it stays in use.
+//! Bounded: [`ENTRIES_MAX`] neighbours, [`WAITING_MAX`] packets that wait, [`TRIES`] requests. No
+//! timer runs unless a request is unanswered: age is looked at when an entry is used, and one that
+//! is old is confirmed while it stays in use.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
@@ -10,7 +12,8 @@ use smoltcp::wire::EthernetAddress;
 
 /// Most neighbours; the least recently confirmed one goes first.
 pub const ENTRIES_MAX: usize = 64;
-/// Most packets that wait for addresses, of all neighbours together: a quarter of the transmit pool.
+/// Most packets that wait for addresses, of all neighbours together: a quarter of the transmit
+/// pool.
 pub const WAITING_MAX: usize = 64;
 /// Requests before a neighbour is given up.
 pub const TRIES: u32 = 4;
@@ -91,8 +94,9 @@ impl Neighbours {
         Resolution::Waiting
     }
 
-    /// A neighbour said who it is. Unasked news is believed only about neighbours in the table or asked for, or when `asked_us`.
-    /// True if the table changed; gives the packets that waited for it.
+    /// A neighbour said who it is. Unasked news is believed only about neighbours in the table or
+    /// asked for, or when `asked_us`. True if the table changed; gives the packets that waited for
+    /// it.
     pub fn confirm(
         &mut self,
         address: Ipv4Addr,

@@ -1,7 +1,8 @@
 //! What arrives: Ethernet, ARP, IPv4 and ICMP checked field by field, each refusal counted.
 //!
-//! A header is copied out of the shared buffer before it is looked at, so what was checked is what is acted on. A TCP segment is passed on by reference:
-//! TCP copies it before it looks, and checks it again.
+//! A header is copied out of the shared buffer before it is looked at, so what was checked is what
+//! is acted on. A TCP segment is passed on by reference: TCP copies it before it looks, and checks
+//! it again.
 
 use core::net::Ipv4Addr;
 use packet::{MTU, Memory, Span};
@@ -123,7 +124,8 @@ impl<M: Memory> Ip<M> {
         Fate::Done
     }
 
-    /// Checks what RFC 1122 section 3.2.1 wants checked; gives the packet without Ethernet's padding.
+    /// Checks what RFC 1122 section 3.2.1 wants checked; gives the packet without Ethernet's
+    /// padding.
     fn check_ipv4(&mut self, packet: Span, bytes: &[u8]) -> Option<(Span, Header)> {
         let header = Ipv4Packet::new_unchecked(bytes);
         let sound = bytes.len() >= 20
@@ -176,7 +178,8 @@ impl<M: Memory> Ip<M> {
         }
     }
 
-    /// An echo request is turned round and sent to whom it came from (RFC 792); its route back needs no table.
+    /// An echo request is turned round and sent to whom it came from (RFC 792); its route back
+    /// needs no table.
     fn icmp_arrived(&mut self, packet: Span, header: &Header, from: EthernetAddress) {
         let mut bytes = [0; MTU];
         let Ok(bytes) = self.receive.read(packet, &mut bytes) else { return };
@@ -195,7 +198,8 @@ impl<M: Memory> Ip<M> {
         }
         message.set_msg_type(Icmpv4Message::EchoReply);
         message.fill_checksum();
-        // The header was copied a second time, so it is written anew where it matters and its sum made again.
+        // The header was copied a second time, so it is written anew where it matters and its sum
+        // made again.
         let mut answer = Ipv4Packet::new_unchecked(&mut *bytes);
         answer.set_src_addr(header.destination);
         answer.set_dst_addr(header.source);

@@ -1,7 +1,8 @@
 //! What survives IP's own crash: the address and who the neighbours are.
 //!
-//! One fixed record at the start of the region `ip-state`, written whole after each change, with a version and a checksum: a crash in the middle of writing leaves a
-//! record that is refused, and IP asks DHCP and ARP again. The reader checks every field as if a stranger had written it.
+//! One fixed record at the start of the region `ip-state`, written whole after each change, with a
+//! version and a checksum: a crash in the middle of writing leaves a record that is refused, and IP
+//! asks DHCP and ARP again. The reader checks every field as if a stranger had written it.
 
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;

@@ -1,4 +1,5 @@
-//! IP as a whole on the host: a fake driver below, a fake TCP above, real packets, restarts of each side, and packets that lie.
+//! IP as a whole on the host: a fake driver below, a fake TCP above, real packets, restarts of each
+//! side, and packets that lie.
 
 use ip::{Attached, Host, Ip, Link};
 use packet::{BufferSet, HEADROOM, POOL_BYTES, Pool, Span};

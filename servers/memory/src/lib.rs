@@ -27,7 +27,8 @@ pub enum Step {
     Nobody,
 }
 
-/// The next step so that `core` has `wanted_pages` free beside the reserve. `cores` are those that run, with their figures.
+/// The next step so that `core` has `wanted_pages` free beside the reserve. `cores` are those that
+/// run, with their figures.
 pub fn step(core: u32, wanted_pages: u64, cores: &[(u32, CoreMemory)]) -> Step {
     let spare = |memory: &CoreMemory| memory.free_pages.saturating_sub(RESERVE_PAGES);
     let own = cores.iter().find(|(number, _)| *number == core).map_or(0, |(_, memory)| spare(memory));
@@ -36,7 +37,8 @@ pub fn step(core: u32, wanted_pages: u64, cores: &[(u32, CoreMemory)]) -> Step {
     }
     let others = cores.iter().filter(|(number, _)| *number != core);
     match others.map(|(number, memory)| (spare(memory), *number)).max() {
-        // A core never gives more than half of what it can spare, so that two cores do not pass pages to and fro.
+        // A core never gives more than half of what it can spare, so that two cores do not pass
+        // pages to and fro.
         Some((spare, from)) if spare / 2 >= STEP_PAGES => Step::Take { from, pages: STEP_PAGES },
         _ => Step::Nobody,
     }

@@ -1,4 +1,5 @@
-//! The memory server: asks the monitors how much there is and has them move pages. Keeps nothing, so a restart loses nothing.
+//! The memory server: asks the monitors how much there is and has them move pages. Keeps nothing,
+//! so a restart loses nothing.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 

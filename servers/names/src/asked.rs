@@ -1,6 +1,8 @@
-//! What a client was answered and may keep, so that it is told of changes to that and to nothing else, once.
+//! What a client was answered and may keep, so that it is told of changes to that and to nothing
+//! else, once.
 //!
-//! Invariant: what was answered since the client was last told is in the set, or the client is owed word that anything may have changed.
+//! Invariant: what was answered since the client was last told is in the set, or the client is owed
+//! word that anything may have changed.
 
 use alloc::collections::BTreeSet;
 use alloc::string::{String, ToString};
@@ -30,7 +32,8 @@ impl Asked {
         self.contracts.insert(contract.to_string());
     }
 
-    /// That contract has changed. `tell` sends word and says whether it could; what could not be sent is owed.
+    /// That contract has changed. `tell` sends word and says whether it could; what could not be
+    /// sent is owed.
     pub fn changed(&mut self, contract: &str, tell: impl FnOnce(&str) -> bool) {
         if !self.contracts.remove(contract) {
             return;

@@ -1,7 +1,8 @@
 //! The table of names, without messages: what is registered, and who is nearest.
 //!
-//! Invariants: at most [`ENTRIES_MAX`] entries; a component has one entry for each contract, its latest generation's.
-//! Deliberately unknown here: who may register (only spawn is wired for it), how entries are used.
+//! Invariants: at most [`ENTRIES_MAX`] entries; a component has one entry for each contract, its
+//! latest generation's. Deliberately unknown here: who may register (only spawn is wired for it),
+//! how entries are used.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Registers; an older generation never replaces a newer one. Tells whether that changed anything.
+    /// Registers; an older generation never replaces a newer one. Tells whether that changed
+    /// anything.
     pub fn register(&mut self, entry: Named) -> Result<bool, NamesError> {
         if [&entry.component, &entry.contract].iter().any(|name| name.is_empty() || name.len() > NAME_BYTES_MAX) {
             return Err(NamesError::BadName);

@@ -1,4 +1,5 @@
-//! The name server: the table behind its contract. Restarted, it starts empty and spawn tells it again.
+//! The name server: the table behind its contract. Restarted, it starts empty and spawn tells it
+//! again.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
 //! The process server: starts the first Linux program and keeps the family tree of all that follow.
 //!
-//! Wiring only; rules are in the library beside it. Single-threaded: a `RefCell` borrow never crosses an await.
+//! Wiring only; rules are in the library beside it. Single-threaded: a `RefCell` borrow never
+//! crosses an await.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,7 @@
 //! A pipe: a bounded queue of bytes between writers and readers.
 //!
-//! Invariants: at most [`CAPACITY_BYTES`] wait; a write of at most [`ATOMIC_BYTES`] is taken whole or not at all (POSIX PIPE_BUF).
+//! Invariants: at most [`CAPACITY_BYTES`] wait; a write of at most [`ATOMIC_BYTES`] is taken whole
+//! or not at all (POSIX PIPE_BUF).
 
 use alloc::collections::VecDeque;
 

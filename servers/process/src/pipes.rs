@@ -1,6 +1,7 @@
 //! Pipes as descriptions.
 //!
-//! Invariants: an end lives while at least one client holds it; a pipe lives while one of its ends does. Ids are never used again.
+//! Invariants: an end lives while at least one client holds it; a pipe lives while one of its ends
+//! does. Ids are never used again.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;

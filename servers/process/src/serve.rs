@@ -41,7 +41,8 @@ pub struct Server {
     table: RefCell<Table>,
     /// Where to send signals, by process.
     events: RefCell<BTreeMap<ProcessId, ProcessEvents>>,
-    /// Signals for processes that run but have not said hello yet: bit n-1 = signal n, with the last sender.
+    /// Signals for processes that run but have not said hello yet: bit n-1 = signal n, with the
+    /// last sender.
     early: RefCell<BTreeMap<ProcessId, (u64, ProcessId)>>,
     alarms: RefCell<BTreeMap<ProcessId, Alarm>>,
     /// Forks refused in a row, by the parent.
@@ -50,8 +51,9 @@ pub struct Server {
     changed: Watch,
 }
 
-/// A refused fork waits for its answer, each time twice as long as before until one is granted: whoever asks again and again spends no
-/// time of others, and whoever meets the limit once hardly notices.
+/// A refused fork waits for its answer, each time twice as long as before until one is granted:
+/// whoever asks again and again spends no time of others, and whoever meets the limit once hardly
+/// notices.
 const REFUSED_PAUSE_FIRST_NS: u64 = 1_000_000;
 /// At most 2^9 times the first: half a second.
 const REFUSED_DOUBLINGS_MAX: u32 = 9;
@@ -73,7 +75,8 @@ pub async fn start_first(server: Rc<Server>, run: Option<&'static [u8]>) {
     }
 }
 
-/// The first program's domain. Its servers may still be starting: `NotFound` and `Failed` are tried again for a while.
+/// The first program's domain. Its servers may still be starting: `NotFound` and `Failed` are tried
+/// again for a while.
 async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<SpawnError>> {
     const LIMIT_NS: u64 = 10_000_000_000;
     const PAUSE_NS: u64 = 2_000_000;
@@ -108,7 +111,8 @@ impl Server {
         self.table.borrow().by_client(peer.id()).ok_or(ProcessError::NotFound)
     }
 
-    /// The kernel says a domain is gone, by its proxy's own word or otherwise. Of one that was killed this is old news.
+    /// The kernel says a domain is gone, by its proxy's own word or otherwise. Of one that was
+    /// killed this is old news.
     pub fn domain_died(&self, death: &Death) {
         let Some(id) = self.table.borrow().by_domain(death.domain) else { return };
         let (how, in_order) = match DeathCause::decode(death.cause) {
@@ -174,7 +178,8 @@ impl Server {
 
     fn notify(&self, id: ProcessId, number: u8, sender: ProcessId) {
         if let Some(events) = self.events.borrow().get(&id) {
-            // A proxy that reads no events (256 wait) has its program to blame; SIGKILL works all the same.
+            // A proxy that reads no events (256 wait) has its program to blame; SIGKILL works all
+            // the same.
             let _ = events.signal_sent(number, sender);
         } else if self.table.borrow().get(id).is_some_and(|process| !matches!(process.phase, Phase::Zombie(_))) {
             let mut early = self.early.borrow_mut();
@@ -184,7 +189,8 @@ impl Server {
         }
     }
 
-    /// The process may have a parent it does not know of. One that was not heard of yet is told when it is.
+    /// The process may have a parent it does not know of. One that was not heard of yet is told
+    /// when it is.
     fn tell_parent(&self, id: ProcessId) {
         let parent = self.table.borrow().adopter(id);
         if let (Some(parent), Some(events)) = (parent, self.events.borrow().get(&id)) {
@@ -340,7 +346,8 @@ impl ProcessServer for Service {
     }
 
     async fn signal(&self, peer: &Peer, target: Target, number: u8) -> Result<(), ProcessError> {
-        // The console is no process: it signals for whoever typed, and Linux names such a sender 0. Its name is the monitor's word, not its own.
+        // The console is no process: it signals for whoever typed, and Linux names such a sender 0.
+        // Its name is the monitor's word, not its own.
         let caller = if peer.name() == "console" { 0 } else { self.caller(peer)? };
         if number > SIGNAL_LAST {
             return Err(ProcessError::Invalid);

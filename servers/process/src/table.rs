@@ -1,8 +1,9 @@
 //! The process table: who exists, whose child, which group and session, and how it ended.
 //!
-//! Invariants: ids are never 0 and not reused while any process, group or session bears them; every process but the first has a
-//! living or first parent (orphans go to process 1); a zombie has no domain that could still act; only an ended process leaves. Stopping
-//! is done by the process itself (its proxy); the table knows who is stopped, and who must not be.
+//! Invariants: ids are never 0 and not reused while any process, group or session bears them; every
+//! process but the first has a living or first parent (orphans go to process 1); a zombie has no
+//! domain that could still act; only an ended process leaves. Stopping is done by the process
+//! itself (its proxy); the table knows who is stopped, and who must not be.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -12,11 +13,12 @@ use contracts::process::{ChildState, Ended, Interest, ProcessError, ProcessId, T
 
 /// Processes at once, zombies included.
 pub const MAX_PROCESSES: usize = 1000;
-/// Processes of one branch: a child of the first program with all that descends from it. A fork bomb reaches this and then only gets
-/// errors, while other branches have room.
+/// Processes of one branch: a child of the first program with all that descends from it. A fork
+/// bomb reaches this and then only gets errors, while other branches have room.
 pub const BRANCH_MAX: usize = MAX_PROCESSES / 2;
-/// Pages that must stay free on the core for each process a branch has already, before it gets one more: about what a small process takes.
-/// So a branch leaves to others at least as much memory as it took, on machines of any size.
+/// Pages that must stay free on the core for each process a branch has already, before it gets one
+/// more: about what a small process takes. So a branch leaves to others at least as much memory as
+/// it took, on machines of any size.
 pub const SPARE_PAGES_EACH: u64 = 128;
 /// The first program.
 pub const FIRST: ProcessId = 1;
@@ -88,7 +90,8 @@ pub struct EndEffect {
     pub parent: Option<ProcessId>,
     /// Living children, whose parent is the first process now.
     pub adopted: Vec<ProcessId>,
-    /// Processes of groups that have stopped members and nobody left to continue them: they get SIGHUP and SIGCONT (POSIX).
+    /// Processes of groups that have stopped members and nobody left to continue them: they get
+    /// SIGHUP and SIGCONT (POSIX).
     pub stranded: Vec<ProcessId>,
     /// The first program ended: so does the machine.
     pub machine_ends: bool,
@@ -174,7 +177,8 @@ impl Table {
         id
     }
 
-    /// May `parent` make one more? Asked before a domain is paid for; gives the pages that have to stay free. `TooMany`.
+    /// May `parent` make one more? Asked before a domain is paid for; gives the pages that have to
+    /// stay free. `TooMany`.
     pub fn room(&self, parent: ProcessId) -> Result<u64, ProcessError> {
         let branch = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.branch;
         // Children of the first program begin branches of their own.
@@ -271,7 +275,8 @@ impl Table {
         self.processes.iter().map(|(id, process)| (*id, process)).filter(|(_, process)| process.phase == Phase::Running)
     }
 
-    /// Has the group no member whose parent is of another group of the same session, and so could continue it?
+    /// Has the group no member whose parent is of another group of the same session, and so could
+    /// continue it?
     fn is_orphaned(&self, group: ProcessId) -> bool {
         let has_keeper = |process: &Process| {
             let parent = self.processes.get(&process.parent).filter(|parent| parent.phase == Phase::Running);
@@ -289,7 +294,8 @@ impl Table {
         groups
     }
 
-    /// A process is about to stop; `None` if it must not, else the parent that gets SIGCHLD, if it wants it.
+    /// A process is about to stop; `None` if it must not, else the parent that gets SIGCHLD, if it
+    /// wants it.
     pub fn stop(&mut self, id: ProcessId, signal: u8) -> Option<Option<ProcessId>> {
         let group = self.processes.get(&id)?.group;
         if id == FIRST || signal != SIGSTOP && self.is_orphaned(group) {
@@ -298,7 +304,8 @@ impl Table {
         self.news(id, true, ChildState::Stopped(signal))
     }
 
-    /// A stopped process goes on; gives the parent as [`stop`](Self::stop) does, `None` if it was not stopped.
+    /// A stopped process goes on; gives the parent as [`stop`](Self::stop) does, `None` if it was
+    /// not stopped.
     pub fn resumed(&mut self, id: ProcessId) -> Option<Option<ProcessId>> {
         self.processes.get(&id).filter(|process| process.stopped)?;
         self.news(id, false, ChildState::Continued)
@@ -311,8 +318,8 @@ impl Table {
         Some(Some(parent).filter(|parent| self.processes.get(parent).is_some_and(|parent| parent.hears_stops)))
     }
 
-    /// May the process use a terminal with that foreground group? `Err(orphaned)` if not. A terminal of another session is none of
-    /// its own, and not watched.
+    /// May the process use a terminal with that foreground group? `Err(orphaned)` if not. A
+    /// terminal of another session is none of its own, and not watched.
     pub fn may_use_terminal(&self, id: ProcessId, foreground: ProcessId) -> Result<(), bool> {
         let Some(own) = self.processes.get(&id) else { return Ok(()) };
         let is_its_own = self.living().any(|(_, other)| other.group == foreground && other.session == own.session);
@@ -362,7 +369,8 @@ impl Table {
         }
     }
 
-    /// Living processes a signal of `caller` reaches; `Any` means all but the first and the caller (kill -1). `NotFound`.
+    /// Living processes a signal of `caller` reaches; `Any` means all but the first and the caller
+    /// (kill -1). `NotFound`.
     pub fn signalled(&self, caller: ProcessId, target: Target) -> Result<Vec<ProcessId>, ProcessError> {
         let exempt = |id: ProcessId| target == Target::Any && (id == FIRST || id == caller);
         let all: Vec<_> = self
@@ -423,7 +431,8 @@ impl Table {
         }
     }
 
-    /// The program ignores SIGCHLD or no longer does, and wants it for stops or not; zombies of one that ignores it vanish.
+    /// The program ignores SIGCHLD or no longer does, and wants it for stops or not; zombies of one
+    /// that ignores it vanish.
     pub fn watch_children(&mut self, id: ProcessId, discard: bool, stops: bool) {
         if let Some(process) = self.processes.get_mut(&id) {
             (process.discards_children, process.hears_stops) = (discard, stops);

@@ -1,7 +1,9 @@
-//! Channels that components ask for while they run: to whom serves a contract, as the name server tells.
+//! Channels that components ask for while they run: to whom serves a contract, as the name server
+//! tells.
 //!
-//! Invariants: a channel is in `bound` from before it is made until it is closed, so that whoever ends meanwhile has it closed, and nobody has too many; every request is
-//! answered. How many requests of a component are under way at once is bounded by its monitor.
+//! Invariants: a channel is in `bound` from before it is made until it is closed, so that whoever
+//! ends meanwhile has it closed, and nobody has too many; every request is answered. How many
+//! requests of a component are under way at once is bounded by its monitor.
 
 use alloc::rc::Rc;
 use alloc::string::String;
@@ -24,7 +26,8 @@ const BOUND_MAX: usize = 64;
 const NAMES_LIMIT_NS: u64 = 1_000_000_000;
 
 impl Service {
-    /// A component asks for the server of a contract with `index` nearer ones: it is connected, or told why not.
+    /// A component asks for the server of a contract with `index` nearer ones: it is connected, or
+    /// told why not.
     pub async fn bind(self: Rc<Self>, client: DomainId, request: u64, contract: String, index: u32) {
         let core = home(client);
         let refusal = match self.plan_for(client, &contract, index).await {

@@ -1,5 +1,6 @@
-//! Components of the description: their channels and regions are made before the first of their users, and kept. Of a program of several cores all
-//! domains are made before the first runs, or none stays.
+//! Components of the description: their channels and regions are made before the first of their
+//! users, and kept. Of a program of several cores all domains are made before the first runs, or
+//! none stays.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
@@ -18,7 +19,8 @@ use system::{Component, Region};
 
 use crate::service::{Service, refused};
 
-/// Pages that must be free for a component on its core, whatever its limit says: program, stack and first heap.
+/// Pages that must be free for a component on its core, whatever its limit says: program, stack and
+/// first heap.
 const FIRST_PAGES: u64 = 128;
 /// And what stays free for the core's kernel and monitor.
 const RESERVE_PAGES: u64 = 256;
@@ -96,8 +98,10 @@ impl Service {
         domains.first().copied().ok_or(SpawnError::Failed)
     }
 
-    /// A server that starts again is not told by its plan of the Linux programs that were there before, nor of components that asked for it: their channels are brought to it.
-    /// Sets kept for later programs are made anew when they are needed: what their generation names must be the same to all their servers.
+    /// A server that starts again is not told by its plan of the Linux programs that were there
+    /// before, nor of components that asked for it: their channels are brought to it. Sets kept for
+    /// later programs are made anew when they are needed: what their generation names must be the
+    /// same to all their servers.
     async fn announce_clients(&self, name: &str) {
         let spare = self.linux.borrow_mut().take_spare();
         for set in &spare {
@@ -139,7 +143,8 @@ impl Service {
         }
     }
 
-    /// What `create` answered; or, if its core has no memory, once others may have given some, its second answer.
+    /// What `create` answered; or, if its core has no memory, once others may have given some, its
+    /// second answer.
     pub async fn or_with_room(
         &self,
         core: u32,
@@ -225,7 +230,8 @@ impl Service {
         }
     }
 
-    /// Deaths may have been told and not heard: looks which domains of programs are not there any more.
+    /// Deaths may have been told and not heard: looks which domains of programs are not there any
+    /// more.
     pub async fn look_for_dead(self: Rc<Self>) {
         let living = self.programs.borrow().living();
         for domain in living {
@@ -237,7 +243,8 @@ impl Service {
         }
     }
 
-    /// Is it to a server that was started before there were channels between cores, so without this one?
+    /// Is it to a server that was started before there were channels between cores, so without this
+    /// one?
     fn is_late(&self, plan: &ChannelPlan) -> bool {
         let first = wiring::first_components(&self.description);
         (plan.client_core, plan.server_core) != (0, 0) && first.iter().any(|component| component.name == plan.server)
@@ -257,7 +264,8 @@ impl Service {
         }
     }
 
-    /// Opens channels that are not open yet, all servers' cores at once, then the clients' where they differ.
+    /// Opens channels that are not open yet, all servers' cores at once, then the clients' where
+    /// they differ.
     pub async fn open<'p>(&self, plans: impl Iterator<Item = &'p ChannelPlan>) -> Result<(), SpawnError> {
         let plans: Vec<&ChannelPlan> = plans.filter(|plan| !self.opened.borrow().contains(&plan.id)).collect();
         for some in plans.chunks(AT_ONCE) {
@@ -303,7 +311,8 @@ impl Service {
         Ok(())
     }
 
-    /// Tells the name server, without waiting: names are looked up later, and told again when that server restarts.
+    /// Tells the name server, without waiting: names are looked up later, and told again when that
+    /// server restarts.
     fn register(&self, component: &Component, name: &str, domain: DomainId, core: u32, generation: u64) {
         for contract in &component.provides {
             let entry = Named { component: name.into(), contract: contract.clone(), domain, core, generation };

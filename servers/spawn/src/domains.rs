@@ -15,7 +15,8 @@ use crate::service::{Service, refused};
 const READY_LIMIT_NS: u64 = 30_000_000_000;
 /// Steps of that wait, which exists at boot only.
 const READY_STEP_NS: u64 = 1_000_000;
-/// Pages that must be free before a program is started: proxy, channels on this core, something to begin with, and the core's reserve.
+/// Pages that must be free before a program is started: proxy, channels on this core, something to
+/// begin with, and the core's reserve.
 const FIRST_PAGES: u64 = 768;
 
 impl Service {
@@ -112,7 +113,8 @@ impl Service {
         }
     }
 
-    /// A domain died: if it was a Linux one its maker hears of it, and its channels are free for another.
+    /// A domain died: if it was a Linux one its maker hears of it, and its channels are free for
+    /// another.
     pub async fn domain_died(self: Rc<Self>, death: Death) {
         let Some(entry) = self.linux.borrow_mut().take(death.domain) else { return };
         if SpawnEvents::new(&entry.client).died(death).is_err() {

@@ -1,6 +1,8 @@
-//! What spawn keeps: which Linux domains exist, for whom, with which channels; and which domains are a program of several cores. Everything else it asks the monitors.
+//! What spawn keeps: which Linux domains exist, for whom, with which channels; and which domains
+//! are a program of several cores. Everything else it asks the monitors.
 //!
-//! Invariants: a set of channels has one user at a time; a domain is entered when it exists and removed when its death was told.
+//! Invariants: a set of channels has one user at a time; a domain is entered when it exists and
+//! removed when its death was told.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -18,8 +20,8 @@ use contracts::spawn::DomainId;
 
 /// Most Linux domains at a time.
 pub const DOMAINS_MAX: usize = 1024;
-/// Sets of channels that are kept for later domains of a core, so that a fork makes none; more are closed when their domain dies. Each
-/// holds some 20 pages, and what of its bulk areas was used.
+/// Sets of channels that are kept for later domains of a core, so that a fork makes none; more are
+/// closed when their domain dies. Each holds some 20 pages, and what of its bulk areas was used.
 pub const SPARE_SETS_MAX: usize = 32;
 
 /// The core of a domain.
@@ -27,7 +29,8 @@ pub const fn home(domain: DomainId) -> u32 {
     (domain >> 48) as u32
 }
 
-/// The channels of a Linux domain to all its servers. They outlive it and serve another one after it, in a new generation.
+/// The channels of a Linux domain to all its servers. They outlive it and serve another one after
+/// it, in a new generation.
 pub struct ChannelSet {
     /// From 1; servers know their clients by it.
     pub number: u32,
@@ -59,7 +62,8 @@ impl<C> Table<C> {
         Table { domains: BTreeMap::new(), spare: Vec::new(), last_set: 0, making: 0 }
     }
 
-    /// Room and channels for one more domain of `core`; `None` if there are too many. Followed by `made` or `failed`.
+    /// Room and channels for one more domain of `core`; `None` if there are too many. Followed by
+    /// `made` or `failed`.
     pub fn begin(&mut self, core: u32) -> Option<ChannelSet> {
         if self.domains.len() + self.making >= DOMAINS_MAX {
             return None;

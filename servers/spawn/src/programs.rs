@@ -1,6 +1,7 @@
 //! Programs of several cores: they end as one. Decisions only: who is to be ended, who is told.
 //!
-//! Invariants: of each program that was entered the end is told once, when none of its domains is left; a program that is undone is told to nobody.
+//! Invariants: of each program that was entered the end is told once, when none of its domains is
+//! left; a program that is undone is told to nobody.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -67,7 +68,8 @@ impl<C> Programs<C> {
         self.programs.insert(name.into(), program);
     }
 
-    /// A domain could not be made, or not be started: those that were made, and have not run yet, are ended by the caller, and nobody is told.
+    /// A domain could not be made, or not be started: those that were made, and have not run yet,
+    /// are ended by the caller, and nobody is told.
     pub fn undone(&mut self, name: &str, made: &[DomainId]) {
         if let Some(program) = self.programs.get_mut(name) {
             program.client = None;
@@ -119,7 +121,8 @@ impl<C> Default for Programs<C> {
     }
 }
 
-/// All of it or nothing: the domains if all were made, or else who refused first (by number) and how, and what was made.
+/// All of it or nothing: the domains if all were made, or else who refused first (by number) and
+/// how, and what was made.
 pub fn all_or_none<E>(answers: Vec<Result<DomainId, E>>) -> Result<Vec<DomainId>, (usize, E, Vec<DomainId>)> {
     let (mut made, mut refused) = (Vec::new(), None);
     for (number, answer) in answers.into_iter().enumerate() {

@@ -1,8 +1,10 @@
-//! Policy: what to do when a component dies, and what is remembered of each. Pure: events and times in, decisions out.
+//! Policy: what to do when a component dies, and what is remembered of each. Pure: events and times
+//! in, decisions out.
 //!
-//! A component has a dispatcher, its domain; a program of several cores has one on each, which are made, serve and end as one.
-//! Invariants: a component is restarted under the next generation, at most [`RESTARTS_MAX`] times in [`WINDOW_NS`]; one that ended by itself
-//! with status 0 is done. Deliberately unknown here: how components are made, messages.
+//! A component has a dispatcher, its domain; a program of several cores has one on each, which are
+//! made, serve and end as one. Invariants: a component is restarted under the next generation, at
+//! most [`RESTARTS_MAX`] times in [`WINDOW_NS`]; one that ended by itself with status 0 is done.
+//! Deliberately unknown here: how components are made, messages.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -121,7 +123,8 @@ impl Entry {
         }
     }
 
-    /// A dispatcher serves; gives how long the component was down, if it was and this is the last that was missing.
+    /// A dispatcher serves; gives how long the component was down, if it was and this is the last
+    /// that was missing.
     pub fn serves(&mut self, domain: DomainId, now_ns: u64) -> Option<u64> {
         let dispatcher = self.dispatchers.iter_mut().find(|dispatcher| dispatcher.domain == Some(domain))?;
         dispatcher.serves = true;
@@ -150,7 +153,8 @@ impl Entry {
         self.down_ns.get_or_insert(now_ns);
     }
 
-    /// It died; a program with its last dispatcher, by the death of the first. `None`: that end is known already.
+    /// It died; a program with its last dispatcher, by the death of the first. `None`: that end is
+    /// known already.
     pub fn died(&mut self, generation: u64, death: &Death, now_ns: u64) -> Option<Decision> {
         if generation <= self.ended {
             return None;

@@ -1,6 +1,7 @@
 //! The supervisor: starts the components in order, watches them, starts them again.
 //!
-//! Restarted itself (by monitor 0), it reads from the monitors what runs. Single-threaded: a `RefCell` borrow never crosses an await.
+//! Restarted itself (by monitor 0), it reads from the monitors what runs. Single-threaded: a
+//! `RefCell` borrow never crosses an await.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 #![forbid(unsafe_code)]
 

@@ -21,11 +21,11 @@ use system::{Restart, System};
 
 /// How long a component may stand still while it is made and comes to serve.
 pub const STEP_LIMIT_NS: u64 = 2_000_000_000;
-/// How long somebody waits for a component to come back: a hang is noticed late on a host that has other things to do, since only time that the
-/// component had counts against it.
+/// How long somebody waits for a component to come back: a hang is noticed late on a host that has
+/// other things to do, since only time that the component had counts against it.
 pub const RETURN_LIMIT_NS: u64 = 10_000_000_000;
-/// Such steps, each with a line that says what is waited for, until it is given up although it gets on: an emulator whose cores outnumber the
-/// host's needs its time.
+/// Such steps, each with a line that says what is waited for, until it is given up although it gets
+/// on: an emulator whose cores outnumber the host's needs its time.
 const STEPS_MAX: u32 = 15;
 /// Requests to the monitor at once: a part of what its channel lets wait.
 const ASKED_AT_ONCE: usize = 64;
@@ -72,7 +72,8 @@ impl Supervisor {
         })
     }
 
-    /// The component of a domain. Of one whose start has not been answered yet the name is asked for.
+    /// The component of a domain. Of one whose start has not been answered yet the name is asked
+    /// for.
     async fn identify(&self, domain: DomainId) -> Option<String> {
         let has_it = |entry: &&Entry| entry.dispatchers.iter().any(|dispatcher| dispatcher.domain == Some(domain));
         let known = self.entries.borrow().iter().find(has_it).map(|entry| entry.name.clone());
@@ -106,7 +107,8 @@ impl Supervisor {
         lines
     }
 
-    /// What runs already: the first components, or all of them if the supervisor itself was restarted.
+    /// What runs already: the first components, or all of them if the supervisor itself was
+    /// restarted.
     pub async fn look_around(&self) {
         let wanted: BTreeSet<u32> = {
             let entries = self.entries.borrow();
@@ -157,7 +159,8 @@ impl Supervisor {
         self.started.until(|| self.has_started_all.get().then_some(())).await;
     }
 
-    /// Starts a component that does not run; one that ended while the supervisor was away has its end dealt with as any other.
+    /// Starts a component that does not run; one that ended while the supervisor was away has its
+    /// end dealt with as any other.
     async fn begin(self: Rc<Self>, name: &str, is_first: bool) -> bool {
         if self.with(name, |entry| entry.phase) != Some(Phase::Waiting) {
             return true;
@@ -170,7 +173,8 @@ impl Supervisor {
         true
     }
 
-    /// How a component that does not run ended last, by what the monitors kept; a program by any death of its last generation.
+    /// How a component that does not run ended last, by what the monitors kept; a program by any
+    /// death of its last generation.
     async fn last_end(&self, name: &str) -> Option<(u64, Death)> {
         let places =
             |entry: &mut Entry| entry.dispatchers.iter().map(|one| (one.core, one.name.clone())).collect::<Vec<_>>();

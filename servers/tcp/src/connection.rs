@@ -1,7 +1,10 @@
-//! One connection: a socket of the library alone in its own set, its record, its clock and its owner.
+//! One connection: a socket of the library alone in its own set, its record, its clock and its
+//! owner.
 //!
-//! Why a set each: the library looks through all sockets of a set for every packet and every poll. With one in the set that is no search, and only connections that have
-//! something to do are polled. Why a clock each: putting it forward is how a connection is made to retransmit at once ([`Connection::hurry`]) without touching any other.
+//! Why a set each: the library looks through all sockets of a set for every packet and every poll.
+//! With one in the set that is no search, and only connections that have something to do are
+//! polled. Why a clock each: putting it forward is how a connection is made to retransmit at once
+//! ([`Connection::hurry`]) without touching any other.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -16,7 +19,8 @@ use crate::segment::Pair;
 pub const RECEIVE_BYTES: usize = 32 * 1024;
 /// Bytes a connection can hold that the peer has not acknowledged: what may be on the way at once.
 pub const SEND_BYTES: usize = 64 * 1024;
-/// Sockets of ended connections kept for new ones, with their buffers: saves clearing 96 KiB per connection.
+/// Sockets of ended connections kept for new ones, with their buffers: saves clearing 96 KiB per
+/// connection.
 pub const SPARE_MAX: usize = 64;
 
 /// Who decides about a connection.

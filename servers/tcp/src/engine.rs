@@ -1,7 +1,9 @@
-//! The protocol as a step machine: demultiplexing, listeners, timers, TIME-WAIT and what happens after a link came back.
+//! The protocol as a step machine: demultiplexing, listeners, timers, TIME-WAIT and what happens
+//! after a link came back.
 //!
-//! One turn: packets in ([`Tcp::received`]), operations of programs ([`Tcp::touch`] marks what they changed), then [`Tcp::turn`] polls exactly the connections that have
-//! something to do, so that what a turn wrote leaves in as few segments as it can.
+//! One turn: packets in ([`Tcp::received`]), operations of programs ([`Tcp::touch`] marks what they
+//! changed), then [`Tcp::turn`] polls exactly the connections that have something to do, so that
+//! what a turn wrote leaves in as few segments as it can.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -108,7 +110,8 @@ pub struct Tcp<M> {
 }
 
 impl<M: Memory> Tcp<M> {
-    /// TCP over the two pools. `seed` makes sequence numbers hard to guess; take it from the best source there is.
+    /// TCP over the two pools. `seed` makes sequence numbers hard to guess; take it from the best
+    /// source there is.
     pub fn new(receive: M, transmit: M, seed: u64) -> Tcp<M> {
         let mut wire = Wire::new(transmit);
         let mut config = Config::new(HardwareAddress::Ip);
@@ -163,7 +166,8 @@ impl<M: Memory> Tcp<M> {
         all.into_iter().for_each(|id| self.touch(id));
     }
 
-    /// IP began, or began again: what was on its way is sent again as it is, except what is `busy` with the device. Gives how many packets.
+    /// IP began, or began again: what was on its way is sent again as it is, except what is `busy`
+    /// with the device. Gives how many packets.
     pub fn attached(&mut self, busy: &BufferSet) -> usize {
         self.give_back.clear();
         self.wire.restart(busy)

@@ -1,10 +1,14 @@
 //! TCP: connections, listeners and the descriptions that programs hold of them.
 //!
-//! [`Tcp`] is the protocol: packets and time in, packets and changes out, around the library smoltcp (its limits are in `CAVEATS.md`). [`Sockets`] adds what Linux programs know: descriptions, references,
-//! options, errors, the rules of closing. `main.rs` wires both to channels.
+//! [`Tcp`] is the protocol: packets and time in, packets and changes out, around the library
+//! smoltcp (its limits are in `CAVEATS.md`). [`Sockets`] adds what Linux programs know:
+//! descriptions, references, options, errors, the rules of closing. `main.rs` wires both to
+//! channels.
 //!
-//! Invariants: no packet and no client panics it; a segment finds its connection by one look into a map, and the library is only ever shown that one; every table has a named limit; no timer runs unless something
-//! waits for it. After IP or the driver were restarted every connection repeats what is unacknowledged and acknowledges at once ([`Tcp::resume`]).
+//! Invariants: no packet and no client panics it; a segment finds its connection by one look into a
+//! map, and the library is only ever shown that one; every table has a named limit; no timer runs
+//! unless something waits for it. After IP or the driver were restarted every connection repeats
+//! what is unacknowledged and acknowledges at once ([`Tcp::resume`]).
 //!
 //! Deliberately unknown here: Ethernet, routes, files, errno.
 

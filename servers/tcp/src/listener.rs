@@ -1,13 +1,16 @@
 //! Listeners: the library has none that queue, so a socket is made when a SYN comes, up to a limit.
 //!
-//! A connection is in its listener's queue from its SYN until it is accepted, so one limit bounds half-open and waiting ones together. A SYN past the limit is dropped, as Linux does: the
-//! peer tries again after a second. Whoever runs the machine is told of it, once in [`TOLD_EVERY_NS`] per listener.
+//! A connection is in its listener's queue from its SYN until it is accepted, so one limit bounds
+//! half-open and waiting ones together. A SYN past the limit is dropped, as Linux does: the peer
+//! tries again after a second. Whoever runs the machine is told of it, once in [`TOLD_EVERY_NS`]
+//! per listener.
 
 use alloc::collections::VecDeque;
 use core::net::Ipv4Addr;
 
-/// Connections that may wait at a listener that asks for fewer: a program that asks for a handful (Busybox says 9) while 200 clients come at once would
-/// make most of them wait a second for their second try.
+/// Connections that may wait at a listener that asks for fewer: a program that asks for a handful
+/// (Busybox says 9) while 200 clients come at once would make most of them wait a second for their
+/// second try.
 pub const WAITING_MIN: usize = 128;
 /// The same for one that asks for more: two thirds of all connections. 256 of 96 KiB are 24 MiB.
 pub const WAITING_MAX: usize = 256;
@@ -31,7 +34,8 @@ pub struct Listener {
 /// What a dropped SYN was refused for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Its listener's queue is full: the program accepts too slowly. Remedy: a larger `backlog`, up to [`WAITING_MAX`].
+    /// Its listener's queue is full: the program accepts too slowly. Remedy: a larger `backlog`, up
+    /// to [`WAITING_MAX`].
     Queue,
     /// All connections are in use. Remedy: fewer clients at once.
     Connections,

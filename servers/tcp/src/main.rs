@@ -84,7 +84,8 @@ async fn turns(service: Rc<Service>, ip: PacketsClient) {
             let events = sockets.settle();
             service.tell(&events);
             sockets.tcp.take_notices().iter().for_each(told);
-            // What is made while IP is away is on its way all the same, and goes out when IP is back.
+            // What is made while IP is away is on its way all the same, and goes out when IP is
+            // back.
             (sockets.tcp.take_output(), sockets.tcp.next_ns())
         };
         let mut all_out = true;

@@ -13,7 +13,8 @@ use crate::segment::Pair;
 pub(crate) const EPHEMERAL_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 
 impl<M: Memory> Tcp<M> {
-    /// Takes connections to a port from now on; `backlog` of them may wait, within `listener.rs`'s limits.
+    /// Takes connections to a port from now on; `backlog` of them may wait, within `listener.rs`'s
+    /// limits.
     pub fn listen(&mut self, port: u16, address: Option<Ipv4Addr>, backlog: u32) -> Result<(), Refused> {
         if self.listeners.contains_key(&port) {
             return Err(Refused::InUse);
@@ -115,7 +116,8 @@ impl<M: Memory> Tcp<M> {
         self.connections.get(&id).is_some_and(|connection| connection.fault.is_some())
     }
 
-    /// Its program lets go. `reset`: at once; else what was written is still sent, then it ends in order.
+    /// Its program lets go. `reset`: at once; else what was written is still sent, then it ends in
+    /// order.
     pub fn abandon(&mut self, id: ConnectionId, reset: bool) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if let Owner::Listener(port) = core::mem::replace(&mut connection.owner, Owner::Nobody)

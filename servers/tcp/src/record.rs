@@ -1,12 +1,17 @@
 //! The record of a connection: everything another TCP would need to go on with it.
 //!
-//! Today it is kept by looking at every segment that comes and goes, drives the acknowledgements after a link came back, and is what lists show. It is
-//! made to survive TCP's own crash (DESIGN section 10), which is not built yet: the receive and send buffers would have to live in a kept region too (`send_buffer`, `receive_buffer` name
-//! their places), and the library would have to start a socket from given numbers.
+//! Today it is kept by looking at every segment that comes and goes, drives the acknowledgements
+//! after a link came back, and is what lists show. It is made to survive TCP's own crash (DESIGN
+//! section 10), which is not built yet: the receive and send buffers would have to live in a kept
+//! region too (`send_buffer`, `receive_buffer` name their places), and the library would have to
+//! start a socket from given numbers.
 //!
-//! Commit rule for that day: a record is written before any segment or reply that depends on it leaves, and only then is the slot's `committed` set to the `version` written;
-//! a reader takes the slot whose checksum fits and whose `committed` equals its `version`. Two slots per connection are written in turn, so that a crash while writing leaves the older one.
-//! Numbers only grow within a connection, so an older record makes the peer repeat something and never loses a byte that was acknowledged.
+//! Commit rule for that day: a record is written before any segment or reply that depends on it
+//! leaves, and only then is the slot's `committed` set to the `version` written; a reader takes the
+//! slot whose checksum fits and whose `committed` equals its `version`. Two slots per connection
+//! are written in turn, so that a crash while writing leaves the older one. Numbers only grow
+//! within a connection, so an older record makes the peer repeat something and never loses a byte
+//! that was acknowledged.
 
 use core::net::SocketAddrV4;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

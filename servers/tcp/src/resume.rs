@@ -1,7 +1,11 @@
-//! What happens when the link came back after IP or the driver died: everything that may be lost is said again at once.
+//! What happens when the link came back after IP or the driver died: everything that may be lost is
+//! said again at once.
 //!
-//! The library has no such call. Its retransmission timer is made to expire by putting the connection's own clock forward, so that it does what it would have done later anyway; and an
-//! acknowledgement is made from the connection's record, since the library sends none it does not think is owed. No back-off builds up: the next new data acknowledged gives a fresh measure of the round trip.
+//! The library has no such call. Its retransmission timer is made to expire by putting the
+//! connection's own clock forward, so that it does what it would have done later anyway; and an
+//! acknowledgement is made from the connection's record, since the library sends none it does not
+//! think is owed. No back-off builds up: the next new data acknowledged gives a fresh measure of
+//! the round trip.
 
 use alloc::vec::Vec;
 use packet::Memory;
@@ -13,13 +17,15 @@ use crate::connection::Connection;
 use crate::engine::{BURST, ConnectionId, Tcp};
 use crate::segment::{acknowledgement, before};
 
-/// Acknowledgements after the first: three of the same make a peer repeat what it has on the way (RFC 5681, section 3.2) instead of waiting for its timer.
+/// Acknowledgements after the first: three of the same make a peer repeat what it has on the way
+/// (RFC 5681, section 3.2) instead of waiting for its timer.
 const DUPLICATES: usize = 3;
 /// Only for connections whose peer was heard this recently: others have nothing on the way.
 const RECENT_NS: u64 = 2_000_000_000;
 
 impl<M: Memory> Tcp<M> {
-    /// The link came back and packets may be lost: what is unacknowledged is repeated now and every connection says what it has and takes.
+    /// The link came back and packets may be lost: what is unacknowledged is repeated now and every
+    /// connection says what it has and takes.
     pub fn resume(&mut self, now_ns: u64) {
         self.counters.resumes += 1;
         let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
@@ -37,7 +43,8 @@ impl<M: Memory> Tcp<M> {
         }
     }
 
-    /// Makes the library's retransmission timer expire by putting the connection's clock forward, a few times at most: another of its timers may come first.
+    /// Makes the library's retransmission timer expire by putting the connection's clock forward, a
+    /// few times at most: another of its timers may come first.
     fn repeat(&mut self, id: ConnectionId, now_ns: u64) {
         const TIMERS: usize = 4;
         for _ in 0..TIMERS {
@@ -68,7 +75,8 @@ impl<M: Memory> Tcp<M> {
         }
     }
 
-    /// Says what was received and how much more may come, whether the library thinks it has to or not.
+    /// Says what was received and how much more may come, whether the library thinks it has to or
+    /// not.
     fn acknowledge(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get(&id) else { return };
         let synchronised =

@@ -1,6 +1,7 @@
 //! One TCP segment as far as this component looks into it: who, which numbers, which flags.
 //!
-//! Decoded from bytes that nobody else can change any more. Sequence numbers compare modulo 2^32 ([`before`]).
+//! Decoded from bytes that nobody else can change any more. Sequence numbers compare modulo 2^32
+//! ([`before`]).
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 use etherparse::checksum::Sum16BitWords;
@@ -49,7 +50,8 @@ pub fn before(a: u32, b: u32) -> bool {
 }
 
 impl Segment {
-    /// Decodes an IPv4 packet; `None` if it is malformed. With `verify`, also if TCP's checksum is wrong.
+    /// Decodes an IPv4 packet; `None` if it is malformed. With `verify`, also if TCP's checksum is
+    /// wrong.
     pub fn decode(packet: &[u8], verify: bool) -> Option<Segment> {
         let ip = Ipv4Packet::new_checked(packet).ok()?;
         if ip.next_header() != IpProtocol::Tcp {
@@ -97,7 +99,8 @@ impl Segment {
     }
 }
 
-/// TCP's checksum of a whole IPv4 packet with TCP in it (RFC 9293, section 3.1); 0 if the one that it holds is right.
+/// TCP's checksum of a whole IPv4 packet with TCP in it (RFC 9293, section 3.1); 0 if the one that
+/// it holds is right.
 fn checksum(packet: &[u8]) -> u16 {
     let ip = Ipv4Packet::new_unchecked(packet);
     let payload = ip.payload();

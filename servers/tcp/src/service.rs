@@ -1,6 +1,7 @@
 //! The contracts `sockets` and `descriptions` over [`Sockets`]: waiting, bulk regions and events.
 //!
-//! An operation that may wait tries, waits for the description's next change, and tries again; dropping it (the client cancelled) leaves nothing behind.
+//! An operation that may wait tries, waits for the description's next change, and tries again;
+//! dropping it (the client cancelled) leaves nothing behind.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -38,7 +39,8 @@ impl Service {
         }
     }
 
-    /// Sends `ready` events. One that finds its channel full is lost with the channel's own notice (`Lost`), upon which the client polls again.
+    /// Sends `ready` events. One that finds its channel full is lost with the channel's own notice
+    /// (`Lost`), upon which the client polls again.
     pub fn tell(&self, ready: &[Ready]) {
         let events = self.events.borrow();
         for event in ready {

@@ -1,7 +1,10 @@
-//! Descriptions: sockets as programs know them, with references, errors, readiness and the rules of closing.
+//! Descriptions: sockets as programs know them, with references, errors, readiness and the rules of
+//! closing.
 //!
-//! A description is held by reference, one per client domain; with the last reference it ends as Linux would end it: a listener resets what waits, a connection with unread bytes or a linger of 0
-//! is reset, any other sends what was written and then its end. Nothing here waits: what cannot be done now is `WouldBlock`, and [`Sockets::settle`] tells whom a turn concerns.
+//! A description is held by reference, one per client domain; with the last reference it ends as
+//! Linux would end it: a listener resets what waits, a connection with unread bytes or a linger of
+//! 0 is reset, any other sends what was written and then its end. Nothing here waits: what cannot
+//! be done now is `WouldBlock`, and [`Sockets::settle`] tells whom a turn concerns.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -17,7 +20,8 @@ use crate::engine::{Change, ConnectionId, Refused, Tcp};
 
 /// Most descriptions of all clients.
 pub const DESCRIPTIONS_MAX: usize = 1024;
-/// Waiting operations per description before all are asked to look again; bounds what cancelled ones leave behind.
+/// Waiting operations per description before all are asked to look again; bounds what cancelled
+/// ones leave behind.
 const WAITERS_MAX: usize = 64;
 /// A client domain's number.
 pub type ClientId = u64;
@@ -250,7 +254,8 @@ impl<M: Memory> Sockets<M> {
         Ok(self.tcp.socket(connection).map_or(0, |socket| socket.recv_queue()))
     }
 
-    /// What holds of `mask`; if nothing does and `watch`, the client is told once when something does.
+    /// What holds of `mask`; if nothing does and `watch`, the client is told once when something
+    /// does.
     pub fn poll(&mut self, client: ClientId, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, Error> {
         self.get(client, id)?;
         let holds = self.readiness(id) & (mask | ready::ERROR | ready::HANGUP);

@@ -1,6 +1,8 @@
-//! TIME-WAIT without a socket: a few numbers per ended connection, so that 96 KiB of buffers are free at once.
+//! TIME-WAIT without a socket: a few numbers per ended connection, so that 96 KiB of buffers are
+//! free at once.
 //!
-//! No timer: an entry is looked at when a segment or a new connection names its pair, and the oldest goes when the table is full.
+//! No timer: an entry is looked at when a segment or a new connection names its pair, and the
+//! oldest goes when the table is full.
 
 use packet::Memory;
 
@@ -9,7 +11,8 @@ use crate::segment::{Pair, Segment, acknowledgement, before};
 
 /// Ended connections remembered so that late segments find an answer; the oldest go first.
 pub const TIME_WAIT_MAX: usize = 4096;
-/// How long they are remembered: twice the lifetime of a segment, taken as 5 s (smoltcp's figure) instead of RFC 9293's two minutes.
+/// How long they are remembered: twice the lifetime of a segment, taken as 5 s (smoltcp's figure)
+/// instead of RFC 9293's two minutes.
 pub const TIME_WAIT_NS: u64 = 10_000_000_000;
 /// What answers late segments.
 pub(crate) struct TimeWait {

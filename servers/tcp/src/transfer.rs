@@ -9,7 +9,8 @@ use crate::engine::ConnectionId;
 use crate::sockets::{ClientId, Kind, Sockets};
 
 impl<M: Memory> Sockets<M> {
-    /// Reads at most `length` bytes into `sink`, which is given offset and bytes and says whether it could take them.
+    /// Reads at most `length` bytes into `sink`, which is given offset and bytes and says whether
+    /// it could take them.
     pub fn read(
         &mut self,
         client: ClientId,

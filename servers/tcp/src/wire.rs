@@ -1,8 +1,12 @@
-//! What the TCP library sees as its network device: one packet in, packets out into transmit buffers.
+//! What the TCP library sees as its network device: one packet in, packets out into transmit
+//! buffers.
 //!
-//! Invariants: a packet handed in is a private copy; every packet out lies in a buffer taken from `free` and is listed in `out`, in `on_the_way` until IP names its buffer as sent, and, decoded, in `sent`.
-//! A buffer is in exactly one of `free` and `on_the_way`, or still with the device for a TCP before us. With no
-//! buffer free the library is told so and asks again later. TCP's checksum is made where a packet leaves the machine. Packets for this machine itself turn round in `local`, at most [`LOCAL_MAX`] of them; more are lost, as on any network.
+//! Invariants: a packet handed in is a private copy; every packet out lies in a buffer taken from
+//! `free` and is listed in `out`, in `on_the_way` until IP names its buffer as sent, and, decoded,
+//! in `sent`. A buffer is in exactly one of `free` and `on_the_way`, or still with the device for a
+//! TCP before us. With no buffer free the library is told so and asks again later. TCP's checksum
+//! is made where a packet leaves the machine. Packets for this machine itself turn round in
+//! `local`, at most [`LOCAL_MAX`] of them; more are lost, as on any network.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::net::Ipv4Addr;
@@ -103,7 +107,8 @@ impl<M: Memory> Wire<M> {
         buffer >= IP_TRANSMIT_BUFFERS && self.sender.free.insert(buffer)
     }
 
-    /// IP was restarted, and of our buffers only `busy` are still with the device: everything else that was out goes out again, in order. Gives how many packets.
+    /// IP was restarted, and of our buffers only `busy` are still with the device: everything else
+    /// that was out goes out again, in order. Gives how many packets.
     pub fn restart(&mut self, busy: &BufferSet) -> usize {
         let out = self.sender.on_the_way.iter().filter(|span| !busy.contains(span.buffer));
         self.sender.out = out.copied().collect();
@@ -165,7 +170,8 @@ pub struct Sending<'a, M>(&'a mut Sender<M>);
 
 impl<M: Memory> phy::TxToken for Sending<'_, M> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
-        // The library was told the largest packet; one that is larger all the same would be its own error.
+        // The library was told the largest packet; one that is larger all the same would be its own
+        // error.
         let length = length.min(MTU);
         let result = fill(&mut self.0.scratch[..length]);
         self.0.send(length);

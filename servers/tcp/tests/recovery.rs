@@ -123,7 +123,8 @@ fn what_a_dead_ip_had_goes_to_the_next_except_what_the_device_has() {
     assert_eq!(net.server.sockets.tcp.take_output().send, sent[1..]);
     net.server.sockets.tcp.sent(&[sent[0].buffer, sent[0].buffer, 3, 999]);
     assert_eq!(net.server.sockets.tcp.counters().bad_sent, 3);
-    // The one that the device had is lost on its way, the others come: no timer of a second is waited for.
+    // The one that the device had is lost on its way, the others come: no timer of a second is
+    // waited for.
     assert_eq!(net.server.sockets.tcp.attached(&BufferSet::EMPTY), sent.len() - 1);
     net.server.sockets.tcp.resume(net.now_ns);
     let mut received = 0;

@@ -1,4 +1,5 @@
-//! Connections from end to end on the host: opening, data, closing in every order, and many at once.
+//! Connections from end to end on the host: opening, data, closing in every order, and many at
+//! once.
 mod common;
 
 use common::*;

@@ -1,12 +1,16 @@
-//! A plugin of the emulator that writes down which memory the code of each core uses (`-plugin FILE,out=RECORD`).
+//! A plugin of the emulator that writes down which memory the code of each core uses (`-plugin
+//! FILE,out=RECORD`).
 //!
-//! One line a fact, in order: `start CORE`, the core runs its first kernel code; `write CORE PLACE ADDRESS`, the kernel's instruction at ADDRESS
-//! wrote to the cache line PLACE of physical memory (hexadecimal); `store` and `load`, a program's did. A line and a core are written down once of each
-//! kind until another core starts, so that what was done before a core ran and what was done after both show. The kernel is the code of the upper half
-//! of the address space. What the processor itself writes (frames of interrupts, marks in page tables) is not seen, nor what is executed.
+//! One line a fact, in order: `start CORE`, the core runs its first kernel code; `write CORE PLACE
+//! ADDRESS`, the kernel's instruction at ADDRESS wrote to the cache line PLACE of physical memory
+//! (hexadecimal); `store` and `load`, a program's did. A line and a core are written down once of
+//! each kind until another core starts, so that what was done before a core ran and what was done
+//! after both show. The kernel is the code of the upper half of the address space. What the
+//! processor itself writes (frames of interrupts, marks in page tables) is not seen, nor what is
+//! executed.
 //!
-//! Each fact is in the file before the guest goes on: the emulator may be ended at any moment. Deliberately unknown here: whose memory
-//! is whose.
+//! Each fact is in the file before the guest goes on: the emulator may be ended at any moment.
+//! Deliberately unknown here: whose memory is whose.
 
 use emulator_api as api;
 use std::collections::HashMap;
@@ -28,13 +32,15 @@ const CORES_MAX: usize = 256;
 
 /// Cores that have run kernel code.
 static STARTED: [AtomicBool; CORES_MAX] = [const { AtomicBool::new(false) }; CORES_MAX];
-/// Cores whose present block of instructions is the kernel's. QEMU 7.2 calls back for the last instruction of a block that left by a helper
-/// (a return to user mode, a new address space) when a program then executes a locked one.
+/// Cores whose present block of instructions is the kernel's. QEMU 7.2 calls back for the last
+/// instruction of a block that left by a helper (a return to user mode, a new address space) when a
+/// program then executes a locked one.
 static IN_KERNEL: [AtomicBool; CORES_MAX] = [const { AtomicBool::new(false) }; CORES_MAX];
 static RECORD: Mutex<Option<Record>> = Mutex::new(None);
 /// Cores that have started, which every fact of [`RECENT`] is of.
 static EPOCH: AtomicU64 = AtomicU64::new(0);
-/// What each core did lately and is written down: most of what it does it does again, and need not wait for the record.
+/// What each core did lately and is written down: most of what it does it does again, and need not
+/// wait for the record.
 static RECENT: [[AtomicU64; RECENT_FACTS]; CORES_MAX] =
     [const { [const { AtomicU64::new(0) }; RECENT_FACTS] }; CORES_MAX];
 const RECENT_FACTS: usize = 1024;
@@ -111,7 +117,8 @@ pub unsafe extern "C" fn qemu_plugin_install(
 }
 
 unsafe extern "C" fn on_translation(_: api::PluginId, block: *mut api::Block) {
-    // SAFETY: QEMU gave the block for the time of this call; the callbacks are functions of this library, which is never unloaded.
+    // SAFETY: QEMU gave the block for the time of this call; the callbacks are functions of this
+    // library, which is never unloaded.
     unsafe {
         let count = api::qemu_plugin_tb_n_insns(block);
         let is_kernel = count > 0 && api::qemu_plugin_insn_vaddr(api::qemu_plugin_tb_get_insn(block, 0)) >= KERNEL_HALF;

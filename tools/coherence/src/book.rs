@@ -1,7 +1,7 @@
 //! Adds up events by stretch, component and function.
 //!
-//! A stretch belongs to the core that began it. What a core without one of its own does goes to the stretch that counts every core, if
-//! one is open; else it is not kept.
+//! A stretch belongs to the core that began it. What a core without one of its own does goes to the
+//! stretch that counts every core, if one is open; else it is not kept.
 
 use crate::{Counters, FunctionId, FunctionRow, Names, Report, Row, Sample};
 use std::collections::{BTreeMap, BTreeSet, HashMap};

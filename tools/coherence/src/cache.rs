@@ -1,5 +1,5 @@
-//! One set-associative cache with least-recently-used replacement. It holds line numbers and a small note per line; what the note means
-//! is the owner's business.
+//! One set-associative cache with least-recently-used replacement. It holds line numbers and a
+//! small note per line; what the note means is the owner's business.
 
 /// See the module's head.
 #[derive(Clone, Debug)]

@@ -6,7 +6,8 @@ use std::ops::AddAssign;
 /// Sums over all cores and operations of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Begun instructions; one that faulted and is begun again counts twice, a string instruction once per element.
+    /// Begun instructions; one that faulted and is begun again counts twice, a string instruction
+    /// once per element.
     pub instructions: u64,
     /// Data read, in lines.
     pub loads: u64,
@@ -14,8 +15,8 @@ pub struct Counters {
     pub stores: u64,
     /// Reads, writes and fetches that a private cache could serve alone.
     pub hits: u64,
-    /// Misses because another core wrote the line since this one last had it; or, if it never had it, wrote it last and it is still in
-    /// another's cache.
+    /// Misses because another core wrote the line since this one last had it; or, if it never had
+    /// it, wrote it last and it is still in another's cache.
     pub coherence: u64,
     /// Other misses of a line that this core never had.
     pub cold: u64,

@@ -1,9 +1,11 @@
-//! Tells the instructions that matter from all others, by their bytes (Intel SDM volume 2, chapter 2 and opcode maps).
+//! Tells the instructions that matter from all others, by their bytes (Intel SDM volume 2, chapter
+//! 2 and opcode maps).
 
 /// An instruction as the plugin cares for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
-    /// Reads and writes its operand at once: one request for the line, though the emulator shows a read and a write.
+    /// Reads and writes its operand at once: one request for the line, though the emulator shows a
+    /// read and a write.
     pub locked: bool,
     /// Handles one element after the other; accesses of one line are one.
     pub string: bool,

@@ -1,8 +1,10 @@
-//! What the emulator's plugin counts and models, without the emulator: pure, so that all of it is tested on the host.
+//! What the emulator's plugin counts and models, without the emulator: pure, so that all of it is
+//! tested on the host.
 //!
-//! [`Machine`] is private caches and a directory; [`Turns`] lets cores run in turns of modelled time; [`Book`] adds up what happened in
-//! each measured stretch, by component and function; [`decode`] tells the few instructions that matter apart; [`Names`] gives functions
-//! their names. docs/coherence.md says what is modelled and what is not. Unknown here: QEMU, guests, files.
+//! [`Machine`] is private caches and a directory; [`Turns`] lets cores run in turns of modelled
+//! time; [`Book`] adds up what happened in each measured stretch, by component and function;
+//! [`decode`] tells the few instructions that matter apart; [`Names`] gives functions their names.
+//! docs/coherence.md says what is modelled and what is not. Unknown here: QEMU, guests, files.
 #![forbid(unsafe_code)]
 
 mod book;

@@ -1,9 +1,11 @@
 //! Private caches and a directory, MESI.
 //!
-//! Each core has two first-level caches (data, instructions) and a second level that includes both; caches of one core need no coherence
-//! among themselves. The directory knows for each line who holds it and who may write it, exactly: an evicted line is told at once.
-//! Invariants: a line with an owner is in the owner's second level and nowhere else; a first-level line is in the second level.
-//! Not modelled: a shared last level, queueing, prefetch, store buffers, page walks, devices' accesses.
+//! Each core has two first-level caches (data, instructions) and a second level that includes both;
+//! caches of one core need no coherence among themselves. The directory knows for each line who
+//! holds it and who may write it, exactly: an evicted line is told at once. Invariants: a line with
+//! an owner is in the owner's second level and nowhere else; a first-level line is in the second
+//! level. Not modelled: a shared last level, queueing, prefetch, store buffers, page walks,
+//! devices' accesses.
 
 use crate::{CORES_MAX, Cache, Counters};
 use std::collections::HashMap;
@@ -126,7 +128,8 @@ struct Lost {
     evicted_for: Privilege,
 }
 
-/// Line numbers are spread well enough by one multiplication; the standard hasher would be half of the model's time.
+/// Line numbers are spread well enough by one multiplication; the standard hasher would be half of
+/// the model's time.
 #[derive(Default)]
 struct LineHasher(u64);
 
@@ -173,7 +176,8 @@ impl Machine {
         Machine { setting, cores: (0..cores).map(core).collect(), directory: Lines::default() }
     }
 
-    /// One access; counts it, and returns its cycles. An access that hits the first level costs nothing if it is a fetch.
+    /// One access; counts it, and returns its cycles. An access that hits the first level costs
+    /// nothing if it is a fetch.
     pub fn access(&mut self, core: usize, line: u64, access: Access, who: Privilege, counters: &mut Counters) -> u64 {
         match access {
             Access::Fetch => {}
@@ -227,7 +231,8 @@ impl Machine {
             Some(_) => &mut counters.other_privilege,
         };
         *cause += 1;
-        // An owner is asked wherever it is; a clean shared line comes from a neighbour if there is one, else from memory.
+        // An owner is asked wherever it is; a clean shared line comes from a neighbour if there is
+        // one, else from memory.
         let near = holders.iter().map(|holder| self.distance(core, holder)).min();
         let cycles = match near {
             Some(distance) if owner.is_some() || distance < self.setting.memory => distance,

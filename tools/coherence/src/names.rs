@@ -1,8 +1,9 @@
 //! Functions by address, for several programs and the kernel; and which program a component runs.
 //!
-//! The host tool writes a text, one fact a line: `image NAME`, then that image's functions as `ADDRESS BYTES NAME` (hexadecimal; 0 bytes: up to the next), and
-//! `component NAME IMAGE`; a component `*` stands for all that have no line. A Linux guest tells its kernel's functions itself, as
-//! /proc/kallsyms has them.
+//! The host tool writes a text, one fact a line: `image NAME`, then that image's functions as
+//! `ADDRESS BYTES NAME` (hexadecimal; 0 bytes: up to the next), and `component NAME IMAGE`; a
+//! component `*` stands for all that have no line. A Linux guest tells its kernel's functions
+//! itself, as /proc/kallsyms has them.
 
 use std::collections::HashMap;
 
@@ -55,7 +56,8 @@ impl Names {
     /// Reads the host tool's text.
     ///
     /// # Errors
-    /// The number of the first line that cannot be read. Remedy: tool and plugin are of different builds; build both.
+    /// The number of the first line that cannot be read. Remedy: tool and plugin are of different
+    /// builds; build both.
     pub fn parse(text: &str) -> Result<Names, usize> {
         let mut names = Names::default();
         let mut image = String::new();
@@ -81,8 +83,9 @@ impl Names {
         Ok(names)
     }
 
-    /// Takes the kernel's functions from a text like /proc/kallsyms. Lines that are of no function are left out; so are functions
-    /// without an address, which is how Linux answers a caller without the right to know.
+    /// Takes the kernel's functions from a text like /proc/kallsyms. Lines that are of no function
+    /// are left out; so are functions without an address, which is how Linux answers a caller
+    /// without the right to know.
     pub fn learn_kernel(&mut self, text: &str) {
         let mut starts: Vec<(u64, FunctionId)> = Vec::new();
         for line in text.lines() {

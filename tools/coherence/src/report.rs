@@ -1,4 +1,5 @@
-//! What the plugin writes and the host tool reads: whole numbers only, in a fixed order, so that two equal runs give equal bytes.
+//! What the plugin writes and the host tool reads: whole numbers only, in a fixed order, so that
+//! two equal runs give equal bytes.
 
 use crate::Counters;
 use serde::{Deserialize, Serialize};
@@ -11,7 +12,8 @@ pub struct Report {
     pub mode: String,
     /// Cycles of a turn.
     pub turn: u64,
-    /// Marks without their other half: a measured thread moved to another core. Their stretches are not in the rows.
+    /// Marks without their other half: a measured thread moved to another core. Their stretches are
+    /// not in the rows.
     pub unmatched: u64,
     /// In the order of their first stretches.
     pub rows: Vec<Row>,

@@ -1,10 +1,12 @@
 //! Modelled time, and whose turn it is.
 //!
-//! The emulator runs one core at a time, in rotation, until it is told to stop; left alone it runs each for so long that cores never meet
-//! on a line. Here each core has a clock, all active cores run to the end of the same epoch, and then the next epoch begins, one turn
-//! later. A core that has reached the end is parked until then, since the emulator comes by whenever another one pauses. So no active core
-//! is ever ahead of another by more than a turn and the block that was under way.
-//! Invariants: the end of the epoch only rises; parked cores are active and past the end; if there are active cores, one is not parked.
+//! The emulator runs one core at a time, in rotation, until it is told to stop; left alone it runs
+//! each for so long that cores never meet on a line. Here each core has a clock, all active cores
+//! run to the end of the same epoch, and then the next epoch begins, one turn later. A core that
+//! has reached the end is parked until then, since the emulator comes by whenever another one
+//! pauses. So no active core is ever ahead of another by more than a turn and the block that was
+//! under way. Invariants: the end of the epoch only rises; parked cores are active and past the
+//! end; if there are active cores, one is not parked.
 
 /// What happens when the block is done that a core is about to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +15,8 @@ pub enum Next {
     On,
     /// It leaves its loop and does not run until it is released.
     Park,
-    /// It leaves its loop, so that the others have the new epoch first; [`Turns::released`] tells who may run again.
+    /// It leaves its loop, so that the others have the new epoch first; [`Turns::released`] tells
+    /// who may run again.
     Epoch,
 }
 
@@ -45,8 +48,9 @@ impl Turns {
         self.clocks[core] += cycles;
     }
 
-    /// The core waits for an interrupt, and is not waited for. It may be the last that others waited for, or have been parked at the
-    /// beginning of the block that ends so: ask [`Turns::released`].
+    /// The core waits for an interrupt, and is not waited for. It may be the last that others
+    /// waited for, or have been parked at the beginning of the block that ends so: ask
+    /// [`Turns::released`].
     pub fn halt(&mut self, core: usize) {
         self.active[core] = false;
         self.all_reached();
@@ -82,7 +86,8 @@ impl Turns {
         slowest.is_some()
     }
 
-    /// A parked core that may run: the new epoch lets it, or it halts and has to hear its interrupt. Ask until there is none.
+    /// A parked core that may run: the new epoch lets it, or it halts and has to hear its
+    /// interrupt. Ask until there is none.
     pub fn released(&mut self) -> Option<usize> {
         let may_run = |core: &usize| !self.active[*core] || self.clocks[*core] < self.end;
         let core = (0..self.parked.len()).find(|core| self.parked[*core] && may_run(core))?;
@@ -105,8 +110,9 @@ mod tests {
         std::iter::from_fn(|| turns.released()).count()
     }
 
-    /// As the emulator does it: each core in rotation until it leaves its loop, its last block included; `pauses` leaves it anyway after so
-    /// many blocks, as PAUSE does. Returns the widest spread of clocks seen between cores.
+    /// As the emulator does it: each core in rotation until it leaves its loop, its last block
+    /// included; `pauses` leaves it anyway after so many blocks, as PAUSE does. Returns the widest
+    /// spread of clocks seen between cores.
     fn rotate(turns: &mut Turns, blocks: &[u64], pauses: usize, rounds: usize) -> u64 {
         let mut spread = 0;
         (0..blocks.len()).for_each(|core| assert_eq!(turns.next(core), Next::On));
@@ -168,8 +174,9 @@ mod tests {
         assert_eq!((release(&mut turns), turns.is_parked(0), turns.is_parked(1)), (2, false, false));
     }
 
-    /// The block that it was parked at is run to its end, and its end may be a HLT. Parked and halted it would hear no interrupt, and if the
-    /// others sleep until it wakes them, all stand still.
+    /// The block that it was parked at is run to its end, and its end may be a HLT. Parked and
+    /// halted it would hear no interrupt, and if the others sleep until it wakes them, all stand
+    /// still.
     #[test]
     fn who_halts_in_the_block_it_is_parked_at_is_released() {
         let mut turns = Turns::new(2, 100);

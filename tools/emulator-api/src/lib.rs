@@ -1,6 +1,7 @@
-//! QEMU's plugin interface, version 1 (QEMU 7.2's include/qemu/qemu-plugin.h), and seven functions of the emulator that are no part of
-//! it but that Debian's binary exports. Declared by hand, since no header is installed. The host tool checks for all of them before it
-//! starts the emulator, so a missing one is a clear line and not a loader's.
+//! QEMU's plugin interface, version 1 (QEMU 7.2's include/qemu/qemu-plugin.h), and seven functions
+//! of the emulator that are no part of it but that Debian's binary exports. Declared by hand, since
+//! no header is installed. The host tool checks for all of them before it starts the emulator, so a
+//! missing one is a clear line and not a loader's.
 
 #![expect(missing_docs, reason = "fields and functions of qemu-plugin.h, under its names and with its meanings")]
 
@@ -97,7 +98,8 @@ unsafe extern "C" {
     pub fn qemu_get_cpu(index: c_int) -> *mut Cpu;
     /// Asks a core to leave its loop after the block that it runs.
     pub fn cpu_exit(cpu: *mut Cpu);
-    /// Asks the core that runs to leave its loop after the block that it runs, and not to run again.
+    /// Asks the core that runs to leave its loop after the block that it runs, and not to run
+    /// again.
     pub fn cpu_stop_current();
     /// Lets a core run again. Makes every core leave its loop.
     pub fn cpu_resume(cpu: *mut Cpu);

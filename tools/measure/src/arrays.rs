@@ -1,7 +1,9 @@
-//! Corey's memclone and mempass (section 8.2): 100 MiB for each worker, touched by all at once, and 100 MiB that all touch one after another. As threads of one address space, and as processes.
+//! Corey's memclone and mempass (section 8.2): 100 MiB for each worker, touched by all at once, and
+//! 100 MiB that all touch one after another. As threads of one address space, and as processes.
 //!
-//! Who says what is next tells it each worker over a pipe and waits for their answers, so that all touch at once and nobody makes or unmaps memory meanwhile; who has nothing to do sleeps.
-//! A sample is of all workers together: the sums of their times, touches and faults.
+//! Who says what is next tells it each worker over a pipe and waits for their answers, so that all
+//! touch at once and nobody makes or unmaps memory meanwhile; who has nothing to do sleeps. A
+//! sample is of all workers together: the sums of their times, touches and faults.
 
 use crate::problem::{Problem, Result};
 use crate::rows::Setting;

@@ -12,13 +12,15 @@ const CALLS: u64 = 300;
 /// `getpid`: what a program asks about itself.
 pub fn getpid(_: &Setting) -> Result<Vec<Sample>> {
     repeat(CALLS, || {
-        // SAFETY: takes nothing and cannot fail. The C library's function may keep the answer; this is the call.
+        // SAFETY: takes nothing and cannot fail. The C library's function may keep the answer; this
+        // is the call.
         black_box(unsafe { libc::syscall(libc::SYS_getpid) });
         Ok(())
     })
 }
 
-/// `getppid`: next to nothing in Linux; a question to another program where processes are kept by one.
+/// `getppid`: next to nothing in Linux; a question to another program where processes are kept by
+/// one.
 pub fn getppid(_: &Setting) -> Result<Vec<Sample>> {
     repeat(CALLS, || {
         // SAFETY: takes nothing and cannot fail.

@@ -1,13 +1,16 @@
-//! Measures the system it runs on through Linux calls, one row at a time; the same static file runs in Pelago and in a Linux guest, so
-//! a difference between two results is the systems'.
+//! Measures the system it runs on through Linux calls, one row at a time; the same static file runs
+//! in Pelago and in a Linux guest, so a difference between two results is the systems'.
 //!
-//! A row prints one line per sample, `measure: ROW NANOSECONDS ns OPERATIONS operations FAULTS faults` (faults of pages, in rows that count them), or one line that says why not:
-//! `measure: ROW absent: WHAT` if the system lacks a call, `measure: ROW failed: WHAT` for everything else. `measure: ROW begin` and
-//! `measure: ROW end` stand around it, so that whoever reads knows what was under way when a guest died. First comes `measure: placement
-//! bound` where workers are bound to their cores, or `free` where the system's own placement holds.
+//! A row prints one line per sample, `measure: ROW NANOSECONDS ns OPERATIONS operations FAULTS
+//! faults` (faults of pages, in rows that count them), or one line that says why not: `measure: ROW
+//! absent: WHAT` if the system lacks a call, `measure: ROW failed: WHAT` for everything else.
+//! `measure: ROW begin` and `measure: ROW end` stand around it, so that whoever reads knows what
+//! was under way when a guest died. First comes `measure: placement bound` where workers are bound
+//! to their cores, or `free` where the system's own placement holds.
 //!
-//! Around each measured loop stand the marks of `lib/mark`, for the emulator's plugin, which writes its report after each row. Deliberately unknown here: which system
-//! this is, and what the figures should be.
+//! Around each measured loop stand the marks of `lib/mark`, for the emulator's plugin, which writes
+//! its report after each row. Deliberately unknown here: which system this is, and what the figures
+//! should be.
 
 pub mod arrays;
 pub mod calls;

@@ -1,8 +1,10 @@
-//! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure model WORKERS ROW...`, `measure list`, `measure first`, `measure nothing`.
+//! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure model WORKERS
+//! ROW...`, `measure list`, `measure first`, `measure nothing`.
 
 //!
-//! The C library calls it without the start of Rust's runtime (a signal stack, a look at descriptors and at where the stack is), which would be most of what the rows
-//! measure that start it.
+//! The C library calls it without the start of Rust's runtime (a signal stack, a look at
+//! descriptors and at where the stack is), which would be most of what the rows measure that start
+//! it.
 #![no_main]
 
 use measure_core::rows::{self, ROWS, Setting};

@@ -35,7 +35,8 @@ fn touch(_: &usize) -> Result<Vec<Sample>> {
     (0..SAMPLES).map(|_| fresh()).collect()
 }
 
-/// One page is made read-only, made writable, and written. On every other core runs a thread of the same address space.
+/// One page is made read-only, made writable, and written. On every other core runs a thread of the
+/// same address space.
 pub fn protect(setting: &Setting) -> Result<Vec<Sample>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut others = Vec::new();

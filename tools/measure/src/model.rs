@@ -1,7 +1,9 @@
-//! The rows of the coherence model: short, all workers at once, as threads of one process or as processes.
+//! The rows of the coherence model: short, all workers at once, as threads of one process or as
+//! processes.
 //!
-//! The workers meet in shared memory and spin there, since nobody may sleep while others are measured. Who has done its share goes on,
-//! unmeasured, until all have; not in rows of a fixed amount of work, in which who is done leaves the rest to the others.
+//! The workers meet in shared memory and spin there, since nobody may sleep while others are
+//! measured. Who has done its share goes on, unmeasured, until all have; not in rows of a fixed
+//! amount of work, in which who is done leaves the rest to the others.
 
 use crate::problem::{Problem, Result};
 use crate::sample::work;
@@ -13,11 +15,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Operations of a worker in a row; as many before them warm the caches.
 const OPERATIONS: u64 = 400;
-/// One worker has one stretch, in which the first tick of the system's clock, cold all of it, would weigh: so long that the tick comes before.
+/// One worker has one stretch, in which the first tick of the system's clock, cold all of it, would
+/// weigh: so long that the tick comes before.
 const WARM_UP_ALONE: u64 = 16 * OPERATIONS;
 /// Instructions of a worker's own before each addition, as in apps/bench's `load`.
 const OWN_WORK: u64 = 4000;
-/// Pages that a worker may touch: those of two rows' worth, and as many while it waits for the others. Past them it touches none anew.
+/// Pages that a worker may touch: those of two rows' worth, and as many while it waits for the
+/// others. Past them it touches none anew.
 const TOUCHED_MAX: usize = 4 * OPERATIONS as usize;
 const LINE_BYTES: usize = 64;
 const ARRIVED: usize = 0;
@@ -71,7 +75,8 @@ struct Worker<'a> {
     count: u64,
     /// A file of its own, so that a table of descriptors is all that workers share.
     descriptor: i32,
-    /// Memory of its own, of which so many pages have been touched; atomic for a shared borrow's sake only.
+    /// Memory of its own, of which so many pages have been touched; atomic for a shared borrow's
+    /// sake only.
     fresh: Memory,
     touched: AtomicUsize,
 }
@@ -181,7 +186,8 @@ fn null_call(_: &Worker) {
     std::hint::black_box(unsafe { libc::getppid() });
 }
 
-/// A failure would show as a row of very few instructions; there is none to expect from a descriptor of ours.
+/// A failure would show as a row of very few instructions; there is none to expect from a
+/// descriptor of ours.
 fn dup_close(worker: &Worker) {
     // SAFETY: a descriptor of ours, and its copy, which nobody else knows.
     unsafe {

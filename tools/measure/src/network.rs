@@ -1,4 +1,5 @@
-//! UDP and TCP over the loopback interface, client and server in two processes, on two cores if there are.
+//! UDP and TCP over the loopback interface, client and server in two processes, on two cores if
+//! there are.
 
 use crate::problem::{During, Problem, Result};
 use crate::rows::Setting;
@@ -13,7 +14,8 @@ pub const DATAGRAM_BYTES: usize = 1000;
 /// Written at once to a stream; an operation of the row.
 pub const CHUNK_BYTES: usize = 64 << 10;
 const DATAGRAMS: u64 = 500;
-/// Datagrams sent before the receiver's word is awaited: fewer than any receive queue holds, so none is lost.
+/// Datagrams sent before the receiver's word is awaited: fewer than any receive queue holds, so
+/// none is lost.
 const WINDOW: u64 = 50;
 const CHUNKS: u64 = 64;
 const CONNECTIONS: u64 = 50;
@@ -21,7 +23,8 @@ const REPLY: [u8; 128] = [b'x'; 128];
 /// A word that does not come within this is lost.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The two sides of a row: the server is a child on the first core, and ends with its first failed call or when it is killed.
+/// The two sides of a row: the server is a child on the first core, and ends with its first failed
+/// call or when it is killed.
 fn beside(setting: &Setting, server: impl FnOnce() -> Result<()>) -> Result<Server> {
     let child = system::fork(|| {
         system::pin(0);

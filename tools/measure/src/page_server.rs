@@ -1,7 +1,9 @@
-//! A small web server: one process, epoll, one page from memory. Its measurements are taken by the client on the host.
+//! A small web server: one process, epoll, one page from memory. Its measurements are taken by the
+//! client on the host.
 //!
-//! It knows of HTTP only where a request ends (an empty line) and whether the client wants the connection kept (HTTP/1.1, or an own
-//! word). It keeps nothing of a client but what was received of its request.
+//! It knows of HTTP only where a request ends (an empty line) and whether the client wants the
+//! connection kept (HTTP/1.1, or an own word). It keeps nothing of a client but what was received
+//! of its request.
 
 use crate::problem::{During, Result, last};
 use crate::system::check;

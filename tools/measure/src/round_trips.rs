@@ -1,6 +1,7 @@
 //! One byte, or one wake-up, to a partner and back.
 //!
-//! Both partners are bound to the first core, so a round trip is two switches; a row `.../two-cores` puts the partner on the second.
+//! Both partners are bound to the first core, so a round trip is two switches; a row
+//! `.../two-cores` puts the partner on the second.
 
 use crate::problem::{During, Problem, Result, last};
 use crate::rows::Setting;
@@ -11,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const ROUNDS: u64 = 200;
-/// Two cores that sleep in turns wait for the host to run them: up to milliseconds a round on a busy one.
+/// Two cores that sleep in turns wait for the host to run them: up to milliseconds a round on a
+/// busy one.
 const ROUNDS_TWO_CORES: u64 = 40;
 /// The futex word says whose turn it is, or that it is over.
 const OURS: u32 = 0;
@@ -90,7 +92,8 @@ pub fn futex_threads(_: &Setting) -> Result<Vec<Sample>> {
     samples
 }
 
-/// A system may accept shared memory and give each process its own: then partners would wait for each other for ever.
+/// A system may accept shared memory and give each process its own: then partners would wait for
+/// each other for ever.
 fn is_shared(word: &AtomicU32) -> Result<()> {
     system::fork(|| {
         word.store(OVER, Ordering::SeqCst);

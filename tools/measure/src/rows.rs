@@ -1,4 +1,5 @@
-//! The list of rows, and how one is run: in a child of its own, so that what it breaks or leaves behind is no other row's.
+//! The list of rows, and how one is run: in a child of its own, so that what it breaks or leaves
+//! behind is no other row's.
 
 use crate::problem::{Problem, Result};
 use crate::sample::{self, Sample};

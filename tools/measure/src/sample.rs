@@ -91,13 +91,15 @@ pub fn repeat(operations: u64, mut operation: impl FnMut() -> Result<()>) -> Res
     (0..SAMPLES).map(|_| stretch()).collect()
 }
 
-/// A loop of known length, twice `turns` instructions: shows whether a count is one of instructions.
+/// A loop of known length, twice `turns` instructions: shows whether a count is one of
+/// instructions.
 pub fn known_loop(turns: u64) {
     // SAFETY: counts a register down.
     unsafe { core::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) turns => _, options(nomem, nostack)) };
 }
 
-/// About so many instructions that touch no memory, in blocks of 20, as code without many jumps has them.
+/// About so many instructions that touch no memory, in blocks of 20, as code without many jumps has
+/// them.
 pub fn work(instructions: u64) {
     // SAFETY: counts a register down, at least once.
     unsafe {

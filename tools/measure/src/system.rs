@@ -1,4 +1,5 @@
-//! Linux calls as this program needs them: thin, so that what is measured is the system and not a library.
+//! Linux calls as this program needs them: thin, so that what is measured is the system and not a
+//! library.
 
 use crate::problem::{During, Problem, Result, last};
 use std::fs::File;
@@ -149,7 +150,8 @@ impl Memory {
 
     /// Asks for small pages, so that a touch is one page's.
     pub fn small_pages(&self) {
-        // SAFETY: advice about our own mapping. A system without large pages may refuse it: it has small ones then.
+        // SAFETY: advice about our own mapping. A system without large pages may refuse it: it has
+        // small ones then.
         unsafe { libc::madvise(self.address.cast(), self.bytes, libc::MADV_NOHUGEPAGE) };
     }
 
@@ -189,7 +191,8 @@ impl Drop for Memory {
     }
 }
 
-/// Sends one byte. Reading and writing go through the descriptor alone, for pipes and sockets alike.
+/// Sends one byte. Reading and writing go through the descriptor alone, for pipes and sockets
+/// alike.
 #[inline(always)]
 pub fn send_byte(descriptor: RawFd) -> Result<()> {
     // SAFETY: one byte of a constant.

@@ -10,12 +10,14 @@ const FORKS: u64 = 10;
 /// What this program does when it is started only to be started.
 pub const NOTHING: &str = "nothing";
 
-/// Creates a thread of the C library and joins it: the language's own would add its stack guard and signal stack.
+/// Creates a thread of the C library and joins it: the language's own would add its stack guard and
+/// signal stack.
 pub fn thread(_: &Setting) -> Result<Vec<Sample>> {
     system::pin(0);
     repeat(THREADS, || {
         let (mut thread, mut result) = (0, std::ptr::null_mut());
-        // SAFETY: the function ends at once and touches nothing; the thread is joined before its number goes.
+        // SAFETY: the function ends at once and touches nothing; the thread is joined before its
+        // number goes.
         unsafe {
             match libc::pthread_create(&raw mut thread, std::ptr::null(), end_at_once, std::ptr::null_mut()) {
                 0 => libc::pthread_join(thread, &raw mut result),

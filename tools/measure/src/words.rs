@@ -1,5 +1,6 @@
-//! A reverse index of words (`wri`): each worker notes for every word of its own text where it stands. Corey's figure 10 does that to a
-//! large file; here the text is made, the same in every run, and the index grows in fresh memory.
+//! A reverse index of words (`wri`): each worker notes for every word of its own text where it
+//! stands. Corey's figure 10 does that to a large file; here the text is made, the same in every
+//! run, and the index grows in fresh memory.
 
 use crate::problem::Result;
 use crate::rows::Setting;

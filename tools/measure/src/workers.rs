@@ -1,4 +1,5 @@
-//! One worker per core, as threads of this process or as processes, each bound to its core, all begun together.
+//! One worker per core, as threads of this process or as processes, each bound to its core, all
+//! begun together.
 //!
 //! Processes meet over pipes, not shared memory, since a system may have the former only.
 
@@ -17,7 +18,8 @@ pub enum Kind {
     Processes,
 }
 
-/// Runs `work` in each worker, with the worker's number. `prepare` comes before the common begin and is not measured.
+/// Runs `work` in each worker, with the worker's number. `prepare` comes before the common begin
+/// and is not measured.
 pub fn run<P: 'static>(
     kind: Kind,
     count: usize,

@@ -1,4 +1,5 @@
-//! Hardware virtualisation or emulation? KVM may be there and yet hang a guest, so a probe boot decides, once per boot of the host.
+//! Hardware virtualisation or emulation? KVM may be there and yet hang a guest, so a probe boot
+//! decides, once per boot of the host.
 
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;

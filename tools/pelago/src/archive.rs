@@ -1,8 +1,10 @@
-//! The boot archive: an uncompressed `newc` cpio, the format Linux documents for its initial RAM disk.
+//! The boot archive: an uncompressed `newc` cpio, the format Linux documents for its initial RAM
+//! disk.
 //!
-//! Invariants: every folder precedes what is in it; paths are relative, without `.` or `..`; entries come in one order whatever the
-//! host's directory order, so equal inputs give equal bytes; a content of a page or more begins on a page, so that a program's text
-//! can be mapped where it lies (the name is padded with zeros, as dracut-cpio does it).
+//! Invariants: every folder precedes what is in it; paths are relative, without `.` or `..`;
+//! entries come in one order whatever the host's directory order, so equal inputs give equal bytes;
+//! a content of a page or more begins on a page, so that a program's text can be mapped where it
+//! lies (the name is padded with zeros, as dracut-cpio does it).
 
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
@@ -28,7 +30,8 @@ struct Entry {
 }
 
 impl Archive {
-    /// Adds a regular file; `permissions` are the low twelve mode bits. An earlier entry of that path is replaced.
+    /// Adds a regular file; `permissions` are the low twelve mode bits. An earlier entry of that
+    /// path is replaced.
     pub fn file(&mut self, path: &str, permissions: u32, content: Vec<u8>) {
         self.insert(path, Entry { mode: FILE | permissions & 0o7777, content });
     }
@@ -91,7 +94,8 @@ impl Archive {
     }
 }
 
-/// The name of a member that begins at `start`, with the zeros that bring a large content to a page.
+/// The name of a member that begins at `start`, with the zeros that bring a large content to a
+/// page.
 fn padded(path: &str, start: usize, content_bytes: usize) -> String {
     let after_name = start + HEADER_BYTES + path.len() + 1;
     let zeros = if content_bytes < PAGE_BYTES { 0 } else { after_name.next_multiple_of(PAGE_BYTES) - after_name };

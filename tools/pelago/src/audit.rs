@@ -1,9 +1,11 @@
-//! Judges what the code of each core used (tools/audit). Kernels write memory of their own core only, but for wake bits of others, what
-//! core 0 prepares for a core that does not run yet, and the pool in which an application of several cores shares its objects. Programs write memory of
-//! their own core and what their monitor told that the core borrows, which are channels and regions of the description; and of others' they read nothing else that anybody writes.
+//! Judges what the code of each core used (tools/audit). Kernels write memory of their own core
+//! only, but for wake bits of others, what core 0 prepares for a core that does not run yet, and
+//! the pool in which an application of several cores shares its objects. Programs write memory of
+//! their own core and what their monitor told that the core borrows, which are channels and regions
+//! of the description; and of others' they read nothing else that anybody writes.
 //!
-//! Whose memory is whose the kernel says at boot when it is asked (`pelago.list=memory`), and monitors when a channel is made. Deliberately unknown here:
-//! what is in it.
+//! Whose memory is whose the kernel says at boot when it is asked (`pelago.list=memory`), and
+//! monitors when a channel is made. Deliberately unknown here: what is in it.
 
 use crate::plugin;
 use crate::symbols::Symbols;
@@ -72,15 +74,17 @@ struct Owners {
     /// First address of a range: its end and its core.
     ranges: BTreeMap<u64, (u64, u32)>,
     wake_bits: BTreeMap<u32, Range<u64>>,
-    /// The first that was made, which the system's description gives to programs of several cores before they start. Others come and go with what a program of one core
-    /// tries out, and are written by that core alone.
+    /// The first that was made, which the system's description gives to programs of several cores
+    /// before they start. Others come and go with what a program of one core tries out, and are
+    /// written by that core alone.
     pool: Option<Range<u64>>,
     /// What each core has of others.
     borrowed: BTreeMap<u32, Vec<Range<u64>>>,
 }
 
 impl Owners {
-    /// From lines `pelago: memory of core N: wake bits START+BYTES, START+BYTES, ...` (hexadecimal).
+    /// From lines `pelago: memory of core N: wake bits START+BYTES, START+BYTES, ...`
+    /// (hexadecimal).
     fn parse<'l>(lines: impl Iterator<Item = &'l str> + Clone) -> Result<Owners> {
         let mut owners = Owners::default();
         if let Some(told) = lines.clone().find_map(|line| line.strip_prefix(POOL)) {
@@ -184,7 +188,8 @@ impl Breach {
 pub struct Verdict {
     /// Lines that kernels wrote in memory of their own.
     pub own: usize,
-    /// Wake bits of others, by who set them: the writes to others that are right, which show that such writes are seen.
+    /// Wake bits of others, by who set them: the writes to others that are right, which show that
+    /// such writes are seen.
     pub wakes: BTreeMap<u32, usize>,
     /// Lines of the pool that kernels of cores other than its home wrote, by who did.
     pub pool: BTreeMap<u32, usize>,

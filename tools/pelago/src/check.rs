@@ -1,4 +1,5 @@
-//! `./pelago check`: formatting, lints for host and guest, tidy, the size of privileged code. All are run even if one fails; any failure fails the check.
+//! `./pelago check`: formatting, lints for host and guest, tidy, the size of privileged code. All
+//! are run even if one fails; any failure fails the check.
 
 use crate::{image, place, size, tidy};
 use anyhow::{Context, Result};

@@ -83,13 +83,15 @@ pub struct Mapping {
     pub address: u64,
     /// Physical address.
     pub place: u64,
-    /// Bytes; of a large page not less than it has: the emulator does not tell 2 MiB from 1 GiB, so it is to the next one, at most 1 GiB.
+    /// Bytes; of a large page not less than it has: the emulator does not tell 2 MiB from 1 GiB, so
+    /// it is to the next one, at most 1 GiB.
     pub bytes: u64,
     pub is_writable: bool,
     pub is_executable: bool,
 }
 
-/// From lines `ADDRESS: PLACE FLAGS` (hexadecimal, and X for not executable, P for a large page, W for writable).
+/// From lines `ADDRESS: PLACE FLAGS` (hexadecimal, and X for not executable, P for a large page, W
+/// for writable).
 fn mappings(text: &str) -> Result<Vec<Mapping>> {
     let read = |line: &str| {
         let (address, rest) = line.split_once(": ")?;

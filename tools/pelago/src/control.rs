@@ -1,7 +1,8 @@
 //! Requests to a running instance.
 //!
-//! `run` serves a socket in its instance folder. A client writes one line; `run` sends it to the guest as a control line and gives the
-//! guest's lines back, the last of which begins with `ok` or `error`. One request at a time: the serial line has no numbers to tell two replies apart.
+//! `run` serves a socket in its instance folder. A client writes one line; `run` sends it to the
+//! guest as a control line and gives the guest's lines back, the last of which begins with `ok` or
+//! `error`. One request at a time: the serial line has no numbers to tell two replies apart.
 
 use crate::guest::Input;
 use crate::place;
@@ -24,7 +25,8 @@ fn is_last(line: &str) -> bool {
     line.starts_with("ok") || line.starts_with("error")
 }
 
-/// Sends the request to the running instance whose process is `wanted`, or to the only one, and prints the reply.
+/// Sends the request to the running instance whose process is `wanted`, or to the only one, and
+/// prints the reply.
 pub fn ask(wanted: Option<u32>, request: &str) -> Result<ExitCode> {
     let mut stream = connect(wanted)?;
     stream.set_read_timeout(Some(2 * REPLY_LIMIT)).context("cannot set a limit")?;

@@ -1,7 +1,7 @@
 //! `system/*.toml`: reads one, checks it and turns it into what the guest decodes.
 //!
-//! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used but not provided or provided twice, a
-//! cycle in the order of boot, a number out of range.
+//! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used
+//! but not provided or provided twice, a cycle in the order of boot, a number out of range.
 
 use crate::emulator::MachineType;
 use anyhow::{Context, Result, bail, ensure};
@@ -137,7 +137,8 @@ fn check_binds(system: &System) -> Result<()> {
     Ok(())
 }
 
-/// Names are looked up in the monitor of one's core, which asks the name server; programs of Linux have no use for it.
+/// Names are looked up in the monitor of one's core, which asks the name server; programs of Linux
+/// have no use for it.
 fn check_lookups(system: &System) -> Result<()> {
     let provider = |contract: &str| {
         let provides = |it: &&Component| it.provides.iter().any(|provided| provided == contract);
@@ -265,7 +266,8 @@ fn region(entry: RegionEntry) -> Result<Region> {
     Ok(Region { name: entry.name, bytes, contiguous: entry.contiguous, pool: entry.pool })
 }
 
-/// Sorts so that whoever provides a contract comes before whoever uses it; else in no particular order.
+/// Sorts so that whoever provides a contract comes before whoever uses it; else in no particular
+/// order.
 fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
     for index in 0..components.len() {
         let name = components[index].name.clone();
@@ -296,7 +298,8 @@ fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
     Ok(System { components, ..System::default() })
 }
 
-/// The system as it is laid out on a kind of machine: who has the network card is on core 0 where its interrupt is a line, since lines are that core's.
+/// The system as it is laid out on a kind of machine: who has the network card is on core 0 where
+/// its interrupt is a line, since lines are that core's.
 pub fn placed(mut system: System, machine: MachineType) -> System {
     let drivers =
         system.components.iter_mut().filter(|component| component.devices.iter().any(|kind| kind == "virtio-net"));

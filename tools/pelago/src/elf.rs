@@ -1,4 +1,5 @@
-//! What the tool asks of ELF files: what a Linux program needs beside itself, and a copy without what only debuggers read.
+//! What the tool asks of ELF files: what a Linux program needs beside itself, and a copy without
+//! what only debuggers read.
 
 use anyhow::{Context, Result, bail};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_X86_64, FileHeader64, PT_LOAD};
@@ -53,8 +54,8 @@ pub fn needs(data: &[u8]) -> Result<Needs> {
     Ok(needs)
 }
 
-/// A copy with the loadable bytes only. Linkers put segments first and sections for debuggers behind them, so the copy is a prefix
-/// whose header no longer points at a section table.
+/// A copy with the loadable bytes only. Linkers put segments first and sections for debuggers
+/// behind them, so the copy is a prefix whose header no longer points at a section table.
 pub fn without_debug(data: &[u8]) -> Result<Vec<u8>> {
     let header = Header::parse(data).context("not an ELF file")?;
     let endian = header.endian().context("not an ELF file")?;
@@ -66,7 +67,8 @@ pub fn without_debug(data: &[u8]) -> Result<Vec<u8>> {
         .map(|segment| segment.p_offset(endian) + segment.p_filesz(endian))
         .fold(headers_end, u64::max);
     let mut copy = data.get(..end as usize).context("a segment reaches past the file's end")?.to_vec();
-    // e_shoff is the 8 bytes at 0x28; e_shnum and e_shstrndx the four at 0x3c (System V ABI, ELF-64 object file format).
+    // e_shoff is the 8 bytes at 0x28; e_shnum and e_shstrndx the four at 0x3c (System V ABI, ELF-64
+    // object file format).
     copy[0x28..0x30].fill(0);
     copy[0x3c..0x40].fill(0);
     Ok(copy)

@@ -1,8 +1,10 @@
-//! The emulator's command line: one value describes a machine, one function turns it into QEMU's words.
+//! The emulator's command line: one value describes a machine, one function turns it into QEMU's
+//! words.
 //!
-//! q35 and microvm have the network card on PCI: q35 tells its configuration space in ACPI's MCFG; microvm describes it in AML alone,
-//! which the kernel does not interpret, so the command line tells it (`pelago.ecam`; QEMU's hw/i386/microvm.c fixes the address). microvm-mmio
-//! has no PCI; its card sits behind a virtio-mmio window, named on the command line in Linux's syntax.
+//! q35 and microvm have the network card on PCI: q35 tells its configuration space in ACPI's MCFG;
+//! microvm describes it in AML alone, which the kernel does not interpret, so the command line
+//! tells it (`pelago.ecam`; QEMU's hw/i386/microvm.c fixes the address). microvm-mmio has no PCI;
+//! its card sits behind a virtio-mmio window, named on the command line in Linux's syntax.
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
@@ -19,8 +21,9 @@ const BASE_MIB: u64 = 40;
 /// The kernel's own least share per core.
 const MIB_PER_CORE: u64 = 2;
 const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
-/// The second of microvm's windows, and its line at the second I/O APIC (QEMU's include/hw/i386/microvm.h; with ACPI, which is the default). Not the first:
-/// QEMU's model moves pin 0 of every I/O APIC to pin 2, as is right for the first APIC's timer.
+/// The second of microvm's windows, and its line at the second I/O APIC (QEMU's
+/// include/hw/i386/microvm.h; with ACPI, which is the default). Not the first: QEMU's model moves
+/// pin 0 of every I/O APIC to pin 2, as is right for the first APIC's timer.
 const MICROVM_WINDOW: &str = "virtio_mmio.device=512@0xfeb00200:25";
 
 /// Machine types.
@@ -53,7 +56,8 @@ impl MachineType {
         }
     }
 
-    /// QEMU's network card. No option ROM: nothing boots from the card, and a QEMU without ROM files then works too.
+    /// QEMU's network card. No option ROM: nothing boots from the card, and a QEMU without ROM
+    /// files then works too.
     fn card(self) -> &'static [&'static str] {
         match self {
             MachineType::Q35 | MachineType::Microvm => {
@@ -166,10 +170,11 @@ pub struct Machine {
     pub processor: &'static str,
     /// Words for the kernel.
     pub command_line: Vec<String>,
-    /// The guest's memory is a file of its own to the host, in small pages, so that what was touched can be seen (smaps of proc(5)).
+    /// The guest's memory is a file of its own to the host, in small pages, so that what was
+    /// touched can be seen (smaps of proc(5)).
     pub shows_memory: bool,
-    /// Time is instructions, so many nanoseconds each (a power of two), and one thread of the host runs all cores in turn: nothing the host does is
-    /// seen in the guest's times. Emulation only.
+    /// Time is instructions, so many nanoseconds each (a power of two), and one thread of the host
+    /// runs all cores in turn: nothing the host does is seen in the guest's times. Emulation only.
     pub instruction_ns: Option<u32>,
     /// Measured by the emulator's plugin, with exact time: see `plugin`. Emulation only.
     pub plugin: Option<crate::plugin::Instruments>,
@@ -189,9 +194,11 @@ pub struct Machine {
     pub gdb: Option<u16>,
     /// Record of every frame at the network card.
     pub pcap: Option<PathBuf>,
-    /// Network namespace that the emulator runs in, with its card on the tap there instead of the emulator's user network.
+    /// Network namespace that the emulator runs in, with its card on the tap there instead of the
+    /// emulator's user network.
     pub namespace: Option<String>,
-    /// Ports of this machine (the emulator's, ours) that the card's frames go between, one a datagram, instead of any network.
+    /// Ports of this machine (the emulator's, ours) that the card's frames go between, one a
+    /// datagram, instead of any network.
     pub frames: Option<(u16, u16)>,
 }
 

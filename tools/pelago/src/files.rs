@@ -9,7 +9,8 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Writes a whole file and its missing folders; a reader sees the old or the new content, never half of it.
+/// Writes a whole file and its missing folders; a reader sees the old or the new content, never
+/// half of it.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> std::io::Result<()> {
         let folder = path.parent().unwrap_or(Path::new("."));

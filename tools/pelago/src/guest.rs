@@ -1,8 +1,9 @@
 //! A running guest: the emulator's process and the words on its serial line.
 //!
-//! One serial line carries three things, told apart by how a line starts: 0x1e is the control channel (requests in, replies out),
-//! `pelago: exit N` is the status before power-off, all else is console text. Text that is not yet a whole line (a prompt) is handed on
-//! too, unless it may still become one of the special lines.
+//! One serial line carries three things, told apart by how a line starts: 0x1e is the control
+//! channel (requests in, replies out), `pelago: exit N` is the status before power-off, all else is
+//! console text. Text that is not yet a whole line (a prompt) is handed on too, unless it may still
+//! become one of the special lines.
 //!
 //! Invariant: the emulator never outlives this value, nor this process.
 
@@ -17,7 +18,8 @@ use std::time::{Duration, Instant};
 /// Starts a control line, in both directions.
 pub const CONTROL: u8 = 0x1e;
 const EXIT_LINE: &str = "pelago: exit ";
-/// Lines that are handed on whole, since who shows them does it differently: the system's own, and backtraces.
+/// Lines that are handed on whole, since who shows them does it differently: the system's own, and
+/// backtraces.
 const SPECIAL_STARTS: [&str; 2] = ["pelago: ", "bt: "];
 /// A line longer than this is handed on in pieces.
 const LINE_BYTES_MAX: usize = 16 << 10;
@@ -268,7 +270,8 @@ impl Drop for Guest {
     }
 }
 
-/// isa-debug-exit ends the emulator with twice the value plus one. 0 is a reset or power-off nobody announced, others are QEMU's own.
+/// isa-debug-exit ends the emulator with twice the value plus one. 0 is a reset or power-off nobody
+/// announced, others are QEMU's own.
 fn status_of(code: Option<i32>) -> Result<i32> {
     match code {
         Some(code) if code > 1 && code & 1 == 1 => Ok(code >> 1),
@@ -278,7 +281,8 @@ fn status_of(code: Option<i32>) -> Result<i32> {
     }
 }
 
-/// `setpriv` (util-linux) makes the emulator die with us however we die; without it a kill -9 of this tool leaves it running.
+/// `setpriv` (util-linux) makes the emulator die with us however we die; without it a kill -9 of
+/// this tool leaves it running.
 fn emulator_command(namespace: Option<&str>) -> Command {
     let mut words = Vec::new();
     if let Some(namespace) = namespace {

@@ -1,7 +1,9 @@
-//! Builds the guest: compiles every program of the workspace for the bare target and packs the boot archive.
+//! Builds the guest: compiles every program of the workspace for the bare target and packs the boot
+//! archive.
 //!
-//! A guest program is a binary of a workspace member outside `tools/` and `sim/`; its name is the binary's. `kernel` is what boots; of the
-//! rest, what the booted description can start goes to `sbin/` of the archive. See docs/decisions/0001-build.md for why there is one build for all.
+//! A guest program is a binary of a workspace member outside `tools/` and `sim/`; its name is the
+//! binary's. `kernel` is what boots; of the rest, what the booted description can start goes to
+//! `sbin/` of the archive. See docs/decisions/0001-build.md for why there is one build for all.
 
 use crate::archive::Archive;
 use crate::{elf, files, place};
@@ -54,7 +56,8 @@ pub fn guest_packages(metadata: &Metadata) -> Vec<String> {
     metadata.workspace_packages().into_iter().filter(has_program).map(|package| package.name.to_string()).collect()
 }
 
-/// Compiles the guest's programs, leaves `out/pelago.elf` and `out/images/*`, and returns the images' paths.
+/// Compiles the guest's programs, leaves `out/pelago.elf` and `out/images/*`, and returns the
+/// images' paths.
 pub fn build_programs() -> Result<Vec<PathBuf>> {
     let packages = guest_packages(&workspace()?);
     if packages.is_empty() {
@@ -101,7 +104,8 @@ fn keep_image(program: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// An archive with the system's programs, its description, and what to run; the root directory is the caller's to add.
+/// An archive with the system's programs, its description, and what to run; the root directory is
+/// the caller's to add.
 pub fn archive(images: &[PathBuf], system: &System, run: &Run) -> Result<Archive> {
     let mut archive = Archive::default();
     for (name, image) in programs(images, system)? {

@@ -1,4 +1,5 @@
-//! The options of `./pelago bench` that the emulator's plugin serves instead of a clock: instruction counts and the coherence model.
+//! The options of `./pelago bench` that the emulator's plugin serves instead of a clock:
+//! instruction counts and the coherence model.
 
 use crate::scenario::Bench;
 use crate::{accelerator, coherence, counts, plugin};

@@ -1,7 +1,8 @@
-//! The host tool behind `./pelago`: the command line, and nothing else. Each sub-command is a module.
+//! The host tool behind `./pelago`: the command line, and nothing else. Each sub-command is a
+//! module.
 //!
-//! Exit status: that of the Linux program for `run`, 0 or 1 for the others, 125 where the tool itself could not do its job. An error
-//! is one line that says what is wrong and what to do.
+//! Exit status: that of the Linux program for `run`, 0 or 1 for the others, 125 where the tool
+//! itself could not do its job. An error is one line that says what is wrong and what to do.
 
 #![forbid(unsafe_code)]
 
@@ -68,7 +69,8 @@ enum Command {
     Doctor,
     /// Break a component of the running system on purpose
     Chaos(chaos::Options),
-    /// List the cores of the running system: what each runs, who claimed it, how long programs had it
+    /// List the cores of the running system: what each runs, who claimed it, how long programs had
+    /// it
     Cores {
         /// Process id of the `pelago run` meant, if several run
         #[arg(long, value_name = "PID")]

@@ -1,7 +1,9 @@
-//! A network namespace with a tap: a network of a test's own, where the guest has every port and the host is a peer like any other.
+//! A network namespace with a tap: a network of a test's own, where the guest has every port and
+//! the host is a peer like any other.
 //!
-//! The emulator's user network forwards with a backlog of 1 and answers before the guest does, so tests with many connections need this.
-//! It takes root and /dev/net/tun; [`Namespace::create`] says which is missing. Only a thread that called [`Namespace::enter`] is inside.
+//! The emulator's user network forwards with a backlog of 1 and answers before the guest does, so
+//! tests with many connections need this. It takes root and /dev/net/tun; [`Namespace::create`]
+//! says which is missing. Only a thread that called [`Namespace::enter`] is inside.
 
 use crate::scenario::Skip;
 use anyhow::{Context, Result, bail};

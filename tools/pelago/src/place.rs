@@ -36,7 +36,8 @@ pub fn cache() -> PathBuf {
     std::env::var_os("PELAGO_CACHE").map_or_else(|| root().join(".toolchain"), PathBuf::from)
 }
 
-/// The unpacked package of the Linux kernel that is measured beside us: what `./pelago` says, else where it puts it.
+/// The unpacked package of the Linux kernel that is measured beside us: what `./pelago` says, else
+/// where it puts it.
 pub fn linux_package() -> PathBuf {
     std::env::var_os("PELAGO_LINUX").map_or_else(|| cache().join("linux"), PathBuf::from)
 }

@@ -1,7 +1,9 @@
-//! The Linux programs' root directory: the program to run, what it needs, what `-v` names, and the few files every program expects.
+//! The Linux programs' root directory: the program to run, what it needs, what `-v` names, and the
+//! few files every program expects.
 //!
-//! A dynamic program's libraries are found as ldd would (ld.so(8)): its own run path, LD_LIBRARY_PATH, the folders of /etc/ld.so.conf.d,
-//! the defaults. Each file goes to the path it has on the host.
+//! A dynamic program's libraries are found as ldd would (ld.so(8)): its own run path,
+//! LD_LIBRARY_PATH, the folders of /etc/ld.so.conf.d, the defaults. Each file goes to the path it
+//! has on the host.
 
 use crate::archive::Archive;
 use crate::elf;
@@ -107,7 +109,8 @@ fn add_tree(archive: &mut Archive, host: &Path, guest: &str, depth: usize) -> Re
     Ok(())
 }
 
-/// Copies the program in with all it needs, and returns its path in the guest. `name` is a path, or a name in PATH.
+/// Copies the program in with all it needs, and returns its path in the guest. `name` is a path, or
+/// a name in PATH.
 pub fn add_program(archive: &mut Archive, name: &str) -> Result<String> {
     if name == "busybox" {
         return add_busybox(archive);

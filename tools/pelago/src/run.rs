@@ -1,4 +1,5 @@
-//! `./pelago run`: builds what changed, packs the program into an archive of its own, boots, and connects console and control.
+//! `./pelago run`: builds what changed, packs the program into an archive of its own, boots, and
+//! connects console and control.
 
 use crate::accelerator::{self, Wish};
 use crate::emulator::{Forward, Machine, MachineType, parse_size};
@@ -72,7 +73,8 @@ pub struct Options {
 /// Boots and runs. The status is the program's.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let folder = Instance::create()?;
-    // A printed command is run later, so its archive stays, among the other things that a build leaves.
+    // A printed command is run later, so its archive stays, among the other things that a build
+    // leaves.
     let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
     let mut machine = prepare(options, &archive)?;
     machine.check()?;
@@ -136,7 +138,8 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
     })
 }
 
-/// The program's environment: a few defaults, then what the user set; the last value of a name counts.
+/// The program's environment: a few defaults, then what the user set; the last value of a name
+/// counts.
 pub fn environment(wishes: &[String]) -> Result<Vec<String>> {
     let mut variables =
         vec![DEFAULT_PATH.to_owned(), "HOME=/root".into(), "TERM=linux".into(), "HOSTNAME=pelago".into()];
@@ -157,7 +160,8 @@ pub fn environment(wishes: &[String]) -> Result<Vec<String>> {
     Ok(variables)
 }
 
-/// Hands what is typed to the guest's console. The thread ends with the process: reading a terminal cannot be interrupted.
+/// Hands what is typed to the guest's console. The thread ends with the process: reading a terminal
+/// cannot be interrupted.
 fn forward_input(guest: &Guest) {
     let input = guest.input();
     std::thread::spawn(move || {
@@ -177,7 +181,8 @@ fn forward_input(guest: &Guest) {
     });
 }
 
-/// Shows the console until the guest ends: the system's own lines on standard error, the program's on standard output.
+/// Shows the console until the guest ends: the system's own lines on standard error, the program's
+/// on standard output.
 fn relay(mut guest: Guest, replies: &control::Replies) -> Result<ExitCode> {
     let mut symbols = symbols::Symbols::default();
     loop {

@@ -1,7 +1,10 @@
-//! `./pelago test`: boot scenarios in tiers, and the unit tests of every crate that runs on the host.
+//! `./pelago test`: boot scenarios in tiers, and the unit tests of every crate that runs on the
+//! host.
 //!
-//! A scenario is a name, a tier and a function; matrices over machines and cores are unrolled into one scenario each, so that a name
-//! given on the command line repeats exactly one failure. A higher tier stands on the lower ones: after a failed tier the rest is not run, and counts as failed.
+//! A scenario is a name, a tier and a function; matrices over machines and cores are unrolled into
+//! one scenario each, so that a name given on the command line repeats exactly one failure. A
+//! higher tier stands on the lower ones: after a failed tier the rest is not run, and counts as
+//! failed.
 
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
@@ -23,9 +26,11 @@ const AT_ONCE: usize = 2;
 /// Options of `test`.
 #[derive(Args)]
 pub struct Options {
-    /// Only scenarios of one of these names; a word that is no whole name stands for all that contain it
+    /// Only scenarios of one of these names; a word that is no whole name stands for all that
+    /// contain it
     name: Vec<String>,
-    /// Only this tier: 0 boot, 1 kernel, 2 components, 3 Linux programs, 4 network and recovery, 5 applications
+    /// Only this tier: 0 boot, 1 kernel, 2 components, 3 Linux programs, 4 network and recovery, 5
+    /// applications
     #[arg(long)]
     tier: Option<u8>,
     /// Those that take minutes, too; without this they run by their whole name only
@@ -83,7 +88,8 @@ impl std::fmt::Display for Skip {
 
 impl std::error::Error for Skip {}
 
-/// What every scenario is given: the built system, ways to boot it, and a book of figures that later scenarios judge.
+/// What every scenario is given: the built system, ways to boot it, and a book of figures that
+/// later scenarios judge.
 pub struct Bench {
     images: Vec<PathBuf>,
     system: System,
@@ -107,7 +113,8 @@ impl Bench {
         Ok(Bench { system, ..Bench::new(wish)? })
     }
 
-    /// Boots with a program of this machine (none: the system alone), adding files to the root directory by `fill`.
+    /// Boots with a program of this machine (none: the system alone), adding files to the root
+    /// directory by `fill`.
     pub fn boot(
         &self,
         machine: MachineType,

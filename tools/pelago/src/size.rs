@@ -1,7 +1,8 @@
-//! How much code runs with the processor's privilege, and the budget for it (Corey section 7, Barrelfish section 4.3).
+//! How much code runs with the processor's privilege, and the budget for it (Corey section 7,
+//! Barrelfish section 4.3).
 //!
-//! Counted are lines of code, without comments, blank lines and tests, of the kernel and of what is linked into it of our own. The text is
-//! that of the last image that was built.
+//! Counted are lines of code, without comments, blank lines and tests, of the kernel and of what is
+//! linked into it of our own. The text is that of the last image that was built.
 
 use crate::{files, image, place};
 use anyhow::{Context, Result, ensure};

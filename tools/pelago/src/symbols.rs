@@ -1,5 +1,5 @@
-//! Names the lines of a backtrace. The guest prints `bt: 0xADDRESS IMAGE`; here that becomes function, file and line, from the
-//! unstripped image a build leaves in `out/images`.
+//! Names the lines of a backtrace. The guest prints `bt: 0xADDRESS IMAGE`; here that becomes
+//! function, file and line, from the unstripped image a build leaves in `out/images`.
 
 use addr2line::Loader;
 use std::collections::HashMap;
@@ -11,7 +11,8 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// The line to show for a console line: with names added if it is one of a backtrace, else unchanged.
+    /// The line to show for a console line: with names added if it is one of a backtrace, else
+    /// unchanged.
     pub fn describe(&mut self, line: &str) -> String {
         match parse(line).and_then(|(address, image)| self.frames(address, image)) {
             Some(frames) => format!("{line}{frames}"),

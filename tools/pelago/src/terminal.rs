@@ -1,7 +1,8 @@
-//! The user's terminal while a guest has it: the guest's console echoes and edits, so the host's must not.
+//! The user's terminal while a guest has it: the guest's console echoes and edits, so the host's
+//! must not.
 //!
-//! Signals stay on: Ctrl-C ends the machine. Output processing stays on, since the tool's own lines use it too.
-//! Invariant: the settings found are put back when the value goes.
+//! Signals stay on: Ctrl-C ends the machine. Output processing stays on, since the tool's own lines
+//! use it too. Invariant: the settings found are put back when the value goes.
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
 use std::io::IsTerminal;

@@ -1,8 +1,10 @@
-//! The emulator's plugin. QEMU loads it (`-plugin FILE,mode=...`) and calls it for each block that it translates and, once a guest has
-//! made its first mark (lib/mark), for each block that it runs and each access to memory. Here is only the passage from C; what is done
-//! is in `state.rs` and in tools/coherence.
+//! The emulator's plugin. QEMU loads it (`-plugin FILE,mode=...`) and calls it for each block that
+//! it translates and, once a guest has made its first mark (lib/mark), for each block that it runs
+//! and each access to memory. Here is only the passage from C; what is done is in `state.rs` and in
+//! tools/coherence.
 //!
-//! Needs `-accel tcg,thread=single`: one thread runs all cores, so between two calls exactly one core ran.
+//! Needs `-accel tcg,thread=single`: one thread runs all cores, so between two calls exactly one
+//! core ran.
 
 mod options;
 mod state;
@@ -26,8 +28,9 @@ static STATE: Only = Only(RefCell::new(None));
 /// What only the thread that runs all cores looks at. A lock would be half of the time of a boot.
 struct Only(RefCell<Option<State>>);
 
-// SAFETY: QEMU installs a plugin before it makes the thread of its cores, and under `-accel tcg,thread=single`, which the host tool gives and
-// this plugin needs anyway, that one thread makes all later calls.
+// SAFETY: QEMU installs a plugin before it makes the thread of its cores, and under `-accel
+// tcg,thread=single`, which the host tool gives and this plugin needs anyway, that one thread makes
+// all later calls.
 unsafe impl Sync for Only {}
 
 /// What an instruction's memory callback is told.
@@ -120,7 +123,8 @@ unsafe extern "C" fn on_translation(_: api::PluginId, block: *mut api::Block) {
 fn lines(insns: &[*mut api::Insn]) -> Vec<u64> {
     let mut lines = Vec::new();
     for &insn in insns {
-        // SAFETY: instructions of the block under translation; the address is QEMU's own of guest memory, or null.
+        // SAFETY: instructions of the block under translation; the address is QEMU's own of guest
+        // memory, or null.
         let (address, bytes) = unsafe {
             let host = api::qemu_plugin_insn_haddr(insn);
             let address = if host.is_null() { api::NO_MEMORY } else { api::qemu_ram_addr_from_host(host) };
@@ -197,7 +201,8 @@ fn follow(state: &mut State, core: c_uint, next: Next) {
 
 fn release(state: &mut State) {
     while let Some(core) = state.released() {
-        // SAFETY: a core that called before, so it exists; one that is not stopped is left as it is.
+        // SAFETY: a core that called before, so it exists; one that is not stopped is left as it
+        // is.
         unsafe { api::cpu_resume(api::qemu_get_cpu(core as c_int)) };
     }
 }
@@ -222,7 +227,8 @@ unsafe extern "C" fn on_block(core: c_uint, index: *mut c_void) {
     follow(state, core, next);
 }
 
-/// The name on the start page of the program that runs; `None` if it has none, as on another system.
+/// The name on the start page of the program that runs; `None` if it has none, as on another
+/// system.
 fn component(core: c_uint) -> Option<String> {
     const MAGIC_BYTES: usize = size_of_val(&abi::start::MAGIC);
     const NAME_BYTES: usize = 32;

@@ -1,4 +1,5 @@
-//! The plugin's arguments, as the host tool gives them: `mode=count|coherence,turn=CYCLES,out=FILE,names=FILE`.
+//! The plugin's arguments, as the host tool gives them:
+//! `mode=count|coherence,turn=CYCLES,out=FILE,names=FILE`.
 
 use coherence::{Mode, Names};
 use std::path::PathBuf;

@@ -1,7 +1,9 @@
-//! What the plugin does when the emulator calls, without the emulator's types: cores are numbers, memory is line numbers.
+//! What the plugin does when the emulator calls, without the emulator's types: cores are numbers,
+//! memory is line numbers.
 //!
-//! One thread runs all cores (`-accel tcg,thread=single`), so between two calls exactly one core ran. Instructions are counted by the
-//! emulator itself in one word; the difference since the last call belongs to the core and function that ran.
+//! One thread runs all cores (`-accel tcg,thread=single`), so between two calls exactly one core
+//! ran. Instructions are counted by the emulator itself in one word; the difference since the last
+//! call belongs to the core and function that ran.
 
 use crate::options::Options;
 use coherence::{Access, Book, BucketId, Counters, KERNEL, LINE_SHIFT, Machine, Mode, Next, Privilege, Setting, Turns};

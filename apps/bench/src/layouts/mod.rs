@@ -1,7 +1,10 @@
-//! Corey's memclone and mempass (section 8.2) over cores, in the three layouts of its figure 4: what they are made of.
+//! Corey's memclone and mempass (section 8.2) over cores, in the three layouts of its figure 4:
+//! what they are made of.
 //!
-//! `single`: all memory is in one range that all cores show; `separate`: each core maps for itself; `mixed`: what is shared is in the range of all, what is a
-//! core's own in a range of its own. `program` measures them as the paper does, with 100 MiB for each core; `load` has a few pages of them, for the coherence model.
+//! `single`: all memory is in one range that all cores show; `separate`: each core maps for itself;
+//! `mixed`: what is shared is in the range of all, what is a core's own in a range of its own.
+//! `program` measures them as the paper does, with 100 MiB for each core; `load` has a few pages of
+//! them, for the coherence model.
 
 mod program;
 mod ring;
@@ -17,7 +20,8 @@ pub use program::run;
 pub const NAME: &str = "layouts";
 /// Pages of the common range: of the middle size.
 pub(crate) const RANGE_PAGES: u64 = 512 * 512;
-/// Where the common range is shown, and a core's own memory: in the room of regions, past what the other rows map there.
+/// Where the common range is shown, and a core's own memory: in the room of regions, past what the
+/// other rows map there.
 pub(crate) const COMMON: u64 = abi::layout::REGIONS + (3 << 38) + (2 << 30);
 pub(crate) const OWN: u64 = COMMON + (1 << 30);
 pub(crate) const READ_WRITE: u64 = protection::READ | protection::WRITE;
@@ -86,7 +90,8 @@ pub(crate) fn unmap(range: Handle, address: u64, pages: u64) -> Result<(), Error
     unsafe { sys::range_unmap(range, address, pages) }.map(drop)
 }
 
-/// The machine's cores with their nodes, in the order in which they take turns: it goes round the nodes, so that the first few cores are of as many nodes as there are.
+/// The machine's cores with their nodes, in the order in which they take turns: it goes round the
+/// nodes, so that the first few cores are of as many nodes as there are.
 pub(crate) fn turns(cores: u64) -> Result<Vec<(u64, u64)>, Error> {
     let mut all = Vec::new();
     for core in 0..cores {

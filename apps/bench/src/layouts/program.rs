@@ -1,8 +1,10 @@
 //! A dispatcher on each core: the paper's sizes, or those that words of the command line ask for.
 //!
-//! In memclone each core touches pages of its own, all at once; in mempass all touch the same pages one after another, and the first has them made. Making and mapping is done before the clock runs.
-//! Each row is done once unmeasured, so that neither guest nor host meets memory for the first time. What a core writes into its own pages says whose they are, for who looks at the machine's memory
-//! from outside (`./pelago test layouts/numa4`).
+//! In memclone each core touches pages of its own, all at once; in mempass all touch the same pages
+//! one after another, and the first has them made. Making and mapping is done before the clock
+//! runs. Each row is done once unmeasured, so that neither guest nor host meets memory for the
+//! first time. What a core writes into its own pages says whose they are, for who looks at the
+//! machine's memory from outside (`./pelago test layouts/numa4`).
 
 use abi::layout::{SEGMENT_PAGES_MAX, counter, lock};
 use abi::{Error, Handle, PAGE_BYTES};
@@ -103,7 +105,8 @@ impl Member {
         Refusal::of(self.start.core(), error)
     }
 
-    /// All rows. What the cores have of the last layout stays, for who looks at the machine's memory.
+    /// All rows. What the cores have of the last layout stays, for who looks at the machine's
+    /// memory.
     async fn layouts(&self) -> Result<(), Refusal> {
         let mut before = None;
         for (layout, clone, pass) in LAYOUTS {
@@ -137,7 +140,8 @@ impl Member {
     fn pool_pages(&self, layout: Layout) -> u64 {
         // What one range shows is of its pool: then that has the memory of all.
         let pages = self.stride() * if layout == Layout::Single { self.workers } else { 1 };
-        // And a word for each page in its head and in the segment, tables, and some for the objects.
+        // And a word for each page in its head and in the segment, tables, and some for the
+        // objects.
         pages + pages / 64 + 64
     }
 
@@ -239,7 +243,8 @@ impl Member {
         sys::cap_drop(common.pool)
     }
 
-    /// Pages from the beginning of a core's memory to that of the next one's, so that they have no table in common.
+    /// Pages from the beginning of a core's memory to that of the next one's, so that they have no
+    /// table in common.
     fn stride(&self) -> u64 {
         self.pages.next_multiple_of(512)
     }

@@ -1,6 +1,8 @@
-//! How the dispatchers of the program work together: the first one says what is next, each tells the one after it, and the sums come back the same way.
+//! How the dispatchers of the program work together: the first one says what is next, each tells
+//! the one after it, and the sums come back the same way.
 //!
-//! Nobody spins or polls: a dispatcher that has nothing to do sleeps, so that on a host with fewer cores than the machine those that are measured have them.
+//! Nobody spins or polls: a dispatcher that has nothing to do sleeps, so that on a host with fewer
+//! cores than the machine those that are measured have them.
 
 use abi::Error;
 use alloc::format;
@@ -58,7 +60,8 @@ pub struct Outcome {
 pub enum Refusal {
     /// The kernel of that core refused; the name of its error.
     Kernel(u32, String),
-    /// That core has too little memory. Give the machine more (`-m`), or ask for fewer cores or pages.
+    /// That core has too little memory. Give the machine more (`-m`), or ask for fewer cores or
+    /// pages.
     NoMemory(u32),
     /// The dispatcher after that core's does not answer.
     NoAnswer(u32),

@@ -1,7 +1,9 @@
-//! Corey's memclone and mempass over cores as the coherence model has them: a few pages of each layout (see `layouts`), all cores beginning at once and spinning for each other.
+//! Corey's memclone and mempass over cores as the coherence model has them: a few pages of each
+//! layout (see `layouts`), all cores beginning at once and spinning for each other.
 //!
-//! Mempass goes round the nodes. Beside the measured stretches the first core says in a line how many soft faults all cores
-//! took, and how often somebody waited for the lock of the common range. Lines of the region: 48 its id, 49 that of what is passed, 50 turns taken, 51 faults of all.
+//! Mempass goes round the nodes. Beside the measured stretches the first core says in a line how
+//! many soft faults all cores took, and how often somebody waited for the lock of the common range.
+//! Lines of the region: 48 its id, 49 that of what is passed, 50 turns taken, 51 faults of all.
 
 use abi::layout::counter;
 use abi::{Error, Handle, PAGE_BYTES};
@@ -145,7 +147,8 @@ impl Room {
     }
 }
 
-/// All rows. A core that is refused something says so and stays away, so that the others' wait is noticed.
+/// All rows. A core that is refused something says so and stays away, so that the others' wait is
+/// noticed.
 pub(super) fn rows(room: &mut Room, start: &Start) {
     let Some(pool) = start.pool(POOL) else { return runtime::log!("load failed: the pool {POOL} is missing") };
     if let Err(error) = room.all_layouts(pool) {

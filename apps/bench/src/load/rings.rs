@@ -1,7 +1,8 @@
-//! What a message between two cores costs by the channels' own ring (Barrelfish section 4.6, tables 2 and 3): core 0 and 1 are a pair, 2 and 3 the next.
+//! What a message between two cores costs by the channels' own ring (Barrelfish section 4.6, tables
+//! 2 and 3): core 0 and 1 are a pair, 2 and 3 the next.
 //!
-//! `message/round-trip`: each of a pair sends and takes a message in turn. `message/send` and `message/receive`: one sends as fast as the
-//! other takes, with a queue of 16.
+//! `message/round-trip`: each of a pair sends and takes a message in turn. `message/send` and
+//! `message/receive`: one sends as fast as the other takes, with a queue of 16.
 
 use core::sync::atomic::AtomicU64;
 
@@ -46,7 +47,8 @@ impl End<'_> {
 
 fn ring(room: &Room, of: u64) -> (&[Slot], &AtomicU64) {
     let first = FIRST + LINES * of;
-    // SAFETY: `run` checked that the region has these lines; they are mapped for the component's life and used as a ring only.
+    // SAFETY: `run` checked that the region has these lines; they are mapped for the component's
+    // life and used as a ring only.
     let slots = unsafe { core::slice::from_raw_parts(room.line(first) as *const AtomicU64 as *const Slot, SLOTS) };
     (slots, room.line(first + SLOTS as u64))
 }

@@ -1,7 +1,9 @@
-//! Shares (Corey figure 9): adding and removing a name in the core's root share, in a shared share that one core uses, and in shares that all cores use, by kind of lock.
+//! Shares (Corey figure 9): adding and removing a name in the core's root share, in a shared share
+//! that one core uses, and in shares that all cores use, by kind of lock.
 //!
-//! Before the rows all cores map one segment through a share and write to it; the first core says in a line whether it sees them all. Lines of the region: 32 the
-//! common segment's id, 33 those that wrote, 34 on the common shares' ids.
+//! Before the rows all cores map one segment through a share and write to it; the first core says
+//! in a line whether it sees them all. Lines of the region: 32 the common segment's id, 33 those
+//! that wrote, 34 on the common shares' ids.
 
 use abi::layout::{lock, protection};
 use abi::{Error, Handle, Rights};
@@ -31,7 +33,8 @@ const ALL: Rights = Rights::ALL;
 /// Names added and removed in a row.
 const TURNS: u64 = 500;
 
-/// A segment in a share, with a name in the root share besides: what is added elsewhere and removed again.
+/// A segment in a share, with a name in the root share besides: what is added elsewhere and removed
+/// again.
 #[derive(Clone, Copy, Default)]
 struct Named {
     share: Option<Handle>,
@@ -176,7 +179,8 @@ impl Room {
     }
 }
 
-/// All rows of shares. A core that is refused something says so and stays away, so that the others' wait is noticed.
+/// All rows of shares. A core that is refused something says so and stays away, so that the others'
+/// wait is noticed.
 pub(super) fn rows(room: &mut Room, start: &Start) {
     let Some(common) = start.pool(POOL) else { return runtime::log!("load failed: the pool {POOL} is missing") };
     match room.check_sharing(common) {

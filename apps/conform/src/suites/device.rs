@@ -16,7 +16,8 @@ const CLAIMS: u64 = 100;
 /// A core says that it holds the device, and is told to give it back, by these of its shared words.
 const HELD: u64 = 0;
 const ENOUGH: u64 = 1;
-/// Core 1's third word, which is nobody else's: how many cores hold the device that all pairs of cores ask for.
+/// Core 1's third word, which is nobody else's: how many cores hold the device that all pairs of
+/// cores ask for.
 const HOLDERS: (u64, u64) = (1, 2);
 
 fn claims_are_the_monitors(scene: &Scene) -> Outcome {
@@ -31,12 +32,14 @@ fn device() -> Result<u64, Failure> {
     found.map(|device| device.hwid).ok_or_else(|| Failure::new("the machine has no device"))
 }
 
-/// The serial port: hardware id, its interrupt, the register that lets it interrupt, and that it does so when it can take a byte.
+/// The serial port: hardware id, its interrupt, the register that lets it interrupt, and that it
+/// does so when it can take a byte.
 const SERIAL: u64 = 0x2_0000;
 const INTERRUPT: u64 = 0;
 const ENABLE: u64 = 1;
 const WHEN_EMPTY: u64 = 2;
-/// Interrupts of a flood; what the program that they come upon does between two, and their handler for each.
+/// Interrupts of a flood; what the program that they come upon does between two, and their handler
+/// for each.
 const FLOOD: u64 = 500;
 const OWN_WORK_NS: u64 = 20_000;
 const HANDLERS_WORK_NS: u64 = 60_000;
@@ -66,7 +69,8 @@ extern "C" fn handle_interrupts(_: u64) -> ! {
     }
 }
 
-/// Computes, and has the port interrupt it all the time: it is empty, and says so whenever that is asked for anew.
+/// Computes, and has the port interrupt it all the time: it is empty, and says so whenever that is
+/// asked for anew.
 extern "C" fn be_flooded(_: u64) -> ! {
     let serial = Handle(FLOODED.serial.load(Ordering::Acquire));
     for _ in 0..FLOOD {
@@ -84,8 +88,9 @@ fn bill_ns(companion: &Companion) -> Result<u64, Failure> {
     Ok(sys::schedule_stat(time)?.0)
 }
 
-/// Interrupts that come while a program computes are handled on their handler's time: first by a better handler, who interrupts the program each time, then by one of the same
-/// priority, beside whom it gets its share. Core 0 alone takes interrupts of lines.
+/// Interrupts that come while a program computes are handled on their handler's time: first by a
+/// better handler, who interrupts the program each time, then by one of the same priority, beside
+/// whom it gets its share. Core 0 alone takes interrupts of lines.
 fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
     if scene.core() > 0 {
         return Ok(());
@@ -145,7 +150,8 @@ fn give_back(scene: &Scene, device: Handle) -> Outcome {
     Ok(sys::cap_drop(device)?)
 }
 
-/// While the next core has a device we are refused it; when both ask at once, and other pairs of cores too, it never has two owners, and each is one in the end.
+/// While the next core has a device we are refused it; when both ask at once, and other pairs of
+/// cores too, it never has two owners, and each is one in the end.
 async fn one_core_has_a_device_at_a_time(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let hwid = device()?;
     let [held, enough] = [HELD, ENOUGH].map(|word| scene.shared(scene.core(), word));

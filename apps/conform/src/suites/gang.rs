@@ -1,4 +1,5 @@
-//! Gangs: time that runs in windows of the clock, on one core, on two that see each other run, and on all.
+//! Gangs: time that runs in windows of the clock, on one core, on two that see each other run, and
+//! on all.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -185,19 +186,22 @@ fn windows_that_do_not_fit_are_refused(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// Period, slice and phase of a gang of all cores, which nobody has to tell anybody, and windows in which all are to run: where time is exact; and where cores share
-/// a busy host's processors, so that each runs in most windows at all.
+/// Period, slice and phase of a gang of all cores, which nobody has to tell anybody, and windows in
+/// which all are to run: where time is exact; and where cores share a busy host's processors, so
+/// that each runs in most windows at all.
 const EXACT_NS: ([u64; 3], u64) = ([10_000_000, 2_000_000, 3_000_000], 30);
 const SHARED_NS: ([u64; 3], u64) = ([400_000_000, 200_000_000, 3_000_000], 3);
-/// The shared word in which a core's member notes its last window: the window's number, and in the lower bits by how much later than that it began.
+/// The shared word in which a core's member notes its last window: the window's number, and in the
+/// lower bits by how much later than that it began.
 const LAST: u64 = 1;
 const LATE_BITS: u32 = 32;
 /// The shared word that says how far a core is, and what it says.
 const STATE: u64 = 0;
 const JOINED: u64 = 1;
 const ENOUGH: u64 = 2;
-/// How far apart they may start, and how late. An emulator that runs all cores on one thread, by a clock of instructions, lets them have their alarm one after the other, so
-/// it is what all kernels together need from there to their member.
+/// How far apart they may start, and how late. An emulator that runs all cores on one thread, by a
+/// clock of instructions, lets them have their alarm one after the other, so it is what all kernels
+/// together need from there to their member.
 const SKEW_NS: u64 = 10_000;
 const LATE_NS: u64 = 20_000;
 
@@ -209,7 +213,8 @@ struct Noted<'s> {
 }
 
 extern "C" fn note_windows(noted: u64) -> ! {
-    // SAFETY: the address of the `Noted` of the test, which outlives this context; made for several contexts.
+    // SAFETY: the address of the `Noted` of the test, which outlives this context; made for several
+    // contexts.
     let Noted { word, period_ns, phase_ns } = unsafe { &*(noted as *const Noted) };
     let mut last = 0;
     loop {
@@ -224,7 +229,8 @@ extern "C" fn note_windows(noted: u64) -> ! {
     }
 }
 
-/// A member on each core, and beside it one of the same priority that never stops. Between two windows it is looked whether all ran in the last one.
+/// A member on each core, and beside it one of the same priority that never stops. Between two
+/// windows it is looked whether all ran in the last one.
 fn members_of_all_cores_start_together(scene: &Scene) -> Outcome {
     if scene.cores() > turns::AT_ONCE {
         return Ok(());
@@ -289,7 +295,8 @@ impl<'s> Member<'s> {
 
 /// Counts up, and how often the other was seen to do so meanwhile.
 extern "C" fn beat(member: u64) -> ! {
-    // SAFETY: the address of the `Member` of the test, which outlives this context; made for several contexts.
+    // SAFETY: the address of the `Member` of the test, which outlives this context; made for
+    // several contexts.
     let member = unsafe { &*(member as *const Member) };
     member.first_ns.store(runtime::now_ns(), Ordering::Release);
     let mut last = member.other.load(Ordering::Relaxed);
@@ -308,7 +315,8 @@ const TOGETHER_US: [u64; 2] = [400_000, 200_000];
 /// How often one member has to see the other count.
 const SEEN_MIN: u64 = 100;
 
-/// A member of this core, of the windows that both cores know. Nobody but the clock tells it when they open.
+/// A member of this core, of the windows that both cores know. Nobody but the clock tells it when
+/// they open.
 fn join(scene: &Scene, member: &Member, phase_us: u64) -> Result<Companion, Failure> {
     let [period_us, slice_us] = TOGETHER_US;
     // SAFETY: it reaches what `Member` has, and whoever calls this lets it end before that does.
@@ -323,7 +331,8 @@ fn join(scene: &Scene, member: &Member, phase_us: u64) -> Result<Companion, Fail
     Ok(companion)
 }
 
-/// The windows are agreed upon before; from then on the two cores exchange nothing but what their members write.
+/// The windows are agreed upon before; from then on the two cores exchange nothing but what their
+/// members write.
 async fn members_run_together(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let [period_us, slice_us] = TOGETHER_US;
     let phase_us = (runtime::now_ns() / 1000 + slice_us) % period_us;

@@ -1,4 +1,5 @@
-//! Nested ranges: one fault for all who show a page, rights of the way in, and spaces that their owner builds; copies by reference and large pages.
+//! Nested ranges: one fault for all who show a page, rights of the way in, and spaces that their
+//! owner builds; copies by reference and large pages.
 
 use alloc::vec::Vec;
 

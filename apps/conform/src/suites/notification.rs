@@ -131,7 +131,8 @@ const BATCHES: usize = 8;
 /// The shared word in which who asks says how often it has, and who answers the same.
 const TURN: u64 = 1;
 
-/// What names a context of another core is no portal and lends no time; a question and its answer are a wake-up each.
+/// What names a context of another core is no portal and lends no time; a question and its answer
+/// are a wake-up each.
 async fn a_call_of_another_core_is_two_wake_ups(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let (bell, bits) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
     refused(sys::portal_call(bell, [0; 4], scene.deadline_ns()), Error::WrongType)?;
@@ -181,7 +182,8 @@ fn answer_bell(scene: &Scene, [asker, questions, ..]: Words) -> Result<Words, Fa
     Ok([sys::counter_read(counter::WAKES_SENT)? - sent, 0, 0, 0])
 }
 
-/// Sleeps until the other core has had its turn; the bell is also that of the channel, so it may ring without.
+/// Sleeps until the other core has had its turn; the bell is also that of the channel, so it may
+/// ring without.
 fn sleep_until_turn(scene: &Scene, other: u64, turn: u64, bits: u64) -> Outcome {
     let deadline_ns = scene.deadline_ns();
     while scene.shared(other, TURN).load(Ordering::Acquire) < turn {

@@ -1,4 +1,5 @@
-//! Calls about objects of one's own core need nobody else: thousands of each kind on all cores at once, and not one interrupt to another core.
+//! Calls about objects of one's own core need nobody else: thousands of each kind on all cores at
+//! once, and not one interrupt to another core.
 
 use alloc::rc::Rc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,8 @@ use crate::{Failure, Outcome, Partner, Scene, require, suite};
 suite!("parallel"; alone: calls_disturb_nobody; paired: private_ranges_are_changed_at_once, interrupts_wait_for_the_end_of_a_call; far: change_ranges, ring);
 
 const ROUNDS: u64 = 200;
-/// Another component of this core may have had something to say meanwhile; calls that disturb others would each time.
+/// Another component of this core may have had something to say meanwhile; calls that disturb
+/// others would each time.
 const ATTEMPTS: u64 = 5;
 
 fn calls_disturb_nobody(scene: &Scene) -> Outcome {
@@ -57,15 +59,18 @@ fn round(scene: &Scene, entrance: Handle) -> Result<(), Error> {
     [domain, mailbox, again, semaphore, copy, memory, ram].into_iter().try_for_each(sys::cap_drop)
 }
 
-/// Pages mapped and unmapped in a turn; turns of a batch; batches that are done while the next core does its own.
+/// Pages mapped and unmapped in a turn; turns of a batch; batches that are done while the next core
+/// does its own.
 const PAGES: u64 = 3;
 const TURNS: u64 = 100;
 const BATCHES: u64 = 5;
-/// The shared word in which a core says that it has begun, 1, and how many batches it has done since.
+/// The shared word in which a core says that it has begun, 1, and how many batches it has done
+/// since.
 const PROGRESS: u64 = 0;
 const LIMIT_NS: u64 = 60_000_000_000;
 
-/// Mappings of this core and of the next come and go at the same time, and neither core sends or takes an interrupt for it, although each forgets translations.
+/// Mappings of this core and of the next come and go at the same time, and neither core sends or
+/// takes an interrupt for it, although each forgets translations.
 async fn private_ranges_are_changed_at_once(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let [own, next] = [scene.core(), scene.next_core()];
     [own, next].iter().for_each(|core| progress(&scene, *core).store(0, Ordering::Release));
@@ -91,8 +96,10 @@ fn progress(scene: &Scene, core: u64) -> &AtomicU64 {
     scene.shared(core, PROGRESS)
 }
 
-/// Batches of changes; only those count that are begun while the `other` core is at its own, and it stays until it saw us done. The fewest interrupts that
-/// were sent and taken in one of them: another component may have had something to say meanwhile, but changes that are told would be each time.
+/// Batches of changes; only those count that are begun while the `other` core is at its own, and it
+/// stays until it saw us done. The fewest interrupts that were sent and taken in one of them:
+/// another component may have had something to say meanwhile, but changes that are told would be
+/// each time.
 fn change_beside(scene: &Scene, other: u64) -> Result<u64, Failure> {
     let memory = [sys::segment_alloc(scene.ram(), PAGES, 0)?.0, sys::segment_alloc(scene.ram(), PAGES, 0)?.0];
     let seen = |core| progress(scene, core).load(Ordering::Acquire);
@@ -115,7 +122,8 @@ fn change_beside(scene: &Scene, other: u64) -> Result<u64, Failure> {
     Ok(fewest)
 }
 
-/// One of two segments at an address where the other was before: a translation that was kept would show the wrong turn.
+/// One of two segments at an address where the other was before: a translation that was kept would
+/// show the wrong turn.
 fn change(scene: &Scene, memory: Handle, turn: u64) -> Outcome {
     let address = scene.map(0, memory, PAGES)?;
     for at in (0..PAGES).map(|page| address + page * PAGE_BYTES) {
@@ -134,7 +142,8 @@ const RINGS: u64 = 100;
 /// The shared word that says that we have seen enough.
 const ENOUGH: u64 = 1;
 
-/// The next core rings all the time while long calls are made here. A kernel that let interrupts in before a call's end would find itself in use, and stop.
+/// The next core rings all the time while long calls are made here. A kernel that let interrupts in
+/// before a call's end would find itself in use, and stop.
 async fn interrupts_wait_for_the_end_of_a_call(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let (_, bits) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
     let enough = scene.shared(scene.core(), ENOUGH);

@@ -1,4 +1,5 @@
-//! Cores as each of them sees the others, and how they are used (`PcoreUse`), which core 0 alone knows. No core is free here: claims are made in `apps/cores`.
+//! Cores as each of them sees the others, and how they are used (`PcoreUse`), which core 0 alone
+//! knows. No core is free here: claims are made in `apps/cores`.
 
 use abi::pcore::runs;
 use abi::{Error, Handle, Rights};
@@ -20,7 +21,8 @@ fn every_core_is_seen_to_run(scene: &Scene) -> Outcome {
     refused(sys::pcore_stat(u64::MAX), Error::BadArgument)
 }
 
-/// Every core has a monitor, which that of core 0 started: all but core 0 are claimed by one and the same domain.
+/// Every core has a monitor, which that of core 0 started: all but core 0 are claimed by one and
+/// the same domain.
 fn core_0_tells_how_cores_are_used(scene: &Scene) -> Outcome {
     let pcore = scene.pcore()?;
     let mut claimants = [0; 2];

@@ -200,8 +200,9 @@ fn kernel_is_out_of_reach(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// The kernel copies an answer to where a program asks, also if that memory is another core's and shared: the only way by which a kernel
-/// writes there, and the one by which the host's audit of writes shows that it sees such a thing.
+/// The kernel copies an answer to where a program asks, also if that memory is another core's and
+/// shared: the only way by which a kernel writes there, and the one by which the host's audit of
+/// writes shows that it sees such a thing.
 fn answers_come_to_shared_memory(scene: &Scene) -> Outcome {
     let servant = scene.servant(0)?;
     let (shared, place) = scene.shared_page()?;

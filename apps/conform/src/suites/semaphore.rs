@@ -89,11 +89,13 @@ fn waiters_hear_of_its_end(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// Blocks that pass in a batch, and batches: another component may have had a turn in one, and the core no work after it.
+/// Blocks that pass in a batch, and batches: another component may have had a turn in one, and the
+/// core no work after it.
 const PASSED: u64 = 400;
 const BATCHES: u64 = 5;
 
-/// Data through a page that two domains share, semaphores say how much of it is there: each block comes once, whole and in order, and at the rate of the core, which never idles.
+/// Data through a page that two domains share, semaphores say how much of it is there: each block
+/// comes once, whole and in order, and at the rate of the core, which never idles.
 fn a_producer_and_its_consumer_keep_the_core_busy(scene: &Scene) -> Outcome {
     let (free, full) = (sys::semaphore_alloc(scene.ram(), BLOCKS)?, sys::semaphore_alloc(scene.ram(), 0)?);
     let producer = scene.worker(0, Job::Produce)?;

@@ -1,4 +1,5 @@
-//! Share: objects named through shares of a pool, from one core. What several cores see of each other is shown by `apps/bench` (scenarios `shares/*`).
+//! Share: objects named through shares of a pool, from one core. What several cores see of each
+//! other is shown by `apps/bench` (scenarios `shares/*`).
 
 use abi::layout::lock;
 use abi::layout::segment::CONTIGUOUS;

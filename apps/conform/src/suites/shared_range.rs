@@ -288,7 +288,8 @@ fn retype(scene: &Scene, [id, ..]: Words) -> Result<Words, Failure> {
     Ok([1, 0, 0, 0])
 }
 
-/// Whoever could write a page that is a table could write translations (Barrelfish 4.7), also from a core that the table is not on.
+/// Whoever could write a page that is a table could write translations (Barrelfish 4.7), also from
+/// a core that the table is not on.
 async fn what_two_cores_know_becomes_no_table(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let common = Common::new(&scene, &partner).await?;
     let (page, id) = sys::share_segment(common.pool, 1, [0; 2], CONTIGUOUS)?;
@@ -305,7 +306,8 @@ async fn what_two_cores_know_becomes_no_table(scene: Rc<Scene>, partner: Rc<Part
     require!(scene.load(scene.place(NEAR) + PAGES * PAGE) == 7, "the page is not what it was");
     unmap(common.range, PAGES * PAGE, 1)?;
     sys::share_remove(common.pool, id)?;
-    // A page of a region of all cores, on its own core and on others: those who share it are not given the right to make it something else.
+    // A page of a region of all cores, on its own core and on others: those who share it are not
+    // given the right to make it something else.
     refused(sys::range_retype(scene.region_page()?, SMALL, 0), Error::NoRights)?;
     common.hide(&partner).await?;
     common.end(&scene)
@@ -442,7 +444,8 @@ async fn who_works_alone_waits_for_nobody(scene: Rc<Scene>, partner: Rc<Partner>
     const ROUNDS: u64 = 100;
     let common = Common::new(&scene, &partner).await?;
     let asked = sys::counter_read(counter::FORGETS_ASKED)?;
-    // All cores at once, each in a range that the next one shows: so each waits for the next, in a circle.
+    // All cores at once, each in a range that the next one shows: so each waits for the next, in a
+    // circle.
     churn(&scene, &common, ROUNDS)?;
     let asked = sys::counter_read(counter::FORGETS_ASKED)? - asked;
     require!(asked == ROUNDS, "the next core was asked {asked} times in {ROUNDS} rounds");

@@ -38,7 +38,8 @@ fn ends(_: ThreadId, _: &ExceptionInfo, _: &mut ProgramRegisters) -> Answer {
 
 static TURN: AtomicU64 = AtomicU64::new(0);
 
-/// Sets the word when it is at its own number, and computes until somebody else has set it on: without interruptions nobody would.
+/// Sets the word when it is at its own number, and computes until somebody else has set it on:
+/// without interruptions nobody would.
 extern "C" fn takes_turns(me: u64) -> u64 {
     let deadline_ns = runtime::now_ns() + LIMIT_NS;
     for round in 0..5 {

@@ -86,7 +86,8 @@ fn a_callers_bill_has_all_that_was_done_for_it(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// Turns looked at where time is exact; elsewhere their length is not judged, and some are enough to see that they are taken.
+/// Turns looked at where time is exact; elsewhere their length is not judged, and some are enough
+/// to see that they are taken.
 const GAPS: usize = 31;
 const SOME_GAPS: u64 = 3;
 
@@ -154,7 +155,8 @@ fn slices_are_as_long_as_set(scene: &Scene) -> Outcome {
 }
 
 fn a_throttled_core_idles(scene: &Scene) -> Outcome {
-    /// One turn of the throttle, and how many of them are looked at: where time is not exact, the share is not judged.
+    /// One turn of the throttle, and how many of them are looked at: where time is not exact, the
+    /// share is not judged.
     const TURN_NS: u64 = 8_000_000;
     let stretch_ns = if scene.has_exact_time() { 10 * TURN_NS } else { 2 * TURN_NS };
     /// Of a hundred.

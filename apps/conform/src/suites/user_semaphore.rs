@@ -1,4 +1,5 @@
-//! User semaphores: no call unless somebody sleeps, ups of another core, and a count that somebody damaged.
+//! User semaphores: no call unless somebody sleeps, ups of another core, and a count that somebody
+//! damaged.
 
 use alloc::rc::Rc;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +20,8 @@ const TURNS: u32 = 2000;
 /// Ups of another core, in rounds.
 const ROUNDS: u64 = 100;
 const UPS: u64 = 200;
-/// How long one down sleeps at most, so that many deadlines meet ups; and when others have their turn.
+/// How long one down sleeps at most, so that many deadlines meet ups; and when others have their
+/// turn.
 const STEP_NS: u64 = 100_000;
 /// The shared word that is the count.
 const COUNT: u64 = 1;
@@ -47,7 +49,8 @@ struct Turns {
 }
 
 extern "C" fn pass_turns(turns: u64) -> ! {
-    // SAFETY: the address of the `Turns` of the test, which outlives this context; made for several contexts.
+    // SAFETY: the address of the `Turns` of the test, which outlives this context; made for several
+    // contexts.
     let turns = unsafe { &*(turns as *const Turns) };
     loop {
         if turns.there.down(u64::MAX).is_ok() {
@@ -136,7 +139,8 @@ fn a_damaged_count_harms_its_users_only(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-/// We come down here, the next core comes up: by the count, and by its kernel's mailbox where we sleep. Deadlines pass all the time.
+/// We come down here, the next core comes up: by the count, and by its kernel's mailbox where we
+/// sleep. Deadlines pass all the time.
 async fn no_up_of_another_core_is_lost(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let gate = sys::semaphore_alloc(scene.ram(), 0)?;
     let slot = sys::wake_slot_alloc(scene.pcore()?, gate, 0)?;

@@ -1,6 +1,8 @@
-//! The local APIC: acknowledging interrupts, sending them to other cores, and the registers of its timer (Intel SDM 3A, chapter 11).
+//! The local APIC: acknowledging interrupts, sending them to other cores, and the registers of its
+//! timer (Intel SDM 3A, chapter 11).
 //!
-//! x2APIC registers are MSRs, xAPIC ones memory in the device map; core 0 decides at boot, once for all cores.
+//! x2APIC registers are MSRs, xAPIC ones memory in the device map; core 0 decides at boot, once for
+//! all cores.
 
 use super::cpu::{self, msr};
 use crate::boot::info::machine;

@@ -1,4 +1,5 @@
-//! FS and GS base of users. The kernel uses neither, so they stay in the processor until another context runs.
+//! FS and GS base of users. The kernel uses neither, so they stay in the processor until another
+//! context runs.
 
 use super::cpu::{self, msr};
 use crate::core_local::Shared;
@@ -14,7 +15,8 @@ pub struct Bases {
     pub gs: u64,
 }
 
-/// Whether users read and write their bases themselves (CR4.FSGSBASE). Without it only `ContextBase` changes them, and [`Bases`] are never out of date.
+/// Whether users read and write their bases themselves (CR4.FSGSBASE). Without it only
+/// `ContextBase` changes them, and [`Bases`] are never out of date.
 #[unsafe(link_section = ".bss.shared")]
 static ARE_USERS: Shared<bool> = Shared::zeroed();
 

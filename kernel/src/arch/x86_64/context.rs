@@ -1,10 +1,13 @@
-//! A user's registers, and the two ways across the border: events come in through `entry.s`, [`resume`] and [`idle`] go out.
+//! A user's registers, and the two ways across the border: events come in through `entry.s`,
+//! [`resume`] and [`idle`] go out.
 //!
-//! Invariants: the kernel runs with interrupts off on one stack per core and never returns through it; each event starts on the fresh stack. TSS.RSP0
-//! points to the end of the current [`Registers`], so the CPU itself pushes a user's frame where it belongs (NOVA does the same); the SYSCALL
-//! entry imitates it. User GS stays loaded while the kernel runs, which needs no per-core pointer because its statics are core-local by mapping.
-//! Whatever a user put into its registers, resuming it cannot fault in the kernel: what the processor saved is sane, flags that came as data are made
-//! so by [`Registers::set_flags`], and rip is checked here.
+//! Invariants: the kernel runs with interrupts off on one stack per core and never returns through
+//! it; each event starts on the fresh stack. TSS.RSP0 points to the end of the current
+//! [`Registers`], so the CPU itself pushes a user's frame where it belongs (NOVA does the same);
+//! the SYSCALL entry imitates it. User GS stays loaded while the kernel runs, which needs no
+//! per-core pointer because its statics are core-local by mapping. Whatever a user put into its
+//! registers, resuming it cannot fault in the kernel: what the processor saved is sane, flags that
+//! came as data are made so by [`Registers::set_flags`], and rip is checked here.
 
 use super::image;
 use super::segments::{self, USER_CODE, USER_DATA};
@@ -24,7 +27,8 @@ const GENERAL_PROTECTION: u8 = 13;
 /// Bits of an address in the lower half.
 const CANONICAL_BITS: u32 = 47;
 
-/// The register state of one execution context in user mode. The order is the one in which entries push.
+/// The register state of one execution context in user mode. The order is the one in which entries
+/// push.
 #[repr(C, align(16))]
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
@@ -85,7 +89,8 @@ impl Registers {
         }
     }
 
-    /// Makes the next resume restore rcx and r11 too, which SYSRET would overwrite: after a signal, or when another wrote the registers.
+    /// Makes the next resume restore rcx and r11 too, which SYSRET would overwrite: after a signal,
+    /// or when another wrote the registers.
     pub fn set_exact(&mut self) {
         self.entry = EXACT;
     }
@@ -132,7 +137,8 @@ pub enum Event {
     Wake,
 }
 
-/// Where the next entry from user mode saves. The registers must stay valid and in place until another call.
+/// Where the next entry from user mode saves. The registers must stay valid and in place until
+/// another call.
 pub fn set_current(registers: Option<NonNull<Registers>>) {
     let end = registers.map_or(0, |registers| registers.as_ptr().wrapping_add(1) as u64);
     segments::set_entry_stack(end);
@@ -141,7 +147,8 @@ pub fn set_current(registers: Option<NonNull<Registers>>) {
 /// Returns to user mode.
 ///
 /// # Safety
-/// `registers` are the current ones ([`set_current`]), and the loaded address space is the one they belong to.
+/// `registers` are the current ones ([`set_current`]), and the loaded address space is the one they
+/// belong to.
 #[inline(always)]
 pub unsafe fn resume(registers: &mut Registers) -> ! {
     if registers.rip >> CANONICAL_BITS != 0 {
@@ -149,7 +156,8 @@ pub unsafe fn resume(registers: &mut Registers) -> ! {
         unsafe { image::on_fresh_stack(bad_rip, registers.rip) }
     }
     let by_syscall = registers.entry == ENTERED_BY_SYSCALL;
-    // SAFETY: the state is sane (above), current by contract, and rip is canonical, so neither SYSRET nor IRETQ can fault in the kernel.
+    // SAFETY: the state is sane (above), current by contract, and rip is canonical, so neither
+    // SYSRET nor IRETQ can fault in the kernel.
     unsafe { if by_syscall { image::leave_by_sysret(registers) } else { image::leave_by_iret(registers) } }
 }
 
@@ -191,7 +199,8 @@ pub(super) extern "C" fn entered_by_vector(vector: u64, error: u64) -> ! {
     crate::trap::handle(event)
 }
 
-/// What `entry.s` leaves on the stack for an exception that must not happen: in kernel mode, or NMI, double fault, machine check.
+/// What `entry.s` leaves on the stack for an exception that must not happen: in kernel mode, or
+/// NMI, double fault, machine check.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct FaultFrame {

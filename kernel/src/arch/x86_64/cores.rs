@@ -4,8 +4,9 @@ use super::{apic, image, irq, start};
 use crate::boot::info::{CORES_MAX, machine};
 use crate::core_local::CoreLocal;
 
-/// INIT takes effect at once in emulators and hypervisors; hardware wants a moment before STARTUP (Intel SDM 3A, 9.4.4, asks 10 ms of old chips).
-/// At boot one INIT goes to all cores, long before the first is started; only a core that is started again is waited for.
+/// INIT takes effect at once in emulators and hypervisors; hardware wants a moment before STARTUP
+/// (Intel SDM 3A, 9.4.4, asks 10 ms of old chips). At boot one INIT goes to all cores, long before
+/// the first is started; only a core that is started again is waited for.
 const INIT_PAUSES: u32 = 64;
 
 static THIS_CORE: CoreLocal<usize> = CoreLocal::new(0);
@@ -36,8 +37,9 @@ pub fn wake_core(core: usize) {
     irq::send_wake(core);
 }
 
-/// Makes `core`, reset at boot or now, build a fresh instance and enter `kernel_main`. Returns without waiting: the core reports through the mailbox. A caller
-/// that hears nothing within 10 ms may call again.
+/// Makes `core`, reset at boot or now, build a fresh instance and enter `kernel_main`. Returns
+/// without waiting: the core reports through the mailbox. A caller that hears nothing within 10 ms
+/// may call again.
 pub fn start_core(core: usize) -> Result<(), StartError> {
     let target = machine().cores().get(core).ok_or(StartError::NoSuchCore)?;
     if core == this_core() {

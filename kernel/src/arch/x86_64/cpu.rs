@@ -1,6 +1,8 @@
-//! Single instructions of the CPU as functions: ports, model-specific and control registers, CPUID, HLT; and the feature switches every core sets.
+//! Single instructions of the CPU as functions: ports, model-specific and control registers, CPUID,
+//! HLT; and the feature switches every core sets.
 //!
-//! They are safe where the worst outcome is a fault reported as our bug; `unsafe` where they can break memory safety.
+//! They are safe where the worst outcome is a fault reported as our bug; `unsafe` where they can
+//! break memory safety.
 
 use core::arch::asm;
 use core::arch::x86_64::{__cpuid, __cpuid_count, CpuidResult};
@@ -42,7 +44,8 @@ const CR4_SMAP: u64 = 1 << 21;
 
 /// Writes a byte to an I/O port.
 pub fn port_write8(port: u16, value: u8) {
-    // SAFETY: the kernel touches only ports of devices it owns (UART, PIC, PIT, debug exit); none can write memory.
+    // SAFETY: the kernel touches only ports of devices it owns (UART, PIC, PIT, debug exit); none
+    // can write memory.
     unsafe { asm!("out dx, al", in("dx") port, in("al") value, options(nomem, nostack, preserves_flags)) }
 }
 
@@ -151,7 +154,8 @@ pub fn pause() {
     core::hint::spin_loop();
 }
 
-/// Switches on, on the calling core, every protection it has: NX, write protection, SMEP, SMAP, UMIP; and FXSAVE, global pages, FSGSBASE.
+/// Switches on, on the calling core, every protection it has: NX, write protection, SMEP, SMAP,
+/// UMIP; and FXSAVE, global pages, FSGSBASE.
 pub fn enable_features() {
     let (extended, standard) = (cpuid(7), cpuid(1));
     let when = |present: bool, bit: u64| if present { bit } else { 0 };
@@ -162,8 +166,9 @@ pub fn enable_features() {
         | when(extended.ebx & 1 << 7 != 0, CR4_SMEP)
         | when(extended.ebx & 1 << 20 != 0, CR4_SMAP)
         | when(extended.ecx & 1 << 2 != 0, CR4_UMIP);
-    // SAFETY: the bits restrict what may be accessed, or enable instructions; the kernel's mappings obey the restrictions (W^X, no user pages
-    // dereferenced), and the FPU bits only make SSE legal for users.
+    // SAFETY: the bits restrict what may be accessed, or enable instructions; the kernel's mappings
+    // obey the restrictions (W^X, no user pages dereferenced), and the FPU bits only make SSE legal
+    // for users.
     unsafe {
         write_msr(msr::EFER, read_msr(msr::EFER) | EFER_SYSCALL | EFER_NX);
         asm!("mov {t}, cr4", "or {t}, {on}", "mov cr4, {t}", t = out(reg) _, on = in(reg) on, options(nostack));

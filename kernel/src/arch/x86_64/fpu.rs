@@ -1,4 +1,5 @@
-//! The users' floating-point state in FXSAVE form (x87, MMX, SSE). The kernel itself uses none of it.
+//! The users' floating-point state in FXSAVE form (x87, MMX, SSE). The kernel itself uses none of
+//! it.
 //!
 //! CR4.OSXSAVE stays off, so programs see no AVX; XSAVE is the next step.
 
@@ -13,7 +14,8 @@ pub const AREA_BYTES: usize = 512;
 pub struct Area([u8; AREA_BYTES]);
 
 impl Area {
-    /// The state a program starts with: all exceptions masked, registers zero (FCW 0x37f, MXCSR 0x1f80).
+    /// The state a program starts with: all exceptions masked, registers zero (FCW 0x37f, MXCSR
+    /// 0x1f80).
     pub const fn new() -> Area {
         let mut bytes = [0; AREA_BYTES];
         bytes[0] = 0x7f;
@@ -42,13 +44,15 @@ pub fn restore(area: &Area) {
     unsafe { asm!("fxrstor64 [{}]", in(reg) area.0.as_ptr(), options(nostack, preserves_flags)) }
 }
 
-/// Lets user mode touch the registers, or makes each touch a device-not-available exception (CR0.TS; Intel SDM volume 3, 2.5).
+/// Lets user mode touch the registers, or makes each touch a device-not-available exception
+/// (CR0.TS; Intel SDM volume 3, 2.5).
 pub fn open(open: bool) {
     if open {
         // SAFETY: clears CR0.TS and nothing else.
         unsafe { asm!("clts", options(nostack, nomem, preserves_flags)) }
     } else {
-        // SAFETY: sets CR0.TS and nothing else; the kernel itself uses no such register but in `save` and `restore`, which follow `open(true)`.
+        // SAFETY: sets CR0.TS and nothing else; the kernel itself uses no such register but in
+        // `save` and `restore`, which follow `open(true)`.
         unsafe { asm!("mov {t}, cr0", "or {t}, 8", "mov cr0, {t}", t = out(reg) _, options(nostack, nomem)) }
     }
 }

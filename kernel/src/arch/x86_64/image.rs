@@ -1,4 +1,5 @@
-//! What only the linked kernel image has: the assembly files and the symbols of `link.ld`. Host builds use `image_host.rs` instead.
+//! What only the linked kernel image has: the assembly files and the symbols of `link.ld`. Host
+//! builds use `image_host.rs` instead.
 
 use super::context::{self, Registers};
 use super::segments::TSS;
@@ -113,7 +114,8 @@ pub fn boot_tables() -> PhysAddr {
     PhysAddr(address(&boot_root) - KERNEL_BASE)
 }
 
-/// Leaves of the identity mapping of the boot tables only the first 2 MiB, executable and read-only: they hold trampoline and start code.
+/// Leaves of the identity mapping of the boot tables only the first 2 MiB, executable and
+/// read-only: they hold trampoline and start code.
 ///
 /// # Safety
 /// Core 0 at boot, when nothing else uses the tables that boot.s made.

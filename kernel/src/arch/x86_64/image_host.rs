@@ -1,4 +1,5 @@
-//! The host's stand-in for `image.rs`: tests have no kernel image, so whatever needs one panics, and sizes are plausible constants.
+//! The host's stand-in for `image.rs`: tests have no kernel image, so whatever needs one panics,
+//! and sizes are plausible constants.
 
 use super::context::Registers;
 use crate::memory::{PhysAddr, PhysRange};

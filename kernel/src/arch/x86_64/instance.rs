@@ -1,10 +1,13 @@
-//! The kernel instance of a core: its copy of .data and .bss, its stacks, and the page tables that show them; and the image it runs.
+//! The kernel instance of a core: its copy of .data and .bss, its stacks, and the page tables that
+//! show them; and the image it runs.
 //!
-//! Shared by all cores, built once by core 0 and constant afterwards: the tables of direct map, device map and the loader's image, hanging under the boot root.
-//! Shared by the cores of a node: a copy of the image (text, read-only data and `.shared`), which core 0 makes once `.shared` is complete, and the tables that show it.
-//! Private: the root, one table below it for the top 512 GiB, and the tables of the core region. Each core makes its own copy from the pristine
-//! template, in its own memory, so it can also be stopped and started again. No page is both writable and executable in any of these tables, and what is
-//! executable is nowhere writable.
+//! Shared by all cores, built once by core 0 and constant afterwards: the tables of direct map,
+//! device map and the loader's image, hanging under the boot root. Shared by the cores of a node: a
+//! copy of the image (text, read-only data and `.shared`), which core 0 makes once `.shared` is
+//! complete, and the tables that show it. Private: the root, one table below it for the top 512
+//! GiB, and the tables of the core region. Each core makes its own copy from the pristine template,
+//! in its own memory, so it can also be stopped and started again. No page is both writable and
+//! executable in any of these tables, and what is executable is nowhere writable.
 
 use super::paging::{self, Flags, Root, Table};
 use super::{cpu, image};
@@ -88,7 +91,8 @@ pub fn kernel_root() -> Root {
     KERNEL_ROOT.get()
 }
 
-/// Builds the shared tables under the boot root and narrows it to what a starting core needs. `None`: `frames` is exhausted.
+/// Builds the shared tables under the boot root and narrows it to what a starting core needs.
+/// `None`: `frames` is exhausted.
 ///
 /// # Safety
 /// Core 0 during boot, on the boot tables, once.
@@ -152,7 +156,8 @@ fn map_image(top: Table, image: PhysRange, shared: Flags, frames: &mut Frames) -
     Some(())
 }
 
-/// Shows device registers in the device map, on all cores. Core 0 during boot only. `None`: `frames` is exhausted.
+/// Shows device registers in the device map, on all cores. Core 0 during boot only. `None`:
+/// `frames` is exhausted.
 pub fn map_registers(range: PhysRange, frames: &mut Frames) -> Option<()> {
     map_registers_in(Root(image::boot_tables()), range, frames)
 }
@@ -164,7 +169,8 @@ fn map_registers_in(root: Root, range: PhysRange, frames: &mut Frames) -> Option
     paging::map_kernel(root.top(), address, PhysAddr(first), bytes, REGISTERS, 1, &mut || frames.take())
 }
 
-/// Makes `.shared` read-only, for every core, and copies the image. From here on all of it is constant. `None`: [`needs`] is wrong about the tables.
+/// Makes `.shared` read-only, for every core, and copies the image. From here on all of it is
+/// constant. `None`: [`needs`] is wrong about the tables.
 ///
 /// # Safety
 /// Core 0, in its own instance, before it starts another core; nobody writes a `Shared` afterwards.
@@ -185,7 +191,8 @@ pub unsafe fn seal_image() -> Option<()> {
     Some(())
 }
 
-/// Goes on in the image that is the calling core's: the same bytes at the same addresses. For `core` in its own instance, with the images sealed.
+/// Goes on in the image that is the calling core's: the same bytes at the same addresses. For
+/// `core` in its own instance, with the images sealed.
 pub fn enter_image(core: usize) {
     let image = image_of(core);
     if image.base != loaded().base
@@ -200,14 +207,16 @@ fn flush(address: u64, bytes: u64) {
     (address..address + bytes).step_by(PAGE_BYTES).for_each(paging::flush_page);
 }
 
-/// Top of the kernel stack of `core`, through the direct map: what it uses until it has its own tables.
+/// Top of the kernel stack of `core`, through the direct map: what it uses until it has its own
+/// tables.
 pub fn early_stack(core: usize) -> u64 {
     let layout = image::layout();
     let base = machine().shares[core].instance.base;
     phys_to_virt(base + (layout.stack_top - layout.core_start)) as u64
 }
 
-/// Where `core` keeps its copy of a core-local static. Other cores may read there; write only the mailbox.
+/// Where `core` keeps its copy of a core-local static. Other cores may read there; write only the
+/// mailbox.
 pub fn remote<T>(core: usize, local: *const T) -> Option<*const T> {
     let offset = (local as u64).checked_sub(image::layout().core_start)?;
     let base = machine().instance_base(core)?;
@@ -222,12 +231,14 @@ pub fn place<T>(base: PhysAddr, local: *const T) -> PhysRange {
 /// Makes the calling core's instance and goes on in it at `function` with `core`.
 ///
 /// # Safety
-/// The caller is `core`, on the boot tables, with shared tables built; its instance memory is its own.
+/// The caller is `core`, on the boot tables, with shared tables built; its instance memory is its
+/// own.
 pub unsafe fn enter(core: usize, function: extern "C" fn(u64) -> !) -> ! {
     let layout = image::layout();
     let memory = machine().shares[core].instance;
     let at = |address: u64| phys_to_virt(memory.base + (address - layout.core_start));
-    // SAFETY: source is the template, destinations lie in this core's instance memory; the stack in use (if it is there) is in neither.
+    // SAFETY: source is the template, destinations lie in this core's instance memory; the stack in
+    // use (if it is there) is in neither.
     unsafe {
         let bytes = (layout.data_end - layout.data_start) as usize;
         ptr::copy_nonoverlapping(phys_to_virt(layout.data_template), at(layout.data_start), bytes);

@@ -1,6 +1,7 @@
 //! I/O APICs: device lines to vectors (Intel 82093AA).
 //!
-//! Registers are reached through an index register, so only core 0 may come here; others ask it by message.
+//! Registers are reached through an index register, so only core 0 may come here; others ask it by
+//! message.
 
 use crate::boot::acpi::IoApic;
 use crate::boot::info::machine;
@@ -43,7 +44,8 @@ fn find(line: u32) -> Option<(&'static IoApic, u32)> {
     })
 }
 
-/// Writes the redirection of a line: low word as given, destination an APIC id below 255. False: no such line.
+/// Writes the redirection of a line: low word as given, destination an APIC id below 255. False: no
+/// such line.
 pub fn redirect(line: u32, low: u32, apic_id: u32) -> bool {
     let Some((apic, pin)) = find(line) else { return false };
     write(apic, TABLE + 2 * pin, MASKED);

@@ -1,6 +1,8 @@
-//! Device interrupts of this core: vectors, and the two ways they are raised (I/O APIC line, MSI-X message).
+//! Device interrupts of this core: vectors, and the two ways they are raised (I/O APIC line, MSI-X
+//! message).
 //!
-//! Vectors belong to the core that allocated them; the kernel's own are above 0xef. Vector numbers say nothing about priority between devices.
+//! Vectors belong to the core that allocated them; the kernel's own are above 0xef. Vector numbers
+//! say nothing about priority between devices.
 
 use super::{apic, cores, cpu, ioapic};
 use crate::boot::info::machine;
@@ -102,12 +104,14 @@ fn msix_entry(device: &DeviceInfo, entry: u16) -> Result<*mut u32, IrqError> {
     Ok(ptr::with_exposed_provenance_mut(offset as usize))
 }
 
-/// Makes MSI-X entry `entry` of `device` raise `vector` on this core, unmasked, and switches MSI-X on.
+/// Makes MSI-X entry `entry` of `device` raise `vector` on this core, unmasked, and switches MSI-X
+/// on.
 pub fn program_msix(device: &DeviceInfo, entry: u16, vector: u8) -> Result<(), IrqError> {
     check_vector(vector)?;
     let words = msix_entry(device, entry)?;
     let apic_id = destination(cores::this_core())?;
-    // SAFETY: boot mapped the whole table in the device map and checked that it lies in a BAR; a message is an interrupt to this core.
+    // SAFETY: boot mapped the whole table in the device map and checked that it lies in a BAR; a
+    // message is an interrupt to this core.
     unsafe {
         words.add(3).write_volatile(1);
         words.write_volatile(MESSAGE_BASE | apic_id << 12);

@@ -1,5 +1,6 @@
-//! x86-64. Assembly lives in `boot.s` (how a core gets into 64-bit mode) and `entry.s` (how the kernel is entered and left), because both start
-//! where Rust cannot: without a stack, or with a user's registers in place. Everything else is Rust with one-instruction `asm!`.
+//! x86-64. Assembly lives in `boot.s` (how a core gets into 64-bit mode) and `entry.s` (how the
+//! kernel is entered and left), because both start where Rust cannot: without a stack, or with a
+//! user's registers in place. Everything else is Rust with one-instruction `asm!`.
 
 pub mod apic;
 pub mod bases;

@@ -1,8 +1,13 @@
-//! Page tables of x86-64: four levels, 4 KiB leaves for users, 2 MiB and 1 GiB leaves for the kernel's direct map.
+//! Page tables of x86-64: four levels, 4 KiB leaves for users, 2 MiB and 1 GiB leaves for the
+//! kernel's direct map.
 //!
-//! Invariants: the upper half of every root is a copy of this core's kernel root, so that a switch never unmaps the kernel; table pages lie in RAM
-//! the direct map shows. A table below a root may be shown under several roots (a nested range), on several cores (a shared one): rights are the least of all levels. Whether a change needs a flush, and on which cores, the caller knows.
-//! Processors walk tables, and mark entries, at any time; so a table is whole before an entry leads to it, and `view`, which kernels use without the lock of a shared range, takes each entry at one look.
+//! Invariants: the upper half of every root is a copy of this core's kernel root, so that a switch
+//! never unmaps the kernel; table pages lie in RAM the direct map shows. A table below a root may
+//! be shown under several roots (a nested range), on several cores (a shared one): rights are the
+//! least of all levels. Whether a change needs a flush, and on which cores, the caller knows.
+//! Processors walk tables, and mark entries, at any time; so a table is whole before an entry leads
+//! to it, and `view`, which kernels use without the lock of a shared range, takes each entry at one
+//! look.
 
 use super::cpu;
 use crate::memory::{DIRECT_MAP_BYTES, PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -100,11 +105,13 @@ impl Pte {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Root(pub PhysAddr);
 
-/// A table is reached through the direct map; `frame` comes from a present entry or from an owner of page-table memory.
+/// A table is reached through the direct map; `frame` comes from a present entry or from an owner
+/// of page-table memory.
 fn table(frame: PhysAddr) -> &'static mut [Pte; ENTRIES] {
     debug_assert!(frame.is_page_aligned() && frame.0 < DIRECT_MAP_BYTES);
-    // SAFETY: the frame is a whole page of RAM in the direct map that is used as a table only; the kernel is single-threaded, and no caller in this
-    // file keeps two references to one table at a time.
+    // SAFETY: the frame is a whole page of RAM in the direct map that is used as a table only; the
+    // kernel is single-threaded, and no caller in this file keeps two references to one table at a
+    // time.
     unsafe { &mut *phys_to_virt(frame).cast::<[Pte; ENTRIES]>() }
 }
 
@@ -145,7 +152,8 @@ pub fn current_root() -> Root {
 /// Switches the address space.
 ///
 /// # Safety
-/// `root` was made by [`new_root`] on this core or is its [`kernel_root`], and is not freed while in use.
+/// `root` was made by [`new_root`] on this core or is its [`kernel_root`], and is not freed while
+/// in use.
 pub unsafe fn load_root(root: Root) {
     // SAFETY: by contract its upper half is this core's kernel.
     unsafe { cpu::set_page_table(root.0.0) }
@@ -163,8 +171,9 @@ pub fn flush_all() {
     unsafe { cpu::set_page_table(cpu::page_table()) }
 }
 
-/// A table of user space and how far it reaches: level 0 holds 4 KiB entries and covers 2 MiB, each further level 512 times as much; the lower half of a
-/// root is a table of level 3. Addresses inside are relative to its first byte, which for a root is 0.
+/// A table of user space and how far it reaches: level 0 holds 4 KiB entries and covers 2 MiB, each
+/// further level 512 times as much; the lower half of a root is a table of level 3. Addresses
+/// inside are relative to its first byte, which for a root is 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Table {
     /// Its page.
@@ -203,8 +212,8 @@ impl Root {
 
 const TABLE_FLAGS: Flags = Flags(Flags::PRESENT.0 | Flags::WRITE.0 | Flags::USER.0);
 
-/// The 4 KiB entry for `address`, making tables on the way; `allocate` supplies their frames (zeroed here).
-/// `None`: no frame, past what the table covers, or a large page is in the way.
+/// The 4 KiB entry for `address`, making tables on the way; `allocate` supplies their frames
+/// (zeroed here). `None`: no frame, past what the table covers, or a large page is in the way.
 pub fn walk(top: Table, address: u64, allocate: &mut dyn FnMut() -> Option<PhysAddr>) -> Option<&'static mut Pte> {
     walk_to(top, address, 0, allocate)
 }
@@ -269,7 +278,8 @@ pub fn view(root: Root, address: u64) -> Option<Pte> {
         return None;
     }
     for level in (0..=Table::TOP_LEVEL).rev() {
-        // SAFETY: an entry of a table in the direct map (see `table`); another kernel may change it meanwhile.
+        // SAFETY: an entry of a table in the direct map (see `table`); another kernel may change it
+        // meanwhile.
         let entry = unsafe { phys_to_virt(frame).cast::<Pte>().add(index(address, level)).read_volatile() };
         if !entry.is_present() {
             return None;
@@ -293,7 +303,8 @@ pub fn translate(root: Root, address: u64, needs: Flags) -> Option<PhysAddr> {
     allowed.then(|| entry.address() + (address & (PAGE_BYTES as u64 - 1)))
 }
 
-/// Calls `f` with every table page below `top`, leaves first, and clears the entry that pointed to it; `f` may free the page.
+/// Calls `f` with every table page below `top`, leaves first, and clears the entry that pointed to
+/// it; `f` may free the page.
 pub fn for_each_table(top: Table, f: &mut dyn FnMut(PhysAddr)) {
     if top.level > 0 {
         let used = if top.level == Table::TOP_LEVEL { USER_ENTRIES } else { ENTRIES };
@@ -301,7 +312,8 @@ pub fn for_each_table(top: Table, f: &mut dyn FnMut(PhysAddr)) {
     }
 }
 
-/// Calls `f` with the table that an entry of `level` leads to and every one below it, and clears the entry.
+/// Calls `f` with the table that an entry of `level` leads to and every one below it, and clears
+/// the entry.
 pub fn drop_table(entry: &mut Pte, level: u32, f: &mut dyn FnMut(PhysAddr)) {
     if entry.is_present() && level > 0 && !entry.is_large() {
         let frame = entry.address();
@@ -323,13 +335,15 @@ fn drop_tables(entries: &mut [Pte], level: u32, f: &mut dyn FnMut(PhysAddr)) {
     }
 }
 
-/// What was written before is in memory, as other processors see it, before what is written after: the processor keeps that order, and so must the compiler.
+/// What was written before is in memory, as other processors see it, before what is written after:
+/// the processor keeps that order, and so must the compiler.
 fn publish() {
     // SAFETY: no instruction; it keeps the compiler from moving writes over it.
     unsafe { core::arch::asm!("", options(nostack, preserves_flags)) }
 }
 
-/// Goes down to the entry of `leaf_level`; `make` supplies missing tables, told the level of the table wanted.
+/// Goes down to the entry of `leaf_level`; `make` supplies missing tables, told the level of the
+/// table wanted.
 #[inline]
 fn descend(
     top: Table,
@@ -354,9 +368,10 @@ fn descend(
     Some(&mut table(frame)[index(address, leaf_level)])
 }
 
-/// Maps kernel memory: `bytes` at `address` to `frames`, with the largest pages alignment allows (up to `level_max`: 0, 1 or 2).
-/// What is mapped there already in the same sizes is replaced. Used only while boot builds a kernel's tables, from the root or from a lower one that `address` leads to.
-/// `None` when `allocate` gives nothing or something is mapped there in other sizes.
+/// Maps kernel memory: `bytes` at `address` to `frames`, with the largest pages alignment allows
+/// (up to `level_max`: 0, 1 or 2). What is mapped there already in the same sizes is replaced. Used
+/// only while boot builds a kernel's tables, from the root or from a lower one that `address` leads
+/// to. `None` when `allocate` gives nothing or something is mapped there in other sizes.
 #[inline(never)]
 pub fn map_kernel(
     top: Table,
@@ -389,7 +404,8 @@ pub fn share_top_entry(from: Root, to: Root, address: u64) {
     table(to.0)[index(address, 3)] = entry;
 }
 
-/// The entry of a kernel root for the directory of the GiB around `address`. `None`: there is no table for it.
+/// The entry of a kernel root for the directory of the GiB around `address`. `None`: there is no
+/// table for it.
 pub fn directory(root: Root, address: u64) -> Option<&'static mut Pte> {
     descend(root.top(), address, 2, Flags::NONE, &mut |_| None)
 }

@@ -3,10 +3,12 @@
 use super::{cpu, serial};
 use core::fmt::Write;
 
-/// QEMU's isa-debug-exit; a write of S ends the emulator with status 2 S + 1. Nobody listens elsewhere.
+/// QEMU's isa-debug-exit; a write of S ends the emulator with status 2 S + 1. Nobody listens
+/// elsewhere.
 const DEBUG_EXIT: u16 = 0xf4;
 
-/// Prints `pelago: exit STATUS` and stops the machine: debug exit, else the reset line of the keyboard controller, else halt.
+/// Prints `pelago: exit STATUS` and stops the machine: debug exit, else the reset line of the
+/// keyboard controller, else halt.
 pub fn power_off(status: u8) -> ! {
     let _ = writeln!(serial::Direct, "pelago: exit {status}");
     cpu::port_write8(DEBUG_EXIT, status);

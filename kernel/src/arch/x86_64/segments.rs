@@ -1,7 +1,7 @@
 //! GDT, TSS and IDT: what 64-bit mode still needs of segmentation, and where events enter.
 //!
-//! GDT and TSS are core-local (loading a TSS marks it busy in the GDT); the IDT is one for all cores, in `.shared`, because stubs and stacks have the
-//! same addresses everywhere.
+//! GDT and TSS are core-local (loading a TSS marks it busy in the GDT); the IDT is one for all
+//! cores, in `.shared`, because stubs and stacks have the same addresses everywhere.
 
 use super::cpu::{self, msr};
 use super::image;
@@ -54,7 +54,8 @@ pub static TSS: TssCell = TssCell(UnsafeCell::new(Tss {
     port_map: size_of::<Tss>() as u16,
 }));
 
-/// The fourth place is that of 32-bit user code, which there is none of: in such a segment SYSCALL would enter by CSTAR where the CPU has it (AMD, QEMU).
+/// The fourth place is that of 32-bit user code, which there is none of: in such a segment SYSCALL
+/// would enter by CSTAR where the CPU has it (AMD, QEMU).
 static GDT: CoreLocal<[u64; 8]> = CoreLocal::new([
     0,
     0x00af_9a00_0000_ffff,
@@ -78,7 +79,8 @@ struct Pointer {
 
 /// Sets where the CPU pushes when it leaves user mode.
 pub fn set_entry_stack(end: u64) {
-    // SAFETY: core-local and single-threaded; an aligned-enough store into a packed field of a live static.
+    // SAFETY: core-local and single-threaded; an aligned-enough store into a packed field of a live
+    // static.
     unsafe { (&raw mut (*TSS.0.get()).entry_stacks[0]).write_unaligned(end) }
 }
 
@@ -95,7 +97,8 @@ pub unsafe fn fill_idt() {
     }
 }
 
-/// Gives NMI, double fault and machine check their own stack; needs a TSS on each core that takes them.
+/// Gives NMI, double fault and machine check their own stack; needs a TSS on each core that takes
+/// them.
 ///
 /// # Safety
 /// Core 0 during boot, after it has loaded its TSS.
@@ -137,7 +140,8 @@ pub fn load() {
         gdt.as_ptr() as u64
     });
     let pointer = Pointer { limit: 8 * 8 - 1, base };
-    // SAFETY: the GDT holds the same kernel code and data segments as the one in use, and a TSS that lives for ever.
+    // SAFETY: the GDT holds the same kernel code and data segments as the one in use, and a TSS
+    // that lives for ever.
     unsafe {
         asm!(
             "lgdt [{pointer}]",

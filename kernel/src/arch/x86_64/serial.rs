@@ -1,4 +1,5 @@
-//! The first UART (16550) of a PC, polled. Only core 0 uses it in normal running; a panicking core prints at once.
+//! The first UART (16550) of a PC, polled. Only core 0 uses it in normal running; a panicking core
+//! prints at once.
 //!
 //! No state in memory, so that it works before a core has any.
 

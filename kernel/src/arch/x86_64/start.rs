@@ -1,8 +1,10 @@
 //! The way of every core from `boot.s` to `start::kernel_main`.
 //!
-//! Core 0 alone, on the boot tables and a stack in `.shared`: read what loader and firmware say, divide the memory, build the shared tables, find the
-//! devices, measure the clocks; then make its own instance and go on in it. Every other core makes its instance and goes on in it.
-//! Until a core has its instance it must not touch a core-local static; link.ld leaves them unmapped, so doing it faults.
+//! Core 0 alone, on the boot tables and a stack in `.shared`: read what loader and firmware say,
+//! divide the memory, build the shared tables, find the devices, measure the clocks; then make its
+//! own instance and go on in it. Every other core makes its instance and goes on in it. Until a
+//! core has its instance it must not touch a core-local static; link.ld leaves them unmapped, so
+//! doing it faults.
 
 use super::instance::{self, Frames};
 use super::{apic, cores, cpu, fpu, image, irq, power, segments, serial, time};
@@ -19,7 +21,8 @@ use crate::mailbox;
 use crate::memory::{DEVICE_MAP, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 use core::fmt::Write;
 
-/// Page below 1 MiB on which other cores start: free on every PC once the loader has run, and never handed out (memmap.rs).
+/// Page below 1 MiB on which other cores start: free on every PC once the loader has run, and never
+/// handed out (memmap.rs).
 pub const TRAMPOLINE_PAGE: u8 = 0x8;
 /// Physical memory the boot tables of boot.s show.
 const BOOT_MAP_BYTES: u64 = 4 << 30;
@@ -50,7 +53,8 @@ fn line(text: core::fmt::Arguments<'_>) {
 /// Reads physical memory while the boot tables are in place.
 fn read_physical(address: u64, bytes: usize) -> Option<&'static [u8]> {
     let end = address.checked_add(bytes as u64)?;
-    // SAFETY: the boot tables show the first 4 GiB; loader and firmware data there do not change while core 0 is the only core.
+    // SAFETY: the boot tables show the first 4 GiB; loader and firmware data there do not change
+    // while core 0 is the only core.
     (end <= BOOT_MAP_BYTES).then(|| unsafe { core::slice::from_raw_parts(phys_to_virt(PhysAddr(address)), bytes) })
 }
 
@@ -82,7 +86,8 @@ pub extern "C" fn boot_core(start_info: u32) -> ! {
     let mut window = free_addresses(&info);
     let ram = info.memory().filter(|(_, kind)| *kind == Kind::Ram).map(|(range, _)| range);
     let mut frames = table_frames();
-    // SAFETY: core 0, at boot, on the boot tables. From here on only RAM and mapped registers are visible, so `info` is used up.
+    // SAFETY: core 0, at boot, on the boot tables. From here on only RAM and mapped registers are
+    // visible, so `info` is used up.
     unsafe { instance::build_shared(ram, &mut frames) }.unwrap_or_else(no_frames);
     find_devices(&mut window, &mut frames);
     prepare_clocks();
@@ -129,7 +134,8 @@ fn learn(machine: &mut Machine, info: &StartInfo<'_>) -> FreeRam {
     free
 }
 
-/// Boot core first, the others in the firmware's order. Without a MADT the boot core is all there is.
+/// Boot core first, the others in the firmware's order. Without a MADT the boot core is all there
+/// is.
 fn list_cores(machine: &mut Machine) {
     let own = CoreEntry { apic_id: own_apic_id(), node: 0 };
     let known = machine.facts.cores;
@@ -196,7 +202,8 @@ fn divide(machine: &mut Machine, free: FreeRam) {
     }
 }
 
-/// Whose memory is whose, if the command line asks (`pelago.list=memory`): for those who look at it from outside.
+/// Whose memory is whose, if the command line asks (`pelago.list=memory`): for those who look at it
+/// from outside.
 fn list_memory(machine: &Machine) {
     if !command_line::values(machine.command_line(), "pelago.list").any(|what| what == "memory") {
         return;
@@ -274,7 +281,8 @@ fn ecam_range(ecam: Ecam) -> PhysRange {
     PhysRange::new(ecam.base, buses * ECAM_BUS_BYTES)
 }
 
-/// Addresses below 4 GiB that are neither memory, nor reserved, nor configuration space, nor a known device's.
+/// Addresses below 4 GiB that are neither memory, nor reserved, nor configuration space, nor a
+/// known device's.
 fn free_addresses(info: &StartInfo<'_>) -> Window {
     let mut taken = [PhysRange::default(); 160];
     let facts = &machine().facts;
@@ -295,15 +303,18 @@ fn free_addresses(info: &StartInfo<'_>) -> Window {
 fn prepare_clocks() {
     irq::mask_legacy();
     apic::enable(irq::SPURIOUS_VECTOR);
-    // SAFETY: core 0 at boot; no other reference is alive (`calibrate` uses only its argument and the APIC, whose address does not change).
+    // SAFETY: core 0 at boot; no other reference is alive (`calibrate` uses only its argument and
+    // the APIC, whose address does not change).
     time::calibrate(unsafe { machine_mut() });
 }
 
-/// Copies the trampoline, tells boot.s who is who, and resets the others: firmware may have left them in code of its own.
+/// Copies the trampoline, tells boot.s who is who, and resets the others: firmware may have left
+/// them in code of its own.
 fn prepare_other_cores() {
     let code = image::trampoline();
     let page = PhysAddr(u64::from(TRAMPOLINE_PAGE) << 12);
-    // SAFETY: nobody uses that page (see `TRAMPOLINE_PAGE`), and the code is shorter than it; the tables are core 0's at boot.
+    // SAFETY: nobody uses that page (see `TRAMPOLINE_PAGE`), and the code is shorter than it; the
+    // tables are core 0's at boot.
     unsafe {
         core::ptr::copy_nonoverlapping(code.as_ptr(), phys_to_virt(page), code.len());
         let (ids, stacks) = (APIC_IDS.write_alone(), STACKS.write_alone());
@@ -319,7 +330,8 @@ fn prepare_other_cores() {
 /// From boot.s: any other core, on the boot tables and its own stack.
 pub extern "C" fn other_core(core: u32) -> ! {
     segments::load_idt();
-    // SAFETY: boot.s found this core's number by its APIC id; core 0 finished the shared tables before it started anyone.
+    // SAFETY: boot.s found this core's number by its APIC id; core 0 finished the shared tables
+    // before it started anyone.
     unsafe { instance::enter(core as usize, run) }
 }
 
@@ -331,7 +343,8 @@ extern "C" fn run(core: u64) -> ! {
     cpu::enable_features();
     segments::load();
     if core == 0 {
-        // SAFETY: core 0, its TSS loaded, nobody else running yet; afterwards nothing writes shared statics.
+        // SAFETY: core 0, its TSS loaded, nobody else running yet; afterwards nothing writes shared
+        // statics.
         unsafe {
             super::bases::set_fsgsbase(cpu::has_fsgsbase());
             segments::give_fatal_vectors_a_stack();

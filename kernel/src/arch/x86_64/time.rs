@@ -1,7 +1,8 @@
 //! The clock (TSC) and this core's alarm (local APIC timer, or TSC deadline where the CPU has it).
 //!
-//! Both rates are found once, by core 0: from the hypervisor's or the CPU's own word where there is one, else against the PIT, whose 1.193182 MHz is
-//! the one rate every PC shares. The PIT's channel 0 is read, not the speaker's channel 2, because microvm has no port 0x61. TSCs are taken to run
+//! Both rates are found once, by core 0: from the hypervisor's or the CPU's own word where there is
+//! one, else against the PIT, whose 1.193182 MHz is the one rate every PC shares. The PIT's channel
+//! 0 is read, not the speaker's channel 2, because microvm has no port 0x61. TSCs are taken to run
 //! together on all cores, as every hypervisor and emulator arranges.
 
 use super::cpu::{self, msr, port_read8, port_write8};
@@ -43,7 +44,8 @@ fn ratio(to: u64, from: u64) -> u64 {
     ((u128::from(to) << 32) / u128::from(from.max(1))) as u64
 }
 
-/// Sets the alarm to `at_ns` of [`now_ns`] (a time in the past: at once), or off. It may ring early, never much later: compare and set it again.
+/// Sets the alarm to `at_ns` of [`now_ns`] (a time in the past: at once), or off. It may ring
+/// early, never much later: compare and set it again.
 pub fn set_deadline(at_ns: Option<u64>) {
     let machine = machine();
     if machine.apic_timer_hz == 0 {
@@ -117,7 +119,8 @@ fn measure() -> (Option<u64>, Option<u64>) {
     (Some(per_second(last.1 - first.1)), Some(per_second(u64::from(first.2 - last.2))))
 }
 
-/// PIT count, TSC, APIC timer count, read as close together as an emulator allows: of a few tries the tightest.
+/// PIT count, TSC, APIC timer count, read as close together as an emulator allows: of a few tries
+/// the tightest.
 fn sample() -> (u16, u64, u32) {
     let mut best = (0, 0, 0);
     let mut best_width = u64::MAX;

@@ -1,6 +1,7 @@
 //! Paths at which open descriptions were opened, for calls relative to a directory descriptor.
 //!
-//! Control state: a forked child starts without it and then knows only what it opens itself (CAVEATS). Bounded; the oldest goes first.
+//! Control state: a forked child starts without it and then knows only what it opens itself
+//! (CAVEATS). Bounded; the oldest goes first.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;

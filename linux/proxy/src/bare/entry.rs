@@ -1,10 +1,12 @@
 //! The doors between program and proxy (see `abi::control`).
 //!
-//! At a Linux call all registers but RCX and R11, which SYSCALL loses anyway, are the program's: they go into the control page, which
-//! the kernel leaves alone while `in_proxy` is not 0. The way back restores them in user mode. Its last step is one exchange of
-//! `in_proxy` with 0: if that brings `RUNG` out, the proxy enters itself again and looks. An upcall after the exchange overwrites the
-//! page, so RSP is the program's by then, RIP waits in [`RETURN`], and an upcall that finds the program on these last instructions
-//! first puts it where they lead ([`finish_return`]): nobody ever goes on in the middle of them.
+//! At a Linux call all registers but RCX and R11, which SYSCALL loses anyway, are the program's:
+//! they go into the control page, which the kernel leaves alone while `in_proxy` is not 0. The way
+//! back restores them in user mode. Its last step is one exchange of `in_proxy` with 0: if that
+//! brings `RUNG` out, the proxy enters itself again and looks. An upcall after the exchange
+//! overwrites the page, so RSP is the program's by then, RIP waits in [`RETURN`], and an upcall
+//! that finds the program on these last instructions first puts it where they lead
+//! ([`finish_return`]): nobody ever goes on in the middle of them.
 
 use abi::{ControlPage, ExceptionInfo, ProgramRegisters};
 use core::arch::global_asm;
@@ -147,8 +149,8 @@ extern "C" fn look_again() {
     super::signals::deliver();
 }
 
-/// What is left of the way back, if an upcall came in the midst of it: `in_proxy` was 0 already, the rest is RIP, and RCX and R11 as
-/// SYSCALL leaves them.
+/// What is left of the way back, if an upcall came in the midst of it: `in_proxy` was 0 already,
+/// the rest is RIP, and RCX and R11 as SYSCALL leaves them.
 fn finish_return() {
     let mut program = registers();
     let address = |label: unsafe extern "C" fn()| label as *const () as u64;
@@ -196,7 +198,8 @@ pub fn go_back(bytes: u64) {
 
 /// Did a signal's bits come since the proxy last looked? Takes the mark back; `rest` must follow.
 pub fn take_rung() -> bool {
-    // SAFETY: as above. The kernel may set it again between the two, for bits that `rest` then sees.
+    // SAFETY: as above. The kernel may set it again between the two, for bits that `rest` then
+    // sees.
     unsafe {
         let word = &raw mut (*CONTROL).in_proxy;
         let rung = word.read_volatile() & ControlPage::RUNG != 0;
@@ -269,7 +272,8 @@ pub mod machine {
             // SAFETY: the proxy uses neither FS nor GS.
             return unsafe { sys::context_base(which, address) }.is_ok();
         }
-        // SAFETY: the instructions exist, the address is canonical, the proxy uses neither FS nor GS.
+        // SAFETY: the instructions exist, the address is canonical, the proxy uses neither FS nor
+        // GS.
         unsafe {
             match which {
                 0 => asm!("wrfsbase {}", in(reg) address, options(nomem, nostack)),
@@ -291,18 +295,20 @@ pub mod machine {
     /// Loads it; reserved MXCSR bits are cleared first, because they would fault.
     pub fn load_vectors(mut image: Image) {
         image.0[26..28].fill(0);
-        // SAFETY: aligned, 512 bytes, no reserved MXCSR bit; the proxy holds nothing in these registers.
+        // SAFETY: aligned, 512 bytes, no reserved MXCSR bit; the proxy holds nothing in these
+        // registers.
         unsafe { asm!("fxrstor64 [{}]", in(reg) &raw const image, options(nostack, readonly)) };
     }
 
-    /// An FXSAVE image. FXRSTOR wants 16 bytes of alignment; with more than the stack's own the compiler aligns the frame itself,
-    /// whatever the first stack pointer was.
+    /// An FXSAVE image. FXRSTOR wants 16 bytes of alignment; with more than the stack's own the
+    /// compiler aligns the frame itself, whatever the first stack pointer was.
     #[derive(Clone, Copy)]
     #[repr(C, align(64))]
     pub struct Image(pub [u8; 512]);
 
     impl Image {
-        /// The state a program starts with: all exceptions masked, round to nearest (System V ABI 3.4.1).
+        /// The state a program starts with: all exceptions masked, round to nearest (System V ABI
+        /// 3.4.1).
         pub const fn fresh() -> Image {
             let mut bytes = [0; 512];
             (bytes[0], bytes[1]) = (0x7f, 0x03);

@@ -1,4 +1,5 @@
-//! execve: everything of the old program goes but its descriptors, then the new one is loaded and entered.
+//! execve: everything of the old program goes but its descriptors, then the new one is loaded and
+//! entered.
 
 use abi::{Handle, ProgramRegisters};
 use alloc::format;
@@ -132,7 +133,8 @@ fn enter() -> ! {
     entry::resume()
 }
 
-/// execve. Comes back only with an error; on success the registers of the process state are the new program's.
+/// execve. Comes back only with an error; on success the registers of the process state are the new
+/// program's.
 pub async fn execve(path: u64, arguments: u64, environment: u64) -> Outcome {
     let limit = stack::ARGUMENTS_BYTES_MAX;
     let named = user::path(path)?;
@@ -148,7 +150,8 @@ pub async fn execve(path: u64, arguments: u64, environment: u64) -> Outcome {
     Ok(0)
 }
 
-/// Checks everything, then replaces the program. After the point of no return a failure ends the process, as Linux does.
+/// Checks everything, then replaces the program. After the point of no return a failure ends the
+/// process, as Linux does.
 async fn load(program: Program) -> Result<(), Failure> {
     let (program, file, image) = resolve(program).await?;
     let linker = match file.interpreter(&image).await? {

@@ -40,8 +40,8 @@ pub fn own_links(path: &str) -> String {
     if path == format!("/proc/{process}/exe") { program.as_str().into() } else { path }
 }
 
-/// A path of the program made absolute against a directory descriptor. Directory descriptors other than AT_FDCWD are known by the
-/// path they were opened at.
+/// A path of the program made absolute against a directory descriptor. Directory descriptors other
+/// than AT_FDCWD are known by the path they were opened at.
 fn full(directory: u64, path: &str) -> Result<String, Errno> {
     if directory as i32 == AT_FDCWD || path.starts_with('/') {
         let current = with_state(|state| state.directory);
@@ -253,7 +253,8 @@ pub async fn change(directory: u64, path: u64, follow: bool, change: Change) -> 
     Ok(0)
 }
 
-/// The same for a descriptor, by the path it was opened at; what has none (pipes) takes it without effect.
+/// The same for a descriptor, by the path it was opened at; what has none (pipes) takes it without
+/// effect.
 pub async fn change_descriptor(descriptor: u64, change: Change) -> Outcome {
     let found = description(descriptor)?;
     if found.server == server::FS

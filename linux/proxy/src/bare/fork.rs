@@ -23,7 +23,8 @@ struct Wishes {
     clear_id_at: u64,
 }
 
-/// clone: processes only. With `CLONE_VM` but no thread (vfork, posix_spawn) the memory is copied all the same.
+/// clone: processes only. With `CLONE_VM` but no thread (vfork, posix_spawn) the memory is copied
+/// all the same.
 pub async fn clone([flags, stack, parent_id_at, child_id_at, thread_pointer, _]: [u64; 6]) -> Outcome {
     if flags & CLONE_THREAD != 0 {
         log_once(56, "clone for a thread is missing (there are no threads yet): ENOSYS");
@@ -73,7 +74,8 @@ fn start(child: Handle) -> Result<(), Failure> {
     unsafe extern "C" {
         fn _start();
     }
-    // SAFETY: a context of another domain, which has this program and an empty stack below that address.
+    // SAFETY: a context of another domain, which has this program and an empty stack below that
+    // address.
     let done = unsafe { sys::context_start(child, _start as *const () as u64, abi::layout::STACK_TOP - 8, [0, 0]) };
     done.map_err(|_| Errno::EAGAIN.into())
 }

@@ -39,8 +39,9 @@ fn writable(descriptor: u64) -> Result<Description, Errno> {
     description(descriptor).and_then(|found| if found.flags & O_ACCMODE == 0 { Err(Errno::EBADF) } else { Ok(found) })
 }
 
-/// A process of the background does not take what is typed for the foreground: its group stops by SIGTTIN and asks again when it is
-/// continued. `EIO` where nobody could continue it, or it does not want to hear of it.
+/// A process of the background does not take what is typed for the foreground: its group stops by
+/// SIGTTIN and asks again when it is continued. `EIO` where nobody could continue it, or it does
+/// not want to hear of it.
 async fn may_read_terminal(id: DescriptionId) -> Result<(), Failure> {
     let console = proxy().server(server::CONSOLE)?;
     let asked = answer_of(server::CONSOLE, || console.control(id, Control::GetForeground)).await?;
@@ -118,7 +119,8 @@ async fn read_description(
     Ok(done as u64)
 }
 
-/// Writes all of it, unless an error, a signal or a full non-blocking description stops it after the first bytes.
+/// Writes all of it, unless an error, a signal or a full non-blocking description stops it after
+/// the first bytes.
 async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>, wait: bool) -> Result<u64, Failure> {
     let client = proxy().server(found.server)?;
     let bulk = client.bulk();

@@ -63,7 +63,8 @@ impl Opened {
         Ok(Some(interpreter_path(&path[..count])?))
     }
 
-    /// Maps the parts at `base` and reads their bytes. On failure the program is half there: it must end.
+    /// Maps the parts at `base` and reads their bytes. On failure the program is half there: it
+    /// must end.
     pub async fn load(&self, image: &Image, base: u64) -> Result<(), Failure> {
         for part in &image.parts {
             let (start, end) = (base + part.start, base + part.end);

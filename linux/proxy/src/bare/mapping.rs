@@ -1,6 +1,7 @@
 //! The program's memory: the table and the kernel's mappings changed together.
 //!
-//! Each area of access is backed by a segment whose capability has INHERIT, so that a fork copies it; the proxy's own memory has not.
+//! Each area of access is backed by a segment whose capability has INHERIT, so that a fork copies
+//! it; the proxy's own memory has not.
 
 use abi::{Handle, Rights};
 use alloc::vec::Vec;
@@ -41,7 +42,8 @@ pub fn map_zeroed(start: u64, end: u64, access: u32) -> Result<(), Errno> {
     let mut at = start;
     while at < end {
         let part_end = end.min(at.saturating_add(abi::layout::SEGMENT_PAGES_MAX * PAGE));
-        // Memory without access costs nothing until mprotect opens it, however large the reservation.
+        // Memory without access costs nothing until mprotect opens it, however large the
+        // reservation.
         let (part_end, segment) = if access == 0 { (end, 0) } else { (part_end, segment((part_end - at) / PAGE)?.0) };
         if let Err(errno) =
             map_segment(Area { start: at, end: part_end, segment, first_page: 0, protection: access, reserved: 0 })
@@ -82,7 +84,8 @@ pub fn unmap(start: u64, end: u64) -> Result<(), Errno> {
         with_state(|state| state.memory.remove(start, end, |area| pieces.push(*area)))?;
     }
     for piece in pieces.iter().filter(|piece| piece.segment != 0) {
-        // SAFETY: the table said this is the program's memory; the proxy keeps no slice of it across a change of the map.
+        // SAFETY: the table said this is the program's memory; the proxy keeps no slice of it
+        // across a change of the map.
         let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, piece.start, piece.pages()) };
     }
     pieces.iter().for_each(|piece| drop_if_unused(piece.segment));
@@ -106,7 +109,8 @@ pub fn protect(start: u64, end: u64, access: u32) -> Result<(), Errno> {
                 (area.segment, area.first_page) = (segment.0, 0);
                 return Ok(());
             }
-            // SAFETY: the program's own memory; the proxy reaches it only as the table allows, which changes along.
+            // SAFETY: the program's own memory; the proxy reaches it only as the table allows,
+            // which changes along.
             unsafe { sys::range_protect(Handle::SELF_RANGE, area.start, area.pages(), access.into()) }
                 .map_err(|_| Errno::ENOMEM)
         })

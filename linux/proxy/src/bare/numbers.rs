@@ -1,4 +1,5 @@
-//! Descriptor numbers: closing, duplicating, flags, pipes, and what is asked of a device behind one.
+//! Descriptor numbers: closing, duplicating, flags, pipes, and what is asked of a device behind
+//! one.
 
 use contracts::descriptions::{Control, ControlReply, DescriptionError, DescriptionId};
 use personality::Errno;

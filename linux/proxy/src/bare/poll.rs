@@ -31,7 +31,8 @@ fn to_events(found: u32, wanted: u16) -> u16 {
     asked & wanted | when(ready::ERROR, POLLERR) | when(ready::HANGUP, POLLHUP)
 }
 
-/// Looks at all entries once; with `watch`, servers tell when one becomes ready later. Gives how many are ready.
+/// Looks at all entries once; with `watch`, servers tell when one becomes ready later. Gives how
+/// many are ready.
 async fn look(entries: &mut [PollEntry], watch: bool) -> usize {
     let mut calls = Vec::new();
     for (index, entry) in entries.iter_mut().enumerate() {

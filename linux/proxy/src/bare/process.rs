@@ -14,14 +14,16 @@ use super::proxy::proxy;
 use super::user::{self, with_state};
 use super::wait::answer;
 
-/// Ends the process: its domain's end tells the process server how, and all servers that it is gone.
+/// Ends the process: its domain's end tells the process server how, and all servers that it is
+/// gone.
 pub fn end(how: Ended) -> ! {
     sys::domain_exit(how.to_status())
 }
 
 /// exit and exit_group.
 pub fn exit(status: u64) -> ! {
-    // The thread id is cleared for who might look: nobody shares the memory, but the program may have asked.
+    // The thread id is cleared for who might look: nobody shares the memory, but the program may
+    // have asked.
     let at = with_state(|state| state.clear_id_at);
     let _ = user::write_if(at, &0u32);
     end(Ended::Exited(status as u8))

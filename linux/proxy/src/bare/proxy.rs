@@ -1,4 +1,5 @@
-//! The proxy's control state: its channels and what came in over them. Made afresh in every process, never inherited.
+//! The proxy's control state: its channels and what came in over them. Made afresh in every
+//! process, never inherited.
 
 use alloc::boxed::Box;
 use core::cell::{OnceCell, UnsafeCell};
@@ -30,7 +31,8 @@ pub struct Proxy {
     pub happenings: Happenings,
 }
 
-/// Servers of descriptions, in the order of their numbers, from 1 (`personality::descriptors::server`).
+/// Servers of descriptions, in the order of their numbers, from 1
+/// (`personality::descriptors::server`).
 const SERVERS: [&str; 4] = ["fs", "process", "console", "tcp"];
 
 struct Global(UnsafeCell<Option<&'static Proxy>>);
@@ -74,7 +76,8 @@ impl Proxy {
         self.sockets.get_or_init(|| self.start.client("tcp").ok()).as_ref()
     }
 
-    /// Servers other than the terminal's, of whose descriptions this process holds some, which a child has to be given.
+    /// Servers other than the terminal's, of whose descriptions this process holds some, which a
+    /// child has to be given.
     pub fn heritable(&'static self) -> impl Iterator<Item = &'static DescriptionsClient> {
         let used = |number: &u32| with_state(|state| state.descriptors.uses(*number));
         let servers = [server::FS, server::PROCESS, server::TCP].into_iter().filter(used);

@@ -1,4 +1,5 @@
-//! Signals on the machine: faults of the program, delivery to handlers, the way back, and the calls about them.
+//! Signals on the machine: faults of the program, delivery to handlers, the way back, and the calls
+//! about them.
 
 use abi::ExceptionInfo;
 use contracts::process::Ended;
@@ -77,8 +78,8 @@ pub fn deliver() {
     });
 }
 
-/// Stops until SIGCONT comes, if the process server agrees: who could never be continued is not stopped. SIGKILL ends the domain
-/// from outside; every other signal waits.
+/// Stops until SIGCONT comes, if the process server agrees: who could never be continued is not
+/// stopped. SIGKILL ends the domain from outside; every other signal waits.
 pub async fn stop(signal: u8) {
     if proxy().process.stop(signal).await == Ok(true) {
         proxy().happenings.until(|| with_state(|state| state.signals.take_continued())).await;
@@ -165,7 +166,8 @@ pub fn change_mask(how: u64, new_at: u64, old_at: u64, set_bytes: u64) -> Outcom
     Ok(0)
 }
 
-/// Blocks with another mask for one call (rt_sigsuspend, ppoll and friends); `deliver` puts the old one back, after handlers.
+/// Blocks with another mask for one call (rt_sigsuspend, ppoll and friends); `deliver` puts the old
+/// one back, after handlers.
 pub fn mask_for_this_call(mask: u64) {
     with_state(|state| {
         let old = state.signals.blocked;

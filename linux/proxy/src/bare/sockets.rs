@@ -146,7 +146,8 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
         (SOL_SOCKET, 8) => SocketOption::ReceiveBuffer(number),
         (SOL_SOCKET, 13) if bytes >= 8 => SocketOption::Linger((number != 0).then_some(user::read(at + 4)?)),
         (IPPROTO_TCP, 1) => SocketOption::NoDelay(number != 0),
-        // SO_REUSEPORT, SO_RCVTIMEO, SO_SNDTIMEO, TCP_CORK, TCP_KEEPIDLE..KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, IP_TOS.
+        // SO_REUSEPORT, SO_RCVTIMEO, SO_SNDTIMEO, TCP_CORK, TCP_KEEPIDLE..KEEPCNT,
+        // TCP_DEFER_ACCEPT, TCP_FASTOPEN, IP_TOS.
         (SOL_SOCKET, 15 | 20 | 21) | (IPPROTO_TCP, 3..=6 | 9 | 23) | (0, 1) => return Ok(0),
         _ => return Err(Errno::ENOPROTOOPT.into()),
     };

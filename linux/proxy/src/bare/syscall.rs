@@ -1,6 +1,7 @@
 //! From a Linux call's number and registers to the function that answers it, and back.
 //!
-//! The match over [`Call`] has no wildcard: what the table in `personality::calls` says is answered, is answered here.
+//! The match over [`Call`] has no wildcard: what the table in `personality::calls` says is
+//! answered, is answered here.
 
 use alloc::format;
 use core::cell::Cell;
@@ -32,7 +33,8 @@ const NO_FOLLOW: u64 = AT_SYMLINK_NOFOLLOW;
 /// Bytes of the SYSCALL instruction, to go back over when a call starts again.
 const SYSCALL_BYTES: u64 = 2;
 
-/// Answers the call that the registers describe and leaves in the control page what the program goes on with.
+/// Answers the call that the registers describe and leaves in the control page what the program
+/// goes on with.
 pub fn serve() -> Return {
     let (number, arguments) = entry::call();
     let Some(call) = Call::decode(number) else {
@@ -57,8 +59,8 @@ pub fn serve() -> Return {
     Return::Quick
 }
 
-/// Nothing may stay behind while the program runs: signals go to it, servers are told to ring. After a call that asked nobody, and
-/// with nothing come in, that is so already.
+/// Nothing may stay behind while the program runs: signals go to it, servers are told to ring.
+/// After a call that asked nobody, and with nothing come in, that is so already.
 pub fn finish() {
     if entry::take_rung() || !runtime::is_at_rest() {
         runtime::rest();
@@ -359,7 +361,8 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
     }
 }
 
-/// The parent may have ended since the fork; then the server has sent word, which is taken in first.
+/// The parent may have ended since the fork; then the server has sent word, which is taken in
+/// first.
 fn parent() -> Option<Outcome> {
     if entry::take_rung() {
         runtime::rest();

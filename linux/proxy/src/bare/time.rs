@@ -1,4 +1,5 @@
-//! Clocks, sleeping, timers. There is no clock of the day yet: real time starts at 1970 with the machine (CAVEATS).
+//! Clocks, sleeping, timers. There is no clock of the day yet: real time starts at 1970 with the
+//! machine (CAVEATS).
 
 use personality::Errno;
 use personality::layouts::{IntervalTimer, SystemInfo, TimeSpec, TimeVal, Times};

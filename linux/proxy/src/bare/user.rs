@@ -1,7 +1,9 @@
-//! The program's memory as the proxy reaches it: directly, but only after the memory map said that it is there.
+//! The program's memory as the proxy reaches it: directly, but only after the memory map said that
+//! it is there.
 //!
-//! A fault while the proxy runs would end the domain, so every pointer of the program passes through here and a bad one gives EFAULT.
-//! The map is the proxy's own account of what it mapped; pages that are mapped but not present yet appear by themselves.
+//! A fault while the proxy runs would end the domain, so every pointer of the program passes
+//! through here and a bad one gives EFAULT. The map is the proxy's own account of what it mapped;
+//! pages that are mapped but not present yet appear by themselves.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -14,7 +16,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Works on the process state. `work` must not call `with_state` again.
 pub fn with_state<T>(work: impl FnOnce(&mut ProcessState) -> T) -> T {
-    // SAFETY: the segment is mapped there before the first use and stays; one context, and no use is nested or crosses an await.
+    // SAFETY: the segment is mapped there before the first use and stays; one context, and no use
+    // is nested or crosses an await.
     work(unsafe { &mut *(STATE_BASE as *mut ProcessState) })
 }
 
@@ -38,7 +41,8 @@ pub fn bytes_mut(address: u64, count: u64) -> Result<&'static mut [u8], Errno> {
         return Ok(&mut []);
     }
     check(address, count, protection::READ | protection::WRITE)?;
-    // SAFETY: mapped writable; the program does not run while the proxy does, and no two such slices are kept at once.
+    // SAFETY: mapped writable; the program does not run while the proxy does, and no two such
+    // slices are kept at once.
     Ok(unsafe { slice::from_raw_parts_mut(address as *mut u8, count as usize) })
 }
 

@@ -1,4 +1,5 @@
-//! Waiting inside a Linux call: for an answer, for readiness, for time; and being called back by a signal.
+//! Waiting inside a Linux call: for an answer, for readiness, for time; and being called back by a
+//! signal.
 
 use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
@@ -13,7 +14,8 @@ use super::errors::Failure;
 use super::proxy::proxy;
 use super::user::with_state;
 
-/// Something happened that a waiting call may want to know. The program has one thread, so one call waits.
+/// Something happened that a waiting call may want to know. The program has one thread, so one call
+/// waits.
 #[derive(Default)]
 pub struct Happenings {
     count: Cell<u64>,
@@ -56,7 +58,8 @@ pub fn signalled() -> bool {
     with_state(|state| state.signals.has_deliverable())
 }
 
-/// Awaits an answer; a signal cancels the call, which then ends with `Cancelled` or with the answer that was already made.
+/// Awaits an answer; a signal cancels the call, which then ends with `Cancelled` or with the answer
+/// that was already made.
 pub async fn answer<R: DeserializeOwned, E: DeserializeOwned>(call: Call<R, E>) -> Result<R, CallError<E>> {
     let mut call = pin!(call);
     let mut cancelled = false;
@@ -74,9 +77,10 @@ pub async fn answer<R: DeserializeOwned, E: DeserializeOwned>(call: Call<R, E>) 
     .await
 }
 
-/// As [`answer`], with two differences. Files never keep a caller waiting, so no signal cuts their reads and writes short (half an
-/// executable cannot be run). A restarted console is asked again, since its one description is held by everybody: what it was writing
-/// when it died may then appear twice, and nothing is lost but what was typed and not read.
+/// As [`answer`], with two differences. Files never keep a caller waiting, so no signal cuts their
+/// reads and writes short (half an executable cannot be run). A restarted console is asked again,
+/// since its one description is held by everybody: what it was writing when it died may then appear
+/// twice, and nothing is lost but what was typed and not read.
 pub async fn answer_of<R: DeserializeOwned, E: DeserializeOwned>(
     server: u32,
     ask: impl Fn() -> Call<R, E>,
@@ -92,8 +96,9 @@ pub async fn answer_of<R: DeserializeOwned, E: DeserializeOwned>(
     }
 }
 
-/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns` (then `false`). A process that is
-/// stopped meanwhile waits on when it is continued, as Linux's own restart of these calls has it.
+/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns`
+/// (then `false`). A process that is stopped meanwhile waits on when it is continued, as Linux's
+/// own restart of these calls has it.
 pub async fn happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
     loop {
         let found = next_happening(seen, deadline_ns).await;

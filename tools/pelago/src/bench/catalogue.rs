@@ -1,4 +1,5 @@
-//! Every row there is: where its figures come from, in what unit, what it can be trusted for, and which paper's figure it belongs to.
+//! Every row there is: where its figures come from, in what unit, what it can be trusted for, and
+//! which paper's figure it belongs to.
 
 use super::clients::Load;
 use super::outside::Experiment;
@@ -10,7 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trust {
-    /// The ratio of the two systems, within the printed spread, on a quiet host. Not the absolute figure.
+    /// The ratio of the two systems, within the printed spread, on a quiet host. Not the absolute
+    /// figure.
     Time,
     /// The number itself.
     Instructions,
@@ -57,9 +59,11 @@ pub enum Source {
     Outside { machine: MachineType, experiment: Experiment, figure: usize },
     /// A row of the measuring program (`tools/measure`), in both systems.
     Program { row: &'static str, made: Made },
-    /// A row of our own component `bench` (`apps/bench`), and beside it the measuring program's row that comes nearest in Linux.
+    /// A row of our own component `bench` (`apps/bench`), and beside it the measuring program's row
+    /// that comes nearest in Linux.
     Inside { row: &'static str, beside: Option<&'static str> },
-    /// A row of our program `layouts` (`apps/bench`), beside the measuring program's row of the same work.
+    /// A row of our program `layouts` (`apps/bench`), beside the measuring program's row of the
+    /// same work.
     Layouts { row: &'static str, beside: &'static str },
 }
 

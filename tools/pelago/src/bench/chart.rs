@@ -1,7 +1,9 @@
-//! Charts of papers' figures from our rows: `out/NAME.svg`, and lines of text with what the paper's figure shows.
+//! Charts of papers' figures from our rows: `out/NAME.svg`, and lines of text with what the paper's
+//! figure shows.
 //!
-//! The papers print curves without numbers, so what is drawn of them beside ours, dashed, is what their text tells: the shape only. At
-//! more virtual processors than host cores a time shows no shape; the coherence model has those.
+//! The papers print curves without numbers, so what is drawn of them beside ours, dashed, is what
+//! their text tells: the shape only. At more virtual processors than host cores a time shows no
+//! shape; the coherence model has those.
 
 use super::results::{Results, Row, Unit};
 use anyhow::{Result, anyhow, ensure};
@@ -22,8 +24,9 @@ enum Axis {
     PerOperation,
 }
 
-/// A curve of the paper, as far as its text tells it: the papers print curves without their numbers. Values are parts of the value at
-/// one core; it is drawn dashed, through `row`'s first point.
+/// A curve of the paper, as far as its text tells it: the papers print curves without their
+/// numbers. Values are parts of the value at one core; it is drawn dashed, through `row`'s first
+/// point.
 struct Shape {
     label: &'static str,
     row: &'static str,
@@ -156,7 +159,8 @@ fn curves(figure: &Figure, results: &Results) -> Vec<(String, Points)> {
     all
 }
 
-/// The paper's curves over the numbers of cores that were measured, through Linux's first point of their row, or else ours.
+/// The paper's curves over the numbers of cores that were measured, through Linux's first point of
+/// their row, or else ours.
 fn shapes(figure: &Figure, results: &Results) -> Vec<(String, Points)> {
     let mut all = Vec::new();
     let ours = curves(figure, results);

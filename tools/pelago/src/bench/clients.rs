@@ -1,4 +1,5 @@
-//! Clients on this machine, of a web server in the guest: a few at a time, each with one request under way.
+//! Clients on this machine, of a web server in the guest: a few at a time, each with one request
+//! under way.
 
 use super::outside::cpu_us;
 use super::systems::{Boot, PAGE_BYTES, PAGE_PATH, Side, Systems};
@@ -40,7 +41,8 @@ pub fn serve(
     guest.expect(ready, LIMIT)?;
     let host = format!("127.0.0.1:{port}");
     let start = Instant::now();
-    // The emulator accepts at once and tells the guest when it can: a first connection that came too early would wait for its timer.
+    // The emulator accepts at once and tells the guest when it can: a first connection that came
+    // too early would wait for its timer.
     while let Err(error) = single(&host, ANSWER_SOON) {
         if let Ok(None) = guest.next(Duration::ZERO) {
             eprint!("{}", guest.tail());

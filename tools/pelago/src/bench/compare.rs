@@ -6,7 +6,8 @@ use super::table::number;
 /// A median outside the other run's quartiles by more than this part of it has changed.
 const MARGIN: f64 = 0.05;
 
-/// One line per row that both have and that has changed, for either system; at the end, how many have not.
+/// One line per row that both have and that has changed, for either system; at the end, how many
+/// have not.
 pub fn print(before: &Results, after: &Results) {
     let lines = changes(before, after);
     let same = |one: &Row, other: &Row| one.name == other.name && one.unit == other.unit && one.cpus == other.cpus;

@@ -1,4 +1,5 @@
-//! Rows that our own component `bench` (`apps/bench`) measures in one boot and prints on the log: `bench: NAME VALUE ns`.
+//! Rows that our own component `bench` (`apps/bench`) measures in one boot and prints on the log:
+//! `bench: NAME VALUE ns`.
 
 use super::catalogue::{Entry, Source};
 use super::results::{Column, Results, Unit};

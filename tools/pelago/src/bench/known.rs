@@ -1,5 +1,6 @@
-//! What is known of Linux: figures of the same kernel under the same emulator, taken earlier on a quiet host by other programs. A run that
-//! reproduces them measures what it says; one that does not has a busy host, another kernel, or a mistake.
+//! What is known of Linux: figures of the same kernel under the same emulator, taken earlier on a
+//! quiet host by other programs. A run that reproduces them measures what it says; one that does
+//! not has a busy host, another kernel, or a mistake.
 
 use super::results::{Results, Row, Unit};
 use super::table::number;
@@ -7,7 +8,8 @@ use super::table::number;
 /// A median within this part of the known figure reproduces it.
 const MARGIN: f64 = 0.15;
 
-/// Row, number of cores, Linux's figure in the row's unit (times: at 1 and 2 cores only, since more than the host has show none).
+/// Row, number of cores, Linux's figure in the row's unit (times: at 1 and 2 cores only, since more
+/// than the host has show none).
 const TIMES: [(&str, u32, f64); 25] = [
     ("power-on-to-first-user/q35", 1, 1600.0),
     ("power-on-to-first-user/q35", 4, 2100.0),
@@ -61,7 +63,8 @@ fn figure(row: &Row) -> Option<f64> {
     }
 }
 
-/// How far Linux's median is from what is known, as a part of that; `None` where one of them is missing.
+/// How far Linux's median is from what is known, as a part of that; `None` where one of them is
+/// missing.
 fn difference(row: &Row) -> Option<f64> {
     Some(row.linux.summary()?.0 / figure(row)? - 1.0)
 }

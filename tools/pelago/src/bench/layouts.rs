@@ -1,4 +1,5 @@
-//! Corey's memclone and mempass as our program `layouts` (`apps/bench`) measures them, a dispatcher on each core; it prints a line for each row on the log.
+//! Corey's memclone and mempass as our program `layouts` (`apps/bench`) measures them, a dispatcher
+//! on each core; it prints a line for each row on the log.
 
 use super::catalogue::{Entry, Source};
 use super::results::{self, Column, Results, Unit};
@@ -14,7 +15,8 @@ use system::System;
 
 /// The system that measures them.
 pub const SYSTEM: &str = "layouts.toml";
-/// Words of the kernel's command line for the program: pages of each core, and cores that take part.
+/// Words of the kernel's command line for the program: pages of each core, and cores that take
+/// part.
 pub const PAGES_WORD: &str = "layouts.pages=";
 pub const CORES_WORD: &str = "layouts.cores=";
 /// Layouts, with two rows each.
@@ -77,9 +79,11 @@ fn done() -> String {
     format!("{TELLS}done")
 }
 
-/// Memory of a guest that has the rows, on the largest of these machines; 0 if none of them is chosen.
+/// Memory of a guest that has the rows, on the largest of these machines; 0 if none of them is
+/// chosen.
 ///
-/// Core 0 is given two parts of the memory and each other core one. In one range of all core 0 has everybody's memory, and else its own and what all pass on.
+/// Core 0 is given two parts of the memory and each other core one. In one range of all core 0 has
+/// everybody's memory, and else its own and what all pass on.
 pub fn memory_bytes(chosen: &[&Entry], cpus: &[u32]) -> u64 {
     if !chosen.iter().any(|entry| entry.by_name()) {
         return 0;
@@ -167,7 +171,8 @@ fn count(systems: &Systems, plugin: &Plugin) -> Result<Columns> {
     Ok(counts.iter().map(|count| (count.name.clone(), Unit::Instructions, Column::from(count))).collect())
 }
 
-/// A line for each number of cores that has both rows of a layout: time of a touch and faults of a page, of private and of shared memory.
+/// A line for each number of cores that has both rows of a layout: time of a touch and faults of a
+/// page, of private and of shared memory.
 pub fn summaries(results: &Results) -> Vec<String> {
     let mut cpus: Vec<u32> = results.rows.iter().filter(|row| row.unit == Unit::Faults).map(|row| row.cpus).collect();
     cpus.sort_unstable();

@@ -1,8 +1,9 @@
-//! `./pelago bench`: measures Pelago and, in the same run, a Linux guest on the same emulated machine, and prints both, their ratio and
-//! the spread of each.
+//! `./pelago bench`: measures Pelago and, in the same run, a Linux guest on the same emulated
+//! machine, and prints both, their ratio and the spread of each.
 //!
-//! The systems take turns, round by round, so that what else the host does falls on both. A row that fails, or that a system has no means
-//! for, says so and leaves the others alone; a failure makes the status one. What each number means and how far it can be trusted is
+//! The systems take turns, round by round, so that what else the host does falls on both. A row
+//! that fails, or that a system has no means for, says so and leaves the others alone; a failure
+//! makes the status one. What each number means and how far it can be trusted is
 //! docs/measuring.md's matter, and `--list`'s.
 
 mod catalogue;
@@ -45,7 +46,8 @@ enum Kind {
 /// Options of `bench`.
 #[derive(Args)]
 pub struct Options {
-    /// Only rows whose name contains one of these, or a paper's figure (`corey.fig1`), which is drawn too
+    /// Only rows whose name contains one of these, or a paper's figure (`corey.fig1`), which is
+    /// drawn too
     name: Vec<String>,
     /// Numbers of cores
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
@@ -65,7 +67,8 @@ pub struct Options {
     /// Take the results from this file instead of measuring
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
-    /// Print the rows, what each can be trusted for and which paper's figure it belongs to, instead of measuring
+    /// Print the rows, what each can be trusted for and which paper's figure it belongs to, instead
+    /// of measuring
     #[arg(long)]
     list: bool,
     /// Hardware virtualisation or emulation
@@ -197,7 +200,8 @@ fn one_turn(systems: &Systems, chosen: &[&Entry], side: Side, cpus: u32, say: &d
         done.push((machine, experiment));
         say(entry.name);
         let measure = || experiment.measure(systems, side, machine, cpus);
-        // Linux on an emulator with more cores than its host may not come up in time. What is ours is tried once: its failures are to be seen.
+        // Linux on an emulator with more cores than its host may not come up in time. What is ours
+        // is tried once: its failures are to be seen.
         let figures = measure().or_else(|error| match side {
             Side::Pelago => Err(error),
             Side::Linux => {

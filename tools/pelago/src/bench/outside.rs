@@ -1,4 +1,5 @@
-//! Rows seen from this machine: the clock between starting the emulator and a word of the guest, the emulator's processor time, its memory.
+//! Rows seen from this machine: the clock between starting the emulator and a word of the guest,
+//! the emulator's processor time, its memory.
 
 use super::clients;
 use super::systems::{Boot, Side, Systems};
@@ -9,8 +10,8 @@ use anyhow::{Context, Result};
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(120);
-/// What the first program of either system says with its first instructions: our monitor by itself, in Linux the measuring program,
-/// started as init.
+/// What the first program of either system says with its first instructions: our monitor by itself,
+/// in Linux the measuring program, started as init.
 const FIRST_USER: [&str; 2] = ["monitor: first program", "measure: first"];
 /// Linux's words for that: everything after the dashes is the program's.
 const FIRST_USER_OF_LINUX: [&str; 3] = ["rdinit=/bin/measure", "--", "first"];
@@ -29,9 +30,11 @@ pub enum Experiment {
     FirstOutput,
     /// To the first page that a client of this machine has.
     FirstPage,
-    /// User and system time of the emulator over a quiet interval with the network up, in per cent of one host core.
+    /// User and system time of the emulator over a quiet interval with the network up, in per cent
+    /// of one host core.
     Idle,
-    /// MiB of its memory that an idle guest has touched, with kernel and archive or initial RAM disk.
+    /// MiB of its memory that an idle guest has touched, with kernel and archive or initial RAM
+    /// disk.
     IdleMemory,
     /// Pages per second, and processor time for each.
     Pages(clients::Load),
@@ -105,7 +108,8 @@ pub fn cpu_us(process: u32) -> Result<f64> {
     // Linux reports in ticks of 10 ms (USER_HZ, proc(5)) on x86-64.
     const TICK_US: f64 = 10_000.0;
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).context("the emulator is gone")?;
-    // The name in parentheses may hold spaces; utime and stime are the 12th and 13th fields after it.
+    // The name in parentheses may hold spaces; utime and stime are the 12th and 13th fields after
+    // it.
     let fields: Vec<_> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let field =
         |index: usize| fields.get(index).and_then(|text| text.parse::<u64>().ok()).context("proc(5) has changed");
@@ -120,7 +124,8 @@ fn idle_memory_mib(systems: &Systems, side: Side, machine: MachineType, cpus: u3
     touched_mib(&std::fs::read_to_string(path).context("cannot read the emulator's memory")?)
 }
 
-/// The resident part of the mapping that is the guest's memory: the line `Rss:` after the one that names the file (proc(5)).
+/// The resident part of the mapping that is the guest's memory: the line `Rss:` after the one that
+/// names the file (proc(5)).
 fn touched_mib(smaps: &str) -> Result<f64> {
     let mut lines = smaps.lines().skip_while(|line| !line.contains("/memfd:"));
     let line =

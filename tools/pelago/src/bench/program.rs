@@ -1,6 +1,8 @@
-//! Runs rows of the measuring program in a guest and reads what it prints (`tools/measure/src/lib.rs` has the lines).
+//! Runs rows of the measuring program in a guest and reads what it prints
+//! (`tools/measure/src/lib.rs` has the lines).
 //!
-//! A guest that dies or falls silent takes one row with it: the one under way. The rest is run in a fresh guest.
+//! A guest that dies or falls silent takes one row with it: the one under way. The rest is run in a
+//! fresh guest.
 
 use super::catalogue::{Entry, Made, Source};
 use super::layouts;
@@ -16,7 +18,8 @@ use coherence::Report;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// A guest that prints nothing for so long has stopped: the program ends a row after 120 s of the guest's time.
+/// A guest that prints nothing for so long has stopped: the program ends a row after 120 s of the
+/// guest's time.
 const SILENCE: Duration = Duration::from_secs(150);
 /// The same where instructions are counted: the guest is then slower.
 const SILENCE_COUNTING: Duration = Duration::from_secs(240);
@@ -46,7 +49,8 @@ impl Given {
         Column { samples, absent: self.absent.clone(), failed: self.failed.clone(), ..Column::default() }
     }
 
-    /// Faults of all workers for each page. Where each touches memory of its own an operation is a page, else a page is touched by all.
+    /// Faults of all workers for each page. Where each touches memory of its own an operation is a
+    /// page, else a page is touched by all.
     fn faults(&self, touches_of_a_page: f64) -> Column {
         let samples = self.faults.iter().map(|faults| faults * touches_of_a_page).collect();
         Column { samples, absent: self.absent.clone(), failed: self.failed.clone(), ..Column::default() }
@@ -60,7 +64,8 @@ impl Given {
     }
 }
 
-/// Runs all chosen rows of one system once and adds their figures: times, or with a plugin instructions.
+/// Runs all chosen rows of one system once and adds their figures: times, or with a plugin
+/// instructions.
 pub fn turn(
     systems: &Systems,
     chosen: &[&Entry],
@@ -141,7 +146,8 @@ fn all(names: &[&str], mut once: impl FnMut(&[&str], &mut Seen) -> Result<()>) -
         let Err(error) = once(&left, &mut seen) else { break };
         let given = &mut seen.rows;
         let reason = format!("{error:#}");
-        // Rows end in the order they were asked for; the first that has not ended is the one that was under way, if any was.
+        // Rows end in the order they were asked for; the first that has not ended is the one that
+        // was under way, if any was.
         match left
             .iter()
             .position(|name| given.get(*name).is_some_and(|given| given.failed.as_deref() == Some(UNDER_WAY)))
@@ -190,7 +196,8 @@ fn once(
         eprint!("{}", guest.tail());
     }
     let Some(plugin) = plugin else { return result };
-    // The program has the report written after each row, so a guest that died has left that of the rows before.
+    // The program has the report written after each row, so a guest that died has left that of the
+    // rows before.
     match plugin.report() {
         Ok(report) => take_counts(&report, &mut seen.rows),
         Err(error) => return result.and(Err(error)),

@@ -1,4 +1,5 @@
-//! What was measured, with the setting that it was measured in: kept as JSON, read back for comparison and charts.
+//! What was measured, with the setting that it was measured in: kept as JSON, read back for
+//! comparison and charts.
 
 use super::catalogue::{Entry, Trust};
 use super::systems::{Side, Systems};
@@ -139,7 +140,8 @@ pub struct Setting {
     pub memory_mib: u64,
     pub linux_kernel: String,
     pub linux_command_line: String,
-    /// Per system: `bound` if the measuring program's workers are bound to their cores, else `free`. Its allocator is the same in both.
+    /// Per system: `bound` if the measuring program's workers are bound to their cores, else
+    /// `free`. Its allocator is the same in both.
     pub placement: BTreeMap<String, String>,
     pub host_cores: usize,
     pub load_before: String,

@@ -36,7 +36,8 @@ impl Side {
 pub struct Boot<'a> {
     pub machine: MachineType,
     pub cpus: u32,
-    /// The program and its arguments; empty: the system alone. [`MEASURE`] stands for the measuring program in both.
+    /// The program and its arguments; empty: the system alone. [`MEASURE`] stands for the measuring
+    /// program in both.
     pub words: &'a [&'a str],
     /// Port of this machine that leads to the guest's port 80.
     pub port: Option<u16>,
@@ -60,7 +61,8 @@ impl Boot<'_> {
         machine.forwards.extend(self.port.map(forward));
         if let Some(instruments) = &self.instruments {
             plugin::fit(machine, instruments.clone());
-            // Without one our TCP has no address, and then no loopback either. What the host's network adds is within 0.1 %.
+            // Without one our TCP has no address, and then no loopback either. What the host's
+            // network adds is within 0.1 %.
             machine.has_card = true;
         }
     }
@@ -79,7 +81,8 @@ pub struct Systems {
 }
 
 impl Systems {
-    /// Builds everything. A Linux guest that cannot be had is no failure yet: our own column needs none.
+    /// Builds everything. A Linux guest that cannot be had is no failure yet: our own column needs
+    /// none.
     pub fn prepare(wish: accelerator::Wish, inside: bool, memory_bytes: u64) -> Result<Systems> {
         let measure = peer::build_measure()?;
         let inside = if inside { Some(scenario::Bench::with_system(wish, "bench.toml")?) } else { None };
@@ -157,7 +160,8 @@ impl Systems {
     }
 }
 
-/// Fails with one line if a guest's memory is not to be had: the emulator would end when the guest touches it.
+/// Fails with one line if a guest's memory is not to be had: the emulator would end when the guest
+/// touches it.
 pub fn check_memory(memory_bytes: u64) -> Result<()> {
     let read = |path: &str| std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"));
     let (memory, limits) = (read("/proc/meminfo")?, read("/proc/self/limits")?);

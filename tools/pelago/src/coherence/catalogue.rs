@@ -1,4 +1,5 @@
-//! Every row of the model: where each system's figures come from, or why there are none, and which paper's figure it belongs to.
+//! Every row of the model: where each system's figures come from, or why there are none, and which
+//! paper's figure it belongs to.
 
 use crate::bench::Side;
 
@@ -104,7 +105,8 @@ pub const ENTRIES: [Entry; 31] = [
     ),
 ];
 
-/// What has to be booted for the rows whose names, `SYSTEM/ROW`, contain one of `names` (all, if there is none), and what is not to be had.
+/// What has to be booted for the rows whose names, `SYSTEM/ROW`, contain one of `names` (all, if
+/// there is none), and what is not to be had.
 pub fn plan(names: &[String], cpus: u32) -> (Vec<Boot>, Vec<Absent>) {
     let (mut boots, mut absent): (Vec<Boot>, _) = (Vec::new(), Vec::new());
     for side in [Side::Pelago, Side::Linux] {

@@ -1,7 +1,8 @@
-//! `./pelago bench --model coherence`: cache misses by cause, and modelled cycles, of Pelago and of a Linux guest at 1 to 255 cores.
+//! `./pelago bench --model coherence`: cache misses by cause, and modelled cycles, of Pelago and of
+//! a Linux guest at 1 to 255 cores.
 //!
-//! The model runs in the emulator's plugin (tools/plugin, tools/coherence); here guests are booted with it, and tables printed. What is
-//! modelled and what not is told in docs/coherence.md.
+//! The model runs in the emulator's plugin (tools/plugin, tools/coherence); here guests are booted
+//! with it, and tables printed. What is modelled and what not is told in docs/coherence.md.
 
 pub mod catalogue;
 mod table;
@@ -101,7 +102,8 @@ pub struct Guests<'a> {
 }
 
 impl Guests<'_> {
-    /// Builds the plugin and the measuring program. A Linux guest that cannot be had is no failure yet: our own rows need none.
+    /// Builds the plugin and the measuring program. A Linux guest that cannot be had is no failure
+    /// yet: our own rows need none.
     pub fn prepare(bench: Option<&Bench>) -> Result<Guests<'_>> {
         let measure = peer::build_measure()?;
         let linux = Linux::find(&measure).map_err(|error| format!("{error:#}"));

@@ -1,4 +1,5 @@
-//! The kept counts: `docs/counts.toml`, written by `./pelago bench --keep-counts`, reviewed like code.
+//! The kept counts: `docs/counts.toml`, written by `./pelago bench --keep-counts`, reviewed like
+//! code.
 
 use super::Count;
 use crate::{files, place};
@@ -66,7 +67,8 @@ impl Book {
         }
     }
 
-    /// Those of a compiler; why counts of a guest that it built say nothing beside the kept ones, if there are none.
+    /// Those of a compiler; why counts of a guest that it built say nothing beside the kept ones,
+    /// if there are none.
     pub fn of(&self, version: &str) -> Result<&Kept, String> {
         self.compiler.iter().find(|kept| kept.version == version).ok_or_else(|| {
             let all: Vec<_> = self.compiler.iter().map(|kept| kept.version.as_str()).collect();

@@ -1,8 +1,8 @@
-//! Instructions per operation, exactly: `./pelago bench --counts` prints them by privilege and component, and the kept ones of
-//! `docs/counts.toml` are compared in `./pelago test counts`.
+//! Instructions per operation, exactly: `./pelago bench --counts` prints them by privilege and
+//! component, and the kept ones of `docs/counts.toml` are compared in `./pelago test counts`.
 //!
-//! They are counted on one core by the emulator's plugin, between the marks of `apps/bench`. What a number holds and what not is told in
-//! docs/counts.md.
+//! They are counted on one core by the emulator's plugin, between the marks of `apps/bench`. What a
+//! number holds and what not is told in docs/counts.md.
 
 mod kept;
 
@@ -79,7 +79,8 @@ pub fn measure(plugin: &Plugin, bench: &Bench, system: &System) -> Result<(Vec<C
     measure_guest(plugin, &plugin::names(bench.images(), system, 1)?, start, DONE)
 }
 
-/// Counts in the guest of one core that `start` starts, which measures the known loop too and says `done` at the end.
+/// Counts in the guest of one core that `start` starts, which measures the known loop too and says
+/// `done` at the end.
 pub fn measure_guest(
     plugin: &Plugin,
     names: &str,

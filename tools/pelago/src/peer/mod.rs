@@ -1,10 +1,12 @@
 //! The peer: a Linux guest on the same emulated machine, to be measured beside us.
 //!
-//! It is Debian's cloud kernel (`./pelago` unpacks the package into the cache, where apt has verified it) and an initial RAM disk made
-//! here: a static busybox, the few modules of the network card, the program `measure`, and a first script. Everything that favours
-//! Linux and costs no honesty is set on its command line ([`COMMAND_LINE`]), and is kept with the results.
+//! It is Debian's cloud kernel (`./pelago` unpacks the package into the cache, where apt has
+//! verified it) and an initial RAM disk made here: a static busybox, the few modules of the network
+//! card, the program `measure`, and a first script. Everything that favours Linux and costs no
+//! honesty is set on its command line ([`COMMAND_LINE`]), and is kept with the results.
 //!
-//! The script speaks our own lines: `linux: ready` when the network is up, then the program's output, then `pelago: exit N`.
+//! The script speaks our own lines: `linux: ready` when the network is up, then the program's
+//! output, then `pelago: exit N`.
 
 mod package;
 mod program;
@@ -22,9 +24,10 @@ use std::path::Path;
 pub const MEASURE: &str = "/bin/measure";
 /// What a guest that has its network says.
 pub const READY: &str = "linux: ready";
-/// The kernel's words, all in Linux's favour: no mitigations, page-table isolation or address randomisation; pages are not cleared twice;
-/// no watchdogs, audit or security modules; no accounting of stalls and no groups of sessions, which cost each switch; no forced preemption; a clock that is one
-/// instruction; no message on the slow serial line.
+/// The kernel's words, all in Linux's favour: no mitigations, page-table isolation or address
+/// randomisation; pages are not cleared twice; no watchdogs, audit or security modules; no
+/// accounting of stalls and no groups of sessions, which cost each switch; no forced preemption; a
+/// clock that is one instruction; no message on the slow serial line.
 const COMMAND_LINE: [&str; 18] = [
     "console=ttyS0",
     "quiet",
@@ -45,7 +48,8 @@ const COMMAND_LINE: [&str; 18] = [
     "rcupdate.rcu_expedited=1",
     "panic=-1",
 ];
-/// Under emulation: the counter's rate is QEMU's 1 GHz, which Linux would measure for a while and on microvm cannot; and its interrupts work.
+/// Under emulation: the counter's rate is QEMU's 1 GHz, which Linux would measure for a while and
+/// on microvm cannot; and its interrupts work.
 const COMMAND_LINE_EMULATED: [&str; 2] = ["tsc_early_khz=1000000", "no_timer_check"];
 /// What the network card needs; what these need in turn they say themselves.
 const MODULES: [&str; 2] = ["virtio_pci", "virtio_net"];
@@ -93,7 +97,8 @@ impl Linux {
         }
     }
 
-    /// The initial RAM disk. `words` are run by the first script when the network is up; none: the guest stays idle.
+    /// The initial RAM disk. `words` are run by the first script when the network is up; none: the
+    /// guest stays idle.
     pub fn archive(&self, words: &[&str]) -> Result<Archive> {
         let mut archive = Archive::default();
         for folder in ["dev", "proc", "sys", "tmp", "root"] {

@@ -57,7 +57,8 @@ impl Package {
     }
 }
 
-/// A module tells what it needs in its section .modinfo, strings ended by zero: `depends=a,b` (Linux, Documentation/kbuild/modules.rst).
+/// A module tells what it needs in its section .modinfo, strings ended by zero: `depends=a,b`
+/// (Linux, Documentation/kbuild/modules.rst).
 fn dependencies(module: &[u8]) -> Vec<String> {
     let strings = module.split(|&byte| byte == 0);
     let list = strings.filter_map(|string| string.strip_prefix(b"depends=")).find_map(|list| str::from_utf8(list).ok());

@@ -1,4 +1,5 @@
-//! Compiles the measuring program (`tools/measure`): an ordinary static Linux program, the same file for both systems.
+//! Compiles the measuring program (`tools/measure`): an ordinary static Linux program, the same
+//! file for both systems.
 
 use crate::{elf, files, place};
 use anyhow::{Context, Result, bail};
@@ -7,8 +8,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// Static and at fixed addresses, so that starting it is the system's work and not a dynamic loader's. With a target named, these
-/// words do not reach build scripts and macros, which run here.
+/// Static and at fixed addresses, so that starting it is the system's work and not a dynamic
+/// loader's. With a target named, these words do not reach build scripts and macros, which run
+/// here.
 const FLAGS: &str = "-Ctarget-feature=+crt-static -Crelocation-model=static";
 
 /// Builds what changed; the program's path.

@@ -1,8 +1,9 @@
-//! The emulator's plugin (tools/plugin) as the host tool uses it: build it, see that this emulator can carry it, run a guest with it, read
-//! what it wrote.
+//! The emulator's plugin (tools/plugin) as the host tool uses it: build it, see that this emulator
+//! can carry it, run a guest with it, read what it wrote.
 //!
-//! A guest under the plugin runs such that its figures repeat exactly: one thread runs all cores, time is instructions, the clock begins
-//! at a fixed date, random numbers have a seed, and there is no network card, since the host's network has a time of its own.
+//! A guest under the plugin runs such that its figures repeat exactly: one thread runs all cores,
+//! time is instructions, the clock begins at a fixed date, random numbers have a seed, and there is
+//! no network card, since the host's network has a time of its own.
 
 mod names;
 
@@ -22,8 +23,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What the emulator must have to be measured at all, and what the way of taking turns needs beside it: functions that are no part of
-/// the plugin interface.
+/// What the emulator must have to be measured at all, and what the way of taking turns needs beside
+/// it: functions that are no part of the plugin interface.
 pub const INTERFACE: &str = "qemu_plugin_register_vcpu_mem_cb";
 const INTERNALS: [&str; 7] = [
     "cpu_exit",
@@ -74,7 +75,8 @@ impl Plugin {
         Ok(Plugin { library: build("pelago-plugin")?, folder })
     }
 
-    /// Boots by `start`, which is given the machine's plugin; waits for the line `done`; returns what the plugin wrote.
+    /// Boots by `start`, which is given the machine's plugin; waits for the line `done`; returns
+    /// what the plugin wrote.
     pub fn run(
         &self,
         mode: Mode,
@@ -129,7 +131,8 @@ pub fn check_emulator() -> Result<()> {
 
 fn check(emulator: &Path) -> Result<()> {
     let data = files::read(emulator)?;
-    // A script around the emulator, as `./pelago` makes it where it may not install one: the emulator itself complains then.
+    // A script around the emulator, as `./pelago` makes it where it may not install one: the
+    // emulator itself complains then.
     if data.starts_with(b"#!") {
         return Ok(());
     }

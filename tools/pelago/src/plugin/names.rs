@@ -1,5 +1,5 @@
-//! The names that the plugin gives to functions and components: symbols of the images that a build leaves in `out/images`, and the
-//! system's description.
+//! The names that the plugin gives to functions and components: symbols of the images that a build
+//! leaves in `out/images`, and the system's description.
 
 use crate::{description, files};
 use anyhow::Result;
@@ -8,7 +8,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use system::System;
 
-/// All functions of `images`, and which domain of `system` on a machine of `cpus` cores runs which. See coherence's `names.rs` for the format.
+/// All functions of `images`, and which domain of `system` on a machine of `cpus` cores runs which.
+/// See coherence's `names.rs` for the format.
 pub fn of(images: &[PathBuf], system: &System, cpus: u32) -> Result<String> {
     let mut text = String::new();
     for image in images {

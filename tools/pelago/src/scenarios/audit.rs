@@ -1,5 +1,6 @@
-//! Tier 4: at work, no kernel writes memory of another core, but for wake bits (C-P1, B-M2), and programs of the system share with those of other cores
-//! nothing but channels and packet pools (B-P1).
+//! Tier 4: at work, no kernel writes memory of another core, but for wake bits (C-P1, B-M2), and
+//! programs of the system share with those of other cores nothing but channels and packet pools
+//! (B-P1).
 
 use super::{objects, recovery, web};
 use crate::audit::{Audit, Breach, COMMAND_LINE, Deed, Verdict};
@@ -15,9 +16,11 @@ const FETCHES: usize = 5;
 /// Bytes of one page of core 0 for each core, where the control is (`apps/conform/src/scene.rs`).
 const CONTROL_BYTES: u64 = 256;
 const PAGE_BYTES: u64 = 4096;
-/// Lines of the pool that each core writes at least which is not its home: some pages that it touches first, or copies on write.
+/// Lines of the pool that each core writes at least which is not its home: some pages that it
+/// touches first, or copies on write.
 const POOL_LINES_MIN: usize = 8 * (PAGE_BYTES / 64) as usize;
-/// Lines of channels in others' memory that programs of each core use at least: each monitor's link is one.
+/// Lines of channels in others' memory that programs of each core use at least: each monitor's link
+/// is one.
 const CHANNEL_LINES_MIN: usize = 10;
 /// Breaches printed.
 const SHOWN: usize = 12;
@@ -72,8 +75,10 @@ fn at_work(bench: &Bench) -> Result<()> {
     })
 }
 
-/// The kernel's objects at work on all cores, those that several share among them: what is in the pool that the description gives them may be written by all, and nothing else. One test has the kernel copy an answer to where two cores' programs share memory, which is
-/// what a program may ask for: that, and only that, is found, so a breach is seen when there is one.
+/// The kernel's objects at work on all cores, those that several share among them: what is in the
+/// pool that the description gives them may be written by all, and nothing else. One test has the
+/// kernel copy an answer to where two cores' programs share memory, which is what a program may ask
+/// for: that, and only that, is found, so a breach is seen when there is one.
 fn objects_and_control(bench: &Bench) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let audit = Audit::prepare(folder.path())?;

@@ -1,7 +1,8 @@
-//! Tier 4: executable files that are none: each gives its error to who wanted to start it, or a signal to itself, and the machine lives.
+//! Tier 4: executable files that are none: each gives its error to who wanted to start it, or a
+//! signal to itself, and the machine lives.
 //!
-//! One boot: a program compiled here starts each file in a child and says how that ended. Host tests go through many more damaged
-//! headers (`linux/proxy/src/image.rs`).
+//! One boot: a program compiled here starts each file in a child and says how that ended. Host
+//! tests go through many more damaged headers (`linux/proxy/src/image.rs`).
 
 use crate::emulator::MachineType;
 use crate::scenario::{Bench, Scenario, with_console};
@@ -131,7 +132,8 @@ fn cases() -> Result<Vec<Case>> {
         ("/bad/empty/x".to_owned(), ENOTDIR),
         ("/".to_owned() + &"a".repeat(5000), ENAMETOOLONG),
         ("/a".repeat(1000), ENAMETOOLONG),
-        // As the starter has it: the last two with too many arguments and with too much environment.
+        // As the starter has it: the last two with too many arguments and with too much
+        // environment.
         ("/bad/good".to_owned(), E2BIG),
         ("/bad/good".to_owned(), E2BIG),
     ];

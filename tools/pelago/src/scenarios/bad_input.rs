@@ -1,4 +1,5 @@
-//! Tier 0: the user's mistakes are told in one line on standard error, with what to do, and with a status that is not zero.
+//! Tier 0: the user's mistakes are told in one line on standard error, with what to do, and with a
+//! status that is not zero.
 
 use crate::scenario::{Scenario, Skip};
 use anyhow::{Context, Result, bail, ensure};
@@ -8,7 +9,8 @@ use std::process::Command;
 
 struct Case {
     name: &'static str,
-    /// Words of the command line; `DIR` stands for the scenario's own folder, `PORT` for a port that is taken.
+    /// Words of the command line; `DIR` stands for the scenario's own folder, `PORT` for a port
+    /// that is taken.
     words: &'static [&'static str],
     /// Must be in the line.
     says: &'static [&'static str],

@@ -1,6 +1,7 @@
 //! Tier 4: a program that misbehaves harms only itself: a web server beside it keeps answering.
 //!
-//! The programs are a few lines of C without a library, compiled here: what they do wrong is what they are for.
+//! The programs are a few lines of C without a library, compiled here: what they do wrong is what
+//! they are for.
 
 use crate::emulator::{Forward, Machine, MachineType};
 use crate::scenario::{Bench, Scenario, Skip, free_port, with_console};
@@ -46,7 +47,8 @@ const CASES: [Case; 8] = [
     Case { name: "bad-instruction", body: "__asm__ volatile(\"ud2\");", ends: Ends::With(132) },
     Case { name: "privileged-instruction", body: "__asm__ volatile(\"cli\");", ends: Ends::With(139) },
     Case { name: "no-stack", body: "__asm__ volatile(\"mov $8, %rsp; push %rax; 1: jmp 1b\");", ends: Ends::With(139) },
-    // Every call but those that end, wait or signal on purpose, with pointers to nothing, to the kernel and to a page's last byte.
+    // Every call but those that end, wait or signal on purpose, with pointers to nothing, to the
+    // kernel and to a page's last byte.
     Case {
         name: "wild-pointers",
         body: r#"

@@ -1,4 +1,5 @@
-//! Tier 5: `./pelago bench` measures Linux beside us, keeps and compares what it found, draws it, and says what it could not do.
+//! Tier 5: `./pelago bench` measures Linux beside us, keeps and compares what it found, draws it,
+//! and says what it could not do.
 
 use crate::counts;
 use crate::emulator::PROGRAM;
@@ -80,7 +81,8 @@ fn smoke(_: &Bench) -> Result<()> {
         let row = rows.iter().find(|row| row["name"] == name).with_context(|| format!("the results lack {name}"))?;
         ensure!(measured(row, "ours") && measured(row, "linux"), "{name} lacks figures: {row}");
     }
-    // A process's own descriptors are its own business in both; wildly apart means that something else was measured.
+    // A process's own descriptors are its own business in both; wildly apart means that something
+    // else was measured.
     let median = |name: &str, system: &str| {
         let row = rows.iter().find(|row| row["name"] == name)?;
         let mut samples: Vec<f64> = row[system]["samples"].as_array()?.iter().filter_map(Value::as_f64).collect();
@@ -154,7 +156,8 @@ fn no_linux_kernel(_: &Bench) -> Result<()> {
     without_linux(&missing, "linux-image-cloud-amd64")
 }
 
-/// A kernel that does not boot ends its guest at once; the line says which row it was and the others are measured.
+/// A kernel that does not boot ends its guest at once; the line says which row it was and the
+/// others are measured.
 fn broken_linux_kernel(_: &Bench) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     crate::files::write(&folder.path().join("boot/vmlinuz-0"), b"no kernel\n")?;
@@ -164,7 +167,8 @@ fn broken_linux_kernel(_: &Bench) -> Result<()> {
     without_linux(folder.path(), "the guest ended")
 }
 
-/// A guest that dies in mid-run takes the row with it that was under way; those after it are measured.
+/// A guest that dies in mid-run takes the row with it that was under way; those after it are
+/// measured.
 fn guest_dies(_: &Bench) -> Result<()> {
     let [before, victim, after] = ["getpid", "fork-exec", "page-touch/processes"];
     let mut tool = own()?;

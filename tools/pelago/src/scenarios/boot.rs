@@ -1,4 +1,5 @@
-//! Tier 0: the machine comes up, whatever its type and number of cores, and every core's monitor answers.
+//! Tier 0: the machine comes up, whatever its type and number of cores, and every core's monitor
+//! answers.
 
 use crate::commands::{Emulator, Mapping};
 use crate::emulator::{Machine, MachineType};
@@ -23,7 +24,8 @@ const IMAGE_SECTIONS: [&str; 3] = [".text", ".rodata", ".shared"];
 const KERNEL_BASE: u64 = 0xffff_ffff_8000_0000;
 const PAGE_BYTES: u64 = 4096;
 
-/// Seconds even on a loaded machine, and some more where many emulated cores share few of the host's.
+/// Seconds even on a loaded machine, and some more where many emulated cores share few of the
+/// host's.
 fn limit(cpus: u32) -> Duration {
     Duration::from_secs(40 + u64::from(cpus) / 2)
 }
@@ -72,7 +74,8 @@ fn ping(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     })
 }
 
-/// An account with a program at work in it and mapped memory is revoked: all of it is gone, and all pages are back.
+/// An account with a program at work in it and mapped memory is revoked: all of it is gone, and all
+/// pages are back.
 fn revoke(bench: &Bench, machine: MachineType) -> Result<()> {
     with_console(bench.boot_other("bench.toml", machine, 1, |_| ())?, |guest| {
         let line = guest.expect("bench: revoke", limit(1))?;
@@ -81,10 +84,12 @@ fn revoke(bench: &Bench, machine: MachineType) -> Result<()> {
     })
 }
 
-/// Where the kernel's image lies that each core runs: for each of its pages the physical address, by core.
+/// Where the kernel's image lies that each core runs: for each of its pages the physical address,
+/// by core.
 ///
-/// All cores see the same bytes in it, and those of the text are the built image's. None of it is writable, and only text is executable; and
-/// what is text to one core's kernel is writable to none, wherever it is shown.
+/// All cores see the same bytes in it, and those of the text are the built image's. None of it is
+/// writable, and only text is executable; and what is text to one core's kernel is writable to
+/// none, wherever it is shown.
 fn images(socket: &Path, cpus: u32) -> Result<Vec<BTreeMap<u64, u64>>> {
     let data = crate::files::read(&crate::place::images().join(crate::image::KERNEL))?;
     let file = object::File::parse(&*data).context("the kernel's image is no program")?;
@@ -134,9 +139,10 @@ fn one_image(bench: &Bench, machine: MachineType) -> Result<()> {
     })
 }
 
-/// The kernel finds the nodes and their distances, no kernel says that its memory is of another node, and what each core gives out, and each
-/// page of the image that it runs, lies where the emulator put that core's node: low memory is in the order of the nodes, as long as it ends
-/// below the hole for devices. Cores of a node run one image.
+/// The kernel finds the nodes and their distances, no kernel says that its memory is of another
+/// node, and what each core gives out, and each page of the image that it runs, lies where the
+/// emulator put that core's node: low memory is in the order of the nodes, as long as it ends below
+/// the hole for devices. Cores of a node run one image.
 fn nodes(bench: &Bench, cpus: u32) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let socket = folder.path().join("commands");

@@ -1,5 +1,6 @@
-//! Cores as objects, from user mode (`apps/cores`): claimed, run, halted and restarted while the system serves; kernel cores; and what the kernel tells of the
-//! machine, held against what the emulator was told to build.
+//! Cores as objects, from user mode (`apps/cores`): claimed, run, halted and restarted while the
+//! system serves; kernel cores; and what the kernel tells of the machine, held against what the
+//! emulator was told to build.
 
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
@@ -20,7 +21,8 @@ const ALONE_SECONDS: u64 = 3600;
 /// Word of the command line for it (`apps/cores/src/lib.rs`).
 const ASKED: &str = "cores.alone=";
 const ALONE_CPUS: u32 = 2;
-/// Nanoseconds of an instruction meanwhile: a slow machine, so that the hour is a few minutes of the host; what it does by its clock it does all the same.
+/// Nanoseconds of an instruction meanwhile: a slow machine, so that the hour is a few minutes of
+/// the host; what it does by its clock it does all the same.
 const ALONE_INSTRUCTION_NS: u32 = 128;
 /// For what the guest says each minute of its own, on a busy host.
 const ALONE_SILENCE: Duration = Duration::from_secs(300);
@@ -49,7 +51,8 @@ pub fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// From the host: the last core, which has no components in the default system, is halted and started again; cores in use say so.
+/// From the host: the last core, which has no components in the default system, is halted and
+/// started again; cores in use say so.
 fn control(bench: &Bench, machine: MachineType) -> Result<()> {
     with_console(bench.boot_bare(machine, CONTROL_CPUS)?, |guest| {
         guest.expect("pelago: ready", LIMIT)?;
@@ -76,7 +79,8 @@ fn control(bench: &Bench, machine: MachineType) -> Result<()> {
     })
 }
 
-/// A program has its core for an hour, and its kernel counts no switch, no interrupt and no wake-up there (Corey section 3.2).
+/// A program has its core for an hour, and its kernel counts no switch, no interrupt and no wake-up
+/// there (Corey section 3.2).
 fn hour(bench: &Bench) -> Result<()> {
     let guest = bench.boot_other("cores.toml", MachineType::Q35, ALONE_CPUS, |machine| {
         machine.instruction_ns = Some(ALONE_INSTRUCTION_NS);
@@ -137,7 +141,8 @@ fn cores(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     })
 }
 
-/// The console tells of each core what it runs, for whom, and that no program had the last one, which the tests kept as a kernel core.
+/// The console tells of each core what it runs, for whom, and that no program had the last one,
+/// which the tests kept as a kernel core.
 fn owners(guest: &mut Guest, cpus: u32) -> Result<()> {
     let lines = guest.control_lines("cores", CONTROL_LIMIT)?;
     ensure!(lines.len() == cpus as usize, "{lines:?}");
@@ -187,7 +192,8 @@ fn listed(line: &str) -> Option<(u64, String)> {
     Some((u64::from_str_radix(words.next()?, 16).ok()?, words.next()?.to_owned()))
 }
 
-/// On four nodes: the distances are those the emulator was told, and memory asked of a core lies in its node.
+/// On four nodes: the distances are those the emulator was told, and memory asked of a core lies in
+/// its node.
 fn nodes(bench: &Bench) -> Result<()> {
     let mut node_bytes = 0;
     let guest = bench.boot_other("cores.toml", MachineType::Q35, NODES, |machine| {

@@ -121,7 +121,8 @@ fn print() -> Result<()> {
     Ok(())
 }
 
-/// A debugger of the host stops the kernel where it is asked to, and names its functions, files and lines.
+/// A debugger of the host stops the kernel where it is asked to, and names its functions, files and
+/// lines.
 fn debugger() -> Result<()> {
     if crate::rootfs::in_path("gdb").is_none() {
         bail!(Skip("there is no gdb; apt-get install gdb".into()));

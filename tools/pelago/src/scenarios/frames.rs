@@ -1,8 +1,10 @@
-//! Tier 4: damaged Ethernet, ARP, IP, ICMP, UDP and TCP harm nobody: after thousands of them the guest answers ping and serves a page.
+//! Tier 4: damaged Ethernet, ARP, IP, ICMP, UDP and TCP harm nobody: after thousands of them the
+//! guest answers ping and serves a page.
 //!
-//! This test is the whole network: the card's frames come and go as datagrams, so neither root nor a tap is needed, and neither the host's
-//! stack nor the emulator's (which such frames crash) is between. The damage is drawn from a seed: a failure can be repeated. Half of
-//! the damaged frames get right checksums again, or nothing behind a checksum would be tried.
+//! This test is the whole network: the card's frames come and go as datagrams, so neither root nor
+//! a tap is needed, and neither the host's stack nor the emulator's (which such frames crash) is
+//! between. The damage is drawn from a seed: a failure can be repeated. Half of the damaged frames
+//! get right checksums again, or nothing behind a checksum would be tried.
 
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
@@ -128,7 +130,8 @@ impl Wire {
         bail!("ping is not answered within {} s", ANSWER_LIMIT.as_secs())
     }
 
-    /// Gets the page by the least of TCP that does: one connection at a time, whatever is lost is asked for again from the start.
+    /// Gets the page by the least of TCP that does: one connection at a time, whatever is lost is
+    /// asked for again from the start.
     fn page(&self, first_port: u16) -> Result<()> {
         let limit = Instant::now() + ANSWER_LIMIT;
         for port in first_port.. {
@@ -199,7 +202,8 @@ fn is_echo_reply(frame: &[u8], number: u16) -> bool {
         && frame.get(40..42) == Some(&number.to_be_bytes()[..])
 }
 
-// ---- Frames -------------------------------------------------------------------------------------------------------------------------
+// ---- Frames
+// -------------------------------------------------------------------------------------------------------------------------
 
 fn good_frames() -> Vec<Vec<u8>> {
     let tcp = |flags: u8, options: &[u8], data: &[u8]| segment(40000, 0x1234_5678, 0x9abc_def0, flags, options, data);
@@ -300,7 +304,8 @@ fn put_checksum(frame: &mut [u8], from: usize, to: usize, field: usize, start: u
     frame[from + field..from + field + 2].copy_from_slice(&(!(sum as u16)).to_be_bytes());
 }
 
-// ---- Damage -------------------------------------------------------------------------------------------------------------------------
+// ---- Damage
+// -------------------------------------------------------------------------------------------------------------------------
 
 /// xorshift64.
 struct Random(u64);

@@ -1,7 +1,8 @@
 //! Tier 1: the fuzzer in user mode on all cores at once (apps/fuzz).
 //!
-//! A failure names its seed; the same calls are made again with `PELAGO_FUZZ_SEED=N ./pelago test NAME`. What cores do to each other depends on their speed, too, so with
-//! several it may take some tries.
+//! A failure names its seed; the same calls are made again with `PELAGO_FUZZ_SEED=N ./pelago test
+//! NAME`. What cores do to each other depends on their speed, too, so with several it may take some
+//! tries.
 
 use crate::emulator::MachineType;
 use crate::guest::Guest;
@@ -27,7 +28,8 @@ const MIB_PER_CORE: u64 = 24;
 const SILENCE: Duration = Duration::from_secs(60);
 /// Of a hundred calls, those that are not to be refused: what is refused at once tests little.
 const SUCCEED_AT_LEAST: u64 = 30;
-/// Calls from which on each call has succeeded and each error has come; in a shorter run a few may be missing, as cores meet by chance.
+/// Calls from which on each call has succeeded and each error has come; in a shorter run a few may
+/// be missing, as cores meet by chance.
 const WHOLE: u64 = 5_000_000;
 const UNSEEN_MAX: usize = 5;
 /// Between two lines of progress.

@@ -1,6 +1,8 @@
-//! Tier 4: 200 connections, and once 400, are held, half a request and a process each, while driver and IP die; then each gets its whole answer.
+//! Tier 4: 200 connections, and once 400, are held, half a request and a process each, while driver
+//! and IP die; then each gets its whole answer.
 //!
-//! Needs a network of its own (`namespace.rs` says why); where that cannot be made the scenario is skipped and says what is missing.
+//! Needs a network of its own (`namespace.rs` says why); where that cannot be made the scenario is
+//! skipped and says what is missing.
 
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;

@@ -1,8 +1,11 @@
-//! Tier 4: clients that ask all the time while driver and IP die in turn: how long does one of them wait for an answer?
+//! Tier 4: clients that ask all the time while driver and IP die in turn: how long does one of them
+//! wait for an answer?
 //!
-//! A download hides what a lone small packet shows: behind a lost packet of a download come others that make the peer repeat it at once, while a lone
-//! packet is repeated by a timer of 200 ms (Linux) or 1 s (the emulator's network), doubled each time. So one client keeps a connection and asks again and again, and another
-//! makes a connection for each question. The server is Debian's busybox: `nc` with `cat` behind it.
+//! A download hides what a lone small packet shows: behind a lost packet of a download come others
+//! that make the peer repeat it at once, while a lone packet is repeated by a timer of 200 ms
+//! (Linux) or 1 s (the emulator's network), doubled each time. So one client keeps a connection and
+//! asks again and again, and another makes a connection for each question. The server is Debian's
+//! busybox: `nc` with `cat` behind it.
 
 use crate::emulator::{Forward, Machine, MachineType};
 use crate::guest::Guest;
@@ -21,7 +24,8 @@ const SERVER: [&str; 8] = ["busybox", "nc", "-ll", "-p", "80", "-e", "busybox", 
 const KILLS: usize = 20;
 const DAILY_CPUS: u32 = 2;
 const KILL_EVERY: Duration = Duration::from_millis(1500);
-/// Of the nightly form, which breaks things in every way in turn; a component may be restarted 10 times in 10 s.
+/// Of the nightly form, which breaks things in every way in turn; a component may be restarted 10
+/// times in 10 s.
 const SOAK_FAILURES: usize = 150;
 const SOAK_EVERY: Duration = Duration::from_millis(1100);
 /// A component that grows by more than this from the first tenth of the soak to its end leaks.
@@ -29,11 +33,13 @@ const GROWTH_KIB_MAX: u64 = 256;
 const QUESTION_BYTES: usize = 64;
 /// Longer than any stall that is not a hang.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
-/// Between two questions over one connection, so that the client leaves the host's cores to the emulator.
+/// Between two questions over one connection, so that the client leaves the host's cores to the
+/// emulator.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Between two connections: each costs the guest a process.
 const PAUSE_FRESH: Duration = Duration::from_millis(150);
-/// The aim: of the longest waits after each crash over one connection, 95 % are at most this much above what 99 % of all waits are: the host is busy with the emulator, too.
+/// The aim: of the longest waits after each crash over one connection, 95 % are at most this much
+/// above what 99 % of all waits are: the host is busy with the emulator, too.
 const STALL_MS_MAX: f64 = 50.0;
 /// Who waits as long as this waits for a peer's timer: a packet was lost.
 const TIMER_MS: f64 = 900.0;

@@ -1,5 +1,7 @@
-//! Tier 0: Corey's memclone and mempass over up to eight cores. In each layout a core's own memory costs a fault for each page; what all pass on costs one for each page in all where one range
-//! shows it, and more for each core that maps for itself. On several nodes it is told whose turn it is, the turns go round the nodes, and every page of a core's own is of its node.
+//! Tier 0: Corey's memclone and mempass over up to eight cores. In each layout a core's own memory
+//! costs a fault for each page; what all pass on costs one for each page in all where one range
+//! shows it, and more for each core that maps for itself. On several nodes it is told whose turn it
+//! is, the turns go round the nodes, and every page of a core's own is of its node.
 
 use crate::bench::layouts::{self, Row};
 use crate::commands::Emulator;
@@ -19,7 +21,8 @@ const SHOWN_AT_A_FAULT: u64 = 16;
 const SLACK_PERCENT: u64 = 2;
 /// Seconds, but for a host with many busy programs besides.
 const LIMIT: Duration = Duration::from_secs(240);
-/// A machine of several nodes, its cores, and how many of them take part: as the paper's example, five on four nodes.
+/// A machine of several nodes, its cores, and how many of them take part: as the paper's example,
+/// five on four nodes.
 const NODES: u32 = 4;
 const NODE_CPUS: u32 = 8;
 const NODE_WORKERS: u32 = 5;
@@ -28,7 +31,8 @@ const LOOK_BYTES: u64 = 32 << 20;
 const PAGE_BYTES: usize = 4096;
 /// As apps/bench's `layouts` stamps pages of a core's own: this, the layout, core and page.
 const STAMP: u64 = 0x6d65_6d63;
-/// The last layout, whose memory the cores keep at the end: in it a core's own memory is not of the pool of all.
+/// The last layout, whose memory the cores keep at the end: in it a core's own memory is not of the
+/// pool of all.
 const MIXED: u64 = 2;
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -117,7 +121,8 @@ struct Stamp {
     address: u64,
 }
 
-/// All of them in the machine's memory; also those of pages that were let go of, and are not used again yet.
+/// All of them in the machine's memory; also those of pages that were let go of, and are not used
+/// again yet.
 fn stamps(emulator: &mut Emulator, memory_bytes: u64) -> Result<Vec<Stamp>> {
     let mut all = Vec::new();
     for start in (0..memory_bytes).step_by(LOOK_BYTES as usize) {

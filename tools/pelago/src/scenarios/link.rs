@@ -1,4 +1,5 @@
-//! Tier 4: the network card's link goes down and up again, by the emulator's own commands: the system says so, and serves again.
+//! Tier 4: the network card's link goes down and up again, by the emulator's own commands: the
+//! system says so, and serves again.
 
 use crate::commands::Emulator;
 use crate::emulator::MachineType;

@@ -1,5 +1,5 @@
-//! Tier 2: a program of several cores (`apps/crew`) is made whole or not at all, shares memory at one address, is listed with its dispatchers, and ends and comes
-//! again as one.
+//! Tier 2: a program of several cores (`apps/crew`) is made whole or not at all, shares memory at
+//! one address, is listed with its dispatchers, and ends and comes again as one.
 
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
@@ -98,7 +98,8 @@ fn dispatchers(guest: &mut Guest) -> Result<Vec<Line>> {
     lines.iter().map(|line| parse(line).with_context(|| format!("no dispatcher's line: {line}"))).collect()
 }
 
-/// The program's dispatchers are on these cores, in that state; those that run have memory and had time.
+/// The program's dispatchers are on these cores, in that state; those that run have memory and had
+/// time.
 fn listed(guest: &mut Guest, cores: &[u32], state: &str) -> Result<()> {
     let all = dispatchers(guest)?;
     let own: Vec<&Line> = all.iter().filter(|line| line.name.starts_with(PROGRAM)).collect();
@@ -124,7 +125,8 @@ fn component(guest: &mut Guest) -> Result<String> {
     Ok(own[0].split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Each core's kernel has the domains that are listed, and its monitor's: nothing is left of those that ended.
+/// Each core's kernel has the domains that are listed, and its monitor's: nothing is left of those
+/// that ended.
 fn nothing_is_left(guest: &mut Guest, cpus: u32) -> Result<()> {
     let living = dispatchers(guest)?;
     let lines = guest.control_lines("cores", CONTROL_LIMIT)?;
@@ -158,7 +160,8 @@ fn met(guest: &mut Guest, cores: &[u32], generation: u64) -> Result<()> {
     guest.expect(&said, LIMIT).map(drop)
 }
 
-/// Who serves a contract by the name cache of the console's core, and what that did: hits, misses, dropped.
+/// Who serves a contract by the name cache of the console's core, and what that did: hits, misses,
+/// dropped.
 fn looked_up(guest: &mut Guest, contract: &str) -> Result<(Vec<String>, [u64; 3])> {
     let lines = guest.control_lines(&format!("names {contract}"), CONTROL_LIMIT)?;
     let last = guest.control(&format!("names {contract}"), CONTROL_LIMIT)?;
@@ -168,7 +171,8 @@ fn looked_up(guest: &mut Guest, contract: &str) -> Result<(Vec<String>, [u64; 3]
     Ok((lines.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect(), counts))
 }
 
-/// Each core's monitor keeps who serves what: asked for once, answered from there on; right again after the program comes again, and known while the name server is away.
+/// Each core's monitor keeps who serves what: asked for once, answered from there on; right again
+/// after the program comes again, and known while the name server is away.
 fn names(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let cores: Vec<u32> = (0..cpus).collect();
     let of = |generation: u64| -> Vec<String> {
@@ -193,12 +197,14 @@ fn names(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
         ensure!(all == of(2) && misses > same && now > dropped, "{all:?}, {misses} misses, {now} dropped");
         let (all, _) = looked_up(guest, "nobody")?;
         ensure!(all.is_empty(), "{all:?} serve what nobody serves");
-        // In each generation crew-0 has itself connected to the name server; what it asked for outlives that server, too.
+        // In each generation crew-0 has itself connected to the name server; what it asked for
+        // outlives that server, too.
         said(guest, "crew-0: follows the name server", 2)?;
         let reply = guest.control("chaos kill names", CONTROL_LIMIT)?;
         ensure!(reply.starts_with("ok "), "{reply}");
         said(guest, "crew-0: reaches the name server again", 1)?;
-        // It starts empty and is told again; what was known meanwhile may be nothing, and is corrected.
+        // It starts empty and is told again; what was known meanwhile may be nothing, and is
+        // corrected.
         let deadline = Instant::now() + LIMIT;
         while looked_up(guest, PROGRAM)?.0 != of(2) {
             ensure!(Instant::now() < deadline, "the restarted name server is not told who there is");
@@ -207,7 +213,8 @@ fn names(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     })
 }
 
-/// One of it is killed, faults or hangs, now on one core, now on another; and it comes again as a whole, also after those did whom it was made by and speaks with.
+/// One of it is killed, faults or hangs, now on one core, now on another; and it comes again as a
+/// whole, also after those did whom it was made by and speaks with.
 fn restarted(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let cores: Vec<u32> = (0..cpus).collect();
     let last = cpus - 1;
@@ -270,7 +277,8 @@ fn said(guest: &mut Guest, words: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// A core that has no memory for its dispatcher refuses all of them, and nothing of the others is left.
+/// A core that has no memory for its dispatcher refuses all of them, and nothing of the others is
+/// left.
 fn no_memory(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let cores: Vec<u32> = (0..cpus).collect();
     with_console(boot(bench, machine, cpus, &[], true, |_| ())?, |guest| {
@@ -305,7 +313,8 @@ fn leaves(bench: &Bench) -> Result<()> {
     })
 }
 
-/// What dies while the supervisor is away is noticed by the next one, and comes in its next generation: in its first it would take up rings that are under way.
+/// What dies while the supervisor is away is noticed by the next one, and comes in its next
+/// generation: in its first it would take up rings that are under way.
 fn unheard(bench: &Bench) -> Result<()> {
     let change = |machine: &mut Machine| machine.command_line.push(KILL_BOTH.into());
     with_console(boot(bench, MachineType::Q35, 2, &[], false, change)?, |guest| {

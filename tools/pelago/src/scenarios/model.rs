@@ -1,4 +1,5 @@
-//! Tiers 1 and 2: the instruction counts that are kept, and the coherence model against what is known of counters.
+//! Tiers 1 and 2: the instruction counts that are kept, and the coherence model against what is
+//! known of counters.
 
 use crate::coherence::{Guests, catalogue};
 use crate::counts;
@@ -19,11 +20,13 @@ const SHARED_MARGIN: f64 = 0.02;
 /// What the kernel's timer may add to a row of some hundred operations.
 const STRAY_MISSES: f64 = 0.02;
 
-/// Moves of a line between caches for a message: two, twice as many if the reader, who spins, takes the line when only part of the message is there (as it
-/// does where a turn of the model ends between two stores), and two in sixteen for the reader's index.
+/// Moves of a line between caches for a message: two, twice as many if the reader, who spins, takes
+/// the line when only part of the message is there (as it does where a turn of the model ends
+/// between two stores), and two in sixteen for the reader's index.
 const MESSAGE_MOVES: std::ops::RangeInclusive<f64> = 2.0..=4.25;
 
-/// What each core does on its own, and how much of a core's speed alone is to be left to each of many.
+/// What each core does on its own, and how much of a core's speed alone is to be left to each of
+/// many.
 const SCALING: [&str; 3] = ["null-call", "page-touch/processes", "share-add-remove/root"];
 const SCALING_MIN: f64 = 0.95;
 /// The same operation as the last of these, in one share of all cores.
@@ -31,8 +34,8 @@ const SHARED_BY_ALL: &str = "share-add-remove/global-spin";
 /// Most of it that any number of cores does, by what one does: it is flat after about 3.
 const SHARED_MAX: f64 = 3.5;
 
-/// A name more and less in a share that only one core uses, and in its root share: apart are two locks, taken and left, some 60 cycles each, and two
-/// longer lists of arguments.
+/// A name more and less in a share that only one core uses, and in its root share: apart are two
+/// locks, taken and left, some 60 cycles each, and two longer lists of arguments.
 const UNSHARED: [&str; 2] = ["share-add-remove/root", "share-add-remove/own"];
 const UNSHARED_CYCLES_MAX: f64 = 250.0;
 
@@ -76,7 +79,8 @@ fn count(bench: &Bench) -> Result<(Vec<counts::Count>, ::coherence::Report)> {
     counts::measure(&Plugin::prepare()?, bench, &system)
 }
 
-/// A counter of all cores misses once per addition, a core's own never, nor the first touch of a page of its own.
+/// A counter of all cores misses once per addition, a core's own never, nor the first touch of a
+/// page of its own.
 fn counters(report: &::coherence::Report, cpus: u32) -> Result<()> {
     for name in ["private-counter", "page-touch/processes"] {
         let (misses, _) = rate(report, name, cpus)?;
@@ -86,8 +90,9 @@ fn counters(report: &::coherence::Report, cpus: u32) -> Result<()> {
     shared(report, cpus)
 }
 
-/// A message between two cores moves its line twice: the writer takes it from the reader, the reader from the writer (Barrelfish section 4.6). Now and
-/// then the writer looks at how far the reader is.
+/// A message between two cores moves its line twice: the writer takes it from the reader, the
+/// reader from the writer (Barrelfish section 4.6). Now and then the writer looks at how far the
+/// reader is.
 fn messages(report: &::coherence::Report, cpus: u32) -> Result<()> {
     let name = "message/round-trip";
     let (misses, _) = rate(report, name, cpus)?;
@@ -101,7 +106,8 @@ fn messages(report: &::coherence::Report, cpus: u32) -> Result<()> {
     Ok(())
 }
 
-/// Calls, page faults and changes of a root share, done on all cores at once, go as fast on each as on one alone, and wait for nobody.
+/// Calls, page faults and changes of a root share, done on all cores at once, go as fast on each as
+/// on one alone, and wait for nobody.
 fn scaling(bench: &Bench, cpus: u32) -> Result<()> {
     let measure = |cpus| {
         let names: Vec<_> = SCALING.iter().chain([&SHARED_BY_ALL]).map(|row| format!("Pelago/{row}")).collect();
@@ -118,7 +124,8 @@ fn scaling(bench: &Bench, cpus: u32) -> Result<()> {
             part * f64::from(cpus)
         );
     }
-    // And the control: who asks for sharing has what it costs (Corey figure 9), and soon gains nothing by more cores.
+    // And the control: who asks for sharing has what it costs (Corey figure 9), and soon gains
+    // nothing by more cores.
     let ((_, alone), (misses, cycles)) = (rate(&alone, SHARED_BY_ALL, 1)?, rate(&together, SHARED_BY_ALL, cpus)?);
     let together = f64::from(cpus) * alone / cycles;
     ensure!(together < SHARED_MAX, "{cpus} cores do {together:.2} times what one does of {SHARED_BY_ALL}");
@@ -126,7 +133,8 @@ fn scaling(bench: &Bench, cpus: u32) -> Result<()> {
     Ok(())
 }
 
-/// What is shared and used by one core costs no more than its lock (Corey section 4.1), whoever else there is.
+/// What is shared and used by one core costs no more than its lock (Corey section 4.1), whoever
+/// else there is.
 fn unshared(bench: &Bench, cpus: u32) -> Result<()> {
     let report = rows(bench, &UNSHARED.map(|row| format!("Pelago/{row}")).each_ref().map(String::as_str), cpus)?;
     let [(_, private), (misses, shared)] = [rate(&report, UNSHARED[0], cpus)?, rate(&report, UNSHARED[1], cpus)?];
@@ -167,8 +175,9 @@ fn same_twice(_: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// What an earlier model, written apart from this one, had for a dup and close of a Linux 6.1 guest with turns of 200 cycles: coherence misses
-/// and cycles of threads that share a table, cycles of processes.
+/// What an earlier model, written apart from this one, had for a dup and close of a Linux 6.1 guest
+/// with turns of 200 cycles: coherence misses and cycles of threads that share a table, cycles of
+/// processes.
 struct Known {
     cpus: u32,
     misses: f64,

@@ -1,4 +1,5 @@
-//! Tier 1: the kernel's objects and calls, tested from user mode on every core at once (apps/conform).
+//! Tier 1: the kernel's objects and calls, tested from user mode on every core at once
+//! (apps/conform).
 
 use super::web;
 use crate::emulator::{Accelerator, Machine, MachineType};
@@ -14,28 +15,34 @@ const COMPONENT: &str = "conform";
 const CPUS: [u32; 6] = [1, 2, 4, 8, 64, 255];
 /// With more they take minutes.
 const CPUS_ALWAYS_MAX: u32 = 8;
-/// Nanoseconds of an instruction on machines with more: about what a core has that shares the host's processors, and what waits for the clock waits for few instructions.
+/// Nanoseconds of an instruction on machines with more: about what a core has that shares the
+/// host's processors, and what waits for the clock waits for few instructions.
 const IN_TURN_NS: u32 = 8;
 /// With more, two machines at once would starve each other of the host's cores.
 const SHARING_CPUS_MAX: u32 = 4;
 const NODES: u32 = 4;
-/// One model of each vendor, by its name in QEMU; the emulator says of each what it cannot do, on its standard error.
+/// One model of each vendor, by its name in QEMU; the emulator says of each what it cannot do, on
+/// its standard error.
 const PROCESSORS: [&str; 2] = ["EPYC", "Skylake-Server"];
 const PROCESSOR_CPUS: u32 = 2;
 /// Word for `conform` that time is exact (`apps/conform/src/scene.rs`).
 const EXACT: &str = "conform.exact-time";
 /// Word for `conform` that names the one test that is to run (`apps/conform/src/runner.rs`).
 const ONLY: &str = "conform.only=";
-/// A gang with a member on each core, and the start of the line that tells how far apart they began to run.
+/// A gang with a member on each core, and the start of the line that tells how far apart they began
+/// to run.
 const GANG: &str = "gang/members_of_all_cores_start_together";
 const GANG_CPUS: u32 = 4;
 const GANG_TOLD: &str = "gang of 4: ";
-/// On machines with twice as many cores or more, a test may be left to so many, instead of all (`apps/conform/src/turns.rs`).
+/// On machines with twice as many cores or more, a test may be left to so many, instead of all
+/// (`apps/conform/src/turns.rs`).
 const LEAST: u32 = 8;
-/// All cores together: some test at a time (`apps/conform/src/turns.rs`), so that each adds its own.
+/// All cores together: some test at a time (`apps/conform/src/turns.rs`), so that each adds its
+/// own.
 const BASE: Duration = Duration::from_secs(60);
 const PER_CORE: Duration = Duration::from_secs(10);
-/// Without a word from any core: for a start, and for each core, past which an emulator of one thread comes before the next word.
+/// Without a word from any core: for a start, and for each core, past which an emulator of one
+/// thread comes before the next word.
 const SILENCE: Duration = Duration::from_secs(120);
 const SILENCE_PER_CORE: Duration = Duration::from_secs(2);
 /// Between two lines of progress.
@@ -76,14 +83,17 @@ fn of_processor(machine: &mut Machine, processor: &'static str) {
     machine.accelerator = Accelerator::Tcg;
 }
 
-/// One thread of the host runs all cores in turn, by a clock of instructions: however busy the host is, no limit of time is met by it, and a failure comes again.
-/// Threads, more than the host has processors, would stand in each other's way: the emulator reads its clock under a lock on which they spin.
+/// One thread of the host runs all cores in turn, by a clock of instructions: however busy the host
+/// is, no limit of time is met by it, and a failure comes again. Threads, more than the host has
+/// processors, would stand in each other's way: the emulator reads its clock under a lock on which
+/// they spin.
 fn in_turn(machine: &mut Machine) {
     machine.instruction_ns = Some(IN_TURN_NS);
     machine.accelerator = Accelerator::Tcg;
 }
 
-/// On a host that has other things to do, lengths of time are judged where time is instructions, and nowhere else.
+/// On a host that has other things to do, lengths of time are judged where time is instructions,
+/// and nowhere else.
 fn exact(machine: &mut Machine) {
     machine.instruction_ns = Some(1);
     machine.accelerator = Accelerator::Tcg;
@@ -95,7 +105,8 @@ fn objects(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOnce(&
     with_console(boot(bench, machine, cpus, change)?, |guest| judge(guest, cpus).map(drop))
 }
 
-/// Where time is instructions, members of four kernels begin to run in each window within a bound, which the test has.
+/// Where time is instructions, members of four kernels begin to run in each window within a bound,
+/// which the test has.
 fn gang(bench: &Bench) -> Result<()> {
     let guest = boot(bench, MachineType::Q35, GANG_CPUS, |machine| {
         exact(machine);
@@ -162,7 +173,8 @@ pub fn judge(guest: &mut Guest, cpus: u32) -> Result<usize> {
     Ok(all.len())
 }
 
-/// Reads until all cores are done: no test failed, and all cores passed the same ones. Gives their names.
+/// Reads until all cores are done: no test failed, and all cores passed the same ones. Gives their
+/// names.
 fn read(guest: &mut Guest, cpus: u32) -> Result<BTreeSet<String>> {
     let end = Instant::now() + BASE + PER_CORE * cpus;
     let mut cores: BTreeMap<u32, Core> = BTreeMap::new();

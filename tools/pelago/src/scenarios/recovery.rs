@@ -1,7 +1,8 @@
 //! Tier 4: components die under a download by curl, and curl does not notice.
 //!
-//! Stalls are seen at the end of curl's output pipe, which is read by a thread of its own: whatever the rest of the test waits for, the
-//! reader does not. Host and guest share the same few cores, so a single stall proves nothing; all of them together are judged last.
+//! Stalls are seen at the end of curl's output pipe, which is read by a thread of its own: whatever
+//! the rest of the test waits for, the reader does not. Host and guest share the same few cores, so
+//! a single stall proves nothing; all of them together are judged last.
 
 use crate::emulator::MachineType;
 use crate::guest::Guest;
@@ -21,7 +22,8 @@ pub const VICTIMS: [&str; 2] = ["virtio-net", "ip"];
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// How often the promised limits are tried.
 const TRIES: usize = 3;
-/// What every second time is so many times slower than promised is no matter of the host, which others may use, too. A TCP timer is 1 s.
+/// What every second time is so many times slower than promised is no matter of the host, which
+/// others may use, too. A TCP timer is 1 s.
 const GROSS: Measure = Measure { percent: 50, times: 8.0 };
 /// SPEC.md's own.
 const PROMISED: Measure = Measure { percent: 95, times: 1.0 };
@@ -35,7 +37,8 @@ struct Harm {
     verb: &'static str,
     /// Of a download's stalls, 95 % are at most this long.
     stall_ms_max: f64,
-    /// Of the guest's times from crash (or noticed stall) to serving again, the median is at most this at 1 and 2 cores.
+    /// Of the guest's times from crash (or noticed stall) to serving again, the median is at most
+    /// this at 1 and 2 cores.
     restart_ms_max: f64,
 }
 
@@ -59,7 +62,8 @@ fn matrix() -> Vec<(Harm, MachineType, u32)> {
     for harm in [KILL, HANG] {
         matrix.extend(MachineType::ALL.into_iter().flat_map(|machine| [1, 2, 4].map(|cpus| (harm, machine, cpus))));
     }
-    // A fault differs from a kill in how it is noticed, which does not depend on machine and cores; and the device's transport from another in the driver alone.
+    // A fault differs from a kill in how it is noticed, which does not depend on machine and cores;
+    // and the device's transport from another in the driver alone.
     matrix.extend([(FAULT, MachineType::Q35, 1), (KILL, MachineType::MicrovmMmio, 2)]);
     matrix
 }
@@ -119,8 +123,8 @@ fn download(bench: &Bench, harm: Harm, machine: MachineType, cpus: u32) -> Resul
     })
 }
 
-/// Judges all downloads of this run of the tests on a host of which nothing is known: what waits for a peer's timer where it should not is found, what is
-/// a little slow is told only.
+/// Judges all downloads of this run of the tests on a host of which nothing is known: what waits
+/// for a peer's timer where it should not is found, what is a little slow is told only.
 fn gross(bench: &Bench, harm: Harm) -> Result<()> {
     let (stalls, restarts) = figures(bench, harm);
     if stalls.is_empty() || restarts.is_empty() {
@@ -129,8 +133,8 @@ fn gross(bench: &Bench, harm: Harm) -> Result<()> {
     within(harm, GROSS, &stalls, &restarts)
 }
 
-/// Judges SPEC.md's limits by downloads of its own. What else the host does is in these times, so that downloads which were too slow are repeated: a
-/// system that is too slow stays so.
+/// Judges SPEC.md's limits by downloads of its own. What else the host does is in these times, so
+/// that downloads which were too slow are repeated: a system that is too slow stays so.
 fn promised(bench: &Bench, harm: Harm) -> Result<()> {
     let mut outcome = Ok(());
     for _ in 0..TRIES {
@@ -250,7 +254,8 @@ fn read_along(mut output: impl Read, progress: &Mutex<Progress>) {
     }
 }
 
-/// Breaks the victims in turn, evenly over the download; returns when each was broken, and the guest's own times of recovery.
+/// Breaks the victims in turn, evenly over the download; returns when each was broken, and the
+/// guest's own times of recovery.
 fn harm_along(guest: &mut Guest, harm: Harm, progress: &Mutex<Progress>) -> Result<(Vec<Instant>, Vec<f64>)> {
     let kills = VICTIMS.len() * KILLS_EACH;
     let (mut times, mut restarts_ms) = (Vec::new(), Vec::new());
@@ -293,7 +298,8 @@ mod tests {
         assert_eq!(restart_ms("error no component ip"), None);
     }
 
-    /// Figures of a run whose host others used: a restart took twice its time, some stalls ten times.
+    /// Figures of a run whose host others used: a restart took twice its time, some stalls ten
+    /// times.
     #[test]
     fn a_busy_host_is_told_from_a_system_that_waits_for_a_timer() {
         let busy = [25.0, 45.0, 63.0, 130.0, 427.0, 438.0, 1162.0];

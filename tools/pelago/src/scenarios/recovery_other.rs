@@ -1,4 +1,5 @@
-//! Tier 4: components beside the network's path die while a client of the host is served; the client does not notice.
+//! Tier 4: components beside the network's path die while a client of the host is served; the
+//! client does not notice.
 
 use crate::emulator::MachineType;
 use crate::guest::Guest;

@@ -1,5 +1,5 @@
-//! Tier 4: who waits does not use its core (Barrelfish section 4.6): a component that spoke with others polls for about the cost of a wake-up, then
-//! sleeps until a message wakes it.
+//! Tier 4: who waits does not use its core (Barrelfish section 4.6): a component that spoke with
+//! others polls for about the cost of a wake-up, then sleeps until a message wakes it.
 
 use crate::emulator::MachineType;
 use crate::guest::Guest;
@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 const CPUS: [u32; 3] = [1, 2, 4];
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long nobody asks for anything, and how often that is looked at: the quietest time counts, as a host that is busy with others stretches whatever
-/// a program does.
+/// How long nobody asks for anything, and how often that is looked at: the quietest time counts, as
+/// a host that is busy with others stretches whatever a program does.
 const REST: Duration = Duration::from_secs(1);
 const LOOKS: usize = 4;
-/// Of that time programs may have had each core for so much: the questions of the test, and what the network says by itself. Who polls has it all.
+/// Of that time programs may have had each core for so much: the questions of the test, and what
+/// the network says by itself. Who polls has it all.
 const SHARE_MAX: f64 = 0.2;
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -25,7 +26,8 @@ pub fn scenarios() -> Vec<Scenario> {
     .collect()
 }
 
-/// A page is fetched, so that everybody on its way has just spoken with others; then nothing happens; then a message comes.
+/// A page is fetched, so that everybody on its way has just spoken with others; then nothing
+/// happens; then a message comes.
 fn rest(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let (guest, address) = web::serve(bench, machine, cpus, b"page\n".to_vec())?;
     with_console(guest, |guest| {

@@ -1,5 +1,6 @@
-//! Tier 0: a component on each core uses the same shares: what one writes the others see, all names are gone at the end, and only where several cores
-//! change the same share does anybody wait for its lock; and what all touch in turn costs the faults of one core if all show one range.
+//! Tier 0: a component on each core uses the same shares: what one writes the others see, all names
+//! are gone at the end, and only where several cores change the same share does anybody wait for
+//! its lock; and what all touch in turn costs the faults of one core if all show one range.
 
 use crate::emulator::MachineType;
 use crate::guest::Guest;
@@ -10,8 +11,8 @@ use std::time::Duration;
 
 /// More would spin for each other longer than they work, where the host has two cores.
 const CPUS: [u32; 3] = [1, 2, 4];
-/// A lock that is handed on in order stands still while the host runs something else than the core whose turn it is: a second's work takes a minute
-/// with eight busy programs besides.
+/// A lock that is handed on in order stands still while the host runs something else than the core
+/// whose turn it is: a second's work takes a minute with eight busy programs besides.
 const LIMIT: Duration = Duration::from_secs(240);
 /// Of a core that maps for itself what another has touched: 32 pages, 16 shown at a fault.
 const FAULTS_OF_A_FOLLOWER: u64 = 2;
@@ -47,7 +48,8 @@ fn shares(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     })
 }
 
-/// Corey's memclone and mempass: the pages that all pass on are made by the first core's faults; the others have none where all show one range, and some each where each maps for itself.
+/// Corey's memclone and mempass: the pages that all pass on are made by the first core's faults;
+/// the others have none where all show one range, and some each where each maps for itself.
 fn layouts(guest: &mut Guest, cpus: u32) -> Result<()> {
     let mut faults = Vec::new();
     for name in [
@@ -60,7 +62,8 @@ fn layouts(guest: &mut Guest, cpus: u32) -> Result<()> {
     ] {
         let line = guest.expect(&format!("{name}: "), LIMIT)?;
         let (taken, waits) = faults_and_waits(&line).with_context(|| format!("{line}: no faults"))?;
-        // On several cores making and taking apart what is measured may meet; `objects/*` (shared_range) judges a range of one's own.
+        // On several cores making and taking apart what is measured may meet; `objects/*`
+        // (shared_range) judges a range of one's own.
         ensure!(cpus > 1 || waits == 0, "one core waited for itself: {line}");
         faults.push(taken);
     }

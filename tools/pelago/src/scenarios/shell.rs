@@ -1,6 +1,8 @@
-//! Tier 3: a person at the serial console: busybox's shell with line editing, job control and the common programs.
+//! Tier 3: a person at the serial console: busybox's shell with line editing, job control and the
+//! common programs.
 //!
-//! One boot for all of it. Whatever is waited for is spelt so that the echo of the typed line cannot pass for it (`$((3*7))` for 21).
+//! One boot for all of it. Whatever is waited for is spelt so that the echo of the typed line
+//! cannot pass for it (`$((3*7))` for 21).
 
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
@@ -48,7 +50,8 @@ fn sit(bench: &Bench, cpus: u32) -> Result<()> {
         jobs(&mut shell).context("job control")?;
         programs(&mut shell, &sums).context("programs")?;
         control(&mut shell).context("control requests")?;
-        // The end of input at the prompt is the shell's end, with the status of what it ran last. It is at the prompt when it lists.
+        // The end of input at the prompt is the shell's end, with the status of what it ran last.
+        // It is at the prompt when it lists.
         shell.type_keys(&format!("(exit 6)\necho /tmp/g{TAB}{TAB}"))?;
         shell.expect("g3")?;
         shell.type_keys(&format!("{CTRL_U}{CTRL_D}"))?;
@@ -78,7 +81,8 @@ impl Shell<'_> {
         self.guest.expect(words, LIMIT)
     }
 
-    /// Types a command and waits until it is done: what must come, in this order, and the status after it.
+    /// Types a command and waits until it is done: what must come, in this order, and the status
+    /// after it.
     pub fn run(&mut self, command: &str, status: u32, expect: &[&str]) -> Result<()> {
         self.lines += 1;
         let number = self.lines;

@@ -1,14 +1,17 @@
-//! Tier 1: tests of the host that take minutes: those of the model checker (loom), and those that race, or repeat, as often as the papers' rows ask for.
+//! Tier 1: tests of the host that take minutes: those of the model checker (loom), and those that
+//! race, or repeat, as often as the papers' rows ask for.
 
 use crate::place;
 use crate::scenario::{Bench, Scenario, count_results};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 
-/// Apart from the ordinary build: the checker's switch is one of the compiler's, and would have all compiled anew each time.
+/// Apart from the ordinary build: the checker's switch is one of the compiler's, and would have all
+/// compiled anew each time.
 const TARGET: &str = "target/stress";
 
-/// A test of one package, compiled as for release: what it is called, what cargo is told, the variable that makes it long.
+/// A test of one package, compiled as for release: what it is called, what cargo is told, the
+/// variable that makes it long.
 struct Stress {
     name: &'static str,
     arguments: &'static [&'static str],

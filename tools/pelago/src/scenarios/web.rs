@@ -22,7 +22,8 @@ pub fn scenarios() -> Vec<Scenario> {
         .collect()
 }
 
-/// Boots the web server with a file at `/file` and a short one at `/ready`; returns the guest and its address, `http://HOST:PORT`.
+/// Boots the web server with a file at `/file` and a short one at `/ready`; returns the guest and
+/// its address, `http://HOST:PORT`.
 pub fn serve(bench: &Bench, machine: MachineType, cpus: u32, content: Vec<u8>) -> Result<(Guest, String)> {
     serve_on(bench, machine, cpus, content, |_| ())
 }
@@ -49,7 +50,8 @@ pub fn serve_on(
     Ok((guest, format!("http://127.0.0.1:{port}")))
 }
 
-/// Fetches with the host's curl; the emulator answers a connection before the guest does, so a server that is not up yet shows as a reset.
+/// Fetches with the host's curl; the emulator answers a connection before the guest does, so a
+/// server that is not up yet shows as a reset.
 pub fn fetch(address: &str, limit: Duration) -> Result<Vec<u8>> {
     let end = Instant::now() + limit;
     loop {

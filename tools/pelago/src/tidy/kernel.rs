@@ -1,7 +1,9 @@
-//! What privileged code may be about: each of its rooms is listed with the mechanism that it is, and no word of policy is in its code. It has no heap, and lets
-//! interrupts in at one place only, where it idles (NOVA section 1, Barrelfish sections 4.3 and 4.7).
+//! What privileged code may be about: each of its rooms is listed with the mechanism that it is,
+//! and no word of policy is in its code. It has no heap, and lets interrupts in at one place only,
+//! where it idles (NOVA section 1, Barrelfish sections 4.3 and 4.7).
 
-/// The rooms of `kernel/src`: what each is a mechanism of. A new one is a line here, with a reason why it is no policy.
+/// The rooms of `kernel/src`: what each is a mechanism of. A new one is a line here, with a reason
+/// why it is no policy.
 const ROOMS: [(&str, &str); 23] = [
     ("arch/", "processor"),
     ("boot/", "processor"),
@@ -27,7 +29,8 @@ const ROOMS: [(&str, &str); 23] = [
     ("panic.rs", "diagnosis"),
     ("trace.rs", "diagnosis"),
 ];
-/// Words of what is decided elsewhere: who runs where, what is started again, what is served to whom.
+/// Words of what is decided elsewhere: who runs where, what is started again, what is served to
+/// whom.
 const POLICY: [&str; 21] = [
     "balance",
     "balancer",
