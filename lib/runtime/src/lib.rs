@@ -13,7 +13,13 @@
 //!
 //! // One method for each operation; each request is a task of its own, so it may wait.
 //! impl MemoryServer for Service {
-//!     async fn prepare(&self, peer: &Peer, core: u32, wanted: u64, _limit: u64) -> Result<u64, MemoryError> {
+//!     async fn prepare(
+//!         &self,
+//!         peer: &Peer,
+//!         core: u32,
+//!         wanted: u64,
+//!         _limit: u64,
+//!     ) -> Result<u64, MemoryError> {
 //!         runtime::log!("{} asks for {wanted} pages on core {core}", peer.name());
 //!         Err(MemoryError::NoMemory)
 //!     }

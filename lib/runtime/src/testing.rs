@@ -7,7 +7,13 @@
 //!
 //! struct Nothing;
 //! impl MemoryServer for Nothing {
-//!     async fn prepare(&self, _: &runtime::Peer, _: u32, _: u64, _: u64) -> Result<u64, MemoryError> {
+//!     async fn prepare(
+//!         &self,
+//!         _: &runtime::Peer,
+//!         _: u32,
+//!         _: u64,
+//!         _: u64,
+//!     ) -> Result<u64, MemoryError> {
 //!         Err(MemoryError::NoMemory)
 //!     }
 //!     async fn usage(&self, _: &runtime::Peer, core: u32) -> Result<(u64, u64), MemoryError> {
