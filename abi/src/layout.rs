@@ -142,9 +142,9 @@ pub mod counter {
     pub const KERNEL_PAGES: u64 = 13;
     /// Times this core asked another to forget its translations, because a range that both show was
     /// narrowed.
-    pub const FORGETS_ASKED: u64 = 14;
+    pub const SHOOTDOWNS_SENT: u64 = 14;
     /// Times this core did so for others.
-    pub const FORGETS_DONE: u64 = 15;
+    pub const SHOOTDOWNS_SERVICED: u64 = 15;
     /// Number of counters.
     pub const COUNT: u64 = 16;
 }

@@ -17,7 +17,7 @@ pub struct Wired {
     /// Handles in the component's share: the channel's segment (READ, WRITE), and the capability
     /// that rings the peer.
     pub segment: u64,
-    pub bell: u64,
+    pub doorbell: u64,
     /// Bytes of the segment.
     pub bytes: u64,
     /// Badge bits that announce it.

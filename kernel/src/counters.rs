@@ -39,8 +39,8 @@ counters! {
     idles = IDLES,
     idle_ns = IDLE_NS,
     portal_calls = PORTAL_CALLS,
-    forgets_asked = FORGETS_ASKED,
-    forgets_done = FORGETS_DONE,
+    shootdowns_sent = SHOOTDOWNS_SENT,
+    shootdowns_serviced = SHOOTDOWNS_SERVICED,
 }
 
 impl Kernel {

@@ -43,16 +43,16 @@ pub fn post(core: usize, slot: usize) {
 
 /// Asks another core to forget all translations of user memory. One that does not exist remembers
 /// nothing.
-pub fn ask_to_forget(core: usize) {
-    let _ = crate::mailbox::ask_to_forget(core);
+pub fn send_tlb_shootdown(core: usize) {
+    let _ = crate::mailbox::send_tlb_shootdown(core);
 }
 
 /// Whether it has, since it was asked.
-pub fn has_forgotten(core: usize) -> bool {
-    crate::mailbox::has_forgotten(core).unwrap_or(true)
+pub fn shootdown_is_done(core: usize) -> bool {
+    crate::mailbox::shootdown_is_done(core).unwrap_or(true)
 }
 
 /// Forgets all translations of user memory if other cores ask for it; tells how often.
-pub fn answer_forget() -> u64 {
-    crate::mailbox::answer_forget(flush_all)
+pub fn service_tlb_shootdowns() -> u64 {
+    crate::mailbox::service_tlb_shootdowns(flush_all)
 }

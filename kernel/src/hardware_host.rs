@@ -18,7 +18,7 @@ std::thread_local! {
     static USED: Cell<[Used; CORES]> = const { Cell::new([Used::NONE; CORES]) };
     static ORDERS: Cell<[Order; CORES]> = const { Cell::new([Order::Halt(0); CORES]) };
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
-    static FORGOT: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
+    static SHOOTDOWNS_TAKEN: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     static LINE: Cell<String> = const { Cell::new(String::new()) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
@@ -67,7 +67,7 @@ pub fn change_bases(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
 /// As in `hardware.rs`.
 pub fn set_current(_registers: Option<NonNull<Registers>>) {}
 
-/// What the processor was told to forget.
+/// What the processor was told to shootdown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
     /// All translations.
@@ -224,7 +224,7 @@ pub fn print_user(_registers: &Registers, _root: Root, _component: &str) {}
 /// Whether the other cores are threads of their own, which answer when they come to it; otherwise
 /// this thread is all cores, and each answers at once.
 pub fn set_alone(alone: bool) {
-    FORGOT.set(alone.then(Vec::new));
+    SHOOTDOWNS_TAKEN.set(alone.then(Vec::new));
 }
 
 /// In a test that is all cores: what happens elsewhere right before a core forgets.
@@ -232,33 +232,33 @@ pub fn set_last_look(look: Option<Box<dyn Fn()>>) {
     LAST_LOOK.set(look);
 }
 
-/// In a test that is all cores: which of them had to forget, since the last question.
-pub fn take_forgot() -> Vec<usize> {
-    FORGOT.with_borrow_mut(|forgot| forgot.as_mut().map(core::mem::take).unwrap_or_default())
+/// In a test that is all cores: which of them had to shootdown, since the last question.
+pub fn take_shootdowns() -> Vec<usize> {
+    SHOOTDOWNS_TAKEN.with_borrow_mut(|flushed| flushed.as_mut().map(core::mem::take).unwrap_or_default())
 }
 
 /// As in `hardware.rs`.
-pub fn ask_to_forget(core: usize) {
-    let (forget, own) = registry::forget(core);
-    forget.ask(own);
+pub fn send_tlb_shootdown(core: usize) {
+    let (shootdown, own) = registry::shootdown(core);
+    shootdown.ask(own);
 }
 
 /// As in `hardware.rs`.
-pub fn has_forgotten(core: usize) -> bool {
-    let (forget, own) = registry::forget(core);
-    FORGOT.with_borrow_mut(|forgot| {
-        if let Some(forgot) = forgot {
+pub fn shootdown_is_done(core: usize) -> bool {
+    let (shootdown, own) = registry::shootdown(core);
+    SHOOTDOWNS_TAKEN.with_borrow_mut(|flushed| {
+        if let Some(flushed) = flushed {
             let look = LAST_LOOK.take();
             look.as_ref().inspect(|look| look());
             LAST_LOOK.set(look);
-            forget.answer(|| forgot.push(core));
+            shootdown.answer(|| flushed.push(core));
         }
     });
-    forget.is_answered(own)
+    shootdown.is_answered(own)
 }
 
 /// As in `hardware.rs`.
-pub fn answer_forget() -> u64 {
-    let (_, own) = registry::forget(0);
-    registry::forget(own).0.answer(flush_all)
+pub fn service_tlb_shootdowns() -> u64 {
+    let (_, own) = registry::shootdown(0);
+    registry::shootdown(own).0.answer(flush_all)
 }

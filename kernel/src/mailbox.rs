@@ -33,20 +33,20 @@ pub const LOG_SLOT: usize = 0;
 const WORDS: usize = SLOTS / 64;
 
 /// Who wants a core's translations forgotten.
-pub type Forget = Shootdown<{ CORES_MAX.div_ceil(64) }>;
+pub type TlbShootdown = Shootdown<{ CORES_MAX.div_ceil(64) }>;
 
 /// All that others may write.
 pub struct Mailbox {
     bits: [AtomicU64; WORDS],
     /// What came for each slot and was not taken yet.
     counts: [AtomicU64; SLOTS],
-    forget: Forget,
+    shootdown: TlbShootdown,
 }
 
 static MAILBOX: Mailbox = Mailbox {
     bits: [const { AtomicU64::new(0) }; WORDS],
     counts: [const { AtomicU64::new(0) }; SLOTS],
-    forget: Forget::new(),
+    shootdown: TlbShootdown::new(),
 };
 
 /// Where a core's is.
@@ -93,22 +93,22 @@ fn at_core<T: Sync>(core: usize, word: &'static T) -> Result<&'static T, Mailbox
     Ok(unsafe { &*copy.ok_or(MailboxError::NoSuchCore)? })
 }
 
-/// Asks another core to forget all translations of user memory, and wakes it if needed.
-pub fn ask_to_forget(core: usize) -> Result<(), MailboxError> {
-    if at_core(core, &MAILBOX.forget)?.ask(cores::this_core()) {
+/// Asks another core to shootdown all translations of user memory, and wakes it if needed.
+pub fn send_tlb_shootdown(core: usize) -> Result<(), MailboxError> {
+    if at_core(core, &MAILBOX.shootdown)?.ask(cores::this_core()) {
         cores::wake_core(core);
     }
     Ok(())
 }
 
 /// Whether it has, since it was asked.
-pub fn has_forgotten(core: usize) -> Result<bool, MailboxError> {
-    Ok(at_core(core, &MAILBOX.forget)?.is_answered(cores::this_core()))
+pub fn shootdown_is_done(core: usize) -> Result<bool, MailboxError> {
+    Ok(at_core(core, &MAILBOX.shootdown)?.is_answered(cores::this_core()))
 }
 
-/// Does `forget` if others ask for it, and answers them; tells how often.
-pub fn answer_forget(forget: impl FnMut()) -> u64 {
-    MAILBOX.forget.answer(forget)
+/// Does `shootdown` if others ask for it, and answers them; tells how often.
+pub fn service_tlb_shootdowns(shootdown: impl FnMut()) -> u64 {
+    MAILBOX.shootdown.answer(shootdown)
 }
 
 /// Takes all bits set for this core and calls `f` with each slot.
@@ -125,5 +125,5 @@ pub fn drain(f: &mut dyn FnMut(usize)) {
 
 /// Whether nobody wants anything of this core.
 pub fn is_empty() -> bool {
-    MAILBOX.bits.iter().all(|word| word.load(Ordering::Acquire) == 0) && !MAILBOX.forget.is_asked()
+    MAILBOX.bits.iter().all(|word| word.load(Ordering::Acquire) == 0) && !MAILBOX.shootdown.is_asked()
 }

@@ -27,7 +27,7 @@ use core::sync::atomic::{AtomicU16, Ordering};
 const BATCH: u64 = 16;
 /// How long it polls for nothing before it sleeps: about what it costs to be woken (CAVEATS.md,
 /// waking a sleeping core).
-const PATIENCE_NS: u64 = 50_000;
+const SPIN_TIMEOUT_NS: u64 = 50_000;
 
 /// A kernel core's devices.
 pub struct Polling {
@@ -134,7 +134,7 @@ impl Kernel {
             // Interrupts are off here: what would be one is looked for.
             if !mailbox::is_empty() {
                 self.woken();
-                self.settle();
+                self.drain_dead();
             }
             let Some(polling) = &self.polling else { return self.decide() };
             let may_sleep = polling.may_sleep();
@@ -142,7 +142,7 @@ impl Kernel {
             let now_ns = hardware::now_ns();
             if found > 0 {
                 quiet_since_ns = now_ns;
-            } else if may_sleep && now_ns - quiet_since_ns >= PATIENCE_NS {
+            } else if may_sleep && now_ns - quiet_since_ns >= SPIN_TIMEOUT_NS {
                 let is_late = self.polling.as_ref().is_some_and(|polling| polling.say_sleeping(true));
                 if !is_late {
                     return self.decide();
@@ -201,7 +201,7 @@ impl Kernel {
             Some(call) => calls::of_ring(self, caller, call, words),
             None => Err(Error::BadCall),
         };
-        self.settle();
+        self.drain_dead();
         let status = match answer {
             Ok(results) => {
                 slot.results.iter().zip(results).for_each(|(to, word)| to.store(word, Ordering::Relaxed));

@@ -1,11 +1,11 @@
-//! Who runs: ready queues of time, loans, deadlines.
+//! Who runs: ready queues of time, donations, deadlines.
 //!
 //! Invariants: time is in a ready queue exactly if it is not the one running and its context's
-//! chain of loans was seen to end in a runnable context (a chain that has stalled since is found
-//! out when it is picked, and queued again by whoever wakes its end). The alarm of the core is set
-//! only if something waits for it: the earliest deadline, the earliest watch, or the running slice
-//! while another of the same priority is ready or a context of the core wants to know of ends of
-//! slices. Picking is round robin per priority, highest first; a slice that is preempted goes to
+//! chain of donations was seen to end in a runnable context (a chain that has stalled since is
+//! found out when it is picked, and queued again by whoever wakes its end). The alarm of the core
+//! is set only if something waits for it: the earliest deadline, the earliest watch, or the running
+//! slice while another of the same priority is ready or a context of the core wants to know of ends
+//! of slices. Picking is round robin per priority, highest first; a slice that is preempted goes to
 //! the front of its queue with what is left of it. Time of a gang ([`windows`]) is ready in its
 //! windows only, and then before others of its priority.
 
@@ -23,7 +23,7 @@ use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
 use windows::ByTurn;
-pub use windows::Window;
+pub use windows::GangWindow;
 
 /// Number of priorities.
 pub const PRIORITIES: usize = 8;
@@ -42,7 +42,7 @@ impl<'a> KeyAdapter<'a> for ByTimeout {
 }
 
 /// How often a stalling context is looked at before it is reported.
-const WATCH_LOOKS: u64 = 8;
+const WATCH_PROBES: u64 = 8;
 /// Part of the time between two looks that it must have had for a look to count.
 const WATCH_SHARE: u64 = 4;
 
@@ -197,13 +197,13 @@ impl Scheduler {
     /// Somebody waits for the context: its clock runs, if it is watched.
     fn start_watch(&mut self, context: Ptr<Context>) {
         if context.watch_limit_ns.get() != 0 && !context.watch.is_linked() {
-            context.watch_left.set((WATCH_LOOKS, standing(context)));
+            context.watch_left.set((WATCH_PROBES, standing(context)));
             self.watch_next(context, hardware::now_ns());
         }
     }
 
     fn watch_next(&mut self, context: Ptr<Context>, now_ns: u64) {
-        context.watch_ns.set(now_ns.saturating_add(context.watch_limit_ns.get().div_ceil(WATCH_LOOKS)));
+        context.watch_ns.set(now_ns.saturating_add(context.watch_limit_ns.get().div_ceil(WATCH_PROBES)));
         self.watches.insert(entry(context));
         self.ring_by(context.watch_ns.get());
     }
@@ -268,11 +268,11 @@ fn standing(context: Ptr<Context>) -> Standing {
     Standing { cpu_ns: domain.cpu_ns.get(), soft_faults: domain.soft_faults.get() }
 }
 
-/// The end of a chain of loans, if it can run.
+/// The end of a chain of donations, if it can run.
 #[inline(always)]
 fn resolve(schedule: Ptr<Schedule>) -> Option<Ptr<Context>> {
     let mut context = schedule.context.get()?;
-    while let Some(callee) = context.lends_to() {
+    while let Some(callee) = context.donates_to() {
         context = callee;
     }
     (context.state() == State::Runnable).then_some(context)
@@ -293,39 +293,39 @@ impl Kernel {
         self.make_ready(context);
     }
 
-    /// Queues all time that now ends in this runnable context: its own and what it is lent. If that
-    /// is the time that runs, see `pass_on`.
+    /// Queues all time that now ends in this runnable context: its own and what it is donated. If
+    /// that is the time that runs, see `direct_switch`.
     #[inline(always)]
     pub fn make_ready(&mut self, context: Ptr<Context>) {
         if let Some(schedule) = context.schedule.get() {
             self.scheduler.enqueue(schedule);
         }
-        if let Some(first) = context.first_lender() {
-            self.make_lenders_ready(first);
+        if let Some(first) = context.first_donor() {
+            self.make_donors_ready(first);
         }
     }
 
-    /// Chains of loans are at most 16 long, so is this recursion.
+    /// Chains of donations are at most 16 long, so is this recursion.
     #[inline(never)]
-    fn make_lenders_ready(&mut self, first: Ptr<Context>) {
+    fn make_donors_ready(&mut self, first: Ptr<Context>) {
         let mut next = Some(first);
-        while let Some(lender) = next {
-            next = lender.next_lender();
-            self.make_ready(lender);
+        while let Some(donor) = next {
+            next = donor.next_donor();
+            self.make_ready(donor);
         }
     }
 
     /// A mailbox caller gets its time back before the callee idles, because it was notified. If its
     /// time was running the callee, the callee goes on with its own, so that it may finish its
     /// batch; it is equal or better only then.
-    pub fn return_loan(&mut self, lender: Ptr<Context>, callee: Ptr<Context>) {
+    pub fn return_donation(&mut self, donor: Ptr<Context>, callee: Ptr<Context>) {
         let own = callee.schedule.get();
-        let lent = lender.schedule.get();
+        let donated = donor.schedule.get();
         let scheduler = &mut self.scheduler;
-        if let (Some(own), Some(lent)) = (own, lent)
-            && scheduler.running == Some(lent)
+        if let (Some(own), Some(donated)) = (own, donated)
+            && scheduler.running == Some(donated)
             && scheduler.current == Some(callee)
-            && own.level.get() >= lent.level.get()
+            && own.level.get() >= donated.level.get()
             && own.is_queued()
         {
             self.bring_bills_up();
@@ -333,11 +333,11 @@ impl Kernel {
             scheduler.dequeue(own);
             scheduler.running = Some(own);
         }
-        self.complete(lender, Ok([0; 3]));
+        self.complete(donor, Ok([0; 3]));
     }
 
     /// A context ends: neither it nor its time may be referred to any more.
-    pub fn forget_running(&mut self, context: Ptr<Context>) {
+    pub fn flush_running(&mut self, context: Ptr<Context>) {
         self.bring_bills_up();
         let scheduler = &mut self.scheduler;
         scheduler.changed = true;
@@ -396,7 +396,7 @@ impl Kernel {
             first(self.scheduler.watches.front().get(), |context| context.watch_ns.get() <= now_ns)
         {
             self.bring_bills_up();
-            self.watch_look(context, now_ns);
+            self.watch_probe(context, now_ns);
         }
         let scheduler = &mut self.scheduler;
         let timeout = scheduler.timeouts.front().get().map(|context| context.timeout_ns.get());
@@ -410,19 +410,19 @@ impl Kernel {
     /// could have seen to it: not if the whole core was held up (a virtual machine's processor that
     /// did not run), nor if others had most of the time; nor if it got on to pages it had not
     /// touched before, which an emulator translates slowly, and no loop does for long. What is
-    /// pending for one that lends its time until another idles is pending for that one too, which
+    /// pending for one that donates its time until another idles is pending for that one too, which
     /// may have taken its own bits and cannot be rung by who waits for it.
-    fn watch_look(&mut self, context: Ptr<Context>, now_ns: u64) {
+    fn watch_probe(&mut self, context: Ptr<Context>, now_ns: u64) {
         self.scheduler.cancel_watch(context);
-        if context.pending.get() == 0 && context.first_lender().is_none() {
+        if context.pending.get() == 0 && context.first_donor().is_none() {
             return;
         }
-        if let State::Lending(callee) = context.state() {
+        if let State::Donation(callee) = context.state() {
             self.scheduler.start_watch(callee);
         }
         let (left, then) = context.watch_left.get();
         let now = standing(context);
-        let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_LOOKS);
+        let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_PROBES);
         let was_held_up = now_ns - context.watch_ns.get() > step_ns / 2;
         // One that waits for another's answer is not what hangs.
         let had_time = now.cpu_ns - then.cpu_ns >= step_ns / WATCH_SHARE && context.state() == State::Runnable;
@@ -458,11 +458,11 @@ impl Kernel {
         Decision::Resume(context.registers_at())
     }
 
-    /// The time that runs was lent, to `callee`, who can run, or given back. If nothing else has
+    /// The time that runs was donated, to `callee`, who can run, or given back. If nothing else has
     /// changed, who has it now goes on, and nobody needs to choose: whatever ends a slice or a
     /// window, or holds the core, comes with an alarm.
     #[inline(always)]
-    pub fn pass_on(&mut self, callee: Option<Ptr<Context>>) -> Option<Ptr<Context>> {
+    pub fn direct_switch(&mut self, callee: Option<Ptr<Context>>) -> Option<Ptr<Context>> {
         let scheduler = &self.scheduler;
         if let Some(schedule) = scheduler.running.filter(|_| !scheduler.changed)
             && let Some(context) = callee.or_else(|| resolve(schedule))
@@ -498,7 +498,7 @@ impl Kernel {
     }
 
     /// The context to run; its time becomes the running one. Mostly the time that runs goes on,
-    /// with whoever it is lent to now: then no queue is touched.
+    /// with whoever it is donated to now: then no queue is touched.
     fn pick(&mut self) -> Option<Ptr<Context>> {
         let scheduler = &mut self.scheduler;
         let yielded = core::mem::replace(&mut scheduler.yielded, false);

@@ -51,7 +51,7 @@ pub fn kernel_main(info: &'static CoreInfo) -> ! {
         } else {
             kernel.follow_order();
         }
-        kernel.settle();
+        kernel.drain_dead();
         kernel.decide()
     });
     trap::leave(decision)

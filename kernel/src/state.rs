@@ -11,7 +11,7 @@ use crate::hardware;
 use crate::memory::{USER_END, USER_START};
 use crate::objects::device::Interrupts;
 use crate::objects::frames::Frames;
-use crate::objects::mapping::Window;
+use crate::objects::mapping::VaRange;
 use crate::objects::remote::WakeSlots;
 use crate::objects::{Context, Domain, Header, List, Pcore, Ptr, Ram, Range};
 use crate::polling::Polling;
@@ -39,7 +39,7 @@ pub struct Kernel {
     /// Who gets which interrupt, and who claimed which device.
     pub interrupts: Interrupts,
     /// What domains may use of the address space.
-    pub user_window: Window,
+    pub user_window: VaRange,
     /// The user space that is loaded.
     pub loaded: Option<Ptr<Range>>,
     /// Whose FS and GS base the processor holds.
@@ -84,7 +84,7 @@ impl Kernel {
             trace: Trace::new(),
             wake_slots: WakeSlots::new(),
             interrupts: Interrupts::new(),
-            user_window: Window { start: USER_START, end: USER_END },
+            user_window: VaRange { start: USER_START, end: USER_END },
             loaded: None,
             bases_of: None,
             vectors_of: None,

@@ -79,13 +79,13 @@ impl Kernel {
             (Event::Wake, _) => self.woken(),
             (Event::Syscall | Event::Exception { .. }, None) => unreachable!("user events come from a current context"),
         }
-        self.settle();
+        self.drain_dead();
         self.decide()
     }
 
     pub(crate) fn woken(&mut self) {
         self.counters.wakes_taken += 1;
-        self.forget_for_others();
+        self.shoot_down_others();
         mailbox::drain(&mut |slot| match slot {
             mailbox::LOG_SLOT => log::drain(),
             crate::objects::pcore::CORE_SLOT => self.core_slot_rang(),

@@ -16,7 +16,7 @@ use contracts::spawn::DomainId;
 
 use crate::machine::Machine;
 use crate::start_page::record;
-use crate::{Book, refused};
+use crate::{Registry, refused};
 
 /// The component name under which a monitor itself serves.
 const MONITOR: &str = "monitor";
@@ -68,7 +68,7 @@ pub struct Wire {
     /// The region.
     pub memory: Memory,
     /// What rings the peer.
-    pub bell: Handle,
+    pub doorbell: Handle,
     /// Our bits.
     pub badge: u64,
     /// The peer's name.
@@ -101,7 +101,7 @@ impl Channel {
     }
 
     /// What rings that side.
-    fn bell(&self, side: Side) -> Option<Handle> {
+    fn doorbell(&self, side: Side) -> Option<Handle> {
         let half = &self.halves[side as usize];
         half.portal.map(|(portal, _)| portal).or(half.remote)
     }
@@ -111,7 +111,7 @@ impl Channel {
     }
 }
 
-impl<M: Machine> Book<M> {
+impl<M: Machine> Registry<M> {
     /// See `contracts::monitor::Monitor::open`.
     pub fn open(&mut self, plan: ChannelPlan, other: Option<Place>) -> Result<Opened, MonitorError> {
         let core = self.facts.core;
@@ -219,9 +219,9 @@ impl<M: Machine> Book<M> {
         let channel = self.channels.get(&id).ok_or(Error::NotFound)?;
         let (side, remote) = (side(end), channel.is_remote());
         let memory = self.machine.channel(channel.segment, Channel::layout(&channel.plan), false)?;
-        let bell = channel.bell(side.other()).ok_or(Error::NotFound)?;
+        let doorbell = channel.doorbell(side.other()).ok_or(Error::NotFound)?;
         let badge = channel.halves[side as usize].portal.map_or(0, |(_, badge)| badge);
-        Ok(Wire { memory, bell, badge, peer: channel.owner(side.other()).into(), remote })
+        Ok(Wire { memory, doorbell, badge, peer: channel.owner(side.other()).into(), remote })
     }
 
     /// See `contracts::monitor::Monitor::close`.
@@ -248,8 +248,8 @@ impl<M: Machine> Book<M> {
         self.machine.drop(channel.segment);
     }
 
-    /// Puts an end into a domain being made: maps the memory at `address`, gives the bell, points
-    /// the portal.
+    /// Puts an end into a domain being made: maps the memory at `address`, gives the doorbell,
+    /// points the portal.
     pub(crate) fn attach(
         &mut self,
         id: ChannelId,
@@ -260,14 +260,14 @@ impl<M: Machine> Book<M> {
     ) -> Result<(StartRecord, u64), Error> {
         let channel = self.channels.get_mut(&id).ok_or(Error::NotFound)?;
         let (side, is_remote, bytes) = (side(end), channel.is_remote(), Channel::layout(&channel.plan).bytes());
-        let bell = channel.bell(side.other()).ok_or(Error::NotFound)?;
+        let doorbell = channel.doorbell(side.other()).ok_or(Error::NotFound)?;
         let (portal, badge) = channel.halves[side as usize].portal.ok_or(Error::OtherCore)?;
         if begin_again {
             channel.memory.raise_generation();
         }
         channel.halves[side as usize].domain = Some(into.id);
         let mut made = record(kind::CHANNEL, &channel.plan.contract, channel.owner(side.other()));
-        made.handle = self.machine.grant(into.domain, bell, bell_rights(end, is_remote))?.0;
+        made.handle = self.machine.grant(into.domain, doorbell, doorbell_rights(end, is_remote))?.0;
         self.machine.map(
             into.range,
             address,
@@ -303,8 +303,8 @@ impl<M: Machine> Book<M> {
 
     /// Rings whoever is at the other end of a channel.
     pub(crate) fn ring_other(&mut self, id: ChannelId, end: End) {
-        if let Some(bell) = self.channels.get(&id).and_then(|channel| channel.bell(side(end).other())) {
-            self.machine.ring(bell);
+        if let Some(doorbell) = self.channels.get(&id).and_then(|channel| channel.doorbell(side(end).other())) {
+            self.machine.ring(doorbell);
         }
     }
 
@@ -350,10 +350,10 @@ impl<M: Machine> Book<M> {
         let domain = self.domains.get_mut(&to).ok_or(MonitorError::NotFound)?;
         let (side, parts, remote) = (side(end), domain.parts, channel.is_remote());
         let (portal, badge) = channel.halves[side as usize].portal.ok_or(MonitorError::NotFound)?;
-        let bell = channel.bell(side.other()).ok_or(MonitorError::NotFound)?;
+        let doorbell = channel.doorbell(side.other()).ok_or(MonitorError::NotFound)?;
         let segment =
             self.machine.grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE)).map_err(refused)?;
-        let bell = self.machine.grant(parts.domain, bell, bell_rights(end, remote)).map_err(refused)?;
+        let doorbell = self.machine.grant(parts.domain, doorbell, doorbell_rights(end, remote)).map_err(refused)?;
         self.machine.lead(portal, parts.context).map_err(refused)?;
         channel.halves[side as usize].domain = Some(parts.id);
         domain.channels.push((id, end));
@@ -362,7 +362,7 @@ impl<M: Machine> Book<M> {
             peer: channel.owner(side.other()).into(),
             peer_set: 0,
             segment: segment.0,
-            bell: bell.0,
+            doorbell: doorbell.0,
             bytes: Channel::layout(&channel.plan).bytes(),
             badge,
             client: end == End::Client,
@@ -372,8 +372,8 @@ impl<M: Machine> Book<M> {
     }
 }
 
-/// A client on its server's core lends its time by the bell.
-fn bell_rights(end: End, remote: bool) -> Rights {
+/// A client on its server's core lends its time by the doorbell.
+fn doorbell_rights(end: End, remote: bool) -> Rights {
     if end == End::Client && !remote { Rights::CALL.union(Rights::NOTIFY) } else { Rights::NOTIFY }
 }
 

@@ -36,7 +36,7 @@ impl Service {
             None => {
                 let link = Rc::new(Link::new(core)?);
                 let (physical, pages) = link.place();
-                self.book.borrow().tell_borrowed(core, physical, pages, "link");
+                self.registry.borrow().tell_borrowed(core, physical, pages, "link");
                 self.links.borrow_mut().insert(core, link.clone());
                 link
             }

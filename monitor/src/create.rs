@@ -14,7 +14,7 @@ use crate::channels::FIRST_ADDRESS;
 use crate::domains::{Domain, EndpointWire, Parts};
 use crate::machine::Machine;
 use crate::start_page::{pages, record};
-use crate::{Book, archive, refused};
+use crate::{Registry, archive, refused};
 
 /// The whole archive, among the files of a plan.
 const WHOLE_ARCHIVE: &str = "archive";
@@ -39,7 +39,7 @@ pub(crate) fn death_badge(id: DomainId) -> u64 {
     1 << (DEATH_BIT_FIRST + id % DEATH_BITS)
 }
 
-impl<M: Machine> Book<M> {
+impl<M: Machine> Registry<M> {
     /// Makes a domain and the monitor's side of its endpoint channel, which a Linux domain has not.
     pub fn create(&mut self, plan: DomainPlan) -> Result<(Created, Option<EndpointWire>), MonitorError> {
         // A Linux domain has the name of its set of channels.
@@ -57,7 +57,7 @@ impl<M: Machine> Book<M> {
             channels: Vec::new(),
             endpoint_segment: Handle::NONE,
             endpoint_portal: Handle::NONE,
-            own_bell: Handle::NONE,
+            own_doorbell: Handle::NONE,
             stall_badge: None,
             serving: false,
             asked: 0,
@@ -155,9 +155,9 @@ impl<M: Machine> Book<M> {
         domain.endpoint_portal = self.machine.portal(ENDPOINT_BADGE)?;
         self.machine.lead(domain.endpoint_portal, parts.context)?;
         let badge = 1 << (self.domains.len() as u64 % ENDPOINT_BITS);
-        domain.own_bell = self.machine.own_bell(badge)?;
+        domain.own_doorbell = self.machine.own_doorbell(badge)?;
         let mut made = record(kind::CHANNEL, contracts::endpoint::NAME, "monitor");
-        made.handle = self.machine.grant(parts.domain, domain.own_bell, Rights::NOTIFY)?.0;
+        made.handle = self.machine.grant(parts.domain, domain.own_doorbell, Rights::NOTIFY)?.0;
         self.machine.map(
             parts.range,
             *address,
@@ -168,7 +168,7 @@ impl<M: Machine> Book<M> {
         )?;
         (made.address, made.bytes, made.a) = (*address, layout.bytes(), ENDPOINT_BADGE);
         *address += layout.bytes() + PAGE_BYTES;
-        Ok((EndpointWire { memory, bell: domain.endpoint_portal, badge }, made))
+        Ok((EndpointWire { memory, doorbell: domain.endpoint_portal, badge }, made))
     }
 
     fn give_region(&mut self, name: &str, parts: &Parts, address: &mut u64) -> Result<StartRecord, Error> {

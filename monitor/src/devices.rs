@@ -6,7 +6,7 @@ use alloc::string::String;
 use abi::start::{DeviceRecord, StartRecord, kind};
 use abi::{Error, Handle, Rights};
 
-use crate::Book;
+use crate::Registry;
 use crate::domains::Parts;
 use crate::machine::Machine;
 use crate::start_page::record;
@@ -67,7 +67,7 @@ pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, Strin
     (kind, place)
 }
 
-impl<M: Machine> Book<M> {
+impl<M: Machine> Registry<M> {
     /// The first device of a kind for a domain; `None` if the machine has none.
     pub(crate) fn lend(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
         let right = match name {

@@ -10,7 +10,7 @@ use contracts::spawn::{Death, DomainId};
 
 use crate::create::death_badge;
 use crate::machine::Machine;
-use crate::{Book, refused};
+use crate::{Registry, refused};
 
 /// Most questions of a component for channels that are passed on before they are answered: others
 /// hear of deaths over the same channels.
@@ -37,7 +37,7 @@ pub struct EndpointWire {
     /// The region.
     pub memory: Memory,
     /// Rings the component.
-    pub bell: Handle,
+    pub doorbell: Handle,
     /// The monitor's bits for it.
     pub badge: u64,
 }
@@ -62,14 +62,14 @@ pub struct Domain {
     pub(crate) channels: Vec<(ChannelId, End)>,
     pub(crate) endpoint_segment: Handle,
     pub(crate) endpoint_portal: Handle,
-    pub(crate) own_bell: Handle,
+    pub(crate) own_doorbell: Handle,
     pub(crate) stall_badge: Option<u64>,
     pub(crate) serving: bool,
     /// Its questions for channels that are not answered yet.
     pub(crate) asked: u32,
 }
 
-impl<M: Machine> Book<M> {
+impl<M: Machine> Registry<M> {
     /// Runs a domain and tells its peers.
     pub fn start(&mut self, id: DomainId) -> Result<(), MonitorError> {
         let domain = self.domains.get(&id).ok_or(MonitorError::NotFound)?;
@@ -127,7 +127,9 @@ impl<M: Machine> Book<M> {
     /// Drops everything held of a domain; that ends it if it lives.
     pub(crate) fn scrap(&mut self, domain: &Domain) {
         let Parts { ram, domain: handle, range, context, .. } = domain.parts;
-        for handle in [context, range, handle, domain.endpoint_portal, domain.own_bell, domain.endpoint_segment, ram] {
+        for handle in
+            [context, range, handle, domain.endpoint_portal, domain.own_doorbell, domain.endpoint_segment, ram]
+        {
             if handle != Handle::NONE {
                 self.machine.drop(handle);
             }

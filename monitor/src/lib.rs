@@ -1,4 +1,4 @@
-//! The monitor's book: what one core has made and who holds which end of it.
+//! The monitor's registry: what one core has made and who holds which end of it.
 //!
 //! Mechanism only: whom to start, restart or place is decided elsewhere. All of it runs over
 //! [`Machine`], the kernel's calls it needs, so that it is tested on a host against a made-up
@@ -72,7 +72,7 @@ struct Kept {
 const LIST_MEMORY: &[u8] = b"pelago.list=memory";
 
 /// Everything this core's monitor knows.
-pub struct Book<M> {
+pub struct Registry<M> {
     machine: M,
     facts: Facts,
     archive: &'static [u8],
@@ -87,10 +87,10 @@ pub struct Book<M> {
     ends: BTreeMap<String, (u64, Death)>,
 }
 
-impl<M: Machine> Book<M> {
+impl<M: Machine> Registry<M> {
     /// Nothing made yet.
-    pub fn new(machine: M, facts: Facts, archive: &'static [u8], command_line: &'static [u8]) -> Book<M> {
-        Book {
+    pub fn new(machine: M, facts: Facts, archive: &'static [u8], command_line: &'static [u8]) -> Registry<M> {
+        Registry {
             machine,
             facts,
             archive,

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use abi::layout::{REGIONS, portal};
 use abi::pcore::Launch;
 use abi::{Error, Handle, PAGE_BYTES, Rights};
-use channel::{Bell, ClientChannel, Layout, Memory, ServerChannel, Wiring};
+use channel::{ClientChannel, Doorbell, Layout, Memory, ServerChannel, Wiring};
 use contracts::monitor::MonitorClient;
 use monitor_core::{DEATH_BADGES, STALL_BADGES};
 use runtime::Start;
@@ -55,7 +55,7 @@ pub struct Link {
     /// While the core is ours: the claim on it.
     pcore: Cell<Option<Handle>>,
     /// What rings the far end.
-    bell: Cell<Option<Handle>>,
+    doorbell: Cell<Option<Handle>>,
 }
 
 fn layout() -> Layout {
@@ -72,8 +72,8 @@ impl Link {
         let badge = 1 << (LINK_BIT_FIRST + core as u64 % LINK_BITS);
         let entrance = sys::portal_alloc(Handle::ROOT_RAM, Handle::SELF_CONTEXT, badge | GREETED, portal::MAILBOX)?;
         let slot = sys::wake_slot_alloc(Handle::PCORE, entrance, 0)?;
-        let (pcore, bell) = (Cell::new(None), Cell::new(None));
-        Ok(Link { core, segment, physical, address, bytes, keeper, greeting, badge, slot, pcore, bell })
+        let (pcore, doorbell) = (Cell::new(None), Cell::new(None));
+        Ok(Link { core, segment, physical, address, bytes, keeper, greeting, badge, slot, pcore, doorbell })
     }
 
     /// The core it leads to.
@@ -108,9 +108,9 @@ impl Link {
     }
 
     fn run(&self, pcore: Handle) -> Result<(), Error> {
-        let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, CORE_CHANGED)?;
-        let watched = sys::pcore_watch(pcore, bell);
-        sys::cap_drop(bell)?;
+        let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, CORE_CHANGED)?;
+        let watched = sys::pcore_watch(pcore, doorbell);
+        sys::cap_drop(doorbell)?;
         watched?;
         let mut launch = Launch { count: 1, ..Launch::default() };
         launch.segments[0].handle = self.segment.0;
@@ -125,9 +125,9 @@ impl Link {
     /// The client over the link; `is_up` said yes.
     pub fn client(&self, memory: Memory) -> Result<MonitorClient, Error> {
         let slot = self.greeting.word(1).load(Ordering::Acquire);
-        let bell = sys::wake_slot_import(Handle::PCORE, Handle::ROOT_RAM, self.core.into(), slot)?;
-        self.bell.set(Some(bell));
-        Ok(MonitorClient::new(ClientChannel::new(wiring(memory, bell, self.badge))))
+        let doorbell = sys::wake_slot_import(Handle::PCORE, Handle::ROOT_RAM, self.core.into(), slot)?;
+        self.doorbell.set(Some(doorbell));
+        Ok(MonitorClient::new(ClientChannel::new(wiring(memory, doorbell, self.badge))))
     }
 
     /// Halts the core; `is_halted` says when it has.
@@ -142,7 +142,7 @@ impl Link {
 
     /// Gives the core back to the pool. No client is left.
     pub fn forget(&self) {
-        for held in [self.bell.take(), self.pcore.take()].into_iter().flatten() {
+        for held in [self.doorbell.take(), self.pcore.take()].into_iter().flatten() {
             // A capability of ours that is there.
             let _ = sys::cap_drop(held);
         }
@@ -163,13 +163,20 @@ fn answer(address: u64, bytes: u64) -> Result<ServerChannel, Error> {
     let greeting = Greeting { base: address + bytes - PAGE_BYTES };
     let badge = 1 << LINK_BIT_FIRST;
     let slot = greeting.word(0).load(Ordering::Acquire);
-    let bell = sys::wake_slot_import(Handle::PCORE, Handle::ROOT_RAM, 0, slot)?;
+    let doorbell = sys::wake_slot_import(Handle::PCORE, Handle::ROOT_RAM, 0, slot)?;
     let entrance = sys::portal_alloc(Handle::ROOT_RAM, Handle::SELF_CONTEXT, badge, portal::MAILBOX)?;
     greeting.word(1).store(sys::wake_slot_alloc(Handle::PCORE, entrance, 0)?, Ordering::Release);
-    sys::notify(bell)?;
-    Ok(ServerChannel::new(wiring(memory, bell, badge)))
+    sys::notify(doorbell)?;
+    Ok(ServerChannel::new(wiring(memory, doorbell, badge)))
 }
 
-fn wiring(memory: Memory, bell: Handle, badge: u64) -> Wiring {
-    Wiring { memory, bell: Bell::Notify(bell), badge, remote: true, peer: "monitor".to_string(), peer_set: 0 }
+fn wiring(memory: Memory, doorbell: Handle, badge: u64) -> Wiring {
+    Wiring {
+        memory,
+        doorbell: Doorbell::Notify(doorbell),
+        badge,
+        remote: true,
+        peer: "monitor".to_string(),
+        peer_set: 0,
+    }
 }

@@ -10,7 +10,7 @@ use contracts::monitor::MonitorError;
 
 use crate::machine::Machine;
 use crate::program::{self, Piece};
-use crate::{Book, archive, refused};
+use crate::{Registry, archive, refused};
 
 /// Pages of the first context's stack; they appear when touched.
 const STACK_PAGES: u64 = 64;
@@ -31,7 +31,7 @@ struct Shown {
     protection: u64,
 }
 
-impl<M: Machine> Book<M> {
+impl<M: Machine> Registry<M> {
     /// Loads a program once.
     pub(crate) fn load(&mut self, name: &str) -> Result<u64, MonitorError> {
         if let Some(loaded) = self.programs.get(name) {

@@ -4,8 +4,8 @@ use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory};
 
-/// What the book stands on: the kernel, or a test's make-believe. `ram` is the account that pays;
-/// the root account where none is named.
+/// What the registry stands on: the kernel, or a test's make-believe. `ram` is the account that
+/// pays; the root account where none is named.
 pub trait Machine {
     /// A segment, and its physical address if it is contiguous.
     fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error>;
@@ -30,7 +30,7 @@ pub trait Machine {
     /// Makes the portal lead to a context, or nowhere.
     fn lead(&mut self, portal: Handle, context: Handle) -> Result<(), Error>;
     /// A notification capability for the monitor itself.
-    fn own_bell(&mut self, badge: u64) -> Result<Handle, Error>;
+    fn own_doorbell(&mut self, badge: u64) -> Result<Handle, Error>;
     /// A portal into the monitor itself.
     fn own_portal(&mut self, badge: u64) -> Result<Handle, Error>;
     /// A number by which other cores ring a portal.
@@ -44,7 +44,7 @@ pub trait Machine {
     /// Free pages of this core.
     fn free_pages(&mut self) -> u64;
     /// Rings.
-    fn ring(&mut self, bell: Handle);
+    fn ring(&mut self, doorbell: Handle);
     /// Empties a slot of the share.
     fn drop(&mut self, handle: Handle);
 

@@ -1,4 +1,4 @@
-//! The monitor of one core: wires the book to the kernel and to messages.
+//! The monitor of one core: wires the registry to the kernel and to messages.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 extern crate alloc;
@@ -16,7 +16,7 @@ use core::slice;
 use abi::layout::START_INFO;
 use abi::start::{StartHeader, kind};
 use abi::{Handle, PAGE_BYTES};
-use monitor_core::{Book, Facts, archive};
+use monitor_core::{Facts, Registry, archive};
 use runtime::Start;
 
 use crate::metal::Metal;
@@ -35,7 +35,7 @@ async fn component(start: Start) {
         runtime::log!("first program");
     }
     let Some((facts, archive)) = given(&start) else { return give_up("the kernel gave no boot archive") };
-    let service = Rc::new(Service::new(Book::new(Metal, facts, archive, command_line(&start))));
+    let service = Rc::new(Service::new(Registry::new(Metal, facts, archive, command_line(&start))));
     runtime::spawn(service.clone().watch_deaths());
     runtime::spawn(service.clone().watch_stalls());
     match link::far_end(&start) {

@@ -15,7 +15,7 @@ const SLICE_US: u64 = 5_000;
 /// A component that does not look at its work for so long is reported: with the report's way and
 /// the restart below the 200 ms promised.
 const STALL_LIMIT_NS: u64 = 150_000_000;
-/// What a bell may be used for by whom it is given to.
+/// What a doorbell may be used for by whom it is given to.
 const BELL: Rights = Rights::NOTIFY.union(Rights::GRANT);
 
 /// The kernel.
@@ -84,7 +84,7 @@ impl Machine for Metal {
         sys::portal_set(portal, context)
     }
 
-    fn own_bell(&mut self, badge: u64) -> Result<Handle, Error> {
+    fn own_doorbell(&mut self, badge: u64) -> Result<Handle, Error> {
         sys::cap_mint(Handle::SELF_CONTEXT, BELL, badge)
     }
 
@@ -115,9 +115,9 @@ impl Machine for Metal {
         sys::ram_stat(Handle::ROOT_RAM).map_or(0, |(_, _, free_pages)| free_pages)
     }
 
-    fn ring(&mut self, bell: Handle) {
+    fn ring(&mut self, doorbell: Handle) {
         // Whoever cannot be rung is gone, and looks for itself if it comes back.
-        let _ = sys::notify(bell);
+        let _ = sys::notify(doorbell);
     }
 
     fn drop(&mut self, handle: Handle) {
@@ -178,14 +178,14 @@ impl Machine for Metal {
         death_badge: u64,
         stall_badge: Option<u64>,
     ) -> Result<(), Error> {
-        let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, death_badge)?;
-        let done = sys::domain_on_death(domain, bell);
-        self.drop(bell);
+        let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, death_badge)?;
+        let done = sys::domain_on_death(domain, doorbell);
+        self.drop(doorbell);
         done?;
         let Some(stall_badge) = stall_badge else { return Ok(()) };
-        let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, stall_badge)?;
-        let done = sys::context_watch(context, STALL_LIMIT_NS, bell);
-        self.drop(bell);
+        let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, stall_badge)?;
+        let done = sys::context_watch(context, STALL_LIMIT_NS, doorbell);
+        self.drop(doorbell);
         done
     }
 

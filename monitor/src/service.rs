@@ -1,4 +1,4 @@
-//! The `monitor` contract over the book: acts on this core, passes on what is for others, tells
+//! The `monitor` contract over the registry: acts on this core, passes on what is for others, tells
 //! clients what happened.
 
 use alloc::collections::BTreeMap;
@@ -12,13 +12,13 @@ use core::task::{Poll, Waker};
 
 use abi::pcore::runs;
 use abi::{Handle, ObjectType};
-use channel::{Bell, CallError, ClientChannel, Peer, SendError, ServerChannel, Wiring};
+use channel::{CallError, ClientChannel, Doorbell, Peer, SendError, ServerChannel, Wiring};
 use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, Hurt, Wired};
 use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
 use contracts::spawn::{Death, DomainId};
-use monitor_core::{Book, DEATH_BADGES, Dead, EndpointWire, STALL_BADGES, Wire};
+use monitor_core::{DEATH_BADGES, Dead, EndpointWire, Registry, STALL_BADGES, Wire};
 
 use crate::cores::Far;
 use crate::link::Link;
@@ -28,9 +28,9 @@ use crate::metal::Metal;
 /// How long a request waits for a core that is starting.
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
 /// After this a component that was told to hang does.
-const HURT_NS: u64 = 1_000_000;
+const FAULT_INJECTION_NS: u64 = 1_000_000;
 /// Or after some times this long, where others keep the processor.
-const HURT_AGAIN_NS: u64 = 20_000_000;
+const FAULT_INJECTION_AGAIN_NS: u64 = 20_000_000;
 const HURT_AGAIN: usize = 100;
 /// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked
 /// at once on one core: over 200 ms); a hung one is found by its watch and killed, and a death ends
@@ -40,7 +40,7 @@ const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 /// This core's monitor.
 pub struct Service {
     core: u32,
-    pub(crate) book: RefCell<Book<Metal>>,
+    pub(crate) registry: RefCell<Registry<Metal>>,
     /// Other cores' links, whether they run or not; only at core 0.
     pub links: RefCell<BTreeMap<u32, Rc<Link>>>,
     /// Other cores, while they are up; only at core 0.
@@ -72,9 +72,9 @@ pub type Deaths = RefCell<Option<Rc<dyn Fn(&str, u64)>>>;
 
 impl Service {
     /// Nothing made yet.
-    pub fn new(book: Book<Metal>) -> Service {
+    pub fn new(registry: Registry<Metal>) -> Service {
         Service {
-            core: book.facts().core,
+            core: registry.facts().core,
             links: RefCell::default(),
             far: RefCell::default(),
             changing: Cell::new(true),
@@ -83,8 +83,8 @@ impl Service {
             endpoints: RefCell::default(),
             listeners: RefCell::default(),
             deaths: RefCell::default(),
-            names: Rc::new(Names::new(book.facts().core)),
-            book: RefCell::new(book),
+            names: Rc::new(Names::new(registry.facts().core)),
+            registry: RefCell::new(registry),
         }
     }
 
@@ -95,7 +95,7 @@ impl Service {
 
     /// Cores of the machine.
     pub fn cores(&self) -> u32 {
-        self.book.borrow().facts().cores
+        self.registry.borrow().facts().cores
     }
 
     /// A core came up, or will not: those who wait for one look again.
@@ -156,7 +156,7 @@ impl Service {
     pub async fn watch_deaths(self: Rc<Self>) {
         loop {
             let bits = runtime::notified(DEATH_BADGES).await;
-            let dead = self.book.borrow_mut().deaths(bits);
+            let dead = self.registry.borrow_mut().deaths(bits);
             for dead in dead {
                 let endpoint = self.endpoints.borrow_mut().remove(&dead.death.domain);
                 endpoint.into_iter().for_each(|client| client.channel().close());
@@ -169,7 +169,7 @@ impl Service {
     pub async fn watch_stalls(self: Rc<Self>) {
         loop {
             let bits = runtime::notified(STALL_BADGES).await;
-            let stalled = self.book.borrow().stalled(bits);
+            let stalled = self.registry.borrow().stalled(bits);
             stalled.into_iter().for_each(|domain| self.tell(|listener| listener.stalled(domain)));
         }
     }
@@ -178,7 +178,7 @@ impl Service {
     /// `monitor` and `lookup`, and is a client of `names` only.
     pub fn open_here(self: &Rc<Self>, plan: ChannelPlan, other: Option<Place>) -> Result<Place, MonitorError> {
         let contract = plan.contract.clone();
-        let opened = self.book.borrow_mut().open(plan, other)?;
+        let opened = self.registry.borrow_mut().open(plan, other)?;
         if let Some((end, wire)) = opened.own {
             let wiring = own_wiring(wire);
             match (end, contract.as_str()) {
@@ -200,17 +200,17 @@ impl Service {
     /// Makes a domain on this core and listens to it.
     pub fn create_here(self: &Rc<Self>, plan: DomainPlan) -> Result<Created, MonitorError> {
         let name = plan.name.clone();
-        let (created, wire) = self.book.borrow_mut().create(plan)?;
+        let (created, wire) = self.registry.borrow_mut().create(plan)?;
         let (id, Some(wire)) = (created.domain, wire) else { return Ok(created) };
-        let EndpointWire { memory, bell, badge } = wire;
-        let wiring = own_wiring(Wire { memory, bell, badge, peer: name, remote: false });
+        let EndpointWire { memory, doorbell, badge } = wire;
+        let wiring = own_wiring(Wire { memory, doorbell, badge, peer: name, remote: false });
         let client = EndpointClient::new(ClientChannel::new(wiring));
         let (service, events) = (self.clone(), client.clone());
         runtime::spawn(async move {
             loop {
                 match events.next_event().await {
                     EndpointEvent::Serving {} => {
-                        service.book.borrow_mut().set_serving(id);
+                        service.registry.borrow_mut().set_serving(id);
                         service.tell(|listener| listener.serving(id));
                     }
                     EndpointEvent::Wants { request, contract, index } => service.wants(id, request, contract, index),
@@ -225,14 +225,14 @@ impl Service {
 
     /// Runs a domain of this core.
     pub fn start_here(&self, id: DomainId) -> Result<(), MonitorError> {
-        self.book.borrow_mut().start(id)
+        self.registry.borrow_mut().start(id)
     }
 
     /// What the domain of that id is called: a component of this core, this monitor, or, if it has
     /// ended, its id. Nobody (0) has no name.
     fn domain_name(&self, id: DomainId) -> String {
         let is_own = || sys::cap_stat(Handle::SELF_DOMAIN).is_ok_and(|(_, own, _)| own == id);
-        match self.book.borrow().name_of(id) {
+        match self.registry.borrow().name_of(id) {
             Some(name) => name,
             None if id == 0 => String::new(),
             None if is_own() => wiring::MONITOR.into(),
@@ -242,7 +242,7 @@ impl Service {
 
     /// A component asks for a channel: passed on, unless too many of its questions are open.
     fn wants(&self, id: DomainId, request: u64, contract: String, index: u32) {
-        if self.book.borrow_mut().asks(id) {
+        if self.registry.borrow_mut().asks(id) {
             self.tell(|listener| listener.wants(id, request, contract.clone(), index));
         } else if let Ok(endpoint) = self.endpoint(id) {
             // If it does not even take that, its own limit answers it.
@@ -273,8 +273,8 @@ impl Listener {
     }
 }
 
-fn own_wiring(Wire { memory, bell, badge, peer, remote }: Wire) -> Wiring {
-    Wiring { memory, bell: Bell::Notify(bell), badge, remote, peer, peer_set: 0 }
+fn own_wiring(Wire { memory, doorbell, badge, peer, remote }: Wire) -> Wiring {
+    Wiring { memory, doorbell: Doorbell::Notify(doorbell), badge, remote, peer, peer_set: 0 }
 }
 
 /// Another core's monitor is not there, or said no.
@@ -316,7 +316,7 @@ impl MonitorServer for Shared {
 
     async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
         if self.is_here(core) {
-            self.0.book.borrow_mut().close(id);
+            self.0.registry.borrow_mut().close(id);
             return Ok(());
         }
         passed(self.0.link(core).await?.close(core, id).await)
@@ -326,7 +326,7 @@ impl MonitorServer for Shared {
         if !self.is_here(core) {
             return passed(self.0.link(core).await?.announce(core, id, set).await);
         }
-        let (server, wired) = self.0.book.borrow_mut().announce(id, set)?;
+        let (server, wired) = self.0.registry.borrow_mut().announce(id, set)?;
         self.0.connect(server, wired).await
     }
 
@@ -341,11 +341,11 @@ impl MonitorServer for Shared {
         if !self.is_here(core) {
             return passed(self.0.link(core).await?.introduce(core, id, client, request).await);
         }
-        let wired = self.0.book.borrow_mut().introduce(id, client, request)?;
+        let wired = self.0.registry.borrow_mut().introduce(id, client, request)?;
         let taken = self.0.connect(client, wired).await;
         if taken.is_ok() {
             // Else `refuse` follows.
-            self.0.book.borrow_mut().answered(client);
+            self.0.registry.borrow_mut().answered(client);
         }
         taken
     }
@@ -361,7 +361,7 @@ impl MonitorServer for Shared {
         if !self.is_here(core) {
             return passed(self.0.link(core).await?.refuse(core, client, request, why).await);
         }
-        self.0.book.borrow_mut().answered(client);
+        self.0.registry.borrow_mut().answered(client);
         self.0.endpoint(client)?.refused(request, why).map_err(|_| MonitorError::Failed)
     }
 
@@ -375,7 +375,7 @@ impl MonitorServer for Shared {
         of: Option<u64>,
     ) -> Result<u64, MonitorError> {
         if self.is_here(core) {
-            return self.0.book.borrow_mut().region(&name, pages, kind, of);
+            return self.0.registry.borrow_mut().region(&name, pages, kind, of);
         }
         passed(self.0.link(core).await?.region(core, name, pages, kind, of).await)
     }
@@ -399,7 +399,7 @@ impl MonitorServer for Shared {
 
     async fn kill(&self, _: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
         if self.is_here(core) {
-            return self.0.book.borrow_mut().kill(domain, status);
+            return self.0.registry.borrow_mut().kill(domain, status);
         }
         passed(self.0.link(core).await?.kill(core, domain, status).await)
     }
@@ -412,9 +412,9 @@ impl MonitorServer for Shared {
                 // may be taken with the order to hang.
                 let service = self.0.clone();
                 runtime::spawn(async move {
-                    for wait_ns in core::iter::once(HURT_NS).chain([HURT_AGAIN_NS; HURT_AGAIN]) {
+                    for wait_ns in core::iter::once(FAULT_INJECTION_NS).chain([FAULT_INJECTION_AGAIN_NS; HURT_AGAIN]) {
                         runtime::sleep(wait_ns).await;
-                        service.book.borrow_mut().ring(domain);
+                        service.registry.borrow_mut().ring(domain);
                     }
                 });
             }
@@ -425,21 +425,21 @@ impl MonitorServer for Shared {
 
     async fn domain(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
         if self.is_here(core) {
-            return Ok(self.0.book.borrow_mut().line(from));
+            return Ok(self.0.registry.borrow_mut().line(from));
         }
         passed(self.0.link(core).await?.domain(core, from).await)
     }
 
     async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
         if self.is_here(core) {
-            return Ok(self.0.book.borrow().last_end(&name));
+            return Ok(self.0.registry.borrow().last_end(&name));
         }
         passed(self.0.link(core).await?.last_end(core, name).await)
     }
 
     async fn memory(&self, _: &Peer, core: u32) -> Result<CoreMemory, MonitorError> {
         if self.is_here(core) {
-            return self.0.book.borrow_mut().memory();
+            return self.0.registry.borrow_mut().memory();
         }
         passed(self.0.link(core).await?.memory(core).await)
     }
@@ -496,7 +496,7 @@ impl MonitorServer for Shared {
         if !self.is_here(core) {
             return Err(MonitorError::NoCore);
         }
-        if self.0.book.borrow().is_empty() { Ok(()) } else { Err(MonitorError::Busy) }
+        if self.0.registry.borrow().is_empty() { Ok(()) } else { Err(MonitorError::Busy) }
     }
 
     fn power_off(&self, peer: &Peer, status: u8) {

@@ -1,4 +1,4 @@
-//! The book against a made-up machine, which counts every capability: what is made is dropped
+//! The registry against a made-up machine, which counts every capability: what is made is dropped
 //! again, whatever fails.
 
 use alloc::boxed::Box;
@@ -11,7 +11,7 @@ use abi::{DeathCause, DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory, loopback_memory};
 use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Place, RegionKind};
 
-use crate::{Book, Facts, Machine};
+use crate::{Facts, Machine, Registry};
 
 #[derive(Default)]
 struct Fake {
@@ -73,7 +73,7 @@ impl Machine for Fake {
         self.portals.insert(portal.0, context.0);
         Ok(())
     }
-    fn own_bell(&mut self, _: u64) -> Result<Handle, Error> {
+    fn own_doorbell(&mut self, _: u64) -> Result<Handle, Error> {
         self.new_handle()
     }
     fn own_portal(&mut self, _: u64) -> Result<Handle, Error> {
@@ -97,8 +97,8 @@ impl Machine for Fake {
     fn free_pages(&mut self) -> u64 {
         self.free_pages
     }
-    fn ring(&mut self, bell: Handle) {
-        self.rung.push(bell.0);
+    fn ring(&mut self, doorbell: Handle) {
+        self.rung.push(doorbell.0);
     }
     fn drop(&mut self, handle: Handle) {
         assert!(self.held.remove(&(handle.0 - 100)), "{handle:?} dropped twice");
@@ -150,11 +150,11 @@ impl Machine for Fake {
     }
 }
 
-fn book(core: u32) -> Book<Fake> {
+fn registry(core: u32) -> Registry<Fake> {
     let archive =
         [crate::archive::tests::member("sbin/prog", &crate::program::tests::file(1)), Vec::from(&b"070701"[..])]
             .concat();
-    Book::new(
+    Registry::new(
         Fake::default(),
         Facts { core, cores: 2, ..Facts::default() },
         Box::leak(archive.into_boxed_slice()),
@@ -186,107 +186,112 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
     }
 }
 
-/// A book with a channel and both its ends running.
-fn running() -> (Book<Fake>, u64, u64) {
-    let mut book = book(0);
-    book.open(wire(1, 0, 0), None).unwrap_or_else(|error| panic!("{error:?}"));
-    book.region("pool", 4, RegionKind::Contiguous, None).unwrap();
+/// A registry with a channel and both its ends running.
+fn running() -> (Registry<Fake>, u64, u64) {
+    let mut registry = registry(0);
+    registry.open(wire(1, 0, 0), None).unwrap_or_else(|error| panic!("{error:?}"));
+    registry.region("pool", 4, RegionKind::Contiguous, None).unwrap();
     let [driver, ip] = [domain("driver", 1, &[(1, End::Server)]), domain("ip", 1, &[(1, End::Client)])]
-        .map(|plan| book.create(plan).map_err(|_| ()).unwrap().0.domain);
-    book.start(driver).unwrap();
-    book.start(ip).unwrap();
-    (book, driver, ip)
+        .map(|plan| registry.create(plan).map_err(|_| ()).unwrap().0.domain);
+    registry.start(driver).unwrap();
+    registry.start(ip).unwrap();
+    (registry, driver, ip)
 }
 
 #[test]
 fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_rung() {
-    let (mut book, driver, _) = running();
-    let held = book.machine.held.len();
-    book.kill(driver, 9).unwrap();
-    let deaths = book.deaths(crate::DEATH_BADGES);
+    let (mut registry, driver, _) = running();
+    let held = registry.machine.held.len();
+    registry.kill(driver, 9).unwrap();
+    let deaths = registry.deaths(crate::DEATH_BADGES);
     assert_eq!(deaths.len(), 1);
     assert_eq!((deaths[0].name.as_str(), deaths[0].death.cause), ("driver", DeathCause::Killed as u64));
-    assert!(!book.machine.quieted.is_empty(), "its device is quiet before anybody hears of the death");
-    assert!(book.machine.portals.values().filter(|context| **context == 0).count() == 1, "its entrance leads nowhere");
-    assert!(book.deaths(crate::DEATH_BADGES).is_empty());
+    assert!(!registry.machine.quieted.is_empty(), "its device is quiet before anybody hears of the death");
+    assert!(
+        registry.machine.portals.values().filter(|context| **context == 0).count() == 1,
+        "its entrance leads nowhere"
+    );
+    assert!(registry.deaths(crate::DEATH_BADGES).is_empty());
 
-    let (made, _) = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap();
-    book.machine.rung.clear();
-    book.start(made.domain).unwrap();
-    assert_eq!(book.machine.rung.len(), 1);
-    assert_eq!(book.machine.held.len(), held, "nothing leaks over a restart");
-    let mut views = book.machine.memory.remove(&101).unwrap();
+    let (made, _) = registry.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap();
+    registry.machine.rung.clear();
+    registry.start(made.domain).unwrap();
+    assert_eq!(registry.machine.rung.len(), 1);
+    assert_eq!(registry.machine.held.len(), held, "nothing leaks over a restart");
+    let mut views = registry.machine.memory.remove(&101).unwrap();
     assert_eq!(views.pop().unwrap().generation(), 2);
 }
 
 #[test]
 fn the_same_name_runs_once() {
-    let (mut book, ..) = running();
-    assert!(matches!(book.create(domain("ip", 2, &[])), Err(MonitorError::Busy)));
+    let (mut registry, ..) = running();
+    assert!(matches!(registry.create(domain("ip", 2, &[])), Err(MonitorError::Busy)));
 }
 
 #[test]
 fn everything_is_dropped_with_the_channel_and_its_domains() {
-    let (mut book, driver, ip) = running();
+    let (mut registry, driver, ip) = running();
     // What stays: pieces of the program, the region, the device.
     let kept = {
-        let mut other = self::book(0);
+        let mut other = self::registry(0);
         other.region("pool", 4, RegionKind::Contiguous, None).unwrap();
         other.load("prog").unwrap();
         other.machine.held.len() + 1
     };
-    book.kill(driver, 0).unwrap();
-    book.kill(ip, 0).unwrap();
-    assert_eq!(book.deaths(crate::DEATH_BADGES).len(), 2);
-    book.close(1);
-    book.close(1);
-    assert_eq!(book.machine.held.len(), kept);
+    registry.kill(driver, 0).unwrap();
+    registry.kill(ip, 0).unwrap();
+    assert_eq!(registry.deaths(crate::DEATH_BADGES).len(), 2);
+    registry.close(1);
+    registry.close(1);
+    assert_eq!(registry.machine.held.len(), kept);
 }
 
 #[test]
 fn whatever_fails_on_the_way_is_undone() {
     for budget in 0.. {
-        let mut book = book(0);
-        book.open(wire(1, 0, 0), None).map_err(|_| ()).unwrap();
-        book.region("pool", 4, RegionKind::Contiguous, None).unwrap();
-        book.load("prog").unwrap();
-        let held = book.machine.held.len();
-        book.machine.budget = Some(budget);
-        match book.create(domain("ip", 1, &[(1, End::Client)])) {
+        let mut registry = registry(0);
+        registry.open(wire(1, 0, 0), None).map_err(|_| ()).unwrap();
+        registry.region("pool", 4, RegionKind::Contiguous, None).unwrap();
+        registry.load("prog").unwrap();
+        let held = registry.machine.held.len();
+        registry.machine.budget = Some(budget);
+        match registry.create(domain("ip", 1, &[(1, End::Client)])) {
             Ok(_) => break,
             Err(error) => assert_eq!(error, MonitorError::NoMemory),
         }
         // The device, once claimed, is kept.
-        assert!(book.machine.held.len() <= held + 1, "with {budget} allocations");
-        assert!(book.domains.is_empty());
+        assert!(registry.machine.held.len() <= held + 1, "with {budget} allocations");
+        assert!(registry.domains.is_empty());
         assert!(budget < 100);
     }
 }
 
 #[test]
 fn between_cores_each_learns_how_to_ring_the_other() {
-    let (mut server, mut client) = (book(1), book(0));
+    let (mut server, mut client) = (registry(1), registry(0));
     let plan = wire(1, 0, 1);
     assert!(matches!(client.open(plan.clone(), None), Err(MonitorError::NotFound)), "the memory is the server's");
     let place = server.open(plan.clone(), None).map_err(|_| ()).unwrap().place;
     assert!(place.physical != 0 && place.slot != 0);
     let back = client.open(plan.clone(), Some(place)).map_err(|_| ()).unwrap().place;
     server.open(plan.clone(), Some(Place { physical: 0, ..back })).map_err(|_| ()).unwrap();
-    for (book, name, end) in [(&mut server, "driver", End::Server), (&mut client, "ip", End::Client)] {
-        book.region("pool", 4, RegionKind::Contiguous, None).unwrap();
-        let (made, _) = book.create(domain(name, 1, &[(1, end)])).map_err(|_| ()).unwrap();
-        book.start(made.domain).unwrap();
-        assert_eq!(book.machine.rung.len(), 1);
-        book.close(1);
-        assert!(book.machine.slots.is_empty());
+    for (registry, name, end) in [(&mut server, "driver", End::Server), (&mut client, "ip", End::Client)] {
+        registry.region("pool", 4, RegionKind::Contiguous, None).unwrap();
+        let (made, _) = registry.create(domain(name, 1, &[(1, end)])).map_err(|_| ()).unwrap();
+        registry.start(made.domain).unwrap();
+        assert_eq!(registry.machine.rung.len(), 1);
+        registry.close(1);
+        assert!(registry.machine.slots.is_empty());
     }
 }
 
 #[test]
 fn the_monitor_is_told_of_its_own_end_once() {
-    let (mut near, mut far) = (book(0), book(1));
+    let (mut near, mut far) = (registry(0), registry(1));
     let names = ChannelPlan { contract: "names".into(), client: "monitor".into(), ..wire(1, 1, 0) };
-    let open = |book: &mut Book<Fake>, plan: &ChannelPlan, of| book.open(plan.clone(), of).map_err(|_| ()).unwrap();
+    let open = |registry: &mut Registry<Fake>, plan: &ChannelPlan, of| {
+        registry.open(plan.clone(), of).map_err(|_| ()).unwrap()
+    };
     let opened = open(&mut near, &names, None);
     assert!(opened.own.is_none(), "the client is elsewhere");
     let opened = open(&mut far, &names, Some(opened.place));
@@ -304,56 +309,56 @@ fn the_monitor_is_told_of_its_own_end_once() {
 
 #[test]
 fn who_asked_for_a_channel_is_handed_its_end() {
-    let (mut book, driver, ip) = running();
+    let (mut registry, driver, ip) = running();
     let id = wiring::BOUND_CHANNELS + 1;
-    book.open(wire(id, 0, 0), None).map_err(|_| ()).unwrap();
-    let (server, end) = book.announce(id, 0).unwrap();
+    registry.open(wire(id, 0, 0), None).map_err(|_| ()).unwrap();
+    let (server, end) = registry.announce(id, 0).unwrap();
     assert_eq!((server, end.client, end.request), (driver, false, 0));
-    let wired = book.introduce(id, ip, 7).unwrap();
+    let wired = registry.introduce(id, ip, 7).unwrap();
     assert_eq!((wired.client, wired.request, wired.peer.as_str(), wired.remote), (true, 7, "driver", false));
-    assert_eq!(book.introduce(id, 99, 7), Err(MonitorError::NotFound));
-    assert_eq!(book.introduce(id + 1, ip, 7), Err(MonitorError::NotFound));
+    assert_eq!(registry.introduce(id, 99, 7), Err(MonitorError::NotFound));
+    assert_eq!(registry.introduce(id + 1, ip, 7), Err(MonitorError::NotFound));
     // So many questions at once, and one more for each that is answered.
-    let mut asked = |count: usize| (0..count).filter(|_| book.asks(ip)).count();
+    let mut asked = |count: usize| (0..count).filter(|_| registry.asks(ip)).count();
     assert_eq!(asked(100), crate::domains::ASKED_MAX as usize);
-    book.answered(ip);
-    assert!(book.asks(ip) && !book.asks(ip) && !book.asks(99));
+    registry.answered(ip);
+    assert!(registry.asks(ip) && !registry.asks(ip) && !registry.asks(99));
     // Its client dies, and whoever made it closes it.
-    book.kill(ip, 9).unwrap();
-    book.deaths(crate::DEATH_BADGES);
-    book.close(id);
-    assert!(book.announce(id, 0).is_err());
+    registry.kill(ip, 9).unwrap();
+    registry.deaths(crate::DEATH_BADGES);
+    registry.close(id);
+    assert!(registry.announce(id, 0).is_err());
 }
 
 #[test]
 fn a_channel_made_at_run_time_is_announced_to_its_server() {
-    let (mut book, driver, _) = running();
+    let (mut registry, driver, _) = running();
     let plan = ChannelPlan { client: "linux-1".into(), ..wire(1 << 32, 0, 0) };
-    book.open(plan, None).map_err(|_| ()).unwrap();
-    let memory = *book.machine.memory.keys().next_back().unwrap();
-    let (server, wired) = book.announce(1 << 32, 77).unwrap();
+    registry.open(plan, None).map_err(|_| ()).unwrap();
+    let memory = *registry.machine.memory.keys().next_back().unwrap();
+    let (server, wired) = registry.announce(1 << 32, 77).unwrap();
     assert_eq!((server, wired.peer.as_str(), wired.peer_set, wired.client), (driver, "linux-1", 77, false));
-    assert_eq!(book.announce(5, 77), Err(MonitorError::NotFound));
+    assert_eq!(registry.announce(5, 77), Err(MonitorError::NotFound));
 
     // Its successor is brought the same channel in a new generation, and the program is told.
-    assert_eq!(book.last_end("driver"), None);
-    book.kill(driver, 9).unwrap();
-    book.deaths(crate::DEATH_BADGES);
-    assert_eq!(book.last_end("driver").map(|(generation, death)| (generation, death.domain)), Some((1, driver)));
-    assert_eq!(book.announce(1 << 32, 77), Err(MonitorError::NotFound), "nobody to bring it to");
-    let again = book.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().0.domain;
-    book.machine.rung.clear();
-    assert_eq!(book.announce(1 << 32, 77).unwrap().0, again);
-    assert_eq!(book.machine.rung.len(), 1);
-    assert_eq!(book.machine.memory[&memory].last().unwrap().generation(), 2);
+    assert_eq!(registry.last_end("driver"), None);
+    registry.kill(driver, 9).unwrap();
+    registry.deaths(crate::DEATH_BADGES);
+    assert_eq!(registry.last_end("driver").map(|(generation, death)| (generation, death.domain)), Some((1, driver)));
+    assert_eq!(registry.announce(1 << 32, 77), Err(MonitorError::NotFound), "nobody to bring it to");
+    let again = registry.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().0.domain;
+    registry.machine.rung.clear();
+    assert_eq!(registry.announce(1 << 32, 77).unwrap().0, again);
+    assert_eq!(registry.machine.rung.len(), 1);
+    assert_eq!(registry.machine.memory[&memory].last().unwrap().generation(), 2);
 }
 
 #[test]
 fn a_set_of_channels_serves_one_linux_domain_after_another() {
-    let (mut book, _, parent) = running();
+    let (mut registry, _, parent) = running();
     let plan = ChannelPlan { client: "linux-1".into(), ..wire(wiring::RUN_TIME_CHANNELS, 0, 0) };
-    book.open(plan, None).map_err(|_| ()).unwrap();
-    book.announce(wiring::RUN_TIME_CHANNELS, 1).unwrap();
+    registry.open(plan, None).map_err(|_| ()).unwrap();
+    registry.announce(wiring::RUN_TIME_CHANNELS, 1).unwrap();
     let linux = || DomainPlan {
         linux: true,
         parent: Some(parent),
@@ -362,26 +367,26 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
         devices: Vec::new(),
         ..domain("linux-1", 1, &[(wiring::RUN_TIME_CHANNELS, End::Client)])
     };
-    assert!(matches!(book.create(linux()), Err(MonitorError::NoMemory)), "too little is free");
-    book.machine.free_pages = 10;
-    let (first, endpoint) = book.create(linux()).map_err(|_| ()).unwrap();
+    assert!(matches!(registry.create(linux()), Err(MonitorError::NoMemory)), "too little is free");
+    registry.machine.free_pages = 10;
+    let (first, endpoint) = registry.create(linux()).map_err(|_| ()).unwrap();
     assert!(endpoint.is_none() && first.generation == 1 && first.parent_handles != [0; 2]);
-    let held = book.machine.held.len();
+    let held = registry.machine.held.len();
     // Whatever the client writes into the memory, the next generation is not one it knew.
-    book.machine.rung.clear();
-    book.kill(first.domain, 0).unwrap();
-    let deaths = book.deaths(crate::DEATH_BADGES);
+    registry.machine.rung.clear();
+    registry.kill(first.domain, 0).unwrap();
+    let deaths = registry.deaths(crate::DEATH_BADGES);
     assert!(deaths.len() == 1 && deaths[0].linux);
-    assert_eq!(book.machine.rung.len(), 1, "the server is to drop what the dead client held");
-    let (second, _) = book.create(linux()).map_err(|_| ()).unwrap();
+    assert_eq!(registry.machine.rung.len(), 1, "the server is to drop what the dead client held");
+    let (second, _) = registry.create(linux()).map_err(|_| ()).unwrap();
     assert!(second.generation > 1000);
-    assert_eq!(book.machine.held.len(), held, "nothing is made again, nothing leaks");
+    assert_eq!(registry.machine.held.len(), held, "nothing is made again, nothing leaks");
 }
 
 #[test]
 fn a_death_is_looked_for_behind_its_own_bit_only() {
-    let (mut book, driver, _) = running();
-    book.kill(driver, 0).unwrap();
-    assert!(book.deaths(crate::DEATH_BADGES & !crate::create::death_badge(driver)).is_empty());
-    assert_eq!(book.deaths(crate::create::death_badge(driver)).len(), 1);
+    let (mut registry, driver, _) = running();
+    registry.kill(driver, 0).unwrap();
+    assert!(registry.deaths(crate::DEATH_BADGES & !crate::create::death_badge(driver)).is_empty());
+    assert_eq!(registry.deaths(crate::create::death_badge(driver)).len(), 1);
 }

@@ -36,8 +36,8 @@ pub fn mailbox(start: &Start) {
             && record.b & channel::REMOTE == 0
     });
     match near.map(|record| Handle(record.handle)) {
-        Some(bell) => repeat("mailbox-ring", || {
-            let _ = sys::portal_ring(bell);
+        Some(doorbell) => repeat("mailbox-ring", || {
+            let _ = sys::portal_ring(doorbell);
         }),
         None => runtime::log!("mailbox-ring failed: there is no {NEAR} on this core"),
     }

@@ -54,8 +54,8 @@ fn round() -> Result<u64, Failure> {
     worker.start([0, 0]).map_err(refused("ContextStart"))?;
     let deadline_ns = runtime::now_ns() + LIMIT_NS;
     sys::portal_call(portal, [0; 4], deadline_ns).map_err(refused("a call of the program"))?;
-    let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::ALL, DEATH).map_err(refused("CapMint"))?;
-    worker.on_death(bell).map_err(refused("DomainOnDeath"))?;
+    let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::ALL, DEATH).map_err(refused("CapMint"))?;
+    worker.on_death(doorbell).map_err(refused("DomainOnDeath"))?;
     let memory = held(worker.ram).map_err(refused("making memory"))?;
     let parts = revoke(worker.ram).map_err(refused("RamRevoke"))?;
     let told = sys::wait(deadline_ns).map_err(refused("Wait"))? & DEATH != 0;
@@ -63,7 +63,7 @@ fn round() -> Result<u64, Failure> {
     let gone = |handle| sys::cap_stat(handle).is_err_and(|error| error == Error::BadHandle);
     let answers = sys::portal_call(portal, [0; 4], deadline_ns) != Err(Error::PeerDead);
     let is_mapped = sys::range_get(Handle::SELF_RANGE, PLACE).is_ok_and(|entry| entry.start == PLACE);
-    sys::cap_drop(portal).and_then(|()| sys::cap_drop(bell)).map_err(refused("CapDrop"))?;
+    sys::cap_drop(portal).and_then(|()| sys::cap_drop(doorbell)).map_err(refused("CapDrop"))?;
     let wrong = [
         (!told, "nobody is told of the program's end"),
         (!gone(memory), "a segment is still named"),

@@ -187,7 +187,7 @@ impl Scene {
     }
 
     /// A notification of ours with one of the badge bits that no channel has (0 to 7), and the bit.
-    pub fn bell(&self, bit: u32) -> Result<(Handle, u64), Error> {
+    pub fn doorbell(&self, bit: u32) -> Result<(Handle, u64), Error> {
         let badge = 1 << (runtime::OWN_BITS.start + bit);
         Ok((sys::cap_mint(Handle::SELF_CONTEXT, Rights::ALL, badge)?, badge))
     }
@@ -223,14 +223,14 @@ impl Scene {
         Ok(())
     }
 
-    /// The bell of the next core and the badge bits by which that core rings us, of the channel on
-    /// which we ask it things.
-    pub fn next_bell(&self) -> Option<(Handle, u64)> {
+    /// The doorbell of the next core and the badge bits by which that core rings us, of the channel
+    /// on which we ask it things.
+    pub fn next_doorbell(&self) -> Option<(Handle, u64)> {
         self.wire(channel::CLIENT)
     }
 
     /// The same of the channel on which the core before us asks.
-    pub fn previous_bell(&self) -> Option<(Handle, u64)> {
+    pub fn previous_doorbell(&self) -> Option<(Handle, u64)> {
         self.wire(0)
     }
 

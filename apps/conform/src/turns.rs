@@ -22,7 +22,7 @@ const AGAIN_NS: u64 = 2_000_000;
 /// Longer than all others take together, on whatever host; the host's tool has a limit of its own.
 const LIMIT_NS: u64 = 3_600_000_000_000;
 /// The bit of our own by which a task of this component hears that the core before has finished; no
-/// test's (`Scene::bell`).
+/// test's (`Scene::doorbell`).
 pub const NEWS: u64 = 1 << (runtime::OWN_BITS.end - 1);
 
 /// On larger machines each test with a partner runs on so many cores and is left to those by the

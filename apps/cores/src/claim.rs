@@ -38,9 +38,9 @@ impl Claim {
         let core = core.into();
         let pcore = sys::pcore_alloc(bench.cores, Handle::SELF_RAM, core).map_err(refused("PcoreAlloc"))?;
         let claim = Claim { pcore, core };
-        let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, CHANGED).map_err(refused("CapMint"))?;
-        sys::pcore_watch(pcore, bell).map_err(refused("PcoreWatch"))?;
-        sys::cap_drop(bell).map_err(refused("CapDrop"))?;
+        let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, CHANGED).map_err(refused("CapMint"))?;
+        sys::pcore_watch(pcore, doorbell).map_err(refused("PcoreWatch"))?;
+        sys::cap_drop(doorbell).map_err(refused("CapDrop"))?;
         Ok(claim)
     }
 

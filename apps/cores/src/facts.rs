@@ -229,16 +229,16 @@ fn of_a_reader(device: Handle, window: u64) -> Outcome {
 /// Nobody drives it, so it sends and reaches nothing meanwhile.
 fn interrupts_and_memory(device: Handle, interrupts: u64) -> Outcome {
     let badge = 1 << runtime::OWN_BITS.start;
-    let bell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::ALL, badge).map_err(refused("CapMint"))?;
+    let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::ALL, badge).map_err(refused("CapMint"))?;
     let weak = sys::cap_copy(device, Rights::READ).map_err(refused("CapCopy"))?;
-    must_be(sys::device_interrupt(weak, 0, bell), Error::NoRights, "DeviceInterrupt of a reader")?;
+    must_be(sys::device_interrupt(weak, 0, doorbell), Error::NoRights, "DeviceInterrupt of a reader")?;
     must_be(sys::device_master(weak, true), Error::NoRights, "DeviceMaster of a reader")?;
-    must_be(sys::device_interrupt(device, interrupts, bell), Error::NotFound, "DeviceInterrupt past the last")?;
-    sys::device_interrupt(device, 0, bell).map_err(refused("DeviceInterrupt"))?;
+    must_be(sys::device_interrupt(device, interrupts, doorbell), Error::NotFound, "DeviceInterrupt past the last")?;
+    sys::device_interrupt(device, 0, doorbell).map_err(refused("DeviceInterrupt"))?;
     let command = || sys::device_conf_read(device, 4, 2).map_err(refused("DeviceConfRead"));
     for on in [true, false] {
         sys::device_master(device, on).map_err(refused("DeviceMaster"))?;
         ensure((command()? & BUS_MASTER != 0) == on, || format!("DeviceMaster({on}) has no effect"))?;
     }
-    [weak, bell].into_iter().try_for_each(sys::cap_drop).map_err(refused("CapDrop"))
+    [weak, doorbell].into_iter().try_for_each(sys::cap_drop).map_err(refused("CapDrop"))
 }

@@ -62,9 +62,9 @@ impl Pages {
     }
 
     /// A ring of calls in these pages.
-    pub fn ring(&self, bell: Handle) -> sys::CallRing {
+    pub fn ring(&self, doorbell: Handle) -> sys::CallRing {
         // SAFETY: the pages are reached as atomics only, by the ring's header and slots.
-        unsafe { sys::CallRing::new(self.address, self.count, bell) }
+        unsafe { sys::CallRing::new(self.address, self.count, doorbell) }
     }
 }
 

@@ -53,9 +53,9 @@ impl KernelCore {
     async fn run(bench: &Bench, words: &[Word], word: Pages) -> Result<KernelCore, String> {
         let claim = Claim::of_last(bench).await?;
         let _pages = [Pages::new(1).map_err(refused("SegmentAlloc"))?, Pages::new(2).map_err(refused("SegmentAlloc"))?];
-        let bell = sys::wake_slot_import(bench.cores, Handle::SELF_RAM, claim.core, WAKE_SLOT);
-        let bell = bell.map_err(refused("WakeSlotImport"))?;
-        let rings = [_pages[0].ring(bell), _pages[1].ring(bell)];
+        let doorbell = sys::wake_slot_import(bench.cores, Handle::SELF_RAM, claim.core, WAKE_SLOT);
+        let doorbell = doorbell.map_err(refused("WakeSlotImport"))?;
+        let rings = [_pages[0].ring(doorbell), _pages[1].ring(doorbell)];
         for (index, pages) in (0..).zip(&_pages) {
             let added = sys::pcore_add_ring(claim.pcore, pages.segment).map_err(refused("PcoreAddDevice"))?;
             ensure(added == index, || format!("device {index} became {added}"))?;

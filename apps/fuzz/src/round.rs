@@ -11,7 +11,7 @@ use runtime::Start;
 use crate::meeting::Meeting;
 use crate::neighbour::{COMPONENT, LooksClient, lowest_slot};
 use crate::secret::Finder;
-use crate::target::{Book, Target};
+use crate::target::{Ledger, Target};
 use crate::wares::Wares;
 use crate::{Failure, require, word};
 
@@ -56,7 +56,7 @@ struct Fuzzer {
     meeting: Meeting,
     neighbour: LooksClient,
     seed: u64,
-    book: Book,
+    ledger: Ledger,
     looks: u64,
 }
 
@@ -68,8 +68,8 @@ pub async fn all(start: &Start) -> Result<(), Failure> {
     let neighbour = start
         .client::<LooksClient>(&format!("{COMPONENT}-{core}"))
         .map_err(|error| Failure(format!("no neighbour: {error:?}")))?;
-    let (meeting, book) = (Meeting::new(start)?, Book::new());
-    let mut fuzzer = Fuzzer { start: start.clone(), meeting, neighbour, seed, book, looks: 0 };
+    let (meeting, ledger) = (Meeting::new(start)?, Ledger::new());
+    let mut fuzzer = Fuzzer { start: start.clone(), meeting, neighbour, seed, ledger, looks: 0 };
     runtime::log!("core {core} seed {seed}: {calls} calls");
     fuzzer.round(0, WARM_UP_STEPS).await?;
     let before = Stock::count()?;
@@ -78,7 +78,7 @@ pub async fn all(start: &Start) -> Result<(), Failure> {
     for round in 1..=rounds {
         fuzzer.round(round, calls.div_ceil(rounds)).await?;
         fuzzer.compare(before).await.map_err(|Failure(why)| Failure(format!("after round {round}: {why}")))?;
-        let (all, succeeded) = (fuzzer.book.tally.all(), fuzzer.book.tally.succeeded());
+        let (all, succeeded) = (fuzzer.ledger.tally.all(), fuzzer.ledger.tally.succeeded());
         runtime::log!("core {core} round {round} of {rounds}: {all} calls, {succeeded} not refused");
     }
     fuzzer.tell();
@@ -100,7 +100,7 @@ impl Fuzzer {
     }
 
     async fn steps(&mut self, wares: &Wares, random: Random, round: u64, steps: u64) -> Result<(), Failure> {
-        let mut target = Target::new(wares, &mut self.book, random, Finder::from_seed(self.seed));
+        let mut target = Target::new(wares, &mut self.ledger, random, Finder::from_seed(self.seed));
         if round == THOROUGH_ROUND {
             target.all_wild()?;
             target.flood()?;
@@ -139,7 +139,7 @@ impl Fuzzer {
 
     fn tell(&self) {
         let core = self.start.core();
-        let Book { tally, servants, deaths, wild, fresh, words } = &self.book;
+        let Ledger { tally, servants, deaths, wild, fresh, words } = &self.ledger;
         tally.calls().for_each(|(name, made, succeeded)| runtime::log!("core {core} call {name} {made} {succeeded}"));
         tally.errors().for_each(|(name, count)| runtime::log!("core {core} error {name} {count}"));
         let causes = ["given up", "exit", "killed", "exception", "Linux call", "no memory", "revoked"];

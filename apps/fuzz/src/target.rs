@@ -67,7 +67,7 @@ const OF_CORES: [Call; 25] = [
 const FLOOD: u64 = 2 * layout::SHARE_SLOTS_MAX;
 
 /// What was seen, over all rounds.
-pub struct Book {
+pub struct Ledger {
     /// Calls and how they ended.
     pub tally: Tally,
     /// Servants made.
@@ -83,16 +83,16 @@ pub struct Book {
     pub words: u64,
 }
 
-impl Book {
+impl Ledger {
     /// Nothing yet.
-    pub const fn new() -> Book {
-        Book { tally: Tally::new(), servants: 0, deaths: [0; 7], wild: 0, fresh: 0, words: 0 }
+    pub const fn new() -> Ledger {
+        Ledger { tally: Tally::new(), servants: 0, deaths: [0; 7], wild: 0, fresh: 0, words: 0 }
     }
 }
 
-impl Default for Book {
+impl Default for Ledger {
     fn default() -> Self {
-        Book::new()
+        Ledger::new()
     }
 }
 
@@ -150,7 +150,7 @@ impl Surroundings for Around<'_> {
 /// See the module's head.
 pub struct Target<'w> {
     wares: &'w Wares,
-    book: &'w mut Book,
+    ledger: &'w mut Ledger,
     random: Random,
     finder: Finder,
     living: Option<(Servant, Pool)>,
@@ -158,13 +158,13 @@ pub struct Target<'w> {
 
 impl<'w> Target<'w> {
     /// Without a servant yet.
-    pub fn new(wares: &'w Wares, book: &'w mut Book, random: Random, finder: Finder) -> Target<'w> {
-        Target { wares, book, random, finder, living: None }
+    pub fn new(wares: &'w Wares, ledger: &'w mut Ledger, random: Random, finder: Finder) -> Target<'w> {
+        Target { wares, ledger, random, finder, living: None }
     }
 
     /// Calls made so far, in all rounds.
     pub fn calls(&self) -> u64 {
-        self.book.tally.all()
+        self.ledger.tally.all()
     }
 
     /// One step.
@@ -196,11 +196,11 @@ impl<'w> Target<'w> {
         let known = Call::decode(made.number);
         match ended {
             Ended::Back(result) => {
-                self.book.tally.count(made.number, Some(result.map(drop)));
+                self.ledger.tally.count(made.number, Some(result.map(drop)));
                 let words = [1, 2, 3].map(|word| servant.worker.word(word));
                 let seen = words.into_iter().chain(servant.other_registers()).find(|word| self.finder.knows(*word));
                 require!(seen.is_none(), "{made:x?} gives a word of the neighbour's secret: {seen:x?}");
-                self.book.words += 8;
+                self.ledger.words += 8;
                 let Ok(results) = result else { return Ok(None) };
                 let is_echo = known.is_none_or(|call| ECHOES.contains(&call));
                 let leak = results.iter().find(|word| **word >= KERNEL && !is_echo && !made.words.contains(word));
@@ -218,11 +218,11 @@ impl<'w> Target<'w> {
                         | (Some(Call::ContextEnd), Some(DeathCause::Alive))
                         | (Some(Call::ContextResume), Some(DeathCause::Exception))
                 );
-                self.book.tally.count(made.number, is_its_own.then_some(Ok(())));
+                self.ledger.tally.count(made.number, is_its_own.then_some(Ok(())));
                 Ok(None)
             }
             Ended::Stuck => {
-                self.book.tally.count(made.number, None);
+                self.ledger.tally.count(made.number, None);
                 self.end()?;
                 Ok(None)
             }
@@ -257,14 +257,14 @@ impl<'w> Target<'w> {
     fn end(&mut self) -> Result<DomainState, Failure> {
         let Some((servant, _)) = self.living.take() else { return Ok(DomainState::default()) };
         let state = sys::domain_state(servant.worker.domain)?;
-        self.book.deaths[(state.cause % 7) as usize] += 1;
+        self.ledger.deaths[(state.cause % 7) as usize] += 1;
         Ok(state)
     }
 
     fn renew(&mut self) -> Result<(), Failure> {
         self.end()?;
-        self.living = Some(self.wares.servant(self.book.servants)?);
-        self.book.servants += 1;
+        self.living = Some(self.wares.servant(self.ledger.servants)?);
+        self.ledger.servants += 1;
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl<'w> Target<'w> {
         if self.living.is_none() {
             self.renew()?;
         }
-        self.book.wild += 1;
+        self.ledger.wild += 1;
         let Some((servant, pool)) = &self.living else { return Ok(()) };
         let address = fuzz::argument(&mut self.random, &mut Around(pool));
         let ended = match self.random.below(4) {
@@ -297,7 +297,7 @@ impl<'w> Target<'w> {
         let (mut run, mut state) = (Run::Idle, DomainState::default());
         for _ in 0..TRIES {
             self.renew()?;
-            self.book.wild += 1;
+            self.ledger.wild += 1;
             let Some((servant, _)) = &self.living else { return Ok(()) };
             let domain = servant.worker.domain;
             let is_dead = || sys::domain_state(domain).is_ok_and(|state| state.cause != DeathCause::Alive as u64);
@@ -354,7 +354,7 @@ impl<'w> Target<'w> {
         if let Some([set, secrets]) = self.scan(FRESH_AT, pages)? {
             require!(secrets == 0, "fresh memory ({alloc:x?}) has {secrets} words of the neighbour's secret");
             require!(set == 0, "fresh memory ({alloc:x?}) is not zero: bits {set:#x}");
-            self.book.fresh += pages;
+            self.ledger.fresh += pages;
         }
         for page in 0..pages {
             let Some((servant, _)) = &self.living else { return Ok(()) };
@@ -372,7 +372,7 @@ impl<'w> Target<'w> {
         let Some((servant, _)) = &self.living else { return Ok(None) };
         match servant.scan(address, pages * WORDS, self.finder.inverted(), soon_ns()) {
             Ok(seen) => {
-                self.book.words += pages * WORDS;
+                self.ledger.words += pages * WORDS;
                 Ok(Some(seen))
             }
             Err(_) => self.end().map(|_| None),
@@ -408,7 +408,7 @@ impl<'w> Target<'w> {
             // Not by `make`: the pool need not know them.
             let made = call(Call::CapCopy, [from, rights, 0, 0, 0, 0]);
             let Ended::Back(result) = self.ask(&made) else { return self.end().map(drop) };
-            self.book.tally.count(made.number, Some(result.map(drop)));
+            self.ledger.tally.count(made.number, Some(result.map(drop)));
             match result {
                 Err(Error::NoSlot) => return Ok(()),
                 Ok([copy, ..]) if number % 64 < 20 => from = copy,

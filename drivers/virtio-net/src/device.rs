@@ -6,7 +6,7 @@ use alloc::boxed::Box;
 
 use crate::Transport;
 use crate::mmio::Mmio;
-use crate::pci::{self, Pci, Place};
+use crate::pci::{self, BarRegion, Pci};
 use crate::registers::Registers;
 
 /// A claimed device.
@@ -62,7 +62,7 @@ fn open_pci(device: Handle) -> Result<Box<dyn Transport>, &'static str> {
     let places = pci::find(|offset, width| sys::device_conf_read(device, offset, width).ok())
         .ok_or("it has no virtio 1 structures (QEMU: disable-legacy=on)")?;
     let mut windows = [None; 6];
-    let mut map = |place: Place| -> Result<Registers, &'static str> {
+    let mut map = |place: BarRegion| -> Result<Registers, &'static str> {
         let slot = windows.get_mut(usize::from(place.window)).ok_or("a structure lies in no window")?;
         let window = match *slot {
             Some(window) => window,

@@ -233,7 +233,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// IP is gone: frames that arrive stay with the device's queue until the next one attaches.
     pub fn detach(&mut self) {
         if core::mem::take(&mut self.attached) {
-            self.journal.mourn();
+            self.journal.discard_lost();
         }
         self.output = Output::default();
     }

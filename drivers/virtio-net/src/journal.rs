@@ -128,7 +128,7 @@ impl<M: Memory> Journal<M> {
     }
 
     /// IP died.
-    pub fn mourn(&mut self) {
+    pub fn discard_lost(&mut self) {
         for buffer in 0..BUFFERS {
             let Some(slot) = self.entries.get_mut(usize::from(buffer)) else { continue };
             if let Some(entry) = slot {
@@ -226,11 +226,11 @@ mod tests {
         // Nobody died of them yet, however often the driver did.
         let mut journal = journal(&region);
         assert_eq!(buffers(&journal.frames(&BufferSet::range(1, 2))), [9, 7, 200]);
-        journal.mourn();
+        journal.discard_lost();
         journal.tell(30, 60);
-        journal.mourn();
+        journal.discard_lost();
         assert_eq!(buffers(&journal.frames(&BufferSet::EMPTY)), [30]);
-        journal.mourn();
+        journal.discard_lost();
         assert!(journal.frames(&BufferSet::EMPTY).is_empty());
         assert!(Journal::recover(region, QUEUE_BYTES).unwrap().frames(&BufferSet::EMPTY).is_empty());
     }

@@ -13,9 +13,9 @@ const CAPABILITIES_MAX: usize = 48;
 /// Message of configuration changes.
 const CONFIGURATION: u16 = 1;
 
-/// Place of a structure: window, offset, bytes.
+/// BarRegion of a structure: window, offset, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct BarRegion {
     /// Register window 0 to 5.
     pub window: u8,
     /// First byte.
@@ -24,22 +24,22 @@ pub struct Place {
     pub bytes: u32,
 }
 
-/// Places of the four structures.
+/// BarRegions of the four structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Places {
+pub struct BarRegions {
     /// Common configuration.
-    pub common: Place,
+    pub common: BarRegion,
     /// Notifications, and bytes between those of two queues.
-    pub notify: Place,
+    pub notify: BarRegion,
     /// See `notify`.
     pub notify_step: u32,
     /// Device configuration.
-    pub device: Place,
+    pub device: BarRegion,
 }
 
 /// Finds the structures through `read(offset, width)` of configuration space; `None` if the device
 /// is no modern virtio one.
-pub fn find(mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Places> {
+pub fn find(mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<BarRegions> {
     let (mut common, mut notify, mut step, mut device) = (None, None, 0, None);
     let mut at = read(0x34, 1)? & 0xfc;
     for _ in 0..CAPABILITIES_MAX {
@@ -47,7 +47,7 @@ pub fn find(mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Places> {
             break;
         }
         if read(at, 1)? as u8 == VENDOR_CAPABILITY {
-            let place = Place {
+            let place = BarRegion {
                 window: read(at + 4, 1)? as u8,
                 offset: read(at + 8, 4)? as u32,
                 bytes: read(at + 12, 4)? as u32,
@@ -63,7 +63,7 @@ pub fn find(mut read: impl FnMut(u64, u64) -> Option<u64>) -> Option<Places> {
         }
         at = read(at + 1, 1)? & 0xfc;
     }
-    Some(Places { common: common?, notify: notify?, notify_step: step, device: device? })
+    Some(BarRegions { common: common?, notify: notify?, notify_step: step, device: device? })
 }
 
 /// A device's structures, mapped.

@@ -51,7 +51,7 @@ pub fn split(
         let is_near = |image: PhysAddr| node_of(image) == Some(entry.node);
         let has_image = is_near(needs.image) || shares[..core].iter().any(|share| is_near(share.image));
         let copy = if has_image || wanted / 2 < SHARE_BYTES_MIN + needs.copy { 0 } else { needs.copy };
-        let mut got = Share::new(wanted, grain, needs.instance + copy);
+        let mut got = Portion::new(wanted, grain, needs.instance + copy);
         own().for_each(|range| got.take(&mut free, range));
         let CoreShare { instance, image, .. } = &mut got.share;
         *image = if instance.bytes > needs.instance { instance.base + needs.instance } else { needs.image };
@@ -66,7 +66,7 @@ pub fn split(
     // Second round: memory of nodes without cores; and any, of no node too, for those whose own
     // nodes have too little.
     for (core, slot) in shares.iter_mut().enumerate().take(cores.len()) {
-        let mut got = Share::resume(*slot, share * parts(core), grain, needs.instance);
+        let mut got = Portion::resume(*slot, share * parts(core), grain, needs.instance);
         let lacks = got.bytes() < share * parts(core) / 2;
         let distance = |affinity: &Affinity| distances.between(cores[core].node, affinity.node);
         let open = |affinity: &&Affinity| lacks || cores.iter().all(|other| other.node != affinity.node);
@@ -95,20 +95,20 @@ fn parts(core: usize) -> u64 {
 }
 
 /// One core's share while it grows.
-struct Share {
+struct Portion {
     share: CoreShare,
     wanted: u64,
     grain: u64,
     instance_bytes: u64,
 }
 
-impl Share {
-    fn new(wanted: u64, grain: u64, instance_bytes: u64) -> Share {
-        Share { share: CoreShare::default(), wanted, grain, instance_bytes }
+impl Portion {
+    fn new(wanted: u64, grain: u64, instance_bytes: u64) -> Portion {
+        Portion { share: CoreShare::default(), wanted, grain, instance_bytes }
     }
 
-    fn resume(share: CoreShare, wanted: u64, grain: u64, instance_bytes: u64) -> Share {
-        Share { share, wanted, grain, instance_bytes }
+    fn resume(share: CoreShare, wanted: u64, grain: u64, instance_bytes: u64) -> Portion {
+        Portion { share, wanted, grain, instance_bytes }
     }
 
     fn bytes(&self) -> u64 {

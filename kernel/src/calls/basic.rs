@@ -18,7 +18,7 @@ pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
     let text = usize::try_from(bytes).ok().and_then(|bytes| text.get_mut(..bytes)).ok_or(Error::BadArgument)?;
     user_memory::read(kernel, request.caller.domain().range(), address, text)?;
     match core::str::from_utf8(text) {
-        Ok(text) => hardware::write_line(format_args!("{}", Shown(text.trim_end_matches('\n')))),
+        Ok(text) => hardware::write_line(format_args!("{}", Printable(text.trim_end_matches('\n')))),
         Err(_) => hardware::write_line(format_args!("{}", text.escape_ascii())),
     }
     NOTHING
@@ -26,9 +26,9 @@ pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
 
 /// Text as it goes to a terminal that obeys nobody but the console: control characters are written
 /// as escapes, but for ends of lines and tabs.
-struct Shown<'a>(&'a str);
+struct Printable<'a>(&'a str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Printable<'_> {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         for character in self.0.chars() {
             if character.is_control() && !matches!(character, '\n' | '\t') {

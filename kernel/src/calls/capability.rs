@@ -8,7 +8,7 @@ use abi::{Error, Handle, Rights};
 
 /// Rights a holder asks for: known bits, none it has not. INHERIT is a mark for `DomainFork`, not
 /// an authority: anyone may set it on a copy.
-pub(super) fn narrowed(held: Rights, wanted: u64) -> Result<Rights, Error> {
+pub(super) fn downgraded(held: Rights, wanted: u64) -> Result<Rights, Error> {
     let wanted = u32::try_from(wanted).map(Rights).map_err(|_| Error::BadArgument)?;
     let known = Rights::ALL.union(Rights::INHERIT);
     if !known.contains(wanted) {
@@ -19,7 +19,7 @@ pub(super) fn narrowed(held: Rights, wanted: u64) -> Result<Rights, Error> {
 
 pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let (parent, source) = request.source(0)?;
-    let rights = narrowed(source.rights, request.words()[1])?;
+    let rights = downgraded(source.rights, request.words()[1])?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
     one(request.caller.domain().insert_derived(slot, Capability { rights, ..source }, parent).0)
@@ -34,7 +34,7 @@ pub(super) fn mint(kernel: &mut Kernel, request: &Request) -> Answer {
     if !source.rights.contains(Rights::CONTROL) {
         return Err(Error::NoRights);
     }
-    let rights = narrowed(source.rights, request.words()[1])?;
+    let rights = downgraded(source.rights, request.words()[1])?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
     let minted = Capability { rights, badge: request.words()[2], ..source };

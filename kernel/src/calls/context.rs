@@ -8,7 +8,7 @@ use crate::objects::context::{Options, Proxy, State};
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Pcore, Ptr, Schedule};
-use crate::scheduler::{PRIORITIES, Window};
+use crate::scheduler::{GangWindow, PRIORITIES};
 use crate::state::Kernel;
 use crate::trap::from_program;
 use abi::layout::context as flags;
@@ -114,11 +114,11 @@ pub(super) fn schedule_gang(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-fn decode_window([period_us, slice_us, phase_us]: [u64; 3]) -> Result<Window, Error> {
+fn decode_window([period_us, slice_us, phase_us]: [u64; 3]) -> Result<GangWindow, Error> {
     if !SLICE_US.contains(&slice_us) || !(slice_us..=PERIOD_MAX_US).contains(&period_us) || phase_us >= period_us {
         return Err(Error::BadArgument);
     }
-    Ok(Window { period_ns: period_us * 1000, slice_ns: slice_us * 1000, phase_ns: phase_us * 1000 })
+    Ok(GangWindow { period_ns: period_us * 1000, slice_ns: slice_us * 1000, phase_ns: phase_us * 1000 })
 }
 
 pub(super) fn start(kernel: &mut Kernel, request: &Request) -> Answer {

@@ -1,6 +1,6 @@
 //! Domains: making, filling, ending, forking.
 
-use super::capability::narrowed;
+use super::capability::downgraded;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::domain::Death;
 use crate::objects::notification::Notification;
@@ -36,7 +36,7 @@ pub(super) fn grant(kernel: &mut Kernel, request: &Request) -> Answer {
     if !source.rights.contains(Rights::GRANT) {
         return Err(Error::NoRights);
     }
-    let rights = narrowed(source.rights, request.words()[2])?;
+    let rights = downgraded(source.rights, request.words()[2])?;
     let slot = domain.reserve(kernel)?;
     kernel.retain_any(source.object);
     one(domain.insert_derived(slot, Capability { rights, ..source }, parent).0)

@@ -23,7 +23,7 @@ pub(super) fn wait(kernel: &mut Kernel, request: &Request) -> Answer {
     if bits != 0 || deadline_ns == 0 {
         return one(bits);
     }
-    kernel.release_lenders(caller);
+    kernel.release_donors(caller);
     kernel.wait_in(caller, State::Waiting, deadline_ns);
     Ok(Outcome::Left)
 }

@@ -6,7 +6,7 @@ use crate::boot::acpi::Distances;
 use crate::boot::info::machine;
 use crate::hardware;
 use crate::memory::USER_END;
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::notification::Notification;
 use crate::objects::pcore::{Part, Plan, Polled, decode_run};
 use crate::objects::slot::Source;
@@ -90,9 +90,9 @@ fn decode_part(range: Ptr<Range>, asked: &LaunchSegment, (_, capability): Source
 
 /// No two places overlap, nor any the first context's control page.
 fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
-    let control = Place { start: CONTROL_PAGE, pages: 1 };
+    let control = PageRun { start: CONTROL_PAGE, pages: 1 };
     let places = || parts.iter().flatten().filter_map(|part| part.shown).map(|(place, _)| place);
-    let overlap = |a: Place, b: Place| a.start < b.end() && b.start < a.end();
+    let overlap = |a: PageRun, b: PageRun| a.start < b.end() && b.start < a.end();
     let clash = places()
         .enumerate()
         .any(|(index, place)| overlap(place, control) || places().skip(index + 1).any(|other| overlap(place, other)));
@@ -101,7 +101,7 @@ fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
 
 pub(super) fn run(kernel: &mut Kernel, request: &Request) -> Answer {
     let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
-    kernel.check_still(pcore)?;
+    kernel.check_idle(pcore)?;
     let (plan, segments) = decode_launch(kernel, request)?;
     kernel.run_core(pcore, plan, &segments);
     NOTHING

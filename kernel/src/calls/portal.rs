@@ -33,14 +33,14 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
     kernel.counters.portal_calls += 1;
     match portal.kind {
         PortalKind::Mailbox => {
-            // The result comes first: whoever ends the loan does not set it again with anything
+            // The result comes first: whoever ends the donation does not set it again with anything
             // else.
             caller.set_result(Ok([0; 3]));
             kernel.call_mailbox(caller, callee, capability.badge);
             Ok(None)
         }
         PortalKind::Rendezvous => {
-            if !caller.may_lend_to(callee) {
+            if !caller.may_donate_to(callee) {
                 return Err(Error::Busy);
             }
             if callee.state() != State::Accepting && deadline_ns == 0 {
@@ -60,14 +60,14 @@ pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Passed {
             kernel.scheduler.look_again();
             return Err(Error::Timeout);
         }
-        // Idle as in Wait: whoever lent it time by a mailbox call goes on.
-        if request.caller.first_lender().is_some() {
-            kernel.release_lenders(request.caller);
+        // Idle as in Wait: whoever donated it time by a mailbox call goes on.
+        if request.caller.first_donor().is_some() {
+            kernel.release_donors(request.caller);
         }
         request.caller.set_state(State::Accepting);
         kernel.scheduler.set_timeout(request.caller, deadline_ns);
     }
-    Ok(kernel.pass_on(None))
+    Ok(kernel.direct_switch(None))
 }
 
 fn living(context: Ptr<Context>) -> Option<Ptr<Context>> {

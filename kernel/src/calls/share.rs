@@ -1,10 +1,10 @@
 //! Shared shares, and what they name.
 
-use super::capability::narrowed;
+use super::capability::downgraded;
 use super::range::decode_options;
 use super::segment::check_pages;
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::objects::mapping::Window;
+use crate::objects::mapping::VaRange;
 use crate::objects::nest::level_for;
 use crate::objects::{Object, Ptr, Ram};
 use crate::shared::{Found, New, ObjectKind, SharedShare, shared};
@@ -120,7 +120,7 @@ pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
     let (lock, write_execute) = (decode_lock(lock)?, decode_options(options)?);
     let level = level_for(pages).ok_or(Error::BadArgument)?;
     let id = share.make(kernel, New::Range { level, write_execute }, lock, [first, second])?;
-    made(request, id, Window::of_level(level).pages())
+    made(request, id, VaRange::of_level(level).pages())
 }
 
 pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
@@ -145,7 +145,7 @@ fn add_found(
     if !found.rights.contains(Rights::GRANT) {
         return Err(Error::NoRights);
     }
-    let rights = narrowed(found.rights, wanted)?;
+    let rights = downgraded(found.rights, wanted)?;
     if let Some(share) = share {
         let handle = Handle::in_share(Handle(request.words()[0]), found.object.id()).ok_or(Error::BadArgument)?;
         share.add(kernel, found.object, rights)?;

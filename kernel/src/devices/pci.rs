@@ -3,7 +3,7 @@
 //!
 //! Where firmware has given BARs no address (PVH loaders without firmware), memory BARs are placed
 //! from the largest hole below the I/O APIC that is neither RAM nor reserved nor taken; see
-//! [`Window`]. Ports are not assigned: modern devices need none. Bridges are entered by the bus
+//! [`BarWindow`]. Ports are not assigned: modern devices need none. Bridges are entered by the bus
 //! numbers firmware gave them; a bridge without numbers is left alone.
 
 use super::{Bar, DeviceInfo, Msix};
@@ -65,15 +65,15 @@ impl Function {
 }
 
 /// Where BARs without an address go: handed out upwards, each aligned to its own size.
-pub struct Window {
+pub struct BarWindow {
     next: u64,
     end: u64,
 }
 
-impl Window {
+impl BarWindow {
     /// The largest hole between [`HOLE_START`] and [`HOLE_END`] that `taken` leaves.
-    pub fn below_4_gib(taken: &[PhysRange]) -> Window {
-        let mut best = Window { next: 0, end: 0 };
+    pub fn below_4_gib(taken: &[PhysRange]) -> BarWindow {
+        let mut best = BarWindow { next: 0, end: 0 };
         // A hole starts where something ends, or at the start.
         for start in taken.iter().map(|range| range.end().0).chain([HOLE_START]) {
             let start = start.max(HOLE_START);
@@ -85,7 +85,7 @@ impl Window {
                 taken.iter().filter(|range| !range.is_empty() && range.base.0 > start).map(|range| range.base.0).min();
             let end = next.unwrap_or(HOLE_END).min(HOLE_END);
             if end - start > best.end - best.next {
-                best = Window { next: start, end };
+                best = BarWindow { next: start, end };
             }
         }
         best
@@ -101,7 +101,7 @@ impl Window {
 }
 
 /// Calls `found` with every function, prepared as the module head of `devices` says.
-pub fn scan(ecam: Ecam, window: &mut Window, found: &mut dyn FnMut(DeviceInfo)) {
+pub fn scan(ecam: Ecam, window: &mut BarWindow, found: &mut dyn FnMut(DeviceInfo)) {
     let mut buses = [0u64; 4];
     buses[usize::from(ecam.first_bus / 64)] |= 1 << (ecam.first_bus % 64);
     // Bridges lead to higher bus numbers only, so one pass upwards meets all.
@@ -130,7 +130,7 @@ pub fn scan(ecam: Ecam, window: &mut Window, found: &mut dyn FnMut(DeviceInfo)) 
 }
 
 /// Reads, and where needed gives, addresses; switches memory decoding on.
-fn prepare(function: Function, window: &mut Window) -> DeviceInfo {
+fn prepare(function: Function, window: &mut BarWindow) -> DeviceInfo {
     let id = function.read(0);
     let mut device = DeviceInfo {
         hwid: function.hwid,
@@ -163,7 +163,7 @@ fn prepare(function: Function, window: &mut Window) -> DeviceInfo {
 }
 
 /// One BAR with its size, and whether it takes two registers.
-fn read_bar(function: Function, index: u16, window: &mut Window) -> (Bar, bool) {
+fn read_bar(function: Function, index: u16, window: &mut BarWindow) -> (Bar, bool) {
     let offset = FIRST_BAR + 4 * index;
     let low = function.read(offset);
     let is_mmio = low & 1 == 0;
@@ -266,13 +266,13 @@ mod tests {
     #[test]
     fn the_largest_hole() {
         let taken = [PhysRange::new(0, 0x4000_0000), PhysRange::new(0xe000_0000, 0x1000_0000), PhysRange::default()];
-        let mut window = Window::below_4_gib(&taken);
+        let mut window = BarWindow::below_4_gib(&taken);
         assert_eq!((window.next, window.end), (0xc000_0000, 0xe000_0000));
         assert_eq!(window.take(0x100), Some(0xc000_0000));
         assert_eq!(window.take(0x4000), Some(0xc000_4000));
         assert_eq!(window.take(0x1_0000_0000), None);
         let full_of_ram = [PhysRange::new(0, 0xd000_0000)];
-        assert_eq!(Window::below_4_gib(&full_of_ram).take(16), Some(0xd000_0000));
-        assert_eq!(Window::below_4_gib(&[PhysRange::new(0, 1 << 32)]).take(16), None);
+        assert_eq!(BarWindow::below_4_gib(&full_of_ram).take(16), Some(0xd000_0000));
+        assert_eq!(BarWindow::below_4_gib(&[PhysRange::new(0, 1 << 32)]).take(16), None);
     }
 }

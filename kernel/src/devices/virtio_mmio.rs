@@ -18,7 +18,7 @@ const REGISTERS_BYTES: u64 = 0x100;
 
 /// A window as the command line gives it; nothing has been read from the device yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct MmioWindow {
     /// Registers.
     pub registers: PhysRange,
     /// I/O APIC line.
@@ -26,7 +26,7 @@ pub struct Window {
 }
 
 /// Decodes `SIZE@BASE:LINE[:ID]`; sizes may end in K or M, numbers may be hexadecimal with 0x.
-pub fn decode(text: &str) -> Option<Window> {
+pub fn decode(text: &str) -> Option<MmioWindow> {
     let (bytes, rest) = text.split_once('@')?;
     let (base, line) = rest.split_once(':')?;
     let line = line.split(':').next()?;
@@ -35,7 +35,7 @@ pub fn decode(text: &str) -> Option<Window> {
     let inside_page = bytes <= PAGE_BYTES as u64 - base % PAGE_BYTES as u64;
     let placed = base.is_multiple_of(4) && (1 << 20..1 << 40).contains(&base) && inside_page;
     (placed && bytes >= REGISTERS_BYTES && line < LINES_MAX)
-        .then(|| Window { registers: PhysRange::new(base, bytes), line })
+        .then(|| MmioWindow { registers: PhysRange::new(base, bytes), line })
 }
 
 /// A number as people and Linux write it: decimal or 0x..., with an optional K, M or G.
@@ -54,7 +54,7 @@ pub fn number(text: &str) -> Option<u64> {
 }
 
 /// Looks behind window number `index`; `read` reads a register by its byte offset.
-pub fn probe(index: u32, window: Window, read: impl Fn(u64) -> u32) -> Option<DeviceInfo> {
+pub fn probe(index: u32, window: MmioWindow, read: impl Fn(u64) -> u32) -> Option<DeviceInfo> {
     let (magic, version, id) = (read(0), read(4), read(8));
     if magic != MAGIC || !(1..=2).contains(&version) || id == 0 || id > 0xff {
         return None;
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn linux_syntax() {
         let window = decode("512@0xfeb00e00:12").unwrap();
-        assert_eq!(window, Window { registers: PhysRange::new(0xfeb0_0e00, 512), line: 12 });
+        assert_eq!(window, MmioWindow { registers: PhysRange::new(0xfeb0_0e00, 512), line: 12 });
         assert_eq!(decode("4K@0xd0000000:5:3").unwrap().registers.bytes, 4096);
         for bad in [
             "",

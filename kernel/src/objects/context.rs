@@ -1,12 +1,12 @@
 //! ExecutionContext: a thread of control.
 //!
 //! Invariants: the state says what it waits for, and each state that waits has exactly one way out,
-//! [`Kernel::complete`], which undoes whatever the state hangs on (queues, loans, deadlines); a
+//! [`Kernel::complete`], which undoes whatever the state hangs on (queues, donations, deadlines); a
 //! context that is not `Runnable` is in no ready queue, nor is its time. Its registers are written
 //! by the processor while it is current, and by the kernel otherwise. A context belongs to its
 //! domain's list until it ends; a husk may stay behind for capabilities that still name it.
 
-use super::mapping::Place;
+use super::mapping::PageRun;
 use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
@@ -30,7 +30,7 @@ pub enum State {
     /// In `PortalCall`, the rendezvous callee works on it.
     Served(Ptr<Context>),
     /// In `PortalCall`, until the mailbox callee idles.
-    Lending(Ptr<Context>),
+    Donation(Ptr<Context>),
     /// Made, not started.
     New,
     /// Can run.
@@ -75,13 +75,13 @@ pub struct Context {
     has_vectors: bool,
     of_domain: Link<Context>,
     /// Contexts whose calls it has not answered.
-    pub(super) lenders: List<Context, 1>,
+    pub(super) donors: List<Context, 1>,
     of_callee: Link<Context>,
     /// Rendezvous callers in line.
     pub(super) callers: List<Context, 2>,
     in_line: Link<Context>,
     on_semaphore: Link<Context>,
-    /// Longest chain of loans that ends here.
+    /// Longest chain of donations that ends here.
     pub(super) depth: Cell<u8>,
     /// The rendezvous caller being served.
     pub(super) serving: Cell<Option<Ptr<Context>>>,
@@ -147,10 +147,10 @@ impl Context {
         self.domain
     }
 
-    /// To whom it lends its time.
-    pub fn lends_to(&self) -> Option<Ptr<Context>> {
+    /// To whom it donates its time.
+    pub fn donates_to(&self) -> Option<Ptr<Context>> {
         match self.state.get() {
-            State::Queued(callee) | State::Served(callee) | State::Lending(callee) => Some(callee),
+            State::Queued(callee) | State::Served(callee) | State::Donation(callee) => Some(callee),
             _ => None,
         }
     }
@@ -278,7 +278,7 @@ impl Ptr<Context> {
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
         domain: Ptr<Domain>,
-        control: Place,
+        control: PageRun,
         options: Options,
     ) -> Result<Ptr<Context>, Error> {
         let segment = Ptr::<Segment>::new_contiguous(kernel, ram, 1)?;
@@ -305,11 +305,11 @@ impl Ptr<Context> {
         made
     }
 
-    pub(crate) fn first_lender(self) -> Option<Ptr<Context>> {
-        self.lenders.first()
+    pub(crate) fn first_donor(self) -> Option<Ptr<Context>> {
+        self.donors.first()
     }
 
-    pub(crate) fn next_lender(self) -> Option<Ptr<Context>> {
+    pub(crate) fn next_donor(self) -> Option<Ptr<Context>> {
         self.of_callee.next()
     }
 }
@@ -335,7 +335,7 @@ impl Context {
             is_linux: options.is_linux,
             has_vectors: options.has_vectors,
             of_domain: Link::new(),
-            lenders: List::new(),
+            donors: List::new(),
             of_callee: Link::new(),
             callers: List::new(),
             in_line: Link::new(),
@@ -384,7 +384,7 @@ impl Kernel {
                 self.complete(context, Ok([taken, 0, 0]));
                 return;
             }
-            State::Lending(callee) if callee.schedule.get().is_some() => self.return_loan(context, callee),
+            State::Donation(callee) if callee.schedule.get().is_some() => self.return_donation(context, callee),
             _ => (),
         }
         if before == 0 {
@@ -414,7 +414,7 @@ impl Kernel {
                 callee.serving.set(None);
                 context.take_back_from(callee);
             }
-            State::Lending(callee) => context.take_back_from(callee),
+            State::Donation(callee) => context.take_back_from(callee),
             State::New | State::Runnable | State::Waiting | State::Accepting | State::Dead => (),
         }
     }
@@ -427,9 +427,9 @@ impl Kernel {
         self.detach(context);
         self.scheduler.cancel_watch(context);
         self.scheduler.set_ticks(context, false);
-        self.forget_running(context);
+        self.flush_running(context);
         context.set_state(State::Dead);
-        self.fail_lenders(context);
+        self.fail_donors(context);
         self.wake_slots.free_all(context.any(), &context.wake_slots);
         self.keep(&context.watch_target, None, None);
         self.keep(&context.revoked, None, None);
@@ -450,6 +450,6 @@ impl Kernel {
     }
 }
 
-pub(super) fn dismantle(_: &mut Kernel, context: Ptr<Context>) {
+pub(super) fn destroy(_: &mut Kernel, context: Ptr<Context>) {
     assert!(context.state() == State::Dead, "its domain holds a reference of a context that lives");
 }

@@ -211,7 +211,7 @@ fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
     if masked { irq::mask_ioapic(line) } else { irq::unmask_ioapic(line) }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, device: Ptr<Device>) {
+pub(super) fn destroy(kernel: &mut Kernel, device: Ptr<Device>) {
     for route in device.routes.iter().filter_map(Cell::take) {
         mask(device, route.entry, true);
         kernel.aim(route.vector, None);

@@ -37,12 +37,12 @@ pub struct Death {
 }
 
 impl Death {
-    /// By a call.
+    /// Backing a call.
     pub fn by_call(cause: DeathCause, status: u64) -> Death {
         Death { cause, status, exception: ExceptionInfo::default(), rip: 0, rsp: 0, used_pages: 0 }
     }
 
-    /// By something that happened to a context.
+    /// Backing something that happened to a context.
     pub fn of_context(cause: DeathCause, context: Ptr<Context>, exception: ExceptionInfo) -> Death {
         let (rip, rsp) = context.with_registers(|registers| (registers.rip, registers.rsp));
         Death { cause, status: 0, exception, rip, rsp, used_pages: 0 }
@@ -224,7 +224,7 @@ impl Kernel {
 
     /// Takes apart what nobody holds, and ends what nobody can name.
     #[inline]
-    pub fn settle(&mut self) {
+    pub fn drain_dead(&mut self) {
         if !self.doomed.is_empty() || !self.condemned.is_empty() {
             self.settle_all();
         }
@@ -244,7 +244,7 @@ impl Kernel {
     }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, domain: Ptr<Domain>) {
+pub(super) fn destroy(kernel: &mut Kernel, domain: Ptr<Domain>) {
     // One that never got a name dies here, by the same steps.
     kernel.end_domain(domain, Death::by_call(DeathCause::Killed, 0));
     kernel.empty_domain(domain, &mut Budget::all());

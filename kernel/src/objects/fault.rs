@@ -7,8 +7,8 @@
 //! proxy, or ends it. This file does not know who caused the access.
 
 use super::frames::LARGE_PAGE;
-use super::mapping::{Mapping, PAGE, Place};
-use super::nest::By;
+use super::mapping::{Mapping, PAGE, PageRun};
+use super::nest::Backing;
 use super::segment::Kind;
 use super::space::{LEAVES_BYTES, Space, flags_under};
 use super::{Ptr, Range, Segment};
@@ -78,9 +78,9 @@ impl Ptr<Range> {
             return Err(Refused::NotAllowed);
         }
         let local = found.local;
-        let (mapping, segment) = match found.by {
-            By::Own(mapping, segment) => (mapping, segment),
-            By::Shared(range) => return kernel.resolve_shared(range, local, access, address),
+        let (mapping, segment) = match found.backing {
+            Backing::Own(mapping, segment) => (mapping, segment),
+            Backing::Shared(range) => return kernel.resolve_shared(range, local, access, address),
         };
         let page = mapping.page_at(local);
         if page >= segment.pages() {
@@ -88,7 +88,7 @@ impl Ptr<Range> {
         }
         let run = segment.base().map(|base| (base, segment.pages()));
         if let Some(start) = large_place(mapping, mapping.range().level(), run, local) {
-            return show_large(kernel, mapping, segment, start, address);
+            return map_large(kernel, mapping, segment, start, address);
         }
         let (frame, writable) = frame_for(kernel, segment, page, access)?;
         let entry = Pte::new(frame, flags_for(mapping, segment, writable));
@@ -100,8 +100,8 @@ impl Ptr<Range> {
         Ok(frame)
     }
 
-    /// Shows pages before they are touched, at most [`FILL_PAGES`]; tells how many, at least 1.
-    pub fn fill(self, kernel: &mut Kernel, place: Place) -> Result<u64, Error> {
+    /// MapTarget pages before they are touched, at most [`FILL_PAGES`]; tells how many, at least 1.
+    pub fn fill(self, kernel: &mut Kernel, place: PageRun) -> Result<u64, Error> {
         let mut done = 0;
         while done < place.pages.min(FILL_PAGES) {
             match self.resolve(kernel, place.start + done * PAGE, Access::Read) {
@@ -117,12 +117,12 @@ impl Ptr<Range> {
 
 /// The entry for a page that is there already, in a core's own range.
 #[inline(always)]
-pub(super) fn neighbour(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
+pub(super) fn fault_around(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
     let segment = mapping.segment()?;
     let frame = segment.frame(page)?;
     let writable = segment.kind() != Kind::Anonymous || kernel.frames.count(frame) == 1;
-    let is_shown = writable || !segment.copies_by_reference();
-    is_shown.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
+    let is_mapped = writable || !segment.copies_by_reference();
+    is_mapped.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
 }
 
 /// Where the large page begins that can show `address`: its place in the mapping, in memory and in
@@ -137,8 +137,8 @@ pub fn large_place<S>(mapping: Ptr<Mapping<S>>, level: u32, run: Option<(PhysAdd
     fits.then_some(start)
 }
 
-/// Shows 2 MiB at once; gives the frame at `address`, as the space that faulted calls it.
-fn show_large(
+/// MapTarget 2 MiB at once; gives the frame at `address`, as the space that faulted calls it.
+fn map_large(
     kernel: &mut Kernel,
     mapping: Ptr<Mapping>,
     segment: Ptr<Segment>,
@@ -148,7 +148,7 @@ fn show_large(
     let page = mapping.page_at(start);
     let first = segment.frame(page).ok_or(Refused::NotAllowed)?;
     let entry = Pte::new(first, flags_for(mapping, segment, true) | Flags::LARGE);
-    if mapping.range().own(kernel).show_large(start, entry).map_err(|_| Refused::NoMemory)? {
+    if mapping.range().own(kernel).map_large(start, entry).map_err(|_| Refused::NoMemory)? {
         hardware::flush_page(address);
     }
     Ok(first + (address & (LEAVES_BYTES - 1) & !(PAGE - 1)))

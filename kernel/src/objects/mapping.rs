@@ -1,7 +1,7 @@
 //! Mapping: part of a segment, or a whole range, at an address of a range; and the tree of them.
 //!
 //! Invariants: a mapping holds a reference of what it shows, and one of a core's own range is on
-//! that object's list, so that whatever narrows the object can narrow the hardware tables; its
+//! that object's list, so that whatever narrows the object can downgrade the hardware tables; its
 //! place lies inside its range's window; it is linked into one range's tree from `Space::add` to
 //! `Space::delete`; mappings of a tree never overlap.
 
@@ -22,25 +22,25 @@ pub const PAGE: u64 = PAGE_BYTES as u64;
 
 /// What a mapping shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum Mapped {
     /// Pages of a segment.
     Segment(Ptr<Segment>),
     /// A nested range, all of it.
     Range(Ptr<Range>),
 }
 
-impl Shown {
+impl Mapped {
     /// The segment that a pool keeps, if it is one.
     pub(super) fn pooled(self) -> Option<SharedObject> {
         match self {
-            Shown::Segment(segment) => segment.alias().map(|alias| alias.object()),
-            Shown::Range(_) => None,
+            Mapped::Segment(segment) => segment.alias().map(|alias| alias.object()),
+            Mapped::Range(_) => None,
         }
     }
 }
 
 /// What a mapping knows of what it shows.
-pub trait Shows {
+pub trait MapTarget {
     /// What that is.
     type What: Copy + PartialEq;
     /// What it shows.
@@ -51,27 +51,27 @@ pub trait Shows {
 
 /// What a mapping of a core's own range knows of what it shows.
 pub struct Listed {
-    shown: Shown,
+    shown: Mapped,
     range: Ptr<Range>,
-    of_shown: Link<Mapping>,
+    of_mapped: Link<Mapping>,
 }
 
 impl Listed {
     /// In no list yet.
-    pub(super) fn new(shown: Shown, range: Ptr<Range>) -> Listed {
-        Listed { shown, range, of_shown: Link::new() }
+    pub(super) fn new(shown: Mapped, range: Ptr<Range>) -> Listed {
+        Listed { shown, range, of_mapped: Link::new() }
     }
 }
 
-impl Shows for Listed {
-    type What = Shown;
-    fn what(&self) -> Shown {
+impl MapTarget for Listed {
+    type What = Mapped;
+    fn what(&self) -> Mapped {
         self.shown
     }
     fn table(&self) -> Option<Table> {
         match self.shown {
-            Shown::Range(range) => Some(range.top()),
-            Shown::Segment(_) => None,
+            Mapped::Range(range) => Some(range.top()),
+            Mapped::Segment(_) => None,
         }
     }
 }
@@ -91,7 +91,7 @@ const _: () = assert!(size_of::<Mapping>() <= 128);
 
 impl Linked<1> for Mapping {
     fn link(&self) -> &Link<Self> {
-        &self.shows.of_shown
+        &self.shows.of_mapped
     }
 }
 
@@ -138,7 +138,7 @@ impl<S> Tree<S> {
     }
 
     /// The mappings that touch `place`, in order.
-    pub fn within(&self, place: Place) -> impl Iterator<Item = Ptr<Mapping<S>>> {
+    pub fn within(&self, place: PageRun) -> impl Iterator<Item = Ptr<Mapping<S>>> {
         let mut next = place.start;
         core::iter::from_fn(move || {
             let mapping = self.at_or_after(next).filter(|mapping| mapping.start() < place.end())?;
@@ -167,16 +167,16 @@ impl<S> Default for Tree<S> {
     }
 }
 
-/// Pages of a range's window; checked by [`Window::place`].
+/// Pages of a range's window; checked by [`VaRange::place`].
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PageRun {
     /// First address.
     pub start: u64,
     /// Length in pages.
     pub pages: u64,
 }
 
-impl Place {
+impl PageRun {
     /// First address after it.
     pub fn end(self) -> u64 {
         self.start + self.pages * PAGE
@@ -185,17 +185,17 @@ impl Place {
 
 /// The addresses a range may use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Window {
+pub struct VaRange {
     /// First address.
     pub start: u64,
     /// First address past it.
     pub end: u64,
 }
 
-impl Window {
+impl VaRange {
     /// All that a table of the level covers.
-    pub const fn of_level(level: u32) -> Window {
-        Window { start: 0, end: Table::bytes(level) }
+    pub const fn of_level(level: u32) -> VaRange {
+        VaRange { start: 0, end: Table::bytes(level) }
     }
 
     /// How many pages that are.
@@ -204,16 +204,16 @@ impl Window {
     }
 
     /// Page aligned, not empty, inside.
-    pub fn place(&self, start: u64, pages: u64) -> Result<Place, Error> {
+    pub fn place(&self, start: u64, pages: u64) -> Result<PageRun, Error> {
         let end = pages.checked_mul(PAGE).and_then(|bytes| start.checked_add(bytes)).ok_or(Error::BadArgument)?;
         let fits = start.is_multiple_of(PAGE) && pages > 0 && start >= self.start && end <= self.end;
-        fits.then_some(Place { start, pages }).ok_or(Error::BadArgument)
+        fits.then_some(PageRun { start, pages }).ok_or(Error::BadArgument)
     }
 }
 
 impl<S> Mapping<S> {
     /// In no tree yet.
-    pub fn new(place: Place, shows: S, first: u64, [protection, allowed]: [u8; 2]) -> Mapping<S> {
+    pub fn new(place: PageRun, shows: S, first: u64, [protection, allowed]: [u8; 2]) -> Mapping<S> {
         Mapping {
             tree: RBTreeLink::new(),
             start: Cell::new(place.start),
@@ -242,12 +242,12 @@ impl<S> Mapping<S> {
         self.first
     }
     /// What it shows, and how.
-    pub fn shows(&self) -> &S {
+    pub fn target(&self) -> &S {
         &self.shows
     }
     /// Where it is.
-    pub fn place(&self) -> Place {
-        Place { start: self.start(), pages: self.pages() }
+    pub fn place(&self) -> PageRun {
+        PageRun { start: self.start(), pages: self.pages() }
     }
     /// `layout::protection` bits.
     pub fn protection(&self) -> u64 {
@@ -266,15 +266,15 @@ impl<S> Mapping<S> {
         self.first + (address - self.start.get()) / PAGE
     }
     /// Where it shows some of the segment's pages, if it does.
-    pub fn place_of(&self, first: u64, pages: u64) -> Option<Place> {
+    pub fn place_of(&self, first: u64, pages: u64) -> Option<PageRun> {
         let from = first.max(self.first);
         let to = (first + pages).min(self.first + self.pages());
-        (from < to).then(|| Place { start: self.start() + (from - self.first) * PAGE, pages: to - from })
+        (from < to).then(|| PageRun { start: self.start() + (from - self.first) * PAGE, pages: to - from })
     }
     /// What `RangeGet` tells of it; `object` is the id of what it shows.
     pub fn entry(&self, object: u64) -> RangeEntry
     where
-        S: Shows,
+        S: MapTarget,
     {
         RangeEntry {
             start: self.start(),
@@ -296,14 +296,14 @@ impl<S> Mapping<S> {
 
 impl Mapping {
     /// What it shows.
-    pub fn shown(&self) -> Shown {
+    pub fn mapped(&self) -> Mapped {
         self.shows.shown
     }
     /// The segment it shows, if it shows one.
     pub fn segment(&self) -> Option<Ptr<Segment>> {
-        match self.shown() {
-            Shown::Segment(segment) => Some(segment),
-            Shown::Range(_) => None,
+        match self.mapped() {
+            Mapped::Segment(segment) => Some(segment),
+            Mapped::Range(_) => None,
         }
     }
     /// The range it is in.
@@ -313,14 +313,14 @@ impl Mapping {
 }
 
 impl Ptr<Mapping> {
-    pub(super) fn next_of_shown(self) -> Option<Ptr<Mapping>> {
-        self.shows.of_shown.next()
+    pub(super) fn next_of_mapped(self) -> Option<Ptr<Mapping>> {
+        self.shows.of_mapped.next()
     }
 
     /// Takes the hardware entries of some of the segment's pages away.
     pub(super) fn hide(self, kernel: &mut Kernel, first: u64, pages: u64) {
         if let Some(place) = self.place_of(first, pages) {
-            self.range().own(kernel).narrow_entries(place, 0);
+            self.range().own(kernel).downgrade_entries(place, 0);
         }
     }
 
@@ -328,9 +328,9 @@ impl Ptr<Mapping> {
     /// itself.
     pub(super) fn trim(self, kernel: &mut Kernel, pages: u64) {
         let kept = self.pages().saturating_sub(pages);
-        let tail = Place { start: self.start() + kept * PAGE, pages: self.pages() - kept };
+        let tail = PageRun { start: self.start() + kept * PAGE, pages: self.pages() - kept };
         let mut range = self.range().own(kernel);
-        range.narrow_entries(tail, 0);
+        range.downgrade_entries(tail, 0);
         if kept == 0 {
             range.delete(self);
         } else {
@@ -341,7 +341,7 @@ impl Ptr<Mapping> {
     /// Makes its hardware entries read-only.
     pub(super) fn deny_writes(self, kernel: &mut Kernel) {
         if self.protection() & protection::WRITE != 0 {
-            self.range().own(kernel).narrow_entries(self.place(), self.protection() & !protection::WRITE);
+            self.range().own(kernel).downgrade_entries(self.place(), self.protection() & !protection::WRITE);
         }
     }
 }

@@ -206,31 +206,31 @@ impl Kernel {
     /// Takes apart all objects whose last reference went.
     pub fn reap(&mut self) {
         while let Some(object) = self.doomed.pop_front() {
-            self.take_apart(object);
+            self.destroy(object);
         }
     }
 
-    fn take_apart(&mut self, object: AnyObject) {
+    fn destroy(&mut self, object: AnyObject) {
         match object.object_type {
-            ObjectType::Ram => self.end::<Ram>(object, ram::dismantle),
-            ObjectType::Domain => self.end::<Domain>(object, domain::dismantle),
-            ObjectType::Segment => self.end::<Segment>(object, segment::dismantle),
-            ObjectType::AddressRange => self.end::<Range>(object, range::dismantle),
-            ObjectType::ExecutionContext => self.end::<Context>(object, context::dismantle),
-            ObjectType::SchedulingContext => self.end::<Schedule>(object, schedule::dismantle),
-            ObjectType::Portal => self.end::<Portal>(object, portal::dismantle),
-            ObjectType::Semaphore => self.end::<Semaphore>(object, semaphore::dismantle),
-            ObjectType::Device => self.end::<Device>(object, device::dismantle),
+            ObjectType::Ram => self.end::<Ram>(object, ram::destroy),
+            ObjectType::Domain => self.end::<Domain>(object, domain::destroy),
+            ObjectType::Segment => self.end::<Segment>(object, segment::destroy),
+            ObjectType::AddressRange => self.end::<Range>(object, range::destroy),
+            ObjectType::ExecutionContext => self.end::<Context>(object, context::destroy),
+            ObjectType::SchedulingContext => self.end::<Schedule>(object, schedule::destroy),
+            ObjectType::Portal => self.end::<Portal>(object, portal::destroy),
+            ObjectType::Semaphore => self.end::<Semaphore>(object, semaphore::destroy),
+            ObjectType::Device => self.end::<Device>(object, device::destroy),
             ObjectType::RemoteContext => self.end::<Remote>(object, |_, _| ()),
-            ObjectType::Pcore => self.end::<Pcore>(object, pcore::dismantle),
-            ObjectType::Share => self.end::<SharedShare>(object, shared::dismantle_share),
-            ObjectType::Pool => self.end::<Keeper>(object, shared::dismantle_keeper),
+            ObjectType::Pcore => self.end::<Pcore>(object, pcore::destroy),
+            ObjectType::Share => self.end::<SharedShare>(object, shared::destroy_share),
+            ObjectType::Pool => self.end::<Keeper>(object, shared::destroy_keeper),
         }
     }
 
-    fn end<T: Object>(&mut self, object: AnyObject, dismantle: fn(&mut Kernel, Ptr<T>)) {
+    fn end<T: Object>(&mut self, object: AnyObject, destroy: fn(&mut Kernel, Ptr<T>)) {
         let Ok(typed) = object.cast::<T>() else { unreachable!("type was matched") };
-        dismantle(self, typed);
+        destroy(self, typed);
         let Some(ram) = object.ram.get() else { unreachable!("the root Ram is never released") };
         self.kernel_objects -= 1;
         self.objects_by_type[object.object_type as usize] -= 1;

@@ -7,7 +7,7 @@
 //! there as long as the mapping, and bounds what can be done through it; a range that is shown
 //! somewhere is alive.
 
-use super::mapping::{Mapping, PAGE, Shown, Window};
+use super::mapping::{Mapped, Mapping, PAGE, VaRange};
 use super::revoke::Budget;
 use super::space::{Space, link};
 use super::{Ptr, Ram, Range, Segment, frames};
@@ -17,8 +17,8 @@ use crate::shared::SharedObject;
 use crate::state::Kernel;
 use abi::Error;
 
-/// By what an address is shown.
-pub enum By {
+/// Backing what an address is shown.
+pub enum Backing {
     /// A mapping of a core's own range, and its segment.
     Own(Ptr<Mapping>, Ptr<Segment>),
     /// Whatever a range that a pool keeps has there.
@@ -28,7 +28,7 @@ pub enum By {
 /// What shows an address.
 pub struct Found {
     /// Mapping, or shared range.
-    pub by: By,
+    pub backing: Backing,
     /// The address in the range it is in.
     pub local: u64,
     /// What all on the way allow; `layout::protection` bits.
@@ -77,8 +77,8 @@ impl Ptr<Range> {
         Ok(made)
     }
 
-    /// Shows `child` at `start`. Rights have been checked; `BadArgument` if it does not fit there,
-    /// `Busy` if something is mapped there.
+    /// MapTarget `child` at `start`. Rights have been checked; `BadArgument` if it does not fit
+    /// there, `Busy` if something is mapped there.
     pub fn nest(
         self,
         kernel: &mut Kernel,
@@ -101,7 +101,7 @@ impl Ptr<Range> {
         }
         let mut own = self.own(kernel);
         let entry = own.open_link(start, level)?;
-        own.add(place, Shown::Range(child), 0, [protection as u8, allowed as u8])?;
+        own.add(place, Mapped::Range(child), 0, [protection as u8, allowed as u8])?;
         *entry = link(child.top(), protection);
         Ok(())
     }
@@ -129,13 +129,15 @@ impl Ptr<Range> {
         // Each turn goes down a level.
         loop {
             if let Some(shared) = range.shared() {
-                return Some(Found { by: By::Shared(shared), local, allowed });
+                return Some(Found { backing: Backing::Shared(shared), local, allowed });
             }
             let mapping = range.at(local)?;
             allowed &= mapping.protection();
-            match mapping.shown() {
-                Shown::Segment(segment) => return Some(Found { by: By::Own(mapping, segment), local, allowed }),
-                Shown::Range(nested) => (range, local) = (nested, local - mapping.start()),
+            match mapping.mapped() {
+                Mapped::Segment(segment) => {
+                    return Some(Found { backing: Backing::Own(mapping, segment), local, allowed });
+                }
+                Mapped::Range(nested) => (range, local) = (nested, local - mapping.start()),
             }
         }
     }
@@ -149,7 +151,7 @@ fn create_over(
     level: u32,
     write_execute: bool,
 ) -> Result<Ptr<Range>, Error> {
-    let window = Window::of_level(level);
+    let window = VaRange::of_level(level);
     let made = Range::create(kernel, ram, (Table { frame, level }, window), write_execute, None);
     made.inspect(|_| frames::clear(frame))
 }

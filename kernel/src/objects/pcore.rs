@@ -7,7 +7,7 @@
 //! The plan changes only while the core stands still. Core 0 writes nothing of another core, and
 //! the other way round: see `orders`.
 
-use super::mapping::Place;
+use super::mapping::PageRun;
 use super::notification::Notification;
 use super::segment::Segment;
 use super::slot::{Capability, Source};
@@ -58,7 +58,7 @@ pub struct Part {
     /// Of the capability for it.
     pub rights: Rights,
     /// Where it is shown, and how.
-    pub shown: Option<(Place, u64)>,
+    pub shown: Option<(PageRun, u64)>,
 }
 
 /// What a kernel core polls.
@@ -133,7 +133,7 @@ impl Plan {
 /// How far a claimed core is, as core 0 knows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    Still,
+    Idle,
     Ordered(u32),
     Runs(u32),
 }
@@ -168,9 +168,9 @@ impl Pcore {
     }
 
     /// The claim, of a core that stands still.
-    fn still(&self) -> Result<Ptr<Claim>, Error> {
+    fn idle_claim(&self) -> Result<Ptr<Claim>, Error> {
         let claim = self.claim()?;
-        if claim.stage.get() == Stage::Still { Ok(claim) } else { Err(Error::Busy) }
+        if claim.stage.get() == Stage::Idle { Ok(claim) } else { Err(Error::Busy) }
     }
 }
 
@@ -183,7 +183,7 @@ impl Kernel {
     /// Whether a core runs. On core 0 a claimed one does from the order to run until it was heard
     /// that it has halted.
     pub fn core_runs(&self, core: usize) -> bool {
-        hardware::core_state(core).is_running() || self.claim_on(core).is_some_and(|pcore| !self.is_still(pcore))
+        hardware::core_state(core).is_running() || self.claim_on(core).is_some_and(|pcore| !self.is_frozen(pcore))
     }
 
     /// What a core runs, as core 0 knows (`abi::pcore::runs`), and the id of the domain that
@@ -193,7 +193,7 @@ impl Kernel {
             return (if core == self.core() { runs::MONITOR } else { runs::NOTHING }, 0);
         };
         let what = match pcore.claim {
-            Some(claim) if claim.stage.get() != Stage::Still => claim.plan.get().runs(),
+            Some(claim) if claim.stage.get() != Stage::Idle => claim.plan.get().runs(),
             _ => runs::NOTHING,
         };
         (what, pcore.claimant)
@@ -209,7 +209,7 @@ impl Kernel {
         let place = NonNull::new(phys_to_virt(frame).cast::<Claim>()).expect("the direct map is not at zero");
         let claim = Claim {
             plan: Cell::new(Plan::NONE),
-            stage: Cell::new(Stage::Still),
+            stage: Cell::new(Stage::Idle),
             is_to_halt: Cell::new(false),
             watcher: Slot::new(),
             parts: [const { Slot::new() }; SEGMENTS_MAX],
@@ -230,13 +230,13 @@ impl Kernel {
     }
 
     /// Whether the core can be run now.
-    pub fn check_still(&self, pcore: Ptr<Pcore>) -> Result<(), Error> {
-        pcore.still().map(drop)
+    pub fn check_idle(&self, pcore: Ptr<Pcore>) -> Result<(), Error> {
+        pcore.idle_claim().map(drop)
     }
 
     /// Adds to what the core polls when it runs next.
     pub fn add_polled(&mut self, pcore: Ptr<Pcore>, polled: Polled, segment: Source) -> Result<usize, Error> {
-        let claim = pcore.still()?;
+        let claim = pcore.idle_claim()?;
         let mut plan = claim.plan.get();
         let index = plan.devices.iter().position(Option::is_none).ok_or(Error::Busy)?;
         plan.devices[index] = Some(polled);
@@ -248,7 +248,7 @@ impl Kernel {
     /// Runs a core that stands still as `plan` says; the devices are those added before. `segments`
     /// are kept until it has halted.
     pub fn run_core(&mut self, pcore: Ptr<Pcore>, plan: Plan, segments: &[Option<Source>; SEGMENTS_MAX]) {
-        let Ok(claim) = pcore.still() else { unreachable!("decoded") };
+        let Ok(claim) = pcore.idle_claim() else { unreachable!("decoded") };
         let state = hardware::core_state(pcore.core);
         let run = state.next_run();
         claim.plan.set(Plan { run, devices: claim.plan.get().devices, ..plan });
@@ -293,8 +293,8 @@ impl Kernel {
     }
 
     /// Whether nothing runs there; a claim that is taken apart waits for that.
-    pub(super) fn is_still(&self, pcore: Ptr<Pcore>) -> bool {
-        pcore.claim.is_none_or(|claim| claim.stage.get() == Stage::Still)
+    pub(super) fn is_frozen(&self, pcore: Ptr<Pcore>) -> bool {
+        pcore.claim.is_none_or(|claim| claim.stage.get() == Stage::Idle)
     }
 
     /// Core 0: some core's state changed.
@@ -318,7 +318,7 @@ impl Kernel {
                 self.tell_watcher(claim);
             }
             (Stage::Ordered(run) | Stage::Runs(run), State::Halted(now)) if run == now => {
-                claim.stage.set(Stage::Still);
+                claim.stage.set(Stage::Idle);
                 claim.plan.set(Plan::NONE);
                 for slot in claim.slots() {
                     self.keep(slot, None, None);
@@ -346,9 +346,9 @@ pub fn decode_run(segment: Ptr<Segment>, capability: Capability) -> Result<(Phys
     Ok((base, segment.pages()))
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, pcore: Ptr<Pcore>) {
+pub(super) fn destroy(kernel: &mut Kernel, pcore: Ptr<Pcore>) {
     let Some(claim) = pcore.claim else { return };
-    assert!(claim.stage.get() == Stage::Still, "a claim holds itself while its core runs");
+    assert!(claim.stage.get() == Stage::Idle, "a claim holds itself while its core runs");
     kernel.keep(&claim.watcher, None, None);
     for slot in claim.slots() {
         kernel.keep(slot, None, None);

@@ -1,11 +1,11 @@
 //! Portal: an entrance into a context of this core, and the calls through it.
 //!
-//! A caller lends its time to the callee: it stays on the callee's list of lenders until it is
+//! A caller donates its time to the callee: it stays on the callee's list of donors until it is
 //! answered (rendezvous), or until the callee reaches Wait with nothing pending (mailbox). Whoever
-//! is picked by the scheduler then runs the end of its chain of loans, so that helping a busy
+//! is picked by the scheduler then runs the end of its chain of donations, so that helping a busy
 //! callee needs no code of its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`]
-//! links; a lender's state names the loan; a callee's death ends all loans with `PeerDead`. A
-//! mailbox caller who is itself notified gets its time back at once if the callee has time of its
+//! links; a donor's state names the donation; a callee's death ends all donations with `PeerDead`.
+//! A mailbox caller who is itself notified gets its time back at once if the callee has time of its
 //! own: otherwise a callee that never idles would keep it.
 
 use super::context::{Context, State};
@@ -14,7 +14,7 @@ use crate::state::Kernel;
 use abi::{Error, ObjectType};
 use core::cell::Cell;
 
-/// Longest chain of loans.
+/// Longest chain of donations.
 pub const DEPTH_MAX: u8 = 16;
 
 /// How a portal is entered.
@@ -56,7 +56,7 @@ impl Portal {
     }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, portal: Ptr<Portal>) {
+pub(super) fn destroy(kernel: &mut Kernel, portal: Ptr<Portal>) {
     portal.set_callee(None);
     kernel.wake_slots.free_all(portal.any(), &portal.wake_slots);
 }
@@ -80,9 +80,9 @@ impl Ptr<Portal> {
 }
 
 impl Ptr<Context> {
-    /// Whether `self`, which runs, may lend its time to `callee`: no cycle, and no chain longer
+    /// Whether `self`, which runs, may donate its time to `callee`: no cycle, and no chain longer
     /// than [`DEPTH_MAX`].
-    pub fn may_lend_to(self, callee: Ptr<Context>) -> bool {
+    pub fn may_donate_to(self, callee: Ptr<Context>) -> bool {
         let mut depth = self.depth.get();
         if callee.state() == State::Accepting {
             return depth < DEPTH_MAX;
@@ -93,29 +93,29 @@ impl Ptr<Context> {
                 return false;
             }
             depth += 1;
-            next = context.lends_to();
+            next = context.donates_to();
         }
         true
     }
 
-    /// Notes the loan; `may_lend_to` has been asked. Who is lent to as long a chain already lends
-    /// on as long a one.
+    /// Notes the donation; `may_donate_to` has been asked. Who is donated to as long a chain
+    /// already donates on as long a one.
     #[inline(always)]
-    pub(super) fn lend_to(self, callee: Ptr<Context>) {
-        callee.lenders.push_back(self);
+    pub(super) fn donate_to(self, callee: Ptr<Context>) {
+        callee.donors.push_back(self);
         let mut depth = self.depth.get();
         let mut next = Some(callee);
         while let Some(context) = next.filter(|context| context.depth.get() <= depth) {
             depth = depth.wrapping_add(1);
             context.depth.set(depth);
-            next = context.lends_to();
+            next = context.donates_to();
         }
     }
 
     #[inline(always)]
     pub(super) fn take_back_from(self, callee: Ptr<Context>) {
-        callee.lenders.remove(self);
-        if callee.lenders.is_empty() {
+        callee.donors.remove(self);
+        if callee.donors.is_empty() {
             callee.depth.set(0);
         }
     }
@@ -123,7 +123,7 @@ impl Ptr<Context> {
 
 impl Kernel {
     /// A rendezvous call. `caller` blocks until it is answered; tells who goes on at once, see
-    /// `pass_on`.
+    /// `direct_switch`.
     #[inline(always)]
     pub fn call_rendezvous(
         &mut self,
@@ -140,13 +140,13 @@ impl Kernel {
             }
             callee.serving.set(Some(caller));
             callee.set_received(badge, caller.words_sent());
-            // Before the loan: the caller ran, so whatever time ends in it runs or is queued
+            // Before the donation: the caller ran, so whatever time ends in it runs or is queued
             // already.
             self.make_ready(callee);
-            caller.lend_to(callee);
+            caller.donate_to(callee);
             caller.set_state(State::Served(callee));
             callee.set_state(State::Runnable);
-            self.pass_on(Some(callee))
+            self.direct_switch(Some(callee))
         } else {
             self.stand_in_line(caller, callee, badge, deadline_ns);
             None
@@ -155,7 +155,7 @@ impl Kernel {
 
     #[inline(never)]
     fn stand_in_line(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64, deadline_ns: u64) {
-        caller.lend_to(callee);
+        caller.donate_to(callee);
         caller.badge.set(badge);
         callee.callers.push_back(caller);
         self.block(caller, State::Queued(callee));
@@ -184,31 +184,31 @@ impl Kernel {
         true
     }
 
-    /// A mailbox call: sets the bits and lends time until the callee idles.
+    /// A mailbox call: sets the bits and donates time until the callee idles.
     pub fn call_mailbox(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64) {
-        let lends = caller.may_lend_to(callee);
+        let donates = caller.may_donate_to(callee);
         self.signal(callee, badge);
-        if lends {
-            caller.lend_to(callee);
-            self.block(caller, State::Lending(callee));
+        if donates {
+            caller.donate_to(callee);
+            self.block(caller, State::Donation(callee));
         }
     }
 
-    /// The callee idles: whoever lent it time by a mailbox call goes on.
-    pub fn release_lenders(&mut self, callee: Ptr<Context>) {
-        let mut next = callee.lenders.first();
-        while let Some(lender) = next {
-            next = lender.next_lender();
-            if lender.state() == State::Lending(callee) {
-                self.complete(lender, Ok([0; 3]));
+    /// The callee idles: whoever donated it time by a mailbox call goes on.
+    pub fn release_donors(&mut self, callee: Ptr<Context>) {
+        let mut next = callee.donors.first();
+        while let Some(donor) = next {
+            next = donor.next_donor();
+            if donor.state() == State::Donation(callee) {
+                self.complete(donor, Ok([0; 3]));
             }
         }
     }
 
     /// The callee is gone.
-    pub(super) fn fail_lenders(&mut self, callee: Ptr<Context>) {
-        while let Some(lender) = callee.lenders.first() {
-            self.complete(lender, Err(Error::PeerDead));
+    pub(super) fn fail_donors(&mut self, callee: Ptr<Context>) {
+        while let Some(donor) = callee.donors.first() {
+            self.complete(donor, Err(Error::PeerDead));
         }
     }
 }

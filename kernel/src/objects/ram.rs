@@ -253,7 +253,7 @@ pub(crate) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>,
     }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, ram: Ptr<Ram>) {
+pub(super) fn destroy(kernel: &mut Kernel, ram: Ptr<Ram>) {
     assert!(ram.used.get() == 0, "an account outlives what it paid for");
     if let Some(parent) = ram.parent {
         kernel.release(parent);

@@ -8,7 +8,7 @@
 //! root forgets its own pages one by one, and a nested range, which the loaded space may show
 //! anywhere and more than once, has all forgotten.
 
-use super::mapping::{Listed, Mapping, Place, Shown, Tree, Window};
+use super::mapping::{Listed, Mapped, Mapping, PageRun, Tree, VaRange};
 use super::revoke::Budget;
 use super::segment::Segment;
 use super::space::{Remembered, Space, check_protection};
@@ -26,7 +26,7 @@ use core::cell::Cell;
 pub struct Range {
     header: Header,
     top: Table,
-    window: Window,
+    window: VaRange,
     /// Of a core's own.
     mappings: Tree,
     /// What it stands for, if a pool keeps that.
@@ -51,7 +51,7 @@ impl Range {
     pub(crate) fn create(
         kernel: &mut Kernel,
         ram: Ptr<Ram>,
-        (top, window): (Table, Window),
+        (top, window): (Table, VaRange),
         write_execute: bool,
         alias: Option<Ptr<Alias>>,
     ) -> Result<Ptr<Range>, Error> {
@@ -84,7 +84,7 @@ impl Range {
     }
 
     /// The addresses it may use.
-    pub fn window(&self) -> Window {
+    pub fn window(&self) -> VaRange {
         self.window
     }
 
@@ -94,7 +94,7 @@ impl Range {
     }
 
     /// A part of it; `BadArgument` if not inside.
-    pub fn place(&self, start: u64, pages: u64) -> Result<Place, Error> {
+    pub fn place(&self, start: u64, pages: u64) -> Result<PageRun, Error> {
         self.window.place(start, pages)
     }
 
@@ -121,7 +121,7 @@ pub struct Own<'a> {
 }
 
 impl Space for Own<'_> {
-    type Shows = Listed;
+    type MapTarget = Listed;
 
     fn top(&self) -> Table {
         self.range.top
@@ -133,7 +133,7 @@ impl Space for Own<'_> {
         &self.range.mappings
     }
 
-    fn make(&mut self, place: Place, shown: Shown, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
+    fn make(&mut self, place: PageRun, shown: Mapped, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
         let (core, pooled) = (self.kernel.core(), shown.pooled());
         pooled.map_or(Ok(()), |segment| segment.enter(core, NO_RANGE))?;
         let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>());
@@ -145,35 +145,35 @@ impl Space for Own<'_> {
             Ptr::new(node)
         };
         match shown {
-            Shown::Segment(segment) => {
+            Mapped::Segment(segment) => {
                 self.kernel.retain(segment);
                 segment.mappings.push_back(node);
             }
-            Shown::Range(nested) => {
+            Mapped::Range(nested) => {
                 self.kernel.retain(nested);
                 nested.parents.push_back(node);
-                nested.shared().inspect(|range| range.shown_more(self.kernel.core()));
+                nested.shared().inspect(|range| range.mapped_more(self.kernel.core()));
             }
         }
         Ok(node)
     }
 
     fn end(&mut self, mapping: Ptr<Mapping>) {
-        let shown = mapping.shown();
+        let shown = mapping.mapped();
         match shown {
-            Shown::Segment(segment) => {
+            Mapped::Segment(segment) => {
                 segment.mappings.remove(mapping);
                 shown.pooled().inspect(|segment| segment.leave(self.kernel.core()));
             }
-            Shown::Range(nested) => {
+            Mapped::Range(nested) => {
                 nested.parents.remove(mapping);
-                nested.shared().inspect(|range| range.shown_less(self.kernel.core()));
+                nested.shared().inspect(|range| range.mapped_less(self.kernel.core()));
             }
         }
         ram::free_small(self.kernel, self.range.ram(), mapping.address().cast(), size_of::<Mapping>());
         match shown {
-            Shown::Segment(segment) => self.kernel.release(segment),
-            Shown::Range(nested) => self.kernel.release(nested),
+            Mapped::Segment(segment) => self.kernel.release(segment),
+            Mapped::Range(nested) => self.kernel.release(nested),
         }
     }
 
@@ -191,16 +191,16 @@ impl Space for Own<'_> {
             _ => Remembered::Nowhere,
         }
     }
-    fn forget_page(&mut self, address: u64) {
+    fn flush_page(&mut self, address: u64) {
         hardware::flush_page(address);
     }
-    fn forget_all(&mut self) {
+    fn flush_all_translations(&mut self) {
         hardware::flush_all();
     }
 
     #[inline]
-    fn neighbour(&mut self, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
-        fault::neighbour(self.kernel, mapping, page)
+    fn fault_around(&mut self, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
+        fault::fault_around(self.kernel, mapping, page)
     }
 }
 
@@ -249,19 +249,19 @@ impl Ptr<Range> {
             return kernel.change_shared(range, |range| range.get(address));
         }
         let mapping = self.at_or_after(address)?;
-        let object = match mapping.shown() {
-            Shown::Segment(segment) => segment.any(),
-            Shown::Range(nested) => nested.any(),
+        let object = match mapping.mapped() {
+            Mapped::Segment(segment) => segment.any(),
+            Mapped::Range(nested) => nested.any(),
         };
         Some(mapping.entry(object.id()))
     }
 
-    /// Shows `segment` from page `first` on. Protection and rights have been checked; `Busy` if
+    /// MapTarget `segment` from page `first` on. Protection and rights have been checked; `Busy` if
     /// something is there.
     pub fn map(
         self,
         kernel: &mut Kernel,
-        place: Place,
+        place: PageRun,
         segment: Ptr<Segment>,
         first: u64,
         rights: [u64; 2],
@@ -284,17 +284,17 @@ impl Ptr<Range> {
     pub(super) fn map_copy(
         self,
         kernel: &mut Kernel,
-        place: Place,
+        place: PageRun,
         segment: Ptr<Segment>,
         first: u64,
         rights: [u64; 2],
     ) -> Result<(), Error> {
-        self.own(kernel).map(place, Shown::Segment(segment), first, rights)
+        self.own(kernel).map(place, Mapped::Segment(segment), first, rights)
     }
 
     /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a
     /// part of a nested range is meant. Nobody sees any of it when this ends.
-    pub fn unmap(self, kernel: &mut Kernel, place: Place) -> Result<u64, Error> {
+    pub fn unmap(self, kernel: &mut Kernel, place: PageRun) -> Result<u64, Error> {
         match self.shared() {
             None => self.own(kernel).unmap(place),
             Some(range) => kernel.change_shared(range, |range| range.unmap(place)),
@@ -303,7 +303,7 @@ impl Ptr<Range> {
 
     /// Sets the protection of all pages of `place`. `BadArgument` if it is not all mapped,
     /// `NoRights` if not by capabilities that allow that.
-    pub fn protect(self, kernel: &mut Kernel, place: Place, wanted: u64) -> Result<(), Error> {
+    pub fn protect(self, kernel: &mut Kernel, place: PageRun, wanted: u64) -> Result<(), Error> {
         match self.shared() {
             None => self.own(kernel).protect(place, wanted),
             Some(range) => kernel.change_shared(range, |range| range.protect(place, wanted)),
@@ -331,9 +331,9 @@ impl Ptr<Range> {
             if !budget.spend(1) {
                 return false;
             }
-            match mapping.shown() {
-                Shown::Segment(_) => own.delete(mapping),
-                Shown::Range(_) => own.take_out(mapping),
+            match mapping.mapped() {
+                Mapped::Segment(_) => own.delete(mapping),
+                Mapped::Range(_) => own.take_out(mapping),
             }
         }
         self.is_cleared.set(true);
@@ -349,7 +349,7 @@ impl Ptr<Range> {
     }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, range: Ptr<Range>) {
+pub(super) fn destroy(kernel: &mut Kernel, range: Ptr<Range>) {
     range.close();
     range.clear(kernel, &mut Budget::all());
     if let Some(alias) = range.alias {

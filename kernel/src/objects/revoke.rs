@@ -76,8 +76,8 @@ impl Kernel {
     }
 
     fn empty_account(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
-        while let Some(object) = self.next_to_dissolve(ram, budget) {
-            let is_done = budget.spend(1) && self.dissolve(caller, ram, object, budget);
+        while let Some(object) = self.next_to_destroy(ram, budget) {
+            let is_done = budget.spend(1) && self.drain_object(caller, ram, object, budget);
             if !is_done || caller.state() == State::Dead {
                 return false;
             }
@@ -89,7 +89,7 @@ impl Kernel {
     /// What goes next: what acts, from the top down; then the rest, from the bottom up. The
     /// accounts on the way lose their names, so that nobody makes anything more of them. `None`:
     /// nothing is left, or the budget did not suffice.
-    fn next_to_dissolve(&mut self, ram: Ptr<Ram>, budget: &mut Budget) -> Option<AnyObject> {
+    fn next_to_destroy(&mut self, ram: Ptr<Ram>, budget: &mut Budget) -> Option<AnyObject> {
         let mut at = ram;
         loop {
             if let Some(actor) = at.actors.first() {
@@ -108,7 +108,7 @@ impl Kernel {
     }
 
     /// Takes one object as far apart as the budget allows; tells whether that was all.
-    fn dissolve(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, object: AnyObject, budget: &mut Budget) -> bool {
+    fn drain_object(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, object: AnyObject, budget: &mut Budget) -> bool {
         self.retain_any(object);
         let is_done = self.empty_object(&caller.revoked, ram, object, budget);
         if is_done {
@@ -166,7 +166,7 @@ impl Kernel {
             }
             ObjectType::Pcore => {
                 // Its last name going makes its core halt; it is whole until that has.
-                return self.take_capabilities(object, None, budget) && self.is_still(typed(object));
+                return self.take_capabilities(object, None, budget) && self.is_frozen(typed(object));
             }
             ObjectType::RemoteContext => (),
             ObjectType::Pool => return self.end_pool(typed::<Keeper>(object), budget),

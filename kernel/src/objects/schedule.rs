@@ -1,8 +1,8 @@
 //! SchedulingContext: time of a priority, in slices, for the context it belongs to and for whoever
-//! that one lends it to.
+//! that one donates it to.
 
 use super::{Context, Header, Link, Linked, Object, Ptr};
-use crate::scheduler::Window;
+use crate::scheduler::GangWindow;
 use crate::state::Kernel;
 use abi::ObjectType;
 use core::cell::Cell;
@@ -19,7 +19,7 @@ pub struct Schedule {
     /// Its ready queue; [`Schedule::CLOSED`] outside its window.
     pub(crate) level: Cell<usize>,
     /// If it is of a gang: when it may run, and its place among those of this core.
-    pub(crate) window: Cell<Option<Window>>,
+    pub(crate) window: Cell<Option<GangWindow>>,
     pub(crate) member: Link<Schedule>,
     /// Linked while it is ready or running and has a window: by when that next opens or closes.
     pub(crate) turn: RBTreeLink,
@@ -97,7 +97,7 @@ impl Schedule {
     }
 }
 
-pub(super) fn dismantle(_: &mut Kernel, schedule: Ptr<Schedule>) {
+pub(super) fn destroy(_: &mut Kernel, schedule: Ptr<Schedule>) {
     let is_idle = !schedule.is_queued() && !schedule.turn.is_linked() && !schedule.member.is_linked();
     assert!(is_idle && schedule.context.get().is_none(), "a context holds a reference of its time");
 }

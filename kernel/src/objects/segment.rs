@@ -6,8 +6,8 @@
 //! may be mapped writable. Contiguous segments own one run of frames; imported ones own nothing and
 //! show memory of a device or of another core. Invariants: each entry present is charged to the
 //! segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry
-//! can narrow the hardware tables too. Entries of small segments are in the object, of larger ones
-//! in a table page, or in table pages under an index page; those are made at first use.
+//! can downgrade the hardware tables too. Entries of small segments are in the object, of larger
+//! ones in a table page, or in table pages under an index page; those are made at first use.
 
 use super::mapping::Mapping;
 use super::revoke::Budget;
@@ -473,7 +473,7 @@ impl Ptr<Segment> {
     fn for_each_mapping(self, mut f: impl FnMut(Ptr<Mapping>)) {
         let mut next = self.mappings.first();
         while let Some(mapping) = next {
-            next = mapping.next_of_shown();
+            next = mapping.next_of_mapped();
             f(mapping);
         }
     }
@@ -484,7 +484,7 @@ impl Ptr<Segment> {
     }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, segment: Ptr<Segment>) {
+pub(super) fn destroy(kernel: &mut Kernel, segment: Ptr<Segment>) {
     assert!(segment.mappings.is_empty(), "mappings hold references");
     let ram = segment.ram();
     match segment.kind {

@@ -82,7 +82,7 @@ impl Ptr<Semaphore> {
     }
 }
 
-pub(super) fn dismantle(kernel: &mut Kernel, semaphore: Ptr<Semaphore>) {
+pub(super) fn destroy(kernel: &mut Kernel, semaphore: Ptr<Semaphore>) {
     assert!(semaphore.waiting.is_empty(), "whoever waits holds a reference");
     kernel.wake_slots.free_all(semaphore.any(), &semaphore.wake_slots);
 }

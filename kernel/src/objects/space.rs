@@ -3,11 +3,11 @@
 //!
 //! The truth is a tree of mappings; the hardware tables are a cache of it, which may lose any entry
 //! at any time. Invariants: an entry never allows more than its mapping and its page do; when one
-//! is narrowed or taken away, whoever keeps the range is told before anything that was shown may be
-//! used otherwise, and sees to the translations that processors remember. No address is known here
-//! but the window's.
+//! is downgraded or taken away, whoever keeps the range is told before anything that was shown may
+//! be used otherwise, and sees to the translations that processors remember. No address is known
+//! here but the window's.
 
-use super::mapping::{Mapping, PAGE, Place, Shows, Tree};
+use super::mapping::{MapTarget, Mapping, PAGE, PageRun, Tree};
 use super::{Ptr, fault};
 use crate::arch::paging::{self, Leaves, Pte, Table};
 use crate::memory::PhysAddr;
@@ -20,14 +20,14 @@ pub const MAPPINGS_MAX: u64 = 65_536;
 /// Bytes that one table of leaves covers, and a large page.
 pub(super) const LEAVES_BYTES: u64 = Table::bytes(0);
 /// From this many pages on, everything is forgotten instead of page by page.
-const FORGET_ALL_PAGES: u64 = 32;
+const FLUSH_ALL_PAGES: u64 = 32;
 
 /// Where translations of a range may be remembered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Remembered {
     /// Nowhere.
     Nowhere,
-    /// By this core, at the range's own addresses.
+    /// Backing this core, at the range's own addresses.
     Here,
     /// At addresses, or by cores, that are not known one by one.
     Anywhere,
@@ -36,24 +36,24 @@ pub enum Remembered {
 /// A range, kept by somebody.
 pub trait Space {
     /// What its mappings know of what they show.
-    type Shows: Shows;
+    type MapTarget: MapTarget;
 
     /// Its uppermost table.
     fn top(&self) -> Table;
     /// Whether code that is mapped may be writable.
     fn may_write_execute(&self) -> bool;
     /// Its mappings.
-    fn mappings(&self) -> &Tree<Self::Shows>;
+    fn mappings(&self) -> &Tree<Self::MapTarget>;
     /// A mapping in no tree, which holds what it shows.
     fn make(
         &mut self,
-        place: Place,
+        place: PageRun,
         what: What<Self>,
         first: u64,
         rights: [u8; 2],
-    ) -> Result<Ptr<Mapping<Self::Shows>>, Error>;
+    ) -> Result<Ptr<Mapping<Self::MapTarget>>, Error>;
     /// Gives up a mapping that was taken out of the tree, and what it held.
-    fn end(&mut self, mapping: Ptr<Mapping<Self::Shows>>);
+    fn end(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>);
     /// A page for a table.
     fn allocate_table(&mut self) -> Option<PhysAddr>;
     /// Gives one back that no table leads to any more and no processor remembers.
@@ -61,15 +61,15 @@ pub trait Space {
     /// Where translations may be remembered.
     fn remembered(&self) -> Remembered;
     /// One at this address is not true any more; it is remembered [`Remembered::Here`].
-    fn forget_page(&mut self, address: u64);
+    fn flush_page(&mut self, address: u64);
     /// Some are not true any more.
-    fn forget_all(&mut self);
+    fn flush_all_translations(&mut self);
     /// The entry for a page that a mapping shows and that needs not be made first.
-    fn neighbour(&mut self, mapping: Ptr<Mapping<Self::Shows>>, page: u64) -> Option<Pte>;
+    fn fault_around(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>, page: u64) -> Option<Pte>;
 
-    /// Shows something at a place. Protection and rights have been checked; `Busy` if something is
-    /// there.
-    fn map(&mut self, place: Place, what: What<Self>, first: u64, rights: [u64; 2]) -> Result<(), Error> {
+    /// MapTarget something at a place. Protection and rights have been checked; `Busy` if something
+    /// is there.
+    fn map(&mut self, place: PageRun, what: What<Self>, first: u64, rights: [u64; 2]) -> Result<(), Error> {
         if self.mappings().within(place).next().is_some() {
             return Err(Error::Busy);
         }
@@ -77,7 +77,7 @@ pub trait Space {
     }
 
     /// As `map`, where nothing is.
-    fn add(&mut self, place: Place, what: What<Self>, first: u64, rights: [u8; 2]) -> Result<(), Error> {
+    fn add(&mut self, place: PageRun, what: What<Self>, first: u64, rights: [u8; 2]) -> Result<(), Error> {
         if self.mappings().count() >= MAPPINGS_MAX {
             return Err(Error::NoMemory);
         }
@@ -87,16 +87,16 @@ pub trait Space {
     }
 
     /// Takes a mapping out whose entries are gone.
-    fn delete(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
+    fn delete(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>) {
         self.mappings().remove(mapping);
         self.end(mapping);
     }
 
     /// Whether a border of `place` lies inside a nested range.
-    fn check_borders(&self, place: Place) -> Result<(), Error> {
+    fn check_borders(&self, place: PageRun) -> Result<(), Error> {
         let cuts = |border: u64| {
             let mapping = self.mappings().at(border);
-            mapping.is_some_and(|mapping| mapping.start() < border && mapping.shows().table().is_some())
+            mapping.is_some_and(|mapping| mapping.start() < border && mapping.target().table().is_some())
         };
         if cuts(place.start) || cuts(place.end()) { Err(Error::BadArgument) } else { Ok(()) }
     }
@@ -110,8 +110,8 @@ pub trait Space {
         let kept = (address - mapping.start()) / PAGE;
         let all = mapping.pages();
         mapping.set_pages(kept);
-        let rest = Place { start: address, pages: all - kept };
-        let made = self.add(rest, mapping.shows().what(), mapping.first() + kept, mapping.rights());
+        let rest = PageRun { start: address, pages: all - kept };
+        let made = self.add(rest, mapping.target().what(), mapping.first() + kept, mapping.rights());
         if made.is_err() {
             mapping.set_pages(all);
         }
@@ -120,7 +120,7 @@ pub trait Space {
 
     /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a
     /// part of a nested range is meant.
-    fn unmap(&mut self, place: Place) -> Result<u64, Error> {
+    fn unmap(&mut self, place: PageRun) -> Result<u64, Error> {
         self.check_borders(place)?;
         self.split(place.start)?;
         self.split(place.end())?;
@@ -133,9 +133,9 @@ pub trait Space {
     }
 
     /// Takes one mapping away, with its entries.
-    fn take_out(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
-        match mapping.shows().table() {
-            None => self.narrow_entries(mapping.place(), 0),
+    fn take_out(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>) {
+        match mapping.target().table() {
+            None => self.downgrade_entries(mapping.place(), 0),
             Some(table) => self.set_link(mapping.start(), table, Pte::EMPTY),
         }
         self.delete(mapping);
@@ -143,14 +143,14 @@ pub trait Space {
 
     /// Whether all of `place` is mapped by capabilities that allow `wanted`, nested ranges as a
     /// whole.
-    fn check_cover(&self, place: Place, wanted: u64) -> Result<(), Error> {
+    fn check_cover(&self, place: PageRun, wanted: u64) -> Result<(), Error> {
         self.check_borders(place)?;
         let mut next = place.start;
         for mapping in self.mappings().within(place) {
             if mapping.start() > next {
                 return Err(Error::BadArgument);
             }
-            if mapping.shows().table().is_none() {
+            if mapping.target().table().is_none() {
                 check_protection(wanted, self.may_write_execute())?;
             }
             if mapping.allowed() & wanted != wanted {
@@ -162,20 +162,20 @@ pub trait Space {
     }
 
     /// Sets the protection of all pages of `place`, which are covered (`check_cover`).
-    fn protect(&mut self, place: Place, wanted: u64) -> Result<(), Error> {
+    fn protect(&mut self, place: PageRun, wanted: u64) -> Result<(), Error> {
         self.check_cover(place, wanted)?;
         self.split(place.start)?;
         self.split(place.end())?;
         let mut next = place.start;
         while next < place.end()
             && let Some(mapping) =
-                { self.mappings().within(Place { start: next, pages: (place.end() - next) / PAGE }).next() }
+                { self.mappings().within(PageRun { start: next, pages: (place.end() - next) / PAGE }).next() }
         {
             next = mapping.end();
             mapping.set_protection(wanted);
-            match mapping.shows().table() {
+            match mapping.target().table() {
                 None => {
-                    self.narrow_entries(mapping.place(), wanted);
+                    self.downgrade_entries(mapping.place(), wanted);
                     self.join_with_previous(mapping);
                 }
                 Some(table) => self.set_link(mapping.start(), table, link(table, wanted)),
@@ -189,11 +189,11 @@ pub trait Space {
 
     /// Makes one mapping of two that continue each other, so that protecting back and forth leaves
     /// no trace.
-    fn join_with_previous(&mut self, mapping: Ptr<Mapping<Self::Shows>>) {
+    fn join_with_previous(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>) {
         let before = mapping.start().checked_sub(PAGE);
         let Some(previous) = before.and_then(|before| self.mappings().at(before)) else { return };
-        let continues = previous.shows().table().is_none()
-            && previous.shows().what() == mapping.shows().what()
+        let continues = previous.target().table().is_none()
+            && previous.target().what() == mapping.target().what()
             && previous.first() + previous.pages() == mapping.first()
             && previous.rights() == mapping.rights();
         if continues {
@@ -205,7 +205,7 @@ pub trait Space {
 
     /// Leaves of the present hardware entries of `place` what the protection allows, without the
     /// right to read nothing; what changed is forgotten.
-    fn narrow_entries(&mut self, place: Place, wanted: u64) {
+    fn downgrade_entries(&mut self, place: PageRun, wanted: u64) {
         let remembered = self.remembered();
         let by_page = remembered == Remembered::Here;
         let mut changed = 0u64;
@@ -214,8 +214,8 @@ pub trait Space {
             if new != *entry {
                 *entry = new;
                 changed += 1;
-                if by_page && changed <= FORGET_ALL_PAGES {
-                    self.forget_page(address);
+                if by_page && changed <= FLUSH_ALL_PAGES {
+                    self.flush_page(address);
                 }
             }
         };
@@ -227,12 +227,12 @@ pub trait Space {
                 Leaves::Large(entry) => {
                     let is_whole = end - address == LEAVES_BYTES;
                     // What stays of a part comes back in small pages.
-                    replace(entry, if is_whole { narrow(*entry, wanted) } else { Pte::EMPTY }, address);
+                    replace(entry, if is_whole { downgrade(*entry, wanted) } else { Pte::EMPTY }, address);
                 }
                 Leaves::Small(entries) => {
                     for entry in entries {
                         if entry.is_present() {
-                            replace(entry, narrow(*entry, wanted), address);
+                            replace(entry, downgrade(*entry, wanted), address);
                         }
                         address += PAGE;
                     }
@@ -240,15 +240,15 @@ pub trait Space {
             }
             address = end;
         }
-        if remembered != Remembered::Nowhere && changed > if by_page { FORGET_ALL_PAGES } else { 0 } {
-            self.forget_all();
+        if remembered != Remembered::Nowhere && changed > if by_page { FLUSH_ALL_PAGES } else { 0 } {
+            self.flush_all_translations();
         }
     }
 
     /// Something that a table was reached by is gone.
-    fn forget_tables(&mut self) {
+    fn flush_tables(&mut self) {
         if self.remembered() != Remembered::Nowhere {
-            self.forget_all();
+            self.flush_all_translations();
         }
     }
 
@@ -259,7 +259,7 @@ pub trait Space {
         if let Leaves::Large(entry) = paging::leaves(top, address, 1) {
             // Of a mapping that was cut since.
             *entry = Pte::EMPTY;
-            self.forget_tables();
+            self.flush_tables();
         }
         paging::walk(top, address, &mut || self.allocate_table()).map(|_| ()).ok_or(Error::NoMemory)
     }
@@ -274,10 +274,10 @@ pub trait Space {
         }
     }
 
-    /// Puts one entry into the hardware tables and tells whether there was one. Shows the
+    /// Puts one entry into the hardware tables and tells whether there was one. MapTarget the
     /// neighbours that are there already, too, so that a program's text and a child's memory cost
     /// one fault for many pages.
-    fn show(&mut self, mapping: Ptr<Mapping<Self::Shows>>, address: u64, new: Pte) -> Result<bool, Error> {
+    fn show(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>, address: u64, new: Pte) -> Result<bool, Error> {
         let start = mapping.start().max(address / fault::AROUND_BYTES * fault::AROUND_BYTES);
         let end = mapping.end().min((address / fault::AROUND_BYTES + 1) * fault::AROUND_BYTES);
         let around = (end - start) / PAGE;
@@ -289,7 +289,7 @@ pub trait Space {
         let own = core::mem::replace(&mut entries[((address - start) / PAGE) as usize], new);
         for (page, entry) in (mapping.page_at(start)..).zip(entries) {
             if !entry.is_present()
-                && let Some(new) = self.neighbour(mapping, page)
+                && let Some(new) = self.fault_around(mapping, page)
             {
                 *entry = new;
             }
@@ -299,13 +299,13 @@ pub trait Space {
 
     /// Puts the entry of a large page into the hardware tables, in place of a table; tells whether
     /// there was one.
-    fn show_large(&mut self, start: u64, new: Pte) -> Result<bool, Error> {
+    fn map_large(&mut self, start: u64, new: Pte) -> Result<bool, Error> {
         let top = self.top();
         let entry = paging::walk_to(top, start, 1, &mut || self.allocate_table()).ok_or(Error::NoMemory)?;
         let old = *entry;
         if old.is_present() && !old.is_large() {
             paging::drop_table(entry, 1, &mut |frame| self.free_table(frame));
-            self.forget_tables();
+            self.flush_tables();
         }
         *entry = new;
         Ok(old.is_present())
@@ -318,7 +318,7 @@ pub trait Space {
         let entry = paging::walk_to(top, start, level + 1, &mut || self.allocate_table()).ok_or(Error::NoMemory)?;
         if entry.is_present() {
             paging::drop_table(entry, level + 1, &mut |frame| self.free_table(frame));
-            self.forget_tables();
+            self.flush_tables();
         }
         Ok(entry)
     }
@@ -328,13 +328,13 @@ pub trait Space {
         let entry = paging::walk_to(self.top(), start, table.level + 1, &mut || None);
         let old = core::mem::replace(entry.expect("made when it was nested"), new);
         if old.is_present() && old != new {
-            self.forget_tables();
+            self.flush_tables();
         }
     }
 }
 
 /// What a mapping of such a range shows.
-pub type What<S> = <<S as Space>::Shows as Shows>::What;
+pub type What<S> = <<S as Space>::MapTarget as MapTarget>::What;
 
 /// Whether the protection is one that pages may have.
 pub(super) fn check_protection(wanted: u64, may_write_execute: bool) -> Result<(), Error> {
@@ -343,7 +343,7 @@ pub(super) fn check_protection(wanted: u64, may_write_execute: bool) -> Result<(
 }
 
 /// What stays of an entry under a protection; more rights come by faults.
-fn narrow(entry: Pte, wanted: u64) -> Pte {
+fn downgrade(entry: Pte, wanted: u64) -> Pte {
     if wanted & protection::READ == 0 {
         return Pte::EMPTY;
     }

@@ -5,7 +5,7 @@
 //! shut and no access here can fault. Memory that is not RAM is refused.
 
 use super::fault::{Access, NOT_RAM};
-use super::nest::By;
+use super::nest::Backing;
 use super::{Ptr, Range};
 use crate::arch::paging::{self, Flags};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
@@ -20,7 +20,7 @@ fn locate(kernel: &mut Kernel, range: Ptr<Range>, address: u64, access: Access) 
         return is_ram.then(|| entry.address() + offset(address)).ok_or(Error::BadPointer);
     }
     let found = range.find(address).ok_or(Error::BadPointer)?;
-    if matches!(found.by, By::Own(_, segment) if !segment.is_ram()) {
+    if matches!(found.backing, Backing::Own(_, segment) if !segment.is_ram()) {
         return Err(Error::BadPointer);
     }
     let frame = range.resolve(kernel, address, access).map_err(|_| Error::BadPointer)?;

@@ -25,7 +25,7 @@ impl<'a> KeyAdapter<'a> for ByTurn {
 
 /// When time of a gang may run, in nanoseconds of the clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Window {
+pub struct GangWindow {
     /// From one window to the next; at least `slice_ns`.
     pub period_ns: u64,
     /// How long it is open; at least 1.
@@ -34,7 +34,7 @@ pub struct Window {
     pub phase_ns: u64,
 }
 
-impl Window {
+impl GangWindow {
     /// Whether it is open, and when that next changes or, if it never closes, the next one begins.
     pub fn at(self, now_ns: u64) -> (bool, u64) {
         let place_ns = (now_ns + (self.period_ns - self.phase_ns)) % self.period_ns;
@@ -45,7 +45,7 @@ impl Window {
 
     /// Whether the two are never open at once: openings are apart by their difference in phase and
     /// any multiple of what divides both periods.
-    pub fn is_clear_of(self, other: Window) -> bool {
+    pub fn is_clear_of(self, other: GangWindow) -> bool {
         let step_ns = greatest_common_divisor(self.period_ns, other.period_ns);
         let after_ns = (other.phase_ns + step_ns - self.phase_ns % step_ns) % step_ns;
         self.slice_ns <= after_ns && other.slice_ns <= step_ns - after_ns
@@ -65,14 +65,14 @@ const THROTTLE_STEP_NS: u64 = 1_000_000;
 impl Scheduler {
     /// Whether no other member on this core, asleep or not, has a window that is ever open together
     /// with this one.
-    pub fn has_room(&self, schedule: Ptr<Schedule>, window: Window) -> bool {
+    pub fn has_room(&self, schedule: Ptr<Schedule>, window: GangWindow) -> bool {
         let members = core::iter::successors(self.members.first(), |member| member.member.next());
         let mut others = members.filter(|member| *member != schedule).filter_map(|member| member.window.get());
         others.all(|other| window.is_clear_of(other))
     }
 
     /// `schedule` runs in these windows only, for which there is room, or again at any time.
-    pub fn set_window(&mut self, schedule: Ptr<Schedule>, window: Option<Window>) {
+    pub fn set_window(&mut self, schedule: Ptr<Schedule>, window: Option<GangWindow>) {
         let is_ready = self.withdraw(schedule);
         if schedule.window.replace(window).is_some() {
             self.members.remove(schedule);

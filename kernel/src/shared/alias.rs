@@ -8,18 +8,16 @@
 //! alias lives exactly as long as its object; the home has a [`Keeper`] per pool, which the Ram
 //! that pays knows, and which goes with the pool's last alias.
 
-use super::object::{Name, Object, ObjectKind};
+use super::object::{Name, ObjectKind, SharedObject};
 use super::pool::{PAGES_MIN, Pool, wait_for_readers};
 use super::share::BUCKET_LINES;
 use super::{POOLS_MAX, range, registry, segment, share};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
-use crate::objects::mapping::Window;
+use crate::objects::mapping::VaRange;
 use crate::objects::remote::SHARED_SLOT;
 use crate::objects::revoke::{Budget, UNITS};
-use crate::objects::{
-    AnyObject, Header, Link, Linked, List, Object as KernelObject, Ptr, Ram, Range, Segment, frames, ram,
-};
+use crate::objects::{AnyObject, Header, Link, Linked, List, Object, Ptr, Ram, Range, Segment, frames, ram};
 use crate::state::Kernel;
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::{Error, ObjectType, Rights};
@@ -29,7 +27,7 @@ use lock::{Kind, Ordering, Stat};
 /// One name of a shared object on this core.
 pub struct Alias {
     link: Link<Alias>,
-    object: Object,
+    object: SharedObject,
     /// Whose it is; set right after that was made.
     user: Cell<Option<AnyObject>>,
 }
@@ -42,7 +40,7 @@ impl Linked<0> for Alias {
 
 impl Alias {
     /// What it stands for.
-    pub fn object(&self) -> Object {
+    pub fn object(&self) -> SharedObject {
         self.object
     }
 }
@@ -55,7 +53,7 @@ pub struct SharedShare {
 }
 
 // SAFETY: repr(C), header first.
-unsafe impl KernelObject for SharedShare {
+unsafe impl Object for SharedShare {
     const TYPE: ObjectType = ObjectType::Share;
 }
 
@@ -69,7 +67,7 @@ pub struct Keeper {
 }
 
 // SAFETY: repr(C), header first.
-unsafe impl KernelObject for Keeper {
+unsafe impl Object for Keeper {
     const TYPE: ObjectType = ObjectType::Pool;
 }
 
@@ -101,7 +99,7 @@ pub enum New {
     /// A segment with the pages of another until either is written.
     Copy {
         /// Which.
-        source: Object,
+        source: SharedObject,
     },
     /// A range.
     Range {
@@ -118,7 +116,7 @@ pub enum New {
 #[derive(Clone, Copy)]
 pub struct Found {
     /// The object.
-    pub object: Object,
+    pub object: SharedObject,
     /// What the caller may do with it.
     pub rights: Rights,
     counted: bool,
@@ -145,11 +143,11 @@ impl Found {
 }
 
 impl Ptr<SharedShare> {
-    fn shared(self) -> Object {
+    fn shared(self) -> SharedObject {
         self.alias.object
     }
 
-    fn living(self) -> Result<Object, Error> {
+    fn living(self) -> Result<SharedObject, Error> {
         Some(self.shared()).filter(|object| object.is_alive()).ok_or(Error::PeerDead)
     }
 
@@ -161,7 +159,7 @@ impl Ptr<SharedShare> {
 
     /// Makes `object`, which lies in the same pool, known in it.
     #[inline]
-    pub fn add(self, kernel: &Kernel, object: Object, rights: Rights) -> Result<(), Error> {
+    pub fn add(self, kernel: &Kernel, object: SharedObject, rights: Rights) -> Result<(), Error> {
         let share = self.living()?;
         if object.pool != share.pool {
             return Err(Error::BadArgument);
@@ -188,7 +186,7 @@ impl Ptr<SharedShare> {
         let id = kernel.next_id();
         // The slot does not matter: whether a handle can say the id.
         abi::Handle::in_share(abi::Handle::FIRST_FREE, id).ok_or(Error::NoSlot)?;
-        let object = Object::create(pool, core, kind, lines, lock, id, name)?;
+        let object = SharedObject::create(pool, core, kind, lines, lock, id, name)?;
         let filled = match new {
             New::Share => Ok(()),
             New::Segment { pages, contiguous } => object.become_segment(core, pages, contiguous),
@@ -217,7 +215,7 @@ impl Ptr<SharedShare> {
 }
 
 /// The shared object that a private one stands for, if it does.
-pub fn shared(object: AnyObject) -> Option<Object> {
+pub fn shared(object: AnyObject) -> Option<SharedObject> {
     if let Ok(share) = object.cast::<SharedShare>() {
         return Some(share.shared());
     }
@@ -237,7 +235,7 @@ impl Kernel {
         let number = self.shared.pools.iter().position(Option::is_none).ok_or(Error::Busy)?;
         let keeper = self.keep_pool(ram, pages, number)?;
         let pool = keeper.pool;
-        let made = Object::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
+        let made = SharedObject::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
         let made = made.and_then(|first| {
             // The object's first reference is the pool's own, so whoever finds the pool finds the
             // share. The pool's one alias so far is this one.
@@ -289,7 +287,7 @@ impl Kernel {
         let pool = found.find(|pool| pool.id() == id).ok_or(Error::NotFound)?;
         pool.add_first_alias(self.core())?;
         drop(section);
-        let first = Object { pool, place: pool.first() };
+        let first = SharedObject { pool, place: pool.first() };
         first.retain();
         let named = self.new_share(ram, first);
         if named.is_err() {
@@ -317,26 +315,26 @@ impl Kernel {
     }
 
     /// Takes over a reference of `object` and a count of its pool, if it succeeds.
-    fn new_share(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<SharedShare>, Error> {
+    fn new_share(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<SharedShare>, Error> {
         let alias = self.new_alias(ram, object)?;
         let made = self.create(ram, |header| SharedShare { header, alias });
         self.give_alias(ram, alias, made)
     }
 
-    fn new_segment(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Segment>, Error> {
+    fn new_segment(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<Segment>, Error> {
         let alias = self.new_alias(ram, object)?;
         let made = Ptr::<Segment>::new_shared(self, ram, object.pages(), alias);
         self.give_alias(ram, alias, made)
     }
 
-    fn new_range(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Range>, Error> {
+    fn new_range(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<Range>, Error> {
         let alias = self.new_alias(ram, object)?;
-        let place = (object.top(), Window::of_level(object.top().level));
+        let place = (object.top(), VaRange::of_level(object.top().level));
         let made = Range::create(self, ram, place, object.may_write_execute(), Some(alias));
         self.give_alias(ram, alias, made)
     }
 
-    fn give_alias<T: KernelObject>(
+    fn give_alias<T: Object>(
         &mut self,
         ram: Ptr<Ram>,
         alias: Ptr<Alias>,
@@ -352,7 +350,7 @@ impl Kernel {
         made
     }
 
-    fn new_alias(&mut self, ram: Ptr<Ram>, object: Object) -> Result<Ptr<Alias>, Error> {
+    fn new_alias(&mut self, ram: Ptr<Ram>, object: SharedObject) -> Result<Ptr<Alias>, Error> {
         let place = ram::allocate_small(self, ram, size_of::<Alias>())?.cast::<Alias>();
         // SAFETY: a fresh place of sufficient size and alignment; it stays until `drop_alias`.
         unsafe {
@@ -461,12 +459,12 @@ fn home_of(id: u64) -> usize {
 }
 
 /// The last name of a shared share on this core goes.
-pub fn dismantle_share(kernel: &mut Kernel, share: Ptr<SharedShare>) {
+pub fn destroy_share(kernel: &mut Kernel, share: Ptr<SharedShare>) {
     kernel.drop_alias(share.ram(), share.alias);
 }
 
 /// The last alias of the pool went.
-pub fn dismantle_keeper(kernel: &mut Kernel, keeper: Ptr<Keeper>) {
+pub fn destroy_keeper(kernel: &mut Kernel, keeper: Ptr<Keeper>) {
     let ram = keeper.ram();
     let frame = |page: u64| keeper.pool.base() + page * PAGE_BYTES as u64;
     (0..keeper.pages).for_each(|page| kernel.free_page(ram, frame(page)));

@@ -21,8 +21,8 @@ pub mod registry;
 mod segment;
 mod share;
 
-pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, dismantle_keeper, dismantle_share, shared};
-pub use object::{Name, Object as SharedObject, ObjectKind};
+pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, destroy_keeper, destroy_share, shared};
+pub use object::{Name, ObjectKind, SharedObject};
 pub use pool::Pool;
 pub use range::{RangeStat, SharedRange};
 pub use segment::NO_RANGE;
@@ -34,18 +34,18 @@ use lock::Relax;
 pub const POOLS_MAX: usize = 64;
 /// A core that holds a lock or is in a read section is in its kernel and goes on; this much longer
 /// than anything there takes, on a host that is busy besides.
-const PATIENCE_NS: u64 = 10_000_000_000;
+const SPIN_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 1 << 16;
 
 /// How a kernel waits for another: that holds a lock, or is to forget translations.
 #[derive(Default)]
-pub struct Patience {
+pub struct SpinTimeout {
     looks: u32,
     since_ns: u64,
 }
 
-impl Relax for Patience {
+impl Relax for SpinTimeout {
     #[inline]
     fn relax(&mut self) {
         core::hint::spin_loop();
@@ -56,7 +56,7 @@ impl Relax for Patience {
     }
 }
 
-impl Patience {
+impl SpinTimeout {
     #[cold]
     #[inline(never)]
     fn look_at_clock(&mut self) {
@@ -66,7 +66,7 @@ impl Patience {
         }
         let waited_ns = now_ns - self.since_ns;
         assert!(
-            waited_ns < PATIENCE_NS,
+            waited_ns < SPIN_TIMEOUT_NS,
             "another core did not release a shared object's lock, or forget translations, for 10 s: has its kernel stopped?"
         );
     }

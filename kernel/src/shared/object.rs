@@ -7,10 +7,10 @@
 //! theirs back only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
-use super::{Patience, range, share};
+use super::{SpinTimeout, range, share};
 use crate::memory::PhysAddr;
 use abi::Error;
-use lock::{AtomicU64, Guard, Kind, Lock, Ordering, Place, Spare};
+use lock::{AtomicU64, Guard, Kind, LineIndex, Lock, Ordering, Spare};
 
 /// A name given at making; up to 16 bytes, zeroes behind.
 pub type Name = [u64; 2];
@@ -53,12 +53,12 @@ const LOCK_LINES: u64 = 2;
 
 /// An object, as somebody who has a reference sees it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Object {
+pub struct SharedObject {
     pub(super) pool: Pool,
-    pub(super) place: Place,
+    pub(super) place: LineIndex,
 }
 
-impl Object {
+impl SharedObject {
     /// A new one with one reference, the caller's, and so many lines behind its lock's.
     pub(super) fn create(
         pool: Pool,
@@ -68,11 +68,11 @@ impl Object {
         lock: Kind,
         id: u64,
         name: Name,
-    ) -> Result<Object, Error> {
+    ) -> Result<SharedObject, Error> {
         let lock_lines = lock.lines(super::registry::cores()) as u64;
         let lines = LOCK_LINES + lock_lines + lines;
         let pages = lines.div_ceil(PAGE_LINES);
-        let object = Object { pool, place: pool.allocate_pages(core, pages)? };
+        let object = SharedObject { pool, place: pool.allocate_pages(core, pages)? };
         let shape = kind as u64 | (lock as u64) << 8 | lock_lines << 16 | pages << 32;
         for (word, value) in [(ID, id), (REFERENCES, 1), (SHAPE, shape), (NAME, name[0]), (NAME + 1, name[1])] {
             object.word(word).store(value, Ordering::Relaxed);
@@ -90,12 +90,12 @@ impl Object {
     /// A line for an entry or a mapping, with whatever is in it; pages taken for lines stay until
     /// the object goes. Its lock is held.
     #[inline]
-    pub(super) fn take_line(self, core: usize) -> Result<Place, Error> {
+    pub(super) fn take_line(self, core: usize) -> Result<LineIndex, Error> {
         self.spare().take(&self.pool).map_or_else(|| self.take_page_of_lines(core), Ok)
     }
 
     #[inline(never)]
-    fn take_page_of_lines(self, core: usize) -> Result<Place, Error> {
+    fn take_page_of_lines(self, core: usize) -> Result<LineIndex, Error> {
         let page = self.pool.take(core, 1)? * PAGE_LINES;
         let pages = self.guarded(LINE_PAGES);
         self.pool.at(page).0[0].store(pages.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Object {
     }
 
     /// Gives a line back that nobody sees any more.
-    pub(super) fn give_line(self, place: Place) {
+    pub(super) fn give_line(self, place: LineIndex) {
         self.spare().give(&self.pool, place);
     }
 
@@ -147,7 +147,7 @@ impl Object {
 
     /// Takes its lock.
     #[inline(never)]
-    pub(super) fn held(self, core: usize) -> Guard<'static, Patience> {
+    pub(super) fn held(self, core: usize) -> Guard<'static, SpinTimeout> {
         self.lock().write(core)
     }
 
@@ -167,7 +167,7 @@ impl Object {
     }
 
     /// The first of a share's buckets, a range's own line, or the first of a segment's entries.
-    pub(super) fn behind_lock(self) -> Place {
+    pub(super) fn behind_lock(self) -> LineIndex {
         self.place + LOCK_LINES + (self.shape() >> 16 & 0xffff)
     }
 
@@ -183,7 +183,7 @@ impl Object {
     }
 
     /// Says where its memory is.
-    pub(super) fn set_run(self, place: Place, pages: u64) {
+    pub(super) fn set_run(self, place: LineIndex, pages: u64) {
         self.word(RUN).store(place, Ordering::Relaxed);
         self.word(RUN_PAGES).store(pages, Ordering::Relaxed);
     }
@@ -213,21 +213,21 @@ impl Object {
         let mut doomed = 0;
         self.drop_reference(&mut doomed);
         if doomed != 0 {
-            self.take_apart_all(core, doomed);
+            self.destroy_all(core, doomed);
         }
     }
 
     #[inline(never)]
-    fn take_apart_all(self, core: usize, mut doomed: Place) {
+    fn destroy_all(self, core: usize, mut doomed: LineIndex) {
         while doomed != 0 {
-            let object = Object { pool: self.pool, place: doomed };
+            let object = SharedObject { pool: self.pool, place: doomed };
             doomed = object.word(DOOMED).load(Ordering::Relaxed);
-            object.take_apart(core, &mut doomed);
+            object.destroy(core, &mut doomed);
         }
     }
 
     #[inline]
-    pub(super) fn drop_reference(self, doomed: &mut Place) {
+    pub(super) fn drop_reference(self, doomed: &mut LineIndex) {
         // Release: what others did with it comes before it is taken apart. Acquire: by who takes it
         // apart.
         let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
@@ -239,10 +239,10 @@ impl Object {
     }
 
     /// Nobody refers to it any more.
-    fn take_apart(self, core: usize, doomed: &mut Place) {
+    fn destroy(self, core: usize, doomed: &mut LineIndex) {
         match self.kind() {
             ObjectKind::Share => share::empty(self, doomed),
-            ObjectKind::Range => range::take_apart(self, core, doomed),
+            ObjectKind::Range => range::destroy(self, core, doomed),
             ObjectKind::Segment => self.free_frames(core),
         }
         let first = self.place / PAGE_LINES;

@@ -15,11 +15,11 @@
 //! All four are sequentially consistent, so an alias of a dead pool is either not made or its core
 //! is rung and takes it apart.
 
-use super::{Patience, registry};
+use super::{SpinTimeout, registry};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::frames;
 use abi::Error;
-use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, Lock, Memory, Ordering, Place, Reader, fence};
+use lock::{AtomicU64, Guard, Kind, LINE_WORDS, Line, LineIndex, Lock, Memory, Ordering, Reader, fence};
 
 const LINE_BYTES: usize = size_of::<Line>();
 /// Lines of a page.
@@ -62,7 +62,7 @@ impl core::fmt::Debug for Pool {
 }
 
 impl Memory for Pool {
-    fn line(&self, place: Place) -> &Line {
+    fn line(&self, place: LineIndex) -> &Line {
         self.at(place)
     }
 }
@@ -95,7 +95,7 @@ impl Pool {
     }
 
     /// The line at a place that this pool gave out, or of its head.
-    pub(super) fn at(self, place: Place) -> &'static Line {
+    pub(super) fn at(self, place: LineIndex) -> &'static Line {
         let line = phys_to_virt(self.base).cast::<Line>().wrapping_add(place as usize);
         // SAFETY: places come from this pool's own head and links, so the line is in its pages,
         // which the direct map shows and nobody refers to but as atomic words; they stay while the
@@ -104,18 +104,18 @@ impl Pool {
     }
 
     /// The place of a line of this pool.
-    pub(super) fn place_of(self, line: *const Line) -> Place {
+    pub(super) fn place_of(self, line: *const Line) -> LineIndex {
         (line.addr() - phys_to_virt(self.base).addr()) as u64 / LINE_BYTES as u64
     }
 
     /// Lines side by side.
-    pub(super) fn lines(self, place: Place, count: usize) -> &'static [Line] {
+    pub(super) fn lines(self, place: LineIndex, count: usize) -> &'static [Line] {
         // SAFETY: as for `at`; callers give runs that were given out as such.
         unsafe { core::slice::from_raw_parts(self.at(place), count) }
     }
 
     /// Where the page of a place is.
-    pub(super) fn frame(self, place: Place) -> PhysAddr {
+    pub(super) fn frame(self, place: LineIndex) -> PhysAddr {
         self.page(place / PAGE_LINES)
     }
 
@@ -158,11 +158,11 @@ impl Pool {
     }
 
     /// Its first share.
-    pub(super) fn first(self) -> Place {
+    pub(super) fn first(self) -> LineIndex {
         self.head(FIRST).load(Ordering::Relaxed)
     }
 
-    pub(super) fn set_first(self, place: Place) {
+    pub(super) fn set_first(self, place: LineIndex) {
         self.head(FIRST).store(place, Ordering::Relaxed);
     }
 
@@ -238,7 +238,7 @@ impl Pool {
     }
 
     #[inline(never)]
-    fn lock(self, core: usize) -> Guard<'static, Patience> {
+    fn lock(self, core: usize) -> Guard<'static, SpinTimeout> {
         Lock::new(Kind::Spin, self.guarded(LOCK), self.lines(LOCK_LINE, 1)).write(core)
     }
 
@@ -272,7 +272,7 @@ impl Pool {
     }
 
     /// A run of pages, zeroed.
-    pub(super) fn allocate_pages(self, core: usize, pages: u64) -> Result<Place, Error> {
+    pub(super) fn allocate_pages(self, core: usize, pages: u64) -> Result<LineIndex, Error> {
         let first = self.take(core, pages)?;
         // Nobody else knows them.
         (first..first + pages).for_each(|page| frames::clear(self.frame(page * PAGE_LINES)));
@@ -322,5 +322,5 @@ impl Pool {
 /// Waits until none of those cores can still see what was unlinked.
 #[inline(never)]
 pub(super) fn wait_for_readers(cores: impl Iterator<Item = usize>) {
-    Reader::wait_for_all::<Patience>(cores.filter_map(registry::reader_of));
+    Reader::wait_for_all::<SpinTimeout>(cores.filter_map(registry::reader_of));
 }

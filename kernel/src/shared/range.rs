@@ -18,23 +18,23 @@
 //! ```
 //! If the count is not seen, the other's processor finds the entries as they are now.
 
-use super::object::{Object, ObjectKind};
+use super::object::{ObjectKind, SharedObject};
 use super::pool::PAGE_LINES;
-use super::{Patience, registry};
+use super::{SpinTimeout, registry};
 use crate::arch::paging::{self, Leaves, Pte, Table};
 use crate::boot::info::CORES_MAX;
 use crate::hardware;
 use crate::memory::PhysAddr;
 use crate::objects::Ptr;
 use crate::objects::fault::{Access, Refused, large_place};
-use crate::objects::mapping::{Mapping, PAGE, Place as Addresses, Shows, Tree};
+use crate::objects::mapping::{MapTarget, Mapping, PAGE, PageRun, Tree};
 use crate::objects::space::{Remembered, Space, flags_under};
 use crate::state::Kernel;
 use abi::layout::protection;
 use abi::{Error, RangeEntry};
 use core::cell::Cell;
 use core::ptr::NonNull;
-use lock::{AtomicU64, Guard, LINE_WORDS, Line, Ordering, Place, Relax, Stat, fence};
+use lock::{AtomicU64, Guard, LINE_WORDS, Line, LineIndex, Ordering, Relax, Stat, fence};
 
 /// What its lock guards besides mappings and tables.
 struct Body {
@@ -57,9 +57,9 @@ pub struct Pooled {
 const _: () = assert!(size_of::<Mapping<Pooled>>() <= size_of::<Line>());
 const _: () = assert!(abi::layout::SEGMENT_PAGES_MAX * PAGE_LINES <= u32::MAX as u64);
 
-impl Shows for Pooled {
-    type What = Place;
-    fn what(&self) -> Place {
+impl MapTarget for Pooled {
+    type What = LineIndex;
+    fn what(&self) -> LineIndex {
         self.segment.into()
     }
     fn table(&self) -> Option<Table> {
@@ -94,7 +94,7 @@ pub(super) fn lines() -> u64 {
     1 + registry::cores().div_ceil(LINE_WORDS) as u64
 }
 
-impl Object {
+impl SharedObject {
     /// Makes a new object an empty range of that level.
     pub(super) fn become_range(self, core: usize, level: u32, write_execute: bool) -> Result<(), Error> {
         let body = Body {
@@ -128,13 +128,13 @@ impl Object {
     }
 
     /// The word of a core.
-    fn shown_on(self, core: usize) -> &'static AtomicU64 {
+    fn mapped_on(self, core: usize) -> &'static AtomicU64 {
         &self.pool.at(self.behind_lock() + 1 + (core / LINE_WORDS) as u64).0[core % LINE_WORDS]
     }
 
     /// A range of this core is about to show it.
-    pub fn shown_more(self, core: usize) {
-        let word = self.shown_on(core);
+    pub fn mapped_more(self, core: usize) {
+        let word = self.mapped_on(core);
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         // Before the entry that leads here: see the head of this file.
         fence(Ordering::SeqCst);
@@ -142,23 +142,23 @@ impl Object {
 
     /// One of this core's that showed it does so no more, and this core has forgotten what it saw
     /// there.
-    pub fn shown_less(self, core: usize) {
-        let word = self.shown_on(core);
+    pub fn mapped_less(self, core: usize) {
+        let word = self.mapped_on(core);
         word.store(word.load(Ordering::Relaxed) - 1, Ordering::Release);
     }
 
     /// Who shows it, after what this core has changed.
-    fn who_shows(self) -> Cores {
+    fn mapped_by(self) -> Cores {
         fence(Ordering::SeqCst);
         let mut all: Cores = Default::default();
-        for core in (0..registry::cores()).filter(|core| self.shown_on(*core).load(Ordering::Acquire) != 0) {
+        for core in (0..registry::cores()).filter(|core| self.mapped_on(*core).load(Ordering::Acquire) != 0) {
             all[core / 64] |= 1 << (core % 64);
         }
         all
     }
 
     /// The place of `segment` for a mapping in this range. `BadArgument`: it lies in another pool.
-    pub fn beside(self, segment: Object) -> Result<Place, Error> {
+    pub fn beside(self, segment: SharedObject) -> Result<LineIndex, Error> {
         if segment.pool == self.pool { Ok(segment.place) } else { Err(Error::BadArgument) }
     }
 
@@ -174,25 +174,25 @@ impl Object {
             faults: body.faults.get(),
             tables: body.tables.get(),
             invalidations: body.invalidations.get(),
-            cores: self.who_shows().iter().map(|word| u64::from(word.count_ones())).sum(),
+            cores: self.mapped_by().iter().map(|word| u64::from(word.count_ones())).sum(),
         }
     }
 }
 
 /// A shared range whose lock is held.
 pub struct SharedRange {
-    object: Object,
+    object: SharedObject,
     core: usize,
     /// Processors may remember what is not true any more.
     stale: bool,
     /// The last mapping taken out.
-    gone: Place,
+    gone: LineIndex,
     /// A segment, with a reference, and the frame that it had at a page before.
-    replaced: Option<(Object, PhysAddr)>,
+    replaced: Option<(SharedObject, PhysAddr)>,
 }
 
 impl SharedRange {
-    fn new(object: Object, core: usize) -> SharedRange {
+    fn new(object: SharedObject, core: usize) -> SharedRange {
         SharedRange { object, core, stale: false, gone: 0, replaced: None }
     }
 
@@ -202,11 +202,11 @@ impl SharedRange {
         unsafe { &*self.object.body() }
     }
 
-    fn segment(&self, mapping: &Mapping<Pooled>) -> Object {
-        Object { pool: self.object.pool, place: mapping.shows().what() }
+    fn segment(&self, mapping: &Mapping<Pooled>) -> SharedObject {
+        SharedObject { pool: self.object.pool, place: mapping.target().what() }
     }
 
-    fn mapping(&self, place: Place) -> Ptr<Mapping<Pooled>> {
+    fn mapping(&self, place: LineIndex) -> Ptr<Mapping<Pooled>> {
         let line = NonNull::from(self.object.pool.at(place)).cast();
         // SAFETY: places of mappings come from `make` only; one stays until `free_gone`.
         unsafe { Ptr::new(line) }
@@ -233,7 +233,7 @@ impl SharedRange {
         let frame = segment.touch(self.core, page).map_err(|_| Refused::NoMemory)?;
         let writable = segment.may_write(frame);
         if access == Access::Write && !writable {
-            return self.separate(segment, page).map(|()| None).map_err(|_| Refused::NoMemory);
+            return self.break_cow(segment, page).map(|()| None).map_err(|_| Refused::NoMemory);
         }
         let flags = flags_under(mapping.protection(), writable);
         let run = segment.base().map(|base| (base, segment.pages()));
@@ -242,7 +242,7 @@ impl SharedRange {
         let was_there = match large.filter(|start| !matches!(paging::leaves(self.top(), *start, 1), Leaves::Small(_))) {
             Some(start) => {
                 let first = PhysAddr(frame.0 - (address / PAGE * PAGE - start));
-                self.show_large(start, Pte::new(first, flags | paging::Flags::LARGE))
+                self.map_large(start, Pte::new(first, flags | paging::Flags::LARGE))
             }
             None => self.show(mapping, address & !(PAGE - 1), Pte::new(frame, flags)),
         };
@@ -254,26 +254,26 @@ impl SharedRange {
     }
 
     /// Gives a segment a frame of its own for a page, which nobody sees yet.
-    fn separate(&mut self, segment: Object, page: u64) -> Result<(), Error> {
-        if let Some(shared) = segment.separate(self.core, page)? {
+    fn break_cow(&mut self, segment: SharedObject, page: u64) -> Result<(), Error> {
+        if let Some(shared) = segment.break_cow(self.core, page)? {
             segment.retain();
             self.replaced = Some((segment, shared));
-            self.narrow_pages(segment, page, 1, 0);
+            self.downgrade_pages(segment, page, 1, 0);
         }
         Ok(())
     }
 
     /// Leaves of the entries of some of a segment's pages what the protection allows, wherever they
     /// are shown; and waits with those who wait now for an entry that they took away.
-    pub(super) fn narrow_pages(&mut self, segment: Object, first: u64, pages: u64, wanted: u64) {
+    pub(super) fn downgrade_pages(&mut self, segment: SharedObject, first: u64, pages: u64, wanted: u64) {
         self.stale |= self.body().unsettled.load(Ordering::Acquire) > 0;
         let mut next = 0;
         while let Some(mapping) = { self.mappings().at_or_after(next) } {
             next = mapping.end();
-            if mapping.shows().what() == segment.place
+            if mapping.target().what() == segment.place
                 && let Some(place) = mapping.place_of(first, pages)
             {
-                self.narrow_entries(place, wanted);
+                self.downgrade_entries(place, wanted);
             }
         }
     }
@@ -282,7 +282,7 @@ impl SharedRange {
     fn free_gone(&mut self) {
         while self.gone != 0 {
             let (place, mapping) = (self.gone, self.mapping(self.gone));
-            self.gone = mapping.shows().next.get().into();
+            self.gone = mapping.target().next.get().into();
             let segment = self.segment(&mapping);
             self.object.give_line(place);
             segment.leave(self.core);
@@ -298,7 +298,7 @@ impl SharedRange {
 }
 
 impl Space for SharedRange {
-    type Shows = Pooled;
+    type MapTarget = Pooled;
 
     fn top(&self) -> Table {
         self.object.top()
@@ -312,13 +312,13 @@ impl Space for SharedRange {
 
     fn make(
         &mut self,
-        place: Addresses,
-        segment: Place,
+        place: PageRun,
+        segment: LineIndex,
         first: u64,
         rights: [u8; 2],
     ) -> Result<Ptr<Mapping<Pooled>>, Error> {
         let pool = self.object.pool;
-        let segment = Object { pool, place: segment };
+        let segment = SharedObject { pool, place: segment };
         segment.enter(self.core, self.object.place)?;
         let line = self.object.take_line(self.core).inspect_err(|_| segment.leave(self.core))?;
         segment.retain();
@@ -330,7 +330,7 @@ impl Space for SharedRange {
     }
 
     fn end(&mut self, mapping: Ptr<Mapping<Pooled>>) {
-        mapping.shows().next.set(self.gone as u32);
+        mapping.target().next.set(self.gone as u32);
         self.gone = self.object.pool.place_of(mapping.address().as_ptr().cast());
     }
 
@@ -348,14 +348,14 @@ impl Space for SharedRange {
     fn remembered(&self) -> Remembered {
         Remembered::Anywhere
     }
-    fn forget_page(&mut self, _address: u64) {
+    fn flush_page(&mut self, _address: u64) {
         self.stale = true;
     }
-    fn forget_all(&mut self) {
+    fn flush_all_translations(&mut self) {
         self.stale = true;
     }
 
-    fn neighbour(&mut self, mapping: Ptr<Mapping<Pooled>>, page: u64) -> Option<Pte> {
+    fn fault_around(&mut self, mapping: Ptr<Mapping<Pooled>>, page: u64) -> Option<Pte> {
         let segment = self.segment(&mapping);
         let frame = segment.frame(page)?;
         Some(Pte::new(frame, flags_under(mapping.protection(), segment.may_write(frame))))
@@ -363,7 +363,7 @@ impl Space for SharedRange {
 }
 
 /// Nobody refers to the range any more, so no core shows it: its mappings and tables go.
-pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
+pub(super) fn destroy(object: SharedObject, core: usize, doomed: &mut LineIndex) {
     assert!(object.kind() == ObjectKind::Range);
     let (pool, range) = (object.pool, SharedRange::new(object, core));
     while let Some(mapping) = { range.mappings().at_or_after(0) } {
@@ -380,20 +380,20 @@ pub(super) fn take_apart(object: Object, core: usize, doomed: &mut Place) {
 
 impl Kernel {
     /// Changes a shared range, or looks at it. When this ends no core sees what was taken away or
-    /// narrowed.
-    pub fn change_shared<R>(&mut self, object: Object, change: impl FnOnce(&mut SharedRange) -> R) -> R {
+    /// downgraded.
+    pub fn change_shared<R>(&mut self, object: SharedObject, change: impl FnOnce(&mut SharedRange) -> R) -> R {
         self.change_and_wait(object, change).0
     }
 
     /// Makes an access possible; see [`SharedRange::resolve`].
     pub fn resolve_shared(
         &mut self,
-        object: Object,
+        object: SharedObject,
         address: u64,
         access: Access,
         seen: u64,
     ) -> Result<PhysAddr, Refused> {
-        let mut patience = Patience::default();
+        let mut patience = SpinTimeout::default();
         loop {
             // While others were waited for, the mapping may have gone, and its frame.
             let (resolved, has_waited) = self.change_and_wait(object, |range| range.resolve(address, access, seen));
@@ -402,26 +402,26 @@ impl Kernel {
                 Err(refused) if !has_waited => return Err(refused),
                 _ => (),
             }
-            self.forget_for_others();
+            self.shoot_down_others();
             patience.relax();
         }
     }
 
-    fn change_and_wait<R>(&mut self, object: Object, change: impl FnOnce(&mut SharedRange) -> R) -> (R, bool) {
+    fn change_and_wait<R>(&mut self, object: SharedObject, change: impl FnOnce(&mut SharedRange) -> R) -> (R, bool) {
         let core = self.core();
         let mut range = SharedRange::new(object, core);
         let held = object.held(core);
         let result = change(&mut range);
-        self.wait_until_forgotten(&mut range, held);
+        self.wait_for_shootdown(&mut range, held);
         (result, range.stale)
     }
 
     /// Ends a change: lets go of the lock, and waits for all who may remember what is not true any
     /// more.
     #[inline(never)]
-    fn wait_until_forgotten(&mut self, range: &mut SharedRange, held: Guard<'static, Patience>) {
+    fn wait_for_shootdown(&mut self, range: &mut SharedRange, held: Guard<'static, SpinTimeout>) {
         let (object, core) = (range.object, range.core);
-        let mut others = if range.stale { object.who_shows() } else { Cores::default() };
+        let mut others = if range.stale { object.mapped_by() } else { Cores::default() };
         let own = others[core / 64] >> (core % 64) & 1 != 0;
         others[core / 64] &= !(1 << (core % 64));
         if others != Cores::default() {
@@ -445,20 +445,20 @@ impl Kernel {
     fn invalidate(&mut self, cores: Cores) {
         let each = || (0..registry::cores()).filter(|core| cores[core / 64] >> (core % 64) & 1 != 0);
         for core in each() {
-            self.counters.forgets_asked += 1;
-            hardware::ask_to_forget(core);
+            self.counters.shootdowns_sent += 1;
+            hardware::send_tlb_shootdown(core);
         }
         for core in each() {
-            let mut patience = Patience::default();
-            while !hardware::has_forgotten(core) {
-                self.forget_for_others();
+            let mut patience = SpinTimeout::default();
+            while !hardware::shootdown_is_done(core) {
+                self.shoot_down_others();
                 patience.relax();
             }
         }
     }
 
     /// Forgets all translations of users if other cores ask for that.
-    pub fn forget_for_others(&mut self) {
-        self.counters.forgets_done += hardware::answer_forget();
+    pub fn shoot_down_others(&mut self) {
+        self.counters.shootdowns_serviced += hardware::service_tlb_shootdowns();
     }
 }

@@ -2,7 +2,7 @@
 //! threads is one core.
 
 use super::POOLS_MAX;
-use crate::mailbox::Forget;
+use crate::mailbox::TlbShootdown;
 use core::cell::Cell;
 use lock::{AtomicU64, Reader};
 
@@ -13,7 +13,7 @@ pub const CORES: usize = 4;
 pub struct Machine {
     pools: [[AtomicU64; POOLS_MAX]; CORES],
     readers: [Reader; CORES],
-    forget: [Forget; CORES],
+    shootdown: [TlbShootdown; CORES],
 }
 
 impl Machine {
@@ -21,8 +21,8 @@ impl Machine {
     /// it.
     pub fn new() -> &'static Machine {
         let pools = [const { [const { AtomicU64::new(0) }; POOLS_MAX] }; CORES];
-        let (readers, forget) = ([const { Reader::new() }; CORES], [const { Forget::new() }; CORES]);
-        Box::leak(Box::new(Machine { pools, readers, forget }))
+        let (readers, shootdown) = ([const { Reader::new() }; CORES], [const { TlbShootdown::new() }; CORES]);
+        Box::leak(Box::new(Machine { pools, readers, shootdown }))
     }
 }
 
@@ -61,10 +61,10 @@ pub fn reader_of(core: usize) -> Option<&'static Reader> {
     this().0.readers.get(core)
 }
 
-/// What a core is asked to forget, and who this core is.
-pub fn forget(core: usize) -> (&'static Forget, usize) {
+/// What a core is asked to shootdown, and who this core is.
+pub fn shootdown(core: usize) -> (&'static TlbShootdown, usize) {
     let (machine, own) = this();
-    (&machine.forget[core], own)
+    (&machine.shootdown[core], own)
 }
 
 /// As in `registry.rs`.

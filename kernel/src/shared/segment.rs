@@ -6,17 +6,17 @@
 //! before, so all cores that touch a page at once get the same frame, cleared by the first; a
 //! present page is found without the lock. The lock is taken inside a range's, and the pool's
 //! inside it. A segment that has to do with copies is shown by one range of its pool at most, so
-//! that whoever changes its pages knows by whose lock and whom to ask. While it is `STILL` nothing
+//! that whoever changes its pages knows by whose lock and whom to ask. While it is `FROZEN` nothing
 //! of it is shown so that it can be written.
 
-use super::Patience;
-use super::object::{Object, SEGMENT_WORDS};
+use super::SpinTimeout;
+use super::object::{SEGMENT_WORDS, SharedObject};
 use super::range::READ_ONLY;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::frames;
 use crate::state::Kernel;
 use abi::Error;
-use lock::{AtomicU64, LINE_WORDS, Ordering, Place, Relax};
+use lock::{AtomicU64, LINE_WORDS, LineIndex, Ordering, Relax};
 
 /// How many mappings show it, and if these are all in one range of the pool, which: else
 /// [`NO_RANGE`].
@@ -26,17 +26,17 @@ const RANGE: usize = SEGMENT_WORDS + 1;
 const STATE: usize = SEGMENT_WORDS + 2;
 const PLAIN: u64 = 0;
 const COPIED: u64 = 1;
-const STILL: u64 = 2;
+const FROZEN: u64 = 2;
 
 /// A range of a core's own, as a segment knows those that show it.
-pub const NO_RANGE: Place = 0;
+pub const NO_RANGE: LineIndex = 0;
 
 /// Lines of such a segment behind its lock's.
 pub(super) fn lines(pages: u64, contiguous: bool) -> u64 {
     if contiguous { 0 } else { pages.div_ceil(LINE_WORDS as u64) }
 }
 
-impl Object {
+impl SharedObject {
     /// Makes a new object a segment.
     pub(super) fn become_segment(self, core: usize, pages: u64, contiguous: bool) -> Result<(), Error> {
         let run = if contiguous { self.pool.allocate_pages(core, pages)? } else { 0 };
@@ -94,7 +94,7 @@ impl Object {
 
     /// One mapping more shows a segment, in that range of its pool or in [`NO_RANGE`]. `Busy`: it
     /// has to do with copies, and another range shows it.
-    pub fn enter(self, core: usize, range: Place) -> Result<(), Error> {
+    pub fn enter(self, core: usize, range: LineIndex) -> Result<(), Error> {
         if self.has_run() {
             return Ok(());
         }
@@ -127,34 +127,34 @@ impl Object {
         }
     }
 
-    /// Puts a copy in the place of a frame that others have too; still until [`Object::settle`].
-    /// Gives the frame, which is to be given back when all have forgotten it. `None`: somebody else
-    /// has to settle first.
-    pub(super) fn separate(self, core: usize, page: u64) -> Result<Option<PhysAddr>, Error> {
+    /// Puts a copy in the place of a frame that others have too; still until
+    /// [`SharedObject::settle`]. Gives the frame, which is to be given back when all have forgotten
+    /// it. `None`: somebody else has to settle first.
+    pub(super) fn break_cow(self, core: usize, page: u64) -> Result<Option<PhysAddr>, Error> {
         let _held = self.held(core);
-        if self.get(STATE) == STILL {
+        if self.get(STATE) == FROZEN {
             return Ok(None);
         }
         let own = self.pool.page(self.pool.take(core, 1)?);
         let shared = self.frame(page).expect("it was touched");
         frames::copy(shared, own);
         self.entry(page).store(own.0, Ordering::Release);
-        self.set(STATE, STILL);
+        self.set(STATE, FROZEN);
         Ok(Some(shared))
     }
 
     /// Makes it still, to be copied; gives the range that shows it, with a reference. `None`:
     /// somebody else has to settle first. `Busy`: ranges of cores' own show it, or several.
-    fn begin_copy(self, core: usize) -> Result<Option<Option<Object>>, Error> {
+    fn begin_copy(self, core: usize) -> Result<Option<Option<SharedObject>>, Error> {
         let _held = self.held(core);
-        let (mappings, range) = (self.get(MAPPINGS), Object { place: self.get(RANGE), ..self });
+        let (mappings, range) = (self.get(MAPPINGS), SharedObject { place: self.get(RANGE), ..self });
         if mappings > 0 && range.place == NO_RANGE {
             return Err(Error::Busy);
         }
-        if self.get(STATE) == STILL {
+        if self.get(STATE) == FROZEN {
             return Ok(None);
         }
-        self.set(STATE, STILL);
+        self.set(STATE, FROZEN);
         // One that is being taken apart shows nothing any more.
         Ok(Some((mappings > 0 && range.try_retain()).then_some(range)))
     }
@@ -165,7 +165,7 @@ impl Object {
         self.set(STATE, COPIED);
     }
 
-    fn share_frames(self, core: usize, copy: Object) {
+    fn share_frames(self, core: usize, copy: SharedObject) {
         let _held = self.held(core);
         for page in 0..self.pages() {
             if let Some(frame) = self.frame(page) {
@@ -200,19 +200,19 @@ impl Object {
 
 impl Kernel {
     /// Gives a segment that nobody knows yet all pages of another of the same pool, until either is
-    /// written: as they are when no core can write them. `Busy`: see [`Object::begin_copy`].
-    pub(super) fn copy_shared(&mut self, source: Object, copy: Object) -> Result<(), Error> {
+    /// written: as they are when no core can write them. `Busy`: see [`SharedObject::begin_copy`].
+    pub(super) fn copy_shared(&mut self, source: SharedObject, copy: SharedObject) -> Result<(), Error> {
         let core = self.core();
-        let mut patience = Patience::default();
+        let mut patience = SpinTimeout::default();
         let range = loop {
             if let Some(range) = source.begin_copy(core)? {
                 break range;
             }
-            self.forget_for_others();
+            self.shoot_down_others();
             patience.relax();
         };
         if let Some(range) = range {
-            self.change_shared(range, |range| range.narrow_pages(source, 0, source.pages(), READ_ONLY));
+            self.change_shared(range, |range| range.downgrade_pages(source, 0, source.pages(), READ_ONLY));
             range.release(core);
         }
         source.share_frames(core, copy);

@@ -1,25 +1,25 @@
 //! A shared share: a table from ids to objects of its pool (Corey section 3.3), changed under its
 //! lock, read without.
 
-use super::object::Object;
-use super::{Patience, registry};
+use super::object::SharedObject;
+use super::{SpinTimeout, registry};
 use abi::{Error, Rights};
-use lock::{Entry, Ordering, Place, Stat, Table};
+use lock::{Entry, LineIndex, Ordering, Stat, Table};
 
 /// Lines of a share's buckets: 256 chains.
 pub(super) const BUCKET_LINES: u64 = 32;
 /// Most entries, so that a chain stays short.
 pub const ENTRIES_MAX: u64 = abi::layout::SHARE_SLOTS_MAX;
 
-fn table(share: Object) -> Table<'static> {
+fn table(share: SharedObject) -> Table<'static> {
     Table::new(share.pool.lines(share.behind_lock(), BUCKET_LINES as usize))
 }
 
 /// What `id` names in `share`, with a reference that the caller gives back, and with what rights.
-pub(super) fn find(share: Object, id: u64) -> Result<(Object, Rights), Error> {
+pub(super) fn find(share: SharedObject, id: u64) -> Result<(SharedObject, Rights), Error> {
     let section = registry::reader().enter();
     let entry = table(share).find(&share.pool, id, &section).ok_or(Error::BadHandle)?;
-    let object = Object { pool: share.pool, place: entry.object };
+    let object = SharedObject { pool: share.pool, place: entry.object };
     object.retain();
     drop(section);
     Ok((object, Rights(entry.rights as u32)))
@@ -27,8 +27,8 @@ pub(super) fn find(share: Object, id: u64) -> Result<(Object, Rights), Error> {
 
 /// Makes `object` known in `share`. `Busy`: it is.
 #[inline]
-pub(super) fn insert(share: Object, core: usize, object: Object, rights: Rights) -> Result<(), Error> {
-    let _held = share.lock().write::<Patience>(core);
+pub(super) fn insert(share: SharedObject, core: usize, object: SharedObject, rights: Rights) -> Result<(), Error> {
+    let _held = share.lock().write::<SpinTimeout>(core);
     let (table, id, entries) = (table(share), object.id(), share.entries().load(Ordering::Relaxed));
     if entries >= ENTRIES_MAX {
         return Err(Error::NoSlot);
@@ -46,9 +46,9 @@ pub(super) fn insert(share: Object, core: usize, object: Object, rights: Rights)
 
 /// Takes `id` out of `share`. The object goes if that was its last name.
 #[inline]
-pub(super) fn remove(share: Object, core: usize, id: u64) -> Result<(), Error> {
+pub(super) fn remove(share: SharedObject, core: usize, id: u64) -> Result<(), Error> {
     let (object, place) = {
-        let _held = share.lock().write::<Patience>(core);
+        let _held = share.lock().write::<SpinTimeout>(core);
         let removed = table(share).remove(&share.pool, id).ok_or(Error::NotFound)?;
         share.entries().store(share.entries().load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         removed
@@ -56,16 +56,16 @@ pub(super) fn remove(share: Object, core: usize, id: u64) -> Result<(), Error> {
     // Nobody finds it any more; who is about to take a reference of what he found does so first.
     share.pool.wait_for_readers();
     share.give_line(place);
-    Object { pool: share.pool, place: object }.release(core);
+    SharedObject { pool: share.pool, place: object }.release(core);
     Ok(())
 }
 
 /// Entries, and what its lock has counted.
-pub(super) fn stat(share: Object) -> (u64, Stat) {
+pub(super) fn stat(share: SharedObject) -> (u64, Stat) {
     (share.entries().load(Ordering::Relaxed), share.lock().stat())
 }
 
 /// Drops all entries of a share that nobody names: so nobody can be looking either.
-pub(super) fn empty(share: Object, doomed: &mut Place) {
-    table(share).drain(&share.pool, |place| Object { pool: share.pool, place }.drop_reference(doomed));
+pub(super) fn empty(share: SharedObject, doomed: &mut LineIndex) {
+    table(share).drain(&share.pool, |place| SharedObject { pool: share.pool, place }.drop_reference(doomed));
 }

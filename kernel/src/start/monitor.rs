@@ -4,7 +4,7 @@ use super::{NO_MEMORY, Started, archive, archive_bytes};
 use crate::boot::info::CoreInfo;
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::context::Options;
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
 use crate::objects::{AnyObject, Context, Domain, Pcore, Ptr, Schedule, Segment};
@@ -37,7 +37,7 @@ pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo, link: Option<(PhysAddr
     let mut builder = Builder { kernel, domain, info, link };
     let archive = builder.archive()?;
     let entry = builder.load(bytes, archive)?;
-    let stack = Place { start: layout::STACK_TOP - STACK_PAGES * PAGE, pages: STACK_PAGES };
+    let stack = PageRun { start: layout::STACK_TOP - STACK_PAGES * PAGE, pages: STACK_PAGES };
     builder.memory(stack, protection::READ | protection::WRITE)?;
     builder.give_objects(archive)?;
     builder.start_page()?;
@@ -53,7 +53,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     /// Fresh memory at a place; the mapping holds its only reference.
-    fn memory(&mut self, place: Place, protection: u64) -> Result<Ptr<Segment>, &'static str> {
+    fn memory(&mut self, place: PageRun, protection: u64) -> Result<Ptr<Segment>, &'static str> {
         let ram = self.kernel.root_ram();
         let segment = Ptr::<Segment>::new_anonymous(self.kernel, ram, place.pages).map_err(|_| NO_MEMORY)?;
         let range = self.domain.range();
@@ -144,7 +144,7 @@ impl Builder<'_> {
         let kind = Kind::Imported { base, uncached: false, is_ram: true };
         let ram = self.kernel.root_ram();
         let segment = Ptr::<Segment>::new_imported(self.kernel, ram, pages, kind).map_err(|_| NO_MEMORY)?;
-        let place = Place { start: layout::REGIONS, pages };
+        let place = PageRun { start: layout::REGIONS, pages };
         self.domain.range().map(self.kernel, place, segment, 0, [protection::READ; 2]).map_err(|_| NO_MEMORY)?;
         Ok(segment)
     }
@@ -153,7 +153,7 @@ impl Builder<'_> {
         const RECORDS: usize = 3;
         let text = self.info.command_line.as_bytes();
         let text_at = (size_of::<StartHeader>() + RECORDS * size_of::<StartRecord>()) as u64;
-        let place = Place { start: layout::START_INFO, pages: (text_at + text.len() as u64).div_ceil(PAGE) };
+        let place = PageRun { start: layout::START_INFO, pages: (text_at + text.len() as u64).div_ceil(PAGE) };
         let segment = self.memory(place, protection::READ)?;
         let link = self.link()?;
         let archive = self.info.archive.map_or((0, 0), |range| (layout::REGIONS + range.base.0 % PAGE, range.bytes));
@@ -174,7 +174,7 @@ impl Builder<'_> {
         let ram = self.kernel.root_ram();
         let source = Kind::Imported { base, uncached: false, is_ram: true };
         let segment = Ptr::<Segment>::new_imported(self.kernel, ram, pages, source).map_err(|_| NO_MEMORY)?;
-        let place = Place { start: layout::REGIONS + LINK_OFFSET, pages };
+        let place = PageRun { start: layout::REGIONS + LINK_OFFSET, pages };
         let open = protection::READ | protection::WRITE;
         self.domain.range().map(self.kernel, place, segment, 0, [open; 2]).map_err(|_| NO_MEMORY)?;
         let slot = self.domain.reserve(self.kernel).map_err(|_| NO_MEMORY)?;
@@ -203,7 +203,7 @@ impl Builder<'_> {
 
     fn run(&mut self, entry: u64) -> Started {
         let ram = self.kernel.root_ram();
-        let control = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let control = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false };
         let context = Ptr::<Context>::create(self.kernel, ram, self.domain, control, options).map_err(|_| NO_MEMORY)?;
         self.give(Handle::SELF_CONTEXT, context.any(), Rights::ALL);

@@ -3,7 +3,7 @@
 
 use super::{NO_MEMORY, Started};
 use crate::objects::context::Options;
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::pcore::Plan;
 use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
@@ -39,7 +39,7 @@ pub(super) fn start(kernel: &mut Kernel, plan: &Plan) -> Started {
             mapped.map_err(|error| if error == Error::NoMemory { NO_MEMORY } else { "two of its segments overlap" })?;
         }
     }
-    let control = Place { start: layout::CONTROL_PAGE, pages: 1 };
+    let control = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
     let options = Options { has_vectors: false, is_linux: false };
     let context = Ptr::<Context>::create(kernel, ram, domain, control, options).map_err(|_| NO_MEMORY)?;
     domain.insert(Handle::SELF_CONTEXT.0 as usize, Capability { object: context.any(), badge: 0, rights: Rights::ALL });

@@ -8,17 +8,17 @@ use crate::memory::PAGE_BYTES;
 use crate::objects::Domain;
 use crate::objects::context::{Options, State};
 use crate::objects::domain::Death;
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Ptr, Schedule};
-use crate::scheduler::Window;
+use crate::scheduler::GangWindow;
 use abi::{Call, DeathCause, Error, Handle, Rights, layout};
 
 const US: u64 = 1000;
 const PERIOD_US: u64 = 10_000;
 const SLICE_US: u64 = 2000;
 const PHASE_US: u64 = 3000;
-const WINDOW: Window = Window { period_ns: PERIOD_US * US, slice_ns: SLICE_US * US, phase_ns: PHASE_US * US };
+const WINDOW: GangWindow = GangWindow { period_ns: PERIOD_US * US, slice_ns: SLICE_US * US, phase_ns: PHASE_US * US };
 /// Where the first capability of a program's time is.
 const TIMES: usize = 20;
 const PAGES: u64 = 512;
@@ -48,7 +48,7 @@ impl Core {
     fn program(&mut self, priority: usize) -> Ptr<Context> {
         let (kernel, ram) = (&mut *self.world.kernel, self.world.ram);
         let number = self.programs.len();
-        let place = Place { start: layout::REGIONS + (number * PAGE_BYTES) as u64, pages: 1 };
+        let place = PageRun { start: layout::REGIONS + (number * PAGE_BYTES) as u64, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false };
         let context = Ptr::<Context>::create(kernel, ram, self.domain, place, options).unwrap();
         let schedule = kernel.create(ram, |header| Schedule::new(header, context, priority, 1_000_000)).unwrap();
@@ -126,7 +126,7 @@ fn windows_follow_from_the_clock_alone() {
         let (is_open, next_ns) = WINDOW.at(now_us * US);
         assert_eq!((is_open, next_ns / US), expected, "at {now_us} us");
     }
-    let always = Window { period_ns: 7, slice_ns: 7, phase_ns: 3 };
+    let always = GangWindow { period_ns: 7, slice_ns: 7, phase_ns: 3 };
     for now_ns in 0..30 {
         let (is_open, next_ns) = always.at(now_ns);
         assert!(is_open && next_ns > now_ns && next_ns <= now_ns + 7);
@@ -271,7 +271,7 @@ fn windows_fit_if_they_never_meet() {
     };
     let window = |[period, slice, phase]: [u64; 3]| {
         let [period_ns, slice_ns, phase_ns] = [period, slice, phase].map(|time| time * US);
-        Window { period_ns, slice_ns, phase_ns }
+        GangWindow { period_ns, slice_ns, phase_ns }
     };
     for (one, other) in all().flat_map(|one| all().map(move |other| (window(one), window(other)))) {
         let meet =

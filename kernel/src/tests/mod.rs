@@ -26,7 +26,7 @@ use crate::boot::info::{CoreEntry, CoreInfo};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysRange, set_test_ram};
 use crate::objects::context::Options;
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Pcore, Ptr, Ram, Schedule};
 use crate::state::Kernel;
@@ -84,7 +84,7 @@ impl World {
         for (handle, object) in [(Handle::PCORE, pcore.any()), (Handle::ROOT_RAM, ram.any())] {
             domain.insert(handle.0 as usize, Capability { object, badge: 0, rights: Rights::ALL });
         }
-        let place = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
         let options = Options { has_vectors: true, is_linux: true };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         domain.insert(4, Capability { object: context.any(), badge: 0, rights: Rights::ALL });
@@ -96,10 +96,10 @@ impl World {
 
     /// Everything that was made is gone again.
     fn assert_empty(&mut self) {
-        self.kernel.settle();
+        self.kernel.drain_dead();
         // Cores whose claim went were ordered to halt, and did.
         self.kernel.cores_changed();
-        self.kernel.settle();
+        self.kernel.drain_dead();
         // Pages carved for other cores are in neither number.
         assert_eq!(self.kernel.frames.total() - self.kernel.frames.free(), self.used, "pages are missing");
         assert_eq!(self.kernel.kernel_objects, 1, "objects besides the root Ram");

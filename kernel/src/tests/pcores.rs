@@ -132,7 +132,7 @@ fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
     assert_eq!(caller.free(), with_core, "nothing goes before core 0 heard that the core has halted");
     assert_eq!(caller.claim(), Err(Error::Busy));
     caller.world.kernel.cores_changed();
-    caller.world.kernel.settle();
+    caller.world.kernel.drain_dead();
     assert_eq!(caller.free(), free);
     let pcore = caller.claim().unwrap();
     caller.launch(pcore, &launch_without_segments()).unwrap();
@@ -147,9 +147,9 @@ fn launch_without_segments() -> Launch {
 fn a_core_that_halts_by_itself_can_run_again_and_its_watcher_hears_of_both() {
     let mut caller = Caller::new();
     let pcore = caller.claim().unwrap();
-    let bell = [Handle::SELF_CONTEXT.0, u64::from(Rights::NOTIFY.0), 8, 0, 0, 0];
-    let bell = caller.call(Call::CapMint, bell).unwrap()[0];
-    caller.call(Call::PcoreWatch, [pcore, bell, 0, 0, 0, 0]).unwrap();
+    let doorbell = [Handle::SELF_CONTEXT.0, u64::from(Rights::NOTIFY.0), 8, 0, 0, 0];
+    let doorbell = caller.call(Call::CapMint, doorbell).unwrap()[0];
+    caller.call(Call::PcoreWatch, [pcore, doorbell, 0, 0, 0, 0]).unwrap();
     for _ in 0..3 {
         caller.launch(pcore, &launch_without_segments()).unwrap();
         assert_eq!(caller.context.pending.get(), 0);
@@ -256,7 +256,7 @@ fn a_core_tells_whose_it_is_and_what_it_does() {
         assert_eq!(tells(&mut caller, CORE).unwrap()[1], runs::NOTHING);
     }
     caller.call(Call::CapDrop, [pcore, 0, 0, 0, 0, 0]).unwrap();
-    caller.world.kernel.settle();
+    caller.world.kernel.drain_dead();
     assert_eq!(tells(&mut caller, CORE).unwrap()[1..], [runs::NOTHING, 0]);
 }
 

@@ -5,7 +5,7 @@ use super::World;
 use crate::arch::context::Event;
 use crate::hardware;
 use crate::objects::context::Options;
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Portal, Ptr, Schedule, portal::PortalKind};
 use abi::{Call, Rights, layout};
@@ -24,7 +24,7 @@ impl World {
     fn party(&mut self, priority: usize) -> Party {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
         let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
-        let place = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         let time = kernel.create(ram, |header| Schedule::new(header, context, priority, SLICE_NS)).unwrap();

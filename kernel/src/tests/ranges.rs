@@ -8,7 +8,7 @@ use crate::memory::{PAGE_BYTES, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::fault::Access;
 use crate::objects::frames::LARGE_PAGE;
-use crate::objects::mapping::{Place, Shown, Window};
+use crate::objects::mapping::{Mapped, PageRun, VaRange};
 use crate::objects::segment::Kind;
 use crate::objects::{Domain, Ptr, Range, Segment};
 use abi::layout::protection::{EXECUTE, READ, WRITE};
@@ -28,11 +28,11 @@ struct Part {
     pages: u64,
     protection: u64,
     allowed: u64,
-    shows: Shows,
+    shows: MapTarget,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Shows {
+enum MapTarget {
     Segment { number: usize, first: u64 },
     Range(usize),
 }
@@ -67,7 +67,7 @@ struct Model {
 }
 
 impl Model {
-    fn new(window: Option<Window>) -> Model {
+    fn new(window: Option<VaRange>) -> Model {
         let mut world = World::new(6000);
         if let Some(window) = window {
             world.kernel.user_window = window;
@@ -113,7 +113,7 @@ impl Model {
         (start + part.pages > page).then_some((*start, *part))
     }
 
-    fn is_free(&self, tree: usize, place: Place) -> bool {
+    fn is_free(&self, tree: usize, place: PageRun) -> bool {
         let (first, end) = (place.start / PAGE, place.end() / PAGE);
         self.part(tree, first).is_none() && self.trees[&tree].parts.range(first..end).next().is_none()
     }
@@ -122,8 +122,8 @@ impl Model {
     fn seen(&self, tree: usize, page: u64) -> Option<(usize, u64, u64)> {
         let (start, part) = self.part(tree, page)?;
         match part.shows {
-            Shows::Segment { number, first } => Some((number, first + page - start, part.protection)),
-            Shows::Range(nested) => {
+            MapTarget::Segment { number, first } => Some((number, first + page - start, part.protection)),
+            MapTarget::Range(nested) => {
                 let (number, page, rights) = self.seen(nested, page - start)?;
                 Some((number, page, rights & part.protection))
             }
@@ -133,17 +133,17 @@ impl Model {
     /// Cuts the model's mapping of a segment at a page.
     fn cut(&mut self, tree: usize, page: u64) {
         let Some((start, part)) = self.part(tree, page).filter(|(start, _)| *start < page) else { return };
-        let Shows::Segment { number, first } = part.shows else { panic!("nested ranges are not cut") };
+        let MapTarget::Segment { number, first } = part.shows else { panic!("nested ranges are not cut") };
         let parts = &mut self.trees.get_mut(&tree).unwrap().parts;
         let kept = page - start;
         parts.insert(start, Part { pages: kept, ..part });
-        let shows = Shows::Segment { number, first: first + kept };
+        let shows = MapTarget::Segment { number, first: first + kept };
         parts.insert(page, Part { pages: part.pages - kept, shows, ..part });
     }
 
-    fn cuts_nested(&self, tree: usize, place: Place) -> bool {
+    fn cuts_nested(&self, tree: usize, place: PageRun) -> bool {
         [place.start / PAGE, place.end() / PAGE].into_iter().any(|page| {
-            self.part(tree, page).is_some_and(|(start, part)| start < page && matches!(part.shows, Shows::Range(_)))
+            self.part(tree, page).is_some_and(|(start, part)| start < page && matches!(part.shows, MapTarget::Range(_)))
         })
     }
 
@@ -218,14 +218,14 @@ impl Model {
             next = mapping.end();
             let number = |of: &dyn Fn(&Model) -> Option<usize>| of(self).expect("what is shown is known");
             for page in mapping.start() / PAGE..mapping.start() / PAGE + mapping.pages().min(600) {
-                let shows = match mapping.shown() {
-                    Shown::Segment(shown) => Shows::Segment {
+                let shows = match mapping.mapped() {
+                    Mapped::Segment(shown) => MapTarget::Segment {
                         number: number(&|model| {
                             model.memories.iter().find(|(_, memory)| memory.segment == shown).map(|(n, _)| *n)
                         }),
                         first: mapping.page_at(page * PAGE),
                     },
-                    Shown::Range(shown) => Shows::Range(number(&|model| {
+                    Mapped::Range(shown) => MapTarget::Range(number(&|model| {
                         model.trees.iter().find(|(_, tree)| tree.range == shown).map(|(n, _)| *n)
                     })),
                 };
@@ -238,7 +238,7 @@ impl Model {
             .flat_map(|(start, part)| {
                 (0..part.pages.min(600)).map(move |page| {
                     let shows = match part.shows {
-                        Shows::Segment { number, first } => Shows::Segment { number, first: first + page },
+                        MapTarget::Segment { number, first } => MapTarget::Segment { number, first: first + page },
                         nested => nested,
                     };
                     (start + page, (shows, part.protection, part.allowed))
@@ -250,7 +250,7 @@ impl Model {
 }
 
 /// A page where something may be: near the start of a table of some level.
-fn somewhere(random: &mut Random, window: Window, level: u32) -> u64 {
+fn somewhere(random: &mut Random, window: VaRange, level: u32) -> u64 {
     let table = Table::bytes(random.below(u64::from(level).max(1)) as u32);
     let offset = random.below(3) * table + random.below(20) * PAGE;
     (window.start.next_multiple_of(table) + offset) / PAGE
@@ -327,11 +327,11 @@ fn some_mapped(model: &Model, random: &mut Random, tree: usize) -> u64 {
     let parts = &model.trees[&tree].parts;
     let Some((start, part)) = parts.iter().nth(random.below(parts.len().max(1) as u64) as usize) else { return 1 };
     match part.shows {
-        Shows::Segment { .. } => {
+        MapTarget::Segment { .. } => {
             let pages = random.one(&[part.pages, part.pages.min(4)]);
             start + random.below(pages + 1)
         }
-        Shows::Range(nested) => start + some_mapped(model, random, nested),
+        MapTarget::Range(nested) => start + some_mapped(model, random, nested),
     }
 }
 
@@ -363,7 +363,7 @@ fn map(model: &mut Model, random: &mut Random, tree: usize, page: u64, number: u
     };
     assert_eq!(made, expected);
     if made.is_ok() {
-        let part = Part { pages, protection, allowed, shows: Shows::Segment { number, first } };
+        let part = Part { pages, protection, allowed, shows: MapTarget::Segment { number, first } };
         model.trees.get_mut(&tree).unwrap().parts.insert(page, part);
     }
 }
@@ -384,13 +384,13 @@ fn nest(model: &mut Model, random: &mut Random, tree: usize, page: u64, nested: 
     };
     assert_eq!(made, expected);
     if made.is_ok() {
-        let part = Part { pages, protection, allowed, shows: Shows::Range(nested) };
+        let part = Part { pages, protection, allowed, shows: MapTarget::Range(nested) };
         model.trees.get_mut(&tree).unwrap().parts.insert(page, part);
     }
 }
 
 /// Some place, often just what a part covers.
-fn place_near(model: &Model, random: &mut Random, tree: usize, page: u64) -> Option<Place> {
+fn place_near(model: &Model, random: &mut Random, tree: usize, page: u64) -> Option<PageRun> {
     let range = model.trees[&tree].range;
     let exact = model.part(tree, page).filter(|_| random.below(3) != 0).map(|(start, part)| (start, part.pages));
     let (start, pages) = exact.unwrap_or((page, 1 + random.below(24)));
@@ -447,10 +447,10 @@ fn forget(model: &mut Model, number: usize) {
     let range = tree.range;
     assert!(range.leave_all(&mut model.world.kernel));
     model.world.kernel.release(range);
-    model.world.kernel.settle();
+    model.world.kernel.drain_dead();
     model.trees.remove(&number);
     for tree in model.trees.values_mut() {
-        tree.parts.retain(|_, part| part.shows != Shows::Range(number));
+        tree.parts.retain(|_, part| part.shows != MapTarget::Range(number));
     }
 }
 
@@ -463,7 +463,7 @@ fn end(mut model: Model) {
             }
             None => model.world.kernel.release(tree.range),
         }
-        model.world.kernel.settle();
+        model.world.kernel.drain_dead();
     }
     for (_, memory) in core::mem::take(&mut model.memories) {
         model.world.kernel.release(memory.segment);
@@ -473,7 +473,7 @@ fn end(mut model: Model) {
 
 #[test]
 fn trees_of_ranges_agree_with_the_model_through_the_translation_buffer() {
-    let window = |start: u64, end: u64| Some(Window { start, end });
+    let window = |start: u64, end: u64| Some(VaRange { start, end });
     // The whole window, 8 GiB from an odd start, 16 MiB: with the smallest no range of 1 GiB fits
     // anywhere but in 512 GiB.
     let windows = [None, window(0x3_0000_1000, 0x5_0000_0000), window(0x20_0000, 0x120_0000)];

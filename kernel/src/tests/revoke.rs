@@ -5,7 +5,7 @@ use crate::arch::paging;
 use crate::calls;
 use crate::hardware;
 use crate::objects::context::{Options, State};
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::revoke::{Budget, UNITS};
 use crate::objects::share::Capability;
 use crate::objects::slot::DEPTH_MAX;
@@ -29,7 +29,7 @@ impl World {
     pub(super) fn actor(&mut self, ram: Ptr<Ram>) -> Actor {
         let kernel = &mut *self.kernel;
         let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
-        let place = Place { start: layout::CONTROL_PAGE, pages: 1 };
+        let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         domain.insert(4, Capability { object: context.any(), badge: 1, rights: Rights::ALL });
@@ -55,7 +55,7 @@ impl World {
         all[..words.len()].copy_from_slice(words);
         actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = all);
         calls::enter(&mut self.kernel, actor.context, call);
-        self.kernel.settle();
+        self.kernel.drain_dead();
         actor.context.with_registers(|r| match r.rax {
             0 => Ok([r.rdi, r.rsi, r.rdx]),
             code => Err(Error::from_code(code.wrapping_neg()).unwrap()),
@@ -323,13 +323,13 @@ fn play(seed: u64, leaks: bool) -> [u32; 2] {
     let slot = outside.domain.share().find_slot(Handle(ram)).unwrap().0;
     let mut parts = 1;
     while !world.kernel.revoke_ram(outside.context, slot, payer, &mut Budget::new(8 + parts % 32)) {
-        world.kernel.settle();
+        world.kernel.drain_dead();
         world.objects();
         steps(&mut world, 3);
         parts += 1;
         assert!(parts < PARTS_MAX, "no end of a revocation");
     }
-    world.kernel.settle();
+    world.kernel.drain_dead();
     assert_eq!(payer.used(), 0);
     for object in world.objects() {
         let pays = object.cast::<Ram>() == Ok(payer);
@@ -449,10 +449,10 @@ fn what_the_kernel_keeps_is_revoked_with_what_it_came_from() {
     let mut world = World::new(600);
     let (outside, other) = (world.outsider(), world.actor(world.ram));
     world.give(outside, 20, other.domain.any());
-    let bell = world.make(outside, Call::CapMint, &[4, Rights::ALL.0.into(), 8]);
-    world.make(outside, Call::DomainOnDeath, &[20, bell]);
+    let doorbell = world.make(outside, Call::CapMint, &[4, Rights::ALL.0.into(), 8]);
+    world.make(outside, Call::DomainOnDeath, &[20, doorbell]);
     world.make(outside, Call::CapRevoke, &[4]);
-    assert_eq!(world.run(outside, Call::CapStat, &[bell]), Err(Error::BadHandle));
+    assert_eq!(world.run(outside, Call::CapStat, &[doorbell]), Err(Error::BadHandle));
     world.make(outside, Call::DomainKill, &[20, 0]);
     assert_eq!(outside.context.pending.get(), 0, "nobody is told any more");
     world.leave_nothing(&[outside, other]);

@@ -87,7 +87,7 @@ impl Core {
 
     pub(super) fn ring(&mut self) {
         self.world.kernel.shared_rang();
-        self.world.kernel.settle();
+        self.world.kernel.drain_dead();
     }
 
     /// The byte that a program would see at an address, if it may.
@@ -106,9 +106,9 @@ impl Core {
         self.actor
             .domain
             .range()
-            .unmap(&mut self.world.kernel, crate::objects::mapping::Place { start: HEAP, pages: 64 })
+            .unmap(&mut self.world.kernel, crate::objects::mapping::PageRun { start: HEAP, pages: 64 })
             .unwrap();
-        self.world.kernel.settle();
+        self.world.kernel.drain_dead();
         assert_eq!(self.world.kernel.kernel_objects - 1, OWN_OBJECTS, "objects are left");
         // Slot pages and tables of the domain stay.
         assert!(self.world.used() <= self.used + 4, "{} pages, {} at the start", self.world.used(), self.used);
@@ -125,7 +125,7 @@ impl Core {
         kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
         kernel.release(self.actor.context);
         kernel.release(domain);
-        kernel.settle();
+        kernel.drain_dead();
     }
 }
 

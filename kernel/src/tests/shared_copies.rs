@@ -4,7 +4,7 @@
 use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, RAM, READ_WRITE, in_share, pair};
 use super::shared_ranges::{GIB, PAGE, READ, SPACE, exhaust, load, range_in, showing, touch};
 use super::shared_segments::free;
-use crate::hardware::{set_alone, set_last_look, take_forgot};
+use crate::hardware::{set_alone, set_last_look, take_shootdowns};
 use crate::objects::fault::Access;
 use abi::layout::{lock, protection};
 use abi::{Call, Error, Rights};
@@ -45,7 +45,7 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     load(&mut other);
     other.make(Call::RangeNest, &[SPACE, 2 * GIB, in_share(imported, id), READ_WRITE]);
     let stale = word(&mut other, 2 * GIB, Access::Write);
-    take_forgot();
+    take_shootdowns();
     block.be(0);
     // What the other core writes until it has forgotten is in both; nothing that it writes is in
     // one only.
@@ -55,7 +55,7 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     })));
     let [copy, copy_id, _] = home.run(Call::ShareCopy, &[share, source, 7, 8]).unwrap();
     set_last_look(None);
-    assert_eq!(take_forgot(), [1], "who may have written is waited for");
+    assert_eq!(take_shootdowns(), [1], "who may have written is waited for");
     assert_eq!(home.run(Call::ObjectName, &[copy]).unwrap()[..2], [7, 8]);
     assert_eq!(home.run(Call::SegmentStat, &[copy]).unwrap(), [PAGES, PAGES - 1, 0]);
     home.make(Call::RangeMap, &[range, COPY, copy, 0, PAGES, READ_WRITE]);
@@ -78,14 +78,14 @@ fn both_sides_have_what_was_there_and_part_page_by_page() {
     })));
     write(&mut home, GIB + PAGE, 5);
     set_last_look(None);
-    assert_eq!((looks.get(), take_forgot()), (1, vec![1]));
+    assert_eq!((looks.get(), take_shootdowns()), (1, vec![1]));
     assert_eq!((read(&mut home, GIB + PAGE), read(&mut home, GIB + COPY + PAGE)), (5, 101));
     block.be(1);
     assert_eq!((read(&mut other, 2 * GIB + PAGE), read(&mut other, 2 * GIB + COPY + PAGE)), (5, 101));
     // The copy is the last that has the old page, so it keeps it.
-    let forgot = take_forgot();
+    let flushed = take_shootdowns();
     write(&mut other, 2 * GIB + COPY + PAGE, 6);
-    assert_eq!((forgot.len(), take_forgot()), (0, vec![]), "nobody has to forget for that");
+    assert_eq!((flushed.len(), take_shootdowns()), (0, vec![]), "nobody has to flush for that");
     // Through the copy, of another page.
     write(&mut other, 2 * GIB + COPY + 2 * PAGE, 9);
     // A page that was absent is each one's own.

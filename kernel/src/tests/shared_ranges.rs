@@ -4,7 +4,7 @@
 use super::Random;
 use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, PCORE, RAM, READ_WRITE, in_share, pair};
 use crate::arch::paging::{Flags, Pte, view};
-use crate::hardware::{Flush, set_alone, set_last_look, take_flushes, take_forgot};
+use crate::hardware::{Flush, set_alone, set_last_look, take_flushes, take_shootdowns};
 use crate::memory::phys_to_virt;
 use crate::objects::fault::Access;
 use abi::layout::{domain, lock, protection, range_stat};
@@ -60,7 +60,7 @@ pub(super) fn touch(core: &mut Core, address: u64, access: Access) -> Option<*mu
     range.resolve(&mut core.world.kernel, address, access).ok().map(phys_to_virt)
 }
 
-pub(super) fn is_shown(core: &Core, address: u64) -> bool {
+pub(super) fn is_mapped(core: &Core, address: u64) -> bool {
     view(core.actor.domain.range().root(), address).is_some()
 }
 
@@ -84,13 +84,13 @@ fn one_fault_serves_all_cores_and_its_tables_are_there_once() {
         assert_eq!(before, [0, 0, 2]);
         for page in 0..64 {
             let address = GIB + (512 + page) * PAGE;
-            if !is_shown(&home, address) {
+            if !is_mapped(&home, address) {
                 touch(&mut home, address, Access::Write).unwrap();
             }
         }
         assert_eq!(stat(&mut home, range, range_stat::FAULTS), [4, 1, 2], "16 pages a fault, one table");
         block.be(1);
-        assert!((0..64).all(|page| is_shown(&other, at + page * PAGE)), "no fault here");
+        assert!((0..64).all(|page| is_mapped(&other, at + page * PAGE)), "no fault here");
         let root = other.actor.domain.range().root();
         assert!(
             !view(root, at).unwrap().flags().contains(Flags::WRITE),
@@ -105,7 +105,7 @@ fn one_fault_serves_all_cores_and_its_tables_are_there_once() {
         assert_eq!(stat(&mut home, range, range_stat::FAULTS), [4, 1, 1]);
         block.be(1);
         assert_eq!(other.make(Call::RangeUnmap, &[SPACE, 3 * GIB, 1 << 18]), 1 << 18);
-        assert!(!is_shown(&other, at));
+        assert!(!is_mapped(&other, at));
         other.drop(imported);
         other.close();
         block.be(0);
@@ -142,10 +142,10 @@ fn frames_are_free_when_the_last_core_has_forgotten_and_not_before() {
     home.make(Call::RangeProtect, &[range, 4 * PAGE, 12, READ]);
     home.make(Call::RangeUnmap, &[range, 0, 512]);
     set_last_look(None);
-    assert_eq!((looks.get(), take_forgot()), (3, vec![1, 1, 1]));
+    assert_eq!((looks.get(), take_shootdowns()), (3, vec![1, 1, 1]));
     assert!(free() >= before + 17);
     assert_eq!(stat(&mut home, range, range_stat::LOCK)[2], 3);
-    assert_eq!(home.world.kernel.counters.forgets_asked.0, 3);
+    assert_eq!(home.world.kernel.counters.shootdowns_sent.0, 3);
     home.end();
     block.be(1);
     other.end();
@@ -174,8 +174,8 @@ fn cores_in_different_ranges_do_not_meet() {
     assert!(locks(&mut home, names[0].0) >= 16);
     block.be(1);
     assert_eq!(locks(&mut other, second), before + 1, "that look only");
-    // A range that this core alone shows is narrowed without a word to the other.
-    assert_eq!(take_forgot(), []);
+    // A range that this core alone shows is downgraded without a word to the other.
+    assert_eq!(take_shootdowns(), []);
     other.drop(second);
     other.drop(imported);
     other.close();
@@ -293,17 +293,17 @@ fn a_dead_pool_takes_its_ranges_out_of_every_space() {
     let [_, theirs] = import(&mut other, pool, id);
     other.make(Call::RangeNest, &[SPACE, GIB, theirs, READ_WRITE]);
     other.make(Call::RangeNest, &[SPACE, 2 * GIB, theirs, READ_WRITE]);
-    assert!(touch(&mut other, GIB, Access::Write).is_some() && is_shown(&other, 2 * GIB));
+    assert!(touch(&mut other, GIB, Access::Write).is_some() && is_mapped(&other, 2 * GIB));
     block.be(0);
     assert!((0..10).all(|_| home.make(Call::RamRevoke, &[account]) == 1), "another core shows its pages");
-    assert!(!is_shown(&home, GIB));
+    assert!(!is_mapped(&home, GIB));
     block.be(1);
     for call in [Call::RangeUnmap, Call::RangeFill] {
         assert_eq!(other.run(call, &[theirs, 0, 1]), Err(Error::PeerDead));
     }
     assert_eq!(other.run(Call::RangeNest, &[SPACE, 3 * GIB, theirs, READ]), Err(Error::PeerDead));
     (0..4).for_each(|_| other.ring());
-    assert!(!is_shown(&other, GIB) && !is_shown(&other, 2 * GIB));
+    assert!(!is_mapped(&other, GIB) && !is_mapped(&other, 2 * GIB));
     assert_eq!(touch(&mut other, GIB, Access::Read), None);
     assert_eq!(other.run(Call::RangeGet, &[theirs, 0]), Err(Error::BadHandle));
     other.close();
@@ -333,7 +333,7 @@ struct Simulation {
     /// Whether it shows the range now.
     shows: Vec<bool>,
     memories: BTreeMap<usize, Memory>,
-    /// By page of the range: memory, page of it, protection.
+    /// Backing page of the range: memory, page of it, protection.
     mapped: BTreeMap<u64, (usize, u64, u64)>,
     next: usize,
     hits: u64,
@@ -359,7 +359,7 @@ impl Simulation {
         }
         all.iter_mut().for_each(|(core, _)| load(core));
         take_flushes();
-        take_forgot();
+        take_shootdowns();
         let (memories, mapped) = (BTreeMap::new(), BTreeMap::new());
         Simulation {
             block,
@@ -380,14 +380,14 @@ impl Simulation {
     }
 
     /// The processors do what they were told.
-    fn forget(&mut self, own: usize) {
+    fn flush(&mut self, own: usize) {
         for flush in take_flushes() {
             match flush {
                 Flush::All => self.cores[own].1.clear(),
                 Flush::Page(address) => drop(self.cores[own].1.remove(&(address / PAGE))),
             }
         }
-        for core in take_forgot() {
+        for core in take_shootdowns() {
             self.cores[core].1.clear();
         }
     }
@@ -417,7 +417,7 @@ impl Simulation {
                 made
             }
         };
-        self.forget(core);
+        self.flush(core);
         assert_eq!(frame.is_some(), allowed, "core {core}, page {page}, {access:?}");
         let (Some(frame), Some((number, page, _))) = (frame, seen) else { return };
         let bytes = &mut self.memories.get_mut(&number).unwrap().bytes;
@@ -519,7 +519,7 @@ impl Simulation {
                 return;
             }
         }
-        self.forget(core);
+        self.flush(core);
     }
 
     fn end(self) {

@@ -2,7 +2,7 @@
 //! cores, and never in part.
 
 use super::shared::{ALL, Block, Core, NONE, RAM, READ_WRITE, in_share, pair};
-use super::shared_ranges::{GIB, PAGE, SPACE, is_shown, load, range_in, showing, touch};
+use super::shared_ranges::{GIB, PAGE, SPACE, is_mapped, load, range_in, showing, touch};
 use crate::objects::fault::{Access, Refused};
 use abi::layout::lock;
 use abi::{Call, Error};
@@ -51,14 +51,14 @@ fn a_page_comes_once_for_all_cores_whoever_touches_it_and_however() {
     let first = touch(&mut home, GIB + 3 * PAGE, Access::Read).unwrap();
     assert!(is_empty(first));
     assert_eq!((present(&mut home, segment), before - free(&home, share)), (1, 1), "its range is the leaves' table");
-    assert!(is_shown(&home, GIB + 3 * PAGE) && !is_shown(&home, GIB + 4 * PAGE), "absent neighbours stay absent");
+    assert!(is_mapped(&home, GIB + 3 * PAGE) && !is_mapped(&home, GIB + 4 * PAGE), "absent neighbours stay absent");
     block.be(1);
     load(&mut other);
     other.make(Call::RangeNest, &[SPACE, 2 * GIB, in_share(imported, id), READ_WRITE]);
     // The same segment in a range of this core's own.
     let own = 3 * GIB;
     other.make(Call::RangeMap, &[SPACE, own, in_share(imported, segment_id), 0, 600, READ_WRITE]);
-    assert!(is_shown(&other, 2 * GIB + 3 * PAGE), "one fault serves all");
+    assert!(is_mapped(&other, 2 * GIB + 3 * PAGE), "one fault serves all");
     assert_eq!(touch(&mut other, own + 43 * PAGE, Access::Write), Some(first));
     let second = touch(&mut other, own + 44 * PAGE, Access::Write).unwrap();
     assert!(is_empty(second) && second != first);

@@ -30,11 +30,11 @@ const SLOT_PAGES: u64 = 4;
 impl Processor {
     /// An interrupt: what others ask.
     fn serve(&mut self) {
-        self.core.world.kernel.forget_for_others();
-        self.forget();
+        self.core.world.kernel.shoot_down_others();
+        self.flush();
     }
 
-    fn forget(&mut self) {
+    fn flush(&mut self) {
         for flush in take_flushes() {
             match flush {
                 Flush::All => self.buffer.clear(),
@@ -68,7 +68,7 @@ impl Processor {
             return Some(*place);
         }
         let made = touch(&mut self.core, at * PAGE, access);
-        self.forget();
+        self.flush();
         self.buffer.insert(at, (made?, writes));
         made
     }
@@ -100,7 +100,7 @@ impl Processor {
             places.iter().all(|place| unsafe { AtomicU8::from_ptr(*place) }.load(Ordering::Relaxed) == 0)
         });
         self.core.make(Call::RangeUnmap, &[own, 1 << 40, SLOT_PAGES]);
-        self.forget();
+        self.flush();
         quiet
     }
 
@@ -129,7 +129,7 @@ impl Processor {
                     written += u64::from(self.write(page));
                 }
             }
-            self.forget();
+            self.flush();
         }
         for (slot, id) in filled {
             self.core.make(Call::ShareRemove, &[share, id]);
@@ -273,7 +273,7 @@ fn copy_while_others_write(processor: &mut Processor, [share, range]: [u64; 2], 
     let mut last = 0;
     for _ in 0..COPIES {
         let [copy, id, _] = processor.core.run(Call::ShareCopy, &[share, source, 0, 0]).unwrap();
-        processor.forget();
+        processor.flush();
         processor.core.make(Call::RangeMap, &[range, COPY * PAGE, copy, 0, 4, READ_WRITE]);
         let seen = [0, 1, 2, 3].map(|page| processor.get(COPY + page));
         for pair in seen.chunks(2) {
@@ -287,7 +287,7 @@ fn copy_while_others_write(processor: &mut Processor, [share, range]: [u64; 2], 
         assert!(seen[0] + seen[2] >= last, "{seen:?} after {last}");
         last = seen[0] + seen[2];
         processor.core.make(Call::RangeUnmap, &[range, COPY * PAGE, 4]);
-        processor.forget();
+        processor.flush();
         processor.core.make(Call::ShareRemove, &[share, id]);
     }
     last

@@ -4,7 +4,7 @@ use super::{Random, World};
 use crate::memory::{PAGE_BYTES, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::fault::Access;
-use crate::objects::mapping::{Place, Window};
+use crate::objects::mapping::{PageRun, VaRange};
 use crate::objects::share::Capability;
 use crate::objects::{Domain, Ptr, Segment};
 use abi::layout::protection::{READ, WRITE};
@@ -42,7 +42,7 @@ fn step(world: &mut World, space: &mut Space, random: &mut Random) {
     let range = space.domain.range();
     let start = random.below(WINDOW);
     let pages = 1 + random.below(8).min(WINDOW - start - 1);
-    let place = Place { start: BASE + start * PAGE, pages };
+    let place = PageRun { start: BASE + start * PAGE, pages };
     match random.below(8) {
         0 if space.segments.len() < 6 => {
             let segment = Ptr::<Segment>::new_anonymous(kernel, world.ram, 1 + random.below(40)).unwrap();
@@ -148,7 +148,7 @@ fn fork(world: &mut World, parent: &Space) -> Space {
 fn end(world: &mut World, space: Space) {
     world.kernel.kill(space.domain, Death::by_call(DeathCause::Killed, 0));
     world.kernel.release(space.domain);
-    world.kernel.settle();
+    world.kernel.drain_dead();
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn spaces_agree_with_the_model_and_give_everything_back() {
         let mut world = World::new(4000);
         if seed % 2 == 0 {
             // A machine with hardly any addresses.
-            world.kernel.user_window = Window { start: BASE, end: BASE + WINDOW * PAGE };
+            world.kernel.user_window = VaRange { start: BASE, end: BASE + WINDOW * PAGE };
         }
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut spaces = vec![space(&mut world)];

@@ -5,7 +5,7 @@ use crate::arch::context::Event;
 use crate::hardware::{self, set_clock};
 use crate::memory::{PAGE_BYTES, phys_to_virt};
 use crate::objects::context::{Options, State};
-use crate::objects::mapping::Place;
+use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Ptr};
 use abi::{Call, ControlPage, Error, ExceptionInfo, Handle, Rights, layout};
@@ -188,7 +188,7 @@ fn a_context_takes_two_pages() {
     let domain = Ptr::<Domain>::create(kernel, world.ram, 0).unwrap();
     let before = kernel.frames.free();
     for number in 0..CONTEXTS {
-        let place = Place { start: layout::REGIONS + number * PAGE_BYTES as u64, pages: 1 };
+        let place = PageRun { start: layout::REGIONS + number * PAGE_BYTES as u64, pages: 1 };
         let options = Options { has_vectors: true, is_linux: false };
         let context = Ptr::<Context>::create(kernel, world.ram, domain, place, options).unwrap();
         kernel.release(context);

@@ -22,7 +22,7 @@ struct Between {
 }
 
 /// How many looks it takes until the stall is reported; `None`: it is not.
-fn looks_until_reported(between: Between) -> Option<u64> {
+fn probes_until_reported(between: Between) -> Option<u64> {
     let mut world = World::new(512);
     let (domain, teller) = (world.monitor(), world.monitor());
     let context_of = |slot: &Ptr<crate::objects::Domain>| -> Ptr<Context> {
@@ -31,9 +31,9 @@ fn looks_until_reported(between: Between) -> Option<u64> {
     let (context, told) = (context_of(&domain), context_of(&teller));
     let kernel = &mut *world.kernel;
     set_clock(0);
-    let bell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
-    Notification::decode(bell).unwrap();
-    kernel.keep(&context.watch_target, Some(bell), None);
+    let doorbell = Capability { object: told.any(), badge: BADGE, rights: Rights::ALL };
+    Notification::decode(doorbell).unwrap();
+    kernel.keep(&context.watch_target, Some(doorbell), None);
     context.watch_limit_ns.set(LIMIT_NS);
     kernel.signal(context, 1);
     (1..=LOOKS).find(|_| {
@@ -49,37 +49,37 @@ fn looks_until_reported(between: Between) -> Option<u64> {
 #[test]
 fn what_goes_in_circles_is_reported_and_nothing_else() {
     let hang = Between { cpu_percent: 100, new_pages: 0, late_ns: 0 };
-    assert_eq!(looks_until_reported(hang), Some(8));
-    assert_eq!(looks_until_reported(Between { cpu_percent: 30, ..hang }), Some(8));
+    assert_eq!(probes_until_reported(hang), Some(8));
+    assert_eq!(probes_until_reported(Between { cpu_percent: 30, ..hang }), Some(8));
     // It had no time, or too little to get anywhere.
-    assert_eq!(looks_until_reported(Between { cpu_percent: 0, ..hang }), None);
-    assert_eq!(looks_until_reported(Between { cpu_percent: 10, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { cpu_percent: 0, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { cpu_percent: 10, ..hang }), None);
     // It gets on.
-    assert_eq!(looks_until_reported(Between { new_pages: 1, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { new_pages: 1, ..hang }), None);
     // The core did not run.
-    assert_eq!(looks_until_reported(Between { late_ns: LIMIT_NS, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { late_ns: LIMIT_NS, ..hang }), None);
 }
 
 /// A component without time of its own that has taken its bits and goes in circles on what another
-/// lends it: what hangs is found behind who lends, one look later.
+/// donates it: what hangs is found behind who donates, one look later.
 #[test]
 fn who_lends_to_what_hangs_has_it_found() {
-    const LENDER_BIT: u64 = 8;
+    const DONOR_BIT: u64 = 8;
     let mut world = World::new(512);
-    let (hung, lender, teller) = (world.monitor(), world.monitor(), world.monitor());
+    let (hung, donor, teller) = (world.monitor(), world.monitor(), world.monitor());
     let context_of = |domain: &Ptr<crate::objects::Domain>| -> Ptr<Context> {
         domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0
     };
-    let (callee, caller, told) = (context_of(&hung), context_of(&lender), context_of(&teller));
+    let (callee, caller, told) = (context_of(&hung), context_of(&donor), context_of(&teller));
     let kernel = &mut *world.kernel;
     set_clock(0);
-    for (context, badge) in [(callee, BADGE), (caller, LENDER_BIT)] {
+    for (context, badge) in [(callee, BADGE), (caller, DONOR_BIT)] {
         kernel.keep(&context.watch_target, Some(Capability { object: told.any(), badge, rights: Rights::ALL }), None);
         context.watch_limit_ns.set(LIMIT_NS);
     }
     callee.schedule.set(None);
     kernel.call_mailbox(caller, callee, 1);
-    assert!(caller.state() == State::Lending(callee));
+    assert!(caller.state() == State::Donation(callee));
     // It takes its bits, as `Wait` does, and does not come back.
     kernel.scheduler.cancel_watch(callee);
     assert_eq!(callee.pending.replace(0), 1);
@@ -99,8 +99,8 @@ fn who_lends_to_what_hangs_has_it_found() {
     }
     assert_eq!(told.pending.replace(0), BADGE, "after {looks} looks");
     assert_eq!(crate::hardware::now_ns(), LIMIT_NS / 8 * 9);
-    // The loan ends, and with it the looks at who has nothing pending.
-    kernel.release_lenders(callee);
+    // The donation ends, and with it the looks at who has nothing pending.
+    kernel.release_donors(callee);
     caller.pending.set(0);
     set_clock(4 * LIMIT_NS);
     kernel.alarm_rang();

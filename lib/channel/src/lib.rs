@@ -15,11 +15,11 @@ extern crate alloc;
 #[cfg(not(target_os = "none"))]
 extern crate std;
 
-mod bell;
 mod body;
 mod bulk;
 mod call;
 mod client;
+mod doorbell;
 mod link;
 #[cfg(not(target_os = "none"))]
 mod loopback;
@@ -27,11 +27,11 @@ mod memory;
 mod server;
 mod table;
 
-pub use bell::Bell;
 pub use body::{decode, encode};
 pub use bulk::{Bulk, BulkSpan, OutOfBounds};
 pub use call::{Call, CallError};
 pub use client::{Client, ClientChannel};
+pub use doorbell::Doorbell;
 pub use link::{SendError, Wiring, client_id};
 #[cfg(not(target_os = "none"))]
 pub use loopback::{loopback, loopback_memory, loopback_wiring};

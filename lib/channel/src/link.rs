@@ -8,8 +8,8 @@ use core::cell::{Cell, RefCell};
 use executor::PortId;
 use ring::{Buffer, Header, Kind, Ordering, Reader, Refused, Writer, fence};
 
-use crate::bell::Bell;
 use crate::body::buffer;
+use crate::doorbell::Doorbell;
 use crate::memory::{Memory, Side};
 
 /// Why a one-way message or event was not sent.
@@ -28,7 +28,7 @@ pub struct Wiring {
     /// The region.
     pub memory: Memory,
     /// How to ring the peer.
-    pub bell: Bell,
+    pub doorbell: Doorbell,
     /// Badge bits with which the peer's ringing arrives.
     pub badge: u64,
     /// The peer is on another core.
@@ -59,7 +59,7 @@ pub const fn client_id(set: u32, generation: u32) -> u64 {
 pub(crate) struct Link {
     pub memory: Memory,
     side: Side,
-    bell: Bell,
+    doorbell: Doorbell,
     pub badge: u64,
     pub remote: bool,
     pub peer: String,
@@ -79,7 +79,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub fn new(side: Side, wiring: Wiring) -> Link {
-        let Wiring { memory, bell, badge, remote, peer, peer_set } = wiring;
+        let Wiring { memory, doorbell, badge, remote, peer, peer_set } = wiring;
         let generation = memory.generation();
         Link {
             writer: RefCell::new(Writer::new(generation)),
@@ -93,7 +93,7 @@ impl Link {
             hash: Cell::new(0),
             memory,
             side,
-            bell,
+            doorbell,
             badge,
             remote,
             peer,
@@ -287,7 +287,7 @@ impl Link {
             && writer.is_unread(self.memory.index(self.side))
         {
             self.rung_at.set(writer.position());
-            self.bell.nudge();
+            self.doorbell.nudge();
         }
     }
 
@@ -304,7 +304,7 @@ impl Link {
         if asleep.load(Ordering::Relaxed) != 0 {
             asleep.store(0, Ordering::Relaxed);
             self.rung_at.set(self.writer.borrow().position());
-            self.bell.ring();
+            self.doorbell.ring();
         }
     }
 }

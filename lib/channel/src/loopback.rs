@@ -6,8 +6,8 @@ use core::any::Any;
 use std::boxed::Box;
 use std::vec::Vec;
 
-use crate::bell::Bell;
 use crate::client::ClientChannel;
+use crate::doorbell::Doorbell;
 use crate::link::Wiring;
 use crate::memory::{Layout, Memory};
 use crate::server::ServerChannel;
@@ -47,7 +47,7 @@ pub fn loopback_wiring(memory: Memory, client: bool) -> Wiring {
     let peer = String::from(if client { "server" } else { "client" });
     Wiring {
         memory,
-        bell: Bell::Loopback(other),
+        doorbell: Doorbell::Loopback(other),
         badge: own,
         remote: false,
         peer,

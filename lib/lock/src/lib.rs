@@ -20,7 +20,7 @@ pub use kinds::{Guard, Kind, Lock, Stat};
 pub use section::{Reader, Section};
 pub use shootdown::Shootdown;
 pub use sync::{AtomicU64, Ordering, fence};
-pub use table::{Entry, Memory, Place, Spare, Table};
+pub use table::{Entry, LineIndex, Memory, Spare, Table};
 
 /// Words of a line.
 pub const LINE_WORDS: usize = 8;

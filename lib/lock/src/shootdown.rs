@@ -49,19 +49,19 @@ impl<const WORDS: usize> Shootdown<WORDS> {
         self.0[asker / BITS].load(Ordering::Acquire) >> (asker % BITS) & 1 == 0
     }
 
-    /// By the core itself: whether anybody asks.
+    /// Backing the core itself: whether anybody asks.
     pub fn is_asked(&self) -> bool {
         self.0.iter().any(|word| word.load(Ordering::Acquire) != 0)
     }
 
-    /// By the core itself: if anybody asks, does `forget` and answers; until nobody does. Tells how
-    /// often that was.
-    pub fn answer(&self, mut forget: impl FnMut()) -> u64 {
+    /// Backing the core itself: if anybody asks, does `forget` and answers; until nobody does.
+    /// Tells how often that was.
+    pub fn answer(&self, mut flush: impl FnMut()) -> u64 {
         let mut times = 0;
         for word in &self.0 {
             let mut bits = word.load(Ordering::Acquire);
             while bits != 0 {
-                forget();
+                flush();
                 times += 1;
                 bits = word.fetch_and(!bits, Ordering::SeqCst) & !bits;
             }

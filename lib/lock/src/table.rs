@@ -10,12 +10,12 @@
 use crate::{AtomicU64, Line, Ordering, Section};
 
 /// Where a line is; 0 is none.
-pub type Place = u64;
+pub type LineIndex = u64;
 
 /// The lines that entries lie in.
 pub trait Memory {
     /// The line at a place that was given to [`Table::insert`].
-    fn line(&self, place: Place) -> &Line;
+    fn line(&self, place: LineIndex) -> &Line;
 }
 
 const ID: usize = 0;
@@ -64,7 +64,7 @@ impl<'a> Table<'a> {
     }
 
     /// The word that names the entry, and its place. Either a section is open or the lock is held.
-    fn search<'b>(&self, memory: &'b impl Memory, id: u64) -> Option<(&'b AtomicU64, Place)>
+    fn search<'b>(&self, memory: &'b impl Memory, id: u64) -> Option<(&'b AtomicU64, LineIndex)>
     where
         'a: 'b,
     {
@@ -90,7 +90,7 @@ impl<'a> Table<'a> {
 
     /// Makes `place`, a line that nobody sees, the entry of an id that is not known. The lock is
     /// held.
-    pub fn insert(&self, memory: &impl Memory, place: Place, entry: Entry) {
+    pub fn insert(&self, memory: &impl Memory, place: LineIndex, entry: Entry) {
         let bucket = self.bucket(entry.id);
         let words = &memory.line(place).0;
         words[ID].store(entry.id, Ordering::Relaxed);
@@ -102,7 +102,7 @@ impl<'a> Table<'a> {
 
     /// Takes the entry of `id` out: what it named, and its line, which may be used again after
     /// [`crate::Reader::wait_for_all`]. The lock is held.
-    pub fn remove(&self, memory: &impl Memory, id: u64) -> Option<(u64, Place)> {
+    pub fn remove(&self, memory: &impl Memory, id: u64) -> Option<(u64, LineIndex)> {
         let (link, place) = self.search(memory, id)?;
         let line = memory.line(place);
         link.store(line.0[NEXT].load(Ordering::Relaxed), Ordering::Release);
@@ -132,7 +132,7 @@ pub struct Spare<'a>(pub &'a AtomicU64);
 
 impl Spare<'_> {
     /// Puts a line there that nobody sees.
-    pub fn give(self, memory: &impl Memory, place: Place) {
+    pub fn give(self, memory: &impl Memory, place: LineIndex) {
         let link = &memory.line(place).0[NEXT];
         // Release: what was done with the line, for who takes it; the link for who takes the next.
         let _ = self.0.fetch_update(Ordering::Release, Ordering::Relaxed, |top| {
@@ -142,8 +142,8 @@ impl Spare<'_> {
     }
 
     /// Takes a line, whatever is in it. The lock is held.
-    pub fn take(self, memory: &impl Memory) -> Option<Place> {
-        let below = |top: Place| (top != 0).then(|| memory.line(top).0[NEXT].load(Ordering::Relaxed));
+    pub fn take(self, memory: &impl Memory) -> Option<LineIndex> {
+        let below = |top: LineIndex| (top != 0).then(|| memory.line(top).0[NEXT].load(Ordering::Relaxed));
         self.0.fetch_update(Ordering::Acquire, Ordering::Acquire, below).ok()
     }
 }

@@ -3,7 +3,7 @@
 #![cfg(loom)]
 #![forbid(unsafe_code)]
 
-use lock::{AtomicU64, Entry, Kind, Line, Lock, Memory, Ordering, Place, Reader, Relax, Shootdown, Spare, Table};
+use lock::{AtomicU64, Entry, Kind, Line, LineIndex, Lock, Memory, Ordering, Reader, Relax, Shootdown, Spare, Table};
 use loom::sync::Arc;
 use loom::thread;
 
@@ -114,7 +114,7 @@ fn readers_see_whole_changes() {
 struct Pool(Vec<Line>);
 
 impl Memory for Pool {
-    fn line(&self, place: Place) -> &Line {
+    fn line(&self, place: LineIndex) -> &Line {
         &self.0[place as usize]
     }
 }

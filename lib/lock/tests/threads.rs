@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use lock::{
-    AtomicU64, Entry, Kind, LINE_WORDS, Line, Lock, Memory, Ordering, Place, Reader, Relax, Spare, Stat, Table,
+    AtomicU64, Entry, Kind, LINE_WORDS, Line, LineIndex, Lock, Memory, Ordering, Reader, Relax, Spare, Stat, Table,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
@@ -107,7 +107,7 @@ impl Relax for Blocked {
 struct Pool(Vec<Line>);
 
 impl Memory for Pool {
-    fn line(&self, place: Place) -> &Line {
+    fn line(&self, place: LineIndex) -> &Line {
         &self.0[place as usize]
     }
 }
@@ -142,7 +142,7 @@ fn entries_found_while_others_come_and_go_are_whole() {
         }
         let _done = Done(&done);
         // Ids rise, lines are used again at once.
-        let mut free: Vec<Place> = (1..=IDS).collect();
+        let mut free: Vec<LineIndex> = (1..=IDS).collect();
         let mut live = VecDeque::new();
         for round in 0.. {
             // Long enough for the others to begin.

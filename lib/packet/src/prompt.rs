@@ -6,8 +6,8 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-/// A bell inside a component. Ringing it while nobody listens is remembered; many rings before the
-/// listener runs are one.
+/// A doorbell inside a component. Ringing it while nobody listens is remembered; many rings before
+/// the listener runs are one.
 #[derive(Debug, Default)]
 pub struct Prompt {
     rung: Cell<bool>,

@@ -10,7 +10,7 @@ use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
 use abi::Handle;
-use channel::{Bell, ClientChannel, Memory, Peer, ServerChannel, Wiring};
+use channel::{ClientChannel, Doorbell, Memory, Peer, ServerChannel, Wiring};
 use contracts::endpoint::{BindError, EndpointError, EndpointEvents, EndpointServer, Hurt, Wired, serve_endpoint};
 
 use crate::Watch;
@@ -103,19 +103,19 @@ impl Incoming {
 /// What a channel brought at run time holds besides its memory's users: both go with the last of
 /// them.
 struct Kept {
-    bell: Handle,
+    doorbell: Handle,
     _mapping: Rc<dyn Any>,
 }
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let _ = sys::cap_drop(self.bell);
+        let _ = sys::cap_drop(self.doorbell);
     }
 }
 
 /// How a peer is rung: a client on the server's core lends its time by a portal; all others notify.
-pub fn bell_of(handle: Handle, client: bool, remote: bool) -> Bell {
-    if client && !remote { Bell::Portal(handle) } else { Bell::Notify(handle) }
+pub fn doorbell_of(handle: Handle, client: bool, remote: bool) -> Doorbell {
+    if client && !remote { Doorbell::Portal(handle) } else { Doorbell::Notify(handle) }
 }
 
 /// Serves the monitor.
@@ -129,10 +129,10 @@ struct Endpoint {
 
 impl EndpointServer for Endpoint {
     async fn connect(&self, _peer: &Peer, wired: Wired) -> Result<(), EndpointError> {
-        let (segment, bell) = (Handle(wired.segment), Handle(wired.bell));
+        let (segment, doorbell) = (Handle(wired.segment), Handle(wired.doorbell));
         let drop_both = || {
             let _ = sys::cap_drop(segment);
-            let _ = sys::cap_drop(bell);
+            let _ = sys::cap_drop(doorbell);
         };
         if wired.client && !self.waiting.is_asked(wired.request) {
             drop_both();
@@ -142,14 +142,14 @@ impl EndpointServer for Endpoint {
             drop_both();
             return Err(EndpointError::BadChannel);
         };
-        let keeper = Rc::new(Kept { bell, _mapping: keeper });
+        let keeper = Rc::new(Kept { doorbell, _mapping: keeper });
         // SAFETY: just mapped, and kept mapped by its keeper.
         let Ok(memory) = (unsafe { Memory::attach(address, bytes, Some(keeper)) }) else {
             return Err(EndpointError::BadChannel);
         };
         let Wired { contract, peer, peer_set, badge, client, request, remote, .. } = wired;
-        let bell = bell_of(bell, client, remote);
-        let wiring = Wiring { memory, bell, badge, remote, peer, peer_set };
+        let doorbell = doorbell_of(doorbell, client, remote);
+        let wiring = Wiring { memory, doorbell, badge, remote, peer, peer_set };
         if client {
             self.waiting.answer(request, Ok(ClientChannel::new(wiring)));
             return Ok(());

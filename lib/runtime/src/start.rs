@@ -14,7 +14,7 @@ use abi::start::{self, Entrance, StartHeader, StartRecord, kind, text};
 use channel::{Bulk, Client, ClientChannel, Memory, Peer, ServerChannel, Wiring};
 use contracts::endpoint::{BindError, EndpointEvents};
 
-use crate::endpoint::{self, Incoming, Waiting, bell_of};
+use crate::endpoint::{self, Incoming, Waiting, doorbell_of};
 use crate::platform::header;
 
 /// A channel that the system description does not give this component, or that is damaged. Remedy:
@@ -316,7 +316,7 @@ fn wiring(record: &StartRecord) -> Result<Wiring, WireError> {
     let memory = unsafe { Memory::attach(record.address, record.bytes, None) }.map_err(|_| WireError::BadRegion)?;
     Ok(Wiring {
         memory,
-        bell: bell_of(handle, client, remote),
+        doorbell: doorbell_of(handle, client, remote),
         badge: record.a,
         remote,
         peer: text(&record.peer).to_string(),

@@ -88,21 +88,21 @@ pub struct CallRing {
     address: u64,
     slots: u64,
     /// Notified when the kernel core sleeps.
-    bell: Handle,
+    doorbell: Handle,
     submitted: u64,
     taken: u64,
     wakes: u64,
 }
 
 impl CallRing {
-    /// A ring in `pages` pages at `address`, not yet polled by anyone; `bell` wakes the kernel core
-    /// (`WakeSlotImport`, any slot).
+    /// A ring in `pages` pages at `address`, not yet polled by anyone; `doorbell` wakes the kernel
+    /// core (`WakeSlotImport`, any slot).
     ///
     /// # Safety
     /// The pages are mapped for reading and writing as long as the ring is used, and reached in no
     /// other way.
-    pub unsafe fn new(address: u64, pages: u64, bell: Handle) -> CallRing {
-        let ring = CallRing { address, slots: ring_slots(pages), bell, submitted: 0, taken: 0, wakes: 0 };
+    pub unsafe fn new(address: u64, pages: u64, doorbell: Handle) -> CallRing {
+        let ring = CallRing { address, slots: ring_slots(pages), doorbell, submitted: 0, taken: 0, wakes: 0 };
         ring.header().submitted.store(0, Ordering::Relaxed);
         ring.header().completed.store(0, Ordering::Release);
         ring
@@ -137,7 +137,7 @@ impl CallRing {
         self.header().submitted.store(self.submitted, Ordering::SeqCst);
         if self.header().sleeping.load(Ordering::SeqCst) != 0 {
             self.wakes += 1;
-            return crate::notify(self.bell);
+            return crate::notify(self.doorbell);
         }
         Ok(())
     }

@@ -260,8 +260,8 @@ impl Worker {
     }
 
     /// Who is told when it ends.
-    pub fn on_death(&self, bell: Handle) -> Result<(), Error> {
-        sys::domain_on_death(self.domain, bell)
+    pub fn on_death(&self, doorbell: Handle) -> Result<(), Error> {
+        sys::domain_on_death(self.domain, doorbell)
     }
 
     fn shared_at(&self, word: u64) -> *mut u64 {

@@ -7,7 +7,7 @@ use contracts::descriptions::{DescriptionError, Kind, Status};
 use contracts::files::{Change, FilesServer, Opened, open};
 use fs_core::data::Data;
 use fs_core::store::{Content, InodeId};
-use fs_core::walk::{Place, Walked, walk};
+use fs_core::walk::{Located, Walked, walk};
 
 use crate::processes;
 use crate::server::{Server, Target};
@@ -24,10 +24,10 @@ impl Server {
     fn vacant(&self, path: &str, directory_wanted: bool) -> Result<(InodeId, String), DescriptionError> {
         let walked = self.walk(path, false)?;
         match walked.place {
-            Place::Vacant { directory, name } if directory_wanted || !walked.wants_directory => Ok((directory, name)),
-            Place::Vacant { .. } => Err(DescriptionError::NotFound),
-            Place::Inode(_) => Err(DescriptionError::Exists),
-            Place::Processes(_) => Err(DescriptionError::Denied),
+            Located::Vacant { directory, name } if directory_wanted || !walked.wants_directory => Ok((directory, name)),
+            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Inode(_) => Err(DescriptionError::Exists),
+            Located::Processes(_) => Err(DescriptionError::Denied),
         }
     }
 
@@ -35,17 +35,17 @@ impl Server {
     fn named(&self, path: &str) -> Result<(InodeId, String), DescriptionError> {
         let walked = self.walk(path, false)?;
         match walked.place {
-            Place::Inode(_) => walked.name.ok_or(DescriptionError::Invalid),
-            Place::Vacant { .. } => Err(DescriptionError::NotFound),
-            Place::Processes(_) => Err(DescriptionError::Denied),
+            Located::Inode(_) => walked.name.ok_or(DescriptionError::Invalid),
+            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Processes(_) => Err(DescriptionError::Denied),
         }
     }
 
     fn inode(&self, path: &str, follow: bool) -> Result<InodeId, DescriptionError> {
         match self.walk(path, follow)?.place {
-            Place::Inode(inode) => Ok(inode),
-            Place::Vacant { .. } => Err(DescriptionError::NotFound),
-            Place::Processes(_) => Err(DescriptionError::Denied),
+            Located::Inode(inode) => Ok(inode),
+            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Processes(_) => Err(DescriptionError::Denied),
         }
     }
 
@@ -83,7 +83,7 @@ impl Server {
         let exclusive = flags & open::EXCLUSIVE != 0;
         let walked = self.walk(path, !exclusive && flags & open::NO_FOLLOW == 0)?;
         match walked.place {
-            Place::Vacant { directory, name } => {
+            Located::Vacant { directory, name } => {
                 if walked.wants_directory {
                     return Err(DescriptionError::IsDirectory);
                 }
@@ -96,9 +96,9 @@ impl Server {
                 )?;
                 self.open_inode(peer, inode, flags)
             }
-            Place::Inode(_) if exclusive => Err(DescriptionError::Exists),
-            Place::Inode(inode) => self.open_inode(peer, inode, flags),
-            Place::Processes(_) => Err(DescriptionError::Denied),
+            Located::Inode(_) if exclusive => Err(DescriptionError::Exists),
+            Located::Inode(inode) => self.open_inode(peer, inode, flags),
+            Located::Processes(_) => Err(DescriptionError::Denied),
         }
     }
 }
@@ -106,7 +106,7 @@ impl Server {
 impl FilesServer for Server {
     async fn open(&self, peer: &Peer, path: String, flags: u32, permissions: u32) -> Result<Opened, DescriptionError> {
         match self.walk(&path, flags & open::NO_FOLLOW == 0)?.place {
-            Place::Processes(rest) => {
+            Located::Processes(rest) => {
                 if flags & open::WRITE != 0 {
                     return Err(DescriptionError::Denied);
                 }
@@ -118,16 +118,16 @@ impl FilesServer for Server {
                 Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, elsewhere: false })
             }
             _ if flags & open::CREATE != 0 => self.create_and_open(peer, &path, flags, permissions),
-            Place::Inode(inode) => self.open_inode(peer, inode, flags),
-            Place::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Inode(inode) => self.open_inode(peer, inode, flags),
+            Located::Vacant { .. } => Err(DescriptionError::NotFound),
         }
     }
 
     async fn status(&self, _peer: &Peer, path: String, follow: bool) -> Result<Status, DescriptionError> {
         match self.walk(&path, follow)?.place {
-            Place::Inode(inode) => self.store.borrow().status(inode),
-            Place::Vacant { .. } => Err(DescriptionError::NotFound),
-            Place::Processes(rest) => Ok(processes::status(&self.proc_target(&rest).await?)),
+            Located::Inode(inode) => self.store.borrow().status(inode),
+            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Processes(rest) => Ok(processes::status(&self.proc_target(&rest).await?)),
         }
     }
 
@@ -166,12 +166,12 @@ impl FilesServer for Server {
 
     async fn read_link(&self, _peer: &Peer, path: String) -> Result<String, DescriptionError> {
         match self.walk(&path, false)?.place {
-            Place::Inode(inode) => match &self.store.borrow().get(inode)?.content {
+            Located::Inode(inode) => match &self.store.borrow().get(inode)?.content {
                 Content::Link(target) => Ok(target.clone()),
                 _ => Err(DescriptionError::Invalid),
             },
-            Place::Vacant { .. } => Err(DescriptionError::NotFound),
-            Place::Processes(rest) => self.proc_target(&rest).await.and(Err(DescriptionError::Invalid)),
+            Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Processes(rest) => self.proc_target(&rest).await.and(Err(DescriptionError::Invalid)),
         }
     }
 
@@ -183,7 +183,7 @@ impl FilesServer for Server {
     async fn rename(&self, _peer: &Peer, from: String, to: String) -> Result<(), DescriptionError> {
         let (from_at, from_name) = self.named(&from)?;
         let walked = self.walk(&to, false)?;
-        if matches!(walked.place, Place::Processes(_)) {
+        if matches!(walked.place, Located::Processes(_)) {
             return Err(DescriptionError::CrossDevice);
         }
         let (to_at, to_name) = walked.name.ok_or(DescriptionError::Invalid)?;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::archive::tests::write as member;
-use crate::walk::{Place, walk};
+use crate::walk::{Located, walk};
 use std::collections::BTreeMap as Map;
 
 /// Whole path to file number, or `None` for a directory; hard links share the number.
@@ -68,7 +68,7 @@ fn named(store: &Store, path: &str) -> Option<(InodeId, String)> {
 
 fn inode_at(store: &Store, path: &str) -> Option<InodeId> {
     match walk(store, path, false).ok()?.place {
-        Place::Inode(id) => Some(id),
+        Located::Inode(id) => Some(id),
         _ => None,
     }
 }
@@ -229,7 +229,7 @@ fn the_archive_becomes_the_root() {
     assert_eq!(store.fill(Vec::leak(archive), "root"), Ok(4));
     store.furnish().unwrap();
     let busybox = inode_at(&store, "/bin/busybox").unwrap();
-    assert_eq!(walk(&store, "/bin/sh", true).unwrap().place, Place::Inode(busybox));
+    assert_eq!(walk(&store, "/bin/sh", true).unwrap().place, Located::Inode(busybox));
     assert_eq!((read(&store, busybox), store.budget.used), (vec![7; 5000], 0));
     store.write(busybox, 4999, b"xy", 0).unwrap();
     assert_eq!((store.status(busybox).unwrap().size, store.budget.used), (5001, 1));

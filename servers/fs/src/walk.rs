@@ -15,7 +15,7 @@ const WALK_BYTES_MAX: usize = 4096;
 
 /// Where a walk ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Located {
     /// An inode.
     Inode(InodeId),
     /// Nothing there, but the directory is: a name that could be made.
@@ -33,7 +33,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Walked {
     /// Where.
-    pub place: Place,
+    pub place: Located,
     /// Directory and name of the last part, unless the path ended in `/`, `.`, `..` or is the root.
     pub name: Option<(InodeId, String)>,
     /// The path ended in a slash or dot: only a directory will do.
@@ -58,7 +58,7 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
     while let Some(part) = rest.pop() {
         if matches!(store.get(at)?.content, Content::Processes) {
             rest.push(part);
-            return Ok(Walked { place: Place::Processes(clean(&rest)), name: None, wants_directory });
+            return Ok(Walked { place: Located::Processes(clean(&rest)), name: None, wants_directory });
         }
         let (names, parent) = store.names(at)?;
         name = None;
@@ -76,7 +76,7 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
             }
             let named = (at, part.clone());
             return Ok(Walked {
-                place: Place::Vacant { directory: at, name: part },
+                place: Located::Vacant { directory: at, name: part },
                 name: Some(named),
                 wants_directory,
             });
@@ -101,12 +101,12 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
         at = next;
     }
     if matches!(store.get(at)?.content, Content::Processes) {
-        return Ok(Walked { place: Place::Processes(String::new()), name, wants_directory });
+        return Ok(Walked { place: Located::Processes(String::new()), name, wants_directory });
     }
     if wants_directory {
         store.names(at)?;
     }
-    Ok(Walked { place: Place::Inode(at), name, wants_directory })
+    Ok(Walked { place: Located::Inode(at), name, wants_directory })
 }
 
 fn parts(path: &str) -> Vec<String> {
@@ -143,7 +143,7 @@ mod tests {
         store
     }
 
-    fn at(store: &Store, path: &str) -> Result<Place, Error> {
+    fn at(store: &Store, path: &str) -> Result<Located, Error> {
         walk(store, path, true).map(|walked| walked.place)
     }
 
@@ -154,14 +154,14 @@ mod tests {
         for path in ["//srv/./file", "/srv/up/up/file", "/srv/root/srv/file", "/../srv/../srv/file", "/srv/file-link"] {
             assert_eq!(at(&store, path), Ok(file.clone()), "{path}");
         }
-        assert_eq!(at(&store, "/"), Ok(Place::Inode(ROOT)));
+        assert_eq!(at(&store, "/"), Ok(Located::Inode(ROOT)));
         assert_eq!(at(&store, "/srv/self"), Err(Error::Loop));
         assert_eq!(at(&store, "/srv/file/"), Err(Error::NotDirectory));
         assert_eq!(at(&store, "/srv/file/x"), Err(Error::NotDirectory));
         assert_eq!(at(&store, "/srv/none/x"), Err(Error::NotFound));
         assert_eq!(at(&store, "srv"), Err(Error::Invalid));
-        assert!(matches!(at(&store, "/srv/nowhere"), Ok(Place::Vacant { name, .. }) if name == "none"));
-        assert!(matches!(at(&store, "/srv/new/"), Ok(Place::Vacant { .. })));
+        assert!(matches!(at(&store, "/srv/nowhere"), Ok(Located::Vacant { name, .. }) if name == "none"));
+        assert!(matches!(at(&store, "/srv/new/"), Ok(Located::Vacant { .. })));
         assert_ne!(walk(&store, "/srv/file-link", false).unwrap().place, file);
         assert_eq!(walk(&store, "/srv/..", true).unwrap().name, None);
     }
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn proc_is_elsewhere() {
         let store = store();
-        assert_eq!(at(&store, "/proc"), Ok(Place::Processes("".into())));
-        assert_eq!(at(&store, "/srv/../proc/1/./x/../stat"), Ok(Place::Processes("1/stat".into())));
+        assert_eq!(at(&store, "/proc"), Ok(Located::Processes("".into())));
+        assert_eq!(at(&store, "/srv/../proc/1/./x/../stat"), Ok(Located::Processes("1/stat".into())));
     }
 }

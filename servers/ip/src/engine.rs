@@ -191,7 +191,7 @@ impl<M: Memory> Ip<M> {
         self.with_tcp = BufferSet::EMPTY;
         self.output.received.clear();
         self.output.sent.clear();
-        let waiting = self.neighbours.forget_waiting();
+        let waiting = self.neighbours.flush_waiting();
         self.free_unsent(waiting);
         self.output.sent.clear();
     }

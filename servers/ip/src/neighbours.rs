@@ -151,7 +151,7 @@ impl Neighbours {
     }
 
     /// All packets that wait, taken out.
-    pub fn forget_waiting(&mut self) -> Vec<Span> {
+    pub fn flush_waiting(&mut self) -> Vec<Span> {
         self.drop_waiting(|_| true)
     }
 
@@ -159,7 +159,7 @@ impl Neighbours {
     pub fn clear(&mut self) -> Vec<Span> {
         self.entries.clear();
         self.requests.clear();
-        self.forget_waiting()
+        self.flush_waiting()
     }
 
     fn drop_waiting(&mut self, gone: impl Fn(Ipv4Addr) -> bool) -> Vec<Span> {

@@ -327,7 +327,7 @@ impl Service {
     }
 
     /// Tells the name server what exists: at the start of either.
-    pub async fn look_around(&self) {
+    pub async fn probe_all(&self) {
         let named = self.description.components.iter().filter(|component| component.name != wiring::MONITOR);
         let wanted: BTreeMap<String, (&Component, u32)> = named
             .flat_map(|component| {
@@ -350,7 +350,7 @@ impl Service {
     pub async fn watch_names(self: Rc<Self>) {
         loop {
             match self.names.next_event().await {
-                NamesEvent::PeerRestarted => self.look_around().await,
+                NamesEvent::PeerRestarted => self.probe_all().await,
                 // It asks nothing, so it is told nothing.
                 NamesEvent::Lost | NamesEvent::Changed { .. } => {}
                 NamesEvent::Closed => return,

@@ -49,7 +49,7 @@ async fn component(start: Start) {
     let other = service.clone();
     runtime::spawn(async move {
         // Only the first components run as yet, or this is not the first spawn.
-        other.look_around().await;
+        other.probe_all().await;
         other.watch_names().await;
     });
     loop {

@@ -35,7 +35,7 @@ async fn component(start: Start) {
     runtime::spawn(supervisor.clone().listen_to_spawn());
     runtime::spawn(serve(supervisor.clone(), start.incoming(NAME)));
     start.serving();
-    supervisor.look_around().await;
+    supervisor.probe_all().await;
     supervisor.start_all(start.entrance() == Entrance::Fresh).await;
     core::future::pending().await
 }

@@ -109,7 +109,7 @@ impl Supervisor {
 
     /// What runs already: the first components, or all of them if the supervisor itself was
     /// restarted.
-    pub async fn look_around(&self) {
+    pub async fn probe_all(&self) {
         let wanted: BTreeSet<u32> = {
             let entries = self.entries.borrow();
             let all = entries.iter().flat_map(|entry| &entry.dispatchers).map(|dispatcher| dispatcher.core);
@@ -209,13 +209,13 @@ impl Supervisor {
 
     /// Whether a component runs, by what the monitors say.
     async fn is_there(&self, name: &str) -> bool {
-        self.look_around().await;
+        self.probe_all().await;
         self.with(name, |entry| entry.dispatchers.iter().any(|one| one.domain.is_some())) == Some(true)
     }
 
     /// Events did not come: asks who serves, and who has ended.
     async fn look_again(self: Rc<Self>) {
-        self.look_around().await;
+        self.probe_all().await;
         let running = |entry: &Entry| {
             matches!(entry.phase, Phase::Starting | Phase::Serving).then(|| (entry.name.clone(), entry.generation))
         };

@@ -2,24 +2,24 @@
 //! tested on the host.
 //!
 //! [`Machine`] is private caches and a directory; [`Turns`] lets cores run in turns of modelled
-//! time; [`Book`] adds up what happened in each measured stretch, by component and function;
+//! time; [`Ledger`] adds up what happened in each measured stretch, by component and function;
 //! [`decode`] tells the few instructions that matter apart; [`Names`] gives functions their names.
 //! docs/coherence.md says what is modelled and what is not. Unknown here: QEMU, guests, files.
 #![forbid(unsafe_code)]
 
-mod book;
 mod cache;
 mod counters;
 mod decode;
+mod ledger;
 mod machine;
 mod names;
 mod report;
 mod turns;
 
-pub use book::{Book, BucketId, Mode};
 pub use cache::Cache;
 pub use counters::Counters;
 pub use decode::{Instruction, decode};
+pub use ledger::{BucketId, Ledger, Mode};
 pub use machine::{Access, Machine, Privilege, Setting};
 pub use names::{FunctionId, KERNEL, Names};
 pub use report::{FunctionRow, Report, Row, Sample};

@@ -6,7 +6,9 @@
 //! call belongs to the core and function that ran.
 
 use crate::options::Options;
-use coherence::{Access, Book, BucketId, Counters, KERNEL, LINE_SHIFT, Machine, Mode, Next, Privilege, Setting, Turns};
+use coherence::{
+    Access, BucketId, Counters, KERNEL, LINE_SHIFT, Ledger, Machine, Mode, Next, Privilege, Setting, Turns,
+};
 
 /// Until the first mark nothing is modelled, and short turns would cost more than they give.
 const BOOT_TURN: u64 = 20_000;
@@ -50,7 +52,7 @@ pub struct State {
     /// Switched on by the first mark.
     pub armed: bool,
     pub blocks: Vec<Code>,
-    book: Book,
+    ledger: Ledger,
     turns: Turns,
     machine: Option<Machine>,
     kernel: u16,
@@ -62,8 +64,8 @@ pub struct State {
 
 impl State {
     pub fn new(options: Options, cores: usize) -> State {
-        let mut book = Book::new(options.mode, cores);
-        let (kernel, program) = (book.component(KERNEL), book.component(PROGRAM));
+        let mut ledger = Ledger::new(options.mode, cores);
+        let (kernel, program) = (ledger.component(KERNEL), ledger.component(PROGRAM));
         let core = |_| Core {
             privilege: Privilege::Kernel,
             bucket: None,
@@ -74,7 +76,7 @@ impl State {
         State {
             armed: false,
             blocks: Vec::new(),
-            book,
+            ledger,
             turns: Turns::new(cores, BOOT_TURN),
             machine: (options.mode == Mode::Coherence).then(|| Machine::new(cores, Setting::default())),
             kernel,
@@ -117,7 +119,7 @@ impl State {
     }
 
     pub fn set_component(&mut self, core: usize, name: &str) {
-        self.cores[core].component = self.book.component(name);
+        self.cores[core].component = self.ledger.component(name);
         self.cores[core].space_changed = false;
     }
 
@@ -127,7 +129,7 @@ impl State {
         let core = self.running;
         self.turns.advance(core, instructions);
         if let Some(bucket) = self.cores[core].bucket
-            && let Some(counters) = self.book.at(core, bucket)
+            && let Some(counters) = self.ledger.at(core, bucket)
         {
             counters.instructions += instructions;
             counters.cycles += if self.machine.is_some() { instructions } else { 0 };
@@ -145,8 +147,8 @@ impl State {
         own.bucket = match code.bucket {
             Some((known, bucket)) if known == component => Some(bucket),
             _ => {
-                let function = self.options.names.at(self.book.component_name(component), code.address);
-                let bucket = self.book.bucket(component, function);
+                let function = self.options.names.at(self.ledger.component_name(component), code.address);
+                let bucket = self.ledger.bucket(component, function);
                 code.bucket = Some((component, bucket));
                 Some(bucket)
             }
@@ -180,7 +182,7 @@ impl State {
         let own = &self.cores[core];
         // Caches go on outside of measured stretches too.
         let mut elsewhere = Counters::default();
-        let counters = own.bucket.and_then(|bucket| self.book.at(core, bucket)).unwrap_or(&mut elsewhere);
+        let counters = own.bucket.and_then(|bucket| self.ledger.at(core, bucket)).unwrap_or(&mut elsewhere);
         let cycles = machine.access(core, line, access, own.privilege, counters);
         counters.cycles += cycles;
         self.turns.advance(core, cycles);
@@ -197,7 +199,7 @@ impl State {
         self.turns.advance(core, PAUSE_CYCLES);
         if self.machine.is_some()
             && let Some(bucket) = self.cores[core].bucket
-            && let Some(counters) = self.book.at(core, bucket)
+            && let Some(counters) = self.ledger.at(core, bucket)
         {
             counters.cycles += PAUSE_CYCLES;
         }
@@ -210,19 +212,19 @@ impl State {
 
     pub fn begin(&mut self, core: usize, counted: u64, name: &str, operations: u64, every_core: bool) {
         self.settle(counted);
-        self.book.begin(core, name, operations, every_core);
+        self.ledger.begin(core, name, operations, every_core);
     }
 
     pub fn end(&mut self, core: usize, counted: u64) {
         // The mark's own instruction is counted already, and is nobody's.
         self.settle(counted.wrapping_sub(1));
         self.seen = counted;
-        self.book.end(core);
+        self.ledger.end(core);
     }
 
     /// The report as text.
     pub fn report(&self) -> Result<String, String> {
-        let report = self.book.report(&self.options.names, self.options.turn);
+        let report = self.ledger.report(&self.options.names, self.options.turn);
         serde_json::to_string_pretty(&report).map_err(|error| error.to_string())
     }
 }

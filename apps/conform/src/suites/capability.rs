@@ -77,8 +77,8 @@ fn wrong_types_are_refused(scene: &Scene) -> Outcome {
 }
 
 fn mint_badges(scene: &Scene) -> Outcome {
-    let (first, one) = scene.bell(0)?;
-    let (second, two) = scene.bell(1)?;
+    let (first, one) = scene.doorbell(0)?;
+    let (second, two) = scene.doorbell(1)?;
     sys::notify(first)?;
     sys::notify(second)?;
     let bits = scene.wait_for(one | two, scene.deadline_ns())?;

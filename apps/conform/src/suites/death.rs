@@ -54,28 +54,28 @@ fn by_a_call_that_is_none(scene: &Scene) -> Outcome {
 }
 
 fn told_once_and_at_once(scene: &Scene) -> Outcome {
-    let (bell, bit) = scene.bell(6)?;
+    let (doorbell, bit) = scene.doorbell(6)?;
     let servant = scene.servant(0)?;
-    servant.worker.on_death(bell)?;
+    servant.worker.on_death(doorbell)?;
     require!(scene.wait_for(bit, runtime::now_ns())? == 0, "a death is told of the living");
     let _ = servant.call(Call::DomainExit.number(), [0; 6], scene.deadline_ns());
     require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "a death is not told");
     require!(scene.wait_for(bit, runtime::now_ns())? == 0, "a death is told twice");
-    servant.worker.on_death(bell)?;
+    servant.worker.on_death(doorbell)?;
     require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "the death of the dead is not told");
-    sys::cap_drop(bell)?;
+    sys::cap_drop(doorbell)?;
     Ok(())
 }
 
 fn revoked_account(scene: &Scene) -> Outcome {
-    let (bell, bit) = scene.bell(6)?;
+    let (doorbell, bit) = scene.doorbell(6)?;
     let servant = scene.servant(0)?;
-    servant.worker.on_death(bell)?;
+    servant.worker.on_death(doorbell)?;
     // SAFETY: the account pays for nothing that we have mapped.
     while !unsafe { sys::ram_revoke(servant.worker.ram) }? {}
     require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "its end is not told");
     refused(sys::cap_stat(servant.worker.context), Error::BadHandle)?;
-    sys::cap_drop(bell)?;
+    sys::cap_drop(doorbell)?;
     Ok(())
 }
 

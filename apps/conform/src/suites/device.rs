@@ -101,8 +101,8 @@ fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
         [&FLOODED.raised, &FLOODED.handled].iter().for_each(|count| count.store(0, Ordering::Release));
         // SAFETY: they compute and make calls.
         let handler = unsafe { Companion::start(handle_interrupts, 0, Some((PRIORITY + better, SLICE_US))) }?;
-        let bell = sys::cap_mint(handler.context(), Rights::ALL, 1)?;
-        sys::device_interrupt(serial, INTERRUPT, bell)?;
+        let doorbell = sys::cap_mint(handler.context(), Rights::ALL, 1)?;
+        sys::device_interrupt(serial, INTERRUPT, doorbell)?;
         let begin_ns = runtime::now_ns();
         // SAFETY: as above.
         let program = unsafe { Companion::start(be_flooded, 0, Some((PRIORITY, SLICE_US))) }?;
@@ -111,7 +111,7 @@ fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
         let handled = FLOODED.handled.load(Ordering::Acquire);
         sys::device_port_write(serial, ENABLE, 1, 0)?;
         drop((program, handler));
-        [bell, serial].into_iter().try_for_each(sys::cap_drop)?;
+        [doorbell, serial].into_iter().try_for_each(sys::cap_drop)?;
         runtime::log!("flood: {FLOOD} raised, {handled} handled; bills {own_ns} and {handlers_ns} ns of {took_ns}");
         // Those that come while it has no turn are one to a handler.
         let enough = if better > 0 && scene.has_exact_time() { FLOOD - 1 } else { 1 };

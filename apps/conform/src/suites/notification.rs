@@ -14,17 +14,17 @@ use crate::table::Words;
 use crate::{Failure, Outcome, Partner, Scene, drop_all, refused, require, suite};
 
 suite!("notification"; alone: bits_add_up, poll_does_not_wait, a_deadline_passes, needs_the_right, of_another_domain, slots_are_the_monitors;
-    paired: wakes_another_core, partner_answers, a_call_of_another_core_is_two_wake_ups; far: await_bell, add, answer_bell);
+    paired: wakes_another_core, partner_answers, a_call_of_another_core_is_two_wake_ups; far: await_doorbell, add, answer_doorbell);
 
 /// Word of a core's shared words by which a far function says that it is there.
 const READY: u64 = 0;
 const AGAIN_NS: u64 = 200_000;
 
 fn bits_add_up(scene: &Scene) -> Outcome {
-    let (first, one) = scene.bell(0)?;
-    let (second, two) = scene.bell(1)?;
-    for bell in [first, second, first, first] {
-        sys::notify(bell)?;
+    let (first, one) = scene.doorbell(0)?;
+    let (second, two) = scene.doorbell(1)?;
+    for doorbell in [first, second, first, first] {
+        sys::notify(doorbell)?;
     }
     let bits = sys::wait(scene.deadline_ns())?;
     executor::post(bits & !(one | two));
@@ -43,24 +43,24 @@ fn poll_does_not_wait(scene: &Scene) -> Outcome {
 }
 
 fn a_deadline_passes(scene: &Scene) -> Outcome {
-    let (bell, bit) = scene.bell(5)?;
+    let (doorbell, bit) = scene.doorbell(5)?;
     let deadline_ns = scene.soon_ns();
     let bits = scene.wait_for(bit, deadline_ns)?;
     require!(bits == 0 && runtime::now_ns() >= deadline_ns, "{bits:#x} before the deadline");
-    sys::cap_drop(bell)?;
+    sys::cap_drop(doorbell)?;
     Ok(())
 }
 
 fn needs_the_right(scene: &Scene) -> Outcome {
-    let (bell, _) = scene.bell(0)?;
-    let weak = sys::cap_copy(bell, Rights::READ)?;
+    let (doorbell, _) = scene.doorbell(0)?;
+    let weak = sys::cap_copy(doorbell, Rights::READ)?;
     refused(sys::notify(weak), Error::NoRights)?;
-    drop_all(&[weak, bell])
+    drop_all(&[weak, doorbell])
 }
 
 fn of_another_domain(scene: &Scene) -> Outcome {
     let worker = scene.worker(0, Job::Notify)?;
-    let (back, bit) = scene.bell(2)?;
+    let (back, bit) = scene.doorbell(2)?;
     worker.start([worker.give(back)?, 0])?;
     let there = sys::cap_mint(worker.context, Rights::ALL, 1)?;
     for round in 0..10 {
@@ -82,11 +82,11 @@ fn slots_are_the_monitors(scene: &Scene) -> Outcome {
 
 /// The next core sleeps in `Wait` and is woken by our notification alone.
 async fn wakes_another_core(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let (bell, _) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
+    let (doorbell, _) = scene.next_doorbell().ok_or_else(|| Failure::new("no channel to the next core"))?;
     let ready = scene.shared(scene.next_core(), READY);
     let before = ready.load(Ordering::Acquire);
     let sent = sys::counter_read(counter::WAKES_SENT)?;
-    let answer = partner.act("notification/await_bell", [0; 4]);
+    let answer = partner.act("notification/await_doorbell", [0; 4]);
     let asked = runtime::now_ns();
     while ready.load(Ordering::Acquire) == before {
         require!(runtime::now_ns() < asked + 20_000_000_000, "the next core does not begin");
@@ -94,7 +94,7 @@ async fn wakes_another_core(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     }
     // It has begun; after this it sleeps.
     runtime::sleep(AGAIN_NS).await;
-    sys::notify(bell)?;
+    sys::notify(doorbell)?;
     let [bits, taken, ..] = answer.await?;
     require!(bits != 0, "the next core was not woken");
     require!(taken > 0, "the next core took no wake-up");
@@ -103,8 +103,8 @@ async fn wakes_another_core(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
 }
 
 /// Takes what is there, then waits for the core before this one to ring.
-fn await_bell(scene: &Scene, _: Words) -> Result<Words, Failure> {
-    let (_, bit) = scene.previous_bell().ok_or_else(|| Failure::new("no channel from the core before"))?;
+fn await_doorbell(scene: &Scene, _: Words) -> Result<Words, Failure> {
+    let (_, bit) = scene.previous_doorbell().ok_or_else(|| Failure::new("no channel from the core before"))?;
     executor::post(scene.wait_for(bit, runtime::now_ns())?);
     let taken = sys::counter_read(counter::WAKES_TAKEN)?;
     scene.shared(scene.core(), READY).fetch_add(1, Ordering::AcqRel);
@@ -134,18 +134,18 @@ const TURN: u64 = 1;
 /// What names a context of another core is no portal and lends no time; a question and its answer
 /// are a wake-up each.
 async fn a_call_of_another_core_is_two_wake_ups(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let (bell, bits) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
-    refused(sys::portal_call(bell, [0; 4], scene.deadline_ns()), Error::WrongType)?;
-    refused(sys::portal_ring(bell), Error::WrongType)?;
-    refused(sys::portal_alloc(scene.ram(), bell, 0, RENDEZVOUS), Error::WrongType)?;
-    refused(sys::portal_alloc(scene.ram(), bell, 0, MAILBOX), Error::WrongType)?;
+    let (doorbell, bits) = scene.next_doorbell().ok_or_else(|| Failure::new("no channel to the next core"))?;
+    refused(sys::portal_call(doorbell, [0; 4], scene.deadline_ns()), Error::WrongType)?;
+    refused(sys::portal_ring(doorbell), Error::WrongType)?;
+    refused(sys::portal_alloc(scene.ram(), doorbell, 0, RENDEZVOUS), Error::WrongType)?;
+    refused(sys::portal_alloc(scene.ram(), doorbell, 0, MAILBOX), Error::WrongType)?;
     let [own, next] = [scene.core(), scene.next_core()];
     let ready = scene.shared(next, READY);
     let mut seen = Vec::new();
     for _ in 0..BATCHES {
         [own, next].iter().for_each(|core| scene.shared(*core, TURN).store(0, Ordering::Release));
         let before = ready.load(Ordering::Acquire);
-        let answer = partner.act("notification/answer_bell", [own, QUESTIONS, 0, 0]);
+        let answer = partner.act("notification/answer_doorbell", [own, QUESTIONS, 0, 0]);
         let asked_ns = runtime::now_ns();
         while ready.load(Ordering::Acquire) == before {
             require!(runtime::now_ns() < asked_ns + 20_000_000_000, "the next core does not begin");
@@ -154,7 +154,7 @@ async fn a_call_of_another_core_is_two_wake_ups(scene: Rc<Scene>, partner: Rc<Pa
         let sent = sys::counter_read(counter::WAKES_SENT)?;
         for question in 1..=QUESTIONS {
             scene.shared(own, TURN).store(question, Ordering::Release);
-            sys::notify(bell)?;
+            sys::notify(doorbell)?;
             sleep_until_turn(&scene, next, question, bits)?;
         }
         let sent = sys::counter_read(counter::WAKES_SENT)? - sent;
@@ -169,21 +169,21 @@ async fn a_call_of_another_core_is_two_wake_ups(scene: Rc<Scene>, partner: Rc<Pa
 }
 
 /// Rings the core before this one as often as it is asked; how many wake-ups were sent for that.
-fn answer_bell(scene: &Scene, [asker, questions, ..]: Words) -> Result<Words, Failure> {
-    let (bell, bits) = scene.previous_bell().ok_or_else(|| Failure::new("no channel from the core before"))?;
+fn answer_doorbell(scene: &Scene, [asker, questions, ..]: Words) -> Result<Words, Failure> {
+    let (doorbell, bits) = scene.previous_doorbell().ok_or_else(|| Failure::new("no channel from the core before"))?;
     let sent = sys::counter_read(counter::WAKES_SENT)?;
     scene.shared(scene.core(), READY).fetch_add(1, Ordering::AcqRel);
     for question in 1..=questions {
         sleep_until_turn(scene, asker, question, bits)?;
         scene.shared(scene.core(), TURN).store(question, Ordering::Release);
-        sys::notify(bell)?;
+        sys::notify(doorbell)?;
     }
     executor::post(bits);
     Ok([sys::counter_read(counter::WAKES_SENT)? - sent, 0, 0, 0])
 }
 
-/// Sleeps until the other core has had its turn; the bell is also that of the channel, so it may
-/// ring without.
+/// Sleeps until the other core has had its turn; the doorbell is also that of the channel, so it
+/// may ring without.
 fn sleep_until_turn(scene: &Scene, other: u64, turn: u64, bits: u64) -> Outcome {
     let deadline_ns = scene.deadline_ns();
     while scene.shared(other, TURN).load(Ordering::Acquire) < turn {

@@ -145,7 +145,7 @@ const ENOUGH: u64 = 1;
 /// The next core rings all the time while long calls are made here. A kernel that let interrupts in
 /// before a call's end would find itself in use, and stop.
 async fn interrupts_wait_for_the_end_of_a_call(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let (_, bits) = scene.next_bell().ok_or_else(|| Failure::new("no channel to the next core"))?;
+    let (_, bits) = scene.next_doorbell().ok_or_else(|| Failure::new("no channel to the next core"))?;
     let enough = scene.shared(scene.core(), ENOUGH);
     enough.store(0, Ordering::Release);
     let answer = partner.act("parallel/ring", [scene.core(), 0, 0, 0]);
@@ -165,7 +165,7 @@ async fn interrupts_wait_for_the_end_of_a_call(scene: Rc<Scene>, partner: Rc<Par
         rung |= sys::wait(0)?;
     }
     enough.store(1, Ordering::Release);
-    // Its bell is the channel's.
+    // Its doorbell is the channel's.
     executor::post(rung);
     let [rings, ..] = answer.await?;
     require!(rung & bits != 0, "{rings} rings of the next core, and none was heard");
@@ -174,11 +174,11 @@ async fn interrupts_wait_for_the_end_of_a_call(scene: Rc<Scene>, partner: Rc<Par
 
 /// Rings the core before this one until it has enough.
 fn ring(scene: &Scene, [core, ..]: Words) -> Result<Words, Failure> {
-    let (bell, _) = scene.previous_bell().ok_or_else(|| Failure::new("no channel from the core before"))?;
+    let (doorbell, _) = scene.previous_doorbell().ok_or_else(|| Failure::new("no channel from the core before"))?;
     let (end_ns, mut rings) = (runtime::now_ns() + LIMIT_NS, 0);
     while scene.shared(core, ENOUGH).load(Ordering::Acquire) == 0 {
         require!(runtime::now_ns() < end_ns, "the core before does not get enough of {rings} rings");
-        (0..RINGS).try_for_each(|_| sys::notify(bell))?;
+        (0..RINGS).try_for_each(|_| sys::notify(doorbell))?;
         rings += RINGS;
         scene.look()?;
     }

@@ -443,11 +443,11 @@ fn churn(scene: &Scene, common: &Common, rounds: u64) -> Outcome {
 async fn who_works_alone_waits_for_nobody(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     const ROUNDS: u64 = 100;
     let common = Common::new(&scene, &partner).await?;
-    let asked = sys::counter_read(counter::FORGETS_ASKED)?;
+    let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)?;
     // All cores at once, each in a range that the next one shows: so each waits for the next, in a
     // circle.
     churn(&scene, &common, ROUNDS)?;
-    let asked = sys::counter_read(counter::FORGETS_ASKED)? - asked;
+    let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)? - asked;
     require!(asked == ROUNDS, "the next core was asked {asked} times in {ROUNDS} rounds");
     let [acquires, waits, _] = sys::range_stat(common.range, range_stat::LOCK)?;
     require!(acquires >= 2 * ROUNDS, "its lock was taken {acquires} times");
@@ -459,7 +459,7 @@ async fn who_works_alone_waits_for_nobody(scene: Rc<Scene>, partner: Rc<Partner>
 async fn a_core_that_shows_it_no_more_is_not_asked(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
     let common = Common::new(&scene, &partner).await?;
     common.hide(&partner).await?;
-    let asked = sys::counter_read(counter::FORGETS_ASKED)?;
+    let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)?;
     churn(&scene, &common, 10)?;
     // Nor is anybody for a range of our own.
     let (own, pages) = sys::range_alloc(scene.ram(), 1, 0)?;
@@ -472,7 +472,7 @@ async fn a_core_that_shows_it_no_more_is_not_asked(scene: Rc<Scene>, partner: Rc
     }
     unmap(Handle::SELF_RANGE, scene.place(6), pages)?;
     [own, memory].into_iter().try_for_each(sys::cap_drop)?;
-    let asked = sys::counter_read(counter::FORGETS_ASKED)? - asked;
+    let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)? - asked;
     require!(asked == 0, "others were asked {asked} times");
     common.end(&scene)
 }

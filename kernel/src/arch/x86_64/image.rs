@@ -119,7 +119,7 @@ pub fn boot_tables() -> PhysAddr {
 ///
 /// # Safety
 /// Core 0 at boot, when nothing else uses the tables that boot.s made.
-pub unsafe fn narrow_boot_identity() {
+pub unsafe fn restrict_boot_identity() {
     const PRESENT_LARGE: u64 = 0x81;
     // SAFETY: by contract; the image still shows them writable.
     unsafe {

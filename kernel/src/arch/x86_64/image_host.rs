@@ -56,7 +56,7 @@ pub fn boot_tables() -> PhysAddr {
 ///
 /// # Safety
 /// Never returns and does nothing.
-pub unsafe fn narrow_boot_identity() {
+pub unsafe fn restrict_boot_identity() {
     bare_only()
 }
 

@@ -121,7 +121,7 @@ pub unsafe fn build_shared(ram: impl Iterator<Item = PhysRange>, frames: &mut Fr
     }
     paging::flush_all();
     // SAFETY: core 0, at boot; the old direct map, which used the same tables, is no longer in use.
-    unsafe { image::narrow_boot_identity() };
+    unsafe { image::restrict_boot_identity() };
     paging::flush_all();
     Some(())
 }
@@ -142,7 +142,7 @@ fn pieces(
     })
 }
 
-/// Shows an image under a table that leads to its addresses.
+/// MapTarget an image under a table that leads to its addresses.
 fn map_image(top: Table, image: PhysRange, shared: Flags, frames: &mut Frames) -> Option<()> {
     let layout = image::layout();
     for (start, end, flags) in [
@@ -156,7 +156,7 @@ fn map_image(top: Table, image: PhysRange, shared: Flags, frames: &mut Frames) -
     Some(())
 }
 
-/// Shows device registers in the device map, on all cores. Core 0 during boot only. `None`:
+/// MapTarget device registers in the device map, on all cores. Core 0 during boot only. `None`:
 /// `frames` is exhausted.
 pub fn map_registers(range: PhysRange, frames: &mut Frames) -> Option<()> {
     map_registers_in(Root(image::boot_tables()), range, frames)

@@ -15,7 +15,7 @@ use crate::boot::memmap::FreeRam;
 use crate::boot::split::{self, SHARE_BYTES_MIN};
 use crate::boot::start_info::{Kind, StartInfo};
 use crate::core_local::{CoreLocal, Shared};
-use crate::devices::pci::{self, Window};
+use crate::devices::pci::{self, BarWindow};
 use crate::devices::virtio_mmio;
 use crate::mailbox;
 use crate::memory::{DEVICE_MAP, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
@@ -237,7 +237,7 @@ fn give_back(frames: Frames) {
 }
 
 /// Maps the registers the kernel uses, finds PCI functions and virtio-mmio windows.
-fn find_devices(addresses: &mut Window, frames: &mut Frames) {
+fn find_devices(addresses: &mut BarWindow, frames: &mut Frames) {
     let mut map = |range: PhysRange| instance::map_registers(range, frames).unwrap_or_else(no_frames);
     for apic in machine().facts.ioapics.all() {
         map(PhysRange::new(apic.base, PAGE_BYTES as u64));
@@ -283,7 +283,7 @@ fn ecam_range(ecam: Ecam) -> PhysRange {
 
 /// Addresses below 4 GiB that are neither memory, nor reserved, nor configuration space, nor a
 /// known device's.
-fn free_addresses(info: &StartInfo<'_>) -> Window {
+fn free_addresses(info: &StartInfo<'_>) -> BarWindow {
     let mut taken = [PhysRange::default(); 160];
     let facts = &machine().facts;
     let fixed = facts.ioapics.all().iter().map(|apic| PhysRange::new(apic.base, PAGE_BYTES as u64));
@@ -297,7 +297,7 @@ fn free_addresses(info: &StartInfo<'_>) -> Window {
     for (slot, range) in taken.iter_mut().zip(all) {
         *slot = range;
     }
-    Window::below_4_gib(&taken)
+    BarWindow::below_4_gib(&taken)
 }
 
 fn prepare_clocks() {

@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn every_kept_count_has_its_row() {
-        let kept = crate::counts::Book::read().unwrap();
+        let kept = crate::counts::KeptCounts::read().unwrap();
         let has = |name: &str| {
             ENTRIES.iter().any(|entry| matches!(entry.source, Source::Inside { row, .. } if row == name))
                 || name == "known-loop"

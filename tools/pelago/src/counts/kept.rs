@@ -17,7 +17,7 @@ const REMEDY_HERE: &str = "see by `./pelago bench --counts` what they are here";
 /// The file: another compiler makes other instructions of the same source, so each has its own.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Book {
+pub struct KeptCounts {
     compiler: Vec<Kept>,
 }
 
@@ -43,11 +43,11 @@ pub fn path() -> PathBuf {
     place::root().join("docs/counts.toml")
 }
 
-impl Book {
+impl KeptCounts {
     /// Empty if there is no file.
-    pub fn read() -> Result<Book> {
+    pub fn read() -> Result<KeptCounts> {
         if !path().exists() {
-            return Ok(Book::default());
+            return Ok(KeptCounts::default());
         }
         let text = String::from_utf8(files::read(&path())?)?;
         toml::from_str(&text).with_context(|| format!("{} cannot be read; {REMEDY}", path().display()))
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn each_compiler_has_its_own() {
         let other = "rustc 1.96.0 (built from a source tarball)";
-        let mut book = Book::default();
+        let mut book = KeptCounts::default();
         book.keep(kept(&[count("a", 1.0, 2.0)]));
         let reason = book.of(other).unwrap_err();
         assert!(reason.contains(COMPILER) && reason.contains("1.96.0"), "{reason}");
@@ -188,12 +188,12 @@ mod tests {
         assert_eq!(book.of(other).unwrap().row[0].user, 3.0);
         assert_eq!(book.compiler.len(), 2);
         // Rows without a compiler are not taken for any.
-        assert!(toml::from_str::<Book>("[[row]]\nname = \"a\"\nuser = 1.0\nkernel = 2.0\n").is_err());
+        assert!(toml::from_str::<KeptCounts>("[[row]]\nname = \"a\"\nuser = 1.0\nkernel = 2.0\n").is_err());
     }
 
     #[test]
     fn the_file_reads_as_it_was_written() {
-        let book = Book { compiler: vec![kept(&[count("a", 1.25, 2.0)])] };
-        assert_eq!(toml::from_str::<Book>(&toml::to_string(&book).unwrap()).unwrap(), book);
+        let book = KeptCounts { compiler: vec![kept(&[count("a", 1.25, 2.0)])] };
+        assert_eq!(toml::from_str::<KeptCounts>(&toml::to_string(&book).unwrap()).unwrap(), book);
     }
 }

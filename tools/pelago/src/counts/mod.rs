@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 use system::System;
 
-pub use kept::{Book, Kept, path};
+pub use kept::{Kept, KeptCounts, path};
 
 /// The system that measures itself.
 pub const SYSTEM: &str = "bench.toml";
@@ -127,7 +127,7 @@ pub fn command(bench: &Bench, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Res
         files::write(path, &serde_json::to_vec_pretty(&report)?)?;
     }
     if wish.keep {
-        let mut book = Book::read()?;
+        let mut book = KeptCounts::read()?;
         book.keep(Kept::new(&counts, image::compiler()?));
         book.write()?;
         println!("kept in {}", path().display());

@@ -120,7 +120,7 @@ fn both_count(_: &Bench) -> Result<()> {
         ensure!(percent < COUNTS_SPREAD_PERCENT_MAX, "{name}, {system}: {first} and {second} instructions in two runs");
     }
     // The empty call of ours, beside the least that Linux has.
-    if let Ok(kept) = counts::Book::read()?.of(&image::compiler()?) {
+    if let Ok(kept) = counts::KeptCounts::read()?.of(&image::compiler()?) {
         let linux = sample(&one, COUNTED[0], "linux").context("no count of Linux's getppid")?;
         let null = kept.instructions("null-call").context("no count of the null call is kept")?;
         ensure!(null <= linux, "our null call takes {null} instructions, Linux's getppid {linux}");

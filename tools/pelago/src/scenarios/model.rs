@@ -61,7 +61,7 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// No row rose or fell by more than the margin since it was last kept.
 fn kept(bench: &Bench) -> Result<()> {
-    let book = counts::Book::read()?;
+    let book = counts::KeptCounts::read()?;
     let kept = book.of(&image::compiler()?).map_err(Skip)?;
     kept.check(&count(bench)?.0)
 }

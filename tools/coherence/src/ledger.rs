@@ -45,7 +45,7 @@ struct Entry {
 }
 
 /// See the module's head.
-pub struct Book {
+pub struct Ledger {
     mode: Mode,
     components: Vec<String>,
     buckets: Vec<(u16, FunctionId)>,
@@ -56,10 +56,10 @@ pub struct Book {
     unmatched: u64,
 }
 
-impl Book {
+impl Ledger {
     /// An empty one.
-    pub fn new(mode: Mode, cores: usize) -> Book {
-        Book {
+    pub fn new(mode: Mode, cores: usize) -> Ledger {
+        Ledger {
             mode,
             components: Vec::new(),
             buckets: Vec::new(),
@@ -188,26 +188,26 @@ impl Book {
 mod tests {
     use super::*;
 
-    fn add(book: &mut Book, core: usize, component: &str, instructions: u64) {
-        let component = book.component(component);
-        let bucket = book.bucket(component, Names::default().at("", 0));
-        if let Some(counters) = book.at(core, bucket) {
+    fn add(ledger: &mut Ledger, core: usize, component: &str, instructions: u64) {
+        let component = ledger.component(component);
+        let bucket = ledger.bucket(component, Names::default().at("", 0));
+        if let Some(counters) = ledger.at(core, bucket) {
             counters.instructions += instructions;
         }
     }
 
     #[test]
     fn stretches_are_kept_by_core_and_the_median_is_one_of_them() {
-        let mut book = Book::new(Mode::Count, 2);
-        add(&mut book, 0, "user", 99);
+        let mut ledger = Ledger::new(Mode::Count, 2);
+        add(&mut ledger, 0, "user", 99);
         for instructions in [50, 10, 20] {
-            book.begin(0, "call", 10, false);
-            add(&mut book, 0, "user", instructions);
-            add(&mut book, 0, "kernel", 5);
-            add(&mut book, 1, "user", 1000);
-            book.end(0);
+            ledger.begin(0, "call", 10, false);
+            add(&mut ledger, 0, "user", instructions);
+            add(&mut ledger, 0, "kernel", 5);
+            add(&mut ledger, 1, "user", 1000);
+            ledger.end(0);
         }
-        let report = book.report(&Names::default(), 200);
+        let report = ledger.report(&Names::default(), 200);
         let [row] = &report.rows[..] else { panic!("{report:?}") };
         assert_eq!((row.operations, row.cores, row.stretches, row.total.instructions), (30, 1, 3, 95));
         assert_eq!((row.median.instructions, row.median.components["user"]), (25, 20));
@@ -217,24 +217,24 @@ mod tests {
 
     #[test]
     fn a_stretch_of_every_core_takes_what_others_do_not_keep() {
-        let mut book = Book::new(Mode::Count, 3);
-        book.begin(0, "all", 1, true);
-        book.begin(1, "own", 1, false);
-        (0..3).for_each(|core| add(&mut book, core, "user", 10u64.pow(core as u32)));
-        book.end(1);
-        book.end(0);
-        let report = book.report(&Names::default(), 200);
+        let mut ledger = Ledger::new(Mode::Count, 3);
+        ledger.begin(0, "all", 1, true);
+        ledger.begin(1, "own", 1, false);
+        (0..3).for_each(|core| add(&mut ledger, core, "user", 10u64.pow(core as u32)));
+        ledger.end(1);
+        ledger.end(0);
+        let report = ledger.report(&Names::default(), 200);
         let sums: Vec<_> = report.rows.iter().map(|row| (row.name.as_str(), row.total.instructions)).collect();
         assert_eq!(sums, [("all", 101), ("own", 10)]);
     }
 
     #[test]
     fn lost_halves_are_counted() {
-        let mut book = Book::new(Mode::Count, 2);
-        book.begin(0, "call", 1, false);
-        book.end(1);
-        book.begin(0, "call", 1, false);
-        assert_eq!(book.report(&Names::default(), 200).unmatched, 2);
-        assert!(book.report(&Names::default(), 200).rows.is_empty());
+        let mut ledger = Ledger::new(Mode::Count, 2);
+        ledger.begin(0, "call", 1, false);
+        ledger.end(1);
+        ledger.begin(0, "call", 1, false);
+        assert_eq!(ledger.report(&Names::default(), 200).unmatched, 2);
+        assert!(ledger.report(&Names::default(), 200).rows.is_empty());
     }
 }

@@ -4,7 +4,7 @@ use abi::Handle;
 
 /// How to ring the peer. A refused ring means that the peer ended; the monitor then says so.
 #[derive(Clone, Copy, Debug)]
-pub enum Bell {
+pub enum Doorbell {
     /// Another core, or a server answering on the same core.
     Notify(Handle),
     /// A client calling on the same core: lends its time until the server idles.
@@ -13,20 +13,20 @@ pub enum Bell {
     Loopback(u64),
 }
 
-impl Bell {
+impl Doorbell {
     /// Sets the peer's bits without lending it time.
     pub(crate) fn nudge(self) {
         match self {
-            Bell::Notify(handle) | Bell::Portal(handle) => drop(sys::notify(handle)),
-            Bell::Loopback(bits) => executor::post(bits),
+            Doorbell::Notify(handle) | Doorbell::Portal(handle) => drop(sys::notify(handle)),
+            Doorbell::Loopback(bits) => executor::post(bits),
         }
     }
 
     pub(crate) fn ring(self) {
         match self {
-            Bell::Notify(handle) => drop(sys::notify(handle)),
-            Bell::Portal(handle) => drop(sys::portal_ring(handle)),
-            Bell::Loopback(bits) => executor::post(bits),
+            Doorbell::Notify(handle) => drop(sys::notify(handle)),
+            Doorbell::Portal(handle) => drop(sys::portal_ring(handle)),
+            Doorbell::Loopback(bits) => executor::post(bits),
         }
     }
 }
