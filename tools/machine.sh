@@ -327,7 +327,24 @@ ready_peer() {
     fi
 }
 
-# machine_ready PART...: parts are `compiler`, `emulator` and `peer`.
+# ---- The disk image, and the second emulator that boots it
+
+ready_image() {
+    have grub-mkrescue && have xorriso && have mformat && [ -d /usr/lib/grub/i386-pc ] && return 0
+    require_debian "grub-mkrescue" "install GRUB for BIOS machines, xorriso and mtools"
+    install_packages "the boot loader of the disk image" grub-common grub-pc-bin xorriso mtools \
+        || fail "the disk image needs a boot loader" "run as root: apt-get install grub-common grub-pc-bin xorriso mtools"
+}
+
+ready_bochs() {
+    ready_image
+    have bochs && [ -e /usr/share/bochs/VGABIOS-lgpl-latest ] && return 0
+    require_debian "Bochs" "install it with your package manager"
+    install_packages "the second emulator" bochs bochsbios vgabios \
+        || fail "Bochs is missing" "run as root: apt-get install bochs bochsbios vgabios"
+}
+
+# machine_ready PART...: parts are `compiler`, `emulator`, `peer`, `image` and `bochs`.
 machine_ready() {
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] \
         || fail "this is $(uname -s) on $(uname -m); Pelago is built and run on Linux on x86-64" "use such a machine or VM"

@@ -131,15 +131,22 @@ impl Guest {
 
     fn start_with(machine: &Machine, complaints: Stdio) -> Result<Guest> {
         let mut command = emulator_command(machine.namespace.as_deref());
-        command.args(machine.arguments()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
+        command.args(machine.arguments()).stderr(complaints);
+        Guest::start_command(command, PROGRAM, "qemu-system-x86")
+    }
+
+    /// Starts an emulator whose standard streams are the guest's console; `packages` are Debian's
+    /// that have it.
+    pub fn start_command(mut command: Command, program: &str, packages: &str) -> Result<Guest> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // Ctrl-C is ours to handle: the emulator is in a process group of its own.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let started = Instant::now();
         let mut child = command.spawn().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
-                anyhow::anyhow!("{PROGRAM} is missing; install it, for instance: apt-get install qemu-system-x86")
+                anyhow::anyhow!("{program} is missing; install it, for instance: apt-get install {packages}")
             }
-            _ => anyhow::anyhow!("cannot start {PROGRAM}: {error}"),
+            _ => anyhow::anyhow!("cannot start {program}: {error}"),
         })?;
         let input = child.stdin.take().context("the emulator has no input")?;
         let output = child.stdout.take().context("the emulator has no output")?;

@@ -10,6 +10,7 @@ mod accelerator;
 mod archive;
 mod audit;
 mod bench;
+mod bochs;
 mod chaos;
 mod check;
 mod coherence;
@@ -17,6 +18,7 @@ mod commands;
 mod control;
 mod counts;
 mod description;
+mod disk_image;
 mod doctor;
 mod elf;
 mod emulator;
@@ -56,7 +58,13 @@ enum Command {
     /// Boot the system and run a Linux program of this machine in it
     Run(run::Options),
     /// Leave the bootable ELF at out/pelago.elf and its archive at out/boot.archive
-    Build,
+    Build {
+        /// Also make out/pelago.iso, a disk image that boots by itself and runs the program given
+        #[arg(long)]
+        image: bool,
+        #[command(flatten)]
+        run: Box<run::Options>,
+    },
     /// Boot scenarios and unit tests; the last line is `N passed, N failed`
     Test(scenario::Options),
     /// Measure the system
@@ -90,7 +98,8 @@ fn main() -> ExitCode {
     };
     let result = match arguments.command {
         Command::Run(options) => run::run(&options),
-        Command::Build => image::build_everything().map(|()| ExitCode::SUCCESS),
+        Command::Build { image: true, run } => run::image(&run),
+        Command::Build { image: false, .. } => image::build_everything().map(|()| ExitCode::SUCCESS),
         Command::Test(options) => scenario::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sim(options) => sim::run(&options),

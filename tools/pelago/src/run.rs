@@ -5,7 +5,7 @@ use crate::accelerator::{self, Wish};
 use crate::emulator::{Forward, Machine, MachineType, parse_size};
 use crate::guest::{Event, Guest};
 use crate::rootfs::{self, Volume};
-use crate::{control, description, image, place, symbols, terminal};
+use crate::{control, description, disk_image, image, place, symbols, terminal};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::{Read, Write};
@@ -105,6 +105,16 @@ pub fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Builds what changed and writes the archive.
+/// `./pelago build --image`: a disk image of what `run` with these options would boot.
+pub fn image(options: &Options) -> Result<ExitCode> {
+    let archive = place::out().join("boot.archive");
+    let machine = prepare(options, &archive)?;
+    let path = place::out().join("pelago.iso");
+    disk_image::make(&archive, &machine.command_line, &path)?;
+    println!("{}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
 fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine> {
     let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
     let system = description::placed(description::load(&system_path)?, options.machine);

@@ -144,19 +144,10 @@ impl Bench {
         program: &[&str],
         fill: impl FnOnce(&mut Archive, &mut Machine) -> Result<()>,
     ) -> Result<Guest> {
-        let mut root = Archive::default();
-        rootfs::add_base(&mut root);
         let mut machine = Machine::new(machine, cpus, self.accelerator);
         machine.memory_bytes += u64::from(cpus) * (4 << 20);
-        let mut run = Run { working_directory: "/".into(), environment: run::environment(&[])?, ..Run::default() };
-        if let Some((name, arguments)) = program.split_first() {
-            run.arguments.push(rootfs::add_program(&mut root, name)?);
-            run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
-        }
-        fill(&mut root, &mut machine)?;
-        let system = description::placed(system.clone(), machine.machine);
-        let mut archive = image::archive(&self.images, &system, &run)?;
-        archive.merge(root);
+        let placed = description::placed(system.clone(), machine.machine);
+        let archive = self.archive(&placed, program, |root| fill(root, &mut machine))?;
         let path = tempfile::NamedTempFile::new_in(self.folder.path())
             .context("cannot make a file for the boot archive")?
             .into_temp_path();
@@ -168,6 +159,26 @@ impl Bench {
         let mut guest = Guest::start(&machine)?;
         guest.keep(path);
         Ok(guest)
+    }
+
+    /// The boot archive of a description with a program of this machine (none: the system alone).
+    pub fn archive(
+        &self,
+        system: &System,
+        program: &[&str],
+        fill: impl FnOnce(&mut Archive) -> Result<()>,
+    ) -> Result<Archive> {
+        let mut root = Archive::default();
+        rootfs::add_base(&mut root);
+        let mut run = Run { working_directory: "/".into(), environment: run::environment(&[])?, ..Run::default() };
+        if let Some((name, arguments)) = program.split_first() {
+            run.arguments.push(rootfs::add_program(&mut root, name)?);
+            run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
+        }
+        fill(&mut root)?;
+        let mut archive = image::archive(&self.images, system, &run)?;
+        archive.merge(root);
+        Ok(archive)
     }
 
     /// Boots the system alone.

@@ -29,6 +29,7 @@ global_asm!(
 
 global_asm!(
     include_str!("boot.s"),
+    include_str!("multiboot.s"),
     boot_core = sym start::boot_core,
     other_core = sym start::other_core,
     apic_ids = sym start::APIC_IDS,

@@ -5,6 +5,7 @@ mod bad_executables;
 mod bad_input;
 mod bad_programs;
 mod bench;
+mod bochs;
 mod boot;
 mod cores;
 mod door;
@@ -32,6 +33,7 @@ use crate::scenario::Scenario;
 pub fn all() -> Vec<Scenario> {
     let tiers = [
         boot::scenarios(),
+        bochs::scenarios(),
         cores::scenarios(),
         shares::scenarios(),
         layouts::scenarios(),
