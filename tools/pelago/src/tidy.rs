@@ -105,8 +105,20 @@ pub fn findings(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
         }
     }
     check_unsafe(root, metadata, &mut found);
+    check_index(root, &files, &mut found);
     check_layers(metadata, &mut found);
     Ok(found)
+}
+
+/// Every decision has its line in the index.
+fn check_index(root: &Path, files: &[PathBuf], found: &mut Vec<String>) {
+    let folder = root.join("docs/decisions");
+    let index = std::fs::read_to_string(folder.join("README.md")).unwrap_or_default();
+    for name in files.iter().filter(|file| file.starts_with(&folder)).filter_map(|file| file.file_name()?.to_str()) {
+        if name != "README.md" && !index.contains(&format!("]({name})")) {
+            found.push(format!("docs/decisions/{name}:1: not in docs/decisions/README.md; add its line"));
+        }
+    }
 }
 
 fn list(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
