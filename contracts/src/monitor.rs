@@ -16,6 +16,10 @@ use crate::spawn::{Death, DomainId};
 /// time.
 pub type ChannelId = u64;
 
+/// Status with which a component is ended that does not look at its work, or does not come to
+/// serve.
+pub const STALLED: u64 = 124;
+
 /// The two sides of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum End {
@@ -147,6 +151,8 @@ pub enum MonitorError {
     NoMemory,
     /// No such core, or it does not run.
     NoCore,
+    /// That core's monitor does not answer in time. Remedy: later again.
+    Away,
     /// The program is missing in the boot archive, or no program for this machine.
     BadProgram,
     /// The name or id is taken.

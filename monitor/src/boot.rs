@@ -6,12 +6,12 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::Cell;
+use core::cell::RefCell;
 
 use abi::start::Entrance;
 use channel::Memory;
-use contracts::monitor::{ChannelPlan, DomainPlan, MonitorError};
-use runtime::now_ns;
+use contracts::monitor::{ChannelPlan, DomainPlan, MonitorError, STALLED};
+use runtime::{Backoff, now_ns};
 use system::System;
 
 use crate::link::{GREETED, Link};
@@ -23,9 +23,6 @@ const CORES_STEP_NS: u64 = 2_000_000_000;
 const CORES_STEPS: u32 = 15;
 /// Cores named in that line.
 const MISSING_SHOWN: usize = 8;
-/// More deaths of the supervisor within [`RESTART_WINDOW_NS`] than this end the machine.
-const RESTARTS_MAX: u32 = 10;
-const RESTART_WINDOW_NS: u64 = 10_000_000_000;
 
 /// Says for which devices this system has a driver, and for which not.
 pub fn list_devices(system: &System) {
@@ -70,11 +67,6 @@ pub async fn start_cores(service: Rc<Service>, cores: u32) {
     }
 }
 
-/// The first components, as the description wants them.
-struct First {
-    plan: DomainPlan,
-}
-
 /// Makes and starts the supervisor and all it needs.
 pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> Result<(), String> {
     let channels = wiring::channels(system, cores);
@@ -99,7 +91,7 @@ pub fn start_components(service: &Rc<Service>, system: &System, cores: u32) -> R
         let (_, plan) = plans.pop().ok_or("a component has no core")?;
         run(service, &plan).map_err(|error| format!("{}: {error:?}", component.name))?;
         if component.name == wiring::SUPERVISOR {
-            guard(service, First { plan });
+            guard(service, plan);
         }
     }
     Ok(())
@@ -114,28 +106,38 @@ fn run(service: &Rc<Service>, plan: &DomainPlan) -> Result<(), MonitorError> {
     service.start_here(id.domain)
 }
 
-/// Starts the supervisor again when it dies, as often as it makes sense.
-fn guard(service: &Rc<Service>, first: First) {
-    let window = Cell::new((0, 0));
-    let again = service.clone();
+/// Starts the supervisor again whenever it dies, later each time if it dies often.
+fn guard(service: &Rc<Service>, plan: DomainPlan) {
+    let (again, backoff) = (service.clone(), Rc::new(RefCell::new(Backoff::default())));
     let watch = move |name: &str, generation: u64| {
-        if name != first.plan.name {
-            return;
-        }
-        let (since_ns, count) = window.get();
-        let now_ns = now_ns();
-        let (since_ns, count) = if now_ns - since_ns > RESTART_WINDOW_NS { (now_ns, 1) } else { (since_ns, count + 1) };
-        window.set((since_ns, count));
-        if count > RESTARTS_MAX {
-            runtime::log!("the supervisor died {count} times in 10 s, the machine ends");
-            let _ = sys::power_off(abi::Handle::PCORE, 70);
-        }
-        let plan = DomainPlan { generation: generation + 1, entrance: Entrance::Recover as u64, ..first.plan.clone() };
-        runtime::log!("{name} died, generation {}", plan.generation);
-        if let Err(error) = run(&again, &plan) {
-            runtime::log!("{name} does not start again: {error:?}");
-            let _ = sys::power_off(abi::Handle::PCORE, 70);
+        if name == plan.name {
+            let plan = DomainPlan { generation: generation + 1, entrance: Entrance::Recover as u64, ..plan.clone() };
+            runtime::log!("{name} died, generation {}", plan.generation);
+            runtime::spawn(run_again(again.clone(), plan, backoff.clone()));
         }
     };
     service.deaths.replace(Some(Rc::new(watch)));
+}
+
+async fn run_again(service: Rc<Service>, plan: DomainPlan, backoff: Rc<RefCell<Backoff>>) {
+    loop {
+        let wait_ns = backoff.borrow_mut().failed(now_ns());
+        if wait_ns > 0 {
+            runtime::log!("{} is started again in {} ms", plan.name, wait_ns / 1_000_000);
+            runtime::sleep(wait_ns).await;
+        }
+        let error = match service.create_here(plan.clone()) {
+            Ok(made) => match service.start_here(made.domain) {
+                Ok(()) => return,
+                Err(error) => {
+                    // Its death leads here again.
+                    runtime::log!("{} is made but does not start: {error:?}", plan.name);
+                    let _ = service.registry.borrow_mut().kill(made.domain, STALLED);
+                    return;
+                }
+            },
+            Err(error) => error,
+        };
+        runtime::log!("{} does not start again: {error:?}", plan.name);
+    }
 }

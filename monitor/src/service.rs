@@ -170,8 +170,20 @@ impl Service {
         loop {
             let bits = runtime::notified(STALL_BADGES).await;
             let stalled = self.registry.borrow().stalled(bits);
-            stalled.into_iter().for_each(|domain| self.tell(|listener| listener.stalled(domain)));
+            stalled.into_iter().for_each(|domain| self.stalled(domain));
         }
+    }
+
+    /// A component does not look at its work: the supervisor hears of it, and ends it. Whoever
+    /// hears of the others is ended here.
+    fn stalled(&self, domain: DomainId) {
+        let name = self.registry.borrow().name_of(domain);
+        if !self.is_first() || name.as_deref() != Some(wiring::SUPERVISOR) {
+            return self.tell(|listener| listener.stalled(domain));
+        }
+        runtime::log!("{} does not look at its work: it is ended", wiring::SUPERVISOR);
+        // Its death follows; the kernel's refusal is in the log.
+        let _ = self.registry.borrow_mut().kill(domain, STALLED);
     }
 
     /// Opens a channel on this core, and uses it if an end is the monitor's own: it serves

@@ -51,6 +51,7 @@ extern crate alloc;
 #[cfg(not(target_os = "none"))]
 extern crate std;
 
+mod backoff;
 mod companion;
 mod endpoint;
 #[cfg(target_os = "none")]
@@ -73,6 +74,7 @@ pub mod testing;
 mod time;
 mod watch;
 
+pub use backoff::Backoff;
 pub use channel::{Bulk, Peer};
 pub use companion::Companion;
 pub use endpoint::Incoming;

@@ -2,28 +2,25 @@
 //! in, decisions out.
 //!
 //! A component has a dispatcher, its domain; a program of several cores has one on each, which are
-//! made, serve and end as one. Invariants: a component is restarted under the next generation, at
-//! most [`RESTARTS_MAX`] times in [`WINDOW_NS`]; one that ended by itself with status 0 is done.
-//! Deliberately unknown here: how components are made, messages.
+//! made, serve and end as one. Invariants: a component is restarted under the next generation,
+//! later each time if it dies often, and never given up for that; one that ended by itself with
+//! status 0 is done. Deliberately unknown here: how components are made, messages.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use abi::DeathCause;
+use contracts::monitor::STALLED;
 use contracts::spawn::{Death, DomainId};
+use runtime::Backoff;
 use system::{Component, Restart};
 
-/// Most restarts in a window.
-pub const RESTARTS_MAX: usize = 10;
-/// The window.
-pub const WINDOW_NS: u64 = 10_000_000_000;
-/// Status with which a stalled component is ended.
-pub const STALLED: u64 = 124;
+/// How long a start that was refused is left alone at least.
+const REFUSED_NS: u64 = 100_000_000;
 
 /// How a component stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +33,22 @@ pub enum Phase {
     Serving,
     /// Ended by itself, and that is right.
     Finished,
-    /// Dead, not to come again.
+    /// It cannot be started on this machine.
     GivenUp,
 }
 
 /// What to do after a death.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Start it again with this generation.
-    Restart(u64),
+    /// Start it again, after a while.
+    Restart {
+        /// With this generation.
+        generation: u64,
+        /// So much later.
+        after_ns: u64,
+    },
     /// Nothing.
     Finished,
-    /// It died too often.
-    GiveUp,
     /// The system cannot go on without it.
     End,
 }
@@ -84,7 +84,7 @@ pub struct Entry {
     pub down_ns: Option<u64>,
     /// How long the last recovery took.
     pub recovery_ns: u64,
-    restarts: VecDeque<u64>,
+    backoff: Backoff,
     /// The generation whose end is known: what is heard of it later is late.
     ended: u64,
 }
@@ -102,7 +102,7 @@ impl Entry {
             phase: Phase::Waiting,
             down_ns: None,
             recovery_ns: 0,
-            restarts: VecDeque::new(),
+            backoff: Backoff::default(),
             ended: 0,
         }
     }
@@ -171,20 +171,26 @@ impl Entry {
             (self.phase, self.down_ns) = (Phase::Finished, None);
             return Decision::Finished;
         }
-        self.phase = Phase::GivenUp;
         if self.restart == Restart::Never {
+            self.phase = Phase::GivenUp;
             return Decision::End;
         }
-        while self.restarts.front().is_some_and(|at_ns| now_ns - at_ns > WINDOW_NS) {
-            self.restarts.pop_front();
-        }
-        if self.restarts.len() >= RESTARTS_MAX {
-            return Decision::GiveUp;
-        }
-        self.restarts.push_back(now_ns);
         self.down_ns.get_or_insert(now_ns);
         self.phase = Phase::Starting;
-        Decision::Restart(self.generation + 1)
+        Decision::Restart { generation: self.generation + 1, after_ns: self.backoff.failed(now_ns) }
+    }
+
+    /// Its start was refused for want of something that may be there later; gives how long to wait.
+    pub fn refused(&mut self, now_ns: u64) -> u64 {
+        self.phase = Phase::Starting;
+        self.backoff.failed(now_ns).max(REFUSED_NS)
+    }
+
+    /// The domains of a generation that has not come to serve.
+    pub fn silent(&self, generation: u64) -> Vec<(u32, DomainId)> {
+        let is_it = self.phase == Phase::Starting && self.generation == generation;
+        let all = self.dispatchers.iter().filter(|_| is_it);
+        all.filter_map(|one| Some((one.core, one.domain?))).collect()
     }
 }
 
@@ -235,7 +241,10 @@ mod tests {
         entry.started(0, 7, 1);
         assert_eq!(entry.serves(7, 5), None);
         entry.stalls(100);
-        assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 150), Some(Decision::Restart(2)));
+        assert_eq!(
+            entry.died(1, &death(DeathCause::Killed, STALLED), 150),
+            Some(Decision::Restart { generation: 2, after_ns: 0 })
+        );
         // Told again, by whoever heard of it too.
         assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 160), None);
         // The answer to the first start comes late.
@@ -265,19 +274,36 @@ mod tests {
             assert_eq!(program.phase, Phase::Starting);
             program.lost(first, 320);
             let decision = program.died(generation, &death(DeathCause::Exception, 14), 330);
-            assert_eq!(decision, Some(Decision::Restart(generation + 1)));
+            assert_eq!(decision, Some(Decision::Restart { generation: generation + 1, after_ns: 0 }));
             assert!(program.dispatchers.iter().all(|one| one.domain.is_none()));
         }
     }
 
     #[test]
-    fn too_many_deaths_end_in_giving_up_but_not_slow_ones() {
+    fn many_deaths_are_answered_ever_later_and_never_with_giving_up() {
         let mut entry = entry(Placement::default(), Restart::Always);
-        let max = RESTARTS_MAX as u64;
-        let mut dies = |generation, at_ns| entry.died(generation, &death(DeathCause::Exception, 14), at_ns);
-        (1..=max).for_each(|count| assert_eq!(dies(count, count), Some(Decision::Restart(count + 1))));
-        assert_eq!(dies(max + 1, 20), Some(Decision::GiveUp));
-        assert_eq!(dies(max + 2, 20 + WINDOW_NS), Some(Decision::Restart(max + 3)));
+        let (mut now_ns, mut last_ns) = (0, 0);
+        for generation in 1..100 {
+            let decision = entry.died(generation, &death(DeathCause::Exception, 14), now_ns);
+            let Some(Decision::Restart { generation: next, after_ns }) = decision else { panic!("{decision:?}") };
+            assert!(next == generation + 1 && after_ns >= last_ns && entry.phase == Phase::Starting);
+            (now_ns, last_ns) = (now_ns + after_ns, after_ns);
+        }
+        assert!(last_ns > 1_000_000_000);
+        let long = now_ns + 60_000_000_000;
+        let decision = entry.died(100, &death(DeathCause::Exception, 14), long);
+        assert_eq!(decision, Some(Decision::Restart { generation: 101, after_ns: 0 }));
+        assert!(entry.refused(long) > 0, "whoever refuses is not asked again at once");
+    }
+
+    #[test]
+    fn who_does_not_come_to_serve_is_known_by_its_domains() {
+        let mut entry = entry(Placement::default(), Restart::Always);
+        entry.started(0, 7, 1);
+        assert_eq!(entry.silent(1), [(0, 7)]);
+        assert_eq!(entry.silent(2), []);
+        entry.serves(7, 5);
+        assert_eq!(entry.silent(1), []);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use contracts::supervisor::*;
 use supervisor_core::{Dispatcher, Entry, Phase};
 use system::Restart;
 
-use crate::watch::{RETURN_LIMIT_NS, Supervisor};
+use crate::watch::{RETURN_LIMIT_NS, Supervisor, answer};
 
 /// Status of a component that was ended on purpose: as a shell shows a program ended by SIGKILL.
 const KILLED: u64 = 137;
@@ -79,9 +79,9 @@ impl SupervisorServer for Shared {
         }
         let (core, domain) = (one.core, one.domain.ok_or(SupervisorError::NotFound)?);
         let done = match what {
-            Chaos::Kill => self.0.monitor.kill(core, domain, KILLED).await,
-            Chaos::Fault => self.0.monitor.hurt(core, domain, Hurt::Fault).await,
-            Chaos::Hang => self.0.monitor.hurt(core, domain, Hurt::Hang).await,
+            Chaos::Kill => answer(self.0.monitor.kill(core, domain, KILLED)).await,
+            Chaos::Fault => answer(self.0.monitor.hurt(core, domain, Hurt::Fault)).await,
+            Chaos::Hang => answer(self.0.monitor.hurt(core, domain, Hurt::Hang)).await,
         };
         done.map_err(|_| SupervisorError::NotFound)?;
         self.again(&name, generation).await
@@ -91,16 +91,16 @@ impl SupervisorServer for Shared {
         if sys::pcore_stat(core.into()).is_err() {
             return Ok(None);
         }
-        let Ok(CoreUse { runs, claimed_by, programs_ns }) = self.0.monitor.core_use(core).await else {
+        let Ok(CoreUse { runs, claimed_by, programs_ns }) = answer(self.0.monitor.core_use(core)).await else {
             return Err(SupervisorError::TimedOut);
         };
         let mut line = CoreLine { runs, claimed_by, programs_ns, used_pages: 0, free_pages: 0, objects: Vec::new() };
         if runs == CoreRuns::Monitor {
             // A core that comes up or halts just now has no monitor to tell.
-            if let Ok(memory) = self.0.monitor.memory(core).await {
+            if let Ok(memory) = answer(self.0.monitor.memory(core)).await {
                 (line.used_pages, line.free_pages) = (memory.used_pages, memory.free_pages);
             }
-            line.objects = self.0.monitor.objects(core).await.unwrap_or_default();
+            line.objects = answer(self.0.monitor.objects(core)).await.unwrap_or_default();
         }
         Ok(Some(line))
     }

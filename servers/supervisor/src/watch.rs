@@ -13,10 +13,10 @@ use core::task::{Poll, Waker};
 use abi::DeathCause;
 use abi::start::Entrance;
 use channel::CallError;
-use contracts::monitor::{DomainLine, MonitorClient, MonitorEvent};
+use contracts::monitor::{DomainLine, MonitorClient, MonitorError, MonitorEvent, STALLED};
 use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
 use runtime::{Watch, now_ns};
-use supervisor_core::{Decision, Entry, Phase, STALLED, cause};
+use supervisor_core::{Decision, Entry, Phase, cause};
 use system::{Restart, System};
 
 /// How long a component may stand still while it is made and comes to serve.
@@ -29,8 +29,28 @@ pub const RETURN_LIMIT_NS: u64 = 10_000_000_000;
 const STEPS_MAX: u32 = 15;
 /// Requests to the monitor at once: a part of what its channel lets wait.
 const ASKED_AT_ONCE: usize = 64;
+/// How long a monitor may take for what it answers by itself: one that is stuck holds up nobody
+/// else.
+const ANSWER_LIMIT_NS: u64 = 2_000_000_000;
 /// Status of a machine that cannot go on.
 const CANNOT_GO_ON: u8 = 70;
+
+/// What came of a start.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Started {
+    Yes,
+    /// Something is short that may be there later.
+    Later,
+    /// This machine or its archive has not what it needs.
+    Never,
+}
+
+/// A monitor's answer, if it comes in time.
+pub async fn answer<T>(
+    asked: impl Future<Output = Result<T, CallError<MonitorError>>>,
+) -> Result<T, CallError<MonitorError>> {
+    runtime::timeout(ANSWER_LIMIT_NS, asked).await.unwrap_or(Err(CallError::Server(MonitorError::Away)))
+}
 
 /// The supervisor.
 pub struct Supervisor {
@@ -88,7 +108,7 @@ impl Supervisor {
 
     /// What the monitor knows of a domain, if it lives.
     pub async fn line(&self, core: u32, domain: DomainId) -> Option<DomainLine> {
-        let line = self.monitor.domain(core, domain).await.ok().flatten();
+        let line = answer(self.monitor.domain(core, domain)).await.ok().flatten();
         line.filter(|line| line.domain == domain)
     }
 
@@ -101,7 +121,7 @@ impl Supervisor {
         for some in self.with(name, living).unwrap_or_default().chunks(ASKED_AT_ONCE) {
             let asked: Vec<_> = some.iter().map(|(core, domain)| self.monitor.domain(*core, *domain)).collect();
             for ((_, domain), answer) in some.iter().zip(asked) {
-                lines.extend(answer.await.ok().flatten().filter(|line| line.domain == *domain));
+                lines.extend(self::answer(answer).await.ok().flatten().filter(|line| line.domain == *domain));
             }
         }
         lines
@@ -117,7 +137,7 @@ impl Supervisor {
         };
         for core in wanted {
             let mut from = 0;
-            while let Ok(Some(line)) = self.monitor.domain(core, from).await {
+            while let Ok(Some(line)) = answer(self.monitor.domain(core, from)).await {
                 from = line.domain + 1;
                 let Some((name, number)) = self.place(&line.name) else { continue };
                 self.with(&name, |entry| {
@@ -135,9 +155,15 @@ impl Supervisor {
         let names: Vec<String> = self.entries.borrow().iter().map(|entry| entry.name.clone()).collect();
         let mut missing = Vec::new();
         for name in names {
-            if !self.clone().begin(&name, is_first).await || !self.wait(&name).await {
-                missing.push(name);
+            let begun = self.clone().begin(&name, is_first).await;
+            if begun && self.wait(&name).await {
+                continue;
             }
+            if begun && !is_first {
+                let generation = self.with(&name, |entry| entry.generation).unwrap_or_default();
+                self.end_silent(&name, generation).await;
+            }
+            missing.push(name);
         }
         if !missing.is_empty() {
             runtime::log!("not serving: {}", missing.join(", "));
@@ -168,7 +194,15 @@ impl Supervisor {
         let end = if is_first { None } else { self.last_end(name).await };
         match end {
             Some((generation, death)) => self.ended(name, generation, death),
-            None => return self.start(name, 1, Entrance::Fresh).await,
+            None => match self.start(name, 1, Entrance::Fresh).await {
+                Started::Yes => return true,
+                Started::Never => return false,
+                Started::Later => {
+                    let after_ns = self.with(name, |entry| entry.refused(now_ns())).unwrap_or_default();
+                    runtime::spawn(self.clone().start_later(name.to_string(), 1, Entrance::Fresh, after_ns));
+                    return false;
+                }
+            },
         }
         true
     }
@@ -182,29 +216,89 @@ impl Supervisor {
         for some in self.with(name, places)?.chunks(ASKED_AT_ONCE) {
             let asked: Vec<_> = some.iter().map(|(core, name)| self.monitor.last_end(*core, name.clone())).collect();
             for answer in asked {
-                let end = answer.await.ok().flatten();
+                let end = self::answer(answer).await.ok().flatten();
                 last = end.into_iter().chain(last).max_by_key(|(generation, _)| *generation);
             }
         }
         last
     }
 
-    async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> bool {
-        let failed = match self.make(name, generation, entrance).await {
+    async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> Started {
+        let (failed, is_final) = match self.make(name, generation, entrance).await {
             Some(Ok(domain)) => {
                 self.with(name, |entry| entry.started(0, domain, generation));
                 self.find_dispatchers(name, generation).await;
-                return true;
+                return Started::Yes;
             }
             // Our predecessor had asked for it.
-            Some(Err(CallError::Server(SpawnError::Busy))) if self.is_there(name).await => return true,
-            Some(Err(error)) => format!("{error:?}"),
-            None => "spawn or a core's monitor does not answer".to_string(),
+            Some(Err(CallError::Server(SpawnError::Busy))) if self.is_there(name).await => return Started::Yes,
+            Some(Err(error)) => (format!("{error:?}"), self.is_final(name, &error)),
+            None => ("spawn or a core's monitor does not answer".to_string(), false),
         };
         runtime::log!("{name} does not start: {failed}");
+        if !is_final {
+            return Started::Later;
+        }
         self.with(name, |entry| entry.phase = Phase::GivenUp);
         self.changed();
-        false
+        Started::Never
+    }
+
+    /// Whether a refusal to start a component will be the same at any time.
+    fn is_final(&self, name: &str, error: &CallError<SpawnError>) -> bool {
+        match error {
+            CallError::Server(SpawnError::NotFound | SpawnError::BadProgram) => true,
+            CallError::Server(SpawnError::NoCore) => {
+                self.with(name, |entry| entry.dispatchers.is_empty()).unwrap_or(true)
+            }
+            _ => false,
+        }
+    }
+
+    /// Starts a component, again and again if it must be; whether it runs.
+    async fn start_at_last(&self, name: &str, generation: u64, entrance: Entrance, mut after_ns: u64) -> bool {
+        loop {
+            if after_ns > 0 {
+                runtime::log!("{name} is started in {} ms", after_ns / 1_000_000);
+                runtime::sleep(after_ns).await;
+            }
+            match self.start(name, generation, entrance).await {
+                Started::Yes => return true,
+                Started::Never => return false,
+                Started::Later => {
+                    after_ns = self.with(name, |entry| entry.refused(now_ns())).unwrap_or_default();
+                }
+            }
+        }
+    }
+
+    /// Starts a component that has to wait for something.
+    async fn start_later(self: Rc<Self>, name: String, generation: u64, entrance: Entrance, after_ns: u64) {
+        if self.start_at_last(&name, generation, entrance, after_ns).await && !self.wait(&name).await {
+            self.end_silent(&name, generation).await;
+        }
+    }
+
+    /// Starts a component that died.
+    async fn restart(self: Rc<Self>, name: String, generation: u64, after_ns: u64, why: String) {
+        if !self.start_at_last(&name, generation, Entrance::Recover, after_ns).await {
+            return;
+        }
+        if !self.wait(&name).await {
+            return self.end_silent(&name, generation).await;
+        }
+        let us = self.with(&name, |entry| entry.recovery_ns / 1000).unwrap_or(0);
+        runtime::log!("{name} restarted, generation {generation}, {why}, {us} us");
+    }
+
+    /// Ends a generation that runs and has not come to serve, so that another is started.
+    async fn end_silent(&self, name: &str, generation: u64) {
+        for (core, domain) in self.with(name, |entry| entry.silent(generation)).unwrap_or_default() {
+            runtime::log!("{name} is ended, to be started again");
+            if let Err(error) = answer(self.monitor.kill(core, domain, STALLED)).await {
+                runtime::log!("{name} cannot be ended: {error:?}");
+            }
+        }
     }
 
     /// Whether a component runs, by what the monitors say.
@@ -322,7 +416,7 @@ impl Supervisor {
             match self.monitor.next_event().await {
                 MonitorEvent::Died { name, generation, death, .. } => self.clone().died(name, generation, death),
                 MonitorEvent::Serving { domain } => self.clone().serves(domain),
-                MonitorEvent::Stalled { domain } => self.stalled(domain).await,
+                MonitorEvent::Stalled { domain } => drop(runtime::spawn(self.clone().stalled(domain))),
                 MonitorEvent::Wants { .. } => {}
                 MonitorEvent::Lost | MonitorEvent::PeerRestarted => {
                     runtime::log!("events of the monitor were lost: asking who lives");
@@ -358,11 +452,11 @@ impl Supervisor {
         });
     }
 
-    async fn stalled(&self, domain: DomainId) {
+    async fn stalled(self: Rc<Self>, domain: DomainId) {
         let Some(name) = self.identify(domain).await else { return };
         self.with(&name, |entry| entry.stalls(now_ns()));
         runtime::log!("{name} does not look at its work: it is ended");
-        if let Err(error) = self.monitor.kill((domain >> 48) as u32, domain, STALLED).await {
+        if let Err(error) = answer(self.monitor.kill((domain >> 48) as u32, domain, STALLED)).await {
             runtime::log!("{name} cannot be ended: {error:?}");
         }
     }
@@ -397,15 +491,9 @@ impl Supervisor {
         match decision {
             None => {}
             Some(Decision::Finished) => runtime::log!("{name} is done"),
-            Some(Decision::GiveUp) => runtime::log!("{name} died ({why}), too often to be started again"),
             Some(Decision::End) => self.end(&format!("{name} ended ({why}) and its state cannot be recovered")),
-            Some(Decision::Restart(generation)) => {
-                runtime::spawn(async move {
-                    if self.start(&name, generation, Entrance::Recover).await && self.wait(&name).await {
-                        let us = self.with(&name, |entry| entry.recovery_ns / 1000).unwrap_or(0);
-                        runtime::log!("{name} restarted, generation {generation}, {why}, {us} us");
-                    }
-                });
+            Some(Decision::Restart { generation, after_ns }) => {
+                runtime::spawn(self.restart(name, generation, after_ns, why));
             }
         }
     }

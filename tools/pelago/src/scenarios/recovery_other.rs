@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const VICTIMS: [&str; 4] = ["names", "memory", "console", "supervisor"];
-const FAILURES: [&str; 2] = ["kill", "fault"];
+const FAILURES: [&str; 3] = ["kill", "fault", "hang"];
 const ROUNDS: usize = 2;
+/// How often the supervisor dies in a row.
+const DEATHS_OF_ONE: usize = 12;
 const FILE_BYTES: usize = 1 << 20;
 /// Past the guest's own, so that it is the guest that says what did not come back.
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
@@ -65,6 +67,11 @@ fn harm(guest: &mut Guest) -> Result<()> {
                 ensure!(reply.starts_with("ok ") && reply.contains(&expected), "{request}: {reply}");
             }
         }
+    }
+    // More often than any limit in so short a time once was.
+    for _ in 0..DEATHS_OF_ONE {
+        let reply = guest.control("chaos kill supervisor", CONTROL_LIMIT).context("chaos kill supervisor")?;
+        ensure!(reply.starts_with("ok "), "chaos kill supervisor: {reply}");
     }
     Ok(())
 }
