@@ -2,12 +2,13 @@
 //! functions and lines.
 //!
 //! Every step is checked: the kernel's own stack may be broken when this runs, and a user's chain
-//! is whatever the user made of it.
+//! is whatever the user made of it: only RAM that the program sees is read, never a device's
+//! registers, whose reading may act.
 
 use crate::arch::context::Registers;
 use crate::arch::cpu;
-use crate::arch::paging::{self, Flags, Root};
-use crate::memory::{PAGE_BYTES, phys_to_virt};
+use crate::arch::paging::Root;
+use crate::objects::user_memory;
 use core::fmt::Write;
 
 /// Most frames printed.
@@ -51,29 +52,34 @@ fn print_chain(out: &mut dyn Write, mut frame: u64) {
 /// they are.
 pub fn print_user(registers: &Registers, root: Root, component: &str) {
     crate::log!("bt: {:#x} {component}", registers.rip);
-    let mut frame = registers.rbp;
-    for _ in 0..FRAMES_MAX {
-        let (Some(next), Some(address)) = (read_user(root, frame), read_user(root, frame.wrapping_add(8))) else {
-            return;
-        };
-        if address == 0 {
-            return;
-        }
-        crate::log!("bt: {address:#x} {component}");
-        if next <= frame {
-            return;
-        }
-        frame = next;
-    }
+    let read = |address| user_memory::peek(root, address);
+    user_callers(registers.rbp, read).for_each(|address| crate::log!("bt: {address:#x} {component}"));
 }
 
-/// A word of a user's memory, if it is mapped and does not cross a page.
-fn read_user(root: Root, address: u64) -> Option<u64> {
-    let physical = paging::translate(root, address, Flags::PRESENT)?;
-    if address % PAGE_BYTES as u64 > PAGE_BYTES as u64 - 8 {
-        return None;
+/// The return addresses of a user's frames from `frame` on, as far as `read` gives their words.
+fn user_callers(mut frame: u64, read: impl Fn(u64) -> Option<u64>) -> impl Iterator<Item = u64> {
+    core::iter::from_fn(move || {
+        let (next, address) = (read(frame)?, read(frame.checked_add(8)?)?);
+        // Frames go up the stack; this one is the last if the next does not.
+        frame = if next > frame { next } else { u64::MAX };
+        (address != 0).then_some(address)
+    })
+    .take(FRAMES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_ends_where_it_cannot_be_read_or_goes_down() {
+        let stack = [0x1010, 0xa, 0x1020, 0xb, 0x1000, 0xc];
+        let read = |address: u64| stack.get((address.checked_sub(0x1000)? / 8) as usize).copied();
+        assert_eq!(user_callers(0x1000, read).collect::<Vec<_>>(), [0xa, 0xb, 0xc]);
+        assert_eq!(user_callers(0x1028, read).count(), 0, "half a frame");
+        for nowhere in [0, 8, u64::MAX, u64::MAX - 7, 1 << 47, 0xffff_8000_0000_0000] {
+            assert_eq!(user_callers(nowhere, read).count(), 0);
+        }
+        assert_eq!(user_callers(0, |address| Some(address + 8)).count(), FRAMES_MAX);
     }
-    // SAFETY: eight bytes inside a mapped page, seen through the direct map; the user may change
-    // them, we only print.
-    Some(unsafe { phys_to_virt(physical).cast::<u64>().read_unaligned() })
 }

@@ -7,7 +7,7 @@
 use super::fault::{Access, NOT_RAM};
 use super::nest::Backing;
 use super::{Ptr, Range};
-use crate::arch::paging::{self, Flags};
+use crate::arch::paging::{self, Flags, Root};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
 use abi::Error;
@@ -29,6 +29,20 @@ fn locate(kernel: &mut Kernel, range: Ptr<Range>, address: u64, access: Access) 
 
 fn offset(address: u64) -> u64 {
     address & (PAGE_BYTES as u64 - 1)
+}
+
+/// A word at any number that a program calls an address, if the program's tables show it, inside
+/// one page, and it is RAM. Changes nothing.
+pub fn peek(root: Root, address: u64) -> Option<u64> {
+    let entry = paging::view(root, address)?;
+    let is_ram = entry.flags().contains(Flags::USER) && !entry.flags().contains(NOT_RAM);
+    if !is_ram || offset(address) > PAGE_BYTES as u64 - 8 {
+        return None;
+    }
+    let word = phys_to_virt(entry.address() + offset(address)).cast::<u64>();
+    // SAFETY: eight bytes of RAM inside a page, seen through the direct map; the program, and
+    // others that have the page, may change them meanwhile.
+    Some(unsafe { word.read_unaligned() })
 }
 
 /// Calls `f` with the direct-map address, position and length of each piece of `bytes` user bytes

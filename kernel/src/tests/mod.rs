@@ -1,6 +1,7 @@
 //! Host tests of the object code over a block of fake RAM: random programs that make every call
 //! there is with bad and good arguments, and models.
 
+mod backtrace;
 mod fuzz;
 mod gang;
 mod ids;

@@ -45,6 +45,7 @@ const STORE: u64 = 2;
 const JUMP: u64 = 3;
 const SCAN: u64 = 4;
 const NOTHING: u64 = 5;
+const CRASH: u64 = 6;
 /// Word of the shared page that says that the call has begun.
 const BEGUN: u64 = 7;
 
@@ -91,7 +92,7 @@ global_asm!(
     "worker_obey:",
     "mov rbx, rdi",
     "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
-    "cmp rsi, {load}", "je 4f", "cmp rsi, {store}", "je 5f", "cmp rsi, {jump}", "je 6f", "cmp rsi, {scan}", "je 7f", "cmp rsi, {nothing}", "je 2b",
+    "cmp rsi, {load}", "je 4f", "cmp rsi, {store}", "je 5f", "cmp rsi, {jump}", "je 6f", "cmp rsi, {scan}", "je 7f", "cmp rsi, {nothing}", "je 2b", "cmp rsi, {crash}", "je 3f",
     "mov rax, [rbx]", "mov rdi, [rbx + 8]", "mov rsi, [rbx + 16]", "mov rdx, [rbx + 24]",
     "mov r10, [rbx + 32]", "mov r8, [rbx + 40]", "mov r9, [rbx + 48]", "mov qword ptr [rbx + {begun}], 1", "syscall",
     "mov [rbx + 8], rdi", "mov [rbx + 16], rsi", "mov [rbx + 24], rdx",
@@ -106,6 +107,10 @@ global_asm!(
     "7: mov rsi, [rbx]", "mov rcx, [rbx + 8]", "mov rdx, [rbx + 16]", "xor r8d, r8d", "xor r9d, r9d",
     "8: mov rax, [rsi]", "or r8, rax", "xor rax, rdx", "not rax", "shr rax, 40", "jnz 9f", "inc r9",
     "9: add rsi, 8", "dec rcx", "jnz 8b", "mov [rbx + 8], r8", "mov [rbx + 16], r9", "jmp 2b",
+    // An invalid instruction with word 0 in all general registers, but for RBP, which has word 1.
+    "3: mov rbp, [rbx + 8]", "mov rax, [rbx]", "mov rbx, rax", "mov rcx, rax", "mov rdx, rax", "mov rsi, rax", "mov rdi, rax",
+    "mov r8, rax", "mov r9, rax", "mov r10, rax", "mov r11, rax", "mov r12, rax", "mov r13, rax", "mov r14, rax", "mov r15, rax",
+    "mov rsp, rax", "ud2",
     // Writes to pages as it is called: the first at word 0, word 1 in number.
     "worker_touch:",
     "2: mov rax, {reply_wait}", "mov r10, -1", "syscall",
@@ -120,6 +125,7 @@ global_asm!(
     jump = const JUMP,
     scan = const SCAN,
     nothing = const NOTHING,
+    crash = const CRASH,
     reply_wait = const Call::PortalReplyWait.number(),
     portal_call = const Call::PortalCall.number(),
     wait = const Call::Wait.number(),

@@ -2,7 +2,7 @@
 
 use abi::{Error, Handle};
 
-use crate::{BEGUN, CODE, JUMP, Job, LOAD, NOTHING, SCAN, SHARED, STORE, Worker, wild};
+use crate::{BEGUN, CODE, CRASH, JUMP, Job, LOAD, NOTHING, SCAN, SHARED, STORE, Worker, wild};
 
 /// A worker that does what it is asked for, and the portal to ask it by. It ends when this is
 /// dropped.
@@ -129,6 +129,13 @@ impl Servant {
     pub fn jump(&self, address: u64, deadline_ns: u64) -> Result<(), Error> {
         self.worker.set_word(0, address);
         sys::portal_call(self.portal, [JUMP, 0, 0, 0], deadline_ns).map(drop)
+    }
+
+    /// Has it fault with `registers` in all general registers, and `frame` in RBP.
+    pub fn crash(&self, registers: u64, frame: u64, deadline_ns: u64) -> Result<(), Error> {
+        self.worker.set_word(0, registers);
+        self.worker.set_word(1, frame);
+        sys::portal_call(self.portal, [CRASH, 0, 0, 0], deadline_ns).map(drop)
     }
 }
 

@@ -1,14 +1,23 @@
 //! Domains that end: why, who is told, what is left.
 
+use abi::layout::{protection, segment};
 use abi::{Call, DeathCause, Error, Handle};
 use worker::Servant;
 
 use crate::{Outcome, Scene, refused, require, suite};
 
 suite!("death"; alone: by_exit, by_kill, by_exception, by_a_call_that_is_none, told_once_and_at_once, revoked_account, pages_are_back,
-    nobody_outside_is_hurt);
+    nobody_outside_is_hurt, whatever_its_registers_hold);
 
 const INVALID: u64 = 0x4141_4141_4141;
+/// Registers: of the interrupt controllers below 4 GiB, what nobody answers above it, and above
+/// what the kernels see of memory.
+const REGISTERS: [u64; 4] = [0xfec0_0000, 0xfee0_0000, 1 << 36, 1 << 40];
+/// Where a program sees them.
+const WINDOWS: u64 = 0x5000_0000;
+/// What it does not see: nothing, an end of a page, kernels' addresses, and no addresses.
+const NOWHERE: [u64; 7] =
+    [0, INVALID, WINDOWS + 1, 0xffff_8000_fee0_0000, 0xffff_ffff_8000_0000, 1 << 47, u64::MAX - 7];
 
 fn cause(servant: &Servant) -> Result<(Option<DeathCause>, u64), Error> {
     let state = sys::domain_state(servant.worker.domain)?;
@@ -102,5 +111,33 @@ fn nobody_outside_is_hurt(scene: &Scene) -> Outcome {
     let _ = bad.call(Call::DomainExit.number(), [0; 6], scene.deadline_ns());
     let kept = good.load(scene.shared_with_servant() + 8 * 100, scene.deadline_ns())?;
     require!(kept == 7, "another domain's memory holds {kept}");
+    Ok(())
+}
+
+/// A program that faults is told of, by what its registers point to; nothing is read that is no
+/// memory, and others are served on.
+fn whatever_its_registers_hold(scene: &Scene) -> Outcome {
+    let good = scene.servant(1)?;
+    let windows = (0..REGISTERS.len() as u64).map(|number| WINDOWS + number * abi::PAGE_BYTES);
+    for address in windows.chain(NOWHERE) {
+        // RBP leads there, to a last word before there, and to a frame of memory that leads there.
+        for frame in [address, address.wrapping_sub(8), scene.shared_with_servant()] {
+            let bad = scene.servant(0)?;
+            let range = bad.worker.range()?;
+            for (number, base) in (0..).zip(REGISTERS) {
+                let window = sys::segment_import(scene.pcore()?, scene.ram(), base, 1, segment::UNCACHED)?;
+                sys::range_map(range, WINDOWS + number * abi::PAGE_BYTES, window, 0, 1, protection::READ)?;
+                sys::range_fill(range, WINDOWS + number * abi::PAGE_BYTES, 1)?;
+                sys::cap_drop(window)?;
+            }
+            refused(bad.crash(address, frame, scene.deadline_ns()), Error::PeerDead)?;
+            let state = sys::domain_state(bad.worker.domain)?;
+            require!(state.exception.vector == 6 && state.rsp == address, "it is told of {:?}", state.exception);
+            good.store(scene.shared_with_servant() + 8 * 100, address, scene.deadline_ns())?;
+            let kept = good.load(scene.shared_with_servant() + 8 * 100, scene.deadline_ns())?;
+            require!(kept == address, "another domain's memory holds {kept}");
+            sys::cap_drop(range)?;
+        }
+    }
     Ok(())
 }
