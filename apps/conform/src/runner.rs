@@ -39,7 +39,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Takes part in a phase when it is this core's turn. Tests with a partner are left out where
+    /// Takes part in a phase when it is this core's turn. Tests with a partner are absent where
     /// there is none.
     async fn take(&mut self, start: &Start, next: &Option<Rc<Partner>>, phase: Phase) -> Outcome {
         let scene = Scene::new(start)?;
@@ -47,7 +47,6 @@ impl Tally {
         match phase {
             Phase::Presence => {}
             Phase::Alone => self.run(start, phase, &None, |body| matches!(body, Body::Alone(_))).await,
-            Phase::Paired if next.is_none() => {}
             Phase::Paired => self.run(start, phase, next, |body| matches!(body, Body::Paired(_))).await,
         }
         turns::finish(&scene, phase, next.as_deref());
@@ -64,6 +63,10 @@ impl Tally {
                 runtime::log!("core {core} {suite}/{} elsewhere", test.name);
                 continue;
             }
+            if matches!(test.body, Body::Paired(_)) && next.is_none() {
+                self.note(start, suite, test.name, Err(Failure::absent("there is no second core")));
+                continue;
+            }
             runtime::sleep(PAUSE_NS).await;
             self.note(start, suite, test.name, one(start, test, next).await);
         }
@@ -76,7 +79,8 @@ impl Tally {
                 self.passed += 1;
                 runtime::log!("core {core} {suite}/{test} ok");
             }
-            Err(Failure { why, line }) => {
+            Err(Failure { why, is_absence: true, .. }) => runtime::log!("core {core} {suite}/{test} absent: {why}"),
+            Err(Failure { why, line, .. }) => {
                 self.failed += 1;
                 runtime::log!("core {core} {suite}/{test} FAILED: {why} (line {line})");
             }

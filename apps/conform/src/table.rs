@@ -18,6 +18,8 @@ pub struct Failure {
     pub why: String,
     /// Line of the suite's file.
     pub line: u32,
+    /// The test does not apply to this core: neither passed nor failed.
+    pub is_absence: bool,
 }
 
 /// What a test gives.
@@ -96,7 +98,13 @@ impl Failure {
     /// With the caller's line.
     #[track_caller]
     pub fn new(why: impl Into<String>) -> Failure {
-        Failure { why: why.into(), line: Location::caller().line() }
+        Failure { why: why.into(), line: Location::caller().line(), is_absence: false }
+    }
+
+    /// Says why the test has nothing to do on this core, so that nobody takes it for passed.
+    #[track_caller]
+    pub fn absent(why: impl Into<String>) -> Failure {
+        Failure { is_absence: true, ..Failure::new(why) }
     }
 }
 

@@ -30,6 +30,7 @@ mod namespace;
 mod peer;
 mod place;
 mod plugin;
+mod progress;
 mod rootfs;
 mod run;
 mod scenario;

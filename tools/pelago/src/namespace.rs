@@ -30,15 +30,15 @@ impl Namespace {
     /// Makes one. Where that cannot be done the error is a [`Skip`] that says what is missing.
     pub fn create() -> Result<Namespace> {
         if crate::rootfs::in_path("ip").is_none() {
-            bail!(Skip("the program `ip` is missing; apt-get install iproute2".into()));
+            bail!(Skip::Package { program: "ip", package: "iproute2" });
         }
         if let Err(error) = File::options().read(true).write(true).open("/dev/net/tun") {
-            bail!(Skip(format!("/dev/net/tun cannot be opened ({error})")));
+            bail!(Skip::Cannot(format!("/dev/net/tun cannot be opened ({error})")));
         }
         let number = CREATED.fetch_add(1, Ordering::Relaxed);
         let name = format!("pelago-{}-{number}", std::process::id());
         if let Err(error) = ip(&["netns", "add", &name]) {
-            bail!(Skip(format!("network namespaces need root ({error:#})")));
+            bail!(Skip::Cannot(format!("network namespaces need root ({error:#})")));
         }
         let namespace = Namespace { name };
         for words in [
@@ -48,7 +48,7 @@ impl Namespace {
         ] {
             let inside = ["-n", &namespace.name].iter().chain(words).copied().collect::<Vec<_>>();
             if let Err(error) = ip(&inside) {
-                bail!(Skip(format!("a tap cannot be made ({error:#})")));
+                bail!(Skip::Cannot(format!("a tap cannot be made ({error:#})")));
             }
         }
         Ok(namespace)

@@ -8,6 +8,7 @@
 
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
+use crate::progress::Progress;
 use crate::{accelerator, archive::Archive, description, image, place, rootfs, run, scenarios};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Package;
@@ -76,13 +77,30 @@ impl Scenario {
     }
 }
 
-/// The error of a scenario that this machine cannot run: what it lacks. Neither passed nor failed.
+/// The error of a scenario that did not run for what the machine lacks.
 #[derive(Debug)]
-pub struct Skip(pub String);
+pub enum Skip {
+    /// The machine cannot have it. Neither passed nor failed.
+    Cannot(String),
+    /// A Debian package would bring it: a failure where this process may install one.
+    Package { program: &'static str, package: &'static str },
+}
+
+impl Skip {
+    /// Nothing stands in the way but that nobody has installed the package.
+    fn could_have_run(&self) -> bool {
+        matches!(self, Skip::Package { .. }) && nix::unistd::geteuid().is_root() && rootfs::in_path("apt-get").is_some()
+    }
+}
 
 impl std::fmt::Display for Skip {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&self.0)
+        match self {
+            Skip::Cannot(why) => formatter.write_str(why),
+            Skip::Package { program, package } => {
+                write!(formatter, "there is no {program}; run: apt-get install {package}")
+            }
+        }
     }
 }
 
@@ -257,21 +275,27 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         bail!("no scenario has such a name; `./pelago test --list` prints them");
     }
     let mut count = Count::default();
+    let progress = Progress::start();
     if unit {
+        let _running = progress.begin("unit tests");
         unit_tests(&mut count)?;
     }
     if !chosen.is_empty() {
-        match Bench::new(options.accel) {
-            Ok(bench) => run_scenarios(&chosen, &bench, &mut count),
+        let building = progress.begin("the guest's build");
+        let bench = Bench::new(options.accel);
+        drop(building);
+        match bench {
+            Ok(bench) => run_scenarios(&chosen, &bench, &progress, &mut count),
             Err(error) => {
                 println!("FAIL build: {error:#}");
                 count.failed += chosen.len();
             }
         }
     }
-    let skipped = if count.skipped > 0 { format!(", {} skipped", count.skipped) } else { String::new() };
-    println!("{} passed, {} failed{skipped}", count.passed, count.failed);
-    Ok(if count.failed == 0 && count.passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    drop(progress);
+    count.skips.iter().for_each(|skip| println!("skipped: {skip}"));
+    println!("{}", count.summary());
+    Ok(if count.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The command line's names.
@@ -299,18 +323,40 @@ impl<'o> Wishes<'o> {
 struct Count {
     passed: usize,
     failed: usize,
-    skipped: usize,
+    /// What did not run, and why.
+    skips: Vec<String>,
+}
+
+impl Count {
+    fn summary(&self) -> String {
+        let skipped = if self.skips.is_empty() { String::new() } else { format!(", {} skipped", self.skips.len()) };
+        format!("{} passed, {} failed{skipped}", self.passed, self.failed)
+    }
+
+    /// Something passed and nothing failed.
+    fn is_success(&self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+
+    fn add(&mut self, end: End) {
+        match end {
+            End::Passed => self.passed += 1,
+            End::Failed => self.failed += 1,
+            End::Skipped(what) => self.skips.push(what),
+        }
+    }
 }
 
 /// How a scenario ended.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 enum End {
     Passed,
     Failed,
-    Skipped,
+    /// Name and reason.
+    Skipped(String),
 }
 
-fn run_scenarios(chosen: &[Scenario], bench: &Bench, count: &mut Count) {
+fn run_scenarios(chosen: &[Scenario], bench: &Bench, progress: &Progress, count: &mut Count) {
     let mut broken: Option<u8> = None;
     for tier in chosen.chunk_by(|one, next| one.tier == next.tier) {
         if let Some(below) = broken {
@@ -319,23 +365,21 @@ fn run_scenarios(chosen: &[Scenario], bench: &Bench, count: &mut Count) {
             continue;
         }
         let (sharing, alone): (Vec<_>, Vec<_>) = tier.iter().partition(|scenario| scenario.shares);
-        let mut ends = run_together(&sharing, bench);
-        ends.extend(alone.into_iter().map(|scenario| run_one(scenario, bench)));
-        count.passed += ends.iter().filter(|end| **end == End::Passed).count();
-        count.failed += ends.iter().filter(|end| **end == End::Failed).count();
-        count.skipped += ends.iter().filter(|end| **end == End::Skipped).count();
+        let mut ends = run_together(&sharing, bench, progress);
+        ends.extend(alone.into_iter().map(|scenario| run_one(scenario, bench, progress)));
         if ends.contains(&End::Failed) {
             broken = Some(tier[0].tier);
         }
+        ends.into_iter().for_each(|end| count.add(end));
     }
 }
 
-fn run_together(scenarios: &[&Scenario], bench: &Bench) -> Vec<End> {
+fn run_together(scenarios: &[&Scenario], bench: &Bench, progress: &Progress) -> Vec<End> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut ends = Vec::new();
         while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-            ends.push(run_one(scenario, bench));
+            ends.push(run_one(scenario, bench, progress));
         }
         ends
     };
@@ -345,21 +389,27 @@ fn run_together(scenarios: &[&Scenario], bench: &Bench) -> Vec<End> {
     })
 }
 
-fn run_one(scenario: &Scenario, bench: &Bench) -> End {
+fn run_one(scenario: &Scenario, bench: &Bench, progress: &Progress) -> End {
     let start = Instant::now();
+    let running = progress.begin(&scenario.name);
     let result = (scenario.body)(bench);
-    let seconds = start.elapsed().as_secs_f64();
-    match result {
-        Ok(()) => {
-            println!("ok   {} ({seconds:.1} s)", scenario.name);
-            End::Passed
+    drop(running);
+    let (name, seconds) = (&scenario.name, start.elapsed().as_secs_f64());
+    let Err(error) = result else {
+        println!("ok   {name} ({seconds:.1} s)");
+        return End::Passed;
+    };
+    match error.downcast_ref::<Skip>() {
+        Some(skip) if !skip.could_have_run() => {
+            println!("skip {name}: {skip}");
+            End::Skipped(format!("{name}: {skip}"))
         }
-        Err(error) if error.is::<Skip>() => {
-            println!("skip {}: {error}", scenario.name);
-            End::Skipped
+        Some(skip) => {
+            println!("FAIL {name} did not run, though this machine can: {skip}");
+            End::Failed
         }
-        Err(error) => {
-            println!("FAIL {} ({seconds:.1} s): {error:#}", scenario.name);
+        None => {
+            println!("FAIL {name} ({seconds:.1} s): {error:#}");
             End::Failed
         }
     }
@@ -398,11 +448,14 @@ fn cargo_test(count: &mut Count, what: &str, packages: &[&str], kinds: &[&str]) 
     let (passed, failed) = count_results(&text);
     count.passed += passed;
     count.failed += failed;
-    if output.status.success() {
+    if output.status.success() && passed > 0 {
         println!("ok   {passed} {what}");
         return Ok(());
     }
     count.failed += usize::from(failed == 0);
+    if passed == 0 {
+        println!("FAIL not one of the {what} ran");
+    }
     let failures = text
         .lines()
         .filter(|line| line.starts_with("test ") && line.ends_with("FAILED") || line.contains("panicked at"));
@@ -437,6 +490,26 @@ mod tests {
     fn results_are_summed() {
         let text = "running\ntest result: ok. 5 passed; 0 failed; 0 ignored\nx\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
         assert_eq!(count_results(text), (7, 1));
+    }
+
+    #[test]
+    fn a_run_that_ran_nothing_is_no_success() {
+        let mut count = Count::default();
+        assert!(!count.is_success());
+        count.add(End::Skipped("a: no such card".into()));
+        assert!(!count.is_success());
+        count.add(End::Passed);
+        assert_eq!((count.is_success(), count.summary()), (true, "1 passed, 0 failed, 1 skipped".into()));
+        count.add(End::Failed);
+        assert!(!count.is_success());
+    }
+
+    #[test]
+    fn what_could_have_run_is_no_skip() {
+        assert!(!Skip::Cannot("no such card".into()).could_have_run());
+        let gdb = Skip::Package { program: "gdb", package: "gdb" };
+        assert!(gdb.to_string().contains("apt-get install gdb"));
+        assert_eq!(gdb.could_have_run(), nix::unistd::geteuid().is_root() && rootfs::in_path("apt-get").is_some());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use abi::pcore::runs;
 use abi::{Error, Handle, Rights};
 
-use crate::{Outcome, Scene, refused, require, suite};
+use crate::{Failure, Outcome, Scene, refused, require, suite};
 
 suite!("pcore"; alone: every_core_is_seen_to_run, core_0_tells_how_cores_are_used, a_core_that_idles_is_not_used, use_is_told_to_who_may_ask,
     cores_that_run_are_not_to_be_had);
@@ -44,7 +44,7 @@ fn core_0_tells_how_cores_are_used(scene: &Scene) -> Outcome {
 
 fn a_core_that_idles_is_not_used(scene: &Scene) -> Outcome {
     if scene.core() != 0 {
-        return Ok(());
+        return Err(Failure::absent("core 0 alone is told how cores are used"));
     }
     let pcore = scene.pcore()?;
     // How much of a stretch programs had, between what is surely in it and what it can be at most.
@@ -55,7 +55,7 @@ fn a_core_that_idles_is_not_used(scene: &Scene) -> Outcome {
         act()?;
         let inner_ns = runtime::now_ns() - inner_ns;
         let used_ns = sys::pcore_use(pcore, 0)?.0 - before_ns;
-        Ok::<_, crate::Failure>((inner_ns, used_ns, runtime::now_ns() - outer_ns))
+        Ok::<_, Failure>((inner_ns, used_ns, runtime::now_ns() - outer_ns))
     };
     let (least_ns, used_ns, most_ns) = stretch(&|| {
         let end_ns = runtime::now_ns() + MS_NS;

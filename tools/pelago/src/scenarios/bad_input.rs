@@ -99,7 +99,10 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
             let program = crate::rootfs::in_path("ls").context("there is no ls")?;
             let mut data = crate::files::read(&program)?;
             let Some(place) = data.windows(10).position(|window| window == b"libc.so.6\0") else {
-                bail!(Skip(format!("{} does not use libc.so.6, so there is none to take away", program.display())));
+                bail!(Skip::Cannot(format!(
+                    "{} does not use libc.so.6, so there is none to take away",
+                    program.display()
+                )));
             };
             data[place + 3] = b'x';
             executable(&folder.join("lacks-library"), &data)

@@ -57,7 +57,7 @@ fn measured(row: &Value, system: &str) -> bool {
 
 fn need_linux() -> Result<()> {
     match crate::peer::Package::find(&crate::place::linux_package()) {
-        Err(problem) => bail!(Skip(format!("{problem:#}"))),
+        Err(problem) => bail!(Skip::Cannot(format!("{problem:#}"))),
         Ok(_) => Ok(()),
     }
 }

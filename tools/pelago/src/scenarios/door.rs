@@ -125,7 +125,7 @@ fn print() -> Result<()> {
 /// lines.
 fn debugger() -> Result<()> {
     if crate::rootfs::in_path("gdb").is_none() {
-        bail!(Skip("there is no gdb; apt-get install gdb".into()));
+        bail!(Skip::Package { program: "gdb", package: "gdb" });
     }
     let port = free_port()?;
     let mut run = Running::start(&["--accel", "tcg", &format!("--gdb={port}"), "busybox", "echo", "debugged"], &[])?;

@@ -274,7 +274,7 @@ fn judge(bench: &Bench) -> Result<()> {
         figures.get((figures.len() * percent).div_ceil(100).saturating_sub(1)).copied()
     };
     let (Some(stall), Some(calm)) = (part(&stalls, 95), part(&waits, 99)) else {
-        bail!(Skip("it judges the waits of recovery/keep-alive, and none ran before it".into()));
+        bail!(Skip::Cannot("it judges the waits of recovery/keep-alive, and none ran before it".into()));
     };
     let lost = bench.noted("keep-alive/lost").len();
     let crashes = stalls.len();

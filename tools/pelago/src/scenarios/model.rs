@@ -62,7 +62,7 @@ pub fn scenarios() -> Vec<Scenario> {
 /// No row rose or fell by more than the margin since it was last kept.
 fn kept(bench: &Bench) -> Result<()> {
     let book = counts::KeptCounts::read()?;
-    let kept = book.of(&image::compiler()?).map_err(Skip)?;
+    let kept = book.of(&image::compiler()?).map_err(Skip::Cannot)?;
     kept.check(&count(bench)?.0)
 }
 
@@ -215,7 +215,7 @@ fn dup_close(bench: &Bench, known: &Known) -> Result<()> {
 fn linux_kernel() -> Result<()> {
     match crate::peer::Package::find(&place::linux_package()) {
         Ok(_) => Ok(()),
-        Err(problem) => bail!(Skip(format!("{problem:#}"))),
+        Err(problem) => bail!(Skip::Cannot(format!("{problem:#}"))),
     }
 }
 

@@ -128,7 +128,7 @@ fn download(bench: &Bench, harm: Harm, machine: MachineType, cpus: u32) -> Resul
 fn gross(bench: &Bench, harm: Harm) -> Result<()> {
     let (stalls, restarts) = figures(bench, harm);
     if stalls.is_empty() || restarts.is_empty() {
-        bail!(Skip(format!("it judges the downloads of recovery/{}, and none ran before it", harm.verb)));
+        bail!(Skip::Cannot(format!("it judges the downloads of recovery/{}, and none ran before it", harm.verb)));
     }
     within(harm, GROSS, &stalls, &restarts)
 }
