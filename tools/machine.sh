@@ -250,7 +250,28 @@ ready_emulator() {
         # shellcheck disable=SC2086  # a list of package names
         install_packages "the emulator and test programs" $missing || emulator_without_root
     fi
+    ready_helper passt passt "ports are led to the guest by the emulator's own network, slowly for many clients at once"
     ready_busybox
+}
+
+# ready_helper PROGRAM PACKAGE WITHOUT: a program that the tool can do without. It is asked for once
+# in the life of the cache, and the set-up goes on whether it is had or not.
+ready_helper() {
+    have "$1" && return 0
+    asked="$PELAGO_CACHE/asked-for-$2"
+    [ -e "$asked" ] && return 0
+    have apt-get && have dpkg || return 0
+    : >"$asked"
+    if install_packages "a helper" "$2" && have "$1"; then return 0; fi
+    if unpack_packages "a helper" "$2" && "$unpacked/usr/bin/$1" --version >/dev/null 2>&1; then
+        ln -sf "$unpacked/usr/bin/$1" "$PELAGO_CACHE/bin/$1"
+    else
+        step "there is no $1: $3; to have it: apt-get install $2"
+    fi
+}
+
+ready_tests() {
+    ready_helper gdb gdb "tests that use it will say so"
 }
 
 emulator_without_root() {
@@ -344,7 +365,7 @@ ready_bochs() {
         || fail "Bochs is missing" "run as root: apt-get install bochs bochsbios vgabios"
 }
 
-# machine_ready PART...: parts are `compiler`, `emulator`, `peer`, `image` and `bochs`.
+# machine_ready PART...: parts are `compiler`, `emulator`, `peer`, `tests`, `image` and `bochs`.
 machine_ready() {
     [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] \
         || fail "this is $(uname -s) on $(uname -m); Pelago is built and run on Linux on x86-64" "use such a machine or VM"

@@ -10,10 +10,10 @@ use core::net::Ipv4Addr;
 
 /// Connections that may wait at a listener that asks for fewer: a program that asks for a handful
 /// (Busybox says 9) while 200 clients come at once would make most of them wait a second for their
-/// second try.
-pub const WAITING_MIN: usize = 128;
-/// The same for one that asks for more: two thirds of all connections. 256 of 96 KiB are 24 MiB.
-pub const WAITING_MAX: usize = 256;
+/// second try, and lose those that come through passt, which has none. 256 of 96 KiB are 24 MiB.
+pub const WAITING_MIN: usize = 256;
+/// The same for one that asks for more: three quarters of all connections.
+pub const WAITING_MAX: usize = 384;
 /// Between two notices of one listener.
 pub const TOLD_EVERY_NS: u64 = 10_000_000_000;
 

@@ -36,6 +36,12 @@ pub fn run() -> Result<ExitCode> {
         "apt-get install busybox-static",
         false,
     );
+    need(
+        "passt",
+        in_path("passt").map(|path| path.display().to_string()),
+        "apt-get install passt (without it the emulator leads the ports, slowly for many clients)",
+        false,
+    );
     need("curl", first_line("curl", "--version"), "apt-get install curl (tests use it)", false);
     need(
         "ip",

@@ -8,12 +8,16 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 /// The program we run.
 pub const PROGRAM: &str = "qemu-system-x86_64";
+/// The number of [`Machine::socket`] in the emulator's process.
+pub const SOCKET: i32 = 3;
 /// QEMU 7.2 to 9 refuse more without an interrupt remapper.
 pub const CPUS_MAX: u32 = 255;
 /// What kernel and components need beside the archive and its copy in the file system.
@@ -94,13 +98,11 @@ pub enum Accelerator {
     Tcg,
 }
 
-/// A port of the host that leads to one of the guest.
+/// A TCP port of the host that leads to one of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// `tcp` or `udp`.
-    pub protocol: &'static str,
-    /// Address of the host to listen at; empty: all.
-    pub address: String,
+    /// Address of the host to listen at.
+    pub address: Ipv4Addr,
     pub host: u16,
     pub guest: u16,
 }
@@ -109,34 +111,41 @@ impl FromStr for Forward {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Forward> {
-        let (ports, protocol) = match text.rsplit_once('/') {
-            None | Some((_, "tcp")) => (text.trim_end_matches("/tcp"), "tcp"),
-            Some((ports, "udp")) => (ports, "udp"),
-            Some((_, other)) => bail!("the protocol is tcp or udp, not {other}"),
-        };
+        if text.ends_with("/udp") {
+            bail!("the guest has no UDP, so no such port can be led to it; leave out {text}");
+        }
+        let ports = text.strip_suffix("/tcp").unwrap_or(text);
+        if let Some((_, protocol)) = ports.rsplit_once('/') {
+            bail!("`{protocol}` is no protocol of the guest's; write HOST:GUEST, for instance 8080:80");
+        }
         let (rest, guest) = ports.rsplit_once(':').context("write HOST:GUEST, for instance 8080:80")?;
-        let (address, host) = rest.rsplit_once(':').unwrap_or(("", rest));
+        let (address, host) = match rest.rsplit_once(':') {
+            None => (Ipv4Addr::LOCALHOST, rest),
+            Some((address, host)) => {
+                let remedy = "write for instance 0.0.0.0:8080:80 for all addresses of this machine";
+                (address.parse().with_context(|| format!("`{address}` is no IPv4 address; {remedy}"))?, host)
+            }
+        };
         let port = |text: &str| {
             text.parse().ok().filter(|&port| port != 0).with_context(|| format!("`{text}` is no port number"))
         };
-        Ok(Forward { protocol, address: address.into(), host: port(host)?, guest: port(guest)? })
+        Ok(Forward { address, host: port(host)?, guest: port(guest)? })
     }
 }
 
 impl Forward {
+    /// Leads a port of 127.0.0.1.
+    pub fn local(host: u16, guest: u16) -> Forward {
+        Forward { address: Ipv4Addr::LOCALHOST, host, guest }
+    }
+
     /// Fails with one line if another program has the port.
     pub fn check_free(&self) -> Result<()> {
-        let address = if self.address.is_empty() { "0.0.0.0" } else { &self.address };
-        let result = match self.protocol {
-            "udp" => UdpSocket::bind((address, self.host)).map(drop),
-            _ => TcpListener::bind((address, self.host)).map(drop),
-        };
-        result.map_err(|error| {
-            let (host, guest) = (self.host, self.guest);
+        let Forward { address, host, guest } = self;
+        TcpListener::bind((*address, *host)).map(drop).map_err(|error| {
+            let other = host.wrapping_add(1).max(1024);
             anyhow::anyhow!(
-                "cannot listen on {} port {host} ({error}); choose another, for instance -p {}:{guest}",
-                self.protocol,
-                host.wrapping_add(1).max(1024)
+                "cannot listen at {address} port {host} ({error}); choose another, for instance -p {other}:{guest}"
             )
         })
     }
@@ -197,6 +206,9 @@ pub struct Machine {
     /// Network namespace that the emulator runs in, with its card on the tap there instead of the
     /// emulator's user network.
     pub namespace: Option<String>,
+    /// The card's frames go through this socket, each behind its length, instead of the emulator's
+    /// user network; the emulator finds it at [`SOCKET`].
+    pub socket: Option<Arc<OwnedFd>>,
     /// Ports of this machine (the emulator's, ours) that the card's frames go between, one a
     /// datagram, instead of any network.
     pub frames: Option<(u16, u16)>,
@@ -229,6 +241,7 @@ impl Machine {
             gdb: None,
             pcap: None,
             namespace: None,
+            socket: None,
             frames: None,
         }
     }
@@ -354,6 +367,9 @@ impl Machine {
         if self.has_pair {
             return "hubport,id=n0,hubid=0".into();
         }
+        if self.socket.is_some() {
+            return format!("stream,id=n0,server=off,addr.type=fd,addr.str={SOCKET}");
+        }
         match (&self.namespace, self.frames) {
             (Some(_), _) => format!("tap,id=n0,ifname={},script=no,downscript=no", crate::namespace::TAP),
             (None, None) => self.user_network(),
@@ -367,7 +383,7 @@ impl Machine {
 
     fn user_network(&self) -> String {
         self.forwards.iter().fold("user,id=n0".to_owned(), |text, forward| {
-            text + &format!(",hostfwd={}:{}:{}-:{}", forward.protocol, forward.address, forward.host, forward.guest)
+            text + &format!(",hostfwd=tcp:{}:{}-:{}", forward.address, forward.host, forward.guest)
         })
     }
 }
@@ -378,12 +394,25 @@ mod tests {
 
     #[test]
     fn forwards_are_read_as_docker_writes_them() {
-        let forward = |protocol, address: &str, host, guest| Forward { protocol, address: address.into(), host, guest };
-        assert_eq!("8080:80".parse::<Forward>().unwrap(), forward("tcp", "", 8080, 80));
-        assert_eq!("127.0.0.1:53:5353/udp".parse::<Forward>().unwrap(), forward("udp", "127.0.0.1", 53, 5353));
-        for bad in ["80", "a:80", "0:80", "80:70000", "1:2/sctp", ":", ""] {
+        assert_eq!("8080:80".parse::<Forward>().unwrap(), Forward::local(8080, 80));
+        assert_eq!("8080:80/tcp".parse::<Forward>().unwrap(), Forward::local(8080, 80));
+        let all = Forward { address: Ipv4Addr::UNSPECIFIED, host: 8080, guest: 80 };
+        assert_eq!("0.0.0.0:8080:80".parse::<Forward>().unwrap(), all);
+        for bad in ["80", "a:80", "0:80", "80:70000", "1:2/sctp", ":", "", "53:53/udp", "localhost:1:2", ":1:2"] {
             assert!(bad.parse::<Forward>().is_err(), "{bad}");
         }
+        let udp = "53:53/udp".parse::<Forward>().unwrap_err().to_string();
+        assert!(udp.contains("no UDP"), "{udp}");
+    }
+
+    #[test]
+    fn ports_are_opened_to_this_machine_only() {
+        let mut machine = Machine::new(MachineType::Q35, 1, Accelerator::Tcg);
+        machine.forwards.push("8080:80".parse().unwrap());
+        assert!(machine.arguments().contains(&"user,id=n0,hostfwd=tcp:127.0.0.1:8080-:80".to_owned()));
+        let (end, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        machine.socket = Some(Arc::new(end.into()));
+        assert!(machine.arguments().contains(&"stream,id=n0,server=off,addr.type=fd,addr.str=3".to_owned()));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 
 use crate::emulator::{Machine, PROGRAM};
 use anyhow::{Context, Result, bail};
+use command_fds::{CommandFdExt, FdMapping};
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -132,6 +133,11 @@ impl Guest {
     fn start_with(machine: &Machine, complaints: Stdio) -> Result<Guest> {
         let mut command = emulator_command(machine.namespace.as_deref());
         command.args(machine.arguments()).stderr(complaints);
+        if let Some(socket) = &machine.socket {
+            let end = socket.try_clone().context("cannot double the card's socket")?;
+            let mapping = FdMapping { parent_fd: end, child_fd: crate::emulator::SOCKET };
+            command.fd_mappings(vec![mapping]).context("cannot pass the card's socket on")?;
+        }
         Guest::start_command(command, PROGRAM, "qemu-system-x86")
     }
 

@@ -27,6 +27,7 @@ mod guest;
 mod image;
 mod instruments;
 mod namespace;
+mod passt;
 mod peer;
 mod place;
 mod plugin;

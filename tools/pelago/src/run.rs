@@ -35,7 +35,8 @@ pub struct Options {
     /// Memory of the machine, for instance 512M or 2G
     #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
     pub memory: u64,
-    /// Lead a port of this machine to the guest: [ADDRESS:]HOST:GUEST[/tcp|/udp]
+    /// Lead a TCP port of this machine to the guest: [ADDRESS:]HOST:GUEST; without an address that
+    /// of 127.0.0.1
     #[arg(short, long, value_name = "HOST:GUEST")]
     pub publish: Vec<Forward>,
     /// Copy a file or folder in at start
@@ -83,6 +84,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let words: Vec<_> = machine.arguments().iter().map(|word| quoted(word)).collect();
         println!("{} {}", crate::emulator::PROGRAM, words.join(" "));
         return Ok(ExitCode::SUCCESS);
+    }
+    if !machine.forwards.is_empty() {
+        match crate::passt::connect(&machine.forwards) {
+            Ok(socket) => machine.socket = Some(socket.into()),
+            Err(problem) => eprintln!(
+                "pelago: the emulator's own network leads the ports, which is slow for many clients at once: {problem:#}"
+            ),
+        }
     }
     ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     if options.program.is_empty() {

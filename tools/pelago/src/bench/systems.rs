@@ -57,7 +57,7 @@ impl Boot<'_> {
         machine.machine = self.machine;
         machine.memory_bytes = memory_bytes;
         machine.shows_memory = self.shows_memory;
-        let forward = |host| Forward { protocol: "tcp", address: "127.0.0.1".into(), host, guest: 80 };
+        let forward = |host| Forward::local(host, 80);
         machine.forwards.extend(self.port.map(forward));
         if let Some(instruments) = &self.instruments {
             plugin::fit(machine, instruments.clone());

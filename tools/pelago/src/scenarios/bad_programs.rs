@@ -93,7 +93,7 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
         bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", &script], |root, machine: &mut Machine| {
             root.file("root/www/page", 0o644, PAGE.to_vec());
             root.file("root/bad", 0o755, program);
-            machine.forwards.push(Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 });
+            machine.forwards.push(Forward::local(port, 80));
             Ok(())
         })?;
     with_console(guest, |guest| {

@@ -13,13 +13,19 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const LINES_MAX: usize = 1024;
+/// Clients that come to a port at once, and how often.
+const CLIENTS: usize = 200;
+const ROUNDS: usize = 5;
+/// The emulator's own network has 1.
+const BACKLOG_MIN: u32 = 100;
 /// As a shell shows a program that Ctrl-C ended.
 const INTERRUPTED: i32 = 130;
 
 type Body = fn() -> Result<()>;
 
 pub fn scenarios() -> Vec<Scenario> {
-    let all: [(&str, Body); 4] = [("options", options), ("page", page), ("print", print), ("gdb", debugger)];
+    let all: [(&str, Body); 5] =
+        [("options", options), ("page", page), ("ports", ports), ("print", print), ("gdb", debugger)];
     all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
 }
 
@@ -93,6 +99,68 @@ fn page() -> Result<()> {
     ensure!(status.code() == Some(INTERRUPTED), "{status} instead of {INTERRUPTED}");
     ensure!(TcpStream::connect(("127.0.0.1", port)).is_err(), "somebody still listens at port {port}: the emulator?");
     Ok(())
+}
+
+/// A port is open to this machine only, its listener takes many clients at once, each of whom gets
+/// the whole page, and it is gone with the tool, however that ends.
+fn ports() -> Result<()> {
+    for (program, package) in [("passt", "passt"), ("ss", "iproute2")] {
+        if crate::rootfs::in_path(program).is_none() {
+            bail!(Skip::Package { program, package });
+        }
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let page: Vec<u8> = (0..1024u32).flat_map(u32::to_le_bytes).collect();
+    crate::files::write(&folder.path().join("page"), &page)?;
+    let (port, volume) = (free_port()?, format!("{}:/www", folder.path().display()));
+    let words = ["--accel", "tcg", "-p", &format!("{port}:80"), "-v", &volume];
+    let mut run = Running::start(&[&words[..], &web::SERVER].concat(), &[])?;
+    let address = format!("http://127.0.0.1:{port}/page");
+    ensure!(web::fetch(&address, LIMIT)? == page, "the port serves another page");
+    let (address, backlog) = listener(port)?;
+    ensure!(address == format!("127.0.0.1:{port}") && backlog >= BACKLOG_MIN, "it listens at {address} for {backlog}");
+    for round in 1..=ROUNDS {
+        // All connect before any asks.
+        let barrier = std::sync::Barrier::new(CLIENTS);
+        std::thread::scope(|scope| -> Result<()> {
+            let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| client(port, &barrier))).collect();
+            for client in clients {
+                let got = client.join().map_err(|_| anyhow::anyhow!("a client failed"))?;
+                let got = got.with_context(|| format!("round {round} of {CLIENTS} clients at once"))?;
+                ensure!(got.ends_with(&page), "a client of round {round} got {} bytes or others", got.len());
+            }
+            Ok(())
+        })?;
+    }
+    // As hard as it can end.
+    run.child.kill().context("cannot kill the tool")?;
+    let end = Instant::now() + LIMIT;
+    while TcpStream::connect(("127.0.0.1", port)).is_ok() {
+        ensure!(Instant::now() < end, "somebody still listens at port {port}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Address and backlog of who listens at a port, by ss(8).
+fn listener(port: u16) -> Result<(String, u32)> {
+    let output = Command::new("ss").args(["-Hltn", &format!("sport = :{port}")]).output().context("cannot run ss")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let words: Vec<_> = text.split_whitespace().collect();
+    let [_, _, backlog, address, ..] = words[..] else { bail!("nobody listens at port {port}: {text}") };
+    Ok((address.to_owned(), backlog.parse().with_context(|| format!("ss says {text}"))?))
+}
+
+/// The answer to one request.
+fn client(port: u16, barrier: &std::sync::Barrier) -> Result<Vec<u8>> {
+    let stream = TcpStream::connect(("127.0.0.1", port)).context("cannot connect");
+    barrier.wait();
+    let mut stream = stream?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.write_all(b"GET /page HTTP/1.0\r\n\r\n").context("cannot send")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).with_context(|| format!("after {} bytes", answer.len()))?;
+    Ok(answer)
 }
 
 /// `./pelago cores` tells of the instance that process `id` runs.

@@ -81,9 +81,7 @@ fn run(bench: &Bench, machine: MachineType, own_network: bool, cpus: u32, plan: 
                 machine.namespace = Some(namespace.name().to_owned());
                 machine.command_line.push(COMMAND_LINE.to_owned());
             }
-            None => {
-                machine.forwards.push(Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 })
-            }
+            None => machine.forwards.push(Forward::local(port, 80)),
         }
         Ok(())
     })?;

@@ -37,7 +37,7 @@ pub fn serve_on(
     change: impl FnOnce(&mut Machine),
 ) -> Result<(Guest, String)> {
     let port = free_port()?;
-    let forward = Forward { protocol: "tcp", address: "127.0.0.1".into(), host: port, guest: 80 };
+    let forward = Forward::local(port, 80);
     let guest = bench.boot(machine, cpus, &SERVER, |root, machine: &mut Machine| {
         // Three copies: the archive, the file system's, and what is on its way out.
         machine.memory_bytes += 3 * content.len() as u64;

@@ -1,0 +1,92 @@
+//! Ports of this machine that lead to the guest, by passt(1): it listens with a real backlog, where
+//! the emulator's own network takes one connection at a time.
+//!
+//! passt gets one end of a pair of sockets, the emulator the other. It ends when its peer closes,
+//! so it outlives neither the emulator nor, since that dies with this process, us. It runs as
+//! nobody where we are root, and needs no route, no address and no name server of this machine: the
+//! guest is told those of the emulator's own network.
+
+use crate::emulator::Forward;
+use crate::rootfs;
+use anyhow::{Context, Result, bail};
+use command_fds::{CommandFdExt, FdMapping};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+const PROGRAM: &str = "passt";
+/// Number of its end of the pair in its process.
+const SOCKET: i32 = 3;
+/// As the emulator's user network has it (its documentation, "Using the user mode network stack").
+const GUEST: [&str; 12] = [
+    "--address",
+    "10.0.2.15",
+    "--netmask",
+    "24",
+    "--gateway",
+    "10.0.2.2",
+    "--dns",
+    "10.0.2.3",
+    "--dns-forward",
+    "10.0.2.3",
+    "--mac-addr",
+    "52:55:0a:00:02:02",
+];
+/// The network card's.
+const PACKET_BYTES: &str = "1500";
+
+/// Starts passt with these ports. Gives the emulator's end of the pair.
+pub fn connect(forwards: &[Forward]) -> Result<OwnedFd> {
+    if rootfs::in_path(PROGRAM).is_none() {
+        bail!("{PROGRAM} is missing; install it, for instance: apt-get install passt");
+    }
+    let (ours, its) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    let mut command = Command::new(PROGRAM);
+    command.args(arguments(forwards)).stdin(Stdio::null());
+    command
+        .fd_mappings(vec![FdMapping { parent_fd: its.into(), child_fd: SOCKET }])
+        .context("cannot pass a socket on")?;
+    // It goes into the background once it serves.
+    let output = command.output().with_context(|| format!("cannot start {PROGRAM}"))?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        bail!("{PROGRAM} did not start ({}): {}", output.status, reason(&words));
+    }
+    Ok(ours.into())
+}
+
+fn arguments(forwards: &[Forward]) -> Vec<String> {
+    let mut words = vec!["--quiet".to_owned(), "--fd".into(), SOCKET.to_string(), "--ipv4-only".into()];
+    // An interface is always there; its addresses are not used.
+    words.extend(["--interface", "lo", "--mtu", PACKET_BYTES].map(str::to_owned));
+    words.extend(GUEST.map(str::to_owned));
+    for Forward { address, host, guest } in forwards {
+        words.extend(["--tcp-ports".into(), format!("{address}/{host}:{guest}")]);
+    }
+    words
+}
+
+/// What it says besides that nobody keeps a log.
+fn reason(words: &str) -> &str {
+    let is_told = |line: &&str| !line.is_empty() && !line.starts_with("Failed to send ");
+    words.lines().rev().map(str::trim).find(is_told).unwrap_or("without a word")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_told_with_their_address() {
+        let words = arguments(&["8080:80".parse().unwrap(), "0.0.0.0:8443:443".parse().unwrap()]).join(" ");
+        assert!(words.ends_with("--tcp-ports 127.0.0.1/8080:80 --tcp-ports 0.0.0.0/8443:443"), "{words}");
+    }
+
+    #[test]
+    fn the_last_of_its_own_words_is_the_reason() {
+        let words =
+            "Failed to send 3 bytes to syslog\nDon't run as root\nport taken\nFailed to send 9 bytes to syslog\n";
+        assert_eq!(reason(words), "port taken");
+        assert_eq!(reason(""), "without a word");
+    }
+}
