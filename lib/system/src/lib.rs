@@ -13,6 +13,8 @@
 
 extern crate alloc;
 
+pub mod file_name;
+
 use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -26,6 +28,10 @@ pub const PROGRAM_FOLDER: &str = "sbin";
 pub const PROXY: &str = "proxy";
 /// Folder of the boot archive that becomes the Linux programs' root directory.
 pub const ROOT_FOLDER: &str = "root";
+/// Most files, folders and links in it.
+pub const ROOT_FILES_MAX: usize = 262_144;
+/// Longest name of one, as [`file_name`] has it.
+pub const NAME_BYTES_MAX: usize = 255;
 /// First bytes of both files; raised when a type below changes.
 pub const VERSION: [u8; 4] = *b"PEL4";
 

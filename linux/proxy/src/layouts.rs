@@ -115,6 +115,7 @@ pub fn directory_entry(
     kind: u8,
     name: &str,
 ) -> bool {
+    let name = system::file_name::to_bytes(name);
     let bytes = (19 + name.len() + 1).next_multiple_of(8);
     if buffer.len() + bytes > limit || bytes > usize::from(u16::MAX) {
         return false;
@@ -124,7 +125,7 @@ pub fn directory_entry(
     buffer.extend(next.to_le_bytes());
     buffer.extend((bytes as u16).to_le_bytes());
     buffer.push(kind);
-    buffer.extend(name.as_bytes());
+    buffer.extend(name);
     buffer.resize(end, 0);
     true
 }

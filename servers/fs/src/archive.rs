@@ -19,6 +19,10 @@ pub enum MemberKind {
 /// One member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
+    /// Members of one number, if they have several links, are one file.
+    pub number: u32,
+    /// How many names the file has.
+    pub links: u32,
     /// Path without leading slash.
     pub path: &'a str,
     /// Type.
@@ -59,6 +63,7 @@ impl<'a> Members<'a> {
         if !header.starts_with(b"070701") && !header.starts_with(b"070702") {
             return None;
         }
+        let (inode, links) = (number(header, 0)?, number(header, 4)?);
         let (mode, modified_seconds) = (number(header, 1)?, number(header, 5)?);
         let (bytes, name_bytes) = (number(header, 6)? as usize, number(header, 11)? as usize);
         let name_end = HEADER_BYTES.checked_add(name_bytes)?;
@@ -76,7 +81,8 @@ impl<'a> Members<'a> {
         };
         let path = core::str::from_utf8(name).ok()?;
         let path = path.trim_start_matches("./").trim_matches('/');
-        Some(Member { path, kind, permissions: mode & 0o7777, modified_seconds, bytes: contents })
+        let permissions = mode & 0o7777;
+        Some(Member { number: inode, links, path, kind, permissions, modified_seconds, bytes: contents })
     }
 }
 
@@ -106,7 +112,12 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn write(archive: &mut Vec<u8>, path: &str, mode: u32, bytes: &[u8]) {
-        let fields = [1, mode, 0, 0, 1, 1000, bytes.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
+        write_linked(archive, path, mode, bytes, (1, 1));
+    }
+
+    /// With the file's number and how many names it has.
+    pub(crate) fn write_linked(archive: &mut Vec<u8>, path: &str, mode: u32, bytes: &[u8], link: (u32, u32)) {
+        let fields = [link.0, mode, 0, 0, link.1, 1000, bytes.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
         archive.extend(b"070701");
         fields.iter().for_each(|field| archive.extend(format!("{field:08x}").bytes()));
         archive.extend(path.bytes().chain([0]));
@@ -127,6 +138,8 @@ pub(crate) mod tests {
         assert_eq!(
             all[1],
             Member {
+                number: 1,
+                links: 1,
                 path: "root/hello",
                 kind: MemberKind::File,
                 permissions: 0o644,

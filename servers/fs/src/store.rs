@@ -11,6 +11,8 @@ use alloc::vec::Vec;
 use contracts::descriptions::{DescriptionError as Error, Entry, Kind, Status};
 use contracts::files::Change;
 
+use system::{NAME_BYTES_MAX, file_name};
+
 use crate::archive::{MemberKind, members};
 use crate::data::{Budget, Data};
 
@@ -19,10 +21,9 @@ pub type InodeId = u64;
 
 /// The root directory.
 pub const ROOT: InodeId = 1;
-/// Longest name.
-pub const NAME_BYTES_MAX: usize = 255;
-/// Most inodes: each costs about 200 bytes of the server's heap.
-pub const INODES_MAX: usize = 65_536;
+/// Most inodes: what the archive may bring, and as many for programs. Each costs about 200 bytes of
+/// the server's heap.
+pub const INODES_MAX: usize = 2 * system::ROOT_FILES_MAX;
 /// Bytes of one answer with entries: a message of the contract carries 888.
 const ENTRIES_BYTES_MAX: usize = 700;
 /// Encoded size of an entry besides its name, at most.
@@ -314,7 +315,7 @@ impl Store {
         let (size, special) = match &inode.content {
             Content::File(data) => (data.size(), 0),
             Content::Directory { names, .. } => (names.len() as u64 * 32, 0),
-            Content::Link(target) => (target.len() as u64, 0),
+            Content::Link(target) => (file_name::to_bytes(target).len() as u64, 0),
             Content::Device(number) => (0, *number),
             Content::Processes => (0, 0),
         };
@@ -382,10 +383,12 @@ impl Store {
         Ok((entries, next))
     }
 
-    /// Fills the root from the archive's members below `folder/`. Gives how many were taken; damage
+    /// Fills the root from the archive's members below `folder/`, with their times. Members of one
+    /// number are names of one file, whose bytes the first has. Gives how many were taken; damage
     /// and double names end it early.
     pub fn fill(&mut self, archive: &'static [u8], folder: &str) -> Result<usize, Error> {
         let mut taken = 0;
+        let mut files = BTreeMap::new();
         for member in members(archive) {
             let member = member.map_err(|_| Error::Failed)?;
             let Some(path) = member.path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else { continue };
@@ -399,11 +402,19 @@ impl Store {
             };
             let now_ns = u64::from(member.modified_seconds) * 1_000_000_000;
             let (directory, name) = self.make_way(path, now_ns)?;
-            match self.create(directory, name, content, member.permissions, now_ns) {
-                // A directory that was made on the way to an earlier member.
-                Err(Error::Exists) if member.kind == MemberKind::Directory => {}
-                other => drop(other?),
+            let directory_ns = self.get(directory)?.modified_ns;
+            let is_shared = member.kind == MemberKind::File && member.links > 1;
+            if is_shared && let Some(file) = files.get(&member.number) {
+                self.link(*file, directory, name, now_ns)?;
+            } else {
+                match self.create(directory, name, content, member.permissions, now_ns) {
+                    // A directory that was made on the way to an earlier member.
+                    Err(Error::Exists) if member.kind == MemberKind::Directory => {}
+                    other => drop(files.insert(member.number, other?)),
+                }
             }
+            // What is put into a directory here does not change it.
+            self.touch(directory, directory_ns);
             taken += 1;
         }
         Ok(taken)

@@ -1,7 +1,7 @@
 //! The store against a naive model: a map from whole paths to contents.
 
 use super::*;
-use crate::archive::tests::write as member;
+use crate::archive::tests::{write as member, write_linked};
 use crate::walk::{Located, walk};
 use std::collections::BTreeMap as Map;
 
@@ -235,4 +235,23 @@ fn the_archive_becomes_the_root() {
     assert_eq!((store.status(busybox).unwrap().size, store.budget.used), (5001, 1));
     assert_eq!(store.status(inode_at(&store, "/dev/null").unwrap()).unwrap().kind, Kind::Device);
     assert_eq!(store.status(inode_at(&store, "/dev/tty").unwrap()).unwrap().kind, Kind::Terminal);
+}
+
+#[test]
+fn the_archives_links_and_times_are_kept() {
+    let mut archive = Vec::new();
+    member(&mut archive, "root/a", 0o40755, b"");
+    write_linked(&mut archive, "root/a/one", 0o100644, b"shared", (7, 2));
+    write_linked(&mut archive, "root/a/other", 0o100644, b"", (7, 2));
+    member(&mut archive, "root/a/empty", 0o40700, b"");
+    let mut store = Store::new(10);
+    assert_eq!(store.fill(Vec::leak(archive), "root"), Ok(4));
+    let one = inode_at(&store, "/a/one").unwrap();
+    assert_eq!(inode_at(&store, "/a/other").unwrap(), one);
+    assert_eq!((store.status(one).unwrap().links, read(&store, one)), (2, b"shared".into()));
+    for path in ["/a", "/a/one", "/a/empty"] {
+        let status = store.status(inode_at(&store, path).unwrap()).unwrap();
+        assert_eq!(status.modified_ns, 1_000_000_000_000, "{path}");
+    }
+    assert_eq!(store.status(inode_at(&store, "/a/empty").unwrap()).unwrap().permissions, 0o700);
 }

@@ -15,8 +15,17 @@ pub struct Needs {
     pub interpreter: Option<String>,
     /// Names of libraries.
     pub libraries: Vec<String>,
-    /// Folders to look in first; may contain `$ORIGIN`.
-    pub folders: Vec<String>,
+    /// Its DT_RPATH: folders to look in first, for what its libraries need too; may contain
+    /// `$ORIGIN`.
+    pub path: Vec<String>,
+    /// Its DT_RUNPATH: folders for its own libraries, in place of the other.
+    pub run_path: Vec<String>,
+}
+
+/// Does a file begin as a program or library for this processor does?
+pub fn is_ours(head: &[u8]) -> bool {
+    let machine = EM_X86_64.0.to_le_bytes();
+    head.starts_with(b"\x7fELF\x02\x01") && head.get(18..20) == Some(&machine[..])
 }
 
 /// Reads what the program or library needs. Errors say why it cannot run in the guest.
@@ -45,8 +54,9 @@ pub fn needs(data: &[u8]) -> Result<Needs> {
         let text = || entry.string(endian, strings).map(|text| String::from_utf8_lossy(text).into_owned());
         match entry.tag(endian) {
             DT_NEEDED => needs.libraries.push(text().context("a library's name is damaged")?),
-            DT_RPATH | DT_RUNPATH => {
-                needs.folders.extend(text().context("its library path is damaged")?.split(':').map(str::to_owned));
+            tag @ (DT_RPATH | DT_RUNPATH) => {
+                let folders = if tag == DT_RPATH { &mut needs.path } else { &mut needs.run_path };
+                folders.extend(text().context("its library path is damaged")?.split(':').map(str::to_owned));
             }
             _ => {}
         }
@@ -93,6 +103,7 @@ mod tests {
     fn what_is_no_program_is_refused() {
         assert!(needs(b"#!/bin/sh").is_err());
         assert!(needs(&this_program()[..100]).is_err());
+        assert!(is_ours(&this_program()) && !is_ours(b"#!/bin/sh") && !is_ours(b"\x7fELF\x02\x01"));
     }
 
     #[test]

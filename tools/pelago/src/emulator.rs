@@ -24,6 +24,8 @@ pub const CPUS_MAX: u32 = 255;
 const BASE_MIB: u64 = 40;
 /// The kernel's own least share per core.
 const MIB_PER_CORE: u64 = 2;
+/// As much as an emulated processor can address.
+const MIB_MAX: u64 = 1 << 20;
 const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
 /// The second of microvm's windows, and its line at the second I/O APIC (QEMU's
 /// include/hw/i386/microvm.h; with ACPI, which is the default). Not the first: QEMU's model moves
@@ -161,6 +163,16 @@ pub fn parse_size(text: &str) -> Result<u64> {
     };
     let number: u64 = digits.parse().with_context(|| format!("`{text}` is no size; write for instance 512M"))?;
     number.checked_mul(1 << shift).with_context(|| format!("`{text}` is too large"))
+}
+
+/// The memory of a machine: as [`parse_size`], and a number without a unit is MiB.
+pub fn parse_memory(text: &str) -> Result<u64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return parse_size(text);
+    }
+    let mib = parse_size(text)?;
+    let bytes = mib.checked_mul(1 << 20).filter(|_| mib <= MIB_MAX);
+    bytes.with_context(|| format!("{text} MiB are more than any machine has; write a unit, for instance 512M"))
 }
 
 /// A machine to boot.
@@ -420,8 +432,11 @@ mod tests {
         assert_eq!(parse_size("512M").unwrap(), 512 << 20);
         assert_eq!(parse_size("1g").unwrap(), 1 << 30);
         for bad in ["", "M", "-1M", "1T", "99999999999999G"] {
-            assert!(parse_size(bad).is_err(), "{bad}");
+            assert!(parse_size(bad).is_err() && parse_memory(bad).is_err(), "{bad}");
         }
+        assert_eq!((parse_memory("512").unwrap(), parse_memory("1G").unwrap()), (512 << 20, 1 << 30));
+        let bytes = parse_memory("536870912").unwrap_err().to_string();
+        assert!(bytes.contains("write a unit"), "{bytes}");
     }
 
     #[test]

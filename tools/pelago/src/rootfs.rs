@@ -1,25 +1,30 @@
-//! The Linux programs' root directory: the program to run, what it needs, what `-v` names, and the
-//! few files every program expects.
+//! The Linux programs' root directory: the program to run, what it needs, what `-v`, `--with` and
+//! `--package` name, and the few files every program expects.
 //!
-//! A dynamic program's libraries are found as ldd would (ld.so(8)): its own run path,
-//! LD_LIBRARY_PATH, the folders of /etc/ld.so.conf.d, the defaults. Each file goes to the path it
-//! has on the host.
+//! A file of the host goes to the path it has there; links on the way to it are links in the guest
+//! too. What `-v` brought in counts before what the host has at the same path.
 
-use crate::archive::Archive;
-use crate::elf;
+use crate::archive::{Archive, HostFile};
+use crate::{elf, libraries, package};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use system::ROOT_FOLDER;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+use system::{ROOT_FOLDER, file_name};
 
-const DEFAULT_FOLDERS: [&str; 6] =
-    ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+/// Where programs of the guest look for others, unless `-e PATH=...` says otherwise.
+pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const SHELL: &str = "/bin/sh";
 const BUSYBOX_PATH: &str = "/bin/busybox";
 /// A script may name a script as its interpreter, but not for ever (Linux's own limit is 5).
 const INTERPRETER_DEPTH_MAX: usize = 4;
-/// Folders within folders of `-v`; deeper means a loop of mounts.
-const VOLUME_DEPTH_MAX: usize = 64;
+/// Links followed on one way, as Linux has it.
+const LINKS_MAX: usize = 40;
+/// Enough to see what a file is.
+const HEAD_BYTES: u64 = 256;
 
 /// Something of the host to copy in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +59,18 @@ fn in_root(path: &str) -> String {
     format!("{ROOT_FOLDER}/{path}")
 }
 
+fn text(path: &Path) -> String {
+    file_name::to_text(path.as_os_str().as_bytes())
+}
+
+fn host(path: &str) -> PathBuf {
+    OsStr::from_bytes(&file_name::to_bytes(path)).into()
+}
+
+fn seconds(data: &Metadata) -> u32 {
+    u32::try_from(data.mtime().max(0)).unwrap_or(u32::MAX)
+}
+
 /// Adds the folders and files that every program expects.
 pub fn add_base(archive: &mut Archive) {
     for folder in ["bin", "dev", "etc", "home", "lib", "proc", "root", "run", "sbin", "usr/bin", "var/log", "var/run"] {
@@ -77,133 +94,323 @@ pub fn add_base(archive: &mut Archive) {
     }
 }
 
-/// Copies a volume in.
-pub fn add_volume(archive: &mut Archive, volume: &Volume) -> Result<()> {
-    add_tree(archive, &volume.host, &volume.guest, 0).with_context(|| format!("-v {}", volume.host.display()))
-}
-
-fn add_tree(archive: &mut Archive, host: &Path, guest: &str, depth: usize) -> Result<()> {
-    if depth > VOLUME_DEPTH_MAX {
-        bail!("{} lies more than {VOLUME_DEPTH_MAX} folders deep", host.display());
+/// Fails unless a program can begin in that folder.
+pub fn check_folder(archive: &Archive, folder: &str) -> Result<()> {
+    // What the file server makes.
+    let is_made = ["/", "/dev", "/proc", "/tmp"].contains(&folder);
+    if !folder.starts_with('/') {
+        bail!("-w {folder}: write the folder's whole path, for instance /{folder}");
     }
-    let problem = || format!("cannot read {}", host.display());
-    // What the user names may be a link to what is meant; links further down stay links.
-    let data = if depth == 0 { host.metadata() } else { host.symlink_metadata() }.with_context(problem)?;
-    let mode = data.permissions().mode();
-    if data.is_symlink() {
-        archive.link(&in_root(guest), &std::fs::read_link(host).with_context(problem)?.to_string_lossy());
-    } else if data.is_dir() {
-        archive.folder(&in_root(guest), mode);
-        for entry in std::fs::read_dir(host).with_context(problem)? {
-            let entry = entry.with_context(problem)?;
-            let Ok(name) = entry.file_name().into_string() else {
-                bail!("the file name {:?} in {} is not UTF-8", entry.file_name(), host.display());
-            };
-            add_tree(archive, &entry.path(), &format!("{guest}/{name}"), depth + 1)?;
-        }
-    } else if data.is_file() {
-        archive.file(&in_root(guest), mode, crate::files::read(host)?);
-    } else {
-        eprintln!("pelago: {} is neither file, folder nor link; left out", host.display());
+    if !is_made && !archive.has_folder(&in_root(folder)) {
+        bail!("-w {folder}: the guest has no such folder; bring one, for instance -v FOLDER:{folder}");
     }
     Ok(())
 }
 
-/// Copies the program in with all it needs, and returns its path in the guest. `name` is a path, or
-/// a name in PATH.
-pub fn add_program(archive: &mut Archive, name: &str) -> Result<String> {
-    if name == "busybox" {
-        return add_busybox(archive);
-    }
-    let host = if name.contains('/') {
-        // A program that -v brought in is run from there.
-        if archive.has_file(&in_root(name)) && !Path::new(name).is_file() {
-            return Ok(name.to_owned());
-        }
-        std::path::absolute(name).with_context(|| format!("cannot find {name}"))?
-    } else {
-        in_path(name).with_context(|| format!("there is no program `{name}` in PATH; install it or give its path"))?
-    };
-    if !host.is_file() {
-        bail!("there is no program {}; give the path of one, or a name in PATH", host.display());
-    }
-    if !is_program(&host) {
-        bail!("{} is not executable; run: chmod +x {}", host.display(), host.display());
-    }
-    add_executable(archive, &host, INTERPRETER_DEPTH_MAX).with_context(|| format!("cannot run {}", host.display()))?;
-    Ok(host.to_string_lossy().into_owned())
+/// Copies a volume in.
+pub fn add_volume(archive: &mut Archive, volume: &Volume) -> Result<()> {
+    let named = || format!("-v {}", volume.host.display());
+    // What the user names may be a link to what is meant; links further down stay links.
+    let data = volume.host.metadata().with_context(|| {
+        format!("{}: cannot read it; give a file or folder of this machine, which you may read", named())
+    })?;
+    let mut tree = Tree { archive, special: 0, first: None, files: Vec::new() };
+    tree.add(&volume.host, &data, &volume.guest).with_context(named)?;
+    tree.tell(&named());
+    Ok(())
 }
 
-fn add_executable(archive: &mut Archive, host: &Path, depth: usize) -> Result<()> {
-    let data = crate::files::read(host)?;
-    let mut needed = BTreeSet::new();
-    if let Some(line) = data.strip_prefix(b"#!") {
-        let line = String::from_utf8_lossy(line.split(|&byte| byte == b'\n').next().unwrap_or_default()).into_owned();
-        let interpreter = line.split_whitespace().next().context("its #! line names no interpreter")?;
+/// A tree of the host on its way into the archive.
+struct Tree<'a> {
+    archive: &'a mut Archive,
+    /// What is neither file, folder nor link, and the first of those.
+    special: usize,
+    first: Option<PathBuf>,
+    /// The guest's paths of all files.
+    files: Vec<String>,
+}
+
+impl Tree<'_> {
+    fn add(&mut self, path: &Path, data: &Metadata, guest: &str) -> Result<()> {
+        let problem = || format!("cannot read {}", path.display());
+        let mode = data.permissions().mode();
+        if data.is_symlink() {
+            let target = std::fs::read_link(path).with_context(problem)?;
+            self.archive.link_of(&in_root(guest), &text(&target), seconds(data));
+        } else if data.is_dir() {
+            self.archive.folder_of(&in_root(guest), mode, seconds(data));
+            for entry in std::fs::read_dir(path).with_context(problem)? {
+                let entry = entry.with_context(problem)?;
+                let problem = || format!("cannot read {}", entry.path().display());
+                let name = file_name::to_text(entry.file_name().as_bytes());
+                self.add(&entry.path(), &entry.metadata().with_context(problem)?, &format!("{guest}/{name}"))?;
+            }
+        } else if data.is_file() {
+            // That it may be read is seen now, not in the middle of the archive.
+            File::open(path).with_context(|| format!("{}; make it readable or leave it out", problem()))?;
+            self.archive.host_file(&in_root(guest), host_file(path, data));
+            self.files.push(guest.to_owned());
+        } else {
+            self.special += 1;
+            self.first.get_or_insert_with(|| path.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Says in one line what was left out.
+    fn tell(&self, whose: &str) {
+        if let Some(first) = &self.first {
+            let (count, first) = (self.special, first.display());
+            eprintln!("pelago: {whose}: {count} left out that are neither file, folder nor link, for instance {first}");
+        }
+    }
+}
+
+fn host_file(path: &Path, data: &Metadata) -> HostFile {
+    HostFile {
+        path: path.to_owned(),
+        bytes: data.len(),
+        permissions: data.permissions().mode(),
+        modified: seconds(data),
+        shared: (data.nlink() > 1).then(|| (data.dev(), data.ino())),
+    }
+}
+
+/// The guest's root directory as it will be: what was brought in, and behind it the host's files,
+/// which can be.
+pub struct View<'a> {
+    archive: &'a mut Archive,
+    /// The guest's PATH.
+    path: &'a str,
+    /// Programs that have all they need.
+    complete: BTreeSet<String>,
+}
+
+impl<'a> View<'a> {
+    /// Looks at an archive; `path` is the guest's PATH.
+    pub fn new(archive: &'a mut Archive, path: &'a str) -> View<'a> {
+        View { archive, path, complete: BTreeSet::new() }
+    }
+
+    /// True if `path` leads to a file, here or on the host.
+    pub fn has_file(&self, path: &str) -> bool {
+        self.archive.has_file(&in_root(path)) || host(path).is_file()
+    }
+
+    /// The bytes of a file.
+    pub fn read(&self, path: &str) -> Result<Vec<u8>> {
+        self.archive.read(&in_root(path), u64::MAX).unwrap_or_else(|| crate::files::read(&host(path)))
+    }
+
+    /// Is what a file begins with as wished?
+    pub fn starts_with(&self, path: &str, is_it: impl Fn(&[u8]) -> bool) -> bool {
+        let head = self.archive.read(&in_root(path), HEAD_BYTES);
+        let head = head.unwrap_or_else(|| crate::files::read_start(&host(path), HEAD_BYTES));
+        head.is_ok_and(|head| is_it(&head))
+    }
+
+    /// Where `path` leads once it was brought.
+    pub fn real(&self, path: &str) -> String {
+        self.archive.real(&in_root(path)).strip_prefix(ROOT_FOLDER).unwrap_or_default().to_owned()
+    }
+
+    /// Copies a file of the host in at its path, with the links on the way to it, unless there is
+    /// one already.
+    pub fn bring(&mut self, path: &str) -> Result<()> {
+        if self.archive.has_file(&in_root(path)) {
+            return Ok(());
+        }
+        let real = self.bring_links(&host(path))?;
+        let data = real.metadata().with_context(|| format!("cannot read {}", real.display()))?;
+        self.archive.host_file(&in_root(&text(&real)), host_file(&real, &data));
+        Ok(())
+    }
+
+    /// Brings the links on the way to a file of the host, and gives where they lead.
+    fn bring_links(&mut self, path: &Path) -> Result<PathBuf> {
+        let mut rest: Vec<PathBuf> = parts(path);
+        let mut at = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(part) = rest.pop() {
+            if part.as_os_str() == ".." {
+                at.pop();
+                continue;
+            }
+            at.push(part);
+            let Ok(target) = std::fs::read_link(&at) else { continue };
+            links += 1;
+            if links > LINKS_MAX {
+                bail!("{} is a link in a circle", path.display());
+            }
+            if !self.archive.has_link(&in_root(&text(&at))) {
+                let modified = at.symlink_metadata().map_or(0, |data| seconds(&data));
+                self.archive.link_of(&in_root(&text(&at)), &text(&target), modified);
+            }
+            at.pop();
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            rest.extend(parts(&target));
+        }
+        Ok(at)
+    }
+
+    /// Brings a program or library with all it needs to start: interpreter, libraries. Other files
+    /// come as they are.
+    pub fn complete(&mut self, path: &str) -> Result<()> {
+        self.complete_at(path, INTERPRETER_DEPTH_MAX)
+    }
+
+    fn complete_at(&mut self, path: &str, depth: usize) -> Result<()> {
+        if self.complete.contains(path) {
+            return Ok(());
+        }
+        self.bring(path)?;
+        let data = self.read(path)?;
+        if data.starts_with(b"#!") {
+            self.bring_interpreter(&data, depth)?;
+        } else {
+            libraries::bring(self, path, &data)?;
+        }
+        self.complete.insert(path.to_owned());
+        Ok(())
+    }
+
+    fn bring_interpreter(&mut self, script: &[u8], depth: usize) -> Result<()> {
+        let line = script[2..].split(|&byte| byte == b'\n').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line).into_owned();
+        let mut words = line.split_whitespace();
+        let interpreter = words.next().context("its #! line names no interpreter")?;
         if depth == 0 {
             bail!("its interpreters name each other");
         }
-        if !archive.has_file(&in_root(interpreter)) {
-            add_executable(archive, Path::new(interpreter), depth - 1)
-                .with_context(|| format!("its interpreter is {interpreter}"))?;
+        let mut all = vec![interpreter.to_owned()];
+        if Path::new(interpreter).file_name() == Some("env".as_ref()) {
+            // Options and variables stand before the program that env starts.
+            let name = words.find(|word| !word.starts_with('-') && !word.contains('='));
+            let name = name.context("its #! line names no program for env")?;
+            all.push(self.find(name).with_context(|| {
+                format!("its #! line wants `{name}`, which no folder of {} has; install it", self.path)
+            })?);
+        }
+        for program in all {
+            if !self.has_file(&program) {
+                bail!("its interpreter {program} is missing; install the package that has it");
+            }
+            self.complete_at(&program, depth - 1).with_context(|| format!("its interpreter is {program}"))?;
+        }
+        Ok(())
+    }
+
+    /// Where the guest will find a program of that name.
+    fn find(&self, name: &str) -> Option<String> {
+        if name.contains('/') {
+            return Some(name.to_owned());
+        }
+        let paths = || self.path.split(':').filter(|folder| folder.starts_with('/')).map(|folder| format!("{folder}/{name}"));
+        let brought = paths().find(|path| self.archive.has_file(&in_root(path)));
+        brought.or_else(|| paths().find(|path| is_program(&host(path))))
+    }
+}
+
+/// Parts of a path, the last first.
+fn parts(path: &Path) -> Vec<PathBuf> {
+    let is_part = |part: &Component| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().rev().filter(is_part).map(|part| part.as_os_str().into()).collect()
+}
+
+/// Copies the program in with all it needs, and returns its path in the guest. `name` is a path, or
+/// a name in the guest's PATH or the host's.
+pub fn add_program(archive: &mut Archive, name: &str, path: &str) -> Result<String> {
+    if name == "busybox" {
+        return add_busybox(archive);
+    }
+    let mut view = View::new(archive, path);
+    let program = if name.contains('/') {
+        // A program that -v brought in is run from there.
+        if view.archive.has_file(&in_root(name)) {
+            name.to_owned()
+        } else {
+            text(&std::path::absolute(name).with_context(|| format!("cannot find {name}"))?)
         }
     } else {
-        collect_libraries(&data, host, &mut needed)?;
-    }
-    archive.file(&in_root(&host.to_string_lossy()), 0o755, data);
-    for library in needed {
-        archive.file(&in_root(&library.to_string_lossy()), 0o755, crate::files::read(&library)?);
-    }
-    Ok(())
-}
-
-fn collect_libraries(data: &[u8], host: &Path, found: &mut BTreeSet<PathBuf>) -> Result<()> {
-    let needs = elf::needs(data)?;
-    if let Some(interpreter) = &needs.interpreter {
-        if !Path::new(interpreter).is_file() {
-            bail!("its dynamic loader {interpreter} is missing; install the package that has it");
+        let found = view.find(name).or_else(|| in_path(name).map(|path| text(&path)));
+        found.with_context(|| format!("there is no program `{name}` in PATH; install it or give its path"))?
+    };
+    if !view.archive.has_file(&in_root(&program)) {
+        let host = host(&program);
+        if !host.is_file() {
+            bail!("there is no program {}; give the path of one, or a name in PATH", host.display());
         }
-        found.insert(interpreter.into());
-    }
-    let origin = host.parent().unwrap_or(Path::new("/")).to_string_lossy().into_owned();
-    let own: Vec<_> =
-        needs.folders.iter().map(|folder| folder.replace("$ORIGIN", &origin).replace("${ORIGIN}", &origin)).collect();
-    for name in &needs.libraries {
-        let path = find_library(name, &own).with_context(|| {
-            format!("its shared library {name} is missing; install the package that has it or set LD_LIBRARY_PATH")
-        })?;
-        if found.insert(path.clone()) {
-            collect_libraries(&crate::files::read(&path)?, &path, found)
-                .with_context(|| format!("library {}", path.display()))?;
+        if !is_program(&host) {
+            bail!("{} is not executable; run: chmod +x {}", host.display(), host.display());
         }
     }
-    Ok(())
+    view.complete(&program).with_context(|| format!("cannot run {program}"))?;
+    Ok(program)
 }
 
-fn find_library(name: &str, own: &[String]) -> Option<PathBuf> {
-    if name.contains('/') {
-        return Some(PathBuf::from(name)).filter(|path| path.is_file());
+/// Copies a file or folder of the host in at its path, with what the programs and libraries in it
+/// need.
+pub fn add_with(archive: &mut Archive, wish: &Path, path: &str) -> Result<()> {
+    let named = || format!("--with {}", wish.display());
+    let is_name = wish.components().count() == 1 && !wish.exists();
+    let found = if is_name { wish.to_str().and_then(in_path) } else { None };
+    let host = std::path::absolute(found.as_deref().unwrap_or(wish)).with_context(named)?;
+    let data = host.metadata().with_context(|| {
+        format!("{}: cannot read it; give a file or folder of this machine, or a name in PATH", named())
+    })?;
+    let mut view = View::new(archive, path);
+    let real = view.bring_links(&host).with_context(named)?;
+    let mut tree = Tree { archive: view.archive, special: 0, first: None, files: Vec::new() };
+    tree.add(&real, &data, &text(&real)).with_context(named)?;
+    tree.tell(&named());
+    let files = tree.files;
+    complete_all(archive, &files, path, &named())
+}
+
+/// Copies the files of installed Debian packages in, and of those that they depend on.
+pub fn add_packages(archive: &mut Archive, names: &[String], path: &str) -> Result<()> {
+    let mut files = Vec::new();
+    for file in package::files(names)? {
+        let Ok(data) = file.symlink_metadata() else { continue };
+        let mut view = View::new(archive, path);
+        // A folder on the way may be a link on this machine though the package calls it a folder.
+        let parent = file.parent().unwrap_or(Path::new("/"));
+        let real = view.bring_links(parent)?.join(file.file_name().unwrap_or_default());
+        if data.is_dir() {
+            archive.folder_of(&in_root(&text(&real)), data.permissions().mode(), seconds(&data));
+        } else if data.is_symlink() {
+            // Alternatives lead on to what some package has.
+            view.bring_links(&file)?;
+        } else if data.is_file() && File::open(&file).is_ok() {
+            archive.host_file(&in_root(&text(&real)), host_file(&file, &data));
+            files.push(text(&real));
+        }
     }
-    let environment = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let configured = configured_folders();
-    let folders = own
-        .iter()
-        .map(String::as_str)
-        .chain(environment.split(':'))
-        .chain(configured.iter().map(String::as_str))
-        .chain(DEFAULT_FOLDERS);
-    folders.filter(|folder| !folder.is_empty()).map(|folder| Path::new(folder).join(name)).find(|path| path.is_file())
+    // The link is dash's, though no package lists it.
+    if !names.is_empty() && host(SHELL).is_file() {
+        View::new(archive, path).complete(SHELL)?;
+    }
+    complete_all(archive, &files, path, &format!("--package {}", names.join(" --package ")))
 }
 
-fn configured_folders() -> Vec<String> {
-    let Ok(files) = std::fs::read_dir("/etc/ld.so.conf.d") else { return Vec::new() };
-    let mut paths: Vec<_> = files.flatten().map(|file| file.path()).collect();
-    paths.sort();
-    let texts = paths.iter().filter_map(|path| std::fs::read_to_string(path).ok());
-    texts
-        .flat_map(|text| text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>())
-        .filter(|line| line.starts_with('/'))
-        .collect()
+/// Brings what programs and libraries among `files` need. One that cannot be completed is told, once
+/// for all.
+fn complete_all(archive: &mut Archive, files: &[String], path: &str, whose: &str) -> Result<()> {
+    let mut view = View::new(archive, path);
+    let mut problems = Vec::new();
+    for file in files {
+        if view.starts_with(file, elf::is_ours)
+            && let Err(problem) = view.complete(file)
+        {
+            problems.push(format!("{file}: {problem:#}"));
+        }
+    }
+    if let Some(first) = problems.first() {
+        eprintln!("pelago: {whose}: {} files lack something and may not run, for instance {first}", problems.len());
+    }
+    Ok(())
 }
 
 /// The static busybox that `./pelago` found or fetched, with a link for each of its applets.
@@ -214,11 +421,7 @@ fn add_busybox(archive: &mut Archive) -> Result<String> {
         .or_else(|| in_path("busybox"));
     let host = host.context("there is no busybox; install one, for instance: apt-get install busybox-static")?;
     let data = crate::files::read(&host)?;
-    let mut libraries = BTreeSet::new();
-    collect_libraries(&data, &host, &mut libraries)?;
-    for library in libraries {
-        archive.file(&in_root(&library.to_string_lossy()), 0o755, crate::files::read(&library)?);
-    }
+    libraries::bring(&mut View::new(archive, PATH), &text(&host), &data)?;
     archive.file(&in_root(BUSYBOX_PATH), 0o755, data);
     let list = std::process::Command::new(&host)
         .arg("--list")
@@ -227,44 +430,14 @@ fn add_busybox(archive: &mut Archive) -> Result<String> {
     for applet in
         String::from_utf8_lossy(&list.stdout).lines().filter(|applet| *applet != "busybox" && !applet.contains('/'))
     {
-        archive.link(&in_root(&format!("bin/{applet}")), "busybox");
+        let path = in_root(&format!("bin/{applet}"));
+        if !archive.has_file(&path) {
+            archive.link(&path, "busybox");
+        }
     }
     Ok(BUSYBOX_PATH.into())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dynamic_program_brings_its_libraries() {
-        let mut archive = Archive::default();
-        let path = add_program(&mut archive, std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
-        assert!(archive.has_file(&in_root(&path)));
-        assert!(archive.has_file("root/lib64/ld-linux-x86-64.so.2"));
-        assert!(archive.has_file("root/lib/x86_64-linux-gnu/libc.so.6"));
-    }
-
-    #[test]
-    fn what_is_missing_is_named() {
-        let mut archive = Archive::default();
-        let message = |name: &str, archive: &mut Archive| format!("{:#}", add_program(archive, name).unwrap_err());
-        assert!(message("no-such-program-here", &mut archive).contains("in PATH"));
-        assert!(message("/no/such/program", &mut archive).contains("/no/such/program"));
-        assert!(message("/etc/passwd", &mut archive).contains("chmod"));
-        assert_eq!(find_library("libnosuch.so.9", &[]), None);
-    }
-
-    #[test]
-    fn a_volume_is_copied_with_its_links() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("sub")).unwrap();
-        std::fs::write(folder.path().join("sub/page"), "hello").unwrap();
-        std::os::unix::fs::symlink("sub/page", folder.path().join("link")).unwrap();
-        let text = format!("{}:/www", folder.path().display());
-        let mut archive = Archive::default();
-        add_volume(&mut archive, &text.parse().unwrap()).unwrap();
-        assert!(archive.has_file("root/www/sub/page") && archive.has_file("root/www/link"));
-        assert!("site:www".parse::<Volume>().is_err() && ":/www".parse::<Volume>().is_err());
-    }
-}
+#[path = "rootfs_tests.rs"]
+mod tests;

@@ -2,7 +2,7 @@
 //! connects console and control.
 
 use crate::accelerator::{self, Wish};
-use crate::emulator::{Forward, Machine, MachineType, parse_size};
+use crate::emulator::{Forward, Machine, MachineType, parse_memory};
 use crate::guest::{Event, Guest};
 use crate::rootfs::{self, Volume};
 use crate::{control, description, disk_image, image, place, symbols, terminal};
@@ -21,7 +21,6 @@ const WAKE_EVERY: Duration = Duration::from_millis(50);
 const INTERRUPTED: u8 = 130;
 const END_OF_INPUT: u8 = 0x04;
 const DEFAULT_FORWARD: &str = "8080:80";
-const DEFAULT_PATH: &str = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
 
@@ -32,8 +31,8 @@ pub struct Options {
     /// Cores of the machine, 1 to 255
     #[arg(long, default_value_t = 2)]
     pub cpus: u32,
-    /// Memory of the machine, for instance 512M or 2G
-    #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = parse_size)]
+    /// Memory of the machine, for instance 512M or 2G; a number alone is MiB
+    #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     pub memory: u64,
     /// Lead a TCP port of this machine to the guest: [ADDRESS:]HOST:GUEST; without an address that
     /// of 127.0.0.1
@@ -42,6 +41,12 @@ pub struct Options {
     /// Copy a file or folder in at start
     #[arg(short, long, value_name = "HOST:GUEST")]
     pub volume: Vec<Volume>,
+    /// Copy a file or folder in at the path it has here, with the libraries of what is in it
+    #[arg(long, value_name = "PATH")]
+    pub with: Vec<PathBuf>,
+    /// Copy the files of an installed Debian package in, and of those that it depends on
+    #[arg(long, value_name = "NAME")]
+    pub package: Vec<String>,
     /// Set a variable of the program's environment; without =VALUE, this shell's value is taken
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
@@ -132,12 +137,18 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
     for volume in &options.volume {
         rootfs::add_volume(&mut root, volume)?;
     }
-    let mut run =
-        Run { working_directory: options.workdir.clone(), environment: environment(&options.env)?, ..Run::default() };
+    let environment = environment(&options.env)?;
+    let path = environment.iter().find_map(|variable| variable.strip_prefix("PATH=")).unwrap_or_default().to_owned();
+    rootfs::add_packages(&mut root, &options.package, &path)?;
+    for wish in &options.with {
+        rootfs::add_with(&mut root, wish, &path)?;
+    }
+    let mut run = Run { working_directory: options.workdir.clone(), environment, ..Run::default() };
     if let Some((name, arguments)) = options.program.split_first() {
-        run.arguments.push(rootfs::add_program(&mut root, name)?);
+        run.arguments.push(rootfs::add_program(&mut root, name, &path)?);
         run.arguments.extend_from_slice(arguments);
     }
+    rootfs::check_folder(&root, &options.workdir)?;
     // The user's mistakes above are told before anything is compiled.
     let images = image::build_programs()?;
     let mut archive = image::archive(&images, &system, &run)?;
@@ -161,7 +172,9 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
 /// counts.
 pub fn environment(wishes: &[String]) -> Result<Vec<String>> {
     let mut variables =
-        vec![DEFAULT_PATH.to_owned(), "HOME=/root".into(), "TERM=linux".into(), "HOSTNAME=pelago".into()];
+        vec![format!("PATH={}", rootfs::PATH), "HOME=/root".into(), "TERM=linux".into(), "HOSTNAME=pelago".into()];
+    // Libraries that were found by it are found by it there, too.
+    variables.extend(std::env::var("LD_LIBRARY_PATH").ok().map(|folders| format!("LD_LIBRARY_PATH={folders}")));
     for wish in wishes {
         let variable = match wish.split_once('=') {
             Some(("", _)) => bail!("-e {wish}: the variable has no name"),

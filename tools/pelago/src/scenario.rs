@@ -190,7 +190,7 @@ impl Bench {
         rootfs::add_base(&mut root);
         let mut run = Run { working_directory: "/".into(), environment: run::environment(&[])?, ..Run::default() };
         if let Some((name, arguments)) = program.split_first() {
-            run.arguments.push(rootfs::add_program(&mut root, name)?);
+            run.arguments.push(rootfs::add_program(&mut root, name, rootfs::PATH)?);
             run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
         }
         fill(&mut root)?;

@@ -17,6 +17,7 @@ use personality::signals::number::{SIGCHLD, SIGKILL};
 use personality::stack::{self, auxiliary};
 use personality::state::{STATE_PAGES, Text};
 use personality::{Errno, memory};
+use system::file_name;
 
 use super::entry::{self, machine};
 use super::errors::{Failure, Outcome};
@@ -169,7 +170,7 @@ async fn load(program: Program) -> Result<(), Failure> {
         STACK_TOP,
         &program.arguments,
         &program.environment,
-        program.path.as_bytes(),
+        &file_name::to_bytes(&program.path),
         random,
         &fixed_values(&image, 0, 0),
     )?;
@@ -205,7 +206,7 @@ async fn resolve(mut program: Program) -> Result<(Program, Opened, Image), Failu
         file.close();
         let mut arguments = vec![name.clone().into_bytes()];
         arguments.extend(argument);
-        arguments.push(program.path.into_bytes());
+        arguments.push(file_name::to_bytes(&program.path));
         arguments.extend(program.arguments.into_iter().skip(1));
         let directory = with_state(|state| state.directory);
         program = Program { path: absolute(directory.as_str(), &name)?, arguments, ..program };
@@ -248,7 +249,7 @@ async fn replace(
     mapping::map_zeroed(STACK_TOP - STACK_BYTES, STACK_TOP, protection::READ | protection::WRITE)?;
     let fixed = fixed_values(image, base, linker_base);
     let stack =
-        stack::build(STACK_TOP, &program.arguments, &program.environment, program.path.as_bytes(), random, &fixed)?;
+        stack::build(STACK_TOP, &program.arguments, &program.environment, &file_name::to_bytes(&program.path), random, &fixed)?;
     user::bytes_mut(stack.pointer, stack.bytes.len() as u64)?.copy_from_slice(&stack.bytes);
     with_state(|state| {
         (state.heap_start, state.heap_end) = (heap, heap);

@@ -11,6 +11,7 @@ use personality::flags::*;
 use personality::layouts::{FileSystem, Stat, Statx, StatxTime, TimeSpec};
 use personality::path::{absolute, clean};
 use personality::state::Text;
+use system::file_name;
 
 use super::errors::{AsErrno, Failure, Outcome};
 use super::input_output::{self, description};
@@ -242,8 +243,9 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
     } else {
         answer(proxy().files()?.read_link(full(directory, &text)?)).await?
     };
+    let target = file_name::to_bytes(&target);
     let count = target.len().min(bytes as usize);
-    user::bytes_mut(buffer, count as u64)?.copy_from_slice(&target.as_bytes()[..count]);
+    user::bytes_mut(buffer, count as u64)?.copy_from_slice(&target[..count]);
     Ok(count as u64)
 }
 
@@ -311,13 +313,13 @@ pub async fn truncate(path: u64, size: u64) -> Outcome {
 /// getcwd: the length with its zero.
 pub fn current(buffer: u64, bytes: u64) -> Outcome {
     let directory = with_state(|state| state.directory);
-    let text = directory.as_str().as_bytes();
+    let text = file_name::to_bytes(directory.as_str());
     let length = text.len() as u64 + 1;
     if bytes < length {
         return Err(Errno::ERANGE.into());
     }
     let into = user::bytes_mut(buffer, length)?;
-    into[..text.len()].copy_from_slice(text);
+    into[..text.len()].copy_from_slice(&text);
     into[text.len()] = 0;
     Ok(length)
 }

@@ -12,6 +12,7 @@ use core::slice;
 use personality::Errno;
 use personality::memory::{PAGE, STATE_BASE, protection};
 use personality::state::ProcessState;
+use system::file_name;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Works on the process state. `work` must not call `with_state` again.
@@ -79,10 +80,10 @@ pub fn text_bytes(address: u64, limit: u64, too_long: Errno) -> Result<Vec<u8>, 
     }
 }
 
-/// A path. Paths that are not UTF-8 name nothing here: `ENOENT`.
+/// A path, as text.
 pub fn path(address: u64) -> Result<String, Errno> {
     const LIMIT: u64 = 4096;
-    String::from_utf8(text_bytes(address, LIMIT, Errno::ENAMETOOLONG)?).map_err(|_| Errno::ENOENT)
+    Ok(file_name::to_text(&text_bytes(address, LIMIT, Errno::ENAMETOOLONG)?))
 }
 
 /// An array of texts that ends with a null pointer; `limit` bytes in all. `E2BIG`.
