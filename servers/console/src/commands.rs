@@ -72,7 +72,7 @@ impl Commands {
     pub async fn resume(&self, line: &str) -> Answer {
         match Command::parse(line)? {
             Command::Chaos(what, name) if name == "console" => within(back(&self.supervisor()?, what, name)).await,
-            _ => Err("the console was restarted meanwhile; components shows what is, then ask again".into()),
+            _ => Err("the console was restarted meanwhile; ./pelago components shows what is, then ask again".into()),
         }
     }
 
@@ -235,7 +235,7 @@ async fn change_core(supervisor: &SupervisorClient, core: u32, run: bool) -> Ans
             Err(format!("there is no core {core} to change; core 0 is not halted"))
         }
         Err(channel::CallError::Server(SupervisorError::Busy)) => {
-            Err(format!("core {core} is in use; components shows what is there"))
+            Err(format!("core {core} is in use; ./pelago components shows what is there"))
         }
         Err(channel::CallError::Server(SupervisorError::TimedOut)) => Err(format!("core {core} did not do so in time")),
         Err(other) => Err(format!("{NO_ANSWER} ({other:?})")),
@@ -271,7 +271,7 @@ async fn back(supervisor: &SupervisorClient, what: Chaos, name: String) -> Answe
 
 fn refusal(error: channel::CallError<SupervisorError>, name: &str) -> String {
     match error {
-        channel::CallError::Server(SupervisorError::NotFound) => format!("no component {name}; components lists them"),
+        channel::CallError::Server(SupervisorError::NotFound) => format!("no component {name}; ./pelago components lists them"),
         channel::CallError::Server(SupervisorError::NotRestartable) => {
             format!("{name} is not restarted in this version; CAVEATS.md says why")
         }

@@ -18,11 +18,11 @@ const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// First line of the kernel; it stands for: entered, in 64-bit mode, devices answer.
 const PROBE_LINE: &str = "pelago: boot ";
 
-/// Decides, and says in one line what was chosen and why.
-pub fn choose(wish: Wish) -> Accelerator {
+/// Decides, and says why.
+pub fn choose(wish: Wish) -> (Accelerator, String) {
     match wish {
-        Wish::Kvm => return Accelerator::Kvm,
-        Wish::Tcg => return Accelerator::Tcg,
+        Wish::Kvm => return (Accelerator::Kvm, "as was asked".into()),
+        Wish::Tcg => return (Accelerator::Tcg, "as was asked".into()),
         Wish::Auto => {}
     }
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
@@ -30,9 +30,7 @@ pub fn choose(wish: Wish) -> Accelerator {
         Err(error) => (false, format!("/dev/kvm: {error}")),
         Ok(_) => probe_cached(),
     };
-    let name = if works { "KVM" } else { "emulation (TCG)" };
-    eprintln!("pelago: using {name}: {reason}");
-    if works { Accelerator::Kvm } else { Accelerator::Tcg }
+    (if works { Accelerator::Kvm } else { Accelerator::Tcg }, reason)
 }
 
 fn probe_cached() -> (bool, String) {

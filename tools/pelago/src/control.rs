@@ -41,6 +41,12 @@ pub fn ask(wanted: Option<u32>, request: &str) -> Result<ExitCode> {
     bail!("the running instance ended before it answered")
 }
 
+/// True for an instance's folder whose socket nobody serves any more.
+pub fn is_abandoned(folder: &Path) -> bool {
+    let refused = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionRefused;
+    UnixStream::connect(folder.join(SOCKET)).as_ref().is_err_and(refused)
+}
+
 fn connect(wanted: Option<u32>) -> Result<UnixStream> {
     let folders = std::fs::read_dir(place::instances())
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>());
@@ -90,6 +96,10 @@ fn answer(mut stream: UnixStream, input: &Input, replies: &Receiver<String>) -> 
     stream.set_read_timeout(Some(REPLY_LIMIT))?;
     let mut request = String::new();
     BufReader::new(stream.try_clone()?).read_line(&mut request)?;
+    // Somebody only looked whether we are there.
+    if request.trim().is_empty() {
+        return Ok(());
+    }
     while replies.try_recv().is_ok() {}
     if input.control(request.trim()) {
         while let Ok(line) = replies.recv_timeout(REPLY_LIMIT) {

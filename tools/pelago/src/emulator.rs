@@ -100,6 +100,16 @@ pub enum Accelerator {
     Tcg,
 }
 
+impl Accelerator {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "KVM",
+            Accelerator::Tcg => "emulation",
+        }
+    }
+}
+
 /// A TCP port of the host that leads to one of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {

@@ -28,6 +28,7 @@ mod image;
 mod instruments;
 mod libraries;
 mod namespace;
+mod news;
 mod package;
 mod passt;
 mod peer;
@@ -81,6 +82,12 @@ enum Command {
     Doctor,
     /// Break a component of the running system on purpose
     Chaos(chaos::Options),
+    /// List the components of the running system, and where each runs
+    Components {
+        /// Process id of the `pelago run` meant, if several run
+        #[arg(long, value_name = "PID")]
+        run: Option<u32>,
+    },
     /// List the cores of the running system: what each runs, who claimed it, how long programs had
     /// it
     Cores {
@@ -110,6 +117,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Doctor => doctor::run(),
         Command::Chaos(options) => chaos::run(&options),
+        Command::Components { run } => control::ask(run, "components"),
         Command::Cores { run } => control::ask(run, "cores"),
     };
     result.unwrap_or_else(|error| {

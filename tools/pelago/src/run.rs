@@ -5,6 +5,7 @@ use crate::accelerator::{self, Wish};
 use crate::emulator::{Forward, Machine, MachineType, parse_memory};
 use crate::guest::{Event, Guest};
 use crate::rootfs::{self, Volume};
+use crate::news::{Detail, News};
 use crate::{control, description, disk_image, image, place, symbols, terminal};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -65,6 +66,12 @@ pub struct Options {
     /// Wait for a debugger at this port of 127.0.0.1 before the first instruction
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "1234")]
     pub gdb: Option<u16>,
+    /// Say nothing but what the program says, and errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Show all that the system says, from its first line
+    #[arg(long)]
+    pub verbose: bool,
     /// Print the exact emulator command instead of running it
     #[arg(long)]
     pub print: bool,
@@ -76,15 +83,29 @@ pub struct Options {
     pub program: Vec<String>,
 }
 
+impl Options {
+    fn detail(&self) -> Detail {
+        match (self.quiet, self.verbose) {
+            (true, _) => Detail::Quiet,
+            (_, true) => Detail::All,
+            _ => Detail::News,
+        }
+    }
+}
+
 /// Boots and runs. The status is the program's.
 pub fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(word) = options.program.first().filter(|word| word.starts_with('-')) {
+        bail!("run: there is no option {word}; ./pelago run --help lists them");
+    }
     let folder = Instance::create()?;
     // A printed command is run later, so its archive stays, among the other things that a build
     // leaves.
     let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
     let mut machine = prepare(options, &archive)?;
     machine.check()?;
-    machine.accelerator = accelerator::choose(options.accel);
+    let (accelerator, reason) = accelerator::choose(options.accel);
+    machine.accelerator = accelerator;
     if options.print {
         let words: Vec<_> = machine.arguments().iter().map(|word| quoted(word)).collect();
         println!("{} {}", crate::emulator::PROGRAM, words.join(" "));
@@ -99,11 +120,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
-    if options.program.is_empty() {
-        let host = machine.forwards.first().map_or(0, |forward| forward.host);
-        eprintln!(
-            "pelago: no program given; the system serves its own page at http://localhost:{host}/ (Ctrl-C ends it)"
-        );
+    if !options.quiet {
+        eprintln!("pelago: {}", start(options, &machine, &reason));
     }
     if let Some(port) = options.gdb {
         eprintln!(
@@ -115,7 +133,23 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let replies = control::serve(folder.path(), guest.input())?;
     let _direct = terminal::Direct::enter();
     forward_input(&guest);
-    relay(guest, &replies)
+    relay(guest, &replies, News::new(options.detail()))
+}
+
+/// The line that says what was started.
+fn start(options: &Options, machine: &Machine, reason: &str) -> String {
+    let ports: Vec<_> = machine
+        .forwards
+        .iter()
+        .map(|Forward { address, host, guest }| match address {
+            address if address.is_loopback() => format!("http://localhost:{host}/ leads to its port {guest}"),
+            address => format!("{address}:{host} leads to its port {guest}"),
+        })
+        .collect();
+    let what = options.program.first().map_or("no program given, so it serves its own page", String::as_str);
+    let (cpus, mib, by) = (machine.cpus, machine.memory_bytes >> 20, machine.accelerator.name());
+    let ports = if ports.is_empty() { String::new() } else { format!("; {}", ports.join(", ")) };
+    format!("{what}; {cpus} cores, {mib} MiB, {by} ({reason}){ports}")
 }
 
 /// Builds what changed and writes the archive.
@@ -215,7 +249,7 @@ fn forward_input(guest: &Guest) {
 
 /// Shows the console until the guest ends: the system's own lines on standard error, the program's
 /// on standard output.
-fn relay(mut guest: Guest, replies: &control::Replies) -> Result<ExitCode> {
+fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result<ExitCode> {
     let mut symbols = symbols::Symbols::default();
     loop {
         if INTERRUPT.load(Ordering::Relaxed) {
@@ -225,8 +259,9 @@ fn relay(mut guest: Guest, replies: &control::Replies) -> Result<ExitCode> {
         let Ok(event) = guest.next(WAKE_EVERY) else { continue };
         match event {
             Some(Event::Part(bytes)) => show(&bytes),
-            Some(Event::Line { whole, .. }) if whole.starts_with("pelago: ") => eprintln!("{whole}"),
-            Some(Event::Line { whole, .. }) if whole.starts_with("bt: ") => eprintln!("{}", symbols.describe(&whole)),
+            Some(Event::Line { whole, .. }) if ["pelago: ", "bt: "].iter().any(|start| whole.starts_with(start)) => {
+                news.line(whole).into_iter().for_each(|line| eprintln!("{}", symbols.describe(&line)));
+            }
             Some(Event::Line { mut rest, .. }) => {
                 rest.push(b'\n');
                 show(&rest);
@@ -236,6 +271,7 @@ fn relay(mut guest: Guest, replies: &control::Replies) -> Result<ExitCode> {
             None => break,
         }
     }
+    news.rest().for_each(|line| eprintln!("{}", symbols.describe(&line)));
     let status = guest.finish(Duration::ZERO)?;
     Ok(ExitCode::from(status.clamp(0, 255) as u8))
 }
@@ -244,6 +280,20 @@ fn show(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
     // A closed pipe behind us is no reason to stop the guest.
     let _ = out.write_all(bytes).and_then(|()| out.flush());
+}
+
+/// Removes folders of runs that could not: their process is gone, or another has its number.
+fn remove_ended(base: &std::path::Path) {
+    let Ok(folders) = std::fs::read_dir(base) else { return };
+    for folder in folders.flatten().map(|entry| entry.path()) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(id) = name.split('-').next().filter(|id| id.parse::<u32>().is_ok()) else { continue };
+        let is_gone = !std::path::Path::new("/proc").join(id).exists();
+        if is_gone || control::is_abandoned(&folder) {
+            // It may be another user's; then it is theirs to remove.
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
 }
 
 pub fn quoted(word: &str) -> String {
@@ -261,6 +311,7 @@ struct Instance(tempfile::TempDir);
 impl Instance {
     fn create() -> Result<Instance> {
         let base = place::instances();
+        remove_ended(&base);
         let make = || -> std::io::Result<tempfile::TempDir> {
             std::fs::create_dir_all(&base)?;
             tempfile::Builder::new().prefix(&format!("{}-", std::process::id())).tempdir_in(&base)
@@ -287,6 +338,37 @@ mod tests {
                 && !variables.contains(&"A=1".into())
         );
         assert!(environment(&["=x".into()]).is_err() && environment(&["NO_SUCH_VARIABLE_HERE".into()]).is_err());
+    }
+
+    #[test]
+    fn folders_of_ended_runs_are_removed_and_no_others() {
+        let base = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        // No process has the largest number (proc(5), pid_max).
+        let names = ["4294967295-gone", &format!("{own}-here"), &format!("{own}-refuses"), "notes"];
+        names.iter().for_each(|name| std::fs::create_dir(base.path().join(name)).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(base.path().join(names[2]).join("control")).unwrap());
+        remove_ended(base.path());
+        let left = names.map(|name| base.path().join(name).exists());
+        assert_eq!(left, [false, true, false, true]);
+    }
+
+    #[test]
+    fn what_is_started_is_told_in_one_line() {
+        let parse = |words: &[&str]| {
+            <Options as clap::Args>::augment_args(clap::Command::new("run")).try_get_matches_from(words).map(|found| {
+                <Options as clap::FromArgMatches>::from_arg_matches(&found).unwrap()
+            })
+        };
+        let options = parse(&["run", "-p", "8080:80", "httpd", "-f", "--bogus"]).unwrap();
+        assert_eq!(options.program, ["httpd", "-f", "--bogus"]);
+        let mut machine = Machine::new(MachineType::Q35, 2, crate::emulator::Accelerator::Tcg);
+        machine.forwards = options.publish.clone();
+        let line = start(&options, &machine, "as was asked");
+        assert!(line.starts_with("httpd; 2 cores, 512 MiB") && line.contains("http://localhost:8080/"), "{line}");
+        let bogus = run(&parse(&["run", "--bogus", "busybox"]).unwrap()).unwrap_err().to_string();
+        assert!(bogus.contains("no option --bogus"), "{bogus}");
+        assert!(parse(&["run", "-q", "--verbose", "busybox"]).is_err());
     }
 
     #[test]

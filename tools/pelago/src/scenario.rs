@@ -122,7 +122,9 @@ impl Bench {
         let images = image::build_programs()?;
         let system = description::load(&place::root().join("system/default.toml"))?;
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-        Ok(Bench { images, system, accelerator: accelerator::choose(wish), folder, book: Mutex::default() })
+        let (accelerator, reason) = accelerator::choose(wish);
+        eprintln!("pelago: guests run by {}: {reason}", accelerator.name());
+        Ok(Bench { images, system, accelerator, folder, book: Mutex::default() })
     }
 
     /// The same with another system, one of `system/`.
