@@ -15,6 +15,8 @@ const SLICE_US: u64 = 5_000;
 /// A component that does not look at its work for so long is reported: with the report's way and
 /// the restart below the 200 ms promised.
 const STALL_LIMIT_NS: u64 = 150_000_000;
+/// The part of a core's memory that an account of all leaves to what else runs there.
+const KEPT_PART: u64 = 8;
 /// What a doorbell may be used for by whom it is given to.
 const BELL: Rights = Rights::NOTIFY.union(Rights::GRANT);
 
@@ -125,7 +127,9 @@ impl Machine for Metal {
     }
 
     fn account(&mut self, limit_pages: u64) -> Result<Handle, Error> {
-        sys::ram_split(Handle::ROOT_RAM, limit_pages)
+        let (all_pages, ..) = sys::ram_stat(Handle::ROOT_RAM)?;
+        let is_all = limit_pages == u64::from(system::ALL_MEMORY);
+        sys::ram_split(Handle::ROOT_RAM, if is_all { all_pages - all_pages / KEPT_PART } else { limit_pages })
     }
 
     fn domain(&mut self, ram: Handle, linux: bool) -> Result<(Handle, u64), Error> {

@@ -35,6 +35,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// First bytes of both files; raised when a type below changes.
 pub const VERSION: [u8; 4] = *b"PEL4";
 
+/// A limit of memory that says: all that the core has, but a part for what else runs there.
+pub const ALL_MEMORY: u32 = u32::MAX;
+
 /// The whole system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct System {
@@ -87,7 +90,7 @@ pub struct Component {
     pub core: Placement,
     /// Higher runs first; 0 to 63.
     pub priority: u8,
-    /// Most memory it may hold, in pages of 4096 bytes.
+    /// Most memory it may hold, in pages of 4096 bytes, or [`ALL_MEMORY`].
     pub memory_limit_pages: u32,
     /// Contracts it serves.
     pub provides: Vec<String>,

@@ -250,7 +250,10 @@ fn placement(name: &str, core: Core) -> Result<Placement> {
 }
 
 fn pages(name: &str, memory: &str) -> Result<u32> {
-    let bytes = crate::emulator::parse_size(memory).with_context(|| format!("{name}: memory"))?;
+    if memory == "all" {
+        return Ok(system::ALL_MEMORY);
+    }
+    let bytes = crate::emulator::parse_size(memory).with_context(|| format!("{name}: memory, or \"all\""))?;
     u32::try_from(bytes / PAGE_BYTES).with_context(|| format!("{name}: memory is too large"))
 }
 
@@ -327,6 +330,7 @@ mod tests {
         let names: Vec<_> = system.components.iter().map(|component| component.name.as_str()).collect();
         assert_eq!(names, ["server", "client"]);
         assert_eq!(system.components[0].memory_limit_pages, 1024);
+        assert_eq!(pages("linux", "all").unwrap(), system::ALL_MEMORY);
     }
 
     #[test]

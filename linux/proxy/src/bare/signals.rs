@@ -1,7 +1,7 @@
 //! Signals on the machine: faults of the program, delivery to handlers, the way back, and the calls
 //! about them.
 
-use abi::ExceptionInfo;
+use abi::{ExceptionInfo, Handle};
 use contracts::process::Ended;
 use personality::Errno;
 use personality::memory::{PAGE, STACK_BYTES, STACK_TOP, protection};
@@ -21,7 +21,7 @@ pub fn upcall(exception: &ExceptionInfo) {
     match exception.vector {
         ExceptionInfo::NOTIFICATION => {}
         ExceptionInfo::NO_MEMORY => {
-            runtime::log!("process {}: out of memory", with_state(|state| state.process));
+            out_of_memory(with_state(|state| state.process));
             process::end(Ended::Signalled(SIGKILL));
         }
         vector => fault(vector, exception),
@@ -29,6 +29,26 @@ pub fn upcall(exception: &ExceptionInfo) {
     // Takes what came in, and tells the servers to ring for the next.
     runtime::rest();
     deliver();
+}
+
+/// Says which limit was met, and whose it is.
+fn out_of_memory(process: u32) {
+    let Ok((limit, used, free)) = sys::ram_stat(Handle::SELF_RAM) else {
+        return runtime::log!("process {process}: out of memory");
+    };
+    let mib = |pages: u64| pages * PAGE >> 20;
+    if free > limit.saturating_sub(used) {
+        runtime::log!(
+            "process {process}: out of memory: it has {} of the {} MiB that [linux] in the system's description gives a program; \"all\" is what its core has, and run -m sets the machine's memory",
+            mib(used),
+            mib(limit)
+        );
+    } else {
+        runtime::log!(
+            "process {process}: out of memory: it has {} MiB, and its core has no more; give the machine more by run -m",
+            mib(used)
+        );
+    }
 }
 
 fn fault(vector: u64, exception: &ExceptionInfo) {
