@@ -8,6 +8,7 @@
 //! Invariant: the emulator never outlives this value, nor this process.
 
 use crate::emulator::{Machine, PROGRAM};
+use crate::lifeline::Lifeline;
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
 use std::io::{Read, Write};
@@ -267,8 +268,14 @@ impl Guest {
         self.child.id()
     }
 
-    /// The last lines of the console.
-    pub fn tail(&self) -> String {
+    /// For those who wait for its answers.
+    pub fn lifeline(&self) -> Lifeline {
+        Lifeline::of(self.child.id())
+    }
+
+    /// The last lines of the console, those nobody has read yet included.
+    pub fn tail(&mut self) -> String {
+        while matches!(self.next(Duration::ZERO), Ok(Some(_))) {}
         let first = self.transcript.len().saturating_sub(TAIL_LINES);
         let mut symbols = crate::symbols::Symbols::default();
         self.transcript[first..].iter().map(|line| format!("    | {}\n", symbols.describe(line))).collect()

@@ -27,6 +27,7 @@ mod guest;
 mod image;
 mod instruments;
 mod libraries;
+mod lifeline;
 mod namespace;
 mod news;
 mod package;

@@ -1,5 +1,6 @@
 //! Tier 3: the options of `run`, by running this very tool as a person does.
 
+use crate::lifeline::Lifeline;
 use crate::scenario::{Scenario, Skip, free_port};
 use crate::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -77,7 +78,7 @@ fn options() -> Result<()> {
     run.expect("facts: blue yes /in/dir file page")?;
     run.expect("cores: 2")?;
     run.expect("memory: 1")?;
-    let got = web::fetch(&format!("http://127.0.0.1:{port}/sub/page"), LIMIT)?;
+    let got = web::fetch(&run.lifeline(), &format!("http://127.0.0.1:{port}/sub/page"), LIMIT)?;
     ensure!(got == b"page\n", "the forwarded port serves {got:?}");
     run.input.write_all(b"\n").context("the tool takes no input")?;
     let status = run.finish()?;
@@ -90,7 +91,7 @@ fn page() -> Result<()> {
     let port = free_port()?;
     let mut run = Running::start(&["--accel", "tcg", "-p", &format!("{port}:80")], &[])?;
     run.expect(&format!("http://localhost:{port}/"))?;
-    let got = web::fetch(&format!("http://localhost:{port}/"), LIMIT)?;
+    let got = web::fetch(&run.lifeline(), &format!("http://localhost:{port}/"), LIMIT)?;
     ensure!(String::from_utf8_lossy(&got).contains("Pelago"), "the page is another: {}", String::from_utf8_lossy(&got));
     cores(run.child.id())?;
     kill(Pid::from_raw(run.child.id() as i32), Signal::SIGINT).context("cannot signal the tool")?;
@@ -116,7 +117,7 @@ fn ports() -> Result<()> {
     let words = ["--accel", "tcg", "-p", &format!("{port}:80"), "-v", &volume];
     let mut run = Running::start(&[&words[..], &web::SERVER].concat(), &[])?;
     let address = format!("http://127.0.0.1:{port}/page");
-    ensure!(web::fetch(&address, LIMIT)? == page, "the port serves another page");
+    ensure!(web::fetch(&run.lifeline(), &address, LIMIT)? == page, "the port serves another page");
     let (address, backlog) = listener(port)?;
     ensure!(address == format!("127.0.0.1:{port}") && backlog >= BACKLOG_MIN, "it listens at {address} for {backlog}");
     for round in 1..=ROUNDS {
@@ -248,6 +249,10 @@ impl Running {
         read_lines(child.stdout.take().context("no output")?, sender.clone());
         read_lines(child.stderr.take().context("no output")?, sender);
         Ok(Running { child, input, lines, seen: Vec::new() })
+    }
+
+    fn lifeline(&self) -> Lifeline {
+        Lifeline::of(self.child.id())
     }
 
     /// Waits for a line of either output.

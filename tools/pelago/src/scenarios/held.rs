@@ -6,6 +6,7 @@
 
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
+use crate::lifeline::Lifeline;
 use crate::namespace::{COMMAND_LINE, GUEST, Namespace};
 use crate::scenario::{Bench, Scenario, with_console};
 use crate::scenarios::recovery::{break_component, content};
@@ -62,7 +63,8 @@ fn hold(bench: &Bench, verb: &str, machine: MachineType, cpus: u32, connections:
 }
 
 fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usize) -> Result<()> {
-    wait_until_it_serves(page)?;
+    let lifeline = guest.lifeline();
+    wait_until_it_serves(&lifeline, page)?;
     let mut held = Vec::with_capacity(connections);
     for number in 1..=connections {
         let open = || -> Result<TcpStream> {
@@ -70,12 +72,13 @@ fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usi
             stream.write_all(b"GET /file HTT")?;
             Ok(stream)
         };
-        held.push(open().with_context(|| format!("connection {number} of {connections}"))?);
+        held.push(lifeline.wait(open).with_context(|| format!("connection {number} of {connections}"))?);
     }
     for round in 1..=KILLS_EACH {
         for victim in ["virtio-net", "ip"] {
             break_component(guest, verb, victim)?;
-            let got = get(connect()?, b"GET /file HTTP/1.0\r\n\r\n")
+            let got = lifeline
+                .wait(|| get(connect()?, b"GET /file HTTP/1.0\r\n\r\n"))
                 .with_context(|| format!("a new connection after {verb} {round} of {victim}"))?;
             ensure!(got == page, "a new connection after {verb} {round} of {victim} got another page");
         }
@@ -83,7 +86,10 @@ fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usi
     let mut bad = 0;
     let mut first = None;
     for (number, stream) in (1..).zip(held) {
-        match get(stream, b"P/1.0\r\n\r\n") {
+        let answer = lifeline.wait(move || get(stream, b"P/1.0\r\n\r\n"));
+        // Then none of the others is answered, and each would be waited for.
+        lifeline.check().with_context(|| format!("connection {number} of {connections}, held"))?;
+        match answer {
             Ok(got) if got == page => continue,
             Ok(got) => first.get_or_insert(format!("connection {number} got {} bytes or others", got.len())),
             Err(error) => first.get_or_insert(format!("connection {number}: {error:#}")),
@@ -113,10 +119,11 @@ fn get(mut stream: TcpStream, rest: &[u8]) -> Result<Vec<u8>> {
     Ok(answer.split_off(head + 4))
 }
 
-fn wait_until_it_serves(page: &[u8]) -> Result<()> {
+fn wait_until_it_serves(lifeline: &Lifeline, page: &[u8]) -> Result<()> {
     let end = Instant::now() + web::READY_LIMIT;
     loop {
-        match connect().and_then(|stream| get(stream, b"GET /file HTTP/1.0\r\n\r\n")) {
+        lifeline.check()?;
+        match lifeline.wait(|| get(connect()?, b"GET /file HTTP/1.0\r\n\r\n")) {
             Ok(got) if got == page => return Ok(()),
             Ok(_) => bail!("the first answer has another page"),
             Err(error) if Instant::now() > end => return Err(error.context("the guest does not serve")),

@@ -99,7 +99,7 @@ fn download(bench: &Bench, harm: Harm, machine: MachineType, cpus: u32) -> Resul
     let (guest, address) = web::serve(bench, machine, cpus, content.clone())?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
-        web::fetch(&format!("{address}/ready"), web::READY_LIMIT)?;
+        web::fetch(&guest.lifeline(), &format!("{address}/ready"), web::READY_LIMIT)?;
         let seen = fetch_under_fire(guest, harm, &format!("{address}/file"))?;
         ensure!(
             seen.body == content,

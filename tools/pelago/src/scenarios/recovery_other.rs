@@ -29,14 +29,14 @@ fn serve_on(bench: &Bench, cpus: u32) -> Result<()> {
     let (guest, address) = web::serve(bench, MachineType::Q35, cpus, page.clone())?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
-        let broken = AtomicBool::new(false);
+        let (lifeline, broken) = (guest.lifeline(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let client = scope.spawn(|| {
                 let mut downloads = 0;
                 // Once more after the last failure.
                 loop {
                     let last = broken.load(Ordering::Acquire);
-                    let got = web::fetch(&format!("{address}/file"), web::READY_LIMIT)?;
+                    let got = web::fetch(&lifeline, &format!("{address}/file"), web::READY_LIMIT)?;
                     ensure!(got == page, "download {downloads} has {} bytes, or others", got.len());
                     downloads += 1;
                     if last {

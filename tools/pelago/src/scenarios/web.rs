@@ -2,6 +2,7 @@
 
 use crate::emulator::{Forward, Machine, MachineType};
 use crate::guest::Guest;
+use crate::lifeline::Lifeline;
 use crate::scenario::{Bench, Scenario, free_port, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
@@ -51,8 +52,8 @@ pub fn serve_on(
 }
 
 /// Fetches with the host's curl; the emulator answers a connection before the guest does, so a
-/// server that is not up yet shows as a reset.
-pub fn fetch(address: &str, limit: Duration) -> Result<Vec<u8>> {
+/// server that is not up yet shows as a reset, and is asked again while its machine runs.
+pub fn fetch(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<u8>> {
     let end = Instant::now() + limit;
     loop {
         let mut curl = Command::new("curl");
@@ -61,6 +62,7 @@ pub fn fetch(address: &str, limit: Duration) -> Result<Vec<u8>> {
         if output.status.success() {
             return Ok(output.stdout);
         }
+        lifeline.check()?;
         if Instant::now() > end {
             bail!("{} within {} s", String::from_utf8_lossy(&output.stderr).trim(), limit.as_secs());
         }
@@ -79,7 +81,7 @@ pub fn page_on(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOn
     with_console(guest, |guest| {
         guest.expect("pelago: ready", READY_LIMIT)?;
         for round in 1..=10 {
-            let got = fetch(&format!("{address}/file"), READY_LIMIT)?;
+            let got = fetch(&guest.lifeline(), &format!("{address}/file"), READY_LIMIT)?;
             ensure!(
                 got == content,
                 "request {round}: {} bytes came, not the {} that were meant, or others",
