@@ -271,7 +271,9 @@ async fn back(supervisor: &SupervisorClient, what: Chaos, name: String) -> Answe
 
 fn refusal(error: channel::CallError<SupervisorError>, name: &str) -> String {
     match error {
-        channel::CallError::Server(SupervisorError::NotFound) => format!("no component {name}; ./pelago components lists them"),
+        channel::CallError::Server(SupervisorError::NotFound) => {
+            format!("no component {name}; ./pelago components lists them")
+        }
         channel::CallError::Server(SupervisorError::NotRestartable) => {
             format!("{name} is not restarted in this version; CAVEATS.md says why")
         }

@@ -46,7 +46,10 @@ struct Entry {
 enum Content {
     Bytes(Vec<u8>),
     /// Read when the archive is written.
-    OfHost { path: PathBuf, bytes: u64 },
+    OfHost {
+        path: PathBuf,
+        bytes: u64,
+    },
 }
 
 /// What is known of a file of the host.
@@ -278,7 +281,8 @@ impl Archive {
             // The first name has the bytes.
             let bytes = if number == next { entry.bytes() } else { 0 };
             let name = padded(path, out.bytes, bytes);
-            let header = cpio::newc::Builder::new(&name).ino(number).nlink(links).mode(entry.mode).mtime(entry.modified);
+            let header =
+                cpio::newc::Builder::new(&name).ino(number).nlink(links).mode(entry.mode).mtime(entry.modified);
             let problem = || format!("cannot write {path} to the boot archive");
             let mut writer = header.write(&mut out, u32::try_from(bytes).with_context(problem)?);
             if bytes > 0 {

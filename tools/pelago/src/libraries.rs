@@ -71,9 +71,7 @@ impl Search<'_, '_> {
                 continue;
             }
             let (library, is_configured) = self.find(&expanded(name, &origin), &before, &after).with_context(|| {
-                format!(
-                    "its shared library {name} is missing; install the package that has it or set LD_LIBRARY_PATH"
-                )
+                format!("its shared library {name} is missing; install the package that has it or set LD_LIBRARY_PATH")
             })?;
             if is_configured && self.view.has_file(CACHE) {
                 self.view.bring(CACHE)?;
@@ -203,7 +201,8 @@ mod tests {
     fn what_musl_has_in_its_loader_is_not_looked_for() {
         let mut archive = Archive::default();
         let mut view = View::new(&mut archive, "");
-        let mut search = Search { view: &mut view, loader: Loader::Musl("/lib/ld-musl-x86_64.so.1".into()), found: BTreeSet::new() };
+        let mut search =
+            Search { view: &mut view, loader: Loader::Musl("/lib/ld-musl-x86_64.so.1".into()), found: BTreeSet::new() };
         assert!(search.is_the_loaders("libc.so") && search.is_the_loaders("libc.musl-x86_64.so.1"));
         assert!(!search.is_the_loaders("libz.so.1"));
         search.loader = Loader::Glibc;

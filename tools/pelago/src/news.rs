@@ -77,8 +77,13 @@ mod tests {
 
     #[test]
     fn a_system_that_comes_up_is_silent_about_it() {
-        let lines =
-            ["pelago: boot 2 cores", READY, "pelago: supervisor: webd is done", "pelago: ip: restarted", "pelago: exit 0"];
+        let lines = [
+            "pelago: boot 2 cores",
+            READY,
+            "pelago: supervisor: webd is done",
+            "pelago: ip: restarted",
+            "pelago: exit 0",
+        ];
         assert_eq!(told(Detail::Quiet, &lines), (vec![], vec![]));
         assert_eq!(told(Detail::News, &lines), (vec!["pelago: ip: restarted".into()], vec![]));
         assert_eq!(told(Detail::All, &lines).0.len(), lines.len());

@@ -37,7 +37,8 @@ pub fn files(names: &[String]) -> Result<Vec<PathBuf>> {
     let all = installed.closure(names)?;
     let words: Vec<_> = ["--listfiles"].into_iter().chain(all.iter().map(String::as_str)).collect();
     let list = output("dpkg-query", &words)?;
-    let is_wanted = |path: &&str| path.starts_with('/') && *path != "/." && !LEFT_OUT.iter().any(|out| path.starts_with(out));
+    let is_wanted =
+        |path: &&str| path.starts_with('/') && *path != "/." && !LEFT_OUT.iter().any(|out| path.starts_with(out));
     Ok(list.lines().filter(is_wanted).map(PathBuf::from).collect())
 }
 

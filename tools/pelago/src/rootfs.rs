@@ -307,7 +307,8 @@ impl<'a> View<'a> {
         if name.contains('/') {
             return Some(name.to_owned());
         }
-        let paths = || self.path.split(':').filter(|folder| folder.starts_with('/')).map(|folder| format!("{folder}/{name}"));
+        let paths =
+            || self.path.split(':').filter(|folder| folder.starts_with('/')).map(|folder| format!("{folder}/{name}"));
         let brought = paths().find(|path| self.archive.has_file(&in_root(path)));
         brought.or_else(|| paths().find(|path| is_program(&host(path))))
     }

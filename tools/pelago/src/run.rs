@@ -4,8 +4,8 @@
 use crate::accelerator::{self, Wish};
 use crate::emulator::{Forward, Machine, MachineType, parse_memory};
 use crate::guest::{Event, Guest};
-use crate::rootfs::{self, Volume};
 use crate::news::{Detail, News};
+use crate::rootfs::{self, Volume};
 use crate::{control, description, disk_image, image, place, symbols, terminal};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -356,9 +356,9 @@ mod tests {
     #[test]
     fn what_is_started_is_told_in_one_line() {
         let parse = |words: &[&str]| {
-            <Options as clap::Args>::augment_args(clap::Command::new("run")).try_get_matches_from(words).map(|found| {
-                <Options as clap::FromArgMatches>::from_arg_matches(&found).unwrap()
-            })
+            <Options as clap::Args>::augment_args(clap::Command::new("run"))
+                .try_get_matches_from(words)
+                .map(|found| <Options as clap::FromArgMatches>::from_arg_matches(&found).unwrap())
         };
         let options = parse(&["run", "-p", "8080:80", "httpd", "-f", "--bogus"]).unwrap();
         assert_eq!(options.program, ["httpd", "-f", "--bogus"]);

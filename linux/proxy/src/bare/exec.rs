@@ -248,8 +248,14 @@ async fn replace(
     }
     mapping::map_zeroed(STACK_TOP - STACK_BYTES, STACK_TOP, protection::READ | protection::WRITE)?;
     let fixed = fixed_values(image, base, linker_base);
-    let stack =
-        stack::build(STACK_TOP, &program.arguments, &program.environment, &file_name::to_bytes(&program.path), random, &fixed)?;
+    let stack = stack::build(
+        STACK_TOP,
+        &program.arguments,
+        &program.environment,
+        &file_name::to_bytes(&program.path),
+        random,
+        &fixed,
+    )?;
     user::bytes_mut(stack.pointer, stack.bytes.len() as u64)?.copy_from_slice(&stack.bytes);
     with_state(|state| {
         (state.heap_start, state.heap_end) = (heap, heap);

@@ -52,7 +52,10 @@ fn at_work(bench: &Bench) -> Result<()> {
             if round == FETCHES {
                 recovery::break_component(guest, "kill", "ip")?;
             }
-            ensure!(web::fetch(&guest.lifeline(), &format!("{address}/file"), web::READY_LIMIT)? == content, "other bytes came");
+            ensure!(
+                web::fetch(&guest.lifeline(), &format!("{address}/file"), web::READY_LIMIT)? == content,
+                "other bytes came"
+            );
         }
         let record = audit.record()?;
         // Behind the reply nothing is on its way that was said before it.

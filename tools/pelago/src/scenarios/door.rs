@@ -12,7 +12,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(60);
 const LINES_MAX: usize = 1024;
 /// Clients that come to a port at once, and how often.
 const CLIENTS: usize = 200;
@@ -114,7 +114,8 @@ fn ports() -> Result<()> {
     let page: Vec<u8> = (0..1024u32).flat_map(u32::to_le_bytes).collect();
     crate::files::write(&folder.path().join("page"), &page)?;
     let (port, volume) = (free_port()?, format!("{}:/www", folder.path().display()));
-    let words = ["--accel", "tcg", "-p", &format!("{port}:80"), "-v", &volume];
+    // A process for each client.
+    let words = ["--accel", "tcg", "-m", "1G", "-p", &format!("{port}:80"), "-v", &volume];
     let mut run = Running::start(&[&words[..], &web::SERVER].concat(), &[])?;
     let address = format!("http://127.0.0.1:{port}/page");
     ensure!(web::fetch(&run.lifeline(), &address, LIMIT)? == page, "the port serves another page");
@@ -127,7 +128,9 @@ fn ports() -> Result<()> {
             let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| client(port, &barrier))).collect();
             for client in clients {
                 let got = client.join().map_err(|_| anyhow::anyhow!("a client failed"))?;
-                let got = got.with_context(|| format!("round {round} of {CLIENTS} clients at once"))?;
+                let got = got.with_context(|| {
+                    format!("round {round} of {CLIENTS} clients at once; the tool says {:?}", run.said())
+                })?;
                 ensure!(got.ends_with(&page), "a client of round {round} got {} bytes or others", got.len());
             }
             Ok(())
@@ -226,16 +229,17 @@ fn debugger() -> Result<()> {
 }
 
 /// A program of the host under our eyes; it ends with this value.
-struct Running {
+pub struct Running {
     child: Child,
     input: Box<dyn Write>,
     lines: Receiver<String>,
-    seen: Vec<String>,
+    /// Lines of both outputs so far.
+    pub seen: Vec<String>,
 }
 
 impl Running {
     /// This tool's `run`.
-    fn start(words: &[&str], environment: &[(&str, &str)]) -> Result<Running> {
+    pub fn start(words: &[&str], environment: &[(&str, &str)]) -> Result<Running> {
         let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
         tool.arg("run").args(words).envs(environment.iter().copied()).current_dir(crate::place::root());
         Running::of(tool)
@@ -256,7 +260,7 @@ impl Running {
     }
 
     /// Waits for a line of either output.
-    fn expect(&mut self, words: &str) -> Result<String> {
+    pub fn expect(&mut self, words: &str) -> Result<String> {
         let end = Instant::now() + LIMIT;
         loop {
             match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -274,8 +278,14 @@ impl Running {
         }
     }
 
+    /// What it has said so far.
+    fn said(&mut self) -> &[String] {
+        self.seen.extend(self.lines.try_iter());
+        &self.seen
+    }
+
     /// Waits until it has ended.
-    fn finish(mut self) -> Result<ExitStatus> {
+    pub fn finish(&mut self) -> Result<ExitStatus> {
         let end = Instant::now() + LIMIT;
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.seen.push(line);

@@ -12,10 +12,12 @@ mod door;
 mod frames;
 mod fuzz;
 mod held;
+mod host_files;
 mod keep_alive;
 mod layouts;
 mod link;
 mod many;
+mod memory;
 mod model;
 mod objects;
 mod programs;
@@ -46,6 +48,8 @@ pub fn all() -> Vec<Scenario> {
         programs::scenarios(),
         shell::scenarios(),
         door::scenarios(),
+        host_files::scenarios(),
+        memory::scenarios(),
         bad_executables::scenarios(),
         bad_programs::scenarios(),
         web::scenarios(),

@@ -1,0 +1,135 @@
+//! Tier 3: what `run` brings of the host, by running this very tool as a person does: trees of any
+//! shape, packages, and what is said about it.
+
+use super::door::Running;
+use crate::scenario::{Scenario, Skip};
+use anyhow::{Context, Result, bail, ensure};
+use std::ffi::OsStr;
+use std::fs::{File, FileTimes, Permissions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+/// A package, what is run of it, and what that says.
+struct Case {
+    package: &'static str,
+    words: &'static [&'static str],
+    says: &'static str,
+}
+
+/// Each starts or reads what its package alone tells of.
+const PACKAGES: [Case; 3] = [
+    Case {
+        package: "perl",
+        words: &["perl", "-MPOSIX=floor", "-MList::Util=sum", "-e", "print 'sum ', sum(floor(1.5), 2), qq(\n)"],
+        says: "sum 3",
+    },
+    Case {
+        package: "python3",
+        words: &["python3", "-c", "import json, ctypes; print(json.dumps({'a': [1, 2]}))"],
+        says: "{\"a\": [1, 2]}",
+    },
+    Case { package: "bash", words: &["bash", "-c", "set -- {1..3}; echo \"${#}: $(echo $*)\""], says: "3: 1 2 3" },
+];
+
+pub fn scenarios() -> Vec<Scenario> {
+    let mut all = vec![
+        Scenario::shared(3, "door/tree".into(), |_| tree()),
+        Scenario::shared(3, "door/silence".into(), |_| silence()),
+    ];
+    let packages = PACKAGES.iter();
+    all.extend(packages.map(|case| Scenario::shared(3, format!("door/package/{}", case.package), |_| package(case))));
+    all
+}
+
+/// A tree with links to folders, files of two names, names that are no text, modes and times.
+fn tree() -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let path = |name: &str| folder.path().join(name);
+    let odd = folder.path().join(OsStr::from_bytes(b"f\xfcr"));
+    let deep = "d/".repeat(100);
+    for name in ["usr/bin", "empty", &deep] {
+        std::fs::create_dir_all(path(name)).context("cannot make a folder")?;
+    }
+    for (path, content) in [(path("usr/bin/one"), "one\n"), (odd, "odd\n"), (path(&deep).join("end"), "deep\n")] {
+        crate::files::write(&path, content.as_bytes())?;
+    }
+    std::fs::hard_link(path("usr/bin/one"), path("two"))?;
+    symlink("usr/bin", path("bin"))?;
+    std::fs::set_permissions(path("empty"), Permissions::from_mode(0o710))?;
+    std::fs::set_permissions(path("two"), Permissions::from_mode(0o604))?;
+    let times = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(1_234_567_890));
+    for name in ["two", "empty"] {
+        File::open(path(name))?.set_times(times)?;
+    }
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket"))?;
+    let script = format!(
+        "echo \"bin: $(readlink /bin) $(cat /bin/one)\"; \
+         echo \"two: $(stat -c '%a %h %Y' /two) $(cat /two)\"; \
+         echo \"empty: $(stat -c '%a %Y' /empty) $(ls -A /empty | wc -l)\"; \
+         echo \"odd: $(cat \"/$(printf 'f\\374r')\") $(echo /f*r | od -An -tx1 | tr -d ' ')\"; \
+         echo \"deep: $(cat /{deep}end)\"; echo \"special: $(ls -d /socket 2>&1 | grep -c 'No such')\""
+    );
+    let volume = format!("{}:/", folder.path().display());
+    let mut run = Running::start(&["--accel", "tcg", "-v", &volume, "busybox", "sh", "-c", &script], &[])?;
+    run.expect("1 left out that are neither file, folder nor link")?;
+    for line in [
+        "bin: usr/bin one",
+        "two: 604 2 1234567890 one",
+        "empty: 710 1234567890 0",
+        "odd: odd 2f66fc720a",
+        "deep: deep",
+    ] {
+        let got = run.expect(line.split(' ').next().unwrap_or_default())?;
+        ensure!(got == line, "`{got}` instead of `{line}`");
+    }
+    run.expect("special: 1")?;
+    let status = run.finish()?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
+
+/// One line at start and the program's own; none with `-q`; all with `--verbose`; mistakes are told
+/// before anything is started.
+fn silence() -> Result<()> {
+    let told = |words: &[&str]| -> Result<Vec<String>> {
+        let mut run = Running::start(&[words, &["--accel", "tcg", "busybox", "echo", "said"]].concat(), &[])?;
+        let status = run.finish()?;
+        ensure!(status.success(), "{status}: {:?}", run.seen);
+        Ok(run.seen.clone())
+    };
+    ensure!(told(&["-q"])? == ["said"], "a quiet run says more");
+    let plain = told(&[])?;
+    let is_right = plain.len() == 2 && plain.iter().any(|line| line.starts_with("pelago: busybox; 2 cores, 512 MiB"));
+    ensure!(is_right, "a plain run says {plain:?}");
+    let all = told(&["--verbose"])?;
+    ensure!(all.iter().any(|line| line == "pelago: ready"), "a run that tells all says {all:?}");
+    for (words, wanted) in [
+        (&["--bogus", "busybox"][..], "there is no option --bogus"),
+        (&["-w", "/nosuch", "busybox", "ls"], "bring one, for instance -v FOLDER:/nosuch"),
+        (&["-p", "53:53/udp", "busybox", "ls"], "the guest has no UDP"),
+        (&["--package", "no-such-package", "busybox", "ls"], "apt-get install no-such-package"),
+    ] {
+        let mut run = Running::start(words, &[])?;
+        run.expect(wanted)?;
+        let status = run.finish()?;
+        ensure!(status.code() == Some(125), "{status} for {words:?}");
+    }
+    Ok(())
+}
+
+/// A program of a package finds what it starts and reads.
+fn package(case: &Case) -> Result<()> {
+    let Case { package, words, says } = case;
+    let known = Command::new("dpkg-query").args(["--show", package]).output();
+    if !known.is_ok_and(|output| output.status.success()) || !Path::new("/usr/bin").join(words[0]).exists() {
+        bail!(Skip::Package { program: words[0], package });
+    }
+    let mut run = Running::start(&[&["--accel", "tcg", "-m", "1G", "--package", package][..], words].concat(), &[])?;
+    run.expect(says)?;
+    let status = run.finish()?;
+    ensure!(status.success(), "{status}");
+    Ok(())
+}
