@@ -88,8 +88,8 @@ impl Entry {
 }
 
 impl Archive {
-    /// Adds a regular file; `permissions` are the low twelve mode bits. An earlier file of that path
-    /// is replaced.
+    /// Adds a regular file; `permissions` are the low twelve mode bits. An earlier file of that
+    /// path is replaced.
     pub fn file(&mut self, path: &str, permissions: u32, content: Vec<u8>) {
         self.insert(path, Entry::new(FILE | permissions & 0o7777, content));
     }

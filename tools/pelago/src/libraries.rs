@@ -21,7 +21,8 @@ const CACHE: &str = "/etc/ld.so.cache";
 /// Files that include each other end here.
 const INCLUDES_MAX: usize = 8;
 const MUSL_DEFAULT: &str = "/lib:/usr/local/lib:/usr/lib";
-/// Names that musl's loader answers itself (its `ldso/dynlink.c`, `reserved`), and the library's own.
+/// Names that musl's loader answers itself (its `ldso/dynlink.c`, `reserved`), and the library's
+/// own.
 const MUSL_OWN: [&str; 8] = ["c", "pthread", "rt", "m", "dl", "util", "xnet", "c.musl-x86_64"];
 
 /// Which loader a program has.

@@ -1,8 +1,8 @@
 //! Which of the system's own lines a user of `run` sees.
 //!
 //! What is said while the system comes up is kept back, and shown only if it does not come up: then
-//! it tells why. Later lines are news (a component that was restarted, a program that had too little
-//! memory) and shown, unless the user wants to be left alone.
+//! it tells why. Later lines are news (a component that was restarted, a program that had too
+//! little memory) and shown, unless the user wants to be left alone.
 
 use std::collections::VecDeque;
 

@@ -396,8 +396,8 @@ pub fn add_packages(archive: &mut Archive, names: &[String], path: &str) -> Resu
     complete_all(archive, &files, path, &format!("--package {}", names.join(" --package ")))
 }
 
-/// Brings what programs and libraries among `files` need. One that cannot be completed is told, once
-/// for all.
+/// Brings what programs and libraries among `files` need. One that cannot be completed is told,
+/// once for all.
 fn complete_all(archive: &mut Archive, files: &[String], path: &str, whose: &str) -> Result<()> {
     let mut view = View::new(archive, path);
     let mut problems = Vec::new();

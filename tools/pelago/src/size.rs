@@ -1,10 +1,10 @@
 //! How much code runs with the processor's privilege, and the budget for it (Corey section 7,
 //! Barrelfish section 4.3).
 //!
-//! Counted are lines of code, without comments, blank lines, tests and assertions, of the kernel and
-//! of what is linked into it of our own. Assertions are free, so that no check is left out to save a
-//! line; how many there are for each 1,000 lines is told. The image whose text is measured is the
-//! caller's to build.
+//! Counted are lines of code, without comments, blank lines, tests and assertions, of the kernel
+//! and of what is linked into it of our own. Assertions are free, so that no check is left out to
+//! save a line; how many there are for each 1,000 lines is told. The image whose text is measured
+//! is the caller's to build.
 
 use crate::files;
 use anyhow::{Context, Result, ensure};
