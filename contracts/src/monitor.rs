@@ -276,6 +276,15 @@ pub trait Monitor {
     #[op]
     async fn leave(&self, core: u32) -> Result<(), MonitorError>;
 
+    /// Forgets what there is on `core` of channels with `lost`, a core whose monitor ended: ends
+    /// that are on `core` see them closed by the other. Between monitors. Idempotent.
+    #[op]
+    async fn forget_core(&self, core: u32, lost: u32) -> Result<(), MonitorError>;
+
+    /// Makes a core's monitor hurt itself, for tests of recovery; that of core 0 ends the machine.
+    #[op(oneway)]
+    fn hurt_monitor(&self, core: u32, how: Hurt);
+
     /// Ends the machine.
     #[op(oneway)]
     fn power_off(&self, status: u8);
@@ -287,6 +296,11 @@ pub trait Monitor {
     /// A component asks to be connected to a server of a contract; see `endpoint`.
     #[event]
     fn wants(&self, domain: DomainId, request: u64, contract: String, index: u32);
+
+    /// The monitor of a core ended, and all that was there: nobody has a channel with it any more.
+    /// The deaths of its domains follow.
+    #[event]
+    fn core_lost(&self, core: u32);
 
     /// A component is ready.
     #[event]

@@ -21,6 +21,9 @@ pub struct Named {
 pub enum NamesError {
     /// Nobody has it.
     NotFound,
+    /// Nobody has it as far as the server was told, and it was not told all since it started.
+    /// Remedy: again, a little later.
+    NotYet,
     /// The table is full. Remedy: end something.
     Full,
     /// Longer than 31 bytes, or empty.
@@ -40,6 +43,10 @@ pub trait Names {
     /// Forgets all of a component.
     #[op(repeatable)]
     async fn forget(&self, component: String) -> Result<(), NamesError>;
+
+    /// All that exists was registered since the server started.
+    #[op(repeatable)]
+    async fn told_all(&self) -> Result<(), NamesError>;
 
     /// Who serves `contract`, nearest first to `core`; `index` counts through those that do.
     #[op(repeatable)]

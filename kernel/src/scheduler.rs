@@ -434,6 +434,8 @@ impl Kernel {
             self.scheduler.watch_next(context, now_ns);
         } else if let Some(target) = Notification::kept(&context.watch_target) {
             self.notify(target);
+        } else if self.first == Some(context.domain()) {
+            self.end_hung_first();
         }
     }
 

@@ -28,6 +28,8 @@ use abi::{DeathCause, Error};
 
 /// Status of a machine that cannot start.
 const FAILED: u8 = 100;
+/// Status of a first domain that hung.
+const HUNG: u64 = 124;
 /// Status of a first domain whose core was halted.
 const HALTED: u64 = 0;
 
@@ -200,12 +202,18 @@ impl Kernel {
         }
     }
 
+    /// Ends this core's first domain, which does not look at its work: nobody else watches it.
+    pub fn end_hung_first(&mut self) {
+        let first = self.first.expect("it hung");
+        self.kill(first, Death::by_call(DeathCause::Killed, HUNG));
+    }
+
     /// When this core's first domain has ended: core 0 ends the machine with its status, another
     /// halts once all is taken apart.
     pub fn first_domain_ended(&mut self, first: Ptr<Domain>) {
         let state = first.stand();
         let is_asked = [DeathCause::Exit, DeathCause::Killed].iter().any(|cause| *cause as u64 == state.cause);
-        if !is_asked || self.core() == 0 {
+        if !is_asked || state.status == HUNG || self.core() == 0 {
             log!("pelago: first domain of core {} ended, cause {} status {}", self.core(), state.cause, state.status);
         }
         if self.core() == 0 {

@@ -5,6 +5,7 @@
 //! reaches the portal through a wake slot. The server's core owns the memory.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use abi::layout::{REGIONS, protection};
 use abi::start::{StartRecord, channel as flags, kind};
@@ -14,6 +15,7 @@ use contracts::endpoint::Wired;
 use contracts::monitor::{ChannelId, ChannelPlan, End, MonitorError, Place};
 use contracts::spawn::DomainId;
 
+use crate::domains::{Domain, WITH_ITS_CORE};
 use crate::machine::Machine;
 use crate::start_page::record;
 use crate::{Registry, refused};
@@ -236,6 +238,26 @@ impl<M: Machine> Registry<M> {
         }
         self.domains.values_mut().for_each(|domain| domain.channels.retain(|(held, _)| *held != id));
         self.dismantle(channel);
+    }
+
+    /// Closes all channels with a core that was lost. Whoever used memory of that core ends with
+    /// it: the core will use it for something else.
+    pub fn forget_core(&mut self, lost: u32) {
+        let borrows = |domain: &&Domain| {
+            let mut channels = domain.channels.iter().filter_map(|(id, _)| self.channels.get(id));
+            channels.any(|channel| channel.plan.server_core == lost)
+        };
+        let ended: Vec<DomainId> = self.domains.values().filter(borrows).map(|domain| domain.parts.id).collect();
+        for domain in ended {
+            let name = self.name_of(domain).unwrap_or_default();
+            self.machine_log(&alloc::format!("{name} ends: it used memory of core {lost}"));
+            // The kernel's refusal is in the log.
+            let _ = self.kill(domain, WITH_ITS_CORE);
+        }
+        let with_it = |channel: &Channel| [channel.plan.client_core, channel.plan.server_core].contains(&lost);
+        let ids: Vec<ChannelId> =
+            self.channels.iter().filter(|(_, channel)| with_it(channel)).map(|(id, _)| *id).collect();
+        ids.into_iter().for_each(|id| self.close(id));
     }
 
     fn dismantle(&mut self, channel: Channel) {

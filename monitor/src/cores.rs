@@ -7,10 +7,12 @@
 
 use alloc::format;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 
 use abi::Error;
 use channel::Memory;
 use contracts::monitor::{MonitorClient, MonitorError, MonitorEvent};
+use contracts::spawn::DomainId;
 use monitor_core::Dead;
 use runtime::TaskId;
 
@@ -57,6 +59,7 @@ impl Service {
         loop {
             match client.next_event().await {
                 MonitorEvent::Died { name, generation, linux, death } => {
+                    self.elsewhere.borrow_mut().remove(&death.domain);
                     self.tell_death(&Dead { name, generation, linux, death });
                 }
                 MonitorEvent::Serving { domain } => self.tell(|listener| listener.serving(domain)),
@@ -66,10 +69,77 @@ impl Service {
                 MonitorEvent::Stalled { domain } => self.tell(|listener| listener.stalled(domain)),
                 MonitorEvent::Lost => runtime::log!("core {core}: events were lost"),
                 MonitorEvent::PeerRestarted => {}
+                MonitorEvent::CoreLost { .. } => {}
                 MonitorEvent::Closed => {
-                    self.far.borrow_mut().remove(&core);
-                    return runtime::log!("core {core} does not keep the contract, it is given up");
+                    runtime::log!("core {core}: its monitor does not keep the contract");
+                    self.is_lost(core, &client);
+                    return;
                 }
+            }
+        }
+    }
+
+    /// Looks for cores whose monitor ended by itself or was ended by its kernel.
+    pub async fn watch_cores(self: Rc<Self>) {
+        loop {
+            let is_gone = |core: &u32| self.links.borrow().get(core).is_some_and(|link| link.is_halted());
+            self.cores_changed.changed();
+            let gone: Vec<u32> = self.far.borrow().keys().copied().filter(is_gone).collect();
+            for core in gone {
+                runtime::log!("core {core}: its monitor has ended");
+                runtime::spawn(self.clone().core_lost(core));
+            }
+            runtime::notified(CORE_CHANGED).await;
+        }
+    }
+
+    /// The monitor of a core is no use any more, if `client` is still its own: everybody is told
+    /// that what was there is gone, and the core is run again.
+    pub fn is_lost(self: &Rc<Self>, core: u32, client: &MonitorClient) {
+        let is_it = |far: &Far| Rc::ptr_eq(far.client.channel(), client.channel());
+        if self.far.borrow().get(&core).is_some_and(is_it) {
+            runtime::spawn(self.clone().core_lost(core));
+        }
+    }
+
+    async fn core_lost(self: Rc<Self>, core: u32) {
+        let far = self.far.borrow_mut().remove(&core);
+        let (Some(far), Some(link)) = (far, self.links.borrow_mut().remove(&core)) else { return };
+        runtime::abort(far.events);
+        // Whoever waits for its answer has an error now.
+        far.client.channel().close();
+        let is_halted = self.halt_link(&link).await;
+        let is_there = |domain: &DomainId| (*domain >> 48) as u32 == core;
+        let dead: Vec<Dead> =
+            self.elsewhere.borrow_mut().extract_if(.., |domain, _| is_there(domain)).map(|(_, dead)| dead).collect();
+        self.registry.borrow_mut().forget_core(core);
+        let others: Vec<u32> = self.far.borrow().keys().copied().collect();
+        for other in others {
+            // One that does not answer is lost itself.
+            let _ = self.far(other, |monitor| monitor.forget_core(other, core)).await;
+        }
+        self.tell(|listener| listener.core_lost(core));
+        for one in dead {
+            runtime::log!("core {core}: {} is lost with it", one.name);
+            self.tell_death(&one);
+        }
+        if let Err(error) = is_halted {
+            return runtime::log!("core {core} does not halt and stays lost: {error:?}");
+        }
+        drop(far);
+        link.discard();
+        loop {
+            let wait_ns = {
+                let mut lost = self.lost.borrow_mut();
+                lost.entry(core).or_default().failed(runtime::now_ns())
+            };
+            runtime::sleep(wait_ns).await;
+            match self.change_core(core, true).await {
+                Ok(()) => {
+                    runtime::log!("core {core} runs again");
+                    return self.offer_again(core).await;
+                }
+                Err(error) => runtime::log!("core {core} does not run again: {error:?}"),
             }
         }
     }
@@ -119,13 +189,20 @@ impl Service {
         }
         runtime::abort(far.events);
         let link = self.links.borrow().get(&core).cloned().ok_or(MonitorError::NoCore)?;
-        link.halt().map_err(|error| said(&format!("core {core} does not halt: {}", error.name())))?;
-        let halted = until(CORE_CHANGED, || link.is_halted()).await;
-        halted.map_err(|()| said(&format!("core {core} does not halt in time")))?;
+        self.halt_link(&link).await?;
         // Not before: a monitor whose link is closed would end by itself.
         drop(far);
         link.forget();
         Ok(())
+    }
+
+    /// Halts a core, whatever runs there.
+    async fn halt_link(&self, link: &Link) -> Result<(), MonitorError> {
+        let core = link.core();
+        link.halt().map_err(|error| said(&format!("core {core} does not halt: {}", error.name())))?;
+        let halted = self.cores_changed.until(|| link.is_halted().then_some(()));
+        let halted = runtime::timeout(CHANGE_LIMIT_NS, halted).await;
+        halted.map_err(|_| said(&format!("core {core} does not halt in time")))
     }
 }
 

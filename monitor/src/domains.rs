@@ -16,6 +16,9 @@ use crate::{Registry, refused};
 /// hear of deaths over the same channels.
 pub(crate) const ASKED_MAX: u32 = 16;
 
+/// Status of a domain that ended with its core's monitor: as a shell shows SIGKILL.
+pub(crate) const WITH_ITS_CORE: u64 = 137;
+
 /// Capabilities a monitor holds of a domain.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts {
@@ -52,6 +55,15 @@ pub struct Dead {
     pub linux: bool,
     /// How.
     pub death: Death,
+}
+
+impl Dead {
+    /// A domain that ends with its core.
+    pub fn of_core(domain: DomainId, name: String, generation: u64, linux: bool) -> Dead {
+        let death =
+            Death { domain, cause: DeathCause::Killed as u64, status: WITH_ITS_CORE, address: 0, rip: 0, cpu_ns: 0 };
+        Dead { name, generation, linux, death }
+    }
 }
 
 /// A domain that has not died, or whose death was not looked at yet.

@@ -23,6 +23,7 @@ mod devices;
 mod domains;
 mod loader;
 mod machine;
+mod moves;
 mod names;
 mod program;
 mod start_page;
@@ -34,6 +35,7 @@ pub use create::{DEATH_BADGES, STALL_BADGES};
 pub use devices::describe;
 pub use domains::{Dead, Domain, EndpointWire};
 pub use machine::Machine;
+pub use moves::{Answer, Moves};
 pub use names::NameCache;
 pub use program::{BadProgram, Piece, Program, decode};
 

@@ -50,7 +50,8 @@ pub struct Link {
     keeper: Rc<dyn Any>,
     greeting: Greeting,
     badge: u64,
-    /// Our number for the far end to ring.
+    /// Where the far end rings, and our number for it.
+    entrance: Handle,
     slot: u64,
     /// While the core is ours: the claim on it.
     pcore: Cell<Option<Handle>>,
@@ -73,7 +74,7 @@ impl Link {
         let entrance = sys::portal_alloc(Handle::ROOT_RAM, Handle::SELF_CONTEXT, badge | GREETED, portal::MAILBOX)?;
         let slot = sys::wake_slot_alloc(Handle::PCORE, entrance, 0)?;
         let (pcore, doorbell) = (Cell::new(None), Cell::new(None));
-        Ok(Link { core, segment, physical, address, bytes, keeper, greeting, badge, slot, pcore, doorbell })
+        Ok(Link { core, segment, physical, address, bytes, keeper, greeting, badge, entrance, slot, pcore, doorbell })
     }
 
     /// The core it leads to.
@@ -146,6 +147,17 @@ impl Link {
             // A capability of ours that is there.
             let _ = sys::cap_drop(held);
         }
+    }
+}
+
+impl Link {
+    /// Gives back all but the memory, which goes with its last user: for a core that was lost,
+    /// whose clients may not all be gone yet.
+    pub fn discard(&self) {
+        self.forget();
+        // They are ours and there.
+        let _ = sys::wake_slot_free(Handle::PCORE, self.slot);
+        let _ = sys::cap_drop(self.entrance);
     }
 }
 

@@ -12,6 +12,9 @@ use monitor_core::NameCache;
 /// How long the name server may take: longer than its restart.
 const ANSWER_LIMIT_NS: u64 = 1_000_000_000;
 
+/// When one that is being told is asked again.
+const AGAIN_NS: u64 = 2_000_000;
+
 /// See the module's head.
 pub struct Names {
     core: u32,
@@ -42,10 +45,20 @@ impl Names {
 
     async fn ask(&self, contract: &str, index: u32) -> Result<Option<Named>, LookupError> {
         let server = self.server.borrow().clone().ok_or(LookupError::Away)?;
-        match runtime::timeout(ANSWER_LIMIT_NS, server.find(contract.into(), self.core, index)).await {
+        match runtime::timeout(ANSWER_LIMIT_NS, find(&server, contract, self.core, index)).await {
             Ok(Ok(named)) => Ok(Some(named)),
             Ok(Err(CallError::Server(NamesError::NotFound))) => Ok(None),
             _ => Err(LookupError::Away),
+        }
+    }
+}
+
+/// Asks a name server again while it is being told.
+async fn find(server: &NamesClient, contract: &str, core: u32, index: u32) -> Result<Named, CallError<NamesError>> {
+    loop {
+        match server.find(contract.into(), core, index).await {
+            Err(CallError::Server(NamesError::NotYet)) => runtime::sleep(AGAIN_NS).await,
+            answer => return answer,
         }
     }
 }

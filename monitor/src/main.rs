@@ -7,6 +7,7 @@ mod boot;
 mod cores;
 mod link;
 mod lookup;
+mod memory;
 mod metal;
 mod service;
 
@@ -53,6 +54,7 @@ async fn first(service: Rc<Service>, facts: Facts, files: &'static [u8]) {
         Err(error) => return give_up(&alloc::format!("{}: {error:?}; build the archive again", system::SYSTEM_PATH)),
     };
     boot::list_devices(&description);
+    runtime::spawn(service.clone().watch_cores());
     if let Err(reason) = boot::start_components(&service, &description, facts.cores) {
         return give_up(&reason);
     }

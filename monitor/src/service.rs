@@ -18,7 +18,8 @@ use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
 use contracts::spawn::{Death, DomainId};
-use monitor_core::{DEATH_BADGES, Dead, EndpointWire, Registry, STALL_BADGES, Wire};
+use monitor_core::{DEATH_BADGES, Dead, EndpointWire, Moves, Registry, STALL_BADGES, Wire};
+use runtime::{Backoff, Watch};
 
 use crate::cores::Far;
 use crate::link::Link;
@@ -27,6 +28,8 @@ use crate::metal::Metal;
 
 /// How long a request waits for a core that is starting.
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
+/// How long another monitor may take: more than a server to accept a channel.
+const FAR_LIMIT_NS: u64 = 4 * CONNECT_LIMIT_NS;
 /// After this a component that was told to hang does.
 const FAULT_INJECTION_NS: u64 = 1_000_000;
 /// Or after some times this long, where others keep the processor.
@@ -39,12 +42,22 @@ const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 
 /// This core's monitor.
 pub struct Service {
-    core: u32,
+    pub(crate) core: u32,
     pub(crate) registry: RefCell<Registry<Metal>>,
     /// Other cores' links, whether they run or not; only at core 0.
     pub links: RefCell<BTreeMap<u32, Rc<Link>>>,
     /// Other cores, while they are up; only at core 0.
     pub far: RefCell<BTreeMap<u32, Far>>,
+    /// Domains of other cores, each as its death is told if its core is lost; only at core 0.
+    pub elsewhere: RefCell<BTreeMap<DomainId, Dead>>,
+    /// Cores that were lost, and how often.
+    pub lost: RefCell<BTreeMap<u32, Backoff>>,
+    /// Some core started or halted.
+    pub cores_changed: Watch,
+    /// Pages between cores; only at core 0.
+    pub moves: RefCell<Moves>,
+    /// Some did not go on their way any more.
+    pub moved: Watch,
     /// A core is being started or halted.
     pub changing: Cell<bool>,
     /// All cores that start at boot are up or given up.
@@ -77,6 +90,11 @@ impl Service {
             core: registry.facts().core,
             links: RefCell::default(),
             far: RefCell::default(),
+            elsewhere: RefCell::default(),
+            lost: RefCell::default(),
+            cores_changed: Watch::default(),
+            moves: RefCell::default(),
+            moved: Watch::default(),
             changing: Cell::new(true),
             booted: Cell::new(false),
             waiting: RefCell::default(),
@@ -101,6 +119,23 @@ impl Service {
     /// A core came up, or will not: those who wait for one look again.
     pub fn wake_waiting(&self) {
         self.waiting.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Asks the monitor of another core. One that does not answer at all is ended, with its core's
+    /// programs, and the core run again.
+    pub async fn far<T, F>(self: &Rc<Self>, core: u32, ask: impl FnOnce(MonitorClient) -> F) -> Result<T, MonitorError>
+    where
+        F: Future<Output = Result<T, CallError<MonitorError>>>,
+    {
+        let client = self.link(core).await?;
+        match runtime::timeout(FAR_LIMIT_NS, ask(client.clone())).await {
+            Ok(answer) => passed(answer),
+            Err(_) => {
+                runtime::log!("core {core}: its monitor does not answer for {} s", FAR_LIMIT_NS / 1_000_000_000);
+                self.is_lost(core, &client);
+                Err(MonitorError::Away)
+            }
+        }
     }
 
     async fn link(&self, core: u32) -> Result<MonitorClient, MonitorError> {
@@ -297,7 +332,7 @@ pub fn passed<T>(answer: Result<T, CallError<MonitorError>>) -> Result<T, Monito
     })
 }
 
-fn kernel<T>(answer: Result<T, abi::Error>) -> Result<T, MonitorError> {
+pub fn kernel<T>(answer: Result<T, abi::Error>) -> Result<T, MonitorError> {
     answer.map_err(|error| match error {
         abi::Error::NoMemory | abi::Error::Busy => MonitorError::NoMemory,
         _ => MonitorError::Failed,
@@ -323,7 +358,7 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return self.0.open_here(plan, other);
         }
-        passed(self.0.link(core).await?.open(core, plan, other).await)
+        self.0.far(core, |monitor| monitor.open(core, plan, other)).await
     }
 
     async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
@@ -331,12 +366,12 @@ impl MonitorServer for Shared {
             self.0.registry.borrow_mut().close(id);
             return Ok(());
         }
-        passed(self.0.link(core).await?.close(core, id).await)
+        self.0.far(core, |monitor| monitor.close(core, id)).await
     }
 
     async fn announce(&self, _: &Peer, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return passed(self.0.link(core).await?.announce(core, id, set).await);
+            return self.0.far(core, |monitor| monitor.announce(core, id, set)).await;
         }
         let (server, wired) = self.0.registry.borrow_mut().announce(id, set)?;
         self.0.connect(server, wired).await
@@ -351,7 +386,7 @@ impl MonitorServer for Shared {
         request: u64,
     ) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return passed(self.0.link(core).await?.introduce(core, id, client, request).await);
+            return self.0.far(core, |monitor| monitor.introduce(core, id, client, request)).await;
         }
         let wired = self.0.registry.borrow_mut().introduce(id, client, request)?;
         let taken = self.0.connect(client, wired).await;
@@ -371,7 +406,7 @@ impl MonitorServer for Shared {
         why: BindError,
     ) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return passed(self.0.link(core).await?.refuse(core, client, request, why).await);
+            return self.0.far(core, |monitor| monitor.refuse(core, client, request, why)).await;
         }
         self.0.registry.borrow_mut().answered(client);
         self.0.endpoint(client)?.refused(request, why).map_err(|_| MonitorError::Failed)
@@ -389,7 +424,7 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().region(&name, pages, kind, of);
         }
-        passed(self.0.link(core).await?.region(core, name, pages, kind, of).await)
+        self.0.far(core, |monitor| monitor.region(core, name, pages, kind, of)).await
     }
 
     async fn create(&self, peer: &Peer, core: u32, plan: DomainPlan) -> Result<Created, MonitorError> {
@@ -399,21 +434,28 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return self.0.create_here(plan);
         }
-        passed(self.0.link(core).await?.create(core, plan).await)
+        let (name, generation, linux) = (plan.name.clone(), plan.generation, plan.linux);
+        let created = self.0.far(core, |monitor| monitor.create(core, plan)).await?;
+        if !self.0.far.borrow().contains_key(&core) {
+            // It was lost meanwhile.
+            return Err(MonitorError::NoCore);
+        }
+        self.0.elsewhere.borrow_mut().insert(created.domain, Dead::of_core(created.domain, name, generation, linux));
+        Ok(created)
     }
 
     async fn start(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
         if self.is_here(core) {
             return self.0.start_here(domain);
         }
-        passed(self.0.link(core).await?.start(core, domain).await)
+        self.0.far(core, |monitor| monitor.start(core, domain)).await
     }
 
     async fn kill(&self, _: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().kill(domain, status);
         }
-        passed(self.0.link(core).await?.kill(core, domain, status).await)
+        self.0.far(core, |monitor| monitor.kill(core, domain, status)).await
     }
 
     async fn hurt(&self, _: &Peer, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError> {
@@ -432,35 +474,61 @@ impl MonitorServer for Shared {
             }
             return done;
         }
-        passed(self.0.link(core).await?.hurt(core, domain, how).await)
+        self.0.far(core, |monitor| monitor.hurt(core, domain, how)).await
+    }
+
+    async fn forget_core(&self, _: &Peer, core: u32, lost: u32) -> Result<(), MonitorError> {
+        if !self.is_here(core) {
+            return self.0.far(core, |monitor| monitor.forget_core(core, lost)).await;
+        }
+        self.0.registry.borrow_mut().forget_core(lost);
+        Ok(())
+    }
+
+    fn hurt_monitor(&self, _: &Peer, core: u32, how: Hurt) {
+        if self.is_here(core) {
+            return runtime::hurt(how);
+        }
+        let Some(client) = self.0.far.borrow().get(&core).map(|far| far.client.clone()) else { return };
+        // One that does not take it is lost already.
+        let _ = client.hurt_monitor(core, how);
+        if how == Hurt::Hang {
+            // As above: a hang is noticed while work waits.
+            runtime::spawn(async move {
+                for wait_ns in core::iter::once(FAULT_INJECTION_NS).chain([FAULT_INJECTION_AGAIN_NS; HURT_AGAIN]) {
+                    runtime::sleep(wait_ns).await;
+                    let _ = runtime::timeout(FAULT_INJECTION_NS, client.memory(core)).await;
+                }
+            });
+        }
     }
 
     async fn domain(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
         if self.is_here(core) {
             return Ok(self.0.registry.borrow_mut().line(from));
         }
-        passed(self.0.link(core).await?.domain(core, from).await)
+        self.0.far(core, |monitor| monitor.domain(core, from)).await
     }
 
     async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
         if self.is_here(core) {
             return Ok(self.0.registry.borrow().last_end(&name));
         }
-        passed(self.0.link(core).await?.last_end(core, name).await)
+        self.0.far(core, |monitor| monitor.last_end(core, name)).await
     }
 
     async fn memory(&self, _: &Peer, core: u32) -> Result<CoreMemory, MonitorError> {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().memory();
         }
-        passed(self.0.link(core).await?.memory(core).await)
+        self.0.far(core, |monitor| monitor.memory(core)).await
     }
 
     async fn objects(&self, _: &Peer, core: u32) -> Result<Vec<u64>, MonitorError> {
         if self.is_here(core) {
             return ObjectType::ALL.iter().map(|(of, _)| kernel(sys::object_count(*of))).collect();
         }
-        passed(self.0.link(core).await?.objects(core).await)
+        self.0.far(core, |monitor| monitor.objects(core)).await
     }
 
     async fn core_use(&self, _: &Peer, core: u32) -> Result<CoreUse, MonitorError> {
@@ -477,27 +545,16 @@ impl MonitorServer for Shared {
         Ok(CoreUse { runs, claimed_by: self.0.domain_name(claimant), programs_ns })
     }
 
-    async fn move_pages(&self, peer: &Peer, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {
-        let physical = self.carve(peer, from, pages).await?;
-        let added = self.add(peer, to, physical, pages).await;
-        if added.is_err() && self.add(peer, from, physical, pages).await.is_err() {
-            runtime::log!("{pages} pages at {physical:#x} are lost: neither core {to} nor core {from} takes them");
-        }
-        added
+    async fn move_pages(&self, _: &Peer, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {
+        self.0.move_pages(from, to, pages).await
     }
 
     async fn carve(&self, _: &Peer, core: u32, pages: u64) -> Result<u64, MonitorError> {
-        if self.is_here(core) {
-            return kernel(sys::ram_carve(Handle::ROOT_RAM, pages));
-        }
-        passed(self.0.link(core).await?.carve(core, pages).await)
+        self.0.carve(core, pages).await
     }
 
     async fn add(&self, _: &Peer, core: u32, physical: u64, pages: u64) -> Result<(), MonitorError> {
-        if self.is_here(core) {
-            return kernel(sys::ram_add(Handle::ROOT_RAM, physical, pages));
-        }
-        passed(self.0.link(core).await?.add(core, physical, pages).await)
+        self.0.add(core, physical, pages).await
     }
 
     async fn change_core(&self, _: &Peer, core: u32, run: bool) -> Result<(), MonitorError> {

@@ -390,3 +390,24 @@ fn a_death_is_looked_for_behind_its_own_bit_only() {
     assert!(registry.deaths(crate::DEATH_BADGES & !crate::create::death_badge(driver)).is_empty());
     assert_eq!(registry.deaths(crate::create::death_badge(driver)).len(), 1);
 }
+
+#[test]
+fn who_used_memory_of_a_lost_core_ends_and_its_channels_go() {
+    let mut registry = registry(0);
+    registry.region("pool", 4, RegionKind::Contiguous, None).unwrap();
+    let there = Place { physical: 0x40_0000, slot: 3 };
+    registry.open(wire(1, 0, 1), Some(there)).map_err(|_| ()).unwrap();
+    registry.open(wire(2, 1, 0), None).map_err(|_| ()).unwrap();
+    registry.open(wire(2, 1, 0), Some(Place { physical: 0, slot: 4 })).map_err(|_| ()).unwrap();
+    registry.open(wire(3, 0, 2), Some(there)).map_err(|_| ()).unwrap();
+    for (name, ends) in [("ip", [(1, End::Client)]), ("driver", [(2, End::Server)]), ("tcp", [(3, End::Client)])] {
+        registry.create(domain(name, 1, &ends)).map_err(|_| ()).unwrap();
+    }
+    registry.forget_core(1);
+    // Its own memory the server keeps; it sees its client gone.
+    let dead: Vec<_> = registry.deaths(crate::DEATH_BADGES).into_iter().map(|dead| dead.name).collect();
+    assert_eq!(dead, ["ip"]);
+    assert_eq!(registry.channels.keys().copied().collect::<Vec<_>>(), [3]);
+    registry.forget_core(1);
+    assert!(registry.deaths(crate::DEATH_BADGES).is_empty() && registry.named("driver").is_some());
+}

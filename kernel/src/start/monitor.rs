@@ -22,6 +22,8 @@ const STACK_PAGES: u64 = 16;
 /// Monitors answer before everyone else.
 const PRIORITY: usize = 7;
 const SLICE_NS: u64 = 10_000_000;
+/// A monitor that has work waiting and does not look at it for so long of its own time is ended.
+const HANG_LIMIT_NS: u64 = 2_000_000_000;
 /// Where the link to core 0's monitor is mapped, after any archive.
 const LINK_OFFSET: u64 = 1 << 34;
 const NAME: &str = "sbin/monitor";
@@ -210,6 +212,7 @@ impl Builder<'_> {
         let build = |header| Schedule::new(header, context, PRIORITY, SLICE_NS);
         let schedule = self.kernel.create(ram, build).map_err(|_| NO_MEMORY)?;
         context.schedule.set(Some(schedule));
+        context.watch_limit_ns.set(HANG_LIMIT_NS);
         self.kernel.start(context, entry, layout::STACK_TOP, [layout::START_INFO, 0]);
         Ok(())
     }

@@ -173,16 +173,21 @@ impl EndpointServer for Endpoint {
     }
 
     fn hurt(&self, _peer: &Peer, how: Hurt) {
-        match how {
-            // SAFETY: page 0 is never mapped: the kernel ends the component here, as the monitor
-            // asks; nothing is read.
-            Hurt::Fault => unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() },
-            Hurt::Hang => loop {
-                core::hint::spin_loop();
-            },
-            Hurt::Panic => panic!("asked for by the monitor"),
-        };
+        hurt(how);
     }
+}
+
+/// Hurts this component, for tests of recovery.
+pub fn hurt(how: Hurt) {
+    match how {
+        // SAFETY: page 0 is never mapped: the kernel ends the component here, as whoever tests
+        // asks; nothing is read.
+        Hurt::Fault => unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() },
+        Hurt::Hang => loop {
+            core::hint::spin_loop();
+        },
+        Hurt::Panic => panic!("asked for by a test of recovery"),
+    };
 }
 
 #[cfg(all(test, not(target_os = "none")))]

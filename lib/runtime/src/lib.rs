@@ -77,7 +77,7 @@ mod watch;
 pub use backoff::Backoff;
 pub use channel::{Bulk, Peer};
 pub use companion::Companion;
-pub use endpoint::Incoming;
+pub use endpoint::{Incoming, hurt};
 pub use executor::{TaskId, abort, is_at_rest, notified, sleep_until, spawn, yield_now};
 pub use map::map_segment;
 pub use platform::{log_line, now_ns};

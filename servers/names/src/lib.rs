@@ -28,6 +28,8 @@ const NAME_BYTES_MAX: usize = 31;
 pub struct Table {
     /// By contract, then component.
     entries: BTreeMap<(String, String), Named>,
+    /// All that existed when it began was registered.
+    is_whole: bool,
 }
 
 impl Table {
@@ -48,6 +50,11 @@ impl Table {
         Ok(true)
     }
 
+    /// All that existed when it began was registered.
+    pub fn told_all(&mut self) {
+        self.is_whole = true;
+    }
+
     /// Forgets all of a component; gives the contracts that it served.
     pub fn forget(&mut self, component: &str) -> Vec<String> {
         let gone = self.entries.extract_if(.., |(_, name), _| name == component);
@@ -60,7 +67,8 @@ impl Table {
         let all = self.entries.range(from..).take_while(|((name, _), _)| name == contract);
         let mut all: Vec<&Named> = all.map(|(_, entry)| entry).collect();
         all.sort_by_key(|entry| entry.core.abs_diff(core));
-        all.get(index as usize).copied().ok_or(NamesError::NotFound)
+        let unknown = if self.is_whole { NamesError::NotFound } else { NamesError::NotYet };
+        all.get(index as usize).copied().ok_or(unknown)
     }
 }
 
@@ -81,6 +89,8 @@ mod tests {
         }
         assert_eq!(table.find("files", 3, 0).unwrap().domain, 2);
         assert_eq!(table.find("files", 3, 1).unwrap().component, "far");
+        assert_eq!(table.find("files", 3, 2), Err(NamesError::NotYet));
+        table.told_all();
         assert_eq!(table.find("files", 3, 2), Err(NamesError::NotFound));
         assert_eq!(table.forget("near"), ["files"]);
         assert_eq!(table.find("files", 3, 0).unwrap().component, "far");

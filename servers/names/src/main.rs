@@ -64,6 +64,11 @@ impl NamesServer for Service {
         Ok(())
     }
 
+    async fn told_all(&self, _: &Peer) -> Result<(), NamesError> {
+        self.table.borrow_mut().told_all();
+        Ok(())
+    }
+
     async fn find(&self, peer: &Peer, contract: String, core: u32, index: u32) -> Result<Named, NamesError> {
         let mut clients = self.clients.borrow_mut();
         if let Some(Client { asked, .. }) = clients.iter_mut().find(|client| client.peer == *peer) {

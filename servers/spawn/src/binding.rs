@@ -13,7 +13,7 @@ use core::iter;
 use channel::CallError;
 use contracts::endpoint::BindError;
 use contracts::monitor::{ChannelId, ChannelPlan};
-use contracts::names::NamesError;
+use contracts::names::{Named, NamesError};
 use contracts::spawn::DomainId;
 use spawn_core::home;
 
@@ -24,6 +24,8 @@ use crate::service::Service;
 const BOUND_MAX: usize = 64;
 /// How long the name server may take: longer than its restart.
 const NAMES_LIMIT_NS: u64 = 1_000_000_000;
+/// When one that is being told is asked again.
+const AGAIN_NS: u64 = 2_000_000;
 
 impl Service {
     /// A component asks for the server of a contract with `index` nearer ones: it is connected, or
@@ -62,7 +64,7 @@ impl Service {
             runtime::log!("{name} may not be connected to {contract}; see its binds in system/*.toml");
             return Err(BindError::NotAllowed);
         }
-        let found = runtime::timeout(NAMES_LIMIT_NS, self.names.find(contract.into(), core, index)).await;
+        let found = runtime::timeout(NAMES_LIMIT_NS, self.named(contract, core, index)).await;
         let server = match found {
             Ok(Ok(server)) if server.domain != client => server,
             Ok(Ok(_) | Err(CallError::Server(NamesError::NotFound))) => return Err(BindError::NotFound),
@@ -77,6 +79,16 @@ impl Service {
         let plan = wiring::plan(self.last_bound.get(), contract, (&name, core), (&server.component, server.core));
         bound.push((client, plan.clone()));
         Ok(plan)
+    }
+
+    /// Asks the name server, again while it is being told.
+    async fn named(&self, contract: &str, core: u32, index: u32) -> Result<Named, CallError<NamesError>> {
+        loop {
+            match self.names.find(contract.into(), core, index).await {
+                Err(CallError::Server(NamesError::NotYet)) => runtime::sleep(AGAIN_NS).await,
+                answer => return answer,
+            }
+        }
     }
 
     /// A component died: what it asked for goes.

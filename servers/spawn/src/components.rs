@@ -6,6 +6,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::future::poll_fn;
 use core::task::Poll;
 
@@ -42,8 +43,29 @@ const UNKNOWN: u64 = u64::MAX;
 const MEMORY: &str = "memory";
 
 impl Service {
-    /// Starts a component.
+    /// Starts a component, to the end, whatever becomes of whoever asked meanwhile: what is made is
+    /// started or taken back.
     pub async fn component(
+        self: &Rc<Self>,
+        client: &Peer,
+        name: String,
+        generation: u64,
+        entrance: u64,
+    ) -> Result<DomainId, SpawnError> {
+        if !self.making.borrow_mut().insert(name.clone()) {
+            return Err(SpawnError::Busy);
+        }
+        let outcome = Rc::new(Cell::new(None));
+        let (service, client, told) = (self.clone(), client.clone(), outcome.clone());
+        runtime::spawn(async move {
+            told.set(Some(service.make_component(&client, &name, generation, entrance).await));
+            service.making.borrow_mut().remove(&name);
+            service.made.changed();
+        });
+        self.made.until(|| outcome.take()).await
+    }
+
+    async fn make_component(
         &self,
         client: &Peer,
         name: &str,
@@ -70,6 +92,8 @@ impl Service {
         let is_server = |plan: &ChannelPlan| plans.iter().any(|(_, own)| plan.server == own.name);
         let is_new = |plan: &ChannelPlan| !self.opened.borrow().contains(&plan.id);
         let is_late = |plan: &&ChannelPlan| is_new(plan) && !is_server(plan) && self.is_late(plan);
+        // Made anew because a core was lost: its server may run already.
+        let is_late = |plan: &&ChannelPlan| is_late(plan) || generation > 1 && is_new(plan) && !is_server(plan);
         let late: Vec<&ChannelPlan> = concerned.iter().copied().filter(is_late).collect();
         self.open(concerned.into_iter()).await?;
         self.announce_late(&late).await;
@@ -184,6 +208,21 @@ impl Service {
         outcome
     }
 
+    /// A core was lost: its monitor has forgotten all, the others what they had with it.
+    pub fn core_lost(self: Rc<Self>, core: u32) {
+        let with_it = |plan: &ChannelPlan| [plan.client_core, plan.server_core].contains(&core);
+        for plan in self.channels.iter().filter(|plan| with_it(plan)) {
+            self.opened.borrow_mut().remove(&plan.id);
+        }
+        self.bound.borrow_mut().retain(|(_, plan)| !with_it(plan));
+        let spare = self.linux.borrow_mut().core_lost(core);
+        runtime::spawn(async move {
+            for set in spare {
+                self.close(&set.channels).await;
+            }
+        });
+    }
+
     /// Ends domains.
     async fn end_all(&self, domains: &[DomainId]) {
         for some in domains.chunks(AT_ONCE) {
@@ -290,12 +329,15 @@ impl Service {
         Ok(())
     }
 
-    /// The core of the first domain that names it owns a region; others borrow it.
+    /// The core of its users owns a region; if they are on several it is core 0, of which they
+    /// borrow it.
     async fn region(&self, region: &Region, cores: &[u32]) -> Result<(), SpawnError> {
         let names_it = |component: &&Component| component.regions.iter().any(|other| other.name == region.name);
         let users = self.description.components.iter().filter(names_it);
         let all: Vec<u32> = users.flat_map(|component| component.domains(self.cores)).map(|(_, core)| core).collect();
-        let owner = all.first().copied().unwrap_or_default();
+        let first = all.first().copied().unwrap_or_default();
+        // What cores share lies on the one core whose loss ends the machine.
+        let owner = if all.iter().all(|core| *core == first) { first } else { 0 };
         let pages = u64::from(region.bytes) / PAGE_BYTES;
         // Another core can only borrow what lies together.
         let contiguous = region.contiguous || all.iter().any(|core| *core != owner);
@@ -343,6 +385,10 @@ impl Service {
                     self.register(component, &line.name, line.domain, line.core, line.generation);
                 }
             }
+        }
+        // After them, on the same channel.
+        if let Err(error) = self.names.told_all().await {
+            runtime::log!("the name server was not told all: {error:?}");
         }
     }
 

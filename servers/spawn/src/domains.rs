@@ -4,8 +4,8 @@ use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
 
-use channel::{Peer, client_id};
-use contracts::monitor::{ChannelPlan, Created};
+use channel::{CallError, Peer, client_id};
+use contracts::monitor::{ChannelPlan, Created, MonitorError};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnError, SpawnEvents};
 use spawn_core::{ChannelSet, LinuxEntry, home};
 
@@ -106,7 +106,10 @@ impl Service {
         for core_of in [|plan: &ChannelPlan| plan.client_core, |plan: &ChannelPlan| plan.server_core] {
             let closed: Vec<_> = channels.iter().map(|plan| self.monitor.close(core_of(plan), plan.id)).collect();
             for answer in closed {
-                if let Err(error) = answer.await {
+                // With a core its channels are gone, too.
+                if let Err(error) = answer.await
+                    && error != CallError::Server(MonitorError::NoCore)
+                {
                     runtime::log!("a channel stays: {error:?}");
                 }
             }

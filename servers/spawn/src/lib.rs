@@ -38,6 +38,8 @@ pub struct ChannelSet {
     pub core: u32,
     /// Its channels; empty if they have to be made.
     pub channels: Vec<ChannelPlan>,
+    /// Some of its channels went with a core: it serves nobody else.
+    pub is_broken: bool,
 }
 
 /// A Linux domain and for whom it was made.
@@ -73,7 +75,7 @@ impl<C> Table<C> {
         let spare = self.spare.iter().rposition(|set| set.core == core).map(|index| self.spare.remove(index));
         Some(spare.unwrap_or_else(|| {
             self.last_set += 1;
-            ChannelSet { number: self.last_set, core, channels: Vec::new() }
+            ChannelSet { number: self.last_set, core, channels: Vec::new(), is_broken: false }
         }))
     }
 
@@ -102,6 +104,16 @@ impl<C> Table<C> {
         core::mem::take(&mut self.spare)
     }
 
+    /// A core was lost: sets with channels to it serve nobody after those who have them; gives the
+    /// others of them, to be closed.
+    pub fn core_lost(&mut self, core: u32) -> Vec<ChannelSet> {
+        let with_it = |plan: &ChannelPlan| [plan.client_core, plan.server_core].contains(&core);
+        for LinuxEntry { set, .. } in self.domains.values_mut() {
+            set.is_broken |= set.channels.iter().any(with_it);
+        }
+        self.spare.extract_if(.., |set| set.channels.iter().any(with_it)).collect()
+    }
+
     /// It died.
     pub fn take(&mut self, domain: DomainId) -> Option<LinuxEntry<C>> {
         self.domains.remove(&domain)
@@ -109,7 +121,7 @@ impl<C> Table<C> {
 
     /// Keeps a set whose domain died; gives it back, to be closed, if enough are kept.
     pub fn keep(&mut self, set: ChannelSet) -> Option<ChannelSet> {
-        if self.spare.iter().filter(|spare| spare.core == set.core).count() >= SPARE_SETS_MAX {
+        if set.is_broken || self.spare.iter().filter(|spare| spare.core == set.core).count() >= SPARE_SETS_MAX {
             return Some(set);
         }
         self.spare.push(set);
@@ -185,7 +197,12 @@ mod tests {
         let set = table.take(1).unwrap().set;
         assert!(table.keep(set).is_none());
         assert_eq!(table.clients_of("console"), [(2, plan("console"))]);
+        assert!(table.core_lost(1).is_empty());
         assert_eq!(table.take_spare().iter().map(|set| set.number).collect::<Vec<_>>(), [1]);
         assert!(table.take_spare().is_empty());
+        // The core with it: the set in use is closed when its domain is gone, not kept.
+        assert!(table.core_lost(0).is_empty());
+        let set = table.take(2).unwrap().set;
+        assert!(table.keep(set).is_some_and(|set| set.is_broken));
     }
 }

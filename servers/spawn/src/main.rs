@@ -61,6 +61,7 @@ async fn component(start: Start) {
                 runtime::spawn(service.clone().unbind(death.domain));
                 runtime::spawn(service.clone().dispatcher_died(death));
             }
+            MonitorEvent::CoreLost { core } => service.clone().core_lost(core),
             MonitorEvent::Wants { domain, request, contract, index } => {
                 runtime::spawn(service.clone().bind(domain, request, contract, index));
             }

@@ -13,6 +13,7 @@ use contracts::memory::MemoryClient;
 use contracts::monitor::{ChannelId, ChannelPlan, MonitorClient, MonitorError};
 use contracts::names::NamesClient;
 use contracts::spawn::*;
+use runtime::Watch;
 use spawn_core::{Programs, Table, home};
 use system::System;
 
@@ -35,6 +36,10 @@ pub struct Service {
     /// Those who wait for a program to be gone.
     pub wakers: RefCell<Vec<Waker>>,
     pub is_ready: Cell<bool>,
+    /// Components that are being made.
+    pub making: RefCell<BTreeSet<String>>,
+    /// One of them was, or could not be.
+    pub made: Watch,
 }
 
 impl Service {
@@ -61,6 +66,8 @@ impl Service {
             last_bound: Cell::new(wiring::BOUND_CHANNELS),
             wakers: RefCell::default(),
             is_ready: Cell::new(false),
+            making: RefCell::default(),
+            made: Watch::default(),
         }
     }
 }
@@ -70,7 +77,7 @@ pub fn refused(error: CallError<MonitorError>) -> SpawnError {
     match error {
         CallError::Server(MonitorError::NotFound) => SpawnError::NotFound,
         CallError::Server(MonitorError::NoMemory) => SpawnError::NoMemory,
-        CallError::Server(MonitorError::NoCore) => SpawnError::NoCore,
+        CallError::Server(MonitorError::NoCore | MonitorError::Away) => SpawnError::NoCore,
         CallError::Server(MonitorError::BadProgram) => SpawnError::BadProgram,
         CallError::Server(MonitorError::Busy) => SpawnError::Busy,
         CallError::Server(MonitorError::Failed) => SpawnError::Failed,
@@ -92,7 +99,7 @@ impl SpawnServer for Shared {
         generation: u64,
         entrance: u64,
     ) -> Result<DomainId, SpawnError> {
-        self.0.component(peer, &name, generation, entrance).await
+        self.0.component(peer, name, generation, entrance).await
     }
 
     async fn dispatchers(

@@ -8,11 +8,14 @@ use channel::{CallError, Peer};
 use contracts::endpoint::Hurt;
 use contracts::monitor::{CoreUse, MonitorError};
 use contracts::supervisor::*;
+use runtime::now_ns;
 use supervisor_core::{Dispatcher, Entry, Phase};
 use system::Restart;
 
 use crate::watch::{RETURN_LIMIT_NS, Supervisor, answer};
 
+/// How often it is looked whether a core is back.
+const CORE_STEP_NS: u64 = 5_000_000;
 /// Status of a component that was ended on purpose: as a shell shows a program ended by SIGKILL.
 const KILLED: u64 = 137;
 
@@ -64,6 +67,9 @@ impl SupervisorServer for Shared {
     }
 
     async fn chaos(&self, _: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
+        if let Some(core) = name.strip_prefix("monitor-").and_then(|core| core.parse().ok()) {
+            return self.break_monitor(what, core).await;
+        }
         // A component by its name, or one of its dispatchers.
         let (name, number) = match self.0.with(&name, |_| ()) {
             Some(()) => (name, 0),
@@ -123,6 +129,32 @@ impl SupervisorServer for Shared {
 }
 
 impl Shared {
+    /// Breaks the monitor of a core, and waits until the core was lost and runs again.
+    async fn break_monitor(&self, what: Chaos, core: u32) -> Result<(u64, u64), SupervisorError> {
+        if core == 0 {
+            return Err(SupervisorError::NotRestartable);
+        }
+        let uses = answer(self.0.monitor.core_use(core)).await;
+        if !uses.is_ok_and(|uses| uses.runs == CoreRuns::Monitor) {
+            return Err(SupervisorError::NotFound);
+        }
+        let (before, start_ns) = (self.0.losses(core), now_ns());
+        let how = match what {
+            Chaos::Kill => Hurt::Panic,
+            Chaos::Fault => Hurt::Fault,
+            Chaos::Hang => Hurt::Hang,
+        };
+        self.0.monitor.hurt_monitor(core, how).map_err(|_| SupervisorError::TimedOut)?;
+        let again = async {
+            self.0.lost_core.until(|| (self.0.losses(core) > before).then_some(())).await;
+            while answer(self.0.monitor.memory(core)).await.is_err() {
+                runtime::sleep(CORE_STEP_NS).await;
+            }
+        };
+        runtime::timeout(RETURN_LIMIT_NS, again).await.map_err(|_| SupervisorError::TimedOut)?;
+        Ok(((now_ns() - start_ns) / 1000, self.0.losses(core) + 1))
+    }
+
     /// Waits until a later generation serves.
     async fn again(&self, name: &str, before: u64) -> Result<(u64, u64), SupervisorError> {
         let again = |entry: &Entry| {

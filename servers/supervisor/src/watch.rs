@@ -1,6 +1,6 @@
 //! Events of components, and what is done about them.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::{String, ToString};
@@ -61,6 +61,9 @@ pub struct Supervisor {
     has_started_all: Cell<bool>,
     started: Watch,
     wakers: RefCell<Vec<Waker>>,
+    /// How often cores were lost, and a change of that.
+    lost_cores: RefCell<BTreeMap<u32, u64>>,
+    pub lost_core: Watch,
 }
 
 impl Supervisor {
@@ -75,7 +78,14 @@ impl Supervisor {
             started: Watch::default(),
             entries: RefCell::new(components.map(|component| Entry::new(component, cores)).collect()),
             wakers: RefCell::default(),
+            lost_cores: RefCell::default(),
+            lost_core: Watch::default(),
         }
+    }
+
+    /// How often a core was lost since the supervisor was started.
+    pub fn losses(&self, core: u32) -> u64 {
+        self.lost_cores.borrow().get(&core).copied().unwrap_or_default()
     }
 
     /// Runs `work` on the component of that name.
@@ -247,7 +257,7 @@ impl Supervisor {
     /// Whether a refusal to start a component will be the same at any time.
     fn is_final(&self, name: &str, error: &CallError<SpawnError>) -> bool {
         match error {
-            CallError::Server(SpawnError::NotFound | SpawnError::BadProgram) => true,
+            CallError::Server(SpawnError::BadProgram) => true,
             CallError::Server(SpawnError::NoCore) => {
                 self.with(name, |entry| entry.dispatchers.is_empty()).unwrap_or(true)
             }
@@ -417,6 +427,11 @@ impl Supervisor {
                 MonitorEvent::Died { name, generation, death, .. } => self.clone().died(name, generation, death),
                 MonitorEvent::Serving { domain } => self.clone().serves(domain),
                 MonitorEvent::Stalled { domain } => drop(runtime::spawn(self.clone().stalled(domain))),
+                // The deaths of what was there are told.
+                MonitorEvent::CoreLost { core } => {
+                    *self.lost_cores.borrow_mut().entry(core).or_default() += 1;
+                    self.lost_core.changed();
+                }
                 MonitorEvent::Wants { .. } => {}
                 MonitorEvent::Lost | MonitorEvent::PeerRestarted => {
                     runtime::log!("events of the monitor were lost: asking who lives");

@@ -20,11 +20,17 @@ const FILE_BYTES: usize = 1 << 20;
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
 pub fn scenarios() -> Vec<Scenario> {
-    [1, 2].map(|cpus| Scenario::shared(4, format!("recovery/other/{cpus}"), move |bench| serve_on(bench, cpus))).into()
+    let mut all: Vec<Scenario> = Vec::new();
+    for cpus in [1, 2] {
+        all.push(Scenario::shared(4, format!("recovery/other/{cpus}"), move |bench| serve_on(bench, cpus, harm)));
+    }
+    all.push(Scenario::shared(4, "recovery/monitor/1".into(), |bench| serve_on(bench, 4, harm_monitor)));
+    all.push(Scenario::shared(4, "recovery/monitor/3".into(), lose_tcp));
+    all
 }
 
 /// One thread downloads again and again, the other breaks.
-fn serve_on(bench: &Bench, cpus: u32) -> Result<()> {
+fn serve_on(bench: &Bench, cpus: u32, harm: impl Fn(&mut Guest) -> Result<()>) -> Result<()> {
     let page = content(FILE_BYTES);
     let (guest, address) = web::serve(bench, MachineType::Q35, cpus, page.clone())?;
     with_console(guest, |guest| {
@@ -47,11 +53,38 @@ fn serve_on(bench: &Bench, cpus: u32) -> Result<()> {
             let harmed = harm(guest);
             broken.store(true, Ordering::Release);
             let Ok(served) = client.join() else { bail!("the client failed") };
-            let downloads: u32 = served?;
             harmed?;
+            let downloads: u32 = served?;
             println!("     other/{cpus}: {downloads} downloads meanwhile");
             Ok(())
         })
+    })
+}
+
+/// The monitor of the core where the driver is dies, in each way: the core's programs are lost, run
+/// again with the core, and whoever had memory of it with them.
+fn harm_monitor(guest: &mut Guest) -> Result<()> {
+    for (number, verb) in ["kill", "fault", "hang"].into_iter().enumerate() {
+        let request = format!("chaos {verb} monitor-1");
+        let reply = guest.control(&request, CONTROL_LIMIT).with_context(|| request.clone())?;
+        ensure!(reply.contains(&format!("generation {} serves", number + 2)), "{request}: {reply}");
+        for victim in ["virtio-net", "ip"] {
+            guest.heard(&format!("{victim} restarted, generation {}", number + 2), web::READY_LIMIT)?;
+        }
+    }
+    Ok(())
+}
+
+/// The core with a component that cannot be recovered is lost: one line says so, and the machine
+/// ends.
+fn lose_tcp(bench: &Bench) -> Result<()> {
+    let (guest, _) = web::serve(bench, MachineType::Q35, 4, content(FILE_BYTES))?;
+    with_console(guest, |guest| {
+        guest.expect("pelago: ready", web::READY_LIMIT)?;
+        // Nobody is left to answer.
+        let _ = guest.control("chaos fault monitor-3", CONTROL_LIMIT);
+        guest.heard("tcp ended (killed) and its state cannot be recovered: the machine ends", web::READY_LIMIT)?;
+        Ok(())
     })
 }
 
