@@ -134,6 +134,8 @@ calls! {
     112 Setsid "setsid" Full;
     115 Getgroups "getgroups" Full;
     116 Setgroups "setgroups" Partial("accepted");
+    117 Setresuid "setresuid" Partial("accepted for user 0 only");
+    119 Setresgid "setresgid" Partial("accepted for group 0 only");
     121 Getpgid "getpgid" Full;
     124 Getsid "getsid" Full;
     127 RtSigpending "rt_sigpending" Full;
@@ -208,9 +210,7 @@ pub const ABSENT: &[(u16, &str)] = &[
     (103, "syslog"),
     (113, "setreuid"),
     (114, "setregid"),
-    (117, "setresuid"),
     (118, "getresuid"),
-    (119, "setresgid"),
     (120, "getresgid"),
     (125, "capget"),
     (126, "capset"),

@@ -117,6 +117,14 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
                 Err(Errno::EPERM.into())
             }
         }
+        // -1 leaves an id as it is; the C library's may be of 32 bits.
+        Call::Setresuid | Call::Setresgid => {
+            if [a, b, c].iter().all(|id| matches!(*id as u32, 0 | u32::MAX)) {
+                Ok(0)
+            } else {
+                Err(Errno::EPERM.into())
+            }
+        }
         Call::SetTidAddress => Ok(with_state(|state| {
             state.clear_id_at = a;
             state.process.into()
@@ -318,6 +326,8 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Setgroups
         | Call::Setuid
         | Call::Setgid
+        | Call::Setresuid
+        | Call::Setresgid
         | Call::SetTidAddress
         | Call::SetRobustList
         | Call::Setrlimit

@@ -20,7 +20,7 @@ struct Case {
 }
 
 /// Each starts or reads what its package alone tells of.
-const PACKAGES: [Case; 3] = [
+const PACKAGES: [Case; 4] = [
     Case {
         package: "perl",
         words: &["perl", "-MPOSIX=floor", "-MList::Util=sum", "-e", "print 'sum ', sum(floor(1.5), 2), qq(\n)"],
@@ -32,6 +32,11 @@ const PACKAGES: [Case; 3] = [
         says: "{\"a\": [1, 2]}",
     },
     Case { package: "bash", words: &["bash", "-c", "set -- {1..3}; echo \"${#}: $(echo $*)\""], says: "3: 1 2 3" },
+    Case {
+        package: "make",
+        words: &["make", "-f", "/dev/null", "--eval", "all: ; @echo made by $(MAKE) | cat", "all"],
+        says: "made by /usr/bin/make",
+    },
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
