@@ -107,16 +107,21 @@ calls! {
     /// back first.
     RamRevoke = 20,
 
-    /// (ram: WRITE, pages 1..=layout::SEGMENT_PAGES_MAX, flags: layout::segment::*) → (new segment,
-    /// physical address if CONTIGUOUS else 0). Zeroed; without EAGER pages appear at first touch.
-    /// `NoMemory`, `NoSlot`.
+    /// (ram: WRITE, pages 1..=layout::SEGMENT_PAGES_MAX, flags: layout::segment::*, 0) → (new
+    /// segment, physical address if CONTIGUOUS else 0). Zeroed; without EAGER pages appear at first
+    /// touch. `NoMemory`, `NoSlot`. EAGER and CONTIGUOUS may take several steps (decision 60): the
+    /// pages are charged as they are made, of a run all at once; nobody sees the segment before it
+    /// is whole. What a call that was given up made goes with the context's next call of this kind,
+    /// or with the context. `BadArgument`: the last argument is none that the kernel wrote.
     SegmentAlloc = 24,
     /// (ram: WRITE, segment: READ, mode: layout::copy::*) → (new segment). Copy-on-write shares
     /// pages until one side writes, copy-on-reference until the copy is read or either is written.
     /// Imported segments only plain, and only if they are RAM: else `BadArgument`. `NoMemory`. A
     /// contiguous source is always copied at once: its frames must stay. One of a pool is copied
     /// plainly only, else `BadArgument`; each page as it is when its turn comes, whatever other
-    /// cores write meanwhile. For one moment of all of it, and to share pages: `ShareCopy`.
+    /// cores write meanwhile. For one moment of all of it, and to share pages: `ShareCopy`. A plain
+    /// copy may take several steps, as an eager `SegmentAlloc` (the argument after the mode is 0):
+    /// what this core's programs write meanwhile is in the pages whose turn comes later.
     SegmentCopy = 25,
     /// (segment) → (pages, pages present, physical address if contiguous and the capability has the
     /// DMA right, else 0).
@@ -135,12 +140,17 @@ calls! {
     /// `ShareCopy` and this is not the one range of its pool that may show it, `BadArgument`
     /// outside the user window or W and X together, `NoMemory`.
     RangeMap = 32,
-    /// (address range: WRITE, virtual address, pages) → (pages unmapped). Holes are no error.
-    /// Splits mappings as needed: `NoMemory`.
+    /// (address range: WRITE, virtual address, pages, 0) → (pages unmapped). Holes are no error.
+    /// Splits mappings as needed: `NoMemory`, and then nothing has changed. May take several steps
+    /// (decision 60), from the first address up; after each, all below where it is are gone for
+    /// everybody. One that is given up leaves the rest mapped.
     RangeUnmap = 33,
     /// (address range: WRITE, virtual address, pages, protection) → (). Every page must be mapped
     /// by a segment whose capability had these rights when mapped. `NoMemory`, `BadArgument`,
-    /// `NoRights`.
+    /// `NoRights`. May take several steps (decision 60; the fifth argument is 0): first all of it
+    /// is looked at, and a refusal has changed nothing; then it changes from the first address up,
+    /// and pages above where it is may still be used as before. One that is given up leaves some
+    /// changed; what others unmap meanwhile is `BadArgument` when its turn comes.
     RangeProtect = 34,
     /// The mapping at or after an address. (address range: READ, virtual address) → (the three
     /// words of a `RangeEntry`). `NotFound` when none follows.
@@ -162,7 +172,7 @@ calls! {
     RangeNest = 37,
     /// Shows pages now that would be shown at their first touch, so that touching them does not
     /// fault. (address range: WRITE, virtual address, pages) → (pages done: at least 1, at most
-    /// 256; go on after them). Absent pages are made; shared ones stay shared, but for those copied
+    /// 128; go on after them). Absent pages are made; shared ones stay shared, but for those copied
     /// by reference. `BadArgument`: nothing that can be read is mapped at the first; `NoMemory` if
     /// there is no page for the first.
     RangeFill = 38,
@@ -197,8 +207,9 @@ calls! {
     /// (), paid by the child's own Ram. Each segment whose capability has the INHERIT right is
     /// copied copy-on-write into the *same slot* of the child's share, and each of its mappings is
     /// placed at the same address; not so imported segments and those of a pool, which the child
-    /// has neither in a slot nor mapped. `NoMemory` (the child is then left to be killed), `Busy`
-    /// if a slot or address is taken there, `BadArgument` if the child is on another core.
+    /// has neither in a slot nor mapped. `NoMemory`, and `Busy` if a slot or address is taken
+    /// there: the child keeps what it got until then (slots in order, then mappings) and is to be
+    /// killed, the caller has all it had. `BadArgument`: the child is the caller's own domain.
     DomainFork = 47,
 
     /// (ram: WRITE, domain: WRITE, virtual address of the control page, flags: layout::context::*)
@@ -293,7 +304,9 @@ calls! {
     /// of its own.
     PortalCall = 81,
     /// Answers the current rendezvous caller if there is one and waits for the next. (word, word,
-    /// word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`.
+    /// word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`:
+    /// nobody called until the deadline; the answer is given all the same, and making the call
+    /// again answers nobody.
     PortalReplyWait = 82,
     /// Makes a MAILBOX portal lead to another context of this core, or nowhere (`Handle::NONE`): so
     /// whoever holds a component's doorbell keeps it when the component is restarted. (portal:

@@ -21,6 +21,7 @@ std::thread_local! {
     static SHOOTDOWNS_TAKEN: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     static LINE: Cell<String> = const { Cell::new(String::new()) };
+    static WORK: Cell<u64> = const { Cell::new(0) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
@@ -33,6 +34,16 @@ pub const CORES: usize = 4;
 
 /// As in `hardware.rs`.
 pub type VectorArea = Area;
+
+/// As in `hardware.rs`.
+pub fn count_work(units: u64) {
+    WORK.set(WORK.get() + units);
+}
+
+/// The work counted since the last question.
+pub fn take_work() -> u64 {
+    WORK.take()
+}
 
 /// Sets the test's clock.
 pub fn set_clock(at_ns: u64) {

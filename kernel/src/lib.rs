@@ -27,6 +27,7 @@ pub mod scheduler;
 pub mod shared;
 pub mod start;
 pub mod state;
+pub mod steps;
 pub mod trace;
 pub mod trap;
 

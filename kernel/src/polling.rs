@@ -169,11 +169,15 @@ impl Kernel {
                     return 0;
                 }
                 let count = waiting.min(BATCH);
-                for number in seen..seen.wrapping_add(count) {
-                    self.answer(caller, slot(base, pages, number));
-                    ring(base).completed.store(number.wrapping_add(1), Ordering::Release);
-                }
-                count
+                // A call that is not done yet comes again with the next look.
+                let is_done = |number: &u64| {
+                    let is_done = self.answer(caller, slot(base, pages, *number));
+                    if is_done {
+                        ring(base).completed.store(number.wrapping_add(1), Ordering::Release);
+                    }
+                    is_done
+                };
+                (seen..seen.wrapping_add(count)).take_while(is_done).count() as u64
             }
             Polled::Word { at, core, slot } => {
                 let now = u64::from(word(at).load(Ordering::Acquire));
@@ -193,15 +197,23 @@ impl Kernel {
         found
     }
 
-    fn answer(&mut self, caller: Ptr<Context>, slot: &RingSlot) {
+    /// Does a step of a call; tells whether that was the last.
+    fn answer(&mut self, caller: Ptr<Context>, slot: &RingSlot) -> bool {
         let number = slot.number.load(Ordering::Relaxed);
         let words = core::array::from_fn(|index| slot.arguments[index].load(Ordering::Relaxed));
         let call = abi::Call::decode(number).filter(|call| RING_CALLS.contains(call));
         let answer = match call {
             Some(call) => calls::of_ring(self, caller, call, words),
-            None => Err(Error::BadCall),
+            None => Ok(Err(Error::BadCall)),
         };
         self.drain_dead();
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(words) => {
+                slot.arguments.iter().zip(words).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
+                return false;
+            }
+        };
         let status = match answer {
             Ok(results) => {
                 slot.results.iter().zip(results).for_each(|(to, word)| to.store(word, Ordering::Relaxed));
@@ -210,5 +222,6 @@ impl Kernel {
             Err(error) => (error as u64).wrapping_neg(),
         };
         slot.status.store(status, Ordering::Relaxed);
+        true
     }
 }

@@ -2,8 +2,9 @@
 
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::share::Capability;
-use crate::objects::{Context, Portal};
+use crate::objects::{Context, Portal, Segment};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::{Error, Handle, Rights};
 
 /// Rights a holder asks for: known bits, none it has not. INHERIT is a mark for `DomainFork`, not
@@ -42,6 +43,13 @@ pub(super) fn mint(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn drop(kernel: &mut Kernel, request: &Request) -> Answer {
+    // A segment that nothing else names becomes shorter first, a step at a time.
+    if let Ok(last) = request.capability(0)?.object.cast::<Segment>()
+        && last.header().references() == 1
+        && !last.free_pages(kernel, &mut Budget::step())
+    {
+        return Ok(request.again([]));
+    }
     request.caller.domain().remove(kernel, Handle(request.words()[0]))?;
     NOTHING
 }

@@ -33,6 +33,8 @@ enum Outcome {
     Done([u64; 3]),
     /// The caller waits, ended, or its registers were set otherwise.
     Left,
+    /// A bounded part is done, and the arguments say so: the caller makes the call again.
+    Again,
 }
 
 type Answer = Result<Outcome, Error>;
@@ -95,6 +97,14 @@ impl Request {
         self.caller.domain().reserve(kernel)
     }
 
+    /// The call goes on with some arguments changed to what is left to do.
+    fn again<const N: usize>(&self, changed: [(usize, u64); N]) -> Outcome {
+        let mut words = self.words();
+        changed.iter().for_each(|(argument, value)| words[*argument] = *value);
+        self.caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
+        Outcome::Again
+    }
+
     /// Puts a new object, whose one reference the caller of this holds, into a reserved slot.
     fn place(&self, slot: usize, object: AnyObject, rights: Rights) -> u64 {
         self.caller.domain().insert(slot, Capability { object, badge: 0, rights }).0
@@ -110,8 +120,10 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Pt
         Call::PortalCall => portal::call(kernel, request),
         Call::PortalReplyWait => portal::reply_wait(kernel, request),
         call => dispatch(kernel, call, request).map(|outcome| {
-            if let Outcome::Done(results) = outcome {
-                caller.set_result(Ok(results));
+            match outcome {
+                Outcome::Done(results) => caller.set_result(Ok(results)),
+                Outcome::Again => caller.make_call_again(),
+                Outcome::Left => (),
             }
             None
         }),
@@ -223,12 +235,21 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
 }
 
 /// Makes a call that came by a ring for the domain of `caller`, a context that does not run. The
-/// call is one of `abi::pcore::RING_CALLS`.
-pub fn of_ring(kernel: &mut Kernel, caller: Ptr<Context>, call: Call, words: [u64; 6]) -> Result<[u64; 3], Error> {
+/// call is one of `abi::pcore::RING_CALLS`. `Err` has the arguments with which it is to be made
+/// again.
+pub fn of_ring(
+    kernel: &mut Kernel,
+    caller: Ptr<Context>,
+    call: Call,
+    words: [u64; 6],
+) -> Result<Result<[u64; 3], Error>, [u64; 6]> {
+    let request = Request { caller };
     caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
-    match dispatch(kernel, call, &Request { caller })? {
-        Outcome::Done(results) => Ok(results),
-        Outcome::Left => unreachable!("no call of a ring waits"),
+    match dispatch(kernel, call, &request) {
+        Ok(Outcome::Done(results)) => Ok(Ok(results)),
+        Ok(Outcome::Again) => Err(request.words()),
+        Ok(Outcome::Left) => unreachable!("no call of a ring waits"),
+        Err(error) => Ok(Err(error)),
     }
 }
 

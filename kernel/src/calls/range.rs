@@ -1,8 +1,10 @@
 //! Address ranges.
 
 use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::objects::mapping::PAGE;
 use crate::objects::{Ptr, Range, Segment};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::layout::{domain as flags, protection, range_stat};
 use abi::{Error, Handle, Rights};
 
@@ -113,16 +115,34 @@ fn nest_range(
 pub(super) fn unmap(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
     let place = range.place(request.words()[1], request.words()[2])?;
-    one(range.unmap(kernel, place)?)
+    let before = request.words()[3];
+    let (pages, reached) = range.unmap(kernel, place, &mut Budget::step())?;
+    let pages = before.wrapping_add(pages);
+    if reached == place.end() {
+        return one(pages);
+    }
+    Ok(request.again([(1, reached), (2, (place.end() - reached) / PAGE), (3, pages)]))
 }
 
 pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
-    let [_, start, pages, wanted, ..] = request.words();
+    let [_, start, pages, wanted, checked, _] = request.words();
     let place = range.place(start, pages)?;
     decode_protection(wanted)?;
-    range.protect(kernel, place, wanted)?;
-    NOTHING
+    let budget = &mut Budget::step();
+    if checked < pages {
+        let reached = range.check_cover(kernel, place, wanted, start + checked * PAGE, budget)?;
+        if reached < place.end() {
+            return Ok(request.again([(4, (reached - start) / PAGE)]));
+        }
+    }
+    let reached = range.protect(kernel, place, wanted, budget)?;
+    if reached == place.end() {
+        return NOTHING;
+    }
+    // All of it has been looked at.
+    let left = (place.end() - reached) / PAGE;
+    Ok(request.again([(1, reached), (2, left), (4, left)]))
 }
 
 pub(super) fn get(kernel: &mut Kernel, request: &Request) -> Answer {

@@ -3,8 +3,9 @@
 use super::{Answer, Outcome, Request, one};
 use crate::objects::Ram;
 use crate::objects::context::State;
-use crate::objects::revoke::{Budget, UNITS, stands_on};
+use crate::objects::revoke::stands_on;
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::{Error, Handle, Rights};
 
 /// What a call gives that did a part: whether there is more.
@@ -14,7 +15,7 @@ fn part(is_done: bool) -> Answer {
 
 pub(super) fn derived(kernel: &mut Kernel, request: &Request) -> Answer {
     let (slot, _) = request.caller.domain().share().find_slot(Handle(request.words()[0]))?;
-    part(kernel.revoke_derived(slot, &mut Budget::new(UNITS)))
+    part(kernel.revoke_derived(slot, &mut Budget::step()))
 }
 
 pub(super) fn ram(kernel: &mut Kernel, request: &Request) -> Answer {
@@ -24,6 +25,6 @@ pub(super) fn ram(kernel: &mut Kernel, request: &Request) -> Answer {
     if stands_on(caller, ram) {
         return Err(Error::BadArgument);
     }
-    let is_done = kernel.revoke_ram(caller, slot, ram, &mut Budget::new(UNITS));
+    let is_done = kernel.revoke_ram(caller, slot, ram, &mut Budget::step());
     if caller.state() == State::Dead { Ok(Outcome::Left) } else { part(is_done) }
 }

@@ -4,8 +4,10 @@ use super::memory::decode_run;
 use super::{Answer, NOTHING, Outcome, Request};
 use crate::memory::PhysAddr;
 use crate::objects::segment::Kind;
-use crate::objects::{Ptr, Segment};
+use crate::objects::share::Capability;
+use crate::objects::{Ptr, Ram, Segment};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::layout::{SEGMENT_PAGES_MAX, copy as modes, segment as flags};
 use abi::{Error, Rights};
 
@@ -21,20 +23,72 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::BadArgument);
     }
     let slot = request.slot(kernel)?;
-    let segment = if options & flags::CONTIGUOUS != 0 {
-        Ptr::<Segment>::new_contiguous(kernel, ram, pages)?
-    } else {
-        let segment = Ptr::<Segment>::new_anonymous(kernel, ram, pages)?;
-        if options & flags::EAGER != 0
-            && let Err(error) = segment.populate(kernel)
-        {
-            kernel.release(segment);
-            return Err(error);
+    let is_run = options & flags::CONTIGUOUS != 0;
+    let segment = match options {
+        0 => Ptr::<Segment>::new_anonymous(kernel, ram, pages)?,
+        _ => {
+            let begin = if is_run { Ptr::<Segment>::reserve_contiguous } else { Ptr::<Segment>::new_anonymous };
+            let fits = |made: Ptr<Segment>| made.base().is_some() == is_run;
+            let made = make(kernel, request, (ram, pages), begin, fits, Ptr::<Segment>::populate)?;
+            let Some(segment) = made else { return Ok(Outcome::Again) };
+            segment
         }
-        segment
     };
     let base = segment.base().map_or(0, |base| base.0);
     Ok(Outcome::Done([request.place(slot, segment.any(), Rights::ALL), base, 0]))
+}
+
+/// The argument of calls that make a segment page by page whose upper half says how far they are.
+const STAGE: usize = 3;
+const STAGE_SHIFT: u32 = 32;
+const BEGIN: u64 = 0;
+const GO_ON: u64 = 1;
+/// There is no memory: the pages made go back, then the call says so.
+const UNDO: u64 = 2;
+
+/// Makes a segment of so many pages, a bounded part in each step; `None`: the call is to be made
+/// again. Until it is whole only its maker's context holds it. One that a call given up has left
+/// there goes first.
+pub(super) fn make(
+    kernel: &mut Kernel,
+    request: &Request,
+    (ram, pages): (Ptr<Ram>, u64),
+    begin: impl FnOnce(&mut Kernel, Ptr<Ram>, u64) -> Result<Ptr<Segment>, Error>,
+    fits: impl FnOnce(Ptr<Segment>) -> bool,
+    fill: impl FnOnce(Ptr<Segment>, &mut Kernel, &mut Budget) -> Result<bool, Error>,
+) -> Result<Option<Ptr<Segment>>, Error> {
+    let (budget, partial) = (&mut Budget::step(), &request.caller.partial);
+    let held = partial.get().map(|held| held.object.cast::<Segment>()).transpose()?;
+    let word = request.words()[STAGE];
+    let segment = match (word >> STAGE_SHIFT, held) {
+        (BEGIN, None) => {
+            let new = begin(kernel, ram, pages)?;
+            kernel.keep(partial, Some(Capability { object: new.any(), badge: 0, rights: Rights(0) }), None);
+            kernel.release(new);
+            new
+        }
+        (GO_ON, Some(made)) if made.ram() == ram && made.pages() == pages && fits(made) => made,
+        (BEGIN | UNDO, Some(made)) => {
+            if made.free_pages(kernel, budget) {
+                kernel.keep(partial, None, None);
+            }
+            request.again([]);
+            return Ok(None);
+        }
+        (UNDO, None) => return Err(Error::NoMemory),
+        _ => return Err(Error::BadArgument),
+    };
+    let stage = match fill(segment, kernel, budget) {
+        Ok(true) => {
+            kernel.retain(segment);
+            kernel.keep(partial, None, None);
+            return Ok(Some(segment));
+        }
+        Ok(false) => GO_ON,
+        Err(_) => UNDO,
+    };
+    request.again([(STAGE, word & !(u64::MAX << STAGE_SHIFT) | stage << STAGE_SHIFT)]);
+    Ok(None)
 }
 
 pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
@@ -45,8 +99,14 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
         (modes::ON_WRITE, Kind::Anonymous) => source.copy_on_write(kernel, ram)?,
         (modes::ON_REFERENCE, Kind::Anonymous) => source.copy_on_reference(kernel, ram)?,
         // A contiguous segment must keep its frames, so its copy cannot share them.
-        (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Contiguous(_)) => source.copy_plain(kernel, ram)?,
-        (modes::PLAIN, _) if source.is_ram() => source.copy_plain(kernel, ram)?,
+        (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Contiguous(_)) | (modes::PLAIN, _) if source.is_ram() => {
+            let fits = |made: Ptr<Segment>| made.kind() == Kind::Anonymous;
+            let fill = |made, kernel: &mut Kernel, budget: &mut Budget| source.copy_pages(kernel, made, budget);
+            let of = (ram, source.pages());
+            let made = make(kernel, request, of, Ptr::<Segment>::new_anonymous, fits, fill)?;
+            let Some(copy) = made else { return Ok(Outcome::Again) };
+            copy
+        }
         _ => return Err(Error::BadArgument),
     };
     Ok(Outcome::Done([request.place(slot, copy.any(), Rights::ALL), 0, 0]))

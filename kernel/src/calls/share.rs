@@ -2,13 +2,14 @@
 
 use super::capability::downgraded;
 use super::range::decode_options;
-use super::segment::check_pages;
+use super::segment::{check_pages, make};
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::mapping::VaRange;
 use crate::objects::nest::level_for;
-use crate::objects::{Object, Ptr, Ram};
+use crate::objects::{Object, Ptr, Ram, Segment};
 use crate::shared::{Found, New, ObjectKind, SharedShare, shared};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::layout::segment::CONTIGUOUS;
 use abi::{Error, Handle, Rights};
 use lock::Kind;
@@ -70,11 +71,25 @@ impl Request {
 
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let [parent, _, pages, lock, first, second] = request.words();
-    let lock = decode_lock(lock)?;
+    // The upper half is how far the call is (`make`).
+    let lock = decode_lock(lock & u64::from(u32::MAX))?;
     if Handle(parent) == Handle::NONE {
         let ram = request.ram(1)?;
         let slot = request.slot(kernel)?;
-        let share = kernel.make_pool(ram, pages, lock, [first, second])?;
+        let mut share = Err(Error::NoMemory);
+        let fill = |run: Ptr<Segment>, kernel: &mut Kernel, budget: &mut Budget| {
+            if !run.populate(kernel, budget)? {
+                return Ok(false);
+            }
+            share = kernel.make_pool(run, lock, [first, second]);
+            share.map(|_| true)
+        };
+        let is_run = |run: Ptr<Segment>| run.base().is_some();
+        let Some(run) = make(kernel, request, (ram, pages), Kernel::reserve_pool, is_run, fill)? else {
+            return Ok(Outcome::Again);
+        };
+        kernel.release(run);
+        let share = share?;
         let id = shared(share.any()).map_or(0, |object| object.id());
         return Ok(Outcome::Done([request.place(slot, share.any(), Rights::ALL), id, 0]));
     }

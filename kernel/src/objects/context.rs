@@ -14,6 +14,7 @@ use crate::hardware::VectorArea;
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::scheduler::Standing;
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::control::{ControlPage, ProgramRegisters};
 use abi::layout::protection;
 use abi::{Error, ExceptionInfo, ObjectType};
@@ -98,6 +99,8 @@ pub struct Context {
     pub(crate) watch_target: Slot,
     /// What its call `RamRevoke` takes apart: held, so that it does not go all at once.
     pub(crate) revoked: Slot,
+    /// The segment that its call makes, in several steps; nothing else names it.
+    pub(crate) partial: Slot,
     /// Portals into it.
     pub(super) portals: List<Portal>,
     pub(super) wake_slots: Cell<u32>,
@@ -189,6 +192,11 @@ impl Context {
             }
             Err(error) => registers.rax = (error as u64).wrapping_neg(),
         });
+    }
+
+    /// It executes the instruction of its call again when it goes on.
+    pub fn make_call_again(&self) {
+        self.with_registers(|registers| registers.rip = registers.rip.wrapping_sub(Registers::CALL_BYTES));
     }
 
     /// The words of the `PortalCall` that it is in.
@@ -297,7 +305,7 @@ impl Ptr<Context> {
             Err(_) => {
                 // Only what `map` above put there can be there: it refuses places that are taken.
                 if domain.range().at(control.start).is_some_and(|mapping| mapping.segment() == Some(segment)) {
-                    domain.range().unmap(kernel, control)?;
+                    domain.range().unmap(kernel, control, &mut Budget::all())?;
                 }
                 kernel.release(segment);
             }
@@ -351,6 +359,7 @@ impl Context {
             watch_limit_ns: Cell::new(0),
             watch_target: Slot::new(),
             revoked: Slot::new(),
+            partial: Slot::new(),
             portals: List::new(),
             wake_slots: Cell::new(0),
             registers: UnsafeCell::new(Registers::new()),
@@ -433,6 +442,7 @@ impl Kernel {
         self.wake_slots.free_all(context.any(), &context.wake_slots);
         self.keep(&context.watch_target, None, None);
         self.keep(&context.revoked, None, None);
+        self.keep(&context.partial, None, None);
         while let Some(portal) = context.portals.first() {
             portal.set_callee(None);
         }

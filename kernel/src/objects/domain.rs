@@ -8,13 +8,13 @@
 
 use super::context::Context;
 use super::notification::Notification;
-use super::revoke::Budget;
 use super::segment::{Kind, Segment};
 use super::share::{Capability, Share};
 use super::slot::Source;
 use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range, Slot};
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
+use crate::steps::Budget;
 use crate::trace::Event;
 use abi::layout::domain as flags;
 use abi::{DeathCause, DomainState, Error, ExceptionInfo, Handle, ObjectType, Rights};

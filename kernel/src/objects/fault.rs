@@ -16,6 +16,7 @@ use crate::arch::paging::{Flags, Pte};
 use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::state::Kernel;
+use crate::steps::{PAGE_UNITS, UNITS};
 use abi::Error;
 use abi::layout::protection;
 
@@ -25,8 +26,8 @@ pub const NOT_RAM: Flags = Flags::SOFTWARE_0;
 /// Neighbours shown with a page that faulted, as on Linux: 16 pages. Inside one table of leaves.
 pub(super) const AROUND_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
-/// Pages of one `RangeFill`: as long as a part of a revocation.
-const FILL_PAGES: u64 = 256;
+/// Pages of one `RangeFill`: each may have to be cleared.
+const FILL_PAGES: u64 = (UNITS / PAGE_UNITS) as u64;
 
 /// What was tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

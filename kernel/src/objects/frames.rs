@@ -9,6 +9,7 @@
 //! (next fit), contiguous runs from the top of a region, so that the two mix little. This file does
 //! not know what a page is used for.
 
+use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 
 const PAGE: u64 = PAGE_BYTES as u64;
@@ -79,6 +80,7 @@ impl Region {
 
     fn set_count(&mut self, page: usize, count: u32) {
         assert!(page < self.pages);
+        hardware::count_work(1);
         self.set_free(page, count == 0);
         // SAFETY: as for `count`; nobody else touches the table.
         unsafe { self.counts.add(page).write(count) };
@@ -101,11 +103,23 @@ impl Region {
         *word = if free { *word | mask } else { *word & !mask };
     }
 
+    /// Takes pages out of the free ones, a word of them at a time; they have no count yet.
+    fn reserve(&mut self, first: usize, pages: usize) {
+        hardware::count_work(pages as u64 / 64);
+        let mut page = first;
+        while page < first + pages {
+            let count = (64 - page % 64).min(first + pages - page);
+            *self.word(page / 64) &= !(u64::MAX >> (64 - count) << (page % 64));
+            page += count;
+        }
+    }
+
     fn find(&mut self) -> Option<usize> {
         let words = self.words();
         let hint = self.hint;
         for index in (hint..words).chain(0..hint) {
             let word = *self.word(index);
+            hardware::count_work(1);
             if word != 0 {
                 self.hint = index;
                 return Some(index * 64 + word.trailing_zeros() as usize);
@@ -117,20 +131,30 @@ impl Region {
     /// The highest run of `wanted` free pages whose first has a number (by physical address) that
     /// is a multiple of `align`.
     fn find_run(&mut self, wanted: usize, align: u64) -> Option<usize> {
-        let mut run = 0;
-        let mut page = self.pages;
-        while page > 0 {
-            if run == 0 && page.is_multiple_of(64) && *self.word(page / 64 - 1) == 0 {
-                page -= 64;
-                continue;
+        // Pages `low..high` are a free run that may go on below `low`.
+        let (mut low, mut high) = (self.words() * 64, self.words() * 64);
+        for index in (0..self.words()).rev() {
+            let (word, begin) = (*self.word(index), index * 64);
+            hardware::count_work(1);
+            low -= word.leading_ones() as usize;
+            if let found @ Some(_) = self.highest_start(low, high, wanted, align) {
+                return found;
             }
-            page -= 1;
-            run = if self.is_free(page) { run + 1 } else { 0 };
-            if run >= wanted && (self.address(page).0 / PAGE).is_multiple_of(align) {
-                return Some(page);
+            if word != u64::MAX {
+                if let Some(within) = run_within(word, wanted) {
+                    return Some(begin + within);
+                }
+                (low, high) = (begin, begin + word.trailing_ones() as usize);
             }
         }
         None
+    }
+
+    /// Where the highest run of `wanted` pages within `low..high` begins.
+    fn highest_start(&self, low: usize, high: usize, wanted: usize, align: u64) -> Option<usize> {
+        let start = high.checked_sub(wanted)?;
+        let past = self.address(start).0 / PAGE % align;
+        start.checked_sub(past as usize).filter(|start| *start >= low)
     }
 
     fn address(&self, page: usize) -> PhysAddr {
@@ -141,6 +165,21 @@ impl Region {
         let page = (frame.0.checked_sub(self.base.0)? / PAGE) as usize;
         (page < self.pages).then_some(page)
     }
+}
+
+/// The highest bit at which `wanted` set bits of a word begin, if it has so many in a row.
+fn run_within(word: u64, wanted: usize) -> Option<usize> {
+    if wanted > 64 {
+        return None;
+    }
+    let (mut starts, mut length) = (word, 1);
+    while length < wanted {
+        // A set bit begins `length` set ones.
+        let more = length.min(wanted - length);
+        starts &= starts >> more;
+        length += more;
+    }
+    (starts != 0).then(|| 63 - starts.leading_zeros() as usize)
 }
 
 /// All pages of this core.
@@ -235,32 +274,48 @@ impl Frames {
     /// Contiguous pages, each with count 1. As many as a large page, or more, begin like one if
     /// there is such a place.
     pub fn allocate_run(&mut self, pages: u64) -> Option<PhysAddr> {
-        self.take_run(pages, 1)
-    }
-
-    /// Contiguous pages that leave this core for good.
-    pub fn carve(&mut self, pages: u64) -> Option<PhysAddr> {
-        let base = self.take_run(pages, CARVED)?;
-        self.total -= pages;
+        let base = self.reserve_run(pages)?;
+        (0..pages).for_each(|page| self.count_reserved(base + page * PAGE, 1));
         Some(base)
     }
 
-    fn take_run(&mut self, pages: u64, count: u32) -> Option<PhysAddr> {
+    /// As `allocate_run`, without counts: each page gets its own when it is used
+    /// (`count_reserved`), or goes back (`give_reserved`), a step at a time.
+    pub fn reserve_run(&mut self, pages: u64) -> Option<PhysAddr> {
         if pages == 0 || pages > self.free {
             return None;
         }
         let large = (pages >= LARGE_PAGE).then_some(LARGE_PAGE);
-        large
-            .and_then(|align| self.take_aligned_run(pages, align, count))
-            .or_else(|| self.take_aligned_run(pages, 1, count))
+        large.and_then(|align| self.reserve_aligned_run(pages, align)).or_else(|| self.reserve_aligned_run(pages, 1))
     }
 
-    fn take_aligned_run(&mut self, pages: u64, align: u64, count: u32) -> Option<PhysAddr> {
+    /// A reserved page is used now.
+    pub fn count_reserved(&mut self, frame: PhysAddr, count: u32) {
+        let (region, page) = self.find(frame);
+        assert!(!region.is_free(page));
+        region.set_count(page, count);
+    }
+
+    /// A reserved page is free again.
+    pub fn give_reserved(&mut self, frame: PhysAddr) {
+        let (region, page) = self.find(frame);
+        assert!(!region.is_free(page));
+        region.set_free(page, true);
+        self.free += 1;
+    }
+
+    /// Contiguous pages that leave this core for good.
+    pub fn carve(&mut self, pages: u64) -> Option<PhysAddr> {
+        let base = self.reserve_run(pages)?;
+        (0..pages).for_each(|page| self.count_reserved(base + page * PAGE, CARVED));
+        self.total -= pages;
+        Some(base)
+    }
+
+    fn reserve_aligned_run(&mut self, pages: u64, align: u64) -> Option<PhysAddr> {
         for region in &mut self.regions[..self.region_count] {
             if let Some(first) = region.find_run(pages as usize, align) {
-                for page in first..first + pages as usize {
-                    region.set_count(page, count);
-                }
+                region.reserve(first, pages as usize);
                 self.free -= pages;
                 return Some(region.address(first));
             }
@@ -302,14 +357,19 @@ impl Frames {
     }
 }
 
+/// Work of clearing or copying a page.
+const PAGE_WORK: u64 = 50;
+
 /// Fills a page with zeroes through the direct map.
 pub fn clear(frame: PhysAddr) {
+    hardware::count_work(PAGE_WORK);
     // SAFETY: callers own the frame, which is a whole page of RAM in the direct map.
     unsafe { core::ptr::write_bytes(phys_to_virt(frame).cast::<u64>(), 0, PAGE_BYTES / 8) }
 }
 
 /// Copies a whole page.
 pub fn copy(from: PhysAddr, to: PhysAddr) {
+    hardware::count_work(PAGE_WORK);
     // SAFETY: two different frames owned by the caller.
     unsafe {
         core::ptr::copy_nonoverlapping(phys_to_virt(from).cast::<u64>(), phys_to_virt(to).cast::<u64>(), PAGE_BYTES / 8)

@@ -85,3 +85,38 @@ fn carved_pages_leave_and_come_back() {
     assert_eq!((frames.total(), frames.free()), (total, total));
     assert!(frames.carve(PAGES).is_none() && frames.carve(0).is_none());
 }
+
+/// The highest run, looked for page by page.
+fn naive_run(region: &mut Region, wanted: usize, align: u64) -> Option<usize> {
+    let fits = |region: &mut Region, first: usize| {
+        (region.address(first).0 / PAGE).is_multiple_of(align)
+            && (first..first + wanted).all(|page| region.is_free(page))
+    };
+    (0..(region.pages + 1).saturating_sub(wanted)).rev().find(|first| fits(region, *first))
+}
+
+#[test]
+fn runs_are_the_highest_there_are() {
+    let _ram = block(PAGES * 8);
+    let mut seed = 7u64;
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    for turn in 0..400 {
+        let pages = 1 + random(PAGES * 7);
+        let Some(mut region) = Region::new(PhysRange::new(random(9) * PAGE, (pages + 4) * PAGE)) else { continue };
+        // Taken pages in runs of different lengths.
+        for _ in 0..turn % 40 {
+            let first = random(region.pages as u64) as usize;
+            let length = (1 + random(1 << (1 + turn % 9))) as usize;
+            region.reserve(first, length.min(region.pages - first));
+        }
+        for wanted in [1, 2, 3, 7, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 300, 512, 900, 4000] {
+            for align in if wanted >= 512 { [1, LARGE_PAGE] } else { [1, 1] } {
+                let found = region.find_run(wanted, align);
+                assert_eq!(found, naive_run(&mut region, wanted, align), "{wanted} of {}", region.pages);
+            }
+        }
+    }
+}

@@ -8,6 +8,7 @@
 use super::space::Space;
 use super::{Link, Linked, Ptr, Range, Segment};
 use crate::arch::paging::Table;
+use crate::hardware;
 use crate::memory::PAGE_BYTES;
 use crate::shared::SharedObject;
 use crate::state::Kernel;
@@ -19,6 +20,9 @@ use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeLink, UnsafeRef, in
 
 /// Bytes of a page.
 pub const PAGE: u64 = PAGE_BYTES as u64;
+
+/// Work of finding a mapping among as many as a range may have.
+const TREE_WORK: u64 = 15;
 
 /// What a mapping shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,7 +85,7 @@ pub struct Mapping<S = Listed> {
     tree: RBTreeLink,
     start: Cell<u64>,
     pages: Cell<u64>,
-    first: u64,
+    first: Cell<u64>,
     shows: S,
     protection: Cell<u8>,
     /// What the capability allowed when it was mapped.
@@ -122,6 +126,7 @@ impl<S> Tree<S> {
 
     /// The mapping that covers `address`, or the first after it.
     pub fn at_or_after(&self, address: u64) -> Option<Ptr<Mapping<S>>> {
+        hardware::count_work(TREE_WORK);
         let mappings = self.mappings.borrow();
         let mut cursor = mappings.upper_bound(Bound::Included(&address));
         match cursor.get() {
@@ -218,7 +223,7 @@ impl<S> Mapping<S> {
             tree: RBTreeLink::new(),
             start: Cell::new(place.start),
             pages: Cell::new(place.pages),
-            first,
+            first: Cell::new(first),
             shows,
             protection: Cell::new(protection),
             allowed,
@@ -239,7 +244,7 @@ impl<S> Mapping<S> {
     }
     /// Its first page's number in the segment; 0 for a range.
     pub fn first(&self) -> u64 {
-        self.first
+        self.first.get()
     }
     /// What it shows, and how.
     pub fn target(&self) -> &S {
@@ -263,13 +268,13 @@ impl<S> Mapping<S> {
     }
     /// The segment's page at `address`.
     pub fn page_at(&self, address: u64) -> u64 {
-        self.first + (address - self.start.get()) / PAGE
+        self.first() + (address - self.start.get()) / PAGE
     }
     /// Where it shows some of the segment's pages, if it does.
     pub fn place_of(&self, first: u64, pages: u64) -> Option<PageRun> {
-        let from = first.max(self.first);
-        let to = (first + pages).min(self.first + self.pages());
-        (from < to).then(|| PageRun { start: self.start() + (from - self.first) * PAGE, pages: to - from })
+        let from = first.max(self.first());
+        let to = (first + pages).min(self.first() + self.pages());
+        (from < to).then(|| PageRun { start: self.start() + (from - self.first()) * PAGE, pages: to - from })
     }
     /// What `RangeGet` tells of it; `object` is the id of what it shows.
     pub fn entry(&self, object: u64) -> RangeEntry
@@ -279,7 +284,7 @@ impl<S> Mapping<S> {
         RangeEntry {
             start: self.start(),
             pages: self.pages(),
-            first: self.first,
+            first: self.first(),
             protection: self.protection(),
             allowed: self.allowed(),
             is_range: self.shows.table().is_some(),
@@ -288,6 +293,13 @@ impl<S> Mapping<S> {
     }
     pub(super) fn set_pages(&self, pages: u64) {
         self.pages.set(pages);
+    }
+    /// Gives up so many pages at its start, fewer than it has; it keeps its place in the tree.
+    pub(super) fn advance(&self, pages: u64) {
+        assert!(pages < self.pages());
+        self.start.set(self.start() + pages * PAGE);
+        self.first.set(self.first() + pages);
+        self.pages.set(self.pages() - pages);
     }
     pub(super) fn set_protection(&self, protection: u64) {
         self.protection.set(protection as u8);
@@ -338,10 +350,9 @@ impl Ptr<Mapping> {
         }
     }
 
-    /// Makes its hardware entries read-only.
+    /// Makes its hardware entries read-only: also those that allow more than it does, while a
+    /// `RangeProtect` of several steps goes on.
     pub(super) fn deny_writes(self, kernel: &mut Kernel) {
-        if self.protection() & protection::WRITE != 0 {
-            self.range().own(kernel).downgrade_entries(self.place(), self.protection() & !protection::WRITE);
-        }
+        self.range().own(kernel).downgrade_entries(self.place(), self.protection() & !protection::WRITE);
     }
 }

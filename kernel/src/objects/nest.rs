@@ -8,13 +8,13 @@
 //! somewhere is alive.
 
 use super::mapping::{Mapped, Mapping, PAGE, VaRange};
-use super::revoke::Budget;
 use super::space::{Space, link};
 use super::{Ptr, Ram, Range, Segment, frames};
 use crate::arch::paging::Table;
 use crate::memory::PhysAddr;
 use crate::shared::SharedObject;
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::Error;
 
 /// Backing what an address is shown.
@@ -73,7 +73,7 @@ impl Ptr<Range> {
         let level = level_for(pages).ok_or(Error::BadArgument)?;
         let frame = segment.frame(0).ok_or(Error::BadArgument)?;
         let made = create_over(kernel, segment.ram(), frame, level, write_execute)?;
-        segment.give_page_away();
+        segment.give_pages_away();
         Ok(made)
     }
 

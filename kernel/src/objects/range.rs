@@ -9,7 +9,6 @@
 //! anywhere and more than once, has all forgotten.
 
 use super::mapping::{Listed, Mapped, Mapping, PageRun, Tree, VaRange};
-use super::revoke::Budget;
 use super::segment::Segment;
 use super::space::{Remembered, Space, check_protection};
 use super::{Header, List, Object, Ptr, Ram, fault, ram};
@@ -18,6 +17,7 @@ use crate::hardware;
 use crate::memory::PhysAddr;
 use crate::shared::{Alias, NO_RANGE, SharedObject};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::{Error, ObjectType, RangeEntry};
 use core::cell::Cell;
 
@@ -292,21 +292,35 @@ impl Ptr<Range> {
         self.own(kernel).map(place, Mapped::Segment(segment), first, rights)
     }
 
-    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a
-    /// part of a nested range is meant. Nobody sees any of it when this ends.
-    pub fn unmap(self, kernel: &mut Kernel, place: PageRun) -> Result<u64, Error> {
+    /// Takes what is inside `place` away, as [`Space::unmap`]. Nobody sees any of what went when
+    /// this ends.
+    pub fn unmap(self, kernel: &mut Kernel, place: PageRun, budget: &mut Budget) -> Result<(u64, u64), Error> {
         match self.shared() {
-            None => self.own(kernel).unmap(place),
-            Some(range) => kernel.change_shared(range, |range| range.unmap(place)),
+            None => self.own(kernel).unmap(place, budget),
+            Some(range) => kernel.change_shared(range, |range| range.unmap(place, budget)),
         }
     }
 
-    /// Sets the protection of all pages of `place`. `BadArgument` if it is not all mapped,
-    /// `NoRights` if not by capabilities that allow that.
-    pub fn protect(self, kernel: &mut Kernel, place: PageRun, wanted: u64) -> Result<(), Error> {
+    /// Looks whether `protect` is allowed, as [`Space::check_cover`].
+    pub fn check_cover(
+        self,
+        kernel: &mut Kernel,
+        place: PageRun,
+        wanted: u64,
+        from: u64,
+        budget: &mut Budget,
+    ) -> Result<u64, Error> {
         match self.shared() {
-            None => self.own(kernel).protect(place, wanted),
-            Some(range) => kernel.change_shared(range, |range| range.protect(place, wanted)),
+            None => self.own(kernel).check_cover(place, wanted, from, budget),
+            Some(range) => kernel.change_shared(range, |range| range.check_cover(place, wanted, from, budget)),
+        }
+    }
+
+    /// Sets the protection of pages of `place`, as [`Space::protect`].
+    pub fn protect(self, kernel: &mut Kernel, place: PageRun, wanted: u64, budget: &mut Budget) -> Result<u64, Error> {
+        match self.shared() {
+            None => self.own(kernel).protect(place, wanted, budget),
+            Some(range) => kernel.change_shared(range, |range| range.protect(place, wanted, budget)),
         }
     }
 

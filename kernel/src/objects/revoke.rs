@@ -17,34 +17,8 @@ use super::{
 };
 use crate::shared::Keeper;
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::{DeathCause, ObjectType, Rights};
-
-/// Units of work in one entry to the kernel: frames freed, capabilities taken. About as long as a
-/// fork of a small program.
-pub const UNITS: u32 = 256;
-
-/// Work that may still be done in this entry.
-pub struct Budget(u32);
-
-impl Budget {
-    /// So many units.
-    pub const fn new(units: u32) -> Budget {
-        Budget(units)
-    }
-
-    /// No limit: more than a core's memory holds objects.
-    pub const fn all() -> Budget {
-        Budget(u32::MAX)
-    }
-
-    /// Counts work; tells whether there was room for any. The last piece may be larger than the
-    /// room.
-    pub fn spend(&mut self, units: u32) -> bool {
-        let left = self.0;
-        self.0 = left.saturating_sub(units);
-        left > 0
-    }
-}
 
 /// Whether `caller` stands on memory of `ram`: its domain, itself or its time.
 pub fn stands_on(caller: Ptr<Context>, ram: Ptr<Ram>) -> bool {

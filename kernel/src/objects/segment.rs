@@ -10,11 +10,11 @@
 //! ones in a table page, or in table pages under an index page; those are made at first use.
 
 use super::mapping::Mapping;
-use super::revoke::Budget;
 use super::{Header, List, Object, Ptr, Ram, frames};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::shared::Alias;
 use crate::state::Kernel;
+use crate::steps::{Budget, PAGE_UNITS};
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::{Error, ObjectType};
 use core::cell::Cell;
@@ -52,8 +52,11 @@ pub enum Kind {
 pub struct Segment {
     header: Header,
     kind: Kind,
-    pages: Cell<u64>,
+    /// At most [`SEGMENT_PAGES_MAX`].
+    pages: Cell<u32>,
     present: Cell<u32>,
+    /// Pages made so far by the call that makes it: of a contiguous one, those with a count.
+    made: Cell<u32>,
     /// 0: entries are inline; 1: in the page at `table`; 2: `table` is an index of such pages.
     levels: Cell<u8>,
     /// A shared frame is copied at the first access of any kind, not at the first write: so what is
@@ -93,7 +96,11 @@ fn ensure_table(kernel: &mut Kernel, ram: Ptr<Ram>, word: &Cell<u64>) -> Result<
 impl Segment {
     /// Size in pages.
     pub fn pages(&self) -> u64 {
-        self.pages.get()
+        self.pages.get().into()
+    }
+
+    fn cut_to(&self, pages: u64) {
+        self.pages.set(pages as u32);
     }
 
     /// Pages that have a frame.
@@ -101,7 +108,7 @@ impl Segment {
         match self.kind {
             Kind::Anonymous => u64::from(self.present.get()),
             Kind::Shared(alias) => alias.object().present(),
-            _ => self.pages.get(),
+            _ => self.pages(),
         }
     }
 
@@ -135,7 +142,7 @@ impl Segment {
     /// The frame of a page, if present; for runs always.
     #[inline(always)]
     pub fn frame(&self, page: u64) -> Option<PhysAddr> {
-        if page >= self.pages.get() {
+        if page >= self.pages() {
             return None;
         }
         match (self.kind, self.base()) {
@@ -197,18 +204,24 @@ impl Ptr<Segment> {
 
     /// A segment over one run of zeroed pages.
     pub fn new_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
+        let made = Self::reserve_contiguous(kernel, ram, pages)?;
+        made.populate(kernel, &mut Budget::all())?;
+        Ok(made)
+    }
+
+    /// As `new_contiguous`, but to be populated before anybody sees it.
+    pub fn reserve_contiguous(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
         ram.charge(pages)?;
-        let run = kernel.frames.allocate_run(pages).ok_or(Error::NoMemory);
+        let run = kernel.frames.reserve_run(pages).ok_or(Error::NoMemory);
         let made = run.and_then(|base| {
             let made = Self::create(kernel, ram, pages, Kind::Contiguous(base));
             if made.is_err() {
-                (0..pages).for_each(|page| kernel.frames.release(base + page * PAGE_BYTES as u64));
+                (0..pages).for_each(|page| kernel.frames.give_reserved(base + page * PAGE_BYTES as u64));
             }
             made
         });
-        match made {
-            Ok(segment) => (0..pages).filter_map(|page| segment.frame(page)).for_each(frames::clear),
-            Err(_) => ram.uncharge(pages),
+        if made.is_err() {
+            ram.uncharge(pages);
         }
         made
     }
@@ -217,8 +230,9 @@ impl Ptr<Segment> {
         kernel.create(ram, |header| Segment {
             header,
             kind,
-            pages: Cell::new(pages),
+            pages: Cell::new(pages as u32),
             present: Cell::new(0),
+            made: Cell::new(0),
             mappings: List::new(),
             copy: Cell::new(None),
             levels: Cell::new(levels_for(pages)),
@@ -244,7 +258,7 @@ impl Ptr<Segment> {
     /// The frame of a page of an anonymous segment, made of zeroes if absent. The page must be
     /// inside.
     pub fn touch(self, kernel: &mut Kernel, page: u64) -> Result<PhysAddr, Error> {
-        assert!(page < self.pages.get() && self.kind == Kind::Anonymous);
+        assert!(page < self.pages() && self.kind == Kind::Anonymous);
         let entry = self.ensure_entry(kernel, page)?;
         if entry.get() == 0 {
             let frame = kernel.allocate_clear_page(self.ram())?;
@@ -270,9 +284,30 @@ impl Ptr<Segment> {
         Ok((own, true))
     }
 
-    /// All pages now. On failure those made stay; the caller drops the segment.
-    pub fn populate(self, kernel: &mut Kernel) -> Result<(), Error> {
-        (0..self.pages.get()).try_for_each(|page| self.touch(kernel, page).map(|_| ()))
+    /// Makes all its pages, which nobody sees yet; tells whether the budget sufficed. On failure
+    /// those made stay.
+    pub fn populate(self, kernel: &mut Kernel, budget: &mut Budget) -> Result<bool, Error> {
+        self.make_pages(budget, |page| {
+            if let Kind::Contiguous(base) = self.kind {
+                let frame = base + page * PAGE_BYTES as u64;
+                kernel.frames.count_reserved(frame, 1);
+                frames::clear(frame);
+                return Ok(());
+            }
+            self.touch(kernel, page).map(|_| ())
+        })
+    }
+
+    /// Makes one page after the other from where it was left; tells whether the budget sufficed.
+    fn make_pages(self, budget: &mut Budget, mut make: impl FnMut(u64) -> Result<(), Error>) -> Result<bool, Error> {
+        while u64::from(self.made.get()) < self.pages() {
+            if !budget.spend(PAGE_UNITS) {
+                return Ok(false);
+            }
+            make(self.made.get().into())?;
+            self.made.set(self.made.get() + 1);
+        }
+        Ok(true)
     }
 
     /// Whether a frame that others share must be copied before it is shown.
@@ -289,7 +324,7 @@ impl Ptr<Segment> {
 
     /// A new segment of `ram` that shares all frames with this anonymous one until either writes.
     pub fn copy_on_write(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
-        let copy = Self::new_anonymous(kernel, ram, self.pages.get())?;
+        let copy = Self::new_anonymous(kernel, ram, self.pages())?;
         let filled = self.share_frames(kernel, copy);
         self.deny_writes(kernel);
         if filled.is_err() {
@@ -301,7 +336,7 @@ impl Ptr<Segment> {
     fn share_frames(self, kernel: &mut Kernel, copy: Ptr<Segment>) -> Result<(), Error> {
         let ram = copy.ram();
         ram.charge(self.present())?;
-        let blocks = self.pages.get().div_ceil(ENTRIES as u64);
+        let blocks = self.pages().div_ceil(ENTRIES as u64);
         let shared = (0..blocks).try_for_each(|block| {
             let first = block * ENTRIES as u64;
             let mut left = self.present() - copy.present();
@@ -331,29 +366,35 @@ impl Ptr<Segment> {
 
     /// A new segment of `ram` with all bytes copied now. The source may be of any kind that is RAM.
     pub fn copy_plain(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
-        let copy = Self::new_anonymous(kernel, ram, self.pages.get())?;
-        let filled =
-            (0..self.pages.get()).filter_map(|page| Some((page, self.frame(page)?))).try_for_each(|(page, from)| {
-                let entry = copy.ensure_entry(kernel, page)?;
-                let own = kernel.allocate_page(ram)?;
-                match self.alias() {
-                    Some(alias) => alias.object().read_page(kernel.core(), page, own),
-                    None => frames::copy(from, own),
-                }
-                entry.set(own.0);
-                copy.set_present(copy.present() + 1);
-                Ok(())
-            });
+        let copy = Self::new_anonymous(kernel, ram, self.pages())?;
+        let filled = self.copy_pages(kernel, copy, &mut Budget::all());
         if filled.is_err() {
             kernel.release(copy);
         }
-        filled.map(|()| copy)
+        filled.map(|_| copy)
+    }
+
+    /// Copies its pages into those of `copy`, an empty one that nobody sees yet; tells whether the
+    /// budget sufficed.
+    pub fn copy_pages(self, kernel: &mut Kernel, copy: Ptr<Segment>, budget: &mut Budget) -> Result<bool, Error> {
+        copy.make_pages(budget, |page| {
+            let Some(from) = self.frame(page) else { return Ok(()) };
+            let entry = copy.ensure_entry(kernel, page)?;
+            let own = kernel.allocate_page(copy.ram())?;
+            match self.alias() {
+                Some(alias) => alias.object().read_page(kernel.core(), page, own),
+                None => frames::copy(from, own),
+            }
+            entry.set(own.0);
+            copy.set_present(copy.present() + 1);
+            Ok(())
+        })
     }
 
     /// Grows or shrinks an anonymous segment.
     pub fn set_pages(self, kernel: &mut Kernel, pages: u64) -> Result<(), Error> {
         assert!(self.kind == Kind::Anonymous);
-        let old = self.pages.get();
+        let old = self.pages();
         while self.levels.get() < levels_for(pages) {
             self.raise(kernel)?;
         }
@@ -361,7 +402,7 @@ impl Ptr<Segment> {
             self.hide(kernel, pages, old - pages);
             self.free_from(kernel, pages);
         }
-        self.pages.set(pages);
+        self.cut_to(pages);
         Ok(())
     }
 
@@ -385,7 +426,7 @@ impl Ptr<Segment> {
         let held = self.present();
         let mut left = held;
         let mut next = first;
-        while next < self.pages.get() && left > 0 {
+        while next < self.pages() && left > 0 {
             let end = (next / ENTRIES as u64 + 1) * ENTRIES as u64;
             let block = self.block(next - next % ENTRIES as u64).unwrap_or_default();
             for entry in block.get(next as usize % ENTRIES..).unwrap_or_default() {
@@ -406,16 +447,16 @@ impl Ptr<Segment> {
     /// Whether its one page can be made something else: nobody sees it, and nothing but one
     /// capability names it.
     pub fn check_lone(self) -> Result<(), Error> {
-        if self.pages.get() != 1 || !matches!(self.kind, Kind::Contiguous(_)) {
+        if self.pages() != 1 || !matches!(self.kind, Kind::Contiguous(_)) {
             return Err(Error::BadArgument);
         }
         let is_lone = self.mappings.is_empty() && self.header().references() == 1;
         if is_lone { Ok(()) } else { Err(Error::Busy) }
     }
 
-    /// Its page, and the charge for it, are somebody else's now; it passed `check_lone`.
-    pub(super) fn give_page_away(self) {
-        self.pages.set(0);
+    /// Its pages, and the charge for them, are somebody else's now; nobody sees them.
+    pub(crate) fn give_pages_away(self) {
+        self.cut_to(0);
     }
 
     /// Takes it out of all address spaces, a piece at a time and no page without its translations;
@@ -431,17 +472,17 @@ impl Ptr<Segment> {
     }
 
     /// Frees its pages from the end on; nobody has it mapped. Tells whether the budget sufficed.
-    pub(super) fn free_pages(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+    pub(crate) fn free_pages(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         let ram = self.ram();
-        while let Some(last) = self.pages.get().checked_sub(1) {
+        while let Some(last) = self.pages().checked_sub(1) {
             if !budget.spend(1) {
                 return false;
             }
             match self.kind {
-                Kind::Imported { .. } | Kind::Shared(_) => self.pages.set(0),
+                Kind::Imported { .. } | Kind::Shared(_) => self.cut_to(0),
                 Kind::Contiguous(base) => {
-                    kernel.free_page(ram, base + last * PAGE_BYTES as u64);
-                    self.pages.set(last);
+                    self.free_of_run(kernel, base, last);
+                    self.cut_to(last);
                 }
                 Kind::Anonymous => match self.entry(last) {
                     Some(entry) => {
@@ -450,14 +491,24 @@ impl Ptr<Segment> {
                             kernel.free_page(ram, PhysAddr(frame));
                             self.set_present(self.present() - 1);
                         }
-                        self.pages.set(last);
+                        self.cut_to(last);
                     }
                     // No table, no pages.
-                    None => self.pages.set(last - last % ENTRIES as u64),
+                    None => self.cut_to(last - last % ENTRIES as u64),
                 },
             }
         }
         true
+    }
+
+    /// Gives back a page of a run, which may not have been made yet.
+    fn free_of_run(self, kernel: &mut Kernel, base: PhysAddr, page: u64) {
+        let frame = base + page * PAGE_BYTES as u64;
+        if page < u64::from(self.made.get()) {
+            return kernel.free_page(self.ram(), frame);
+        }
+        kernel.frames.give_reserved(frame);
+        self.ram().uncharge(1);
     }
 
     /// Takes pages out of the hardware tables of every mapping.
@@ -490,10 +541,8 @@ pub(super) fn destroy(kernel: &mut Kernel, segment: Ptr<Segment>) {
     match segment.kind {
         Kind::Imported { .. } => (),
         Kind::Shared(alias) => kernel.drop_alias(ram, alias),
-        Kind::Contiguous(_) => {
-            (0..segment.pages.get())
-                .filter_map(|page| segment.frame(page))
-                .for_each(|frame| kernel.free_page(ram, frame));
+        Kind::Contiguous(base) => {
+            (0..segment.pages()).for_each(|page| segment.free_of_run(kernel, base, page));
         }
         Kind::Anonymous => {
             segment.free_from(kernel, 0);

@@ -5,10 +5,10 @@
 //! paid by the domain's Ram, and stay until the share is emptied for good. A share is part of its
 //! domain's object.
 
-use super::revoke::Budget;
 use super::{Domain, Object, Ptr, Slot};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::layout::SHARE_SLOTS_MAX;
 use abi::{Error, Handle, Rights};
 use core::cell::Cell;

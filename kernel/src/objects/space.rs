@@ -10,7 +10,9 @@
 use super::mapping::{MapTarget, Mapping, PAGE, PageRun, Tree};
 use super::{Ptr, fault};
 use crate::arch::paging::{self, Leaves, Pte, Table};
+use crate::hardware;
 use crate::memory::PhysAddr;
+use crate::steps::{Budget, MAPPING_UNITS, TABLE_UNITS};
 use abi::Error;
 use abi::layout::protection;
 use paging::Flags;
@@ -19,6 +21,8 @@ use paging::Flags;
 pub const MAPPINGS_MAX: u64 = 65_536;
 /// Bytes that one table of leaves covers, and a large page.
 pub(super) const LEAVES_BYTES: u64 = Table::bytes(0);
+/// Entries of such a table.
+const ENTRIES: u32 = (LEAVES_BYTES / PAGE) as u32;
 /// From this many pages on, everything is forgotten instead of page by page.
 const FLUSH_ALL_PAGES: u64 = 32;
 
@@ -118,18 +122,32 @@ pub trait Space {
         made
     }
 
-    /// Takes everything inside `place` away; tells how many pages that were. `BadArgument` if a
+    /// Takes everything inside `place` away, from its start on, as far as the budget allows; tells
+    /// how many pages that were, and the address up to which nothing is left. `BadArgument` if a
     /// part of a nested range is meant.
-    fn unmap(&mut self, place: PageRun) -> Result<u64, Error> {
+    fn unmap(&mut self, place: PageRun, budget: &mut Budget) -> Result<(u64, u64), Error> {
         self.check_borders(place)?;
         self.split(place.start)?;
         self.split(place.end())?;
         let mut pages = 0;
         while let Some(mapping) = { self.mappings().within(place).next() } {
-            pages += mapping.pages();
-            self.take_out(mapping);
+            let table_end = (mapping.start() / LEAVES_BYTES + 1) * LEAVES_BYTES;
+            let piece = PageRun { start: mapping.start(), pages: (table_end - mapping.start()) / PAGE };
+            let is_part = mapping.target().table().is_none() && piece.end() < mapping.end();
+            let pages_here = piece.pages.min(mapping.pages());
+            if !budget.spend(MAPPING_UNITS + TABLE_UNITS * pages_here as u32 / ENTRIES) {
+                return Ok((pages, mapping.start()));
+            }
+            if is_part {
+                self.downgrade_entries(piece, 0);
+                mapping.advance(piece.pages);
+                pages += piece.pages;
+            } else {
+                pages += mapping.pages();
+                self.take_out(mapping);
+            }
         }
-        Ok(pages)
+        Ok((pages, place.end()))
     }
 
     /// Takes one mapping away, with its entries.
@@ -142,49 +160,72 @@ pub trait Space {
     }
 
     /// Whether all of `place` is mapped by capabilities that allow `wanted`, nested ranges as a
-    /// whole.
-    fn check_cover(&self, place: PageRun, wanted: u64) -> Result<(), Error> {
+    /// whole: from an address on, as far as the budget allows; tells up to where that is so.
+    fn check_cover(&self, place: PageRun, wanted: u64, from: u64, budget: &mut Budget) -> Result<u64, Error> {
         self.check_borders(place)?;
-        let mut next = place.start;
-        for mapping in self.mappings().within(place) {
-            if mapping.start() > next {
-                return Err(Error::BadArgument);
-            }
-            if mapping.target().table().is_none() {
-                check_protection(wanted, self.may_write_execute())?;
-            }
-            if mapping.allowed() & wanted != wanted {
-                return Err(Error::NoRights);
-            }
-            next = mapping.end();
+        let mut next = from;
+        while next < place.end() && budget.spend(MAPPING_UNITS) {
+            next = self.allows(next, wanted)?.end();
         }
-        if next >= place.end() { Ok(()) } else { Err(Error::BadArgument) }
+        Ok(next.min(place.end()))
     }
 
-    /// Sets the protection of all pages of `place`, which are covered (`check_cover`).
-    fn protect(&mut self, place: PageRun, wanted: u64) -> Result<(), Error> {
-        self.check_cover(place, wanted)?;
-        self.split(place.start)?;
-        self.split(place.end())?;
+    /// The mapping at `address`, if it may have that protection.
+    fn allows(&self, address: u64, wanted: u64) -> Result<Ptr<Mapping<Self::MapTarget>>, Error> {
+        let mapping = self.mappings().at(address).ok_or(Error::BadArgument)?;
+        if mapping.target().table().is_none() {
+            check_protection(wanted, self.may_write_execute())?;
+        }
+        if mapping.allowed() & wanted == wanted { Ok(mapping) } else { Err(Error::NoRights) }
+    }
+
+    /// Makes `address` a border between mappings, unless it lies inside one that has the
+    /// protection.
+    fn split_unless(&mut self, address: u64, wanted: u64) -> Result<(), Error> {
+        let has = { self.mappings().at(address) }.is_some_and(|mapping| mapping.protection() == wanted);
+        if has { Ok(()) } else { self.split(address) }
+    }
+
+    /// Sets the protection of the pages of `place`, from its start on, as far as the budget allows;
+    /// tells up to where. What was not covered, or not allowed, is met when its turn comes
+    /// (`check_cover` before finds it at once).
+    fn protect(&mut self, place: PageRun, wanted: u64, budget: &mut Budget) -> Result<u64, Error> {
+        self.check_borders(place)?;
+        self.split_unless(place.start, wanted)?;
+        self.split_unless(place.end(), wanted)?;
         let mut next = place.start;
-        while next < place.end()
-            && let Some(mapping) =
-                { self.mappings().within(PageRun { start: next, pages: (place.end() - next) / PAGE }).next() }
-        {
-            next = mapping.end();
+        while next < place.end() {
+            if !budget.spend(MAPPING_UNITS) {
+                return Ok(next);
+            }
+            let mapping = self.allows(next, wanted)?;
+            let end = mapping.end().min(place.end());
+            let is_new = mapping.protection() != wanted;
             mapping.set_protection(wanted);
-            match mapping.target().table() {
-                None => {
-                    self.downgrade_entries(mapping.place(), wanted);
-                    self.join_with_previous(mapping);
+            if let Some(table) = mapping.target().table() {
+                self.set_link(mapping.start(), table, link(table, wanted));
+                next = end;
+                continue;
+            }
+            if is_new {
+                self.join_with_previous(mapping);
+            }
+            // A later step, or a call that is made again, comes back to what is left of the
+            // entries.
+            while next < end {
+                let piece_end = end.min((next / LEAVES_BYTES + 1) * LEAVES_BYTES);
+                let pages = (piece_end - next) / PAGE;
+                if !budget.spend(TABLE_UNITS.min(pages as u32)) {
+                    return Ok(next);
                 }
-                Some(table) => self.set_link(mapping.start(), table, link(table, wanted)),
+                self.downgrade_entries(PageRun { start: next, pages }, wanted);
+                next = piece_end;
             }
         }
-        if let Some(after) = { self.mappings().at(place.end()) } {
+        if let Some(after) = { self.mappings().at(place.end()) }.filter(|after| after.start() == place.end()) {
             self.join_with_previous(after);
         }
-        Ok(())
+        Ok(next)
     }
 
     /// Makes one mapping of two that continue each other, so that protecting back and forth leaves
@@ -222,6 +263,7 @@ pub trait Space {
         let mut address = place.start;
         while address < place.end() {
             let end = place.end().min((address / LEAVES_BYTES + 1) * LEAVES_BYTES);
+            hardware::count_work((end - address) / PAGE / 2 + 2);
             match paging::leaves(top, address, ((end - address) / PAGE) as usize) {
                 Leaves::Nothing => (),
                 Leaves::Large(entry) => {

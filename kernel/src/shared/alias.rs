@@ -16,9 +16,9 @@ use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::mapping::VaRange;
 use crate::objects::remote::SHARED_SLOT;
-use crate::objects::revoke::{Budget, UNITS};
-use crate::objects::{AnyObject, Header, Link, Linked, List, Object, Ptr, Ram, Range, Segment, frames, ram};
+use crate::objects::{AnyObject, Header, Link, Linked, List, Object, Ptr, Ram, Range, Segment, ram};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::{Error, ObjectType, Rights};
 use core::cell::Cell;
@@ -226,15 +226,29 @@ pub fn shared(object: AnyObject) -> Option<SharedObject> {
 }
 
 impl Kernel {
-    /// Takes `pages` of `ram` for a pool and makes its first share: an object of this core that
-    /// names it, with one reference.
-    pub fn make_pool(&mut self, ram: Ptr<Ram>, pages: u64, lock: Kind, name: Name) -> Result<Ptr<SharedShare>, Error> {
+    /// A run of pages for a pool, to be populated; `BadArgument` if no pool has so many, `Busy` if
+    /// this core can have no more.
+    pub fn reserve_pool(&mut self, ram: Ptr<Ram>, pages: u64) -> Result<Ptr<Segment>, Error> {
         if !(PAGES_MIN..=SEGMENT_PAGES_MAX).contains(&pages) {
             return Err(Error::BadArgument);
         }
-        let number = self.shared.pools.iter().position(Option::is_none).ok_or(Error::Busy)?;
-        let keeper = self.keep_pool(ram, pages, number)?;
-        let pool = keeper.pool;
+        self.pool_number()?;
+        Ptr::<Segment>::reserve_contiguous(self, ram, pages)
+    }
+
+    fn pool_number(&self) -> Result<usize, Error> {
+        self.shared.pools.iter().position(Option::is_none).ok_or(Error::Busy)
+    }
+
+    /// Makes a pool of the pages of `run`, which nobody else knows: it has none afterwards. Makes
+    /// its first share: an object of this core that names it, with one reference.
+    pub fn make_pool(&mut self, run: Ptr<Segment>, lock: Kind, name: Name) -> Result<Ptr<SharedShare>, Error> {
+        let (ram, pages) = (run.ram(), run.pages());
+        let number = self.pool_number()?;
+        let pool = Pool::new(run.base().ok_or(Error::BadArgument)?, pages, self.core(), self.next_id());
+        pool.mark(self.core())?;
+        let keeper = self.create(ram, |header| Keeper { header, pool, pages, number })?;
+        run.give_pages_away();
         let made = SharedObject::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
         let made = made.and_then(|first| {
             // The object's first reference is the pool's own, so whoever finds the pool finds the
@@ -250,24 +264,6 @@ impl Kernel {
         self.shared.pools[number] = Some(keeper);
         self.publish(number, pool.base().0);
         registry::tell(pool.base(), pages);
-        made
-    }
-
-    fn keep_pool(&mut self, ram: Ptr<Ram>, pages: u64, number: usize) -> Result<Ptr<Keeper>, Error> {
-        ram.charge(pages)?;
-        let run = self.frames.allocate_run(pages).ok_or(Error::NoMemory);
-        let (core, id) = (self.core(), self.next_id());
-        let made = run.and_then(|base| {
-            (0..pages).for_each(|page| frames::clear(base + page * PAGE_BYTES as u64));
-            let pool = Pool::new(base, pages, core, id);
-            let kept = pool.mark(core).and_then(|()| self.create(ram, |header| Keeper { header, pool, pages, number }));
-            kept.inspect_err(|_| {
-                (0..pages).for_each(|page| self.frames.release(base + page * PAGE_BYTES as u64));
-            })
-        });
-        if made.is_err() {
-            ram.uncharge(pages);
-        }
         made
     }
 
@@ -402,7 +398,7 @@ impl Kernel {
                 self.retire(keeper.pool.base());
             }
         }
-        if !self.leave_dead_pools(&mut Budget::new(UNITS)) {
+        if !self.leave_dead_pools(&mut Budget::step()) {
             // The rest in another event, so that this one is bounded.
             hardware::post(self.core(), SHARED_SLOT);
         }

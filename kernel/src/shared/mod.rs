@@ -38,11 +38,16 @@ const SPIN_TIMEOUT_NS: u64 = 10_000_000_000;
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 1 << 16;
 
+/// Most that counts between two looks at the clock: a machine that stood still, or a core that its
+/// host did not run, did not wait.
+const LOOK_NS_MAX: u64 = 100_000_000;
+
 /// How a kernel waits for another: that holds a lock, or is to forget translations.
 #[derive(Default)]
 pub struct SpinTimeout {
     looks: u32,
-    since_ns: u64,
+    last_ns: u64,
+    waited_ns: u64,
 }
 
 impl Relax for SpinTimeout {
@@ -61,13 +66,37 @@ impl SpinTimeout {
     #[inline(never)]
     fn look_at_clock(&mut self) {
         let now_ns = hardware::now_ns();
-        if self.since_ns == 0 {
-            self.since_ns = now_ns;
+        if self.last_ns != 0 {
+            self.waited_ns += now_ns.saturating_sub(self.last_ns).min(LOOK_NS_MAX);
         }
-        let waited_ns = now_ns - self.since_ns;
+        self.last_ns = now_ns;
         assert!(
-            waited_ns < SPIN_TIMEOUT_NS,
+            self.waited_ns < SPIN_TIMEOUT_NS,
             "another core did not release a shared object's lock, or forget translations, for 10 s: has its kernel stopped?"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_stood_still_did_not_wait() {
+        let mut timeout = SpinTimeout::default();
+        for hour in 1..=50 {
+            hardware::set_clock(hour * 3_600_000_000_000);
+            timeout.look_at_clock();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "has its kernel stopped?")]
+    fn a_core_that_has_stopped_is_told_of() {
+        let mut timeout = SpinTimeout::default();
+        for look in 1..=1100 {
+            hardware::set_clock(look * LOOK_NS_MAX / 10);
+            timeout.look_at_clock();
+        }
     }
 }

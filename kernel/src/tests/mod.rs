@@ -20,6 +20,7 @@ mod shared_ranges;
 mod shared_segments;
 mod shared_threads;
 mod spaces;
+mod steps;
 mod time;
 mod watch;
 

@@ -320,3 +320,22 @@ fn who_is_told_runs_in_order_and_who_tells_is_not_held_up() {
     let [first, second, third] = receivers;
     world.end([sender, first, second, third]);
 }
+
+/// What `PortalReplyWait` says of `Timeout`: the answer is given all the same.
+#[test]
+fn an_answer_is_given_though_nobody_else_calls_until_the_deadline() {
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    let client = world.party(5);
+    world.connect(&client, &server);
+    world.ask(&client, 100);
+    assert!(world.runs(&server));
+    world.call(&server, 100, Call::PortalReplyWait, [5, 6, 7, 0, 0, 0]);
+    assert!(world.runs(&client), "it has its answer");
+    assert_eq!(words(&client)[..3], [5, 6, 7]);
+    let result = server.context.with_registers(|r| r.rax);
+    assert_eq!(abi::Error::from_code(result.wrapping_neg()), Some(abi::Error::Timeout));
+    world.end([server, client]);
+}

@@ -218,7 +218,8 @@ fn pages_are_shown_ahead_of_their_first_touch() {
     let segment = world.make(actor, Call::SegmentAlloc, &[Handle::ROOT_RAM.0, 300, 0]);
     let space = Handle::SELF_RANGE.0;
     world.make(actor, Call::RangeMap, &[space, HEAP, segment, 0, 300, OPEN]);
-    assert_eq!(world.make(actor, Call::RangeFill, &[space, HEAP, 400]), 256, "a bounded part");
+    assert_eq!(world.make(actor, Call::RangeFill, &[space, HEAP, 400]), 128, "a bounded part");
+    assert_eq!(world.make(actor, Call::RangeFill, &[space, HEAP + 128 * PAGE, 272]), 128);
     assert_eq!(
         world.make(actor, Call::RangeFill, &[space, HEAP + 256 * PAGE, 144]),
         44,

@@ -1,6 +1,7 @@
 //! Trees of ranges against a naive model, through a model of the processor's translation buffer:
 //! what a program sees is what the mappings say, whatever the tables and the buffer remember.
 
+use super::steps::{protect_in_steps, unmap_in_steps};
 use super::{Random, World};
 use crate::arch::paging::{Flags, Leaves, Pte, Table, leaves, view};
 use crate::hardware::{Flush, take_flushes};
@@ -11,6 +12,7 @@ use crate::objects::frames::LARGE_PAGE;
 use crate::objects::mapping::{Mapped, PageRun, VaRange};
 use crate::objects::segment::Kind;
 use crate::objects::{Domain, Ptr, Range, Segment};
+use crate::steps::Budget;
 use abi::layout::protection::{EXECUTE, READ, WRITE};
 use abi::{DeathCause, Error};
 use std::collections::BTreeMap;
@@ -399,7 +401,7 @@ fn place_near(model: &Model, random: &mut Random, tree: usize, page: u64) -> Opt
 
 fn unmap(model: &mut Model, random: &mut Random, tree: usize, page: u64) {
     let Some(place) = place_near(model, random, tree, page) else { return };
-    let unmapped = model.trees[&tree].range.unmap(&mut model.world.kernel, place);
+    let unmapped = unmap_in_steps(&mut model.world.kernel, model.trees[&tree].range, place, random);
     if model.cuts_nested(tree, place) {
         assert_eq!(unmapped, Err(Error::BadArgument));
         return;
@@ -422,12 +424,12 @@ fn protect(model: &mut Model, random: &mut Random, tree: usize, page: u64) {
     let mut next = first;
     while let Some((start, part)) = model.part(tree, next).filter(|_| next < end && !cuts) {
         if part.allowed & wanted != wanted {
-            assert_eq!(range.protect(&mut model.world.kernel, place, wanted), Err(Error::NoRights));
+            assert_eq!(protect_in_steps(&mut model.world.kernel, range, place, wanted, random), Err(Error::NoRights));
             return;
         }
         next = start + part.pages;
     }
-    let protected = range.protect(&mut model.world.kernel, place, wanted);
+    let protected = protect_in_steps(&mut model.world.kernel, range, place, wanted, random);
     if next < end || cuts {
         return assert_eq!(protected, Err(Error::BadArgument));
     }
@@ -520,7 +522,7 @@ fn one_fault_serves_every_space_that_shows_the_range() {
     }
     assert_eq!(used - kernel.frames.free(), 64 + 1, "pages, and one for the segment's table: none for tables");
     // Taken out of one space it is still seen in the other.
-    spaces[0].unmap(kernel, spaces[0].place(at, 1 << 18).unwrap()).unwrap();
+    spaces[0].unmap(kernel, spaces[0].place(at, 1 << 18).unwrap(), &mut Budget::all()).unwrap();
     assert!((0..64).all(|page| view(spaces[0].root(), here(page)).is_none()));
     assert!((0..64).all(|page| view(spaces[1].root(), there(page)).is_some()));
     // A range that goes under a parent leaves nothing of itself there.

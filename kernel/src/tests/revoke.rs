@@ -6,13 +6,16 @@ use crate::calls;
 use crate::hardware;
 use crate::objects::context::{Options, State};
 use crate::objects::mapping::PageRun;
-use crate::objects::revoke::{Budget, UNITS};
 use crate::objects::share::Capability;
 use crate::objects::slot::DEPTH_MAX;
 use crate::objects::{AnyObject, Context, Domain, Linked, Ptr, Ram, Schedule};
 use crate::scheduler::Decision;
+use crate::steps::{Budget, UNITS};
 use abi::layout::{self, protection, segment as kinds};
 use abi::{Call, DeathCause, Error, Handle, Rights};
+
+/// What one step of any call may do, in tens of instructions.
+const STEP_WORK_MAX: u64 = 10_000;
 
 const PAGE: u64 = 4096;
 /// More calls than any revocation here needs.
@@ -54,8 +57,19 @@ impl World {
         let mut all = [0; 6];
         all[..words.len()].copy_from_slice(words);
         actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = all);
-        calls::enter(&mut self.kernel, actor.context, call);
-        self.kernel.drain_dead();
+        // As the processor does when it is sent back to the instruction of the call.
+        const AFTER: u64 = 0x1002;
+        loop {
+            actor.context.with_registers(|r| r.rip = AFTER);
+            hardware::take_work();
+            calls::enter(&mut self.kernel, actor.context, call);
+            self.kernel.drain_dead();
+            let work = hardware::take_work();
+            assert!(work <= STEP_WORK_MAX, "a step of {call:?} {words:?} does {work} units of work");
+            if actor.context.with_registers(|r| r.rip) == AFTER {
+                break;
+            }
+        }
         actor.context.with_registers(|r| match r.rax {
             0 => Ok([r.rdi, r.rsi, r.rdx]),
             code => Err(Error::from_code(code.wrapping_neg()).unwrap()),

@@ -106,7 +106,11 @@ impl Core {
         self.actor
             .domain
             .range()
-            .unmap(&mut self.world.kernel, crate::objects::mapping::PageRun { start: HEAP, pages: 64 })
+            .unmap(
+                &mut self.world.kernel,
+                crate::objects::mapping::PageRun { start: HEAP, pages: 64 },
+                &mut crate::steps::Budget::all(),
+            )
             .unwrap();
         self.world.kernel.drain_dead();
         assert_eq!(self.world.kernel.kernel_objects - 1, OWN_OBJECTS, "objects are left");

@@ -1,5 +1,6 @@
 //! Segments, copy-on-write and ranges against a naive model: a map from page to byte per space.
 
+use super::steps::{protect_in_steps, unmap_in_steps};
 use super::{Random, World};
 use crate::memory::{PAGE_BYTES, phys_to_virt};
 use crate::objects::domain::Death;
@@ -67,14 +68,14 @@ fn step(world: &mut World, space: &mut Space, random: &mut Random) {
             }
         }
         2 => {
-            let unmapped = range.unmap(kernel, place).unwrap();
+            let unmapped = unmap_in_steps(kernel, range, place, random).unwrap();
             let known = (start..start + pages).filter(|page| space.mappings.remove(page).is_some()).count();
             assert_eq!(unmapped, known as u64);
         }
         3 => {
             let protection = random.one(&[READ, READ | WRITE, 0]);
             let covered = (start..start + pages).all(|page| space.mappings.contains_key(&page));
-            assert_eq!(range.protect(kernel, place, protection).is_ok(), covered);
+            assert_eq!(protect_in_steps(kernel, range, place, protection, random).is_ok(), covered);
             if covered {
                 (start..start + pages).for_each(|page| space.mappings.get_mut(&page).unwrap().protection = protection);
             }

@@ -14,7 +14,9 @@ use std::path::Path;
 /// Folders whose code is privileged.
 const PRIVILEGED: [&str; 2] = ["kernel/src", "lib/lock/src"];
 /// A tenth more than Corey's kernel with its 11,150 lines, for the objects of three more papers.
-const LINES_MAX: usize = 12_500;
+/// For the time being 280 lines more, for calls of several steps (decision 60): what need not be
+/// privileged is on its way out, and then it is lowered again.
+const LINES_MAX: usize = 12_500 + 280;
 /// A quarter of a core's second-level cache.
 const TEXT_BYTES_MAX: u64 = 256 << 10;
 

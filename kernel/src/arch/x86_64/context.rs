@@ -61,6 +61,9 @@ const _: () = assert!(size_of::<Registers>() == 176);
 const _: () = assert!(offset_of!(Registers, r15) == 0 && offset_of!(Registers, entry) == 120);
 
 impl Registers {
+    /// Length of the instruction SYSCALL, after which `rip` is on entry.
+    pub const CALL_BYTES: u64 = 2;
+
     /// All zero, interrupts on, user segments.
     pub const fn new() -> Registers {
         Registers {

@@ -1,0 +1,46 @@
+//! How long one step of the kernel may be.
+//!
+//! Between an entry to the kernel and its exit interrupts are off, so each step does a bounded
+//! amount of work (decision 60). A call that may have more to do takes a [`Budget`], does as much
+//! of it as that allows, and leaves: it says so to its caller (`RamRevoke`), or the kernel lets the
+//! caller make the same call again, with what is done written into the call's arguments
+//! (`calls::Outcome::Again`). Then interrupts are taken and others have their turn before it goes
+//! on. Tests count the work of each step (`hardware::count_work`).
+
+/// Units of work in one entry to the kernel: frames freed, capabilities taken. About as long as a
+/// fork of a small program.
+pub const UNITS: u32 = 256;
+/// Of a page that is cleared or copied.
+pub const PAGE_UNITS: u32 = 2;
+/// Of one mapping that is looked at, changed or taken out.
+pub const MAPPING_UNITS: u32 = 2;
+/// Of a table of leaves whose entries are changed.
+pub const TABLE_UNITS: u32 = 8;
+
+/// Work that may still be done in this entry.
+pub struct Budget(u32);
+
+impl Budget {
+    /// So many units.
+    pub const fn new(units: u32) -> Budget {
+        Budget(units)
+    }
+
+    /// What one entry to the kernel may do.
+    pub const fn step() -> Budget {
+        Budget(UNITS)
+    }
+
+    /// No limit: more than a core's memory holds objects.
+    pub const fn all() -> Budget {
+        Budget(u32::MAX)
+    }
+
+    /// Counts work; tells whether there was room for any. The last piece may be larger than the
+    /// room.
+    pub fn spend(&mut self, units: u32) -> bool {
+        let left = self.0;
+        self.0 = left.saturating_sub(units);
+        left > 0
+    }
+}

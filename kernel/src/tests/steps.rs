@@ -1,0 +1,216 @@
+//! Calls of several steps: each is bounded, and all of them together do what one would.
+
+use super::revoke::Actor;
+use super::{Random, World};
+use crate::arch::paging;
+use crate::calls;
+use crate::objects::fault::Access;
+use crate::objects::mapping::{PAGE, PageRun};
+use crate::objects::share::Capability;
+use crate::objects::{Domain, Ptr, Range, Segment};
+use crate::state::Kernel;
+use crate::steps::Budget;
+use abi::layout::{HEAP, copy, protection, segment as kinds};
+use abi::{Call, Error, Handle, Rights};
+
+const RAM: u64 = Handle::ROOT_RAM.0;
+const SPACE: u64 = Handle::SELF_RANGE.0;
+const OPEN: u64 = protection::READ | protection::WRITE;
+/// Of large segments: the fake RAM has room for two.
+const PAGES: u64 = 30_000;
+/// As many mappings as a range may have, but for the control page and one that a split needs.
+const MAPPINGS: u64 = crate::objects::space::MAPPINGS_MAX - 2;
+
+/// Unmaps by steps of few units; gives the pages.
+pub(super) fn unmap_in_steps(
+    kernel: &mut Kernel,
+    range: Ptr<Range>,
+    place: PageRun,
+    random: &mut Random,
+) -> Result<u64, Error> {
+    let (mut all, mut start) = (0, place.start);
+    loop {
+        let rest = PageRun { start, pages: (place.end() - start) / PAGE };
+        let (pages, reached) = range.unmap(kernel, rest, &mut Budget::new(1 + random.below(20) as u32))?;
+        (all, start) = (all + pages, reached);
+        if reached == place.end() {
+            return Ok(all);
+        }
+    }
+}
+
+/// Protects by steps of few units, after a look at all of it.
+pub(super) fn protect_in_steps(
+    kernel: &mut Kernel,
+    range: Ptr<Range>,
+    place: PageRun,
+    wanted: u64,
+    random: &mut Random,
+) -> Result<(), Error> {
+    let mut few = || Budget::new(1 + random.below(20) as u32);
+    let mut start = place.start;
+    while start < place.end() {
+        start = range.check_cover(kernel, place, wanted, start, &mut few())?;
+    }
+    start = place.start;
+    while start < place.end() {
+        let rest = PageRun { start, pages: (place.end() - start) / PAGE };
+        start = range.protect(kernel, rest, wanted, &mut few())?;
+    }
+    Ok(())
+}
+
+/// `World::run` asserts that no step of any call does more than `STEP_WORK_MAX`.
+#[test]
+fn segments_are_made_copied_and_dropped_in_bounded_steps() {
+    let mut world = World::new(2 * PAGES + 2000);
+    let actor = world.outsider();
+    let used = world.used();
+    for kind in [kinds::EAGER, kinds::CONTIGUOUS] {
+        let source = world.make(actor, Call::SegmentAlloc, &[RAM, PAGES, kind]);
+        assert_eq!(world.run(actor, Call::SegmentStat, &[source]).unwrap()[1], PAGES, "it has all its pages");
+        let copied = world.make(actor, Call::SegmentCopy, &[RAM, source, copy::PLAIN]);
+        world.make(actor, Call::RangeMap, &[SPACE, HEAP, source, 0, PAGES, OPEN]);
+        let mut filled = 0;
+        while filled < PAGES {
+            filled += world.make(actor, Call::RangeFill, &[SPACE, HEAP + filled * PAGE, PAGES - filled]);
+        }
+        for wanted in [protection::READ, OPEN, 0, OPEN] {
+            world.make(actor, Call::RangeProtect, &[SPACE, HEAP + PAGE, PAGES - 2, wanted]);
+        }
+        assert_eq!(world.make(actor, Call::RangeUnmap, &[SPACE, HEAP, PAGES]), PAGES);
+        assert!(paging::view(actor.domain.range().root(), HEAP + (PAGES - 1) * PAGE).is_none());
+        for segment in [source, copied] {
+            world.run(actor, Call::CapDrop, &[segment]).unwrap();
+        }
+        assert!(world.used() - used < 70, "only tables are left");
+    }
+}
+
+#[test]
+fn mappings_are_protected_and_taken_out_in_bounded_steps() {
+    let mut world = World::new(8000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 1, kinds::EAGER]);
+    for page in 0..MAPPINGS {
+        world.run(actor, Call::RangeMap, &[SPACE, HEAP + page * PAGE, segment, 0, 1, OPEN]).unwrap();
+    }
+    let all = [SPACE, HEAP, MAPPINGS, protection::READ];
+    world.run(actor, Call::RangeProtect, &all).unwrap();
+    // Refused for its last page: nothing of it has changed, in however many steps that was found.
+    let one_more = [SPACE, HEAP, MAPPINGS + 1, OPEN];
+    assert_eq!(world.run(actor, Call::RangeProtect, &one_more), Err(Error::BadArgument));
+    let range = actor.domain.range();
+    assert!((0..MAPPINGS).all(|page| range.at(HEAP + page * PAGE).unwrap().protection() == protection::READ));
+    assert_eq!(world.make(actor, Call::RangeUnmap, &all[..3]), MAPPINGS);
+    assert_eq!(range.count(), 1, "the control page is left");
+}
+
+#[test]
+fn a_pool_is_cleared_in_bounded_steps() {
+    let mut world = World::new(PAGES + 2000);
+    let actor = world.outsider();
+    let used = world.used();
+    let share = world.make(actor, Call::ShareAlloc, &[0, RAM, PAGES, 0, 0, 0]);
+    assert!(world.used() - used >= PAGES);
+    assert_eq!(world.run(actor, Call::ShareAlloc, &[0, RAM, PAGES, 0, 0, 0]), Err(Error::NoMemory));
+    world.run(actor, Call::ShareStat, &[share]).unwrap();
+}
+
+/// One step of a call, as it is left when its maker goes on with something else.
+fn one_step(world: &mut World, actor: Actor, call: Call, words: [u64; 6]) -> bool {
+    actor.context.with_registers(|r| {
+        r.rip = 0x1002;
+        [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words;
+    });
+    calls::enter(&mut world.kernel, actor.context, call);
+    actor.context.with_registers(|r| r.rip == 0x1000)
+}
+
+#[test]
+fn a_call_given_up_leaves_nothing_that_stays() {
+    let mut world = World::new(6000);
+    let actor = world.outsider();
+    let used = world.used();
+    for kind in [kinds::EAGER, kinds::CONTIGUOUS] {
+        assert!(one_step(&mut world, actor, Call::SegmentAlloc, [RAM, 3000, kind, 0, 0, 0]));
+        // Another of any kind begins by giving back what was left; and has nothing of it.
+        let made = world.make(actor, Call::SegmentAlloc, &[RAM, 4000, kind]);
+        world.run(actor, Call::CapDrop, &[made]).unwrap();
+        // Stages that nobody came to are refused.
+        for stage in [1, 3, u64::MAX >> 32] {
+            assert_eq!(world.run(actor, Call::SegmentAlloc, &[RAM, 8, kind, stage << 32]), Err(Error::BadArgument));
+        }
+        // There is no memory for it: what was made goes back before that is said.
+        assert_eq!(world.run(actor, Call::SegmentAlloc, &[RAM, 7000, kind]), Err(Error::NoMemory));
+        assert_eq!(world.used(), used);
+    }
+    let source = world.make(actor, Call::SegmentAlloc, &[RAM, 2000, kinds::EAGER]);
+    assert!(one_step(&mut world, actor, Call::SegmentCopy, [RAM, source, copy::PLAIN, 0, 0, 0]));
+    // A copy cannot become an eager segment of other size, nor one of a run.
+    for words in [[RAM, 8, kinds::EAGER, 1 << 32], [RAM, 2000, kinds::CONTIGUOUS, 1 << 32]] {
+        assert_eq!(world.run(actor, Call::SegmentAlloc, &words), Err(Error::BadArgument));
+    }
+    // Its maker's end takes it along.
+    world.run(actor, Call::CapDrop, &[source]).unwrap();
+    world.kernel.end_context(actor.context);
+    world.kernel.drain_dead();
+    assert!(world.used() <= used);
+}
+
+/// What `DomainFork` says of a refusal: the child keeps what it got until then, the parent has all
+/// it had, and nothing is lost when the child ends.
+#[test]
+fn a_refused_fork_leaves_the_parent_whole_and_the_child_to_be_killed() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let mut inherited = [0; 2];
+    for (number, handle) in (0..).zip(&mut inherited) {
+        let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 8, kinds::EAGER]);
+        let rights = Rights::ALL.union(Rights::INHERIT);
+        *handle = world.make(actor, Call::CapCopy, &[segment, u64::from(rights.0)]);
+        world.make(actor, Call::RangeMap, &[SPACE, HEAP + number * 8 * PAGE, *handle, 0, 8, OPEN]);
+    }
+    let range = actor.domain.range();
+    let frames = |world: &mut World| {
+        (0..16).map(|page| range.resolve(&mut world.kernel, HEAP + page * PAGE, Access::Write).ok()).collect::<Vec<_>>()
+    };
+    let before = frames(&mut world);
+    for busy in [true, false] {
+        let used = world.used();
+        let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+        let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+        if busy {
+            child.ensure_slot(&mut world.kernel, inherited[1] as usize).unwrap();
+            let ram = world.ram;
+            world.kernel.retain(ram);
+            child.insert(inherited[1] as usize, Capability { object: ram.any(), badge: 0, rights: Rights(0) });
+        }
+        let forked = world.run(actor, Call::DomainFork, &[handle]);
+        assert_eq!(forked.err(), busy.then_some(Error::Busy));
+        let got = inherited.map(|slot| child.share().find::<Segment>(Handle(slot), Rights::READ).is_ok());
+        assert_eq!(got, [true, !busy], "slots in order");
+        assert_eq!(child.range().at(HEAP).is_some(), !busy, "mappings come after all slots");
+        assert_eq!(range.at(HEAP).unwrap().pages(), 8);
+        world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+        world.run(actor, Call::CapDrop, &[handle]).unwrap();
+        assert_eq!(world.used(), used);
+        assert_eq!(frames(&mut world), before, "its pages are its own again");
+    }
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn mappings_of_a_whole_table_are_changed_in_bounded_steps() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 513, kinds::EAGER]);
+    for number in 0..200 {
+        let at = HEAP + number * 512 * PAGE;
+        world.run(actor, Call::RangeMap, &[SPACE, at, segment, number % 2, 512, OPEN]).unwrap();
+        world.make(actor, Call::RangeFill, &[SPACE, at, 1]);
+    }
+    let all = [SPACE, HEAP, 200 * 512, protection::READ];
+    world.run(actor, Call::RangeProtect, &all).unwrap();
+    assert_eq!(world.make(actor, Call::RangeUnmap, &all[..3]), 200 * 512);
+}
