@@ -49,9 +49,11 @@ macro_rules! calls {
 calls! {
     /// Does nothing. () → (). For measuring the cost of entry and exit.
     Null = 0,
-    /// Text to the kernel's log. (pointer, length ≤ 512) → (). Whole lines stay whole; control
-    /// characters but the ends of lines and tabs are shown as escapes, so no terminal obeys them.
-    /// Right: none; the caller's component name is put in front by the runtime.
+    /// Writes text to the kernel's log. (pointer, length ≤ 512, pcore: POWER or `Handle::NONE`) →
+    /// (). The kernel puts the domain's name in front of each line, `pelago: NAME: `; only who may
+    /// end the machine may write in its name, `pelago: `. Whole lines stay whole, eight at most;
+    /// control characters but tabs are shown as escapes, so no terminal obeys them. What a domain
+    /// writes faster than 16 KiB a second (64 KiB at once) is dropped, and counted in a later line.
     Log = 1,
     /// Raw text to the console port. (console device handle: CONTROL, pointer, length ≤ 4096) → ().
     /// Only on core 0.
@@ -184,8 +186,10 @@ calls! {
     RangeRetype = 39,
 
     /// A protection domain: root Share, root AddressRange, owner of what is made in it. (ram: WRITE
-    /// that will pay for all its tables; limit = RamSplit before, flags) → (new domain with all
-    /// rights, object id). `NoMemory`. A domain ends when the last capability for it outside its
+    /// that will pay for all its tables; limit = RamSplit before, flags, pcore: CONTROL or
+    /// `Handle::NONE`, pointer, length ≤ 32) → (new domain with all rights, object id). The pointer
+    /// is to its name in the log, ASCII without spaces and colons; without a pcore it has its
+    /// maker's, so that nobody can write in the name of another. `NoMemory`. A domain ends when the last capability for it outside its
     /// own share goes: whoever wants it alive keeps one.
     DomainAlloc = 40,
     /// Copies a capability into another domain's root share. (domain: WRITE, source handle: GRANT,

@@ -20,12 +20,13 @@ std::thread_local! {
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
     static SHOOTDOWNS_TAKEN: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
-    static LINE: Cell<String> = const { Cell::new(String::new()) };
     static WORK: Cell<u64> = const { Cell::new(0) };
+    static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
     static POSTED: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
 }
 
 const FLUSHES_MAX: usize = 4096;
+const LINES_MAX: usize = 8192;
 
 pub use crate::orders::{Order, State, Used};
 
@@ -216,14 +217,20 @@ pub fn take_count(slot: usize) -> u64 {
     COUNTS.with_borrow_mut(|counts| counts.remove(&slot).unwrap_or_default())
 }
 
-/// As in `hardware.rs`: the last line is kept, and so made, which finds what panics in making it.
+/// As in `hardware.rs`: the last lines are kept, and so made, which finds what panics in making
+/// them.
 pub fn write_line(text: core::fmt::Arguments<'_>) {
-    LINE.set(text.to_string());
+    LINES.with_borrow_mut(|lines| {
+        if lines.len() == LINES_MAX {
+            lines.clear();
+        }
+        lines.push(text.to_string());
+    });
 }
 
-/// The last line since the last question.
-pub fn take_line() -> String {
-    LINE.take()
+/// The lines since the last question, or the last of them.
+pub fn take_lines() -> Vec<String> {
+    LINES.take()
 }
 
 /// As in `hardware.rs`.

@@ -15,7 +15,6 @@ use crate::state::Kernel;
 use crate::trace::Event as Traced;
 use crate::{calls, hardware, log, mailbox};
 use abi::{Call, ControlPage, DeathCause, Error, ExceptionInfo, ProgramRegisters};
-use core::fmt::Write;
 
 const PAGE_FAULT: u8 = 14;
 
@@ -224,39 +223,20 @@ pub fn from_program(program: &ProgramRegisters, registers: &mut Registers) {
     registers.set_exact();
 }
 
-/// Says what a domain did before it ends. The kernel knows ids only; the monitor knows names.
+/// Says what a domain did before it ends.
 fn report(context: Ptr<Context>, exception: &ExceptionInfo) {
-    let id = context.domain().header().id();
+    let domain = context.domain();
+    let (id, name) = (domain.header().id(), domain.writer.name());
     context.with_registers(|registers| {
         hardware::write_line(format_args!(
-            "pelago: domain {id:#x} exception {} error {:#x} address {:#x} rip {:#x} rsp {:#x}",
-            exception.vector, exception.error, exception.address, registers.rip, registers.rsp
+            "pelago: {} (domain {id:#x}) exception {} error {:#x} address {:#x} rip {:#x} rsp {:#x}",
+            name.as_str(),
+            exception.vector,
+            exception.error,
+            exception.address,
+            registers.rip,
+            registers.rsp
         ));
-        let mut name = Name::default();
-        // A name that is too long is cut.
-        let _ = write!(name, "domain {id:#x}");
-        hardware::print_user(registers, context.domain().range().root(), name.as_str());
+        hardware::print_user(registers, domain.range().root(), name.as_str());
     });
-}
-
-/// A short text.
-#[derive(Default)]
-struct Name {
-    bytes: [u8; 32],
-    used: usize,
-}
-
-impl Name {
-    fn as_str(&self) -> &str {
-        core::str::from_utf8(&self.bytes[..self.used]).unwrap_or("domain")
-    }
-}
-
-impl Write for Name {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let end = self.used + text.len();
-        self.bytes.get_mut(self.used..end).ok_or(core::fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.used = end;
-        Ok(())
-    }
 }

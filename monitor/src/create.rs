@@ -80,7 +80,7 @@ impl<M: Machine> Registry<M> {
         let plan = domain.plan.clone();
         let parts = &mut domain.parts;
         parts.ram = self.machine.account(plan.limit_pages)?;
-        (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux)?;
+        (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux, &plan.name)?;
         parts.range = self.machine.range(parts.domain)?;
         self.place(&plan.program, parts.ram, parts.range)?;
         parts.context = self.machine.context(parts.ram, parts.domain, plan.priority, plan.linux)?;

@@ -223,6 +223,6 @@ impl<M: Machine> Registry<M> {
     }
 
     pub(crate) fn machine_log(&self, text: &str) {
-        let _ = sys::log(&alloc::format!("monitor: {text}"));
+        let _ = sys::log(text);
     }
 }

@@ -159,7 +159,7 @@ impl<M: Machine> Registry<M> {
 
 /// A refused kernel call, as clients of the monitor are told; the log says more.
 pub(crate) fn refused(error: abi::Error) -> MonitorError {
-    let _ = sys::log(&alloc::format!("monitor: refused by the kernel: {}", error.name()));
+    let _ = sys::log(&alloc::format!("refused by the kernel: {}", error.name()));
     match error {
         abi::Error::NoMemory | abi::Error::NoSlot | abi::Error::Busy => MonitorError::NoMemory,
         _ => MonitorError::Failed,

@@ -51,7 +51,7 @@ pub trait Machine {
     /// An account of at most that many pages.
     fn account(&mut self, limit_pages: u64) -> Result<Handle, Error>;
     /// A domain, and its id.
-    fn domain(&mut self, ram: Handle, linux: bool) -> Result<(Handle, u64), Error>;
+    fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error>;
     /// A capability put into a domain: its handle there.
     fn grant(&mut self, domain: Handle, source: Handle, rights: Rights) -> Result<Handle, Error>;
     /// The domain's address range.

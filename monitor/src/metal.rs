@@ -132,8 +132,9 @@ impl Machine for Metal {
         sys::ram_split(Handle::ROOT_RAM, if is_all { all_pages - all_pages / KEPT_PART } else { limit_pages })
     }
 
-    fn domain(&mut self, ram: Handle, linux: bool) -> Result<(Handle, u64), Error> {
-        sys::domain_alloc(ram, if linux { domain::WRITE_EXECUTE } else { 0 })
+    fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error> {
+        let flags = if linux { domain::WRITE_EXECUTE } else { 0 };
+        sys::domain_alloc_named(ram, flags, Handle::PCORE, name)
     }
 
     fn grant(&mut self, domain: Handle, source: Handle, rights: Rights) -> Result<Handle, Error> {

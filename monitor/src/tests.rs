@@ -106,7 +106,7 @@ impl Machine for Fake {
     fn account(&mut self, _: u64) -> Result<Handle, Error> {
         self.new_handle()
     }
-    fn domain(&mut self, _: Handle, _: bool) -> Result<(Handle, u64), Error> {
+    fn domain(&mut self, _: Handle, _: bool, _: &str) -> Result<(Handle, u64), Error> {
         self.new_handle().map(|handle| (handle, handle.0))
     }
     fn grant(&mut self, _: Handle, source: Handle, _: Rights) -> Result<Handle, Error> {

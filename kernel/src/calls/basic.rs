@@ -3,42 +3,31 @@
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::arch::power;
 use crate::hardware;
+use crate::objects::writer::{self, Printable};
 use crate::objects::{Device, user_memory};
 use crate::state::Kernel;
 use crate::trace::RECORD_BYTES;
-use abi::{Error, Rights};
-use core::fmt::{self, Write};
+use abi::{Error, Handle, Rights};
 
 const LOG_BYTES_MAX: usize = 512;
 const CONSOLE_BYTES_MAX: u64 = 4096;
 
 pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [address, bytes, ..] = request.words();
+    let [address, bytes, machine, ..] = request.words();
+    let is_the_machines = machine != Handle::NONE.0;
+    if is_the_machines {
+        request.check_core(kernel, 2, Rights::POWER)?;
+    }
+    let domain = request.caller.domain();
     let mut text = [0; LOG_BYTES_MAX];
     let text = usize::try_from(bytes).ok().and_then(|bytes| text.get_mut(..bytes)).ok_or(Error::BadArgument)?;
-    user_memory::read(kernel, request.caller.domain().range(), address, text)?;
-    match core::str::from_utf8(text) {
-        Ok(text) => hardware::write_line(format_args!("{}", Printable(text.trim_end_matches('\n')))),
-        Err(_) => hardware::write_line(format_args!("{}", text.escape_ascii())),
+    user_memory::read(kernel, domain.range(), address, text)?;
+    if is_the_machines {
+        writer::lines(text).for_each(|line| hardware::write_line(format_args!("pelago: {}", Printable(line))));
+    } else {
+        domain.writer.write(text);
     }
     NOTHING
-}
-
-/// Text as it goes to a terminal that obeys nobody but the console: control characters are written
-/// as escapes, but for ends of lines and tabs.
-struct Printable<'a>(&'a str);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for character in self.0.chars() {
-            if character.is_control() && !matches!(character, '\n' | '\t') {
-                write!(to, "\\x{:02x}", u32::from(character))?;
-            } else {
-                to.write_char(character)?;
-            }
-        }
-        Ok(())
-    }
 }
 
 pub(super) fn console_write(kernel: &mut Kernel, request: &Request) -> Answer {

@@ -5,6 +5,7 @@ use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::domain::Death;
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
+use crate::objects::writer::Name;
 use crate::objects::{Domain, Ptr, user_memory};
 use crate::state::Kernel;
 use abi::layout::domain as flags;
@@ -16,6 +17,20 @@ fn living(request: &Request, argument: usize, rights: Rights) -> Result<Ptr<Doma
     if domain.is_alive() { Ok(domain) } else { Err(Error::PeerDead) }
 }
 
+/// The name of a new domain: its maker's, or what one who holds the core says.
+fn name(kernel: &mut Kernel, request: &Request) -> Result<Name, Error> {
+    let [_, _, pcore, address, bytes, _] = request.words();
+    let maker = request.caller.domain();
+    if pcore == Handle::NONE.0 {
+        return Ok(maker.writer.name());
+    }
+    request.check_core(kernel, 2, Rights::CONTROL)?;
+    let mut text = [0; Name::BYTES_MAX];
+    let text = usize::try_from(bytes).ok().and_then(|bytes| text.get_mut(..bytes)).ok_or(Error::BadArgument)?;
+    user_memory::read(kernel, maker.range(), address, text)?;
+    Name::new(text).ok_or(Error::BadArgument)
+}
+
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let (parent, _) = request.source(0)?;
@@ -23,8 +38,9 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     if options & !flags::WRITE_EXECUTE != 0 {
         return Err(Error::BadArgument);
     }
+    let name = name(kernel, request)?;
     let slot = request.slot(kernel)?;
-    let domain = Ptr::<Domain>::create(kernel, ram, options)?;
+    let domain = Ptr::<Domain>::create(kernel, ram, options, name)?;
     domain.share().find_slot(Handle::SELF_RAM)?.0.derive_from(parent);
     let id = domain.header().id();
     Ok(Outcome::Done([request.place(slot, domain.any(), Rights::ALL), id, 0]))

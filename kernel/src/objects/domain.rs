@@ -11,6 +11,7 @@ use super::notification::Notification;
 use super::segment::{Kind, Segment};
 use super::share::{Capability, Share};
 use super::slot::Source;
+use super::writer::{Name, Writer};
 use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range, Slot};
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
@@ -55,6 +56,8 @@ pub struct Domain {
     header: Header,
     pub(super) share: Share,
     range: Ptr<Range>,
+    /// Its name, and its part in the log.
+    pub(crate) writer: Writer,
     /// Contexts that have not ended; the list counts as a reference of each.
     pub(crate) contexts: List<Context, 0>,
     death: Cell<Option<Death>>,
@@ -99,12 +102,13 @@ impl Domain {
 impl Ptr<Domain> {
     /// A domain paid by `ram`, with its own first three capabilities. The caller holds one
     /// reference.
-    pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64) -> Result<Ptr<Domain>, Error> {
+    pub fn create(kernel: &mut Kernel, ram: Ptr<Ram>, options: u64, name: Name) -> Result<Ptr<Domain>, Error> {
         let range = Ptr::<Range>::create_root(kernel, ram, options & flags::WRITE_EXECUTE != 0)?;
         let made = kernel.create(ram, |header| Domain {
             header,
             share: Share::new(),
             range,
+            writer: Writer::new(name),
             contexts: List::new(),
             death: Cell::new(None),
             on_death: Slot::new(),
@@ -203,6 +207,7 @@ impl Kernel {
         let used_pages = domain.ram().used();
         domain.death.set(Some(Death { used_pages, ..death }));
         self.trace(Event::Death, 0, [domain.header().id(), death.cause as u64]);
+        domain.writer.tell_dropped();
         while let Some(context) = domain.contexts.first() {
             self.end_context(context);
         }

@@ -33,6 +33,7 @@ pub mod share;
 pub mod slot;
 pub mod space;
 pub mod user_memory;
+pub mod writer;
 
 pub use context::Context;
 pub use device::Device;

@@ -7,6 +7,7 @@ use crate::objects::context::Options;
 use crate::objects::mapping::PageRun;
 use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
+use crate::objects::writer::Name;
 use crate::objects::{AnyObject, Context, Domain, Pcore, Ptr, Schedule, Segment};
 use crate::state::Kernel;
 use abi::layout::{self, protection};
@@ -33,7 +34,8 @@ const NAME: &str = "sbin/monitor";
 pub(super) fn start(kernel: &mut Kernel, info: &CoreInfo, link: Option<(PhysAddr, u64)>) -> Started {
     let bytes = archive::find(archive_bytes(info)?, NAME).ok_or("the boot archive has no sbin/monitor")?;
     let ram = kernel.root_ram();
-    let domain = Ptr::<Domain>::create(kernel, ram, 0).map_err(|_| NO_MEMORY)?;
+    let name = Name::new(b"monitor").ok_or("a monitor has no name")?;
+    let domain = Ptr::<Domain>::create(kernel, ram, 0, name).map_err(|_| NO_MEMORY)?;
     domain.keep_alive();
     kernel.first = Some(domain);
     let mut builder = Builder { kernel, domain, info, link };

@@ -7,6 +7,7 @@ use crate::objects::mapping::PageRun;
 use crate::objects::pcore::Plan;
 use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
+use crate::objects::writer::Name;
 use crate::objects::{Context, Domain, Pcore, Ptr, Schedule, Segment};
 use crate::polling::Polling;
 use crate::state::Kernel;
@@ -18,7 +19,8 @@ const SLICE_NS: u64 = 10_000_000;
 /// Makes the domain of `plan`, and its context run, or this a kernel core.
 pub(super) fn start(kernel: &mut Kernel, plan: &Plan) -> Started {
     let ram = kernel.root_ram();
-    let domain = Ptr::<Domain>::create(kernel, ram, 0).map_err(|_| NO_MEMORY)?;
+    let name = Name::new(b"program").ok_or("a program has no name")?;
+    let domain = Ptr::<Domain>::create(kernel, ram, 0, name).map_err(|_| NO_MEMORY)?;
     domain.keep_alive();
     kernel.first = Some(domain);
     if plan.rights != Rights(0) {

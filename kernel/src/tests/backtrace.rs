@@ -31,7 +31,7 @@ fn map(world: &mut World, range: Ptr<Range>, address: u64, pages: u64, kind: Opt
 #[test]
 fn only_ram_that_the_program_sees_is_read() {
     let mut world = World::new(300);
-    let domain = Ptr::<Domain>::create(&mut world.kernel, world.ram, 0).unwrap();
+    let domain = Ptr::<Domain>::create(&mut world.kernel, world.ram, 0, super::name()).unwrap();
     let (range, root) = (domain.range(), domain.range().root());
     // Registers below and above 4 GiB, in small and large pages, cached too, and past the direct
     // map.

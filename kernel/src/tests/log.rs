@@ -1,38 +1,130 @@
 //! What programs say in the log.
 
 use super::World;
-use super::time::context;
+use super::time::{context, refusal};
 use crate::hardware;
 use crate::memory::phys_to_virt;
-use abi::{Call, layout};
+use crate::objects::{Domain, Ptr};
+use abi::{Call, Error, Handle, Rights, layout};
+
+const NONE: u64 = Handle::NONE.0;
+
+struct Scene {
+    world: World,
+    page: *mut u8,
+}
+
+/// Where texts go in the control page: behind what the kernel writes there.
+const AT: usize = 2048;
+
+impl Scene {
+    fn new() -> Scene {
+        let mut world = World::new(512);
+        let domain = world.monitor();
+        let mapping = context(domain).domain().range().at(layout::CONTROL_PAGE).unwrap();
+        let page = phys_to_virt(mapping.segment().unwrap().base().unwrap());
+        world.kernel.decide();
+        hardware::set_clock(0);
+        Scene { world, page }
+    }
+
+    /// The error of a call whose text is `text`.
+    fn call(&mut self, call: Call, text: &[u8], words: impl Fn(u64, u64) -> [u64; 6]) -> u64 {
+        // SAFETY: the page of a living context in the world's memory.
+        unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), self.page.add(AT), text.len()) };
+        self.world.runner_calls(call, words(layout::CONTROL_PAGE + AT as u64, text.len() as u64)).0
+    }
+
+    fn logs(&mut self, text: &[u8], machine: u64) -> Vec<String> {
+        hardware::take_lines();
+        assert_eq!(self.call(Call::Log, text, |at, bytes| [at, bytes, machine, 0, 0, 0]), 0);
+        hardware::take_lines()
+    }
+}
 
 /// A terminal obeys nothing that a program says there, and a program cannot answer control requests
-/// in the console's name (0x1e).
+/// in the console's name (0x1e). Each line begins with the name of who wrote it.
 #[test]
-fn control_characters_are_shown_and_not_obeyed() {
-    let mut world = World::new(512);
-    let domain = world.monitor();
-    let mapping = context(domain).domain().range().at(layout::CONTROL_PAGE).unwrap();
-    let page = phys_to_virt(mapping.segment().unwrap().base().unwrap());
-    world.kernel.decide();
-    // Behind what the kernel writes there.
-    let at = 2048;
-    let mut logged = |text: &[u8]| {
-        // SAFETY: the page of a living context in the world's memory.
-        unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), page.add(at), text.len()) };
-        let words = [layout::CONTROL_PAGE + at as u64, text.len() as u64, 0, 0, 0, 0];
-        assert_eq!(world.runner_calls(Call::Log, words).0, 0);
-        hardware::take_line()
-    };
-    for (text, line) in [
-        ("plain \u{e9}\u{4e2d}\n\n", "plain \u{e9}\u{4e2d}"),
-        ("two\n\tlines", "two\n\tlines"),
-        ("\x1b[2J\x1b]0;x\x07y", "\\x1b[2J\\x1b]0;x\\x07y"),
-        ("\r\x1eok done\x08\x7f\0", "\\x0d\\x1eok done\\x08\\x7f\\x00"),
-        ("a\u{9b}31m", "a\\x9b31m"),
-        ("", ""),
+fn lines_have_their_writers_name_and_nothing_obeys_them() {
+    let mut scene = Scene::new();
+    for (text, lines) in [
+        (&b"plain \xc3\xa9\xe4\xb8\xad\n\n"[..], &["plain \u{e9}\u{4e2d}"][..]),
+        (b"two\n\tlines", &["two", "\tlines"]),
+        (b"pelago: ip: up\npelago: 2 cores up\nbt: 0x10 ip", &["pelago: ip: up", "pelago: 2 cores up", "bt: 0x10 ip"]),
+        (b"\x1b[2J\x1b]0;x\x07y", &["\\x1b[2J\\x1b]0;x\\x07y"]),
+        (b"\r\x1eok done\x08\x7f\0", &["\\x0d\\x1eok done\\x08\\x7f\\x00"]),
+        (b"a\xc2\x9b31m", &["a\\x9b31m"]),
+        (b"", &[""]),
+        (b"\n1\n2\n3\n4\n5\n6\n7\n8", &["", "1", "2", "3", "4", "5", "6", "7\\x0a8"]),
+        (b"\xff\x1b\nx", &["\\xff\\x1b", "x"]),
     ] {
-        assert_eq!(logged(text.as_bytes()), line);
+        let expected: Vec<String> = lines.iter().map(|line| format!("pelago: test: {line}")).collect();
+        assert_eq!(scene.logs(text, NONE), expected);
     }
-    assert_eq!(logged(b"\xff\x1b"), "\\xff\\x1b");
+}
+
+/// In the machine's name writes who may end the machine, and nobody else.
+#[test]
+fn the_machines_lines_need_its_power() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.logs(b"ready", Handle::PCORE.0), ["pelago: ready"]);
+    let refused = |handle: Handle| move |at, bytes| [at, bytes, handle.0, 0, 0, 0];
+    assert_ne!(scene.call(Call::Log, b"ready", refused(Handle::SELF_DOMAIN)), 0);
+    let rights = Rights::READ.union(Rights::CONTROL).0.into();
+    let (error, copy) = scene.world.runner_calls(Call::CapCopy, [Handle::PCORE.0, rights, 0, 0, 0, 0]);
+    assert_eq!(error, 0);
+    assert_eq!(scene.call(Call::Log, b"ready", refused(Handle(copy))), refusal(Error::NoRights));
+    assert!(hardware::take_lines().iter().all(|line| line != "pelago: ready"));
+}
+
+/// A domain's name is its maker's, unless one who holds the core gives another, and no name makes a
+/// line look like somebody else's.
+#[test]
+fn names_come_from_who_holds_the_core() {
+    let mut scene = Scene::new();
+    let mut made = |pcore: u64, name: &[u8]| {
+        let words = |at, bytes| [Handle::SELF_RAM.0, 0, pcore, at, bytes, 0];
+        let error = scene.call(Call::DomainAlloc, name, words);
+        let runner = scene.world.kernel.scheduler.current().unwrap();
+        if error != 0 {
+            return Err(error);
+        }
+        let handle = Handle(runner.with_registers(|registers| registers.rdi));
+        let (domain, _): (Ptr<Domain>, _) = runner.domain().share().find(handle, Rights::READ).unwrap();
+        Ok(domain.writer.name().as_str().to_string())
+    };
+    assert_eq!(made(NONE, b"supervisor"), Ok("test".into()));
+    assert_eq!(made(Handle::PCORE.0, b"supervisor"), Ok("supervisor".into()));
+    assert_eq!(made(Handle::PCORE.0, &[b'x'; 32]), Ok("x".repeat(32)));
+    for bad in [&b""[..], b"a b", b"a:", b"a\n", b"\xc3\xa9", b"a\0b", &[b'x'; 33]] {
+        assert_eq!(made(Handle::PCORE.0, bad), Err(refusal(Error::BadArgument)), "{bad:?}");
+    }
+    assert!(made(Handle::SELF_DOMAIN.0, b"supervisor").is_err());
+}
+
+/// What is written too fast is dropped and counted, and it is told before the next line that is
+/// taken, and when the writer ends.
+#[test]
+fn a_flood_is_counted_and_dropped() {
+    const LINES: usize = 10_000;
+    let mut scene = Scene::new();
+    let flood = |scene: &mut Scene| (0..LINES).map(|_| scene.logs(&[b'x'; 100], NONE).len()).sum::<usize>();
+    let taken = flood(&mut scene);
+    assert_eq!(taken, (64 << 10) / "pelago: test: \n".len().saturating_add(100));
+    hardware::set_clock(1_900_000_000);
+    assert!(scene.logs(b"y", NONE).is_empty(), "too soon");
+    hardware::set_clock(2_100_000_000);
+    let said =
+        format!("pelago: {} messages of test were dropped: it writes more than 16 KiB a second", LINES - taken + 1);
+    assert_eq!(scene.logs(b"y", NONE), [said, "pelago: test: y".into()]);
+    assert_eq!(scene.logs(b"z", NONE), ["pelago: test: z"]);
+    let more = flood(&mut scene);
+    // About what 2.1 seconds give.
+    assert!((290..=300).contains(&more), "{more}");
+    hardware::take_lines();
+    scene.world.runner_calls(Call::DomainExit, [0; 6]);
+    assert!(hardware::take_lines().contains(&format!(
+        "pelago: {} messages of test were dropped: it writes more than 16 KiB a second",
+        LINES - more
+    )));
 }

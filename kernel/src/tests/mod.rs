@@ -30,6 +30,7 @@ use crate::memory::{PAGE_BYTES, PhysRange, set_test_ram};
 use crate::objects::context::Options;
 use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
+use crate::objects::writer::Name;
 use crate::objects::{Context, Domain, Pcore, Ptr, Ram, Schedule};
 use crate::state::Kernel;
 use ::fuzz::Random;
@@ -46,6 +47,11 @@ static INFO: CoreInfo = CoreInfo {
     tsc_hz: 1,
     boot_tsc: 0,
 };
+
+/// What domains of tests are called.
+fn name() -> Name {
+    Name::new(b"test").unwrap()
+}
 
 /// A kernel on `pages` of fake RAM. Page 0 plays the kernel's own root table.
 struct World {
@@ -79,7 +85,7 @@ impl World {
     /// A domain with a running context and a monitor's capabilities.
     fn monitor(&mut self) -> Ptr<Domain> {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
-        let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
+        let domain = Ptr::<Domain>::create(kernel, ram, 0, name()).unwrap();
         let core = kernel.core();
         let pcore = kernel.create(ram, |header| Pcore::own(header, core)).unwrap();
         kernel.retain(ram);

@@ -23,7 +23,7 @@ struct Party {
 impl World {
     fn party(&mut self, priority: usize) -> Party {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
-        let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
+        let domain = Ptr::<Domain>::create(kernel, ram, 0, super::name()).unwrap();
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();

@@ -78,7 +78,7 @@ impl Model {
         let (trees, memories, buffer) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut model = Model { world, trees, memories, next: 0, loaded: 0, buffer, faults: 0, hits: 0, large: 0 };
         for _ in 0..2 {
-            let domain = Ptr::<Domain>::create(&mut model.world.kernel, model.world.ram, 0).unwrap();
+            let domain = Ptr::<Domain>::create(&mut model.world.kernel, model.world.ram, 0, super::name()).unwrap();
             model.add_tree(domain.range(), Some(domain));
         }
         model

@@ -31,7 +31,7 @@ pub(super) struct Actor {
 impl World {
     pub(super) fn actor(&mut self, ram: Ptr<Ram>) -> Actor {
         let kernel = &mut *self.kernel;
-        let domain = Ptr::<Domain>::create(kernel, ram, 0).unwrap();
+        let domain = Ptr::<Domain>::create(kernel, ram, 0, super::name()).unwrap();
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
         let options = Options { has_vectors: false, is_linux: false };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();

@@ -34,7 +34,7 @@ struct Space {
 }
 
 fn space(world: &mut World) -> Space {
-    let domain = Ptr::<Domain>::create(&mut world.kernel, world.ram, 0).unwrap();
+    let domain = Ptr::<Domain>::create(&mut world.kernel, world.ram, 0, super::name()).unwrap();
     Space { domain, mappings: BTreeMap::new(), bytes: BTreeMap::new(), segments: Vec::new(), next: 0 }
 }
 

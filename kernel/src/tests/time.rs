@@ -185,7 +185,7 @@ fn a_context_takes_two_pages() {
     set_clock(0);
     let mut world = World::new(26_000);
     let kernel = &mut *world.kernel;
-    let domain = Ptr::<Domain>::create(kernel, world.ram, 0).unwrap();
+    let domain = Ptr::<Domain>::create(kernel, world.ram, 0, super::name()).unwrap();
     let before = kernel.frames.free();
     for number in 0..CONTEXTS {
         let place = PageRun { start: layout::REGIONS + number * PAGE_BYTES as u64, pages: 1 };

@@ -140,7 +140,7 @@ pub fn argument(random: &mut Random, around: &mut impl Surroundings) -> u64 {
 fn shape(call: Call) -> &'static str {
     match call {
         Call::Null | Call::Yield | Call::ContextResume | Call::PcoreCurrent => "",
-        Call::Log => "mp",
+        Call::Log => "mpi",
         Call::ConsoleWrite => "Vmp",
         Call::PowerOff | Call::PcoreThrottle | Call::WakeSlotFree | Call::PcoreUse => "Xi",
         Call::CounterRead | Call::PcoreStat | Call::PcoreDeviceStat | Call::ObjectCount | Call::DomainExit => "i",
@@ -159,7 +159,7 @@ fn shape(call: Call) -> &'static str {
         Call::RangeUnmap | Call::RangeGet | Call::RangeFill => "Aap",
         Call::RangeRetype => "Sgf",
         Call::RangeProtect => "Aapf",
-        Call::DomainAlloc => "Rf",
+        Call::DomainAlloc => "Rfimp",
         Call::DomainGrant => "Dhr",
         Call::DomainRange | Call::DomainKill => "Di",
         Call::DomainState => "Dm",

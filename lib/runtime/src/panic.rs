@@ -7,7 +7,7 @@ use core::panic::PanicInfo;
 use abi::layout::STACK_TOP;
 use abi::start::text;
 
-use crate::platform::{header, log_bare, log_line};
+use crate::platform::{header, log_line};
 
 /// Exit status of a component that panicked.
 const STATUS: u64 = 101;
@@ -33,7 +33,7 @@ fn panic(info: &PanicInfo<'_>) -> ! {
         if back == 0 {
             break;
         }
-        log_bare(format_args!("bt: {back:#x} {}", text(&header().name)));
+        log_line(format_args!("bt: {back:#x} {}", text(&header().name)));
         if next <= frame || next - frame > FRAME_BYTES_MAX {
             break;
         }

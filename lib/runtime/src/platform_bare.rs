@@ -5,7 +5,7 @@ use core::fmt::{Arguments, Write};
 use core::future::Future;
 
 use abi::layout::START_INFO;
-use abi::start::{MAGIC, StartHeader, text};
+use abi::start::{MAGIC, StartHeader};
 use executor::Platform;
 
 use crate::Start;
@@ -84,12 +84,6 @@ impl Write for Line {
 
 /// What `log!` calls. Cut at 512 bytes; needs no heap.
 pub fn log_line(arguments: Arguments<'_>) {
-    // The host's tool keeps lines that begin so apart from what programs print.
-    log_bare(format_args!("pelago: {}: {arguments}", text(&header().name)));
-}
-
-/// A line without the component's name in front.
-pub fn log_bare(arguments: Arguments<'_>) {
     let mut line = Line { bytes: [0; LINE_BYTES], length: 0 };
     let _ = line.write_fmt(arguments);
     // Whole characters only were put in.

@@ -4,10 +4,16 @@ use abi::{Call, DomainState, Error, Handle, Rights};
 
 use crate::{Outcome, call};
 
-/// `DomainAlloc`: the domain and its object id.
+/// `DomainAlloc`: the domain and its object id. It has the caller's name in the log.
 pub fn domain_alloc(ram: Handle, flags: u64) -> Outcome<(Handle, u64)> {
-    // SAFETY: makes an object.
-    let results = unsafe { call(Call::DomainAlloc, [ram.0, flags, 0, 0, 0, 0]) }?;
+    domain_alloc_named(ram, flags, Handle::NONE, "")
+}
+
+/// `DomainAlloc` by one who holds the core and says what the domain is called.
+pub fn domain_alloc_named(ram: Handle, flags: u64, pcore: Handle, name: &str) -> Outcome<(Handle, u64)> {
+    let (address, length) = (name.as_ptr() as u64, name.len() as u64);
+    // SAFETY: makes an object; the kernel reads `length` bytes of `name`.
+    let results = unsafe { call(Call::DomainAlloc, [ram.0, flags, pcore.0, address, length, 0]) }?;
     Ok((Handle(results.words[0]), results.words[1]))
 }
 

@@ -94,11 +94,21 @@ pub fn null() -> Outcome<()> {
     unsafe { call(Call::Null, [0; 6]) }.map(drop)
 }
 
-/// `Log`: one line to the kernel's log; text past 512 bytes is cut.
+/// `Log`: writes a line to the kernel's log, which puts the caller's name in front; text past 512
+/// bytes is cut.
 pub fn log(text: &str) -> Outcome<()> {
+    log_as(text, Handle::NONE)
+}
+
+/// `Log` in the name of the machine, for who may end it: `power` is a pcore with POWER.
+pub fn log_of_machine(text: &str, power: Handle) -> Outcome<()> {
+    log_as(text, power)
+}
+
+fn log_as(text: &str, machine: Handle) -> Outcome<()> {
     let length = text.len().min(512) as u64;
     // SAFETY: the kernel reads `length` bytes of `text`.
-    unsafe { call(Call::Log, [text.as_ptr() as u64, length, 0, 0, 0, 0]) }.map(drop)
+    unsafe { call(Call::Log, [text.as_ptr() as u64, length, machine.0, 0, 0, 0]) }.map(drop)
 }
 
 /// `CounterRead`: one of `abi::layout::counter`.

@@ -12,6 +12,7 @@ mod watch;
 
 use alloc::rc::Rc;
 
+use abi::Handle;
 use abi::start::Entrance;
 use contracts::monitor::MonitorClient;
 use contracts::spawn::SpawnClient;
@@ -30,7 +31,8 @@ async fn component(start: Start) {
     let Some(Ok(description)) = start.file(SYSTEM_PATH).map(system::decode::<System>) else {
         return runtime::log!("{SYSTEM_PATH} is missing or damaged: build the archive again");
     };
-    let supervisor = Rc::new(Supervisor::new(&description, start.cores(), monitor, spawn));
+    let power = start.capability("power").unwrap_or(Handle::NONE);
+    let supervisor = Rc::new(Supervisor::new(&description, start.cores(), monitor, spawn, power));
     runtime::spawn(supervisor.clone().listen());
     runtime::spawn(supervisor.clone().listen_to_spawn());
     runtime::spawn(serve(supervisor.clone(), start.incoming(NAME)));

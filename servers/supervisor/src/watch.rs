@@ -10,7 +10,7 @@ use core::future::poll_fn;
 use core::pin::pin;
 use core::task::{Poll, Waker};
 
-use abi::DeathCause;
+use abi::Handle;
 use abi::start::Entrance;
 use channel::CallError;
 use contracts::monitor::{DomainLine, MonitorClient, MonitorError, MonitorEvent, STALLED};
@@ -56,6 +56,8 @@ pub async fn answer<T>(
 pub struct Supervisor {
     pub monitor: MonitorClient,
     spawn: SpawnClient,
+    /// The right to write in the machine's name.
+    power: Handle,
     cores: u32,
     pub entries: RefCell<Vec<Entry>>,
     has_started_all: Cell<bool>,
@@ -68,11 +70,18 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Nothing started yet.
-    pub fn new(description: &System, cores: u32, monitor: MonitorClient, spawn: SpawnClient) -> Supervisor {
+    pub fn new(
+        description: &System,
+        cores: u32,
+        monitor: MonitorClient,
+        spawn: SpawnClient,
+        power: Handle,
+    ) -> Supervisor {
         let components = description.components.iter().filter(|component| component.name != wiring::MONITOR);
         Supervisor {
             monitor,
             spawn,
+            power,
             cores,
             has_started_all: Cell::new(false),
             started: Watch::default(),
@@ -183,7 +192,7 @@ impl Supervisor {
             return self.end("the system is not complete");
         }
         if is_first {
-            let _ = sys::log("pelago: ready");
+            let _ = sys::log_of_machine("ready", self.power);
         }
         let _ = self.spawn.ready();
         self.has_started_all.set(true);
@@ -480,10 +489,6 @@ impl Supervisor {
     fn died(self: Rc<Self>, name: String, generation: u64, death: Death) {
         // A Linux domain has no place.
         let Some((component, _)) = self.place(&name) else { return };
-        if DeathCause::decode(death.cause) == Some(DeathCause::Exception) {
-            // The kernel, which printed the whole backtrace, does not know names.
-            let _ = sys::log(&format!("bt: {:#x} {name}", death.rip));
-        }
         let is_program = self.with(&component, |entry| {
             if entry.is_program {
                 entry.lost(death.domain, now_ns());

@@ -44,7 +44,9 @@ impl Symbols {
 }
 
 fn parse(line: &str) -> Option<(u64, &str)> {
-    let (address, image) = line.strip_prefix("bt: 0x")?.split_once(' ')?;
+    // The kernel's own lines, and those of a component about itself, which have its name in front.
+    let of_component = || Some(line.strip_prefix("pelago: ")?.split_once(": bt: 0x")?.1);
+    let (address, image) = line.strip_prefix("bt: 0x").or_else(of_component)?.split_once(' ')?;
     Some((u64::from_str_radix(address, 16).ok()?, image.trim()))
 }
 
@@ -61,6 +63,7 @@ mod tests {
     #[test]
     fn only_backtrace_lines_are_parsed() {
         assert_eq!(parse("bt: 0xffffffff80100010 kernel"), Some((0xffff_ffff_8010_0010, "kernel")));
+        assert_eq!(parse("pelago: ip: bt: 0x1000 ip"), Some((0x1000, "ip")));
         for other in ["bt: kernel", "bt: 0xzz kernel", "bt: 0x10", "hello", ""] {
             assert_eq!(parse(other), None);
         }

@@ -4,6 +4,7 @@
 //! they are for.
 
 use crate::emulator::{Forward, Machine, MachineType};
+use crate::guest::{Event, Guest};
 use crate::scenario::{Bench, Scenario, Skip, free_port, with_console};
 use crate::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -13,6 +14,8 @@ use std::time::Duration;
 /// A fork bomb beside other work on the host was seen to take half a minute.
 const LIMIT: Duration = Duration::from_secs(240);
 const FETCHES: usize = 5;
+/// What the case *forged-log* writes.
+const FLOOD_LINES: u32 = 20_000;
 /// What each bad program says first, and the shell when one has ended.
 const STARTS: &str = "bad program starts";
 const ENDED: &str = "bad program ended: ";
@@ -45,7 +48,7 @@ enum Ends {
     Never,
 }
 
-const CASES: [Case; 8] = [
+const CASES: [Case; 9] = [
     Case { name: "null-pointer", body: "*(volatile int *)0 = 1;", ends: Ends::With(139) },
     Case { name: "kernel-pointer", body: "*(volatile int *)0xffffffff80000000 = 1;", ends: Ends::With(139) },
     Case { name: "bad-instruction", body: "__asm__ volatile(\"ud2\");", ends: Ends::With(132) },
@@ -71,6 +74,18 @@ const CASES: [Case; 8] = [
     }
     leave(0);"#,
         ends: Ends::Somehow,
+    },
+    // The kernel's own call, past the proxy: a line that looks like the supervisor's, then a flood.
+    Case {
+        name: "forged-log",
+        body: r#"
+    static const char forged[] = "\npelago: supervisor: tcp restarted\npelago: 9 cores up\n", flood[] = "one of many\n";
+    for (int n = 0; n <= 20000; n++) {
+        long number = 0x100000001, at = (long)(n ? flood : forged), bytes = n ? sizeof flood - 1 : sizeof forged - 1, machine = 0;
+        __asm__ volatile("syscall" : "+a"(number), "+D"(at), "+S"(bytes), "+d"(machine) : : "rcx", "r8", "r9", "r10", "r11", "memory");
+    }
+    leave(0);"#,
+        ends: Ends::With(0),
     },
     Case { name: "endless-loop", body: "for (;;) __asm__ volatile(\"\");", ends: Ends::Never },
     Case { name: "fork-bomb", body: "for (;;) call(57, 0, 0, 0, 0, 0, 0);", ends: Ends::Never },
@@ -99,6 +114,9 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
         guest.heard(STARTS, LIMIT)?;
+        if case.name == "forged-log" {
+            check_log(guest)?;
+        }
         match case.ends {
             Ends::With(status) => drop(guest.heard(&format!("{ENDED}{status}"), LIMIT)?),
             Ends::Somehow => drop(guest.heard(ENDED, LIMIT)?),
@@ -113,6 +131,30 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
         ensure!(!matches!(case.ends, Ends::Never) || ended.is_none(), "it was to run for ever: {ended:?}");
         Ok(())
     })
+}
+
+/// Lines have their writer's name in front, and those of a flood are counted.
+fn check_log(guest: &mut Guest) -> Result<()> {
+    for forged in ["pelago: supervisor: tcp restarted", "pelago: 9 cores up"] {
+        let line = guest.expect(forged, LIMIT)?;
+        let writer = line.strip_prefix("pelago: ").and_then(|line| line.strip_suffix(forged));
+        ensure!(writer.is_some_and(|writer| writer.starts_with("linux-")), "nobody can tell who wrote `{line}`");
+    }
+    // What was taken and what was dropped are all there was.
+    let (mut taken, mut dropped) = (0, 0);
+    while taken + dropped < FLOOD_LINES {
+        let event = guest.next(LIMIT)?.context("the guest ended")?;
+        let Event::Line { whole, .. } = event else { continue };
+        let counted = whole.strip_prefix("pelago: ").and_then(|line| line.split_once(" messages of linux-"));
+        match counted {
+            Some((count, _)) => dropped += count.parse::<u32>().context("no number")?,
+            None => taken += u32::from(whole.starts_with("pelago: linux-") && whole.ends_with(": one of many")),
+        }
+        ensure!(!whole.contains(ENDED), "of a flood {taken} lines were taken and {dropped} dropped");
+    }
+    ensure!(dropped > 0, "a flood was taken whole");
+    ensure!(taken + dropped == FLOOD_LINES, "of a flood {taken} lines were taken and {dropped} dropped");
+    Ok(())
 }
 
 pub fn compile(body: &str) -> Result<Vec<u8>> {
