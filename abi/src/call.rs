@@ -4,7 +4,7 @@
 //! RAX is 0 or a negated [`Error`](crate::Error) code; RDI, RSI, RDX carry up to three results. RCX
 //! and R11 are lost, all other registers kept. Native calls are told from Linux ones by the number:
 //! RAX bits 63..12 equal those of [`NATIVE_BASE`]; any other value is a Linux system call and goes
-//! to the domain's proxy (`DOMAIN_SET_PROXY`), or ends the domain with `DeathCause::BadCall` if it
+//! to the context's proxy (`ContextProxy`), or ends the domain with `DeathCause::BadCall` if it
 //! has none.
 //!
 //! Every call names its objects by [`Handle`](crate::Handle) in the caller's root Share; `RangeMap`
@@ -372,14 +372,12 @@ calls! {
     /// `NotFound` if the device has none.
     DeviceConfRead = 107,
     /// (device: WRITE, offset, width, value) → (). Base addresses, interrupt and bridge registers
-    /// are refused with `NoRights`.
+    /// and the extended space, from 256 on, are refused with `NoRights`.
     DeviceConfWrite = 108,
     /// Sends an interrupt of the device to a context of this core as a notification. (device:
     /// CONTROL, entry, notification capability: NOTIFY) → (). `NotFound`, `Busy` when out of
     /// vectors.
     DeviceInterrupt = 109,
-    /// Opens a level-triggered line again after its handler ran. (device: CONTROL, entry) → ().
-    DeviceInterruptDone = 110,
     /// Lets the device read and write memory, or stops it. (device: CONTROL, 1 or 0) → (). 0 also
     /// masks its interrupts: then it is quiet.
     DeviceMaster = 111,

@@ -89,8 +89,7 @@ impl Rights {
     }
 }
 
-/// The closed list of kernel objects (DESIGN section 3), and the one alias for an object of another
-/// core.
+/// The closed list of kernel objects and the one alias for an object of another core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ObjectType {

@@ -1,10 +1,11 @@
 //! Flags, limits and fixed addresses shared by kernel, runtime, loader and proxy.
 
-/// First user address that can be mapped.
+/// First user address that can be mapped: page zero stays unmapped.
 pub const USER_START: u64 = 0x1000;
-/// First address past the user window.
+/// First address past the user window; the last canonical page is left out so that no instruction
+/// of a user ends at a non-canonical address.
 pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
-/// Most pages of one segment (496 direct entries, or 496 index pages of 512): 992 MiB.
+/// Most pages of one segment: 992 MiB.
 pub const SEGMENT_PAGES_MAX: u64 = 496 * 512;
 /// Most slots of a root share.
 pub const SHARE_SLOTS_MAX: u64 = 16_384;

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// `StartHeader::magic`: "PELAGO" and the layout's version.
 pub const MAGIC: u64 = 0x5045_4c41_474f_0001;
 
-/// How a component is entered (MINIX SEF's three ways; DESIGN section 10).
+/// How a component is entered (MINIX SEF's three ways).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Entrance {

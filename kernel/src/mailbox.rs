@@ -26,7 +26,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use lock::Shootdown;
 
 /// Wake bits per core.
-pub const SLOTS: usize = 1024;
+pub const SLOTS: usize = abi::layout::WAKE_SLOTS as usize;
 /// On core 0: some core has lines in its log ring.
 pub const LOG_SLOT: usize = 0;
 

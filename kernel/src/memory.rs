@@ -7,13 +7,12 @@
 
 use core::ops::Add;
 
+pub use abi::layout::{USER_END, USER_START};
+
 /// Bytes in a page.
-pub const PAGE_BYTES: usize = 4096;
-/// First address user code may map (page zero stays unmapped).
-pub const USER_START: u64 = 0x1000;
-/// End of user space; the last canonical page is left out so that no instruction of a user ends at
-/// a non-canonical address.
-pub const USER_END: u64 = 0x0000_7fff_ffff_f000;
+pub const PAGE_BYTES: usize = PAGE as usize;
+/// As an address has it.
+pub const PAGE: u64 = abi::PAGE_BYTES;
 /// Where physical address 0 is seen.
 pub const DIRECT_MAP: u64 = 0xffff_8000_0000_0000;
 /// Where physical address 0 would be seen uncached; only registers the kernel uses are mapped here.

@@ -13,7 +13,7 @@ use crate::registers::Registers;
 #[derive(Clone, Copy)]
 pub struct Claim {
     handle: Handle,
-    /// Its interrupt is a line that has to be opened again.
+    /// Its interrupt is a line, which the device holds up until it is quieted.
     line: bool,
 }
 
@@ -47,14 +47,10 @@ fn route(device: Handle, entry: u64, badge: u64) -> Result<(), abi::Error> {
     routed
 }
 
-/// An interrupt came: quiets the device by `acknowledge` where it holds a line up, and opens the
-/// line.
+/// An interrupt came: quiets the device by `acknowledge` where it holds a line up.
 pub fn answered(claim: Claim, acknowledge: &mut dyn FnMut()) {
     if claim.line {
         acknowledge();
-        // A device that is ours cannot refuse this; if it did, the next turn still looks at the
-        // rings.
-        let _ = sys::device_interrupt_done(claim.handle, 0);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::arch::cpu;
 use crate::devices::{self, DeviceInfo};
-use crate::memory::{PAGE_BYTES, PhysAddr};
+use crate::memory::{PAGE, PhysAddr};
 use crate::objects::device::{Hardware, PORTS_HWID};
 use crate::objects::notification::Notification;
 use crate::objects::segment::Kind;
@@ -61,7 +61,6 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
-    const PAGE: u64 = PAGE_BYTES as u64;
     let (device, capability) = request.find::<Device>(0, Rights::READ)?;
     let info = device.found()?;
     let ram = request.ram(1)?;
@@ -99,26 +98,31 @@ pub(super) fn configuration_read(request: &Request) -> Answer {
     one(u64::from(dword >> shift & mask))
 }
 
-/// Whether a driver may write this dword: not identification and command (DMA is `DeviceMaster`'s),
-/// not base addresses, ROM, interrupt line or bridge registers, not the MSI-X and MSI capabilities,
-/// which decide where messages go.
-fn is_writable(info: &DeviceInfo, offset: u16) -> bool {
+/// Whether a driver may write this dword, in a space that `read` reads: not identification and
+/// command (DMA is `DeviceMaster`'s), not base addresses, ROM, interrupt line or bridge registers,
+/// not the MSI-X and MSI capabilities, which decide where messages go, nor enhanced allocation,
+/// which has base addresses. Of the extended space nothing: there are the base addresses of virtual
+/// functions, the sizes of base addresses, and what lets requests past translation.
+fn is_writable(read: impl Fn(u16) -> Option<u32>, offset: u16) -> bool {
     const HEADER_BYTES: u16 = 0x40;
+    const EXTENDED: u16 = 0x100;
     const MSI: u32 = 0x05;
     const MSIX: u32 = 0x11;
-    if offset < HEADER_BYTES {
+    const ENHANCED_ALLOCATION: u32 = 0x14;
+    if !(HEADER_BYTES..EXTENDED).contains(&offset) {
         return false;
     }
     // Capabilities are a list through configuration space; 48 are all that fit.
-    let mut at = devices::config_read(info, 0x34).map_or(0, |dword| dword as u16 & 0xfc);
+    let mut at = read(0x34).map_or(0, |dword| dword as u16 & 0xfc);
     for _ in 0..48 {
         if at < HEADER_BYTES {
             break;
         }
-        let Some(dword) = devices::config_read(info, at) else { break };
+        let Some(dword) = read(at) else { break };
         let bytes = match dword & 0xff {
             MSI => 24,
             MSIX => 12,
+            ENHANCED_ALLOCATION => EXTENDED - at,
             _ => 0,
         };
         if (at..at + bytes).contains(&offset) {
@@ -133,7 +137,7 @@ pub(super) fn configuration_write(request: &Request) -> Answer {
     let info = request.object::<Device>(0, Rights::WRITE)?.found()?;
     let (offset, shift, mask) = configuration(request.words()[1], request.words()[2])?;
     let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
-    if !is_writable(info, offset) {
+    if !is_writable(|at| devices::config_read(info, at), offset) {
         return Err(Error::NoRights);
     }
     let value = dword & !(mask << shift) | (request.words()[3] as u32 & mask) << shift;
@@ -146,12 +150,6 @@ pub(super) fn interrupt(kernel: &mut Kernel, request: &Request) -> Answer {
     let target = request.source(2)?;
     Notification::decode(target.1)?;
     kernel.route(device, request.words()[1], target)?;
-    NOTHING
-}
-
-pub(super) fn interrupt_done(kernel: &mut Kernel, request: &Request) -> Answer {
-    let device = request.object::<Device>(0, Rights::CONTROL)?;
-    kernel.interrupt_done(device, request.words()[1])?;
     NOTHING
 }
 
@@ -182,4 +180,40 @@ pub(super) fn port_write(request: &Request) -> Answer {
         cpu::port_write8(port + byte, (value >> (8 * byte)) as u8);
     }
     NOTHING
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A function with MSI at 0x50, a vendor's capability at 0x70, MSI-X at 0x90, enhanced
+    /// allocation at 0xc0, and SR-IOV and resizable base addresses in the extended space.
+    fn read(at: u16) -> Option<u32> {
+        Some(match at {
+            0x34 => 0x50,
+            0x50 => 0x7005,
+            0x70 => 0x9009,
+            0x90 => 0xc011,
+            0xc0 => 0x0014,
+            0x100 => 0x1401_0010,
+            0x140 => 0x0001_0015,
+            _ => 0,
+        })
+    }
+
+    #[test]
+    fn what_decides_where_a_device_is_and_what_it_reaches_is_not_the_drivers() {
+        let writable = |from: u16, to: u16| (from..to).step_by(4).all(|at| is_writable(read, at));
+        let refused = |from: u16, to: u16| (from..to).step_by(4).all(|at| !is_writable(read, at));
+        assert!(refused(0, 0x40) && writable(0x40, 0x50));
+        assert!(refused(0x50, 0x68) && writable(0x68, 0x90));
+        assert!(refused(0x90, 0x9c) && writable(0x9c, 0xc0));
+        // Base addresses of virtual functions are at 0x124.
+        assert!(refused(0xc0, 0x1000));
+    }
+
+    #[test]
+    fn a_list_that_goes_in_circles_ends() {
+        assert!(is_writable(|_| Some(0x4040_4009), 0x80));
+    }
 }

@@ -1,7 +1,7 @@
 //! Ram accounts, and memory that moves between cores.
 
 use super::{Answer, NOTHING, Outcome, Request, one};
-use crate::memory::{PAGE_BYTES, PhysRange};
+use crate::memory::{PAGE, PhysRange};
 use crate::objects::frames::AddError;
 use crate::objects::{Ptr, Ram};
 use crate::state::Kernel;
@@ -45,7 +45,6 @@ pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
 
 /// A run of physical pages: aligned, not empty, not wrapping.
 pub(super) fn decode_run(base: u64, pages: u64) -> Result<PhysRange, Error> {
-    const PAGE: u64 = PAGE_BYTES as u64;
     let bytes = pages.checked_mul(PAGE).filter(|bytes| *bytes > 0).ok_or(Error::BadArgument)?;
     let end = base.checked_add(bytes).ok_or(Error::BadArgument)?;
     // 52 bits is what a page-table entry can say.

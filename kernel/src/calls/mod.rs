@@ -213,7 +213,6 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::DeviceConfRead => device::configuration_read(request),
         Call::DeviceConfWrite => device::configuration_write(request),
         Call::DeviceInterrupt => device::interrupt(kernel, request),
-        Call::DeviceInterruptDone => device::interrupt_done(kernel, request),
         Call::DeviceMaster => device::master(kernel, request),
         Call::DevicePortRead => device::port_read(request),
         Call::DevicePortWrite => device::port_write(request),

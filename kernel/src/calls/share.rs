@@ -10,9 +10,15 @@ use crate::objects::{Object, Ptr, Ram, Segment};
 use crate::shared::{Found, New, ObjectKind, SharedShare, shared};
 use crate::state::Kernel;
 use crate::steps::Budget;
+use abi::layout::lock as lock_numbers;
 use abi::layout::segment::CONTIGUOUS;
 use abi::{Error, Handle, Rights};
 use lock::Kind;
+
+const _: () = assert!(Kind::Spin as u64 == lock_numbers::SPIN && Kind::ReadWrite as u64 == lock_numbers::READ_WRITE);
+const _: () = assert!(
+    Kind::Mcs as u64 == lock_numbers::MCS && Kind::ScalableReadWrite as u64 == lock_numbers::SCALABLE_READ_WRITE
+);
 
 fn decode_lock(number: u64) -> Result<Kind, Error> {
     Kind::decode(number).ok_or(Error::BadArgument)

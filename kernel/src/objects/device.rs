@@ -9,7 +9,7 @@
 use super::notification::Notification;
 use super::slot::Source;
 use super::{Header, Object, Ptr, Slot};
-use crate::arch::irq::{self, Trigger};
+use crate::arch::irq;
 use crate::devices::{self, DeviceInfo};
 use crate::hardware;
 use crate::state::Kernel;
@@ -57,22 +57,15 @@ unsafe impl Object for Device {
     const TYPE: ObjectType = ObjectType::Device;
 }
 
-/// Who is told of a vector.
-struct Target {
-    notification: Slot,
-    /// Level-triggered line to mask until `DeviceInterruptDone`.
-    line: Cell<Option<u32>>,
-}
-
-/// The vectors of this core.
+/// Who is told of each vector of this core.
 pub struct Interrupts {
-    targets: [Target; VECTORS],
+    targets: [Slot; VECTORS],
 }
 
 impl Interrupts {
     /// Nothing routed.
     pub(crate) const fn new() -> Interrupts {
-        Interrupts { targets: [const { Target { notification: Slot::new(), line: Cell::new(None) } }; VECTORS] }
+        Interrupts { targets: [const { Slot::new() }; VECTORS] }
     }
 }
 
@@ -131,60 +124,41 @@ impl Kernel {
         }
         let free = device.routes.iter().find(|route| route.get().is_none()).ok_or(Error::Busy)?;
         let vector = irq::allocate_vector().ok_or(Error::Busy)?;
-        let line = match self.connect(device, entry, vector) {
-            Ok(line) => line,
-            Err(error) => {
-                irq::free_vector(vector);
-                return Err(error);
-            }
-        };
-        self.interrupts.targets[usize::from(vector)].line.set(line);
+        if let Err(error) = self.connect(device, entry, vector) {
+            irq::free_vector(vector);
+            return Err(error);
+        }
         self.aim(vector, Some(target));
         free.set(Some(Route { entry, vector }));
         Ok(())
     }
 
-    /// Makes the hardware raise `vector`. Gives the line if it is level-triggered.
-    fn connect(&mut self, device: Ptr<Device>, entry: u16, vector: u8) -> Result<Option<u32>, Error> {
-        let (line, trigger) = match device.hardware {
+    /// Makes the hardware raise `vector`. Lines are edges: the serial port's, and those of
+    /// virtio-mmio windows on microvm (its device table says so).
+    fn connect(&mut self, device: Ptr<Device>, entry: u16, vector: u8) -> Result<(), Error> {
+        let line = match device.hardware {
             Hardware::Found(info) => match info.line {
-                None => return irq::program_msix(info, entry, vector).map(|()| None).map_err(|_| Error::NotFound),
-                // The lines of virtio-mmio windows are edges on microvm (its device table says so).
-                Some(line) => (line, Trigger::Edge),
+                None => return irq::program_msix(info, entry, vector).map_err(|_| Error::NotFound),
+                Some(line) => line,
             },
-            Hardware::Serial => (SERIAL_LINE, Trigger::Edge),
+            Hardware::Serial => SERIAL_LINE,
         };
         if entry != 0 {
             return Err(Error::NotFound);
         }
-        irq::route_ioapic(line, vector, trigger, self.core()).map_err(|_| Error::NotFound)?;
-        Ok((trigger == Trigger::Level).then_some(line))
+        irq::route_ioapic(line, vector, self.core()).map_err(|_| Error::NotFound)
     }
 
     fn aim(&mut self, vector: u8, target: Option<Source>) {
-        let slot = self.interrupts.targets[usize::from(vector)].notification.place();
+        let slot = self.interrupts.targets[usize::from(vector)].place();
         self.keep(&slot, target.map(|(_, capability)| capability), target.map(|(from, _)| from));
     }
 
     /// A device interrupt came.
     pub fn interrupt(&mut self, vector: u8) {
-        let target = &self.interrupts.targets[usize::from(vector)];
-        if let Some(line) = target.line.get() {
-            irq::mask_ioapic(line);
-        }
-        if let Some(notification) = Notification::kept(&target.notification) {
+        if let Some(notification) = Notification::kept(&self.interrupts.targets[usize::from(vector)]) {
             self.notify(notification);
         }
-    }
-
-    /// The handler of a level-triggered line ran.
-    pub fn interrupt_done(&mut self, device: Ptr<Device>, entry: u64) -> Result<(), Error> {
-        let found = device.routes.iter().filter_map(Cell::get).find(|route| u64::from(route.entry) == entry);
-        let route = found.ok_or(Error::NotFound)?;
-        if let Some(line) = self.interrupts.targets[usize::from(route.vector)].line.get() {
-            irq::unmask_ioapic(line);
-        }
-        Ok(())
     }
 
     /// Lets a device reach memory, or makes it quiet: no DMA, no interrupts.
@@ -215,7 +189,6 @@ pub(super) fn destroy(kernel: &mut Kernel, device: Ptr<Device>) {
     for route in device.routes.iter().filter_map(Cell::take) {
         mask(device, route.entry, true);
         kernel.aim(route.vector, None);
-        kernel.interrupts.targets[usize::from(route.vector)].line.set(None);
         irq::free_vector(route.vector);
     }
     hardware::free_device(device.index);

@@ -10,9 +10,8 @@
 //! not know what a page is used for.
 
 use crate::hardware;
-use crate::memory::{PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
+use crate::memory::{PAGE, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 
-const PAGE: u64 = PAGE_BYTES as u64;
 /// Most regions of one core: boot gives up to four, the rest is for `RamAdd`.
 pub const REGIONS_MAX: usize = 64;
 /// Pages of a large page (2 MiB).

@@ -9,7 +9,6 @@ use super::space::Space;
 use super::{Link, Linked, Ptr, Range, Segment};
 use crate::arch::paging::Table;
 use crate::hardware;
-use crate::memory::PAGE_BYTES;
 use crate::shared::SharedObject;
 use crate::state::Kernel;
 use abi::layout::protection;
@@ -19,7 +18,7 @@ use core::ptr::NonNull;
 use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeLink, UnsafeRef, intrusive_adapter};
 
 /// Bytes of a page.
-pub const PAGE: u64 = PAGE_BYTES as u64;
+pub use crate::memory::PAGE;
 
 /// Work of finding a mapping among as many as a range may have.
 const TREE_WORK: u64 = 15;

@@ -2,7 +2,7 @@
 
 use super::{NO_MEMORY, Started, archive, archive_bytes};
 use crate::boot::info::CoreInfo;
-use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
+use crate::memory::{PAGE, PhysAddr, phys_to_virt};
 use crate::objects::context::Options;
 use crate::objects::mapping::PageRun;
 use crate::objects::segment::Kind;
@@ -18,7 +18,6 @@ use elf::abi::{PF_W, PF_X, PT_LOAD};
 use elf::endian::LittleEndian;
 use zerocopy::IntoBytes;
 
-const PAGE: u64 = PAGE_BYTES as u64;
 const STACK_PAGES: u64 = 16;
 /// Monitors answer before everyone else.
 const PRIORITY: usize = 7;

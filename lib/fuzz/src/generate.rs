@@ -196,7 +196,7 @@ fn shape(call: Call) -> &'static str {
         Call::DeviceConfRead | Call::DevicePortRead => "Vii",
         Call::DeviceConfWrite | Call::DevicePortWrite => "Viii",
         Call::DeviceInterrupt => "ViC",
-        Call::DeviceInterruptDone | Call::DeviceMaster => "Vi",
+        Call::DeviceMaster => "Vi",
         Call::LocalityGet => "ii",
         Call::ShareAlloc => "HRpfii",
         Call::ShareAdd => "KOr",

@@ -52,12 +52,6 @@ pub fn device_interrupt(device: Handle, entry: u64, notification: Handle) -> Out
     unsafe { call(Call::DeviceInterrupt, [device.0, entry, notification.0, 0, 0, 0]) }.map(drop)
 }
 
-/// `DeviceInterruptDone`.
-pub fn device_interrupt_done(device: Handle, entry: u64) -> Outcome<()> {
-    // SAFETY: no memory of ours.
-    unsafe { call(Call::DeviceInterruptDone, [device.0, entry, 0, 0, 0, 0]) }.map(drop)
-}
-
 /// `DeviceMaster`: lets the device reach memory, or stops it. Safe in itself: addresses reach a
 /// device through its registers only, and writing those is unsafe (or needs a DMA right) already.
 pub fn device_master(device: Handle, on: bool) -> Outcome<()> {

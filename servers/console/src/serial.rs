@@ -31,10 +31,6 @@ pub async fn receive(device: Device, console: alloc::rc::Rc<Console>) {
         return runtime::log!("the serial line gives no interrupts ({error:?}): no input");
     }
     loop {
-        // What came before the interrupt was opened again does not interrupt any more: look once
-        // more.
-        drain(device.handle, &console).await;
-        let _ = sys::device_interrupt_done(device.handle, ENTRY);
         drain(device.handle, &console).await;
         runtime::notified(BIT).await;
     }

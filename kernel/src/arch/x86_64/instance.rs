@@ -14,10 +14,9 @@ use super::{cpu, image};
 use crate::boot::info::machine;
 use crate::boot::split::Needs;
 use crate::core_local::CoreLocal;
-use crate::memory::{DEVICE_MAP, DIRECT_MAP, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
+use crate::memory::{DEVICE_MAP, DIRECT_MAP, PAGE, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
 use core::ptr;
 
-const PAGE: u64 = PAGE_BYTES as u64;
 const LARGE_PAGE: u64 = 2 << 20;
 const DATA: Flags = Flags::WRITE.with(Flags::NO_EXECUTE).with(Flags::GLOBAL);
 const READ_ONLY: Flags = Flags::NO_EXECUTE.with(Flags::GLOBAL);

@@ -12,8 +12,6 @@ const VERSION: u32 = 1;
 const TABLE: u32 = 0x10;
 /// Redirection bit: no interrupts.
 pub const MASKED: u32 = 1 << 16;
-/// Redirection bit: level triggered.
-pub const LEVEL: u32 = 1 << 15;
 
 fn registers(apic: &IoApic) -> *mut u32 {
     ptr::with_exposed_provenance_mut((DEVICE_MAP + apic.base) as usize)

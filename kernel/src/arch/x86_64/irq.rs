@@ -29,15 +29,6 @@ const MESSAGE_BASE: u32 = 0xfee0_0000;
 
 static TAKEN: CoreLocal<[u64; 4]> = CoreLocal::new([0; 4]);
 
-/// When a line counts as raised.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trigger {
-    /// On the rising edge.
-    Edge,
-    /// While high; mask it until the device has been served.
-    Level,
-}
-
 /// Why an interrupt cannot be set up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IrqError {
@@ -77,14 +68,13 @@ fn destination(core: usize) -> Result<u32, IrqError> {
     machine().cores().get(core).map(|core| core.apic_id).filter(|id| *id < 255).ok_or(IrqError::NoSuchCore)
 }
 
-/// Sends `line` (global interrupt number) to `vector` of `core`, unmasked. Core 0 only.
-pub fn route_ioapic(line: u32, vector: u8, trigger: Trigger, core: usize) -> Result<(), IrqError> {
+/// Sends the edges of `line` (global interrupt number) to `vector` of `core`, unmasked. Core 0 only.
+pub fn route_ioapic(line: u32, vector: u8, core: usize) -> Result<(), IrqError> {
     check_vector(vector)?;
     if cores::this_core() != 0 {
         return Err(IrqError::NotHere);
     }
-    let level = if trigger == Trigger::Level { ioapic::LEVEL } else { 0 };
-    let found = ioapic::redirect(line, u32::from(vector) | level, destination(core)?);
+    let found = ioapic::redirect(line, u32::from(vector), destination(core)?);
     if found { Ok(()) } else { Err(IrqError::NoSuchLine) }
 }
 
