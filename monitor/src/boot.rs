@@ -15,6 +15,7 @@ use runtime::{Backoff, now_ns};
 use system::System;
 
 use crate::link::{GREETED, Link};
+use crate::metal;
 use crate::service::Service;
 
 /// How often it is said which cores are waited for.
@@ -28,7 +29,9 @@ const MISSING_SHOWN: usize = 8;
 pub fn list_devices(system: &System) {
     let kinds: Vec<&str> = system.components.iter().flat_map(|it| it.devices.iter().map(String::as_str)).collect();
     let (mut driven, mut idle) = (Vec::new(), Vec::new());
-    for device in (0..).map_while(|index| sys::device_list(index).ok()) {
+    let all = (0..).map_while(|index| sys::device_list(index).ok());
+    // The clock was read, and needs nobody any more.
+    for device in all.filter(|device| device.hwid != metal::RTC) {
         match monitor_core::describe(&device, &kinds) {
             (Some(kind), place) => driven.push(format!("{place} {kind}")),
             (None, place) => idle.push(place),

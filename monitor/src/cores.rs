@@ -43,7 +43,7 @@ impl Service {
                 link
             }
         };
-        link.start().map(|memory| (link, memory))
+        link.start(self.registry.borrow().facts().realtime_at_boot_ns).map(|memory| (link, memory))
     }
 
     /// A core that was started is up: its events are ours to tell.

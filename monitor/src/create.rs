@@ -217,6 +217,7 @@ impl<M: Machine> Registry<M> {
             tsc_hz,
             tsc_at_boot,
             tsc_to_ns_mul,
+            realtime_at_boot_ns: self.facts.realtime_at_boot_ns,
             domain_id: parts.id,
             record_count: 0,
         };

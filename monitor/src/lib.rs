@@ -18,6 +18,7 @@ extern crate alloc;
 
 pub mod archive;
 mod channels;
+pub mod clock;
 mod create;
 mod devices;
 mod domains;
@@ -56,6 +57,8 @@ pub struct Facts {
     /// Ticks per second, the counter at time 0, and ns per tick << 32: as in this monitor's own
     /// start page.
     pub tsc: [u64; 3],
+    /// The wall clock at time 0, as the start page has it.
+    pub realtime_at_boot_ns: u64,
     /// Where the archive begins in its first page.
     pub archive_offset: u64,
 }

@@ -27,7 +27,8 @@ pub const CORE_CHANGED: u64 = 1 << 38;
 const _: () =
     assert!((GREETED | CORE_CHANGED | ((1 << LINK_BITS) - 1) << LINK_BIT_FIRST) & (DEATH_BADGES | STALL_BADGES) == 0);
 
-/// The page after the channel: a number of 0 is not told yet.
+/// The page after the channel: words 0 and 1 are the numbers by which each side rings the other (0
+/// is not told yet), word 2 is the wall clock at time 0.
 struct Greeting {
     base: u64,
 }
@@ -35,7 +36,7 @@ struct Greeting {
 impl Greeting {
     fn word(&self, index: u64) -> &AtomicU64 {
         // SAFETY: the page is mapped for the monitor's life, shared memory of atomics only, and
-        // holds these two words.
+        // holds these three words.
         unsafe { &*((self.base + 8 * index) as *const AtomicU64) }
     }
 }
@@ -88,7 +89,7 @@ impl Link {
     }
 
     /// Claims the core and runs a monitor there. No client of an earlier run is left.
-    pub fn start(&self) -> Result<Memory, Error> {
+    pub fn start(&self, realtime_at_boot_ns: u64) -> Result<Memory, Error> {
         // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and whoever
         // did has halted. The last page is left out of the channel.
         let memory = unsafe {
@@ -96,6 +97,7 @@ impl Link {
             Memory::format(self.address, self.bytes - PAGE_BYTES, layout(), Some(self.keeper.clone()))
         };
         let memory = memory.map_err(|_| Error::BadArgument)?;
+        self.greeting.word(2).store(realtime_at_boot_ns, Ordering::Relaxed);
         self.greeting.word(0).store(self.slot, Ordering::Release);
         let pcore = sys::pcore_alloc(Handle::PCORE, Handle::ROOT_RAM, self.core.into())?;
         match self.run(pcore) {
@@ -159,6 +161,13 @@ impl Link {
         let _ = sys::wake_slot_free(Handle::PCORE, self.slot);
         let _ = sys::cap_drop(self.entrance);
     }
+}
+
+/// The wall clock at time 0 as core 0's monitor told it; `None` at core 0.
+pub fn realtime_at_boot_ns(start: &Start) -> Option<u64> {
+    let region = start.region(NAME).filter(|region| region.bytes >= PAGE_BYTES)?;
+    let greeting = Greeting { base: region.address + region.bytes - PAGE_BYTES };
+    Some(greeting.word(2).load(Ordering::Relaxed))
 }
 
 /// The far end, in the monitor that was started; `None` at core 0.

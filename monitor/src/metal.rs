@@ -8,6 +8,9 @@ use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
 use channel::{Layout, Memory};
 use monitor_core::Machine;
 
+/// `DeviceRecord::hwid` of the real-time clock: an index port and a data port.
+pub const RTC: u64 = 0x2_0001;
+
 /// Where segments being filled are mapped for a moment.
 const SCRATCH: u64 = REGIONS + (32 << 30);
 /// Time slice of every context.
@@ -213,4 +216,17 @@ impl Machine for Metal {
     fn quiet(&mut self, device: Handle) -> Result<(), Error> {
         sys::device_master(device, false)
     }
+}
+
+/// Seconds since 1970 by the machine's clock, if it has one that tells sense.
+pub fn real_time_clock() -> Option<u64> {
+    let device = sys::device_alloc(Handle::PCORE, Handle::ROOT_RAM, RTC).ok()?;
+    let register = |number: u8| {
+        let chosen = sys::device_port_write(device, 0, 1, number.into());
+        // What is not there reads as all ones.
+        chosen.and_then(|()| sys::device_port_read(device, 1, 1)).map_or(0xff, |value| value as u8)
+    };
+    let seconds = monitor_core::clock::read(register);
+    let _ = sys::cap_drop(device);
+    seconds
 }

@@ -4,7 +4,7 @@ use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::arch::cpu;
 use crate::devices::{self, DeviceInfo};
 use crate::memory::{PAGE, PhysAddr};
-use crate::objects::device::{Hardware, PORTS_HWID};
+use crate::objects::device::{Hardware, PORTS, PORTS_HWID};
 use crate::objects::notification::Notification;
 use crate::objects::segment::Kind;
 use crate::objects::{Device, Ptr, Segment, user_memory};
@@ -17,10 +17,10 @@ use zerocopy::IntoBytes;
 fn record(hardware: Hardware) -> DeviceRecord {
     match hardware {
         Hardware::Found(info) => found_record(info),
-        Hardware::Serial => {
+        Hardware::Ports(number) => {
             let mut windows = [[0; 2]; 6];
-            windows[0] = [0x3f8, 8];
-            DeviceRecord { hwid: PORTS_HWID, windows, interrupts: 1, ..DeviceRecord::default() }
+            windows[0] = [PORTS[number].base.into(), PORTS[number].count.into()];
+            DeviceRecord { hwid: PORTS_HWID + number as u64, windows, interrupts: 1, ..DeviceRecord::default() }
         }
     }
 }

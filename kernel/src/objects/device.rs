@@ -19,21 +19,29 @@ use core::cell::Cell;
 /// Most interrupts of one device that can be routed.
 pub const INTERRUPTS_MAX: usize = 16;
 const VECTORS: usize = 256;
-/// I/O ports of the first serial port.
-const SERIAL_BASE: u16 = 0x3f8;
-const SERIAL_PORTS: u64 = 8;
-/// Its I/O APIC line.
-const SERIAL_LINE: u32 = 4;
 /// Hardware id of the first device that is only ports.
 pub const PORTS_HWID: u64 = 0x2_0000;
+
+/// A device that is only ports.
+pub struct Ports {
+    /// The first one.
+    pub base: u16,
+    /// How many.
+    pub count: u16,
+    /// Its I/O APIC line.
+    line: u32,
+}
+
+/// Those there are, by number: the first serial port and the real-time clock.
+pub static PORTS: [Ports; 2] = [Ports { base: 0x3f8, count: 8, line: 4 }, Ports { base: 0x70, count: 2, line: 8 }];
 
 /// What a device is.
 #[derive(Clone, Copy)]
 pub enum Hardware {
     /// Found by boot.
     Found(&'static DeviceInfo),
-    /// The first serial port.
-    Serial,
+    /// One of [`PORTS`].
+    Ports(usize),
 }
 
 #[derive(Clone, Copy)]
@@ -74,29 +82,27 @@ impl Device {
     pub fn found(&self) -> Result<&'static DeviceInfo, Error> {
         match self.hardware {
             Hardware::Found(info) => Ok(info),
-            Hardware::Serial => Err(Error::NotFound),
+            Hardware::Ports(_) => Err(Error::NotFound),
         }
     }
 
     /// The port at `offset`, for an access of `width` bytes.
     pub fn port(&self, offset: u64, width: u64) -> Result<u16, Error> {
-        let (base, ports) = match self.hardware {
-            Hardware::Serial => (SERIAL_BASE, SERIAL_PORTS),
-            Hardware::Found(_) => return Err(Error::NotFound),
-        };
-        let fits = matches!(width, 1 | 2 | 4) && offset.checked_add(width).is_some_and(|end| end <= ports);
+        let Hardware::Ports(number) = self.hardware else { return Err(Error::NotFound) };
+        let Ports { base, count, .. } = PORTS[number];
+        let fits = matches!(width, 1 | 2 | 4) && offset.checked_add(width).is_some_and(|end| end <= count.into());
         if fits { Ok(base + offset as u16) } else { Err(Error::BadArgument) }
     }
 }
 
 impl Kernel {
-    /// The device at a position of the list: what boot found, then the serial port.
+    /// The device at a position of the list: what boot found, then those that are only ports.
     pub fn device_at(&self, index: u64) -> Option<Hardware> {
         let found = self.info.map_or(&[][..], |info| info.devices);
         let index = usize::try_from(index).ok()?;
         match found.get(index) {
             Some(info) => Some(Hardware::Found(info)),
-            None => (index == found.len()).then_some(Hardware::Serial),
+            None => Some(index - found.len()).filter(|number| *number < PORTS.len()).map(Hardware::Ports),
         }
     }
 
@@ -141,7 +147,7 @@ impl Kernel {
                 None => return irq::program_msix(info, entry, vector).map_err(|_| Error::NotFound),
                 Some(line) => line,
             },
-            Hardware::Serial => SERIAL_LINE,
+            Hardware::Ports(number) => PORTS[number].line,
         };
         if entry != 0 {
             return Err(Error::NotFound);
@@ -180,7 +186,7 @@ fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
             return;
         }
         Hardware::Found(info) => info.line.unwrap_or(0),
-        Hardware::Serial => SERIAL_LINE,
+        Hardware::Ports(number) => PORTS[number].line,
     };
     if masked { irq::mask_ioapic(line) } else { irq::unmask_ioapic(line) }
 }

@@ -38,6 +38,7 @@ pub fn header() -> &'static StartHeader {
         tsc_hz: 1_000_000_000,
         tsc_at_boot: 0,
         tsc_to_ns_mul: 1 << 32,
+        realtime_at_boot_ns: 0,
         domain_id: 1,
         record_count: 0,
     };

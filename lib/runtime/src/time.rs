@@ -7,10 +7,17 @@ use core::task::Poll;
 use executor::SleepUntil;
 
 use crate::now_ns;
+use crate::platform::header;
 
 /// The limit passed first; what was waited for has been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
+
+/// Nanoseconds since 1970, without a call. Counts from the start of the machine where that has no
+/// clock.
+pub fn realtime_ns() -> u64 {
+    header().realtime_at_boot_ns.saturating_add(now_ns())
+}
 
 /// Completes `duration_ns` from now.
 pub fn sleep(duration_ns: u64) -> SleepUntil {

@@ -57,8 +57,8 @@ impl MachineType {
     fn model(self) -> &'static str {
         match self {
             MachineType::Q35 => "q35",
-            MachineType::Microvm => "microvm,pcie=on",
-            MachineType::MicrovmMmio => "microvm,pcie=off",
+            MachineType::Microvm => "microvm,pcie=on,rtc=on",
+            MachineType::MicrovmMmio => "microvm,pcie=off,rtc=on",
         }
     }
 
