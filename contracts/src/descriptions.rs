@@ -98,6 +98,10 @@ pub enum DescriptionError {
     Unreachable,
     /// The server failed inside; it was logged there.
     Failed,
+    /// To wait for that lock would be to wait for oneself.
+    Deadlock,
+    /// The server holds as many locks as it may.
+    NoLocks,
 }
 
 /// What kind of thing it is.
@@ -229,7 +233,7 @@ pub trait Descriptions {
     async fn resize(&self, id: DescriptionId, size: u64) -> Result<(), DescriptionError>;
 
     /// The next directory entries from cookie `from` (0 = first), and the cookie to go on with; an
-    /// empty list is the end. At most 8 at a time.
+    /// empty list is the end. As many at a time as a message carries.
     #[op(repeatable)]
     async fn entries(&self, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError>;
 

@@ -28,8 +28,61 @@ pub struct Opened {
     pub kind: Kind,
     /// Bytes at the time of opening.
     pub size: u64,
-    /// `Kind::Terminal`: the path names the terminal; the client is to open it at `console`.
-    pub elsewhere: bool,
+    /// The client is to open something that is not here.
+    pub elsewhere: Option<Elsewhere>,
+}
+
+/// What a path names that the client reaches by other means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Elsewhere {
+    /// The terminal, at `console`.
+    Terminal,
+    /// A descriptor of its own (`/proc/self/fd/N`).
+    Descriptor(u32),
+}
+
+/// A path as a client names it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Name {
+    /// Where a relative path starts: a directory's description that the client holds.
+    pub directory: Option<DescriptionId>,
+    /// Absolute, or relative if there is a directory.
+    pub path: String,
+    /// The client's process, which `/proc/self` leads to.
+    pub process: u32,
+}
+
+/// Whose a lock is, and what it covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LockKind {
+    /// Bytes, for the client, until it closes any description of the file.
+    Client,
+    /// Bytes, for the description, until nobody holds that.
+    Description,
+    /// The whole file, for the description; does not see the other two kinds.
+    Whole,
+}
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Hold {
+    /// Beside others that are shared.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// An advisory lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lock {
+    pub kind: LockKind,
+    /// `None` gives it back.
+    pub hold: Option<Hold>,
+    /// First byte, and the first one after; `u64::MAX` is wherever the file ends.
+    pub from: u64,
+    pub to: u64,
+    /// The process that asks or holds.
+    pub process: u32,
 }
 
 /// Times for [`Files::set_status`]; `None` leaves one as it is.
@@ -45,49 +98,75 @@ pub struct Change {
 /// [`Status::device`](crate::descriptions::Status) of what lies in /proc.
 pub const PROC_DEVICE: u64 = 3;
 
-/// Operations on paths. All paths are absolute, normalised by the server, at most 700 bytes (a
-/// message is one kilobyte at most). Every operation acts at once and completely or not at all.
-/// Rights: every client may name every path of its root file system; permission bits are kept and
-/// shown but the caller counts as user 0.
-#[contract(name = "files", version = 1)]
+/// Operations on paths, and on open files what Linux has besides `descriptions`. Paths are
+/// normalised by the server, at most 700 bytes (a message is one kilobyte at most). Every
+/// operation but a lock that waits acts at once, and each completely or not at all. Rights: every
+/// client may name every path of its root file system; permission bits are kept and shown but the
+/// caller counts as user 0.
+#[contract(name = "files", version = 2)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]
-    async fn open(&self, path: String, flags: u32, permissions: u32) -> Result<Opened, DescriptionError>;
+    async fn open(&self, path: Name, flags: u32, permissions: u32) -> Result<Opened, DescriptionError>;
 
     /// What is known of a path; of the link itself unless `follow`.
     #[op(repeatable)]
-    async fn status(&self, path: String, follow: bool) -> Result<Status, DescriptionError>;
+    async fn status(&self, path: Name, follow: bool) -> Result<Status, DescriptionError>;
 
     /// Changes permissions, owner or times.
     #[op(repeatable)]
-    async fn set_status(&self, path: String, follow: bool, change: Change) -> Result<(), DescriptionError>;
+    async fn set_status(&self, path: Name, follow: bool, change: Change) -> Result<(), DescriptionError>;
 
     /// Makes a directory.
     #[op]
-    async fn make_directory(&self, path: String, permissions: u32) -> Result<(), DescriptionError>;
+    async fn make_directory(&self, path: Name, permissions: u32) -> Result<(), DescriptionError>;
 
     /// Makes a symbolic link at `path`.
     #[op]
-    async fn make_link(&self, path: String, target: String) -> Result<(), DescriptionError>;
+    async fn make_link(&self, path: Name, target: String) -> Result<(), DescriptionError>;
 
-    /// A second name for a file.
+    /// A second name for a file; for what a symbolic link leads to if `follow`.
     #[op]
-    async fn link(&self, existing: String, path: String) -> Result<(), DescriptionError>;
+    async fn link(&self, existing: Name, follow: bool, path: Name) -> Result<(), DescriptionError>;
 
     /// Where a symbolic link points.
     #[op(repeatable)]
-    async fn read_link(&self, path: String) -> Result<String, DescriptionError>;
+    async fn read_link(&self, path: Name) -> Result<String, DescriptionError>;
 
     /// Removes a name: a directory if `directory`, else anything else.
     #[op]
-    async fn remove(&self, path: String, directory: bool) -> Result<(), DescriptionError>;
+    async fn remove(&self, path: Name, directory: bool) -> Result<(), DescriptionError>;
 
     /// Renames, replacing what is at `to` as rename(2) does.
     #[op]
-    async fn rename(&self, from: String, to: String) -> Result<(), DescriptionError>;
+    async fn rename(&self, from: Name, to: Name) -> Result<(), DescriptionError>;
 
     /// Pages used and free in the store.
     #[op(repeatable)]
     async fn space(&self) -> Result<(u64, u64), DescriptionError>;
+
+    /// Opens again what a description names, with an offset of its own. `flags` as for `open`.
+    #[op]
+    async fn reopen(&self, id: DescriptionId, flags: u32) -> Result<Opened, DescriptionError>;
+
+    /// Changes permissions, owner or times of what a description names.
+    #[op(repeatable)]
+    async fn change(&self, id: DescriptionId, change: Change) -> Result<(), DescriptionError>;
+
+    /// Whether each write goes to the end, for all who share the description.
+    #[op(repeatable)]
+    async fn set_append(&self, id: DescriptionId, appends: bool) -> Result<(), DescriptionError>;
+
+    /// Where an open directory is now. `NotFound` if it was removed.
+    #[op(repeatable)]
+    async fn path_of(&self, id: DescriptionId) -> Result<String, DescriptionError>;
+
+    /// Takes or gives back a lock, whole or not at all. With `wait`, waits until nothing stands in
+    /// the way (`Deadlock` if that would be for ever); without, `WouldBlock`. `NoLocks`.
+    #[op]
+    async fn lock(&self, id: DescriptionId, lock: Lock, wait: bool) -> Result<(), DescriptionError>;
+
+    /// The lock that stands in the way of this one.
+    #[op(repeatable)]
+    async fn blocking_lock(&self, id: DescriptionId, lock: Lock) -> Result<Option<Lock>, DescriptionError>;
 }

@@ -43,7 +43,7 @@ calls! {
     4 Stat "stat" Full;
     5 Fstat "fstat" Full;
     6 Lstat "lstat" Full;
-    7 Poll "poll" Full;
+    7 Poll "poll" Partial("at most 256 entries, the limit of descriptors: EINVAL");
     8 Lseek "lseek" Partial("no SEEK_DATA and SEEK_HOLE");
     9 Mmap "mmap" Partial("shared mappings are private copies; at most 512 areas");
     10 Mprotect "mprotect" Full;
@@ -59,10 +59,10 @@ calls! {
     20 Writev "writev" Full;
     21 Access "access" Partial("existence only; the caller is user 0");
     22 Pipe "pipe" Full;
-    23 Select "select" Full;
+    23 Select "select" Partial("descriptors below 256");
     24 SchedYield "sched_yield" Full;
     25 Mremap "mremap" Partial("moves by copying; no MREMAP_DONTUNMAP");
-    28 Madvise "madvise" Partial("accepted; MADV_DONTNEED zeroes anonymous memory");
+    28 Madvise "madvise" Partial("MADV_DONTNEED writes zeros, also over bytes of a file, and gives no memory back; other advice is accepted");
     32 Dup "dup" Full;
     33 Dup2 "dup2" Full;
     34 Pause "pause" Full;
@@ -84,18 +84,18 @@ calls! {
     50 Listen "listen" Full;
     51 Getsockname "getsockname" Full;
     52 Getpeername "getpeername" Full;
-    54 Setsockopt "setsockopt" Partial("unknown options are refused with ENOPROTOOPT");
+    54 Setsockopt "setsockopt" Partial("TCP_CORK, TCP_KEEPIDLE to KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN and IP_TOS are accepted without effect; SO_REUSEPORT and unknown ones are refused with ENOPROTOOPT; timeouts are not shared over fork");
     55 Getsockopt "getsockopt" Partial("the common SOL_SOCKET and IPPROTO_TCP options");
-    56 Clone "clone" Partial("processes only, no threads");
-    57 Fork "fork" Full;
+    56 Clone "clone" Partial("processes only, no threads: CLONE_VM copies the memory, CLONE_FILES and CLONE_FS copy too, namespaces are ignored");
+    57 Fork "fork" Partial("descriptor flags that F_SETFL changes and timeouts of sockets are no longer shared after it");
     58 Vfork "vfork" Partial("as fork: the parent does not wait and memory is copied");
     59 Execve "execve" Full;
     60 Exit "exit" Full;
     61 Wait4 "wait4" Partial("usage is zero");
     62 Kill "kill" Full;
     63 Uname "uname" Full;
-    72 Fcntl "fcntl" Partial("descriptors and flags; locks always succeed");
-    73 Flock "flock" Partial("always succeeds");
+    72 Fcntl "fcntl" Partial("F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL (O_APPEND and O_NONBLOCK) and locks; others EINVAL");
+    73 Flock "flock" Full;
     74 Fsync "fsync" Full;
     75 Fdatasync "fdatasync" Full;
     76 Truncate "truncate" Full;
@@ -112,12 +112,12 @@ calls! {
     88 Symlink "symlink" Full;
     89 Readlink "readlink" Full;
     90 Chmod "chmod" Full;
-    91 Fchmod "fchmod" Partial("by the path the file was opened at");
+    91 Fchmod "fchmod" Partial("of files; accepted without effect for others");
     92 Chown "chown" Full;
-    93 Fchown "fchown" Partial("by the path the file was opened at");
+    93 Fchown "fchown" Partial("of files; accepted without effect for others");
     94 Lchown "lchown" Full;
     95 Umask "umask" Full;
-    96 Gettimeofday "gettimeofday" Partial("the clock starts at 1970 with the machine");
+    96 Gettimeofday "gettimeofday" Partial("the time zone is zero");
     97 Getrlimit "getrlimit" Partial("fixed limits");
     98 Getrusage "getrusage" Partial("zeros");
     99 Sysinfo "sysinfo" Partial("uptime and process count");
@@ -146,7 +146,20 @@ calls! {
     157 Prctl "prctl" Partial("PR_SET_NAME and PR_GET_NAME; others EINVAL");
     158 ArchPrctl "arch_prctl" Full;
     160 Setrlimit "setrlimit" Partial("accepted, without effect");
+    164 Settimeofday "settimeofday" Partial("EPERM: the clock is the machine's");
     186 Gettid "gettid" Full;
+    188 Setxattr "setxattr" Partial("EOPNOTSUPP: files have none");
+    189 Lsetxattr "lsetxattr" Partial("EOPNOTSUPP: files have none");
+    190 Fsetxattr "fsetxattr" Partial("EOPNOTSUPP: files have none");
+    191 Getxattr "getxattr" Partial("EOPNOTSUPP: files have none");
+    192 Lgetxattr "lgetxattr" Partial("EOPNOTSUPP: files have none");
+    193 Fgetxattr "fgetxattr" Partial("EOPNOTSUPP: files have none");
+    194 Listxattr "listxattr" Full;
+    195 Llistxattr "llistxattr" Full;
+    196 Flistxattr "flistxattr" Full;
+    197 Removexattr "removexattr" Partial("EOPNOTSUPP: files have none");
+    198 Lremovexattr "lremovexattr" Partial("EOPNOTSUPP: files have none");
+    199 Fremovexattr "fremovexattr" Partial("EOPNOTSUPP: files have none");
     200 Tkill "tkill" Full;
     201 Time "time" Full;
     202 Futex "futex" Partial("WAIT and WAKE of a single thread");
@@ -155,7 +168,8 @@ calls! {
     217 Getdents64 "getdents64" Full;
     218 SetTidAddress "set_tid_address" Full;
     221 Fadvise64 "fadvise64" Full;
-    228 ClockGettime "clock_gettime" Full;
+    227 ClockSettime "clock_settime" Partial("EPERM: the clock is the machine's");
+    228 ClockGettime "clock_gettime" Partial("CLOCK_TAI is CLOCK_REALTIME; no clocks of other processes");
     229 ClockGetres "clock_getres" Full;
     230 ClockNanosleep "clock_nanosleep" Full;
     231 ExitGroup "exit_group" Full;
@@ -169,14 +183,14 @@ calls! {
     262 Newfstatat "newfstatat" Full;
     263 Unlinkat "unlinkat" Full;
     264 Renameat "renameat" Full;
-    265 Linkat "linkat" Full;
+    265 Linkat "linkat" Partial("no AT_EMPTY_PATH");
     266 Symlinkat "symlinkat" Full;
     267 Readlinkat "readlinkat" Full;
     268 Fchmodat "fchmodat" Full;
     269 Faccessat "faccessat" Partial("existence only");
     270 Pselect6 "pselect6" Full;
     271 Ppoll "ppoll" Full;
-    273 SetRobustList "set_robust_list" Full;
+    273 SetRobustList "set_robust_list" Partial("accepted; the list is not walked at the end");
     280 Utimensat "utimensat" Full;
     281 EpollPwait "epoll_pwait" Partial("level-triggered");
     285 Fallocate "fallocate" Partial("mode 0");
@@ -231,10 +245,8 @@ pub const ABSENT: &[(u16, &str)] = &[
     (169, "reboot"),
     (170, "sethostname"),
     (187, "readahead"),
-    (191, "getxattr"),
     (203, "sched_setaffinity"),
     (222, "timer_create"),
-    (227, "clock_settime"),
     (235, "utimes"),
     (253, "inotify_init"),
     (259, "mknodat"),

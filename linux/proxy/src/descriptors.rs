@@ -41,6 +41,20 @@ pub struct Description {
     pub kind: u32,
     /// Where getdents64 goes on.
     pub cookie: u64,
+    /// How long a read or accept, and a write or connect, may wait (SO_RCVTIMEO, SO_SNDTIMEO); 0 =
+    /// for ever.
+    pub receive_limit_ns: u64,
+    /// See `receive_limit_ns`.
+    pub send_limit_ns: u64,
+}
+
+/// What a closed number named, and whether it was the last that did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// As it is now.
+    pub description: Description,
+    /// Nothing names it any more.
+    pub is_last: bool,
 }
 
 /// The table.
@@ -113,19 +127,14 @@ impl Descriptors {
         Ok(slot as u64)
     }
 
-    /// A second number `to`; gives the description that lost its last number by it.
-    pub fn duplicate_to(
-        &mut self,
-        descriptor: u64,
-        to: u64,
-        close_on_exec: bool,
-    ) -> Result<Option<Description>, Errno> {
+    /// A second number `to`; gives what that named before.
+    pub fn duplicate_to(&mut self, descriptor: u64, to: u64, close_on_exec: bool) -> Result<Option<Closed>, Errno> {
         let index = self.index(descriptor)?;
         let slot = to as u32 as usize;
         if slot >= DESCRIPTORS_MAX {
             return Err(Errno::EBADF);
         }
-        let lost = self.close(to).unwrap_or(None);
+        let lost = self.close(to).ok();
         self.put(slot, index, close_on_exec);
         Ok(lost)
     }
@@ -136,13 +145,13 @@ impl Descriptors {
         self.descriptions[index].count += 1;
     }
 
-    /// Closes a number; gives the description if that was its last. `EBADF`.
-    pub fn close(&mut self, descriptor: u64) -> Result<Option<Description>, Errno> {
+    /// Closes a number. `EBADF`.
+    pub fn close(&mut self, descriptor: u64) -> Result<Closed, Errno> {
         let index = self.index(descriptor)?;
         self.slots[descriptor as u32 as usize] = 0;
         let description = &mut self.descriptions[index];
         description.count = description.count.saturating_sub(1);
-        Ok((description.count == 0).then_some(*description))
+        Ok(Closed { description: *description, is_last: description.count == 0 })
     }
 
     /// The close-on-exec flag.
@@ -184,11 +193,11 @@ mod tests {
         assert_eq!(table.add(pipe(7), false), Ok(0));
         assert_eq!(table.add(pipe(8), true), Ok(1));
         assert_eq!(table.duplicate(0, 0, false), Ok(2));
-        assert_eq!(table.duplicate_to(0, 1, false).unwrap().unwrap().id, 8);
-        assert_eq!(table.close(0), Ok(None));
-        assert_eq!(table.close(1), Ok(None));
+        assert_eq!(table.duplicate_to(0, 1, false).unwrap().unwrap().description.id, 8);
+        assert!(!table.close(0).unwrap().is_last);
+        assert!(!table.close(1).unwrap().is_last);
         assert!(table.uses(server::PROCESS));
-        assert_eq!(table.close(2).unwrap().unwrap().id, 7);
+        assert_eq!(table.close(2).map(|lost| (lost.description.id, lost.is_last)), Ok((7, true)));
         assert!(!table.uses(server::PROCESS));
         for bad in [0, 255, 256, u64::MAX, 1 << 40] {
             assert_eq!(table.get(bad).err(), Some(Errno::EBADF));
@@ -204,7 +213,7 @@ mod tests {
         assert_eq!(table.duplicate(0, 4000, false), Err(Errno::EINVAL));
         assert_eq!(table.room(1), Err(Errno::EMFILE));
         while let Some(number) = table.next_to_close_at_exec() {
-            assert!(table.close(number).unwrap().is_some());
+            assert!(table.close(number).unwrap().is_last);
         }
         assert!(!table.uses(server::PROCESS));
     }

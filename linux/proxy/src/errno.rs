@@ -21,6 +21,8 @@ errnos! {
     EINTR = 4,
     /// Input or output error.
     EIO = 5,
+    /// No such device or address.
+    ENXIO = 6,
     /// Argument list too long.
     E2BIG = 7,
     /// Not an executable file.
@@ -63,16 +65,24 @@ errnos! {
     ESPIPE = 29,
     /// Broken pipe.
     EPIPE = 32,
+    /// Argument out of range.
+    EDOM = 33,
     /// Result out of range.
     ERANGE = 34,
+    /// To wait would be for ever.
+    EDEADLK = 35,
     /// Name too long.
     ENAMETOOLONG = 36,
+    /// No locks left.
+    ENOLCK = 37,
     /// No such call.
     ENOSYS = 38,
     /// Directory not empty.
     ENOTEMPTY = 39,
     /// Too many symbolic links.
     ELOOP = 40,
+    /// Value too large.
+    EOVERFLOW = 75,
     /// Not a socket.
     ENOTSOCK = 88,
     /// No such option.

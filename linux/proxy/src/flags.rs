@@ -29,7 +29,17 @@ pub const F_SETFL: u64 = 4;
 pub const F_GETLK: u64 = 5;
 pub const F_SETLK: u64 = 6;
 pub const F_SETLKW: u64 = 7;
+pub const F_OFD_GETLK: u64 = 36;
+pub const F_OFD_SETLK: u64 = 37;
+pub const F_OFD_SETLKW: u64 = 38;
 pub const F_DUPFD_CLOEXEC: u64 = 1030;
+pub const F_RDLCK: i16 = 0;
+pub const F_WRLCK: i16 = 1;
+pub const F_UNLCK: i16 = 2;
+pub const LOCK_SH: u64 = 1;
+pub const LOCK_EX: u64 = 2;
+pub const LOCK_NB: u64 = 4;
+pub const LOCK_UN: u64 = 8;
 
 pub const PROT_READ: u64 = 1;
 pub const PROT_WRITE: u64 = 2;

@@ -29,6 +29,8 @@ layout! {
         kind: u64, block_bytes: u64, blocks: u64, blocks_free: u64, blocks_available: u64, files: u64, files_free: u64,
         id: u64, name_bytes_max: u64, fragment_bytes: u64, flags: u64, reserved: [u64; 4],
     }
+    /// `struct flock`.
+    FileLock(32) { hold: i16, whence: i16, padding: u32, start: i64, length: i64, process: i32, padding_end: u32, }
     /// `struct timespec`.
     TimeSpec(16) { seconds: i64, nanoseconds: i64, }
     /// `struct timeval`.

@@ -42,6 +42,22 @@ pub fn clean(path: &str) -> String {
     whole
 }
 
+/// Gives the first byte, and the first one after, of a lock (fcntl(2)): `length` bytes from
+/// `start`, or before it if negative, or to whatever end if 0; counted from `base`. `EINVAL`,
+/// `EOVERFLOW`.
+pub fn lock_range(base: i64, start: i64, length: i64) -> Result<(u64, u64), Errno> {
+    let start = base.checked_add(start).ok_or(Errno::EOVERFLOW)?;
+    let (from, to) = match length {
+        0 => (start, None),
+        negative if negative < 0 => (start.checked_add(negative).ok_or(Errno::EINVAL)?, Some(start)),
+        length => (start, Some(start.checked_add(length).ok_or(Errno::EOVERFLOW)?)),
+    };
+    if from < 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok((from as u64, to.map_or(u64::MAX, |to| to as u64)))
+}
+
 /// The part after the last slash.
 pub fn base_name(path: &str) -> &str {
     path.rsplit('/').find(|part| !part.is_empty()).unwrap_or("/")
@@ -62,6 +78,17 @@ pub fn interpreter(head: &[u8]) -> Option<(&str, Option<&str>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn locks_cover_what_fcntl_says() {
+        assert_eq!(lock_range(0, 10, 5), Ok((10, 15)));
+        assert_eq!(lock_range(100, 10, -5), Ok((105, 110)));
+        assert_eq!(lock_range(100, -10, 0), Ok((90, u64::MAX)));
+        assert_eq!(lock_range(0, -1, 0), Err(Errno::EINVAL));
+        assert_eq!(lock_range(0, 4, -5), Err(Errno::EINVAL));
+        assert_eq!(lock_range(i64::MAX, 1, 0), Err(Errno::EOVERFLOW));
+        assert_eq!(lock_range(0, 1, i64::MAX), Err(Errno::EOVERFLOW));
+    }
 
     #[test]
     fn joins_and_cleans() {

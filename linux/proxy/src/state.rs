@@ -14,7 +14,7 @@ use crate::path::PATH_MAX;
 use crate::signals::Signals;
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0003;
+pub const VERSION: u64 = 0x5045_4c41_5354_0004;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;

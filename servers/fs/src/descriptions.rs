@@ -12,7 +12,9 @@ use crate::processes;
 use crate::server::{Open, Server, Target};
 
 /// Entries in one answer.
-const ENTRIES_MAX: usize = 8;
+const ENTRIES_MAX: usize = 32;
+/// The same of /proc, whose names are short.
+const LISTED_MAX: usize = 16;
 /// Bytes moved in one request, whatever the client's bulk region holds.
 const MOVE_BYTES_MAX: usize = 256 << 10;
 
@@ -65,12 +67,12 @@ fn read_at(
             result.map(|()| count)
         }
         Target::Device(_, minor) => read_device(*minor, bulk, span, length),
-        Target::Text(text) => {
+        Target::Text(_, text) => {
             let from = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
             let part = &text[from..text.len().min(from.saturating_add(length))];
             put(bulk, span, 0, part).map(|()| part.len())
         }
-        Target::Listing(_) => Err(DescriptionError::IsDirectory),
+        Target::Listing(..) => Err(DescriptionError::IsDirectory),
     }
 }
 
@@ -78,20 +80,15 @@ impl Server {
     fn status_of(&self, target: &Target) -> Result<Status, DescriptionError> {
         match target {
             Target::Inode(inode) | Target::Device(inode, _) => self.store.borrow().status(*inode),
-            target => Ok(processes::status(target)),
+            Target::Text(path, _) | Target::Listing(path, _) => Ok(processes::status(path, processes::kind(target))),
         }
     }
 }
 
-fn listing(names: &[(alloc::string::String, bool)], from: u64) -> (Vec<Entry>, u64) {
+fn listing(names: &[Entry], from: u64) -> (Vec<Entry>, u64) {
     let start = usize::try_from(from).unwrap_or(usize::MAX).min(names.len());
-    let some = &names[start..names.len().min(start + ENTRIES_MAX)];
-    let entry = |(index, (name, directory)): (usize, &(alloc::string::String, bool))| Entry {
-        name: name.clone(),
-        inode: (start + index + 2) as u64,
-        kind: if *directory { Kind::Directory } else { Kind::File },
-    };
-    (some.iter().enumerate().map(entry).collect(), (start + some.len()) as u64)
+    let some = &names[start..names.len().min(start + LISTED_MAX)];
+    (some.to_vec(), (start + some.len()) as u64)
 }
 
 impl DescriptionsServer for Server {
@@ -141,7 +138,7 @@ impl DescriptionsServer for Server {
             let mut store = self.store.borrow_mut();
             let end = store.data(inode)?.size();
             let from = if open.appends { end } else { at.unwrap_or(open.offset) };
-            let count = store.write(inode, from, &bytes, runtime::now_ns())?;
+            let count = store.write(inode, from, &bytes, runtime::realtime_ns())?;
             if at.is_none() {
                 open.offset = from + count as u64;
             }
@@ -155,7 +152,7 @@ impl DescriptionsServer for Server {
                 Whence::Start => 0,
                 Whence::Current => open.offset,
                 Whence::End => match &open.target {
-                    Target::Text(text) => text.len() as u64,
+                    Target::Text(_, text) => text.len() as u64,
                     target => self.status_of(target)?.size,
                 },
             };
@@ -174,7 +171,7 @@ impl DescriptionsServer for Server {
 
     async fn resize(&self, peer: &Peer, id: DescriptionId, size: u64) -> Result<(), DescriptionError> {
         self.with(peer, id, |open| match open.target {
-            Target::Inode(inode) if open.writes => self.store.borrow_mut().resize(inode, size, runtime::now_ns()),
+            Target::Inode(inode) if open.writes => self.store.borrow_mut().resize(inode, size, runtime::realtime_ns()),
             _ => Err(DescriptionError::Invalid),
         })
     }
@@ -182,7 +179,7 @@ impl DescriptionsServer for Server {
     async fn entries(&self, peer: &Peer, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError> {
         self.with(peer, id, |open| match &open.target {
             Target::Inode(inode) => self.store.borrow().entries(*inode, from, ENTRIES_MAX),
-            Target::Listing(names) => Ok(listing(names, from)),
+            Target::Listing(_, names) => Ok(listing(names, from)),
             _ => Err(DescriptionError::NotDirectory),
         })
     }

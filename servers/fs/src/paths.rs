@@ -1,13 +1,14 @@
 //! The `files` contract.
 
-use alloc::string::String;
+use alloc::string::{String, ToString};
 
 use channel::Peer;
-use contracts::descriptions::{DescriptionError, Kind, Status};
-use contracts::files::{Change, FilesServer, Opened, open};
+use contracts::descriptions::{DescriptionError, DescriptionId, Kind, Status};
+use contracts::files::{Change, Elsewhere, FilesServer, Lock, Name, Opened, open};
 use fs_core::data::Data;
+use fs_core::locks::{Owner, owner};
 use fs_core::store::{Content, InodeId};
-use fs_core::walk::{Located, Walked, walk};
+use fs_core::walk::{Located, Walked, walk, walk_from};
 
 use crate::processes;
 use crate::server::{Server, Target};
@@ -16,13 +17,30 @@ use crate::server::{Server, Target};
 const LINK_BYTES_MAX: usize = 700;
 
 impl Server {
-    fn walk(&self, path: &str, follow: bool) -> Result<Walked, DescriptionError> {
-        walk(&self.store.borrow(), path, follow)
+    fn walk(&self, peer: &Peer, name: &Name, follow: bool) -> Result<Walked, DescriptionError> {
+        let store = self.store.borrow();
+        let mut walked = match name.directory {
+            None => walk(&store, &name.path, follow)?,
+            Some(id) => {
+                let start = self.with(peer, id, |open| match &open.target {
+                    Target::Inode(inode) => Ok(Located::Inode(*inode)),
+                    Target::Listing(path, _) => Ok(Located::Processes(path.clone())),
+                    _ => Err(DescriptionError::NotDirectory),
+                })?;
+                walk_from(&store, &start, &name.path, follow)?
+            }
+        };
+        if let Located::Processes(path) = &mut walked.place
+            && (follow || path != processes::SELF)
+        {
+            *path = processes::own(path, name.process);
+        }
+        Ok(walked)
     }
 
     /// Directory and name for making something: nothing may be there. `Exists`, `Denied` in /proc.
-    fn vacant(&self, path: &str, directory_wanted: bool) -> Result<(InodeId, String), DescriptionError> {
-        let walked = self.walk(path, false)?;
+    fn vacant(&self, peer: &Peer, path: &Name, directory_wanted: bool) -> Result<(InodeId, String), DescriptionError> {
+        let walked = self.walk(peer, path, false)?;
         match walked.place {
             Located::Vacant { directory, name } if directory_wanted || !walked.wants_directory => Ok((directory, name)),
             Located::Vacant { .. } => Err(DescriptionError::NotFound),
@@ -32,8 +50,8 @@ impl Server {
     }
 
     /// Directory and name of something that is there.
-    fn named(&self, path: &str) -> Result<(InodeId, String), DescriptionError> {
-        let walked = self.walk(path, false)?;
+    fn named(&self, peer: &Peer, path: &Name) -> Result<(InodeId, String), DescriptionError> {
+        let walked = self.walk(peer, path, false)?;
         match walked.place {
             Located::Inode(_) => walked.name.ok_or(DescriptionError::Invalid),
             Located::Vacant { .. } => Err(DescriptionError::NotFound),
@@ -41,8 +59,8 @@ impl Server {
         }
     }
 
-    fn inode(&self, path: &str, follow: bool) -> Result<InodeId, DescriptionError> {
-        match self.walk(path, follow)?.place {
+    fn inode(&self, peer: &Peer, path: &Name, follow: bool) -> Result<InodeId, DescriptionError> {
+        match self.walk(peer, path, follow)?.place {
             Located::Inode(inode) => Ok(inode),
             Located::Vacant { .. } => Err(DescriptionError::NotFound),
             Located::Processes(_) => Err(DescriptionError::Denied),
@@ -53,7 +71,7 @@ impl Server {
         let status = self.store.borrow().status(inode)?;
         let wants = |flag| flags & flag != 0;
         let target = match status.kind {
-            Kind::Terminal => return Ok(Opened { id: 0, kind: Kind::Terminal, size: 0, elsewhere: true }),
+            Kind::Terminal => return Ok(elsewhere(Kind::Terminal, Elsewhere::Terminal)),
             Kind::SymbolicLink => return Err(DescriptionError::Loop),
             Kind::Directory if wants(open::WRITE) || wants(open::TRUNCATE) => {
                 return Err(DescriptionError::IsDirectory);
@@ -63,25 +81,25 @@ impl Server {
             Kind::Device => Target::Device(inode, status.special & 0xff),
             _ => {
                 if wants(open::TRUNCATE) && wants(open::WRITE) {
-                    self.store.borrow_mut().resize(inode, 0, runtime::now_ns())?;
+                    self.store.borrow_mut().resize(inode, 0, runtime::realtime_ns())?;
                 }
                 Target::Inode(inode)
             }
         };
         let id = self.add(peer, target, flags)?;
         let size = self.store.borrow().status(inode)?.size;
-        Ok(Opened { id, kind: status.kind, size, elsewhere: false })
+        Ok(Opened { id, kind: status.kind, size, elsewhere: None })
     }
 
     fn create_and_open(
         &self,
         peer: &Peer,
-        path: &str,
+        path: &Name,
         flags: u32,
         permissions: u32,
     ) -> Result<Opened, DescriptionError> {
         let exclusive = flags & open::EXCLUSIVE != 0;
-        let walked = self.walk(path, !exclusive && flags & open::NO_FOLLOW == 0)?;
+        let walked = self.walk(peer, path, !exclusive && flags & open::NO_FOLLOW == 0)?;
         match walked.place {
             Located::Vacant { directory, name } => {
                 if walked.wants_directory {
@@ -92,7 +110,7 @@ impl Server {
                     &name,
                     Content::File(Data::default()),
                     permissions,
-                    runtime::now_ns(),
+                    runtime::realtime_ns(),
                 )?;
                 self.open_inode(peer, inode, flags)
             }
@@ -103,19 +121,60 @@ impl Server {
     }
 }
 
+fn elsewhere(kind: Kind, elsewhere: Elsewhere) -> Opened {
+    Opened { id: 0, kind, size: 0, elsewhere: Some(elsewhere) }
+}
+
+/// Somebody waits for a lock, until this is dropped.
+struct Waiting<'a> {
+    server: &'a Server,
+    owner: Owner,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.server.locks.borrow_mut().wait_is_over(self.owner);
+    }
+}
+
+impl Server {
+    /// The file that a description names, with its owner for that kind of lock. `BadId` if it was
+    /// not opened for what the lock guards.
+    fn to_lock(&self, peer: &Peer, id: DescriptionId, lock: &Lock) -> Result<(InodeId, Owner), DescriptionError> {
+        self.with(peer, id, |open| match open.target {
+            Target::Inode(inode) if open.permits(lock) => Ok((inode, owner(lock.kind, peer.id(), id))),
+            Target::Inode(_) => Err(DescriptionError::BadId),
+            _ => Err(DescriptionError::Invalid),
+        })
+    }
+
+    fn try_lock(&self, inode: InodeId, owner: Owner, lock: &Lock) -> Result<(), DescriptionError> {
+        if self.locks.borrow_mut().set(inode, owner, lock)? {
+            self.unlocked.changed();
+        }
+        Ok(())
+    }
+}
+
 impl FilesServer for Server {
-    async fn open(&self, peer: &Peer, path: String, flags: u32, permissions: u32) -> Result<Opened, DescriptionError> {
-        match self.walk(&path, flags & open::NO_FOLLOW == 0)?.place {
+    async fn open(&self, peer: &Peer, path: Name, flags: u32, permissions: u32) -> Result<Opened, DescriptionError> {
+        match self.walk(peer, &path, flags & open::NO_FOLLOW == 0)?.place {
             Located::Processes(rest) => {
+                if let Some(number) = processes::own_descriptor(&rest, path.process) {
+                    return Ok(elsewhere(Kind::File, Elsewhere::Descriptor(number)));
+                }
                 if flags & open::WRITE != 0 {
                     return Err(DescriptionError::Denied);
                 }
+                if rest == processes::SELF {
+                    return Err(DescriptionError::Loop);
+                }
                 let target = self.proc_target(&rest).await?;
-                let kind = processes::status(&target).kind;
+                let kind = processes::kind(&target);
                 if flags & open::DIRECTORY != 0 && kind != Kind::Directory {
                     return Err(DescriptionError::NotDirectory);
                 }
-                Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, elsewhere: false })
+                Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, elsewhere: None })
             }
             _ if flags & open::CREATE != 0 => self.create_and_open(peer, &path, flags, permissions),
             Located::Inode(inode) => self.open_inode(peer, inode, flags),
@@ -123,76 +182,141 @@ impl FilesServer for Server {
         }
     }
 
-    async fn status(&self, _peer: &Peer, path: String, follow: bool) -> Result<Status, DescriptionError> {
-        match self.walk(&path, follow)?.place {
+    async fn status(&self, peer: &Peer, path: Name, follow: bool) -> Result<Status, DescriptionError> {
+        match self.walk(peer, &path, follow)?.place {
             Located::Inode(inode) => self.store.borrow().status(inode),
             Located::Vacant { .. } => Err(DescriptionError::NotFound),
-            Located::Processes(rest) => Ok(processes::status(&self.proc_target(&rest).await?)),
+            Located::Processes(rest)
+                if rest == processes::SELF || processes::own_descriptor(&rest, path.process).is_some() =>
+            {
+                Ok(processes::status(&rest, Kind::SymbolicLink))
+            }
+            Located::Processes(rest) => {
+                let kind = processes::kind(&self.proc_target(&rest).await?);
+                Ok(processes::status(&rest, kind))
+            }
         }
     }
 
-    async fn set_status(
-        &self,
-        _peer: &Peer,
-        path: String,
-        follow: bool,
-        change: Change,
-    ) -> Result<(), DescriptionError> {
-        let inode = self.inode(&path, follow)?;
+    async fn set_status(&self, peer: &Peer, path: Name, follow: bool, change: Change) -> Result<(), DescriptionError> {
+        let inode = self.inode(peer, &path, follow)?;
         self.store.borrow_mut().change(inode, &change)
     }
 
-    async fn make_directory(&self, _peer: &Peer, path: String, permissions: u32) -> Result<(), DescriptionError> {
-        let (directory, name) = self.vacant(&path, true)?;
-        self.store.borrow_mut().make_directory(directory, &name, permissions, runtime::now_ns()).map(drop)
+    async fn make_directory(&self, peer: &Peer, path: Name, permissions: u32) -> Result<(), DescriptionError> {
+        let (directory, name) = self.vacant(peer, &path, true)?;
+        self.store.borrow_mut().make_directory(directory, &name, permissions, runtime::realtime_ns()).map(drop)
     }
 
-    async fn make_link(&self, _peer: &Peer, path: String, target: String) -> Result<(), DescriptionError> {
+    async fn make_link(&self, peer: &Peer, path: Name, target: String) -> Result<(), DescriptionError> {
         if target.is_empty() {
             return Err(DescriptionError::NotFound);
         }
         if target.len() > LINK_BYTES_MAX {
             return Err(DescriptionError::NameTooLong);
         }
-        let (directory, name) = self.vacant(&path, false)?;
-        self.store.borrow_mut().create(directory, &name, Content::Link(target), 0o777, runtime::now_ns()).map(drop)
+        let (directory, name) = self.vacant(peer, &path, false)?;
+        self.store.borrow_mut().create(directory, &name, Content::Link(target), 0o777, runtime::realtime_ns()).map(drop)
     }
 
-    async fn link(&self, _peer: &Peer, existing: String, path: String) -> Result<(), DescriptionError> {
-        let inode = self.inode(&existing, false)?;
-        let (directory, name) = self.vacant(&path, false)?;
-        self.store.borrow_mut().link(inode, directory, &name, runtime::now_ns())
+    async fn link(&self, peer: &Peer, existing: Name, follow: bool, path: Name) -> Result<(), DescriptionError> {
+        let inode = self.inode(peer, &existing, follow)?;
+        let (directory, name) = self.vacant(peer, &path, false)?;
+        self.store.borrow_mut().link(inode, directory, &name, runtime::realtime_ns())
     }
 
-    async fn read_link(&self, _peer: &Peer, path: String) -> Result<String, DescriptionError> {
-        match self.walk(&path, false)?.place {
+    async fn read_link(&self, peer: &Peer, path: Name) -> Result<String, DescriptionError> {
+        match self.walk(peer, &path, false)?.place {
             Located::Inode(inode) => match &self.store.borrow().get(inode)?.content {
                 Content::Link(target) => Ok(target.clone()),
                 _ => Err(DescriptionError::Invalid),
             },
             Located::Vacant { .. } => Err(DescriptionError::NotFound),
+            Located::Processes(rest) if rest == processes::SELF => Ok(path.process.to_string()),
             Located::Processes(rest) => self.proc_target(&rest).await.and(Err(DescriptionError::Invalid)),
         }
     }
 
-    async fn remove(&self, _peer: &Peer, path: String, directory: bool) -> Result<(), DescriptionError> {
-        let (at, name) = self.named(&path)?;
-        self.store.borrow_mut().remove(at, &name, directory, runtime::now_ns())
+    async fn remove(&self, peer: &Peer, path: Name, directory: bool) -> Result<(), DescriptionError> {
+        let (at, name) = self.named(peer, &path)?;
+        self.store.borrow_mut().remove(at, &name, directory, runtime::realtime_ns())
     }
 
-    async fn rename(&self, _peer: &Peer, from: String, to: String) -> Result<(), DescriptionError> {
-        let (from_at, from_name) = self.named(&from)?;
-        let walked = self.walk(&to, false)?;
+    async fn rename(&self, peer: &Peer, from: Name, to: Name) -> Result<(), DescriptionError> {
+        let (from_at, from_name) = self.named(peer, &from)?;
+        let walked = self.walk(peer, &to, false)?;
         if matches!(walked.place, Located::Processes(_)) {
             return Err(DescriptionError::CrossDevice);
         }
         let (to_at, to_name) = walked.name.ok_or(DescriptionError::Invalid)?;
-        self.store.borrow_mut().rename((from_at, &from_name), (to_at, &to_name), runtime::now_ns())
+        self.store.borrow_mut().rename((from_at, &from_name), (to_at, &to_name), runtime::realtime_ns())
     }
 
     async fn space(&self, _peer: &Peer) -> Result<(u64, u64), DescriptionError> {
         let budget = self.store.borrow().budget;
         Ok((budget.used, budget.limit - budget.used))
+    }
+
+    async fn reopen(&self, peer: &Peer, id: DescriptionId, flags: u32) -> Result<Opened, DescriptionError> {
+        let target = self.with(peer, id, |open| Ok(open.target.clone()))?;
+        if let Target::Inode(inode) | Target::Device(inode, _) = target {
+            return self.open_inode(peer, inode, flags);
+        }
+        if flags & open::WRITE != 0 {
+            return Err(DescriptionError::Denied);
+        }
+        let kind = processes::kind(&target);
+        Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, elsewhere: None })
+    }
+
+    async fn change(&self, peer: &Peer, id: DescriptionId, change: Change) -> Result<(), DescriptionError> {
+        let inode = self.with(peer, id, |open| match open.target {
+            Target::Inode(inode) | Target::Device(inode, _) => Ok(inode),
+            _ => Err(DescriptionError::Denied),
+        })?;
+        self.store.borrow_mut().change(inode, &change)
+    }
+
+    async fn set_append(&self, peer: &Peer, id: DescriptionId, appends: bool) -> Result<(), DescriptionError> {
+        self.with(peer, id, |open| {
+            open.appends = appends;
+            Ok(())
+        })
+    }
+
+    async fn path_of(&self, peer: &Peer, id: DescriptionId) -> Result<String, DescriptionError> {
+        self.with(peer, id, |open| match &open.target {
+            Target::Inode(inode) => self.store.borrow().path_of(*inode),
+            Target::Listing(path, _) => Ok(alloc::format!("/proc/{path}")),
+            _ => Err(DescriptionError::NotDirectory),
+        })
+    }
+
+    async fn lock(&self, peer: &Peer, id: DescriptionId, lock: Lock, wait: bool) -> Result<(), DescriptionError> {
+        let (inode, owner) = self.to_lock(peer, id, &lock)?;
+        match self.try_lock(inode, owner, &lock) {
+            Err(DescriptionError::WouldBlock) if wait => {}
+            other => return other,
+        }
+        self.locks.borrow_mut().wait(inode, owner, &lock)?;
+        let _waiting = Waiting { server: self, owner };
+        self.unlocked
+            .until(|| {
+                // What was closed meanwhile cannot be locked any more.
+                let done = self.to_lock(peer, id, &lock).and_then(|_| self.try_lock(inode, owner, &lock));
+                (done != Err(DescriptionError::WouldBlock)).then_some(done)
+            })
+            .await
+    }
+
+    async fn blocking_lock(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        lock: Lock,
+    ) -> Result<Option<Lock>, DescriptionError> {
+        let (inode, owner) = self.to_lock(peer, id, &lock)?;
+        Ok(self.locks.borrow().test(inode, owner, &lock))
     }
 
     fn peer_closed(&self, peer: &Peer) {

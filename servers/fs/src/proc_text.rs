@@ -15,6 +15,23 @@ pub const PROCESS_FILES: [&str; 4] = ["stat", "status", "cmdline", "comm"];
 pub const SYSTEM_FILES: [&str; 8] =
     ["meminfo", "uptime", "loadavg", "mounts", "cpuinfo", "version", "stat", "filesystems"];
 
+/// The inode number of a path below /proc: no two that are there at once share one, nor has one
+/// changed while its process lives.
+pub fn inode(path: &str) -> u64 {
+    /// Below this lie the files at the top; each process has as many from the next multiple on.
+    const OF_EACH: u64 = 256;
+    let place = |names: &[&str], name: &str| names.iter().position(|other| *other == name).map(|at| at as u64 + 1);
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    let Some(first) = parts.next() else { return 1 };
+    match (first.parse::<u32>(), parts.next()) {
+        (Ok(process), name) => {
+            let file = name.map_or(0, |name| place(&PROCESS_FILES, name).unwrap_or(OF_EACH - 1));
+            (u64::from(process) + 1) * OF_EACH + file
+        }
+        _ => 1 + place(&SYSTEM_FILES, first).unwrap_or(OF_EACH - 2),
+    }
+}
+
 /// A process's file; `None` if there is none of that name.
 pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
     let ticks = line.cpu_ns / (1_000_000_000 / TICKS_PER_S);
@@ -56,6 +73,8 @@ pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
 pub struct Machine {
     /// Since boot.
     pub uptime_ns: u64,
+    /// When that was, in seconds since 1970.
+    pub booted_s: u64,
     /// Cores.
     pub cores: u32,
     /// Processes.
@@ -89,8 +108,8 @@ pub fn system_file(name: &str, machine: &Machine) -> Option<String> {
             .collect(),
         "version" => String::from("Linux version 6.1.0 (Pelago)\n"),
         "stat" => format!(
-            "cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime 0\nprocesses {}\nprocs_running 1\nprocs_blocked 0\n",
-            machine.processes
+            "cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime {}\nprocesses {}\nprocs_running 1\nprocs_blocked 0\n",
+            machine.booted_s, machine.processes
         ),
         _ => return None,
     })
@@ -99,6 +118,19 @@ pub fn system_file(name: &str, machine: &Machine) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_two_paths_share_an_inode() {
+        let mut paths = vec![String::new(), "self".into()];
+        paths.extend(SYSTEM_FILES.map(String::from));
+        for process in [1, 2, 999] {
+            paths.push(format!("{process}"));
+            paths.extend(PROCESS_FILES.map(|name| format!("{process}/{name}")));
+        }
+        let inodes: std::collections::BTreeSet<u64> = paths.iter().map(|path| inode(path)).collect();
+        assert_eq!(inodes.len(), paths.len());
+        assert_eq!(inode("/7/stat"), inode("7/stat"));
+    }
 
     #[test]
     fn stat_has_52_fields_and_names_stay_in_parentheses() {

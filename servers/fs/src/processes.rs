@@ -1,11 +1,12 @@
 //! /proc: paths to texts and listings, made from what the process server says when asked.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use contracts::descriptions::{DescriptionError, Kind, Status};
+use contracts::descriptions::{DescriptionError, Entry, Kind, Status};
 use contracts::process::{ProcessId, ProcessLine};
-use fs_core::proc_text::{Machine, PROCESS_FILES, SYSTEM_FILES, process_file, system_file};
+use fs_core::proc_text::{Machine, PROCESS_FILES, SYSTEM_FILES, inode, process_file, system_file};
 
 use crate::server::{Server, Target};
 
@@ -47,13 +48,16 @@ impl Server {
 
     /// What is at a path below /proc. `NotFound`, `NotDirectory`.
     pub async fn proc_target(&self, path: &str) -> Result<Target, DescriptionError> {
-        let files = |names: &[&str]| names.iter().map(|name| (String::from(*name), false)).collect::<Vec<_>>();
+        let entry = |name: &str, kind| Entry { name: name.into(), inode: inode(&format!("{path}/{name}")), kind };
+        let listing = |names: &[&str]| names.iter().map(|name| entry(name, Kind::File)).collect::<Vec<_>>();
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         match (parts.next(), parts.next(), parts.next()) {
             (None, ..) => {
-                let mut names = files(&SYSTEM_FILES);
-                names.extend(self.process_ids().await.into_iter().map(|id| (id.to_string(), true)));
-                Ok(Target::Listing(names))
+                let mut names = listing(&SYSTEM_FILES);
+                names.push(entry(SELF, Kind::SymbolicLink));
+                let ids = self.process_ids().await;
+                names.extend(ids.into_iter().map(|id| entry(&id.to_string(), Kind::Directory)));
+                Ok(Target::Listing(path.into(), names))
             }
             (Some(name), None, _) if SYSTEM_FILES.contains(&name) => {
                 let budget = self.store.borrow().budget;
@@ -61,6 +65,7 @@ impl Server {
                 let processes = self.process_ids().await.len() as u32;
                 let machine = Machine {
                     uptime_ns: runtime::now_ns(),
+                    booted_s: (runtime::realtime_ns() - runtime::now_ns()) / 1_000_000_000,
                     cores: self.cores,
                     processes,
                     pages_used,
@@ -68,35 +73,66 @@ impl Server {
                     pages_of_files: budget.used,
                 };
                 system_file(name, &machine)
-                    .map(|text| Target::Text(text.into_bytes()))
+                    .map(|text| Target::Text(path.into(), text.into_bytes()))
                     .ok_or(DescriptionError::NotFound)
             }
             (Some(name), Some(_), _) if SYSTEM_FILES.contains(&name) => Err(DescriptionError::NotDirectory),
-            (Some(id), None, _) => self.process_line(id).await.map(|_| Target::Listing(files(&PROCESS_FILES))),
+            (Some(id), None, _) => {
+                self.process_line(id).await?;
+                Ok(Target::Listing(path.into(), listing(&PROCESS_FILES)))
+            }
             (Some(id), Some(name), None) => {
                 let line = self.process_line(id).await?;
-                process_file(name, &line).map(|text| Target::Text(text.into_bytes())).ok_or(DescriptionError::NotFound)
+                process_file(name, &line)
+                    .map(|text| Target::Text(path.into(), text.into_bytes()))
+                    .ok_or(DescriptionError::NotFound)
             }
             _ => Err(DescriptionError::NotFound),
         }
     }
 }
 
-/// stat of something in /proc.
-pub fn status(target: &Target) -> Status {
-    let (kind, permissions) =
-        if matches!(target, Target::Listing(_)) { (Kind::Directory, 0o555) } else { (Kind::File, 0o444) };
+/// The link to the asking process's own directory.
+pub const SELF: &str = "self";
+
+/// A path below /proc with the client's own process for `self` at its beginning.
+pub fn own(path: &str, process: ProcessId) -> String {
+    match path.strip_prefix(SELF) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{process}{rest}"),
+        _ => path.into(),
+    }
+}
+
+/// The descriptor that a path below /proc names, if it is one of the client's own.
+pub fn own_descriptor(path: &str, process: ProcessId) -> Option<u32> {
+    let (_, number) = path.split_once("/fd/").filter(|(owner, _)| *owner == process.to_string())?;
+    number.parse().ok()
+}
+
+/// stat of something at a path in /proc.
+pub fn status(path: &str, kind: Kind) -> Status {
+    let permissions = match kind {
+        Kind::Directory => 0o555,
+        Kind::SymbolicLink => 0o777,
+        _ => 0o444,
+    };
+    let now_ns = runtime::realtime_ns();
     Status {
         kind,
         permissions,
         size: 0,
-        inode: 1,
+        inode: inode(path),
         device: contracts::files::PROC_DEVICE,
         links: 1,
         user: 0,
         group: 0,
         special: 0,
-        modified_ns: runtime::now_ns(),
-        accessed_ns: 0,
+        modified_ns: now_ns,
+        accessed_ns: now_ns,
     }
+}
+
+/// What kind of thing it is.
+pub fn kind(target: &Target) -> Kind {
+    if matches!(target, Target::Listing(..)) { Kind::Directory } else { Kind::File }
 }

@@ -1,7 +1,8 @@
 //! State of the file server: the store and the open descriptions.
 //!
 //! Invariants: a description lives while a client holds it; each description of an inode counts
-//! once in the store's `opens`.
+//! once in the store's `opens`; a client has locks of its own only on files of which it holds a
+//! description.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -9,10 +10,13 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use channel::Peer;
-use contracts::descriptions::{DescriptionError, DescriptionId};
+use contracts::descriptions::{DescriptionError, DescriptionId, Entry};
+use contracts::files::{Hold, Lock, LockKind};
 use contracts::memory::MemoryClient;
 use contracts::process::ProcessClient;
+use fs_core::locks::{Locks, Owner};
 use fs_core::store::{InodeId, Store};
+use runtime::Watch;
 
 /// Descriptions at once: 200 processes of 256 are more; the store's users share this.
 const OPEN_MAX: usize = 8192;
@@ -24,10 +28,10 @@ pub enum Target {
     Inode(InodeId),
     /// /dev/null and friends, by minor number.
     Device(InodeId, u32),
-    /// A text of /proc as it was when opened.
-    Text(Vec<u8>),
-    /// A directory of /proc: names and whether each is a directory.
-    Listing(Vec<(String, bool)>),
+    /// A text of /proc: its path there, and what it was when opened.
+    Text(String, Vec<u8>),
+    /// A directory of /proc: its path there, and what is in it.
+    Listing(String, Vec<Entry>),
 }
 
 /// An open description.
@@ -41,6 +45,18 @@ pub struct Open {
     holders: BTreeSet<u64>,
 }
 
+impl Open {
+    /// May its holder take that lock? As fcntl(2) has it; flock(2) takes any description.
+    pub fn permits(&self, lock: &Lock) -> bool {
+        match lock.hold {
+            _ if lock.kind == LockKind::Whole => true,
+            Some(Hold::Shared) => self.reads,
+            Some(Hold::Exclusive) => self.writes,
+            None => true,
+        }
+    }
+}
+
 /// All state.
 pub struct Server {
     pub store: RefCell<Store>,
@@ -48,12 +64,24 @@ pub struct Server {
     pub memory: Option<MemoryClient>,
     pub cores: u32,
     pub open: RefCell<BTreeMap<DescriptionId, Open>>,
+    pub locks: RefCell<Locks>,
+    /// Some lock went or shrank.
+    pub unlocked: Watch,
     last_id: Cell<DescriptionId>,
 }
 
 impl Server {
     pub fn new(store: Store, processes: Option<ProcessClient>, memory: Option<MemoryClient>, cores: u32) -> Server {
-        Server { store: RefCell::new(store), processes, memory, cores, open: RefCell::default(), last_id: Cell::new(0) }
+        Server {
+            store: RefCell::new(store),
+            processes,
+            memory,
+            cores,
+            open: RefCell::default(),
+            locks: RefCell::default(),
+            unlocked: Watch::default(),
+            last_id: Cell::new(0),
+        }
     }
 
     /// Opens `target` for a client. `flags` are `files::open`'s. `TooMany`.
@@ -95,9 +123,16 @@ impl Server {
         let mut all = self.open.borrow_mut();
         let Some(open) = all.get_mut(&id) else { return false };
         let held = open.holders.remove(&client);
-        if open.holders.is_empty()
-            && let Some(Open { target: Target::Inode(inode) | Target::Device(inode, _), .. }) = all.remove(&id)
-        {
+        let is_last = open.holders.is_empty();
+        if let Target::Inode(inode) = open.target {
+            let mut locks = self.locks.borrow_mut();
+            let mut freed = held && locks.release(inode, Owner::Client(client));
+            freed |= is_last && locks.release(inode, Owner::Description(id));
+            if freed {
+                self.unlocked.changed();
+            }
+        }
+        if is_last && let Some(Open { target: Target::Inode(inode) | Target::Device(inode, _), .. }) = all.remove(&id) {
             self.store.borrow_mut().close(inode);
         }
         held

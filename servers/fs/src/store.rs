@@ -1,10 +1,10 @@
 //! The tree: inodes with names, links, times and contents.
 //!
 //! Invariants: an inode lives while a name or an open description holds it; a directory has exactly
-//! one name; the root is inode 1 and never goes; `budget` counts exactly the written pages of
-//! living files. Operations act whole or not at all.
+//! one name, and lists exactly what it names; the root is inode 1 and never goes; `budget` counts
+//! exactly the written pages of living files. Operations act whole or not at all.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -40,6 +40,8 @@ pub enum Content {
     Directory {
         /// What is in it.
         names: BTreeMap<String, InodeId>,
+        /// The same in the order of listing.
+        listed: BTreeSet<(InodeId, String)>,
         /// The directory above.
         parent: InodeId,
     },
@@ -74,6 +76,13 @@ pub struct Store {
     pub budget: Budget,
 }
 
+impl Content {
+    /// A directory with nothing in it.
+    fn empty_directory(parent: InodeId) -> Content {
+        Content::Directory { names: BTreeMap::new(), listed: BTreeSet::new(), parent }
+    }
+}
+
 impl Inode {
     /// Its type as clients see it.
     pub fn kind(&self) -> Kind {
@@ -101,7 +110,7 @@ impl Store {
     pub fn new(pages_limit: u64) -> Store {
         let mut store =
             Store { inodes: BTreeMap::new(), last_id: ROOT, budget: Budget { used: 0, limit: pages_limit } };
-        let content = Content::Directory { names: BTreeMap::new(), parent: ROOT };
+        let content = Content::empty_directory(ROOT);
         store.inodes.insert(ROOT, Inode { links: 1, ..inode(content, 0o755, 0) });
         store
     }
@@ -118,16 +127,53 @@ impl Store {
     /// Names of a directory. `NotDirectory`.
     pub fn names(&self, id: InodeId) -> Result<(&BTreeMap<String, InodeId>, InodeId), Error> {
         match &self.get(id)?.content {
-            Content::Directory { names, parent } => Ok((names, *parent)),
+            Content::Directory { names, parent, .. } => Ok((names, *parent)),
             _ => Err(Error::NotDirectory),
         }
     }
 
-    fn names_mut(&mut self, id: InodeId) -> Result<&mut BTreeMap<String, InodeId>, Error> {
+    /// Puts a name into a directory, for whatever was there before.
+    fn put_name(&mut self, id: InodeId, name: &str, inode: InodeId) -> Result<(), Error> {
+        self.take_name(id, name)?;
         match &mut self.get_mut(id)?.content {
-            Content::Directory { names, .. } => Ok(names),
+            Content::Directory { names, listed, .. } => {
+                names.insert(name.into(), inode);
+                listed.insert((inode, name.into()));
+                Ok(())
+            }
             _ => Err(Error::NotDirectory),
         }
+    }
+
+    /// Takes a name out, if it is there.
+    fn take_name(&mut self, id: InodeId, name: &str) -> Result<(), Error> {
+        match &mut self.get_mut(id)?.content {
+            Content::Directory { names, listed, .. } => {
+                if let Some((name, inode)) = names.remove_entry(name) {
+                    listed.remove(&(inode, name));
+                }
+                Ok(())
+            }
+            _ => Err(Error::NotDirectory),
+        }
+    }
+
+    /// Where a directory is. `NotFound` if it was removed.
+    pub fn path_of(&self, mut id: InodeId) -> Result<String, Error> {
+        let mut path = String::new();
+        while id != ROOT {
+            let above = match self.get(id)?.content {
+                Content::Directory { parent, .. } => parent,
+                Content::Processes => ROOT,
+                _ => return Err(Error::NotDirectory),
+            };
+            let names = self.names(above).map_err(|_| Error::NotFound)?.0;
+            let (name, _) = names.iter().find(|(_, inode)| **inode == id).ok_or(Error::NotFound)?;
+            path.insert_str(0, name);
+            path.insert(0, '/');
+            id = above;
+        }
+        Ok(if path.is_empty() { "/".into() } else { path })
     }
 
     /// Makes an inode under a new name. A directory's parent is set here. `Exists`, `NoSpace`,
@@ -156,7 +202,7 @@ impl Store {
         self.last_id += 1;
         let id = self.last_id;
         self.inodes.insert(id, Inode { links: 1, ..inode(content, permissions, now_ns) });
-        self.names_mut(directory)?.insert(name.into(), id);
+        self.put_name(directory, name, id)?;
         self.touch(directory, now_ns);
         Ok(id)
     }
@@ -176,11 +222,10 @@ impl Store {
         if self.get(directory)?.links == 0 || self.get(existing)?.links == 0 {
             return Err(Error::NotFound);
         }
-        let names = self.names_mut(directory)?;
-        if names.contains_key(name) {
+        if self.names(directory)?.0.contains_key(name) {
             return Err(Error::Exists);
         }
-        names.insert(name.into(), existing);
+        self.put_name(directory, name, existing)?;
         self.get_mut(existing)?.links += 1;
         self.touch(directory, now_ns);
         Ok(())
@@ -191,7 +236,7 @@ impl Store {
     pub fn remove(&mut self, directory: InodeId, name: &str, wants_directory: bool, now_ns: u64) -> Result<(), Error> {
         let id = *self.names(directory)?.0.get(name).ok_or(Error::NotFound)?;
         self.check_removable(id, wants_directory)?;
-        self.names_mut(directory)?.remove(name);
+        self.take_name(directory, name)?;
         self.touch(directory, now_ns);
         self.unlink(id)
     }
@@ -242,8 +287,8 @@ impl Store {
         if let Some(old) = replaced {
             self.check_removable(old, is_directory)?;
         }
-        self.names_mut(from.0)?.remove(from.1);
-        self.names_mut(to.0)?.insert(to.1.into(), moved);
+        self.take_name(from.0, from.1)?;
+        self.put_name(to.0, to.1, moved)?;
         if let Content::Directory { parent, .. } = &mut self.get_mut(moved)?.content {
             *parent = to.0;
         }
@@ -362,17 +407,18 @@ impl Store {
     /// Cookies: 1 and 2 after the dots, then inode number + 2. Names are listed by inode, so what
     /// is added or removed meanwhile moves no other.
     pub fn entries(&self, id: InodeId, from: u64, limit: usize) -> Result<(Vec<Entry>, u64), Error> {
-        let (names, parent) = self.names(id)?;
-        let mut all: Vec<(u64, &str, InodeId)> = alloc::vec![(1, ".", id), (2, "..", parent)];
-        let mut listed: Vec<_> = names.iter().map(|(name, inode)| (*inode, name.as_str())).collect();
-        listed.sort_unstable();
+        let Content::Directory { listed, parent, .. } = &self.get(id)?.content else {
+            return Err(Error::NotDirectory);
+        };
+        let dots = [(1, ".", id), (2, "..", *parent)];
         // Hard links in one directory share an inode number: they get the same cookie, so such a
         // run is never split.
-        all.extend(listed.iter().map(|(inode, name)| (inode + 2, *name, *inode)));
+        let first = (from.saturating_sub(1), String::new());
+        let named = listed.range(first..).map(|(inode, name)| (inode + 2, name.as_str(), *inode));
         let mut entries = Vec::new();
         let mut next = from;
         let mut bytes = 0;
-        for (cookie, name, inode) in all.into_iter().filter(|(cookie, ..)| *cookie > from) {
+        for (cookie, name, inode) in dots.into_iter().chain(named).filter(|(cookie, ..)| *cookie > from) {
             bytes += name.len() + ENTRY_BYTES;
             if (entries.len() >= limit || bytes > ENTRIES_BYTES_MAX) && cookie != next && !entries.is_empty() {
                 break;
@@ -394,7 +440,7 @@ impl Store {
             let Some(path) = member.path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/')) else { continue };
             let content = match member.kind {
                 MemberKind::File => Content::File(Data::over(member.bytes)),
-                MemberKind::Directory => Content::Directory { names: BTreeMap::new(), parent: ROOT },
+                MemberKind::Directory => Content::empty_directory(ROOT),
                 MemberKind::SymbolicLink => {
                     Content::Link(core::str::from_utf8(member.bytes).map_err(|_| Error::Failed)?.into())
                 }
@@ -435,7 +481,7 @@ impl Store {
 
     /// An empty directory.
     pub fn make_directory(&mut self, at: InodeId, name: &str, permissions: u32, now_ns: u64) -> Result<InodeId, Error> {
-        self.create(at, name, Content::Directory { names: BTreeMap::new(), parent: at }, permissions, now_ns)
+        self.create(at, name, Content::empty_directory(at), permissions, now_ns)
     }
 
     /// /dev, /proc and /tmp, if the archive did not bring them.
@@ -449,6 +495,12 @@ impl Store {
             ("tty", 0x500),
             ("console", 0x501),
         ];
+        const LINKS: [(&str, &str); 4] = [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ];
         let fine = |result: Result<InodeId, Error>| match result {
             Ok(_) | Err(Error::Exists) => Ok(()),
             Err(error) => Err(error),
@@ -458,6 +510,9 @@ impl Store {
         let dev = *self.names(ROOT)?.0.get("dev").ok_or(Error::Failed)?;
         for (name, number) in DEVICES {
             fine(self.create(dev, name, Content::Device(number), 0o666, 0))?;
+        }
+        for (name, target) in LINKS {
+            fine(self.create(dev, name, Content::Link(target.into()), 0o777, 0))?;
         }
         if self.names(ROOT)?.0.contains_key("proc") {
             self.remove(ROOT, "proc", true, 0)?;

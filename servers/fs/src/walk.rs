@@ -46,19 +46,48 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
     if !path.starts_with('/') {
         return Err(Error::Invalid);
     }
+    walk_from(store, &Located::Inode(ROOT), path, follow)
+}
+
+/// Walks a path that starts at a directory unless it is absolute.
+pub fn walk_from(store: &Store, start: &Located, path: &str, follow: bool) -> Result<Walked, Error> {
+    if path.is_empty() {
+        return Err(Error::NotFound);
+    }
     if path.len() > PATH_BYTES_MAX {
         return Err(Error::NameTooLong);
     }
     // Parts still to go, last first; links push theirs on top.
     let mut rest: Vec<String> = parts(path);
     let wants_directory = path.ends_with('/') || path.ends_with("/.") || path.ends_with("/..");
+    // Where the walk is below /proc, while it is there.
+    let mut inside: Vec<String> = Vec::new();
     let mut at = ROOT;
+    match start {
+        _ if path.starts_with('/') => {}
+        Located::Inode(inode) => at = *inode,
+        Located::Processes(start) => {
+            at = store.names(ROOT)?.0.get("proc").copied().ok_or(Error::NotFound)?;
+            inside = start.split('/').filter(|part| !part.is_empty()).map(String::from).collect();
+        }
+        Located::Vacant { .. } => return Err(Error::NotFound),
+    }
     let mut links = 0;
     let mut name = None;
     while let Some(part) = rest.pop() {
-        if matches!(store.get(at)?.content, Content::Processes) {
-            rest.push(part);
-            return Ok(Walked { place: Located::Processes(clean(&rest)), name: None, wants_directory });
+        // A removed directory's parent may be gone, too.
+        if matches!(store.get(at).map_err(|_| Error::NotFound)?.content, Content::Processes) {
+            name = None;
+            match part.as_str() {
+                "." => {}
+                ".." => {
+                    if inside.pop().is_none() {
+                        at = ROOT;
+                    }
+                }
+                _ => inside.push(part),
+            }
+            continue;
         }
         let (names, parent) = store.names(at)?;
         name = None;
@@ -101,7 +130,7 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
         at = next;
     }
     if matches!(store.get(at)?.content, Content::Processes) {
-        return Ok(Walked { place: Located::Processes(String::new()), name, wants_directory });
+        return Ok(Walked { place: Located::Processes(inside.join("/")), name, wants_directory });
     }
     if wants_directory {
         store.names(at)?;
@@ -111,18 +140,6 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
 
 fn parts(path: &str) -> Vec<String> {
     path.rsplit('/').filter(|part| !part.is_empty()).map(String::from).collect()
-}
-
-fn clean(rest: &[String]) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    for part in rest.iter().rev() {
-        match part.as_str() {
-            "." => {}
-            ".." => drop(kept.pop()),
-            name => kept.push(name),
-        }
-    }
-    kept.join("/")
 }
 
 #[cfg(test)]
@@ -171,5 +188,28 @@ mod tests {
         let store = store();
         assert_eq!(at(&store, "/proc"), Ok(Located::Processes("".into())));
         assert_eq!(at(&store, "/srv/../proc/1/./x/../stat"), Ok(Located::Processes("1/stat".into())));
+        assert_eq!(at(&store, "/proc/../srv/file"), at(&store, "/srv/file"));
+        assert_eq!(at(&store, "/proc/1/../../srv"), at(&store, "/srv"));
+    }
+
+    #[test]
+    fn relative_paths_start_at_a_directory() {
+        let mut store = store();
+        let home = at(&store, "/srv").unwrap();
+        let from = |store: &Store, start: &Located, path| walk_from(store, start, path, true).map(|found| found.place);
+        assert_eq!(from(&store, &home, "file"), at(&store, "/srv/file"));
+        assert_eq!(from(&store, &home, "../srv/./file"), at(&store, "/srv/file"));
+        assert_eq!(from(&store, &home, "/srv"), Ok(home.clone()));
+        assert_eq!(from(&store, &home, ""), Err(Error::NotFound));
+        assert_eq!(from(&store, &home, "file/x"), Err(Error::NotDirectory));
+        let inside = Located::Processes("7".into());
+        assert_eq!(from(&store, &inside, "stat"), Ok(Located::Processes("7/stat".into())));
+        assert_eq!(from(&store, &inside, ".."), Ok(Located::Processes("".into())));
+        assert_eq!(from(&store, &inside, "../../srv/file"), at(&store, "/srv/file"));
+        // A directory that was moved is still where it starts.
+        store.rename((ROOT, "srv"), (ROOT, "moved"), 0).unwrap();
+        assert_eq!(from(&store, &home, "file"), at(&store, "/moved/file"));
+        let Located::Inode(home) = home else { panic!() };
+        assert_eq!(store.path_of(home).as_deref(), Ok("/moved"));
     }
 }

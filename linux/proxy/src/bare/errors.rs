@@ -63,6 +63,8 @@ impl AsErrno for DescriptionError {
             E::TimedOut => Errno::ETIMEDOUT,
             E::Unreachable => Errno::ENETUNREACH,
             E::Failed => Errno::EIO,
+            E::Deadlock => Errno::EDEADLK,
+            E::NoLocks => Errno::ENOLCK,
         }
     }
 }

@@ -142,7 +142,8 @@ pub async fn execve(path: u64, arguments: u64, environment: u64) -> Outcome {
     let arguments = user::text_array(arguments, limit)?;
     let environment = user::text_array(environment, limit)?;
     let directory = with_state(|state| state.directory);
-    let path = super::files::own_links(&absolute(directory.as_str(), &named)?);
+    let path = absolute(directory.as_str(), &named)?;
+    let path = super::files::own_program(&path).unwrap_or(path);
     load(Program { path, arguments, environment }).await?;
     machine::load_vectors(machine::Image::fresh());
     machine::set_base(0, 0);

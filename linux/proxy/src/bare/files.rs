@@ -4,12 +4,12 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use contracts::descriptions::{Kind, Status, TERMINAL};
-use contracts::files::{Change, open as how};
+use contracts::files::{Change, Elsewhere, Name, open as how};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
 use personality::layouts::{FileSystem, Stat, Statx, StatxTime, TimeSpec};
-use personality::path::{absolute, clean};
+use personality::path::{PATH_MAX, absolute, clean};
 use personality::state::Text;
 use system::file_name;
 
@@ -31,34 +31,49 @@ pub fn type_bits(kind: Kind) -> u32 {
     }
 }
 
-/// /proc/self and the links to one's own program: what only the process itself knows.
-pub fn own_links(path: &str) -> String {
+/// The link to one's own program: what only the process itself knows.
+pub fn own_program(path: &str) -> Option<String> {
     let (process, program) = with_state(|state| (state.process, state.program));
-    let path = match path.strip_prefix("/proc/self") {
-        Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("/proc/{process}{rest}"),
-        _ => path.to_string(),
-    };
-    if path == format!("/proc/{process}/exe") { program.as_str().into() } else { path }
+    let rest = path.strip_prefix("/proc/")?;
+    let owner = rest.strip_suffix("/exe")?;
+    (owner == "self" || owner == process.to_string()).then(|| program.as_str().into())
 }
 
-/// A path of the program made absolute against a directory descriptor. Directory descriptors other
-/// than AT_FDCWD are known by the path they were opened at.
-fn full(directory: u64, path: &str) -> Result<String, Errno> {
+/// The descriptor of one's own that a path names as such.
+fn own_descriptor(path: &str) -> Option<u64> {
+    let process = with_state(|state| state.process);
+    let number = match path {
+        "/dev/stdin" => "0",
+        "/dev/stdout" => "1",
+        "/dev/stderr" => "2",
+        path => {
+            let rest = path.strip_prefix("/dev/fd/").or_else(|| path.strip_prefix("/proc/self/fd/"));
+            rest.or_else(|| path.strip_prefix(&format!("/proc/{process}/fd/")))?
+        }
+    };
+    number.parse().ok()
+}
+
+/// A path of the program, against a directory descriptor if it is relative.
+pub fn resolved(directory: u64, path: &str) -> Result<Name, Errno> {
+    let process = with_state(|state| state.process);
     if directory as i32 == AT_FDCWD || path.starts_with('/') {
         let current = with_state(|state| state.directory);
-        return absolute(current.as_str(), path).map(|path| own_links(&path));
+        let path = absolute(current.as_str(), path)?;
+        return Ok(Name { directory: None, path: own_program(&path).unwrap_or(path), process });
     }
     let found = description(directory)?;
     if found.kind != type_bits(Kind::Directory) {
         return Err(Errno::ENOTDIR);
     }
-    let opened_at = super::directories::path_of(found.id).ok_or(Errno::ENOENT)?;
-    absolute(&opened_at, path).map(|path| own_links(&path))
+    // What it may be as long as: one message carries it.
+    let path = absolute("", path)?[1..].into();
+    Ok(Name { directory: Some(found.id), path, process })
 }
 
 /// The same from the program's memory.
-pub fn named(directory: u64, path: u64) -> Result<String, Failure> {
-    Ok(full(directory, &user::path(path)?)?)
+pub fn named(directory: u64, path: u64) -> Result<Name, Failure> {
+    Ok(resolved(directory, &user::path(path)?)?)
 }
 
 /// open, openat, creat.
@@ -83,29 +98,35 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     // Without O_CREAT, O_EXCL means nothing.
     let wanted = if flags & O_CREAT == 0 { wanted & !how::EXCLUSIVE } else { wanted };
     let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
-    let opened = answer(proxy().files()?.open(path.clone(), wanted, permissions)).await?;
+    let mut opened = answer(proxy().files()?.open(path, wanted, permissions)).await?;
+    let close_on_exec = flags & O_CLOEXEC != 0;
     let kept = flags & (O_ACCMODE | O_APPEND | O_NONBLOCK);
-    let made = if opened.elsewhere {
-        Description {
-            id: TERMINAL,
-            server: server::CONSOLE,
-            flags: kept,
-            kind: type_bits(Kind::Terminal),
-            ..Description::default()
+    if let Some(Elsewhere::Descriptor(number)) = opened.elsewhere {
+        let found = description(number.into()).map_err(|_| Errno::ENOENT)?;
+        if found.server != server::FS {
+            return duplicate(number.into(), &found, flags);
         }
-    } else {
-        Description {
-            id: opened.id,
-            server: server::FS,
-            flags: kept,
-            kind: type_bits(opened.kind),
-            ..Description::default()
-        }
-    };
-    if made.server == server::FS {
-        super::directories::remember(made.id, &path);
+        opened = answer(proxy().files()?.reopen(found.id, wanted)).await?;
     }
-    Ok(with_state(|state| state.descriptors.add(made, flags & O_CLOEXEC != 0))?)
+    let (id, server) = match opened.elsewhere {
+        Some(Elsewhere::Terminal) => (TERMINAL, server::CONSOLE),
+        _ => (opened.id, server::FS),
+    };
+    let made = Description { id, server, flags: kept, kind: type_bits(opened.kind), ..Description::default() };
+    Ok(with_state(|state| state.descriptors.add(made, close_on_exec))?)
+}
+
+/// What is no file opens as another number for the same description, if that gives what is asked
+/// for.
+fn duplicate(number: u64, found: &Description, flags: u32) -> Outcome {
+    if found.server == server::TCP || found.server == server::EPOLL {
+        return Err(Errno::ENXIO.into());
+    }
+    let (has, wants) = (found.flags & O_ACCMODE, flags & O_ACCMODE);
+    if has != O_RDWR && has != wants {
+        return Err(Errno::EACCES.into());
+    }
+    Ok(with_state(|state| state.descriptors.duplicate(number, 0, flags & O_CLOEXEC != 0))?)
 }
 
 fn stat_of(status: &Status) -> Stat {
@@ -133,9 +154,13 @@ async fn status(directory: u64, path: u64, flags: u64) -> Result<Status, Failure
     if text.is_empty() && flags & AT_EMPTY_PATH != 0 && directory as i32 != AT_FDCWD {
         return input_output::status(directory).await;
     }
-    let path =
-        if text.is_empty() && flags & AT_EMPTY_PATH != 0 { full(directory, ".")? } else { full(directory, &text)? };
-    Ok(answer(proxy().files()?.status(path, flags & AT_SYMLINK_NOFOLLOW == 0)).await?)
+    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+    if let Some(number) = own_descriptor(&text).filter(|_| follow) {
+        return input_output::status(number).await.map_err(|_| Errno::ENOENT.into());
+    }
+    let is_own = text.is_empty() && flags & AT_EMPTY_PATH != 0;
+    let path = resolved(directory, if is_own { "." } else { &text })?;
+    Ok(answer(proxy().files()?.status(path, follow)).await?)
 }
 
 /// stat, lstat, newfstatat.
@@ -218,8 +243,12 @@ pub async fn rename(from_directory: u64, from: u64, to_directory: u64, to: u64, 
 }
 
 /// link and linkat.
-pub async fn link(from_directory: u64, from: u64, to_directory: u64, to: u64) -> Outcome {
-    answer(proxy().files()?.link(named(from_directory, from)?, named(to_directory, to)?)).await?;
+pub async fn link(from_directory: u64, from: u64, to_directory: u64, to: u64, flags: u64) -> Outcome {
+    if flags & !AT_SYMLINK_FOLLOW != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let follow = flags & AT_SYMLINK_FOLLOW != 0;
+    answer(proxy().files()?.link(named(from_directory, from)?, follow, named(to_directory, to)?)).await?;
     Ok(0)
 }
 
@@ -235,18 +264,30 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
         return Err(Errno::EINVAL.into());
     }
     let text = user::path(path)?;
-    let own = with_state(|state| format!("/proc/{}/exe", state.process));
-    let target = if text == "/proc/self/exe" || text == own {
-        with_state(|state| String::from(state.program.as_str()))
-    } else if text == "/proc/self" {
-        with_state(|state| state.process).to_string()
-    } else {
-        answer(proxy().files()?.read_link(full(directory, &text)?)).await?
+    let target = match (own_program(&text), own_descriptor(&text)) {
+        (Some(program), _) => program,
+        (None, Some(number)) if !text.starts_with("/dev/std") => {
+            descriptor_link(&description(number).map_err(|_| Errno::ENOENT)?).await?
+        }
+        _ => answer(proxy().files()?.read_link(resolved(directory, &text)?)).await?,
     };
     let target = file_name::to_bytes(&target);
     let count = target.len().min(bytes as usize);
     user::bytes_mut(buffer, count as u64)?.copy_from_slice(&target[..count]);
     Ok(count as u64)
+}
+
+/// What /proc shows a descriptor to be. Files other than directories are not known by a path.
+async fn descriptor_link(found: &Description) -> Result<String, Failure> {
+    let id = found.id;
+    Ok(match found.server {
+        server::FS if found.kind == type_bits(Kind::Directory) => answer(proxy().files()?.path_of(id)).await?,
+        server::FS => return Err(Errno::ENOENT.into()),
+        server::PROCESS => format!("pipe:[{id}]"),
+        server::TCP => format!("socket:[{id}]"),
+        server::EPOLL => "anon_inode:[eventpoll]".into(),
+        _ => "/dev/tty".into(),
+    })
 }
 
 /// chmod, chown and the like.
@@ -255,16 +296,19 @@ pub async fn change(directory: u64, path: u64, follow: bool, change: Change) -> 
     Ok(0)
 }
 
-/// The same for a descriptor, by the path it was opened at; what has none (pipes) takes it without
-/// effect.
+/// The same for a descriptor; what is no file (pipes) takes it without effect.
 pub async fn change_descriptor(descriptor: u64, change: Change) -> Outcome {
     let found = description(descriptor)?;
-    if found.server == server::FS
-        && let Some(path) = super::directories::path_of(found.id)
-    {
-        answer(proxy().files()?.set_status(path, true, change)).await?;
+    if found.server == server::FS {
+        answer(proxy().files()?.change(found.id, change)).await?;
     }
     Ok(0)
+}
+
+/// Extended attributes of a path: there are none. `Err` if there is no such file.
+pub async fn attributes(path: u64, follow: bool) -> Result<(), Failure> {
+    let flags = if follow { 0 } else { AT_SYMLINK_NOFOLLOW };
+    status(AT_FDCWD as u64, path, flags).await.map(drop)
 }
 
 /// A change of owner; -1 leaves one as it is.
@@ -278,7 +322,7 @@ pub async fn set_times(directory: u64, path: u64, times_at: u64, flags: u64) -> 
     const NOW: i64 = 0x3fff_ffff;
     const OMIT: i64 = 0x3fff_fffe;
     let both: Option<[i64; 4]> = user::read_if(times_at)?;
-    let now = runtime::now_ns();
+    let now = runtime::realtime_ns();
     let one = |time: TimeSpec| match time.nanoseconds {
         NOW => Ok(Some(now)),
         OMIT => Ok(None),
@@ -302,7 +346,7 @@ pub async fn set_times(directory: u64, path: u64, times_at: u64, flags: u64) -> 
 pub async fn truncate(path: u64, size: u64) -> Outcome {
     let path = named(AT_FDCWD as u64, path)?;
     let opened = answer(proxy().files()?.open(path, how::WRITE, 0)).await?;
-    if opened.elsewhere {
+    if opened.elsewhere.is_some() {
         return Err(Errno::EINVAL.into());
     }
     let done = answer(proxy().server(server::FS)?.resize(opened.id, size)).await;
@@ -324,8 +368,9 @@ pub fn current(buffer: u64, bytes: u64) -> Outcome {
     Ok(length)
 }
 
-async fn change_current(path: String) -> Outcome {
-    let status = answer(proxy().files()?.status(path.clone(), true)).await?;
+async fn change_current(name: Name) -> Outcome {
+    let path = name.path.clone();
+    let status = answer(proxy().files()?.status(name, true)).await?;
     if status.kind != Kind::Directory {
         return Err(contracts::descriptions::DescriptionError::NotDirectory.errno().into());
     }
@@ -340,7 +385,16 @@ pub async fn change_directory(path: u64) -> Outcome {
 
 /// fchdir.
 pub async fn change_directory_to(descriptor: u64) -> Outcome {
-    change_current(full(descriptor, ".")?).await
+    let found = description(descriptor)?;
+    if found.server != server::FS {
+        return Err(Errno::ENOTDIR.into());
+    }
+    let path = answer(proxy().files()?.path_of(found.id)).await?;
+    if path.len() > PATH_MAX {
+        return Err(Errno::ENAMETOOLONG.into());
+    }
+    with_state(|state| state.directory = Text::new(&path));
+    Ok(0)
 }
 
 /// statfs.

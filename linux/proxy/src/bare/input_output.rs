@@ -16,13 +16,13 @@ use personality::signals::{Cause, bit};
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::wait::{answer, answer_of};
+use super::wait::{answer, answer_of, answer_within};
 
 /// Linux's limit for one call.
 const COUNT_MAX: u64 = 0x7fff_f000;
 /// IOV_MAX.
 const VECTORS_MAX: u64 = 1024;
-/// S_IFREG, the one kind that reads and writes whole.
+/// S_IFREG.
 const REGULAR: u32 = 0o100000;
 
 /// What a descriptor names.
@@ -61,12 +61,13 @@ async fn read_once(
     into: &mut [u8],
     at: Option<u64>,
     wait: bool,
+    limit_ns: u64,
 ) -> Result<usize, Failure> {
     let client = proxy().server(server)?;
     let bulk = client.bulk();
     let length = into.len().min(bulk.len());
     let span = BulkSpan { offset: 0, length: length as u32 };
-    let count = answer_of(server, || client.read(id, span, at, wait)).await?;
+    let count = answer_within(server, limit_ns, || client.read(id, span, at, wait)).await?;
     let count = (count as usize).min(length);
     bulk.read(0, &mut into[..count]).map_err(|_| Errno::EIO)?;
     Ok(count)
@@ -76,7 +77,7 @@ async fn read_once(
 pub async fn read_at(server: u32, id: DescriptionId, into: &mut [u8], offset: u64) -> Result<usize, Failure> {
     let mut done = 0;
     while done < into.len() {
-        match read_once(server, id, &mut into[done..], Some(offset + done as u64), true).await? {
+        match read_once(server, id, &mut into[done..], Some(offset + done as u64), true, 0).await? {
             0 => break,
             count => done += count,
         }
@@ -93,7 +94,8 @@ pub async fn read_into(descriptor: u64, into: &mut [u8], offset: u64) -> Result<
     read_at(found.server, found.id, into, offset).await.map(drop)
 }
 
-/// Reads as Linux does: files until the buffer is full, others what there is.
+/// Reads as Linux does: files, and devices such as /dev/zero, until the buffer is full, others what
+/// there is.
 async fn read_description(
     found: &Description,
     into: &mut [u8],
@@ -105,14 +107,15 @@ async fn read_description(
     }
     let mut done = 0;
     while done < into.len() {
-        let count = match read_once(found.server, found.id, &mut into[done..], at, wait).await {
+        let part = read_once(found.server, found.id, &mut into[done..], at, wait, found.receive_limit_ns);
+        let count = match part.await {
             Ok(count) => count,
             Err(failure) if done == 0 => return Err(failure),
             Err(_) => break,
         };
         done += count;
         at = at.map(|at| at + count as u64);
-        if count == 0 || found.kind != REGULAR {
+        if count == 0 || found.server != server::FS {
             break;
         }
     }
@@ -129,7 +132,7 @@ async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>
         let part = &from[done..from.len().min(done + bulk.len())];
         let span = BulkSpan { offset: 0, length: part.len() as u32 };
         bulk.write(0, part).map_err(|_| Errno::EIO)?;
-        match answer_of(found.server, || client.write(found.id, span, at, wait)).await {
+        match answer_within(found.server, found.send_limit_ns, || client.write(found.id, span, at, wait)).await {
             Ok(count) => {
                 let count = (count as usize).min(part.len());
                 done += count;
@@ -138,7 +141,7 @@ async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>
                     break;
                 }
             }
-            Err(error) if done == 0 => return Err(error.into()),
+            Err(failure) if done == 0 => return Err(failure),
             Err(_) => break,
         }
     }

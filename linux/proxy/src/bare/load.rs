@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use contracts::descriptions::DescriptionId;
-use contracts::files::open;
+use contracts::files::{Name, open};
 use personality::Errno;
 use personality::descriptors::server;
 use personality::image::{HEAD_BYTES, Image, interpreter_path, plan};
@@ -16,7 +16,7 @@ use super::input_output::read_at;
 use super::mapping;
 use super::numbers::close_id;
 use super::proxy::proxy;
-use super::user;
+use super::user::{self, with_state};
 
 /// An executable that was opened and checked; nothing of the program has changed yet.
 pub struct Opened {
@@ -29,8 +29,9 @@ pub struct Opened {
 impl Opened {
     /// Opens a file and reads its head. `EACCES` for what is no file.
     pub async fn open(path: &str) -> Result<Opened, Failure> {
-        let opened = proxy().files()?.open(String::from(path), open::READ, 0).await?;
-        if opened.elsewhere {
+        let name = Name { directory: None, path: path.into(), process: with_state(|state| state.process) };
+        let opened = proxy().files()?.open(name, open::READ, 0).await?;
+        if opened.elsewhere.is_some() {
             return Err(Errno::EACCES.into());
         }
         let mut file = Opened { id: opened.id, head: vec![0; HEAD_BYTES], bytes: opened.size };

@@ -9,14 +9,18 @@ use personality::Errno;
 use personality::flags::*;
 use personality::memory::{Area, PAGE, protection, round_up};
 
-use super::errors::Outcome;
-use super::input_output::read_into;
+use super::errors::{Failure, Outcome};
+use super::input_output::{read_into, status};
 use super::syscall::log_once;
 use super::user::{self, with_state};
 
 /// A zeroed segment that forked children copy.
 pub fn segment(pages: u64) -> Result<Handle, Errno> {
-    let (made, _) = sys::segment_alloc(Handle::SELF_RAM, pages, 0).map_err(|_| Errno::ENOMEM)?;
+    segment_by(pages, 0)
+}
+
+fn segment_by(pages: u64, flags: u64) -> Result<Handle, Errno> {
+    let (made, _) = sys::segment_alloc(Handle::SELF_RAM, pages, flags).map_err(|_| Errno::ENOMEM)?;
     let heritable = sys::cap_copy(made, Rights::ALL.union(Rights::INHERIT));
     let _ = sys::cap_drop(made);
     heritable.map_err(|_| Errno::ENOMEM)
@@ -39,12 +43,17 @@ fn drop_if_unused(segment: u64) {
 
 /// Maps zeroed memory where nothing is; large ranges get several segments.
 pub fn map_zeroed(start: u64, end: u64, access: u32) -> Result<(), Errno> {
+    map_by(start, end, access, 0)
+}
+
+fn map_by(start: u64, end: u64, access: u32, flags: u64) -> Result<(), Errno> {
     let mut at = start;
     while at < end {
         let part_end = end.min(at.saturating_add(abi::layout::SEGMENT_PAGES_MAX * PAGE));
         // Memory without access costs nothing until mprotect opens it, however large the
         // reservation.
-        let (part_end, segment) = if access == 0 { (end, 0) } else { (part_end, segment((part_end - at) / PAGE)?.0) };
+        let (part_end, segment) =
+            if access == 0 { (end, 0) } else { (part_end, segment_by((part_end - at) / PAGE, flags)?.0) };
         if let Err(errno) =
             map_segment(Area { start: at, end: part_end, segment, first_page: 0, protection: access, reserved: 0 })
         {
@@ -150,7 +159,13 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
         with_state(|state| state.memory.place(wish, bytes))?
     };
     let first = if from_file { protection::READ | protection::WRITE } else { access };
-    map_zeroed(start, start + bytes, first)?;
+    // The proxy writes what comes from the file: memory that it cannot have must be missed before.
+    let covered = if from_file { bytes_of_file(descriptor, offset).await?.min(bytes) } else { 0 };
+    map_by(start, start + covered, first, abi::layout::segment::EAGER)?;
+    if let Err(errno) = map_zeroed(start + covered, start + bytes, first) {
+        unmap(start, start + covered)?;
+        return Err(errno.into());
+    }
     if from_file {
         if let Err(error) = read_into(descriptor, user::bytes_mut(start, bytes)?, offset).await {
             unmap(start, start + bytes)?;
@@ -161,6 +176,12 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
         }
     }
     Ok(start)
+}
+
+/// Bytes of a file from an offset on, in whole pages.
+async fn bytes_of_file(descriptor: u64, offset: u64) -> Result<u64, Failure> {
+    let bytes = status(descriptor).await?.size.saturating_sub(offset);
+    Ok(round_up(bytes).unwrap_or(!(PAGE - 1)))
 }
 
 /// munmap.

@@ -1,6 +1,5 @@
 //! The proxy on the machine.
 
-mod directories;
 mod entry;
 mod errors;
 mod exec;
@@ -8,6 +7,7 @@ mod files;
 mod fork;
 mod input_output;
 mod load;
+mod locks;
 mod mapping;
 mod numbers;
 mod poll;

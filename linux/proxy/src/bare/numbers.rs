@@ -3,14 +3,14 @@
 
 use contracts::descriptions::{Control, ControlReply, DescriptionError, DescriptionId};
 use personality::Errno;
-use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
+use personality::descriptors::{Closed, DESCRIPTORS_MAX, Description, server};
 use personality::flags::*;
 
 use super::errors::{AsErrno, Outcome};
 use super::input_output::description;
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::wait::answer_of;
+use super::wait::{answer, answer_of};
 
 /// Drops a reference at a server, without waiting for the answer: requests are served in order.
 pub fn close_id(server: u32, id: DescriptionId) {
@@ -25,11 +25,11 @@ pub fn close_id(server: u32, id: DescriptionId) {
     }
 }
 
-fn released(lost: Option<Description>) {
-    match lost {
-        Some(lost) if lost.server == server::EPOLL => with_state(|state| state.interests.forget(None, Some(lost.id))),
-        Some(lost) => close_id(lost.server, lost.id),
-        None => {}
+fn released(Closed { description, is_last }: Closed) {
+    match description.server {
+        _ if !is_last => super::locks::closed_one_of_several(&description),
+        server::EPOLL => with_state(|state| state.interests.forget(None, Some(description.id))),
+        server => close_id(server, description.id),
     }
 }
 
@@ -75,15 +75,24 @@ pub fn duplicate_to(descriptor: u64, to: u64, flags: u64, same_is_error: bool) -
         description(descriptor)?;
         return Ok(to);
     }
-    let lost = with_state(|state| state.descriptors.duplicate_to(descriptor, to, flags != 0))?;
-    released(lost);
+    let lost = with_state(|state| {
+        let lost = state.descriptors.duplicate_to(descriptor, to, flags != 0)?;
+        // Sets watched what the number named before.
+        state.interests.forget(Some(to as u32), None);
+        Ok::<_, Errno>(lost)
+    })?;
+    if let Some(lost) = lost {
+        released(lost);
+    }
     Ok(to)
 }
 
-/// fcntl.
-pub fn control(descriptor: u64, command: u64, argument: u64) -> Outcome {
-    const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK;
-    with_state(|state| {
+/// fcntl, where nobody has to be asked.
+pub fn control(descriptor: u64, command: u64, argument: u64) -> Option<Outcome> {
+    if matches!(command, F_SETFL | F_GETLK..=F_SETLKW | F_OFD_GETLK..=F_OFD_SETLKW) {
+        return None;
+    }
+    Some(with_state(|state| {
         let table = &mut state.descriptors;
         table.get(descriptor)?;
         Ok(match command {
@@ -91,15 +100,25 @@ pub fn control(descriptor: u64, command: u64, argument: u64) -> Outcome {
             F_GETFD => table.close_on_exec(descriptor)?.into(),
             F_SETFD => table.set_close_on_exec(descriptor, argument & 1 != 0).map(|()| 0)?,
             F_GETFL => table.get(descriptor)?.flags.into(),
-            F_SETFL => {
-                let found = table.get_mut(descriptor)?;
-                found.flags = found.flags & !CHANGEABLE | argument as u32 & CHANGEABLE;
-                0
-            }
-            F_GETLK | F_SETLK | F_SETLKW => 0,
             _ => return Err(Errno::EINVAL.into()),
         })
-    })
+    }))
+}
+
+/// fcntl, where a server has a say.
+pub async fn control_at_server(descriptor: u64, command: u64, argument: u64) -> Outcome {
+    const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK;
+    if command != F_SETFL {
+        return super::locks::control(descriptor, command, argument).await;
+    }
+    let found = description(descriptor)?;
+    let flags = found.flags & !CHANGEABLE | argument as u32 & CHANGEABLE;
+    // A forked child or parent may have changed it meanwhile, so it is always told.
+    if found.server == server::FS {
+        answer(proxy().files()?.set_append(found.id, flags & O_APPEND != 0)).await?;
+    }
+    with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.flags = flags))?;
+    Ok(0)
 }
 
 /// pipe and pipe2.

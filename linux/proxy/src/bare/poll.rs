@@ -3,6 +3,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use channel::CallError;
 use contracts::descriptions::ready;
 use personality::Errno;
 use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
@@ -34,6 +35,15 @@ fn to_events(found: u32, wanted: u16) -> u16 {
 /// Looks at all entries once; with `watch`, servers tell when one becomes ready later. Gives how
 /// many are ready.
 async fn look(entries: &mut [PollEntry], watch: bool) -> usize {
+    // So that there is room for all of them among the calls under way.
+    const ASKED_AT_ONCE: usize = 64;
+    for some in entries.chunks_mut(ASKED_AT_ONCE) {
+        look_at_some(some, watch).await;
+    }
+    entries.iter().filter(|entry| entry.returned != 0).count()
+}
+
+async fn look_at_some(entries: &mut [PollEntry], watch: bool) {
     let mut calls = Vec::new();
     for (index, entry) in entries.iter_mut().enumerate() {
         entry.returned = 0;
@@ -47,19 +57,26 @@ async fn look(entries: &mut [PollEntry], watch: bool) -> usize {
             // A set inside a set is not followed (CAVEATS).
             Ok(found) if found.server == server::EPOLL => {}
             Ok(found) => match proxy().server(found.server) {
-                Ok(client) => calls.push((index, client.poll(found.id, to_mask(entry.events), watch))),
+                Ok(client) => {
+                    calls.push((index, client, found.id, client.poll(found.id, to_mask(entry.events), watch)))
+                }
                 Err(_) => entry.returned = POLLERR,
             },
         }
     }
-    for (index, call) in calls {
+    for (index, client, id, call) in calls {
         let entry = &mut entries[index];
-        entry.returned = match call.await {
+        let mut answer = call.await;
+        while answer == Err(CallError::Full) {
+            // Many closes are under way: they end by themselves.
+            runtime::yield_now().await;
+            answer = client.poll(id, to_mask(entry.events), watch).await;
+        }
+        entry.returned = match answer {
             Ok(found) => to_events(found, entry.events),
             Err(_) => POLLERR,
         };
     }
-    entries.iter().filter(|entry| entry.returned != 0).count()
 }
 
 /// Waits until at least one entry is ready, a signal comes or the time is over.
@@ -126,7 +143,13 @@ async fn poll_until(at: u64, count: u64, deadline_ns: u64) -> Outcome {
 /// select.
 pub async fn select([count, reads, writes, others, timeout_at, _]: [u64; 6]) -> Outcome {
     let timeout = user::read_if::<TimeVal>(timeout_at)?.map(|time| time.to_ns().ok_or(Errno::EINVAL)).transpose()?;
-    select_until(count, [reads, writes, others], deadline(timeout.map(TimeSpec::from_ns))?).await
+    let until = deadline(timeout.map(TimeSpec::from_ns))?;
+    let outcome = select_until(count, [reads, writes, others], until).await;
+    if timeout.is_some() {
+        // As on Linux, what is left; memory that cannot be written is no error.
+        let _ = user::write(timeout_at, &TimeVal::from_ns(until.saturating_sub(runtime::now_ns())));
+    }
+    outcome
 }
 
 /// pselect6: the mask comes as a pointer to pointer and size.
@@ -135,7 +158,11 @@ pub async fn select_masked([count, reads, writes, others, timeout_at, mask_at]: 
     if let Some([set_at, bytes]) = user::read_if::<[u64; 2]>(mask_at)? {
         mask(set_at, bytes)?;
     }
-    select_until(count, [reads, writes, others], until).await
+    let outcome = select_until(count, [reads, writes, others], until).await;
+    if timeout_at != 0 {
+        let _ = user::write(timeout_at, &TimeSpec::from_ns(until.saturating_sub(runtime::now_ns())));
+    }
+    outcome
 }
 
 async fn select_until(count: u64, sets: [u64; 3], deadline_ns: u64) -> Outcome {

@@ -6,13 +6,14 @@ use contracts::sockets::{Shutdown, SocketAddress, SocketKind, SocketOption, Sock
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::layouts::{InternetAddress, MessageHeader};
+use personality::layouts::{InternetAddress, MessageHeader, TimeVal};
+use zerocopy::IntoBytes;
 
 use super::errors::{AsErrno, Failure, Outcome};
 use super::input_output::{self, description, with_sigpipe};
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::wait::answer;
+use super::wait::{answer, answer_within};
 
 /// S_IFSOCK.
 const SOCKET: u32 = 0o140000;
@@ -75,7 +76,7 @@ fn tell(address: SocketAddress, at: u64, length_at: u64) -> Result<(), Errno> {
     let full =
         InternetAddress { family: AF_INET, port: address.port.to_be_bytes(), address: address.address, zero: [0; 8] };
     let room = user::read::<u32>(length_at)? as usize;
-    let bytes = zerocopy::IntoBytes::as_bytes(&full);
+    let bytes = full.as_bytes();
     user::write(at, &bytes[..room.min(bytes.len())])?;
     user::write(length_at, &(bytes.len() as u32))
 }
@@ -101,7 +102,9 @@ pub async fn accept(descriptor: u64, at: u64, length_at: u64, flags: u64) -> Out
     }
     let found = socket_of(descriptor)?;
     with_state(|state| state.descriptors.room(1))?;
-    let taken = answer(sockets()?.accept(found.id, waits(&found))).await?;
+    let client = sockets()?;
+    let ask = || client.accept(found.id, waits(&found));
+    let taken = answer_within(server::TCP, found.receive_limit_ns, ask).await?;
     let number = add(taken.id, flags)?;
     tell(taken.peer, at, length_at)?;
     Ok(number)
@@ -110,8 +113,13 @@ pub async fn accept(descriptor: u64, at: u64, length_at: u64, flags: u64) -> Out
 /// connect.
 pub async fn connect(descriptor: u64, at: u64, bytes: u64) -> Outcome {
     let found = socket_of(descriptor)?;
-    answer(sockets()?.connect(found.id, address(at, bytes)?, waits(&found))).await?;
-    Ok(0)
+    let (client, address) = (sockets()?, address(at, bytes)?);
+    let ask = || client.connect(found.id, address, waits(&found));
+    match answer_within(server::TCP, found.send_limit_ns, ask).await {
+        // A connection that takes longer is still under way.
+        Err(Failure::Errno(Errno::EAGAIN)) if found.send_limit_ns != 0 => Err(Errno::EINPROGRESS.into()),
+        other => other.map(|_| 0),
+    }
 }
 
 /// shutdown.
@@ -146,12 +154,43 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
         (SOL_SOCKET, 8) => SocketOption::ReceiveBuffer(number),
         (SOL_SOCKET, 13) if bytes >= 8 => SocketOption::Linger((number != 0).then_some(user::read(at + 4)?)),
         (IPPROTO_TCP, 1) => SocketOption::NoDelay(number != 0),
-        // SO_REUSEPORT, SO_RCVTIMEO, SO_SNDTIMEO, TCP_CORK, TCP_KEEPIDLE..KEEPCNT,
-        // TCP_DEFER_ACCEPT, TCP_FASTOPEN, IP_TOS.
-        (SOL_SOCKET, 15 | 20 | 21) | (IPPROTO_TCP, 3..=6 | 9 | 23) | (0, 1) => return Ok(0),
+        (SOL_SOCKET, RECEIVE_LIMIT | SEND_LIMIT) => return set_limit(descriptor, name, at, bytes),
+        // TCP_CORK, TCP_KEEPIDLE..KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, IP_TOS. Not
+        // SO_REUSEPORT: a port has one listener here, and who asks for more must know.
+        (IPPROTO_TCP, 3..=6 | 9 | 23) | (0, 1) => return Ok(0),
         _ => return Err(Errno::ENOPROTOOPT.into()),
     };
     answer(sockets()?.set_option(found.id, option)).await?;
+    Ok(0)
+}
+
+/// SO_RCVTIMEO and SO_SNDTIMEO.
+const RECEIVE_LIMIT: u64 = 20;
+const SEND_LIMIT: u64 = 21;
+
+fn set_limit(descriptor: u64, name: u64, at: u64, bytes: u64) -> Outcome {
+    if bytes < size_of::<TimeVal>() as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    let limit: TimeVal = user::read(at)?;
+    if !(0..1_000_000).contains(&limit.microseconds) {
+        return Err(Errno::EDOM.into());
+    }
+    // As on Linux, a negative time is the shortest.
+    let limit_ns = if limit.seconds < 0 { 1 } else { limit.to_ns().unwrap_or(0) };
+    with_state(|state| {
+        let found = state.descriptors.get_mut(descriptor)?;
+        *(if name == RECEIVE_LIMIT { &mut found.receive_limit_ns } else { &mut found.send_limit_ns }) = limit_ns;
+        Ok::<_, Errno>(())
+    })?;
+    Ok(0)
+}
+
+/// Writes an option's value, cut to the room the program gave, and its length.
+fn tell_option(value: &[u8], at: u64, length_at: u64) -> Outcome {
+    let count = value.len().min(user::read::<u32>(length_at)? as usize);
+    user::write(at, &value[..count])?;
+    user::write(length_at, &(count as u32))?;
     Ok(0)
 }
 
@@ -159,6 +198,8 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
 pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: u64) -> Outcome {
     let found = socket_of(descriptor)?;
     let wanted = match (level, name) {
+        (SOL_SOCKET, RECEIVE_LIMIT) => return tell_limit(found.receive_limit_ns, at, length_at),
+        (SOL_SOCKET, SEND_LIMIT) => return tell_limit(found.send_limit_ns, at, length_at),
         (SOL_SOCKET, 2) => SocketOptionName::ReuseAddress,
         (SOL_SOCKET, 3) => SocketOptionName::Kind,
         (SOL_SOCKET, 4) => SocketOptionName::Error,
@@ -181,13 +222,12 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
         SocketOption::Kind(SocketKind::Stream) => (SOCK_STREAM as u32, None),
         SocketOption::Kind(SocketKind::Datagram) => (SOCK_DGRAM as u32, None),
     };
-    let room = user::read::<u32>(length_at)?;
     let words = [first, second.unwrap_or(0)];
-    let bytes = zerocopy::IntoBytes::as_bytes(&words[..if second.is_some() { 2 } else { 1 }]);
-    let count = bytes.len().min(room as usize);
-    user::write(at, &bytes[..count])?;
-    user::write(length_at, &(count as u32))?;
-    Ok(0)
+    tell_option(words[..if second.is_some() { 2 } else { 1 }].as_bytes(), at, length_at)
+}
+
+fn tell_limit(limit_ns: u64, at: u64, length_at: u64) -> Outcome {
+    tell_option(TimeVal::from_ns(limit_ns).as_bytes(), at, length_at)
 }
 
 fn wait_of(found: &Description, flags: u64) -> Option<bool> {
@@ -221,7 +261,8 @@ async fn peek(found: &Description, buffer: u64, count: u64, wait: bool) -> Resul
     let bulk = client.bulk();
     let length = count.min(bulk.len() as u64);
     let into = user::bytes_mut(buffer, length)?;
-    let got = answer(client.peek(found.id, BulkSpan { offset: 0, length: length as u32 }, wait)).await?;
+    let span = BulkSpan { offset: 0, length: length as u32 };
+    let got = answer_within(server::TCP, found.receive_limit_ns, || client.peek(found.id, span, wait)).await?;
     let got = (got as usize).min(into.len());
     bulk.read(0, &mut into[..got]).map_err(|_| Errno::EIO)?;
     Ok(got as u64)

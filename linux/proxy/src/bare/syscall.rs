@@ -17,7 +17,7 @@ use super::errors::{Failure, Outcome};
 use super::input_output as io;
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::{entry, exec, files, fork, mapping, numbers, poll, process, signals, sockets, time};
+use super::{entry, exec, files, fork, locks, mapping, numbers, poll, process, signals, sockets, time};
 
 /// How to go back to the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
             state.clear_id_at = a;
             state.process.into()
         })),
-        Call::SetRobustList | Call::Setrlimit | Call::Fadvise64 | Call::Flock => Ok(0),
+        Call::SetRobustList | Call::Setrlimit | Call::Fadvise64 => Ok(0),
         Call::Umask => Ok(with_state(|state| core::mem::replace(&mut state.umask, a & 0o777))),
         Call::Brk => mapping::brk(a),
         Call::Munmap => mapping::munmap(a, b),
@@ -141,7 +141,8 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::RtSigreturn => signals::sigreturn(),
         Call::RtSigpending => signals::pending(a),
         Call::Sigaltstack => signals::alternate_stack(a, b),
-        Call::ClockGettime => time::clock(a, b),
+        Call::ClockGettime => return time::clock(a, b),
+        Call::ClockSettime | Call::Settimeofday => time::set(a, if call == Call::Settimeofday { a } else { b }),
         Call::ClockGetres => time::resolution(a, b),
         Call::Gettimeofday => time::time_of_day(a, b),
         Call::Time => time::seconds(a),
@@ -153,7 +154,7 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::CloseRange => numbers::close_range(a, b, c),
         Call::Dup2 => numbers::duplicate_to(a, b, 0, false),
         Call::Dup3 => numbers::duplicate_to(a, b, c, true),
-        Call::Fcntl => numbers::control(a, b, c),
+        Call::Fcntl => return numbers::control(a, b, c),
         Call::ArchPrctl => base(a, b),
         Call::Prctl => process::prctl(a, b),
         Call::Getrlimit => process::limit(a, b),
@@ -201,6 +202,12 @@ fn base(which: u64, address: u64) -> Outcome {
     Ok(0)
 }
 
+/// An extended attribute of a file that is there: as on a file system that has none.
+fn no_attribute(found: Result<(), impl Into<Failure>>) -> Outcome {
+    found.map_err(Into::into)?;
+    Err(Errno::EOPNOTSUPP.into())
+}
+
 fn permissions(bits: u64) -> Change {
     Change { permissions: Some(bits as u32 & 0o7777), ..Change::default() }
 }
@@ -231,6 +238,14 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
                 Err(Errno::EOPNOTSUPP.into())
             }
         }
+        Call::Fcntl => numbers::control_at_server(a, b, c).await,
+        Call::Flock => locks::whole(a, b).await,
+        Call::Getxattr | Call::Setxattr | Call::Removexattr => no_attribute(files::attributes(a, true).await),
+        Call::Lgetxattr | Call::Lsetxattr | Call::Lremovexattr => no_attribute(files::attributes(a, false).await),
+        Call::Fgetxattr | Call::Fsetxattr | Call::Fremovexattr => no_attribute(io::description(a).map(drop)),
+        Call::Listxattr => files::attributes(a, true).await.map(|()| 0),
+        Call::Llistxattr => files::attributes(a, false).await.map(|()| 0),
+        Call::Flistxattr => io::description(a).map(|_| 0).map_err(Failure::from),
         Call::Statfs => files::file_system(a, b).await,
         Call::Fstatfs => files::file_system_of(a, b).await,
         Call::Fsync | Call::Fdatasync => io::status(a).await.map(|_| 0),
@@ -256,8 +271,8 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Rmdir => files::remove(HERE, a, true).await,
         Call::Unlink => files::remove(HERE, a, false).await,
         Call::Unlinkat => files::remove(a, b, c & AT_REMOVEDIR != 0).await,
-        Call::Link => files::link(HERE, a, HERE, b).await,
-        Call::Linkat => files::link(a, b, c, d).await,
+        Call::Link => files::link(HERE, a, HERE, b, 0).await,
+        Call::Linkat => files::link(a, b, c, d, e).await,
         Call::Symlink => files::make_link(a, HERE, b).await,
         Call::Symlinkat => files::make_link(a, b, c).await,
         Call::Readlink => files::read_link(HERE, a, b, c).await,
@@ -282,8 +297,9 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Pselect6 => poll::select_masked(arguments).await,
         Call::EpollWait => poll::wait_set(arguments, false).await,
         Call::EpollPwait => poll::wait_set(arguments, true).await,
-        Call::Nanosleep => time::sleep(0, a, b).await,
-        Call::ClockNanosleep => time::sleep(b, c, d).await,
+        Call::Nanosleep => time::sleep(1, 0, a, b).await,
+        Call::ClockNanosleep => time::sleep(a, b, c, d).await,
+        Call::ClockGettime => time::used(b).await,
         Call::Alarm => time::alarm(a).await,
         Call::Setitimer => time::set_interval(a, b, c).await,
         Call::Futex => time::futex(a, b, c, d).await,
@@ -332,7 +348,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::SetRobustList
         | Call::Setrlimit
         | Call::Fadvise64
-        | Call::Flock
         | Call::Umask
         | Call::Brk
         | Call::Munmap
@@ -344,7 +359,8 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::RtSigreturn
         | Call::RtSigpending
         | Call::Sigaltstack
-        | Call::ClockGettime
+        | Call::ClockSettime
+        | Call::Settimeofday
         | Call::ClockGetres
         | Call::Gettimeofday
         | Call::Time
@@ -356,7 +372,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Dup
         | Call::Dup2
         | Call::Dup3
-        | Call::Fcntl
         | Call::ArchPrctl
         | Call::Prctl
         | Call::Getrlimit

@@ -1,5 +1,4 @@
-//! Clocks, sleeping, timers. There is no clock of the day yet: real time starts at 1970 with the
-//! machine (CAVEATS).
+//! Clocks, sleeping, timers.
 
 use personality::Errno;
 use personality::layouts::{IntervalTimer, SystemInfo, TimeSpec, TimeVal, Times};
@@ -8,12 +7,22 @@ use personality::signals::number::SIGALRM;
 use super::errors::{Failure, Outcome};
 use super::exec::TICKS_PER_S;
 use super::proxy::proxy;
-use super::user;
+use super::user::{self, with_state};
 use super::wait::{happening, sleep_until};
 
 /// TIMER_ABSTIME.
 const ABSOLUTE: u64 = 1;
 const CLOCK_LAST: u64 = 11;
+
+/// The clocks that tell the time of day: CLOCK_REALTIME, its coarse and alarm forms, CLOCK_TAI.
+fn is_of_day(which: u64) -> bool {
+    matches!(which, 0 | 5 | 8 | 11)
+}
+
+/// The moment of [`runtime::now_ns`] at which a clock shows `ns`.
+fn moment(which: u64, ns: u64) -> u64 {
+    if is_of_day(which) { runtime::now_ns().saturating_add(ns.saturating_sub(runtime::realtime_ns())) } else { ns }
+}
 
 /// A deadline from a relative `timespec` that may be absent (= never). `EINVAL`.
 pub fn deadline(relative: Option<TimeSpec>) -> Result<u64, Errno> {
@@ -24,10 +33,13 @@ pub fn deadline(relative: Option<TimeSpec>) -> Result<u64, Errno> {
 }
 
 /// nanosleep and clock_nanosleep.
-pub async fn sleep(flags: u64, wanted_at: u64, left_at: u64) -> Outcome {
+pub async fn sleep(which: u64, flags: u64, wanted_at: u64, left_at: u64) -> Outcome {
+    if which > CLOCK_LAST {
+        return Err(Errno::EINVAL.into());
+    }
     let wanted = user::read::<TimeSpec>(wanted_at)?.to_ns().ok_or(Errno::EINVAL)?;
     let absolute = flags & ABSOLUTE != 0;
-    let until = if absolute { wanted } else { runtime::now_ns().saturating_add(wanted) };
+    let until = if absolute { moment(which, wanted) } else { runtime::now_ns().saturating_add(wanted) };
     match sleep_until(until).await {
         Err(Failure::Interrupted) => {
             if !absolute {
@@ -39,13 +51,31 @@ pub async fn sleep(flags: u64, wanted_at: u64, left_at: u64) -> Outcome {
     }
 }
 
-/// clock_gettime.
-pub fn clock(which: u64, at: u64) -> Outcome {
-    if which > CLOCK_LAST {
-        return Err(Errno::EINVAL.into());
-    }
-    user::write(at, &TimeSpec::from_ns(runtime::now_ns()))?;
+/// clock_gettime; of the clocks that nobody has to be asked for.
+pub fn clock(which: u64, at: u64) -> Option<Outcome> {
+    /// CLOCK_PROCESS_CPUTIME_ID and CLOCK_THREAD_CPUTIME_ID.
+    const USED: [u64; 2] = [2, 3];
+    let ns = match which {
+        which if is_of_day(which) => runtime::realtime_ns(),
+        which if USED.contains(&which) => return None,
+        0..=CLOCK_LAST => runtime::now_ns(),
+        _ => return Some(Err(Errno::EINVAL.into())),
+    };
+    Some(user::write(at, &TimeSpec::from_ns(ns)).map(|()| 0).map_err(Failure::from))
+}
+
+/// clock_gettime of the time that the process used.
+pub async fn used(at: u64) -> Outcome {
+    let own = with_state(|state| state.process);
+    let line = proxy().process.list(own).await.map_err(|_| Errno::EIO)?;
+    user::write(at, &TimeSpec::from_ns(line.map_or(0, |line| line.cpu_ns)))?;
     Ok(0)
+}
+
+/// clock_settime and settimeofday: the clock is the machine's, and every program's.
+pub fn set(_: u64, at: u64) -> Outcome {
+    user::read_if::<TimeSpec>(at)?;
+    Err(Errno::EPERM.into())
 }
 
 /// clock_getres.
@@ -59,14 +89,14 @@ pub fn resolution(which: u64, at: u64) -> Outcome {
 
 /// gettimeofday.
 pub fn time_of_day(at: u64, zone_at: u64) -> Outcome {
-    user::write_if(at, &TimeVal::from_ns(runtime::now_ns()))?;
+    user::write_if(at, &TimeVal::from_ns(runtime::realtime_ns()))?;
     user::write_if(zone_at, &[0u32; 2])?;
     Ok(0)
 }
 
 /// time.
 pub fn seconds(at: u64) -> Outcome {
-    let seconds = runtime::now_ns() / 1_000_000_000;
+    let seconds = runtime::realtime_ns() / 1_000_000_000;
     user::write_if(at, &seconds)?;
     Ok(seconds)
 }
@@ -104,6 +134,8 @@ pub async fn futex(at: u64, operation: u64, value: u64, timeout_at: u64) -> Outc
     const WAKE: u64 = 1;
     const WAIT_BITSET: u64 = 9;
     const WAKE_BITSET: u64 = 10;
+    // FUTEX_CLOCK_REALTIME; else CLOCK_MONOTONIC.
+    let clock = if operation & 0x100 != 0 { 0 } else { 1 };
     match operation & 0x7f {
         WAKE | WAKE_BITSET => Ok(0),
         kind @ (WAIT | WAIT_BITSET) => {
@@ -112,7 +144,7 @@ pub async fn futex(at: u64, operation: u64, value: u64, timeout_at: u64) -> Outc
             }
             let timeout: Option<TimeSpec> = user::read_if(timeout_at)?;
             let until = match timeout {
-                Some(absolute) if kind == WAIT_BITSET => absolute.to_ns().ok_or(Errno::EINVAL)?,
+                Some(absolute) if kind == WAIT_BITSET => moment(clock, absolute.to_ns().ok_or(Errno::EINVAL)?),
                 relative => deadline(relative)?,
             };
             sleep_until(until).await?;

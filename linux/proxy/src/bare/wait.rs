@@ -7,10 +7,11 @@ use core::pin::pin;
 use core::task::{Poll, Waker};
 
 use channel::{Call, CallError};
+use personality::Errno;
 use personality::descriptors::server;
 use serde::de::DeserializeOwned;
 
-use super::errors::Failure;
+use super::errors::{AsErrno, Failure};
 use super::proxy::proxy;
 use super::user::with_state;
 
@@ -94,6 +95,48 @@ pub async fn answer_of<R: DeserializeOwned, E: DeserializeOwned>(
             other => return other,
         }
     }
+}
+
+/// As [`answer_of`], but for `limit_ns` at most (0: for ever); then `EAGAIN`, unless the answer was
+/// already made.
+pub async fn answer_within<R: DeserializeOwned, E: DeserializeOwned + AsErrno>(
+    server: u32,
+    limit_ns: u64,
+    ask: impl Fn() -> Call<R, E>,
+) -> Result<R, Failure> {
+    if limit_ns == 0 {
+        return Ok(answer_of(server, ask).await?);
+    }
+    match answer_cancelled_by(ask(), runtime::now_ns().saturating_add(limit_ns)).await {
+        (Err(CallError::Cancelled), true) => Err(Errno::EAGAIN.into()),
+        (answer, _) => Ok(answer?),
+    }
+}
+
+/// Awaits an answer; a signal or the deadline cancels the call. Also gives whether it was the
+/// deadline.
+async fn answer_cancelled_by<R: DeserializeOwned, E: DeserializeOwned>(
+    call: Call<R, E>,
+    deadline_ns: u64,
+) -> (Result<R, CallError<E>>, bool) {
+    let mut call = pin!(call);
+    let mut deadline = pin!(runtime::sleep_until(deadline_ns));
+    let (mut cancelled, mut late) = (false, false);
+    poll_fn(|context| {
+        if let Poll::Ready(answer) = call.as_mut().poll(context) {
+            return Poll::Ready((answer, late));
+        }
+        if !cancelled {
+            late = deadline.as_mut().poll(context).is_ready();
+            if late || signalled() {
+                call.cancel();
+                cancelled = true;
+            }
+        }
+        proxy().happenings.remember(context.waker());
+        Poll::Pending
+    })
+    .await
 }
 
 /// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns`

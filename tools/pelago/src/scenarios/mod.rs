@@ -9,6 +9,7 @@ mod bochs;
 mod boot;
 mod cores;
 mod door;
+mod files;
 mod frames;
 mod fuzz;
 mod held;
@@ -46,6 +47,7 @@ pub fn all() -> Vec<Scenario> {
         model::scenarios(),
         many::scenarios(),
         programs::scenarios(),
+        files::scenarios(),
         shell::scenarios(),
         door::scenarios(),
         host_files::scenarios(),

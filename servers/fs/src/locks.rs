@@ -1,0 +1,292 @@
+//! Advisory locks on files (fcntl(2), flock(2)): who holds which bytes, and who waits for whom.
+//!
+//! Invariants: no two locks of one inode and [`Space`] that overlap conflict; locks of one owner do
+//! not overlap and do not touch in the same mode; an owner waits for one lock at a time.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use contracts::descriptions::DescriptionError as Error;
+use contracts::files::{Hold, Lock, LockKind};
+
+use crate::store::InodeId;
+
+/// Most locks of all files together.
+pub const LOCKS_MAX: usize = 16_384;
+
+/// Locks of different spaces do not see each other: flock's and fcntl's, as on Linux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    Ranges,
+    Whole,
+}
+
+/// Whose a lock is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Owner {
+    /// A client's: gone when it closes any description of the file.
+    Client(u64),
+    /// A description's: gone when nobody holds that any more.
+    Description(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    owner: Owner,
+    hold: Hold,
+    /// First byte, and the first one after it; `u64::MAX` is any end of the file.
+    from: u64,
+    to: u64,
+    /// The process that asked, for whoever wants to know.
+    process: u32,
+}
+
+impl Held {
+    fn conflicts(&self, wanted: &Held) -> bool {
+        let modes = self.hold == Hold::Exclusive || wanted.hold == Hold::Exclusive;
+        modes && self.owner != wanted.owner && self.from < wanted.to && wanted.from < self.to
+    }
+}
+
+/// All locks.
+#[derive(Debug, Default)]
+pub struct Locks {
+    held: BTreeMap<(InodeId, Space), Vec<Held>>,
+    waiting: BTreeMap<Owner, (InodeId, Held)>,
+    count: usize,
+}
+
+/// Who owns a lock of that kind, asked for by a client with a description.
+pub fn owner(kind: LockKind, client: u64, id: u64) -> Owner {
+    match kind {
+        LockKind::Client => Owner::Client(client),
+        LockKind::Description | LockKind::Whole => Owner::Description(id),
+    }
+}
+
+fn space(kind: LockKind) -> Space {
+    if kind == LockKind::Whole { Space::Whole } else { Space::Ranges }
+}
+
+fn held(owner: Owner, lock: &Lock, hold: Hold) -> Held {
+    Held { owner, hold, from: lock.from, to: lock.to, process: lock.process }
+}
+
+impl Locks {
+    fn blocker(&self, inode: InodeId, kind: LockKind, wanted: &Held) -> Option<&Held> {
+        self.held.get(&(inode, space(kind)))?.iter().find(|other| other.conflicts(wanted))
+    }
+
+    /// The lock that stands in the way of this one.
+    pub fn test(&self, inode: InodeId, owner: Owner, lock: &Lock) -> Option<Lock> {
+        let wanted = held(owner, lock, lock.hold?);
+        let found = self.blocker(inode, lock.kind, &wanted)?;
+        let kind = match (lock.kind, found.owner) {
+            (LockKind::Whole, _) => LockKind::Whole,
+            (_, Owner::Client(_)) => LockKind::Client,
+            (_, Owner::Description(_)) => LockKind::Description,
+        };
+        Some(Lock { kind, hold: Some(found.hold), from: found.from, to: found.to, process: found.process })
+    }
+
+    /// Takes, changes or gives back a lock. `WouldBlock` if another stands in the way, `NoLocks`;
+    /// then nothing changed. `true` if others may have become free.
+    pub fn set(&mut self, inode: InodeId, owner: Owner, lock: &Lock) -> Result<bool, Error> {
+        if lock.from >= lock.to {
+            return Err(Error::Invalid);
+        }
+        if let Some(hold) = lock.hold {
+            if self.blocker(inode, lock.kind, &held(owner, lock, hold)).is_some() {
+                return Err(Error::WouldBlock);
+            }
+            // One more, and one that is cut in two.
+            if self.count + 2 > LOCKS_MAX {
+                return Err(Error::NoLocks);
+            }
+        }
+        let key = (inode, space(lock.kind));
+        let list = self.held.entry(key).or_default();
+        let before = list.len();
+        let mut wanted = held(owner, lock, lock.hold.unwrap_or(Hold::Shared));
+        let mut freed = false;
+        let mut rest = Vec::with_capacity(before + 2);
+        for other in list.drain(..) {
+            let touches = other.from <= wanted.to && wanted.from <= other.to;
+            if other.owner != owner || !touches {
+                rest.push(other);
+            } else if lock.hold == Some(other.hold) {
+                (wanted.from, wanted.to) = (wanted.from.min(other.from), wanted.to.max(other.to));
+            } else {
+                freed |= other.from < wanted.to && wanted.from < other.to;
+                let parts = [(other.from, other.to.min(wanted.from)), (other.from.max(wanted.to), other.to)];
+                let left = parts.into_iter().filter(|(from, to)| from < to);
+                rest.extend(left.map(|(from, to)| Held { from, to, ..other }));
+            }
+        }
+        if lock.hold.is_some() {
+            rest.push(wanted);
+        }
+        self.count = self.count - before + rest.len();
+        if rest.is_empty() {
+            self.held.remove(&key);
+        } else {
+            self.held.insert(key, rest);
+        }
+        Ok(freed)
+    }
+
+    /// Notes that an owner waits. `Deadlock` if that would close a circle of clients.
+    pub fn wait(&mut self, inode: InodeId, owner: Owner, lock: &Lock) -> Result<(), Error> {
+        let wanted = held(owner, lock, lock.hold.ok_or(Error::Invalid)?);
+        // As on Linux, circles are looked for among clients' own locks only.
+        if lock.kind == LockKind::Client {
+            self.check_circle(owner, inode, &wanted)?;
+            self.waiting.insert(owner, (inode, wanted));
+        }
+        Ok(())
+    }
+
+    /// It waits no longer.
+    pub fn wait_is_over(&mut self, owner: Owner) {
+        self.waiting.remove(&owner);
+    }
+
+    fn check_circle(&self, owner: Owner, inode: InodeId, wanted: &Held) -> Result<(), Error> {
+        let holders = |inode: InodeId, wanted: &Held| -> Vec<Owner> {
+            let all = self.held.get(&(inode, Space::Ranges)).into_iter().flatten();
+            all.filter(|other| other.conflicts(wanted)).map(|other| other.owner).collect()
+        };
+        let mut seen = Vec::new();
+        let mut todo = holders(inode, wanted);
+        while let Some(next) = todo.pop() {
+            if next == owner {
+                return Err(Error::Deadlock);
+            }
+            if !seen.contains(&next) {
+                seen.push(next);
+                todo.extend(self.waiting.get(&next).into_iter().flat_map(|(inode, wanted)| holders(*inode, wanted)));
+            }
+        }
+        Ok(())
+    }
+
+    /// An owner lost all its locks on a file. `true` if there were some.
+    pub fn release(&mut self, inode: InodeId, owner: Owner) -> bool {
+        let mut freed = false;
+        for space in [Space::Ranges, Space::Whole] {
+            let Some(list) = self.held.get_mut(&(inode, space)) else { continue };
+            let before = list.len();
+            list.retain(|lock| lock.owner != owner);
+            self.count -= before - list.len();
+            freed |= list.len() < before;
+            if list.is_empty() {
+                self.held.remove(&(inode, space));
+            }
+        }
+        freed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: InodeId = 7;
+
+    fn lock(kind: LockKind, hold: Option<Hold>, from: u64, to: u64) -> Lock {
+        Lock { kind, hold, from, to, process: 1 }
+    }
+
+    #[test]
+    fn ranges_follow_a_map_of_bytes() {
+        const BYTES: u64 = 24;
+        let owners = [Owner::Client(1), Owner::Client(2), Owner::Description(3)];
+        let mut locks = Locks::default();
+        // Who holds each byte, and how.
+        let mut model = vec![Vec::<(Owner, Hold)>::new(); BYTES as usize];
+        let mut seed = 11u64;
+        let mut random = move |limit: u64| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) % limit
+        };
+        for step in 0..4_000 {
+            let owner = owners[random(3) as usize];
+            let from = random(BYTES);
+            let to = from + 1 + random(BYTES - from);
+            let hold = [None, Some(Hold::Shared), Some(Hold::Exclusive)][random(3) as usize];
+            let wanted = lock(LockKind::Client, hold, from, to);
+            let bytes = from as usize..to as usize;
+            let blocked = hold.is_some_and(|hold| {
+                let other = |(holder, held): &(Owner, Hold)| {
+                    *holder != owner && (hold == Hold::Exclusive || *held == Hold::Exclusive)
+                };
+                model[bytes.clone()].iter().flatten().any(other)
+            });
+            assert_eq!(locks.test(FILE, owner, &wanted).is_some(), blocked, "step {step}");
+            match locks.set(FILE, owner, &wanted) {
+                Err(error) => assert!(blocked && error == Error::WouldBlock, "step {step}"),
+                Ok(_) => {
+                    assert!(!blocked, "step {step}");
+                    for byte in &mut model[bytes] {
+                        byte.retain(|(holder, _)| *holder != owner);
+                        byte.extend(hold.map(|hold| (owner, hold)));
+                    }
+                }
+            }
+            let all = locks.held.get(&(FILE, Space::Ranges)).cloned().unwrap_or_default();
+            assert_eq!(locks.count, all.len());
+            for (at, byte) in model.iter().enumerate() {
+                let covers = |held: &&Held| held.from <= at as u64 && (at as u64) < held.to;
+                let mut found: Vec<_> = all.iter().filter(covers).map(|held| (held.owner, held.hold)).collect();
+                let mut byte = byte.clone();
+                found.sort_by_key(|(owner, _)| *owner);
+                byte.sort_by_key(|(owner, _)| *owner);
+                assert_eq!(found, byte, "step {step}");
+            }
+        }
+        assert!(owners.into_iter().filter(|owner| locks.release(FILE, *owner)).count() > 0);
+        assert_eq!((locks.count, locks.held.len()), (0, 0));
+    }
+
+    #[test]
+    fn whole_files_are_locked_apart_from_ranges() {
+        let mut locks = Locks::default();
+        let exclusive = |kind| lock(kind, Some(Hold::Exclusive), 0, u64::MAX);
+        assert_eq!(locks.set(FILE, Owner::Client(1), &exclusive(LockKind::Client)), Ok(false));
+        assert_eq!(locks.set(FILE, Owner::Description(5), &exclusive(LockKind::Whole)), Ok(false));
+        let other = Owner::Description(6);
+        assert_eq!(locks.set(FILE, other, &exclusive(LockKind::Whole)), Err(Error::WouldBlock));
+        assert_eq!(locks.set(FILE, other, &exclusive(LockKind::Description)), Err(Error::WouldBlock));
+        assert!(locks.release(FILE, Owner::Description(5)));
+        assert_eq!(locks.set(FILE, other, &exclusive(LockKind::Whole)), Ok(false));
+        // Down to shared: others may look again.
+        assert_eq!(locks.set(FILE, other, &lock(LockKind::Whole, Some(Hold::Shared), 0, u64::MAX)), Ok(true));
+        assert_eq!(locks.set(FILE, other, &lock(LockKind::Whole, Some(Hold::Shared), 1, 1)), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn a_circle_of_waiting_clients_is_refused() {
+        let mut locks = Locks::default();
+        let clients = [1, 2, 3].map(Owner::Client);
+        let byte = |at: usize| lock(LockKind::Client, Some(Hold::Exclusive), at as u64, at as u64 + 1);
+        for (at, client) in clients.into_iter().enumerate() {
+            locks.set(FILE, client, &byte(at)).unwrap();
+        }
+        locks.wait(FILE, clients[0], &byte(1)).unwrap();
+        locks.wait(FILE, clients[1], &byte(2)).unwrap();
+        assert_eq!(locks.wait(FILE, clients[2], &byte(0)), Err(Error::Deadlock));
+        locks.wait_is_over(clients[1]);
+        assert_eq!(locks.wait(FILE, clients[2], &byte(0)), Ok(()));
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let mut locks = Locks::default();
+        let one = |at: usize| lock(LockKind::Client, Some(Hold::Shared), 2 * at as u64, 2 * at as u64 + 1);
+        let taken = (0..).take_while(|at| locks.set(FILE, Owner::Client(1), &one(*at)).is_ok()).count();
+        assert_eq!(taken, LOCKS_MAX - 1);
+        assert_eq!(locks.set(FILE, Owner::Client(1), &one(taken)), Err(Error::NoLocks));
+        assert_eq!(locks.set(FILE, Owner::Client(1), &lock(LockKind::Client, None, 0, u64::MAX)), Ok(true));
+        assert_eq!(locks.count, 0);
+    }
+}

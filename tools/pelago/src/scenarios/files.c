@@ -1,0 +1,324 @@
+// What Linux promises of files, locks, clocks and descriptors, asked by a program. Each check prints
+// "ok NAME" or "FAILED NAME" with what was found.
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <poll.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+static int failures;
+
+static void check(const char *name, int is_fine, long found) {
+    int error = errno;
+    if (!is_fine) failures++;
+    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
+    fflush(stdout);
+}
+
+static int make(const char *path) {
+    int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (file < 0 || write(file, "0123456789", 10) != 10) exit(99);
+    return file;
+}
+
+static struct flock range(short type, long start, long length) {
+    return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length };
+}
+
+static int lock(int file, int command, short type, long start, long length) {
+    struct flock wish = range(type, start, length);
+    return fcntl(file, command, &wish);
+}
+
+// A child that does something and then waits to be told to end.
+static int told[2], telling[2];
+static pid_t begin(void) {
+    if (pipe(told) || pipe(telling)) exit(99);
+    fflush(stdout);
+    return fork();
+}
+static void say(int *pipe) { if (write(pipe[1], "x", 1) != 1) exit(99); }
+static void hear(int *pipe) { char byte; if (read(pipe[0], &byte, 1) != 1) exit(99); }
+static int end(pid_t child) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    for (int i = 0; i < 2; i++) close(told[i]), close(telling[i]);
+    return status;
+}
+
+static void clocks(void) {
+    struct timespec now, later, used;
+    struct timeval day;
+    struct stat status;
+    clock_gettime(CLOCK_REALTIME, &now);
+    printf("time %ld\n", (long)now.tv_sec);
+    gettimeofday(&day, NULL);
+    check("gettimeofday", day.tv_sec >= now.tv_sec && day.tv_sec <= now.tv_sec + 60, day.tv_sec);
+    check("time", time(NULL) >= now.tv_sec && time(NULL) <= now.tv_sec + 60, time(NULL));
+    fstat(make("/tmp/new"), &status);
+    check("mtime", status.st_mtime >= now.tv_sec && status.st_mtime <= now.tv_sec + 60, status.st_mtime);
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_nsec += 20000000;
+    if (now.tv_nsec >= 1000000000) now.tv_sec++, now.tv_nsec -= 1000000000;
+    int slept = clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &now, NULL);
+    clock_gettime(CLOCK_REALTIME, &later);
+    long early_ns = (now.tv_sec - later.tv_sec) * 1000000000 + now.tv_nsec - later.tv_nsec;
+    check("sleep-until", slept == 0 && early_ns <= 0 && early_ns > -60000000000, early_ns);
+    check("clock_settime", clock_settime(CLOCK_REALTIME, &now) == -1 && errno == EPERM, errno);
+    check("settimeofday", settimeofday(&day, NULL) == -1 && errno == EPERM, errno);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    clock_gettime(CLOCK_MONOTONIC, &later);
+    check("cpu-time", used.tv_sec <= later.tv_sec, used.tv_sec);
+}
+
+static void record_locks(void) {
+    int file = make("/tmp/locked");
+    pid_t child = begin();
+    if (child == 0) {
+        lock(file, F_SETLK, F_WRLCK, 2, 3);
+        lock(file, F_SETLK, F_RDLCK, 7, 0);
+        say(told);
+        hear(telling);
+        _exit(0);
+    }
+    hear(told);
+    struct flock found = range(F_WRLCK, 0, 0);
+    fcntl(file, F_GETLK, &found);
+    check("getlk", found.l_type == F_WRLCK && found.l_start == 2 && found.l_len == 3 && found.l_pid == child, found.l_start);
+    found = range(F_WRLCK, 6, 0);
+    fcntl(file, F_GETLK, &found);
+    check("getlk-shared", found.l_type == F_RDLCK && found.l_start == 7 && found.l_len == 0, found.l_start);
+    found = range(F_RDLCK, 7, 1);
+    fcntl(file, F_GETLK, &found);
+    check("getlk-free", found.l_type == F_UNLCK, found.l_type);
+    check("setlk-busy", lock(file, F_SETLK, F_WRLCK, 4, 1) == -1 && (errno == EAGAIN || errno == EACCES), errno);
+    check("setlk-beside", lock(file, F_SETLK, F_WRLCK, 5, 2) == 0, 0);
+    check("setlk-shared", lock(file, F_SETLK, F_RDLCK, 8, 1) == 0, 0);
+    say(telling);
+    check("setlkw-after-exit", lock(file, F_SETLKW, F_WRLCK, 0, 0) == 0, 0);
+    end(child);
+
+    // Closing any descriptor of the file gives the locks back; a child does not inherit them.
+    child = begin();
+    if (child == 0) _exit(lock(file, F_SETLK, F_WRLCK, 0, 1) == -1 ? 1 : 0);
+    check("not-inherited", WEXITSTATUS(end(child)) == 1, 0);
+    close(dup(file));
+    child = begin();
+    if (child == 0) _exit(lock(file, F_SETLKW, F_WRLCK, 0, 1) == -1 ? 1 : 0);
+    check("close-of-a-copy", WEXITSTATUS(end(child)) == 0, 0);
+    lock(file, F_SETLK, F_WRLCK, 0, 0);
+    close(open("/tmp/locked", O_RDONLY));
+    child = begin();
+    if (child == 0) _exit(lock(file, F_SETLKW, F_WRLCK, 0, 1) == -1 ? 1 : 0);
+    check("close-of-another", WEXITSTATUS(end(child)) == 0, 0);
+    int readable = open("/tmp/locked", O_RDONLY);
+    check("write-lock-of-a-reader", lock(readable, F_SETLK, F_WRLCK, 0, 1) == -1 && errno == EBADF, errno);
+    close(readable);
+    close(file);
+}
+
+static void on_alarm(int number) { (void)number; }
+
+static void lock_waits(void) {
+    int file = make("/tmp/waited");
+    pid_t child = begin();
+    if (child == 0) {
+        lock(file, F_SETLK, F_WRLCK, 0, 1);
+        say(told);
+        hear(telling);
+        // Waits for its parent, who then must not wait for it.
+        int waited = lock(file, F_SETLKW, F_WRLCK, 1, 1);
+        _exit(waited == 0 ? 0 : 1);
+    }
+    hear(told);
+    lock(file, F_SETLK, F_WRLCK, 1, 1);
+    struct sigaction action = { .sa_handler = on_alarm };
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval soon = { .it_value = { .tv_usec = 50000 } };
+    setitimer(ITIMER_REAL, &soon, NULL);
+    check("wait-ends-by-signal", lock(file, F_SETLKW, F_WRLCK, 0, 1) == -1 && errno == EINTR, errno);
+    say(telling);
+    // The child's wait and ours: whoever comes second closes the circle and is told.
+    int waited = lock(file, F_SETLKW, F_WRLCK, 0, 1), error = errno;
+    lock(file, F_SETLK, F_UNLCK, 0, 0);
+    int status = WEXITSTATUS(end(child));
+    check("deadlock", (waited == -1 && error == EDEADLK && status == 0) || (waited == 0 && status == 1), error);
+    close(file);
+}
+
+static void flocks(void) {
+    close(make("/tmp/whole"));
+    int one = open("/tmp/whole", O_RDONLY), two = open("/tmp/whole", O_RDONLY);
+    check("flock", flock(one, LOCK_EX) == 0, 0);
+    check("flock-busy", flock(two, LOCK_SH | LOCK_NB) == -1 && errno == EWOULDBLOCK, errno);
+    pid_t child = begin();
+    if (child == 0) {
+        // The description is shared, and so is its lock.
+        _exit(flock(one, LOCK_EX | LOCK_NB) == 0 ? 0 : 1);
+    }
+    check("flock-inherited", WEXITSTATUS(end(child)) == 0, 0);
+    check("flock-shared", flock(one, LOCK_SH) == 0 && flock(two, LOCK_SH | LOCK_NB) == 0, errno);
+    close(one);
+    check("flock-closed", flock(two, LOCK_EX | LOCK_NB) == 0, errno);
+    close(two);
+    int first = open("/tmp/whole", O_RDWR), second = open("/tmp/whole", O_RDWR);
+    check("ofd", lock(first, F_OFD_SETLK, F_WRLCK, 0, 5) == 0, errno);
+    check("ofd-busy", lock(second, F_OFD_SETLK, F_WRLCK, 4, 1) == -1 && errno == EAGAIN, errno);
+    check("ofd-against-process", lock(second, F_SETLK, F_WRLCK, 4, 1) == -1 && errno == EAGAIN, errno);
+    close(first);
+    check("ofd-closed", lock(second, F_OFD_SETLK, F_WRLCK, 4, 1) == 0, errno);
+    close(second);
+}
+
+static void after_fork(void) {
+    int before = failures;
+    mkdir("/tmp/dir", 0755);
+    close(make("/tmp/dir/file"));
+    int directory = open("/tmp/dir", O_RDONLY | O_DIRECTORY), file = open("/tmp/dir/file", O_RDWR);
+    rename("/tmp/dir", "/tmp/moved");
+    pid_t child = begin();
+    if (child == 0) {
+        char path[100] = "";
+        struct stat status;
+        check("openat-in-child", openat(directory, "file", O_RDONLY) >= 0, 0);
+        check("fstatat-in-child", fstatat(directory, "../moved/file", &status, 0) == 0, 0);
+        check("mkdirat-in-child", mkdirat(directory, "new", 0700) == 0 && access("/tmp/moved/new", F_OK) == 0, 0);
+        check("fchdir-in-child", fchdir(directory) == 0 && getcwd(path, sizeof path) && !strcmp(path, "/tmp/moved"), 0);
+        check("fchmod-in-child", fchmod(file, 0640) == 0 && fstat(file, &status) == 0 && (status.st_mode & 0777) == 0640, status.st_mode);
+        _exit(failures != before);
+    }
+    check("child", end(child) == 0, 0);
+    check("not-a-directory", openat(file, "x", O_RDONLY) == -1 && errno == ENOTDIR, errno);
+    check("linkat-follows", symlink("file", "/tmp/moved/link") == 0
+        && linkat(directory, "link", directory, "second", AT_SYMLINK_FOLLOW) == 0
+        && faccessat(directory, "second", F_OK, AT_SYMLINK_NOFOLLOW) == 0, errno);
+    struct stat second;
+    fstatat(directory, "second", &second, AT_SYMLINK_NOFOLLOW);
+    check("linkat-to-file", S_ISREG(second.st_mode), second.st_mode);
+    close(directory);
+    close(file);
+}
+
+static void flags(void) {
+    int file = make("/tmp/appended");
+    check("setfl", fcntl(file, F_SETFL, O_APPEND) == 0 && (fcntl(file, F_GETFL) & O_APPEND) != 0, 0);
+    lseek(file, 0, SEEK_SET);
+    check("appends", write(file, "x", 1) == 1 && lseek(file, 0, SEEK_CUR) == 11, lseek(file, 0, SEEK_CUR));
+    fcntl(file, F_SETFL, 0);
+    lseek(file, 0, SEEK_SET);
+    check("appends-no-more", write(file, "y", 1) == 1 && lseek(file, 0, SEEK_CUR) == 1, lseek(file, 0, SEEK_CUR));
+    check("no-attributes", fgetxattr(file, "user.x", NULL, 0) == -1 && errno == EOPNOTSUPP, errno);
+    check("no-attributes-by-path", lgetxattr("/tmp/appended", "user.x", NULL, 0) == -1 && errno == EOPNOTSUPP, errno);
+    check("attributes-of-nothing", getxattr("/tmp/none", "user.x", NULL, 0) == -1 && errno == ENOENT, errno);
+    check("attribute-list", listxattr("/tmp/appended", NULL, 0) == 0, errno);
+    close(file);
+}
+
+static void devices(void) {
+    static char bytes[3 << 20];
+    int zero = open("/dev/zero", O_RDONLY), random = open("/dev/urandom", O_RDONLY);
+    check("zero", read(zero, bytes, sizeof bytes) == sizeof bytes, 0);
+    check("urandom", read(random, bytes, sizeof bytes) == sizeof bytes, 0);
+    close(zero), close(random);
+    int file = make("/tmp/by-number");
+    char path[40], byte = 0;
+    sprintf(path, "/dev/fd/%d", file);
+    int again = open(path, O_RDONLY);
+    check("dev-fd", again >= 0 && read(again, &byte, 1) == 1 && byte == '0', byte);
+    struct stat one, two;
+    check("dev-fd-stat", stat(path, &one) == 0 && fstat(file, &two) == 0 && one.st_ino == two.st_ino, one.st_ino);
+    check("dev-fd-none", open("/dev/fd/200", O_RDONLY) == -1 && errno == ENOENT, errno);
+    check("proc-self", readlink("/proc/self", path, sizeof path) > 0 && atoi(path) == getpid(), atoi(path));
+    int ends[2];
+    if (pipe(ends)) exit(99);
+    sprintf(path, "/proc/self/fd/%d", ends[1]);
+    again = open(path, O_WRONLY);
+    check("fd-of-pipe", again >= 0 && write(again, "p", 1) == 1 && read(ends[0], &byte, 1) == 1 && byte == 'p', byte);
+    int big = open("/tmp/big", O_RDWR | O_CREAT, 0600);
+    check("sparse", ftruncate(big, 400l << 20) == 0, errno);
+    void *mapped = mmap(NULL, 400l << 20, PROT_READ, MAP_PRIVATE, big, 0);
+    check("mmap-too-large", mapped == MAP_FAILED && errno == ENOMEM, errno);
+    mapped = mmap(NULL, 4 << 20, PROT_READ, MAP_PRIVATE, big, 399l << 20);
+    check("mmap-past-the-end", mapped != MAP_FAILED && ((char *)mapped)[2 << 20] == 0, errno);
+    munmap(mapped, 4 << 20);
+    close(big);
+}
+
+static void watched(void) {
+    int first[2], second[2], set = epoll_create1(0);
+    if (pipe(first) || pipe(second)) exit(99);
+    struct epoll_event event = { .events = EPOLLIN, .data.u32 = 7 };
+    epoll_ctl(set, EPOLL_CTL_ADD, first[0], &event);
+    if (write(second[1], "x", 1) != 1) exit(99);
+    // What the number names now was never given to the set.
+    dup2(second[0], first[0]);
+    check("dup2-over-watched", epoll_wait(set, &event, 1, 0) == 0, 0);
+    check("add-again", epoll_ctl(set, EPOLL_CTL_ADD, first[0], &event) == 0, errno);
+    static struct pollfd many[256];
+    for (int i = 0; i < 256; i++) many[i] = (struct pollfd){ .fd = second[0], .events = POLLIN };
+    int ready = poll(many, 256, 0), fine = 0;
+    for (int i = 0; i < 256; i++) fine += many[i].revents == POLLIN;
+    check("poll-256", ready == 256 && fine == 256, fine);
+    fd_set none;
+    FD_ZERO(&none);
+    struct timeval left = { .tv_sec = 100 };
+    FD_SET(second[0], &none);
+    check("select-time-left", select(second[0] + 1, &none, NULL, NULL, &left) == 1 && left.tv_sec >= 30 && left.tv_sec < 100, left.tv_sec);
+}
+
+static void sockets(void) {
+    int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+    if (listener < 0) {
+        puts("no sockets");
+        return;
+    }
+    struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(8081), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    check("reuseport", setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == -1 && errno == ENOPROTOOPT, errno);
+    struct timeval limit = { .tv_usec = 50000 }, told = { 0 };
+    socklen_t bytes = sizeof told;
+    check("bind", bind(listener, (void *)&address, sizeof address) == 0 && listen(listener, 5) == 0, errno);
+    check("set-limit", setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0, errno);
+    check("get-limit", getsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &told, &bytes) == 0 && told.tv_usec == 50000 && bytes == 16, told.tv_usec);
+    check("accept-in-time", accept(listener, NULL, NULL) == -1 && errno == EAGAIN, errno);
+    check("connect", connect(client, (void *)&address, sizeof address) == 0, errno);
+    int server = accept(listener, NULL, NULL);
+    char byte;
+    setsockopt(client, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    check("receive-in-time", recv(client, &byte, 1, 0) == -1 && errno == EAGAIN, errno);
+    check("receive", write(server, "a", 1) == 1 && recv(client, &byte, 1, MSG_WAITALL) == 1 && byte == 'a', byte);
+    static char much[8 << 20];
+    setsockopt(server, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    long sent = write(server, much, sizeof much);
+    check("send-in-time", sent > 0 && sent < (long)sizeof much, sent);
+    check("send-when-full", write(server, much, sizeof much) == -1 && errno == EAGAIN, errno);
+}
+
+int main(void) {
+    clocks();
+    record_locks();
+    lock_waits();
+    flocks();
+    after_fork();
+    flags();
+    devices();
+    watched();
+    sockets();
+    printf("all checked, %d failed\n", failures);
+    return failures != 0;
+}
