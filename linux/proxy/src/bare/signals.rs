@@ -36,7 +36,7 @@ fn out_of_memory(process: u32) {
     let Ok((limit, used, free)) = sys::ram_stat(Handle::SELF_RAM) else {
         return runtime::log!("process {process}: out of memory");
     };
-    let mib = |pages: u64| pages * PAGE >> 20;
+    let mib = |pages: u64| (pages * PAGE) >> 20;
     if free > limit.saturating_sub(used) {
         runtime::log!(
             "process {process}: out of memory: it has {} of the {} MiB that [linux] in the system's description gives a program; \"all\" is what its core has, and run -m sets the machine's memory",
