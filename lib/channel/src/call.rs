@@ -21,8 +21,10 @@ pub enum CallError<E> {
     PeerRestarted,
     /// The channel is over. Remedy: bind again.
     Closed,
-    /// Too many calls are outstanding, or the arguments are too long for a message.
+    /// Too many calls are outstanding. Remedy: later again, or [`queued`].
     Full,
+    /// The arguments are too long for a message. Remedy: send them as bulk.
+    TooLong,
     /// Ended by [`Call::cancel`] before it took place.
     Cancelled,
     /// The answer made no sense, or was too long for a message; if it made no sense the channel is
@@ -38,6 +40,7 @@ impl CallError<core::convert::Infallible> {
             CallError::PeerRestarted => CallError::PeerRestarted,
             CallError::Closed => CallError::Closed,
             CallError::Full => CallError::Full,
+            CallError::TooLong => CallError::TooLong,
             CallError::Cancelled => CallError::Cancelled,
             CallError::Malformed => CallError::Malformed,
         }
@@ -66,6 +69,22 @@ impl<R, E> Call<R, E> {
     pub fn cancel(&self) {
         if let Some(Ok(correlation)) = self.state {
             self.channel.cancel(correlation);
+        }
+    }
+}
+
+/// Makes a call, and while too many are outstanding waits until it can be made. Only for servers
+/// that never wait for the caller in turn: two that queue for each other would wait for ever.
+pub async fn queued<R, E>(make: impl Fn() -> Call<R, E>) -> Result<R, CallError<E>>
+where
+    Call<R, E>: Future<Output = Result<R, CallError<E>>>,
+{
+    loop {
+        let call = make();
+        let channel = call.channel.clone();
+        match call.await {
+            Err(CallError::Full) => channel.room().await,
+            answer => return answer,
         }
     }
 }

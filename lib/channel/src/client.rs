@@ -9,6 +9,7 @@ use executor::{Port, Rank};
 use ring::{Broken, Header, Kind};
 use serde::Serialize;
 
+use crate::EVENTS_LOST;
 use crate::body::{Body, encode};
 use crate::bulk::Bulk;
 use crate::call::{Call, Failure};
@@ -85,13 +86,17 @@ impl ClientChannel {
         link.send(Header { kind: Kind::OneWay, operation, correlation: 0 }, body)
     }
 
-    /// The next event. One task only may wait for events of a channel. For stubs.
+    /// The next event. One task only may wait for events of a channel. After `Closed` comes nothing
+    /// until the server was restarted. For stubs.
     pub async fn next_event(&self) -> ClientEvent {
         poll_fn(|context| {
             let mut table = self.inner.table.borrow_mut();
             match table.events.pop_front() {
                 Some(event) => Poll::Ready(event),
-                None if self.is_closed() => Poll::Ready(ClientEvent::Closed),
+                None if self.is_closed() && !table.closed_told => {
+                    table.closed_told = true;
+                    Poll::Ready(ClientEvent::Closed)
+                }
                 None => {
                     table.event_waker = Some(context.waker().clone());
                     Poll::Pending
@@ -99,6 +104,12 @@ impl ClientChannel {
             }
         })
         .await
+    }
+
+    /// Waits until one more call can be made; who waited longest is first.
+    pub(crate) async fn room(&self) {
+        let mut waiting = Waiting { inner: &self.inner, ticket: None };
+        poll_fn(|context| waiting.poll(context.waker())).await
     }
 
     /// Waits until the server has acknowledged every call that was dropped: then nothing of theirs
@@ -154,6 +165,37 @@ impl ClientChannel {
     }
 }
 
+/// Waits for a free place in the table of calls.
+struct Waiting<'c> {
+    inner: &'c Inner,
+    ticket: Option<u64>,
+}
+
+impl Waiting<'_> {
+    fn poll(&mut self, waker: &Waker) -> Poll<()> {
+        let mut table = self.inner.table.borrow_mut();
+        if table.has_room() || self.inner.link.is_closed() {
+            if let Some(ticket) = self.ticket.take() {
+                table.leave(ticket);
+            }
+            return Poll::Ready(());
+        }
+        self.ticket = Some(table.wait_for_room(self.ticket, waker));
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut table = self.inner.table.borrow_mut();
+        // One that was woken and looks no more: the place is the next one's.
+        if !table.leave(ticket) && table.has_room() {
+            table.wake_next();
+        }
+    }
+}
+
 impl Drop for ClientChannel {
     fn drop(&mut self) {
         self.inner.link.close();
@@ -169,7 +211,7 @@ impl Inner {
             return Err(Failure::Closed);
         }
         let mut scratch = self.link.scratch.borrow_mut();
-        let body = encode(arguments, &mut scratch.0).ok_or(Failure::Full)?;
+        let body = encode(arguments, &mut scratch.0).ok_or(Failure::TooLong)?;
         let mut table = self.table.borrow_mut();
         let correlation = table.claim(operation, repeatable).ok_or(Failure::Full)?;
         let header = Header { kind: Kind::Request, operation, correlation };
@@ -270,6 +312,7 @@ impl Inner {
                 State::Free | State::Answered(_) => {}
             }
         }
+        table.closed_told = false;
         table.event(ClientEvent::PeerRestarted);
     }
 
@@ -281,6 +324,7 @@ impl Inner {
             table.answer(correlation, Err(failure));
         }
         table.event_waker.take().into_iter().for_each(Waker::wake);
+        table.wake_all();
     }
 
     fn take(&self, header: Header, body: &[u8]) -> Result<(), Broken> {
@@ -291,6 +335,7 @@ impl Inner {
                 table.answer(header.correlation, Err(Failure::Malformed))
             }
             Kind::Cancelled => table.answer(header.correlation, Err(Failure::Cancelled)),
+            Kind::Event if header.operation == EVENTS_LOST => table.event(ClientEvent::Lost),
             Kind::Event => table.event(ClientEvent::Event(header.operation, body.into())),
             Kind::Request | Kind::Cancel | Kind::OneWay => return Err(Broken),
         }

@@ -7,8 +7,9 @@
 //!
 //! Invariants: the layout is read once and checked; everything else in the region may change at any
 //! time and is decoded into a value or closes the channel. Every queue has a bound ([`CALLS_MAX`],
-//! [`EVENTS_MAX`]). Each request is answered exactly once, by a reply or `Cancelled`. Deliberately
-//! unknown here: contracts (their stubs are made by `contract`), who wires channels.
+//! [`EVENTS_MAX`], [`COMPONENT_EVENTS_MAX`]). Each request is answered exactly once, by a reply or
+//! `Cancelled`. Deliberately unknown here: contracts (their stubs are made by `contract`), who
+//! wires channels.
 #![no_std]
 
 extern crate alloc;
@@ -29,7 +30,7 @@ mod table;
 
 pub use body::{decode, encode};
 pub use bulk::{Bulk, BulkSpan, OutOfBounds};
-pub use call::{Call, CallError};
+pub use call::{Call, CallError, queued};
 pub use client::{Client, ClientChannel};
 pub use doorbell::Doorbell;
 pub use link::{SendError, Wiring, client_id};
@@ -37,10 +38,14 @@ pub use link::{SendError, Wiring, client_id};
 pub use loopback::{loopback, loopback_memory, loopback_wiring};
 pub use memory::{BadRegion, Layout, Memory, Side};
 pub use ring::{BODY_BYTES, Broken};
-pub use server::{Dispatch, Peer, ServerChannel, Task};
+pub use server::{Clients, Dispatch, Peer, ServerChannel, Task};
 pub use table::ClientEvent;
 
 /// Most calls of one channel whose answers are outstanding.
 pub const CALLS_MAX: usize = 256;
-/// Most events of one channel that wait to be sent, or to be taken.
+/// Most events that wait to be sent to one program.
 pub const EVENTS_MAX: usize = 256;
+/// Most events that wait to be sent to one component, or to be taken by a client.
+pub const COMPONENT_EVENTS_MAX: usize = 2048;
+/// The number of the event that stands for those that were lost; contracts count from 1.
+pub(crate) const EVENTS_LOST: u16 = u16::MAX;

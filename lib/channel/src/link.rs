@@ -106,6 +106,26 @@ impl Link {
         client_id(self.peer_set, self.generation.get())
     }
 
+    /// The names of all who ever had the channel.
+    pub fn peer_ids(&self) -> core::ops::RangeInclusive<u64> {
+        client_id(self.peer_set, 0)..=client_id(self.peer_set, u32::MAX)
+    }
+
+    /// The set it belongs to; 0: none.
+    pub fn set(&self) -> u32 {
+        self.peer_set
+    }
+
+    /// The generation as it was seen last.
+    pub fn generation(&self) -> u32 {
+        self.generation.get()
+    }
+
+    /// Is the peer one program after another?
+    pub fn is_a_programs(&self) -> bool {
+        self.peer_set != 0
+    }
+
     /// See [`crate::Peer::was`].
     pub fn peer_was(&self, id: u64) -> bool {
         id == client_id(self.peer_set, id as u32) && (self.peer_set == 0 || self.closed.get() || id != self.peer_id())
@@ -151,6 +171,11 @@ impl Link {
 
     pub fn is_closed(&self) -> bool {
         self.closed.get()
+    }
+
+    /// Did the monitor take the channel apart?
+    pub fn is_ended(&self) -> bool {
+        self.memory.is_ended()
     }
 
     /// Ends the channel from this side; the peer is told.

@@ -86,10 +86,12 @@ struct Head {
     index: [Line; 2],
     /// 1: that side waits for room in the ring it writes.
     wants_room: [Line; 2],
-    /// Generation in which that side left for good.
+    /// Generation in which that side left.
     closed: [Line; 2],
     /// That side's contract hash; 0 before it is bound.
     hash: [Line; 2],
+    /// 1: no generation follows.
+    ended: Line,
 }
 
 const _: () = assert!(size_of::<Head>() <= PAGE_BYTES as usize);
@@ -209,10 +211,21 @@ impl Memory {
         self.head().generation.0.store(generation.into(), Ordering::Release);
     }
 
-    /// A side is gone for good (by itself, or the monitor for one that died). Notify the other
-    /// afterwards.
+    /// A side has left, in this generation. Notify the other afterwards.
     pub fn close(&self, side: Side) {
         self.head().closed[side as usize].0.store(self.generation().into(), Ordering::Release);
+    }
+
+    /// For the monitor, when it takes the channel apart: no generation follows. Notify both sides
+    /// afterwards.
+    pub fn end(&self) {
+        self.head().ended.0.store(1, Ordering::Release);
+        [Side::Client, Side::Server].into_iter().for_each(|side| self.close(side));
+    }
+
+    /// Was it taken apart?
+    pub fn is_ended(&self) -> bool {
+        self.head().ended.0.load(Ordering::Acquire) != 0
     }
 
     /// Has that side left in this generation?

@@ -1,7 +1,8 @@
 //! The answering side.
 
-use alloc::collections::VecDeque;
-use alloc::rc::Rc;
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::rc::{Rc, Weak};
+use alloc::vec::Vec;
 use core::cell::RefCell;
 use core::future::{Future, poll_fn};
 use core::task::{Poll, Waker};
@@ -13,9 +14,9 @@ use serde::Serialize;
 use crate::body::{Body, encode};
 use crate::bulk::Bulk;
 use crate::client::{REPLY_TOO_LONG, bulk};
-use crate::link::{Change, Link, SendError, Wiring};
+use crate::link::{Change, Link, SendError, Wiring, client_id};
 use crate::memory::Side;
-use crate::{CALLS_MAX, EVENTS_MAX};
+use crate::{CALLS_MAX, COMPONENT_EVENTS_MAX, EVENTS_LOST, EVENTS_MAX};
 
 /// Requests taken in one turn from one client.
 const MESSAGES_PER_TURN: usize = 64;
@@ -64,13 +65,19 @@ struct State {
     dispatch: Option<Rc<dyn Dispatch>>,
     /// Requests under way: at most `CALLS_MAX`.
     serving: VecDeque<(u32, TaskId)>,
-    /// What waits for room: answers (bounded by the client's calls) and at most `EVENTS_MAX`
-    /// events.
+    /// What waits for room: answers (bounded by the client's calls), events up to their limit, and
+    /// word of lost ones, never twice in a row.
     unsent: VecDeque<(Header, Body)>,
     unsent_events: usize,
+    /// Who waits for room for an event.
+    room: Vec<Waker>,
     finished: Option<Waker>,
+    /// The client was heard in this generation.
+    heard: bool,
     /// The end was told to `dispatch`.
     over: bool,
+    /// No other generation follows.
+    ended: bool,
 }
 
 impl ServerChannel {
@@ -86,8 +93,9 @@ impl ServerChannel {
         &self.peer
     }
 
-    /// Serves until the client has left for good; from now on, not only when first polled. For
-    /// stubs; `hash` is the contract's.
+    /// Serves one generation after another, also when the contract was broken in one, until the
+    /// channel is taken apart; from now on, not only when first polled. For stubs; `hash` is the
+    /// contract's.
     pub fn serve(self, hash: u64, dispatch: Rc<dyn Dispatch>) -> impl Future<Output = ()> {
         let inner = &self.peer.inner;
         inner.link.bind(hash);
@@ -95,7 +103,7 @@ impl ServerChannel {
         inner.link.registered(executor::register(Rc::new(ServerPort(self.peer.clone()))));
         poll_fn(move |context| {
             let mut state = self.peer.inner.state.borrow_mut();
-            if state.over {
+            if state.ended {
                 return Poll::Ready(());
             }
             state.finished = Some(context.waker().clone());
@@ -129,6 +137,11 @@ impl Peer {
         self.inner.link.peer_was(id)
     }
 
+    /// Ids among which [`was`](Self::was) says yes: for those who keep clients in order.
+    pub fn ids(&self) -> core::ops::RangeInclusive<u64> {
+        self.inner.link.peer_ids()
+    }
+
     /// The client's component name.
     pub fn name(&self) -> &str {
         &self.inner.link.peer
@@ -142,6 +155,20 @@ impl Peer {
     /// Has it left?
     pub fn is_closed(&self) -> bool {
         self.inner.link.is_closed()
+    }
+
+    /// Looks whether another generation has begun.
+    fn look(&self, dispatch: &dyn Dispatch) -> Change {
+        let inner = &self.inner;
+        let change = inner.link.change();
+        if change == Change::Restarted {
+            inner.drop_work();
+            let mut state = inner.state.borrow_mut();
+            (state.over, state.heard) = (false, false);
+            drop(state);
+            dispatch.restarted(self);
+        }
+        change
     }
 
     /// Answers a request. For stubs.
@@ -162,6 +189,29 @@ impl Peer {
         }
     }
 
+    /// Can one more event be sent? For those who keep back what there is no room for: an event that
+    /// is refused as `Full` is lost, which the client is told.
+    pub fn has_room(&self) -> bool {
+        self.inner.state.borrow().unsent_events < self.inner.events_max()
+    }
+
+    /// Tells that events were lost, wherever that was.
+    pub fn lost(&self) {
+        self.inner.lost(&mut self.inner.state.borrow_mut());
+    }
+
+    /// Waits until one more event can be sent, or the client has left.
+    pub async fn room(&self) {
+        core::future::poll_fn(|context| {
+            if self.has_room() || self.is_closed() {
+                return Poll::Ready(());
+            }
+            self.inner.state.borrow_mut().room.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
     /// Sends an event. For stubs.
     pub fn event(&self, event: u16, arguments: &impl Serialize) -> Result<(), SendError> {
         let inner = &self.inner;
@@ -169,7 +219,8 @@ impl Peer {
         if inner.link.is_closed() {
             return Err(SendError::Closed);
         }
-        if state.unsent_events >= EVENTS_MAX {
+        if state.unsent_events >= inner.events_max() {
+            inner.lost(&mut state);
             return Err(SendError::Full);
         }
         let mut scratch = inner.link.scratch.borrow_mut();
@@ -179,12 +230,71 @@ impl Peer {
     }
 }
 
+/// The programs that a server serves.
+#[derive(Default)]
+pub struct Clients {
+    /// By set of channels.
+    all: RefCell<BTreeMap<u32, Weak<Inner>>>,
+}
+
+impl Clients {
+    /// Enters a channel that is going to be served.
+    pub fn add(&self, channel: &ServerChannel) {
+        let mut all = self.all.borrow_mut();
+        all.retain(|_, inner| inner.strong_count() > 0);
+        let inner = &channel.peer.inner;
+        all.insert(inner.link.set(), Rc::downgrade(inner));
+    }
+
+    /// Is that id a program's that has a channel and was not heard yet? Only such a one may be
+    /// given what its parent holds: only the parent was told the id of a program that has not run,
+    /// and all it is given goes when its channel changes hands.
+    pub fn is_newborn(&self, id: u64) -> bool {
+        let inner = self.all.borrow().get(&((id >> 32) as u32)).and_then(Weak::upgrade);
+        inner.is_some_and(|inner| {
+            let is_new = inner.link.memory.generation() != inner.link.generation();
+            let is_heard = inner.state.borrow().heard || inner.link.is_closed();
+            id != 0 && client_id(inner.link.set(), inner.link.memory.generation()) == id && (is_new || !is_heard)
+        })
+    }
+
+    /// Looks at once which programs have ended, instead of in the next turn; true if one has, so
+    /// that what it held is free now. For who is about to refuse what such a one may have held.
+    pub fn look(&self) -> bool {
+        let all: Vec<_> = self.all.borrow().values().filter_map(Weak::upgrade).collect();
+        let looked = all.into_iter().filter(|inner| inner.link.memory.generation() != inner.link.generation());
+        looked.fold(false, |any, inner| {
+            let dispatch = inner.state.borrow().dispatch.clone();
+            let changed = dispatch.is_some_and(|dispatch| Peer { inner }.look(&*dispatch) == Change::Restarted);
+            any | changed
+        })
+    }
+}
+
+/// Tells the client that events were lost.
+const LOST: Header = Header { kind: Kind::Event, operation: EVENTS_LOST, correlation: 0 };
+
+fn is_lost(header: Header) -> bool {
+    header.kind == Kind::Event && header.operation == EVENTS_LOST
+}
+
 impl Inner {
+    /// Events that may wait: a program's few, as it may have them wait on purpose.
+    fn events_max(&self) -> usize {
+        if self.link.is_a_programs() { EVENTS_MAX } else { COMPONENT_EVENTS_MAX }
+    }
+
+    fn lost(&self, state: &mut State) {
+        if state.unsent.back().is_none_or(|(header, _)| !is_lost(*header)) {
+            self.send(state, LOST, &[]);
+        }
+    }
+
     /// Sends, or keeps for when there is room; never overtakes.
     fn send(&self, state: &mut State, header: Header, body: &[u8]) {
         let sent = if state.unsent.is_empty() { self.link.send(header, body) } else { Err(SendError::Full) };
         if sent == Err(SendError::Full) {
-            state.unsent_events += usize::from(header.kind == Kind::Event);
+            state.unsent_events += usize::from(header.kind == Kind::Event && !is_lost(header));
             state.unsent.push_back((header, Body::new(body)));
         }
     }
@@ -192,13 +302,14 @@ impl Inner {
     fn send_waiting(&self) {
         let mut state = self.state.borrow_mut();
         while let Some((header, body)) = state.unsent.front() {
-            let kind = header.kind;
+            let (kind, lost) = (header.kind, is_lost(*header));
             if self.link.send(*header, body.bytes()) == Err(SendError::Full) {
                 return;
             }
-            state.unsent_events -= usize::from(kind == Kind::Event);
+            state.unsent_events -= usize::from(kind == Kind::Event && !lost);
             state.unsent.pop_front();
         }
+        state.room.drain(..).for_each(Waker::wake);
     }
 
     /// Drops all work for the client.
@@ -206,6 +317,7 @@ impl Inner {
         let mut state = self.state.borrow_mut();
         state.unsent.clear();
         state.unsent_events = 0;
+        state.room.drain(..).for_each(Waker::wake);
         let serving = core::mem::take(&mut state.serving);
         drop(state);
         serving.into_iter().for_each(|(_, task)| executor::abort(task));
@@ -231,6 +343,7 @@ struct ServerPort(Peer);
 impl ServerPort {
     fn take(&self, dispatch: &dyn Dispatch, header: Header, body: &[u8]) -> Result<(), Broken> {
         let inner = &self.0.inner;
+        inner.state.borrow_mut().heard = true;
         match header.kind {
             Kind::Request => {
                 if inner.state.borrow().serving.len() >= CALLS_MAX {
@@ -255,27 +368,27 @@ impl Port for ServerPort {
     fn poll(&self) -> bool {
         let inner = &self.0.inner;
         let Some(dispatch) = inner.state.borrow().dispatch.clone() else { return false };
-        let change = inner.link.change();
-        if change == Change::Restarted {
-            inner.drop_work();
-            inner.state.borrow_mut().over = false;
-            dispatch.restarted(&self.0);
-        }
+        let change = self.0.look(&*dispatch);
         let any = inner.link.receive(MESSAGES_PER_TURN, |header, body| self.take(&*dispatch, header, body));
         if inner.link.is_closed() && !inner.state.borrow().over {
             inner.drop_work();
             inner.state.borrow_mut().over = true;
             dispatch.closed(&self.0);
-            let finished = inner.state.borrow_mut().finished.take();
-            finished.into_iter().for_each(Waker::wake);
         }
+        let mut state = inner.state.borrow_mut();
+        if state.over && !state.ended && inner.link.is_ended() {
+            state.ended = true;
+            state.finished.take().into_iter().for_each(Waker::wake);
+        }
+        drop(state);
         inner.send_waiting();
         any || change != Change::Nothing
     }
 
     fn ready(&self) -> bool {
         let inner = &self.0.inner;
-        inner.link.ready() || !inner.state.borrow().unsent.is_empty() && inner.link.room_came()
+        let ends = || inner.state.borrow().over && !inner.state.borrow().ended && inner.link.is_ended();
+        inner.link.ready() || ends() || !inner.state.borrow().unsent.is_empty() && inner.link.room_came()
     }
 
     fn arm(&self) {

@@ -10,7 +10,7 @@ use core::task::Waker;
 
 use crate::body::Body;
 use crate::call::Failure;
-use crate::{CALLS_MAX, EVENTS_MAX};
+use crate::{CALLS_MAX, COMPONENT_EVENTS_MAX};
 
 pub enum State {
     Free,
@@ -46,7 +46,7 @@ pub enum ClientEvent {
     Lost,
     /// The server was restarted: what it was told before, it may not know any more.
     PeerRestarted,
-    /// The channel is over.
+    /// The channel is over, until the server was restarted.
     Closed,
 }
 
@@ -60,6 +60,11 @@ pub struct Table {
     pub sequence: u64,
     pub events: VecDeque<ClientEvent>,
     pub event_waker: Option<Waker>,
+    /// The end was taken as an event.
+    pub closed_told: bool,
+    /// Who waits for room, with tickets, oldest first.
+    pub room: VecDeque<(u64, Waker)>,
+    pub last_ticket: u64,
     pub settled: Vec<Waker>,
 }
 
@@ -94,6 +99,38 @@ impl Table {
         Some((slot.count as u32) << 16 | index as u32)
     }
 
+    /// Can one more call be made?
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.slots.len() < CALLS_MAX
+    }
+
+    /// Keeps the place in the queue that `ticket` names, or gives one at its end.
+    pub fn wait_for_room(&mut self, ticket: Option<u64>, waker: &Waker) -> u64 {
+        if let Some(entry) = self.room.iter_mut().find(|(other, _)| Some(*other) == ticket) {
+            entry.1.clone_from(waker);
+            return entry.0;
+        }
+        self.last_ticket += 1;
+        self.room.push_back((self.last_ticket, waker.clone()));
+        self.last_ticket
+    }
+
+    /// Leaves the queue for room; false if it was woken already.
+    pub fn leave(&mut self, ticket: u64) -> bool {
+        let place = self.room.iter().position(|(other, _)| *other == ticket);
+        place.is_some_and(|place| self.room.remove(place).is_some())
+    }
+
+    /// Has the first of that queue look again.
+    pub fn wake_next(&mut self) {
+        self.room.pop_front().into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    /// Has all of it look again.
+    pub fn wake_all(&mut self) {
+        self.room.drain(..).for_each(|(_, waker)| waker.wake());
+    }
+
     /// Frees a slot; gives what was in it.
     pub fn release(&mut self, correlation: u32) -> State {
         let Some(slot) = self.slot(correlation) else { return State::Free };
@@ -102,6 +139,7 @@ impl Table {
         slot.waker = None;
         let state = core::mem::replace(&mut slot.state, State::Free);
         self.free.push(correlation as u16);
+        self.wake_next();
         if matches!(state, State::Abandoned) {
             self.abandoned -= 1;
             if self.abandoned == 0 {
@@ -125,7 +163,7 @@ impl Table {
     }
 
     pub fn event(&mut self, event: ClientEvent) {
-        if self.events.len() >= EVENTS_MAX {
+        if self.events.len() >= COMPONENT_EVENTS_MAX {
             self.events.clear();
             self.events.push_back(ClientEvent::Lost);
         }

@@ -77,7 +77,7 @@ pub fn generate(contract: &Contract) -> TokenStream {
             Lost,
             /// The server was restarted.
             PeerRestarted,
-            /// The channel is over; no event will follow.
+            /// The channel is over; no event will follow until the server was restarted.
             Closed,
         }
     }

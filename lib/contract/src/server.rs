@@ -104,7 +104,8 @@ fn serve(contract: &Contract) -> TokenStream {
             }
         }
 
-        /// Serves a client until it has left for good. Spawn one for each channel.
+        /// Serves a client, again after each restart of it, until the channel is taken apart. Spawn
+        /// one for each channel.
         #visibility fn #serve<S: #server>(server: ::alloc::rc::Rc<S>, channel: ::channel::ServerChannel) -> impl ::core::future::Future<Output = ()> {
             channel.serve(HASH, ::alloc::rc::Rc::new(#dispatch(server)))
         }
@@ -134,6 +135,22 @@ fn events(contract: &Contract) -> TokenStream {
             /// For that client.
             pub fn new(peer: &::channel::Peer) -> Self {
                 Self { peer: peer.clone() }
+            }
+
+            /// Tells that events were lost, wherever that was.
+            pub fn lost(&self) {
+                self.peer.lost();
+            }
+
+            /// Waits until one more event can be sent, or the client has left.
+            pub async fn room(&self) {
+                self.peer.room().await
+            }
+
+            /// Can one more event be sent? One that is refused as `Full` is lost, which the client
+            /// is told.
+            pub fn has_room(&self) -> bool {
+                self.peer.has_room()
             }
 
             /// The client.

@@ -75,7 +75,7 @@ mod time;
 mod watch;
 
 pub use backoff::Backoff;
-pub use channel::{Bulk, Peer};
+pub use channel::{Bulk, Clients, Peer};
 pub use companion::Companion;
 pub use endpoint::{Incoming, hurt};
 pub use executor::{TaskId, abort, is_at_rest, notified, sleep_until, spawn, yield_now};

@@ -9,8 +9,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use channel::{
-    CALLS_MAX, CallError, ClientChannel, Layout, Memory, SendError, ServerChannel, client_id, loopback,
-    loopback_memory, loopback_wiring,
+    CALLS_MAX, COMPONENT_EVENTS_MAX, CallError, ClientChannel, Clients, EVENTS_MAX, Layout, Memory, SendError,
+    ServerChannel, Wiring, client_id, loopback, loopback_memory, loopback_wiring, queued,
 };
 use echo::{EchoClient, EchoEvent, EchoEvents, EchoServer, Refusal, serve_echo};
 use runtime::Peer;
@@ -101,7 +101,7 @@ fn calls_answers_and_refusals() {
         assert_eq!(client.say(String::new()).await, Err(CallError::Server(Refusal::Empty)));
         let long: String = "x".repeat(800);
         assert_eq!(client.say(long.clone()).await, Ok(long));
-        assert_eq!(client.say("x".repeat(900)).await, Err(CallError::Full));
+        assert_eq!(client.say("x".repeat(900)).await, Err(CallError::TooLong));
         assert_eq!(client.long(800).await.map(|bytes| bytes.len()), Ok(800));
         assert_eq!(client.long(2000).await, Err(CallError::Malformed), "an answer too long for a message");
         assert_eq!(client.say("still there".into()).await, Ok("still there".into()));
@@ -277,6 +277,38 @@ fn a_channel_lent_to_another_client_gives_it_another_name() {
 }
 
 #[test]
+fn only_a_program_that_was_not_heard_is_newborn_and_an_end_is_seen_at_once() {
+    run(async {
+        let [one, two, three, monitor] = loopback_memory(SMALL);
+        let (echo, clients) = (Rc::new(Echo::default()), Clients::default());
+        let channel = ServerChannel::new(loopback_wiring(two, false));
+        clients.add(&channel);
+        let task = runtime::spawn(serve_echo(echo.clone(), channel));
+        runtime::sleep(1000).await;
+        assert!(clients.is_newborn(client_id(1, 1)));
+        for invented in [0, client_id(1, 0), client_id(1, 2), client_id(2, 1), client_id(7, 1), u64::MAX] {
+            assert!(!clients.is_newborn(invented), "{invented:#x}");
+        }
+        let first = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
+        assert_eq!(first.say("a".into()).await, Ok("a".into()));
+        assert!(!clients.is_newborn(client_id(1, 1)), "it runs");
+        assert!(!clients.look());
+        std::mem::forget(first);
+        // It dies, and before the server comes to look somebody asks.
+        monitor.begin_generation(9);
+        assert!(clients.is_newborn(client_id(1, 9)) && !clients.is_newborn(client_id(1, 1)));
+        assert!(clients.look() && !clients.look());
+        assert_eq!((*echo.gone.borrow()).clone(), [client_id(1, 1)]);
+        assert!(clients.is_newborn(client_id(1, 9)));
+        let second = EchoClient::new(ClientChannel::new(loopback_wiring(three, true)));
+        assert_eq!(second.say("b".into()).await, Ok("b".into()));
+        assert!(!clients.is_newborn(client_id(1, 9)));
+        runtime::abort(task);
+        assert!(!clients.is_newborn(client_id(1, 9)) && !clients.look(), "no channel any more");
+    });
+}
+
+#[test]
 fn either_side_may_leave_for_good() {
     run(async {
         let (client, echo) = pair(SMALL);
@@ -331,14 +363,14 @@ fn another_contract_is_refused() {
 fn a_slow_taker_of_events_learns_that_some_are_lost() {
     run(async {
         let (client, _echo) = pair(SMALL);
-        for id in 0..1000 {
+        for id in 0..3000 {
             while client.forget(id) == Err(SendError::Full) {
                 runtime::yield_now().await;
             }
         }
         runtime::sleep(1000).await;
         let (mut lost, mut last) = (false, 0);
-        while last != 999 {
+        while last != 2999 {
             match client.next_event().await {
                 EchoEvent::Lost => lost = true,
                 EchoEvent::Forgotten { id, .. } => last = id,
@@ -346,6 +378,140 @@ fn a_slow_taker_of_events_learns_that_some_are_lost() {
             }
         }
         assert!(lost);
+    });
+}
+
+#[test]
+fn a_server_whose_events_find_no_room_tells_that_some_are_lost() {
+    run(async {
+        for (client_set, most) in [(1, EVENTS_MAX), (0, COMPONENT_EVENTS_MAX)] {
+            let [one, two] = loopback_memory(SMALL);
+            let client = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
+            let server = ServerChannel::new(Wiring { peer_set: client_set, ..loopback_wiring(two, false) });
+            let events = EchoEvents::new(server.peer());
+            runtime::spawn(serve_echo(Rc::new(Echo::default()), server));
+            // The client does not run meanwhile.
+            let refused =
+                |from: u64| (from..from + 3000).filter(|id| events.forgotten(*id, "x".into()).is_err()).count();
+            let lost = refused(0);
+            assert!(!events.has_room() && lost >= 3000 - most - SMALL.ring_slots as usize && lost < 3000 - most);
+            let mut taken = 0;
+            while !matches!(client.next_event().await, EchoEvent::Lost) {
+                taken += 1;
+            }
+            assert_eq!(taken, 3000 - lost, "first all that came before");
+            assert!(events.has_room() && events.forgotten(9999, "after".into()).is_ok());
+            assert!(matches!(client.next_event().await, EchoEvent::Forgotten { id: 9999, .. }), "told once");
+            assert!(refused(0) > 0, "and each time anew");
+            while !matches!(client.next_event().await, EchoEvent::Lost) {}
+        }
+    });
+}
+
+#[test]
+fn calls_wait_for_room_in_their_order_and_none_is_lost() {
+    const CALLS: usize = 3 * CALLS_MAX;
+    run(async {
+        let (client, echo) = pair(SMALL);
+        let done = Rc::new(Cell::new(0));
+        let tasks: Vec<_> = (0..CALLS)
+            .map(|number| {
+                let (client, done) = (client.clone(), done.clone());
+                runtime::spawn(async move {
+                    assert_eq!(queued(|| client.say(number.to_string())).await, Ok(number.to_string()));
+                    done.set(done.get() + 1);
+                })
+            })
+            .collect();
+        runtime::yield_now().await;
+        assert_eq!(client.say("one too many".into()).await, Err(CallError::Full));
+        // Some of those who wait for room give up, one of them when it was its turn.
+        let given_up = [CALLS - 1, CALLS - 2, CALLS_MAX + 5];
+        given_up.iter().for_each(|number| runtime::abort(tasks[*number]));
+        while done.get() < CALLS - given_up.len() {
+            runtime::yield_now().await;
+        }
+        let served = echo.served.borrow().clone();
+        let expected: Vec<_> =
+            (0..CALLS).filter(|number| !given_up.contains(number)).map(|it| it.to_string()).collect();
+        assert_eq!(served, expected);
+        assert_eq!(queued(|| client.say("x".repeat(900))).await, Err(CallError::TooLong), "which no room mends");
+        // An end lets go of all who wait.
+        let held: Vec<_> = (0..CALLS_MAX).map(|_| client.wait(u64::MAX)).collect();
+        let late = client.clone();
+        let ended = Rc::new(Cell::new(false));
+        let told = ended.clone();
+        runtime::spawn(async move {
+            assert_eq!(queued(|| late.say("late".into())).await, Err(CallError::Closed));
+            told.set(true);
+        });
+        runtime::sleep(1000).await;
+        client.channel().close();
+        runtime::sleep(1000).await;
+        assert!(ended.get());
+        drop(held);
+    });
+}
+
+#[test]
+fn a_breach_by_the_client_ends_the_channel_until_it_is_restarted() {
+    run(async {
+        let [one, two, three, monitor] = loopback_memory(SMALL);
+        let (echo, task) = serve(two);
+        let first = contracts::supervisor::SupervisorClient::new(ClientChannel::new(loopback_wiring(one, true)));
+        assert_eq!(first.component(0).await, Err(CallError::Closed), "it speaks another contract");
+        assert!(echo.closed.get());
+        drop(first);
+        monitor.raise_generation();
+        let second = EchoClient::new(ClientChannel::new(loopback_wiring(three, true)));
+        assert_eq!(second.say("again".into()).await, Ok("again".into()));
+        runtime::abort(task);
+    });
+}
+
+#[test]
+fn a_breach_by_the_server_ends_the_channel_until_it_is_restarted() {
+    run(async {
+        let [one, two, three, monitor] = loopback_memory(SMALL);
+        let client = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
+        let (_, task) = serve(two);
+        client.channel().refuse();
+        assert!(matches!(client.next_event().await, EchoEvent::Closed));
+        assert_eq!(client.say("x".into()).await, Err(CallError::Closed));
+        runtime::sleep(1000).await;
+        runtime::abort(task);
+        monitor.raise_generation();
+        let (_, _) = serve(three);
+        assert!(matches!(client.next_event().await, EchoEvent::PeerRestarted), "told once that it is over");
+        assert_eq!(client.say("again".into()).await, Ok("again".into()));
+    });
+}
+
+#[test]
+fn serving_ends_when_the_monitor_takes_the_channel_apart() {
+    run(async {
+        for leaves_first in [false, true] {
+            let [one, two, monitor, other] = loopback_memory(SMALL);
+            let client = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
+            let (echo, ended) = (Rc::new(Echo::default()), Rc::new(Cell::new(false)));
+            let told = ended.clone();
+            let serving = serve_echo(echo.clone(), ServerChannel::new(loopback_wiring(two, false)));
+            runtime::spawn(async move {
+                serving.await;
+                told.set(true);
+            });
+            assert_eq!(client.say("x".into()).await, Ok("x".into()));
+            if leaves_first {
+                client.channel().close();
+                runtime::sleep(1000).await;
+                assert!(echo.closed.get() && !ended.get(), "a successor may come");
+            }
+            monitor.end();
+            // The monitor rings, as any message does.
+            let _ = EchoClient::new(ClientChannel::new(loopback_wiring(other, true))).forget(1);
+            runtime::sleep(1000).await;
+            assert!(ended.get());
+        }
     });
 }
 

@@ -127,10 +127,11 @@ async fn link(service: &Service, driver: &NetworkClient) {
             NetworkEvent::Transmitted { buffers } => service.ip.borrow_mut().transmitted(&buffers),
             NetworkEvent::Lost | NetworkEvent::PeerRestarted => return,
             NetworkEvent::Closed => {
-                // Only a contract broken by one side ends a channel for good; the supervisor then
-                // sees a component that does not serve.
-                runtime::log!("the driver's channel is closed");
-                return core::future::pending().await;
+                // One side broke the contract; what follows is the driver's restart.
+                runtime::log!("the driver's channel is closed until one of us is restarted");
+                service.ip.borrow_mut().detach_driver();
+                service.prompt.ring();
+                continue;
             }
         }
         service.prompt.ring();
@@ -172,12 +173,12 @@ impl Outboxes {
         self.received.extend(output.received);
         self.sent.extend(output.sent);
         if let Some(host) = output.address {
-            all_out &= tcp.address(wire_address(host)).is_ok();
+            all_out &= tcp.has_room() && tcp.address(wire_address(host)).is_ok();
         }
-        all_out &= self.sent.flush(|buffers| tcp.sent(buffers).is_ok());
-        all_out &= self.received.flush(|packets| tcp.received(packets).is_ok());
+        all_out &= self.sent.flush(|buffers| tcp.has_room() && tcp.sent(buffers).is_ok());
+        all_out &= self.received.flush(|packets| tcp.has_room() && tcp.received(packets).is_ok());
         if output.resumed {
-            all_out &= tcp.resumed().is_ok();
+            all_out &= tcp.has_room() && tcp.resumed().is_ok();
         }
         all_out
     }

@@ -89,7 +89,8 @@ impl<E: AsErrno> From<CallError<E>> for Failure {
             CallError::Cancelled => Failure::Interrupted,
             // The server is new and does not know what we hold, or is gone.
             CallError::PeerRestarted | CallError::Closed | CallError::Malformed => Errno::EIO.into(),
-            CallError::Full => Errno::ENAMETOOLONG.into(),
+            CallError::Full => Errno::EAGAIN.into(),
+            CallError::TooLong => Errno::ENAMETOOLONG.into(),
         }
     }
 }
