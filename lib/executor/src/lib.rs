@@ -42,8 +42,10 @@ pub(crate) struct Executor {
     timers: timer::Timers,
     ports: port::Ports,
     signals: signal::Signals,
-    /// Turns taken.
-    turns: u32,
+    /// Work since notifications were looked for: turns, and ports beyond the first few of each.
+    work: u32,
+    /// This turn looks for what need not be looked for in each.
+    looks: bool,
 }
 
 impl Executor {
@@ -53,13 +55,23 @@ impl Executor {
             timers: timer::Timers::new(),
             ports: port::Ports::new(),
             signals: signal::Signals::new(),
-            turns: 0,
+            work: 0,
+            looks: false,
+        }
+    }
+
+    /// Begins a turn.
+    fn begin_turn(&mut self) {
+        self.work += 1;
+        self.looks = self.work >= turn::WORK_BETWEEN_LOOKS;
+        if self.looks {
+            self.work = 0;
         }
     }
 
     /// Is this a turn for what need not be looked at in each?
     fn looks(&self) -> bool {
-        self.turns.is_multiple_of(turn::TURNS_BETWEEN_LOOKS)
+        self.looks
     }
 }
 

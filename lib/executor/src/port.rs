@@ -164,7 +164,7 @@ pub fn mark(port: PortId) {
 
 /// Polls hot ports, answers first; true if anything came.
 pub(crate) fn poll_hot() -> bool {
-    let mut any = false;
+    let (mut any, mut polled) = (false, 0);
     for rank in 0..2 {
         for at in 0.. {
             // A port may come or go while another is polled; then one may be polled late, never
@@ -172,8 +172,10 @@ pub(crate) fn poll_hot() -> bool {
             let port = with(|executor| executor.ports.hot_at(rank, at));
             let Some(port) = port else { break };
             any |= port.poll();
+            polled += 1;
         }
     }
+    with(|executor| executor.work += (polled / crate::turn::PORTS_OF_A_TURN) as u32);
     any
 }
 

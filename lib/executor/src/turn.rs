@@ -19,8 +19,11 @@ pub trait Platform {
 const POLL_NS: u64 = 6_000;
 /// Looks between two readings of the clock.
 const POLL_BATCH: usize = 64;
-/// While busy, notifications are looked for once in so many turns.
-pub(crate) const TURNS_BETWEEN_LOOKS: u32 = 16;
+/// While busy, notifications are looked for once in so many turns, and sooner where turns are long:
+/// who is found not to look for long is taken for one that hangs.
+pub(crate) const WORK_BETWEEN_LOOKS: u32 = 16;
+/// Ports that count as a turn.
+pub(crate) const PORTS_OF_A_TURN: usize = 8;
 
 /// Runs the component until `future` is done. Not to be called from inside a task.
 pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
@@ -61,7 +64,7 @@ pub fn is_at_rest() -> bool {
 /// First half of a turn: takes in what has come.
 fn receive(platform: &impl Platform, may_sleep: bool) {
     let (looks, posted) = with(|executor| {
-        executor.turns = executor.turns.wrapping_add(1);
+        executor.begin_turn();
         (executor.looks(), executor.signals.take_posted())
     });
     let looks = looks || !may_sleep;
