@@ -1,8 +1,10 @@
 //! Mapping what was handed over at run time.
 
+use alloc::collections::BTreeMap;
 use alloc::rc::Rc;
+use alloc::vec::Vec;
 use core::any::Any;
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 
 use abi::layout::{REGIONS, protection};
 use abi::{Error, Handle, PAGE_BYTES};
@@ -12,14 +14,18 @@ const FROM: u64 = REGIONS + (64 << 30);
 /// Where the loader's next area begins.
 const TO: u64 = abi::layout::HEAP;
 
-struct Next(Cell<u64>);
+/// Addresses that were never used, and those that are free again, by pages.
+struct Addresses {
+    next: Cell<u64>,
+    free: RefCell<BTreeMap<u64, Vec<u64>>>,
+}
 
 // SAFETY: on Pelago a component runs Rust code in one context only. On a host nothing is ever
 // mapped (every call is refused), so that the worst of a race is a wrong number.
-unsafe impl Sync for Next {}
+unsafe impl Sync for Addresses {}
 
-/// Addresses are not used again: there are enough for 2^32 pages.
-static NEXT: Next = Next(Cell::new(FROM));
+/// What was unmapped is used again for as many pages: fresh addresses would need fresh page tables.
+static ADDRESSES: Addresses = Addresses { next: Cell::new(FROM), free: RefCell::new(BTreeMap::new()) };
 
 /// A mapping that ends, with its capability, when dropped.
 struct Mapping {
@@ -31,16 +37,22 @@ struct Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: whoever uses the memory holds this as its keeper.
-        let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.address, self.pages) };
+        let unmapped = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.address, self.pages) };
+        if unmapped.is_ok() {
+            ADDRESSES.free.borrow_mut().entry(self.pages).or_default().push(self.address);
+        }
         let _ = sys::cap_drop(self.segment);
     }
 }
 
 /// Addresses for `pages` pages, with an empty one behind, so that running over an end is noticed.
 pub(crate) fn reserve(pages: u64) -> Result<u64, Error> {
-    let address = NEXT.0.get();
+    if let Some(address) = ADDRESSES.free.borrow_mut().get_mut(&pages).and_then(Vec::pop) {
+        return Ok(address);
+    }
+    let address = ADDRESSES.next.get();
     let bytes = pages.checked_add(1).and_then(|pages| pages.checked_mul(PAGE_BYTES)).ok_or(Error::BadArgument)?;
-    NEXT.0.set(address.checked_add(bytes).filter(|next| *next <= TO).ok_or(Error::NoMemory)?);
+    ADDRESSES.next.set(address.checked_add(bytes).filter(|next| *next <= TO).ok_or(Error::NoMemory)?);
     Ok(address)
 }
 
