@@ -247,7 +247,8 @@ pub trait Descriptions {
     async fn poll(&self, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, DescriptionError>;
 
     /// Gives the client `child` (`channel::client_id`), which is being forked by the caller, a
-    /// reference to each description the caller holds.
+    /// reference to each description the caller holds. `Invalid`: no program of that id waits to be
+    /// started.
     #[op]
     async fn inherit(&self, child: u64) -> Result<(), DescriptionError>;
 

@@ -226,6 +226,10 @@ pub trait Monitor {
     #[op]
     async fn kill(&self, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError>;
 
+    /// Ends a domain that nobody has started, if it is there. `Busy`: it runs, or has run.
+    #[op]
+    async fn discard(&self, core: u32, domain: DomainId) -> Result<(), MonitorError>;
+
     /// Makes a component hurt itself, for tests of recovery.
     #[op]
     async fn hurt(&self, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError>;

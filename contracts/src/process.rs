@@ -187,7 +187,8 @@ pub trait Process {
     #[op]
     async fn standing(&self, foreground: ProcessId, signal: bool) -> Result<Standing, ProcessError>;
 
-    /// Sends a signal (1..=64; 0 only checks). SIGKILL ends the domain at once; others become
+    /// Sends a signal (1..=64; 0 only checks). SIGKILL ends the domain: the target has
+    /// ended, and is told to its parent, when all it had is free again. Others become
     /// `signal` events of the target's proxy.
     #[op]
     async fn signal(&self, target: Target, number: u8) -> Result<(), ProcessError>;

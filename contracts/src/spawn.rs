@@ -12,6 +12,9 @@ pub type DomainId = u64;
 /// As many as one answer has room for.
 pub const DISPATCHERS_AT_ONCE: usize = 64;
 
+/// As many Linux domains as one answer has room for.
+pub const DOMAINS_AT_ONCE: usize = 64;
+
 /// Why a domain could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SpawnError {
@@ -93,6 +96,15 @@ pub trait Spawn {
     /// Ends a domain. Fine if it has ended.
     #[op(repeatable)]
     async fn kill(&self, domain: DomainId, status: u64) -> Result<(), SpawnError>;
+
+    /// Ends a domain made by `linux` that nobody has started. `Busy`: it runs, or has run.
+    #[op(repeatable)]
+    async fn discard(&self, domain: DomainId) -> Result<(), SpawnError>;
+
+    /// Linux domains whose death was not told yet, ascending, from `from` on; at most
+    /// [`DOMAINS_AT_ONCE`]. For whoever may have lost a `died`.
+    #[op(repeatable)]
+    async fn domains(&self, from: DomainId) -> Result<Vec<DomainId>, SpawnError>;
 
     /// Pages charged to and processor time used by a domain.
     #[op(repeatable)]

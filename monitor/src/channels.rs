@@ -232,7 +232,7 @@ impl<M: Machine> Registry<M> {
         for side in [Side::Client, Side::Server] {
             let half = &channel.halves[side as usize];
             if let (Some((portal, _)), true) = (half.portal, half.domain.is_some() || channel.owner(side) == MONITOR) {
-                channel.memory.close(side.other());
+                channel.memory.end();
                 self.machine.ring(portal);
             }
         }

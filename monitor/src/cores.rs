@@ -67,7 +67,10 @@ impl Service {
                     self.tell(|listener| listener.wants(domain, request, contract.clone(), index));
                 }
                 MonitorEvent::Stalled { domain } => self.tell(|listener| listener.stalled(domain)),
-                MonitorEvent::Lost => runtime::log!("core {core}: events were lost"),
+                MonitorEvent::Lost => {
+                    runtime::log!("core {core}: events were lost");
+                    self.tell_lost();
+                }
                 MonitorEvent::PeerRestarted => {}
                 MonitorEvent::CoreLost { .. } => {}
                 MonitorEvent::Closed => {

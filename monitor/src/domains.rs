@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use abi::{DeathCause, DomainState, Handle};
+use abi::{DeathCause, DomainState, Error, Handle};
 use channel::Memory;
 use contracts::monitor::{ChannelId, CoreMemory, DomainLine, DomainPlan, End, MonitorError};
 use contracts::spawn::{Death, DomainId};
@@ -187,6 +187,19 @@ impl<M: Machine> Registry<M> {
         match self.domains.get(&id) {
             Some(domain) => self.machine.kill(domain.parts.domain, status).map_err(refused),
             None => Ok(()),
+        }
+    }
+
+    /// Ends a domain that nobody has started. Fine if it has ended; `Busy` if it was started.
+    pub fn discard(&mut self, id: DomainId) -> Result<(), MonitorError> {
+        let Some(domain) = self.domains.get(&id) else { return Ok(()) };
+        // The kernel starts a context once: after this nobody else can, and there is no program at
+        // that address.
+        match self.machine.start(domain.parts.context, 0, abi::layout::STACK_TOP) {
+            Ok(()) => self.kill(id, 0),
+            Err(Error::Busy) => Err(MonitorError::Busy),
+            // It ended, and that is yet to be looked at.
+            Err(_) => self.kill(id, 0),
         }
     }
 

@@ -12,7 +12,7 @@ use core::task::{Poll, Waker};
 
 use abi::pcore::runs;
 use abi::{Handle, ObjectType};
-use channel::{CallError, ClientChannel, Doorbell, Peer, SendError, ServerChannel, Wiring};
+use channel::{CallError, ClientChannel, Doorbell, Peer, SendError, ServerChannel, Wiring, queued};
 use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, Hurt, Wired};
 use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
@@ -171,6 +171,11 @@ impl Service {
         self.listeners.borrow().iter().for_each(|listener| listener.tell(&event));
     }
 
+    /// Tells every client that it may have missed something.
+    pub fn tell_lost(&self) {
+        self.listeners.borrow().iter().for_each(|listener| listener.events.lost());
+    }
+
     /// Tells of a death whoever hears of it.
     pub fn tell_death(&self, dead: &Dead) {
         for listener in self.listeners.borrow().iter().filter(|listener| listener.makes_linux || !dead.linux) {
@@ -300,7 +305,8 @@ impl Service {
     /// Brings a component a channel.
     async fn connect(&self, to: DomainId, wired: Wired) -> Result<(), MonitorError> {
         let contract = wired.contract.clone();
-        match runtime::timeout(CONNECT_LIMIT_NS, self.endpoint(to)?.connect(wired)).await {
+        let endpoint = self.endpoint(to)?;
+        match runtime::timeout(CONNECT_LIMIT_NS, queued(|| endpoint.connect(wired.clone()))).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(said(&format!("channel {contract} was not taken: {error:?}"))),
             Err(_) => Err(said(&format!("channel {contract} was not taken in time"))),
@@ -456,6 +462,13 @@ impl MonitorServer for Shared {
             return self.0.registry.borrow_mut().kill(domain, status);
         }
         self.0.far(core, |monitor| monitor.kill(core, domain, status)).await
+    }
+
+    async fn discard(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
+        if self.is_here(core) {
+            return self.0.registry.borrow_mut().discard(domain);
+        }
+        self.0.far(core, |monitor| monitor.discard(core, domain)).await
     }
 
     async fn hurt(&self, _: &Peer, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError> {

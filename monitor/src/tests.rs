@@ -24,6 +24,7 @@ struct Fake {
     rung: Vec<u64>,
     quieted: Vec<u64>,
     dead: BTreeSet<u64>,
+    started: BTreeSet<u64>,
     free_pages: u64,
     /// Allocations that still succeed.
     budget: Option<u32>,
@@ -124,8 +125,8 @@ impl Machine for Fake {
     fn context(&mut self, _: Handle, _: Handle, _: u8, _: bool) -> Result<Handle, Error> {
         self.new_handle()
     }
-    fn start(&mut self, _: Handle, _: u64, _: u64) -> Result<(), Error> {
-        Ok(())
+    fn start(&mut self, context: Handle, _: u64, _: u64) -> Result<(), Error> {
+        if self.started.insert(context.0) { Ok(()) } else { Err(Error::Busy) }
     }
     fn watch(&mut self, _: Handle, _: Handle, _: u64, _: Option<u64>) -> Result<(), Error> {
         Ok(())
@@ -381,6 +382,18 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     let (second, _) = registry.create(linux()).map_err(|_| ()).unwrap();
     assert!(second.generation > 1000);
     assert_eq!(registry.machine.held.len(), held, "nothing is made again, nothing leaks");
+}
+
+#[test]
+fn only_what_nobody_has_started_is_discarded() {
+    let (mut registry, driver, _) = running();
+    assert_eq!(registry.discard(driver), Err(MonitorError::Busy));
+    assert!(registry.deaths(crate::DEATH_BADGES).is_empty());
+    let (made, _) = registry.create(domain("other", 1, &[])).map_err(|_| ()).unwrap();
+    registry.discard(made.domain).unwrap();
+    let deaths = registry.deaths(crate::DEATH_BADGES);
+    assert!(deaths.len() == 1 && deaths[0].name == "other");
+    registry.discard(made.domain).unwrap();
 }
 
 #[test]

@@ -38,6 +38,7 @@ async fn component(start: Start) {
     runtime::spawn(async move {
         loop {
             let channel = channels.next().await;
+            pipes.clients.add(&channel);
             runtime::spawn(descriptions::serve_descriptions(pipes.clone(), channel));
         }
     });
@@ -48,8 +49,11 @@ async fn component(start: Start) {
         match spawn.next_event().await {
             SpawnEvent::Died { death } => server.domain_died(&death),
             SpawnEvent::Closed => return runtime::log!("spawn is gone"),
-            // A restarted or overrun spawn: peers' channels still tell which domains ended.
-            SpawnEvent::Lost | SpawnEvent::PeerRestarted | SpawnEvent::Ended { .. } => {}
+            SpawnEvent::Lost => {
+                runtime::log!("events of spawn were lost: asking who is not there any more");
+                runtime::spawn(server.clone().look_for_dead());
+            }
+            SpawnEvent::PeerRestarted | SpawnEvent::Ended { .. } => {}
         }
     }
 }

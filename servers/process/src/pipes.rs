@@ -8,8 +8,9 @@ use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::ops::RangeInclusive;
 
-use channel::Peer;
+use channel::{Clients, Peer};
 use contracts::BulkSpan;
 use contracts::descriptions::*;
 use process_core::pipe::{ATOMIC_BYTES, Pipe, Room};
@@ -48,6 +49,8 @@ struct End {
 pub struct Pipes {
     ends: RefCell<BTreeMap<DescriptionId, End>>,
     last_id: Cell<DescriptionId>,
+    /// The programs that may be given ends.
+    pub clients: Clients,
 }
 
 impl Shared {
@@ -127,10 +130,10 @@ impl Pipes {
         held
     }
 
-    /// A client ended: all it held goes.
-    pub fn forget(&self, is_gone: impl Fn(u64) -> bool) {
+    /// A client ended: all it held goes. It is one of `ids`.
+    pub fn forget(&self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
         let of_gone = |(id, end): (&DescriptionId, &End)| {
-            let holders = end.holders.iter().filter(|holder| is_gone(**holder));
+            let holders = end.holders.range(ids.clone()).filter(|holder| is_gone(**holder));
             holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
         };
         let held: Vec<_> = self.ends.borrow().iter().flat_map(of_gone).collect();
@@ -268,6 +271,9 @@ impl DescriptionsServer for Pipes {
     }
 
     async fn inherit(&self, peer: &Peer, child: u64) -> Result<(), DescriptionError> {
+        if !self.clients.is_newborn(child) {
+            return Err(DescriptionError::Invalid);
+        }
         for end in self.ends.borrow_mut().values_mut().filter(|end| end.holders.contains(&peer.id())) {
             end.holders.insert(child);
         }
@@ -279,7 +285,7 @@ impl DescriptionsServer for Pipes {
     }
 
     fn peer_closed(&self, peer: &Peer) {
-        self.forget(|client| peer.was(client));
+        self.forget(peer.ids(), |client| peer.was(client));
     }
 
     fn peer_restarted(&self, peer: &Peer) {

@@ -1,6 +1,6 @@
 //! The `process` contract over the table.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,10 +8,10 @@ use core::cell::RefCell;
 use core::ops::Deref;
 
 use abi::{DeathCause, Handle};
-use channel::{CallError, Peer};
+use channel::{CallError, Peer, queued};
 use contracts::descriptions::DescriptionId;
 use contracts::process::*;
-use contracts::spawn::{Death, LinuxDomain, SpawnClient, SpawnError};
+use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, LinuxDomain, SpawnClient, SpawnError};
 use process_core::table::{Phase, Table, Waited};
 use runtime::TaskId;
 use runtime::Watch;
@@ -41,12 +41,14 @@ pub struct Server {
     table: RefCell<Table>,
     /// Where to send signals, by process.
     events: RefCell<BTreeMap<ProcessId, ProcessEvents>>,
-    /// Signals for processes that run but have not said hello yet: bit n-1 = signal n, with the
-    /// last sender.
+    /// Signals for processes that run but have not said hello yet, or have not read those before:
+    /// bit n-1 = signal n, with the last sender.
     early: RefCell<BTreeMap<ProcessId, (u64, ProcessId)>>,
     alarms: RefCell<BTreeMap<ProcessId, Alarm>>,
     /// Forks refused in a row, by the parent.
     refusals: RefCell<BTreeMap<ProcessId, u32>>,
+    /// Domains of children that nobody started, while they are ended.
+    discarded: RefCell<BTreeSet<DomainId>>,
     /// Some process ended, stopped or was continued.
     changed: Watch,
 }
@@ -103,6 +105,7 @@ impl Server {
             early: RefCell::default(),
             alarms: RefCell::default(),
             refusals: RefCell::default(),
+            discarded: RefCell::default(),
             changed: Watch::default(),
         }
     }
@@ -111,10 +114,13 @@ impl Server {
         self.table.borrow().by_client(peer.id()).ok_or(ProcessError::NotFound)
     }
 
-    /// The kernel says a domain is gone, by its proxy's own word or otherwise. Of one that was
-    /// killed this is old news.
-    pub fn domain_died(&self, death: &Death) {
+    /// The kernel says a domain is gone, by its proxy's own word or otherwise: only now has its
+    /// process ended.
+    pub fn domain_died(self: &Rc<Self>, death: &Death) {
         let Some(id) = self.table.borrow().by_domain(death.domain) else { return };
+        if self.discarded.borrow_mut().remove(&death.domain) {
+            return self.table.borrow_mut().cancel(id);
+        }
         let (how, in_order) = match DeathCause::decode(death.cause) {
             Some(DeathCause::Exit) => match Ended::from_status(death.status) {
                 Some(how) => (how, true),
@@ -128,11 +134,33 @@ impl Server {
         }
         // Its pipe ends close before its parent hears of the end, as on Linux.
         let client = self.table.borrow().get(id).map_or(0, |process| process.client);
-        self.pipes.forget(|holder| holder == client);
+        self.pipes.forget(client..=client, |_| true);
         self.end(id, how);
     }
 
-    fn end(&self, id: ProcessId, how: Ended) {
+    /// Deaths may have been told and not heard: asks which domains are there. How those ended that
+    /// are not is not known any more.
+    pub async fn look_for_dead(self: Rc<Self>) {
+        let mut missing: BTreeSet<DomainId> = self.table.borrow().living_domains().into_iter().collect();
+        let mut from = 0;
+        loop {
+            let there = match queued(|| self.spawn.domains(from)).await {
+                Ok(there) => there,
+                Err(error) => return runtime::log!("who ended is not known: {error:?}"),
+            };
+            missing.retain(|domain| !there.contains(domain));
+            match there.last() {
+                Some(last) if there.len() == DOMAINS_AT_ONCE => from = last + 1,
+                _ => break,
+            }
+        }
+        for domain in missing {
+            let (cause, status) = (DeathCause::Killed as u64, 0);
+            self.domain_died(&Death { domain, cause, status, address: 0, rip: 0, cpu_ns: 0 });
+        }
+    }
+
+    fn end(self: &Rc<Self>, id: ProcessId, how: Ended) {
         let Some(effect) = self.table.borrow_mut().end(id, how) else { return };
         self.events.borrow_mut().remove(&id);
         self.early.borrow_mut().remove(&id);
@@ -146,6 +174,9 @@ impl Server {
         if let Some(parent) = effect.parent {
             self.notify(parent, SIGCHLD, id);
         }
+        for domain in effect.unborn {
+            runtime::spawn(self.clone().discard(domain));
+        }
         for child in effect.adopted {
             self.tell_parent(child);
         }
@@ -157,7 +188,7 @@ impl Server {
     }
 
     /// A process stopped or was continued, and this parent wants to hear of it.
-    fn tell(&self, id: ProcessId, parent: Option<ProcessId>) {
+    fn tell(self: &Rc<Self>, id: ProcessId, parent: Option<ProcessId>) {
         if let Some(parent) = parent {
             self.notify(parent, SIGCHLD, id);
         }
@@ -176,16 +207,25 @@ impl Server {
         runtime::log!("cannot end the machine: {error:?}");
     }
 
-    fn notify(&self, id: ProcessId, number: u8, sender: ProcessId) {
-        if let Some(events) = self.events.borrow().get(&id) {
-            // A proxy that reads no events (256 wait) has its program to blame; SIGKILL works all
-            // the same.
+    fn notify(self: &Rc<Self>, id: ProcessId, number: u8, sender: ProcessId) {
+        let ready = self.events.borrow().get(&id).cloned();
+        if let Some(events) = ready.as_ref().filter(|events| events.has_room()) {
             let _ = events.signal_sent(number, sender);
         } else if self.table.borrow().get(id).is_some_and(|process| !matches!(process.phase, Phase::Zombie(_))) {
             let mut early = self.early.borrow_mut();
             let (signals, from) = early.entry(id).or_default();
+            let is_first = *signals == 0;
             *signals |= 1 << (number - 1);
             *from = sender;
+            drop(early);
+            if let Some(events) = ready.filter(|_| is_first) {
+                // It has not read the last: what comes meanwhile is pending, once each.
+                let server = self.clone();
+                runtime::spawn(async move {
+                    events.room().await;
+                    server.deliver_early(id);
+                });
+            }
         }
     }
 
@@ -199,7 +239,7 @@ impl Server {
         }
     }
 
-    fn deliver_early(&self, id: ProcessId) {
+    fn deliver_early(self: &Rc<Self>, id: ProcessId) {
         let Some((signals, sender)) = self.early.borrow_mut().remove(&id) else { return };
         for number in (1..=SIGNAL_LAST).filter(|number| signals >> (number - 1) & 1 != 0) {
             self.notify(id, number, sender);
@@ -217,9 +257,51 @@ impl Server {
         runtime::sleep(REFUSED_PAUSE_FIRST_NS << before.min(REFUSED_DOUBLINGS_MAX)).await;
     }
 
-    async fn kill_domain(&self, domain: u64) {
-        if let Err(error) = self.spawn.kill(domain, 0).await {
-            runtime::log!("domain {domain:#x} cannot be ended: {error:?}");
+    /// Ends a domain, whatever becomes of who wants it ended.
+    fn kill(self: &Rc<Self>, domain: DomainId) {
+        let server = self.clone();
+        runtime::spawn(async move {
+            if let Err(error) = queued(|| server.spawn.kill(domain, 0)).await {
+                runtime::log!("domain {domain:#x} cannot be ended: {error:?}");
+            }
+        });
+    }
+
+    /// Throws a child away that was not started.
+    fn cancel(self: &Rc<Self>, id: ProcessId) {
+        let domain = self.table.borrow().get(id).map(|process| process.domain);
+        self.table.borrow_mut().cancel(id);
+        self.early.borrow_mut().remove(&id);
+        domain.into_iter().for_each(|domain| self.kill(domain));
+    }
+
+    /// Ends a child whose parent ended before it was heard of, unless it was started all the same.
+    async fn discard(self: Rc<Self>, domain: DomainId) {
+        if self.table.borrow().by_domain(domain).is_none() {
+            return;
+        }
+        self.discarded.borrow_mut().insert(domain);
+        match queued(|| self.spawn.discard(domain)).await {
+            // Its death follows, if it was not told yet.
+            Ok(()) => return,
+            Err(CallError::Server(SpawnError::Busy)) => {}
+            Err(error) => runtime::log!("domain {domain:#x} cannot be ended: {error:?}"),
+        }
+        self.discarded.borrow_mut().remove(&domain);
+    }
+
+    /// Makes a child of `parent`.
+    async fn prepare(self: &Rc<Self>, parent: ProcessId) -> Result<Forked, ProcessError> {
+        let spare_pages = self.table.borrow().room(parent)?;
+        let domain = self.table.borrow().get(parent).map(|process| process.domain);
+        let made = queued(|| self.spawn.linux(None, domain, spare_pages)).await.map_err(|_| ProcessError::TooMany)?;
+        let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
+        match prepared {
+            Ok(process) => Ok(Forked { process, client: made.client, handles: made.parent_handles }),
+            Err(error) => {
+                self.kill(made.domain);
+                Err(error)
+            }
         }
     }
 
@@ -227,12 +309,9 @@ impl Server {
         if number != SIGKILL {
             return self.notify(id, number, sender);
         }
-        let domain = self.table.borrow().get(id).map(|process| process.domain);
-        self.end(id, Ended::Signalled(SIGKILL));
-        if let Some(domain) = domain {
-            let server = self.clone();
-            runtime::spawn(async move { server.kill_domain(domain).await });
-        }
+        // It has ended when its death is told: then its parent hears of it.
+        let domain = self.table.borrow_mut().kill(id);
+        domain.into_iter().for_each(|domain| self.kill(domain));
     }
 }
 
@@ -267,32 +346,32 @@ impl ProcessServer for Service {
 
     async fn fork_prepare(&self, peer: &Peer) -> Result<Forked, ProcessError> {
         let parent = self.caller(peer)?;
-        let room = self.table.borrow().room(parent);
-        let domain = self.table.borrow().get(parent).map(|process| process.domain);
-        let made = match room {
-            Ok(spare_pages) => self.spawn.linux(None, domain, spare_pages).await.ok(),
-            Err(_) => None,
-        };
-        let Some(made) = made else {
-            self.refuse(parent).await;
-            return Err(ProcessError::TooMany);
-        };
-        self.refusals.borrow_mut().remove(&parent);
-        let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
-        match prepared {
-            Ok(process) => Ok(Forked { process, client: made.client, handles: made.parent_handles }),
-            Err(error) => {
-                self.kill_domain(made.domain).await;
-                Err(error)
+        // What was begun is ended in order, also if the parent is killed meanwhile.
+        let made = Rc::new((RefCell::new(None), Watch::default()));
+        let (server, making) = (self.0.clone(), made.clone());
+        runtime::spawn(async move {
+            let forked = server.prepare(parent).await;
+            if let (Ok(forked), 1) = (&forked, Rc::strong_count(&making)) {
+                server.cancel(forked.process);
+            }
+            making.0.replace(Some(forked));
+            making.1.changed();
+        });
+        match made.1.until(|| made.0.take()).await {
+            Err(ProcessError::TooMany) => {
+                self.refuse(parent).await;
+                Err(ProcessError::TooMany)
+            }
+            made => {
+                self.refusals.borrow_mut().remove(&parent);
+                made
             }
         }
     }
 
     async fn fork_cancel(&self, peer: &Peer, process: ProcessId) -> Result<(), ProcessError> {
-        let domain = self.table.borrow().prepared(self.caller(peer)?, process)?;
-        self.table.borrow_mut().cancel(process);
-        self.early.borrow_mut().remove(&process);
-        self.kill_domain(domain).await;
+        self.table.borrow().prepared(self.caller(peer)?, process)?;
+        self.cancel(process);
         Ok(())
     }
 

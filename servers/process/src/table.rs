@@ -58,6 +58,8 @@ pub struct Process {
     pub branch: ProcessId,
     /// Life.
     pub phase: Phase,
+    /// Is being ended: it makes no more children.
+    pub killed: bool,
     /// Stopped.
     pub stopped: bool,
     /// A stop or continuation its parent has not been told.
@@ -93,6 +95,8 @@ pub struct EndEffect {
     /// Processes of groups that have stopped members and nobody left to continue them: they get
     /// SIGHUP and SIGCONT (POSIX).
     pub stranded: Vec<ProcessId>,
+    /// Children it had made and not started, as far as is known: their domains.
+    pub unborn: Vec<u64>,
     /// The first program ended: so does the machine.
     pub machine_ends: bool,
 }
@@ -123,6 +127,11 @@ impl Table {
     /// The living process in a domain.
     pub fn by_domain(&self, domain: u64) -> Option<ProcessId> {
         self.domains.get(&domain).copied()
+    }
+
+    /// Domains of the living, ascending.
+    pub fn living_domains(&self) -> Vec<u64> {
+        self.domains.keys().copied().collect()
     }
 
     /// The living process that servers know as `client`.
@@ -166,6 +175,7 @@ impl Table {
             domain,
             client,
             phase: Phase::Running,
+            killed: false,
             stopped: false,
             news: None,
             discards_children: false,
@@ -178,9 +188,11 @@ impl Table {
     }
 
     /// May `parent` make one more? Asked before a domain is paid for; gives the pages that have to
-    /// stay free. `TooMany`.
+    /// stay free. `TooMany`, `NotFound` for one that has ended or is being ended.
     pub fn room(&self, parent: ProcessId) -> Result<u64, ProcessError> {
-        let branch = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.branch;
+        let lives = |process: &&Process| !process.killed && !matches!(process.phase, Phase::Zombie(_));
+        let living = self.processes.get(&parent).filter(lives);
+        let branch = living.ok_or(ProcessError::NotFound)?.branch;
         // Children of the first program begin branches of their own.
         let in_branch = if parent == FIRST {
             0
@@ -213,6 +225,13 @@ impl Table {
         }
     }
 
+    /// A process is to end: its domain, unless it ends already.
+    pub fn kill(&mut self, id: ProcessId) -> Option<u64> {
+        let process = self.processes.get_mut(&id)?;
+        let ends = matches!(process.phase, Phase::Zombie(_)) || core::mem::replace(&mut process.killed, true);
+        (!ends).then_some(process.domain)
+    }
+
     /// The child says that it runs.
     pub fn start(&mut self, id: ProcessId) {
         if let Some(process) = self.processes.get_mut(&id).filter(|process| process.phase == Phase::Prepared) {
@@ -240,12 +259,16 @@ impl Table {
         self.clients.remove(&process.client);
         self.domains.remove(&process.domain);
         let parent = process.parent;
-        let (mut heir_has_zombies, mut adopted) = (false, Vec::new());
+        let (mut heir_has_zombies, mut adopted, mut unborn) = (false, Vec::new(), Vec::new());
         for (child_id, child) in self.processes.iter_mut().filter(|(_, child)| child.parent == id) {
             child.parent = FIRST;
             match child.phase {
                 Phase::Zombie(_) => heir_has_zombies = true,
-                _ => adopted.push(*child_id),
+                Phase::Running => adopted.push(*child_id),
+                Phase::Prepared => {
+                    unborn.push(child.domain);
+                    adopted.push(*child_id);
+                }
             }
         }
         let discards =
@@ -261,7 +284,7 @@ impl Table {
         stranded.retain(|group| self.is_orphaned(*group));
         let stranded =
             self.living().filter(|(_, process)| stranded.contains(&process.group)).map(|(id, _)| id).collect();
-        Some(EndEffect { parent, adopted, stranded, machine_ends: id == FIRST })
+        Some(EndEffect { parent, adopted, stranded, unborn, machine_ends: id == FIRST })
     }
 
     /// The parent of a process whose first one ended.

@@ -11,7 +11,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 
 use abi::PAGE_BYTES;
-use channel::{CallError, Peer};
+use channel::{CallError, Peer, queued};
 use contracts::monitor::{ChannelPlan, Created, DomainPlan, MonitorError, Place, RegionKind};
 use contracts::names::{Named, NamesEvent};
 use contracts::spawn::{Death, DomainId, SpawnError, SpawnEvents};
@@ -227,7 +227,7 @@ impl Service {
     async fn end_all(&self, domains: &[DomainId]) {
         for some in domains.chunks(AT_ONCE) {
             let kill = |domain: &DomainId| self.monitor.kill(home(*domain), *domain, WITH_ITS_PROGRAM);
-            let asked: Vec<_> = some.iter().map(kill).collect();
+            let asked: Vec<_> = some.iter().map(|domain| queued(move || kill(domain))).collect();
             for (domain, answer) in some.iter().zip(asked) {
                 if let Err(error) = answer.await {
                     runtime::log!("domain {domain:#x} cannot be ended: {error:?}");
@@ -269,14 +269,15 @@ impl Service {
         }
     }
 
-    /// Deaths may have been told and not heard: looks which domains of programs are not there any
-    /// more.
+    /// Deaths may have been told and not heard: looks which domains are not there any more.
     pub async fn look_for_dead(self: Rc<Self>) {
-        let living = self.programs.borrow().living();
+        let mut living = self.programs.borrow().living();
+        living.extend(self.linux.borrow().domains(0));
         for domain in living {
-            let line = self.monitor.domain(home(domain), domain).await;
+            let line = queued(|| self.monitor.domain(home(domain), domain)).await;
             if line.is_ok_and(|line| line.is_none_or(|line| line.domain != domain)) {
                 let death = Death { domain, cause: UNKNOWN, status: 0, address: 0, rip: 0, cpu_ns: 0 };
+                self.clone().domain_died(death).await;
                 self.clone().dispatcher_died(death).await;
             }
         }

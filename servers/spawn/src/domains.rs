@@ -2,12 +2,11 @@
 
 use alloc::format;
 use alloc::rc::Rc;
-use alloc::vec::Vec;
 
-use channel::{CallError, Peer, client_id};
+use channel::{CallError, Peer, client_id, queued};
 use contracts::monitor::{ChannelPlan, Created, MonitorError};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnError, SpawnEvents};
-use spawn_core::{ChannelSet, LinuxEntry, home};
+use spawn_core::{ChannelSet, LinuxEntry, close_all, home};
 
 use crate::service::{Service, refused};
 
@@ -77,7 +76,7 @@ impl Service {
             set.channels = channels;
         }
         let plan = wiring::linux(&self.description, &name, &set.channels, first_pages, parent);
-        let answer = self.monitor.create(core, plan.clone()).await;
+        let answer = queued(|| self.monitor.create(core, plan.clone())).await;
         let Created { domain, generation, parent_handles } =
             self.or_with_room(core, &plan, first_pages, answer).await?;
         Ok(LinuxDomain { domain, core, client: client_id(set.number, generation), parent_handles })
@@ -86,9 +85,8 @@ impl Service {
     /// Makes the channels of a set, and the servers take their ends.
     async fn connect(&self, channels: &[ChannelPlan], set: u32) -> Result<(), SpawnError> {
         self.open(channels.iter()).await?;
-        let told: Vec<_> = channels.iter().map(|plan| self.monitor.announce(plan.server_core, plan.id, set)).collect();
-        for answer in told {
-            answer.await.map_err(refused)?;
+        for plan in channels {
+            queued(|| self.monitor.announce(plan.server_core, plan.id, set)).await.map_err(refused)?;
         }
         Ok(())
     }
@@ -101,19 +99,20 @@ impl Service {
         }
     }
 
-    /// Closes channels: the borrower's core first, since the memory is the server's.
+    /// Closes channels, and those that could not be closed before.
     pub(crate) async fn close(&self, channels: &[ChannelPlan]) {
-        for core_of in [|plan: &ChannelPlan| plan.client_core, |plan: &ChannelPlan| plan.server_core] {
-            let closed: Vec<_> = channels.iter().map(|plan| self.monitor.close(core_of(plan), plan.id)).collect();
-            for answer in closed {
-                // With a core its channels are gone, too.
-                if let Err(error) = answer.await
-                    && error != CallError::Server(MonitorError::NoCore)
-                {
-                    runtime::log!("a channel stays: {error:?}");
-                }
+        let mut all = self.unconfirmed.take();
+        all.extend_from_slice(channels);
+        let left = close_all(all, async |core, id| match queued(|| self.monitor.close(core, id)).await {
+            // With a core its channels are gone, too.
+            Ok(()) | Err(CallError::Server(MonitorError::NoCore)) => true,
+            Err(error) => {
+                runtime::log!("channel {id} stays on core {core}, to be closed later: {error:?}");
+                false
             }
-        }
+        });
+        let left = left.await;
+        self.unconfirmed.borrow_mut().extend(left);
     }
 
     /// A domain died: if it was a Linux one its maker hears of it, and its channels are free for

@@ -8,8 +8,10 @@
 
 extern crate alloc;
 
+mod closing;
 mod programs;
 
+pub use closing::close_all;
 pub use programs::{Outcome, Programs, all_or_none};
 
 use alloc::collections::BTreeMap;
@@ -97,6 +99,11 @@ impl<C> Table<C> {
             channels.map(|plan| (set.number, plan.clone())).collect::<Vec<_>>()
         };
         self.domains.values().flat_map(|entry| of(&entry.set)).collect()
+    }
+
+    /// Those that exist, ascending, from `from` on.
+    pub fn domains(&self, from: DomainId) -> impl Iterator<Item = DomainId> {
+        self.domains.range(from..).map(|(domain, _)| *domain)
     }
 
     /// The sets that nobody has, to be closed.

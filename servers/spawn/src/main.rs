@@ -67,7 +67,7 @@ async fn component(start: Start) {
             }
             MonitorEvent::Serving { .. } | MonitorEvent::Stalled { .. } => {}
             MonitorEvent::Lost => {
-                runtime::log!("events of the monitor were lost: dead Linux programs may be kept");
+                runtime::log!("events of the monitor were lost: looking who is not there any more");
                 runtime::spawn(service.clone().look_for_dead());
             }
             MonitorEvent::PeerRestarted => {}

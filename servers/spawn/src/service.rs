@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::task::Waker;
 
-use channel::{CallError, Peer};
+use channel::{CallError, Peer, queued};
 use contracts::memory::MemoryClient;
 use contracts::monitor::{ChannelId, ChannelPlan, MonitorClient, MonitorError};
 use contracts::names::NamesClient;
@@ -29,6 +29,9 @@ pub struct Service {
     /// Those made.
     pub opened: RefCell<BTreeSet<ChannelId>>,
     pub linux: RefCell<Table<Peer>>,
+    /// Channels that the client's core did not confirm as closed: the server's core keeps their
+    /// memory until it does.
+    pub unconfirmed: RefCell<Vec<ChannelPlan>>,
     pub programs: RefCell<Programs<Peer>>,
     /// Channels that components asked for, by client.
     pub bound: RefCell<Vec<(DomainId, ChannelPlan)>>,
@@ -61,6 +64,7 @@ impl Service {
             channels,
             opened: RefCell::default(),
             linux: RefCell::default(),
+            unconfirmed: RefCell::default(),
             programs: RefCell::default(),
             bound: RefCell::default(),
             last_bound: Cell::new(wiring::BOUND_CHANNELS),
@@ -125,11 +129,19 @@ impl SpawnServer for Shared {
     }
 
     async fn start(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
-        self.0.monitor.start(home(domain), domain).await.map_err(refused)
+        queued(|| self.0.monitor.start(home(domain), domain)).await.map_err(refused)
     }
 
     async fn kill(&self, _: &Peer, domain: DomainId, status: u64) -> Result<(), SpawnError> {
-        self.0.monitor.kill(home(domain), domain, status).await.map_err(refused)
+        queued(|| self.0.monitor.kill(home(domain), domain, status)).await.map_err(refused)
+    }
+
+    async fn discard(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
+        queued(|| self.0.monitor.discard(home(domain), domain)).await.map_err(refused)
+    }
+
+    async fn domains(&self, _: &Peer, from: DomainId) -> Result<Vec<DomainId>, SpawnError> {
+        Ok(self.0.linux.borrow().domains(from).take(DOMAINS_AT_ONCE).collect())
     }
 
     async fn usage(&self, _: &Peer, domain: DomainId) -> Result<(u64, u64), SpawnError> {

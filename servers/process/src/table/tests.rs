@@ -21,7 +21,13 @@ fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
     assert_eq!(table.wait(middle, Target::Any, ENDED), Waited::None);
     assert_eq!(
         table.end(leaf, Ended::Exited(3)),
-        Some(EndEffect { parent: Some(middle), adopted: vec![], stranded: vec![], machine_ends: false })
+        Some(EndEffect {
+            parent: Some(middle),
+            adopted: vec![],
+            stranded: vec![],
+            unborn: vec![],
+            machine_ends: false
+        })
     );
     assert_eq!(table.end(leaf, Ended::Exited(4)), None);
     assert_eq!(table.by_domain(12), None);
@@ -43,6 +49,36 @@ fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
     assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::Found(middle, ChildState::Ended(Ended::Signalled(9))));
     assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::NoChild);
     assert!(table.end(FIRST, Ended::Exited(0)).unwrap().machine_ends);
+}
+
+#[test]
+fn a_child_that_is_not_started_does_not_outlive_its_parent() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let parent = child(&mut table, FIRST, 11);
+    let (unheard, unborn) =
+        (table.prepare(parent, 12, 12 << 32).unwrap(), table.prepare(parent, 13, 13 << 32).unwrap());
+    let effect = table.end(parent, Ended::Signalled(9)).unwrap();
+    assert_eq!((effect.unborn, effect.adopted), (vec![12, 13], vec![unheard, unborn]));
+    // One was started all the same, and is heard of later; the other is thrown away.
+    table.start(unheard);
+    table.cancel(unborn);
+    assert_eq!(table.living_domains(), [10, 12]);
+    assert_eq!(table.room(parent), Err(ProcessError::NotFound), "one that has ended makes no child");
+    assert!(table.prepare(parent, 14, 14 << 32).is_err());
+}
+
+#[test]
+fn who_is_being_ended_is_there_until_it_has_ended_and_makes_no_child() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let killed = child(&mut table, FIRST, 11);
+    assert_eq!((table.kill(killed), table.kill(killed)), (Some(11), None));
+    assert_eq!(table.prepare(killed, 12, 12 << 32), Err(ProcessError::NotFound));
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None, "its parent hears of it when it has ended");
+    table.end(killed, Ended::Signalled(9)).unwrap();
+    assert_eq!(table.kill(killed), None);
+    assert!(matches!(table.wait(FIRST, Target::Any, ENDED), Waited::Found(..)));
 }
 
 #[test]
