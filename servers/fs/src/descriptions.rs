@@ -203,6 +203,9 @@ impl DescriptionsServer for Server {
     }
 
     async fn inherit(&self, peer: &Peer, child: u64) -> Result<(), DescriptionError> {
+        if !self.clients.is_newborn(child) {
+            return Err(DescriptionError::Invalid);
+        }
         Server::inherit(self, peer.id(), child);
         Ok(())
     }

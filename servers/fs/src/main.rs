@@ -42,6 +42,7 @@ async fn component(start: Start) {
     runtime::spawn(async move {
         loop {
             let channel = channels.next().await;
+            serving.clients.add(&channel);
             runtime::spawn(contracts::descriptions::serve_descriptions(serving.clone(), channel));
         }
     });

@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use channel::Peer;
+use channel::{Clients, Peer};
 use contracts::descriptions::{DescriptionError, DescriptionId, Entry};
 use contracts::files::{Hold, Lock, LockKind};
 use contracts::memory::MemoryClient;
@@ -68,6 +68,8 @@ pub struct Server {
     /// Some lock went or shrank.
     pub unlocked: Watch,
     last_id: Cell<DescriptionId>,
+    /// The programs that may be given descriptions.
+    pub clients: Clients,
 }
 
 impl Server {
@@ -81,6 +83,7 @@ impl Server {
             locks: RefCell::default(),
             unlocked: Watch::default(),
             last_id: Cell::new(0),
+            clients: Clients::default(),
         }
     }
 
@@ -148,7 +151,7 @@ impl Server {
     /// A client ended.
     pub fn forget(&self, gone: &Peer) {
         let of_gone = |(id, open): (&DescriptionId, &Open)| {
-            let holders = open.holders.iter().filter(|holder| gone.was(**holder));
+            let holders = open.holders.range(gone.ids()).filter(|holder| gone.was(**holder));
             holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
         };
         let held: Vec<_> = self.open.borrow().iter().flat_map(of_gone).collect();
