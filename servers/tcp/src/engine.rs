@@ -16,6 +16,7 @@ use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
 
 use crate::connection::{Connection, Fault, Owner, Spares};
 use crate::listener::{Listener, Notice, Shortage};
+use crate::opening::{Opening, seed_for};
 use crate::record::Record;
 use crate::segment::{Pair, Segment};
 use crate::time_wait::TimeWait;
@@ -105,17 +106,16 @@ pub struct Tcp<M> {
     pub(crate) host: Option<Ipv4Addr>,
     pub(crate) give_back: Vec<u16>,
     pub(crate) next_id: ConnectionId,
-    pub(crate) next_port: u16,
+    pub(crate) opening: Opening,
     pub(crate) counters: Counters,
 }
 
 impl<M: Memory> Tcp<M> {
-    /// TCP over the two pools. `seed` makes sequence numbers hard to guess; take it from the best
-    /// source there is.
-    pub fn new(receive: M, transmit: M, seed: u64) -> Tcp<M> {
+    /// TCP over the two pools. `secret`, from the best source there is, makes sequence numbers and
+    /// ports hard to guess.
+    pub fn new(receive: M, transmit: M, secret: [u8; 16]) -> Tcp<M> {
         let mut wire = Wire::new(transmit);
-        let mut config = Config::new(HardwareAddress::Ip);
-        config.random_seed = seed;
+        let config = Config::new(HardwareAddress::Ip);
         Tcp {
             interface: Interface::new(config, &mut wire, Instant::ZERO),
             wire,
@@ -134,7 +134,7 @@ impl<M: Memory> Tcp<M> {
             host: None,
             give_back: Vec::new(),
             next_id: 1,
-            next_port: *crate::programs::EPHEMERAL_PORTS.start() + (seed % 16384) as u16,
+            opening: Opening::new(secret),
             counters: Counters::default(),
         }
     }
@@ -230,7 +230,7 @@ impl<M: Memory> Tcp<M> {
     /// When `turn` is due next if nothing comes; `None` while nothing waits.
     pub fn next_ns(&self) -> Option<u64> {
         // What is dirty and cannot send waits for a buffer, not for time.
-        let busy = !self.dirty.is_empty() && self.wire.can_send();
+        let busy = self.wire.has_local() || !self.dirty.is_empty() && self.wire.can_send();
         if busy { Some(0) } else { self.timers.first().map(|(when, _)| *when) }
     }
 
@@ -324,7 +324,17 @@ impl<M: Memory> Tcp<M> {
         if let Some(listener) = self.listeners.get_mut(&pair.local.port()) {
             listener.waiting.push_back(id);
         }
+        self.number(pair, now_ns);
         self.deliver(id, packet, segment, now_ns);
+    }
+
+    /// The next connection that the library opens has our sequence number.
+    pub(crate) fn number(&mut self, pair: Pair, now_ns: u64) {
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = seed_for(self.opening.sequence(&pair, now_ns));
+        let addresses: Vec<IpCidr> = self.interface.ip_addrs().to_vec();
+        self.interface = Interface::new(config, &mut self.wire, Instant::ZERO);
+        self.interface.update_ip_addrs(|own| own.extend(addresses));
     }
 
     /// Lets one connection send what it wants to and notes when it wants to be asked again.
@@ -333,6 +343,7 @@ impl<M: Memory> Tcp<M> {
         connection.dirty = false;
         let now = connection.instant(now_ns);
         let mut more = true;
+        self.wire.aim(connection.record.pair.remote);
         for _ in 0..BURST {
             more = self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets) != PollResult::None;
             for segment in self.wire.take_sent() {
@@ -368,6 +379,7 @@ impl<M: Memory> Tcp<M> {
         }
         connection.socket_mut().abort();
         let now = connection.instant(now_ns);
+        self.wire.aim(connection.record.pair.remote);
         self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets);
         self.wire.take_sent();
     }

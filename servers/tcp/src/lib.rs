@@ -20,6 +20,7 @@ extern crate alloc;
 pub mod connection;
 pub mod engine;
 pub mod listener;
+mod opening;
 mod options;
 mod programs;
 pub mod record;

@@ -53,8 +53,9 @@ async fn link(service: &Service, ip: &PacketsClient) {
             PacketsEvent::Resumed {} => service.sockets.borrow_mut().tcp.resume(runtime::now_ns()),
             PacketsEvent::Lost | PacketsEvent::PeerRestarted => return service.attached.set(false),
             PacketsEvent::Closed => {
-                runtime::log!("the channel to ip is closed");
-                return core::future::pending().await;
+                // One side broke the contract; what follows is IP's restart.
+                runtime::log!("the channel to ip is closed until one of us is restarted");
+                service.attached.set(false);
             }
         }
         service.prompt.ring();
@@ -121,9 +122,9 @@ async fn component(start: Start) {
         runtime::log!("no channel to ip: correct system/*.toml");
         return;
     };
-    // No better source of chance is wired yet: the time of the start, to the nanosecond.
-    let seed = runtime::now_ns().wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ start.domain_id();
-    let service = Rc::new(Service::new(Sockets::new(Tcp::new(receive, transmit, seed))));
+    let mut secret = [0; 16];
+    runtime::fill_random(&mut secret);
+    let service = Rc::new(Service::new(Sockets::new(Tcp::new(receive, transmit, secret))));
     runtime::spawn(turns(service.clone(), ip.clone()));
     let mut clients = start.incoming(sockets::NAME);
     let of_sockets = service.clone();
@@ -138,6 +139,7 @@ async fn component(start: Start) {
     runtime::spawn(async move {
         loop {
             let channel = clients.next().await;
+            of_descriptions.clients.add(&channel);
             runtime::spawn(descriptions::serve_descriptions(of_descriptions.clone(), channel));
         }
     });

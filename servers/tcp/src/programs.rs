@@ -67,6 +67,7 @@ impl<M: Memory> Tcp<M> {
         let (sockets, handle) = self.spares.take();
         let id = self.next_id();
         let mut connection = Connection::new(sockets, handle, id, pair, Owner::Description, now_ns);
+        self.number(pair, now_ns);
         let context = self.interface.context();
         if connection.socket_mut().connect(context, pair.remote, pair.local).is_err() {
             self.spares.put(connection);
@@ -79,9 +80,9 @@ impl<M: Memory> Tcp<M> {
     }
 
     fn free_port(&mut self, pair: impl Fn(u16) -> Pair) -> Option<u16> {
-        for _ in EPHEMERAL_PORTS {
-            let port = self.next_port.max(*EPHEMERAL_PORTS.start());
-            self.next_port = port.checked_add(1).unwrap_or(*EPHEMERAL_PORTS.start());
+        let first = self.opening.port();
+        for step in 0..EPHEMERAL_PORTS.len() as u16 {
+            let port = EPHEMERAL_PORTS.start() + first.wrapping_add(step) % EPHEMERAL_PORTS.len() as u16;
             let taken = self.pairs.contains_key(&pair(port)) || self.listeners.contains_key(&port);
             if !taken && !self.time_wait.contains_key(&pair(port)) {
                 return Some(port);

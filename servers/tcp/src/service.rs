@@ -12,7 +12,7 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::Poll;
 use packet::Prompt;
-use runtime::{Bulk, Peer};
+use runtime::{Bulk, Clients, Peer};
 use tcp::{Ready, Sockets};
 
 type Outcome<T> = Result<T, DescriptionError>;
@@ -23,6 +23,8 @@ pub struct Service {
     pub prompt: Prompt,
     /// IP is attached.
     pub attached: Cell<bool>,
+    /// The programs that may be given descriptions.
+    pub clients: Clients,
     /// What was kept back is for an IP that is no more.
     pub stale: Cell<bool>,
     events: RefCell<BTreeMap<u64, DescriptionsEvents>>,
@@ -34,6 +36,7 @@ impl Service {
             sockets: RefCell::new(sockets),
             prompt: Prompt::default(),
             attached: Cell::new(false),
+            clients: Clients::default(),
             stale: Cell::new(false),
             events: RefCell::new(BTreeMap::new()),
         }
@@ -55,6 +58,15 @@ impl Service {
         let result = operation(&mut self.sockets.borrow_mut());
         self.prompt.ring();
         result
+    }
+
+    /// Claims an address. One that is in use may be a program's that has ended and was waited for:
+    /// then its end is seen now.
+    fn claim(&self, operation: impl Fn(&mut Sockets<Bulk>) -> Outcome<()>) -> Outcome<()> {
+        match self.act(&operation) {
+            Err(DescriptionError::AddressInUse) if self.clients.look() => self.act(&operation),
+            result => result,
+        }
     }
 
     /// Tries until the result is not `not_yet`, or once if not to `wait`.
@@ -86,7 +98,7 @@ impl Service {
 
     fn gone(&self, peer: &Peer) {
         self.events.borrow_mut().retain(|client, _| !peer.was(*client));
-        self.sockets.borrow_mut().client_gone(|client| peer.was(client));
+        self.sockets.borrow_mut().client_gone(peer.ids(), |client| peer.was(client));
         self.prompt.ring();
     }
 }
@@ -105,11 +117,11 @@ impl SocketsServer for Service {
     }
 
     async fn bind(&self, peer: &Peer, id: DescriptionId, address: SocketAddress) -> Outcome<()> {
-        self.act(|sockets| sockets.bind(peer.id(), id, address))
+        self.claim(|sockets| sockets.bind(peer.id(), id, address))
     }
 
     async fn listen(&self, peer: &Peer, id: DescriptionId, backlog: u32) -> Outcome<()> {
-        self.act(|sockets| sockets.listen(peer.id(), id, backlog))
+        self.claim(|sockets| sockets.listen(peer.id(), id, backlog))
     }
 
     async fn accept(&self, peer: &Peer, id: DescriptionId, wait: bool) -> Outcome<Accepted> {
@@ -228,6 +240,9 @@ impl DescriptionsServer for Service {
     }
 
     async fn inherit(&self, peer: &Peer, child: u64) -> Outcome<()> {
+        if !self.clients.is_newborn(child) {
+            return Err(DescriptionError::Invalid);
+        }
         self.sockets.borrow_mut().inherit(peer.id(), child);
         Ok(())
     }

@@ -11,6 +11,7 @@ use alloc::vec::Vec;
 use contracts::descriptions::{DescriptionError as Error, DescriptionId, ready};
 use contracts::sockets::{Accepted, Shutdown, SocketAddress, SocketKind};
 use core::net::{Ipv4Addr, SocketAddrV4};
+use core::ops::RangeInclusive;
 use core::task::Waker;
 use packet::Memory;
 use smoltcp::socket::tcp::State;
@@ -23,6 +24,8 @@ pub const DESCRIPTIONS_MAX: usize = 1024;
 /// Waiting operations per description before all are asked to look again; bounds what cancelled
 /// ones leave behind.
 const WAITERS_MAX: usize = 64;
+/// Ports for those who bind to any: the upper half.
+const FREE_PORTS_FIRST: u16 = 1 << 15;
 /// A client domain's number.
 pub type ClientId = u64;
 
@@ -65,20 +68,12 @@ pub struct Sockets<M> {
     pub(crate) connections: BTreeMap<ConnectionId, DescriptionId>,
     pub(crate) bound: BTreeMap<u16, DescriptionId>,
     next_id: DescriptionId,
-    next_port: u16,
 }
 
 impl<M: Memory> Sockets<M> {
     /// No descriptions yet.
     pub fn new(tcp: Tcp<M>) -> Sockets<M> {
-        Sockets {
-            tcp,
-            table: BTreeMap::new(),
-            connections: BTreeMap::new(),
-            bound: BTreeMap::new(),
-            next_id: 1,
-            next_port: 32768,
-        }
+        Sockets { tcp, table: BTreeMap::new(), connections: BTreeMap::new(), bound: BTreeMap::new(), next_id: 1 }
     }
 
     /// See the contract; so for all that bear the names of its operations.
@@ -138,9 +133,9 @@ impl<M: Memory> Sockets<M> {
     }
 
     fn free_port(&mut self) -> Option<u16> {
-        for _ in 0..u16::MAX {
-            let port = self.next_port.max(32768);
-            self.next_port = port.wrapping_add(1);
+        let first = self.tcp.opening.port();
+        for step in 0..FREE_PORTS_FIRST {
+            let port = FREE_PORTS_FIRST + first.wrapping_add(step) % FREE_PORTS_FIRST;
             if !self.bound.contains_key(&port) {
                 return Some(port);
             }
@@ -319,10 +314,10 @@ impl<M: Memory> Sockets<M> {
         Ok(())
     }
 
-    /// A client is gone: all its references are.
-    pub fn client_gone(&mut self, is_gone: impl Fn(ClientId) -> bool) {
+    /// A client is gone, one of `ids`: all its references are.
+    pub fn client_gone(&mut self, ids: RangeInclusive<ClientId>, is_gone: impl Fn(ClientId) -> bool) {
         let of_gone = |(id, description): (&DescriptionId, &Description)| {
-            let holders = description.holders.iter().filter(|holder| is_gone(**holder));
+            let holders = description.holders.range(ids.clone()).filter(|holder| is_gone(**holder));
             holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
         };
         let held: Vec<_> = self.table.iter().flat_map(of_gone).collect();

@@ -6,17 +6,18 @@
 //! in `sent`. A buffer is in exactly one of `free` and `on_the_way`, or still with the device for a
 //! TCP before us. With no buffer free the library is told so and asks again later. TCP's checksum
 //! is made where a packet leaves the machine. Packets for this machine itself turn round in
-//! `local`, at most [`LOCAL_MAX`] of them; more are lost, as on any network.
+//! `local`: a connection may send while fewer than [`LOCAL_MAX`] wait there, answers always, so
+//! that nothing is lost on that way, and who sends faster than is read waits.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, SocketAddrV4};
 use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Pool, Span};
 use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
 use crate::segment::{self, Segment};
 
-/// Packets to ourselves that wait.
+/// Packets to ourselves that may wait before connections have to.
 pub const LOCAL_MAX: usize = 128;
 
 /// The device.
@@ -36,6 +37,8 @@ struct Sender<M> {
     sent: Vec<Segment>,
     own: Option<Ipv4Addr>,
     local: VecDeque<Vec<u8>>,
+    /// What connections send now is for ourselves.
+    is_local: bool,
 }
 
 impl<M: Memory> Wire<M> {
@@ -50,6 +53,7 @@ impl<M: Memory> Wire<M> {
             sent: Vec::new(),
             own: None,
             local: VecDeque::new(),
+            is_local: false,
         };
         Wire { incoming: Vec::with_capacity(MTU), full: false, sender }
     }
@@ -75,6 +79,16 @@ impl<M: Memory> Wire<M> {
     /// Is a buffer free?
     pub fn can_send(&self) -> bool {
         !self.sender.free.is_empty()
+    }
+
+    /// What is sent from now on is for that end.
+    pub fn aim(&mut self, remote: SocketAddrV4) {
+        self.sender.is_local = is_local(*remote.ip(), self.sender.own);
+    }
+
+    /// Do packets to ourselves wait?
+    pub fn has_local(&self) -> bool {
+        !self.sender.local.is_empty()
     }
 
     /// Our address: packets for it do not leave.
@@ -132,10 +146,8 @@ impl<M: Memory> Sender<M> {
         let packet = &mut self.scratch[..length];
         let Some(segment) = Segment::decode(packet, false) else { return };
         let destination = *segment.destination.ip();
-        if destination.is_loopback() || self.own == Some(destination) {
-            if self.local.len() < LOCAL_MAX {
-                self.local.push_back(packet.to_vec());
-            }
+        if is_local(destination, self.own) {
+            self.local.push_back(packet.to_vec());
         } else {
             let Some(buffer) = self.free.take() else { return };
             segment::fill_checksum(packet);
@@ -149,6 +161,10 @@ impl<M: Memory> Sender<M> {
         }
         self.sent.push(segment);
     }
+}
+
+fn is_local(address: Ipv4Addr, own: Option<Ipv4Addr>) -> bool {
+    address.is_loopback() || own == Some(address)
 }
 
 /// Can this be one host's address?
@@ -195,7 +211,9 @@ impl<M: Memory> phy::Device for Wire<M> {
     }
 
     fn transmit(&mut self, _: Instant) -> Option<Sending<'_, M>> {
-        self.can_send().then_some(Sending(&mut self.sender))
+        let sender = &mut self.sender;
+        let has_room = if sender.is_local { sender.local.len() < LOCAL_MAX } else { !sender.free.is_empty() };
+        has_room.then_some(Sending(sender))
     }
 
     fn capabilities(&self) -> DeviceCapabilities {

@@ -154,11 +154,11 @@ fn references_keep_a_connection_and_strangers_cannot_reach_it() {
     let (server, client) = net.connection(listener, 80);
     assert_eq!(net.server.sockets.available(2, server), Err(DescriptionError::BadId));
     net.server.sockets.inherit(ME, 2);
-    net.server.sockets.client_gone(|client| client == ME);
+    net.server.sockets.client_gone(ME..=ME, |_| true);
     net.client.write(client, b"still here").unwrap();
     net.settle();
     assert_eq!(net.server.sockets.available(2, server), Ok(10));
-    net.server.sockets.client_gone(|client| client == 2);
+    net.server.sockets.client_gone(0..=9, |client| client == 2);
     net.settle();
     assert_eq!(net.client.read(client, 1), Err(DescriptionError::ConnectionReset));
     let _ = net.client.connect(SERVER, 80, net.now_ns);
@@ -238,4 +238,36 @@ fn limits_hold() {
     let all = (0..2000).filter(|_| net.server.sockets.socket(ME, SocketKind::Stream).is_ok()).count();
     assert_eq!(all, tcp::sockets::DESCRIPTIONS_MAX - 1);
     assert_eq!(net.server.sockets.socket(ME, SocketKind::Datagram), Err(DescriptionError::NotSupported));
+}
+
+#[test]
+fn nothing_is_lost_between_programs_of_one_machine() {
+    const CONNECTIONS: usize = 40;
+    const BYTES: usize = 200_000;
+    let mut machine = Machine::new(SERVER);
+    let listener = machine.listen(80);
+    let mut now_ns = SECOND_NS;
+    // All at once, and each sends all it may before anybody reads.
+    let clients: Vec<_> = (0..CONNECTIONS).map(|_| machine.connect([127, 0, 0, 1], 80, now_ns)).collect();
+    let (mut servers, mut written, mut read) = (Vec::new(), vec![0; CONNECTIONS], 0);
+    let all = vec![7; BYTES];
+    let begin_ns = now_ns;
+    while read < CONNECTIONS * BYTES {
+        for (client, written) in clients.iter().zip(&mut written) {
+            match machine.write(*client, &all[*written..]) {
+                Ok(bytes) => *written += bytes,
+                Err(error) => assert!(matches!(error, DescriptionError::WouldBlock | DescriptionError::NotConnected)),
+            }
+        }
+        assert!(machine.turn(now_ns).is_empty(), "nothing leaves the machine");
+        while let Ok(accepted) = machine.sockets.accept(ME, listener) {
+            servers.push(accepted.id);
+        }
+        for server in &servers {
+            read += machine.read(*server, BYTES).map_or(0, |bytes| bytes.len());
+        }
+        // Time for delayed acknowledgements, not for what is sent again.
+        now_ns += 1_000_000;
+        assert!(now_ns - begin_ns < SECOND_NS / 2, "{read} bytes of {} in half a second", CONNECTIONS * BYTES);
+    }
 }

@@ -23,9 +23,13 @@ pub struct Machine {
 
 impl Machine {
     pub fn new(address: [u8; 4]) -> Machine {
+        Machine::with_secret(address, [address[3]; 16])
+    }
+
+    pub fn with_secret(address: [u8; 4], secret: [u8; 16]) -> Machine {
         let region = || Rc::new(RefCell::new(vec![0u8; POOL_BYTES]));
         let (receive, transmit) = (region(), region());
-        let mut tcp = Tcp::new(receive.clone(), transmit.clone(), u64::from(address[3]) * 7919);
+        let mut tcp = Tcp::new(receive.clone(), transmit.clone(), secret);
         tcp.attached(&BufferSet::EMPTY);
         tcp.set_host(Some((Ipv4Addr::from(address), 24)));
         Machine { sockets: Sockets::new(tcp), receive, transmit }
