@@ -56,7 +56,8 @@ impl Card {
         let region = |pages: &Pages| Region { memory: pages.memory(), physical: pages.physical };
         let end_ns = runtime::now_ns() + LIMIT_NS;
         let tired = || runtime::now_ns() > end_ns;
-        let driver = Driver::start(transport, region(&rings), receive.physical, region(&transmit), tired);
+        let quiet = || device::let_at_memory(claim);
+        let driver = Driver::start(transport, region(&rings), receive.physical, region(&transmit), tired, quiet);
         let mut driver = driver.map_err(|error| format!("the card does not start: {error:?}"))?;
         driver.attach(&BufferSet::EMPTY);
         driver.flush();

@@ -4,10 +4,10 @@
 use abi::{Handle, Rights};
 use alloc::boxed::Box;
 
-use crate::Transport;
 use crate::mmio::Mmio;
 use crate::pci::{self, BarRegion, Pci};
 use crate::registers::Registers;
+use crate::{StartError, Transport};
 
 /// A claimed device.
 #[derive(Clone, Copy)]
@@ -21,13 +21,18 @@ pub struct Claim {
 const QUEUES: u64 = 0;
 const CONFIGURATION: u64 = 1;
 
-/// Maps the registers of a device that we hold, virtio by PCI or by MMIO, and lets it reach memory.
-/// It interrupts nobody yet. The error is for people.
+/// Maps the registers of a device that we hold, virtio by PCI or by MMIO. It interrupts nobody yet.
+/// The error is for people.
 pub fn open(device: Handle) -> Result<(Box<dyn Transport>, Claim), &'static str> {
     let is_pci = sys::device_conf_read(device, 0, 2).is_ok();
     let transport = if is_pci { open_pci(device) } else { open_mmio(device) }?;
-    sys::device_master(device, true).map_err(|_| "it may not be let at memory")?;
     Ok((transport, Claim { handle: device, line: !is_pci }))
+}
+
+/// Lets the device reach memory: once it was reset, as what it did for somebody before us may still
+/// be under way.
+pub fn let_at_memory(claim: Claim) -> Result<(), StartError> {
+    sys::device_master(claim.handle, true).map_err(|_| StartError::NoMemoryAccess)
 }
 
 /// Has the device's interrupts come as these badge bits of this context. A line, or a device of one

@@ -48,6 +48,8 @@ pub enum StartError {
     Queues,
     /// The ring region is too small.
     Region,
+    /// It may not be let at memory. Remedy: none; the kernel refused.
+    NoMemoryAccess,
 }
 
 /// What to tell IP.
@@ -117,18 +119,20 @@ pub struct Region<M> {
 
 impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// Resets the device, waits until it is quiet (asking `tired` after each look whether to give
-    /// up), starts it with empty queues and takes over what a predecessor left behind.
+    /// up), has `quiet` let it at memory, starts it with empty queues and takes over what a
+    /// predecessor left behind.
     pub fn start(
         mut transport: T,
         rings: Region<M>,
         receive: u64,
         transmit: Region<M>,
         tired: impl FnMut() -> bool,
+        quiet: impl FnOnce() -> Result<(), StartError>,
     ) -> Result<Driver<T, M>, StartError> {
         let mut journal = Journal::recover(rings.memory.clone(), JOURNAL_OFFSET).map_err(|_| StartError::Region)?;
         let half = journal.other_half();
         let Queues { receive: receive_queue, transmit: transmit_queue, control, tells_link } =
-            bring_up(&mut transport, &rings, half, tired)?;
+            bring_up(&mut transport, &rings, half, tired, quiet)?;
         journal.take_over(|half| queue_offset(half, RECEIVE));
         journal.begin(half);
         let mut address = [0; 6];
@@ -342,7 +346,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         let (posted, unsent) = (self.receive.given(), self.transmit.given());
         let rings = Region { memory: self.rings.clone(), physical: self.rings_physical };
         self.half = 1 - self.half;
-        let queues = bring_up(&mut self.transport, &rings, self.half, tired)?;
+        let queues = bring_up(&mut self.transport, &rings, self.half, tired, || Ok(()))?;
         (self.receive, self.transmit, self.control) = (queues.receive, queues.transmit, queues.control);
         self.promiscuous = None;
         self.settle();
@@ -381,6 +385,7 @@ fn bring_up<T: Transport, M: Memory + Clone>(
     rings: &Region<M>,
     half: u8,
     mut tired: impl FnMut() -> bool,
+    quiet: impl FnOnce() -> Result<(), StartError>,
 ) -> Result<Queues<M>, StartError> {
     let queue = |index| {
         let queue = Queue::new(rings.memory.clone(), queue_offset(half, index), index == RECEIVE);
@@ -395,6 +400,7 @@ fn bring_up<T: Transport, M: Memory + Clone>(
             return Err(StartError::NoReset);
         }
     }
+    quiet()?;
     transport.set_status(status::ACKNOWLEDGE | status::DRIVER);
     let features = transport.features();
     if features & FEATURES != FEATURES {

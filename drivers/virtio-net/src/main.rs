@@ -107,6 +107,15 @@ impl NetworkServer for Service {
     }
 }
 
+/// Status of a driver that cannot go on: the supervisor sees a failure, not an end in order.
+const FAILED: u64 = 1;
+
+/// Says why, and ends.
+fn fail(reason: core::fmt::Arguments<'_>) -> ! {
+    runtime::log!("{reason}");
+    sys::domain_exit(FAILED)
+}
+
 /// A deadline as the driver wants it.
 fn tired() -> impl FnMut() -> bool {
     let deadline_ns = runtime::now_ns() + RESET_NS;
@@ -137,12 +146,14 @@ fn turn(service: &Service, boxes: &mut Outboxes) -> Result<bool, StartError> {
     let Some(client) = client.as_ref() else { return Ok(true) };
     boxes.received.extend(output.received);
     boxes.transmitted.extend(output.transmitted);
-    let received = boxes.received.flush(|frames| client.received(frames).is_ok());
+    let received = boxes.received.flush(|frames| client.has_room() && client.received(frames).is_ok());
     let up = service.up.get();
-    if service.told.get() != up && client.link(up).is_ok() {
+    if service.told.get() != up && client.has_room() && client.link(up).is_ok() {
         service.told.set(up);
     }
-    Ok(service.told.get() == up && boxes.transmitted.flush(|buffers| client.transmitted(buffers).is_ok()) && received)
+    Ok(service.told.get() == up
+        && boxes.transmitted.flush(|buffers| client.has_room() && client.transmitted(buffers).is_ok())
+        && received)
 }
 
 /// A turn after each batch of wishes or interrupts.
@@ -158,7 +169,7 @@ async fn turns(service: Rc<Service>) {
                 runtime::sleep(RETRY_NS).await;
                 service.prompt.ring();
             }
-            Err(error) => return runtime::log!("the device does not come back: {error:?}"),
+            Err(error) => fail(format_args!("the device does not come back: {error:?}")),
         }
     }
 }
@@ -176,20 +187,20 @@ async fn component(start: Start) {
     };
     let (transport, claim) = match device::open(found.handle) {
         Ok(opened) => opened,
-        Err(reason) => return runtime::log!("the device cannot be used: {reason}"),
+        Err(reason) => fail(format_args!("the device cannot be used: {reason}")),
     };
     if let Err(error) = device::interrupt(claim, INTERRUPT, CHANGED) {
-        return runtime::log!("no interrupt for the device: {error:?}");
+        fail(format_args!("no interrupt for the device: {error:?}"));
     }
     let regions = ["virtio-rings", "rx-packets", "tx-packets"].map(|name| start.region(name));
     let [Some(rings), Some(receive), Some(transmit)] = regions else {
-        runtime::log!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml");
-        return;
+        fail(format_args!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml"));
     };
     let region = |region: runtime::Region| Region { memory: region.memory(), physical: region.physical };
-    let driver = match Driver::start(transport, region(rings), receive.physical, region(transmit), tired()) {
+    let (rings, transmit, quiet) = (region(rings), region(transmit), || device::let_at_memory(claim));
+    let driver = match Driver::start(transport, rings, receive.physical, transmit, tired(), quiet) {
         Ok(driver) => driver,
-        Err(error) => return runtime::log!("the device does not start: {error:?}"),
+        Err(error) => fail(format_args!("the device does not start: {error:?}")),
     };
     let [a, b, c, d, e, f] = driver.address();
     runtime::log!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, start {}", start.generation());

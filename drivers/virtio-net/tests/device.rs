@@ -25,6 +25,7 @@ struct Machine {
     queues: Rc<RefCell<[Option<QueueAddresses>; 3]>>,
     seen: Rc<Cell<[u16; 3]>>,
     link: Rc<Cell<u8>>,
+    reaches_memory: Rc<Cell<bool>>,
 }
 
 impl Transport for Machine {
@@ -77,6 +78,7 @@ impl Machine {
             queues: Rc::default(),
             seen: Rc::default(),
             link: Rc::default(),
+            reaches_memory: Rc::default(),
         }
     }
 
@@ -84,9 +86,16 @@ impl Machine {
         let rings = Region { memory: self.rings.clone(), physical: RINGS_PHYSICAL };
         let transmit = Region { memory: self.transmit.clone(), physical: TRANSMIT_PHYSICAL };
         let mut patience = 10;
-        Driver::start(self.clone(), rings, RECEIVE_PHYSICAL, transmit, || {
+        let tired = || {
             patience -= 1;
             patience == 0
+        };
+        // As after another driver, which left it running.
+        self.status.set(4);
+        Driver::start(self.clone(), rings, RECEIVE_PHYSICAL, transmit, tired, || {
+            assert_eq!(self.status.get(), 0, "it may still do what somebody else had it do");
+            self.reaches_memory.set(true);
+            Ok(())
         })
     }
 
@@ -448,6 +457,7 @@ fn a_device_that_does_not_fit_is_refused() {
     let machine = Machine::new();
     machine.reset_looks.set(1000);
     assert_eq!(machine.driver().err(), Some(StartError::NoReset));
+    assert!(!machine.reaches_memory.get());
     machine.reset_looks.set(0);
     machine.features.set(1 << 5);
     assert_eq!(machine.driver().err(), Some(StartError::Features));

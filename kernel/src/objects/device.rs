@@ -192,6 +192,8 @@ fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
 }
 
 pub(super) fn destroy(kernel: &mut Kernel, device: Ptr<Device>) {
+    // Nobody answers for what it would still do.
+    device.found().into_iter().for_each(|info| devices::set_bus_master(info, false));
     for route in device.routes.iter().filter_map(Cell::take) {
         mask(device, route.entry, true);
         kernel.aim(route.vector, None);
