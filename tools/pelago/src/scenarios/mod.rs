@@ -12,6 +12,7 @@ mod door;
 mod files;
 mod frames;
 mod fuzz;
+mod groups;
 mod held;
 mod host_files;
 mod keep_alive;
@@ -54,6 +55,7 @@ pub fn all() -> Vec<Scenario> {
         memory::scenarios(),
         bad_executables::scenarios(),
         bad_programs::scenarios(),
+        groups::scenarios(),
         web::scenarios(),
         link::scenarios(),
         rest::scenarios(),
