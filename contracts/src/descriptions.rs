@@ -21,6 +21,10 @@ pub type DescriptionId = u64;
 /// it, so nobody opens or inherits it there.
 pub const TERMINAL: DescriptionId = 1;
 
+/// Standard input, output and error of the first program, at `console` too and held as the terminal
+/// is. Each is a pipe to the host, or the terminal.
+pub const STANDARD: [DescriptionId; 3] = [2, 3, 4];
+
 /// Readiness bits, of [`Descriptions::poll`] and its event.
 pub mod ready {
     /// A read gives data, end of file or an error at once.
@@ -217,6 +221,27 @@ pub trait Descriptions {
         id: DescriptionId,
         span: BulkSpan,
         at: Option<u64>,
+        wait: bool,
+    ) -> Result<u32, DescriptionError>;
+
+    /// As `read` at the own offset, for a server that restarts: asked again, with the number that
+    /// the client gave no other request, it is carried out once and told again. `NotSupported`.
+    #[op]
+    async fn read_once(
+        &self,
+        id: DescriptionId,
+        span: BulkSpan,
+        number: u64,
+        wait: bool,
+    ) -> Result<u32, DescriptionError>;
+
+    /// The same for `write`.
+    #[op]
+    async fn write_once(
+        &self,
+        id: DescriptionId,
+        span: BulkSpan,
+        number: u64,
         wait: bool,
     ) -> Result<u32, DescriptionError>;
 

@@ -44,6 +44,14 @@ const IN_ORDER: u64 = 1 << 32;
 const BY_SIGNAL: u64 = 1 << 8;
 
 impl Ended {
+    /// As a shell has it: 128 and the number for a signal.
+    pub const fn shell_status(self) -> u8 {
+        match self {
+            Ended::Exited(status) => status,
+            Ended::Signalled(number) => number.wrapping_add(128),
+        }
+    }
+
     /// How a proxy tells it: as the status with which it ends its own domain.
     pub const fn to_status(self) -> u64 {
         IN_ORDER
@@ -231,6 +239,11 @@ pub trait Process {
     /// All its ids, ascending, at most 200 from `from` on.
     #[op(repeatable)]
     async fn ids(&self, from: ProcessId) -> Result<Vec<ProcessId>, ProcessError>;
+
+    /// How the first program ended; waits for that. Who asks ends the machine then, when all that
+    /// programs wrote has left it.
+    #[op(repeatable)]
+    async fn first_ended(&self) -> Result<Ended, ProcessError>;
 
     /// A signal for the client.
     #[event]

@@ -50,6 +50,7 @@ fn is_of_kind(record: &DeviceRecord, kind: &str) -> bool {
         // Modern and transitional network devices of VIRTIO 1.2, 5.1; a memory-mapped one is listed
         // with the modern id.
         "virtio-net" => record.vendor == 0x1af4 && matches!(record.device, 0x1041 | 0x1000),
+        "virtio-console" => record.vendor == 0x1af4 && matches!(record.device, 0x1043 | 0x1003),
         _ => false,
     }
 }

@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use packet::{BufferSet, POOL_BYTES, Span};
 use virtio_net::device::{self, Claim};
-use virtio_net::driver::{HEADER_BYTES, RING_BYTES, Region};
+use virtio_net::driver::{HEADER_BYTES, RING_BYTES, Region, StartError};
 use virtio_net::{Driver, Transport};
 
 use crate::claim::{LIMIT_NS, PAUSE_NS, again};
@@ -51,12 +51,12 @@ fn pages(bytes: usize) -> Result<Pages, String> {
 impl Card {
     fn open(bench: &Bench, hwid: u64) -> Result<Card, String> {
         let handle = sys::device_alloc(bench.cores, Handle::SELF_RAM, hwid).map_err(refused("DeviceAlloc"))?;
-        let (transport, claim) = device::open(handle)?;
+        let (transport, claim) = device::open(handle, virtio_net::KIND)?;
         let [rings, receive, transmit] = [pages(RING_BYTES)?, pages(POOL_BYTES)?, pages(POOL_BYTES)?];
         let region = |pages: &Pages| Region { memory: pages.memory(), physical: pages.physical };
         let end_ns = runtime::now_ns() + LIMIT_NS;
         let tired = || runtime::now_ns() > end_ns;
-        let quiet = || device::let_at_memory(claim);
+        let quiet = || device::let_at_memory(claim).map_err(|_| StartError::NoMemoryAccess);
         let driver = Driver::start(transport, region(&rings), receive.physical, region(&transmit), tired, quiet);
         let mut driver = driver.map_err(|error| format!("the card does not start: {error:?}"))?;
         driver.attach(&BufferSet::EMPTY);

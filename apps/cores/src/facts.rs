@@ -150,7 +150,7 @@ pub fn capacity(bench: &Bench) -> Outcome {
     let disk = records.find(|record| (record.vendor, record.device) == DISK);
     let hwid = disk.ok_or_else(|| String::from("the machine has no disk"))?.hwid;
     let device = sys::device_alloc(bench.cores, Handle::SELF_RAM, hwid).map_err(refused("DeviceAlloc"))?;
-    let (mut registers, _) = virtio_net::device::open(device)?;
+    let (mut registers, _) = virtio_net::device::open(device, virtio_net::KIND)?;
     let sectors =
         (0..CAPACITY_BYTES).rev().fold(0, |all, offset| all << 8 | u64::from(registers.configuration(offset)));
     runtime::log!("a disk of {} bytes", sectors * SECTOR_BYTES);

@@ -185,7 +185,7 @@ async fn component(start: Start) {
     let Some(found) = start.device("virtio-net") else {
         return runtime::log!("no device virtio-net was given: start the machine with a virtio network card");
     };
-    let (transport, claim) = match device::open(found.handle) {
+    let (transport, claim) = match device::open(found.handle, virtio_net::KIND) {
         Ok(opened) => opened,
         Err(reason) => fail(format_args!("the device cannot be used: {reason}")),
     };
@@ -197,7 +197,8 @@ async fn component(start: Start) {
         fail(format_args!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml"));
     };
     let region = |region: runtime::Region| Region { memory: region.memory(), physical: region.physical };
-    let (rings, transmit, quiet) = (region(rings), region(transmit), || device::let_at_memory(claim));
+    let (rings, transmit, quiet) =
+        (region(rings), region(transmit), || device::let_at_memory(claim).map_err(|_| StartError::NoMemoryAccess));
     let driver = match Driver::start(transport, rings, receive.physical, transmit, tired(), quiet) {
         Ok(driver) => driver,
         Err(error) => fail(format_args!("the device does not start: {error:?}")),

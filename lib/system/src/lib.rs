@@ -193,6 +193,11 @@ pub struct Run {
     pub environment: Vec<String>,
     /// Absolute path.
     pub working_directory: String,
+    /// Which of the standard streams are a terminal at the host; the others are pipes. For a
+    /// machine with a console device: without, all are the terminal on the serial line.
+    pub terminals: [bool; 3],
+    /// Rows and columns of that terminal's window; 0 where they are not known.
+    pub window: (u16, u16),
 }
 
 /// Why an encoded file was refused.

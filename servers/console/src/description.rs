@@ -1,7 +1,7 @@
-//! The terminal as a description: reads that wait, writes, settings, polls.
+//! The terminal and the streams as descriptions: reads that wait, writes, settings, polls.
 //!
 //! Invariant: what a read takes and what it answers happen in one step, so a cancelled read loses
-//! no byte, and a cancelled write has written all or nothing. Every client may use the one
+//! no byte, and a cancelled write has written all or nothing. Every client may use every
 //! description; there is nothing to open, and nothing to give back but a client's watch.
 
 use alloc::vec;
@@ -11,23 +11,114 @@ use channel::Peer;
 use contracts::BulkSpan;
 use contracts::descriptions::*;
 
-use crate::service::{Console, TERMINAL, Waiting};
+use virtio::ports::Out;
+
+use crate::service::{Console, Stream, Waiting};
+use crate::streams::Request;
 
 /// Bytes moved in one request, whatever the client's bulk region holds.
 const MOVE_BYTES_MAX: usize = 64 << 10;
-/// Clients that may watch at once.
-const WATCHES_MAX: usize = 256;
+/// Watches of clients at once, one for each description.
+const WATCHES_MAX: usize = 1024;
 /// `/dev/ttyS0` as Linux numbers it: major 4, minor 64.
 const DEVICE_NUMBER: u32 = 4 << 8 | 64;
 /// The store's number in `Status::device`; `fs` is 1, pipes are 2.
 const STORE: u64 = 3;
 
-fn known(id: DescriptionId) -> Result<(), DescriptionError> {
-    if id == TERMINAL { Ok(()) } else { Err(DescriptionError::BadId) }
+fn request_of(peer: &Peer, number: u64) -> Option<Request> {
+    // The upper half is the place among clients, which a restart of ours does not change.
+    let client = peer.id() >> 32;
+    (client != 0).then_some(Request { client, number })
 }
 
 fn not_positioned(at: Option<u64>) -> Result<(), DescriptionError> {
     if at.is_none() { Ok(()) } else { Err(DescriptionError::NotSeekable) }
+}
+
+impl Console {
+    async fn read_stream(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        request: Option<Request>,
+        wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        let stream = self.stream(id)?;
+        // Checked before anything is taken: bytes must not be lost to a wrong span.
+        let window = peer.bulk().window(span).map_err(|_| DescriptionError::Invalid)?;
+        let wanted = window.len().min(MOVE_BYTES_MAX);
+        let Some(streams) = self.streams.as_ref().filter(|_| stream == Stream::Input) else {
+            if stream != Stream::Terminal {
+                return Err(DescriptionError::Invalid);
+            }
+            let bytes = self.input(wanted, wait).await?;
+            window.write(0, &bytes).map_err(|_| DescriptionError::Invalid)?;
+            return Ok(bytes.len() as u32);
+        };
+        if let Some(result) = streams.result(request) {
+            return Ok(result);
+        }
+        let take = || streams.take_input(wanted, request, |bytes| window.write(0, bytes).is_ok());
+        match take() {
+            Some(count) => Ok(count as u32),
+            None if !wait => Err(DescriptionError::WouldBlock),
+            None => Ok(self.changed.until(take).await as u32),
+        }
+    }
+
+    async fn write_stream(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        request: Option<Request>,
+        wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        let stream = self.stream(id)?;
+        let window = peer.bulk().window(span).map_err(|_| DescriptionError::Invalid)?;
+        let read = || {
+            let mut bytes = vec![0; window.len().min(MOVE_BYTES_MAX)];
+            window.read(0, &mut bytes).map_err(|_| DescriptionError::Invalid).map(|()| bytes)
+        };
+        let Some(streams) = &self.streams else {
+            if self.terminal.borrow().is_stopped() && !wait {
+                return Err(DescriptionError::WouldBlock);
+            }
+            self.changed.until(|| (!self.terminal.borrow().is_stopped()).then_some(())).await;
+            let bytes = read()?;
+            // Without a further await: a cancelled write has written all or nothing.
+            self.output(&bytes);
+            return Ok(bytes.len() as u32);
+        };
+        if let Some(result) = streams.result(request) {
+            return Ok(result);
+        }
+        let bytes = read()?;
+        let out = match stream {
+            Stream::Input => return Err(DescriptionError::Invalid),
+            Stream::Output(out) => out,
+            Stream::Terminal => Out::Screen,
+        };
+        // As many as there is room for at once: nothing is awaited after the first.
+        let write = || {
+            if bytes.is_empty() {
+                return Some(Ok(0));
+            }
+            let count = match stream {
+                Stream::Terminal if self.terminal.borrow().is_stopped() => 0,
+                Stream::Terminal => self.show(streams, &bytes, request),
+                _ if streams.is_closed(out) || streams.is_broken() => return Some(Err(DescriptionError::BrokenPipe)),
+                _ => streams.write(out, &bytes, request, |count| count),
+            };
+            (count > 0).then_some(Ok(count as u32))
+        };
+        match write() {
+            Some(result) => result,
+            None if !wait => Err(DescriptionError::WouldBlock),
+            None => self.changed.until(write).await,
+        }
+    }
 }
 
 impl DescriptionsServer for Console {
@@ -39,13 +130,8 @@ impl DescriptionsServer for Console {
         at: Option<u64>,
         wait: bool,
     ) -> Result<u32, DescriptionError> {
-        known(id)?;
         not_positioned(at)?;
-        // Checked before anything is taken: bytes must not be lost to a wrong span.
-        let window = peer.bulk().window(span).map_err(|_| DescriptionError::Invalid)?;
-        let bytes = self.input(window.len().min(MOVE_BYTES_MAX), wait).await?;
-        window.write(0, &bytes).map_err(|_| DescriptionError::Invalid)?;
-        Ok(bytes.len() as u32)
+        self.read_stream(peer, id, span, None, wait).await
     }
 
     async fn write(
@@ -56,18 +142,30 @@ impl DescriptionsServer for Console {
         at: Option<u64>,
         wait: bool,
     ) -> Result<u32, DescriptionError> {
-        known(id)?;
         not_positioned(at)?;
-        let window = peer.bulk().window(span).map_err(|_| DescriptionError::Invalid)?;
-        if self.terminal.borrow().is_stopped() && !wait {
-            return Err(DescriptionError::WouldBlock);
-        }
-        self.changed.until(|| (!self.terminal.borrow().is_stopped()).then_some(())).await;
-        let mut bytes = vec![0; window.len().min(MOVE_BYTES_MAX)];
-        window.read(0, &mut bytes).map_err(|_| DescriptionError::Invalid)?;
-        // Without a further await: a cancelled write has written all or nothing.
-        self.output(&bytes);
-        Ok(bytes.len() as u32)
+        self.write_stream(peer, id, span, None, wait).await
+    }
+
+    async fn read_once(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        number: u64,
+        wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        self.read_stream(peer, id, span, request_of(peer, number), wait).await
+    }
+
+    async fn write_once(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        number: u64,
+        wait: bool,
+    ) -> Result<u32, DescriptionError> {
+        self.write_stream(peer, id, span, request_of(peer, number), wait).await
     }
 
     async fn seek(
@@ -77,29 +175,30 @@ impl DescriptionsServer for Console {
         _offset: i64,
         _whence: Whence,
     ) -> Result<u64, DescriptionError> {
-        known(id)?;
+        self.stream(id)?;
         Err(DescriptionError::NotSeekable)
     }
 
     async fn status(&self, _peer: &Peer, id: DescriptionId) -> Result<Status, DescriptionError> {
-        known(id)?;
+        let stream = self.stream(id)?;
+        let is_terminal = stream == Stream::Terminal;
         Ok(Status {
-            kind: Kind::Terminal,
-            permissions: 0o620,
+            kind: if is_terminal { Kind::Terminal } else { Kind::Pipe },
+            permissions: if is_terminal { 0o620 } else { 0o600 },
             size: 0,
-            inode: TERMINAL,
+            inode: if is_terminal { TERMINAL } else { id },
             device: STORE,
             links: 1,
             user: 0,
             group: 0,
-            special: DEVICE_NUMBER,
+            special: if is_terminal { DEVICE_NUMBER } else { 0 },
             modified_ns: 0,
             accessed_ns: 0,
         })
     }
 
     async fn resize(&self, _peer: &Peer, id: DescriptionId, _size: u64) -> Result<(), DescriptionError> {
-        known(id)?;
+        self.stream(id)?;
         Err(DescriptionError::Invalid)
     }
 
@@ -109,7 +208,7 @@ impl DescriptionsServer for Console {
         id: DescriptionId,
         _from: u64,
     ) -> Result<(Vec<Entry>, u64), DescriptionError> {
-        known(id)?;
+        self.stream(id)?;
         Err(DescriptionError::NotDirectory)
     }
 
@@ -119,8 +218,14 @@ impl DescriptionsServer for Console {
         id: DescriptionId,
         request: Control,
     ) -> Result<ControlReply, DescriptionError> {
-        known(id)?;
         let state = self.state.get();
+        match (self.stream(id)?, &self.streams) {
+            (Stream::Terminal, _) => {}
+            (Stream::Input, Some(streams)) if request == Control::Available => {
+                return Ok(ControlReply::Number(streams.input_held() as u64));
+            }
+            _ => return Err(DescriptionError::NotTerminal),
+        }
         match request {
             Control::GetTerminal => return Ok(ControlReply::Terminal(state.settings.image().to_vec())),
             Control::GetWindow => return Ok(ControlReply::Window { rows: state.rows, columns: state.columns }),
@@ -140,15 +245,15 @@ impl DescriptionsServer for Console {
     }
 
     async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, DescriptionError> {
-        known(id)?;
-        let found = self.ready(mask);
+        self.stream(id)?;
+        let found = self.ready(id, mask);
         if found == 0 && watch {
             let mut waiting = self.waiting.borrow_mut();
-            waiting.retain(|waiting| waiting.events.peer() != peer);
+            waiting.retain(|waiting| waiting.events.peer() != peer || waiting.id != id);
             if waiting.len() >= WATCHES_MAX {
                 return Err(DescriptionError::TooMany);
             }
-            waiting.push(Waiting { events: DescriptionsEvents::new(peer), mask });
+            waiting.push(Waiting { events: DescriptionsEvents::new(peer), id, mask });
         }
         Ok(found)
     }
@@ -158,8 +263,8 @@ impl DescriptionsServer for Console {
     }
 
     async fn close(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {
-        known(id)?;
-        self.peer_closed(peer);
+        self.stream(id)?;
+        self.waiting.borrow_mut().retain(|waiting| waiting.events.peer() != peer || waiting.id != id);
         Ok(())
     }
 

@@ -17,4 +17,5 @@ pub mod output;
 pub mod record;
 pub mod service;
 pub mod settings;
+pub mod streams;
 pub mod terminal;

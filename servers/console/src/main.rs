@@ -22,13 +22,25 @@ use console_core::commands::Commands;
 use console_core::record::{Kept, RECORD_BYTES, REGION, Request};
 use console_core::service::{Console, Outside};
 use console_core::settings::Settings;
+use console_core::streams::{self, Streams};
 use contracts::descriptions;
+use contracts::process::ProcessClient;
+use packet::Memory;
 use runtime::{Region, Start};
+use virtio::device::{self, Claim};
+use virtio::ports::{Found, KIND};
 
 runtime::main!(component);
 
 /// State of a fresh start: the first program is the foreground.
 const FRESH: (u16, u16, u32) = (24, 80, 1);
+
+/// The device has this long to become quiet after a reset, or to hear us.
+const DEVICE_NS: u64 = 100_000_000;
+/// Until a process server that is gone is asked again.
+const PAUSE_NS: u64 = 10_000_000;
+/// Badge bit of the streams' device; the one before is the serial line's.
+const DEVICE_BIT: u64 = 1 << (runtime::OWN_BITS.start + 1);
 
 async fn component(start: Start) {
     let device = start.device("serial");
@@ -36,8 +48,12 @@ async fn component(start: Start) {
         runtime::log!("no serial line given: the terminal is silent");
     }
     let memory = start.region(REGION).as_ref().map(Region::memory);
+    let run = run(&start);
     let state = recovered(&start, memory.as_ref()).unwrap_or_else(|| {
-        let (rows, columns, foreground) = FRESH;
+        let (mut rows, mut columns, foreground) = FRESH;
+        if run.window.0 > 0 && run.window.1 > 0 {
+            (rows, columns) = run.window;
+        }
         Kept { settings: Settings::default(), rows, columns, foreground, request: Request::NONE }
     });
     let (line, wiring) = (device, start.clone());
@@ -50,7 +66,17 @@ async fn component(start: Start) {
         keep: Box::new(move |state| keep(memory.as_ref(), state)),
         process: Box::new(move || wiring.client("process").ok()),
     };
-    let console = Rc::new(Console::new(state, outside));
+    let mut console = Console::new(state, outside);
+    let mut claim = None;
+    match open_streams(&start) {
+        Ok(None) => {}
+        Ok(Some((streams, found))) => {
+            claim = Some(found);
+            console = console.with_streams(streams, run.terminals);
+        }
+        Err(reason) => runtime::log!("the streams are on the serial line: {reason}"),
+    }
+    let console = Rc::new(console);
     let (wiring, monitor, power) = (start.clone(), start.clone(), start.capability("power"));
     let commands = Rc::new(Commands {
         supervisor: Box::new(move || wiring.client("supervisor").ok()),
@@ -59,11 +85,15 @@ async fn component(start: Start) {
     });
     runtime::spawn(console.clone().send_signals());
     runtime::spawn(commands.clone().answer_requests(console.clone()));
-    if runs_no_program(&start) {
+    runtime::spawn(end(start.clone(), console.clone()));
+    if run.arguments.is_empty() {
         runtime::spawn(commands.answer_person(console.clone()));
     }
     if let Some(device) = device {
         runtime::spawn(serial::receive(device, console.clone()));
+    }
+    if let Some(claim) = claim {
+        runtime::spawn(hear(claim, console.clone()));
     }
     start.serving();
     let mut channels = start.incoming(descriptions::NAME);
@@ -95,11 +125,57 @@ fn keep(memory: Option<&Bulk>, state: &Kept) {
     }
 }
 
-/// Then what is typed is commands. An archive that does not tell runs a program, as `process` sees
-/// it too.
-fn runs_no_program(start: &Start) -> bool {
+/// What is run. An archive that does not tell runs some program, as `process` sees it too.
+fn run(start: &Start) -> system::Run {
     let run = start.file(system::RUN_PATH).map(system::decode::<system::Run>);
-    matches!(run, Some(Ok(run)) if run.arguments.is_empty())
+    match run {
+        Some(Ok(run)) => run,
+        _ => system::Run { arguments: alloc::vec![String::new()], ..system::Run::default() },
+    }
+}
+
+/// The streams, if the machine has a device for them. The error is for people.
+fn open_streams(start: &Start) -> Result<Option<(Streams, Claim)>, String> {
+    let Some(found) = start.device("virtio-console") else { return Ok(None) };
+    let region = start.region(streams::REGION).ok_or("the region streams is missing: correct system/*.toml")?;
+    let (transport, claim) = device::open(found.handle, KIND)?;
+    device::let_at_memory(claim).map_err(|error| format!("it may not be let at memory: {error:?}"))?;
+    device::interrupt(claim, DEVICE_BIT, DEVICE_BIT).map_err(|error| format!("no interrupt: {error:?}"))?;
+    let deadline_ns = runtime::now_ns() + DEVICE_NS;
+    let tired = || runtime::now_ns() > deadline_ns;
+    let recovers = start.entrance() != Entrance::Fresh;
+    let memory: Rc<dyn Memory> = Rc::new(region.memory());
+    let (streams, found) = Streams::start(transport, memory, region.physical, recovers, tired)
+        .map_err(|error| format!("their device does not start: {error:?}"))?;
+    if recovers && found == Found::Reset {
+        runtime::log!("the streams' device was reset: what was on its way is lost");
+    }
+    Ok(Some((streams, claim)))
+}
+
+/// Looks at the streams' device at each interrupt, for ever.
+async fn hear(claim: Claim, console: Rc<Console>) {
+    loop {
+        console.look();
+        runtime::notified(DEVICE_BIT).await;
+        device::answered(claim, &mut || console.acknowledge());
+    }
+}
+
+/// Ends the machine with the first program, when all that it wrote has left.
+async fn end(start: Start, console: Rc<Console>) {
+    let Ok(process) = start.client::<ProcessClient>("process") else { return };
+    let how = loop {
+        match process.first_ended().await {
+            Ok(how) => break how,
+            Err(_) => runtime::sleep(PAUSE_NS).await,
+        }
+    };
+    console.finish(how).await;
+    if let Some(power) = start.capability("power") {
+        let error = sys::power_off(power, how.shell_status().into());
+        runtime::log!("the machine does not end: {error:?}");
+    }
 }
 
 fn power_off(power: Option<Handle>) -> String {

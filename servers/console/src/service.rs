@@ -11,23 +11,32 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use contracts::descriptions::*;
-use contracts::process::{ProcessClient, Target};
+use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsEvents, STANDARD, ready};
+use contracts::process::{Ended, ProcessClient, Target};
 use runtime::Watch;
+use virtio::ports::Out;
 
 use crate::control::{Sorted, Sorter};
 use crate::record::{Kept, Progress, Request};
 use crate::settings::Settings;
+use crate::streams::{Request as Numbered, Streams, Word};
 use crate::terminal::{Readable, Terminal, signal};
 
-/// The terminal's only description.
-pub const TERMINAL: DescriptionId = 1;
+pub use contracts::descriptions::TERMINAL;
 /// Output bytes processed at once; a tab may become eight, and the kernel takes 4096.
 const PIECE_BYTES: usize = 512;
 /// Requests that may wait for the one under way.
 const REQUESTS_MAX: usize = 8;
 /// A signal that `process` does not take within this is given up.
 const SIGNAL_LIMIT_NS: u64 = 1_000_000_000;
+
+/// A byte that a program writes to the terminal, or types at it, shows as at most so many.
+const SHOWN_MAX: usize = 8;
+/// Bytes of keys that are taken at once.
+const KEYS_BYTES: usize = 256;
+
+/// The first program.
+const FIRST: u32 = 1;
 
 /// Writes bytes, at most 4096 at once.
 pub type Writer = Box<dyn Fn(&[u8])>;
@@ -44,12 +53,26 @@ pub struct Outside {
 
 pub(crate) struct Waiting {
     pub events: DescriptionsEvents,
+    pub id: DescriptionId,
     pub mask: u32,
+}
+
+/// What a description stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Terminal,
+    Input,
+    Output(Out),
 }
 
 /// See the module's head.
 pub struct Console {
     outside: Outside,
+    /// The device of the streams, if the machine has one; without, the terminal is on the serial
+    /// line.
+    pub(crate) streams: Option<Streams>,
+    /// Which of the standard streams are the terminal.
+    terminals: [bool; 3],
     pub(crate) terminal: RefCell<Terminal>,
     sorter: RefCell<Sorter>,
     pub(crate) state: Cell<Kept>,
@@ -77,6 +100,8 @@ impl Console {
         (outside.keep)(&state);
         Console {
             outside,
+            streams: None,
+            terminals: [true; 3],
             terminal: RefCell::new(terminal),
             sorter: RefCell::new(sorter),
             state: Cell::new(state),
@@ -88,6 +113,83 @@ impl Console {
             requests: RefCell::default(),
             requested: Watch::default(),
         }
+    }
+
+    /// The same with streams over a device of their own, of which these are the terminal.
+    pub fn with_streams(self, streams: Streams, terminals: [bool; 3]) -> Console {
+        Console { streams: Some(streams), terminals, ..self }
+    }
+
+    /// What `id` stands for.
+    pub(crate) fn stream(&self, id: DescriptionId) -> Result<Stream, DescriptionError> {
+        let standard = STANDARD.iter().position(|standard| *standard == id);
+        match standard {
+            None if id == TERMINAL => Ok(Stream::Terminal),
+            None => Err(DescriptionError::BadId),
+            Some(index) if self.streams.is_none() || self.terminals[index] => Ok(Stream::Terminal),
+            Some(0) => Ok(Stream::Input),
+            Some(1) => Ok(Stream::Output(Out::Output)),
+            Some(_) => Ok(Stream::Output(Out::Error)),
+        }
+    }
+
+    /// Looks what the device of the streams has done.
+    pub fn look(&self) {
+        let Some(streams) = &self.streams else { return };
+        while let Some(word) = streams.take_word() {
+            if let Some(Word::Window { rows, columns }) = word {
+                self.set_window(rows, columns);
+            }
+        }
+        // A key's echo must have room.
+        while self.terminal.borrow().has_room()
+            && streams.room(Out::Screen) >= SHOWN_MAX * KEYS_BYTES
+            && streams.take_keys(|bytes| self.receive_keys(bytes)) > 0
+        {}
+        if streams.signal().is_some() {
+            self.signalled.changed();
+        }
+        self.note_change();
+    }
+
+    /// Answers an interrupt of that device.
+    pub fn acknowledge(&self) {
+        if let Some(streams) = &self.streams {
+            streams.acknowledge();
+        }
+    }
+
+    fn receive_keys(&self, bytes: &[u8]) -> usize {
+        let mut echo = Vec::new();
+        let mut taken = 0;
+        for &byte in bytes {
+            if !self.terminal.borrow().has_room() {
+                break;
+            }
+            taken += 1;
+            if let Some(number) = self.terminal.borrow_mut().receive(byte, &mut echo) {
+                self.signal(number);
+            }
+        }
+        self.send(&echo);
+        taken
+    }
+
+    /// Waits until all that programs wrote has left the machine, then tells the host how the first
+    /// one ended.
+    pub async fn finish(&self, how: Ended) {
+        let Some(streams) = &self.streams else { return };
+        let is_drained = |out: &[Out]| out.iter().all(|out| streams.is_drained(*out)).then_some(());
+        self.changed.until(|| is_drained(&[Out::Output, Out::Error, Out::Screen])).await;
+        let word = match how {
+            Ended::Exited(status) => alloc::format!("exit {status}\n"),
+            Ended::Signalled(number) => alloc::format!("signal {number}\n"),
+        };
+        // A line end first: a predecessor may have written half a word.
+        let word = alloc::format!("\n{word}");
+        self.changed.until(|| (streams.room(Out::Control) >= word.len() || streams.is_broken()).then_some(())).await;
+        streams.write(Out::Control, word.as_bytes(), None, |count| count);
+        self.changed.until(|| is_drained(&[Out::Control])).await;
     }
 
     /// Takes bytes from the line; gives how many. While there is no room the rest is to be left
@@ -102,6 +204,8 @@ impl Console {
             taken += 1;
             let sorted = self.sorter.borrow_mut().sort(byte);
             match sorted {
+                // The terminal is elsewhere.
+                Sorted::Terminal(_) if self.streams.is_some() => {}
                 Sorted::Terminal(byte) => {
                     if let Some(number) = self.terminal.borrow_mut().receive(byte, &mut echo) {
                         self.signal(number);
@@ -179,11 +283,13 @@ impl Console {
     pub fn reply(&self, lines: &[&str]) {
         for line in lines {
             let mut bytes = Vec::new();
-            self.terminal.borrow_mut().begin_line(&mut bytes);
+            if self.streams.is_none() {
+                self.terminal.borrow_mut().begin_line(&mut bytes);
+            }
             bytes.extend_from_slice(&[crate::control::MARK, b' ']);
             bytes.extend_from_slice(line.as_bytes());
             bytes.extend_from_slice(b"\r\n");
-            self.send(&bytes);
+            self.say(&bytes);
         }
     }
 
@@ -202,7 +308,17 @@ impl Console {
         }
     }
 
+    /// To whoever sits at the terminal. Over the device, what has no room is lost: echo, and words
+    /// of ours.
     fn send(&self, bytes: &[u8]) {
+        match &self.streams {
+            Some(streams) => drop(streams.write(Out::Screen, bytes, None, |count| count)),
+            None => self.say(bytes),
+        }
+    }
+
+    /// To the serial line.
+    fn say(&self, bytes: &[u8]) {
         bytes.chunks(8 * PIECE_BYTES).for_each(|piece| (self.outside.write)(piece));
     }
 
@@ -212,6 +328,18 @@ impl Console {
             self.terminal.borrow_mut().write(piece, &mut line);
             self.send(&line);
         }
+    }
+
+    /// What a program writes at the terminal over the device: as much as there is room for.
+    pub(crate) fn show(&self, streams: &Streams, bytes: &[u8], request: Option<Numbered>) -> usize {
+        if streams.is_closed(Out::Screen) {
+            return bytes.len();
+        }
+        let count = bytes.len().min(streams.room(Out::Screen) / SHOWN_MAX);
+        let mut line = Vec::with_capacity(2 * count);
+        self.terminal.borrow_mut().write(&bytes[..count], &mut line);
+        streams.write(Out::Screen, &line, request, |_| count);
+        count
     }
 
     /// Bytes for a reader.
@@ -234,6 +362,7 @@ impl Console {
         }
         let bytes = self.terminal.borrow_mut().take(wanted);
         self.note_change();
+        self.look();
         Ok(bytes)
     }
 
@@ -241,19 +370,36 @@ impl Console {
         self.changes.set(self.changes.get().wrapping_add(1));
         self.changed.changed();
         self.waiting.borrow_mut().retain(|waiting| {
-            let found = self.ready(waiting.mask);
+            let found = self.ready(waiting.id, waiting.mask);
             if found != 0 {
                 // A client with a full event queue is told `Lost` by its own side and polls again.
-                let _ = waiting.events.ready(TERMINAL, found);
+                let _ = waiting.events.ready(waiting.id, found);
             }
             found == 0
         });
     }
 
-    pub(crate) fn ready(&self, mask: u32) -> u32 {
+    pub(crate) fn ready(&self, id: DescriptionId, mask: u32) -> u32 {
+        match (self.stream(id), &self.streams) {
+            (Ok(Stream::Input), Some(streams)) => {
+                let ended = if streams.input_ended() { ready::READ | ready::HANGUP } else { 0 };
+                let held = if streams.input_held() > 0 { ready::READ } else { 0 };
+                (ended | held) & (mask | ready::HANGUP)
+            }
+            (Ok(Stream::Output(out)), Some(streams)) => {
+                let closed = if streams.is_closed(out) { ready::WRITE | ready::ERROR } else { 0 };
+                let room = if streams.room(out) > 0 { ready::WRITE } else { 0 };
+                (closed | room) & (mask | ready::ERROR)
+            }
+            _ => self.terminal_ready(mask),
+        }
+    }
+
+    fn terminal_ready(&self, mask: u32) -> u32 {
         let terminal = self.terminal.borrow();
         let read = if terminal.polls_readable() { ready::READ } else { 0 };
-        let write = if terminal.is_stopped() { 0 } else { ready::WRITE };
+        let is_full = self.streams.as_ref().is_some_and(|streams| streams.room(Out::Screen) < SHOWN_MAX);
+        let write = if terminal.is_stopped() || is_full { 0 } else { ready::WRITE };
         (read | write) & mask
     }
 
@@ -269,22 +415,33 @@ impl Console {
         self.signalled.changed();
     }
 
+    /// The next signal: of a key, or of the host's.
+    fn take_signal(&self) -> Option<(u8, Target)> {
+        let foreground = Target::Group(self.state.get().foreground);
+        if let Some(number) = self.signals.get().checked_ilog2() {
+            self.signals.set(self.signals.get() & !(1 << number));
+            return Some((number as u8, foreground));
+        }
+        let streams = self.streams.as_ref()?;
+        let (number, first) = streams.signal()?;
+        streams.signal_sent((number, first));
+        Some((number, if first { Target::Process(FIRST) } else { foreground }))
+    }
+
     /// Sends signals to the foreground group, for ever. A task of its own: the process server may
     /// be slow, restarting or gone.
     pub async fn send_signals(self: Rc<Self>) {
         loop {
-            let number = self.signalled.until(|| self.signals.get().checked_ilog2()).await;
-            self.signals.set(self.signals.get() & !(1 << number));
-            let group = self.state.get().foreground;
+            let (number, target) = self.signalled.until(|| self.take_signal()).await;
             let Some(process) = (self.outside.process)() else {
                 runtime::log!("signal {number} is lost: no channel to the process server");
                 continue;
             };
-            match runtime::timeout(SIGNAL_LIMIT_NS, process.signal(Target::Group(group), number as u8)).await {
+            match runtime::timeout(SIGNAL_LIMIT_NS, process.signal(target, number)).await {
                 Ok(Ok(())) => {}
-                Ok(Err(error)) => runtime::log!("signal {number} for group {group} is lost: {error:?}"),
+                Ok(Err(error)) => runtime::log!("signal {number} for {target:?} is lost: {error:?}"),
                 Err(_) => {
-                    runtime::log!("signal {number} for group {group} is lost: the process server does not answer")
+                    runtime::log!("signal {number} for {target:?} is lost: the process server does not answer")
                 }
             }
         }

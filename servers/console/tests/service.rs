@@ -144,7 +144,7 @@ fn stopped_output_waits_and_wrong_requests_are_refused() {
         assert!(matches!(beyond, Err(CallError::Server(DescriptionError::Invalid))));
         let short = client.control(TERMINAL, Control::SetTerminal { settings: vec![1], flush_input: false }).await;
         assert!(matches!(short, Err(CallError::Server(DescriptionError::Invalid))));
-        assert!(matches!(client.poll(2, 1, false).await, Err(CallError::Server(DescriptionError::BadId))));
+        assert!(matches!(client.poll(9, 1, false).await, Err(CallError::Server(DescriptionError::BadId))));
         client.control(TERMINAL, Control::SetForeground { group: 7 }).await.unwrap();
         assert_eq!(states.borrow().last().unwrap().foreground, 7);
     });

@@ -43,6 +43,7 @@ async fn component(start: Start) {
         }
     });
     start.serving();
+    runtime::spawn(server.clone().end_unattended());
     runtime::spawn(serve::start_first(server.clone(), start.file("etc/run")));
 
     loop {

@@ -205,6 +205,28 @@ impl DescriptionsServer for Pipes {
         Ok(count as u32)
     }
 
+    async fn read_once(
+        &self,
+        _: &Peer,
+        _: DescriptionId,
+        _: BulkSpan,
+        _: u64,
+        _: bool,
+    ) -> Result<u32, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn write_once(
+        &self,
+        _: &Peer,
+        _: DescriptionId,
+        _: BulkSpan,
+        _: u64,
+        _: bool,
+    ) -> Result<u32, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
+
     async fn seek(
         &self,
         peer: &Peer,

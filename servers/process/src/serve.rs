@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::ops::Deref;
 
 use abi::{DeathCause, Handle};
@@ -51,12 +51,17 @@ pub struct Server {
     discarded: RefCell<BTreeSet<DomainId>>,
     /// Some process ended, stopped or was continued.
     changed: Watch,
+    /// How the first program ended, and whether somebody asked for that.
+    ended: Cell<Option<Ended>>,
+    is_attended: Cell<bool>,
 }
 
 /// A refused fork waits for its answer, each time twice as long as before until one is granted:
 /// whoever asks again and again spends no time of others, and whoever meets the limit once hardly
 /// notices.
 const REFUSED_PAUSE_FIRST_NS: u64 = 1_000_000;
+/// A console that starts, or starts again, asks for the end of the first program within this.
+const ATTENDED_NS: u64 = 2_000_000_000;
 /// At most 2^9 times the first: half a second.
 const REFUSED_DOUBLINGS_MAX: u32 = 9;
 
@@ -107,6 +112,8 @@ impl Server {
             refusals: RefCell::default(),
             discarded: RefCell::default(),
             changed: Watch::default(),
+            ended: Cell::default(),
+            is_attended: Cell::default(),
         }
     }
 
@@ -169,7 +176,7 @@ impl Server {
             runtime::abort(alarm.task);
         }
         if effect.machine_ends {
-            self.end_machine(how);
+            self.ended.set(Some(how));
         }
         if let Some(parent) = effect.parent {
             self.notify(parent, SIGCHLD, id);
@@ -195,11 +202,17 @@ impl Server {
         self.changed.changed();
     }
 
+    /// Ends the machine with the first program, if nobody asks to do so.
+    pub async fn end_unattended(self: Rc<Self>) {
+        let how = self.changed.until(|| self.ended.get()).await;
+        let is_attended = self.changed.until(|| self.is_attended.get().then_some(()));
+        if runtime::timeout(ATTENDED_NS, is_attended).await.is_err() {
+            self.end_machine(how);
+        }
+    }
+
     fn end_machine(&self, how: Ended) {
-        let status = match how {
-            Ended::Exited(status) => status,
-            Ended::Signalled(number) => number.wrapping_add(128),
-        };
+        let status = how.shell_status();
         let Some(power) = self.power else {
             return runtime::log!("the first program ended with status {status}");
         };
@@ -522,6 +535,12 @@ impl ProcessServer for Service {
 
     async fn ids(&self, _peer: &Peer, from: ProcessId) -> Result<Vec<ProcessId>, ProcessError> {
         Ok(self.table.borrow().ids(from).take(IDS_MAX).collect())
+    }
+
+    async fn first_ended(&self, _: &Peer) -> Result<Ended, ProcessError> {
+        self.is_attended.set(true);
+        self.changed.changed();
+        Ok(self.changed.until(|| self.ended.get()).await)
     }
 
     fn peer_restarted(&self, peer: &Peer) {

@@ -31,6 +31,8 @@ const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
 /// include/hw/i386/microvm.h; with ACPI, which is the default). Not the first: QEMU's model moves
 /// pin 0 of every I/O APIC to pin 2, as is right for the first APIC's timer.
 const MICROVM_WINDOW: &str = "virtio_mmio.device=512@0xfeb00200:25";
+/// The third, for the streams.
+const MICROVM_STREAMS_WINDOW: &str = "virtio_mmio.device=512@0xfeb00400:26";
 
 /// Machine types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -74,6 +76,21 @@ impl MachineType {
                 "virtio-mmio.force-legacy=false",
                 "-device",
                 "virtio-net-device,netdev=n0,bus=virtio-mmio-bus.1",
+            ],
+        }
+    }
+
+    /// QEMU's console device.
+    fn console(self) -> &'static [&'static str] {
+        match self {
+            MachineType::Q35 | MachineType::Microvm => {
+                &["-device", "virtio-serial-pci,id=s0,disable-legacy=on,max_ports=6"]
+            }
+            MachineType::MicrovmMmio => &[
+                "-global",
+                "virtio-mmio.force-legacy=false",
+                "-device",
+                "virtio-serial-device,id=s0,max_ports=6,bus=virtio-mmio-bus.2",
             ],
         }
     }
@@ -211,6 +228,9 @@ pub struct Machine {
     pub plugin: Option<crate::plugin::Instruments>,
     /// Where kernels write is written down.
     pub audit: Option<crate::audit::Audit>,
+    /// Sockets that the emulator inherits, one for each port of a console device (`streams`); none:
+    /// no such device.
+    pub streams: Vec<i32>,
     /// Has a network card.
     pub has_card: bool,
     /// Has a second one, with PCI only, on one cable with the first and nobody else.
@@ -255,6 +275,7 @@ impl Machine {
             instruction_ns: None,
             plugin: None,
             audit: None,
+            streams: Vec::new(),
             has_card: true,
             has_pair: false,
             disk_bytes: 0,
@@ -332,6 +353,13 @@ impl Machine {
             add(&["-netdev", &self.network()]);
             add(self.machine.card());
         }
+        if !self.streams.is_empty() {
+            add(self.machine.console());
+            for (port, socket) in (1..).zip(&self.streams) {
+                add(&["-chardev", &format!("socket,id=c{port},fd={socket}")]);
+                add(&["-device", &format!("virtserialport,bus=s0.0,nr={port},chardev=c{port}")]);
+            }
+        }
         if self.has_pair {
             add(&[
                 "-netdev",
@@ -362,6 +390,9 @@ impl Machine {
         }
         let mut line = self.command_line.clone();
         line.extend(self.machine.command_line().map(str::to_owned));
+        if self.machine == MachineType::MicrovmMmio && !self.streams.is_empty() {
+            line.push(MICROVM_STREAMS_WINDOW.to_owned());
+        }
         if !line.is_empty() {
             add(&["-append", &line.join(" ")]);
         }

@@ -42,6 +42,7 @@ mod scenario;
 mod scenarios;
 mod sim;
 mod size;
+mod streams;
 mod symbols;
 mod terminal;
 mod tidy;

@@ -6,13 +6,15 @@ use crate::emulator::{Forward, Machine, MachineType, parse_memory};
 use crate::guest::{Event, Guest};
 use crate::news::{Detail, News};
 use crate::rootfs::{self, Volume};
+use crate::streams::{self, Streams};
 use crate::{control, description, disk_image, image, place, symbols, terminal};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use system::Run;
 
@@ -24,6 +26,8 @@ const END_OF_INPUT: u8 = 0x04;
 const DEFAULT_FORWARD: &str = "8080:80";
 
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
+/// The status of a machine that was switched off from outside.
+static STOPPED: AtomicU8 = AtomicU8::new(0);
 
 /// Options of `run`.
 #[derive(Args, Debug)]
@@ -119,6 +123,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             ),
         }
     }
+    let is_carried = has_console_device(options)?;
+    let held = if is_carried { Some(streams::hold_signals()?) } else { None };
+    let streams = if is_carried { Some(Streams::open()?) } else { None };
+    machine.streams = streams.as_ref().map(Streams::descriptors).unwrap_or_default();
     ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
     if !options.quiet {
         eprintln!("pelago: {}", start(options, &machine, &reason));
@@ -131,6 +139,28 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let guest = Guest::start(&machine)?;
     let replies = control::serve(folder.path(), guest.input())?;
+    if let (Some(streams), Some(held)) = (streams, held) {
+        let has_program = !options.program.is_empty();
+        let [input, output, _] = streams::terminals();
+        let direct =
+            Mutex::new(if has_program { terminal::Direct::enter_raw(output) } else { terminal::Direct::enter() });
+        let direct = Arc::new(direct);
+        let (at_end, process) = (direct.clone(), guest.process_id());
+        let running = streams.run(held, has_program, move |reason, status| {
+            if let Ok(mut direct) = at_end.lock() {
+                direct.take();
+            }
+            eprintln!("\npelago: {reason}");
+            STOPPED.store(status, Ordering::Relaxed);
+            switch_off(process);
+        })?;
+        let line_end = if has_program && input && output { "\r\n" } else { "\n" };
+        let result = relay_system(guest, &replies, running, News::new(options.detail()), line_end);
+        if let Ok(mut direct) = direct.lock() {
+            direct.take();
+        }
+        return result;
+    }
     let _direct = terminal::Direct::enter();
     forward_input(&guest);
     relay(guest, &replies, News::new(options.detail()))
@@ -150,6 +180,49 @@ fn start(options: &Options, machine: &Machine, reason: &str) -> String {
     let (cpus, mib, by) = (machine.cpus, machine.memory_bytes >> 20, machine.accelerator.name());
     let ports = if ports.is_empty() { String::new() } else { format!("; {}", ports.join(", ")) };
     format!("{what}; {cpus} cores, {mib} MiB, {by} ({reason}){ports}")
+}
+
+/// Does somebody in the system serve the streams' device?
+fn has_console_device(options: &Options) -> Result<bool> {
+    let path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
+    let system = description::load(&path)?;
+    Ok(system.components.iter().any(|component| component.devices.iter().any(|kind| kind == "virtio-console")))
+}
+
+/// Ends the emulator that has this process id, ours: for an end out of any order.
+fn switch_off(process: u32) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process as i32), nix::sys::signal::Signal::SIGKILL);
+}
+
+/// Shows what the system says until the guest ends, while the streams go their own way.
+fn relay_system(
+    mut guest: Guest,
+    replies: &control::Replies,
+    running: streams::Running,
+    mut news: News,
+    line_end: &str,
+) -> Result<ExitCode> {
+    let mut symbols = symbols::Symbols::default();
+    loop {
+        let Ok(event) = guest.next(WAKE_EVERY) else { continue };
+        match event {
+            Some(Event::Line { whole, .. }) => {
+                news.line(whole).into_iter().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
+            }
+            Some(Event::Reply(text)) => replies.deliver(text),
+            Some(Event::Part(_) | Event::Exit(_)) => {}
+            None => break,
+        }
+    }
+    if let status @ 1.. = STOPPED.load(Ordering::Relaxed) {
+        return Ok(ExitCode::from(status));
+    }
+    if let Some(status) = running.finish() {
+        return Ok(status);
+    }
+    news.rest().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
+    let status = guest.finish(Duration::ZERO)?;
+    Ok(ExitCode::from(status.clamp(0, 255) as u8))
 }
 
 /// Builds what changed and writes the archive.
@@ -178,6 +251,7 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
         rootfs::add_with(&mut root, wish, &path)?;
     }
     let mut run = Run { working_directory: options.workdir.clone(), environment, ..Run::default() };
+    (run.terminals, run.window) = (streams::terminals(), streams::window());
     if let Some((name, arguments)) = options.program.split_first() {
         run.arguments.push(rootfs::add_program(&mut root, name, &path)?);
         run.arguments.extend_from_slice(arguments);

@@ -1,10 +1,10 @@
 //! The user's terminal while a guest has it: the guest's console echoes and edits, so the host's
 //! must not.
 //!
-//! Signals stay on: Ctrl-C ends the machine. Output processing stays on, since the tool's own lines
-//! use it too. Invariant: the settings found are put back when the value goes.
+//! Where the streams have no device, signals stay on: Ctrl-C ends the machine; and output
+//! processing stays on, since the tool's own lines use it too. Invariant: the settings found are put back when the value goes.
 
-use nix::sys::termios::{LocalFlags, SetArg, Termios, tcgetattr, tcsetattr};
+use nix::sys::termios::{LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use std::io::IsTerminal;
 
 /// See the module's head.
@@ -23,6 +23,23 @@ impl Direct {
         let mut direct = before.clone();
         direct.local_flags.remove(LocalFlags::ICANON | LocalFlags::ECHO);
         tcsetattr(&stdin, SetArg::TCSANOW, &direct).ok()?;
+        Some(Direct { before })
+    }
+
+    /// Passes every key on, Ctrl-C too. With `draws`, what the guest writes is shown as it is, and
+    /// lines of ours end with a return.
+    pub fn enter_raw(draws: bool) -> Option<Direct> {
+        let stdin = std::io::stdin();
+        if !stdin.is_terminal() {
+            return None;
+        }
+        let before = tcgetattr(&stdin).ok()?;
+        let mut raw = before.clone();
+        cfmakeraw(&mut raw);
+        if !draws {
+            raw.output_flags = before.output_flags;
+        }
+        tcsetattr(&stdin, SetArg::TCSANOW, &raw).ok()?;
         Some(Direct { before })
     }
 }

@@ -6,10 +6,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
-use contracts::descriptions::TERMINAL;
+use contracts::descriptions::{DescriptionId, Kind, STANDARD, TERMINAL};
 use contracts::process::{Birth, Ended};
 use personality::descriptors::{Description, server};
-use personality::flags::O_RDWR;
+use personality::flags::{O_RDWR, O_WRONLY};
 use personality::image::Image;
 use personality::memory::{PAGE, STACK_BYTES, STACK_TOP, STATE_BASE, protection};
 use personality::path::{absolute, base_name, interpreter};
@@ -85,6 +85,12 @@ fn make_state(birth: &Birth) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Is that stream of the console's no terminal?
+async fn is_pipe(id: DescriptionId) -> bool {
+    let Ok(console) = proxy().server(server::CONSOLE) else { return false };
+    console.status(id).await.is_ok_and(|status| status.kind == Kind::Pipe)
+}
+
 async fn start_first(run: system::Run) -> Result<(), (String, Failure)> {
     let terminal = Description {
         id: TERMINAL,
@@ -93,13 +99,27 @@ async fn start_first(run: system::Run) -> Result<(), (String, Failure)> {
         kind: CHARACTER_DEVICE,
         ..Description::default()
     };
+    let mut first = [terminal; 3];
+    for ((description, id), flags) in first.iter_mut().zip(STANDARD).zip([0, O_WRONLY, O_WRONLY]) {
+        if is_pipe(id).await {
+            (description.id, description.flags, description.kind) = (id, flags, super::files::type_bits(Kind::Pipe));
+        }
+    }
     let opened = with_state(|state| {
-        let first = state.descriptors.add(terminal, false)?;
-        state.descriptors.duplicate(first, 1, false)?;
-        state.descriptors.duplicate(first, 2, false).map(drop)
+        let mut terminal = None;
+        for description in first {
+            match terminal.filter(|_| description.id == TERMINAL) {
+                Some(known) => drop(state.descriptors.duplicate(known, 0, false)?),
+                None => {
+                    let number = state.descriptors.add(description, false)?;
+                    terminal = terminal.or((description.id == TERMINAL).then_some(number));
+                }
+            }
+        }
+        Ok(())
     });
     let name = run.arguments.first().cloned().unwrap_or_default();
-    opened.map_err(|errno| (name.clone(), errno.into()))?;
+    opened.map_err(|errno: Errno| (name.clone(), errno.into()))?;
     if run.working_directory.starts_with('/') {
         with_state(|state| state.directory = Text::new(&personality::path::clean(&run.working_directory)));
     }

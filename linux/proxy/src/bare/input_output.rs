@@ -24,6 +24,8 @@ const COUNT_MAX: u64 = 0x7fff_f000;
 const VECTORS_MAX: u64 = 1024;
 /// S_IFREG.
 const REGULAR: u32 = 0o100000;
+/// S_IFCHR; the console's other streams are pipes.
+const CHARACTER_DEVICE: u32 = 0o020000;
 
 /// What a descriptor names.
 pub fn description(descriptor: u64) -> Result<Description, Errno> {
@@ -67,7 +69,12 @@ async fn read_once(
     let bulk = client.bulk();
     let length = into.len().min(bulk.len());
     let span = BulkSpan { offset: 0, length: length as u32 };
-    let count = answer_within(server, limit_ns, || client.read(id, span, at, wait)).await?;
+    let count = if server == server::CONSOLE && at.is_none() {
+        let number = runtime::now_ns();
+        answer_of(server, || client.read_once(id, span, number, wait)).await?
+    } else {
+        answer_within(server, limit_ns, || client.read(id, span, at, wait)).await?
+    };
     let count = (count as usize).min(length);
     bulk.read(0, &mut into[..count]).map_err(|_| Errno::EIO)?;
     Ok(count)
@@ -102,7 +109,7 @@ async fn read_description(
     mut at: Option<u64>,
     wait: bool,
 ) -> Result<u64, Failure> {
-    if found.server == server::CONSOLE && !into.is_empty() {
+    if found.server == server::CONSOLE && found.kind == CHARACTER_DEVICE && !into.is_empty() {
         may_read_terminal(found.id).await?;
     }
     let mut done = 0;
@@ -132,7 +139,13 @@ async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>
         let part = &from[done..from.len().min(done + bulk.len())];
         let span = BulkSpan { offset: 0, length: part.len() as u32 };
         bulk.write(0, part).map_err(|_| Errno::EIO)?;
-        match answer_within(found.server, found.send_limit_ns, || client.write(found.id, span, at, wait)).await {
+        let answer = if found.server == server::CONSOLE && at.is_none() {
+            let number = runtime::now_ns();
+            answer_of(found.server, || client.write_once(found.id, span, number, wait)).await.map_err(Failure::from)
+        } else {
+            answer_within(found.server, found.send_limit_ns, || client.write(found.id, span, at, wait)).await
+        };
+        match answer {
             Ok(count) => {
                 let count = (count as usize).min(part.len());
                 done += count;

@@ -80,8 +80,7 @@ pub async fn answer<R: DeserializeOwned, E: DeserializeOwned>(call: Call<R, E>) 
 
 /// As [`answer`], with two differences. Files never keep a caller waiting, so no signal cuts their
 /// reads and writes short (half an executable cannot be run). A restarted console is asked again,
-/// since its one description is held by everybody: what it was writing when it died may then appear
-/// twice, and nothing is lost but what was typed and not read.
+/// since its descriptions are held by everybody; reads and writes are numbered for that.
 pub async fn answer_of<R: DeserializeOwned, E: DeserializeOwned>(
     server: u32,
     ask: impl Fn() -> Call<R, E>,

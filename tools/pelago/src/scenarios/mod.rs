@@ -28,6 +28,7 @@ mod recovery_other;
 mod rest;
 mod shares;
 mod shell;
+mod streams;
 mod stress;
 mod web;
 
@@ -53,6 +54,7 @@ pub fn all() -> Vec<Scenario> {
         door::scenarios(),
         host_files::scenarios(),
         memory::scenarios(),
+        streams::scenarios(),
         bad_executables::scenarios(),
         bad_programs::scenarios(),
         groups::scenarios(),

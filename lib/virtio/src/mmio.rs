@@ -5,13 +5,11 @@ use crate::transport::{QueueAddresses, Transport};
 
 /// "virt".
 const MAGIC: u32 = 0x7472_6976;
-/// Network device.
-const NETWORK: u32 = 1;
 
 /// A mapped device.
 pub struct Mmio(Registers);
 
-/// No network device of the version we speak. QEMU shows version 1 unless started with `-global
+/// No device of that kind, or not of the version we speak. QEMU shows version 1 unless started with `-global
 /// virtio-mmio.force-legacy=false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOurs {
@@ -22,10 +20,10 @@ pub struct NotOurs {
 }
 
 impl Mmio {
-    /// Over a mapped window.
-    pub fn new(registers: Registers) -> Result<Mmio, NotOurs> {
+    /// Over a mapped window with a device of that kind (section 5).
+    pub fn new(registers: Registers, kind: u32) -> Result<Mmio, NotOurs> {
         let (magic, version, device) = (registers.read_u32(0), registers.read_u32(4), registers.read_u32(8));
-        if (magic, version, device) == (MAGIC, 2, NETWORK) {
+        if (magic, version, device) == (MAGIC, 2, kind) {
             Ok(Mmio(registers))
         } else {
             Err(NotOurs { version, device })

@@ -10,6 +10,8 @@ use crate::transport::{QueueAddresses, Transport};
 const VENDOR_CAPABILITY: u8 = 9;
 /// Longest list of capabilities that fits into configuration space.
 const CAPABILITIES_MAX: usize = 48;
+/// Most queues that a driver of ours uses of one device, counted from the first.
+const QUEUES_MAX: usize = 16;
 /// Message of configuration changes.
 const CONFIGURATION: u16 = 1;
 
@@ -73,13 +75,13 @@ pub struct Pci {
     notify_step: u32,
     device: Registers,
     /// Per queue: where to notify.
-    notify_offsets: [u64; 3],
+    notify_offsets: [u64; QUEUES_MAX],
 }
 
 impl Pci {
     /// Over mapped structures.
     pub fn new(common: Registers, notify: Registers, notify_step: u32, device: Registers) -> Pci {
-        Pci { common, notify, notify_step, device, notify_offsets: [0; 3] }
+        Pci { common, notify, notify_step, device, notify_offsets: [0; QUEUES_MAX] }
     }
 }
 
@@ -117,10 +119,14 @@ impl Transport for Pci {
             self.common.write_u32(offset, address as u32);
             self.common.write_u32(offset + 4, (address >> 32) as u32);
         }
+        self.adopt_queue(queue);
+        self.common.write_u16(28, 1);
+    }
+    fn adopt_queue(&mut self, queue: u16) {
+        self.common.write_u16(22, queue);
         if let Some(offset) = self.notify_offsets.get_mut(usize::from(queue)) {
             *offset = u64::from(self.common.read_u16(30)) * u64::from(self.notify_step);
         }
-        self.common.write_u16(28, 1);
     }
     fn notify(&mut self, queue: u16) {
         if let Some(&offset) = self.notify_offsets.get(usize::from(queue)) {

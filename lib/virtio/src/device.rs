@@ -4,10 +4,10 @@
 use abi::{Handle, Rights};
 use alloc::boxed::Box;
 
+use crate::Transport;
 use crate::mmio::Mmio;
 use crate::pci::{self, BarRegion, Pci};
 use crate::registers::Registers;
-use crate::{StartError, Transport};
 
 /// A claimed device.
 #[derive(Clone, Copy)]
@@ -21,18 +21,18 @@ pub struct Claim {
 const QUEUES: u64 = 0;
 const CONFIGURATION: u64 = 1;
 
-/// Maps the registers of a device that we hold, virtio by PCI or by MMIO. It interrupts nobody yet.
-/// The error is for people.
-pub fn open(device: Handle) -> Result<(Box<dyn Transport>, Claim), &'static str> {
+/// Maps the registers of a device that we hold, virtio by PCI or by MMIO. `kind` is its number in
+/// section 5 of virtio 1.2. It interrupts nobody yet. The error is for people.
+pub fn open(device: Handle, kind: u32) -> Result<(Box<dyn Transport>, Claim), &'static str> {
     let is_pci = sys::device_conf_read(device, 0, 2).is_ok();
-    let transport = if is_pci { open_pci(device) } else { open_mmio(device) }?;
+    let transport = if is_pci { open_pci(device) } else { open_mmio(device, kind) }?;
     Ok((transport, Claim { handle: device, line: !is_pci }))
 }
 
 /// Lets the device reach memory: once it was reset, as what it did for somebody before us may still
 /// be under way.
-pub fn let_at_memory(claim: Claim) -> Result<(), StartError> {
-    sys::device_master(claim.handle, true).map_err(|_| StartError::NoMemoryAccess)
+pub fn let_at_memory(claim: Claim) -> Result<(), abi::Error> {
+    sys::device_master(claim.handle, true)
 }
 
 /// Has the device's interrupts come as these badge bits of this context. A line, or a device of one
@@ -75,13 +75,11 @@ fn open_pci(device: Handle) -> Result<Box<dyn Transport>, &'static str> {
     Ok(Box::new(Pci::new(common, notify, places.notify_step, own)))
 }
 
-fn open_mmio(device: Handle) -> Result<Box<dyn Transport>, &'static str> {
+fn open_mmio(device: Handle, kind: u32) -> Result<Box<dyn Transport>, &'static str> {
     let registers = map_window(device, 0)?;
-    match Mmio::new(registers) {
+    match Mmio::new(registers, kind) {
         Ok(transport) => Ok(Box::new(transport)),
-        Err(_) => {
-            Err("it is no network device of virtio-mmio version 2 (QEMU: -global virtio-mmio.force-legacy=false)")
-        }
+        Err(_) => Err("it is no such device of virtio-mmio version 2 (QEMU: -global virtio-mmio.force-legacy=false)"),
     }
 }
 

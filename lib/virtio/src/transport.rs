@@ -37,6 +37,8 @@ pub trait Transport {
     fn queue_entries(&mut self, queue: u16) -> u16;
     /// Switches a queue on.
     fn set_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses);
+    /// Learns what is needed to notify a queue that is switched on already.
+    fn adopt_queue(&mut self, _queue: u16) {}
     /// Tells the device that a queue has news.
     fn notify(&mut self, queue: u16);
     /// A byte of the device's configuration.
@@ -64,6 +66,9 @@ impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
     }
     fn set_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) {
         (**self).set_queue(queue, entries, addresses);
+    }
+    fn adopt_queue(&mut self, queue: u16) {
+        (**self).adopt_queue(queue);
     }
     fn notify(&mut self, queue: u16) {
         (**self).notify(queue);

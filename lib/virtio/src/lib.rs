@@ -1,0 +1,20 @@
+//! What drivers of virtio devices have in common (virtio 1.2, sections 2.7, 4.1, 4.2), and the
+//! ports of a console device (section 5.3) as a step machine.
+//!
+//! `registers.rs` is the only place that touches device registers, `device.rs` the only one that
+//! makes calls. Deliberately unknown here: what the bytes of a port mean.
+
+#![no_std]
+#![deny(unsafe_code)]
+
+extern crate alloc;
+
+pub mod device;
+pub mod mmio;
+pub mod pci;
+pub mod port;
+pub mod ports;
+pub mod registers;
+pub mod transport;
+
+pub use transport::Transport;

@@ -1,0 +1,397 @@
+//! The program's three streams and its terminal over a device of their own, so that a console's
+//! death neither loses nor doubles a byte of them.
+//!
+//! [`Kept`] in the region `streams` decides what happened: how far each stream has come, and which
+//! request of which client had which result. It is written whole to one of two places in turn, and
+//! one byte says which counts. What a request does to the device's queues is prepared without an
+//! effect, then kept, then published; a successor publishes what it finds, and a client that asks
+//! again is told what its request came to.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::string::String;
+use alloc::vec;
+use core::cell::{Cell, RefCell};
+
+use packet::{Memory, OutOfBounds};
+use virtio::Transport;
+use virtio::port::{Broken, Position};
+use virtio::ports::{self, Found, In, Out, Ports, Positions, StartError};
+
+/// Name of the region.
+pub const REGION: &str = "streams";
+/// Behind the device's queues: which place counts, the two places, and what clients were told.
+const CHOICE_AT: usize = ports::END;
+const PLACES_AT: [usize; 2] = [ports::END + 64, ports::END + 64 + PLACE_BYTES];
+const PLACE_BYTES: usize = 128;
+const TOLD_AT: usize = ports::END + 4096;
+const TOLD_BYTES: usize = 24;
+/// Clients whose last result is remembered: more than there may be programs at once.
+const TOLD_MAX: usize = 1024;
+/// Bytes that the region must have.
+pub const REGION_BYTES: usize = TOLD_AT + TOLD_MAX * TOLD_BYTES;
+/// "STRM" and the record's version.
+const MAGIC: u64 = 0x5354_524d_0000_0001;
+/// Longest line on the control port.
+const LINE_MAX: usize = 64;
+const NO_END: u64 = u64::MAX;
+
+/// A request of a client that can be asked again: who, and which. `None`: it cannot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Which place for clients it has; processes that follow each other may have the same.
+    pub client: u64,
+    /// Never the same twice, of one client.
+    pub number: u64,
+}
+
+/// What is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    positions: Positions,
+    /// Bytes of standard input that programs have, and at which count it ends.
+    input: u64,
+    end: u64,
+    /// Bit per [`Out`]: nobody at the host takes it any more.
+    closed: u8,
+    /// Signals for the foreground and for the first program, a bit each.
+    signals: [u64; 2],
+    /// What was told last, and in which place of the table that is.
+    request: Request,
+    result: u32,
+    place: u16,
+}
+
+impl Kept {
+    const FRESH: Kept = Kept {
+        positions: Positions { given: [0; ports::OUTS], taken: [Position { taken: 0, offset: 0 }; ports::INS] },
+        input: 0,
+        end: NO_END,
+        closed: 0,
+        signals: [0; 2],
+        request: Request { client: 0, number: 0 },
+        result: 0,
+        place: 0,
+    };
+
+    fn encode(&self) -> [u8; PLACE_BYTES] {
+        let mut record = [0; PLACE_BYTES];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            record[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        };
+        for word in
+            [MAGIC, self.input, self.end, self.signals[0], self.signals[1], self.request.client, self.request.number]
+        {
+            put(&word.to_le_bytes());
+        }
+        put(&self.result.to_le_bytes());
+        put(&self.place.to_le_bytes());
+        self.positions.given.iter().for_each(|count| put(&count.to_le_bytes()));
+        for position in self.positions.taken {
+            put(&position.taken.to_le_bytes());
+            put(&position.offset.to_le_bytes());
+        }
+        put(&[self.closed]);
+        record
+    }
+
+    fn decode(record: &[u8; PLACE_BYTES]) -> Option<Kept> {
+        let mut at = 0;
+        let mut number = |bytes: usize| {
+            let value = record[at..at + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+            at += bytes;
+            value
+        };
+        if number(8) != MAGIC {
+            return None;
+        }
+        let mut kept = Kept { input: number(8), end: number(8), ..Kept::FRESH };
+        kept.signals = [number(8), number(8)];
+        kept.request = Request { client: number(8), number: number(8) };
+        (kept.result, kept.place) = (number(4) as u32, number(2) as u16);
+        kept.positions.given.iter_mut().for_each(|count| *count = number(2) as u16);
+        for position in &mut kept.positions.taken {
+            *position = Position { taken: number(2) as u16, offset: number(2) as u16 };
+        }
+        kept.closed = number(1) as u8;
+        Some(kept)
+    }
+}
+
+/// What the host says on the control port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// The window of the terminal has that size.
+    Window {
+        /// Its height.
+        rows: u16,
+        /// Its width.
+        columns: u16,
+    },
+}
+
+/// See the module's head.
+pub struct Streams {
+    ports: RefCell<Ports<Box<dyn Transport>, Rc<dyn Memory>>>,
+    memory: Rc<dyn Memory>,
+    kept: Cell<Kept>,
+    choice: Cell<u8>,
+    broken: Cell<bool>,
+}
+
+impl Streams {
+    /// Over a device and the region, which a device sees at `physical`. `recovers`: what a
+    /// predecessor kept there counts.
+    pub fn start(
+        transport: Box<dyn Transport>,
+        memory: Rc<dyn Memory>,
+        physical: u64,
+        recovers: bool,
+        tired: impl FnMut() -> bool,
+    ) -> Result<(Streams, Found), StartError> {
+        memory.read(REGION_BYTES - 1, &mut [0]).map_err(|OutOfBounds| StartError::Region)?;
+        let (choice, kept) = if recovers { recovered(&*memory) } else { (0, None) };
+        let positions = kept.map(|kept| kept.positions);
+        let (ports, positions, found) = Ports::start(transport, memory.clone(), physical, positions, tired)?;
+        let kept = Kept { positions, ..kept.unwrap_or(Kept::FRESH) };
+        let streams = Streams {
+            ports: RefCell::new(ports),
+            memory,
+            kept: Cell::new(kept),
+            choice: Cell::new(choice),
+            broken: Cell::new(false),
+        };
+        streams.remember_told(&kept);
+        streams.commit(kept);
+        Ok((streams, found))
+    }
+
+    /// Makes `kept` what counts, and then true.
+    fn commit(&self, kept: Kept) {
+        let choice = 1 - self.choice.get() % 2;
+        // In bounds: `start` looked.
+        let _ = self.memory.write(PLACES_AT[usize::from(choice)], &kept.encode());
+        let _ = self.memory.write(CHOICE_AT, &[choice]);
+        self.choice.set(choice);
+        let is_told = kept.request != self.kept.get().request;
+        self.kept.set(kept);
+        if is_told {
+            self.remember_told(&kept);
+        }
+        self.ports.borrow_mut().publish(&kept.positions);
+    }
+
+    fn remember_told(&self, kept: &Kept) {
+        let mut told = [0; TOLD_BYTES];
+        told[..8].copy_from_slice(&kept.request.client.to_le_bytes());
+        told[8..16].copy_from_slice(&kept.request.number.to_le_bytes());
+        told[16..20].copy_from_slice(&kept.result.to_le_bytes());
+        let _ = self.memory.write(TOLD_AT + usize::from(kept.place) % TOLD_MAX * TOLD_BYTES, &told);
+    }
+
+    fn told_at(&self, place: usize) -> (Request, u32) {
+        let mut told = [0; TOLD_BYTES];
+        let _ = self.memory.read(TOLD_AT + place * TOLD_BYTES, &mut told);
+        let number = |at: usize| told[at..at + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+        (Request { client: number(0), number: number(8) }, number(16) as u32)
+    }
+
+    /// Where the client's last result is: its client number is its place, so that who comes after
+    /// it writes over it.
+    fn place(request: Request) -> usize {
+        request.client as usize % TOLD_MAX
+    }
+
+    /// What a request came to that was carried out before.
+    pub fn result(&self, request: Option<Request>) -> Option<u32> {
+        let request = request?;
+        let (told, result) = self.told_at(Streams::place(request));
+        (told == request).then_some(result)
+    }
+
+    fn with_result(kept: &mut Kept, request: Option<Request>, result: usize) {
+        if let Some(request) = request {
+            (kept.request, kept.result) = (request, result as u32);
+            kept.place = Streams::place(request) as u16;
+        }
+    }
+
+    fn believed<R: Default>(&self, outcome: Result<R, Broken>) -> R {
+        outcome.unwrap_or_else(|Broken| {
+            self.broken.set(true);
+            R::default()
+        })
+    }
+
+    /// Has the device said something impossible? Nothing comes or goes from then on.
+    pub fn is_broken(&self) -> bool {
+        self.broken.get()
+    }
+
+    /// Writes as much as there is room for, as `request` with that result for its client: bytes of
+    /// its own that these stand for. Gives how many went.
+    pub fn write(&self, out: Out, bytes: &[u8], request: Option<Request>, result: impl Fn(usize) -> usize) -> usize {
+        let mut kept = self.kept.get();
+        let outcome = self.ports.borrow().fill(&mut kept.positions, out, bytes);
+        let done = self.believed(outcome);
+        if done > 0 {
+            Streams::with_result(&mut kept, request, result(done));
+            self.commit(kept);
+        }
+        done
+    }
+
+    /// Bytes that a write takes now.
+    pub fn room(&self, out: Out) -> usize {
+        let outcome = self.ports.borrow().room(&self.kept.get().positions, out);
+        self.believed(outcome)
+    }
+
+    /// Is nothing of it on its way any more, or nobody there to take it?
+    pub fn is_drained(&self, out: Out) -> bool {
+        let outcome = self.ports.borrow().is_drained(&self.kept.get().positions, out);
+        self.is_closed(out) || outcome != Ok(false)
+    }
+
+    /// Has the host closed it?
+    pub fn is_closed(&self, out: Out) -> bool {
+        self.kept.get().closed & 1 << out as u8 != 0
+    }
+
+    /// Takes at most `wanted` bytes of standard input for `request`, if `hand_over` could hand them
+    /// over. `None`: there are none yet. Empty: there will be none.
+    pub fn take_input(
+        &self,
+        wanted: usize,
+        request: Option<Request>,
+        hand_over: impl FnOnce(&[u8]) -> bool,
+    ) -> Option<usize> {
+        let mut kept = self.kept.get();
+        let mut bytes = vec![0; wanted.min(self.input_held())];
+        let outcome = self.ports.borrow().peek(&mut kept.positions, In::Input, &mut bytes);
+        let count = self.believed(outcome);
+        if count == 0 {
+            return (self.input_ended() || wanted == 0).then_some(0);
+        }
+        if !hand_over(&bytes[..count]) {
+            return Some(0);
+        }
+        kept.input += count as u64;
+        Streams::with_result(&mut kept, request, count);
+        self.commit(kept);
+        Some(count)
+    }
+
+    /// Bytes of standard input that a read gives now.
+    pub fn input_held(&self) -> usize {
+        let outcome = self.ports.borrow().held(&self.kept.get().positions, In::Input);
+        self.believed(outcome)
+    }
+
+    /// Has all of standard input been read?
+    pub fn input_ended(&self) -> bool {
+        let kept = self.kept.get();
+        kept.input >= kept.end || self.broken.get()
+    }
+
+    /// Hands what was typed to `receive`, which says how much it took.
+    pub fn take_keys(&self, receive: impl FnOnce(&[u8]) -> usize) -> usize {
+        let kept = self.kept.get();
+        let mut bytes = [0; 256];
+        let outcome = self.ports.borrow().peek(&mut { kept.positions }, In::Keys, &mut bytes);
+        let count = self.believed(outcome);
+        let taken = if count == 0 { 0 } else { receive(&bytes[..count]) };
+        // What it did may have changed more.
+        let mut kept = self.kept.get();
+        let outcome = self.ports.borrow().peek(&mut kept.positions, In::Keys, &mut bytes[..taken]);
+        if self.believed(outcome) > 0 {
+            self.commit(kept);
+        }
+        taken
+    }
+
+    /// Takes what the host says, one line at a time: `None` when there is no whole line.
+    pub fn take_word(&self) -> Option<Option<Word>> {
+        let mut kept = self.kept.get();
+        let mut bytes = [0; LINE_MAX];
+        let outcome = self.ports.borrow().peek(&mut { kept.positions }, In::Control, &mut bytes);
+        let count = self.believed(outcome);
+        let length = match bytes[..count].iter().position(|byte| *byte == b'\n') {
+            Some(end) => end + 1,
+            // No line is as long; what it begins with goes.
+            None if count == LINE_MAX => count,
+            None => return None,
+        };
+        let outcome = self.ports.borrow().peek(&mut kept.positions, In::Control, &mut bytes[..length]);
+        self.believed(outcome);
+        let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let mut words = line.split_ascii_whitespace();
+        let command = words.next().unwrap_or_default();
+        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+        let mut told = None;
+        match command {
+            "window" => {
+                let size = |value: Option<u64>| value.and_then(|value| u16::try_from(value).ok()).unwrap_or(0);
+                told = Some(Word::Window { rows: size(number()), columns: size(number()) });
+            }
+            "end" => kept.end = number().unwrap_or(0),
+            "closed-output" => kept.closed |= 1 << Out::Output as u8,
+            "closed-error" => kept.closed |= 1 << Out::Error as u8,
+            "closed-screen" => kept.closed |= 1 << Out::Screen as u8,
+            "signal-foreground" => kept.signals[0] |= bit(number()),
+            "signal-first" => kept.signals[1] |= bit(number()),
+            _ => {}
+        }
+        self.commit(kept);
+        Some(told)
+    }
+
+    /// The next signal that the host wants sent, and whether to the first program alone; it stays
+    /// until [`Streams::signal_sent`].
+    pub fn signal(&self) -> Option<(u8, bool)> {
+        let [foreground, first] = self.kept.get().signals.map(u64::checked_ilog2);
+        foreground.map(|number| (number as u8, false)).or(first.map(|number| (number as u8, true)))
+    }
+
+    /// It was sent, or nobody is there to hear it.
+    pub fn signal_sent(&self, (number, first): (u8, bool)) {
+        let mut kept = self.kept.get();
+        kept.signals[usize::from(first)] &= !(1 << number);
+        self.commit(kept);
+    }
+
+    /// Answers an interrupt at the device.
+    pub fn acknowledge(&self) {
+        self.ports.borrow_mut().acknowledge();
+    }
+}
+
+fn bit(number: Option<u64>) -> u64 {
+    number.filter(|number| (1..64).contains(number)).map_or(0, |number| 1 << number)
+}
+
+fn recovered(memory: &dyn Memory) -> (u8, Option<Kept>) {
+    let mut choice = [0];
+    let mut record = [0; PLACE_BYTES];
+    // In bounds: `start` looked.
+    let _ = memory.read(CHOICE_AT, &mut choice);
+    let _ = memory.read(PLACES_AT[usize::from(choice[0] % 2)], &mut record);
+    (choice[0] % 2, Kept::decode(&record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_read_back() {
+        let mut kept = Kept { input: 1 << 40, end: 7, closed: 5, signals: [4, 1 << 15], ..Kept::FRESH };
+        (kept.request, kept.result, kept.place) = (Request { client: 9, number: 1 << 60 }, 4096, 9);
+        kept.positions.given = [1, 2, 3, 0xffff];
+        kept.positions.taken[1] = Position { taken: 77, offset: 4095 };
+        assert_eq!(Kept::decode(&kept.encode()), Some(kept));
+        assert_eq!(Kept::decode(&[0; PLACE_BYTES]), None);
+    }
+}
