@@ -234,6 +234,7 @@ impl Kernel {
             self.release(first);
             self.reap();
         }
+        self.scheduler.silence();
         let (objects, pages) = (self.kernel_objects, self.root_ram().used());
         if (objects, pages) != (1, 1) {
             log!("pelago: core {} halts with {} objects and {} pages left", self.core(), objects - 1, pages - 1);
