@@ -145,7 +145,8 @@ calls! {
     /// (address range: WRITE, virtual address, pages, 0) → (pages unmapped). Holes are no error.
     /// Splits mappings as needed: `NoMemory`, and then nothing has changed. May take several steps
     /// (decision 60), from the first address up; after each, all below where it is are gone for
-    /// everybody. One that is given up leaves the rest mapped.
+    /// everybody. One that is given up leaves the rest mapped. The fourth word is what the steps
+    /// before have unmapped: `BadArgument` if it is more than there are addresses.
     RangeUnmap = 33,
     /// (address range: WRITE, virtual address, pages, protection) → (). Every page must be mapped
     /// by a segment whose capability had these rights when mapped. `NoMemory`, `BadArgument`,
@@ -189,8 +190,8 @@ calls! {
     /// that will pay for all its tables; limit = RamSplit before, flags, pcore: CONTROL or
     /// `Handle::NONE`, pointer, length ≤ 32) → (new domain with all rights, object id). The pointer
     /// is to its name in the log, ASCII without spaces and colons; without a pcore it has its
-    /// maker's, so that nobody can write in the name of another. `NoMemory`. A domain ends when the last capability for it outside its
-    /// own share goes: whoever wants it alive keeps one.
+    /// maker's, so that nobody can write in the name of another. `NoMemory`. A domain ends when the
+    /// last capability for it outside its own share goes: whoever wants it alive keeps one.
     DomainAlloc = 40,
     /// Copies a capability into another domain's root share. (domain: WRITE, source handle: GRANT,
     /// rights) → (handle there). `NoSlot`.

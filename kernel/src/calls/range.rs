@@ -1,6 +1,7 @@
 //! Address ranges.
 
 use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::memory::USER_END;
 use crate::objects::mapping::PAGE;
 use crate::objects::{Ptr, Range, Segment};
 use crate::state::Kernel;
@@ -116,8 +117,11 @@ pub(super) fn unmap(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
     let place = range.place(request.words()[1], request.words()[2])?;
     let before = request.words()[3];
+    if before > USER_END / PAGE {
+        return Err(Error::BadArgument);
+    }
     let (pages, reached) = range.unmap(kernel, place, &mut Budget::step())?;
-    let pages = before.wrapping_add(pages);
+    let pages = before + pages;
     if reached == place.end() {
         return one(pages);
     }

@@ -3,7 +3,8 @@
 //! Invariants: a domain's name is given when it is made, by whoever holds the core, or is its
 //! maker's; it is text without spaces and colons, so that no line `pelago: NAME: ...` can look like
 //! one of the kernel's or of another domain. What a domain writes beyond its rate is dropped and
-//! counted until it has paused; the count is told before its next line that is taken, or when it ends.
+//! counted until it has paused; the count is told before its next line that is taken, or when it
+//! ends.
 
 use crate::hardware;
 use core::cell::Cell;

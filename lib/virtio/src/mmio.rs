@@ -9,8 +9,8 @@ const MAGIC: u32 = 0x7472_6976;
 /// A mapped device.
 pub struct Mmio(Registers);
 
-/// No device of that kind, or not of the version we speak. QEMU shows version 1 unless started with `-global
-/// virtio-mmio.force-legacy=false`.
+/// No device of that kind, or not of the version we speak. QEMU shows version 1 unless started with
+/// `-global virtio-mmio.force-legacy=false`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotOurs {
     /// What the version register says.

@@ -14,8 +14,9 @@ use std::path::Path;
 /// Folders whose code is privileged.
 const PRIVILEGED: [&str; 2] = ["kernel/src", "lib/lock/src"];
 /// A tenth more than Corey's kernel with its 11,150 lines, for the objects of three more papers.
-/// For the time being 330 lines more, for calls of several steps (decision 60) and the log's writers
-/// (decision 70): what need not be privileged is on its way out, and then it is lowered again.
+/// For the time being 330 lines more, for calls of several steps (decision 60) and the log's
+/// writers (decision 70): what need not be privileged is on its way out, and then it is lowered
+/// again.
 const LINES_MAX: usize = 12_500 + 330;
 /// A quarter of a core's second-level cache, and for the time being 8 KiB more.
 const TEXT_BYTES_MAX: u64 = (256 + 8) << 10;

@@ -224,7 +224,8 @@ fn pass_signals(signals: &SignalFd, words: &Words, has_program: bool, stop: &(im
         if !has_program || interrupts >= INTERRUPTS_MAX {
             stop("interrupted; the machine is switched off", BY_SIGNAL + signal as u8);
         }
-        // As a terminal does and as a shell does: a key is the foreground's, the rest the program's.
+        // As a terminal does and as a shell does: a key is the foreground's, the rest the
+        // program's.
         let whom = if matches!(signal, Signal::SIGINT | Signal::SIGQUIT) { "foreground" } else { "first" };
         words.say(&format!("signal-{whom} {}", signal as i32));
     }

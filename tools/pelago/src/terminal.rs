@@ -2,7 +2,8 @@
 //! must not.
 //!
 //! Where the streams have no device, signals stay on: Ctrl-C ends the machine; and output
-//! processing stays on, since the tool's own lines use it too. Invariant: the settings found are put back when the value goes.
+//! processing stays on, since the tool's own lines use it too. Invariant: the settings found are
+//! put back when the value goes.
 
 use nix::sys::termios::{LocalFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use std::io::IsTerminal;

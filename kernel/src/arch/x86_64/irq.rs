@@ -68,7 +68,8 @@ fn destination(core: usize) -> Result<u32, IrqError> {
     machine().cores().get(core).map(|core| core.apic_id).filter(|id| *id < 255).ok_or(IrqError::NoSuchCore)
 }
 
-/// Sends the edges of `line` (global interrupt number) to `vector` of `core`, unmasked. Core 0 only.
+/// Sends the edges of `line` (global interrupt number) to `vector` of `core`, unmasked. Core 0
+/// only.
 pub fn route_ioapic(line: u32, vector: u8, core: usize) -> Result<(), IrqError> {
     check_vector(vector)?;
     if cores::this_core() != 0 {
