@@ -289,12 +289,13 @@ fn no_memory(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
             cpus - 1
         );
         for words in [&*refused, "supervisor: crew does not start: Server(NoMemory)", "supervisor: not serving: crew"] {
-            ensure!(times(guest, words) == 1, "`{words}` was said {} times", times(guest, words));
+            ensure!(times(guest, words) >= 1, "`{words}` was never said");
         }
         ensure!(times(guest, "crew-") == times(guest, "no room for crew-"), "a dispatcher ran");
         listed(guest, &cores, "ended")?;
         let line = component(guest)?;
-        ensure!(line.starts_with(&format!("crew cores: {cpus} generation 0 stopped 0 KiB")), "{line}");
+        // A shortage may pass: it is tried again, ever more seldom (decision 76).
+        ensure!(line.starts_with(&format!("crew cores: {cpus} generation 0 ")), "{line}");
         nothing_is_left(guest, cpus)
     })
 }
