@@ -216,13 +216,16 @@ calls! {
     /// killed, the caller has all it had. `BadArgument`: the child is the caller's own domain.
     DomainFork = 47,
 
-    /// (ram: WRITE, domain: WRITE, virtual address of the control page, flags: layout::context::*)
-    /// → (new execution context). The control page (one page, `ControlPage`) is mapped read-write
-    /// there. `NoMemory`, `Busy`. In one's own domain no WRITE right on it is needed (threads).
+    /// Makes a context. (ram: WRITE, domain: WRITE, virtual address of the control page, flags:
+    /// layout::context::*, most priority 0..=7 that it may give) → (new execution context). The
+    /// control page (one page, `ControlPage`) is mapped read-write there. `NoMemory`, `Busy`;
+    /// `NoRights` for a maximum above the caller's own. In one's own domain no WRITE right on it is
+    /// needed (threads).
     ContextAlloc = 56,
     /// Gives it time of its own. (ram: WRITE, execution context: CONTROL, priority 0..=7 (7 first),
     /// slice_us 100..=1_000_000) → (new scheduling context). `Busy` if it has one. `NoRights` for a
-    /// priority above the one the caller runs with; monitors run at 7.
+    /// priority above the most that the caller may give, whatever time it runs on; a monitor may
+    /// give 7.
     ContextSchedule = 57,
     /// Starts it. (execution context: CONTROL, instruction pointer, stack pointer, first argument
     /// (RDI), second (RSI)) → (). `Busy` if started before, `BadArgument` for a non-canonical
@@ -239,8 +242,9 @@ calls! {
     /// the call, a notification in between would overwrite `program`.
     ContextResume = 61,
     /// Reports a context that has notifications pending but has not called Wait for this long.
-    /// (execution context: CONTROL, limit_ns, notification capability: NOTIFY) → (). 0 ends the
-    /// watch. One report per stall.
+    /// (execution context: CONTROL, limit_ns: at least `layout::context::WATCH_LIMIT_MIN_NS`,
+    /// notification capability: NOTIFY) → (). 0 ends the watch. One report per stall.
+    /// `BadArgument` for a shorter limit.
     ContextWatch = 62,
     /// Gives the rest of the slice to others of the same priority. () → ().
     Yield = 63,
@@ -305,7 +309,8 @@ calls! {
     /// (word, word, word); waits for `PortalReplyWait` of the callee. MAILBOX portal: (portal:
     /// CALL) → (); sets the badge bits, lends time until the callee reaches Wait. `Timeout`,
     /// `PeerDead`. A mailbox caller also goes on when it is itself notified, if the callee has time
-    /// of its own.
+    /// of its own. `Busy`: the callee waits for the caller, or more than 16 calls would wait for
+    /// each other; one that is in line gets it later if the callee's own calls need the room.
     PortalCall = 81,
     /// Answers the current rendezvous caller if there is one and waits for the next. (word, word,
     /// word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`:

@@ -129,6 +129,7 @@ impl Scheduler {
     }
 
     /// Priority of the time in use; the lowest if there is none.
+    #[cfg(test)]
     pub fn running_priority(&self) -> usize {
         self.running.map_or(0, |schedule| schedule.priority)
     }

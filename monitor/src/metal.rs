@@ -162,7 +162,7 @@ impl Machine for Metal {
 
     fn context(&mut self, ram: Handle, domain: Handle, priority: u8, linux: bool) -> Result<Handle, Error> {
         let flags = if linux { context::FPU | context::LINUX } else { 0 };
-        let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags)?;
+        let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags, priority.into())?;
         // The context keeps its time; nobody else needs a name for it.
         match sys::context_schedule(ram, made, priority.into(), SLICE_US).and_then(sys::cap_drop) {
             Ok(()) => Ok(made),

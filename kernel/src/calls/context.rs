@@ -26,17 +26,19 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     if domain != request.caller.domain() && !capability.rights.contains(Rights::WRITE) {
         return Err(Error::NoRights);
     }
-    let [_, _, control, options, ..] = request.words();
+    let [_, _, control, options, priority_max, _] = request.words();
     if !domain.is_alive() {
         return Err(Error::PeerDead);
     }
     if options & !(flags::FPU | flags::LINUX) != 0 {
         return Err(Error::BadArgument);
     }
+    let priority_max = decode_priority(priority_max, request.caller)?;
     let place = domain.range().place(control, 1)?;
     let slot = request.slot(kernel)?;
     domain.ensure_slot(kernel, Handle::SELF_CONTEXT.0 as usize)?;
-    let options = Options { has_vectors: options & flags::FPU != 0, is_linux: options & flags::LINUX != 0 };
+    let (has_vectors, is_linux) = (options & flags::FPU != 0, options & flags::LINUX != 0);
+    let options = Options { has_vectors, is_linux, priority_max };
     let context = Ptr::<Context>::create(kernel, ram, domain, place, options)?;
     if domain.share().is_free(Handle::SELF_CONTEXT.0 as usize) {
         kernel.retain(context);
@@ -48,18 +50,20 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     one(request.place(slot, context.any(), Rights::ALL))
 }
 
+/// A priority that `giver` may give: its own maximum counts, not the time that it runs on, which
+/// may be donated.
+fn decode_priority(word: u64, giver: Ptr<Context>) -> Result<usize, Error> {
+    let priority = usize::try_from(word).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
+    if priority <= giver.priority_max { Ok(priority) } else { Err(Error::NoRights) }
+}
+
 pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let context = request.object::<Context>(1, Rights::CONTROL)?;
     let [_, _, priority, slice_us, ..] = request.words();
-    let priority =
-        usize::try_from(priority).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
+    let priority = decode_priority(priority, request.caller)?;
     if !SLICE_US.contains(&slice_us) {
         return Err(Error::BadArgument);
-    }
-    // Nobody makes time better than the time it runs on; a monitor has the best.
-    if priority > kernel.scheduler.running_priority() {
-        return Err(Error::NoRights);
     }
     if context.schedule.get().is_some() {
         return Err(Error::Busy);
@@ -189,6 +193,9 @@ pub(super) fn resume(request: &Request) -> Answer {
 pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
     let context = request.object::<Context>(0, Rights::CONTROL)?;
     let limit_ns = request.words()[1];
+    if (1..flags::WATCH_LIMIT_MIN_NS).contains(&limit_ns) {
+        return Err(Error::BadArgument);
+    }
     let target = if limit_ns == 0 { None } else { Some(request.source(2)?) };
     target.map_or(Ok(()), |(_, target)| Notification::decode(target).map(drop))?;
     if context.state() == State::Dead {

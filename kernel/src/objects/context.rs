@@ -7,6 +7,7 @@
 //! domain's list until it ends; a husk may stay behind for capabilities that still name it.
 
 use super::mapping::PageRun;
+use super::portal::DEPTH_MAX;
 use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
@@ -73,6 +74,8 @@ pub struct Context {
     control_frame: PhysAddr,
     /// May call `ContextProxy`.
     pub(crate) is_linux: bool,
+    /// The most priority that it may give to time it makes; whatever time it runs on.
+    pub(crate) priority_max: usize,
     has_vectors: bool,
     of_domain: Link<Context>,
     /// Contexts whose calls it has not answered.
@@ -82,8 +85,9 @@ pub struct Context {
     pub(super) callers: List<Context, 2>,
     in_line: Link<Context>,
     on_semaphore: Link<Context>,
-    /// Longest chain of donations that ends here.
+    /// Longest chain of donations that ends here, and how many donors there are of each depth.
     pub(super) depth: Cell<u8>,
+    pub(super) donors_at: [Cell<u32>; DEPTH_MAX as usize],
     /// The rendezvous caller being served.
     pub(super) serving: Cell<Option<Ptr<Context>>>,
     /// Badge of the call it makes, while it is in line.
@@ -148,6 +152,12 @@ impl Context {
     /// Its home, as long as it has not ended; a husk does not keep its domain.
     pub fn domain(&self) -> Ptr<Domain> {
         self.domain
+    }
+
+    /// Longest chain of donations that ends here.
+    #[cfg(test)]
+    pub(crate) fn depth(&self) -> u8 {
+        self.depth.get()
     }
 
     /// To whom it donates its time.
@@ -277,6 +287,8 @@ pub struct Options {
     pub has_vectors: bool,
     /// May call `ContextProxy`.
     pub is_linux: bool,
+    /// The most priority it may give.
+    pub priority_max: usize,
 }
 
 impl Ptr<Context> {
@@ -341,6 +353,7 @@ impl Context {
             control: Cell::new(Some(control)),
             control_frame,
             is_linux: options.is_linux,
+            priority_max: options.priority_max,
             has_vectors: options.has_vectors,
             of_domain: Link::new(),
             donors: List::new(),
@@ -349,6 +362,7 @@ impl Context {
             in_line: Link::new(),
             on_semaphore: Link::new(),
             depth: Cell::new(0),
+            donors_at: [const { Cell::new(0) }; DEPTH_MAX as usize],
             serving: Cell::new(None),
             badge: Cell::new(0),
             timeout: RBTreeLink::new(),

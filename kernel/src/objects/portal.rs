@@ -4,7 +4,9 @@
 //! answered (rendezvous), or until the callee reaches Wait with nothing pending (mailbox). Whoever
 //! is picked by the scheduler then runs the end of its chain of donations, so that helping a busy
 //! callee needs no code of its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`]
-//! links; a donor's state names the donation; a callee's death ends all donations with `PeerDead`.
+//! links; a context's depth is the length of the longest chain that ends in it; a donor's state
+//! names the donation; a callee's death ends all donations with `PeerDead`. Only the chain of the
+//! request that a caller works for bounds its calls: chains of others in line give way.
 //! A mailbox caller who is itself notified gets its time back at once if the callee has time of its
 //! own: otherwise a callee that never idles would keep it.
 
@@ -80,48 +82,108 @@ impl Ptr<Portal> {
 }
 
 impl Ptr<Context> {
-    /// Whether `self`, which runs, may donate its time to `callee`: no cycle, and no chain longer
-    /// than [`DEPTH_MAX`].
-    pub fn may_donate_to(self, callee: Ptr<Context>) -> bool {
-        let mut depth = self.depth.get();
-        if callee.state() == State::Accepting {
-            return depth < DEPTH_MAX;
-        }
-        let mut next = Some(callee);
-        while let Some(context) = next {
-            if context == self || depth >= DEPTH_MAX {
-                return false;
-            }
-            depth += 1;
-            next = context.donates_to();
-        }
-        true
-    }
-
-    /// Notes the donation; `may_donate_to` has been asked. Who is donated to as long a chain
-    /// already donates on as long a one.
+    /// Notes the donation; `may_donate` has been asked.
     #[inline(always)]
     pub(super) fn donate_to(self, callee: Ptr<Context>) {
         callee.donors.push_back(self);
-        let mut depth = self.depth.get();
-        let mut next = Some(callee);
-        while let Some(context) = next.filter(|context| context.depth.get() <= depth) {
-            depth = depth.wrapping_add(1);
-            context.depth.set(depth);
-            next = context.donates_to();
+        let depth = self.depth.get();
+        callee.count_donors(depth, 1);
+        if callee.depth.get() <= depth {
+            callee.set_depth(depth.wrapping_add(1));
         }
     }
 
     #[inline(always)]
     pub(super) fn take_back_from(self, callee: Ptr<Context>) {
         callee.donors.remove(self);
+        let left = callee.count_donors(self.depth.get(), u32::MAX);
         if callee.donors.is_empty() {
-            callee.depth.set(0);
+            callee.set_depth(0);
+        } else if left == 0 {
+            callee.correct_depth();
         }
+    }
+
+    /// Adds to how many donors of that depth it has, and tells; the sum wraps.
+    #[inline(always)]
+    fn count_donors(self, depth: u8, change: u32) -> u32 {
+        let count = &self.donors_at[usize::from(depth % DEPTH_MAX)];
+        count.set(count.get().wrapping_add(change));
+        count.get()
+    }
+
+    #[inline(always)]
+    fn set_depth(self, depth: u8) {
+        let before = self.depth.replace(depth);
+        if let Some(callee) = self.donates_to() {
+            callee.donor_changed(before, depth);
+        }
+    }
+
+    /// A donor's depth has changed, and so may its own and those of whom it donates to.
+    #[inline(never)]
+    fn donor_changed(self, before: u8, depth: u8) {
+        self.count_donors(before, u32::MAX);
+        self.count_donors(depth, 1);
+        self.correct_depth();
+    }
+
+    #[inline(never)]
+    fn correct_depth(self) {
+        let deepest = self.donors_at.iter().rposition(|count| count.get() > 0);
+        let depth = deepest.map_or(0, |deepest| deepest as u8 + 1);
+        assert!((depth == 0) == self.donors.is_empty(), "depths do not fit the donors");
+        if depth != self.depth.get() {
+            self.set_depth(depth);
+        }
+    }
+
+    /// Links from `self` down to the end of its chain; `None` if `caller` is on it.
+    fn links_below(self, caller: Ptr<Context>) -> Option<u8> {
+        let (mut context, mut links) = (self, 0);
+        while context != caller {
+            let Some(callee) = context.donates_to() else { return Some(links) };
+            links += 1;
+            context = callee;
+        }
+        None
     }
 }
 
 impl Kernel {
+    /// Whether `caller`, which runs, may donate its time to `callee`: no cycle, and no chain longer
+    /// than [`DEPTH_MAX`].
+    pub fn may_donate(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> bool {
+        let below = if callee.state() == State::Accepting { Some(0) } else { callee.links_below(caller) };
+        below.is_some_and(|below| caller.depth.get() + below < DEPTH_MAX || self.make_room(caller, below + 1))
+    }
+
+    /// Lets the chain of `caller` grow by so many links, if that of the very request it works for
+    /// has room for them. Whoever only waits in line on the way does not count: where its chain
+    /// would become too long, it is refused (`Busy`) instead.
+    #[cold]
+    fn make_room(&mut self, caller: Ptr<Context>, links: u8) -> bool {
+        let served = core::iter::successors(Some(caller), |context| context.serving.get());
+        if served.count() - 1 + usize::from(links) > usize::from(DEPTH_MAX) {
+            return false;
+        }
+        let (mut context, mut below) = (Some(caller), links);
+        while let Some(server) = context {
+            context = server.serving.get();
+            let mut next = server.donors.first();
+            while let Some(donor) = next {
+                next = donor.next_donor();
+                if donor.depth.get() + below >= DEPTH_MAX && Some(donor) != context {
+                    let is_mailbox = donor.state() == State::Donation(server);
+                    self.complete(donor, if is_mailbox { Ok([0; 3]) } else { Err(Error::Busy) });
+                }
+            }
+            below += 1;
+        }
+        assert!(caller.depth.get() + links <= DEPTH_MAX, "chains of those in line are gone");
+        true
+    }
+
     /// A rendezvous call. `caller` blocks until it is answered; tells who goes on at once, see
     /// `direct_switch`.
     #[inline(always)]
@@ -186,7 +248,7 @@ impl Kernel {
 
     /// A mailbox call: sets the bits and donates time until the callee idles.
     pub fn call_mailbox(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64) {
-        let donates = caller.may_donate_to(callee);
+        let donates = self.may_donate(caller, callee);
         self.signal(callee, badge);
         if donates {
             caller.donate_to(callee);

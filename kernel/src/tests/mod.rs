@@ -93,7 +93,7 @@ impl World {
             domain.insert(handle.0 as usize, Capability { object, badge: 0, rights: Rights::ALL });
         }
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-        let options = Options { has_vectors: true, is_linux: true };
+        let options = Options { has_vectors: true, is_linux: true, priority_max: 7 };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         domain.insert(4, Capability { object: context.any(), badge: 0, rights: Rights::ALL });
         let schedule = kernel.create(ram, |header| Schedule::new(header, context, 7, 1_000_000)).unwrap();

@@ -8,7 +8,7 @@ use crate::objects::context::Options;
 use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Portal, Ptr, Schedule, portal::PortalKind};
-use abi::{Call, Rights, layout};
+use abi::{Call, Handle, Rights, layout};
 
 const SLICE_NS: u64 = 1_000_000;
 const PORTAL: usize = 20;
@@ -25,7 +25,7 @@ impl World {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
         let domain = Ptr::<Domain>::create(kernel, ram, 0, super::name()).unwrap();
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-        let options = Options { has_vectors: false, is_linux: false };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: priority };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         let time = kernel.create(ram, |header| Schedule::new(header, context, priority, SLICE_NS)).unwrap();
         kernel.retain(time);
@@ -33,6 +33,13 @@ impl World {
         kernel.start(context, 0x1000, 0x2000, [0; 2]);
         kernel.decide();
         Party { domain, context, time }
+    }
+
+    /// One more context of its domain, not started.
+    fn spare_context(&mut self, of: &Party) -> Ptr<Context> {
+        let place = PageRun { start: layout::REGIONS, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: of.context.priority_max };
+        Ptr::<Context>::create(&mut self.kernel, self.ram, of.domain, place, options).unwrap()
     }
 
     /// Lets `client` call `server`.
@@ -338,4 +345,157 @@ fn an_answer_is_given_though_nobody_else_calls_until_the_deadline() {
     let result = server.context.with_registers(|r| r.rax);
     assert_eq!(abi::Error::from_code(result.wrapping_neg()), Some(abi::Error::Timeout));
     world.end([server, client]);
+}
+
+/// A low server that a high client calls runs on the client's time; the time it makes meanwhile is
+/// no better than what it may give itself, and so it does not keep that priority for good.
+#[test]
+fn a_donated_priority_cannot_be_kept() {
+    const RAM: u64 = 21;
+    const SPARE: u64 = 22;
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let server = world.party(1);
+    world.answer(&server, 0);
+    let client = world.party(5);
+    world.connect(&client, &server);
+    world.ask(&client, 100);
+    assert!(world.runs(&server));
+    assert_eq!(world.kernel.scheduler.running_priority(), 5, "on the client's time");
+
+    let (ram, spare) = (world.ram, world.spare_context(&server));
+    server.domain.ensure_slot(&mut world.kernel, SPARE as usize).unwrap();
+    for (slot, object) in [(RAM, ram.any()), (SPARE, spare.any())] {
+        world.kernel.retain_any(object);
+        server.domain.insert(slot as usize, Capability { object, badge: 0, rights: Rights::ALL });
+    }
+    for (priority, error) in [(5, abi::Error::NoRights), (2, abi::Error::NoRights), (8, abi::Error::BadArgument)] {
+        world.call(&server, 10, Call::ContextSchedule, [RAM, SPARE, priority, 1000, 0, 0]);
+        assert_eq!(status(&server), (error as u64).wrapping_neg(), "priority {priority}");
+        world.call(
+            &server,
+            10,
+            Call::ContextAlloc,
+            [RAM, Handle::SELF_DOMAIN.0, layout::REGIONS + 0x1000, 0, priority, 0],
+        );
+        assert_eq!(status(&server), (error as u64).wrapping_neg(), "a maximum of {priority}");
+    }
+    world.call(&server, 10, Call::ContextSchedule, [RAM, SPARE, 1, 1000, 0, 0]);
+    assert_eq!(status(&server), 0);
+    world.kernel.release(spare);
+    world.end([server, client]);
+}
+
+fn status(party: &Party) -> u64 {
+    party.context.with_registers(|r| r.rax)
+}
+
+/// A chain as long as any may be waits in line for a server, which works for somebody else and
+/// calls another meanwhile: the chain gives way, not the client.
+#[test]
+fn a_chain_in_line_does_not_keep_a_server_from_calling() {
+    hardware::set_clock(0);
+    let mut world = World::new(1000);
+    let accepting = |world: &mut World| {
+        let party = world.party(0);
+        world.answer(&party, 0);
+        party
+    };
+    let (back, server) = (accepting(&mut world), accepting(&mut world));
+    world.connect(&server, &back);
+    let links: [Party; 15] = std::array::from_fn(|_| accepting(&mut world));
+    for (caller, callee) in links.iter().zip(&links[1..]) {
+        world.connect(caller, callee);
+    }
+    world.connect(&links[14], &server);
+    let client = world.party(1);
+    world.connect(&client, &server);
+    world.ask(&client, 10);
+    assert!(world.runs(&server));
+    let first = world.party(5);
+    world.connect(&first, &links[0]);
+    world.ask(&first, 10);
+    for link in &links {
+        world.ask(link, 10);
+    }
+    assert!(world.runs(&server), "on the chain's time");
+    world.ask(&server, 10);
+    assert!(world.runs(&links[14]), "the chain's last link goes on");
+    assert_eq!(status(&links[14]), (abi::Error::Busy as u64).wrapping_neg());
+    assert_eq!((back.context.depth(), server.context.depth(), links[14].context.depth()), (2, 1, 15));
+    // The chain is answered from its end, and then the client gets what it asked for.
+    for link in links.iter().rev() {
+        world.answer(link, 10);
+    }
+    assert!(world.runs(&first));
+    assert_eq!((links[14].context.depth(), links[0].context.depth()), (0, 0));
+    world.call(&first, 10, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+    assert!(world.runs(&back));
+    world.answer(&back, 10);
+    world.answer(&server, 10);
+    assert!(world.runs(&client));
+    assert_eq!((status(&client), words(&client)[..3].to_vec()), (0, vec![5, 6, 7]));
+    let chain: [Party; 15] = links;
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = chain;
+    world.end([back, server, client, first, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o]);
+}
+
+/// The request's own chain is what bounds it.
+#[test]
+fn a_chain_of_one_request_has_an_end() {
+    hardware::set_clock(0);
+    let mut world = World::new(1000);
+    let links: [Party; 17] = std::array::from_fn(|_| {
+        let party = world.party(5);
+        world.answer(&party, 0);
+        party
+    });
+    for (caller, callee) in links.iter().zip(&links[1..]) {
+        world.connect(caller, callee);
+    }
+    let first = world.party(5);
+    world.connect(&first, &links[0]);
+    world.ask(&first, 10);
+    for link in &links[..15] {
+        world.ask(link, 10);
+    }
+    world.ask(&links[15], 10);
+    assert!(world.runs(&links[15]));
+    assert_eq!(status(&links[15]), (abi::Error::Busy as u64).wrapping_neg());
+    assert_eq!(links[15].context.depth(), 16);
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = links;
+    world.end([first, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q]);
+}
+
+/// Those who wait in line leave by a deadline: the server, and whom it has called, are as shallow
+/// as before.
+#[test]
+fn depths_fall_when_callers_in_line_leave() {
+    const DEADLINE_NS: u64 = 10_000;
+    hardware::set_clock(0);
+    let mut world = World::new(1000);
+    let back = world.party(0);
+    world.answer(&back, 0);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    world.connect(&server, &back);
+    let middle = world.party(0);
+    world.answer(&middle, 0);
+    world.connect(&middle, &server);
+    let client = world.party(1);
+    world.connect(&client, &server);
+    world.ask(&client, 10);
+    world.ask(&server, 10);
+    assert!(world.runs(&back));
+    assert_eq!((server.context.depth(), back.context.depth()), (1, 2));
+    let late = world.party(5);
+    world.connect(&late, &middle);
+    world.ask(&late, 10);
+    world.call(&middle, 10, Call::PortalCall, [PORTAL as u64, 1, 2, 3, 4, DEADLINE_NS]);
+    assert!(world.runs(&back));
+    assert_eq!((middle.context.depth(), server.context.depth(), back.context.depth()), (1, 2, 3));
+    hardware::set_clock(DEADLINE_NS);
+    world.kernel.step(Event::Timer);
+    assert_eq!((middle.context.depth(), server.context.depth(), back.context.depth()), (1, 1, 2));
+    world.end([back, server, middle, client, late]);
 }

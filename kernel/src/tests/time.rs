@@ -189,7 +189,7 @@ fn a_context_takes_two_pages() {
     let before = kernel.frames.free();
     for number in 0..CONTEXTS {
         let place = PageRun { start: layout::REGIONS + number * PAGE_BYTES as u64, pages: 1 };
-        let options = Options { has_vectors: true, is_linux: false };
+        let options = Options { has_vectors: true, is_linux: false, priority_max: 7 };
         let context = Ptr::<Context>::create(kernel, world.ram, domain, place, options).unwrap();
         kernel.release(context);
     }

@@ -46,6 +46,23 @@ fn probes_until_reported(between: Between) -> Option<u64> {
     })
 }
 
+/// A limit so short that probes would take the core's time is refused.
+#[test]
+fn a_limit_has_a_minimum() {
+    const MIN_NS: u64 = abi::layout::context::WATCH_LIMIT_MIN_NS;
+    set_clock(0);
+    let mut world = World::new(512);
+    world.monitor();
+    world.kernel.decide();
+    for limit_ns in [1, 8, 1_000_000, MIN_NS - 1] {
+        let refused = super::time::refusal(abi::Error::BadArgument);
+        assert_eq!(world.runner_calls(abi::Call::ContextWatch, [4, limit_ns, 4, 0, 0, 0]).0, refused, "{limit_ns}");
+    }
+    for limit_ns in [MIN_NS, u64::MAX, 0] {
+        assert_eq!(world.runner_calls(abi::Call::ContextWatch, [4, limit_ns, 4, 0, 0, 0]).0, 0, "{limit_ns}");
+    }
+}
+
 #[test]
 fn what_goes_in_circles_is_reported_and_nothing_else() {
     let hang = Between { cpu_percent: 100, new_pages: 0, late_ns: 0 };

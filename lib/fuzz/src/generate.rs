@@ -165,7 +165,7 @@ fn shape(call: Call) -> &'static str {
         Call::DomainState => "Dm",
         Call::DomainOnDeath => "DC",
         Call::DomainFork => "D",
-        Call::ContextAlloc => "RDaf",
+        Call::ContextAlloc => "RDafi",
         Call::ContextSchedule => "RCis",
         Call::ContextStart => "Ceawi",
         Call::ContextProxy => "aaa",

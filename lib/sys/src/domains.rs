@@ -65,10 +65,11 @@ pub fn domain_fork(child: Handle) -> Outcome<()> {
     unsafe { call(Call::DomainFork, [child.0, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `ContextAlloc`: a context of `domain` with its control page at `control_page`.
-pub fn context_alloc(ram: Handle, domain: Handle, control_page: u64, flags: u64) -> Outcome<Handle> {
+/// `ContextAlloc`: a context of `domain` with its control page at `control_page`, which may give
+/// priorities up to `priority_max`.
+pub fn context_alloc(ram: Handle, domain: Handle, control_page: u64, flags: u64, priority_max: u64) -> Outcome<Handle> {
     // SAFETY: maps one page where there was none (`Busy` otherwise).
-    let results = unsafe { call(Call::ContextAlloc, [ram.0, domain.0, control_page, flags, 0, 0]) }?;
+    let results = unsafe { call(Call::ContextAlloc, [ram.0, domain.0, control_page, flags, priority_max, 0]) }?;
     Ok(Handle(results.words[0]))
 }
 

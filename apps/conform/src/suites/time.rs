@@ -187,7 +187,7 @@ fn contexts_are_small(scene: &Scene) -> Outcome {
     let (_, before, _) = sys::ram_stat(ram)?;
     let mut contexts = alloc::vec::Vec::new();
     for number in 0..CONTEXTS {
-        contexts.push(sys::context_alloc(ram, domain, abi::layout::REGIONS + number * abi::PAGE_BYTES, 0)?);
+        contexts.push(sys::context_alloc(ram, domain, abi::layout::REGIONS + number * abi::PAGE_BYTES, 0, 0)?);
     }
     let (_, after, _) = sys::ram_stat(ram)?;
     let pages = after - before;
@@ -199,7 +199,7 @@ fn contexts_are_small(scene: &Scene) -> Outcome {
 
 fn a_context_ends_alone(scene: &Scene) -> Outcome {
     let servant = scene.servant(0)?;
-    let context = sys::context_alloc(scene.ram(), servant.worker.domain, 0x6000_0000, 0)?;
+    let context = sys::context_alloc(scene.ram(), servant.worker.domain, 0x6000_0000, 0, 0)?;
     let weak = sys::cap_copy(context, Rights::READ)?;
     refused(sys::context_end(weak), Error::NoRights)?;
     sys::context_end(context)?;
