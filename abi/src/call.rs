@@ -84,8 +84,11 @@ calls! {
     /// mapped through those capabilities stays: see `RamRevoke`.
     CapRevoke = 12,
 
-    /// A child account over the same memory. (ram: WRITE, limit_pages) → (new ram). The child's use
-    /// counts in each ancestor. `NoMemory` never: a limit is not a reservation.
+    /// Makes a child account over the same memory. (ram: WRITE, limit_pages, turns) → (new ram).
+    /// The child's use counts in each ancestor. Contexts whose time an account pays for share turns
+    /// of the core with those of other accounts (decision 65): with `Handle::NONE` of `ram`; with
+    /// another account (WRITE), of that one; with this core's pcore (CONTROL) it has turns of its
+    /// own. `OtherCore` for the pcore of another. A limit is not a reservation.
     RamSplit = 16,
     /// (ram) → (limit_pages, used_pages, free_pages of the root it stands on).
     RamStat = 17,
@@ -260,8 +263,8 @@ calls! {
     /// What ran on a scheduling context, whoever that was: its bill. (scheduling context: READ) →
     /// (nanoseconds since it was made, slice_us, priority).
     ScheduleStat = 66,
-    /// Changes the length of slices; the current one begins anew. (scheduling context: CONTROL,
-    /// slice_us 100..=1_000_000) → ().
+    /// Changes the length of slices; a current one that is longer is cut, and none begins anew.
+    /// (scheduling context: CONTROL, slice_us 100..=1_000_000) → ().
     ScheduleSet = 67,
     /// Slows this core down: programs run in so many of each 8 milliseconds, the first of them.
     /// (pcore: CONTROL, 1..=8; 8: always) → (). `OtherCore` for the pcore of another. The kernel

@@ -79,6 +79,8 @@ pub struct DomainPlan {
     pub first_pages: u64,
     /// Whoever fills it by `DomainFork` and starts it; gets capabilities of it.
     pub parent: Option<DomainId>,
+    /// Shares turns of the core with its parent; otherwise it has its own.
+    pub shares_turns: bool,
     /// Ends it holds, of channels opened before.
     pub channels: Vec<(ChannelId, End)>,
     /// Regions, made before.

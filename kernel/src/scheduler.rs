@@ -5,15 +5,18 @@
 //! found out when it is picked, and queued again by whoever wakes its end). The alarm of the core
 //! is set only if something waits for it: the earliest deadline, the earliest watch, or the running
 //! slice while another of the same priority is ready or a context of the core wants to know of ends
-//! of slices. Picking is round robin per priority, highest first; a slice that is preempted goes to
-//! the front of its queue with what is left of it. Time of a gang ([`windows`]) is ready in its
-//! windows only, and then before others of its priority.
+//! of slices. Picking is round robin among groups per priority, highest first, and within a group
+//! ([`queues`]); a slice that is preempted goes to the front of its queue with what is left of it.
+//! Time of a gang ([`windows`]) is ready in its windows only, and then before others of its
+//! priority.
 
+mod queues;
 mod windows;
 
 use crate::arch::context::Registers;
 use crate::hardware;
 use crate::objects::context::State;
+use crate::objects::group::Band;
 use crate::objects::notification::Notification;
 use crate::objects::{Context, List, Ptr, Schedule};
 use crate::state::Kernel;
@@ -22,13 +25,12 @@ use abi::Error;
 use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
+use queues::Place;
 use windows::ByTurn;
 pub use windows::GangWindow;
 
 /// Number of priorities.
 pub const PRIORITIES: usize = 8;
-/// Ready queues: two of each priority.
-const LEVELS: usize = Schedule::level_of(PRIORITIES);
 
 /// Steps of a throttled core's turn: in some of them, the first, it runs programs.
 pub const THROTTLE_STEPS: u64 = 8;
@@ -65,7 +67,10 @@ pub enum Decision {
 
 /// The scheduler of one core.
 pub struct Scheduler {
-    ready: [List<Schedule, 0>; LEVELS],
+    /// Groups that have ready time, by its priority.
+    ready: [List<Band>; PRIORITIES],
+    /// Ready time of gangs in their windows, by its priority.
+    in_windows: [List<Schedule, 0>; PRIORITIES],
     /// Bit n: there is ready time of level n.
     ready_set: u32,
     /// Whose registers the processor has.
@@ -104,7 +109,8 @@ impl Scheduler {
     /// Nothing to run.
     pub(crate) const fn new() -> Scheduler {
         Scheduler {
-            ready: [const { List::new() }; LEVELS],
+            ready: [const { List::new() }; PRIORITIES],
+            in_windows: [const { List::new() }; PRIORITIES],
             ready_set: 0,
             current: None,
             running: None,
@@ -226,31 +232,6 @@ impl Scheduler {
         }
     }
 
-    #[inline(always)]
-    fn enqueue(&mut self, schedule: Ptr<Schedule>) {
-        if !schedule.is_queued() && self.running != Some(schedule) {
-            self.push(schedule);
-        }
-    }
-
-    #[inline(never)]
-    fn push(&mut self, schedule: Ptr<Schedule>) {
-        let level = schedule.level.get();
-        let Some(queue) = self.ready.get(level) else { return self.await_window(schedule) };
-        queue.push_back(schedule);
-        self.ready_set |= 1 << level;
-        self.changed = true;
-    }
-
-    fn dequeue(&mut self, schedule: Ptr<Schedule>) {
-        let level = schedule.level.get();
-        let queue = &self.ready[level];
-        queue.remove(schedule);
-        if queue.is_empty() {
-            self.ready_set &= !(1 << level);
-        }
-    }
-
     /// Is there ready time of that level or a higher one?
     fn is_rivalled(&self, level: usize) -> bool {
         self.ready_set.wrapping_shr(level as u32) != 0
@@ -332,7 +313,7 @@ impl Kernel {
             self.bring_bills_up();
             let scheduler = &mut self.scheduler;
             scheduler.dequeue(own);
-            scheduler.running = Some(own);
+            scheduler.run(Some(own));
         }
         self.complete(donor, Ok([0; 3]));
     }
@@ -508,32 +489,26 @@ impl Kernel {
         if let Some(schedule) = scheduler.running
             && let Some(context) = resolve(schedule)
         {
-            let spent = yielded || schedule.left_ns.get() <= 0;
-            if spent {
-                schedule.refill(schedule.slice_ns.get());
-            }
             let level = schedule.level.get();
-            let is_rivalled = scheduler.is_rivalled(level + usize::from(!spent));
-            if scheduler.is_special && (spent || is_rivalled) && !yielded && scheduler.current == Some(context) {
+            let is_over = yielded || schedule.left_ns.get() <= 0;
+            if !is_over && !scheduler.is_rivalled(level + 1) {
+                return Some(context);
+            }
+            let (places, is_rivalled) = scheduler.stop(schedule, yielded, is_over);
+            let is_preempted = places[0] == Place::Back || is_rivalled;
+            if scheduler.is_special && is_preempted && !yielded && scheduler.current == Some(context) {
                 crate::trap::preempted(context);
             }
             if !is_rivalled {
+                scheduler.run(Some(schedule));
                 return Some(context);
             }
-            let queue = &scheduler.ready[level];
-            if spent {
-                queue.push_back(schedule)
-            } else {
-                queue.push_front(schedule)
-            }
-            scheduler.ready_set |= 1 << level;
+            scheduler.put_back(schedule, places);
         }
-        scheduler.running = None;
-        while let Some(highest) = scheduler.ready_set.checked_ilog2() {
-            let schedule = scheduler.ready[highest as usize].first()?;
-            scheduler.dequeue(schedule);
+        scheduler.run(None);
+        while let Some(schedule) = scheduler.take_first() {
             if let Some(context) = resolve(schedule) {
-                scheduler.running = Some(schedule);
+                scheduler.run(Some(schedule));
                 return Some(context);
             }
         }

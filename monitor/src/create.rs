@@ -79,7 +79,11 @@ impl<M: Machine> Registry<M> {
     fn build(&mut self, domain: &mut Domain) -> Result<(Created, Option<EndpointWire>), Error> {
         let plan = domain.plan.clone();
         let parts = &mut domain.parts;
-        parts.ram = self.machine.account(plan.limit_pages)?;
+        let turns_of = match plan.parent.filter(|_| plan.shares_turns) {
+            Some(parent) => Some(self.domains.get(&parent).ok_or(Error::NotFound)?.parts.ram),
+            None => None,
+        };
+        parts.ram = self.machine.account(plan.limit_pages, turns_of)?;
         (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux, &plan.name)?;
         parts.range = self.machine.range(parts.domain)?;
         self.place(&plan.program, parts.ram, parts.range)?;

@@ -48,8 +48,9 @@ pub trait Machine {
     /// Empties a slot of the share.
     fn drop(&mut self, handle: Handle);
 
-    /// An account of at most that many pages.
-    fn account(&mut self, limit_pages: u64) -> Result<Handle, Error>;
+    /// An account of at most that many pages; its contexts share turns of the core with those of
+    /// another account, or have turns of their own.
+    fn account(&mut self, limit_pages: u64, turns_of: Option<Handle>) -> Result<Handle, Error>;
     /// A domain, and its id.
     fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error>;
     /// A capability put into a domain: its handle there.

@@ -129,10 +129,11 @@ impl Machine for Metal {
         let _ = sys::cap_drop(handle);
     }
 
-    fn account(&mut self, limit_pages: u64) -> Result<Handle, Error> {
+    fn account(&mut self, limit_pages: u64, turns_of: Option<Handle>) -> Result<Handle, Error> {
         let (all_pages, ..) = sys::ram_stat(Handle::ROOT_RAM)?;
         let is_all = limit_pages == u64::from(system::ALL_MEMORY);
-        sys::ram_split(Handle::ROOT_RAM, if is_all { all_pages - all_pages / KEPT_PART } else { limit_pages })
+        let limit_pages = if is_all { all_pages - all_pages / KEPT_PART } else { limit_pages };
+        sys::ram_split(Handle::ROOT_RAM, limit_pages, turns_of.unwrap_or(Handle::PCORE))
     }
 
     fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error> {

@@ -26,6 +26,8 @@ struct Fake {
     dead: BTreeSet<u64>,
     started: BTreeSet<u64>,
     free_pages: u64,
+    /// Whose turns each account shares.
+    turns_of: Vec<Option<Handle>>,
     /// Allocations that still succeed.
     budget: Option<u32>,
 }
@@ -104,7 +106,8 @@ impl Machine for Fake {
     fn drop(&mut self, handle: Handle) {
         assert!(self.held.remove(&(handle.0 - 100)), "{handle:?} dropped twice");
     }
-    fn account(&mut self, _: u64) -> Result<Handle, Error> {
+    fn account(&mut self, _: u64, turns_of: Option<Handle>) -> Result<Handle, Error> {
+        self.turns_of.push(turns_of);
         self.new_handle()
     }
     fn domain(&mut self, _: Handle, _: bool, _: &str) -> Result<(Handle, u64), Error> {
@@ -180,6 +183,7 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
         linux: false,
         first_pages: 0,
         parent: None,
+        shares_turns: false,
         channels: channels.into(),
         regions: Vec::from([String::from("pool")]),
         devices: Vec::from([String::from("virtio-net")]),
@@ -363,6 +367,7 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     let linux = || DomainPlan {
         linux: true,
         parent: Some(parent),
+        shares_turns: true,
         first_pages: 10,
         regions: Vec::new(),
         devices: Vec::new(),
@@ -372,6 +377,12 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     registry.machine.free_pages = 10;
     let (first, endpoint) = registry.create(linux()).map_err(|_| ()).unwrap();
     assert!(endpoint.is_none() && first.generation == 1 && first.parent_handles != [0; 2]);
+    let parents = registry.domains[&parent].parts.ram;
+    assert_eq!(registry.machine.turns_of.pop(), Some(Some(parents)), "a fork shares turns");
+    let (own, _) = registry.create(DomainPlan { shares_turns: false, ..linux() }).map_err(|_| ()).unwrap();
+    assert_eq!(registry.machine.turns_of.pop(), Some(None), "a new program has its own");
+    registry.kill(own.domain, 0).unwrap();
+    registry.deaths(crate::DEATH_BADGES);
     let held = registry.machine.held.len();
     // Whatever the client writes into the memory, the next generation is not one it knew.
     registry.machine.rung.clear();

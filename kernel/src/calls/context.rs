@@ -94,7 +94,7 @@ pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::BadArgument);
     }
     kernel.bring_bills_up();
-    schedule.refill(slice_us * 1000);
+    kernel.scheduler.set_slice(schedule, slice_us * 1000);
     kernel.scheduler.look_again();
     NOTHING
 }

@@ -1,6 +1,7 @@
 //! SchedulingContext: time of a priority, in slices, for the context it belongs to and for whoever
 //! that one donates it to.
 
+use super::group::{Band, TURN_NS};
 use super::{Context, Header, Link, Linked, Object, Ptr};
 use crate::scheduler::GangWindow;
 use crate::state::Kernel;
@@ -26,8 +27,13 @@ pub struct Schedule {
     pub(crate) turn_ns: Cell<u64>,
     /// Length of a slice.
     pub(crate) slice_ns: Cell<u64>,
-    /// What is left of the current one; below zero if it was overrun.
+    /// What is left of the current one, or, while it runs, of what is granted to it at once; below
+    /// zero if that was overrun.
     pub(crate) left_ns: Cell<i64>,
+    /// What is left of the slice beyond what is granted.
+    reserve_ns: Cell<i64>,
+    /// Where it waits: its share of the core is that of all who wait there.
+    pub(crate) band: Ptr<Band>,
     /// The bill of the slices before.
     spent_ns: Cell<u64>,
     ready: Link<Schedule>,
@@ -63,6 +69,7 @@ impl Schedule {
     /// Time for `context`; the header comes from `Kernel::create`.
     pub fn new(header: Header, context: Ptr<Context>, priority: usize, slice_ns: u64) -> Schedule {
         let (slice, left_ns, spent_ns) = (Cell::new(slice_ns), Cell::new(slice_ns as i64), Cell::new(0));
+        let band = header.payer().expect("only the root Ram pays for itself").band(priority);
         Schedule {
             header,
             context: Cell::new(Some(context)),
@@ -74,6 +81,8 @@ impl Schedule {
             turn_ns: Cell::new(0),
             slice_ns: slice,
             left_ns,
+            reserve_ns: Cell::new(0),
+            band,
             spent_ns,
             ready: Link::new(),
         }
@@ -81,14 +90,45 @@ impl Schedule {
 
     /// The bill: all that ran on it since it was made, whoever that was.
     pub(crate) fn used_ns(&self) -> u64 {
-        self.spent_ns.get().wrapping_add(self.slice_ns.get()).wrapping_sub(self.left_ns.get() as u64)
+        self.spent_ns.get().wrapping_add(self.slice_ns.get()).wrapping_sub(self.rest_ns() as u64)
     }
 
-    /// Begins a new slice of this length.
-    pub(crate) fn refill(&self, slice_ns: u64) {
-        self.spent_ns.set(self.used_ns());
+    /// What is left of the slice.
+    fn rest_ns(&self) -> i64 {
+        self.left_ns.get().wrapping_add(self.reserve_ns.get())
+    }
+
+    /// It runs: grants it what is left of its slice, but no more than a turn at once, and charges
+    /// its band.
+    pub(crate) fn grant(&self) {
+        assert!(self.reserve_ns.get() == 0, "it runs already");
+        let granted_ns = self.left_ns.get().min(TURN_NS);
+        self.reserve_ns.set(self.left_ns.get() - granted_ns);
+        self.left_ns.set(granted_ns);
+        self.band.left_ns.set(self.band.left_ns.get() - granted_ns);
+    }
+
+    /// It stops: gives its band back what it did not use.
+    pub(crate) fn settle(&self) {
+        self.band.left_ns.set(self.band.left_ns.get().saturating_add(self.left_ns.get()));
+        self.left_ns.set(self.rest_ns());
+        self.reserve_ns.set(0);
+    }
+
+    /// Changes the length of slices; a current one that is longer is cut. It does not run.
+    pub(crate) fn set_slice(&self, slice_ns: u64) {
+        assert!(self.reserve_ns.get() == 0, "it runs");
+        let (used_ns, left_ns) = (self.used_ns(), self.left_ns.get().min(slice_ns as i64));
+        self.spent_ns.set(used_ns.wrapping_sub(slice_ns).wrapping_add(left_ns as u64));
         self.slice_ns.set(slice_ns);
-        self.left_ns.set(slice_ns as i64);
+        self.left_ns.set(left_ns);
+    }
+
+    /// Begins a new slice. It does not run.
+    pub(crate) fn refill(&self) {
+        assert!(self.reserve_ns.get() == 0, "it runs");
+        self.spent_ns.set(self.used_ns());
+        self.left_ns.set(self.slice_ns.get() as i64);
     }
 
     /// Whether it waits in a ready queue.

@@ -139,7 +139,7 @@ impl Scheduler {
             self.dequeue(schedule);
         }
         if is_running {
-            self.running = None;
+            self.run(None);
         }
         let is_linked = schedule.turn.is_linked();
         if is_linked {

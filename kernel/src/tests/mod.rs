@@ -22,6 +22,7 @@ mod shared_threads;
 mod spaces;
 mod steps;
 mod time;
+mod turns;
 mod watch;
 
 use crate::boot::info::{CoreEntry, CoreInfo};
@@ -111,6 +112,6 @@ impl World {
         // Pages carved for other cores are in neither number.
         assert_eq!(self.kernel.frames.total() - self.kernel.frames.free(), self.used, "pages are missing");
         assert_eq!(self.kernel.kernel_objects, 1, "objects besides the root Ram");
-        assert_eq!(self.ram.used(), 1);
+        assert_eq!(self.ram.used(), crate::objects::ram::ROOT_PAGES);
     }
 }

@@ -301,7 +301,7 @@ fn play(seed: u64, leaks: bool) -> [u32; 2] {
     let payer = account.cast::<Ram>().unwrap();
     for _ in 0..4 {
         let inside = world.actor(payer);
-        let below = payer.split(&mut world.kernel, 700).unwrap();
+        let below = payer.split(&mut world.kernel, 700, crate::objects::group::Turns::Own).unwrap();
         world.give(inside, 8, below.any());
         world.kernel.release(below);
         world.give(inside, 9, inside.domain.any());

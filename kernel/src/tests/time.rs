@@ -93,7 +93,7 @@ fn a_bill_is_all_that_ran_on_it() {
     }
     assert_eq!(world.runner_calls(Call::ScheduleSet, [20, 99, 0, 0, 0, 0]).0, refusal(Error::BadArgument));
     assert_eq!(world.runner_calls(Call::ScheduleSet, [20, 250, 0, 0, 0, 0]).0, 0);
-    assert_eq!((schedule.slice_ns.get(), schedule.left_ns.get()), (250_000, 250_000));
+    assert_eq!((schedule.slice_ns.get(), schedule.left_ns.get()), (250_000, 250_000), "the longer one was cut");
     set_clock(6 * SLICE_NS);
     assert_eq!(
         world.runner_calls(Call::ScheduleStat, [20, 0, 0, 0, 0, 0]),

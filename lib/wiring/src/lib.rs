@@ -166,6 +166,7 @@ fn domain(component: &Component, name: String, channels: &[ChannelPlan], generat
         linux: false,
         first_pages: 0,
         parent: None,
+        shares_turns: false,
         channels: ends,
         regions: component.regions.iter().map(|region| region.name.clone()).collect(),
         devices: component.devices.clone(),
@@ -181,6 +182,7 @@ pub fn linux(
     channels: &[ChannelPlan],
     first_pages: u64,
     parent: Option<DomainId>,
+    shares_turns: bool,
 ) -> DomainPlan {
     let entrance = if parent.is_some() { Entrance::Adopt } else { Entrance::Fresh };
     DomainPlan {
@@ -194,6 +196,7 @@ pub fn linux(
         linux: true,
         first_pages,
         parent,
+        shares_turns,
         channels: channels.iter().map(|channel| (channel.id, End::Client)).collect(),
         regions: Vec::new(),
         devices: Vec::new(),

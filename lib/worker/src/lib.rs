@@ -223,7 +223,7 @@ impl Worker {
 
     /// With flags of its context.
     fn made(payer: Handle, number: u64, job: Job, flags: u64) -> Result<Worker, Error> {
-        let ram = sys::ram_split(payer, LIMIT_PAGES)?;
+        let ram = sys::ram_split(payer, LIMIT_PAGES, Handle::NONE)?;
         let (domain, _) = sys::domain_alloc(ram, 0)?;
         let range = sys::domain_range(domain)?;
         let workshop = WORKSHOP + number * WORKSHOP_PAGES * abi::PAGE_BYTES;

@@ -12,7 +12,7 @@ use channel::{CallError, Peer, queued};
 use contracts::descriptions::DescriptionId;
 use contracts::process::*;
 use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, LinuxDomain, SpawnClient, SpawnError};
-use process_core::table::{Phase, Table, Waited};
+use process_core::table::{FIRST, Phase, Table, Waited};
 use runtime::TaskId;
 use runtime::Watch;
 
@@ -89,7 +89,7 @@ async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<Spaw
     const PAUSE_NS: u64 = 2_000_000;
     let give_up_ns = runtime::now_ns() + LIMIT_NS;
     loop {
-        match spawn.linux(None, None, 0).await {
+        match spawn.linux(None, None, 0, false).await {
             Err(CallError::Server(SpawnError::NotFound | SpawnError::Failed)) if runtime::now_ns() < give_up_ns => {
                 runtime::sleep_until(runtime::now_ns() + PAUSE_NS).await;
             }
@@ -307,7 +307,10 @@ impl Server {
     async fn prepare(self: &Rc<Self>, parent: ProcessId) -> Result<Forked, ProcessError> {
         let spare_pages = self.table.borrow().room(parent)?;
         let domain = self.table.borrow().get(parent).map(|process| process.domain);
-        let made = queued(|| self.spawn.linux(None, domain, spare_pages)).await.map_err(|_| ProcessError::TooMany)?;
+        // Each child of the first process begins a program with turns of its own.
+        let shares_turns = parent != FIRST;
+        let made = queued(|| self.spawn.linux(None, domain, spare_pages, shares_turns)).await;
+        let made = made.map_err(|_| ProcessError::TooMany)?;
         let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
         match prepared {
             Ok(process) => Ok(Forked { process, client: made.client, handles: made.parent_handles }),

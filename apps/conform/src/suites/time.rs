@@ -182,7 +182,7 @@ fn a_throttled_core_idles(scene: &Scene) -> Outcome {
 
 fn contexts_are_small(scene: &Scene) -> Outcome {
     const CONTEXTS: u64 = 500;
-    let ram = sys::ram_split(scene.ram(), 2000)?;
+    let ram = sys::ram_split(scene.ram(), 2000, Handle::NONE)?;
     let (domain, _) = sys::domain_alloc(ram, 0)?;
     let (_, before, _) = sys::ram_stat(ram)?;
     let mut contexts = alloc::vec::Vec::new();

@@ -1,0 +1,161 @@
+//! Shares of the core: groups take turns, however many contexts each has.
+
+use super::World;
+use crate::arch::context::Event;
+use crate::hardware::{self, set_clock};
+use crate::objects::context::Options;
+use crate::objects::group::{TURN_NS, Turns};
+use crate::objects::mapping::PageRun;
+use crate::objects::{Context, Domain, Ptr, Ram, Schedule};
+use abi::layout;
+
+const TURN: u64 = TURN_NS as u64;
+const SECOND_NS: u64 = 1_000_000_000;
+const PRIORITY: usize = 1;
+
+impl World {
+    fn account(&mut self, of: Ptr<Ram>, turns: Turns) -> Ptr<Ram> {
+        of.split(&mut self.kernel, 10_000, turns).unwrap()
+    }
+
+    fn home(&mut self, ram: Ptr<Ram>) -> Ptr<Domain> {
+        let domain = Ptr::<Domain>::create(&mut self.kernel, ram, 0).unwrap();
+        domain.keep_alive();
+        domain
+    }
+
+    /// One that computes for ever.
+    fn busy(&mut self, domain: Ptr<Domain>, number: u64, priority: usize, slice_ns: u64) -> Ptr<Context> {
+        let kernel = &mut *self.kernel;
+        let ram = domain.ram();
+        let place = PageRun { start: layout::REGIONS + number * crate::memory::PAGE_BYTES as u64, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: priority };
+        let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
+        let time = kernel.create(ram, |header| Schedule::new(header, context, priority, slice_ns)).unwrap();
+        context.schedule.set(Some(time));
+        kernel.start(context, 0x1000, 0x2000, [0; 2]);
+        context
+    }
+
+    /// Plays so many nanoseconds: the alarm rings when it was set to.
+    fn play(&mut self, for_ns: u64) {
+        let end_ns = hardware::now_ns() + for_ns;
+        self.kernel.decide();
+        while hardware::now_ns() < end_ns {
+            let at_ns = hardware::alarm().filter(|at_ns| *at_ns > hardware::now_ns());
+            set_clock(at_ns.unwrap_or(u64::MAX).min(end_ns));
+            self.kernel.step(Event::Timer);
+        }
+        self.kernel.bring_bills_up();
+    }
+
+    fn end_homes(mut self, homes: &[Ptr<Domain>], accounts: &[Ptr<Ram>]) {
+        for home in homes {
+            let death = crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0);
+            self.kernel.kill(*home, death);
+            self.kernel.release(*home);
+        }
+        accounts.iter().for_each(|account| self.kernel.release(*account));
+        self.kernel.drain_dead();
+    }
+}
+
+fn percent(of: Ptr<Domain>, total_ns: u64) -> u64 {
+    of.cpu_ns.get() * 100 / total_ns
+}
+
+/// A program of 200 contexts with slices of a second, in two accounts of its own, beside one with
+/// one context: each has half the core.
+#[test]
+fn many_contexts_get_what_one_gets() {
+    set_clock(0);
+    let mut world = World::new(4000);
+    let root = world.ram;
+    let (many_ram, one_ram) = (world.account(root, Turns::Own), world.account(root, Turns::Own));
+    let below = world.account(many_ram, Turns::Parents);
+    let homes = [many_ram, below, one_ram].map(|ram| world.home(ram));
+    for number in 0..100 {
+        world.busy(homes[0], number, PRIORITY, SECOND_NS);
+        world.busy(homes[1], number, PRIORITY, SECOND_NS);
+    }
+    world.busy(homes[2], 0, PRIORITY, TURN);
+    world.play(10 * SECOND_NS);
+    assert_eq!(percent(homes[2], 10 * SECOND_NS), 50);
+    // Within the group the slices are as long as its own contexts want them.
+    assert!(homes[0].cpu_ns.get() + homes[1].cpu_ns.get() >= 49 * SECOND_NS / 10);
+    world.end_homes(&homes, &[many_ram, below, one_ram]);
+}
+
+/// Forks have accounts beside that of their parent, and share its turns.
+#[test]
+fn forks_share_the_turns_of_their_first_parent() {
+    set_clock(0);
+    let mut world = World::new(4000);
+    let root = world.ram;
+    let first = world.account(root, Turns::Own);
+    let mut accounts = vec![first];
+    for _ in 0..30 {
+        let parent = *accounts.last().unwrap();
+        accounts.push(world.account(root, Turns::Of(parent)));
+    }
+    let neighbour = world.account(root, Turns::Own);
+    let homes: Vec<_> = accounts.iter().map(|ram| world.home(*ram)).collect();
+    for home in &homes {
+        world.busy(*home, 0, PRIORITY, TURN);
+    }
+    let beside = world.home(neighbour);
+    world.busy(beside, 0, PRIORITY, TURN);
+    // The leader's account is dropped first: its turns stay as long as anybody shares them.
+    world.kernel.release(accounts.remove(0));
+    world.play(2 * SECOND_NS);
+    assert_eq!(percent(beside, 2 * SECOND_NS), 50);
+    let all: Vec<_> = homes.into_iter().chain([beside]).collect();
+    accounts.push(neighbour);
+    world.end_homes(&all, &accounts);
+}
+
+/// One that waits now and then comes to its turn after one turn of the other group at most, and
+/// sets its own slices as often as it likes without getting more.
+#[test]
+fn a_group_that_wakes_waits_for_a_turn_at_most() {
+    set_clock(0);
+    let mut world = World::new(2000);
+    let root = world.ram;
+    let accounts = [Turns::Own, Turns::Own].map(|turns| world.account(root, turns));
+    let homes = accounts.map(|ram| world.home(ram));
+    for number in 0..20 {
+        world.busy(homes[0], number, PRIORITY, SECOND_NS);
+    }
+    let neighbour = world.busy(homes[1], 0, PRIORITY, TURN);
+    world.play(TURN * 7 / 2);
+    for _ in 0..20 {
+        if world.kernel.scheduler.current() == Some(neighbour) {
+            world.kernel.block(neighbour, crate::objects::context::State::Waiting);
+            world.play(TURN / 3);
+        }
+        world.kernel.signal(neighbour, 1);
+        let before_ns = homes[1].cpu_ns.get();
+        world.play(TURN + TURN / 10);
+        assert!(homes[1].cpu_ns.get() > before_ns, "it waited for longer than a turn");
+    }
+    world.end_homes(&homes, &accounts);
+}
+
+#[test]
+fn setting_slices_gains_nothing() {
+    set_clock(0);
+    let mut world = World::new(2000);
+    let root = world.ram;
+    let account = world.account(root, Turns::Own);
+    let homes = [account, account].map(|ram| world.home(ram));
+    let setter = world.busy(homes[0], 0, PRIORITY, 2_000_000);
+    world.busy(homes[1], 0, PRIORITY, 2_000_000);
+    let time = setter.schedule.get().unwrap();
+    for step in 0..2000 {
+        world.play(100_000);
+        world.kernel.scheduler.set_slice(time, if step % 2 == 0 { 1_999_000 } else { 2_000_000 });
+    }
+    assert_eq!(time.used_ns(), homes[0].cpu_ns.get(), "the bill is right all the same");
+    assert!((48..=52).contains(&percent(homes[0], 200_000_000)), "{}", percent(homes[0], 200_000_000));
+    world.end_homes(&homes, &[account]);
+}
