@@ -246,8 +246,8 @@ calls! {
     ContextResume = 61,
     /// Reports a context that has notifications pending but has not called Wait for this long.
     /// (execution context: CONTROL, limit_ns: at least `layout::context::WATCH_LIMIT_MIN_NS`,
-    /// notification capability: NOTIFY) → (). 0 ends the watch. One report per stall.
-    /// `BadArgument` for a shorter limit.
+    /// notification capability: NOTIFY) → (). 0 ends the watch. One report per stall. `BadArgument`
+    /// for a shorter limit.
     ContextWatch = 62,
     /// Gives the rest of the slice to others of the same priority. () → ().
     Yield = 63,
@@ -264,7 +264,12 @@ calls! {
     /// (nanoseconds since it was made, slice_us, priority).
     ScheduleStat = 66,
     /// Changes the length of slices; a current one that is longer is cut, and none begins anew.
-    /// (scheduling context: CONTROL, slice_us 100..=1_000_000) → ().
+    /// (scheduling context: CONTROL, slice_us 100..=1_000_000, period_us up to 60,000,000) → ().
+    /// With a period, at least a slice long, a slice is the budget of each period: once it is
+    /// spent, the time waits until the period ends, and whom it is donated to goes on with other
+    /// time only. The first period begins now, each later one when the time first runs on a new
+    /// budget, so in n periods on end it runs for n + 1 budgets at most. 0: no budget. `Busy` for a
+    /// member of a gang.
     ScheduleSet = 67,
     /// Slows this core down: programs run in so many of each 8 milliseconds, the first of them.
     /// (pcore: CONTROL, 1..=8; 8: always) → (). `OtherCore` for the pcore of another. The kernel
@@ -280,8 +285,8 @@ calls! {
     /// at any time again. The pcore because those of the same priority stand back. A member keeps
     /// its windows until it leaves, gets others, or its context ends. `Busy`: they would at some
     /// time be open together with those of another member on this core, of whatever priority; take
-    /// another phase, or a period that divides theirs or that theirs divides. `OtherCore` for the
-    /// pcore of another, `PeerDead`: its context ended.
+    /// another phase, or a period that divides theirs or that theirs divides. Also `Busy` if the
+    /// time has a budget. `OtherCore` for the pcore of another, `PeerDead`: its context ended.
     ScheduleGang = 69,
 
     /// Sets the capability's badge bits at its execution context and makes it runnable if it waits.

@@ -390,10 +390,10 @@ impl Kernel {
 
     /// One of the looks at a context that has something pending. It counts only if the context
     /// could have seen to it: not if the whole core was held up (a virtual machine's processor that
-    /// did not run), nor if others had most of the time; nor if it got on to pages it had not
-    /// touched before, which an emulator translates slowly, and no loop does for long. What is
-    /// pending for one that donates its time until another idles is pending for that one too, which
-    /// may have taken its own bits and cannot be rung by who waits for it.
+    /// did not run), nor until it had a part of the time, at once or in several; nor if it got on
+    /// to pages it had not touched before, which an emulator translates slowly, and no loop does
+    /// for long. What is pending for one that donates its time until another idles is pending for
+    /// that one too, which may have taken its own bits and cannot be rung by who waits for it.
     fn watch_probe(&mut self, context: Ptr<Context>, now_ns: u64) {
         self.scheduler.cancel_watch(context);
         if context.pending.get() == 0 && context.first_donor().is_none() {
@@ -411,7 +411,10 @@ impl Kernel {
         let gets_on = now.soft_faults != then.soft_faults;
         let counts = had_time && !gets_on && !was_held_up;
         let left = left - u64::from(counts);
-        context.watch_left.set((left, now));
+        // Too little time adds up, so that neither a small budget nor a small share hides a hang.
+        let adds_up = context.state() == State::Runnable && !counts && !gets_on && !was_held_up;
+        let since = if adds_up { Standing { cpu_ns: then.cpu_ns, ..now } } else { now };
+        context.watch_left.set((left, since));
         if left > 0 {
             self.scheduler.watch_next(context, now_ns);
         } else if let Some(target) = Notification::kept(&context.watch_target) {
@@ -475,7 +478,7 @@ impl Kernel {
         }
         let scheduler = &mut self.scheduler;
         if let Some(schedule) = scheduler.running
-            && (scheduler.is_rivalled(schedule.level.get()) || scheduler.tickers > 0)
+            && (scheduler.is_rivalled(schedule.level.get()) || scheduler.tickers > 0 || schedule.period_ns.get() > 0)
         {
             scheduler.ring_by(scheduler.since_ns.saturating_add_signed(schedule.left_ns.get()));
         }
@@ -499,18 +502,23 @@ impl Kernel {
             if scheduler.is_special && is_preempted && !yielded && scheduler.current == Some(context) {
                 crate::trap::preempted(context);
             }
-            if !is_rivalled {
+            if schedule.is_spent(scheduler.since_ns) {
+                scheduler.close_until(schedule, schedule.refill_at_ns.get());
+            } else if is_rivalled {
+                scheduler.put_back(schedule, places);
+            } else {
                 scheduler.run(Some(schedule));
                 return Some(context);
             }
-            scheduler.put_back(schedule, places);
         }
         scheduler.run(None);
         while let Some(schedule) = scheduler.take_first() {
-            if let Some(context) = resolve(schedule) {
+            let Some(context) = resolve(schedule) else { continue };
+            if !schedule.is_spent(scheduler.since_ns) {
                 scheduler.run(Some(schedule));
                 return Some(context);
             }
+            scheduler.close_until(schedule, schedule.refill_at_ns.get());
         }
         None
     }

@@ -89,13 +89,15 @@ pub(super) fn schedule_stat(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
     let schedule = request.object::<Schedule>(0, Rights::CONTROL)?;
-    let slice_us = request.words()[1];
-    if !SLICE_US.contains(&slice_us) {
+    let [_, slice_us, period_us, ..] = request.words();
+    if !SLICE_US.contains(&slice_us) || period_us != 0 && !(slice_us..=PERIOD_MAX_US).contains(&period_us) {
         return Err(Error::BadArgument);
     }
+    if schedule.window.get().is_some() && period_us != 0 {
+        return Err(Error::Busy);
+    }
     kernel.bring_bills_up();
-    kernel.scheduler.set_slice(schedule, slice_us * 1000);
-    kernel.scheduler.look_again();
+    kernel.scheduler.set_slice(schedule, slice_us * 1000, period_us * 1000);
     NOTHING
 }
 
@@ -110,7 +112,7 @@ pub(super) fn schedule_gang(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::PeerDead);
     }
     let window = if times == [0; 3] { None } else { Some(decode_window(times)?) };
-    if window.is_some_and(|window| !kernel.scheduler.has_room(schedule, window)) {
+    if window.is_some_and(|window| schedule.period_ns.get() != 0 || !kernel.scheduler.has_room(schedule, window)) {
         return Err(Error::Busy);
     }
     kernel.bring_bills_up();

@@ -30,6 +30,10 @@ pub struct Schedule {
     /// What is left of the current one, or, while it runs, of what is granted to it at once; below
     /// zero if that was overrun.
     pub(crate) left_ns: Cell<i64>,
+    /// Length of a period of its budget, which is a slice; 0: it has none.
+    pub(crate) period_ns: Cell<u64>,
+    /// When the period ends that has begun.
+    pub(crate) refill_at_ns: Cell<u64>,
     /// What is left of the slice beyond what is granted.
     reserve_ns: Cell<i64>,
     /// Where it waits: its share of the core is that of all who wait there.
@@ -81,6 +85,8 @@ impl Schedule {
             turn_ns: Cell::new(0),
             slice_ns: slice,
             left_ns,
+            period_ns: Cell::new(0),
+            refill_at_ns: Cell::new(0),
             reserve_ns: Cell::new(0),
             band,
             spent_ns,
@@ -115,20 +121,42 @@ impl Schedule {
         self.reserve_ns.set(0);
     }
 
-    /// Changes the length of slices; a current one that is longer is cut. It does not run.
-    pub(crate) fn set_slice(&self, slice_ns: u64) {
-        assert!(self.reserve_ns.get() == 0, "it runs");
-        let (used_ns, left_ns) = (self.used_ns(), self.left_ns.get().min(slice_ns as i64));
-        self.spent_ns.set(used_ns.wrapping_sub(slice_ns).wrapping_add(left_ns as u64));
+    /// Changes the length of slices; a current one that is longer is cut. With a period the slice
+    /// is the budget of each, the first of which begins now. It does not run.
+    pub(crate) fn set_slice(&self, slice_ns: u64, period_ns: u64, now_ns: u64) {
+        let used_ns = self.used_ns();
         self.slice_ns.set(slice_ns);
+        self.period_ns.set(period_ns);
+        self.refill_at_ns.set(now_ns.saturating_add(period_ns));
+        self.set_left(used_ns, self.left_ns.get().min(slice_ns as i64));
+    }
+
+    /// Changes what is left of the slice, not the bill.
+    fn set_left(&self, used_ns: u64, left_ns: i64) {
+        assert!(self.reserve_ns.get() == 0, "it runs");
+        self.spent_ns.set(used_ns.wrapping_sub(self.slice_ns.get()).wrapping_add(left_ns as u64));
         self.left_ns.set(left_ns);
     }
 
-    /// Begins a new slice. It does not run.
+    /// Whether its budget is spent, until [`Schedule::refill_at_ns`]. A period begins when it first
+    /// runs on a full budget; one that is over gives a new budget, less what was overrun.
+    pub(crate) fn is_spent(&self, now_ns: u64) -> bool {
+        if self.period_ns.get() == 0 {
+            return false;
+        }
+        if now_ns >= self.refill_at_ns.get() {
+            let (slice_ns, debt_ns) = (self.slice_ns.get() as i64, self.left_ns.get().min(0));
+            self.set_left(self.used_ns(), slice_ns.saturating_add(debt_ns));
+            self.refill_at_ns.set(now_ns.saturating_add(self.period_ns.get()));
+        }
+        self.left_ns.get() <= 0
+    }
+
+    /// Begins a new slice, or, with a budget, gives the rest of it up until the next period. It
+    /// does not run.
     pub(crate) fn refill(&self) {
-        assert!(self.reserve_ns.get() == 0, "it runs");
-        self.spent_ns.set(self.used_ns());
-        self.left_ns.set(self.slice_ns.get() as i64);
+        let is_bounded = self.period_ns.get() != 0;
+        self.set_left(self.used_ns(), if is_bounded { self.left_ns.get().min(0) } else { self.slice_ns.get() as i64 });
     }
 
     /// Whether it waits in a ready queue.

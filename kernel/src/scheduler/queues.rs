@@ -150,13 +150,13 @@ impl Scheduler {
         }
     }
 
-    /// The length of slices from now on.
-    pub fn set_slice(&mut self, schedule: Ptr<Schedule>, slice_ns: u64) {
+    /// The length of slices from now on, and, if not 0, the period whose budget one is.
+    pub fn set_slice(&mut self, schedule: Ptr<Schedule>, slice_ns: u64, period_ns: u64) {
         let is_running = self.running == Some(schedule);
         if is_running {
             schedule.settle();
         }
-        schedule.set_slice(slice_ns);
+        schedule.set_slice(slice_ns, period_ns, self.since_ns);
         if is_running {
             schedule.grant();
         }

@@ -499,3 +499,41 @@ fn depths_fall_when_callers_in_line_leave() {
     assert_eq!((middle.context.depth(), server.context.depth(), back.context.depth()), (1, 1, 2));
     world.end([back, server, middle, client, late]);
 }
+
+/// A client's budget ends inside a server: the server's next caller helps it on, and has its answer
+/// long before the first one's period is over.
+#[test]
+fn a_budget_that_ends_inside_a_server_stalls_nobody() {
+    const PERIOD_NS: u64 = 1_000_000_000;
+    hardware::set_clock(0);
+    let mut world = World::new(600);
+    let server = world.party(0);
+    server.context.schedule.set(None);
+    world.answer(&server, 0);
+    let poor = world.party(5);
+    world.kernel.scheduler.set_slice(poor.time, SLICE_NS, PERIOD_NS);
+    world.connect(&poor, &server);
+    world.ask(&poor, 100);
+    assert!(world.runs(&server));
+    let rich = world.party(5);
+    world.connect(&rich, &server);
+    hardware::set_clock(hardware::now_ns() + SLICE_NS);
+    world.kernel.step(Event::Timer);
+    assert!(world.runs(&rich), "the budget is spent");
+    world.ask(&rich, 100);
+    assert!(world.runs(&server), "helped by its next caller");
+    world.answer(&server, 100);
+    assert!(world.runs(&server), "for that caller now");
+    world.answer(&server, 100);
+    assert!(world.runs(&rich));
+    assert_eq!(words(&rich)[..3], [5, 6, 7]);
+    world.call(&rich, 100, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+    assert!(world.kernel.scheduler.current().is_none(), "the first caller has no time until its period ends");
+    assert_eq!(hardware::alarm(), Some(PERIOD_NS));
+    hardware::set_clock(PERIOD_NS);
+    world.kernel.step(Event::Timer);
+    assert!(world.runs(&poor));
+    assert_eq!(words(&poor)[..3], [5, 6, 7]);
+    server.context.schedule.set(Some(server.time));
+    world.end([server, poor, rich]);
+}

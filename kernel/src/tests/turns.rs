@@ -153,9 +153,76 @@ fn setting_slices_gains_nothing() {
     let time = setter.schedule.get().unwrap();
     for step in 0..2000 {
         world.play(100_000);
-        world.kernel.scheduler.set_slice(time, if step % 2 == 0 { 1_999_000 } else { 2_000_000 });
+        world.kernel.scheduler.set_slice(time, if step % 2 == 0 { 1_999_000 } else { 2_000_000 }, 0);
     }
     assert_eq!(time.used_ns(), homes[0].cpu_ns.get(), "the bill is right all the same");
     assert!((48..=52).contains(&percent(homes[0], 200_000_000)), "{}", percent(homes[0], 200_000_000));
     world.end_homes(&homes, &[account]);
+}
+
+/// One with a budget gets that and no more, whoever else there is, and the core idles or is
+/// others'.
+#[test]
+fn a_budget_bounds_what_runs_on_it() {
+    const BUDGET: u64 = 2_000_000;
+    const PERIOD: u64 = 10_000_000;
+    for has_rival in [false, true] {
+        set_clock(0);
+        let mut world = World::new(2000);
+        let root = world.ram;
+        let accounts = [Turns::Own, Turns::Own].map(|turns| world.account(root, turns));
+        let homes = accounts.map(|ram| world.home(ram));
+        let bounded = world.busy(homes[0], 0, 5, 1_000_000);
+        if has_rival {
+            world.busy(homes[1], 0, PRIORITY, TURN);
+        }
+        let time = bounded.schedule.get().unwrap();
+        world.kernel.scheduler.set_slice(time, BUDGET, PERIOD);
+        world.play(SECOND_NS);
+        // The first slice was shorter than the budget and is no period of its own.
+        let share_ns = homes[0].cpu_ns.get();
+        assert!((SECOND_NS / 5 - BUDGET..=SECOND_NS / 5 + BUDGET).contains(&share_ns), "{share_ns} ns");
+        assert_eq!(time.used_ns(), share_ns);
+        if has_rival {
+            assert_eq!(homes[1].cpu_ns.get(), SECOND_NS - share_ns);
+        }
+        // Without a budget it has the core again.
+        world.kernel.scheduler.set_slice(time, BUDGET, 0);
+        world.play(SECOND_NS);
+        assert!(homes[0].cpu_ns.get() - share_ns >= SECOND_NS - PERIOD);
+        world.end_homes(&homes, &accounts);
+    }
+}
+
+/// In n periods on end at most n + 1 budgets, wherever they begin, and however it sleeps.
+#[test]
+fn a_sleeper_gets_no_more_than_its_budgets() {
+    const BUDGET: u64 = 1_000_000;
+    const PERIOD: u64 = 10_000_000;
+    set_clock(0);
+    let mut world = World::new(2000);
+    let root = world.ram;
+    let account = world.account(root, Turns::Own);
+    let home = world.home(account);
+    let bounded = world.busy(home, 0, PRIORITY, BUDGET);
+    let time = bounded.schedule.get().unwrap();
+    world.kernel.scheduler.set_slice(time, BUDGET, PERIOD);
+    let mut random = ::fuzz::Random::new(7);
+    let mut past = std::collections::VecDeque::new();
+    for _ in 0..5000 {
+        if world.kernel.scheduler.current() == Some(bounded) && random.once_in(3) {
+            world.kernel.block(bounded, crate::objects::context::State::Waiting);
+        } else if random.once_in(2) {
+            world.kernel.signal(bounded, 1);
+        }
+        world.play(100_000 * (1 + random.below(20)));
+        past.push_back((hardware::now_ns(), home.cpu_ns.get()));
+        while past.front().is_some_and(|(at_ns, _)| hardware::now_ns() - at_ns > 3 * PERIOD) {
+            past.pop_front();
+        }
+        let (_, before_ns) = past[0];
+        assert!(home.cpu_ns.get() - before_ns <= 4 * BUDGET, "more than four budgets in three periods");
+    }
+    assert!(home.cpu_ns.get() > 100 * BUDGET, "it ran");
+    world.end_homes(&[home], &[account]);
 }

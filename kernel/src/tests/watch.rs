@@ -10,7 +10,7 @@ use abi::Rights;
 
 const LIMIT_NS: u64 = 80_000_000;
 /// More looks than a hang survives.
-const LOOKS: u64 = 20;
+const LOOKS: u64 = 100;
 const BADGE: u64 = 2;
 
 /// What happens between two looks.
@@ -68,9 +68,12 @@ fn what_goes_in_circles_is_reported_and_nothing_else() {
     let hang = Between { cpu_percent: 100, new_pages: 0, late_ns: 0 };
     assert_eq!(probes_until_reported(hang), Some(8));
     assert_eq!(probes_until_reported(Between { cpu_percent: 30, ..hang }), Some(8));
-    // It had no time, or too little to get anywhere.
+    // It had no time.
     assert_eq!(probes_until_reported(Between { cpu_percent: 0, ..hang }), None);
-    assert_eq!(probes_until_reported(Between { cpu_percent: 10, ..hang }), None);
+    // It has a small budget, or a small share: what it has adds up.
+    assert_eq!(probes_until_reported(Between { cpu_percent: 10, ..hang }), Some(24));
+    assert_eq!(probes_until_reported(Between { cpu_percent: 10, new_pages: 1, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { cpu_percent: 10, late_ns: LIMIT_NS, ..hang }), None);
     // It gets on.
     assert_eq!(probes_until_reported(Between { new_pages: 1, ..hang }), None);
     // The core did not run.

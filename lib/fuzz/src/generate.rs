@@ -175,7 +175,7 @@ fn shape(call: Call) -> &'static str {
         Call::ContextEnd | Call::Notify => "C",
         Call::ContextUpcall => "aai",
         Call::ScheduleStat => "T",
-        Call::ScheduleSet => "Ts",
+        Call::ScheduleSet => "Tsy",
         Call::ScheduleGang => "XTyyy",
         Call::Wait => "t",
         Call::WakeSlotAlloc => "XCi",

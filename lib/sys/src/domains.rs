@@ -148,10 +148,10 @@ pub fn schedule_stat(schedule: Handle) -> Outcome<(u64, u64, u64)> {
     Ok((results.words[0], results.words[1], results.words[2]))
 }
 
-/// `ScheduleSet`.
-pub fn schedule_set(schedule: Handle, slice_us: u64) -> Outcome<()> {
+/// `ScheduleSet`; period 0: no budget.
+pub fn schedule_set(schedule: Handle, slice_us: u64, period_us: u64) -> Outcome<()> {
     // SAFETY: no memory of ours.
-    unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, 0, 0, 0, 0]) }.map(drop)
+    unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, period_us, 0, 0, 0]) }.map(drop)
 }
 
 /// `ScheduleGang`: runs in `[n * period + phase, + slice)` of the clock only; all 0: at any time
