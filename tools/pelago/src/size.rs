@@ -14,11 +14,12 @@ use std::path::Path;
 /// Folders whose code is privileged.
 const PRIVILEGED: [&str; 2] = ["kernel/src", "lib/lock/src"];
 /// A tenth more than Corey's kernel with its 11,150 lines, for the objects of three more papers.
-/// For the time being 280 lines more, for calls of several steps (decision 60): what need not be
-/// privileged is on its way out, and then it is lowered again.
-const LINES_MAX: usize = 12_500 + 280;
-/// A quarter of a core's second-level cache.
-const TEXT_BYTES_MAX: u64 = 256 << 10;
+/// For the time being 750 lines more, for calls of several steps (decision 60) and groups that take
+/// turns (decision 65): what need not be privileged (probing, placement, reading ELF, printing) is
+/// on its way out, and then it is 12,500 again.
+const LINES_MAX: usize = 12_500 + 750;
+/// A quarter of a core's second-level cache, and for the time being 16 KiB more.
+const TEXT_BYTES_MAX: u64 = (256 + 16) << 10;
 
 /// Prints lines below `root` and bytes of the kernel's `image`; an error is what is over its
 /// budget.

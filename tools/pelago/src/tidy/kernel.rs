@@ -14,6 +14,7 @@ const ROOMS: [(&str, &str); 24] = [
     ("start", "processor"),
     ("memory.rs", "spatial separation"),
     ("objects/", "separation, resources and communication: the objects that calls are about"),
+    ("clock.rs", "temporal separation"),
     ("scheduler", "temporal separation"),
     ("steps.rs", "temporal separation: how long interrupts stay off"),
     ("calls/", "communication"),
