@@ -19,7 +19,7 @@ impl World {
     }
 
     fn home(&mut self, ram: Ptr<Ram>) -> Ptr<Domain> {
-        let domain = Ptr::<Domain>::create(&mut self.kernel, ram, 0).unwrap();
+        let domain = Ptr::<Domain>::create(&mut self.kernel, ram, 0, super::name()).unwrap();
         domain.keep_alive();
         domain
     }
