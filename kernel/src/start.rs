@@ -220,7 +220,8 @@ impl Kernel {
             power::power_off(state.status.min(255) as u8 | u8::from(state.cause != DeathCause::Exit as u64));
         }
         self.first_ended = true;
-        // Named by nobody else: so `settle` comes to it whatever else there is to settle.
+        // Named by nobody else: so `drain_dead` comes to it
+        // whatever else there is to destroy.
         self.retain(first);
         self.condemned.push_back(first);
     }

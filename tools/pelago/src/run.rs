@@ -225,8 +225,7 @@ fn relay_system(
     Ok(ExitCode::from(status.clamp(0, 255) as u8))
 }
 
-/// Builds what changed and writes the archive.
-/// `./pelago build --image`: a disk image of what `run` with these options would boot.
+/// Makes a disk image of what `run` with these options would boot (`./pelago build --image`).
 pub fn image(options: &Options) -> Result<ExitCode> {
     let archive = place::out().join("boot.archive");
     let machine = prepare(options, &archive)?;
@@ -236,6 +235,7 @@ pub fn image(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Builds what changed and writes the archive.
 fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine> {
     let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
     let system = description::placed(description::load(&system_path)?, options.machine);
