@@ -2,7 +2,8 @@
 //! the emulator's own network takes one connection at a time.
 //!
 //! passt gets one end of a pair of sockets, the emulator the other. It ends when its peer closes,
-//! so it outlives neither the emulator nor, since that dies with this process, us. It runs as
+//! so it outlives neither the emulator nor, since that dies with this process, us: [`Passt`] waits
+//! for its end, so that the next run finds the ports free. It runs as
 //! nobody where we are root, and needs no route, no address and no name server of this machine: the
 //! guest is told those of the emulator's own network.
 
@@ -10,9 +11,12 @@ use crate::emulator::Forward;
 use crate::rootfs;
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
+use std::io::Read;
+use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const PROGRAM: &str = "passt";
 /// Number of its end of the pair in its process.
@@ -35,8 +39,34 @@ const GUEST: [&str; 12] = [
 /// The network card's.
 const PACKET_BYTES: &str = "1500";
 
-/// Starts passt with these ports. Gives the emulator's end of the pair.
-pub fn connect(forwards: &[Forward]) -> Result<OwnedFd> {
+/// How long its end is waited for.
+const END_MAX: Duration = Duration::from_secs(5);
+
+/// A passt that serves. Dropped after the emulator's end, it waits for passt's.
+pub struct Passt {
+    socket: UnixStream,
+}
+
+impl Drop for Passt {
+    fn drop(&mut self) {
+        // It ends once it can read no more, and what it closes then can be read here. The emulator
+        // made the socket one that does not wait.
+        let end = self.socket.shutdown(Shutdown::Write).and_then(|()| {
+            self.socket.set_nonblocking(false)?;
+            self.socket.set_read_timeout(Some(END_MAX))?;
+            let mut frames = [0; 4096];
+            while self.socket.read(&mut frames)? > 0 {}
+            Ok(())
+        });
+        // Frames that it did not read any more reset the connection: it is gone, too.
+        if end.is_err_and(|problem| problem.kind() == std::io::ErrorKind::WouldBlock) {
+            eprintln!("pelago: {PROGRAM} did not end within {END_MAX:?}; its ports may be taken for a while");
+        }
+    }
+}
+
+/// Starts passt with these ports. Gives it and the emulator's end of the pair.
+pub fn connect(forwards: &[Forward]) -> Result<(Passt, OwnedFd)> {
     if rootfs::in_path(PROGRAM).is_none() {
         bail!("{PROGRAM} is missing; install it, for instance: apt-get install passt");
     }
@@ -52,7 +82,8 @@ pub fn connect(forwards: &[Forward]) -> Result<OwnedFd> {
         let words = String::from_utf8_lossy(&output.stderr);
         bail!("{PROGRAM} did not start ({}): {}", output.status, reason(&words));
     }
-    Ok(ours.into())
+    let socket = ours.try_clone().context("cannot share a socket")?;
+    Ok((Passt { socket }, ours.into()))
 }
 
 fn arguments(forwards: &[Forward]) -> Vec<String> {

@@ -106,6 +106,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     // A printed command is run later, so its archive stays, among the other things that a build
     // leaves.
     let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
+    // Declared before the machine and the guest, so it ends after them.
+    let _passt;
     let mut machine = prepare(options, &archive)?;
     machine.check()?;
     let (accelerator, reason) = accelerator::choose(options.accel);
@@ -117,7 +119,10 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     if !machine.forwards.is_empty() {
         match crate::passt::connect(&machine.forwards) {
-            Ok(socket) => machine.socket = Some(socket.into()),
+            Ok((passt, socket)) => {
+                machine.socket = Some(socket.into());
+                _passt = passt;
+            }
             Err(problem) => eprintln!(
                 "pelago: the emulator's own network leads the ports, which is slow for many clients at once: {problem:#}"
             ),
