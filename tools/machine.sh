@@ -1,5 +1,6 @@
 # shellcheck shell=sh
-# Makes the machine ready. Sourced by ./pelago, which sets `root` (the checkout) and `assume_yes`.
+# Makes the machine ready. Sourced by ./pelago, which sets `root` (the checkout),
+# `assume_yes` and `asked` (its arguments).
 #
 # Promises:
 # - What is present is used; what is missing is installed by the system's package manager or
@@ -272,6 +273,7 @@ ready_helper() {
 
 ready_tests() {
     ready_helper gdb gdb "tests that use it will say so"
+    ready_roots
 }
 
 emulator_without_root() {
@@ -321,6 +323,124 @@ fetch_busybox() {
         step "there is no static busybox: 'run busybox' and the tests that use it will say so"
     fi
     rm -rf "$folder"
+}
+
+# ---- Roots of the programs that tests run
+# -----------------------------------------------------------------------------------------------
+
+# NAME PACKAGE...: each root has these packages of Debian and all that they need, unpacked as in a
+# container image and never installed. A changed line makes its root anew, and another
+# roots_version all of them.
+roots_version=1
+test_roots='redis redis-server
+memcached memcached
+nginx nginx-light
+web lighttpd haproxy
+gunicorn gunicorn
+tools bash coreutils diffutils dropbear-bin findutils git grep gzip mawk perl sed sqlite3 tar'
+# Those of nightly scenarios, which have their names: made when they are asked for.
+nightly_roots='node nodejs
+gcc make gcc libc6-dev coreutils
+php php-cli
+ruby ruby'
+# In every root. usr-is-merged stands for a script that has to run and needs all of perl.
+roots_base='base-files base-passwd dash usr-is-merged'
+
+roots_wanted() {
+    printf '%s\n' "$test_roots"
+    printf '%s\n' "$nightly_roots" | while read -r name packages; do
+        case " $asked " in
+            *" --nightly "* | *"/$name "*) printf '%s\n' "$name $packages" ;;
+        esac
+    done
+}
+
+ready_roots() {
+    roots="$PELAGO_CACHE/roots"
+    missing_roots=$(roots_wanted | while read -r name packages; do
+        [ "$(cat "$roots/$name/.made-of" 2>/dev/null)" = "$roots_version $packages" ] || printf '%s\n' "$name $packages"
+    done)
+    [ -n "$missing_roots" ] || return 0
+    have apt-get && have dpkg-deb || return 0
+    apart="$PELAGO_CACHE/apart.$$"
+    apart_lists=
+    mkdir -p "$apart/cache/archives/partial" "$apart/none/partial" "$apart/lists/partial" "$roots"
+    : >"$apart/status"
+    make_roots || step "roots are missing: tests that use them will say so"
+    rm -rf "$apart"
+}
+
+# apt as on a machine where nothing is installed, so that it names and fetches all that a package
+# needs. It needs no root and changes nothing of this machine.
+apt_apart() {
+    # shellcheck disable=SC2086  # apart_lists is empty or an option of two words
+    apt-get -o Dir::State::status="$apart/status" -o Dir::Cache="$apart/cache" $apart_lists \
+        -o Debug::NoLocking=1 -o APT::Sandbox::User="$(id -un)" -o APT::Install-Recommends=false --yes "$@"
+}
+
+# The files of packages and of what they need, one a line, whether they were fetched or not.
+apt_files() {
+    apt_apart install -o Dir::Cache::archives="$apart/none" --print-uris "$@" | sed -n "s/^'[^']*' \([^ ]*\.deb\) .*/\1/p"
+}
+
+make_roots() {
+    # A machine's lists may be old or missing; then ours are fetched, beside them.
+    if ! fetch_roots; then
+        step "Fetching Debian's package lists"
+        apart_lists="-o Dir::State::lists=$apart/lists"
+        logged roots-lists apt_apart update && fetch_roots || return 1
+    fi
+    printf '%s\n' "$missing_roots" | while read -r name packages; do
+        step "Unpacking $name into $roots"
+        # shellcheck disable=SC2086
+        logged "root-$name" unpack_root "$roots/.$name.$$" $packages || {
+            rm -rf "$roots/.$name.$$"
+            return 1
+        }
+        printf '%s\n' "$roots_version $packages" >"$roots/.$name.$$/.made-of"
+        rm -rf "${roots:?}/$name"
+        # Somebody else may have made it meanwhile; one is as good as the other.
+        mv -T "$roots/.$name.$$" "$roots/$name" 2>/dev/null || rm -rf "$roots/.$name.$$"
+    done
+}
+
+# Each root's by itself: what one of several packages can do, another does for roots together.
+fetch_roots() {
+    bytes=$(for_roots apt_apart install --print-uris 2>/dev/null | sort -u | awk "/^'/ { sum += \$3 } END { print int(sum / 1e6) }")
+    [ "${bytes:-0}" -gt 0 ] || return 1
+    step "Fetching Debian packages that tests run, beside this system ($bytes MB, once)"
+    for_roots logged roots-fetch apt_apart install --download-only
+}
+
+# Runs "$@" with the packages of each missing root, until one fails.
+for_roots() {
+    printf '%s\n' "$missing_roots" | while read -r name packages; do
+        # shellcheck disable=SC2086  # lists of package names
+        "$@" $roots_base $packages </dev/null || return 1
+    done
+}
+
+# unpack_root FOLDER PACKAGE...: with the folders of a system whose /bin is /usr/bin, and the users
+# that every Debian has. What nothing in a guest reads is left out.
+unpack_root() {
+    folder=$1
+    shift
+    for part in bin sbin lib lib64; do
+        mkdir -p "$folder/usr/$part" && ln -s "usr/$part" "$folder/$part" || return 1
+    done
+    # shellcheck disable=SC2086
+    files=$(apt_files $roots_base "$@") || return 1
+    [ -n "$files" ] || return 1
+    for file in $files; do
+        dpkg-deb --fsys-tarfile "$apart/cache/archives/$file" \
+            | tar -x -C "$folder" --keep-directory-symlink --no-same-owner --same-permissions \
+                --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/info/*' \
+                --exclude='./usr/share/locale/*' --exclude='./usr/share/lintian/*' \
+                --exclude='./usr/lib/x86_64-linux-gnu/gconv/*' || return 1
+    done
+    for file in passwd group; do
+        cp "$folder/usr/share/base-passwd/$file.master" "$folder/etc/$file" || return 1
+    done
 }
 
 # ---- The Linux guest that the bench measures beside us

@@ -84,8 +84,11 @@ calls! {
     /// mapped through those capabilities stays: see `RamRevoke`.
     CapRevoke = 12,
 
-    /// A child account over the same memory. (ram: WRITE, limit_pages) → (new ram). The child's use
-    /// counts in each ancestor. `NoMemory` never: a limit is not a reservation.
+    /// Makes a child account over the same memory. (ram: WRITE, limit_pages, turns) → (new ram).
+    /// The child's use counts in each ancestor. Contexts whose time an account pays for share turns
+    /// of the core with those of other accounts (decision 65): with `Handle::NONE` of `ram`; with
+    /// another account (WRITE), of that one; with this core's pcore (CONTROL) it has turns of its
+    /// own. `OtherCore` for the pcore of another. A limit is not a reservation.
     RamSplit = 16,
     /// (ram) → (limit_pages, used_pages, free_pages of the root it stands on).
     RamStat = 17,
@@ -114,7 +117,9 @@ calls! {
     /// touch. `NoMemory`, `NoSlot`. EAGER and CONTIGUOUS may take several steps (decision 60): the
     /// pages are charged as they are made, of a run all at once; nobody sees the segment before it
     /// is whole. What a call that was given up made goes with the context's next call of this kind,
-    /// or with the context. `BadArgument`: the last argument is none that the kernel wrote.
+    /// or with the context. COMMON, with EAGER only: `DomainFork` gives a child a segment of its
+    /// own with the same pages, for both to write. `BadArgument`: the last argument is none that
+    /// the kernel wrote.
     SegmentAlloc = 24,
     /// (ram: WRITE, segment: READ, mode: layout::copy::*) → (new segment). Copy-on-write shares
     /// pages until one side writes, copy-on-reference until the copy is read or either is written.
@@ -217,20 +222,25 @@ calls! {
     /// killed, the caller has all it had. `BadArgument`: the child is the caller's own domain.
     DomainFork = 47,
 
-    /// (ram: WRITE, domain: WRITE, virtual address of the control page, flags: layout::context::*)
-    /// → (new execution context). The control page (one page, `ControlPage`) is mapped read-write
-    /// there. `NoMemory`, `Busy`. In one's own domain no WRITE right on it is needed (threads).
+    /// Makes a context. (ram: WRITE, domain: WRITE, virtual address of the control page, flags:
+    /// layout::context::*, most priority 0..=7 that it may give) → (new execution context). The
+    /// control page (one page, `ControlPage`) is mapped read-write there. `NoMemory`, `Busy`;
+    /// `NoRights` for a maximum above the caller's own. In one's own domain no WRITE right on it is
+    /// needed (threads).
     ContextAlloc = 56,
     /// Gives it time of its own. (ram: WRITE, execution context: CONTROL, priority 0..=7 (7 first),
     /// slice_us 100..=1_000_000) → (new scheduling context). `Busy` if it has one. `NoRights` for a
-    /// priority above the one the caller runs with; monitors run at 7.
+    /// priority above the most that the caller may give, whatever time it runs on; a monitor may
+    /// give 7.
     ContextSchedule = 57,
     /// Starts it. (execution context: CONTROL, instruction pointer, stack pointer, first argument
     /// (RDI), second (RSI)) → (). `Busy` if started before, `BadArgument` for a non-canonical
     /// address.
     ContextStart = 58,
     /// Turns the caller's Linux calls and program faults into upcalls to the proxy. (call entry,
-    /// upcall entry, stack top) → (). Needs the LINUX flag. See `control`.
+    /// upcall entry, stack top, flags: `layout::upcall`) → (). Needs the LINUX flag; may be called
+    /// again. With TICKS the end of each slice arrives as an upcall, for a program's threads. See
+    /// `control`.
     ContextProxy = 59,
     /// Sets FS or GS base of the caller. (0 = FS, 1 = GS; address) → (). For machines without
     /// FSGSBASE. `BadArgument` if not canonical.
@@ -239,9 +249,10 @@ calls! {
     /// upcall). () → never, or `BadArgument`. Clears `in_proxy` itself: done by the proxy before
     /// the call, a notification in between would overwrite `program`.
     ContextResume = 61,
-    /// Reports a context that has notifications pending but has not called Wait for this long.
-    /// (execution context: CONTROL, limit_ns, notification capability: NOTIFY) → (). 0 ends the
-    /// watch. One report per stall.
+    /// Reports a context that has notifications pending but has not called Wait for this long:
+    /// because it runs in circles, or waits for a semaphore or a caller. (execution context:
+    /// CONTROL, limit_ns: at least `layout::context::WATCH_LIMIT_MIN_NS`, notification capability:
+    /// NOTIFY) → (). 0 ends the watch. One report per stall. `BadArgument` for a shorter limit.
     ContextWatch = 62,
     /// Gives the rest of the slice to others of the same priority. () → ().
     Yield = 63,
@@ -257,8 +268,13 @@ calls! {
     /// What ran on a scheduling context, whoever that was: its bill. (scheduling context: READ) →
     /// (nanoseconds since it was made, slice_us, priority).
     ScheduleStat = 66,
-    /// Changes the length of slices; the current one begins anew. (scheduling context: CONTROL,
-    /// slice_us 100..=1_000_000) → ().
+    /// Changes the length of slices; a current one that is longer is cut, and none begins anew.
+    /// (scheduling context: CONTROL, slice_us 100..=1_000_000, period_us up to 60,000,000) → ().
+    /// With a period, at least a slice long, a slice is the budget of each period: once it is
+    /// spent, the time waits until the period ends, and whom it is donated to goes on with other
+    /// time only. The first period begins now, each later one when the time first runs on a new
+    /// budget, so in n periods on end it runs for n + 1 budgets at most. 0: no budget. `Busy` for a
+    /// member of a gang.
     ScheduleSet = 67,
     /// Slows this core down: programs run in so many of each 8 milliseconds, the first of them.
     /// (pcore: CONTROL, 1..=8; 8: always) → (). `OtherCore` for the pcore of another. The kernel
@@ -274,8 +290,8 @@ calls! {
     /// at any time again. The pcore because those of the same priority stand back. A member keeps
     /// its windows until it leaves, gets others, or its context ends. `Busy`: they would at some
     /// time be open together with those of another member on this core, of whatever priority; take
-    /// another phase, or a period that divides theirs or that theirs divides. `OtherCore` for the
-    /// pcore of another, `PeerDead`: its context ended.
+    /// another phase, or a period that divides theirs or that theirs divides. Also `Busy` if the
+    /// time has a budget. `OtherCore` for the pcore of another, `PeerDead`: its context ended.
     ScheduleGang = 69,
 
     /// Sets the capability's badge bits at its execution context and makes it runnable if it waits.
@@ -306,7 +322,8 @@ calls! {
     /// (word, word, word); waits for `PortalReplyWait` of the callee. MAILBOX portal: (portal:
     /// CALL) → (); sets the badge bits, lends time until the callee reaches Wait. `Timeout`,
     /// `PeerDead`. A mailbox caller also goes on when it is itself notified, if the callee has time
-    /// of its own.
+    /// of its own. `Busy`: the callee waits for the caller, or more than 16 calls would wait for
+    /// each other; one that is in line gets it later if the callee's own calls need the room.
     PortalCall = 81,
     /// Answers the current rendezvous caller if there is one and waits for the next. (word, word,
     /// word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`:

@@ -34,6 +34,8 @@ pub mod segment {
     pub const CONTIGUOUS: u64 = 1;
     /// All pages at once.
     pub const EAGER: u64 = 2;
+    /// `DomainFork` gives the child the same pages, not a copy; of `SegmentAlloc` only, with EAGER.
+    pub const COMMON: u64 = 8;
     /// Device registers: mapped uncached.
     pub const UNCACHED: u64 = 4;
 }
@@ -74,6 +76,9 @@ pub mod context {
     pub const FPU: u64 = 1;
     /// May call `ContextProxy`.
     pub const LINUX: u64 = 2;
+    /// Shortest limit of `ContextWatch`: so probes are rare beside the work that they watch, though
+    /// a program watches thousands of contexts.
+    pub const WATCH_LIMIT_MIN_NS: u64 = 100_000_000;
 }
 
 /// `ContextUpcall` flags.

@@ -1,10 +1,10 @@
 //! Open file descriptions: what a descriptor of a Linux program stands for, whichever server holds
 //! it.
 //!
-//! Files (`fs`), pipes (`process`), terminals (`console`) and sockets (`tcp`) all speak this one
-//! conversation, so the proxy needs one path for read, write and poll. A description is held by
-//! reference: one per client domain, dropped when the domain ends. Names are free of Linux: errno
-//! is made from [`DescriptionError`] in `linux/proxy` alone.
+//! Files (`fs`), pipes and event counters (`process`), terminals (`console`) and sockets (`tcp`)
+//! all speak this one conversation, so the proxy needs one path for read, write and poll. A
+//! description is held by reference: one per client domain, dropped when the domain ends. Names are
+//! free of Linux: errno is made from [`DescriptionError`] in `linux/proxy` alone.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,6 +24,14 @@ pub const TERMINAL: DescriptionId = 1;
 /// Standard input, output and error of the first program, at `console` too and held as the terminal
 /// is. Each is a pipe to the host, or the terminal.
 pub const STANDARD: [DescriptionId; 3] = [2, 3, 4];
+
+/// Whether a client may have one more of a server's `max`, of which `taken` are: while it holds
+/// fewer than are free, so that the most that one can have is half, and whoever holds little finds
+/// room whatever others do. `own` counts what it holds; asked only if more than half are taken.
+pub fn may_have(max: usize, taken: usize, own: impl FnOnce() -> usize) -> bool {
+    let free = max.saturating_sub(taken);
+    free > 0 && (taken < free || own() < free)
+}
 
 /// Readiness bits, of [`Descriptions::poll`] and its event.
 pub mod ready {
@@ -106,6 +114,56 @@ pub enum DescriptionError {
     Deadlock,
     /// The server holds as many locks as it may.
     NoLocks,
+    /// A socket of another kind is there.
+    WrongKind,
+    /// A message is longer than this kind of socket carries.
+    MessageTooLong,
+    /// A datagram needs an address to go to.
+    DestinationRequired,
+    /// What the path names is not opened but connected to.
+    NoDevice,
+}
+
+/// What a client that polls wants to be told later, by one `ready` event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WatchFor {
+    /// Nothing.
+    Nothing,
+    /// When something comes to hold, if nothing does now.
+    Level,
+    /// At the next change: something comes to hold that does not now, or more can be read.
+    Edge,
+}
+
+/// A watch as its server keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    mask: u32,
+    /// What held when it began.
+    before: u32,
+}
+
+impl Watched {
+    /// What a poll for `mask` has to keep when `found` holds of it.
+    pub fn new(watch: WatchFor, mask: u32, found: u32) -> Option<Watched> {
+        let keeps = match watch {
+            WatchFor::Nothing => false,
+            WatchFor::Level => found == 0,
+            WatchFor::Edge => true,
+        };
+        keeps.then_some(Watched { mask, before: found })
+    }
+
+    /// One client's two watches of one description, of two threads or epoll sets, as one.
+    pub fn join(self, other: Watched) -> Watched {
+        Watched { mask: self.mask | other.mask, before: self.before & other.before }
+    }
+
+    /// There was a change, and `holds` is what holds now: what to tell, 0 = nothing yet.
+    pub fn at_change(&self, holds: u32) -> u32 {
+        let holds = holds & (self.mask | ready::ERROR | ready::HANGUP);
+        if holds & ready::READ != 0 || holds & !self.before != 0 { holds } else { 0 }
+    }
 }
 
 /// What kind of thing it is.
@@ -119,6 +177,8 @@ pub enum Kind {
     Socket,
     /// Character device such as null, zero, random: `minor` tells which.
     Device,
+    /// Nothing that a path could name, such as an event counter.
+    Anonymous,
 }
 
 /// What is known of a file or description (stat).
@@ -195,15 +255,40 @@ pub struct Entry {
     pub kind: Kind,
 }
 
+/// Whose description is on its way from one program to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Keeper {
+    Files,
+    Process,
+    Console,
+    Network,
+}
+
+/// Descriptions that one message may carry.
+pub const RIGHTS_MAX: usize = 32;
+
+/// A description on its way from one program to another, in a message of a socket of `process`. It
+/// is held meanwhile, whatever becomes of the sender, until the message was received or is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Right {
+    pub keeper: Keeper,
+    /// The ticket of [`Descriptions::lend`]; at `process`, and at `console` where everybody holds
+    /// everything, the description itself.
+    pub token: u64,
+    /// What the sending proxy lets the receiving one know.
+    pub note: u64,
+}
+
 /// Operations on open file descriptions. Order: requests of one client on one description are
 /// served in the order sent, except reads and writes that wait. Limits: data of one read or write
 /// at most the channel's bulk region. Rights: a client reaches only descriptions it opened or was
 /// given by `inherit`. Bulk: data of read and write.
-#[contract(name = "descriptions", version = 1)]
+#[contract(name = "descriptions", version = 2)]
 pub trait Descriptions {
     /// Reads up to `span.length` bytes into the bulk at `span`; at `at`, or at the description's
     /// own offset which then moves. 0 = end of file. With `wait`, waits for the first byte;
-    /// without, `WouldBlock`.
+    /// without, `WouldBlock`. What lies in a pipe is read `at` a place after its oldest byte
+    /// without being taken.
     #[op]
     async fn read(
         &self,
@@ -266,10 +351,10 @@ pub trait Descriptions {
     #[op]
     async fn control(&self, id: DescriptionId, request: Control) -> Result<ControlReply, DescriptionError>;
 
-    /// Which of `mask` holds now (ERROR and HANGUP always count). If none and `watch`, one `ready`
-    /// event follows when one comes to hold.
+    /// Which of `mask` holds now (ERROR and HANGUP always count). One `ready` event follows as
+    /// `watch` says.
     #[op(repeatable)]
-    async fn poll(&self, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, DescriptionError>;
+    async fn poll(&self, id: DescriptionId, mask: u32, watch: WatchFor) -> Result<u32, DescriptionError>;
 
     /// Gives the client `child` (`channel::client_id`), which is being forked by the caller, a
     /// reference to each description the caller holds. `Invalid`: no program of that id waits to be
@@ -277,11 +362,57 @@ pub trait Descriptions {
     #[op]
     async fn inherit(&self, child: u64) -> Result<(), DescriptionError>;
 
-    /// Drops the caller's reference.
+    /// Lends what the caller holds, to be sent in a message of a socket of `process`: gives a
+    /// ticket that whoever knows it may claim, until `process` says that it is settled. `TooMany`,
+    /// `NotSupported` where no ticket is needed.
+    #[op]
+    async fn lend(&self, id: DescriptionId) -> Result<u64, DescriptionError>;
+
+    /// One more reference, to what was lent for this ticket. `BadId` for one that is settled.
+    #[op]
+    async fn claim(&self, ticket: u64) -> Result<DescriptionId, DescriptionError>;
+
+    /// Drops one reference of the caller's.
     #[op]
     async fn close(&self, id: DescriptionId) -> Result<(), DescriptionError>;
 
     /// A watched description became ready.
     #[event]
     fn ready(&self, id: DescriptionId, mask: u32);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_tells_what_is_new() {
+        assert_eq!(Watched::new(WatchFor::Nothing, ready::READ, 0), None);
+        assert_eq!(Watched::new(WatchFor::Level, ready::READ, ready::READ), None);
+        let level = Watched::new(WatchFor::Level, ready::READ, 0).unwrap();
+        assert_eq!((level.at_change(ready::WRITE), level.at_change(ready::READ | ready::WRITE)), (0, ready::READ));
+        assert_eq!(level.at_change(ready::HANGUP), ready::HANGUP);
+        let both = ready::READ | ready::WRITE;
+        let edge = Watched::new(WatchFor::Edge, both, both).unwrap();
+        // More to read is news, room that was there is not.
+        assert_eq!((edge.at_change(ready::WRITE), edge.at_change(both)), (0, both));
+        let other = Watched::new(WatchFor::Edge, ready::WRITE, 0).unwrap();
+        assert_eq!(edge.join(other).at_change(ready::WRITE), ready::WRITE);
+    }
+
+    /// Clients that take what they can get, one after the other, and then some that want little.
+    #[test]
+    fn whoever_holds_little_finds_room() {
+        const MAX: usize = 512;
+        let mut held = [0; 12];
+        let take = |held: &mut [usize], client: usize| {
+            let may = may_have(MAX, held.iter().sum(), || held[client]);
+            held[client] += usize::from(may);
+            may
+        };
+        (0..4).for_each(|greedy| while take(&mut held, greedy) {});
+        assert_eq!(held[..4], [256, 128, 64, 32]);
+        assert!((4..12).all(|modest| take(&mut held, modest) && take(&mut held, modest)));
+        assert!((0..4).all(|greedy| !take(&mut held, greedy)));
+    }
 }

@@ -61,6 +61,8 @@ pub enum Hurt {
     Fault,
     /// Loops for ever.
     Hang,
+    /// Waits in the kernel for what never comes: a silent deadlock.
+    Block,
     /// Panics.
     Panic,
 }

@@ -19,6 +19,8 @@ pub mod open {
     pub const DIRECTORY: u32 = 64;
     /// `Loop` if the last part is a symbolic link.
     pub const NO_FOLLOW: u32 = 128;
+    /// To name something, whatever it is, and for nothing else: with NO_FOLLOW a symbolic link too.
+    pub const PLACE: u32 = 256;
 }
 
 /// A freshly opened description.
@@ -103,7 +105,7 @@ pub const PROC_DEVICE: u64 = 3;
 /// operation but a lock that waits acts at once, and each completely or not at all. Rights: every
 /// client may name every path of its root file system; permission bits are kept and shown but the
 /// caller counts as user 0.
-#[contract(name = "files", version = 2)]
+#[contract(name = "files", version = 3)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]
@@ -124,6 +126,10 @@ pub trait Files {
     /// Makes a symbolic link at `path`.
     #[op]
     async fn make_link(&self, path: Name, target: String) -> Result<(), DescriptionError>;
+
+    /// Makes what a socket is bound to, and gives its number.
+    #[op]
+    async fn make_socket(&self, path: Name, permissions: u32) -> Result<u64, DescriptionError>;
 
     /// A second name for a file; for what a symbolic link leads to if `follow`.
     #[op]

@@ -79,6 +79,11 @@ pub struct DomainPlan {
     pub first_pages: u64,
     /// Whoever fills it by `DomainFork` and starts it; gets capabilities of it.
     pub parent: Option<DomainId>,
+    /// Shares turns of the core with its parent; otherwise it has its own.
+    pub shares_turns: bool,
+    /// Can be restarted, so that its monitor's beat asks it, while it serves, whether it hangs.
+    /// What cannot may compute for as long as it likes.
+    pub is_beaten: bool,
     /// Ends it holds, of channels opened before.
     pub channels: Vec<(ChannelId, End)>,
     /// Regions, made before.
@@ -161,6 +166,15 @@ pub enum MonitorError {
     Failed,
 }
 
+/// What is done to a component for tests of recovery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Harm {
+    /// It is ended with this status.
+    Kill(u64),
+    /// It hurts itself.
+    Hurt(Hurt),
+}
+
 /// What a region is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RegionKind {
@@ -230,9 +244,10 @@ pub trait Monitor {
     #[op]
     async fn discard(&self, core: u32, domain: DomainId) -> Result<(), MonitorError>;
 
-    /// Makes a component hurt itself, for tests of recovery.
+    /// Harms a component after a while, for tests of recovery. With a while it is fine at once, and
+    /// done even if who asked is gone by then.
     #[op]
-    async fn hurt(&self, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError>;
+    async fn harm(&self, core: u32, domain: DomainId, how: Harm, after_ns: u64) -> Result<(), MonitorError>;
 
     /// The domain with the smallest id of at least `from` on that core.
     #[op(repeatable)]
@@ -285,9 +300,10 @@ pub trait Monitor {
     #[op]
     async fn forget_core(&self, core: u32, lost: u32) -> Result<(), MonitorError>;
 
-    /// Makes a core's monitor hurt itself, for tests of recovery; that of core 0 ends the machine.
+    /// Makes a core's monitor hurt itself after a while, for tests of recovery; that of core 0 ends
+    /// the machine.
     #[op(oneway)]
-    fn hurt_monitor(&self, core: u32, how: Hurt);
+    fn hurt_monitor(&self, core: u32, how: Hurt, after_ns: u64);
 
     /// Ends the machine.
     #[op(oneway)]
@@ -310,7 +326,9 @@ pub trait Monitor {
     #[event]
     fn serving(&self, domain: DomainId);
 
-    /// A component has work waiting and does not look at it.
+    /// A component does not look at work that waits for it, its monitor's beat or another's: it
+    /// goes in circles, or waits in the kernel for something else. Its monitor ends it: `died`
+    /// follows.
     #[event]
     fn stalled(&self, domain: DomainId);
 }

@@ -1,4 +1,5 @@
-//! Processes: ids, parents, wait, groups, sessions, signals, pipes. Server: `process`; client: the
+//! Processes: ids, parents, wait, groups, sessions, signals and timers, and descriptions that need
+//! no device: pipes, event counters, timers and process handles. Server: `process`; client: the
 //! proxy of each Linux program.
 
 use alloc::string::String;
@@ -109,7 +110,54 @@ pub enum Target {
     Group(ProcessId),
     /// The caller's own group.
     OwnGroup,
+    /// The process of a handle that the caller holds.
+    Handle(DescriptionId),
 }
+
+/// Why a signal was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SignalCause {
+    /// By this process; 0 is the system.
+    Process(ProcessId),
+    /// With data; `code` is the sender's word.
+    Queued { process: ProcessId, code: i32, value: u64 },
+    /// What became of a child.
+    Child { process: ProcessId, state: ChildState },
+}
+
+/// Where a timer stands, or what it is to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimerState {
+    /// Nanoseconds until it expires next; 0 = it does not.
+    pub left_ns: u64,
+    /// Between expirations after that; 0 = once.
+    pub interval_ns: u64,
+}
+
+/// When a timer is to expire first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TimerStart {
+    /// Not at all.
+    Never,
+    /// So many nanoseconds from now.
+    In(u64),
+    /// At this time: nanoseconds since boot, or since 1970 for a timer of the day.
+    At(u64),
+}
+
+/// A child that was waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildNews {
+    pub process: ProcessId,
+    pub state: ChildState,
+    /// Processor time that it and the children it waited for used; 0 unless it ended.
+    pub cpu_ns: u64,
+}
+
+/// Interval timers of a process that send signals: the first is `alarm(2)`'s.
+pub const TIMERS_MAX: u32 = 33;
+/// Bytes of a host or domain name.
+pub const NAME_MAX: usize = 64;
 
 /// Why a process operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,12 +192,14 @@ pub struct ProcessLine {
     pub command_line: String,
     pub pages: u64,
     pub cpu_ns: u64,
+    /// Of children that were waited for, and theirs.
+    pub children_cpu_ns: u64,
 }
 
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
 /// `servers/process`. Rights: a process acts for itself only; signals follow the one-user rule (all
 /// may signal all but the system).
-#[contract(name = "process", version = 1)]
+#[contract(name = "process", version = 3)]
 pub trait Process {
     /// First request of the first program's proxy.
     #[op(repeatable)]
@@ -171,15 +221,16 @@ pub trait Process {
     #[op]
     async fn fork_cancel(&self, process: ProcessId) -> Result<(), ProcessError>;
 
-    /// Takes an ended child, or what is new of a living one; `None` without `wait` if there is
-    /// nothing of interest. `NoChild`.
+    /// Takes an ended child, or what is new of a living one, or without `take` only tells it;
+    /// `None` without `wait` if there is nothing of interest. `NoChild`.
     #[op]
     async fn wait(
         &self,
         target: Target,
         interest: Interest,
         wait: bool,
-    ) -> Result<Option<(ProcessId, ChildState)>, ProcessError>;
+        take: bool,
+    ) -> Result<Option<ChildNews>, ProcessError>;
 
     /// The caller is about to stop for a stop signal. `false`: it must not, since it is the first
     /// program, or since its group is orphaned and the signal is not SIGSTOP (POSIX).
@@ -201,6 +252,11 @@ pub trait Process {
     #[op]
     async fn signal(&self, target: Target, number: u8) -> Result<(), ProcessError>;
 
+    /// The same with data, to one process. `Invalid` for another target, `TooMany` while as many
+    /// wait at it as may.
+    #[op]
+    async fn queue_signal(&self, target: Target, number: u8, code: i32, value: u64) -> Result<(), ProcessError>;
+
     /// Sets the process group; 0 = the process itself.
     #[op]
     async fn set_group(&self, process: ProcessId, group: ProcessId) -> Result<(), ProcessError>;
@@ -213,10 +269,14 @@ pub trait Process {
     #[op]
     async fn new_session(&self) -> Result<ProcessId, ProcessError>;
 
-    /// Signal `number` at a time (ns since boot), then every `interval_ns` if not 0; `None` stops.
-    /// Gives what was left of an earlier one. One timer a process.
+    /// Sets one of the caller's timers (below [`TIMERS_MAX`]), which tells by `expired` events;
+    /// gives how it stood before. `Invalid`.
     #[op]
-    async fn alarm(&self, at_ns: Option<u64>, interval_ns: u64, number: u8) -> Result<Option<u64>, ProcessError>;
+    async fn set_alarm(&self, timer: u32, start: TimerStart, interval_ns: u64) -> Result<TimerState, ProcessError>;
+
+    /// How one of them stands. `Invalid`.
+    #[op(repeatable)]
+    async fn alarm(&self, timer: u32) -> Result<TimerState, ProcessError>;
 
     /// Whether children that end vanish at once without a wait (the program ignores SIGCHLD), and
     /// whether their stops are told by SIGCHLD. A forked child starts with its parent's choice.
@@ -232,6 +292,53 @@ pub trait Process {
     #[op]
     async fn pipe(&self) -> Result<(DescriptionId, DescriptionId), ProcessError>;
 
+    /// Sleeps until woken on a word of memory that processes have in common; `memory` is its
+    /// number, which only they know. Whoever changes the word after this was taken is to wake.
+    #[op]
+    async fn sleep_on(&self, memory: u64, offset: u64, bits: u32) -> Result<(), ProcessError>;
+
+    /// Wakes up to `count` who sleep there and share one of the bits; gives how many.
+    #[op]
+    async fn wake(&self, memory: u64, offset: u64, count: u32, bits: u32) -> Result<u32, ProcessError>;
+
+    /// An event counter that stands at `count`, at this server's `descriptions`: eight bytes are
+    /// read, which takes all of it or, of a semaphore, one, and eight are written, which adds.
+    /// `TooMany`.
+    #[op]
+    async fn event(&self, count: u64, is_semaphore: bool) -> Result<DescriptionId, ProcessError>;
+
+    /// A timer that is read, at this server's `descriptions`: eight bytes, how often it expired
+    /// since they were read last. `is_of_day`: [`TimerStart::At`] counts from 1970. `TooMany`.
+    #[op]
+    async fn timer(&self, is_of_day: bool) -> Result<DescriptionId, ProcessError>;
+
+    /// Sets such a timer; gives how it stood before. `NotFound` if the caller holds none of that
+    /// id, `Invalid` for a description of another kind.
+    #[op]
+    async fn set_timer(
+        &self,
+        id: DescriptionId,
+        start: TimerStart,
+        interval_ns: u64,
+    ) -> Result<TimerState, ProcessError>;
+
+    /// How such a timer stands. Errors as for `set_timer`.
+    #[op(repeatable)]
+    async fn timer_state(&self, id: DescriptionId) -> Result<TimerState, ProcessError>;
+
+    /// A handle of a process, at this server's `descriptions`: ready to be read once that has
+    /// ended. `NotFound`, `TooMany`.
+    #[op]
+    async fn handle(&self, process: ProcessId) -> Result<DescriptionId, ProcessError>;
+
+    /// The host's name and its domain's.
+    #[op(repeatable)]
+    async fn host(&self) -> Result<(String, String), ProcessError>;
+
+    /// Names the host, or its domain, for all programs. `Invalid` for more than [`NAME_MAX`] bytes.
+    #[op(repeatable)]
+    async fn name_host(&self, is_domain: bool, name: String) -> Result<(), ProcessError>;
+
     /// The process with the smallest id of at least `from`; `None` at the end. For /proc.
     #[op(repeatable)]
     async fn list(&self, from: ProcessId) -> Result<Option<ProcessLine>, ProcessError>;
@@ -240,14 +347,31 @@ pub trait Process {
     #[op(repeatable)]
     async fn ids(&self, from: ProcessId) -> Result<Vec<ProcessId>, ProcessError>;
 
+    /// Those of these tickets (`descriptions.lend`) that lie in a message, or with who received it.
+    /// For servers that lent them. At most 80.
+    #[op(repeatable)]
+    async fn unsettled(&self, tickets: Vec<u64>) -> Result<Vec<u64>, ProcessError>;
+
+    /// The caller received messages with these tickets, and claimed of them what it wants.
+    #[op(oneway)]
+    fn claimed(&self, tickets: Vec<u64>);
+
     /// How the first program ended; waits for that. Who asks ends the machine then, when all that
     /// programs wrote has left it.
     #[op(repeatable)]
     async fn first_ended(&self) -> Result<Ended, ProcessError>;
 
+    /// Nobody will claim what the client, a server, lent for this ticket.
+    #[event]
+    fn settled(&self, ticket: u64);
+
     /// A signal for the client.
     #[event]
-    fn signal_sent(&self, number: u8, sender: ProcessId);
+    fn signal_sent(&self, number: u8, cause: SignalCause);
+
+    /// A timer of `set_alarm` expired, so many times since it was told last.
+    #[event]
+    fn expired(&self, timer: u32, times: u64);
 
     /// The client's parent ended; this process is its parent now.
     #[event]

@@ -1,13 +1,16 @@
-//! Sockets: what `tcp` does besides `descriptions` (read, write, poll, close, inherit go there).
+//! Sockets: what `tcp`, and `process` for those within the machine, do besides `descriptions`
+//! (read, write, poll, close, inherit go there).
 //!
 //! A connection's record, made to survive TCP's own crash later, is `servers/tcp/src/record.rs`;
 //! nothing here exposes protocol state.
+
+use alloc::vec::Vec;
 
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
 use crate::BulkSpan;
-use crate::descriptions::{DescriptionError, DescriptionId};
+use crate::descriptions::{DescriptionError, DescriptionId, Right};
 
 /// IPv4 address and port; port 0 asks for any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,11 +19,53 @@ pub struct SocketAddress {
     pub port: u16,
 }
 
+/// Bytes of a [`LocalAddress`]'s name, at most.
+pub const LOCAL_NAME_MAX: usize = 108;
+
+/// A name within the machine: a file's, or one that only sockets know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalAddress {
+    /// The number of the file (at `fs`, of kind socket) that stands for it.
+    pub file: Option<u64>,
+    /// The path as it was given; or a zero and the abstract name; or nothing if it has none.
+    pub name: Vec<u8>,
+}
+
+/// IPv6 address and port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketAddress6 {
+    pub address: [u8; 16],
+    pub port: u16,
+}
+
+/// Where a socket is, or is to be connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Address {
+    Internet(SocketAddress),
+    /// Of a socket of [`Family::Internet6`].
+    Internet6(SocketAddress6),
+    Local(LocalAddress),
+}
+
+/// Whose addresses a socket has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Family {
+    #[default]
+    Internet,
+    /// IPv6. Until the network has it, such a socket speaks IPv4 under addresses that are mapped
+    /// (RFC 4291, section 2.5.5.2), and one that is to speak IPv6 only hears nothing.
+    Internet6,
+    /// Within the machine.
+    Local,
+}
+
 /// What a new socket carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SocketKind {
     Stream,
     Datagram,
+    /// Messages, in the order sent, over a connection.
+    Packets,
 }
 
 /// Which direction to end.
@@ -48,6 +93,16 @@ pub enum SocketOption {
     Listening(bool),
     /// Stream or datagram.
     Kind(SocketKind),
+    /// The process that connected, listens or made the pair at the other end, as it was then.
+    Peer(u32),
+    /// The sender's process comes with what is received.
+    TellsSender(bool),
+    /// Others may share its port that allow it, too.
+    ReusePort(bool),
+    /// It speaks IPv6, and never IPv4.
+    Only6(bool),
+    /// Reading only.
+    Family(Family),
 }
 
 /// Names an option to read.
@@ -62,27 +117,56 @@ pub enum SocketOptionName {
     Error,
     Listening,
     Kind,
+    Peer,
+    TellsSender,
+    ReusePort,
+    Only6,
+    Family,
 }
 
 /// A connection taken from a listening socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accepted {
     pub id: DescriptionId,
-    pub peer: SocketAddress,
+    pub peer: Address,
 }
 
-/// Socket operations beyond those of descriptions. Order: as sent. Limits: those of `servers/tcp`.
-/// Rights: as `descriptions`. If the server restarts, operations end with PeerRestarted unless
-/// repeatable; descriptions are kept or lost as the server's CAVEATS entry says.
-#[contract(name = "sockets", version = 1)]
-pub trait Sockets {
-    /// A new socket. `NotSupported` for a kind this server lacks, `TooMany`.
-    #[op]
-    async fn socket(&self, kind: SocketKind) -> Result<DescriptionId, DescriptionError>;
+/// What [`Sockets::receive`] gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Received {
+    /// Bytes in the bulk.
+    pub bytes: u32,
+    /// Bytes that the message had; more than `bytes` if it was cut.
+    pub whole: u32,
+    /// Who sent it, if that has an address.
+    pub source: Option<Address>,
+    /// The process that sent it, if the socket tells that.
+    pub sender: Option<u32>,
+    /// Descriptions that came with it. Those of `process` the caller holds now; tickets are to be
+    /// claimed, and then `process.claimed` says so.
+    pub rights: Vec<Right>,
+    /// More of them came than were wanted, and are lost.
+    pub lost_rights: bool,
+}
 
-    /// Gives it a local address. `AddressInUse`, `AddressNotAvailable`, `Invalid` if it has one.
+/// Socket operations beyond those of descriptions. Order: as sent. Limits: those of `servers/tcp`
+/// and `servers/process`. Rights: as `descriptions`; who knows a name within the machine may
+/// connect to it. If the server restarts, operations end with PeerRestarted unless
+/// repeatable; descriptions are kept or lost as the server's CAVEATS entry says.
+#[contract(name = "sockets", version = 3)]
+pub trait Sockets {
+    /// A new socket. `NotSupported` for a kind or family this server lacks, `TooMany`.
     #[op]
-    async fn bind(&self, id: DescriptionId, address: SocketAddress) -> Result<(), DescriptionError>;
+    async fn socket(&self, family: Family, kind: SocketKind) -> Result<DescriptionId, DescriptionError>;
+
+    /// Two sockets within the machine that are connected to each other. `NotSupported`, `TooMany`.
+    #[op]
+    async fn pair(&self, kind: SocketKind) -> Result<(DescriptionId, DescriptionId), DescriptionError>;
+
+    /// Gives it a local address; within the machine, a free one for a name of no bytes.
+    /// `AddressInUse`, `AddressNotAvailable`, `Invalid` if it has one.
+    #[op]
+    async fn bind(&self, id: DescriptionId, address: Address) -> Result<(), DescriptionError>;
 
     /// Takes connections from now on. `backlog` is how many may wait; less than 128 count as 128,
     /// more than 256 as 256.
@@ -95,7 +179,7 @@ pub trait Sockets {
 
     /// Connects. With `wait` until done or failed, else `InProgress` and `poll` for WRITE tells.
     #[op]
-    async fn connect(&self, id: DescriptionId, address: SocketAddress, wait: bool) -> Result<(), DescriptionError>;
+    async fn connect(&self, id: DescriptionId, address: Address, wait: bool) -> Result<(), DescriptionError>;
 
     /// Ends one or both directions.
     #[op]
@@ -103,7 +187,7 @@ pub trait Sockets {
 
     /// Local and remote address; remote is `None` if not connected.
     #[op(repeatable)]
-    async fn names(&self, id: DescriptionId) -> Result<(SocketAddress, Option<SocketAddress>), DescriptionError>;
+    async fn names(&self, id: DescriptionId) -> Result<(Address, Option<Address>), DescriptionError>;
 
     /// Changes a setting. Unknown sizes are rounded, never refused.
     #[op(repeatable)]
@@ -113,7 +197,29 @@ pub trait Sockets {
     #[op]
     async fn option(&self, id: DescriptionId, name: SocketOptionName) -> Result<SocketOption, DescriptionError>;
 
-    /// Looks at the first bytes without taking them (MSG_PEEK), into the bulk of this channel.
-    #[op(repeatable)]
-    async fn peek(&self, id: DescriptionId, span: BulkSpan, wait: bool) -> Result<u32, DescriptionError>;
+    /// Sends the bytes at `span` of this channel's bulk, and gives how many were taken: of a stream
+    /// at least one, of a message all. `to` is for sockets that are not connected. As `write`, and
+    /// `MessageTooLong`, `ConnectionRefused`, `WrongKind`; `BadId` for a right of `process` that
+    /// the caller does not hold. What is not sent, the tickets in it are settled.
+    #[op]
+    async fn send(
+        &self,
+        id: DescriptionId,
+        span: BulkSpan,
+        to: Option<Address>,
+        rights: Vec<Right>,
+        wait: bool,
+    ) -> Result<u32, DescriptionError>;
+
+    /// Receives into the bulk of this channel: of a stream what there is, else one message, whose
+    /// rest is lost; and so many rights with it. With `peek` nothing is taken.
+    #[op]
+    async fn receive(
+        &self,
+        id: DescriptionId,
+        span: BulkSpan,
+        peek: bool,
+        rights: u32,
+        wait: bool,
+    ) -> Result<Received, DescriptionError>;
 }

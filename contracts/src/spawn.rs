@@ -80,13 +80,16 @@ pub trait Spawn {
     /// parent's) with a proxy and its channels (process, files, descriptions of fs, process and
     /// console); it does not run yet. With `parent`, that domain gets handles of the child for
     /// `DomainFork` and `ContextStart`, and the child is entered as `Entrance::Adopt`. `NoMemory`
-    /// unless `spare_pages` stay free on its core besides what it needs to begin.
+    /// unless `spare_pages` stay free on its core besides what it needs to begin. It shares turns
+    /// of the core with its parent if `shares_turns`, so that a tree of forks gets what one program
+    /// gets; otherwise it has turns of its own.
     #[op]
     async fn linux(
         &self,
         core: Option<u32>,
         parent: Option<DomainId>,
         spare_pages: u64,
+        shares_turns: bool,
     ) -> Result<LinuxDomain, SpawnError>;
 
     /// Starts a domain made by `linux`.

@@ -16,6 +16,20 @@ pub enum Chaos {
     Fault,
     /// Makes it loop for ever: the stall path.
     Hang,
+    /// Makes it wait for ever in the kernel: the stall path without any use of time.
+    Block,
+}
+
+/// How a component came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovery {
+    /// Microseconds from the crash or the report of a stall to serving again.
+    pub recovery_us: u64,
+    /// What serves now.
+    pub generation: u64,
+    /// Microseconds from the order to hang or block to the report of the stall; 0 if it was another
+    /// order, or the report was not heard.
+    pub noticed_us: u64,
 }
 
 /// A component's line: of a program of several cores one for all its dispatchers.
@@ -104,10 +118,14 @@ pub trait Supervisor {
     async fn dispatcher(&self, index: u32, number: u32) -> Result<Option<DispatcherLine>, SupervisorError>;
 
     /// Does it to a component, or to one dispatcher of a program, by whose name that is done to the
-    /// first; waits until the component serves again, and gives microseconds from crash (or noticed
-    /// stall) to serving, and the new generation. Limit 10 s.
+    /// first; waits until the component serves again. Limit 10 s.
     #[op]
-    async fn chaos(&self, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError>;
+    async fn chaos(&self, what: Chaos, name: String) -> Result<Recovery, SupervisorError>;
+
+    /// Does it to a component, a dispatcher or a monitor (`monitor-N`) after so long, and does not
+    /// wait for that: whoever asks, and the supervisor, may be gone by then.
+    #[op]
+    async fn chaos_later(&self, what: Chaos, name: String, after_ns: u64) -> Result<(), SupervisorError>;
 
     /// A core; `None` past the last.
     #[op(repeatable)]

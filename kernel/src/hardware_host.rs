@@ -4,6 +4,7 @@ use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::arch::fpu::Area;
 use crate::arch::paging::Root;
+use crate::clock;
 use crate::shared::registry;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
@@ -61,8 +62,16 @@ pub fn now_ns() -> u64 {
     CLOCK_NS.get()
 }
 
-/// As in `hardware.rs`.
+/// Clock of the machine that tests play: started long ago, and fast.
+const BOOT_TSC: u64 = 1 << 62;
+const TICKS_PER_NS: u64 = clock::ratio(4_700_000_000, 1_000_000_000);
+
+/// As in `hardware.rs`: what both kinds of alarm would get is worked out, too.
 pub fn set_deadline(at_ns: Option<u64>) {
+    if let Some(at_ns) = at_ns {
+        assert!(clock::tsc_deadline(BOOT_TSC, at_ns, TICKS_PER_NS) > BOOT_TSC);
+        assert!(clock::timer_count(at_ns.saturating_sub(now_ns()), 62_500_000) > 0);
+    }
     ALARM_NS.set(at_ns);
 }
 

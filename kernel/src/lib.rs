@@ -11,6 +11,7 @@ pub mod arch;
 pub mod backtrace;
 pub mod boot;
 mod calls;
+pub mod clock;
 pub mod core_local;
 pub mod counters;
 pub mod devices;

@@ -5,10 +5,12 @@
 //! found out when it is picked, and queued again by whoever wakes its end). The alarm of the core
 //! is set only if something waits for it: the earliest deadline, the earliest watch, or the running
 //! slice while another of the same priority is ready or a context of the core wants to know of ends
-//! of slices. Picking is round robin per priority, highest first; a slice that is preempted goes to
-//! the front of its queue with what is left of it. Time of a gang ([`windows`]) is ready in its
-//! windows only, and then before others of its priority.
+//! of slices. Picking is round robin among groups per priority, highest first, and within a group
+//! ([`queues`]); a slice that is preempted goes to the front of its queue with what is left of it.
+//! Time of a gang ([`windows`]) is ready in its windows only, and then before others of its
+//! priority.
 
+mod queues;
 mod windows;
 
 use crate::arch::context::Registers;
@@ -41,6 +43,9 @@ impl<'a> KeyAdapter<'a> for ByTimeout {
     }
 }
 
+/// When a slice ends that is given up: a slice that begins ends later than that.
+const YIELDED: u64 = 0;
+
 /// How often a stalling context is looked at before it is reported.
 const WATCH_PROBES: u64 = 8;
 /// Part of the time between two looks that it must have had for a look to count.
@@ -65,6 +70,7 @@ pub enum Decision {
 
 /// The scheduler of one core.
 pub struct Scheduler {
+    /// The first ready time of each group, and that of gangs in their windows.
     ready: [List<Schedule, 0>; LEVELS],
     /// Bit n: there is ready time of level n.
     ready_set: u32,
@@ -74,10 +80,12 @@ pub struct Scheduler {
     running: Option<Ptr<Schedule>>,
     /// Something changed that may make another run.
     changed: bool,
-    /// The running slice is to be given up.
-    yielded: bool,
     /// When time was last accounted.
     since_ns: u64,
+    /// Since when what runs has not been charged.
+    began_ns: u64,
+    /// When its slice or the turn of its group ends; [`YIELDED`]: now.
+    until_ns: u64,
     /// When the alarm rings; `u64::MAX`: never.
     alarm_ns: u64,
     idle: bool,
@@ -109,8 +117,9 @@ impl Scheduler {
             current: None,
             running: None,
             changed: true,
-            yielded: false,
             since_ns: 0,
+            began_ns: 0,
+            until_ns: 0,
             alarm_ns: u64::MAX,
             idle: false,
             speed: THROTTLE_STEPS,
@@ -129,6 +138,7 @@ impl Scheduler {
     }
 
     /// Priority of the time in use; the lowest if there is none.
+    #[cfg(test)]
     pub fn running_priority(&self) -> usize {
         self.running.map_or(0, |schedule| schedule.priority)
     }
@@ -159,7 +169,7 @@ impl Scheduler {
 
     /// The running context gives up the rest of its slice.
     pub fn yield_slice(&mut self) {
-        self.yielded = true;
+        self.until_ns = YIELDED;
         self.changed = true;
     }
 
@@ -233,34 +243,15 @@ impl Scheduler {
         }
     }
 
-    #[inline(always)]
-    fn enqueue(&mut self, schedule: Ptr<Schedule>) {
-        if !schedule.is_queued() && self.running != Some(schedule) {
-            self.push(schedule);
-        }
-    }
-
-    #[inline(never)]
-    fn push(&mut self, schedule: Ptr<Schedule>) {
-        let level = schedule.level.get();
-        let Some(queue) = self.ready.get(level) else { return self.await_window(schedule) };
-        queue.push_back(schedule);
-        self.ready_set |= 1 << level;
-        self.changed = true;
-    }
-
-    fn dequeue(&mut self, schedule: Ptr<Schedule>) {
-        let level = schedule.level.get();
-        let queue = &self.ready[level];
-        queue.remove(schedule);
-        if queue.is_empty() {
-            self.ready_set &= !(1 << level);
-        }
-    }
-
     /// Is there ready time of that level or a higher one?
     fn is_rivalled(&self, level: usize) -> bool {
         self.ready_set.wrapping_shr(level as u32) != 0
+    }
+
+    /// Is there ready time of a higher level than that?
+    #[inline(always)]
+    fn is_rivalled_above(&self, level: usize) -> bool {
+        self.ready_set.wrapping_shr(level as u32) > 1
     }
 }
 
@@ -339,7 +330,8 @@ impl Kernel {
             self.bring_bills_up();
             let scheduler = &mut self.scheduler;
             scheduler.dequeue(own);
-            scheduler.running = Some(own);
+            scheduler.leave(donated);
+            scheduler.enter(own);
         }
         self.complete(donor, Ok([0; 3]));
     }
@@ -368,9 +360,10 @@ impl Kernel {
     #[inline(never)]
     pub fn bring_bills_up(&mut self) {
         self.account();
+        self.scheduler.charge();
     }
 
-    /// Charges the time since the last account to the running slice and to the domain that ran.
+    /// Charges the time since the last account to the domain that ran.
     #[inline(always)]
     fn account(&mut self) {
         let now_ns = hardware::now_ns();
@@ -382,10 +375,11 @@ impl Kernel {
             domain.cpu_ns.set(domain.cpu_ns.get().wrapping_add(elapsed));
         } else if core::mem::take(&mut scheduler.idle) {
             self.counters.idle_ns += elapsed;
-            return;
-        }
-        if let Some(schedule) = scheduler.running {
-            schedule.left_ns.set(schedule.left_ns.get().wrapping_sub(elapsed as i64));
+            // While the core is held, what runs keeps its slice.
+            scheduler.began_ns = scheduler.began_ns.wrapping_add(elapsed);
+            if scheduler.until_ns != YIELDED {
+                scheduler.until_ns = scheduler.until_ns.wrapping_add(elapsed);
+            }
         }
     }
 
@@ -416,10 +410,12 @@ impl Kernel {
 
     /// One of the looks at a context that has something pending. It counts only if the context
     /// could have seen to it: not if the whole core was held up (a virtual machine's processor that
-    /// did not run), nor if others had most of the time; nor if it got on to pages it had not
-    /// touched before, which an emulator translates slowly, and no loop does for long. What is
-    /// pending for one that donates its time until another idles is pending for that one too, which
-    /// may have taken its own bits and cannot be rung by who waits for it.
+    /// did not run), nor until it had a part of the time, at once or in several; nor if it got on
+    /// to pages it had not touched before, which an emulator translates slowly, and no loop does
+    /// for long. One that waits in the kernel for something else than its bits needs no time to be
+    /// found: nothing that is pending ends such a wait. What is pending for one that donates its
+    /// time until another idles is pending for that one too, which may have taken its own bits and
+    /// cannot be rung by who waits for it.
     fn watch_probe(&mut self, context: Ptr<Context>, now_ns: u64) {
         self.scheduler.cancel_watch(context);
         if context.pending.get() == 0 && context.first_donor().is_none() {
@@ -432,12 +428,19 @@ impl Kernel {
         let now = standing(context);
         let step_ns = context.watch_limit_ns.get().div_ceil(WATCH_PROBES);
         let was_held_up = now_ns - context.watch_ns.get() > step_ns / 2;
-        // One that waits for another's answer is not what hangs.
-        let had_time = now.cpu_ns - then.cpu_ns >= step_ns / WATCH_SHARE && context.state() == State::Runnable;
         let gets_on = now.soft_faults != then.soft_faults;
-        let counts = had_time && !gets_on && !was_held_up;
+        let hangs = match context.state() {
+            State::Runnable => now.cpu_ns - then.cpu_ns >= step_ns / WATCH_SHARE && !gets_on,
+            State::OnSemaphore(_) | State::Accepting => true,
+            // One that waits for another's answer is not what hangs.
+            _ => false,
+        };
+        let counts = hangs && !was_held_up;
         let left = left - u64::from(counts);
-        context.watch_left.set((left, now));
+        // Too little time adds up, so that neither a small budget nor a small share hides a hang.
+        let adds_up = context.state() == State::Runnable && !counts && !gets_on && !was_held_up;
+        let since = if adds_up { Standing { cpu_ns: then.cpu_ns, ..now } } else { now };
+        context.watch_left.set((left, since));
         if left > 0 {
             self.scheduler.watch_next(context, now_ns);
         } else if let Some(target) = Notification::kept(&context.watch_target) {
@@ -478,7 +481,7 @@ impl Kernel {
             && let Some(context) = callee.or_else(|| resolve(schedule))
         {
             self.account();
-            if schedule.left_ns.get() > 0 {
+            if self.scheduler.is_within() {
                 self.switch_to(context, Some(schedule));
                 return Some(context);
             }
@@ -496,14 +499,11 @@ impl Kernel {
         };
         self.scheduler.changed = false;
         match if is_held { None } else { self.pick() } {
-            Some(context) => self.switch_to(context, self.scheduler.running),
+            Some(context) => {
+                self.switch_to(context, self.scheduler.running);
+                self.scheduler.ring_for_slice();
+            }
             None => self.go_idle(),
-        }
-        let scheduler = &mut self.scheduler;
-        if let Some(schedule) = scheduler.running
-            && (scheduler.is_rivalled(schedule.level.get()) || scheduler.tickers > 0)
-        {
-            scheduler.ring_by(scheduler.since_ns.saturating_add_signed(schedule.left_ns.get()));
         }
     }
 
@@ -511,39 +511,25 @@ impl Kernel {
     /// with whoever it is donated to now: then no queue is touched.
     fn pick(&mut self) -> Option<Ptr<Context>> {
         let scheduler = &mut self.scheduler;
-        let yielded = core::mem::replace(&mut scheduler.yielded, false);
-        if let Some(schedule) = scheduler.running
-            && let Some(context) = resolve(schedule)
-        {
-            let spent = yielded || schedule.left_ns.get() <= 0;
-            if spent {
-                schedule.refill(schedule.slice_ns.get());
+        if let Some(schedule) = scheduler.running {
+            match resolve(schedule) {
+                None => scheduler.leave(schedule),
+                Some(context) if !scheduler.is_within() => scheduler.end_slice(schedule, context),
+                Some(context) if scheduler.is_rivalled_above(schedule.level.get()) => {
+                    scheduler.preempt(schedule, context);
+                }
+                going_on => return going_on,
             }
-            let level = schedule.level.get();
-            let is_rivalled = scheduler.is_rivalled(level + usize::from(!spent));
-            if scheduler.is_special && (spent || is_rivalled) && !yielded && scheduler.current == Some(context) {
-                crate::trap::preempted(context);
-            }
-            if !is_rivalled {
+        }
+        while let Some(schedule) = scheduler.take_first() {
+            let Some(context) = resolve(schedule) else { continue };
+            if !schedule.is_spent(scheduler.since_ns) {
+                scheduler.enter(schedule);
                 return Some(context);
             }
-            let queue = &scheduler.ready[level];
-            if spent {
-                queue.push_back(schedule)
-            } else {
-                queue.push_front(schedule)
-            }
-            scheduler.ready_set |= 1 << level;
+            scheduler.close_until(schedule, schedule.refill_at_ns.get());
         }
         scheduler.running = None;
-        while let Some(highest) = scheduler.ready_set.checked_ilog2() {
-            let schedule = scheduler.ready[highest as usize].first()?;
-            scheduler.dequeue(schedule);
-            if let Some(context) = resolve(schedule) {
-                scheduler.running = Some(schedule);
-                return Some(context);
-            }
-        }
         None
     }
 

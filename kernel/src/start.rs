@@ -19,6 +19,7 @@ use crate::memory::{PAGE_BYTES, PhysRange, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::frames::AddError;
 use crate::objects::pcore::{CORE_SLOT, Plan};
+use crate::objects::ram::ROOT_PAGES;
 use crate::objects::remote::WAKE_TABLE_PAGES;
 use crate::objects::{Domain, Ptr};
 use crate::state::Kernel;
@@ -236,9 +237,9 @@ impl Kernel {
             self.reap();
         }
         self.scheduler.silence();
-        let (objects, pages) = (self.kernel_objects, self.root_ram().used());
-        if (objects, pages) != (1, 1) {
-            log!("pelago: core {} halts with {} objects and {} pages left", self.core(), objects - 1, pages - 1);
+        let (objects, pages) = (self.kernel_objects - 1, self.root_ram().used() - ROOT_PAGES);
+        if (objects, pages) != (0, 0) {
+            log!("pelago: core {} halts with {objects} objects and {pages} pages left", self.core());
         }
         self.tell_state(State::Halted(self.run));
     }

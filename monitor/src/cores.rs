@@ -19,6 +19,8 @@ use runtime::TaskId;
 use crate::link::{CORE_CHANGED, GREETED, Link};
 use crate::service::{Service, passed, said};
 
+/// How often another monitor is rung: its kernel ends one that leaves that alone.
+const BEAT_NS: u64 = 1_000_000_000;
 /// How long a core may take to start or to halt.
 const CHANGE_LIMIT_NS: u64 = 5_000_000_000;
 
@@ -82,6 +84,17 @@ impl Service {
         }
     }
 
+    /// Beats the monitors of other cores.
+    pub async fn beat_monitors(self: Rc<Self>) {
+        if self.cores() == 1 {
+            return;
+        }
+        loop {
+            runtime::sleep(BEAT_NS).await;
+            self.links.borrow().values().for_each(|link| link.ring());
+        }
+    }
+
     /// Looks for cores whose monitor ended by itself or was ended by its kernel.
     pub async fn watch_cores(self: Rc<Self>) {
         loop {
@@ -112,15 +125,16 @@ impl Service {
         // Whoever waits for its answer has an error now.
         far.client.channel().close();
         let is_halted = self.halt_link(&link).await;
-        let is_there = |domain: &DomainId| (*domain >> 48) as u32 == core;
-        let dead: Vec<Dead> =
-            self.elsewhere.borrow_mut().extract_if(.., |domain, _| is_there(domain)).map(|(_, dead)| dead).collect();
         self.registry.borrow_mut().forget_core(core);
         let others: Vec<u32> = self.far.borrow().keys().copied().collect();
         for other in others {
             // One that does not answer is lost itself.
             let _ = self.far(other, |monitor| monitor.forget_core(other, core)).await;
         }
+        // Not before: until they are told nobody may take them for ended, nor for never begun.
+        let is_there = |domain: &DomainId| (*domain >> 48) as u32 == core;
+        let dead: Vec<Dead> =
+            self.elsewhere.borrow_mut().extract_if(.., |domain, _| is_there(domain)).map(|(_, dead)| dead).collect();
         self.tell(|listener| listener.core_lost(core));
         for one in dead {
             runtime::log!("core {core}: {} is lost with it", one.name);

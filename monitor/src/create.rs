@@ -12,7 +12,7 @@ use contracts::spawn::DomainId;
 
 use crate::channels::FIRST_ADDRESS;
 use crate::domains::{Domain, EndpointWire, Parts};
-use crate::machine::Machine;
+use crate::machine::{Machine, Stall};
 use crate::start_page::{pages, record};
 use crate::{Registry, archive, refused};
 
@@ -29,6 +29,11 @@ const DEATH_BITS: u64 = 8;
 /// All of them.
 pub const DEATH_BADGES: u64 = ((1 << DEATH_BITS) - 1) << DEATH_BIT_FIRST;
 /// The monitor's first bit for stalls; the rest up to 63 are too.
+/// A component that does not look at its work for so long is reported: with the report's way and
+/// the restart below the 200 ms promised.
+const STALL_LIMIT_NS: u64 = 100_000_000;
+/// The same for one that cannot be restarted: the machine ends with it, so it has to be sure.
+const FATAL_STALL_LIMIT_NS: u64 = 2_000_000_000;
 pub const STALL_BIT_FIRST: u64 = DEATH_BIT_FIRST + DEATH_BITS;
 const STALL_BITS: u64 = 64 - STALL_BIT_FIRST;
 /// All of them.
@@ -79,7 +84,11 @@ impl<M: Machine> Registry<M> {
     fn build(&mut self, domain: &mut Domain) -> Result<(Created, Option<EndpointWire>), Error> {
         let plan = domain.plan.clone();
         let parts = &mut domain.parts;
-        parts.ram = self.machine.account(plan.limit_pages)?;
+        let turns_of = match plan.parent.filter(|_| plan.shares_turns) {
+            Some(parent) => Some(self.domains.get(&parent).ok_or(Error::NotFound)?.parts.ram),
+            None => None,
+        };
+        parts.ram = self.machine.account(plan.limit_pages, turns_of)?;
         (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux, &plan.name)?;
         parts.range = self.machine.range(parts.domain)?;
         self.place(&plan.program, parts.ram, parts.range)?;
@@ -114,7 +123,9 @@ impl<M: Machine> Registry<M> {
         self.start_page(&plan, &parts, records)?;
         // Linux programs may compute as long as they like.
         domain.stall_badge = (!plan.linux).then(|| self.free_stall_badge());
-        self.machine.watch(parts.domain, parts.context, death_badge(parts.id), domain.stall_badge)?;
+        let limit_ns = if plan.is_beaten { STALL_LIMIT_NS } else { FATAL_STALL_LIMIT_NS };
+        let stall = domain.stall_badge.map(|badge| Stall { badge, limit_ns });
+        self.machine.watch(parts.domain, parts.context, death_badge(parts.id), stall)?;
         let generation = plan.channels.first().map_or(0, |(id, _)| self.generation(*id));
         // Last, since nobody would take them back.
         let parent_handles = match plan.parent {

@@ -68,6 +68,11 @@ pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, Strin
     (kind, place)
 }
 
+/// The kind of device that is not made quiet: all it reaches lies in a region that outlives its
+/// user, and the next user goes on with it. The emulator's throws away what it has read from the
+/// host, or forgets a buffer that it holds, if it may not reach memory for a while.
+const GOES_ON: &str = "virtio-console";
+
 impl<M: Machine> Registry<M> {
     /// The first device of a kind for a domain; `None` if the machine has none.
     pub(crate) fn lend(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
@@ -103,7 +108,8 @@ impl<M: Machine> Registry<M> {
 
     /// Makes devices quiet whose user is gone: from here on they touch none of its memory.
     pub(crate) fn quieten(&mut self, kinds: &[String]) {
-        for claim in kinds.iter().filter_map(|kind| self.devices.claimed.get(kind).copied()) {
+        let quietened = kinds.iter().filter(|kind| *kind != GOES_ON);
+        for claim in quietened.filter_map(|kind| self.devices.claimed.get(kind).copied()) {
             // A serial port has nothing to stop and says so.
             let _ = self.machine.quiet(claim.device);
         }

@@ -175,11 +175,15 @@ impl<M: Machine> Registry<M> {
         self.domains.values().filter(meant).map(|domain| domain.parts.id).collect()
     }
 
-    /// Rings a domain, for nothing.
-    pub fn ring(&mut self, id: DomainId) {
-        if let Some(domain) = self.domains.get(&id) {
+    /// Rings every component that serves and can be restarted, so that one that hangs has something
+    /// pending, which the kernel's watch sees; false if there is none.
+    pub fn beat(&mut self) -> bool {
+        let mut any = false;
+        for domain in self.domains.values().filter(|domain| domain.serving && domain.plan.is_beaten) {
             self.machine.ring(domain.endpoint_portal);
+            any = true;
         }
+        any
     }
 
     /// Ends a domain. Fine if it has ended.

@@ -35,7 +35,7 @@ pub use channels::{Opened, Wire};
 pub use create::{DEATH_BADGES, STALL_BADGES};
 pub use devices::describe;
 pub use domains::{Dead, Domain, EndpointWire};
-pub use machine::Machine;
+pub use machine::{Machine, Stall};
 pub use moves::{Answer, Moves};
 pub use names::NameCache;
 pub use program::{BadProgram, Piece, Program, decode};

@@ -4,6 +4,15 @@ use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory};
 
+/// A stall to be told of.
+#[derive(Clone, Copy, Debug)]
+pub struct Stall {
+    /// What rings.
+    pub badge: u64,
+    /// How long a context may leave its work alone.
+    pub limit_ns: u64,
+}
+
 /// What the registry stands on: the kernel, or a test's make-believe. `ram` is the account that
 /// pays; the root account where none is named.
 pub trait Machine {
@@ -48,8 +57,9 @@ pub trait Machine {
     /// Empties a slot of the share.
     fn drop(&mut self, handle: Handle);
 
-    /// An account of at most that many pages.
-    fn account(&mut self, limit_pages: u64) -> Result<Handle, Error>;
+    /// An account of at most that many pages; its contexts share turns of the core with those of
+    /// another account, or have turns of their own.
+    fn account(&mut self, limit_pages: u64, turns_of: Option<Handle>) -> Result<Handle, Error>;
     /// A domain, and its id.
     fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error>;
     /// A capability put into a domain: its handle there.
@@ -71,13 +81,7 @@ pub trait Machine {
     /// Runs it.
     fn start(&mut self, context: Handle, entry: u64, stack: u64) -> Result<(), Error>;
     /// Wants to be told of the domain's death and of a stall, each by its badge.
-    fn watch(
-        &mut self,
-        domain: Handle,
-        context: Handle,
-        death_badge: u64,
-        stall_badge: Option<u64>,
-    ) -> Result<(), Error>;
+    fn watch(&mut self, domain: Handle, context: Handle, death_badge: u64, stall: Option<Stall>) -> Result<(), Error>;
     /// Ends a domain.
     fn kill(&mut self, domain: Handle, status: u64) -> Result<(), Error>;
     /// How a domain stands.

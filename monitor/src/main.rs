@@ -39,6 +39,7 @@ async fn component(start: Start) {
     let service = Rc::new(Service::new(Registry::new(Metal, facts, archive, command_line(&start))));
     runtime::spawn(service.clone().watch_deaths());
     runtime::spawn(service.clone().watch_stalls());
+    runtime::spawn(service.clone().beat());
     match link::far_end(&start) {
         Some(Ok(channel)) => service.serve(channel).await,
         Some(Err(error)) => runtime::log!("core {} has no link to core 0: {}", facts.core, error.name()),
@@ -55,6 +56,7 @@ async fn first(service: Rc<Service>, facts: Facts, files: &'static [u8]) {
     };
     boot::list_devices(&description);
     runtime::spawn(service.clone().watch_cores());
+    runtime::spawn(service.clone().beat_monitors());
     if let Err(reason) = boot::start_components(&service, &description, facts.cores) {
         return give_up(&reason);
     }

@@ -6,7 +6,7 @@ use abi::layout::{CONTROL_PAGE, REGIONS, context, domain, lock, portal, protecti
 use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
 use channel::{Layout, Memory};
-use monitor_core::Machine;
+use monitor_core::{Machine, Stall};
 
 /// `DeviceRecord::hwid` of the real-time clock: an index port and a data port.
 pub const RTC: u64 = 0x2_0001;
@@ -15,9 +15,6 @@ pub const RTC: u64 = 0x2_0001;
 const SCRATCH: u64 = REGIONS + (32 << 30);
 /// Time slice of every context.
 const SLICE_US: u64 = 5_000;
-/// A component that does not look at its work for so long is reported: with the report's way and
-/// the restart below the 200 ms promised.
-const STALL_LIMIT_NS: u64 = 150_000_000;
 /// The part of a core's memory that an account of all leaves to what else runs there.
 const KEPT_PART: u64 = 8;
 /// What a doorbell may be used for by whom it is given to.
@@ -129,10 +126,11 @@ impl Machine for Metal {
         let _ = sys::cap_drop(handle);
     }
 
-    fn account(&mut self, limit_pages: u64) -> Result<Handle, Error> {
+    fn account(&mut self, limit_pages: u64, turns_of: Option<Handle>) -> Result<Handle, Error> {
         let (all_pages, ..) = sys::ram_stat(Handle::ROOT_RAM)?;
         let is_all = limit_pages == u64::from(system::ALL_MEMORY);
-        sys::ram_split(Handle::ROOT_RAM, if is_all { all_pages - all_pages / KEPT_PART } else { limit_pages })
+        let limit_pages = if is_all { all_pages - all_pages / KEPT_PART } else { limit_pages };
+        sys::ram_split(Handle::ROOT_RAM, limit_pages, turns_of.unwrap_or(Handle::PCORE))
     }
 
     fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error> {
@@ -162,7 +160,7 @@ impl Machine for Metal {
 
     fn context(&mut self, ram: Handle, domain: Handle, priority: u8, linux: bool) -> Result<Handle, Error> {
         let flags = if linux { context::FPU | context::LINUX } else { 0 };
-        let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags)?;
+        let made = sys::context_alloc(ram, domain, CONTROL_PAGE, flags, priority.into())?;
         // The context keeps its time; nobody else needs a name for it.
         match sys::context_schedule(ram, made, priority.into(), SLICE_US).and_then(sys::cap_drop) {
             Ok(()) => Ok(made),
@@ -179,20 +177,14 @@ impl Machine for Metal {
         unsafe { sys::context_start(context, entry, stack - 8, [0, 0]) }
     }
 
-    fn watch(
-        &mut self,
-        domain: Handle,
-        context: Handle,
-        death_badge: u64,
-        stall_badge: Option<u64>,
-    ) -> Result<(), Error> {
+    fn watch(&mut self, domain: Handle, context: Handle, death_badge: u64, stall: Option<Stall>) -> Result<(), Error> {
         let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, death_badge)?;
         let done = sys::domain_on_death(domain, doorbell);
         self.drop(doorbell);
         done?;
-        let Some(stall_badge) = stall_badge else { return Ok(()) };
-        let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, stall_badge)?;
-        let done = sys::context_watch(context, STALL_LIMIT_NS, doorbell);
+        let Some(Stall { badge, limit_ns }) = stall else { return Ok(()) };
+        let doorbell = sys::cap_mint(Handle::SELF_CONTEXT, Rights::NOTIFY, badge)?;
+        let done = sys::context_watch(context, limit_ns, doorbell);
         self.drop(doorbell);
         done
     }

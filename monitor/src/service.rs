@@ -30,11 +30,9 @@ use crate::metal::Metal;
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
 /// How long another monitor may take: more than a server to accept a channel.
 const FAR_LIMIT_NS: u64 = 4 * CONNECT_LIMIT_NS;
-/// After this a component that was told to hang does.
-const FAULT_INJECTION_NS: u64 = 1_000_000;
-/// Or after some times this long, where others keep the processor.
-const FAULT_INJECTION_AGAIN_NS: u64 = 20_000_000;
-const HURT_AGAIN: usize = 100;
+/// How often a component that serves is rung: with the kernel's limit on how long it may leave that
+/// alone, and the report's way, below the 200 ms promised.
+const BEAT_NS: u64 = 40_000_000;
 /// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked
 /// at once on one core: over 200 ms); a hung one is found by its watch and killed, and a death ends
 /// the wait.
@@ -50,6 +48,8 @@ pub struct Service {
     pub far: RefCell<BTreeMap<u32, Far>>,
     /// Domains of other cores, each as its death is told if its core is lost; only at core 0.
     pub elsewhere: RefCell<BTreeMap<DomainId, Dead>>,
+    /// How components of other cores ended last: their monitors may be lost. Only at core 0.
+    pub ends: RefCell<BTreeMap<String, (u64, Death)>>,
     /// Cores that were lost, and how often.
     pub lost: RefCell<BTreeMap<u32, Backoff>>,
     /// Some core started or halted.
@@ -65,6 +65,8 @@ pub struct Service {
     /// Those who wait for a core to come up.
     waiting: RefCell<Vec<Waker>>,
     endpoints: RefCell<BTreeMap<DomainId, EndpointClient>>,
+    /// A component of this core came to serve.
+    begun: Watch,
     listeners: RefCell<Vec<Listener>>,
     /// Deaths told to the supervisor's guard.
     pub deaths: Deaths,
@@ -91,6 +93,7 @@ impl Service {
             links: RefCell::default(),
             far: RefCell::default(),
             elsewhere: RefCell::default(),
+            ends: RefCell::default(),
             lost: RefCell::default(),
             cores_changed: Watch::default(),
             moves: RefCell::default(),
@@ -99,6 +102,7 @@ impl Service {
             booted: Cell::new(false),
             waiting: RefCell::default(),
             endpoints: RefCell::default(),
+            begun: Watch::default(),
             listeners: RefCell::default(),
             deaths: RefCell::default(),
             names: Rc::new(Names::new(registry.facts().core)),
@@ -178,6 +182,9 @@ impl Service {
 
     /// Tells of a death whoever hears of it.
     pub fn tell_death(&self, dead: &Dead) {
+        if !dead.linux && self.is_first() {
+            self.ends.borrow_mut().insert(dead.name.clone(), (dead.generation, dead.death));
+        }
         for listener in self.listeners.borrow().iter().filter(|listener| listener.makes_linux || !dead.linux) {
             listener.tell(&|events| events.died(dead.name.clone(), dead.generation, dead.linux, dead.death));
         }
@@ -205,6 +212,15 @@ impl Service {
         }
     }
 
+    /// Beats the components of this core while there are any that serve.
+    pub async fn beat(self: Rc<Self>) {
+        loop {
+            let beat = || self.registry.borrow_mut().beat().then_some(());
+            self.begun.until(beat).await;
+            runtime::sleep(BEAT_NS).await;
+        }
+    }
+
     /// Looks at stalls as the kernel reports them.
     pub async fn watch_stalls(self: Rc<Self>) {
         loop {
@@ -214,16 +230,15 @@ impl Service {
         }
     }
 
-    /// A component does not look at its work: the supervisor hears of it, and ends it. Whoever
-    /// hears of the others is ended here.
+    /// A component does not look at its work: it is ended here, as whoever heard of it might be
+    /// gone by then, and the kernel tells of a stall once. Its death follows.
     fn stalled(&self, domain: DomainId) {
-        let name = self.registry.borrow().name_of(domain);
-        if !self.is_first() || name.as_deref() != Some(wiring::SUPERVISOR) {
-            return self.tell(|listener| listener.stalled(domain));
+        let name = self.domain_name(domain);
+        runtime::log!("{name} does not look at its work: it is ended");
+        self.tell(|listener| listener.stalled(domain));
+        if let Err(error) = self.registry.borrow_mut().kill(domain, STALLED) {
+            runtime::log!("{name} cannot be ended: {error:?}");
         }
-        runtime::log!("{} does not look at its work: it is ended", wiring::SUPERVISOR);
-        // Its death follows; the kernel's refusal is in the log.
-        let _ = self.registry.borrow_mut().kill(domain, STALLED);
     }
 
     /// Opens a channel on this core, and uses it if an end is the monitor's own: it serves
@@ -263,6 +278,7 @@ impl Service {
                 match events.next_event().await {
                     EndpointEvent::Serving {} => {
                         service.registry.borrow_mut().set_serving(id);
+                        service.begun.changed();
                         service.tell(|listener| listener.serving(id));
                     }
                     EndpointEvent::Wants { request, contract, index } => service.wants(id, request, contract, index),
@@ -299,6 +315,35 @@ impl Service {
         } else if let Ok(endpoint) = self.endpoint(id) {
             // If it does not even take that, its own limit answers it.
             let _ = endpoint.refused(request, BindError::Failed);
+        }
+    }
+
+    /// Harms a component, on whatever core.
+    async fn harm(self: &Rc<Self>, core: u32, domain: DomainId, how: Harm) -> Result<(), MonitorError> {
+        if core != self.core {
+            return self.far(core, |monitor| monitor.harm(core, domain, how, 0)).await;
+        }
+        match how {
+            Harm::Kill(status) => self.registry.borrow_mut().kill(domain, status),
+            Harm::Hurt(how) => self.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed),
+        }
+    }
+
+    /// How a component of another core ended last, by what its monitor says and by what was heard
+    /// before. If that monitor does not answer, and the component lived as far as is known, nobody
+    /// knows.
+    fn last_end_elsewhere(
+        &self,
+        core: u32,
+        name: &str,
+        asked: Result<Option<(u64, Death)>, MonitorError>,
+    ) -> Result<Option<(u64, Death)>, MonitorError> {
+        let known = self.ends.borrow().get(name).copied();
+        let is_it = |(domain, it): (&DomainId, &Dead)| (*domain >> 48) as u32 == core && it.name == name;
+        match asked {
+            Ok(said) => Ok(said.into_iter().chain(known).max_by_key(|(generation, _)| *generation)),
+            Err(_) if known.is_some() && !self.elsewhere.borrow().iter().any(is_it) => Ok(known),
+            Err(error) => Err(error),
         }
     }
 
@@ -471,23 +516,18 @@ impl MonitorServer for Shared {
         self.0.far(core, |monitor| monitor.discard(core, domain)).await
     }
 
-    async fn hurt(&self, _: &Peer, core: u32, domain: DomainId, how: Hurt) -> Result<(), MonitorError> {
-        if self.is_here(core) {
-            let done = self.0.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed);
-            if how == Hurt::Hang {
-                // A hang is noticed while work waits: here is some. What is there before it begins
-                // may be taken with the order to hang.
-                let service = self.0.clone();
-                runtime::spawn(async move {
-                    for wait_ns in core::iter::once(FAULT_INJECTION_NS).chain([FAULT_INJECTION_AGAIN_NS; HURT_AGAIN]) {
-                        runtime::sleep(wait_ns).await;
-                        service.registry.borrow_mut().ring(domain);
-                    }
-                });
-            }
-            return done;
+    async fn harm(&self, _: &Peer, core: u32, domain: DomainId, how: Harm, after_ns: u64) -> Result<(), MonitorError> {
+        if after_ns == 0 {
+            return self.0.harm(core, domain, how).await;
         }
-        self.0.far(core, |monitor| monitor.hurt(core, domain, how)).await
+        let service = self.0.clone();
+        runtime::spawn(async move {
+            runtime::sleep(after_ns).await;
+            if let Err(error) = service.harm(core, domain, how).await {
+                runtime::log!("domain {domain:#x} is not harmed: {error:?}");
+            }
+        });
+        Ok(())
     }
 
     async fn forget_core(&self, _: &Peer, core: u32, lost: u32) -> Result<(), MonitorError> {
@@ -498,22 +538,17 @@ impl MonitorServer for Shared {
         Ok(())
     }
 
-    fn hurt_monitor(&self, _: &Peer, core: u32, how: Hurt) {
+    fn hurt_monitor(&self, _: &Peer, core: u32, how: Hurt, after_ns: u64) {
         if self.is_here(core) {
             return runtime::hurt(how);
         }
-        let Some(client) = self.0.far.borrow().get(&core).map(|far| far.client.clone()) else { return };
-        // One that does not take it is lost already.
-        let _ = client.hurt_monitor(core, how);
-        if how == Hurt::Hang {
-            // As above: a hang is noticed while work waits.
-            runtime::spawn(async move {
-                for wait_ns in core::iter::once(FAULT_INJECTION_NS).chain([FAULT_INJECTION_AGAIN_NS; HURT_AGAIN]) {
-                    runtime::sleep(wait_ns).await;
-                    let _ = runtime::timeout(FAULT_INJECTION_NS, client.memory(core)).await;
-                }
-            });
-        }
+        let service = self.0.clone();
+        runtime::spawn(async move {
+            runtime::sleep(after_ns).await;
+            let client = service.far.borrow().get(&core).map(|far| far.client.clone());
+            // One that does not take it is lost already.
+            let _ = client.map(|client| client.hurt_monitor(core, how, 0));
+        });
     }
 
     async fn domain(&self, _: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
@@ -527,7 +562,8 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return Ok(self.0.registry.borrow().last_end(&name));
         }
-        self.0.far(core, |monitor| monitor.last_end(core, name)).await
+        let asked = self.0.far(core, |monitor| monitor.last_end(core, name.clone())).await;
+        self.0.last_end_elsewhere(core, &name, asked)
     }
 
     async fn memory(&self, _: &Peer, core: u32) -> Result<CoreMemory, MonitorError> {

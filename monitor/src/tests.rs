@@ -11,7 +11,7 @@ use abi::{DeathCause, DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory, loopback_memory};
 use contracts::monitor::{ChannelPlan, DomainPlan, End, MonitorError, Place, RegionKind};
 
-use crate::{Facts, Machine, Registry};
+use crate::{Facts, Machine, Registry, Stall};
 
 #[derive(Default)]
 struct Fake {
@@ -26,6 +26,8 @@ struct Fake {
     dead: BTreeSet<u64>,
     started: BTreeSet<u64>,
     free_pages: u64,
+    /// Whose turns each account shares.
+    turns_of: Vec<Option<Handle>>,
     /// Allocations that still succeed.
     budget: Option<u32>,
 }
@@ -104,7 +106,8 @@ impl Machine for Fake {
     fn drop(&mut self, handle: Handle) {
         assert!(self.held.remove(&(handle.0 - 100)), "{handle:?} dropped twice");
     }
-    fn account(&mut self, _: u64) -> Result<Handle, Error> {
+    fn account(&mut self, _: u64, turns_of: Option<Handle>) -> Result<Handle, Error> {
+        self.turns_of.push(turns_of);
         self.new_handle()
     }
     fn domain(&mut self, _: Handle, _: bool, _: &str) -> Result<(Handle, u64), Error> {
@@ -128,7 +131,7 @@ impl Machine for Fake {
     fn start(&mut self, context: Handle, _: u64, _: u64) -> Result<(), Error> {
         if self.started.insert(context.0) { Ok(()) } else { Err(Error::Busy) }
     }
-    fn watch(&mut self, _: Handle, _: Handle, _: u64, _: Option<u64>) -> Result<(), Error> {
+    fn watch(&mut self, _: Handle, _: Handle, _: u64, _: Option<Stall>) -> Result<(), Error> {
         Ok(())
     }
     fn kill(&mut self, domain: Handle, _: u64) -> Result<(), Error> {
@@ -180,6 +183,8 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
         linux: false,
         first_pages: 0,
         parent: None,
+        shares_turns: false,
+        is_beaten: true,
         channels: channels.into(),
         regions: Vec::from([String::from("pool")]),
         devices: Vec::from([String::from("virtio-net")]),
@@ -221,6 +226,26 @@ fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_r
     assert_eq!(registry.machine.held.len(), held, "nothing leaks over a restart");
     let mut views = registry.machine.memory.remove(&101).unwrap();
     assert_eq!(views.pop().unwrap().generation(), 2);
+}
+
+#[test]
+fn the_beat_is_for_components_that_serve() {
+    let (mut registry, driver, ip) = running();
+    registry.machine.rung.clear();
+    assert!(!registry.beat(), "one that starts has its own limit");
+    registry.set_serving(ip);
+    assert!(registry.beat());
+    assert_eq!(registry.machine.rung, [registry.domains[&ip].endpoint_portal.0]);
+    registry.set_serving(driver);
+    let mut computes = domain("computes", 1, &[]);
+    (computes.is_beaten, computes.regions, computes.devices) = (false, Vec::new(), Vec::new());
+    let computes = registry.create(computes).map_err(|_| ()).unwrap().0.domain;
+    registry.set_serving(computes);
+    registry.kill(ip, 9).unwrap();
+    registry.deaths(crate::DEATH_BADGES);
+    registry.machine.rung.clear();
+    assert!(registry.beat());
+    assert_eq!(registry.machine.rung, [registry.domains[&driver].endpoint_portal.0]);
 }
 
 #[test]
@@ -363,6 +388,7 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     let linux = || DomainPlan {
         linux: true,
         parent: Some(parent),
+        shares_turns: true,
         first_pages: 10,
         regions: Vec::new(),
         devices: Vec::new(),
@@ -372,6 +398,12 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     registry.machine.free_pages = 10;
     let (first, endpoint) = registry.create(linux()).map_err(|_| ()).unwrap();
     assert!(endpoint.is_none() && first.generation == 1 && first.parent_handles != [0; 2]);
+    let parents = registry.domains[&parent].parts.ram;
+    assert_eq!(registry.machine.turns_of.pop(), Some(Some(parents)), "a fork shares turns");
+    let (own, _) = registry.create(DomainPlan { shares_turns: false, ..linux() }).map_err(|_| ()).unwrap();
+    assert_eq!(registry.machine.turns_of.pop(), Some(None), "a new program has its own");
+    registry.kill(own.domain, 0).unwrap();
+    registry.deaths(crate::DEATH_BADGES);
     let held = registry.machine.held.len();
     // Whatever the client writes into the memory, the next generation is not one it knew.
     registry.machine.rung.clear();

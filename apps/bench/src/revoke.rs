@@ -102,7 +102,7 @@ fn revoke(ram: Handle) -> Result<u64, Error> {
 
 /// All rows: taking back a page that is mapped, and a call that does all it may at once.
 pub async fn all() -> Result<(), Error> {
-    let ram = sys::ram_split(Handle::SELF_RAM, 2 * PAGES)?;
+    let ram = sys::ram_split(Handle::SELF_RAM, 2 * PAGES, Handle::NONE)?;
     let mut whole = [Stretch::default(); SAMPLES];
     let mut part = [Stretch::default(); SAMPLES];
     for (whole, part) in whole.iter_mut().zip(&mut part) {

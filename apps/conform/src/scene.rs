@@ -64,7 +64,11 @@ impl Scene {
         {
             return Err(Failure::new("the region `conform` is too small for so many cores"));
         }
-        Ok(Scene { start: start.clone(), ram: sys::ram_split(Handle::SELF_RAM, PAGES)?, shared: region.address })
+        Ok(Scene {
+            start: start.clone(),
+            ram: sys::ram_split(Handle::SELF_RAM, PAGES, Handle::NONE)?,
+            shared: region.address,
+        })
     }
 
     /// The account that pays for the test.

@@ -61,7 +61,7 @@ impl Wares {
     /// Takes an account, makes all and meets the other cores about what is shared with them.
     pub async fn new(start: &Start, meeting: &mut Meeting) -> Result<Wares, Failure> {
         let core = core_of(start)?;
-        let ram = sys::ram_split(Handle::SELF_RAM, PAGES)?;
+        let ram = sys::ram_split(Handle::SELF_RAM, PAGES, Handle::NONE)?;
         let bystander = Worker::paid_by(ram, BYSTANDER, Job::Answer)?;
         bystander.start([0, 0])?;
         let entrance = bystander.portal(7)?;
@@ -131,7 +131,7 @@ impl Wares {
             held.push((there.0, object_type));
             Ok(())
         };
-        let own = sys::ram_split(self.ram, OWN_PAGES)?;
+        let own = sys::ram_split(self.ram, OWN_PAGES, Handle::NONE)?;
         give(own, Rights::ALL, ObjectType::Ram)?;
         sys::cap_drop(own)?;
         give(domain, Rights::ALL, ObjectType::Domain)?;

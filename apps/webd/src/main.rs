@@ -12,7 +12,7 @@ use alloc::rc::Rc;
 use alloc::vec::Vec;
 use contracts::BulkSpan;
 use contracts::descriptions::{DescriptionId, DescriptionsClient};
-use contracts::sockets::{SocketAddress, SocketKind, SocketsClient};
+use contracts::sockets::{Address, Family, SocketAddress, SocketKind, SocketsClient};
 use core::cell::Cell;
 use runtime::Start;
 use webd::{Facts, HEAD_MAX, Step, step};
@@ -34,8 +34,9 @@ struct Server {
 
 impl Server {
     async fn listen(&self) -> Option<DescriptionId> {
-        let id = self.sockets.socket(SocketKind::Stream).await.ok()?;
-        self.sockets.bind(id, SocketAddress { address: [0; 4], port: PORT }).await.ok()?;
+        let id = self.sockets.socket(Family::Internet, SocketKind::Stream).await.ok()?;
+        let address = Address::Internet(SocketAddress { address: [0; 4], port: PORT });
+        self.sockets.bind(id, address).await.ok()?;
         self.sockets.listen(id, WORKERS).await.ok()?;
         Some(id)
     }

@@ -26,17 +26,19 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     if domain != request.caller.domain() && !capability.rights.contains(Rights::WRITE) {
         return Err(Error::NoRights);
     }
-    let [_, _, control, options, ..] = request.words();
+    let [_, _, control, options, priority_max, _] = request.words();
     if !domain.is_alive() {
         return Err(Error::PeerDead);
     }
     if options & !(flags::FPU | flags::LINUX) != 0 {
         return Err(Error::BadArgument);
     }
+    let priority_max = decode_priority(priority_max, request.caller)?;
     let place = domain.range().place(control, 1)?;
     let slot = request.slot(kernel)?;
     domain.ensure_slot(kernel, Handle::SELF_CONTEXT.0 as usize)?;
-    let options = Options { has_vectors: options & flags::FPU != 0, is_linux: options & flags::LINUX != 0 };
+    let (has_vectors, is_linux) = (options & flags::FPU != 0, options & flags::LINUX != 0);
+    let options = Options { has_vectors, is_linux, priority_max };
     let context = Ptr::<Context>::create(kernel, ram, domain, place, options)?;
     if domain.share().is_free(Handle::SELF_CONTEXT.0 as usize) {
         kernel.retain(context);
@@ -48,18 +50,20 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     one(request.place(slot, context.any(), Rights::ALL))
 }
 
+/// A priority that `giver` may give: its own maximum counts, not the time that it runs on, which
+/// may be donated.
+fn decode_priority(word: u64, giver: Ptr<Context>) -> Result<usize, Error> {
+    let priority = usize::try_from(word).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
+    if priority <= giver.priority_max { Ok(priority) } else { Err(Error::NoRights) }
+}
+
 pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let context = request.object::<Context>(1, Rights::CONTROL)?;
     let [_, _, priority, slice_us, ..] = request.words();
-    let priority =
-        usize::try_from(priority).ok().filter(|priority| *priority < PRIORITIES).ok_or(Error::BadArgument)?;
+    let priority = decode_priority(priority, request.caller)?;
     if !SLICE_US.contains(&slice_us) {
         return Err(Error::BadArgument);
-    }
-    // Nobody makes time better than the time it runs on; a monitor has the best.
-    if priority > kernel.scheduler.running_priority() {
-        return Err(Error::NoRights);
     }
     if context.schedule.get().is_some() {
         return Err(Error::Busy);
@@ -85,13 +89,15 @@ pub(super) fn schedule_stat(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
     let schedule = request.object::<Schedule>(0, Rights::CONTROL)?;
-    let slice_us = request.words()[1];
-    if !SLICE_US.contains(&slice_us) {
+    let [_, slice_us, period_us, ..] = request.words();
+    if !SLICE_US.contains(&slice_us) || period_us != 0 && !(slice_us..=PERIOD_MAX_US).contains(&period_us) {
         return Err(Error::BadArgument);
     }
+    if schedule.window.get().is_some() && period_us != 0 {
+        return Err(Error::Busy);
+    }
     kernel.bring_bills_up();
-    schedule.refill(slice_us * 1000);
-    kernel.scheduler.look_again();
+    kernel.scheduler.set_slice(schedule, slice_us * 1000, period_us * 1000);
     NOTHING
 }
 
@@ -106,7 +112,7 @@ pub(super) fn schedule_gang(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::PeerDead);
     }
     let window = if times == [0; 3] { None } else { Some(decode_window(times)?) };
-    if window.is_some_and(|window| !kernel.scheduler.has_room(schedule, window)) {
+    if window.is_some_and(|window| schedule.period_ns.get() != 0 || !kernel.scheduler.has_room(schedule, window)) {
         return Err(Error::Busy);
     }
     kernel.bring_bills_up();
@@ -138,14 +144,14 @@ fn check_address(address: u64) -> Result<(), Error> {
     if address < USER_END { Ok(()) } else { Err(Error::BadArgument) }
 }
 
-pub(super) fn proxy(request: &Request) -> Answer {
-    let [call_entry, upcall_entry, stack_top, ..] = request.words();
+pub(super) fn proxy(kernel: &mut Kernel, request: &Request) -> Answer {
+    let [call_entry, upcall_entry, stack_top, options, ..] = request.words();
     if !request.caller.is_linux {
         return Err(Error::NoRights);
     }
-    [call_entry, upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
-    request.caller.proxy.set(Some(Proxy { call_entry: Some(call_entry), upcall_entry, stack_top }));
-    NOTHING
+    check_address(call_entry)?;
+    let proxy = Proxy { call_entry: Some(call_entry), upcall_entry, stack_top };
+    set_proxy(kernel, request.caller, Some(proxy), options)
 }
 
 pub(super) fn upcall(kernel: &mut Kernel, request: &Request) -> Answer {
@@ -153,13 +159,19 @@ pub(super) fn upcall(kernel: &mut Kernel, request: &Request) -> Answer {
     if request.caller.is_linux {
         return Err(Error::NoRights);
     }
+    let proxy = Proxy { call_entry: None, upcall_entry, stack_top };
+    set_proxy(kernel, request.caller, (upcall_entry != 0).then_some(proxy), options)
+}
+
+fn set_proxy(kernel: &mut Kernel, context: Ptr<Context>, proxy: Option<Proxy>, options: u64) -> Answer {
     if options & !upcalls::TICKS != 0 {
         return Err(Error::BadArgument);
     }
-    [upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
-    let proxy = (upcall_entry != 0).then_some(Proxy { call_entry: None, upcall_entry, stack_top });
-    request.caller.proxy.set(proxy);
-    kernel.scheduler.set_ticks(request.caller, proxy.is_some() && options & upcalls::TICKS != 0);
+    if let Some(Proxy { upcall_entry, stack_top, .. }) = proxy {
+        [upcall_entry, stack_top].into_iter().try_for_each(check_address)?;
+    }
+    context.proxy.set(proxy);
+    kernel.scheduler.set_ticks(context, proxy.is_some() && options & upcalls::TICKS != 0);
     NOTHING
 }
 
@@ -189,6 +201,9 @@ pub(super) fn resume(request: &Request) -> Answer {
 pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
     let context = request.object::<Context>(0, Rights::CONTROL)?;
     let limit_ns = request.words()[1];
+    if (1..flags::WATCH_LIMIT_MIN_NS).contains(&limit_ns) {
+        return Err(Error::BadArgument);
+    }
     let target = if limit_ns == 0 { None } else { Some(request.source(2)?) };
     target.map_or(Ok(()), |(_, target)| Notification::decode(target).map(drop))?;
     if context.state() == State::Dead {

@@ -3,15 +3,30 @@
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::memory::{PAGE, PhysRange};
 use crate::objects::frames::AddError;
-use crate::objects::{Ptr, Ram};
+use crate::objects::group::Turns;
+use crate::objects::{Pcore, Ptr, Ram};
 use crate::state::Kernel;
-use abi::{Error, Rights};
+use abi::{Error, Handle, Rights};
 
 pub(super) fn split(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
+    let turns = decode_turns(kernel, request)?;
     let slot = request.slot(kernel)?;
-    let child = ram.split(kernel, request.words()[1])?;
+    let child = ram.split(kernel, request.words()[1], turns)?;
     one(request.place(slot, child.any(), Rights::ALL))
+}
+
+/// Turns of its own are for whoever has the core to give.
+fn decode_turns(kernel: &Kernel, request: &Request) -> Result<Turns, Error> {
+    if request.words()[2] == Handle::NONE.0 {
+        return Ok(Turns::Parents);
+    }
+    match request.object::<Pcore>(2, Rights::CONTROL) {
+        Ok(pcore) if pcore.core == kernel.core() => Ok(Turns::Own),
+        Ok(_) => Err(Error::OtherCore),
+        Err(Error::WrongType) => request.object::<Ram>(2, Rights::WRITE).map(Turns::Of),
+        Err(error) => Err(error),
+    }
 }
 
 pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {

@@ -177,7 +177,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::ContextAlloc => context::alloc(kernel, request),
         Call::ContextSchedule => context::schedule(kernel, request),
         Call::ContextStart => context::start(kernel, request),
-        Call::ContextProxy => context::proxy(request),
+        Call::ContextProxy => context::proxy(kernel, request),
         Call::ContextBase => context::base(request),
         Call::ContextResume => context::resume(request),
         Call::ContextWatch => context::watch(kernel, request),

@@ -40,7 +40,7 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
             Ok(None)
         }
         PortalKind::Rendezvous => {
-            if !caller.may_donate_to(callee) {
+            if !kernel.may_call(caller, callee) {
                 return Err(Error::Busy);
             }
             if callee.state() != State::Accepting && deadline_ns == 0 {

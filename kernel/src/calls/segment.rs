@@ -19,7 +19,9 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let [_, pages, options, ..] = request.words();
     check_pages(pages)?;
-    if options & !(flags::CONTIGUOUS | flags::EAGER) != 0 {
+    let is_common = options & flags::COMMON != 0;
+    let options = options & !flags::COMMON;
+    if options & !(flags::CONTIGUOUS | flags::EAGER) != 0 || is_common && options != flags::EAGER {
         return Err(Error::BadArgument);
     }
     let slot = request.slot(kernel)?;
@@ -31,6 +33,9 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
             let fits = |made: Ptr<Segment>| made.base().is_some() == is_run;
             let made = make(kernel, request, (ram, pages), begin, fits, Ptr::<Segment>::populate)?;
             let Some(segment) = made else { return Ok(Outcome::Again) };
+            if is_common {
+                segment.make_common();
+            }
             segment
         }
     };
@@ -96,6 +101,8 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let source = request.object::<Segment>(1, Rights::READ)?;
     let slot = request.slot(kernel)?;
     let copy = match (request.words()[2], source.kind()) {
+        // Who writes to pages in common does not ask whether others rely on them.
+        (modes::ON_WRITE | modes::ON_REFERENCE, _) if source.is_common() => return Err(Error::BadArgument),
         (modes::ON_WRITE, Kind::Anonymous) => source.copy_on_write(kernel, ram)?,
         (modes::ON_REFERENCE, Kind::Anonymous) => source.copy_on_reference(kernel, ram)?,
         // A contiguous segment must keep its frames, so its copy cannot share them.
@@ -123,7 +130,7 @@ pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {
     let segment = request.object::<Segment>(0, Rights::WRITE)?;
     check_pages(request.words()[1])?;
-    if segment.kind() != Kind::Anonymous {
+    if segment.kind() != Kind::Anonymous || segment.is_common() {
         return Err(Error::BadArgument);
     }
     segment.set_pages(kernel, request.words()[1])?;

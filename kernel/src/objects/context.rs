@@ -5,8 +5,27 @@
 //! context that is not `Runnable` is in no ready queue, nor is its time. Its registers are written
 //! by the processor while it is current, and by the kernel otherwise. A context belongs to its
 //! domain's list until it ends; a husk may stay behind for capabilities that still name it.
+//!
+//! ```text
+//!        ContextStart                Wait, nothing pending
+//!   New ──────────────► Runnable ───────────────────────────► Waiting      bits, or the deadline
+//!                         │  ▲   SemaphoreDown of 0
+//!                         │  ├──────────────────────────────► OnSemaphore  an up, or the deadline
+//!                         │  │   PortalReplyWait, no caller
+//!                         │  ├──────────────────────────────► Accepting    a caller, the deadline
+//!                         │  │   PortalCall, callee accepts
+//!                         │  ├──────────────────────────────► Served       the reply
+//!                         │  │   PortalCall, callee is busy       ▲ its turn
+//!                         │  ├──────────────────────────────► Queued       or the deadline
+//!                         │  │   PortalCall of a mailbox
+//!                         │  └──────────────────────────────► Donation     the callee idles
+//!                         ▼
+//!   from any state ────► Dead            right: what makes it Runnable again, by `complete`;
+//!                                        for the last three the callee's death does, too
+//! ```
 
 use super::mapping::PageRun;
+use super::portal::Depths;
 use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
@@ -73,17 +92,20 @@ pub struct Context {
     control_frame: PhysAddr,
     /// May call `ContextProxy`.
     pub(crate) is_linux: bool,
+    /// The most priority that it may give to time it makes; whatever time it runs on.
+    pub(crate) priority_max: usize,
     has_vectors: bool,
     of_domain: Link<Context>,
     /// Contexts whose calls it has not answered.
     pub(super) donors: List<Context, 1>,
-    of_callee: Link<Context>,
+    pub(super) of_callee: Link<Context>,
     /// Rendezvous callers in line.
     pub(super) callers: List<Context, 2>,
     in_line: Link<Context>,
     on_semaphore: Link<Context>,
-    /// Longest chain of donations that ends here.
+    /// Longest chain of donations that ends here, and the depths of its donors but the first.
     pub(super) depth: Cell<u8>,
+    pub(super) depths: Depths,
     /// The rendezvous caller being served.
     pub(super) serving: Cell<Option<Ptr<Context>>>,
     /// Badge of the call it makes, while it is in line.
@@ -148,6 +170,12 @@ impl Context {
     /// Its home, as long as it has not ended; a husk does not keep its domain.
     pub fn domain(&self) -> Ptr<Domain> {
         self.domain
+    }
+
+    /// Longest chain of donations that ends here.
+    #[cfg(test)]
+    pub(crate) fn depth(&self) -> u8 {
+        self.depth.get()
     }
 
     /// To whom it donates its time.
@@ -277,6 +305,8 @@ pub struct Options {
     pub has_vectors: bool,
     /// May call `ContextProxy`.
     pub is_linux: bool,
+    /// The most priority it may give.
+    pub priority_max: usize,
 }
 
 impl Ptr<Context> {
@@ -341,6 +371,7 @@ impl Context {
             control: Cell::new(Some(control)),
             control_frame,
             is_linux: options.is_linux,
+            priority_max: options.priority_max,
             has_vectors: options.has_vectors,
             of_domain: Link::new(),
             donors: List::new(),
@@ -349,6 +380,7 @@ impl Context {
             in_line: Link::new(),
             on_semaphore: Link::new(),
             depth: Cell::new(0),
+            depths: Depths::default(),
             serving: Cell::new(None),
             badge: Cell::new(0),
             timeout: RBTreeLink::new(),

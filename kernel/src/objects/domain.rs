@@ -258,8 +258,9 @@ pub(super) fn destroy(kernel: &mut Kernel, domain: Ptr<Domain>) {
 
 impl Ptr<Domain> {
     /// Fills `child` as a copy that the child's own Ram pays for, so that a parent of many is not
-    /// charged for them all: inheritable segments copy-on-write into the same slots, their mappings
-    /// at the same addresses. On an error the child keeps what it got so far; its owner ends it.
+    /// charged for them all: inheritable segments copy-on-write, or those in common with the same
+    /// pages, into the same slots, their mappings at the same addresses. On an error the child
+    /// keeps what it got so far; its owner ends it.
     pub fn fork_into(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
         let copied = self.copy_inheritable(kernel, child).and_then(|()| self.copy_mappings(kernel, child));
         for (_, segment, _) in self.inheritable() {
@@ -299,6 +300,7 @@ impl Ptr<Domain> {
                     copy
                 }
                 None if segment.base().is_some() => segment.copy_plain(kernel, ram)?,
+                None if segment.is_common() => segment.share_pages(kernel, ram)?,
                 None => segment.copy_on_write(kernel, ram)?,
             };
             segment.copy.set(Some(copy));

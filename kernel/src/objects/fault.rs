@@ -121,7 +121,7 @@ impl Ptr<Range> {
 pub(super) fn fault_around(kernel: &mut Kernel, mapping: Ptr<Mapping>, page: u64) -> Option<Pte> {
     let segment = mapping.segment()?;
     let frame = segment.frame(page)?;
-    let writable = segment.kind() != Kind::Anonymous || kernel.frames.count(frame) == 1;
+    let writable = segment.kind() != Kind::Anonymous || segment.is_writable(kernel, frame);
     let is_mapped = writable || !segment.copies_by_reference();
     is_mapped.then(|| Pte::new(frame, flags_for(mapping, segment, writable)))
 }
@@ -175,7 +175,7 @@ fn frame_for(
         return Ok((frame, true));
     }
     let frame = segment.touch(kernel, page).map_err(|_| Refused::NoMemory)?;
-    Ok((frame, kernel.frames.count(frame) == 1))
+    Ok((frame, segment.is_writable(kernel, frame)))
 }
 
 fn flags_for(mapping: Ptr<Mapping>, segment: Ptr<Segment>, writable: bool) -> Flags {

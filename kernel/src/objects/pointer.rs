@@ -126,9 +126,10 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
     #[inline(always)]
     pub fn push_back(&self, item: Ptr<T>) {
         let link = Self::claim(&item);
-        link.previous.set(self.last.get());
+        let last = self.last.replace(Some(item));
+        link.previous.set(last);
         link.next.set(None);
-        match self.last.replace(Some(item)) {
+        match last {
             Some(last) => last.link().next.set(Some(item)),
             None => self.first.set(Some(item)),
         }
@@ -137,9 +138,10 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
     /// Puts `item` at the front. It must be in no list of this kind.
     pub fn push_front(&self, item: Ptr<T>) {
         let link = Self::claim(&item);
-        link.next.set(self.first.get());
+        let first = self.first.replace(Some(item));
+        link.next.set(first);
         link.previous.set(None);
-        match self.first.replace(Some(item)) {
+        match first {
             Some(first) => first.link().previous.set(Some(item)),
             None => self.last.set(Some(item)),
         }
@@ -167,20 +169,29 @@ impl<T: Linked<W>, const W: usize> List<T, W> {
     pub fn remove(&self, item: Ptr<T>) {
         let link = item.link();
         assert!(link.linked.replace(false), "object is in no list of this kind");
-        match link.previous.get() {
-            Some(previous) => previous.link().next.set(link.next.get()),
-            None => self.first.set(link.next.get()),
+        let (next, previous) = (link.next.get(), link.previous.get());
+        match previous {
+            Some(previous) => previous.link().next.set(next),
+            None => self.first.set(next),
         }
-        match link.next.get() {
-            Some(next) => next.link().previous.set(link.previous.get()),
-            None => self.last.set(link.previous.get()),
+        match next {
+            Some(next) => next.link().previous.set(previous),
+            None => self.last.set(previous),
         }
     }
 
     /// Takes the first object out.
+    #[inline(always)]
     pub fn pop_front(&self) -> Option<Ptr<T>> {
         let first = self.first.get()?;
-        self.remove(first);
+        let link = first.link();
+        assert!(link.linked.replace(false), "object is in no list of this kind");
+        let next = link.next.get();
+        self.first.set(next);
+        match next {
+            Some(next) => next.link().previous.set(None),
+            None => self.last.set(None),
+        }
         Some(first)
     }
 }

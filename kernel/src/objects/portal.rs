@@ -4,9 +4,19 @@
 //! answered (rendezvous), or until the callee reaches Wait with nothing pending (mailbox). Whoever
 //! is picked by the scheduler then runs the end of its chain of donations, so that helping a busy
 //! callee needs no code of its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`]
-//! links; a donor's state names the donation; a callee's death ends all donations with `PeerDead`.
+//! links; a context's depth is the length of the longest chain that ends in it; a donor's state
+//! names the donation; a callee's death ends all donations with `PeerDead`. Only the chain of the
+//! request that a caller works for bounds its calls: chains of others in line give way.
 //! A mailbox caller who is itself notified gets its time back at once if the callee has time of its
 //! own: otherwise a callee that never idles would keep it.
+//!
+//! ```text
+//!   time of A:   A ──call──► B ──call──► C        runs C, the end of the chain
+//!                   donates     donates
+//!   C replies:   A ──call──► B                    runs B, with A's time still
+//!   D calls B:   A ──call──► B ◄──call── D        in line; whichever time is picked runs B
+//!   B replies:   A           B ◄──call── D        A has its time back, B accepts D
+//! ```
 
 use super::context::{Context, State};
 use super::{Header, Link, Linked, Object, Ptr};
@@ -16,6 +26,41 @@ use core::cell::Cell;
 
 /// Longest chain of donations.
 pub const DEPTH_MAX: u8 = 16;
+
+/// How many donors there are of each depth above 0. The first one in the list of donors, mostly the
+/// only one, is not counted.
+#[derive(Default)]
+pub(super) struct Depths {
+    /// Bit n: some are of depth n.
+    known: Cell<u16>,
+    count: [Cell<u32>; DEPTH_MAX as usize],
+}
+const _: () = assert!(DEPTH_MAX as u32 <= u16::BITS);
+
+impl Depths {
+    fn add(&self, depth: u8) {
+        if depth > 0 {
+            let count = &self.count[usize::from(depth)];
+            count.set(count.get() + 1);
+            self.known.set(self.known.get() | 1 << depth);
+        }
+    }
+
+    fn remove(&self, depth: u8) {
+        if depth > 0 {
+            let count = &self.count[usize::from(depth)];
+            count.set(count.get() - 1);
+            if count.get() == 0 {
+                self.known.set(self.known.get() & !(1 << depth));
+            }
+        }
+    }
+
+    /// One more than the greatest depth; 0: there are none.
+    fn deepest(&self) -> u8 {
+        (u16::BITS - self.known.get().leading_zeros()) as u8
+    }
+}
 
 /// How a portal is entered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,48 +125,134 @@ impl Ptr<Portal> {
 }
 
 impl Ptr<Context> {
-    /// Whether `self`, which runs, may donate its time to `callee`: no cycle, and no chain longer
-    /// than [`DEPTH_MAX`].
-    pub fn may_donate_to(self, callee: Ptr<Context>) -> bool {
-        let mut depth = self.depth.get();
-        if callee.state() == State::Accepting {
-            return depth < DEPTH_MAX;
-        }
-        let mut next = Some(callee);
-        while let Some(context) = next {
-            if context == self || depth >= DEPTH_MAX {
-                return false;
-            }
-            depth += 1;
-            next = context.donates_to();
-        }
-        true
-    }
-
-    /// Notes the donation; `may_donate_to` has been asked. Who is donated to as long a chain
-    /// already donates on as long a one.
+    /// Notes the donation; `may_donate` has been asked.
     #[inline(always)]
     pub(super) fn donate_to(self, callee: Ptr<Context>) {
+        let (is_first, depth) = (callee.donors.last().is_none(), self.depth.get());
         callee.donors.push_back(self);
-        let mut depth = self.depth.get();
-        let mut next = Some(callee);
-        while let Some(context) = next.filter(|context| context.depth.get() <= depth) {
-            depth = depth.wrapping_add(1);
-            context.depth.set(depth);
-            next = context.donates_to();
+        if is_first {
+            callee.set_depth(depth.wrapping_add(1));
+        } else if depth > 0 {
+            callee.donor_joined(depth);
         }
+    }
+
+    /// It has a donor of that depth beside the first.
+    #[cold]
+    fn donor_joined(self, depth: u8) {
+        self.depths.add(depth);
+        self.correct_depth();
     }
 
     #[inline(always)]
     pub(super) fn take_back_from(self, callee: Ptr<Context>) {
+        let was_first = self.of_callee.previous().is_none();
         callee.donors.remove(self);
-        if callee.donors.is_empty() {
-            callee.depth.set(0);
+        match callee.donors.first() {
+            None => callee.set_depth(0),
+            Some(first) => {
+                let left = if was_first { first.depth.get() } else { self.depth.get() };
+                if left > 0 || callee.depth.get() > 1 {
+                    callee.donor_left(left);
+                }
+            }
         }
+    }
+
+    /// One of that depth is no longer counted among its donors, but there are others.
+    #[cold]
+    fn donor_left(self, depth: u8) {
+        self.depths.remove(depth);
+        self.correct_depth();
+    }
+
+    #[inline(always)]
+    fn set_depth(self, depth: u8) {
+        let before = self.depth.replace(depth);
+        if let Some(callee) = self.donates_to() {
+            callee.donor_changed(self, before);
+        }
+    }
+
+    /// A donor's depth has changed, and so may its own and those of whom it donates to.
+    #[cold]
+    fn donor_changed(self, donor: Ptr<Context>, before: u8) {
+        if self.donors.first() != Some(donor) {
+            self.depths.remove(before);
+            self.depths.add(donor.depth.get());
+        }
+        self.correct_depth();
+    }
+
+    fn correct_depth(self) {
+        let first = self.donors.first().map_or(0, |first| first.depth.get().wrapping_add(1));
+        let depth = first.max(self.depths.deepest());
+        if depth != self.depth.get() {
+            self.set_depth(depth);
+        }
+    }
+
+    /// Links from `self` down to the end of its chain; `None` if `caller` is on it.
+    #[inline(always)]
+    fn links_below(self, caller: Ptr<Context>) -> Option<u8> {
+        let (mut context, mut links) = (self, 0);
+        while context != caller {
+            let Some(callee) = context.donates_to() else { return Some(links) };
+            links = u8::wrapping_add(links, 1);
+            context = callee;
+        }
+        None
     }
 }
 
 impl Kernel {
+    /// Whether `caller`, which runs, may donate its time to `callee`: no cycle, and no chain longer
+    /// than [`DEPTH_MAX`].
+    #[inline(always)]
+    fn may_donate(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> bool {
+        callee.links_below(caller).is_some_and(|below| {
+            caller.depth.get().wrapping_add(below) < DEPTH_MAX || self.make_room(caller, below.wrapping_add(1))
+        })
+    }
+
+    /// The same for a rendezvous call.
+    #[inline(always)]
+    pub fn may_call(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> bool {
+        let begins = callee.state() == State::Accepting && caller.depth.get() < DEPTH_MAX;
+        begins || self.may_stand_in_line(caller, callee)
+    }
+
+    #[inline(never)]
+    fn may_stand_in_line(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> bool {
+        self.may_donate(caller, callee)
+    }
+
+    /// Lets the chain of `caller` grow by so many links, if that of the very request it works for
+    /// has room for them. Whoever only waits in line on the way does not count: where its chain
+    /// would become too long, it is refused (`Busy`) instead.
+    #[cold]
+    fn make_room(&mut self, caller: Ptr<Context>, links: u8) -> bool {
+        let served = core::iter::successors(Some(caller), |context| context.serving.get());
+        if served.count() - 1 + usize::from(links) > usize::from(DEPTH_MAX) {
+            return false;
+        }
+        let (mut context, mut below) = (Some(caller), links);
+        while let Some(server) = context {
+            context = server.serving.get();
+            let mut next = server.donors.first();
+            while let Some(donor) = next {
+                next = donor.next_donor();
+                if donor.depth.get() + below >= DEPTH_MAX && Some(donor) != context {
+                    let is_mailbox = donor.state() == State::Donation(server);
+                    self.complete(donor, if is_mailbox { Ok([0; 3]) } else { Err(Error::Busy) });
+                }
+            }
+            below += 1;
+        }
+        assert!(caller.depth.get() + links <= DEPTH_MAX, "chains of those in line are gone");
+        true
+    }
+
     /// A rendezvous call. `caller` blocks until it is answered; tells who goes on at once, see
     /// `direct_switch`.
     #[inline(always)]
@@ -186,7 +317,7 @@ impl Kernel {
 
     /// A mailbox call: sets the bits and donates time until the callee idles.
     pub fn call_mailbox(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64) {
-        let donates = caller.may_donate_to(callee);
+        let donates = self.may_donate(caller, callee);
         self.signal(callee, badge);
         if donates {
             caller.donate_to(callee);

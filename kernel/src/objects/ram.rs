@@ -8,6 +8,7 @@
 //! share pages of equal places, the first place for the page's own bookkeeping.
 
 use super::frames;
+use super::group::{Band, Group, Turns};
 use super::{AnyObject, Header, Link, Linked, List, Object, Ptr};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
@@ -17,6 +18,8 @@ use core::ptr::NonNull;
 
 /// Bytes of the places in each class of shared pages.
 const CLASS_BYTES: [usize; 2] = [128, 256];
+/// Pages of the root account: itself, and its group.
+pub(crate) const ROOT_PAGES: u64 = 2;
 /// Largest object that shares a page with others.
 pub const SMALL_BYTES: usize = CLASS_BYTES[1];
 
@@ -43,6 +46,9 @@ pub struct Ram {
     parent: Option<Ptr<Ram>>,
     depth: u8,
     limit: u64,
+    /// What its contexts share turns with, and the account that leads it, if that is another.
+    group: Ptr<Group>,
+    leader: Option<Ptr<Ram>>,
     used: Cell<u64>,
     /// Pages of small objects with a free place.
     small: [List<SmallPage>; CLASS_BYTES.len()],
@@ -75,9 +81,10 @@ impl Ram {
     /// The account over all pages of the core; pays for itself.
     pub fn new_root(kernel: &mut Kernel) -> Option<Ptr<Ram>> {
         let frame = kernel.frames.allocate()?;
+        let group = Group::create(kernel, None).ok()?;
         let header = kernel.new_header(ObjectType::Ram, None);
         let place = NonNull::new(phys_to_virt(frame).cast::<Ram>())?;
-        let ram = Ram { used: Cell::new(1), ..Ram::new(header, None, 0, u64::MAX) };
+        let ram = Ram { used: Cell::new(ROOT_PAGES), ..Ram::new(header, None, 0, u64::MAX, (group, None)) };
         // SAFETY: a fresh page in the direct map.
         unsafe {
             place.write(ram);
@@ -85,14 +92,25 @@ impl Ram {
         }
     }
 
-    const fn new(header: Header, parent: Option<Ptr<Ram>>, depth: u8, limit: u64) -> Ram {
+    const fn new(
+        header: Header,
+        parent: Option<Ptr<Ram>>,
+        depth: u8,
+        limit: u64,
+        (group, leader): (Ptr<Group>, Option<Ptr<Ram>>),
+    ) -> Ram {
         let (actors, objects) = (List::new(), List::new());
-        Ram { header, parent, depth, limit, used: Cell::new(0), small: NO_SMALL, actors, objects }
+        Ram { header, parent, depth, limit, group, leader, used: Cell::new(0), small: NO_SMALL, actors, objects }
     }
 
     /// Whether it is the core's root account.
     pub fn is_root(&self) -> bool {
         self.parent.is_none()
+    }
+
+    /// Where time that it pays for waits, of that priority.
+    pub(super) fn band(&self, priority: usize) -> Ptr<Band> {
+        self.group.band(priority)
     }
 
     /// Pages charged.
@@ -107,16 +125,29 @@ impl Ram {
 }
 
 impl Ptr<Ram> {
-    /// A child account.
-    pub fn split(self, kernel: &mut Kernel, limit: u64) -> Result<Ptr<Ram>, Error> {
+    /// A child account, whose contexts share those turns.
+    pub fn split(self, kernel: &mut Kernel, limit: u64, turns: Turns) -> Result<Ptr<Ram>, Error> {
         if self.depth >= DEPTH_MAX {
             return Err(Error::BadArgument);
         }
         let parent = Some(self);
         let depth = self.depth + 1;
-        let child = kernel.create(self, |header| Ram::new(header, parent, depth, limit))?;
-        kernel.retain(self);
-        Ok(child)
+        let leader_of = |ram: Ptr<Ram>| Some(ram.leader.unwrap_or(ram));
+        let (group, leader) = match turns {
+            Turns::Parents => (self.group, leader_of(self)),
+            Turns::Own => (Group::create(kernel, Some(self))?, None),
+            Turns::Of(ram) => (ram.group, leader_of(ram)),
+        };
+        let child = kernel.create(self, |header| Ram::new(header, parent, depth, limit, (group, leader)));
+        match (child, leader) {
+            (Ok(_), Some(leader)) => kernel.retain(leader),
+            (Err(_), None) => Group::destroy(kernel, group, self),
+            _ => (),
+        }
+        if child.is_ok() {
+            kernel.retain(self);
+        }
+        child
     }
 
     fn chain(self) -> impl Iterator<Item = Ptr<Ram>> {
@@ -255,7 +286,10 @@ pub(crate) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>,
 
 pub(super) fn destroy(kernel: &mut Kernel, ram: Ptr<Ram>) {
     assert!(ram.used.get() == 0, "an account outlives what it paid for");
-    if let Some(parent) = ram.parent {
-        kernel.release(parent);
+    let parent = ram.parent.expect("the root account stays");
+    match ram.leader {
+        Some(leader) => kernel.release(leader),
+        None => Group::destroy(kernel, ram.group, parent),
     }
+    kernel.release(parent);
 }

@@ -1,6 +1,7 @@
 //! SchedulingContext: time of a priority, in slices, for the context it belongs to and for whoever
 //! that one donates it to.
 
+use super::group::Band;
 use super::{Context, Header, Link, Linked, Object, Ptr};
 use crate::scheduler::GangWindow;
 use crate::state::Kernel;
@@ -26,8 +27,14 @@ pub struct Schedule {
     pub(crate) turn_ns: Cell<u64>,
     /// Length of a slice.
     pub(crate) slice_ns: Cell<u64>,
-    /// What is left of the current one; below zero if it was overrun.
+    /// What was left of the current one when it was last charged; below zero if it was overrun.
     pub(crate) left_ns: Cell<i64>,
+    /// Length of a period of its budget, which is a slice; 0: it has none.
+    pub(crate) period_ns: Cell<u64>,
+    /// When the period ends that has begun.
+    pub(crate) refill_at_ns: Cell<u64>,
+    /// Where it waits: its share of the core is that of all who wait there.
+    pub(crate) band: Ptr<Band>,
     /// The bill of the slices before.
     spent_ns: Cell<u64>,
     ready: Link<Schedule>,
@@ -63,6 +70,7 @@ impl Schedule {
     /// Time for `context`; the header comes from `Kernel::create`.
     pub fn new(header: Header, context: Ptr<Context>, priority: usize, slice_ns: u64) -> Schedule {
         let (slice, left_ns, spent_ns) = (Cell::new(slice_ns), Cell::new(slice_ns as i64), Cell::new(0));
+        let band = header.payer().expect("only the root Ram pays for itself").band(priority);
         Schedule {
             header,
             context: Cell::new(Some(context)),
@@ -74,21 +82,65 @@ impl Schedule {
             turn_ns: Cell::new(0),
             slice_ns: slice,
             left_ns,
+            period_ns: Cell::new(0),
+            refill_at_ns: Cell::new(0),
+            band,
             spent_ns,
             ready: Link::new(),
         }
     }
 
-    /// The bill: all that ran on it since it was made, whoever that was.
+    /// The bill: all that ran on it until it was last charged, whoever that was.
     pub(crate) fn used_ns(&self) -> u64 {
         self.spent_ns.get().wrapping_add(self.slice_ns.get()).wrapping_sub(self.left_ns.get() as u64)
     }
 
-    /// Begins a new slice of this length.
-    pub(crate) fn refill(&self, slice_ns: u64) {
-        self.spent_ns.set(self.used_ns());
+    /// Charges its slice and its band's turn; what is left of that.
+    #[inline(always)]
+    pub(crate) fn charge(&self, used_ns: i64) -> i64 {
+        self.left_ns.set(self.left_ns.get().wrapping_sub(used_ns));
+        let band_left_ns = self.band.left_ns.get().wrapping_sub(used_ns);
+        self.band.left_ns.set(band_left_ns);
+        band_left_ns
+    }
+
+    /// Changes the length of slices; a current one that is longer is cut. With a period the slice
+    /// is the budget of each, the first of which begins now.
+    pub(crate) fn set_slice(&self, slice_ns: u64, period_ns: u64, now_ns: u64) {
+        let used_ns = self.used_ns();
         self.slice_ns.set(slice_ns);
-        self.left_ns.set(slice_ns as i64);
+        self.period_ns.set(period_ns);
+        self.refill_at_ns.set(now_ns.saturating_add(period_ns));
+        self.set_left(used_ns, self.left_ns.get().min(slice_ns as i64));
+    }
+
+    /// Changes what is left of the slice, not the bill.
+    fn set_left(&self, used_ns: u64, left_ns: i64) {
+        self.spent_ns.set(used_ns.wrapping_sub(self.slice_ns.get()).wrapping_add(left_ns as u64));
+        self.left_ns.set(left_ns);
+    }
+
+    /// Whether its budget is spent, until [`Schedule::refill_at_ns`]. A period begins when it first
+    /// runs on a full budget; one that is over gives a new budget, less what was overrun.
+    #[inline(always)]
+    pub(crate) fn is_spent(&self, now_ns: u64) -> bool {
+        self.period_ns.get() != 0 && self.is_budget_spent(now_ns)
+    }
+
+    #[cold]
+    fn is_budget_spent(&self, now_ns: u64) -> bool {
+        if now_ns >= self.refill_at_ns.get() {
+            let (slice_ns, debt_ns) = (self.slice_ns.get() as i64, self.left_ns.get().min(0));
+            self.set_left(self.used_ns(), slice_ns.saturating_add(debt_ns));
+            self.refill_at_ns.set(now_ns.saturating_add(self.period_ns.get()));
+        }
+        self.left_ns.get() <= 0
+    }
+
+    /// Begins a new slice, or, with a budget, gives the rest of it up until the next period.
+    pub(crate) fn refill(&self) {
+        let is_bounded = self.period_ns.get() != 0;
+        self.set_left(self.used_ns(), if is_bounded { self.left_ns.get().min(0) } else { self.slice_ns.get() as i64 });
     }
 
     /// Whether it waits in a ready queue.

@@ -8,6 +8,18 @@
 //! segment's Ram; every mapping of the segment is on its list, so that whatever narrows an entry
 //! can downgrade the hardware tables too. Entries of small segments are in the object, of larger
 //! ones in a table page, or in table pages under an index page; those are made at first use.
+//! Segments that have pages in *common* are written through all of them: all their pages were made
+//! at once, a fork gives the child one more of them, each of its own Ram, and a page goes with the
+//! last.
+//!
+//! ```text
+//!   an entry:             first touch                copy_on_write (count 2 and more)
+//!                absent ─────────────► own, count 1 ─────────────────────────────────► shared
+//!                                           ▲    a write, by a copy in a frame of its own │
+//!                                           ├─────────────────────────────────────────────┤
+//!                                           └─────────────────────────────────────────────┘
+//!                                                a write after all others let go: as it is
+//! ```
 
 use super::mapping::Mapping;
 use super::{Header, List, Object, Ptr, Ram, frames};
@@ -62,6 +74,8 @@ pub struct Segment {
     /// A shared frame is copied at the first access of any kind, not at the first write: so what is
     /// used is near who uses it.
     by_reference: Cell<bool>,
+    /// Its pages are those of others too, for all to write.
+    is_common: Cell<bool>,
     /// Its mappings, in whatever ranges.
     pub(super) mappings: List<Mapping, 1>,
     /// While `DomainFork` runs: the child's copy.
@@ -237,6 +251,7 @@ impl Ptr<Segment> {
             copy: Cell::new(None),
             levels: Cell::new(levels_for(pages)),
             by_reference: Cell::new(false),
+            is_common: Cell::new(false),
             table: Cell::new(0),
             inline: [const { Cell::new(0) }; INLINE],
         })
@@ -272,7 +287,7 @@ impl Ptr<Segment> {
     /// was.
     pub fn touch_to_write(self, kernel: &mut Kernel, page: u64) -> Result<(PhysAddr, bool), Error> {
         let shared = self.touch(kernel, page)?;
-        if kernel.frames.count(shared) == 1 {
+        if self.is_writable(kernel, shared) {
             return Ok((shared, false));
         }
         // The charge stays as it is: this entry held one page before and holds one after.
@@ -282,6 +297,35 @@ impl Ptr<Segment> {
         self.ensure_entry(kernel, page)?.set(own.0);
         self.hide(kernel, page, 1);
         Ok((own, true))
+    }
+
+    /// Whether this frame of it may be written as it is.
+    #[inline(always)]
+    pub fn is_writable(self, kernel: &mut Kernel, frame: PhysAddr) -> bool {
+        kernel.frames.count(frame) == 1 || self.is_common.get()
+    }
+
+    /// See [`share_pages`](Self::share_pages).
+    pub fn is_common(self) -> bool {
+        self.is_common.get()
+    }
+
+    /// From now on a fork shares its pages; all were made.
+    pub fn make_common(self) {
+        assert!(self.kind == Kind::Anonymous && self.present() == self.pages());
+        self.is_common.set(true);
+    }
+
+    /// A new segment of `ram` with the same pages as this common one, for both to write.
+    pub fn share_pages(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
+        assert!(self.is_common.get());
+        let copy = Self::new_anonymous(kernel, ram, self.pages())?;
+        copy.is_common.set(true);
+        let filled = self.share_frames(kernel, copy);
+        if filled.is_err() {
+            kernel.release(copy);
+        }
+        filled.map(|()| copy)
     }
 
     /// Makes all its pages, which nobody sees yet; tells whether the budget sufficed. On failure

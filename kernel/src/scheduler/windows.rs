@@ -139,6 +139,7 @@ impl Scheduler {
             self.dequeue(schedule);
         }
         if is_running {
+            self.leave(schedule);
             self.running = None;
         }
         let is_linked = schedule.turn.is_linked();
@@ -151,14 +152,34 @@ impl Scheduler {
         is_queued || is_running || is_linked
     }
 
-    /// Puts it where its window has it now: into its queue, or aside until the window opens.
-    fn turn(&mut self, schedule: Ptr<Schedule>, now_ns: u64) {
-        let Some(window) = schedule.window.get() else { return };
-        let (is_open, next_ns) = window.at(now_ns);
-        schedule.turn_ns.set(next_ns);
+    /// Its budget is spent: it is put aside until its period ends. Whoever it is donated to goes on
+    /// with other time only.
+    #[cold]
+    pub(super) fn close_until(&mut self, schedule: Ptr<Schedule>, at_ns: u64) {
+        assert!(schedule.window.get().is_none() && !schedule.is_queued(), "time has a budget or windows");
+        schedule.level.set(Schedule::CLOSED);
+        self.turn_at(schedule, at_ns);
+    }
+
+    fn turn_at(&mut self, schedule: Ptr<Schedule>, at_ns: u64) {
+        schedule.turn_ns.set(at_ns);
         // SAFETY: time is withdrawn before it ends.
         self.turns.insert(unsafe { UnsafeRef::from_raw(schedule.address().as_ptr()) });
+        self.ring_by(at_ns);
         self.specials_changed();
+    }
+
+    /// Puts it where its window has it now: into its queue, or aside until the window opens. Time
+    /// without windows has a new budget.
+    fn turn(&mut self, schedule: Ptr<Schedule>, now_ns: u64) {
+        let Some(window) = schedule.window.get() else {
+            schedule.level.set(Schedule::level_of(schedule.priority));
+            return if resolve(schedule).is_some() {
+                self.enqueue(schedule)
+            };
+        };
+        let (is_open, next_ns) = window.at(now_ns);
+        self.turn_at(schedule, next_ns);
         schedule.level.set(if is_open { Schedule::level_of(schedule.priority) + 1 } else { Schedule::CLOSED });
         if is_open {
             self.enqueue(schedule);

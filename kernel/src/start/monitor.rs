@@ -208,7 +208,7 @@ impl Builder<'_> {
     fn run(&mut self, entry: u64) -> Started {
         let ram = self.kernel.root_ram();
         let control = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-        let options = Options { has_vectors: false, is_linux: false };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: PRIORITY };
         let context = Ptr::<Context>::create(self.kernel, ram, self.domain, control, options).map_err(|_| NO_MEMORY)?;
         self.give(Handle::SELF_CONTEXT, context.any(), Rights::ALL);
         let build = |header| Schedule::new(header, context, PRIORITY, SLICE_NS);

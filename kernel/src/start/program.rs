@@ -42,7 +42,7 @@ pub(super) fn start(kernel: &mut Kernel, plan: &Plan) -> Started {
         }
     }
     let control = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-    let options = Options { has_vectors: false, is_linux: false };
+    let options = Options { has_vectors: false, is_linux: false, priority_max: PRIORITY };
     let context = Ptr::<Context>::create(kernel, ram, domain, control, options).map_err(|_| NO_MEMORY)?;
     domain.insert(Handle::SELF_CONTEXT.0 as usize, Capability { object: context.any(), badge: 0, rights: Rights::ALL });
     if plan.devices.iter().any(Option::is_some) {

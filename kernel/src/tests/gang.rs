@@ -49,7 +49,7 @@ impl Core {
         let (kernel, ram) = (&mut *self.world.kernel, self.world.ram);
         let number = self.programs.len();
         let place = PageRun { start: layout::REGIONS + (number * PAGE_BYTES) as u64, pages: 1 };
-        let options = Options { has_vectors: false, is_linux: false };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: priority };
         let context = Ptr::<Context>::create(kernel, ram, self.domain, place, options).unwrap();
         let schedule = kernel.create(ram, |header| Schedule::new(header, context, priority, 1_000_000)).unwrap();
         context.schedule.set(Some(schedule));

@@ -22,6 +22,7 @@ mod shared_threads;
 mod spaces;
 mod steps;
 mod time;
+mod turns;
 mod watch;
 
 use crate::boot::info::{CoreEntry, CoreInfo};
@@ -93,7 +94,7 @@ impl World {
             domain.insert(handle.0 as usize, Capability { object, badge: 0, rights: Rights::ALL });
         }
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-        let options = Options { has_vectors: true, is_linux: true };
+        let options = Options { has_vectors: true, is_linux: true, priority_max: 7 };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         domain.insert(4, Capability { object: context.any(), badge: 0, rights: Rights::ALL });
         let schedule = kernel.create(ram, |header| Schedule::new(header, context, 7, 1_000_000)).unwrap();
@@ -111,6 +112,6 @@ impl World {
         // Pages carved for other cores are in neither number.
         assert_eq!(self.kernel.frames.total() - self.kernel.frames.free(), self.used, "pages are missing");
         assert_eq!(self.kernel.kernel_objects, 1, "objects besides the root Ram");
-        assert_eq!(self.ram.used(), 1);
+        assert_eq!(self.ram.used(), crate::objects::ram::ROOT_PAGES);
     }
 }

@@ -8,7 +8,7 @@ use crate::objects::context::Options;
 use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Portal, Ptr, Schedule, portal::PortalKind};
-use abi::{Call, Rights, layout};
+use abi::{Call, Handle, Rights, layout};
 
 const SLICE_NS: u64 = 1_000_000;
 const PORTAL: usize = 20;
@@ -25,7 +25,7 @@ impl World {
         let (kernel, ram) = (&mut *self.kernel, self.ram);
         let domain = Ptr::<Domain>::create(kernel, ram, 0, super::name()).unwrap();
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-        let options = Options { has_vectors: false, is_linux: false };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: priority };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         let time = kernel.create(ram, |header| Schedule::new(header, context, priority, SLICE_NS)).unwrap();
         kernel.retain(time);
@@ -33,6 +33,13 @@ impl World {
         kernel.start(context, 0x1000, 0x2000, [0; 2]);
         kernel.decide();
         Party { domain, context, time }
+    }
+
+    /// One more context of its domain, not started.
+    fn spare_context(&mut self, of: &Party) -> Ptr<Context> {
+        let place = PageRun { start: layout::REGIONS, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: of.context.priority_max };
+        Ptr::<Context>::create(&mut self.kernel, self.ram, of.domain, place, options).unwrap()
     }
 
     /// Lets `client` call `server`.
@@ -66,6 +73,12 @@ impl World {
         self.call(party, after_ns, Call::PortalReplyWait, [5, 6, 7, u64::MAX, 0, 0]);
     }
 
+    /// The bills up to now.
+    fn used_ns<const N: usize>(&mut self, parties: [&Party; N]) -> [u64; N] {
+        self.kernel.bring_bills_up();
+        parties.map(|party| party.time.used_ns())
+    }
+
     fn runs(&self, party: &Party) -> bool {
         self.kernel.scheduler.current() == Some(party.context)
     }
@@ -84,10 +97,6 @@ impl World {
 
 fn words(party: &Party) -> [u64; 6] {
     party.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r8, r.r9, r.r10])
-}
-
-fn left_ns(party: &Party) -> u64 {
-    SLICE_NS - party.time.used_ns()
 }
 
 #[test]
@@ -114,7 +123,7 @@ fn a_call_and_all_that_is_done_for_it_is_paid_by_its_caller() {
     world.answer(&front, 800);
     assert!(world.runs(&client));
 
-    assert_eq!([&server, &front, &client].map(left_ns), [SLICE_NS, SLICE_NS, SLICE_NS - 1500]);
+    assert_eq!(world.used_ns([&server, &front, &client]), [0, 0, 1500]);
     let used = [&server, &front, &client].map(|party| party.domain.cpu_ns.get());
     assert_eq!(used, [400, 1000, 100], "the domains' own clocks tell who ran");
     world.end([server, front, client]);
@@ -144,7 +153,7 @@ fn who_finds_the_server_busy_helps_it_along() {
     assert!(world.runs(&client));
     assert_eq!(words(&rival)[..3], [5, 6, 7], "and the rival has its answer");
 
-    assert_eq!([&server, &rival, &client].map(left_ns), [SLICE_NS, SLICE_NS - 300, SLICE_NS - 2800]);
+    assert_eq!(world.used_ns([&server, &rival, &client]), [0, 300, 2800]);
     world.end([server, rival, client]);
 }
 
@@ -201,7 +210,7 @@ fn who_has_a_right_to_the_core_gets_it_in_a_call_too() {
     assert!(world.runs(&server));
     world.answer(&server, SLICE_NS);
     assert!(world.runs(&rival), "the client's slice is over, and it is the rival's turn");
-    assert_eq!([&better, &server, &client].map(|party| party.time.used_ns()), [100, 0, 200 + SLICE_NS]);
+    assert_eq!(world.used_ns([&better, &server, &client]), [100, 0, 200 + SLICE_NS]);
     world.end([better, server, client, rival]);
 }
 
@@ -246,7 +255,7 @@ fn bill_ns(own_worker: bool, is_busy: bool) -> u64 {
         }
         world.answer(worker, 50);
     }
-    let bill_ns = client.time.used_ns();
+    let [bill_ns] = world.used_ns([&client]);
     world.end([shared, own, rival, client]);
     bill_ns
 }
@@ -274,8 +283,7 @@ fn what_an_interrupt_starts_is_on_its_handlers_bill() {
         world.call(&driver, 300, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
         assert!(world.runs(&client));
     }
-    world.kernel.bring_bills_up();
-    assert_eq!([&driver, &client].map(|party| party.time.used_ns()), [3070, 1000]);
+    assert_eq!(world.used_ns([&driver, &client]), [3070, 1000]);
     world.end([driver, client]);
 }
 
@@ -338,4 +346,255 @@ fn an_answer_is_given_though_nobody_else_calls_until_the_deadline() {
     let result = server.context.with_registers(|r| r.rax);
     assert_eq!(abi::Error::from_code(result.wrapping_neg()), Some(abi::Error::Timeout));
     world.end([server, client]);
+}
+
+/// A low server that a high client calls runs on the client's time; the time it makes meanwhile is
+/// no better than what it may give itself, and so it does not keep that priority for good.
+#[test]
+fn a_donated_priority_cannot_be_kept() {
+    const RAM: u64 = 21;
+    const SPARE: u64 = 22;
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let server = world.party(1);
+    world.answer(&server, 0);
+    let client = world.party(5);
+    world.connect(&client, &server);
+    world.ask(&client, 100);
+    assert!(world.runs(&server));
+    assert_eq!(world.kernel.scheduler.running_priority(), 5, "on the client's time");
+
+    let (ram, spare) = (world.ram, world.spare_context(&server));
+    server.domain.ensure_slot(&mut world.kernel, SPARE as usize).unwrap();
+    for (slot, object) in [(RAM, ram.any()), (SPARE, spare.any())] {
+        world.kernel.retain_any(object);
+        server.domain.insert(slot as usize, Capability { object, badge: 0, rights: Rights::ALL });
+    }
+    for (priority, error) in [(5, abi::Error::NoRights), (2, abi::Error::NoRights), (8, abi::Error::BadArgument)] {
+        world.call(&server, 10, Call::ContextSchedule, [RAM, SPARE, priority, 1000, 0, 0]);
+        assert_eq!(status(&server), (error as u64).wrapping_neg(), "priority {priority}");
+        world.call(
+            &server,
+            10,
+            Call::ContextAlloc,
+            [RAM, Handle::SELF_DOMAIN.0, layout::REGIONS + 0x1000, 0, priority, 0],
+        );
+        assert_eq!(status(&server), (error as u64).wrapping_neg(), "a maximum of {priority}");
+    }
+    world.call(&server, 10, Call::ContextSchedule, [RAM, SPARE, 1, 1000, 0, 0]);
+    assert_eq!(status(&server), 0);
+    world.kernel.release(spare);
+    world.end([server, client]);
+}
+
+fn status(party: &Party) -> u64 {
+    party.context.with_registers(|r| r.rax)
+}
+
+/// A chain as long as any may be waits in line for a server, which works for somebody else and
+/// calls another meanwhile: the chain gives way, not the client.
+#[test]
+fn a_chain_in_line_does_not_keep_a_server_from_calling() {
+    hardware::set_clock(0);
+    let mut world = World::new(1000);
+    let accepting = |world: &mut World| {
+        let party = world.party(0);
+        world.answer(&party, 0);
+        party
+    };
+    let (back, server) = (accepting(&mut world), accepting(&mut world));
+    world.connect(&server, &back);
+    let links: [Party; 15] = std::array::from_fn(|_| accepting(&mut world));
+    for (caller, callee) in links.iter().zip(&links[1..]) {
+        world.connect(caller, callee);
+    }
+    world.connect(&links[14], &server);
+    let client = world.party(1);
+    world.connect(&client, &server);
+    world.ask(&client, 10);
+    assert!(world.runs(&server));
+    let first = world.party(5);
+    world.connect(&first, &links[0]);
+    world.ask(&first, 10);
+    for link in &links {
+        world.ask(link, 10);
+    }
+    assert!(world.runs(&server), "on the chain's time");
+    world.ask(&server, 10);
+    assert!(world.runs(&links[14]), "the chain's last link goes on");
+    assert_eq!(status(&links[14]), (abi::Error::Busy as u64).wrapping_neg());
+    assert_eq!((back.context.depth(), server.context.depth(), links[14].context.depth()), (2, 1, 15));
+    // The chain is answered from its end, and then the client gets what it asked for.
+    for link in links.iter().rev() {
+        world.answer(link, 10);
+    }
+    assert!(world.runs(&first));
+    assert_eq!((links[14].context.depth(), links[0].context.depth()), (0, 0));
+    world.call(&first, 10, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+    assert!(world.runs(&back));
+    world.answer(&back, 10);
+    world.answer(&server, 10);
+    assert!(world.runs(&client));
+    assert_eq!((status(&client), words(&client)[..3].to_vec()), (0, vec![5, 6, 7]));
+    let chain: [Party; 15] = links;
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o] = chain;
+    world.end([back, server, client, first, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o]);
+}
+
+/// The request's own chain is what bounds it.
+#[test]
+fn a_chain_of_one_request_has_an_end() {
+    hardware::set_clock(0);
+    let mut world = World::new(1000);
+    let links: [Party; 17] = std::array::from_fn(|_| {
+        let party = world.party(5);
+        world.answer(&party, 0);
+        party
+    });
+    for (caller, callee) in links.iter().zip(&links[1..]) {
+        world.connect(caller, callee);
+    }
+    let first = world.party(5);
+    world.connect(&first, &links[0]);
+    world.ask(&first, 10);
+    for link in &links[..15] {
+        world.ask(link, 10);
+    }
+    world.ask(&links[15], 10);
+    assert!(world.runs(&links[15]));
+    assert_eq!(status(&links[15]), (abi::Error::Busy as u64).wrapping_neg());
+    assert_eq!(links[15].context.depth(), 16);
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q] = links;
+    world.end([first, a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q]);
+}
+
+/// Those who wait in line leave by a deadline: the server, and whom it has called, are as shallow
+/// as before.
+#[test]
+fn depths_fall_when_callers_in_line_leave() {
+    const DEADLINE_NS: u64 = 10_000;
+    hardware::set_clock(0);
+    let mut world = World::new(1000);
+    let back = world.party(0);
+    world.answer(&back, 0);
+    let server = world.party(0);
+    world.answer(&server, 0);
+    world.connect(&server, &back);
+    let middle = world.party(0);
+    world.answer(&middle, 0);
+    world.connect(&middle, &server);
+    let client = world.party(1);
+    world.connect(&client, &server);
+    world.ask(&client, 10);
+    world.ask(&server, 10);
+    assert!(world.runs(&back));
+    assert_eq!((server.context.depth(), back.context.depth()), (1, 2));
+    let late = world.party(5);
+    world.connect(&late, &middle);
+    world.ask(&late, 10);
+    world.call(&middle, 10, Call::PortalCall, [PORTAL as u64, 1, 2, 3, 4, DEADLINE_NS]);
+    assert!(world.runs(&back));
+    assert_eq!((middle.context.depth(), server.context.depth(), back.context.depth()), (1, 2, 3));
+    hardware::set_clock(DEADLINE_NS);
+    world.kernel.step(Event::Timer);
+    assert_eq!((middle.context.depth(), server.context.depth(), back.context.depth()), (1, 1, 2));
+    world.end([back, server, middle, client, late]);
+}
+
+/// Calls, answers, deadlines and deaths as chance has them, in chains as long as any may be: depths
+/// are those that a walk over all donors finds.
+#[test]
+fn depths_are_those_of_a_walk() {
+    const PARTIES: usize = 20;
+    hardware::set_clock(0);
+    let mut world = World::new(3000);
+    let parties: [Party; PARTIES] = std::array::from_fn(|number| world.party(number / 10));
+    for (number, client) in parties.iter().enumerate() {
+        for (slot, server) in parties.iter().enumerate().filter(|(slot, _)| *slot != number) {
+            world.connect_at(client, server, PORTAL + slot);
+        }
+    }
+    let mut random = ::fuzz::Random::new(11);
+    let (mut deepest, mut refused) = (0, 0);
+    for _ in 0..40_000 {
+        let running = parties.iter().position(|party| world.runs(party));
+        let soon_ns = hardware::now_ns() + random.below(20 * SLICE_NS);
+        let deadline_ns = random.one(&[u64::MAX, soon_ns]);
+        match running.map(|running| (running, &parties[running])) {
+            // Mostly it calls the next one, so that chains grow long.
+            Some((running, party)) if random.below(8) < 5 => {
+                let server = if random.once_in(4) { random.below(PARTIES as u64) as usize } else { running + 1 };
+                let slot = PORTAL + server % PARTIES;
+                world.call(party, 100, Call::PortalCall, [slot as u64, 1, 2, 3, 4, deadline_ns]);
+                refused += u64::from(status(party) == (abi::Error::Busy as u64).wrapping_neg());
+            }
+            // Others come to their turns.
+            Some(_) if random.once_in(2) => {
+                hardware::set_clock(hardware::now_ns() + SLICE_NS);
+                world.kernel.step(Event::Timer);
+            }
+            Some((_, party)) => world.call(party, 100, Call::PortalReplyWait, [5, 6, 7, deadline_ns, 0, 0]),
+            None => {
+                let party = &parties[random.below(PARTIES as u64) as usize];
+                world.kernel.complete(party.context, Err(abi::Error::Timeout));
+                hardware::set_clock(hardware::now_ns() + 1000);
+                world.kernel.step(Event::Timer);
+            }
+        }
+        for party in &parties {
+            let donors = std::iter::successors(party.context.first_donor(), |donor| donor.next_donor());
+            let found = donors.map(|donor| donor.depth() + 1).max().unwrap_or(0);
+            assert_eq!(party.context.depth(), found);
+            deepest = deepest.max(found);
+        }
+    }
+    assert!(deepest == 16 && refused > 100, "{deepest} {refused}");
+    // Who dies leaves no depth behind either.
+    for party in &parties {
+        world.kernel.kill(party.domain, crate::objects::domain::Death::by_call(abi::DeathCause::Killed, 0));
+        let alive = parties.iter().filter(|party| party.domain.is_alive());
+        for party in alive {
+            let donors = std::iter::successors(party.context.first_donor(), |donor| donor.next_donor());
+            assert_eq!(party.context.depth(), donors.map(|donor| donor.depth() + 1).max().unwrap_or(0));
+        }
+    }
+    world.end(parties);
+}
+
+/// A client's budget ends inside a server: the server's next caller helps it on, and has its answer
+/// long before the first one's period is over.
+#[test]
+fn a_budget_that_ends_inside_a_server_stalls_nobody() {
+    const PERIOD_NS: u64 = 1_000_000_000;
+    hardware::set_clock(0);
+    let mut world = World::new(600);
+    let server = world.party(0);
+    server.context.schedule.set(None);
+    world.answer(&server, 0);
+    let poor = world.party(5);
+    world.kernel.scheduler.set_slice(poor.time, SLICE_NS, PERIOD_NS);
+    world.connect(&poor, &server);
+    world.ask(&poor, 100);
+    assert!(world.runs(&server));
+    let rich = world.party(5);
+    world.connect(&rich, &server);
+    hardware::set_clock(hardware::now_ns() + SLICE_NS);
+    world.kernel.step(Event::Timer);
+    assert!(world.runs(&rich), "the budget is spent");
+    world.ask(&rich, 100);
+    assert!(world.runs(&server), "helped by its next caller");
+    world.answer(&server, 100);
+    assert!(world.runs(&server), "for that caller now");
+    world.answer(&server, 100);
+    assert!(world.runs(&rich));
+    assert_eq!(words(&rich)[..3], [5, 6, 7]);
+    world.call(&rich, 100, Call::Wait, [u64::MAX, 0, 0, 0, 0, 0]);
+    assert!(world.kernel.scheduler.current().is_none(), "the first caller has no time until its period ends");
+    assert_eq!(hardware::alarm(), Some(PERIOD_NS));
+    hardware::set_clock(PERIOD_NS);
+    world.kernel.step(Event::Timer);
+    assert!(world.runs(&poor));
+    assert_eq!(words(&poor)[..3], [5, 6, 7]);
+    server.context.schedule.set(Some(server.time));
+    world.end([server, poor, rich]);
 }

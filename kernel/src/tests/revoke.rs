@@ -33,7 +33,7 @@ impl World {
         let kernel = &mut *self.kernel;
         let domain = Ptr::<Domain>::create(kernel, ram, 0, super::name()).unwrap();
         let place = PageRun { start: layout::CONTROL_PAGE, pages: 1 };
-        let options = Options { has_vectors: false, is_linux: false };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: 7 };
         let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
         domain.insert(4, Capability { object: context.any(), badge: 1, rights: Rights::ALL });
         kernel.retain(context);
@@ -165,7 +165,7 @@ fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
     world.make(outside, Call::ContextSchedule, &[below, context, 0, 1000]);
     world.make(outside, Call::ContextStart, &[context, 0x1000, 0x2000, 0, 0]);
     world.make(outside, Call::DomainOnDeath, &[domain, 4]);
-    world.make(outside, Call::ContextWatch, &[4, 1_000_000, context]);
+    world.make(outside, Call::ContextWatch, &[4, layout::context::WATCH_LIMIT_MIN_NS, context]);
     let portal = world.make(outside, Call::PortalAlloc, &[ram, 4, 7, layout::portal::MAILBOX]);
     let outer = world.make(outside, Call::PortalAlloc, &[Handle::ROOT_RAM.0, context, 7, layout::portal::RENDEZVOUS]);
     let semaphore = world.make(outside, Call::SemaphoreAlloc, &[ram, 0]);
@@ -301,7 +301,7 @@ fn play(seed: u64, leaks: bool) -> [u32; 2] {
     let payer = account.cast::<Ram>().unwrap();
     for _ in 0..4 {
         let inside = world.actor(payer);
-        let below = payer.split(&mut world.kernel, 700).unwrap();
+        let below = payer.split(&mut world.kernel, 700, crate::objects::group::Turns::Own).unwrap();
         world.give(inside, 8, below.any());
         world.kernel.release(below);
         world.give(inside, 9, inside.domain.any());

@@ -180,3 +180,41 @@ fn spaces_agree_with_the_model_and_give_everything_back() {
         world.assert_empty();
     }
 }
+
+#[test]
+fn pages_in_common_are_written_by_all_and_go_with_the_last() {
+    const PAGES: u64 = 3;
+    let mut world = World::new(400);
+    let mut parent = space(&mut world);
+    let kernel = &mut *world.kernel;
+    let segment = Ptr::<Segment>::new_anonymous(kernel, world.ram, PAGES).unwrap();
+    assert!(segment.populate(kernel, &mut crate::steps::Budget::all()).unwrap());
+    segment.make_common();
+    let slot = parent.domain.reserve(kernel).unwrap();
+    let rights = Rights::ALL.union(Rights::INHERIT);
+    parent.domain.insert(slot, Capability { object: segment.any(), badge: 0, rights });
+    parent.segments.push((0, segment));
+    let place = PageRun { start: BASE, pages: PAGES };
+    parent.domain.range().map(kernel, place, segment, 0, [READ | WRITE, READ | WRITE]).unwrap();
+    let frame = |world: &mut World, of: &Space, page: u64, access| {
+        of.domain.range().resolve(&mut world.kernel, BASE + page * PAGE, access).unwrap()
+    };
+    let before = frame(&mut world, &parent, 1, Access::Write);
+    let child = fork(&mut world, &parent);
+    // The parent still writes where it wrote, and both to the same frame, without a fault more.
+    for of in [&parent, &child] {
+        assert_eq!(frame(&mut world, of, 1, Access::Read), before);
+        let shown =
+            crate::arch::paging::translate(of.domain.range().root(), BASE + PAGE, crate::arch::paging::Flags::WRITE);
+        assert_eq!(shown, Some(before));
+        assert_eq!(frame(&mut world, of, 1, Access::Write), before);
+    }
+    assert_eq!(frame(&mut world, &parent, 2, Access::Write), frame(&mut world, &child, 2, Access::Read));
+    let grandchild = fork(&mut world, &child);
+    // The first who had them ends: the others go on.
+    end(&mut world, parent);
+    end(&mut world, child);
+    assert_eq!(frame(&mut world, &grandchild, 1, Access::Write), before);
+    end(&mut world, grandchild);
+    world.assert_empty();
+}

@@ -93,7 +93,7 @@ fn a_bill_is_all_that_ran_on_it() {
     }
     assert_eq!(world.runner_calls(Call::ScheduleSet, [20, 99, 0, 0, 0, 0]).0, refusal(Error::BadArgument));
     assert_eq!(world.runner_calls(Call::ScheduleSet, [20, 250, 0, 0, 0, 0]).0, 0);
-    assert_eq!((schedule.slice_ns.get(), schedule.left_ns.get()), (250_000, 250_000));
+    assert_eq!((schedule.slice_ns.get(), schedule.left_ns.get()), (250_000, 250_000), "the longer one was cut");
     set_clock(6 * SLICE_NS);
     assert_eq!(
         world.runner_calls(Call::ScheduleStat, [20, 0, 0, 0, 0, 0]),
@@ -189,7 +189,7 @@ fn a_context_takes_two_pages() {
     let before = kernel.frames.free();
     for number in 0..CONTEXTS {
         let place = PageRun { start: layout::REGIONS + number * PAGE_BYTES as u64, pages: 1 };
-        let options = Options { has_vectors: true, is_linux: false };
+        let options = Options { has_vectors: true, is_linux: false, priority_max: 7 };
         let context = Ptr::<Context>::create(kernel, world.ram, domain, place, options).unwrap();
         kernel.release(context);
     }

@@ -10,7 +10,7 @@ use abi::Rights;
 
 const LIMIT_NS: u64 = 80_000_000;
 /// More looks than a hang survives.
-const LOOKS: u64 = 20;
+const LOOKS: u64 = 100;
 const BADGE: u64 = 2;
 
 /// What happens between two looks.
@@ -46,18 +46,74 @@ fn probes_until_reported(between: Between) -> Option<u64> {
     })
 }
 
+/// A limit so short that probes would take the core's time is refused.
+#[test]
+fn a_limit_has_a_minimum() {
+    const MIN_NS: u64 = abi::layout::context::WATCH_LIMIT_MIN_NS;
+    set_clock(0);
+    let mut world = World::new(512);
+    world.monitor();
+    world.kernel.decide();
+    for limit_ns in [1, 8, 1_000_000, MIN_NS - 1] {
+        let refused = super::time::refusal(abi::Error::BadArgument);
+        assert_eq!(world.runner_calls(abi::Call::ContextWatch, [4, limit_ns, 4, 0, 0, 0]).0, refused, "{limit_ns}");
+    }
+    for limit_ns in [MIN_NS, u64::MAX, 0] {
+        assert_eq!(world.runner_calls(abi::Call::ContextWatch, [4, limit_ns, 4, 0, 0, 0]).0, 0, "{limit_ns}");
+    }
+}
+
 #[test]
 fn what_goes_in_circles_is_reported_and_nothing_else() {
     let hang = Between { cpu_percent: 100, new_pages: 0, late_ns: 0 };
     assert_eq!(probes_until_reported(hang), Some(8));
     assert_eq!(probes_until_reported(Between { cpu_percent: 30, ..hang }), Some(8));
-    // It had no time, or too little to get anywhere.
+    // It had no time.
     assert_eq!(probes_until_reported(Between { cpu_percent: 0, ..hang }), None);
-    assert_eq!(probes_until_reported(Between { cpu_percent: 10, ..hang }), None);
+    // It has a small budget, or a small share: what it has adds up.
+    assert_eq!(probes_until_reported(Between { cpu_percent: 10, ..hang }), Some(24));
+    assert_eq!(probes_until_reported(Between { cpu_percent: 10, new_pages: 1, ..hang }), None);
+    assert_eq!(probes_until_reported(Between { cpu_percent: 10, late_ns: LIMIT_NS, ..hang }), None);
     // It gets on.
     assert_eq!(probes_until_reported(Between { new_pages: 1, ..hang }), None);
     // The core did not run.
     assert_eq!(probes_until_reported(Between { late_ns: LIMIT_NS, ..hang }), None);
+}
+
+/// A component that waits in the kernel for something else than its bits, a semaphore that nobody
+/// raises, does not come to see to them. It uses no time, so its core need only run.
+#[test]
+fn what_waits_for_something_else_for_ever_is_reported() {
+    let mut world = World::new(512);
+    let (domain, teller) = (world.monitor(), world.monitor());
+    let context_of = |domain: &Ptr<crate::objects::Domain>| -> Ptr<Context> {
+        domain.share().find::<Context>(abi::Handle(4), Rights(0)).unwrap().0
+    };
+    let (context, told) = (context_of(&domain), context_of(&teller));
+    let kernel = &mut *world.kernel;
+    set_clock(0);
+    kernel.keep(
+        &context.watch_target,
+        Some(Capability { object: told.any(), badge: BADGE, rights: Rights::ALL }),
+        None,
+    );
+    context.watch_limit_ns.set(LIMIT_NS);
+    kernel.block(context, State::Accepting);
+    let look = |kernel: &mut crate::state::Kernel, late_ns: u64| {
+        set_clock(context.watch_ns.get() + late_ns);
+        kernel.alarm_rang();
+    };
+    kernel.alarm_rang();
+    assert!(!context.watch.is_linked(), "nothing is pending for it");
+    kernel.signal(context, 1);
+    // While the core itself is held up nobody can tell.
+    (0..LOOKS).for_each(|_| look(kernel, LIMIT_NS));
+    assert_eq!(told.pending.get(), 0);
+    (0..7).for_each(|_| look(kernel, 0));
+    assert_eq!(told.pending.get(), 0);
+    look(kernel, 0);
+    assert_eq!(told.pending.get(), BADGE);
+    kernel.unblock(context);
 }
 
 /// A component without time of its own that has taken its bits and goes in circles on what another

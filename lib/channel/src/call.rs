@@ -56,12 +56,14 @@ pub struct Call<R, E> {
     channel: Rc<ClientChannel>,
     /// Its number, or why it was not sent; `None` once resolved.
     state: Option<Result<u32, Failure>>,
+    /// The server was not rung yet, and is at the first poll.
+    rings: bool,
     answer: PhantomData<fn() -> Result<R, E>>,
 }
 
 impl<R, E> Call<R, E> {
-    pub(crate) fn new(channel: Rc<ClientChannel>, sent: Result<u32, Failure>) -> Call<R, E> {
-        Call { channel, state: Some(sent), answer: PhantomData }
+    pub(crate) fn new(channel: Rc<ClientChannel>, sent: Result<u32, Failure>, rings: bool) -> Call<R, E> {
+        Call { channel, state: Some(sent), rings, answer: PhantomData }
     }
 
     /// Asks the server to stop; the call then ends with `Cancelled`, unless the answer was made
@@ -93,6 +95,9 @@ impl<R: DeserializeOwned, E: DeserializeOwned> Future for Call<R, E> {
     type Output = Result<R, CallError<E>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if core::mem::take(&mut self.rings) {
+            self.channel.hurry();
+        }
         let answer = match self.state {
             None => Err(Failure::Closed),
             Some(Err(failure)) => Err(failure),

@@ -1,12 +1,12 @@
 //! The calling side: what happens to calls (kept in [`Table`]) as messages, restarts and ends come.
 
 use alloc::rc::Rc;
-use core::cell::RefCell;
+use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
 use executor::{Port, Rank};
-use ring::{Broken, Header, Kind};
+use ring::{Broken, Header, Kind, Ordering, fence};
 use serde::Serialize;
 
 use crate::EVENTS_LOST;
@@ -28,11 +28,15 @@ pub trait Client: Sized {
     const NAME: &'static str;
     /// The stub over a channel.
     fn over(channel: Rc<ClientChannel>) -> Self;
+    /// That channel.
+    fn channel(&self) -> &Rc<ClientChannel>;
 }
 
 /// One client's side of a channel. Shared by all stubs over it.
 pub struct ClientChannel {
     inner: Rc<Inner>,
+    /// See [`make_prompt`](ClientChannel::make_prompt).
+    is_prompt: Cell<bool>,
 }
 
 struct Inner {
@@ -45,7 +49,14 @@ impl ClientChannel {
     pub fn new(wiring: Wiring) -> Rc<ClientChannel> {
         let inner = Rc::new(Inner { link: Link::new(Side::Client, wiring), table: RefCell::default() });
         inner.link.registered(executor::register(inner.clone()));
-        Rc::new(ClientChannel { inner })
+        Rc::new(ClientChannel { inner, is_prompt: Cell::new(false) })
+    }
+
+    /// From now on calls ring the server when they are first polled, and not with all others at the
+    /// end of the turn; an answer that it makes at once is there when that poll returns. For one
+    /// that makes one call at a time, of servers on its own core.
+    pub fn make_prompt(&self) {
+        self.is_prompt.set(!self.inner.link.remote);
     }
 
     /// Says which contract is spoken; its hash is compared with the server's at each message. For
@@ -71,7 +82,8 @@ impl ClientChannel {
 
     /// Sends a request. For stubs.
     pub fn call<R, E>(self: &Rc<Self>, operation: u16, repeatable: bool, arguments: &impl Serialize) -> Call<R, E> {
-        Call::new(self.clone(), self.inner.request(operation, repeatable, arguments))
+        let is_prompt = self.is_prompt.get();
+        Call::new(self.clone(), self.inner.request(operation, repeatable, !is_prompt, arguments), is_prompt)
     }
 
     /// Sends a one-way message. For stubs.
@@ -142,6 +154,25 @@ impl ClientChannel {
         }
     }
 
+    /// Rings the server now and takes in what it answers.
+    pub(crate) fn hurry(&self) {
+        let inner = &self.inner;
+        let was_armed = inner.link.is_armed();
+        inner.link.disarm();
+        inner.link.flush();
+        inner.poll();
+        if was_armed {
+            inner.link.arm();
+            // Whoever sent in between has seen that there was no need to ring.
+            fence(Ordering::SeqCst);
+            if inner.ready() {
+                inner.link.mark();
+            }
+        } else {
+            inner.link.mark();
+        }
+    }
+
     pub(crate) fn cancel(&self, correlation: u32) {
         self.inner.cancel(correlation);
     }
@@ -206,7 +237,14 @@ impl Drop for ClientChannel {
 }
 
 impl Inner {
-    fn request(&self, operation: u16, repeatable: bool, arguments: &impl Serialize) -> Result<u32, Failure> {
+    /// `marks`: the server is to be rung at the end of the turn.
+    fn request(
+        &self,
+        operation: u16,
+        repeatable: bool,
+        marks: bool,
+        arguments: &impl Serialize,
+    ) -> Result<u32, Failure> {
         if self.link.is_closed() {
             return Err(Failure::Closed);
         }
@@ -216,7 +254,11 @@ impl Inner {
         let correlation = table.claim(operation, repeatable).ok_or(Failure::Full)?;
         let header = Header { kind: Kind::Request, operation, correlation };
         // Calls do not overtake those that wait for room.
-        let sent = if table.unsent.is_empty() { self.link.send(header, body) } else { Err(SendError::Full) };
+        let sent = match marks {
+            _ if !table.unsent.is_empty() => Err(SendError::Full),
+            true => self.link.send(header, body),
+            false => self.link.write(header, body),
+        };
         let slot = &mut table.slots[correlation as u16 as usize];
         slot.state = State::Waiting;
         if repeatable || sent == Err(SendError::Full) {
@@ -344,24 +386,29 @@ impl Inner {
 }
 
 impl Port for Inner {
-    fn poll(&self) -> bool {
+    fn poll(&self) {
+        if !self.ready() {
+            return;
+        }
         let was_closed = self.link.is_closed();
         let change = self.link.change();
         if change == Change::Restarted {
             self.restart();
         }
-        let any = self.link.receive(MESSAGES_PER_TURN, |header, body| self.take(header, body));
+        self.link.receive(MESSAGES_PER_TURN, |header, body| self.take(header, body));
         if self.link.is_closed() && !was_closed {
             self.fail_all(Failure::Closed);
         }
         self.send_waiting();
-        any || change != Change::Nothing
     }
 
     fn ready(&self) -> bool {
+        if self.link.ready() {
+            return true;
+        }
         let table = self.table.borrow();
         let waiting = !table.unsent.is_empty() || !table.cancels.is_empty();
-        self.link.ready() || waiting && self.link.room_came()
+        waiting && self.link.room_came()
     }
 
     fn arm(&self) {

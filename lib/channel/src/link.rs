@@ -197,6 +197,24 @@ impl Link {
 
     /// Sends; the peer is rung at the end of the turn.
     pub fn send(&self, header: Header, body: &[u8]) -> Result<(), SendError> {
+        self.write(header, body)?;
+        self.mark();
+        Ok(())
+    }
+
+    /// Answers. A client that is awake looks for the answer by itself.
+    pub fn reply(&self, header: Header, body: &[u8]) -> Result<(), SendError> {
+        self.write(header, body)?;
+        // As in `flush`.
+        fence(Ordering::SeqCst);
+        if self.memory.asleep(self.side.other()).load(Ordering::Relaxed) != 0 {
+            self.mark();
+        }
+        Ok(())
+    }
+
+    /// Sends without ringing: the caller sees to that.
+    pub fn write(&self, header: Header, body: &[u8]) -> Result<(), SendError> {
         if self.closed.get() {
             return Err(SendError::Closed);
         }
@@ -216,10 +234,7 @@ impl Link {
         }
         drop(writer);
         match sent {
-            Ok(()) => {
-                self.mark();
-                Ok(())
-            }
+            Ok(()) => Ok(()),
             Err(Refused::Full) => Err(SendError::Full),
             Err(Refused::TooLong) => Err(SendError::TooLong),
             Err(Refused::Broken) => {
@@ -229,9 +244,8 @@ impl Link {
         }
     }
 
-    /// Takes messages until none is left, `limit` are taken or `take` finds one broken; true if
-    /// there were any.
-    pub fn receive(&self, limit: usize, mut take: impl FnMut(Header, &[u8]) -> Result<(), ring::Broken>) -> bool {
+    /// Takes messages until none is left, `limit` are taken or `take` finds one broken.
+    pub fn receive(&self, limit: usize, mut take: impl FnMut(Header, &[u8]) -> Result<(), ring::Broken>) {
         let from = self.side.other();
         let mut any = false;
         for _ in 0..limit {
@@ -256,7 +270,6 @@ impl Link {
         if any {
             self.room_made();
         }
-        any
     }
 
     /// Has a new generation begun? Decisive for whatever was read before.
@@ -280,7 +293,8 @@ impl Link {
         }
     }
 
-    fn mark(&self) {
+    /// Has the peer rung at the end of the turn, and the port polled until then.
+    pub fn mark(&self) {
         if let Some(port) = self.port.get() {
             executor::mark(port);
         }
@@ -314,6 +328,11 @@ impl Link {
             self.rung_at.set(writer.position());
             self.doorbell.nudge();
         }
+    }
+
+    /// Was the peer told to ring, and has not?
+    pub fn is_armed(&self) -> bool {
+        self.memory.asleep(self.side).load(Ordering::Relaxed) != 0
     }
 
     pub fn disarm(&self) {

@@ -292,7 +292,11 @@ impl Inner {
 
     /// Sends, or keeps for when there is room; never overtakes.
     fn send(&self, state: &mut State, header: Header, body: &[u8]) {
-        let sent = if state.unsent.is_empty() { self.link.send(header, body) } else { Err(SendError::Full) };
+        let sent = match header.kind {
+            _ if !state.unsent.is_empty() => Err(SendError::Full),
+            Kind::Reply => self.link.reply(header, body),
+            _ => self.link.send(header, body),
+        };
         if sent == Err(SendError::Full) {
             state.unsent_events += usize::from(header.kind == Kind::Event && !is_lost(header));
             state.unsent.push_back((header, Body::new(body)));
@@ -349,9 +353,10 @@ impl ServerPort {
                 if inner.state.borrow().serving.len() >= CALLS_MAX {
                     return Err(Broken);
                 }
-                let task = dispatch.request(&self.0, header.operation, header.correlation, body)?;
-                let task = executor::spawn_boxed(task);
+                let future = dispatch.request(&self.0, header.operation, header.correlation, body)?;
+                let task = executor::reserve();
                 inner.state.borrow_mut().serving.push_back((header.correlation, task));
+                executor::begin(task, future);
                 Ok(())
             }
             Kind::OneWay => dispatch.one_way(&self.0, header.operation, body),
@@ -365,11 +370,14 @@ impl ServerPort {
 }
 
 impl Port for ServerPort {
-    fn poll(&self) -> bool {
+    fn poll(&self) {
+        if !self.ready() {
+            return;
+        }
         let inner = &self.0.inner;
-        let Some(dispatch) = inner.state.borrow().dispatch.clone() else { return false };
-        let change = self.0.look(&*dispatch);
-        let any = inner.link.receive(MESSAGES_PER_TURN, |header, body| self.take(&*dispatch, header, body));
+        let Some(dispatch) = inner.state.borrow().dispatch.clone() else { return };
+        self.0.look(&*dispatch);
+        inner.link.receive(MESSAGES_PER_TURN, |header, body| self.take(&*dispatch, header, body));
         if inner.link.is_closed() && !inner.state.borrow().over {
             inner.drop_work();
             inner.state.borrow_mut().over = true;
@@ -382,13 +390,18 @@ impl Port for ServerPort {
         }
         drop(state);
         inner.send_waiting();
-        any || change != Change::Nothing
     }
 
     fn ready(&self) -> bool {
         let inner = &self.0.inner;
-        let ends = || inner.state.borrow().over && !inner.state.borrow().ended && inner.link.is_ended();
-        inner.link.ready() || ends() || !inner.state.borrow().unsent.is_empty() && inner.link.room_came()
+        if inner.link.ready() {
+            return true;
+        }
+        let state = inner.state.borrow();
+        if inner.link.is_closed() {
+            return !state.over || !state.ended && inner.link.is_ended();
+        }
+        !state.unsent.is_empty() && inner.link.room_came()
     }
 
     fn arm(&self) {

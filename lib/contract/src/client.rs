@@ -67,6 +67,9 @@ pub fn generate(contract: &Contract) -> TokenStream {
             fn over(channel: ::alloc::rc::Rc<::channel::ClientChannel>) -> Self {
                 Self::new(channel)
             }
+            fn channel(&self) -> &::alloc::rc::Rc<::channel::ClientChannel> {
+                &self.channel
+            }
         }
 
         /// Events of the contract and of its channel.

@@ -3,7 +3,9 @@
 //!
 //! A component is one thread. Tasks are polled first come, first served; a port (one side of a
 //! channel) is polled while it is *hot* and costs nothing while it is *cold*: then its peer has
-//! been told to ring. So a turn costs what is active, not what is connected.
+//! been told to ring. So a turn costs what is active, not what is connected. A component that wakes
+//! up looks at everything once a second all the same, so that a wake-up that was lost delays its
+//! task and does not stop it.
 //!
 //! Invariants: wakers carry a task's number and count, not a pointer, so a late wake-up is at worst
 //! ignored; no borrow of the executor is held while foreign code (poll, drop, wake, port) runs;
@@ -28,9 +30,12 @@ mod task;
 mod timer;
 mod turn;
 
+#[cfg(all(test, not(target_os = "none")))]
+mod tests;
+
 pub use port::{Port, PortId, Rank, mark, register, unregister};
 pub use signal::{Notified, notified, post};
-pub use task::{BoxedTask, TaskId, YieldNow, abort, spawn, spawn_boxed, yield_now};
+pub use task::{BoxedTask, TaskId, YieldNow, abort, begin, reserve, spawn, yield_now};
 pub use timer::{SleepUntil, sleep_until};
 pub use turn::{Platform, block_on, is_at_rest, rest};
 
@@ -46,6 +51,8 @@ pub(crate) struct Executor {
     work: u32,
     /// This turn looks for what need not be looked for in each.
     looks: bool,
+    /// When all tasks and ports were looked at last.
+    swept_ns: u64,
 }
 
 impl Executor {
@@ -57,6 +64,7 @@ impl Executor {
             signals: signal::Signals::new(),
             work: 0,
             looks: false,
+            swept_ns: 0,
         }
     }
 
@@ -67,6 +75,15 @@ impl Executor {
         if self.looks {
             self.work = 0;
         }
+    }
+
+    /// Is it time to look at everything? At most once in a while.
+    fn sweeps(&mut self, now_ns: u64) -> bool {
+        let is_time = now_ns.saturating_sub(self.swept_ns) >= turn::SWEEP_NS;
+        if is_time {
+            self.swept_ns = now_ns;
+        }
+        is_time
     }
 
     /// Is this a turn for what need not be looked at in each?

@@ -1,4 +1,14 @@
 //! Ports: what the executor polls and arms.
+//!
+//! ```text
+//!             its bits came, or something was sent: disarm
+//!      ┌───────────────────────────────────────────────────────┐
+//!      │                                                       ▼
+//!    cold: the peer rings                         hot: polled each turn, no ringing
+//!      ▲                                                       │
+//!      └───────────────────────────────────────────────────────┘
+//!             before sleep: arm, look again, and nothing there
+//! ```
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -16,8 +26,8 @@ pub enum Rank {
 
 /// One side of a channel as the executor sees it.
 pub trait Port {
-    /// Takes what has arrived; true if there was anything.
-    fn poll(&self) -> bool;
+    /// Takes what has arrived.
+    fn poll(&self);
     /// Is there anything to take? Reads memory only.
     fn ready(&self) -> bool;
     /// Tells the peer to ring from now on.
@@ -53,15 +63,27 @@ pub(crate) struct Ports {
     hot: [Vec<u32>; 2],
     /// Something was sent since the last flush.
     dirty: Vec<u32>,
+    /// The ports with each badge bit.
+    by_bit: [Vec<u32>; u64::BITS as usize],
     /// All badge bits of registered ports (bits of ports that went stay; they are only kept from
     /// `notified`).
     badges: u64,
 }
 
+/// Numbers of the bits that are set.
+fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        word &= word.wrapping_sub(1);
+        (bit < u64::BITS).then_some(bit as usize)
+    })
+}
+
 impl Ports {
     pub const fn new() -> Ports {
         let hot = [const { Vec::new() }; 2];
-        Ports { entries: Vec::new(), free: Vec::new(), hot, dirty: Vec::new(), badges: 0 }
+        let by_bit = [const { Vec::new() }; u64::BITS as usize];
+        Ports { entries: Vec::new(), free: Vec::new(), hot, dirty: Vec::new(), by_bit, badges: 0 }
     }
 
     /// Is nothing hot, and nothing sent that is not rung yet?
@@ -104,13 +126,13 @@ impl Ports {
         }
     }
 
-    /// The next port from `from` on that has one of the badge bits and was cold.
-    fn heat_next(&mut self, bits: u64, from: &mut u32) -> Option<Rc<dyn Port>> {
-        while let Some(entry) = self.entries.get(*from as usize) {
-            let index = *from;
-            *from += 1;
-            if entry.as_ref().is_some_and(|entry| entry.badge & bits != 0 && !entry.hot) {
-                return self.heat(index);
+    /// The next port from place `at` on among those with the badge bit that was cold.
+    fn heat_next(&mut self, bit: usize, at: &mut usize) -> Option<Rc<dyn Port>> {
+        while let Some(&index) = self.by_bit[bit].get(*at) {
+            *at += 1;
+            let heated = self.heat(index);
+            if heated.is_some() {
+                return heated;
             }
         }
         None
@@ -127,6 +149,7 @@ pub fn register(port: Rc<dyn Port>) -> PortId {
         });
         let (badge, remote) = (port.badge(), port.remote());
         ports.badges |= badge;
+        bits_of(badge).for_each(|bit| ports.by_bit[bit].push(index));
         ports.hot[port.rank() as usize].push(index);
         ports.entries[index as usize] = Some(Entry { port, badge, remote, hot: true, dirty: false });
         PortId(index)
@@ -140,6 +163,7 @@ pub fn unregister(port: PortId) {
         let entry = ports.entries.get_mut(port.0 as usize)?.take()?;
         ports.hot[entry.port.rank() as usize].retain(|hot| *hot != port.0);
         ports.dirty.retain(|dirty| *dirty != port.0);
+        bits_of(entry.badge).for_each(|bit| ports.by_bit[bit].retain(|other| *other != port.0));
         ports.free.push(port.0);
         Some(entry)
     });
@@ -162,21 +186,17 @@ pub fn mark(port: PortId) {
     }
 }
 
-/// Polls hot ports, answers first; true if anything came.
-pub(crate) fn poll_hot() -> bool {
-    let (mut any, mut polled) = (false, 0);
-    for rank in 0..2 {
-        for at in 0.. {
-            // A port may come or go while another is polled; then one may be polled late, never
-            // lost.
-            let port = with(|executor| executor.ports.hot_at(rank, at));
-            let Some(port) = port else { break };
-            any |= port.poll();
-            polled += 1;
-        }
+/// Polls hot ports of a rank.
+pub(crate) fn poll_hot(rank: Rank) {
+    let mut polled = 0;
+    for at in 0.. {
+        // A port may come or go while another is polled; then one may be polled late, never lost.
+        let port = with(|executor| executor.ports.hot_at(rank as usize, at));
+        let Some(port) = port else { break };
+        port.poll();
+        polled += 1;
     }
     with(|executor| executor.work += (polled / crate::turn::PORTS_OF_A_TURN) as u32);
-    any
 }
 
 /// Rings the peers of all ports that sent something.
@@ -237,9 +257,19 @@ pub(crate) fn cool_all() -> bool {
 
 /// Makes the ports with these badge bits hot; gives the bits that belong to no port.
 pub(crate) fn deliver(bits: u64) -> u64 {
-    let mut from = 0;
-    while let Some(port) = with(|executor| executor.ports.heat_next(bits, &mut from)) {
-        port.disarm();
+    let badges = with(|executor| executor.ports.badges);
+    for bit in bits_of(bits & badges) {
+        let mut at = 0;
+        while let Some(port) = with(|executor| executor.ports.heat_next(bit, &mut at)) {
+            port.disarm();
+        }
     }
-    bits & !with(|executor| executor.ports.badges)
+    bits & !badges
+}
+
+/// Makes all ports hot.
+pub(crate) fn heat_all() {
+    for index in 0..with(|executor| executor.ports.entries.len()) {
+        with(|executor| executor.ports.heat(index as u32)).into_iter().for_each(|port| port.disarm());
+    }
 }

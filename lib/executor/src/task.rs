@@ -60,6 +60,28 @@ impl Tasks {
         }
     }
 
+    /// Wakes every task there is.
+    pub fn wake_all(&mut self) {
+        self.main_ready = true;
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if entry.live && !entry.queued {
+                entry.queued = true;
+                self.ready.push_back(TaskId { index: index as u32, count: entry.count });
+            }
+        }
+    }
+
+    /// A task without a future.
+    fn reserve(&mut self) -> TaskId {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::default());
+            self.entries.len() as u32 - 1
+        });
+        let entry = &mut self.entries[index as usize];
+        (entry.live, entry.queued) = (true, false);
+        TaskId { index, count: entry.count }
+    }
+
     pub fn any_ready(&self) -> bool {
         self.main_ready || !self.ready.is_empty()
     }
@@ -101,19 +123,26 @@ pub fn spawn(future: impl Future<Output = ()> + 'static) -> TaskId {
 }
 
 /// Starts a task that lies on the heap already.
-pub fn spawn_boxed(future: BoxedTask) -> TaskId {
+fn spawn_boxed(future: BoxedTask) -> TaskId {
     with(|executor| {
-        let tasks = &mut executor.tasks;
-        let index = tasks.free.pop().unwrap_or_else(|| {
-            tasks.entries.push(Entry::default());
-            tasks.entries.len() as u32 - 1
-        });
-        let entry = &mut tasks.entries[index as usize];
-        (entry.live, entry.queued, entry.future) = (true, true, Some(future));
-        let task = TaskId { index, count: entry.count };
-        tasks.ready.push_back(task);
+        let task = executor.tasks.reserve();
+        if let Some(entry) = executor.tasks.entry(task) {
+            entry.future = Some(future);
+        }
+        executor.tasks.wake(task);
         task
     })
+}
+
+/// Names a task whose future will come by [`begin`].
+pub fn reserve() -> TaskId {
+    with(|executor| executor.tasks.reserve())
+}
+
+/// Starts the reserved task and polls it at once: what needs not wait has ended then. Not to be
+/// called from inside a task.
+pub fn begin(task: TaskId, future: BoxedTask) {
+    poll(task, future);
 }
 
 /// Ends a task at the point where it waits. Fine if it has ended.
@@ -124,7 +153,12 @@ pub fn abort(task: TaskId) {
 
 /// Polls the next ready task; false if there is none.
 pub(crate) fn poll_next() -> bool {
-    let Some((task, mut future)) = with(|executor| executor.tasks.take_next()) else { return false };
+    let Some((task, future)) = with(|executor| executor.tasks.take_next()) else { return false };
+    poll(task, future);
+    true
+}
+
+fn poll(task: TaskId, mut future: BoxedTask) {
     let waker = waker(task);
     let finished = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
     let over = with(|executor| {
@@ -142,7 +176,6 @@ pub(crate) fn poll_next() -> bool {
         }
     });
     drop(over);
-    true
 }
 
 /// A waker without allocation: its data word is the task's name.

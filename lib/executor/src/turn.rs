@@ -4,7 +4,7 @@ use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll};
 
-use crate::{port, task, timer, with};
+use crate::{Rank, port, task, timer, with};
 
 /// What the executor needs from below.
 pub trait Platform {
@@ -22,6 +22,10 @@ const POLL_BATCH: usize = 64;
 /// While busy, notifications are looked for once in so many turns, and sooner where turns are long:
 /// who is found not to look for long is taken for one that hangs.
 pub(crate) const WORK_BETWEEN_LOOKS: u32 = 16;
+/// How often all tasks are polled and all ports looked at by a component that wakes up at all, and
+/// its monitor's beat sees to that: a wake-up that was lost, by whatever mistake, costs this, the
+/// beats until such a turn, and no more.
+pub(crate) const SWEEP_NS: u64 = 1_000_000_000;
 /// Ports that count as a turn.
 pub(crate) const PORTS_OF_A_TURN: usize = 8;
 
@@ -32,7 +36,7 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
     let mut context = Context::from_waker(&waker);
     with(|executor| executor.tasks.wake(task::MAIN));
     loop {
-        receive(platform, true);
+        receive(platform, true, false);
         if with(|executor| executor.tasks.take_main_ready())
             && let Poll::Ready(output) = future.as_mut().poll(&mut context)
         {
@@ -45,10 +49,11 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
 
 /// Handles all there is to handle and tells all peers to ring, as before sleep, but does not sleep:
 /// for a component that now does something else until a notification comes (a Linux program running
-/// beside its proxy).
-pub fn rest(platform: &impl Platform) {
+/// beside its proxy). `looks`: there may be one already, so look for it first.
+pub fn rest(platform: &impl Platform, mut looks: bool) {
     loop {
-        receive(platform, false);
+        receive(platform, false, looks);
+        looks = false;
         if !work(platform, false) {
             return;
         }
@@ -61,27 +66,39 @@ pub fn is_at_rest() -> bool {
     with(|executor| executor.tasks.ready_count() == 0 && executor.ports.are_cold() && !executor.signals.has_posted())
 }
 
-/// First half of a turn: takes in what has come.
-fn receive(platform: &impl Platform, may_sleep: bool) {
+/// First half of a turn: takes in what has come. Looks for notifications if it `must`, and now and
+/// then.
+fn receive(platform: &impl Platform, may_sleep: bool, must: bool) {
     let (looks, posted) = with(|executor| {
         executor.begin_turn();
-        (executor.looks(), executor.signals.take_posted())
+        (executor.looks() || must, executor.signals.take_posted())
     });
-    let looks = looks || !may_sleep;
     deliver(posted | if looks { platform.wait(0) } else { 0 });
-    port::poll_hot();
+    port::poll_hot(Rank::Response);
+    // Whom an answer wakes goes on before new work begins.
+    run_ready();
+    port::poll_hot(Rank::Request);
     if looks {
-        timer::expire(platform.now_ns());
+        let now_ns = platform.now_ns();
+        timer::expire(now_ns);
+        if may_sleep {
+            sweep(now_ns);
+        }
+    }
+}
+
+/// Looks at everything, if it is time to.
+fn sweep(now_ns: u64) {
+    if with(|executor| executor.sweeps(now_ns)) {
+        with(|executor| executor.tasks.wake_all());
+        port::heat_all();
     }
 }
 
 /// Second half: runs what is ready and rings whom it concerns. False if there was nothing to do and
 /// nothing is hot any more; sleeps then, if `may_sleep`.
 fn work(platform: &impl Platform, may_sleep: bool) -> bool {
-    // Only those ready now: what they wake runs in the next turn, after new messages.
-    for _ in 0..with(|executor| executor.tasks.ready_count()) {
-        task::poll_next();
-    }
+    run_ready();
     port::flush();
     // A main future that is ready belongs to `block_on`: `rest` must not wait for it.
     if with(|executor| executor.tasks.ready_count() > 0 || may_sleep && executor.tasks.any_ready()) {
@@ -93,6 +110,13 @@ fn work(platform: &impl Platform, may_sleep: bool) -> bool {
         return true;
     }
     idle(platform, may_sleep)
+}
+
+/// Polls the tasks that are ready now; what they wake runs after new messages.
+fn run_ready() {
+    for _ in 0..with(|executor| executor.tasks.ready_count()) {
+        task::poll_next();
+    }
 }
 
 fn deliver(bits: u64) {

@@ -135,8 +135,8 @@ pub fn argument(random: &mut Random, around: &mut impl Surroundings) -> u64 {
 /// range, P portal, M semaphore, T time, X pcore, V device, H shared share, K the same or none, m
 /// pointer, h any handle, O object by slot or in a shared share, u id of a shared object, a
 /// address, l address of a nested range, g its size, p pages, s length of a slice, y microseconds
-/// of a window, z first page in a segment, e entry of a context and w its argument, f flags or
-/// protection, r rights, t deadline, i small number.
+/// of a window, j limit of a watch, z first page in a segment, e entry of a context and w its
+/// argument, f flags or protection, r rights, t deadline, i small number.
 fn shape(call: Call) -> &'static str {
     match call {
         Call::Null | Call::Yield | Call::ContextResume | Call::PcoreCurrent => "",
@@ -147,7 +147,8 @@ fn shape(call: Call) -> &'static str {
         Call::TraceRead => "Xmp",
         Call::CapCopy | Call::CapDrop | Call::CapRevoke | Call::CapStat => "hr",
         Call::CapMint => "Cri",
-        Call::RamSplit | Call::RamCarve | Call::RamRevoke | Call::RamStat => "Rp",
+        Call::RamSplit => "RpX",
+        Call::RamCarve | Call::RamRevoke | Call::RamStat => "Rp",
         Call::RamAdd => "Rap",
         Call::SegmentAlloc => "Rpf",
         Call::SegmentCopy => "RSf",
@@ -165,16 +166,16 @@ fn shape(call: Call) -> &'static str {
         Call::DomainState => "Dm",
         Call::DomainOnDeath => "DC",
         Call::DomainFork => "D",
-        Call::ContextAlloc => "RDaf",
+        Call::ContextAlloc => "RDafi",
         Call::ContextSchedule => "RCis",
         Call::ContextStart => "Ceawi",
-        Call::ContextProxy => "aaa",
+        Call::ContextProxy => "aaai",
         Call::ContextBase => "ia",
-        Call::ContextWatch => "CiC",
+        Call::ContextWatch => "CjC",
         Call::ContextEnd | Call::Notify => "C",
         Call::ContextUpcall => "aai",
         Call::ScheduleStat => "T",
-        Call::ScheduleSet => "Ts",
+        Call::ScheduleSet => "Tsy",
         Call::ScheduleGang => "XTyyy",
         Call::Wait => "t",
         Call::WakeSlotAlloc => "XCi",
@@ -249,6 +250,7 @@ fn plausible(random: &mut Random, around: &mut impl Surroundings, kind: u8) -> u
         }
         b'z' => return random.one(&[0, 0, 1, 7]),
         b'y' => return random.one(&[0, 0, 100, 200]),
+        b'j' => return random.one(&[0, 1, layout::context::WATCH_LIMIT_MIN_NS, 1 << 30]),
         b's' => return 100 + random.below(2000),
         b'e' => return around.entry(random)[0],
         b'w' => return around.entry(random)[1],

@@ -22,9 +22,9 @@ pub struct Companion {
 }
 
 impl Companion {
-    /// Starts `entry` with `argument`; time of that priority (at most the caller's) in slices of
-    /// `slice_us` (100 to 1,000,000), or none: then it runs on what callers of its portals lend it.
-    /// Errors: those of `ContextAlloc` and `ContextSchedule`.
+    /// Starts `entry` with `argument`; time of that priority (at most what the caller may give) in
+    /// slices of `slice_us` (100 to 1,000,000), or none: then it runs on what callers of its
+    /// portals lend it. Errors: those of `ContextAlloc` and `ContextSchedule`.
     ///
     /// # Safety
     /// `entry` neither allocates nor frees, uses no executor and no log, and reaches no object that
@@ -40,7 +40,8 @@ impl Companion {
             let _ = sys::cap_drop(segment);
         })?;
         let control_page = reserve(1)?;
-        let context = sys::context_alloc(Handle::SELF_RAM, Handle::SELF_DOMAIN, control_page, 0)?;
+        let priority_max = time.map_or(0, |(priority, _)| priority);
+        let context = sys::context_alloc(Handle::SELF_RAM, Handle::SELF_DOMAIN, control_page, 0, priority_max)?;
         let mut companion = Companion { context, time: None, control_page, _stack: keeper };
         if let Some((priority, slice_us)) = time {
             companion.time = Some(sys::context_schedule(Handle::SELF_RAM, context, priority, slice_us)?);

@@ -186,6 +186,10 @@ pub fn hurt(how: Hurt) {
         Hurt::Hang => loop {
             core::hint::spin_loop();
         },
+        Hurt::Block => loop {
+            // Nobody else has this semaphore. Refused, it hangs in the other way.
+            let _ = crate::semaphore(0).map(|nobody_ups| nobody_ups.down(u64::MAX));
+        },
         Hurt::Panic => panic!("asked for by a test of recovery"),
     };
 }

@@ -1,9 +1,11 @@
-//! The heap: one segment that grows, at a fixed address, managed by talc.
+//! The heap: one segment that grows, at a fixed address, managed by talc,
+//! with lists of small blocks in front.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::Cell;
 use core::ptr::NonNull;
 
+use crate::classes::Classes;
 use abi::layout::{HEAP, protection};
 use abi::{Handle, PAGE_BYTES};
 use talc::TalcCell;
@@ -67,21 +69,23 @@ unsafe impl Source for Grower {
     }
 }
 
-struct Heap(TalcCell<Grower>);
+struct Heap(Classes<TalcCell<Grower>>);
 
 // SAFETY: a component runs Rust code in one execution context only; no second thread reaches the
 // static.
 unsafe impl Sync for Heap {}
 
 #[global_allocator]
-static HEAP_OF_COMPONENT: Heap = Heap(TalcCell::new(Grower { bytes: 0, end: None }));
+static HEAP_OF_COMPONENT: Heap = Heap(Classes::new(TalcCell::new(Grower { bytes: 0, end: None })));
 
-// SAFETY: passes everything on to talc, which keeps the promises of `GlobalAlloc`.
+// SAFETY: passes everything on to what keeps the promises of `GlobalAlloc`.
 unsafe impl GlobalAlloc for Heap {
+    #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: passed on.
         unsafe { self.0.alloc(layout) }
     }
+    #[inline]
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: passed on.
         unsafe { self.0.dealloc(pointer, layout) }

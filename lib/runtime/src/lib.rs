@@ -52,6 +52,8 @@ extern crate alloc;
 extern crate std;
 
 mod backoff;
+#[cfg(any(test, target_os = "none"))]
+mod classes;
 mod companion;
 mod endpoint;
 #[cfg(target_os = "none")]
@@ -75,7 +77,7 @@ mod time;
 mod watch;
 
 pub use backoff::Backoff;
-pub use channel::{Bulk, Clients, Peer};
+pub use channel::{Bulk, Clients, Holders, LENT, Peer};
 pub use companion::Companion;
 pub use endpoint::{Incoming, hurt};
 pub use executor::{TaskId, abort, is_at_rest, notified, sleep_until, spawn, yield_now};
@@ -102,9 +104,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Handles all there is to handle and has all peers ring from now on, without sleeping: before a
-/// component does something else until a notification comes.
-pub fn rest() {
-    executor::rest(&platform::Machine);
+/// component does something else until a notification comes. `looks`: one may have come already.
+pub fn rest(looks: bool) {
+    executor::rest(&platform::Machine, looks);
 }
 
 /// Writes a line to the log, with the component's name in front.

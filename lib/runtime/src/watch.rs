@@ -14,6 +14,11 @@ pub struct Watch {
 }
 
 impl Watch {
+    /// Makes one that nobody waits for.
+    pub const fn new() -> Watch {
+        Watch { wakers: RefCell::new(Vec::new()) }
+    }
+
     /// Lets every waiter look again.
     pub fn changed(&self) {
         self.wakers.take().into_iter().for_each(Waker::wake);

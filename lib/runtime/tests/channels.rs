@@ -529,3 +529,27 @@ fn an_event_may_be_sent_as_soon_as_the_channel_is_served() {
         assert!(matches!(client.next_event().await, EchoEvent::Forgotten { id: 3, .. }));
     });
 }
+
+#[test]
+fn a_prompt_client_is_served_as_any_other() {
+    run(async {
+        let [one, two] = loopback_memory(SMALL);
+        let (echo, _) = serve(two);
+        let client = EchoClient::new(ClientChannel::new(loopback_wiring(one, true)));
+        client.channel().make_prompt();
+        assert_eq!(client.say("at once".into()).await, Ok("at once".into()));
+        assert_eq!(client.wait(1000).await, Ok(1000), "an answer that takes time");
+        client.forget(7).unwrap();
+        assert!(matches!(client.next_event().await, EchoEvent::Forgotten { id: 7, .. }));
+        // More than the ring holds; none was polled when the last is made.
+        let calls: Vec<_> = (0..CALLS_MAX).map(|number| client.say(format!("{number}"))).collect();
+        for (number, call) in calls.into_iter().enumerate() {
+            assert_eq!(call.await, Ok(format!("{number}")));
+        }
+        // Never polled.
+        drop(client.wait(1_000_000_000));
+        client.channel().settled().await;
+        assert_eq!(echo.waiting.get(), 0);
+        assert_eq!(client.say("still".into()).await, Ok("still".into()));
+    });
+}

@@ -65,10 +65,11 @@ pub fn domain_fork(child: Handle) -> Outcome<()> {
     unsafe { call(Call::DomainFork, [child.0, 0, 0, 0, 0, 0]) }.map(drop)
 }
 
-/// `ContextAlloc`: a context of `domain` with its control page at `control_page`.
-pub fn context_alloc(ram: Handle, domain: Handle, control_page: u64, flags: u64) -> Outcome<Handle> {
+/// `ContextAlloc`: a context of `domain` with its control page at `control_page`, which may give
+/// priorities up to `priority_max`.
+pub fn context_alloc(ram: Handle, domain: Handle, control_page: u64, flags: u64, priority_max: u64) -> Outcome<Handle> {
     // SAFETY: maps one page where there was none (`Busy` otherwise).
-    let results = unsafe { call(Call::ContextAlloc, [ram.0, domain.0, control_page, flags, 0, 0]) }?;
+    let results = unsafe { call(Call::ContextAlloc, [ram.0, domain.0, control_page, flags, priority_max, 0]) }?;
     Ok(Handle(results.words[0]))
 }
 
@@ -89,13 +90,13 @@ pub unsafe fn context_start(context: Handle, instruction: u64, stack: u64, argum
     unsafe { call(Call::ContextStart, [context.0, instruction, stack, arguments[0], arguments[1], 0]) }.map(drop)
 }
 
-/// `ContextProxy`.
+/// `ContextProxy`; `flags` of `layout::upcall`.
 ///
 /// # Safety
 /// The entries must follow `abi::control`; the stack must be theirs alone.
-pub unsafe fn context_proxy(call_entry: u64, upcall_entry: u64, stack_top: u64) -> Outcome<()> {
+pub unsafe fn context_proxy(call_entry: u64, upcall_entry: u64, stack_top: u64, flags: u64) -> Outcome<()> {
     // SAFETY: passed on.
-    unsafe { call(Call::ContextProxy, [call_entry, upcall_entry, stack_top, 0, 0, 0]) }.map(drop)
+    unsafe { call(Call::ContextProxy, [call_entry, upcall_entry, stack_top, flags, 0, 0]) }.map(drop)
 }
 
 /// `ContextBase`: FS (0) or GS (1).
@@ -147,10 +148,10 @@ pub fn schedule_stat(schedule: Handle) -> Outcome<(u64, u64, u64)> {
     Ok((results.words[0], results.words[1], results.words[2]))
 }
 
-/// `ScheduleSet`.
-pub fn schedule_set(schedule: Handle, slice_us: u64) -> Outcome<()> {
+/// `ScheduleSet`; period 0: no budget.
+pub fn schedule_set(schedule: Handle, slice_us: u64, period_us: u64) -> Outcome<()> {
     // SAFETY: no memory of ours.
-    unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, 0, 0, 0, 0]) }.map(drop)
+    unsafe { call(Call::ScheduleSet, [schedule.0, slice_us, period_us, 0, 0, 0]) }.map(drop)
 }
 
 /// `ScheduleGang`: runs in `[n * period + phase, + slice)` of the clock only; all 0: at any time

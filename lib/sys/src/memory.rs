@@ -4,10 +4,11 @@ use abi::{Call, Handle, RangeEntry};
 
 use crate::{Outcome, call};
 
-/// `RamSplit`: a child account with its own limit.
-pub fn ram_split(ram: Handle, limit_pages: u64) -> Outcome<Handle> {
+/// `RamSplit`: a child account with its own limit. `turns`: none to share the parent's turns of the
+/// core, another account to share its, this core's pcore for turns of its own.
+pub fn ram_split(ram: Handle, limit_pages: u64, turns: Handle) -> Outcome<Handle> {
     // SAFETY: makes an object; takes nothing from us.
-    let results = unsafe { call(Call::RamSplit, [ram.0, limit_pages, 0, 0, 0, 0]) }?;
+    let results = unsafe { call(Call::RamSplit, [ram.0, limit_pages, turns.0, 0, 0, 0]) }?;
     Ok(Handle(results.words[0]))
 }
 

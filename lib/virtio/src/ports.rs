@@ -158,7 +158,9 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
             Some(kept) => {
                 ports.queue_numbers().into_iter().for_each(|queue| ports.transport.adopt_queue(queue));
                 // A device that may not reach memory for a while takes its driver for gone.
-                ports.transport.set_status(all_ok());
+                if ports.transport.status() != all_ok() {
+                    ports.transport.set_status(all_ok());
+                }
                 (kept, Found::Running)
             }
             None => {

@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use abi::start::{CoreSet, Entrance};
 use contracts::monitor::{ChannelId, ChannelPlan, DomainPlan, End, ProgramPlan};
 use contracts::spawn::DomainId;
-use system::{Component, RUN_PATH, SYSTEM_PATH, System, Use};
+use system::{Component, RUN_PATH, Restart, SYSTEM_PATH, System, Use};
 
 /// The component that is there before all others, on every core.
 pub const MONITOR: &str = "monitor";
@@ -166,6 +166,8 @@ fn domain(component: &Component, name: String, channels: &[ChannelPlan], generat
         linux: false,
         first_pages: 0,
         parent: None,
+        shares_turns: false,
+        is_beaten: component.restart == Restart::Always,
         channels: ends,
         regions: component.regions.iter().map(|region| region.name.clone()).collect(),
         devices: component.devices.clone(),
@@ -181,6 +183,7 @@ pub fn linux(
     channels: &[ChannelPlan],
     first_pages: u64,
     parent: Option<DomainId>,
+    shares_turns: bool,
 ) -> DomainPlan {
     let entrance = if parent.is_some() { Entrance::Adopt } else { Entrance::Fresh };
     DomainPlan {
@@ -194,6 +197,8 @@ pub fn linux(
         linux: true,
         first_pages,
         parent,
+        shares_turns,
+        is_beaten: false,
         channels: channels.iter().map(|channel| (channel.id, End::Client)).collect(),
         regions: Vec::new(),
         devices: Vec::new(),
@@ -219,7 +224,7 @@ pub fn first_components(system: &System) -> Vec<&Component> {
 mod tests {
     use super::*;
     use alloc::vec;
-    use system::{Placement, Restart};
+    use system::Placement;
 
     fn made(name: &str, cores: &[u32], uses: &[&str]) -> Component {
         Component {

@@ -223,7 +223,7 @@ impl Worker {
 
     /// With flags of its context.
     fn made(payer: Handle, number: u64, job: Job, flags: u64) -> Result<Worker, Error> {
-        let ram = sys::ram_split(payer, LIMIT_PAGES)?;
+        let ram = sys::ram_split(payer, LIMIT_PAGES, Handle::NONE)?;
         let (domain, _) = sys::domain_alloc(ram, 0)?;
         let range = sys::domain_range(domain)?;
         let workshop = WORKSHOP + number * WORKSHOP_PAGES * abi::PAGE_BYTES;
@@ -243,7 +243,7 @@ impl Worker {
         sys::range_map(range, SHARED, shared, 0, 1, READ_WRITE)?;
         let (stack, _) = sys::segment_alloc(ram, 1, 0)?;
         sys::range_map(range, STACK, stack, 0, 1, READ_WRITE)?;
-        let context = sys::context_alloc(ram, domain, CONTROL, flags)?;
+        let context = sys::context_alloc(ram, domain, CONTROL, flags, PRIORITY)?;
         let time = sys::context_schedule(ram, context, PRIORITY, SLICE_US)?;
         // The context keeps its time, the domain its range, and that its stack.
         [time, range, stack].into_iter().try_for_each(sys::cap_drop)?;

@@ -7,7 +7,7 @@
 /// How far a call is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
-    /// As Linux does, for what a single-threaded program can see.
+    /// As Linux does.
     Full,
     /// The text says what is narrower.
     Partial(&'static str),
@@ -43,63 +43,67 @@ calls! {
     4 Stat "stat" Full;
     5 Fstat "fstat" Full;
     6 Lstat "lstat" Full;
-    7 Poll "poll" Partial("at most 256 entries, the limit of descriptors: EINVAL");
+    7 Poll "poll" Partial("at most 1,024 entries, the limit of descriptors: EINVAL");
     8 Lseek "lseek" Partial("no SEEK_DATA and SEEK_HOLE");
-    9 Mmap "mmap" Partial("shared mappings are private copies; at most 512 areas");
+    9 Mmap "mmap" Partial("a shared mapping of a file does not change the file; at most 2,048 areas");
     10 Mprotect "mprotect" Full;
     11 Munmap "munmap" Full;
     12 Brk "brk" Partial("at most 992 MiB");
     13 RtSigaction "rt_sigaction" Full;
     14 RtSigprocmask "rt_sigprocmask" Full;
     15 RtSigreturn "rt_sigreturn" Full;
-    16 Ioctl "ioctl" Partial("terminals, FIONREAD, FIONBIO, FIOCLEX");
+    16 Ioctl "ioctl" Partial("terminals, FIONREAD, FIONBIO, FIOCLEX; FIOASYNC is accepted, SIGIO is not sent");
     17 Pread64 "pread64" Full;
     18 Pwrite64 "pwrite64" Full;
     19 Readv "readv" Full;
     20 Writev "writev" Full;
     21 Access "access" Partial("existence only; the caller is user 0");
     22 Pipe "pipe" Full;
-    23 Select "select" Partial("descriptors below 256");
+    23 Select "select" Full;
     24 SchedYield "sched_yield" Full;
     25 Mremap "mremap" Partial("moves by copying; no MREMAP_DONTUNMAP");
+    26 Msync "msync" Partial("a shared mapping of a file does not change the file");
+    27 Mincore "mincore" Partial("every mapped page counts as present");
     28 Madvise "madvise" Partial("MADV_DONTNEED writes zeros, also over bytes of a file, and gives no memory back; other advice is accepted");
     32 Dup "dup" Full;
     33 Dup2 "dup2" Full;
     34 Pause "pause" Full;
     35 Nanosleep "nanosleep" Full;
-    36 Getitimer "getitimer" Partial("ITIMER_REAL; always tells no timer");
+    36 Getitimer "getitimer" Partial("the timers of used time are never set");
     37 Alarm "alarm" Full;
     38 Setitimer "setitimer" Partial("ITIMER_REAL");
     39 Getpid "getpid" Full;
     40 Sendfile "sendfile" Full;
-    41 Socket "socket" Partial("AF_INET streams");
+    41 Socket "socket" Partial("AF_UNIX, AF_INET and AF_INET6, of which only IPv4's part is there; no raw sockets and no AF_NETLINK");
     42 Connect "connect" Full;
     43 Accept "accept" Full;
-    44 Sendto "sendto" Partial("connected sockets");
-    45 Recvfrom "recvfrom" Partial("MSG_PEEK and MSG_DONTWAIT only");
-    46 Sendmsg "sendmsg" Partial("no control messages");
-    47 Recvmsg "recvmsg" Partial("no control messages");
+    44 Sendto "sendto" Partial("a message of AF_UNIX has at most 65,536 bytes, a datagram that leaves the machine 1,472; no MSG_OOB, MSG_MORE and MSG_CONFIRM are ignored");
+    45 Recvfrom "recvfrom" Partial("MSG_PEEK, MSG_DONTWAIT, MSG_TRUNC and, with an address or of AF_UNIX, MSG_WAITALL");
+    46 Sendmsg "sendmsg" Partial("as sendto; of control messages SCM_CREDENTIALS and SCM_RIGHTS, with AF_UNIX; IP_TOS, IP_TTL and IP_PKTINFO are ignored; at most 32 descriptors, no epoll sets");
+    47 Recvmsg "recvmsg" Partial("as recvfrom; of control messages SCM_CREDENTIALS and SCM_RIGHTS, with AF_UNIX");
     48 Shutdown "shutdown" Full;
     49 Bind "bind" Full;
     50 Listen "listen" Full;
     51 Getsockname "getsockname" Full;
     52 Getpeername "getpeername" Full;
-    54 Setsockopt "setsockopt" Partial("TCP_CORK, TCP_KEEPIDLE to KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN and IP_TOS are accepted without effect; SO_REUSEPORT and unknown ones are refused with ENOPROTOOPT; timeouts are not shared over fork");
+    53 Socketpair "socketpair" Full;
+    54 Setsockopt "setsockopt" Partial("TCP_CORK, TCP_KEEPIDLE to KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_USER_TIMEOUT, IP_TOS, IP_TTL, IP_RECVERR and IP_MTU_DISCOVER are accepted without effect; listeners that share a port by SO_REUSEPORT share one queue; unknown ones are refused with ENOPROTOOPT; timeouts are not shared over fork");
     55 Getsockopt "getsockopt" Partial("the common SOL_SOCKET and IPPROTO_TCP options");
-    56 Clone "clone" Partial("processes only, no threads: CLONE_VM copies the memory, CLONE_FILES and CLONE_FS copy too, namespaces are ignored");
+    56 Clone "clone" Partial("threads share the process's one core; for processes CLONE_VM copies the memory, CLONE_FILES and CLONE_FS copy too, namespaces are ignored");
     57 Fork "fork" Partial("descriptor flags that F_SETFL changes and timeouts of sockets are no longer shared after it");
     58 Vfork "vfork" Partial("as fork: the parent does not wait and memory is copied");
     59 Execve "execve" Full;
     60 Exit "exit" Full;
-    61 Wait4 "wait4" Partial("usage is zero");
+    61 Wait4 "wait4" Partial("of the usage only the time, all as the program's own");
     62 Kill "kill" Full;
     63 Uname "uname" Full;
-    72 Fcntl "fcntl" Partial("F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL (O_APPEND and O_NONBLOCK) and locks; others EINVAL");
+    72 Fcntl "fcntl" Partial("F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL (O_APPEND and O_NONBLOCK) and locks; F_SETOWN and F_GETOWN are accepted; others EINVAL");
     73 Flock "flock" Full;
     74 Fsync "fsync" Full;
     75 Fdatasync "fdatasync" Full;
     76 Truncate "truncate" Full;
     77 Ftruncate "ftruncate" Full;
+    78 Getdents "getdents" Full;
     79 Getcwd "getcwd" Full;
     80 Chdir "chdir" Full;
     81 Fchdir "fchdir" Full;
@@ -119,35 +123,61 @@ calls! {
     95 Umask "umask" Full;
     96 Gettimeofday "gettimeofday" Partial("the time zone is zero");
     97 Getrlimit "getrlimit" Partial("fixed limits");
-    98 Getrusage "getrusage" Partial("zeros");
+    98 Getrusage "getrusage" Partial("all time counts as the program's own; a thread's is the process's; of memory what is used now");
     99 Sysinfo "sysinfo" Partial("uptime and process count");
-    100 Times "times" Partial("elapsed time only");
+    100 Times "times" Partial("all time counts as the program's own");
     102 Getuid "getuid" Full;
     104 Getgid "getgid" Full;
-    105 Setuid "setuid" Partial("accepted for user 0 only");
-    106 Setgid "setgid" Partial("accepted for group 0 only");
+    105 Setuid "setuid" Partial("kept, and refuses what Linux does; nothing else is refused by them");
+    106 Setgid "setgid" Partial("kept, and refuses what Linux does; nothing else is refused by them");
     107 Geteuid "geteuid" Full;
     108 Getegid "getegid" Full;
     109 Setpgid "setpgid" Full;
     110 Getppid "getppid" Full;
     111 Getpgrp "getpgrp" Full;
     112 Setsid "setsid" Full;
+    113 Setreuid "setreuid" Partial("kept, and refuses what Linux does; nothing else is refused by them");
+    114 Setregid "setregid" Partial("kept, and refuses what Linux does; nothing else is refused by them");
     115 Getgroups "getgroups" Full;
     116 Setgroups "setgroups" Partial("accepted");
-    117 Setresuid "setresuid" Partial("accepted for user 0 only");
-    119 Setresgid "setresgid" Partial("accepted for group 0 only");
+    117 Setresuid "setresuid" Partial("kept, and refuses what Linux does; nothing else is refused by them");
+    118 Getresuid "getresuid" Full;
+    119 Setresgid "setresgid" Partial("kept, and refuses what Linux does; nothing else is refused by them");
+    120 Getresgid "getresgid" Full;
     121 Getpgid "getpgid" Full;
     124 Getsid "getsid" Full;
+    125 Capget "capget" Partial("all of version 3; the caller is user 0");
+    126 Capset "capset" Partial("accepted");
     127 RtSigpending "rt_sigpending" Full;
+    128 RtSigtimedwait "rt_sigtimedwait" Full;
+    129 RtSigqueueinfo "rt_sigqueueinfo" Partial("at most 64 wait for a process, and for each thread");
     130 RtSigsuspend "rt_sigsuspend" Full;
     131 Sigaltstack "sigaltstack" Full;
+    132 Utime "utime" Full;
     137 Statfs "statfs" Full;
     138 Fstatfs "fstatfs" Full;
-    157 Prctl "prctl" Partial("PR_SET_NAME and PR_GET_NAME; others EINVAL");
+    140 Getpriority "getpriority" Partial("all have niceness 0");
+    141 Setpriority "setpriority" Partial("accepted, without effect");
+    142 SchedSetparam "sched_setparam" Partial("priority 0 of the own process");
+    143 SchedGetparam "sched_getparam" Partial("of the own process");
+    144 SchedSetscheduler "sched_setscheduler" Partial("SCHED_OTHER, SCHED_BATCH, SCHED_IDLE; others EPERM");
+    145 SchedGetscheduler "sched_getscheduler" Partial("SCHED_OTHER; of the own process");
+    146 SchedGetPriorityMax "sched_get_priority_max" Full;
+    147 SchedGetPriorityMin "sched_get_priority_min" Full;
+    148 SchedRrGetInterval "sched_rr_get_interval" Partial("of the own process");
+    149 Mlock "mlock" Partial("accepted: memory is never paged out");
+    150 Munlock "munlock" Full;
+    151 Mlockall "mlockall" Partial("accepted: memory is never paged out");
+    152 Munlockall "munlockall" Full;
+    157 Prctl "prctl" Partial("names, dumpable, capabilities of the bounding set; PR_SET_PDEATHSIG is without effect; others EINVAL");
     158 ArchPrctl "arch_prctl" Full;
     160 Setrlimit "setrlimit" Partial("accepted, without effect");
+    162 Sync "sync" Full;
     164 Settimeofday "settimeofday" Partial("EPERM: the clock is the machine's");
+    170 Sethostname "sethostname" Full;
+    171 Setdomainname "setdomainname" Full;
     186 Gettid "gettid" Full;
+    187 Readahead "readahead" Full;
     188 Setxattr "setxattr" Partial("EOPNOTSUPP: files have none");
     189 Lsetxattr "lsetxattr" Partial("EOPNOTSUPP: files have none");
     190 Fsetxattr "fsetxattr" Partial("EOPNOTSUPP: files have none");
@@ -160,26 +190,34 @@ calls! {
     197 Removexattr "removexattr" Partial("EOPNOTSUPP: files have none");
     198 Lremovexattr "lremovexattr" Partial("EOPNOTSUPP: files have none");
     199 Fremovexattr "fremovexattr" Partial("EOPNOTSUPP: files have none");
-    200 Tkill "tkill" Full;
+    200 Tkill "tkill" Partial("of threads of other processes only the first");
     201 Time "time" Full;
-    202 Futex "futex" Partial("WAIT and WAKE of a single thread");
-    204 SchedGetaffinity "sched_getaffinity" Partial("one core");
+    202 Futex "futex" Partial("between threads of one process; no FUTEX_WAIT_REQUEUE_PI; priorities are all the same");
+    203 SchedSetaffinity "sched_setaffinity" Partial("one core; of the own process");
+    204 SchedGetaffinity "sched_getaffinity" Partial("one core; of the own process");
     213 EpollCreate "epoll_create" Full;
     217 Getdents64 "getdents64" Full;
     218 SetTidAddress "set_tid_address" Full;
     221 Fadvise64 "fadvise64" Full;
+    222 TimerCreate "timer_create" Partial("no clocks of used time; 32 timers; an interval below half a millisecond is told at its times and counted");
+    223 TimerSettime "timer_settime" Full;
+    224 TimerGettime "timer_gettime" Full;
+    225 TimerGetoverrun "timer_getoverrun" Full;
+    226 TimerDelete "timer_delete" Full;
     227 ClockSettime "clock_settime" Partial("EPERM: the clock is the machine's");
     228 ClockGettime "clock_gettime" Partial("CLOCK_TAI is CLOCK_REALTIME; no clocks of other processes");
     229 ClockGetres "clock_getres" Full;
     230 ClockNanosleep "clock_nanosleep" Full;
     231 ExitGroup "exit_group" Full;
-    232 EpollWait "epoll_wait" Partial("level-triggered; EPOLLET counts as level");
-    233 EpollCtl "epoll_ctl" Partial("EPOLLONESHOT yes, EPOLLEXCLUSIVE ignored");
-    234 Tgkill "tgkill" Full;
-    247 Waitid "waitid" Partial("no WNOWAIT");
+    232 EpollWait "epoll_wait" Full;
+    233 EpollCtl "epoll_ctl" Partial("EPOLLEXCLUSIVE and EPOLLWAKEUP are ignored; a set that a child inherits is a copy");
+    234 Tgkill "tgkill" Partial("of threads of other processes only the first");
+    235 Utimes "utimes" Full;
+    247 Waitid "waitid" Partial("of the usage only the time");
     257 Openat "openat" Partial("permission bits are kept, not enforced");
     258 Mkdirat "mkdirat" Full;
     260 Fchownat "fchownat" Full;
+    261 Futimesat "futimesat" Full;
     262 Newfstatat "newfstatat" Full;
     263 Unlinkat "unlinkat" Full;
     264 Renameat "renameat" Full;
@@ -190,88 +228,75 @@ calls! {
     269 Faccessat "faccessat" Partial("existence only");
     270 Pselect6 "pselect6" Full;
     271 Ppoll "ppoll" Full;
-    273 SetRobustList "set_robust_list" Partial("accepted; the list is not walked at the end");
+    273 SetRobustList "set_robust_list" Full;
+    274 GetRobustList "get_robust_list" Partial("of the own process");
+    275 Splice "splice" Partial("copies; two readers of one pipe at once may both get its bytes");
+    276 Tee "tee" Partial("copies, at most 64 KiB a call");
+    277 SyncFileRange "sync_file_range" Full;
     280 Utimensat "utimensat" Full;
-    281 EpollPwait "epoll_pwait" Partial("level-triggered");
+    281 EpollPwait "epoll_pwait" Full;
+    282 Signalfd "signalfd" Partial("the set of a signalfd that a child inherits is a copy; not sent by SCM_RIGHTS");
+    283 TimerfdCreate "timerfd_create" Partial("an interval below half a millisecond makes ready at its times; all expirations are counted");
+    284 Eventfd "eventfd" Full;
     285 Fallocate "fallocate" Partial("mode 0");
+    286 TimerfdSettime "timerfd_settime" Full;
+    287 TimerfdGettime "timerfd_gettime" Full;
     288 Accept4 "accept4" Full;
+    289 Signalfd4 "signalfd4" Partial("as signalfd");
+    290 Eventfd2 "eventfd2" Full;
     291 EpollCreate1 "epoll_create1" Full;
     292 Dup3 "dup3" Full;
     293 Pipe2 "pipe2" Full;
     295 Preadv "preadv" Full;
     296 Pwritev "pwritev" Full;
+    297 RtTgsigqueueinfo "rt_tgsigqueueinfo" Partial("as rt_sigqueueinfo; of threads of other processes only the first");
+    299 Recvmmsg "recvmmsg" Partial("as recvmsg");
     302 Prlimit64 "prlimit64" Partial("fixed limits");
+    306 Syncfs "syncfs" Full;
+    307 Sendmmsg "sendmmsg" Partial("as sendmsg");
+    309 Getcpu "getcpu" Full;
     316 Renameat2 "renameat2" Partial("RENAME_NOREPLACE is not atomic; no RENAME_EXCHANGE");
     318 Getrandom "getrandom" Full;
+    324 Membarrier "membarrier" Full;
+    325 Mlock2 "mlock2" Partial("accepted: memory is never paged out");
+    326 CopyFileRange "copy_file_range" Partial("copies; ranges of one file that overlap are not refused");
     332 Statx "statx" Full;
+    424 PidfdSendSignal "pidfd_send_signal" Partial("no flags");
+    434 PidfdOpen "pidfd_open" Partial("of processes, not of threads");
+    435 Clone3 "clone3" Partial("as clone; no set_tid and cgroups");
     436 CloseRange "close_range" Full;
+    437 Openat2 "openat2" Partial("as openat; RESOLVE_CACHED gives EAGAIN, other resolve flags EINVAL");
     439 Faccessat2 "faccessat2" Partial("existence only");
 }
 
 /// Names of calls that give ENOSYS, so that the log can name them: those a server or tool is likely
 /// to try.
 pub const ABSENT: &[(u16, &str)] = &[
-    (26, "msync"),
-    (27, "mincore"),
     (29, "shmget"),
     (30, "shmat"),
     (31, "shmctl"),
-    (53, "socketpair"),
     (64, "semget"),
     (65, "semop"),
-    (78, "getdents"),
     (101, "ptrace"),
     (103, "syslog"),
-    (113, "setreuid"),
-    (114, "setregid"),
-    (118, "getresuid"),
-    (120, "getresgid"),
-    (125, "capget"),
-    (126, "capset"),
-    (128, "rt_sigtimedwait"),
-    (129, "rt_sigqueueinfo"),
-    (132, "utime"),
     (133, "mknod"),
-    (140, "getpriority"),
-    (141, "setpriority"),
-    (143, "sched_getparam"),
-    (144, "sched_setscheduler"),
-    (145, "sched_getscheduler"),
-    (149, "mlock"),
     (161, "chroot"),
-    (162, "sync"),
     (165, "mount"),
     (166, "umount2"),
     (169, "reboot"),
-    (170, "sethostname"),
-    (187, "readahead"),
-    (203, "sched_setaffinity"),
-    (222, "timer_create"),
-    (235, "utimes"),
     (253, "inotify_init"),
     (259, "mknodat"),
-    (261, "futimesat"),
     (272, "unshare"),
-    (275, "splice"),
-    (282, "signalfd"),
-    (283, "timerfd_create"),
-    (284, "eventfd"),
-    (286, "timerfd_settime"),
-    (289, "signalfd4"),
-    (290, "eventfd2"),
     (294, "inotify_init1"),
-    (299, "recvmmsg"),
-    (307, "sendmmsg"),
     (310, "process_vm_readv"),
     (317, "seccomp"),
     (319, "memfd_create"),
-    (324, "membarrier"),
-    (326, "copy_file_range"),
+    (322, "execveat"),
+    (329, "pkey_mprotect"),
+    (330, "pkey_alloc"),
+    (331, "pkey_free"),
     (334, "rseq"),
     (425, "io_uring_setup"),
-    (434, "pidfd_open"),
-    (435, "clone3"),
-    (437, "openat2"),
 ];
 
 /// The name of a call that is not answered, for the log.

@@ -9,7 +9,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::errno::Errno;
 
 /// Most descriptors of a process (RLIMIT_NOFILE).
-pub const DESCRIPTORS_MAX: usize = 256;
+pub const DESCRIPTORS_MAX: usize = 1024;
 
 /// Which server holds a description. Values of [`Description::server`].
 pub mod server {
@@ -23,6 +23,8 @@ pub mod server {
     pub const TCP: u32 = 4;
     /// An epoll set, here in the proxy; `id` is its number.
     pub const EPOLL: u32 = 5;
+    /// A signalfd, here in the proxy; `cookie` is its set of signals.
+    pub const SIGNALS: u32 = 6;
 }
 
 /// An open description as this process knows it.
@@ -35,11 +37,11 @@ pub struct Description {
     pub server: u32,
     /// Descriptors that name it.
     pub count: u32,
-    /// O_ACCMODE, O_APPEND and O_NONBLOCK as fcntl gives them.
+    /// O_ACCMODE, O_APPEND and O_NONBLOCK, or O_PATH, as fcntl gives them.
     pub flags: u32,
     /// S_IFMT bits of what it is.
     pub kind: u32,
-    /// Where getdents64 goes on.
+    /// Where getdents64 goes on; the set of a signalfd.
     pub cookie: u64,
     /// How long a read or accept, and a write or connect, may wait (SO_RCVTIMEO, SO_SNDTIMEO); 0 =
     /// for ever.
@@ -94,6 +96,13 @@ impl Descriptors {
     pub fn get_mut(&mut self, descriptor: u64) -> Result<&mut Description, Errno> {
         let index = self.index(descriptor)?;
         Ok(&mut self.descriptions[index])
+    }
+
+    /// A number for this description at its server, if there is one already.
+    pub fn find(&self, server: u32, id: u64) -> Option<u64> {
+        let of_it = |entry: &Description| entry.count > 0 && entry.server == server && entry.id == id;
+        let index = self.descriptions.iter().position(of_it)?;
+        self.slots.iter().position(|slot| usize::from(*slot) == index + 1).map(|slot| slot as u64)
     }
 
     fn lowest(&self, from: u64) -> Result<usize, Errno> {
@@ -195,11 +204,13 @@ mod tests {
         assert_eq!(table.duplicate(0, 0, false), Ok(2));
         assert_eq!(table.duplicate_to(0, 1, false).unwrap().unwrap().description.id, 8);
         assert!(!table.close(0).unwrap().is_last);
+        assert_eq!((table.find(server::PROCESS, 7), table.find(server::PROCESS, 8)), (Some(1), None));
+        assert_eq!(table.find(server::FS, 7), None);
         assert!(!table.close(1).unwrap().is_last);
         assert!(table.uses(server::PROCESS));
         assert_eq!(table.close(2).map(|lost| (lost.description.id, lost.is_last)), Ok((7, true)));
         assert!(!table.uses(server::PROCESS));
-        for bad in [0, 255, 256, u64::MAX, 1 << 40] {
+        for bad in [0, 255, 1023, 1024, u64::MAX, 1 << 40] {
             assert_eq!(table.get(bad).err(), Some(Errno::EBADF));
         }
     }

@@ -85,10 +85,18 @@ errnos! {
     EOVERFLOW = 75,
     /// Not a socket.
     ENOTSOCK = 88,
+    /// A message needs an address.
+    EDESTADDRREQ = 89,
+    /// Message too long.
+    EMSGSIZE = 90,
+    /// A socket of another kind.
+    EPROTOTYPE = 91,
     /// No such option.
     ENOPROTOOPT = 92,
     /// Protocol not supported.
     EPROTONOSUPPORT = 93,
+    /// No such kind of socket.
+    ESOCKTNOSUPPORT = 94,
     /// Operation not supported.
     EOPNOTSUPP = 95,
     /// Address family not supported.

@@ -26,6 +26,8 @@ pub const F_GETFD: u64 = 1;
 pub const F_SETFD: u64 = 2;
 pub const F_GETFL: u64 = 3;
 pub const F_SETFL: u64 = 4;
+pub const F_SETOWN: u64 = 8;
+pub const F_GETOWN: u64 = 9;
 pub const F_GETLK: u64 = 5;
 pub const F_SETLK: u64 = 6;
 pub const F_SETLKW: u64 = 7;
@@ -62,7 +64,12 @@ pub const POLLRDNORM: u16 = 0x40;
 pub const POLLWRNORM: u16 = 0x100;
 pub const POLLRDHUP: u16 = 0x2000;
 
+/// An ioctl.
+pub const FIOASYNC: u64 = 0x5452;
+
 pub const CLONE_VM: u64 = 0x100;
+pub const CLONE_SIGHAND: u64 = 0x800;
+pub const CLONE_PIDFD: u64 = 0x1000;
 pub const CLONE_VFORK: u64 = 0x4000;
 pub const CLONE_THREAD: u64 = 0x10000;
 pub const CLONE_SETTLS: u64 = 0x80000;
@@ -74,12 +81,29 @@ pub const WNOHANG: u64 = 1;
 pub const WUNTRACED: u64 = 2;
 pub const WEXITED: u64 = 4;
 pub const WCONTINUED: u64 = 8;
+pub const WNOWAIT: u64 = 0x0100_0000;
 
+pub const AF_UNSPEC: u16 = 0;
+pub const AF_UNIX: u16 = 1;
 pub const AF_INET: u16 = 2;
+pub const AF_INET6: u16 = 10;
 pub const SOCK_STREAM: u64 = 1;
 pub const SOCK_DGRAM: u64 = 2;
+pub const SOCK_SEQPACKET: u64 = 5;
 pub const SOCK_NONBLOCK: u64 = 0o4000;
 pub const SOCK_CLOEXEC: u64 = 0o2000000;
 pub const MSG_PEEK: u64 = 2;
+pub const MSG_CTRUNC: u64 = 8;
+pub const MSG_TRUNC: u64 = 0x20;
 pub const MSG_DONTWAIT: u64 = 0x40;
+pub const MSG_WAITALL: u64 = 0x100;
+pub const MSG_WAITFORONE: u64 = 0x10000;
 pub const MSG_NOSIGNAL: u64 = 0x4000;
+pub const MSG_CMSG_CLOEXEC: u64 = 0x4000_0000;
+
+pub const SCM_RIGHTS: u32 = 1;
+pub const SCM_CREDENTIALS: u32 = 2;
+
+pub const EFD_SEMAPHORE: u64 = 1;
+pub const TFD_TIMER_ABSTIME: u64 = 1;
+pub const TFD_TIMER_CANCEL_ON_SET: u64 = 2;

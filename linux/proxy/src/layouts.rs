@@ -37,6 +37,14 @@ layout! {
     TimeVal(16) { seconds: i64, microseconds: i64, }
     /// `struct itimerval`.
     IntervalTimer(32) { interval: TimeVal, value: TimeVal, }
+    /// `struct itimerspec`.
+    TimerSpec(32) { interval: TimeSpec, value: TimeSpec, }
+    /// First fields of `struct sigevent`.
+    SignalEvent(24) { value: u64, signal: i32, notify: i32, thread: i32, padding: u32, }
+    /// `struct rusage`.
+    Usage(144) { user: TimeVal, system: TimeVal, resident_kib: u64, others: [u64; 13], }
+    /// `struct open_how`.
+    OpenHow(24) { flags: u64, mode: u64, resolve: u64, }
     /// `struct statx_timestamp`.
     StatxTime(16) { seconds: i64, nanoseconds: u32, padding: u32, }
     /// `struct statx`.
@@ -51,8 +59,14 @@ layout! {
     PollEntry(8) { descriptor: i32, events: u16, returned: u16, }
     /// `struct sockaddr_in`; port and address in network order.
     InternetAddress(16) { family: u16, port: [u8; 2], address: [u8; 4], zero: [u8; 8], }
+    /// `struct sockaddr_in6`; port and address in network order.
+    InternetAddress6(28) { family: u16, port: [u8; 2], flow: u32, address: [u8; 16], scope: u32, }
     /// `struct msghdr`.
     MessageHeader(56) { name: u64, name_bytes: u32, padding: u32, vectors: u64, count: u64, control: u64, control_bytes: u64, flags: u32, padding_end: u32, }
+    /// `struct cmsghdr`.
+    ControlHeader(16) { bytes: u64, level: u32, kind: u32, }
+    /// `struct ucred`.
+    Credentials(12) { process: u32, user: u32, group: u32, }
     /// `struct rlimit`.
     Limit(16) { current: u64, maximum: u64, }
     /// `struct sysinfo`.
@@ -71,12 +85,13 @@ pub const NAME_FIELD_BYTES: usize = 65;
 
 /// `struct utsname`: what uname(2) tells. The release says which Linux interface programs may
 /// expect.
-pub fn system_names() -> [u8; 6 * NAME_FIELD_BYTES] {
+pub fn system_names(host: &str, domain: &str) -> [u8; 6 * NAME_FIELD_BYTES] {
     let mut all = [0; 6 * NAME_FIELD_BYTES];
     for (field, text) in
-        all.chunks_exact_mut(NAME_FIELD_BYTES).zip(["Linux", "pelago", "6.1.0", "Pelago", "x86_64", "(none)"])
+        all.chunks_exact_mut(NAME_FIELD_BYTES).zip(["Linux", host, "6.1.0", "Pelago", "x86_64", domain])
     {
-        field[..text.len()].copy_from_slice(text.as_bytes());
+        let length = text.len().min(NAME_FIELD_BYTES - 1);
+        field[..length].copy_from_slice(&text.as_bytes()[..length]);
     }
     all
 }
@@ -107,15 +122,22 @@ impl TimeVal {
     }
 }
 
-/// Appends one `struct linux_dirent64`; `false` (and nothing written) if it does not fit into
-/// `limit`.
+/// Which structure getdents gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryForm {
+    /// `struct linux_dirent64`.
+    New,
+    /// `struct linux_dirent`: without a kind, which lies in the last byte.
+    Old,
+}
+
+/// Appends one directory entry; `false` (and nothing written) if it does not fit into `limit`.
 pub fn directory_entry(
     buffer: &mut alloc::vec::Vec<u8>,
     limit: usize,
-    inode: u64,
-    next: u64,
-    kind: u8,
+    (inode, next, kind): (u64, u64, u8),
     name: &str,
+    form: EntryForm,
 ) -> bool {
     let name = system::file_name::to_bytes(name);
     let bytes = (19 + name.len() + 1).next_multiple_of(8);
@@ -126,9 +148,14 @@ pub fn directory_entry(
     buffer.extend(inode.to_le_bytes());
     buffer.extend(next.to_le_bytes());
     buffer.extend((bytes as u16).to_le_bytes());
-    buffer.push(kind);
+    if form == EntryForm::New {
+        buffer.push(kind);
+    }
     buffer.extend(name);
     buffer.resize(end, 0);
+    if form == EntryForm::Old {
+        buffer[end - 1] = kind;
+    }
     true
 }
 
@@ -148,10 +175,11 @@ mod tests {
     #[test]
     fn directory_entries_are_aligned_and_bounded() {
         let mut buffer = Vec::new();
-        assert!(directory_entry(&mut buffer, 64, 7, 1, 8, "hello"));
+        assert!(directory_entry(&mut buffer, 64, (7, 1, 8), "hello", EntryForm::New));
         assert_eq!(buffer.len(), 32);
         assert_eq!((buffer[16], buffer[18], &buffer[19..25]), (32, 8, &b"hello\0"[..]));
-        assert!(directory_entry(&mut buffer, 64, 8, 2, 8, "x"));
-        assert!(!directory_entry(&mut buffer, 64, 8, 2, 8, "y"));
+        assert!(directory_entry(&mut buffer, 64, (8, 2, 8), "x", EntryForm::Old));
+        assert_eq!((&buffer[50..52], buffer[55]), (&b"x\0"[..], 8));
+        assert!(!directory_entry(&mut buffer, 64, (8, 2, 8), "y", EntryForm::New));
     }
 }

@@ -15,6 +15,8 @@ pub mod descriptors;
 pub mod epoll;
 pub mod errno;
 pub mod flags;
+pub mod futex;
+pub mod identity;
 pub mod image;
 pub mod layouts;
 pub mod memory;

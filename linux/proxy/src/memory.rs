@@ -11,7 +11,7 @@ use crate::errno::Errno;
 /// Bytes in a page.
 pub const PAGE: u64 = abi::PAGE_BYTES;
 /// Most areas a program may have; what a large server with a hundred libraries maps is about half.
-pub const AREAS_MAX: usize = 512;
+pub const AREAS_MAX: usize = 2048;
 /// Lowest address a program may map (as Linux's mmap_min_addr).
 pub const LOWEST: u64 = 0x1_0000;
 /// Non-PIE images and their heap end below the proxy's own image.
@@ -57,6 +57,9 @@ pub struct Area {
     pub protection: u32,
     /// Padding, zero.
     pub reserved: u32,
+    /// Number of the segment's memory if forked children have it in common, else 0. A secret of
+    /// theirs.
+    pub common: u64,
 }
 
 impl Area {
@@ -141,6 +144,13 @@ impl Memory {
             }
         }
         at.min(end) - address
+    }
+
+    /// The word at an address as all know it who have its memory in common: the memory's number,
+    /// and where in it. `None` if it is the program's own.
+    pub fn in_common(&self, address: u64) -> Option<(u64, u64)> {
+        let area = self.find(address).filter(|area| area.common != 0)?;
+        Some((area.common, area.first_page * PAGE + (address - area.start)))
     }
 
     /// Does any area still name the segment?
@@ -330,8 +340,14 @@ mod tests {
             let end = start + (1 + random(8)) * PAGE;
             match random(3) {
                 0 => {
-                    let area =
-                        Area { start, end, segment: step, first_page: 0, protection: random(4) as u32, reserved: 0 };
+                    let area = Area {
+                        start,
+                        end,
+                        segment: step,
+                        first_page: 0,
+                        protection: random(4) as u32,
+                        ..Area::default()
+                    };
                     let free = !(start..end).step_by(PAGE as usize).any(|page| model.0.contains_key(&page));
                     assert_eq!(memory.insert(area).is_ok(), free);
                     if free {

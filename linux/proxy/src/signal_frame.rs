@@ -8,7 +8,7 @@
 use abi::ProgramRegisters;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::signals::{Action, AlternateStack, Cause, action};
+use crate::signals::{Action, AlternateStack, Cause, action, code, number};
 
 /// Bytes below the stack pointer that belong to the interrupted function (ABI's red zone).
 pub const RED_ZONE_BYTES: u64 = 128;
@@ -53,12 +53,99 @@ pub struct SignalFrame {
     errno: i32,
     code: i32,
     padding: i32,
-    /// Union of siginfo: process and user id, or the fault address.
-    sender_or_address: u64,
-    info_rest: [u64; 13],
+    /// See [`Cause::words`].
+    words: [u64; 2],
+    info_rest: [u64; 12],
 }
 
 const _: () = assert!(size_of::<SignalFrame>() == 440 && size_of::<MachineContext>() == 256);
+
+/// `siginfo_t` on its own, as rt_sigtimedwait gives it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SignalInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    words: [u64; 2],
+    rest: [u64; 12],
+}
+
+impl SignalInfo {
+    /// What is known of a signal.
+    pub fn new(signal: u8, cause: &Cause) -> SignalInfo {
+        SignalInfo {
+            signal: signal.into(),
+            errno: cause.errno,
+            code: cause.code,
+            words: cause.words,
+            ..SignalInfo::default()
+        }
+    }
+
+    /// Is it of this signal?
+    pub fn is_of(&self, number: u64) -> bool {
+        u64::try_from(self.signal) == Ok(number)
+    }
+
+    /// What a program says of a signal it sends.
+    pub fn cause(&self) -> Cause {
+        Cause { code: self.code, errno: self.errno, words: self.words }
+    }
+}
+
+/// Is it one that an exception in the program raises?
+fn is_fault(signal: u8) -> bool {
+    use number::*;
+    matches!(signal, SIGILL | SIGTRAP | SIGBUS | SIGFPE | SIGSEGV)
+}
+
+/// `struct signalfd_siginfo`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct SignalRecord {
+    signal: u32,
+    errno: i32,
+    code: i32,
+    process: u32,
+    user: u32,
+    descriptor: i32,
+    timer: u32,
+    band: u32,
+    overrun: u32,
+    trap: u32,
+    status: i32,
+    value: i32,
+    pointer: u64,
+    user_time: u64,
+    system_time: u64,
+    address: u64,
+    rest: [u64; 6],
+}
+
+const _: () = assert!(size_of::<SignalRecord>() == 128);
+
+impl SignalRecord {
+    /// What is known of a signal.
+    pub fn new(signal: u8, cause: &Cause) -> SignalRecord {
+        let [first, second] = cause.words;
+        let (low, high) = (first as u32, (first >> 32) as u32);
+        let record =
+            SignalRecord { signal: signal.into(), errno: cause.errno, code: cause.code, ..SignalRecord::default() };
+        if signal == number::SIGCHLD && cause.code > 0 {
+            return SignalRecord { process: low, user: high, status: second as i32, ..record };
+        }
+        if is_fault(signal) && cause.code > 0 {
+            return SignalRecord { address: first, ..record };
+        }
+        let told = SignalRecord { value: second as i32, pointer: second, ..record };
+        match cause.code {
+            code::SI_TIMER => SignalRecord { timer: low, overrun: high, ..told },
+            _ => SignalRecord { process: low, user: high, ..told },
+        }
+    }
+}
 
 /// A frame ready to be copied, and the registers to enter the handler with.
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +196,7 @@ pub fn build(
         error: 0,
         trap: 0,
         old_mask: mask,
-        fault_address: if cause.code > 0 { cause.address } else { 0 },
+        fault_address: if is_fault(signal) && cause.code > 0 { cause.words[0] } else { 0 },
         vector_state: vector_address,
         reserved: [0; 8],
     };
@@ -121,11 +208,11 @@ pub fn build(
         machine,
         mask,
         signal: i32::from(signal),
-        errno: 0,
+        errno: cause.errno,
         code: cause.code,
         padding: 0,
-        sender_or_address: if cause.code > 0 { cause.address } else { u64::from(cause.process) },
-        info_rest: [0; 13],
+        words: cause.words,
+        info_rest: [0; 12],
     };
     let info = address + core::mem::offset_of!(SignalFrame, signal) as u64;
     let context = address + core::mem::offset_of!(SignalFrame, flags) as u64;
@@ -217,7 +304,7 @@ mod tests {
         assert_eq!(offset_of!(SignalFrame, machine) - context, 40);
         assert_eq!(offset_of!(SignalFrame, mask) - context, 296);
         assert_eq!(offset_of!(SignalFrame, signal), 312);
-        assert_eq!(offset_of!(SignalFrame, sender_or_address) - offset_of!(SignalFrame, signal), 16);
+        assert_eq!(offset_of!(SignalFrame, words) - offset_of!(SignalFrame, signal), 16);
         assert_eq!(offset_of!(MachineContext, rip), 128);
         assert_eq!(offset_of!(MachineContext, vector_state), 184);
     }
@@ -228,7 +315,7 @@ mod tests {
         for flags in [0, action::SA_ONSTACK] {
             let action = Action { handler: 0x1000, flags, restorer: 0x2000, mask: 0 };
             let alternate = AlternateStack { base: 0x10_0000, flags: 0, reserved: 0, bytes: 0x4000 };
-            let built = build(&before, 10, &action, &Cause { process: 42, ..Cause::default() }, 0x55, &alternate);
+            let built = build(&before, 10, &action, &Cause::of_process(0, 42), 0x55, &alternate);
             assert_eq!(built.address % 16, 8);
             assert_eq!(built.vector_address % 64, 0);
             assert_eq!(alternate.holds(built.address), flags != 0);
@@ -244,5 +331,18 @@ mod tests {
             assert_eq!(address_at_return(built.registers.rsp + 8), built.address);
             assert_eq!(built.frame.restore(), (before, 0x55, built.vector_address));
         }
+    }
+
+    /// Fields as signalfd(2) names them.
+    #[test]
+    fn a_record_has_what_the_code_says() {
+        assert_eq!((offset_of!(SignalRecord, status), offset_of!(SignalRecord, address)), (40, 72));
+        let child = Cause { code: code::CLD_EXITED, errno: 0, words: [42, 3] };
+        let record = SignalRecord::new(number::SIGCHLD, &child);
+        assert_eq!((record.process, record.status, record.pointer), (42, 3, 0));
+        let fault = SignalRecord::new(number::SIGSEGV, &Cause::fault(1, 0x1234));
+        assert_eq!((fault.address, fault.process), (0x1234, 0));
+        let timer = SignalRecord::new(40, &Cause { words: [7 | 2 << 32, 0x1_0000_0005], ..Cause::timer(7, 0) });
+        assert_eq!((timer.timer, timer.overrun, timer.value, timer.pointer), (7, 2, 5, 0x1_0000_0005));
     }
 }

@@ -1,7 +1,9 @@
-//! Signals of the process: actions, mask, pending ones, and which comes next.
+//! Signals: the process's actions and pending ones, each thread's mask and pending ones, and which
+//! comes next.
 //!
 //! Invariants: SIGKILL and SIGSTOP are never blocked, caught or ignored; numbers are 1..=64. A stop
-//! signal and SIGCONT never wait together: each takes back the other (signal(7)).
+//! signal and SIGCONT never wait together: each takes back the other (signal(7)). A signal to the
+//! process waits there for whichever thread is first to have it open.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -100,44 +102,228 @@ pub enum Delivery {
     Stop(u8),
 }
 
-/// Who sent a pending signal and why, for siginfo.
+/// Who sent a pending signal and why, as siginfo has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Cause {
     /// si_code.
     pub code: i32,
-    /// Sender, for code 0.
-    pub process: u32,
-    /// Fault address, for code > 0.
-    pub address: u64,
+    /// si_errno.
+    pub errno: i32,
+    /// What follows in siginfo: sender and user, timer and overrun, or the address of a fault; then
+    /// the value that was sent, or the status of a child.
+    pub words: [u64; 2],
 }
 
-/// All of it; plain data, inherited by fork except what is pending.
+#[allow(missing_docs)]
+pub mod code {
+    pub const SI_USER: i32 = 0;
+    pub const SI_TIMER: i32 = -2;
+    pub const SI_TKILL: i32 = -6;
+    pub const SI_KERNEL: i32 = 0x80;
+    pub const CLD_EXITED: i32 = 1;
+    pub const CLD_KILLED: i32 = 2;
+    pub const CLD_STOPPED: i32 = 5;
+    pub const CLD_CONTINUED: i32 = 6;
+}
+
+impl Cause {
+    /// Sent by a process, of user 0.
+    pub const fn of_process(code: i32, process: u32) -> Cause {
+        Cause { code, errno: 0, words: [process as u64, 0] }
+    }
+
+    /// An exception in the program.
+    pub const fn fault(code: i32, address: u64) -> Cause {
+        Cause { code, errno: 0, words: [address, 0] }
+    }
+
+    /// A timer that expired; how often more than once is found out when it is delivered.
+    pub const fn timer(timer: u32, value: u64) -> Cause {
+        Cause { code: code::SI_TIMER, errno: 0, words: [timer as u64, value] }
+    }
+
+    /// The timer it comes from.
+    pub fn timer_of(&self) -> Option<u32> {
+        (self.code == code::SI_TIMER).then_some(self.words[0] as u32)
+    }
+}
+
+/// The first signal of which each one sent is delivered (SIGRTMIN).
+pub const QUEUED_FIRST: u8 = 32;
+/// How many of those wait for a process, and for each thread.
+pub const QUEUED_MAX: usize = 64;
+
+/// What became of a signal that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// It waits to be delivered.
+    Kept,
+    /// One of its number waits already, which stands for both.
+    Known,
+    /// Nobody wants it.
+    Ignored,
+}
+
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Queued {
+    signal: u64,
+    cause: Cause,
+}
+
+/// Signals that came and were not delivered yet.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Pending {
+    causes: [Cause; 64],
+    /// Bit n-1 = signal n.
+    set: u64,
+    /// Those from [`QUEUED_FIRST`] on, in the order they came; one that finds no room is as the
+    /// others.
+    queue: [Queued; QUEUED_MAX],
+    queued: u64,
+}
+
+impl Default for Pending {
+    fn default() -> Self {
+        Pending { causes: [Cause::default(); 64], set: 0, queue: [Queued::default(); QUEUED_MAX], queued: 0 }
+    }
+}
+
+impl Pending {
+    fn queue(&mut self) -> &mut [Queued] {
+        &mut self.queue[..(self.queued as usize).min(QUEUED_MAX)]
+    }
+
+    fn put(&mut self, signal: u8, cause: Cause) -> Posted {
+        let was_there = self.set & bit(signal) != 0;
+        self.set |= bit(signal);
+        let place = self.queue().len();
+        if signal >= QUEUED_FIRST && place < QUEUED_MAX {
+            self.queue[place] = Queued { signal: signal.into(), cause };
+            self.queued = place as u64 + 1;
+            return Posted::Kept;
+        }
+        if was_there {
+            return Posted::Known;
+        }
+        self.causes[usize::from(signal - 1)] = cause;
+        Posted::Kept
+    }
+
+    /// Takes one, if it is there.
+    fn take(&mut self, signal: u8) -> Option<Cause> {
+        if self.set & bit(signal) == 0 {
+            return None;
+        }
+        let is_it = |queued: &Queued| queued.signal == u64::from(signal);
+        let Some(place) = self.queue().iter().position(is_it) else {
+            self.set &= !bit(signal);
+            return Some(self.causes[usize::from(signal - 1)]);
+        };
+        let cause = self.queue[place].cause;
+        self.queue().copy_within(place + 1.., place);
+        self.queued -= 1;
+        if !self.queue().iter().any(is_it) {
+            self.set &= !bit(signal);
+        }
+        Some(cause)
+    }
+
+    /// These are not pending any more.
+    fn drop_all(&mut self, signals: u64) {
+        if self.set & signals == 0 {
+            return;
+        }
+        for signal in (QUEUED_FIRST..=64).filter(|signal| signals & bit(*signal) != 0) {
+            while self.take(signal).is_some() {}
+        }
+        self.set &= !signals;
+    }
+}
+
+/// What all threads share; plain data, inherited by fork except what is pending.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Signals {
     actions: [Action; 64],
-    causes: [Cause; 64],
-    /// Bit n-1 = signal n.
-    pub blocked: u64,
-    /// Bit n-1 = signal n.
-    pub pending: u64,
+    pending: Pending,
     /// 1 if SIGCONT came after the last stop signal.
     continued: u64,
-    /// The alternate stack.
-    pub alternate: AlternateStack,
 }
 
 impl Default for Signals {
     fn default() -> Self {
-        Signals {
-            actions: [Action::default(); 64],
-            causes: [Cause::default(); 64],
-            blocked: 0,
-            pending: 0,
-            continued: 0,
-            alternate: AlternateStack::default(),
+        Signals { actions: [Action::default(); 64], pending: Pending::default(), continued: 0 }
+    }
+}
+
+/// What is a thread's own.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct ThreadSignals {
+    pending: Pending,
+    /// Bit n-1 = signal n.
+    pub blocked: u64,
+    /// Blocked ones that a call of the thread waits for (rt_sigtimedwait).
+    pub awaited: u64,
+    /// The alternate stack.
+    pub alternate: AlternateStack,
+    mask_to_restore: u64,
+    restores_mask: u64,
+}
+
+impl ThreadSignals {
+    /// SIG_BLOCK 0, SIG_UNBLOCK 1, SIG_SETMASK 2; gives the old mask. `EINVAL`.
+    pub fn change_mask(&mut self, how: u64, set: u64) -> Result<u64, Errno> {
+        let old = self.blocked;
+        self.blocked = match how {
+            0 => old | set,
+            1 => old & !set,
+            2 => set,
+            _ => return Err(Errno::EINVAL),
+        } & !UNBLOCKABLE;
+        Ok(old)
+    }
+
+    /// Blocks with another mask until [`ThreadSignals::restore_mask`] (rt_sigsuspend and friends).
+    pub fn mask_for_a_call(&mut self, mask: u64) {
+        (self.mask_to_restore, self.restores_mask) = (self.blocked, 1);
+        self.blocked = mask & !UNBLOCKABLE;
+    }
+
+    /// Puts back what `mask_for_a_call` changed; the handler's way back asks for it too.
+    pub fn restore_mask(&mut self) {
+        if core::mem::take(&mut self.restores_mask) != 0 {
+            self.blocked = self.mask_to_restore;
         }
+    }
+
+    /// The mask as it is outside of the call that changed it, which is over now.
+    pub fn take_lasting_mask(&mut self) -> u64 {
+        if core::mem::take(&mut self.restores_mask) != 0 { self.mask_to_restore } else { self.blocked }
+    }
+
+    /// The mask while a handler runs.
+    pub fn mask_for(&self, signal: u8, action: &Action) -> u64 {
+        let own = if action.flags & action::SA_NODEFER != 0 { 0 } else { bit(signal) };
+        (self.blocked | action.mask | own) & !UNBLOCKABLE
+    }
+
+    /// Would a signal make this thread go on: is it open, or awaited?
+    pub fn wants(&self, signal: u8) -> bool {
+        (!self.blocked | self.awaited) & bit(signal) != 0
+    }
+
+    /// A thread that begins with this one's mask.
+    pub fn for_new_thread(&self) -> ThreadSignals {
+        ThreadSignals { blocked: self.blocked, ..ThreadSignals::default() }
+    }
+
+    /// What a forked child's thread keeps: mask and alternate stack.
+    pub fn become_child(&mut self) {
+        (self.pending.set, self.pending.queued, self.awaited) = (0, 0, 0);
     }
 }
 
@@ -168,7 +354,7 @@ impl Signals {
         if let Some(action) = new {
             *slot = Action { mask: action.mask & !UNBLOCKABLE, ..action };
             if self.is_ignored(signal as u8) {
-                self.pending &= !bit(signal as u8);
+                self.pending.drop_all(bit(signal as u8));
             }
         }
         Ok(old)
@@ -188,70 +374,91 @@ impl Signals {
         self.actions[usize::from(signal - 1) & 63].handler == action::IGNORE
     }
 
-    /// SIG_BLOCK 0, SIG_UNBLOCK 1, SIG_SETMASK 2; gives the old mask. `EINVAL`.
-    pub fn change_mask(&mut self, how: u64, set: u64) -> Result<u64, Errno> {
-        let old = self.blocked;
-        self.blocked = match how {
-            0 => old | set,
-            1 => old & !set,
-            2 => set,
-            _ => return Err(Errno::EINVAL),
-        } & !UNBLOCKABLE;
-        Ok(old)
+    /// A signal to the process came. `is_blocked`: the thread that is to see it blocks it; one that
+    /// is ignored waits all the same then. Nonsense numbers are dropped.
+    pub fn post(&mut self, signal: u8, cause: Cause, is_blocked: bool) -> Posted {
+        if !(1..=64).contains(&signal) || !self.accepts(signal, is_blocked) {
+            return Posted::Ignored;
+        }
+        self.pending.put(signal, cause)
     }
 
-    /// A signal came. Nonsense numbers are dropped.
-    pub fn post(&mut self, signal: u8, cause: Cause) {
+    /// A signal to one thread came.
+    pub fn post_to(&mut self, thread: &mut ThreadSignals, signal: u8, cause: Cause) -> Posted {
+        if !(1..=64).contains(&signal) || !self.accepts(signal, thread.blocked & bit(signal) != 0) {
+            return Posted::Ignored;
+        }
+        // What stops or continues, does so with the whole process.
+        let is_of_all = (STOPS | bit(number::SIGCONT)) & bit(signal) != 0;
+        let pending = if is_of_all { &mut self.pending } else { &mut thread.pending };
+        pending.put(signal, cause)
+    }
+
+    /// Is it to be kept? Stop signals and SIGCONT take each other back.
+    fn accepts(&mut self, signal: u8, is_blocked: bool) -> bool {
         if signal == number::SIGCONT {
-            self.pending &= !STOPS;
+            self.pending.set &= !STOPS;
             self.continued = 1;
-        } else if (1..=64).contains(&signal) && STOPS & bit(signal) != 0 {
-            self.pending &= !bit(number::SIGCONT);
+        } else if STOPS & bit(signal) != 0 {
+            self.pending.set &= !bit(number::SIGCONT);
             self.continued = 0;
         }
-        if (1..=64).contains(&signal) && !(self.is_ignored(signal) && self.blocked & bit(signal) == 0) {
-            self.pending |= bit(signal);
-            self.causes[usize::from(signal - 1)] = cause;
-        }
+        is_blocked || !self.is_ignored(signal)
     }
 
     /// An exception in program code: cannot wait, so blocked or ignored ends the process, as Linux
     /// does.
-    pub fn force(&mut self, signal: u8, cause: Cause) {
-        if self.blocked & bit(signal) != 0 || self.is_ignored(signal) {
+    pub fn force(&mut self, thread: &mut ThreadSignals, signal: u8, cause: Cause) {
+        if thread.blocked & bit(signal) != 0 || self.is_ignored(signal) {
             self.actions[usize::from(signal - 1) & 63].handler = action::DEFAULT;
-            self.blocked &= !bit(signal);
+            thread.blocked &= !bit(signal);
         }
-        self.post(signal, cause);
+        self.post_to(thread, signal, cause);
+    }
+
+    /// All that came and the thread could see.
+    pub fn pending(&self, thread: &ThreadSignals) -> u64 {
+        self.pending.set | thread.pending.set
     }
 
     /// Is there one to act on now?
-    pub fn has_deliverable(&self) -> bool {
-        self.peek().is_some()
+    pub fn has_deliverable(&self, thread: &ThreadSignals) -> bool {
+        self.peek(thread).is_some()
     }
 
     /// Would the next one to deliver let an interrupted call start again?
-    pub fn restarts_calls(&self) -> bool {
-        self.peek().is_none_or(|signal| {
+    pub fn restarts_calls(&self, thread: &ThreadSignals) -> bool {
+        self.peek(thread).is_none_or(|signal| {
             let action = self.actions[usize::from(signal - 1)];
             action.handler == action::DEFAULT || action.flags & action::SA_RESTART != 0
         })
     }
 
-    fn peek(&self) -> Option<u8> {
-        let open = self.pending & !self.blocked;
+    fn peek(&self, thread: &ThreadSignals) -> Option<u8> {
+        let open = self.pending(thread) & !thread.blocked;
         if open == 0 {
             return None;
         }
         (1..=64u8).find(|signal| open & bit(*signal) != 0 && !self.is_ignored(*signal))
     }
 
+    /// Takes one out, the thread's own before the process's.
+    fn take_out(&mut self, thread: &mut ThreadSignals, signal: u8) -> Option<Cause> {
+        thread.pending.take(signal).or_else(|| self.pending.take(signal))
+    }
+
+    /// Takes the first that came of a set, whether or not it is blocked (rt_sigtimedwait).
+    pub fn take_of(&mut self, thread: &mut ThreadSignals, set: u64) -> Option<(u8, Cause)> {
+        let found = self.pending(thread) & set;
+        let signal = (1..=64u8).find(|signal| found & bit(*signal) != 0)?;
+        self.take_out(thread, signal).map(|cause| (signal, cause))
+    }
+
     /// Takes the next one if all it does is to stop the process.
-    pub fn take_stop(&mut self) -> Option<u8> {
+    pub fn take_stop(&mut self, thread: &mut ThreadSignals) -> Option<u8> {
         let stops = |signal: &u8| STOPS & bit(*signal) != 0 && self.actions[usize::from(*signal - 1)].is_default();
-        let signal = self.peek().filter(stops)?;
-        self.pending &= !bit(signal);
-        Some(signal)
+        let signal = self.peek(thread).filter(stops)?;
+        self.take_out(thread, signal).map(|_| signal)
     }
 
     /// May a stopped process go on? Asked once for each SIGCONT.
@@ -260,17 +467,19 @@ impl Signals {
     }
 
     /// Takes the next one, lowest number first (faults come before the rest only by number).
-    pub fn take(&mut self) -> Option<(Delivery, Cause)> {
+    pub fn take(&mut self, thread: &mut ThreadSignals) -> Option<(Delivery, Cause)> {
         // Asked after every call.
-        if self.pending & !self.blocked == 0 {
+        let open = self.pending(thread) & !thread.blocked;
+        if open == 0 {
             return None;
         }
-        self.pending &= !(1..=64u8)
-            .filter(|signal| self.blocked & bit(*signal) == 0 && self.is_ignored(*signal))
+        let ignored = (1..=64u8)
+            .filter(|signal| open & bit(*signal) != 0 && self.is_ignored(*signal))
             .fold(0, |all, signal| all | bit(signal));
-        let signal = self.peek()?;
-        self.pending &= !bit(signal);
-        let cause = self.causes[usize::from(signal - 1)];
+        self.pending.drop_all(ignored);
+        thread.pending.drop_all(ignored);
+        let signal = self.peek(thread)?;
+        let cause = self.take_out(thread, signal)?;
         let slot = &mut self.actions[usize::from(signal - 1)];
         let action = *slot;
         if action.is_default() {
@@ -283,20 +492,18 @@ impl Signals {
         Some((Delivery::Handle(signal, action), cause))
     }
 
-    /// The mask while a handler runs.
-    pub fn mask_for(&self, signal: u8, action: &Action) -> u64 {
-        let own = if action.flags & action::SA_NODEFER != 0 { 0 } else { bit(signal) };
-        (self.blocked | action.mask | own) & !UNBLOCKABLE
-    }
-
-    /// exec: handlers go, ignored stays ignored, mask and pending stay.
+    /// exec: handlers go, ignored stays ignored, masks and pending stay.
     pub fn reset_for_exec(&mut self) {
         for action in &mut self.actions {
             if action.handler != action::IGNORE {
                 *action = Action::default();
             }
         }
-        self.alternate = AlternateStack::default();
+    }
+
+    /// What does not pass to a forked child goes.
+    pub fn become_child(&mut self) {
+        (self.pending.set, self.pending.queued) = (0, 0);
     }
 }
 
@@ -310,70 +517,127 @@ mod tests {
 
     #[test]
     fn kill_and_stop_stay_out_of_reach() {
-        let mut signals = Signals::default();
+        let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
         assert_eq!(signals.set_action(9, handler(0)), Err(Errno::EINVAL));
         assert_eq!(signals.set_action(0, None), Err(Errno::EINVAL));
         assert_eq!(signals.set_action(65, None), Err(Errno::EINVAL));
-        signals.change_mask(2, u64::MAX).unwrap();
-        assert_eq!(signals.blocked & (bit(9) | bit(19)), 0);
-        assert_eq!(signals.change_mask(3, 0), Err(Errno::EINVAL));
-        signals.post(9, Cause::default());
-        assert_eq!(signals.take().unwrap().0, Delivery::End(9));
+        thread.change_mask(2, u64::MAX).unwrap();
+        assert_eq!(thread.blocked & (bit(9) | bit(19)), 0);
+        assert_eq!(thread.change_mask(3, 0), Err(Errno::EINVAL));
+        signals.post_to(&mut thread, 9, Cause::default());
+        assert_eq!(signals.take(&mut thread).unwrap().0, Delivery::End(9));
     }
 
     #[test]
     fn blocked_ones_wait_and_handlers_mask() {
-        let mut signals = Signals::default();
+        let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
         signals.set_action(10, handler(action::SA_RESETHAND)).unwrap();
-        signals.change_mask(0, bit(10)).unwrap();
-        signals.post(10, Cause { process: 5, ..Cause::default() });
-        assert!(!signals.has_deliverable() && signals.take().is_none());
-        signals.change_mask(1, bit(10)).unwrap();
-        let (Delivery::Handle(10, action), cause) = signals.take().unwrap() else { panic!() };
-        assert_eq!(cause.process, 5);
-        assert_eq!(signals.mask_for(10, &action), !UNBLOCKABLE);
-        signals.post(10, Cause::default());
-        assert_eq!(signals.take().unwrap().0, Delivery::End(10), "SA_RESETHAND");
+        thread.change_mask(0, bit(10)).unwrap();
+        signals.post_to(&mut thread, 10, Cause::of_process(0, 5));
+        assert!(!signals.has_deliverable(&thread) && signals.take(&mut thread).is_none());
+        thread.change_mask(1, bit(10)).unwrap();
+        let (Delivery::Handle(10, action), cause) = signals.take(&mut thread).unwrap() else { panic!() };
+        assert_eq!(cause.words[0], 5);
+        assert_eq!(thread.mask_for(10, &action), !UNBLOCKABLE);
+        signals.post_to(&mut thread, 10, Cause::default());
+        assert_eq!(signals.take(&mut thread).unwrap().0, Delivery::End(10), "SA_RESETHAND");
     }
 
     #[test]
     fn stopping_and_continuing_take_each_other_back() {
         use number::*;
-        let mut signals = Signals::default();
-        signals.post(SIGTSTP, Cause::default());
-        assert!(signals.has_deliverable() && signals.restarts_calls());
-        signals.post(SIGCONT, Cause::default());
-        assert!(signals.take().is_none() && signals.take_continued() && !signals.take_continued());
-        signals.post(SIGCONT, Cause::default());
-        signals.post(SIGSTOP, Cause::default());
+        let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+        signals.post_to(&mut thread, SIGTSTP, Cause::default());
+        assert!(signals.has_deliverable(&thread) && signals.restarts_calls(&thread));
+        signals.post_to(&mut thread, SIGCONT, Cause::default());
+        assert!(signals.take(&mut thread).is_none() && signals.take_continued() && !signals.take_continued());
+        signals.post_to(&mut thread, SIGCONT, Cause::default());
+        signals.post_to(&mut thread, SIGSTOP, Cause::default());
         assert!(!signals.take_continued());
-        assert_eq!(signals.take().unwrap().0, Delivery::Stop(SIGSTOP));
+        assert_eq!(signals.take(&mut thread).unwrap().0, Delivery::Stop(SIGSTOP));
         // A caught one is no stop, and one behind a deadly signal waits.
         signals.set_action(SIGTSTP.into(), handler(0)).unwrap();
-        signals.post(SIGTSTP, Cause::default());
-        assert_eq!(signals.take_stop(), None);
-        assert!(matches!(signals.take().unwrap().0, Delivery::Handle(SIGTSTP, _)));
-        signals.post(SIGTTIN, Cause::default());
-        assert_eq!((signals.take_stop(), signals.take_stop()), (Some(SIGTTIN), None));
-        signals.post(SIGTTIN, Cause::default());
-        signals.post(SIGALRM, Cause::default());
-        assert_eq!(signals.take_stop(), None);
+        signals.post_to(&mut thread, SIGTSTP, Cause::default());
+        assert_eq!(signals.take_stop(&mut thread), None);
+        assert!(matches!(signals.take(&mut thread).unwrap().0, Delivery::Handle(SIGTSTP, _)));
+        signals.post_to(&mut thread, SIGTTIN, Cause::default());
+        assert_eq!((signals.take_stop(&mut thread), signals.take_stop(&mut thread)), (Some(SIGTTIN), None));
+        signals.post_to(&mut thread, SIGTTIN, Cause::default());
+        signals.post_to(&mut thread, SIGALRM, Cause::default());
+        assert_eq!(signals.take_stop(&mut thread), None);
     }
 
     #[test]
     fn ignored_ones_vanish_but_faults_end() {
-        let mut signals = Signals::default();
-        signals.post(number::SIGCHLD, Cause::default());
-        signals.post(0, Cause::default());
-        signals.post(200, Cause::default());
-        assert_eq!(signals.take(), None);
+        let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+        signals.post_to(&mut thread, number::SIGCHLD, Cause::default());
+        signals.post_to(&mut thread, 0, Cause::default());
+        signals.post_to(&mut thread, 200, Cause::default());
+        assert_eq!(signals.take(&mut thread), None);
         signals.set_action(11, Some(Action { handler: action::IGNORE, ..Action::default() })).unwrap();
-        signals.post(11, Cause::default());
-        assert_eq!(signals.take(), None);
-        signals.force(11, Cause::default());
-        assert_eq!(signals.take().unwrap().0, Delivery::End(11));
+        signals.post_to(&mut thread, 11, Cause::default());
+        assert_eq!(signals.take(&mut thread), None);
+        signals.force(&mut thread, 11, Cause::default());
+        assert_eq!(signals.take(&mut thread).unwrap().0, Delivery::End(11));
         signals.set_action(10, handler(0)).unwrap();
         signals.reset_for_exec();
         assert_eq!(signals.set_action(10, None).unwrap().handler, action::DEFAULT);
+    }
+
+    #[test]
+    fn one_thread_takes_what_came_to_the_process() {
+        let mut signals = Signals::default();
+        let (mut first, mut second) = (ThreadSignals::default(), ThreadSignals::default());
+        signals.set_action(10, handler(0)).unwrap();
+        first.change_mask(0, bit(10)).unwrap();
+        signals.post(10, Cause::default(), false);
+        assert!(!first.wants(10) && second.wants(10));
+        assert!(!signals.has_deliverable(&first) && signals.has_deliverable(&second));
+        assert!(matches!(signals.take(&mut second).unwrap().0, Delivery::Handle(10, _)));
+        assert!(signals.take(&mut second).is_none());
+        // One for the first alone is not the second's, and can be awaited though blocked.
+        signals.post_to(&mut first, 10, Cause::of_process(0, 7));
+        assert!(signals.take(&mut second).is_none() && signals.take(&mut first).is_none());
+        first.awaited = bit(10);
+        assert!(first.wants(10));
+        assert_eq!(signals.take_of(&mut first, bit(10)).map(|(signal, cause)| (signal, cause.words[0])), Some((10, 7)));
+        assert_eq!(signals.take_of(&mut first, bit(10)), None);
+        // A mask for one call ends with it.
+        first.mask_for_a_call(0);
+        assert_eq!(first.blocked, 0);
+        first.restore_mask();
+        assert_eq!((first.blocked, first.take_lasting_mask()), (bit(10), bit(10)));
+        assert_eq!(first.for_new_thread().blocked, bit(10));
+    }
+
+    #[test]
+    fn those_of_real_time_queue_with_their_data() {
+        let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+        thread.change_mask(0, u64::MAX).unwrap();
+        let of = |value| Cause { code: -1, errno: 0, words: [1, value] };
+        let (usr, queued) = (bit(10), bit(40));
+        assert_eq!(signals.post(10, of(1), true), Posted::Kept);
+        assert_eq!(signals.post(10, of(2), true), Posted::Known);
+        assert_eq!(signals.take_of(&mut thread, usr), Some((10, of(1))));
+        assert_eq!(signals.take_of(&mut thread, usr), None);
+        (1..4).for_each(|value| assert_eq!(signals.post(40, of(value), true), Posted::Kept));
+        signals.post(41, of(9), true);
+        signals.post_to(&mut thread, 40, of(7));
+        let mut taken = || signals.take_of(&mut thread, queued).map(|(_, cause)| cause.words[1]);
+        assert_eq!([taken(), taken(), taken(), taken(), taken()], [Some(7), Some(1), Some(2), Some(3), None]);
+        assert_eq!(signals.pending(&thread), bit(41));
+        signals.set_action(41, Some(Action { handler: action::IGNORE, ..Action::default() })).unwrap();
+        assert_eq!((signals.pending(&thread), signals.post(41, of(1), false)), (0, Posted::Ignored));
+    }
+
+    #[test]
+    fn a_full_queue_keeps_one_of_a_number() {
+        let (mut signals, mut thread) = (Signals::default(), ThreadSignals::default());
+        let of = |value| Cause { code: -1, errno: 0, words: [1, value] };
+        (0..QUEUED_MAX as u64).for_each(|value| assert_eq!(signals.post(50, of(value), true), Posted::Kept));
+        assert_eq!((signals.post(50, of(0), true), signals.post(51, of(5), true)), (Posted::Known, Posted::Kept));
+        assert_eq!(signals.take_of(&mut thread, bit(51)), Some((51, of(5))));
+        let count = core::iter::from_fn(|| signals.take_of(&mut thread, bit(50))).count();
+        assert_eq!((count, signals.pending(&thread)), (QUEUED_MAX, 0));
     }
 }

@@ -1,4 +1,5 @@
-//! Everything of a Linux process that its proxy keeps, in one plain block at a fixed address.
+//! Everything of a Linux process that its forked children begin with, in one plain block at a fixed
+//! address.
 //!
 //! It lies in a segment that `DomainFork` copies, so a forked child's fresh proxy finds it at
 //! [`crate::memory::STATE_BASE`]. All else in the proxy (heap, channels, executor) is control state
@@ -9,12 +10,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::descriptors::Descriptors;
 use crate::epoll::Interests;
+use crate::identity::Ids;
 use crate::memory::Memory;
 use crate::path::PATH_MAX;
-use crate::signals::Signals;
+use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0004;
+pub const VERSION: u64 = 0x5045_4c41_5354_0007;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -50,48 +52,35 @@ impl Text {
     }
 }
 
-/// The block.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C, align(64))]
+/// What all threads share.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
 pub struct ProcessState {
     /// [`VERSION`].
     pub version: u64,
     /// Handle of the segment that holds this block.
     pub segment: u64,
-    /// Process id, parent's and the id cleared at exit (set_tid_address).
+    /// Process id.
     pub process: u32,
     /// Parent's id, as told at the fork and whenever it changed; [`PARENT_UNKNOWN`] if that may
     /// have been missed.
     pub parent: u32,
-    /// clear_child_tid.
-    pub clear_id_at: u64,
     /// First address of the heap, its end, and the segment it lives in (0 = none yet).
     pub heap_start: u64,
     /// What brk(0) gives.
     pub heap_end: u64,
     /// Segment of the heap.
     pub heap_segment: u64,
-    /// Where FS and GS point.
-    pub fs_base: u64,
-    /// GS.
-    pub gs_base: u64,
     /// File creation mask.
     pub umask: u64,
-    /// Name as prctl gives it.
-    pub name: [u8; 16],
-    /// A mask to put back after a handler (rt_sigsuspend and friends), and whether there is one.
-    pub mask_to_restore: u64,
-    /// 1 if there is.
-    pub restores_mask: u64,
-    /// Registers a forked child starts with.
-    pub registers: ProgramRegisters,
+    /// Whose the process is.
+    pub users: Ids,
+    /// Of which groups.
+    pub groups: Ids,
     /// Where a forked child stores its id (CLONE_CHILD_SETTID), 0 = nowhere.
     pub child_id_at: u64,
     /// The id that a child being forked will have.
     pub child: u64,
-    reserved: [u64; 2],
-    /// FXSAVE image a forked child starts with.
-    pub vectors: [u8; 512],
     /// Memory map.
     pub memory: Memory,
     /// Descriptors.
@@ -104,35 +93,72 @@ pub struct ProcessState {
     pub directory: Text,
     /// Path of the program.
     pub program: Text,
-    reserved_end: [u64; 3],
 }
 
-const _: () = assert!(core::mem::offset_of!(ProcessState, vectors).is_multiple_of(16));
+/// A thread. The process's first one lies behind the [`ProcessState`], where a forked child finds
+/// the thread that forked.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C, align(64))]
+pub struct ThreadState {
+    /// x87 and SSE registers (FXSAVE) while another thread runs.
+    pub vectors: [u8; 512],
+    /// The other registers while the program does not run on this thread.
+    pub registers: ProgramRegisters,
+    /// Where FS and GS point; kept up only while another thread runs, or where the processor cannot
+    /// be asked.
+    pub bases: [u64; 2],
+    /// Thread id: the process's for its first.
+    pub id: u64,
+    /// Cleared and woken when the thread ends (set_tid_address, CLONE_CHILD_CLEARTID), 0 = nothing.
+    pub clear_id_at: u64,
+    /// Head of the list of robust futexes, 0 = none.
+    pub robust_at: u64,
+    /// Name as prctl gives it.
+    pub name: [u8; 16],
+    /// Mask and pending signals.
+    pub signals: ThreadSignals,
+}
+
+/// What lies at [`crate::memory::STATE_BASE`].
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct StateBlock {
+    /// The process.
+    pub process: ProcessState,
+    /// Its first thread.
+    pub first: ThreadState,
+}
+
+const _: () = assert!(core::mem::offset_of!(ThreadState, vectors).is_multiple_of(16));
 
 /// Pages the block takes.
-pub const STATE_PAGES: u64 = (size_of::<ProcessState>() as u64).div_ceil(crate::memory::PAGE);
-const _: () = assert!(STATE_PAGES <= 16);
+pub const STATE_PAGES: u64 = (size_of::<StateBlock>() as u64).div_ceil(crate::memory::PAGE);
+const _: () = assert!(STATE_PAGES <= 64);
 
-impl ProcessState {
-    /// A fresh process in `/`.
-    pub fn reset(&mut self, segment: u64) {
-        self.version = VERSION;
-        self.segment = segment;
-        self.umask = 0o022;
-        self.signals = Signals::default();
-        self.directory = Text::new("/");
+impl StateBlock {
+    /// A fresh process in `/`, with one thread.
+    pub fn reset(&mut self, segment: u64, process: u32, parent: u32) {
+        let state = &mut self.process;
+        (state.version, state.segment, state.umask) = (VERSION, segment, 0o022);
+        (state.process, state.parent) = (process, parent);
+        state.signals = Signals::default();
+        state.directory = Text::new("/");
+        self.first.signals = ThreadSignals::default();
+        self.first.id = process.into();
     }
 
     /// Is this block one of ours?
     pub fn is_valid(&self) -> bool {
-        self.version == VERSION
+        self.process.version == VERSION
     }
 
-    /// What does not pass to a forked child.
-    pub fn become_child(&mut self, process: u32, parent: u32) {
-        self.process = process;
-        self.parent = parent;
-        self.signals.pending = 0;
-        self.registers.rax = 0;
+    /// What does not pass to a forked child goes; it gets the id that its parent was told.
+    pub fn become_child(&mut self) {
+        let state = &mut self.process;
+        (state.parent, state.process) = (state.process, state.child as u32);
+        state.signals.become_child();
+        self.first.signals.become_child();
+        (self.first.id, self.first.robust_at) = (state.process.into(), 0);
+        self.first.registers.rax = 0;
     }
 }

@@ -15,7 +15,8 @@ use abi::ObjectType;
 use contracts::lookup::{CacheCounters, LookupClient, LookupError};
 use contracts::names::Named;
 use contracts::supervisor::{
-    Chaos, ComponentLine, CoreLine, CoreRuns, DispatcherLine, DispatcherState, Place, SupervisorClient, SupervisorError,
+    Chaos, ComponentLine, CoreLine, CoreRuns, DispatcherLine, DispatcherState, Place, Recovery, SupervisorClient,
+    SupervisorError,
 };
 use runtime::timeout;
 
@@ -29,6 +30,8 @@ pub const LIMIT_NS: u64 = 12_000_000_000;
 const COMPONENTS_MAX: u32 = 256;
 /// As many as a machine may have.
 const CORES_MAX: u32 = 256;
+/// How long after it was ordered the first of two is broken.
+const PAIR_LEAD_NS: u64 = 100_000_000;
 const NO_ANSWER: &str = "the supervisor does not answer";
 
 /// What commands need.
@@ -56,6 +59,7 @@ impl Commands {
             Command::Names(contract) => within(names(&self.lookup()?, contract)).await,
             Command::ChangeCore(core, run) => within(change_core(&self.supervisor()?, core, run)).await,
             Command::Chaos(what, name) => within(chaos(&self.supervisor()?, what, name)).await,
+            Command::Pair(both, ms) => within(pair(&self.supervisor()?, both, ms)).await,
         }
     }
 
@@ -247,19 +251,32 @@ fn verb(what: Chaos) -> &'static str {
         Chaos::Kill => "killed",
         Chaos::Fault => "faulted",
         Chaos::Hang => "hung",
+        Chaos::Block => "blocked",
     }
 }
 
 async fn chaos(supervisor: &SupervisorClient, what: Chaos, name: String) -> Answer {
     match supervisor.chaos(what, name.clone()).await {
-        Ok((recovery_us, generation)) => {
+        Ok(Recovery { recovery_us, generation, noticed_us }) => {
             let verb = verb(what);
-            Ok((Vec::new(), format!("{verb} {name}; generation {generation} serves after {recovery_us} us")))
+            let noticed = if noticed_us > 0 { format!(", noticed after {noticed_us} us") } else { String::new() };
+            Ok((Vec::new(), format!("{verb} {name}; generation {generation} serves after {recovery_us} us{noticed}")))
         }
         // It did that to itself; its successor knows that it serves, not how long it was away.
         Err(channel::CallError::PeerRestarted) if name == "supervisor" => back(supervisor, what, name).await,
         Err(error) => Err(refusal(error, &name)),
     }
+}
+
+/// Both are ordered before the first is broken, and the answer is out: any may be the console.
+async fn pair(supervisor: &SupervisorClient, both: [(Chaos, String); 2], ms: u64) -> Answer {
+    for ((what, name), after_ns) in both.iter().zip([PAIR_LEAD_NS, PAIR_LEAD_NS + ms * 1_000_000]) {
+        let ordered = supervisor.chaos_later(*what, name.clone(), after_ns).await;
+        ordered.map_err(|error| refusal(error, name))?;
+    }
+    let [(first, a), (second, b)] = both;
+    let (first, second) = (verb(first), verb(second));
+    Ok((Vec::new(), format!("{a} is {first} in {} ms, {b} is {second} {ms} ms later", PAIR_LEAD_NS / 1_000_000)))
 }
 
 /// A component that took its own answer with it: who came after it.

@@ -19,11 +19,12 @@ pub const REQUEST_MAX: usize = 256;
 const NAME_MAX: usize = 31;
 
 /// The commands, for people.
-pub const HELP: [&str; 7] = [
+pub const HELP: [&str; 8] = [
     "components [-d]               what runs, and where; -d: each dispatcher, of which a program of several cores has one per core",
     "cores                         what cores run and for whom, their time and memory, what their kernels hold",
     "core N halt|run               halt a core that has no components, or start it again",
-    "chaos kill|hang|fault NAME    break a component and see it come back",
+    "chaos kill|hang|block|fault NAME  break a component and see it come back",
+    "chaos HOW NAME then HOW NAME MS   break two, one so long after the other",
     "names CONTRACT                who serves a contract, nearest first, and what this core's name cache did",
     "poweroff                      end the machine",
     "help                          this list",
@@ -82,6 +83,9 @@ impl Sorter {
     }
 }
 
+/// Longest pause between two that are broken.
+const PAIR_MS_MAX: u64 = 1000;
+
 /// A request, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
@@ -94,6 +98,8 @@ pub enum Command {
     },
     /// Break a component.
     Chaos(Chaos, String),
+    /// Break two, the second so many milliseconds after the first, and do not wait for that.
+    Pair([(Chaos, String); 2], u64),
     /// The list of cores.
     Cores,
     /// Who serves a contract.
@@ -120,7 +126,16 @@ impl Command {
             (Some("core"), Some(core), Some(what), None) => Command::ChangeCore(core_number(core)?, runs(what)?),
             (Some("core"), ..) => return Err("core needs which and what: core N halt|run"),
             (Some("chaos"), Some(what), Some(name), None) => Command::Chaos(chaos(what)?, component_name(name)?),
-            (Some("chaos"), ..) => return Err("chaos needs what and whom: chaos kill|hang|fault NAME"),
+            (Some("chaos"), Some(what), Some(name), Some("then")) => {
+                let first = (chaos(what)?, component_name(name)?);
+                let (Some(what), Some(name), Some(ms), None) = (words.next(), words.next(), words.next(), words.next())
+                else {
+                    return Err("two are broken by: chaos HOW NAME then HOW NAME MILLISECONDS");
+                };
+                let ms = ms.parse().ok().filter(|ms| *ms <= PAIR_MS_MAX).ok_or("that is no pause of 0 to 1000 ms")?;
+                Command::Pair([first, (chaos(what)?, component_name(name)?)], ms)
+            }
+            (Some("chaos"), ..) => return Err("chaos needs what and whom: chaos kill|hang|block|fault NAME"),
             _ => return Err("no such command; help lists them"),
         };
         Ok(command)
@@ -143,8 +158,9 @@ fn chaos(word: &str) -> Result<Chaos, &'static str> {
     match word {
         "kill" => Ok(Chaos::Kill),
         "hang" => Ok(Chaos::Hang),
+        "block" => Ok(Chaos::Block),
         "fault" => Ok(Chaos::Fault),
-        _ => Err("chaos can kill, hang or fault a component"),
+        _ => Err("chaos can kill, hang, block or fault a component"),
     }
 }
 
@@ -215,7 +231,15 @@ mod tests {
         assert_eq!(Command::parse("names crew"), Ok(Command::Names("crew".into())));
         assert_eq!(Command::parse("core 3 halt"), Ok(Command::ChangeCore(3, false)));
         assert_eq!(Command::parse("core 12 run"), Ok(Command::ChangeCore(12, true)));
+        let pair = [(Chaos::Kill, "ip".into()), (Chaos::Hang, "names".into())];
+        assert_eq!(Command::parse("chaos kill ip then hang names 7"), Ok(Command::Pair(pair, 7)));
         for wrong in [
+            "chaos kill ip then",
+            "chaos kill ip then hang names",
+            "chaos kill ip then hang names -1",
+            "chaos kill ip then hang names 1001",
+            "chaos kill ip then hang names 1 2",
+            "chaos kill ip and hang names 1",
             "core",
             "core 1",
             "core x halt",

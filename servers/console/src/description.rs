@@ -244,22 +244,34 @@ impl DescriptionsServer for Console {
         Ok(ControlReply::Done)
     }
 
-    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, DescriptionError> {
+    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, watch: WatchFor) -> Result<u32, DescriptionError> {
         self.stream(id)?;
         let found = self.ready(id, mask);
-        if found == 0 && watch {
+        if let Some(watched) = Watched::new(watch, mask, found) {
             let mut waiting = self.waiting.borrow_mut();
-            waiting.retain(|waiting| waiting.events.peer() != peer || waiting.id != id);
+            // Another thread of the client may watch for something else.
+            if let Some(known) = waiting.iter_mut().find(|known| known.events.peer() == peer && known.id == id) {
+                known.watched = known.watched.join(watched);
+                return Ok(found);
+            }
             if waiting.len() >= WATCHES_MAX {
                 return Err(DescriptionError::TooMany);
             }
-            waiting.push(Waiting { events: DescriptionsEvents::new(peer), id, mask });
+            waiting.push(Waiting { events: DescriptionsEvents::new(peer), id, watched });
         }
         Ok(found)
     }
 
     async fn inherit(&self, _peer: &Peer, _child: u64) -> Result<(), DescriptionError> {
         Ok(())
+    }
+
+    async fn lend(&self, _peer: &Peer, _id: DescriptionId) -> Result<u64, DescriptionError> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn claim(&self, _peer: &Peer, _ticket: u64) -> Result<DescriptionId, DescriptionError> {
+        Err(DescriptionError::NotSupported)
     }
 
     async fn close(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {

@@ -11,7 +11,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsEvents, STANDARD, ready};
+use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsEvents, STANDARD, Watched, ready};
 use contracts::process::{Ended, ProcessClient, Target};
 use runtime::Watch;
 use virtio::ports::Out;
@@ -54,7 +54,7 @@ pub struct Outside {
 pub(crate) struct Waiting {
     pub events: DescriptionsEvents,
     pub id: DescriptionId,
-    pub mask: u32,
+    pub watched: Watched,
 }
 
 /// What a description stands for.
@@ -370,7 +370,7 @@ impl Console {
         self.changes.set(self.changes.get().wrapping_add(1));
         self.changed.changed();
         self.waiting.borrow_mut().retain(|waiting| {
-            let found = self.ready(waiting.id, waiting.mask);
+            let found = waiting.watched.at_change(self.ready(waiting.id, u32::MAX));
             if found != 0 {
                 // A client with a full event queue is told `Lost` by its own side and polls again.
                 let _ = waiting.events.ready(waiting.id, found);

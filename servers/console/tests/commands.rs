@@ -44,13 +44,19 @@ impl SupervisorServer for Fake {
         })
     }
 
-    async fn chaos(&self, _peer: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
+    async fn chaos(&self, _peer: &Peer, what: Chaos, name: String) -> Result<Recovery, SupervisorError> {
         match (what, name.as_str()) {
-            (Chaos::Kill, "ip") => Ok((812, 2)),
+            (Chaos::Kill, "ip") => Ok(Recovery { recovery_us: 812, generation: 2, noticed_us: 0 }),
+            (Chaos::Block, "ip") => Ok(Recovery { recovery_us: 900, generation: 3, noticed_us: 165_000 }),
             (Chaos::Hang, _) => pending().await,
             (_, "tcp") => Err(SupervisorError::NotRestartable),
             _ => Err(SupervisorError::NotFound),
         }
+    }
+
+    async fn chaos_later(&self, _: &Peer, _: Chaos, name: String, after_ns: u64) -> Result<(), SupervisorError> {
+        let expected = [("ip", 100_000_000), ("names", 107_000_000)];
+        if expected.contains(&(name.as_str(), after_ns)) { Ok(()) } else { Err(SupervisorError::NotFound) }
     }
 
     async fn core(&self, _peer: &Peer, core: u32) -> Result<Option<CoreLine>, SupervisorError> {
@@ -145,6 +151,11 @@ fn answers_tell_what_happened() {
         assert!(commands.run("components -x").await.unwrap_err().contains("takes -d"));
         let killed = commands.run(" chaos kill ip").await.unwrap().1;
         assert_eq!(killed, "killed ip; generation 2 serves after 812 us");
+        let blocked = commands.run("chaos block ip").await.unwrap().1;
+        assert_eq!(blocked, "blocked ip; generation 3 serves after 900 us, noticed after 165000 us");
+        let pair = commands.run("chaos kill ip then hang names 7").await.unwrap().1;
+        assert_eq!(pair, "ip is killed in 100 ms, names is hung 7 ms later");
+        assert!(commands.run("chaos kill ip then hang ip 8").await.unwrap_err().contains("no component ip"));
         assert!(commands.run("chaos fault tcp").await.unwrap_err().contains("not restarted"));
         assert!(commands.run("chaos fault xyz").await.unwrap_err().contains("no component xyz"));
         assert_eq!(

@@ -56,7 +56,7 @@ fn a_read_waits_and_a_poll_tells() {
         let (console, line, _) = console();
         let client = client(&console);
         assert_eq!(read(&client, false).await, Err(DescriptionError::WouldBlock));
-        assert_eq!(client.poll(TERMINAL, ready::READ, true).await.unwrap(), 0);
+        assert_eq!(client.poll(TERMINAL, ready::READ, WatchFor::Level).await.unwrap(), 0);
         let typing = console.clone();
         runtime::spawn(async move {
             runtime::sleep(1_000_000).await;
@@ -144,7 +144,7 @@ fn stopped_output_waits_and_wrong_requests_are_refused() {
         assert!(matches!(beyond, Err(CallError::Server(DescriptionError::Invalid))));
         let short = client.control(TERMINAL, Control::SetTerminal { settings: vec![1], flush_input: false }).await;
         assert!(matches!(short, Err(CallError::Server(DescriptionError::Invalid))));
-        assert!(matches!(client.poll(9, 1, false).await, Err(CallError::Server(DescriptionError::BadId))));
+        assert!(matches!(client.poll(9, 1, WatchFor::Nothing).await, Err(CallError::Server(DescriptionError::BadId))));
         client.control(TERMINAL, Control::SetForeground { group: 7 }).await.unwrap();
         assert_eq!(states.borrow().last().unwrap().foreground, 7);
     });

@@ -220,7 +220,7 @@ impl DescriptionsServer for Server {
         })
     }
 
-    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, _watch: bool) -> Result<u32, DescriptionError> {
+    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, _watch: WatchFor) -> Result<u32, DescriptionError> {
         self.with(peer, id, |_| Ok(mask & (ready::READ | ready::WRITE)))
     }
 
@@ -232,8 +232,16 @@ impl DescriptionsServer for Server {
         Ok(())
     }
 
+    async fn lend(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
+        Server::lend(self, peer, id)
+    }
+
+    async fn claim(&self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {
+        Server::claim(self, peer, ticket)
+    }
+
     async fn close(&self, peer: &Peer, id: DescriptionId) -> Result<(), DescriptionError> {
-        if self.release(peer.id(), id) { Ok(()) } else { Err(DescriptionError::BadId) }
+        if self.release(peer.id(), id, false) { Ok(()) } else { Err(DescriptionError::BadId) }
     }
 
     fn peer_closed(&self, peer: &Peer) {

@@ -37,6 +37,12 @@ async fn component(start: Start) {
     let (processes, memory) = (start.client("process").ok(), start.client("memory").ok());
     let server = Rc::new(server::Server::new(store, processes, memory, start.cores()));
 
+    if let Some(processes) = server.processes.clone() {
+        let (lender, unsure, asked) = (server.clone(), server.clone(), processes.clone());
+        runtime::spawn(async move { contracts::lending::listen(&*lender, &processes).await });
+        runtime::spawn(async move { unsure.settle_unsent(&asked).await });
+    }
+
     let mut channels = start.incoming(contracts::descriptions::NAME);
     let serving = server.clone();
     runtime::spawn(async move {

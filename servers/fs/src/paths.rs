@@ -72,7 +72,8 @@ impl Server {
         let wants = |flag| flags & flag != 0;
         let target = match status.kind {
             Kind::Terminal => return Ok(elsewhere(Kind::Terminal, Elsewhere::Terminal)),
-            Kind::SymbolicLink => return Err(DescriptionError::Loop),
+            Kind::SymbolicLink if !wants(open::PLACE) => return Err(DescriptionError::Loop),
+            Kind::Socket if !wants(open::PLACE) => return Err(DescriptionError::NoDevice),
             Kind::Directory if wants(open::WRITE) || wants(open::TRUNCATE) => {
                 return Err(DescriptionError::IsDirectory);
             }
@@ -217,6 +218,11 @@ impl FilesServer for Server {
         }
         let (directory, name) = self.vacant(peer, &path, false)?;
         self.store.borrow_mut().create(directory, &name, Content::Link(target), 0o777, runtime::realtime_ns()).map(drop)
+    }
+
+    async fn make_socket(&self, peer: &Peer, path: Name, permissions: u32) -> Result<u64, DescriptionError> {
+        let (directory, name) = self.vacant(peer, &path, false)?;
+        self.store.borrow_mut().create(directory, &name, Content::Socket, permissions, runtime::realtime_ns())
     }
 
     async fn link(&self, peer: &Peer, existing: Name, follow: bool, path: Name) -> Result<(), DescriptionError> {

@@ -3,14 +3,18 @@
 use alloc::format;
 use alloc::string::String;
 
+use contracts::files::PROC_DEVICE;
 use contracts::process::ProcessLine;
+
+use crate::store::DEVICE as STORE_DEVICE;
 
 /// Clock ticks per second as programs are told (AT_CLKTCK).
 const TICKS_PER_S: u64 = 100;
 const PAGE_KIB: u64 = 4;
+const MOUNTS: &str = "root / tmpfs rw 0 0\nproc /proc proc ro 0 0\n";
 
 /// Files in each process's directory.
-pub const PROCESS_FILES: [&str; 4] = ["stat", "status", "cmdline", "comm"];
+pub const PROCESS_FILES: [&str; 6] = ["stat", "status", "cmdline", "comm", "mounts", "mountinfo"];
 /// Files at the top.
 pub const SYSTEM_FILES: [&str; 8] =
     ["meminfo", "uptime", "loadavg", "mounts", "cpuinfo", "version", "stat", "filesystems"];
@@ -64,6 +68,11 @@ pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
         "cmdline" if line.command_line.is_empty() => String::new(),
         "cmdline" => format!("{}\0", line.command_line.replace(' ', "\0")),
         "comm" => format!("{}\n", line.name),
+        "mounts" => MOUNTS.into(),
+        // The second number is the device's, as stat shows it.
+        "mountinfo" => {
+            format!("1 0 0:{STORE_DEVICE} / / rw - tmpfs root rw\n2 1 0:{PROC_DEVICE} / /proc ro - proc proc ro\n")
+        }
         _ => return None,
     })
 }
@@ -101,16 +110,18 @@ pub fn system_file(name: &str, machine: &Machine) -> Option<String> {
         }
         "uptime" => format!("{seconds}.{part:02} 0.00\n"),
         "loadavg" => format!("0.00 0.00 0.00 1/{} {}\n", machine.processes, machine.processes),
-        "mounts" => String::from("root / tmpfs rw 0 0\nproc /proc proc ro 0 0\n"),
+        "mounts" => MOUNTS.into(),
         "filesystems" => String::from("nodev\ttmpfs\nnodev\tproc\n"),
         "cpuinfo" => (0..machine.cores)
             .map(|core| format!("processor\t: {core}\nvendor_id\t: Pelago\nmodel name\t: x86-64\n\n"))
             .collect(),
         "version" => String::from("Linux version 6.1.0 (Pelago)\n"),
-        "stat" => format!(
-            "cpu  0 0 0 0 0 0 0 0 0 0\nctxt 0\nbtime {}\nprocesses {}\nprocs_running 1\nprocs_blocked 0\n",
-            machine.booted_s, machine.processes
-        ),
+        "stat" => {
+            let used = |name: &str| format!("{name} 0 0 0 0 0 0 0 0 0 0\n");
+            let cores: String = (0..machine.cores).map(|core| used(&format!("cpu{core}"))).collect();
+            let rest = format!("btime {}\nprocesses {}\n", machine.booted_s, machine.processes);
+            format!("{}{cores}ctxt 0\n{rest}procs_running 1\nprocs_blocked 0\n", used("cpu "))
+        }
         _ => return None,
     })
 }
@@ -144,6 +155,7 @@ mod tests {
             command_line: "sh -c ls".into(),
             pages: 9,
             cpu_ns: 20_000_000,
+            children_cpu_ns: 0,
         };
         let stat = process_file("stat", &line).unwrap();
         let fields: Vec<_> = stat.split_whitespace().collect();

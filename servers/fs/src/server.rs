@@ -4,14 +4,15 @@
 //! once in the store's `opens`; a client has locks of its own only on files of which it holds a
 //! description.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
-use channel::{Clients, Peer};
-use contracts::descriptions::{DescriptionError, DescriptionId, Entry};
+use channel::{Clients, Holders, LENT, Peer};
+use contracts::descriptions::{DescriptionError, DescriptionId, Entry, may_have};
 use contracts::files::{Hold, Lock, LockKind};
+use contracts::lending::{Lender, Tickets, settle_unknown};
 use contracts::memory::MemoryClient;
 use contracts::process::ProcessClient;
 use fs_core::locks::{Locks, Owner};
@@ -42,7 +43,7 @@ pub struct Open {
     pub reads: bool,
     pub writes: bool,
     pub appends: bool,
-    holders: BTreeSet<u64>,
+    holders: Holders,
 }
 
 impl Open {
@@ -65,6 +66,11 @@ pub struct Server {
     pub cores: u32,
     pub open: RefCell<BTreeMap<DescriptionId, Open>>,
     pub locks: RefCell<Locks>,
+    /// What clients lend each other.
+    pub tickets: RefCell<Tickets>,
+    /// Tickets of lenders that have ended, and word of that.
+    unsure: RefCell<Vec<u64>>,
+    lender_ended: Watch,
     /// Some lock went or shrank.
     pub unlocked: Watch,
     last_id: Cell<DescriptionId>,
@@ -81,6 +87,9 @@ impl Server {
             cores,
             open: RefCell::default(),
             locks: RefCell::default(),
+            tickets: RefCell::default(),
+            unsure: RefCell::default(),
+            lender_ended: Watch::default(),
             unlocked: Watch::default(),
             last_id: Cell::new(0),
             clients: Clients::default(),
@@ -90,9 +99,12 @@ impl Server {
     /// Opens `target` for a client. `flags` are `files::open`'s. `TooMany`.
     pub fn add(&self, peer: &Peer, target: Target, flags: u32) -> Result<DescriptionId, DescriptionError> {
         use contracts::files::open::{APPEND, READ, WRITE};
-        if self.open.borrow().len() >= OPEN_MAX {
+        let open = self.open.borrow();
+        let own = || open.values().filter(|one| one.holders.contains(peer.id())).count();
+        if !may_have(OPEN_MAX, open.len(), own) {
             return Err(DescriptionError::TooMany);
         }
+        drop(open);
         if let Target::Inode(inode) | Target::Device(inode, _) = target {
             self.store.borrow_mut().open(inode)?;
         }
@@ -104,7 +116,7 @@ impl Server {
             reads: flags & READ != 0,
             writes: flags & WRITE != 0,
             appends: flags & APPEND != 0,
-            holders: BTreeSet::from([peer.id()]),
+            holders: Holders::of(peer.id()),
         };
         self.open.borrow_mut().insert(id, open);
         Ok(id)
@@ -118,18 +130,19 @@ impl Server {
         work: impl FnOnce(&mut Open) -> Result<T, DescriptionError>,
     ) -> Result<T, DescriptionError> {
         let mut open = self.open.borrow_mut();
-        work(open.get_mut(&id).filter(|open| open.holders.contains(&peer.id())).ok_or(DescriptionError::BadId)?)
+        work(open.get_mut(&id).filter(|open| open.holders.contains(peer.id())).ok_or(DescriptionError::BadId)?)
     }
 
-    /// A client no longer holds it.
-    pub fn release(&self, client: u64, id: DescriptionId) -> bool {
+    /// A client gives one reference back, or all at its end.
+    pub fn release(&self, client: u64, id: DescriptionId, at_end: bool) -> bool {
         let mut all = self.open.borrow_mut();
         let Some(open) = all.get_mut(&id) else { return false };
-        let held = open.holders.remove(&client);
+        let held = if at_end { open.holders.forget(client) } else { open.holders.remove(client) };
         let is_last = open.holders.is_empty();
         if let Target::Inode(inode) = open.target {
             let mut locks = self.locks.borrow_mut();
-            let mut freed = held && locks.release(inode, Owner::Client(client));
+            let holds_no_more = held && !open.holders.contains(client);
+            let mut freed = holds_no_more && locks.release(inode, Owner::Client(client));
             freed |= is_last && locks.release(inode, Owner::Description(id));
             if freed {
                 self.unlocked.changed();
@@ -143,20 +156,65 @@ impl Server {
 
     /// A child gets what the client holds.
     pub fn inherit(&self, client: u64, child: u64) {
-        for open in self.open.borrow_mut().values_mut().filter(|open| open.holders.contains(&client)) {
-            open.holders.insert(child);
-        }
+        self.open.borrow_mut().values_mut().for_each(|open| open.holders.inherit(client, child));
     }
 
     /// A client ended.
     pub fn forget(&self, gone: &Peer) {
         let of_gone = |(id, open): (&DescriptionId, &Open)| {
-            let holders = open.holders.range(gone.ids()).filter(|holder| gone.was(**holder));
-            holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
+            let holders = open.holders.among(gone.ids()).filter(|holder| gone.was(*holder));
+            holders.map(|holder| (holder, *id)).collect::<Vec<_>>()
         };
         let held: Vec<_> = self.open.borrow().iter().flat_map(of_gone).collect();
         for (client, id) in held {
-            self.release(client, id);
+            self.release(client, id, true);
         }
+        // What it lent and did not send has to be found.
+        let tickets = self.tickets.borrow().of(|lender| gone.was(lender));
+        if !tickets.is_empty() {
+            self.unsure.borrow_mut().extend(tickets);
+            self.lender_ended.changed();
+        }
+    }
+
+    /// Settles what nobody will claim, for as long as the machine runs.
+    pub async fn settle_unsent(&self, processes: &ProcessClient) {
+        loop {
+            let take = || Some(self.unsure.take()).filter(|unsure| !unsure.is_empty());
+            let unsure = self.lender_ended.until(take).await;
+            settle_unknown(self, processes, unsure).await;
+        }
+    }
+
+    /// Lends what a client holds: one more reference, which a ticket stands for.
+    pub fn lend(&self, peer: &Peer, id: DescriptionId) -> Result<u64, DescriptionError> {
+        let mut ticket = [0; 8];
+        runtime::fill_random(&mut ticket);
+        let ticket = u64::from_ne_bytes(ticket);
+        self.with(peer, id, |open| {
+            self.tickets.borrow_mut().lend(ticket, id, peer.id())?;
+            open.holders.add(LENT);
+            Ok(ticket)
+        })
+    }
+
+    /// A client gets what was lent.
+    pub fn claim(&self, peer: &Peer, ticket: u64) -> Result<DescriptionId, DescriptionError> {
+        let id = self.tickets.borrow().get(ticket)?;
+        self.open.borrow_mut().get_mut(&id).ok_or(DescriptionError::BadId)?.holders.add(peer.id());
+        Ok(id)
+    }
+}
+
+impl Lender for Server {
+    fn settle(&self, ticket: u64) {
+        let lent = self.tickets.borrow_mut().settle(ticket);
+        if let Some(id) = lent {
+            self.release(LENT, id, false);
+        }
+    }
+
+    fn tickets(&self) -> Vec<u64> {
+        self.tickets.borrow().of(|_| true)
     }
 }

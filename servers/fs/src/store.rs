@@ -49,6 +49,8 @@ pub enum Content {
     Link(String),
     /// A character device, major << 8 | minor.
     Device(u32),
+    /// What a socket is bound to.
+    Socket,
     /// Where /proc is mounted.
     Processes,
 }
@@ -92,6 +94,7 @@ impl Inode {
             Content::Link(_) => Kind::SymbolicLink,
             Content::Device(number) if number >> 8 == 5 => Kind::Terminal,
             Content::Device(_) => Kind::Device,
+            Content::Socket => Kind::Socket,
         }
     }
 }
@@ -362,7 +365,7 @@ impl Store {
             Content::Directory { names, .. } => (names.len() as u64 * 32, 0),
             Content::Link(target) => (file_name::to_bytes(target).len() as u64, 0),
             Content::Device(number) => (0, *number),
-            Content::Processes => (0, 0),
+            Content::Socket | Content::Processes => (0, 0),
         };
         // A directory counts its own "." and its children's "..".
         let links = match &inode.content {

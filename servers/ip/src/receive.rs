@@ -110,15 +110,16 @@ impl<M: Memory> Ip<M> {
         let payload = packet.skip(header.header_bytes);
         let for_us = self.host.is_some_and(|host| host.address == header.destination);
         match header.protocol {
-            IpProtocol::Udp => self.udp_arrived(payload, now_ns),
+            IpProtocol::Udp if self.is_for_dhcp(payload) => self.dhcp_arrived(payload, now_ns),
             _ if !for_us => self.counters.other_destination += 1,
-            IpProtocol::Tcp if self.tcp => {
+            IpProtocol::Tcp | IpProtocol::Udp if self.tcp => {
                 self.pass_to_tcp(packet);
                 return Fate::Passed;
             }
             IpProtocol::Tcp if self.keep_for_tcp(packet) => return Fate::Passed,
-            IpProtocol::Tcp => self.counters.no_tcp += 1,
-            IpProtocol::Icmp => self.icmp_arrived(packet, &header, from),
+            // Whoever sends a datagram sends it again.
+            IpProtocol::Tcp | IpProtocol::Udp => self.counters.no_tcp += 1,
+            IpProtocol::Icmp => return self.icmp_arrived(packet, &header, from),
             _ => self.counters.other_transport += 1,
         }
         Fate::Done
@@ -158,19 +159,23 @@ impl<M: Memory> Ip<M> {
         None
     }
 
-    /// Only DHCP speaks UDP here.
-    fn udp_arrived(&mut self, payload: Span, now_ns: u64) {
+    /// The client's port of DHCP is IP's own; what else comes by UDP is TCP's to look at.
+    fn is_for_dhcp(&self, payload: Span) -> bool {
+        let mut ports = [0; 4];
+        let ports = self.receive.read(payload, &mut ports);
+        ports.is_ok_and(|ports| ports.get(2..4) == Some(&DHCP_PORTS.0.to_be_bytes()))
+    }
+
+    fn dhcp_arrived(&mut self, payload: Span, now_ns: u64) {
         let mut bytes = [0; MTU];
         let Ok(bytes) = self.receive.read(payload, &mut bytes) else { return };
         let (client, server) = DHCP_PORTS;
-        let Ok(datagram) = UdpPacket::new_checked(&*bytes) else {
+        let datagram = UdpPacket::new_checked(&*bytes).ok();
+        let ports = |datagram: &UdpPacket<_>| (datagram.dst_port(), datagram.src_port()) == (client, server);
+        let Some(datagram) = datagram.filter(ports) else {
             self.counters.bad_dhcp += 1;
             return;
         };
-        if (datagram.dst_port(), datagram.src_port()) != (client, server) {
-            self.counters.other_transport += 1;
-            return;
-        }
         let change = self.dhcp.as_mut().and_then(|dhcp| dhcp.answer(datagram.payload(), now_ns));
         match change {
             Some(change) => self.apply(change),
@@ -179,22 +184,26 @@ impl<M: Memory> Ip<M> {
     }
 
     /// An echo request is turned round and sent to whom it came from (RFC 792); its route back
-    /// needs no table.
-    fn icmp_arrived(&mut self, packet: Span, header: &Header, from: EthernetAddress) {
+    /// needs no table. That something met nobody, TCP is told, which sent it.
+    fn icmp_arrived(&mut self, packet: Span, header: &Header, from: EthernetAddress) -> Fate {
         let mut bytes = [0; MTU];
-        let Ok(bytes) = self.receive.read(packet, &mut bytes) else { return };
-        let Some(payload) = bytes.get_mut(usize::from(header.header_bytes)..) else { return };
-        let Ok(mut message) = Icmpv4Packet::new_checked(payload) else {
+        let Ok(bytes) = self.receive.read(packet, &mut bytes) else { return Fate::Done };
+        let Some(payload) = bytes.get_mut(usize::from(header.header_bytes)..) else { return Fate::Done };
+        let message = Icmpv4Packet::new_checked(payload);
+        let Some(mut message) = message.ok().filter(Icmpv4Packet::verify_checksum) else {
             self.counters.bad_icmp += 1;
-            return;
+            return Fate::Done;
         };
-        if !message.verify_checksum() {
-            self.counters.bad_icmp += 1;
-            return;
-        }
-        if message.msg_type() != Icmpv4Message::EchoRequest {
-            self.counters.other_icmp += 1;
-            return;
+        match message.msg_type() {
+            Icmpv4Message::EchoRequest => {}
+            Icmpv4Message::DstUnreachable if self.tcp => {
+                self.pass_to_tcp(packet);
+                return Fate::Passed;
+            }
+            _ => {
+                self.counters.other_icmp += 1;
+                return Fate::Done;
+            }
         }
         message.set_msg_type(Icmpv4Message::EchoReply);
         message.fill_checksum();
@@ -207,10 +216,11 @@ impl<M: Memory> Ip<M> {
         let sound = answer.version() == 4 && u16::from(answer.header_len()) == header.header_bytes;
         if !sound || answer.total_len() != packet.length {
             self.counters.bad_header += 1;
-            return;
+            return Fate::Done;
         }
         answer.fill_checksum();
         self.counters.echoes += 1;
         self.send_own(bytes, from, EthernetProtocol::Ipv4);
+        Fate::Done
     }
 }

@@ -7,13 +7,16 @@
 
 extern crate alloc;
 
-mod pipes;
+mod beds;
+mod descriptions;
+mod local;
 mod serve;
 
 use alloc::rc::Rc;
 
+use contracts::descriptions::{NAME as DESCRIPTIONS, serve_descriptions};
 use contracts::spawn::{SpawnClient, SpawnEvent};
-use contracts::{descriptions, process};
+use contracts::{process, sockets};
 use runtime::Start;
 
 runtime::main!(component);
@@ -23,27 +26,37 @@ async fn component(start: Start) {
         Ok(spawn) => spawn,
         Err(error) => return runtime::log!("no channel to spawn ({error:?}): no Linux programs"),
     };
-    let pipes = Rc::new(pipes::Pipes::default());
-    let server = Rc::new(serve::Server::new(spawn.clone(), pipes.clone(), start.capability("power")));
+    let opened = Rc::new(descriptions::Service::new(Rc::default()));
+    let server = Rc::new(serve::Server::new(spawn.clone(), opened.clone(), start.capability("power")));
 
     let mut channels = start.incoming(process::NAME);
-    let serving = Rc::new(serve::Service(server.clone()));
+    let (serving, known) = (Rc::new(serve::Service(server.clone())), opened.clone());
     runtime::spawn(async move {
         loop {
             let channel = channels.next().await;
+            known.meet(channel.peer());
             runtime::spawn(process::serve_process(serving.clone(), channel));
         }
     });
-    let mut channels = start.incoming(descriptions::NAME);
+    let mut channels = start.incoming(sockets::NAME);
+    let serving = opened.clone();
     runtime::spawn(async move {
         loop {
             let channel = channels.next().await;
-            pipes.clients.add(&channel);
-            runtime::spawn(descriptions::serve_descriptions(pipes.clone(), channel));
+            runtime::spawn(sockets::serve_sockets(serving.clone(), channel));
+        }
+    });
+    let mut channels = start.incoming(DESCRIPTIONS);
+    runtime::spawn(async move {
+        loop {
+            let channel = channels.next().await;
+            opened.clients.add(&channel);
+            runtime::spawn(serve_descriptions(opened.clone(), channel));
         }
     });
     start.serving();
     runtime::spawn(server.clone().end_unattended());
+    runtime::spawn(server.clone().keep_time());
     runtime::spawn(serve::start_first(server.clone(), start.file("etc/run")));
 
     loop {

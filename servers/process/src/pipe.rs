@@ -54,13 +54,17 @@ impl Pipe {
         }
     }
 
-    /// Moves the oldest bytes out; at most what [`readable`](Self::readable) said.
-    pub fn take(&mut self, into: &mut [u8]) -> usize {
-        let count = into.len().min(self.bytes.len());
-        for (slot, byte) in into.iter_mut().zip(self.bytes.drain(..count)) {
-            *slot = byte;
-        }
-        count
+    /// The oldest bytes, in the two pieces they lie in; at most what [`readable`](Self::readable)
+    /// said.
+    pub fn front(&self, count: usize) -> [&[u8]; 2] {
+        let (first, second) = self.bytes.as_slices();
+        let from_first = count.min(first.len());
+        [&first[..from_first], &second[..(count - from_first).min(second.len())]]
+    }
+
+    /// The oldest bytes were taken.
+    pub fn remove(&mut self, count: usize) {
+        self.bytes.drain(..count.min(self.bytes.len()));
     }
 
     /// Appends; what does not fit is left out.
@@ -89,8 +93,8 @@ mod tests {
         assert_eq!(pipe.writable(ATOMIC_BYTES + 1), Room::Bytes(100));
         assert_eq!(pipe.put(&[8; 200]), 100);
         assert_eq!(pipe.writable(1), Room::Wait);
-        let mut all = vec![0; CAPACITY_BYTES];
-        assert_eq!(pipe.take(&mut all), CAPACITY_BYTES);
+        let all = pipe.front(CAPACITY_BYTES + 1).concat();
+        assert_eq!(all.len(), CAPACITY_BYTES);
         assert!(
             all[..CAPACITY_BYTES - 100].iter().all(|byte| *byte == 7)
                 && all[CAPACITY_BYTES - 100..].iter().all(|byte| *byte == 8)
@@ -103,7 +107,7 @@ mod tests {
         pipe.put(b"x");
         pipe.writers_gone = true;
         assert_eq!(pipe.readable(5), Room::Bytes(1));
-        pipe.take(&mut [0; 5]);
+        pipe.remove(5);
         assert_eq!(pipe.readable(5), Room::Over);
         pipe.readers_gone = true;
         assert_eq!(pipe.writable(5), Room::Over);

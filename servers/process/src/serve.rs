@@ -9,14 +9,16 @@ use core::ops::Deref;
 
 use abi::{DeathCause, Handle};
 use channel::{CallError, Peer, queued};
-use contracts::descriptions::DescriptionId;
+use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::process::*;
 use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, LinuxDomain, SpawnClient, SpawnError};
-use process_core::table::{Phase, Table, Waited};
-use runtime::TaskId;
+use process_core::notices::{Notice, Notices};
+use process_core::table::{FIRST, Phase, Table, Waited};
+use process_core::timer::Timers;
 use runtime::Watch;
 
-use crate::pipes::Pipes;
+use crate::beds::Beds;
+use crate::descriptions;
 
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
@@ -28,23 +30,22 @@ const SIGNAL_LAST: u8 = 64;
 /// Ids in one answer: 200 of at most 3 bytes, below the message limit.
 const IDS_MAX: usize = 200;
 
-struct Alarm {
-    task: TaskId,
-    at_ns: u64,
-}
-
 /// All of the server's state.
 pub struct Server {
     spawn: SpawnClient,
-    pipes: Rc<Pipes>,
+    opened: Rc<descriptions::Service>,
     power: Option<Handle>,
-    table: RefCell<Table>,
+    table: Rc<RefCell<Table>>,
     /// Where to send signals, by process.
     events: RefCell<BTreeMap<ProcessId, ProcessEvents>>,
-    /// Signals for processes that run but have not said hello yet, or have not read those before:
-    /// bit n-1 = signal n, with the last sender.
-    early: RefCell<BTreeMap<ProcessId, (u64, ProcessId)>>,
-    alarms: RefCell<BTreeMap<ProcessId, Alarm>>,
+    /// For processes that run but have not said hello yet, or have not read what was told before.
+    early: RefCell<BTreeMap<ProcessId, Notices>>,
+    /// On memory in common.
+    beds: Beds,
+    /// By process and number.
+    alarms: RefCell<Timers<(ProcessId, u32)>>,
+    /// Of the host, and of its domain.
+    names: RefCell<[String; 2]>,
     /// Forks refused in a row, by the parent.
     refusals: RefCell<BTreeMap<ProcessId, u32>>,
     /// Domains of children that nobody started, while they are ended.
@@ -89,7 +90,7 @@ async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<Spaw
     const PAUSE_NS: u64 = 2_000_000;
     let give_up_ns = runtime::now_ns() + LIMIT_NS;
     loop {
-        match spawn.linux(None, None, 0).await {
+        match spawn.linux(None, None, 0, false).await {
             Err(CallError::Server(SpawnError::NotFound | SpawnError::Failed)) if runtime::now_ns() < give_up_ns => {
                 runtime::sleep_until(runtime::now_ns() + PAUSE_NS).await;
             }
@@ -100,15 +101,17 @@ async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<Spaw
 
 impl Server {
     /// Nothing runs yet. `power` ends the machine with the first program.
-    pub fn new(spawn: SpawnClient, pipes: Rc<Pipes>, power: Option<Handle>) -> Server {
+    pub fn new(spawn: SpawnClient, opened: Rc<descriptions::Service>, power: Option<Handle>) -> Server {
         Server {
             spawn,
-            pipes,
+            table: opened.processes.clone(),
+            opened,
             power,
-            table: RefCell::default(),
             events: RefCell::default(),
             early: RefCell::default(),
+            beds: Beds::default(),
             alarms: RefCell::default(),
+            names: RefCell::new(["pelago", "(none)"].map(String::from)),
             refusals: RefCell::default(),
             discarded: RefCell::default(),
             changed: Watch::default(),
@@ -139,10 +142,12 @@ impl Server {
         if !in_order {
             runtime::log!("process {id}: its proxy ended ({death:?})");
         }
-        // Its pipe ends close before its parent hears of the end, as on Linux.
+        // What it held is closed before its parent hears of the end, as on Linux.
         let client = self.table.borrow().get(id).map_or(0, |process| process.client);
-        self.pipes.forget(client..=client, |_| true);
+        self.opened.forget(client..=client, |_| true);
+        self.table.borrow_mut().used(id, death.cpu_ns);
         self.end(id, how);
+        self.opened.act(|table| table.process_ended(client));
     }
 
     /// Deaths may have been told and not heard: asks which domains are there. How those ended that
@@ -172,14 +177,12 @@ impl Server {
         self.events.borrow_mut().remove(&id);
         self.early.borrow_mut().remove(&id);
         self.refusals.borrow_mut().remove(&id);
-        if let Some(alarm) = self.alarms.borrow_mut().remove(&id) {
-            runtime::abort(alarm.task);
-        }
+        self.alarms.borrow_mut().remove_all((id, 0)..=(id, u32::MAX));
         if effect.machine_ends {
             self.ended.set(Some(how));
         }
         if let Some(parent) = effect.parent {
-            self.notify(parent, SIGCHLD, id);
+            self.signal_about(parent, id, ChildState::Ended(how));
         }
         for domain in effect.unborn {
             runtime::spawn(self.clone().discard(domain));
@@ -188,18 +191,22 @@ impl Server {
             self.tell_parent(child);
         }
         for process in effect.stranded {
-            self.notify(process, SIGHUP, 0);
-            self.notify(process, SIGCONT, 0);
+            self.notify(process, Notice::Signal(SIGHUP, SignalCause::Process(0)));
+            self.notify(process, Notice::Signal(SIGCONT, SignalCause::Process(0)));
         }
         self.changed.changed();
     }
 
     /// A process stopped or was continued, and this parent wants to hear of it.
-    fn tell(self: &Rc<Self>, id: ProcessId, parent: Option<ProcessId>) {
+    fn tell(self: &Rc<Self>, id: ProcessId, parent: Option<ProcessId>, state: ChildState) {
         if let Some(parent) = parent {
-            self.notify(parent, SIGCHLD, id);
+            self.signal_about(parent, id, state);
         }
         self.changed.changed();
+    }
+
+    fn signal_about(self: &Rc<Self>, parent: ProcessId, process: ProcessId, state: ChildState) {
+        self.notify(parent, Notice::Signal(SIGCHLD, SignalCause::Child { process, state }));
     }
 
     /// Ends the machine with the first program, if nobody asks to do so.
@@ -220,19 +227,18 @@ impl Server {
         runtime::log!("cannot end the machine: {error:?}");
     }
 
-    fn notify(self: &Rc<Self>, id: ProcessId, number: u8, sender: ProcessId) {
+    fn notify(self: &Rc<Self>, id: ProcessId, notice: Notice) {
         let ready = self.events.borrow().get(&id).cloned();
-        if let Some(events) = ready.as_ref().filter(|events| events.has_room()) {
-            let _ = events.signal_sent(number, sender);
+        let is_first = !self.early.borrow().contains_key(&id);
+        if let Some(events) = ready.as_ref().filter(|events| is_first && events.has_room()) {
+            let _ = match notice {
+                Notice::Signal(number, cause) => events.signal_sent(number, cause),
+                Notice::Expired(timer, times) => events.expired(timer, times),
+            };
         } else if self.table.borrow().get(id).is_some_and(|process| !matches!(process.phase, Phase::Zombie(_))) {
-            let mut early = self.early.borrow_mut();
-            let (signals, from) = early.entry(id).or_default();
-            let is_first = *signals == 0;
-            *signals |= 1 << (number - 1);
-            *from = sender;
-            drop(early);
+            self.early.borrow_mut().entry(id).or_default().put(notice);
             if let Some(events) = ready.filter(|_| is_first) {
-                // It has not read the last: what comes meanwhile is pending, once each.
+                // It has not read the last: what comes meanwhile waits.
                 let server = self.clone();
                 runtime::spawn(async move {
                     events.room().await;
@@ -253,10 +259,46 @@ impl Server {
     }
 
     fn deliver_early(self: &Rc<Self>, id: ProcessId) {
-        let Some((signals, sender)) = self.early.borrow_mut().remove(&id) else { return };
-        for number in (1..=SIGNAL_LAST).filter(|number| signals >> (number - 1) & 1 != 0) {
-            self.notify(id, number, sender);
+        let Some(mut notices) = self.early.borrow_mut().remove(&id) else { return };
+        while let Some(notice) = notices.take() {
+            self.notify(id, notice);
         }
+    }
+
+    /// Lets timers expire, for ever.
+    pub async fn keep_time(self: Rc<Self>) {
+        loop {
+            let next_ns = self.next_ns();
+            let changed = self.opened.timers_changed.until(|| (self.next_ns() != next_ns).then_some(()));
+            match next_ns {
+                None => changed.await,
+                Some(next_ns) => {
+                    let _ = runtime::timeout(next_ns.saturating_sub(runtime::now_ns()), changed).await;
+                }
+            }
+            let now_ns = runtime::now_ns();
+            self.opened.act(|table| table.expire(now_ns));
+            let expired = self.alarms.borrow_mut().expire(now_ns);
+            for (process, timer) in expired {
+                let times = self.alarms.borrow_mut().take((process, timer), now_ns);
+                self.notify(process, Notice::Expired(timer, times));
+            }
+        }
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        let both = [self.opened.next_ns(), self.alarms.borrow().next_ns()];
+        both.into_iter().flatten().min()
+    }
+
+    /// A target without handles. `NotFound` for a handle whose process was waited for, or that the
+    /// caller does not hold.
+    fn resolve(&self, peer: &Peer, target: Target) -> Result<Target, ProcessError> {
+        let Target::Handle(id) = target else { return Ok(target) };
+        let (process, client) =
+            self.opened.act(|table| table.process_of(peer.id(), id)).map_err(|error| of_handle(&error))?;
+        let is_it = self.table.borrow().get(process).is_some_and(|process| process.client == client);
+        if is_it { Ok(Target::Process(process)) } else { Err(ProcessError::NotFound) }
     }
 
     /// Keeps a refused fork waiting.
@@ -307,7 +349,10 @@ impl Server {
     async fn prepare(self: &Rc<Self>, parent: ProcessId) -> Result<Forked, ProcessError> {
         let spare_pages = self.table.borrow().room(parent)?;
         let domain = self.table.borrow().get(parent).map(|process| process.domain);
-        let made = queued(|| self.spawn.linux(None, domain, spare_pages)).await.map_err(|_| ProcessError::TooMany)?;
+        // Each child of the first process begins a program with turns of its own.
+        let shares_turns = parent != FIRST;
+        let made = queued(|| self.spawn.linux(None, domain, spare_pages, shares_turns)).await;
+        let made = made.map_err(|_| ProcessError::TooMany)?;
         let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
         match prepared {
             Ok(process) => Ok(Forked { process, client: made.client, handles: made.parent_handles }),
@@ -318,9 +363,9 @@ impl Server {
         }
     }
 
-    fn deliver(self: &Rc<Self>, id: ProcessId, number: u8, sender: ProcessId) {
+    fn deliver(self: &Rc<Self>, id: ProcessId, number: u8, cause: SignalCause) {
         if number != SIGKILL {
-            return self.notify(id, number, sender);
+            return self.notify(id, Notice::Signal(number, cause));
         }
         // It has ended when its death is told: then its parent hears of it.
         let domain = self.table.borrow_mut().kill(id);
@@ -394,10 +439,15 @@ impl ProcessServer for Service {
         target: Target,
         interest: Interest,
         wait: bool,
-    ) -> Result<Option<(ProcessId, ChildState)>, ProcessError> {
+        take: bool,
+    ) -> Result<Option<ChildNews>, ProcessError> {
         let caller = self.caller(peer)?;
-        let look = || match self.table.borrow_mut().wait(caller, target, interest) {
-            Waited::Found(id, state) => Some(Ok(Some((id, state)))),
+        let target = match self.resolve(peer, target) {
+            Err(ProcessError::NotFound) => return Err(ProcessError::NoChild),
+            target => target?,
+        };
+        let look = || match self.table.borrow_mut().wait(caller, target, interest, take) {
+            Waited::Found(news) => Some(Ok(Some(news))),
             Waited::NoChild => Some(Err(ProcessError::NoChild)),
             Waited::None if wait => None,
             Waited::None => Some(Ok(None)),
@@ -409,7 +459,7 @@ impl ProcessServer for Service {
         let caller = self.caller(peer)?;
         let stopped = self.table.borrow_mut().stop(caller, number);
         if let Some(parent) = stopped {
-            self.tell(caller, parent);
+            self.tell(caller, parent, ChildState::Stopped(number));
         }
         Ok(stopped.is_some())
     }
@@ -418,7 +468,7 @@ impl ProcessServer for Service {
         let Ok(caller) = self.caller(peer) else { return };
         let resumed = self.table.borrow_mut().resumed(caller);
         if let Some(parent) = resumed {
-            self.tell(caller, parent);
+            self.tell(caller, parent, ChildState::Continued);
         }
     }
 
@@ -431,7 +481,7 @@ impl ProcessServer for Service {
             Err(false) if !signal => Ok(Standing::Background),
             Err(false) => {
                 let group = self.table.borrow().signalled(caller, Target::OwnGroup)?;
-                group.into_iter().for_each(|id| self.notify(id, SIGTTIN, 0));
+                group.into_iter().for_each(|id| self.notify(id, Notice::Signal(SIGTTIN, SignalCause::Process(0))));
                 Ok(Standing::Background)
             }
         }
@@ -444,9 +494,34 @@ impl ProcessServer for Service {
         if number > SIGNAL_LAST {
             return Err(ProcessError::Invalid);
         }
+        let target = self.resolve(peer, target)?;
         let reached = self.table.borrow().signalled(caller, target)?;
         if number != 0 {
-            reached.into_iter().for_each(|id| self.deliver(id, number, caller));
+            reached.into_iter().for_each(|id| self.deliver(id, number, SignalCause::Process(caller)));
+        }
+        Ok(())
+    }
+
+    async fn queue_signal(
+        &self,
+        peer: &Peer,
+        target: Target,
+        number: u8,
+        code: i32,
+        value: u64,
+    ) -> Result<(), ProcessError> {
+        let process = self.caller(peer)?;
+        let target = self.resolve(peer, target)?;
+        if number > SIGNAL_LAST || !matches!(target, Target::Process(_)) {
+            return Err(ProcessError::Invalid);
+        }
+        for id in self.table.borrow().signalled(process, target)? {
+            if self.early.borrow().get(&id).is_some_and(|notices| !notices.has_room()) {
+                return Err(ProcessError::TooMany);
+            }
+            if number != 0 {
+                self.deliver(id, number, SignalCause::Queued { process, code, value });
+            }
         }
         Ok(())
     }
@@ -466,27 +541,27 @@ impl ProcessServer for Service {
         self.table.borrow_mut().new_session(caller)
     }
 
-    async fn alarm(
+    async fn set_alarm(
         &self,
         peer: &Peer,
-        at_ns: Option<u64>,
+        timer: u32,
+        start: TimerStart,
         interval_ns: u64,
-        number: u8,
-    ) -> Result<Option<u64>, ProcessError> {
+    ) -> Result<TimerState, ProcessError> {
         let caller = self.caller(peer)?;
-        if number == 0 || number > SIGNAL_LAST {
+        if timer >= TIMERS_MAX {
             return Err(ProcessError::Invalid);
         }
-        let old = self.alarms.borrow_mut().remove(&caller);
-        let left_ns = old.map(|old| {
-            runtime::abort(old.task);
-            old.at_ns.saturating_sub(runtime::now_ns())
-        });
-        if let Some(at_ns) = at_ns {
-            let task = runtime::spawn(ring(self.0.clone(), caller, at_ns, interval_ns, number));
-            self.alarms.borrow_mut().insert(caller, Alarm { task, at_ns });
-        }
-        Ok(left_ns)
+        let now = descriptions::now(false);
+        let before = self.alarms.borrow_mut().set((caller, timer), now, start, interval_ns);
+        self.opened.timers_changed.changed();
+        Ok(before)
+    }
+
+    async fn alarm(&self, peer: &Peer, timer: u32) -> Result<TimerState, ProcessError> {
+        let caller = self.caller(peer)?;
+        let state = self.alarms.borrow().state((caller, timer), runtime::now_ns());
+        if timer < TIMERS_MAX { Ok(state) } else { Err(ProcessError::Invalid) }
     }
 
     fn watch_children(&self, peer: &Peer, discard: bool, stops: bool) {
@@ -502,7 +577,69 @@ impl ProcessServer for Service {
     }
 
     async fn pipe(&self, peer: &Peer) -> Result<(DescriptionId, DescriptionId), ProcessError> {
-        self.pipes.create(peer.id()).ok_or(ProcessError::TooMany)
+        self.opened.act(|table| table.pipe(peer.id())).map_err(|_| ProcessError::TooMany)
+    }
+
+    async fn event(&self, peer: &Peer, count: u64, is_semaphore: bool) -> Result<DescriptionId, ProcessError> {
+        self.opened.act(|table| table.event(peer.id(), count, is_semaphore)).map_err(|_| ProcessError::TooMany)
+    }
+
+    async fn timer(&self, peer: &Peer, is_of_day: bool) -> Result<DescriptionId, ProcessError> {
+        self.opened.act(|table| table.timer(peer.id(), is_of_day)).map_err(|_| ProcessError::TooMany)
+    }
+
+    async fn set_timer(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        start: TimerStart,
+        interval_ns: u64,
+    ) -> Result<TimerState, ProcessError> {
+        self.opened.set_timer(peer.id(), id, start, interval_ns).map_err(|error| of_handle(&error))
+    }
+
+    async fn timer_state(&self, peer: &Peer, id: DescriptionId) -> Result<TimerState, ProcessError> {
+        self.opened.timer_state(peer.id(), id).map_err(|error| of_handle(&error))
+    }
+
+    async fn sleep_on(&self, _: &Peer, memory: u64, offset: u64, bits: u32) -> Result<(), ProcessError> {
+        self.beds.sleep((memory, offset), bits).await;
+        Ok(())
+    }
+
+    async fn wake(&self, _: &Peer, memory: u64, offset: u64, count: u32, bits: u32) -> Result<u32, ProcessError> {
+        Ok(self.beds.wake((memory, offset), count, bits))
+    }
+
+    async fn handle(&self, peer: &Peer, process: ProcessId) -> Result<DescriptionId, ProcessError> {
+        let (client, is_over) = {
+            let table = self.table.borrow();
+            let found = table.get(process).ok_or(ProcessError::NotFound)?;
+            (found.client, matches!(found.phase, Phase::Zombie(_)))
+        };
+        let made = self.opened.act(|table| table.handle(peer.id(), process, client, is_over));
+        made.map_err(|_| ProcessError::TooMany)
+    }
+
+    async fn host(&self, _: &Peer) -> Result<(String, String), ProcessError> {
+        let [host, domain] = self.names.borrow().clone();
+        Ok((host, domain))
+    }
+
+    async fn name_host(&self, _: &Peer, is_domain: bool, name: String) -> Result<(), ProcessError> {
+        if name.len() > NAME_MAX {
+            return Err(ProcessError::Invalid);
+        }
+        self.names.borrow_mut()[usize::from(is_domain)] = name;
+        Ok(())
+    }
+
+    async fn unsettled(&self, _peer: &Peer, tickets: Vec<u64>) -> Result<Vec<u64>, ProcessError> {
+        Ok(self.opened.act(|table| table.unsettled(&tickets)))
+    }
+
+    fn claimed(&self, peer: &Peer, tickets: Vec<u64>) {
+        self.opened.act(|table| table.claimed(peer.id(), &tickets));
     }
 
     async fn list(&self, _peer: &Peer, from: ProcessId) -> Result<Option<ProcessLine>, ProcessError> {
@@ -513,7 +650,10 @@ impl ProcessServer for Service {
         };
         let Some((id, process)) = found else { return Ok(None) };
         let zombie = matches!(process.phase, Phase::Zombie(_));
-        let (pages, cpu_ns) = if zombie { (0, 0) } else { self.spawn.usage(process.domain).await.unwrap_or((0, 0)) };
+        let (pages, cpu_ns) = match zombie {
+            true => (0, process.cpu_ns),
+            false => self.spawn.usage(process.domain).await.unwrap_or((0, 0)),
+        };
         Ok(Some(ProcessLine {
             process: id,
             parent: process.parent,
@@ -530,6 +670,7 @@ impl ProcessServer for Service {
             command_line: process.command_line,
             pages,
             cpu_ns,
+            children_cpu_ns: process.children_cpu_ns,
         }))
     }
 
@@ -549,19 +690,7 @@ impl ProcessServer for Service {
     }
 }
 
-/// A process's alarm. Intervals below a millisecond would only burn time.
-async fn ring(server: Rc<Server>, process: ProcessId, mut at_ns: u64, interval_ns: u64, number: u8) {
-    const INTERVAL_MIN_NS: u64 = 1_000_000;
-    loop {
-        runtime::sleep_until(at_ns).await;
-        server.deliver(process, number, 0);
-        if interval_ns == 0 {
-            server.alarms.borrow_mut().remove(&process);
-            return;
-        }
-        at_ns = at_ns.saturating_add(interval_ns.max(INTERVAL_MIN_NS)).max(runtime::now_ns());
-        if let Some(alarm) = server.alarms.borrow_mut().get_mut(&process) {
-            alarm.at_ns = at_ns;
-        }
-    }
+/// What is wrong with a handle or timer that a client names.
+fn of_handle(error: &DescriptionError) -> ProcessError {
+    if *error == DescriptionError::BadId { ProcessError::NotFound } else { ProcessError::Invalid }
 }

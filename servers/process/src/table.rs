@@ -9,13 +9,15 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use contracts::process::{ChildState, Ended, Interest, ProcessError, ProcessId, Target};
+use contracts::process::{ChildNews, ChildState, Ended, Interest, ProcessError, ProcessId, Target};
 
 /// Processes at once, zombies included.
 pub const MAX_PROCESSES: usize = 1000;
 /// Processes of one branch: a child of the first program with all that descends from it. A fork
-/// bomb reaches this and then only gets errors, while other branches have room.
-pub const BRANCH_MAX: usize = MAX_PROCESSES / 2;
+/// bomb reaches this and then only gets errors, while other branches have room. A living process
+/// takes some 36 of its monitor's 16,384 slots, most of them for its 8 channels, so that about 450
+/// live on a core at once, of which this leaves 30 to others.
+pub const BRANCH_MAX: usize = 420;
 /// Pages that must stay free on the core for each process a branch has already, before it gets one
 /// more: about what a small process takes. So a branch leaves to others at least as much memory as
 /// it took, on machines of any size.
@@ -68,6 +70,10 @@ pub struct Process {
     pub discards_children: bool,
     /// Wants SIGCHLD for stops of children too.
     pub hears_stops: bool,
+    /// Processor time it used, known once it has ended.
+    pub cpu_ns: u64,
+    /// That of the children it waited for, and of theirs.
+    pub children_cpu_ns: u64,
     /// Base name.
     pub name: String,
     /// Arguments.
@@ -77,8 +83,8 @@ pub struct Process {
 /// What a wait found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// This is new of this child; one that ended is gone from the table now.
-    Found(ProcessId, ChildState),
+    /// This is new of a child; one that ended and was taken is gone from the table now.
+    Found(ChildNews),
     /// Fitting children live.
     None,
     /// No child fits.
@@ -180,6 +186,8 @@ impl Table {
             news: None,
             discards_children: false,
             hears_stops: true,
+            cpu_ns: 0,
+            children_cpu_ns: 0,
             name: String::new(),
             command_line: String::new(),
         };
@@ -211,8 +219,18 @@ impl Table {
         let like = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.clone();
         let id = self.fresh_id();
         let branch = if parent == FIRST { id } else { like.branch };
-        let born =
-            Process { parent, branch, domain, client, phase: Phase::Prepared, stopped: false, news: None, ..like };
+        let born = Process {
+            parent,
+            branch,
+            domain,
+            client,
+            phase: Phase::Prepared,
+            stopped: false,
+            news: None,
+            cpu_ns: 0,
+            children_cpu_ns: 0,
+            ..like
+        };
         self.insert(id, born);
         Ok(id)
     }
@@ -245,6 +263,13 @@ impl Table {
             self.clients.remove(&process.client);
             self.domains.remove(&process.domain);
             self.processes.remove(&id);
+        }
+    }
+
+    /// A process that is about to end used so much.
+    pub fn used(&mut self, id: ProcessId, cpu_ns: u64) {
+        if let Some(process) = self.processes.get_mut(&id) {
+            process.cpu_ns = cpu_ns;
         }
     }
 
@@ -354,12 +379,15 @@ impl Table {
             Target::Any => true,
             Target::Process(wanted) => id == wanted,
             Target::Group(group) => process.group == group,
+            // Handles lead to processes before they come here.
+            Target::Handle(_) => false,
             Target::OwnGroup => self.processes.get(&caller).is_some_and(|own| own.group == process.group),
         }
     }
 
-    /// Takes an ended child of `parent` that fits, or what is new of a living one.
-    pub fn wait(&mut self, parent: ProcessId, target: Target, interest: Interest) -> Waited {
+    /// An ended child of `parent` that fits, or what is new of a living one, which is news no
+    /// longer if it is to be taken.
+    pub fn wait(&mut self, parent: ProcessId, target: Target, interest: Interest, take: bool) -> Waited {
         let wanted = |news: &ChildState| match news {
             ChildState::Ended(_) => interest.ended,
             ChildState::Stopped(_) => interest.stopped,
@@ -375,20 +403,33 @@ impl Table {
                 // Whoever waits has no fork under way: the child was started.
                 Phase::Prepared | Phase::Running => child.news,
             };
-            found = found.or(news.filter(wanted).map(|news| (*id, news)));
+            let cpu_ns = child.cpu_ns.saturating_add(child.children_cpu_ns);
+            found = found.or(news.filter(wanted).map(|state| ChildNews { process: *id, state, cpu_ns }));
             any = true;
         }
         match found {
-            Some((id, ended @ ChildState::Ended(_))) => {
-                self.processes.remove(&id);
-                Waited::Found(id, ended)
-            }
-            Some((id, news)) => {
-                self.processes.entry(id).and_modify(|child| child.news = None);
-                Waited::Found(id, news)
+            Some(news) => {
+                if take {
+                    self.take(parent, &news);
+                }
+                Waited::Found(news)
             }
             None if any => Waited::None,
             None => Waited::NoChild,
+        }
+    }
+
+    fn take(&mut self, parent: ProcessId, news: &ChildNews) {
+        match news.state {
+            ChildState::Ended(_) => {
+                self.processes.remove(&news.process);
+                if let Some(parent) = self.processes.get_mut(&parent) {
+                    parent.children_cpu_ns = parent.children_cpu_ns.saturating_add(news.cpu_ns);
+                }
+            }
+            ChildState::Stopped(_) | ChildState::Continued => {
+                self.processes.entry(news.process).and_modify(|child| child.news = None);
+            }
         }
     }
 

@@ -26,6 +26,7 @@ impl Service {
         core: Option<u32>,
         parent: Option<DomainId>,
         spare_pages: u64,
+        shares_turns: bool,
     ) -> Result<LinuxDomain, SpawnError> {
         self.wait_ready().await?;
         let linux = &self.description.linux;
@@ -34,7 +35,8 @@ impl Service {
             return Err(SpawnError::NoCore);
         }
         let mut set = self.linux.borrow_mut().begin(core).ok_or(SpawnError::NoMemory)?;
-        match self.make_linux(&mut set, parent, FIRST_PAGES.saturating_add(spare_pages)).await {
+        let first_pages = FIRST_PAGES.saturating_add(spare_pages);
+        match self.make_linux(&mut set, (parent, shares_turns), first_pages).await {
             Ok(made) => {
                 self.linux.borrow_mut().made(made.domain, LinuxEntry { set, client: client.clone() });
                 Ok(made)
@@ -62,7 +64,7 @@ impl Service {
     async fn make_linux(
         &self,
         set: &mut ChannelSet,
-        parent: Option<DomainId>,
+        (parent, shares_turns): (Option<DomainId>, bool),
         first_pages: u64,
     ) -> Result<LinuxDomain, SpawnError> {
         let (name, core) = (format!("linux-{}", set.number), set.core);
@@ -75,7 +77,7 @@ impl Service {
             }
             set.channels = channels;
         }
-        let plan = wiring::linux(&self.description, &name, &set.channels, first_pages, parent);
+        let plan = wiring::linux(&self.description, &name, &set.channels, first_pages, parent, shares_turns);
         let answer = queued(|| self.monitor.create(core, plan.clone())).await;
         let Created { domain, generation, parent_handles } =
             self.or_with_room(core, &plan, first_pages, answer).await?;

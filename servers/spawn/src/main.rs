@@ -10,6 +10,8 @@ mod binding;
 mod components;
 mod domains;
 mod service;
+#[cfg(test)]
+mod tests;
 
 use alloc::rc::Rc;
 

@@ -124,8 +124,9 @@ impl SpawnServer for Shared {
         core: Option<u32>,
         parent: Option<DomainId>,
         spare_pages: u64,
+        shares_turns: bool,
     ) -> Result<LinuxDomain, SpawnError> {
-        self.0.linux(peer, core, parent, spare_pages).await
+        self.0.linux(peer, core, parent, spare_pages, shares_turns).await
     }
 
     async fn start(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {

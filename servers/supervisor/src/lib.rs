@@ -5,6 +5,15 @@
 //! made, serve and end as one. Invariants: a component is restarted under the next generation,
 //! later each time if it dies often, and never given up for that; one that ended by itself with
 //! status 0 is done. Deliberately unknown here: how components are made, messages.
+//!
+//! ```text
+//!            started              serves
+//!   Waiting ────────► Starting ◄─────────► Serving ──► Finished  ended by itself, status 0
+//!                      ▲   │      died,       │
+//!       refused, died: │   │    or one of its ├───────► GivenUp   it cannot be recovered, and the
+//!       again, later   └───┤    dispatchers   │                   machine ends
+//!                          └──────────────────┘                   or it cannot be started at all
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -84,6 +93,10 @@ pub struct Entry {
     pub down_ns: Option<u64>,
     /// How long the last recovery took.
     pub recovery_ns: u64,
+    /// When it was told to hang, until that is noticed.
+    pub hung_ns: Option<u64>,
+    /// How long the last hang that it was told to was not noticed; 0: its last end was another.
+    pub noticed_ns: u64,
     backoff: Backoff,
     /// The generation whose end is known: what is heard of it later is late.
     ended: u64,
@@ -102,6 +115,8 @@ impl Entry {
             phase: Phase::Waiting,
             down_ns: None,
             recovery_ns: 0,
+            hung_ns: None,
+            noticed_ns: 0,
             backoff: Backoff::default(),
             ended: 0,
         }
@@ -151,6 +166,14 @@ impl Entry {
     /// It does not look at its work.
     pub fn stalls(&mut self, now_ns: u64) {
         self.down_ns.get_or_insert(now_ns);
+        if let Some(hung_ns) = self.hung_ns.take() {
+            self.noticed_ns = now_ns.saturating_sub(hung_ns);
+        }
+    }
+
+    /// It is being broken for a test; by a hang if so.
+    pub fn is_broken(&mut self, by_hang: bool, now_ns: u64) {
+        (self.hung_ns, self.noticed_ns) = (by_hang.then_some(now_ns), 0);
     }
 
     /// It died; a program with its last dispatcher, by the death of the first. `None`: that end is
@@ -184,6 +207,11 @@ impl Entry {
     pub fn refused(&mut self, now_ns: u64) -> u64 {
         self.phase = Phase::Starting;
         self.backoff.failed(now_ns).max(REFUSED_NS)
+    }
+
+    /// Whether that generation is known to have ended.
+    pub fn is_over(&self, generation: u64) -> bool {
+        generation <= self.ended
     }
 
     /// The domains of a generation that has not come to serve.
@@ -240,19 +268,26 @@ mod tests {
         let mut entry = entry(Placement::default(), Restart::Always);
         entry.started(0, 7, 1);
         assert_eq!(entry.serves(7, 5), None);
+        entry.is_broken(true, 40);
         entry.stalls(100);
+        // Reported again before it is ended.
+        entry.stalls(130);
+        assert_eq!(entry.noticed_ns, 60);
         assert_eq!(
             entry.died(1, &death(DeathCause::Killed, STALLED), 150),
             Some(Decision::Restart { generation: 2, after_ns: 0 })
         );
         // Told again, by whoever heard of it too.
         assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 160), None);
+        assert!(entry.is_over(1) && !entry.is_over(2));
         // The answer to the first start comes late.
         entry.started(0, 7, 1);
         assert_eq!((entry.dispatchers[0].domain, entry.generation), (None, 1));
         entry.started(0, 8, 2);
         assert_eq!(entry.serves(8, 400), Some(300));
-        assert_eq!(entry.recovery_ns, 300);
+        assert_eq!((entry.recovery_ns, entry.noticed_ns), (300, 60));
+        entry.is_broken(false, 500);
+        assert_eq!(entry.noticed_ns, 0);
     }
 
     #[test]

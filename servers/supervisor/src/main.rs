@@ -8,6 +8,8 @@
 extern crate alloc;
 
 mod service;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use alloc::rc::Rc;

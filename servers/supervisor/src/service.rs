@@ -6,7 +6,8 @@ use alloc::vec::Vec;
 
 use channel::{CallError, Peer};
 use contracts::endpoint::Hurt;
-use contracts::monitor::{CoreUse, MonitorError};
+use contracts::monitor::{CoreUse, Harm, MonitorError};
+use contracts::spawn::DomainId;
 use contracts::supervisor::*;
 use runtime::now_ns;
 use supervisor_core::{Dispatcher, Entry, Phase};
@@ -18,6 +19,14 @@ use crate::watch::{RETURN_LIMIT_NS, Supervisor, answer};
 const CORE_STEP_NS: u64 = 5_000_000;
 /// Status of a component that was ended on purpose: as a shell shows a program ended by SIGKILL.
 const KILLED: u64 = 137;
+
+/// What `chaos` is done to.
+enum Target {
+    /// The monitor of a core.
+    Monitor(u32),
+    /// A component, or a dispatcher of one.
+    Domain { component: String, core: u32, domain: DomainId },
+}
 
 /// The service as peers reach it.
 pub struct Shared(pub Rc<Supervisor>);
@@ -66,31 +75,22 @@ impl SupervisorServer for Shared {
         Ok(Some(DispatcherLine { name, core, state, pages, cpu_ns }))
     }
 
-    async fn chaos(&self, _: &Peer, what: Chaos, name: String) -> Result<(u64, u64), SupervisorError> {
-        if let Some(core) = name.strip_prefix("monitor-").and_then(|core| core.parse().ok()) {
-            return self.break_monitor(what, core).await;
+    async fn chaos(&self, _: &Peer, what: Chaos, name: String) -> Result<Recovery, SupervisorError> {
+        match self.target(&name)? {
+            Target::Monitor(core) => self.break_monitor(what, core).await,
+            Target::Domain { component, core, domain } => {
+                let generation = self.0.with(&component, |entry| entry.generation).unwrap_or_default();
+                self.harm(what, &component, core, domain, 0).await?;
+                self.again(&component, generation).await
+            }
         }
-        // A component by its name, or one of its dispatchers.
-        let (name, number) = match self.0.with(&name, |_| ()) {
-            Some(()) => (name, 0),
-            None => self.0.place(&name).ok_or(SupervisorError::NotFound)?,
-        };
-        let found =
-            self.0.with(&name, |entry| (entry.dispatchers.get(number).cloned(), entry.generation, entry.restart));
-        let (Some(one), generation, restart) = found.ok_or(SupervisorError::NotFound)? else {
-            return Err(SupervisorError::NotFound);
-        };
-        if restart == Restart::Never {
-            return Err(SupervisorError::NotRestartable);
+    }
+
+    async fn chaos_later(&self, _: &Peer, what: Chaos, name: String, after_ns: u64) -> Result<(), SupervisorError> {
+        match self.target(&name)? {
+            Target::Monitor(core) => self.hurt_monitor(what, core, after_ns),
+            Target::Domain { component, core, domain } => self.harm(what, &component, core, domain, after_ns).await,
         }
-        let (core, domain) = (one.core, one.domain.ok_or(SupervisorError::NotFound)?);
-        let done = match what {
-            Chaos::Kill => answer(self.0.monitor.kill(core, domain, KILLED)).await,
-            Chaos::Fault => answer(self.0.monitor.hurt(core, domain, Hurt::Fault)).await,
-            Chaos::Hang => answer(self.0.monitor.hurt(core, domain, Hurt::Hang)).await,
-        };
-        done.map_err(|_| SupervisorError::NotFound)?;
-        self.again(&name, generation).await
     }
 
     async fn core(&self, _: &Peer, core: u32) -> Result<Option<CoreLine>, SupervisorError> {
@@ -129,22 +129,67 @@ impl SupervisorServer for Shared {
 }
 
 impl Shared {
-    /// Breaks the monitor of a core, and waits until the core was lost and runs again.
-    async fn break_monitor(&self, what: Chaos, core: u32) -> Result<(u64, u64), SupervisorError> {
-        if core == 0 {
+    /// Who has that name, if it is started again when it dies.
+    fn target(&self, name: &str) -> Result<Target, SupervisorError> {
+        match name.strip_prefix("monitor-").and_then(|core| core.parse().ok()) {
+            Some(0) => return Err(SupervisorError::NotRestartable),
+            Some(core) => return Ok(Target::Monitor(core)),
+            None => {}
+        }
+        // A component by its name, or one of its dispatchers.
+        let (component, number) = match self.0.with(name, |_| ()) {
+            Some(()) => (name.into(), 0),
+            None => self.0.place(name).ok_or(SupervisorError::NotFound)?,
+        };
+        let found = self.0.with(&component, |entry| (entry.dispatchers.get(number).cloned(), entry.restart));
+        let (Some(one), restart) = found.ok_or(SupervisorError::NotFound)? else {
+            return Err(SupervisorError::NotFound);
+        };
+        if restart == Restart::Never {
             return Err(SupervisorError::NotRestartable);
         }
+        Ok(Target::Domain { component, core: one.core, domain: one.domain.ok_or(SupervisorError::NotFound)? })
+    }
+
+    /// Does it to a domain of a component.
+    async fn harm(
+        &self,
+        what: Chaos,
+        component: &str,
+        core: u32,
+        domain: DomainId,
+        after_ns: u64,
+    ) -> Result<(), SupervisorError> {
+        let by_hang = matches!(what, Chaos::Hang | Chaos::Block);
+        self.0.with(component, |entry| entry.is_broken(by_hang, now_ns() + after_ns));
+        let how = match what {
+            Chaos::Kill => Harm::Kill(KILLED),
+            Chaos::Fault => Harm::Hurt(Hurt::Fault),
+            Chaos::Hang => Harm::Hurt(Hurt::Hang),
+            Chaos::Block => Harm::Hurt(Hurt::Block),
+        };
+        answer(self.0.monitor.harm(core, domain, how, after_ns)).await.map_err(|_| SupervisorError::NotFound)
+    }
+
+    /// Does it to the monitor of a core.
+    fn hurt_monitor(&self, what: Chaos, core: u32, after_ns: u64) -> Result<(), SupervisorError> {
+        let how = match what {
+            Chaos::Kill => Hurt::Panic,
+            Chaos::Fault => Hurt::Fault,
+            Chaos::Hang => Hurt::Hang,
+            Chaos::Block => Hurt::Block,
+        };
+        self.0.monitor.hurt_monitor(core, how, after_ns).map_err(|_| SupervisorError::TimedOut)
+    }
+
+    /// Breaks the monitor of a core, and waits until the core was lost and runs again.
+    async fn break_monitor(&self, what: Chaos, core: u32) -> Result<Recovery, SupervisorError> {
         let uses = answer(self.0.monitor.core_use(core)).await;
         if !uses.is_ok_and(|uses| uses.runs == CoreRuns::Monitor) {
             return Err(SupervisorError::NotFound);
         }
         let (before, start_ns) = (self.0.losses(core), now_ns());
-        let how = match what {
-            Chaos::Kill => Hurt::Panic,
-            Chaos::Fault => Hurt::Fault,
-            Chaos::Hang => Hurt::Hang,
-        };
-        self.0.monitor.hurt_monitor(core, how).map_err(|_| SupervisorError::TimedOut)?;
+        self.hurt_monitor(what, core, 0)?;
         let again = async {
             self.0.lost_core.until(|| (self.0.losses(core) > before).then_some(())).await;
             while answer(self.0.monitor.memory(core)).await.is_err() {
@@ -152,14 +197,16 @@ impl Shared {
             }
         };
         runtime::timeout(RETURN_LIMIT_NS, again).await.map_err(|_| SupervisorError::TimedOut)?;
-        Ok(((now_ns() - start_ns) / 1000, self.0.losses(core) + 1))
+        let recovery_us = (now_ns() - start_ns) / 1000;
+        Ok(Recovery { recovery_us, generation: self.0.losses(core) + 1, noticed_us: 0 })
     }
 
     /// Waits until a later generation serves.
-    async fn again(&self, name: &str, before: u64) -> Result<(u64, u64), SupervisorError> {
+    async fn again(&self, name: &str, before: u64) -> Result<Recovery, SupervisorError> {
         let again = |entry: &Entry| {
-            let is_back = entry.phase == Phase::Serving && entry.generation > before;
-            is_back.then_some((entry.recovery_ns / 1000, entry.generation))
+            let Entry { generation, recovery_ns, noticed_ns, .. } = *entry;
+            let is_back = entry.phase == Phase::Serving && generation > before;
+            is_back.then_some(Recovery { recovery_us: recovery_ns / 1000, generation, noticed_us: noticed_ns / 1000 })
         };
         self.0.until(name, RETURN_LIMIT_NS, again).await.ok_or(SupervisorError::TimedOut)
     }

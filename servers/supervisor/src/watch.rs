@@ -27,6 +27,8 @@ pub const RETURN_LIMIT_NS: u64 = 10_000_000_000;
 /// Such steps, each with a line that says what is waited for, until it is given up although it gets
 /// on: an emulator whose cores outnumber the host's needs its time.
 const STEPS_MAX: u32 = 15;
+/// How long a core is left alone that does not say what it runs.
+const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Requests to the monitor at once: a part of what its channel lets wait.
 const ASKED_AT_ONCE: usize = 64;
 /// How long a monitor may take for what it answers by itself: one that is stuck holds up nobody
@@ -187,8 +189,9 @@ impl Supervisor {
         if !missing.is_empty() {
             runtime::log!("not serving: {}", missing.join(", "));
         }
+        // A vital one of which a successor does not hear in time may run; if it died, that is told.
         let vital = |name: &String| self.with(name, |entry| entry.restart == Restart::Never) == Some(true);
-        if missing.iter().any(vital) {
+        if is_first && missing.iter().any(vital) {
             return self.end("the system is not complete");
         }
         if is_first {
@@ -210,10 +213,15 @@ impl Supervisor {
         if self.with(name, |entry| entry.phase) != Some(Phase::Waiting) {
             return true;
         }
-        let end = if is_first { None } else { self.last_end(name).await };
+        let end = if is_first { Ok(None) } else { self.last_end(name).await };
         match end {
-            Some((generation, death)) => self.ended(name, generation, death),
-            None => match self.start(name, 1, Entrance::Fresh).await {
+            Ok(Some((generation, death))) => self.ended(name, generation, death),
+            Err(error) => {
+                runtime::log!("{name}: nobody knows whether it runs ({error:?})");
+                runtime::spawn(self.clone().find_out(name.to_string()));
+                return false;
+            }
+            Ok(None) => match self.start(name, 1, Entrance::Fresh).await {
                 Started::Yes => return true,
                 Started::Never => return false,
                 Started::Later => {
@@ -226,20 +234,37 @@ impl Supervisor {
         true
     }
 
+    /// Begins a component of whose core nothing was to be heard, once there is. Its death, if that
+    /// is told meanwhile, is dealt with as any other.
+    async fn find_out(self: Rc<Self>, name: String) {
+        while self.with(&name, |entry| entry.phase) == Some(Phase::Waiting) {
+            runtime::sleep(LOOK_AGAIN_NS).await;
+            self.probe_all().await;
+            let Ok(end) = self.last_end(&name).await else { continue };
+            if self.with(&name, |entry| entry.phase) != Some(Phase::Waiting) {
+                return;
+            }
+            return match end {
+                Some((generation, death)) => self.ended(&name, generation, death),
+                None => self.start_later(name, 1, Entrance::Fresh, 0).await,
+            };
+        }
+    }
+
     /// How a component that does not run ended last, by what the monitors kept; a program by any
-    /// death of its last generation.
-    async fn last_end(&self, name: &str) -> Option<(u64, Death)> {
+    /// death of its last generation. An error if one of them does not say.
+    async fn last_end(&self, name: &str) -> Result<Option<(u64, Death)>, CallError<MonitorError>> {
         let places =
             |entry: &mut Entry| entry.dispatchers.iter().map(|one| (one.core, one.name.clone())).collect::<Vec<_>>();
         let mut last = None;
-        for some in self.with(name, places)?.chunks(ASKED_AT_ONCE) {
+        for some in self.with(name, places).unwrap_or_default().chunks(ASKED_AT_ONCE) {
             let asked: Vec<_> = some.iter().map(|(core, name)| self.monitor.last_end(*core, name.clone())).collect();
             for answer in asked {
-                let end = self::answer(answer).await.ok().flatten();
+                let end = self::answer(answer).await?;
                 last = end.into_iter().chain(last).max_by_key(|(generation, _)| *generation);
             }
         }
-        last
+        Ok(last)
     }
 
     async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> Started {
@@ -274,12 +299,16 @@ impl Supervisor {
         }
     }
 
-    /// Starts a component, again and again if it must be; whether it runs.
+    /// Starts a component, again and again if it must be; whether it runs. That a later generation
+    /// ended meanwhile leaves it to whoever starts that one again.
     async fn start_at_last(&self, name: &str, generation: u64, entrance: Entrance, mut after_ns: u64) -> bool {
         loop {
             if after_ns > 0 {
                 runtime::log!("{name} is started in {} ms", after_ns / 1_000_000);
                 runtime::sleep(after_ns).await;
+            }
+            if self.with(name, |entry| entry.is_over(generation)) == Some(true) {
+                return false;
             }
             match self.start(name, generation, entrance).await {
                 Started::Yes => return true,
@@ -335,7 +364,7 @@ impl Supervisor {
         let all: Vec<_> = self.entries.borrow().iter().filter_map(running).collect();
         for (name, generation) in all {
             // Of a program that is ending spawn has the rest ended.
-            let end = self.last_end(&name).await.filter(|(of, _)| *of >= generation);
+            let end = self.last_end(&name).await.ok().flatten().filter(|(of, _)| *of >= generation);
             if let Some((generation, death)) = end
                 && self.lines(&name).await.is_empty()
             {
@@ -435,7 +464,7 @@ impl Supervisor {
             match self.monitor.next_event().await {
                 MonitorEvent::Died { name, generation, death, .. } => self.clone().died(name, generation, death),
                 MonitorEvent::Serving { domain } => self.clone().serves(domain),
-                MonitorEvent::Stalled { domain } => drop(runtime::spawn(self.clone().stalled(domain))),
+                MonitorEvent::Stalled { domain } => self.stalled(domain),
                 // The deaths of what was there are told.
                 MonitorEvent::CoreLost { core } => {
                     *self.lost_cores.borrow_mut().entry(core).or_default() += 1;
@@ -476,13 +505,10 @@ impl Supervisor {
         });
     }
 
-    async fn stalled(self: Rc<Self>, domain: DomainId) {
-        let Some(name) = self.identify(domain).await else { return };
-        self.with(&name, |entry| entry.stalls(now_ns()));
-        runtime::log!("{name} does not look at its work: it is ended");
-        if let Err(error) = answer(self.monitor.kill((domain >> 48) as u32, domain, STALLED)).await {
-            runtime::log!("{name} cannot be ended: {error:?}");
-        }
+    /// Its monitor ends it; from now on it is away.
+    fn stalled(&self, domain: DomainId) {
+        let has_it = |entry: &&mut Entry| entry.dispatchers.iter().any(|dispatcher| dispatcher.domain == Some(domain));
+        self.entries.borrow_mut().iter_mut().find(has_it).into_iter().for_each(|entry| entry.stalls(now_ns()));
     }
 
     /// A domain died. Of programs spawn tells when the last is gone.

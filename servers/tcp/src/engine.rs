@@ -7,14 +7,16 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
+use contracts::descriptions::DescriptionId;
 use core::net::Ipv4Addr;
 use packet::{BufferSet, MTU, Memory, Pool, Span};
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
 use smoltcp::socket::tcp::State;
 use smoltcp::time::Instant;
-use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
+use smoltcp::wire::{HardwareAddress, IpCidr, IpProtocol, Ipv4Cidr, Ipv4Packet};
 
 use crate::connection::{Connection, Fault, Owner, Spares};
+use crate::datagrams::Datagrams;
 use crate::listener::{Listener, Notice, Shortage};
 use crate::opening::{Opening, seed_for};
 use crate::record::Record;
@@ -46,6 +48,8 @@ pub enum Change {
     Connection(ConnectionId),
     /// A connection to accept.
     Listener(u16),
+    /// A datagram, room for one, or that one met nobody.
+    Datagrams(DescriptionId),
 }
 
 /// Why something was refused.
@@ -95,6 +99,7 @@ pub struct Tcp<M> {
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     pub(crate) pairs: BTreeMap<Pair, ConnectionId>,
     pub(crate) listeners: BTreeMap<u16, Listener>,
+    pub(crate) datagrams: Datagrams,
     pub(crate) time_wait: BTreeMap<Pair, TimeWait>,
     pub(crate) time_wait_order: VecDeque<Pair>,
     pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
@@ -123,6 +128,7 @@ impl<M: Memory> Tcp<M> {
             connections: BTreeMap::new(),
             pairs: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            datagrams: Datagrams::default(),
             time_wait: BTreeMap::new(),
             time_wait_order: VecDeque::new(),
             timers: BTreeSet::new(),
@@ -183,6 +189,7 @@ impl<M: Memory> Tcp<M> {
         for &buffer in buffers {
             self.counters.bad_sent += u64::from(!self.wire.freed(buffer));
         }
+        self.datagrams_may_go();
     }
 
     /// Packets from IP.
@@ -191,7 +198,11 @@ impl<M: Memory> Tcp<M> {
             let mut bytes = [0; MTU];
             let read = self.receive.read(packet, &mut bytes).map(|bytes| &*bytes);
             match read {
-                Ok(bytes) => self.arrived(bytes, true, now_ns),
+                Ok(bytes) => match Ipv4Packet::new_checked(bytes).map(|packet| packet.next_header()) {
+                    Ok(IpProtocol::Udp) => self.datagram_arrived(bytes, now_ns),
+                    Ok(IpProtocol::Icmp) => self.refusal_arrived(bytes),
+                    _ => self.arrived(bytes, true, now_ns),
+                },
                 Err(_) => self.counters.bad += 1,
             }
             self.give_back.push(packet.buffer);
@@ -254,7 +265,7 @@ impl<M: Memory> Tcp<M> {
         self.connections.values().map(|connection| Record { phase: connection.phase(), ..connection.record })
     }
 
-    /// A private copy of a packet; `verify` if it came from outside.
+    /// A private copy of a segment; `verify` if it came from outside.
     fn arrived(&mut self, packet: &[u8], verify: bool, now_ns: u64) {
         self.counters.segments += 1;
         let Some(segment) = Segment::decode(packet, verify) else {

@@ -1,9 +1,9 @@
-//! TCP: connections, listeners and the descriptions that programs hold of them.
+//! TCP and UDP: connections, listeners, endpoints and the descriptions that programs hold of them.
 //!
 //! [`Tcp`] is the protocol: packets and time in, packets and changes out, around the library
-//! smoltcp (its limits are in `CAVEATS.md`). [`Sockets`] adds what Linux programs know:
-//! descriptions, references, options, errors, the rules of closing. `main.rs` wires both to
-//! channels.
+//! smoltcp (its limits are in `CAVEATS.md`), with UDP beside it in `datagrams.rs`. [`Sockets`] adds
+//! what Linux programs know: descriptions, references, options, errors, the rules of closing.
+//! `main.rs` wires both to channels.
 //!
 //! Invariants: no packet and no client panics it; a segment finds its connection by one look into a
 //! map, and the library is only ever shown that one; every table has a named limit; no timer runs
@@ -18,6 +18,8 @@
 extern crate alloc;
 
 pub mod connection;
+mod datagram_sockets;
+pub mod datagrams;
 pub mod engine;
 pub mod listener;
 mod opening;

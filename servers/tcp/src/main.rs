@@ -9,6 +9,7 @@ mod service;
 
 use alloc::rc::Rc;
 use contracts::packets::{HostAddress, PacketsClient, PacketsEvent};
+use contracts::process::ProcessClient;
 use contracts::{descriptions, sockets};
 use packet::Outbox;
 use runtime::Start;
@@ -126,6 +127,11 @@ async fn component(start: Start) {
     runtime::fill_random(&mut secret);
     let service = Rc::new(Service::new(Sockets::new(Tcp::new(receive, transmit, secret))));
     runtime::spawn(turns(service.clone(), ip.clone()));
+    if let Ok(processes) = start.client::<ProcessClient>("process") {
+        let (lender, unsure, asked) = (service.clone(), service.clone(), processes.clone());
+        runtime::spawn(async move { contracts::lending::listen(&*lender, &processes).await });
+        runtime::spawn(async move { unsure.settle_unsent(&asked).await });
+    }
     let mut clients = start.incoming(sockets::NAME);
     let of_sockets = service.clone();
     runtime::spawn(async move {

@@ -7,12 +7,14 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use contracts::BulkSpan;
 use contracts::descriptions::*;
+use contracts::lending::{Lender, settle_unknown};
+use contracts::process::ProcessClient;
 use contracts::sockets::*;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::Poll;
 use packet::Prompt;
-use runtime::{Bulk, Clients, Peer};
+use runtime::{Bulk, Clients, Peer, Watch};
 use tcp::{Ready, Sockets};
 
 type Outcome<T> = Result<T, DescriptionError>;
@@ -28,6 +30,9 @@ pub struct Service {
     /// What was kept back is for an IP that is no more.
     pub stale: Cell<bool>,
     events: RefCell<BTreeMap<u64, DescriptionsEvents>>,
+    /// Tickets of lenders that have ended, and word of that.
+    unsure: RefCell<Vec<u64>>,
+    lender_ended: Watch,
 }
 
 impl Service {
@@ -39,6 +44,8 @@ impl Service {
             clients: Clients::default(),
             stale: Cell::new(false),
             events: RefCell::new(BTreeMap::new()),
+            unsure: RefCell::default(),
+            lender_ended: Watch::default(),
         }
     }
 
@@ -96,10 +103,70 @@ impl Service {
         .await;
     }
 
+    async fn send_datagram(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        to: Option<SocketAddress>,
+        wait: bool,
+    ) -> Outcome<u32> {
+        let bulk = window(peer, span)?;
+        let send = |sockets: &mut Sockets<Bulk>| {
+            sockets.send_datagram(peer.id(), id, bulk.len(), to, |bytes| bulk.read(0, bytes).is_ok())
+        };
+        self.repeat(id, wait, DescriptionError::WouldBlock, send).await.map(bytes_done)
+    }
+
+    async fn receive_datagram(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        peek: bool,
+        wait: bool,
+    ) -> Outcome<Received> {
+        let bulk = window(peer, span)?;
+        let receive = |sockets: &mut Sockets<Bulk>| {
+            let sink = |bytes: &[u8]| bulk.write(0, bytes).is_ok();
+            let taken = sockets.receive_datagram(peer.id(), id, bulk.len(), peek, sink)?;
+            let source = taken.source.map(|source| sockets.told(peer.id(), id, source)).transpose()?;
+            let (bytes, whole) = (bytes_done(taken.bytes), bytes_done(taken.whole));
+            Ok(Received { bytes, whole, source, ..Received::default() })
+        };
+        self.repeat(id, wait, DescriptionError::WouldBlock, receive).await
+    }
+
     fn gone(&self, peer: &Peer) {
         self.events.borrow_mut().retain(|client, _| !peer.was(*client));
         self.sockets.borrow_mut().client_gone(peer.ids(), |client| peer.was(client));
         self.prompt.ring();
+        // What it lent and did not send has to be found.
+        let tickets = self.sockets.borrow().tickets.of(|lender| peer.was(lender));
+        if !tickets.is_empty() {
+            self.unsure.borrow_mut().extend(tickets);
+            self.lender_ended.changed();
+        }
+    }
+
+    /// Settles what nobody will claim, for as long as the machine runs.
+    pub async fn settle_unsent(&self, processes: &ProcessClient) {
+        loop {
+            let take = || Some(self.unsure.take()).filter(|unsure| !unsure.is_empty());
+            let unsure = self.lender_ended.until(take).await;
+            settle_unknown(self, processes, unsure).await;
+        }
+    }
+}
+
+impl Lender for Service {
+    fn settle(&self, ticket: u64) {
+        self.sockets.borrow_mut().settle_ticket(ticket);
+        self.prompt.ring();
+    }
+
+    fn tickets(&self) -> Vec<u64> {
+        self.sockets.borrow().tickets.of(|_| true)
     }
 }
 
@@ -112,11 +179,16 @@ fn bytes_done(length: usize) -> u32 {
 }
 
 impl SocketsServer for Service {
-    async fn socket(&self, peer: &Peer, kind: SocketKind) -> Outcome<DescriptionId> {
-        self.act(|sockets| sockets.socket(peer.id(), kind))
+    async fn socket(&self, peer: &Peer, family: Family, kind: SocketKind) -> Outcome<DescriptionId> {
+        self.act(|sockets| sockets.socket(peer.id(), family, kind))
     }
 
-    async fn bind(&self, peer: &Peer, id: DescriptionId, address: SocketAddress) -> Outcome<()> {
+    async fn pair(&self, _: &Peer, _: SocketKind) -> Outcome<(DescriptionId, DescriptionId)> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn bind(&self, peer: &Peer, id: DescriptionId, address: Address) -> Outcome<()> {
+        let address = self.sockets.borrow_mut().meant(peer.id(), id, &address)?;
         self.claim(|sockets| sockets.bind(peer.id(), id, address))
     }
 
@@ -128,7 +200,11 @@ impl SocketsServer for Service {
         self.repeat(id, wait, DescriptionError::WouldBlock, |sockets| sockets.accept(peer.id(), id)).await
     }
 
-    async fn connect(&self, peer: &Peer, id: DescriptionId, address: SocketAddress, wait: bool) -> Outcome<()> {
+    async fn connect(&self, peer: &Peer, id: DescriptionId, address: Address, wait: bool) -> Outcome<()> {
+        if address == Address::Local(LocalAddress::default()) {
+            return self.act(|sockets| sockets.disconnect(peer.id(), id));
+        }
+        let address = self.sockets.borrow_mut().meant(peer.id(), id, &address)?;
         self.act(|sockets| sockets.connect(peer.id(), id, address, runtime::now_ns()))?;
         self.repeat(id, wait, DescriptionError::InProgress, |sockets| sockets.connected(peer.id(), id)).await
     }
@@ -137,8 +213,12 @@ impl SocketsServer for Service {
         self.act(|sockets| sockets.shutdown(peer.id(), id, how))
     }
 
-    async fn names(&self, peer: &Peer, id: DescriptionId) -> Outcome<(SocketAddress, Option<SocketAddress>)> {
-        self.act(|sockets| sockets.names(peer.id(), id))
+    async fn names(&self, peer: &Peer, id: DescriptionId) -> Outcome<(Address, Option<Address>)> {
+        self.act(|sockets| {
+            let (own, other) = sockets.names(peer.id(), id)?;
+            let other = other.map(|other| sockets.told(peer.id(), id, other)).transpose()?;
+            Ok((sockets.told(peer.id(), id, own)?, other))
+        })
     }
 
     async fn set_option(&self, peer: &Peer, id: DescriptionId, option: SocketOption) -> Outcome<()> {
@@ -149,11 +229,51 @@ impl SocketsServer for Service {
         self.act(|sockets| sockets.option(peer.id(), id, name))
     }
 
-    async fn peek(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, wait: bool) -> Outcome<u32> {
-        let bulk = window(peer, span)?;
-        let peek =
-            |sockets: &mut Sockets<Bulk>| sockets.peek(peer.id(), id, bulk.len(), |bytes| bulk.write(0, bytes).is_ok());
-        self.repeat(id, wait, DescriptionError::WouldBlock, peek).await.map(bytes_done)
+    async fn send(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        to: Option<Address>,
+        rights: Vec<Right>,
+        wait: bool,
+    ) -> Outcome<u32> {
+        // Only what is within the machine carries them.
+        if !rights.is_empty() {
+            return Err(DescriptionError::NotSupported);
+        }
+        match to {
+            Some(to) if self.sockets.borrow_mut().has_datagrams(peer.id(), id)? => {
+                let to = self.sockets.borrow_mut().meant(peer.id(), id, &to)?;
+                self.send_datagram(peer, id, span, Some(to), wait).await
+            }
+            // A stream is connected, and Linux looks at no address then.
+            _ => self.write(peer, id, span, None, wait).await,
+        }
+    }
+
+    async fn receive(
+        &self,
+        peer: &Peer,
+        id: DescriptionId,
+        span: BulkSpan,
+        peek: bool,
+        _rights: u32,
+        wait: bool,
+    ) -> Outcome<Received> {
+        if self.sockets.borrow_mut().has_datagrams(peer.id(), id)? {
+            return self.receive_datagram(peer, id, span, peek, wait).await;
+        }
+        let bytes = if peek {
+            let bulk = window(peer, span)?;
+            let peek = |sockets: &mut Sockets<Bulk>| {
+                sockets.peek(peer.id(), id, bulk.len(), |bytes| bulk.write(0, bytes).is_ok())
+            };
+            self.repeat(id, wait, DescriptionError::WouldBlock, peek).await.map(bytes_done)?
+        } else {
+            self.read(peer, id, span, None, wait).await?
+        };
+        Ok(Received { bytes, whole: bytes, ..Received::default() })
     }
 
     fn peer_closed(&self, peer: &Peer) {
@@ -170,6 +290,9 @@ impl DescriptionsServer for Service {
         if at.is_some() {
             return Err(DescriptionError::NotSeekable);
         }
+        if self.sockets.borrow_mut().has_datagrams(peer.id(), id)? {
+            return self.receive_datagram(peer, id, span, false, wait).await.map(|got| got.bytes);
+        }
         let bulk = window(peer, span)?;
         let read = |sockets: &mut Sockets<Bulk>| {
             sockets.read(peer.id(), id, bulk.len(), |offset, bytes| bulk.write(offset, bytes).is_ok())
@@ -180,6 +303,9 @@ impl DescriptionsServer for Service {
     async fn write(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Outcome<u32> {
         if at.is_some() {
             return Err(DescriptionError::NotSeekable);
+        }
+        if self.sockets.borrow_mut().has_datagrams(peer.id(), id)? {
+            return self.send_datagram(peer, id, span, None, wait).await;
         }
         let bulk = window(peer, span)?;
         let write = |sockets: &mut Sockets<Bulk>| {
@@ -240,8 +366,8 @@ impl DescriptionsServer for Service {
         }
     }
 
-    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, watch: bool) -> Outcome<u32> {
-        if watch {
+    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, watch: WatchFor) -> Outcome<u32> {
+        if watch != WatchFor::Nothing {
             self.events.borrow_mut().entry(peer.id()).or_insert_with(|| DescriptionsEvents::new(peer));
         }
         self.sockets.borrow_mut().poll(peer.id(), id, mask, watch)
@@ -253,6 +379,16 @@ impl DescriptionsServer for Service {
         }
         self.sockets.borrow_mut().inherit(peer.id(), child);
         Ok(())
+    }
+
+    async fn lend(&self, peer: &Peer, id: DescriptionId) -> Outcome<u64> {
+        let mut ticket = [0; 8];
+        runtime::fill_random(&mut ticket);
+        self.sockets.borrow_mut().lend(peer.id(), id, u64::from_ne_bytes(ticket))
+    }
+
+    async fn claim(&self, peer: &Peer, ticket: u64) -> Outcome<DescriptionId> {
+        self.sockets.borrow_mut().claim(peer.id(), ticket)
     }
 
     async fn close(&self, peer: &Peer, id: DescriptionId) -> Outcome<()> {

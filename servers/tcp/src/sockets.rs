@@ -6,14 +6,16 @@
 //! 0 is reset, any other sends what was written and then its end. Nothing here waits: what cannot
 //! be done now is `WouldBlock`, and [`Sockets::settle`] tells whom a turn concerns.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use contracts::descriptions::{DescriptionError as Error, DescriptionId, ready};
-use contracts::sockets::{Accepted, Shutdown, SocketAddress, SocketKind};
-use core::net::{Ipv4Addr, SocketAddrV4};
+use contracts::descriptions::{DescriptionError as Error, DescriptionId, WatchFor, Watched, may_have, ready};
+use contracts::lending::Tickets;
+use contracts::sockets::{Accepted, Address, Family, Shutdown, SocketAddress, SocketAddress6, SocketKind};
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4};
 use core::ops::RangeInclusive;
 use core::task::Waker;
 use packet::Memory;
+use runtime::{Holders, LENT};
 use smoltcp::socket::tcp::State;
 
 use crate::connection::Fault;
@@ -33,20 +35,44 @@ pub type ClientId = u64;
 pub(crate) enum Kind {
     Fresh,
     Listening(u16),
+    /// Listens to IPv6, from where nobody comes.
+    Unheard,
     Connected(ConnectionId),
+    Datagrams,
 }
 
 pub(crate) struct Description {
     pub(crate) kind: Kind,
     pub(crate) bound: Option<SocketAddress>,
-    pub(crate) holders: BTreeSet<ClientId>,
-    pub(crate) watchers: BTreeMap<ClientId, u32>,
+    pub(crate) holders: Holders,
+    pub(crate) watchers: BTreeMap<ClientId, Watched>,
     pub(crate) waiters: Vec<Waker>,
     pub(crate) read_ended: bool,
     pub(crate) reuse: bool,
     pub(crate) keep_alive: bool,
     pub(crate) no_delay: bool,
     pub(crate) linger_s: Option<u32>,
+    pub(crate) shares_port: bool,
+    pub(crate) only_6: bool,
+    pub(crate) family: Family,
+}
+
+impl Description {
+    pub(crate) fn is_datagrams(&self) -> bool {
+        matches!(self.kind, Kind::Datagrams)
+    }
+
+    /// What it calls an address.
+    fn told(&self, own: SocketAddress) -> Address {
+        match self.family {
+            Family::Internet6 => {
+                let ip = Ipv4Addr::from(own.address);
+                let mapped = if ip.is_unspecified() { Ipv6Addr::UNSPECIFIED } else { ip.to_ipv6_mapped() };
+                Address::Internet6(SocketAddress6 { address: mapped.octets(), port: own.port })
+            }
+            _ => Address::Internet(own),
+        }
+    }
 }
 
 /// A `ready` event to send.
@@ -66,34 +92,45 @@ pub struct Sockets<M> {
     pub tcp: Tcp<M>,
     pub(crate) table: BTreeMap<DescriptionId, Description>,
     pub(crate) connections: BTreeMap<ConnectionId, DescriptionId>,
-    pub(crate) bound: BTreeMap<u16, DescriptionId>,
+    /// Who has each port of TCP; several only if all share it.
+    pub(crate) bound: BTreeMap<u16, Vec<DescriptionId>>,
     next_id: DescriptionId,
+    /// What clients lend each other.
+    pub tickets: Tickets,
 }
 
 impl<M: Memory> Sockets<M> {
     /// No descriptions yet.
     pub fn new(tcp: Tcp<M>) -> Sockets<M> {
-        Sockets { tcp, table: BTreeMap::new(), connections: BTreeMap::new(), bound: BTreeMap::new(), next_id: 1 }
+        Sockets {
+            tcp,
+            table: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            bound: BTreeMap::new(),
+            next_id: 1,
+            tickets: Tickets::default(),
+        }
     }
 
     /// See the contract; so for all that bear the names of its operations.
-    pub fn socket(&mut self, client: ClientId, kind: SocketKind) -> Result<DescriptionId, Error> {
-        if kind != SocketKind::Stream {
-            return Err(Error::NotSupported);
-        }
-        self.add(client, Kind::Fresh)
+    pub fn socket(&mut self, client: ClientId, family: Family, kind: SocketKind) -> Result<DescriptionId, Error> {
+        let kind = match kind {
+            _ if family == Family::Local => return Err(Error::NotSupported),
+            SocketKind::Stream => Kind::Fresh,
+            SocketKind::Datagram => Kind::Datagrams,
+            SocketKind::Packets => return Err(Error::NotSupported),
+        };
+        self.add(client, family, kind)
     }
 
-    fn add(&mut self, client: ClientId, kind: Kind) -> Result<DescriptionId, Error> {
-        if self.table.len() >= DESCRIPTIONS_MAX {
-            return Err(Error::TooMany);
-        }
+    fn add(&mut self, client: ClientId, family: Family, kind: Kind) -> Result<DescriptionId, Error> {
+        self.may_add(client)?;
         let id = self.next_id;
         self.next_id += 1;
         let description = Description {
             kind,
             bound: None,
-            holders: BTreeSet::from([client]),
+            holders: Holders::of(client),
             watchers: BTreeMap::new(),
             waiters: Vec::new(),
             read_ended: false,
@@ -101,74 +138,137 @@ impl<M: Memory> Sockets<M> {
             keep_alive: false,
             no_delay: false,
             linger_s: None,
+            shares_port: false,
+            only_6: false,
+            family,
         };
         self.table.insert(id, description);
-        if let Kind::Connected(connection) = kind {
-            self.connections.insert(connection, id);
+        match kind {
+            Kind::Connected(connection) => drop(self.connections.insert(connection, id)),
+            Kind::Datagrams => self.tcp.datagrams.add(id),
+            Kind::Fresh | Kind::Listening(_) | Kind::Unheard => {}
         }
         Ok(id)
     }
 
+    /// `TooMany`: the client holds as many as may be, or its share of them.
+    fn may_add(&self, client: ClientId) -> Result<(), Error> {
+        let own = || self.table.values().filter(|description| description.holders.contains(client)).count();
+        if may_have(DESCRIPTIONS_MAX, self.table.len(), own) { Ok(()) } else { Err(Error::TooMany) }
+    }
+
     pub(crate) fn get(&mut self, client: ClientId, id: DescriptionId) -> Result<&mut Description, Error> {
-        self.table.get_mut(&id).filter(|description| description.holders.contains(&client)).ok_or(Error::BadId)
+        self.table.get_mut(&id).filter(|description| description.holders.contains(client)).ok_or(Error::BadId)
+    }
+
+    /// The IPv4 address that a program means. `Invalid` for one of another family,
+    /// `AddressNotAvailable` for one that is IPv6's alone.
+    pub fn meant(&mut self, client: ClientId, id: DescriptionId, address: &Address) -> Result<SocketAddress, Error> {
+        match (self.get(client, id)?.family, address) {
+            (Family::Internet, Address::Internet(address)) => Ok(*address),
+            (Family::Internet6, Address::Internet6(SocketAddress6 { address, port })) => {
+                let ip = Ipv6Addr::from(*address);
+                let any = ip.is_unspecified().then_some(Ipv4Addr::UNSPECIFIED);
+                let ip = ip.to_ipv4_mapped().or(any).ok_or(Error::AddressNotAvailable)?;
+                Ok(SocketAddress { address: ip.octets(), port: *port })
+            }
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// What a description calls an address.
+    pub fn told(&mut self, client: ClientId, id: DescriptionId, own: SocketAddress) -> Result<Address, Error> {
+        self.get(client, id).map(|description| description.told(own))
     }
 
     /// Binds.
     pub fn bind(&mut self, client: ClientId, id: DescriptionId, address: SocketAddress) -> Result<(), Error> {
         let description = self.get(client, id)?;
-        if !matches!(description.kind, Kind::Fresh) || description.bound.is_some() {
+        if !matches!(description.kind, Kind::Fresh | Kind::Datagrams) || description.bound.is_some() {
             return Err(Error::Invalid);
         }
+        let (is_datagrams, only_6, shares) = (description.is_datagrams(), description.only_6, description.shares_port);
         let ip = Ipv4Addr::from(address.address);
         if !(ip.is_unspecified() || ip.is_loopback() || self.tcp.host() == Some(ip)) {
             return Err(Error::AddressNotAvailable);
         }
-        let port = if address.port == 0 { self.free_port().ok_or(Error::AddressInUse)? } else { address.port };
-        if self.bound.contains_key(&port) {
-            return Err(Error::AddressInUse);
+        if is_datagrams {
+            return self.bind_datagrams(id, end_of(address));
         }
-        self.bound.insert(port, id);
+        let is_free = |sockets: &Sockets<M>, port| !sockets.bound.contains_key(&port);
+        let port = if address.port == 0 { self.free_port(is_free).ok_or(Error::AddressInUse)? } else { address.port };
+        if !only_6 {
+            let in_the_way = |other: &DescriptionId| {
+                !(shares && self.table.get(other).is_some_and(|description| description.shares_port))
+            };
+            if self.bound.get(&port).is_some_and(|others| others.iter().any(in_the_way)) {
+                return Err(Error::AddressInUse);
+            }
+            self.bound.entry(port).or_default().push(id);
+        }
         self.get(client, id)?.bound = Some(SocketAddress { port, ..address });
         Ok(())
     }
 
-    fn free_port(&mut self) -> Option<u16> {
+    pub(crate) fn free_port(&mut self, is_free: impl Fn(&Self, u16) -> bool) -> Option<u16> {
         let first = self.tcp.opening.port();
-        for step in 0..FREE_PORTS_FIRST {
-            let port = FREE_PORTS_FIRST + first.wrapping_add(step) % FREE_PORTS_FIRST;
-            if !self.bound.contains_key(&port) {
-                return Some(port);
-            }
-        }
-        None
+        let port = |step| FREE_PORTS_FIRST + first.wrapping_add(step) % FREE_PORTS_FIRST;
+        (0..FREE_PORTS_FIRST).map(port).find(|port| is_free(self, *port))
     }
 
     /// Listens; `backlog` connections may wait.
     pub fn listen(&mut self, client: ClientId, id: DescriptionId, backlog: u32) -> Result<(), Error> {
         match self.get(client, id)?.kind {
-            Kind::Listening(_) => return Ok(()),
+            Kind::Listening(_) | Kind::Unheard => return Ok(()),
             Kind::Connected(_) => return Err(Error::Invalid),
+            Kind::Datagrams => return Err(Error::NotSupported),
             Kind::Fresh => {}
         }
         if self.get(client, id)?.bound.is_none() {
             self.bind(client, id, SocketAddress::default())?;
         }
         let Some(SocketAddress { address, port }) = self.get(client, id)?.bound else { return Err(Error::Failed) };
+        if self.get(client, id)?.only_6 {
+            self.get(client, id)?.kind = Kind::Unheard;
+            return Ok(());
+        }
         let only = Some(Ipv4Addr::from(address)).filter(|address| !address.is_unspecified());
-        self.tcp.listen(port, only, backlog).map_err(refused)?;
+        // Who shares the port shares what waits there.
+        if !self.is_heard(port) {
+            self.tcp.listen(port, only, backlog).map_err(refused)?;
+        }
         self.get(client, id)?.kind = Kind::Listening(port);
         Ok(())
     }
 
+    /// Does somebody listen to the port?
+    fn is_heard(&self, port: u16) -> bool {
+        let listens = |id| self.table.get(id).is_some_and(|known| matches!(known.kind, Kind::Listening(_)));
+        self.bound.get(&port).into_iter().flatten().any(listens)
+    }
+
+    /// Ends what a description listened to, if nobody else does: it does not any more.
+    fn unheard(&mut self, port: u16) {
+        if !self.is_heard(port) {
+            self.tcp.unlisten(port);
+        }
+    }
+
     /// Accepts.
     pub fn accept(&mut self, client: ClientId, id: DescriptionId) -> Result<Accepted, Error> {
-        let Kind::Listening(port) = self.get(client, id)?.kind else { return Err(Error::Invalid) };
-        if self.table.len() >= DESCRIPTIONS_MAX {
-            return Err(Error::TooMany);
-        }
+        let description = self.get(client, id)?;
+        let family = description.family;
+        let port = match description.kind {
+            Kind::Listening(port) => port,
+            Kind::Unheard => return Err(Error::WouldBlock),
+            Kind::Datagrams => return Err(Error::NotSupported),
+            Kind::Fresh | Kind::Connected(_) => return Err(Error::Invalid),
+        };
+        self.may_add(client)?;
         let connection = self.tcp.accept(port).ok_or(Error::WouldBlock)?;
         let peer = self.tcp.pair(connection).map_or(SocketAddress::default(), |pair| address_of(pair.remote));
-        Ok(Accepted { id: self.add(client, Kind::Connected(connection))?, peer })
+        let id = self.add(client, family, Kind::Connected(connection))?;
+        Ok(Accepted { id, peer: self.told(client, id, peer)? })
     }
 
     /// Begins to connect; [`Sockets::connected`] tells how it went.
@@ -181,22 +281,33 @@ impl<M: Memory> Sockets<M> {
     ) -> Result<(), Error> {
         let description = self.get(client, id)?;
         match description.kind {
-            Kind::Fresh => {}
-            Kind::Listening(_) => return Err(Error::Invalid),
+            Kind::Fresh | Kind::Datagrams => {}
+            Kind::Listening(_) | Kind::Unheard => return Err(Error::Invalid),
             Kind::Connected(_) => return self.connected(client, id).and(Err(Error::AlreadyConnected)),
         }
-        let port = description.bound.map(|bound| bound.port);
+        let (port, is_datagrams) = (description.bound.map(|bound| bound.port), description.is_datagrams());
         // Linux takes 0.0.0.0 for this machine itself.
         let ip = Ipv4Addr::from(to.address);
         let ip = if ip.is_unspecified() { Ipv4Addr::LOCALHOST } else { ip };
+        if is_datagrams {
+            return self.connect_datagrams(id, Some(SocketAddrV4::new(ip, to.port)));
+        }
         let connection = self.tcp.connect(SocketAddrV4::new(ip, to.port), port, now_ns).map_err(refused)?;
         self.get(client, id)?.kind = Kind::Connected(connection);
         self.connections.insert(connection, id);
         self.apply_options(client, id)
     }
 
+    /// Ends what a description of datagrams is connected to. `Invalid` for others.
+    pub fn disconnect(&mut self, client: ClientId, id: DescriptionId) -> Result<(), Error> {
+        if self.has_datagrams(client, id)? { self.connect_datagrams(id, None) } else { Err(Error::Invalid) }
+    }
+
     /// Is it connected? `InProgress` while it is not known.
     pub fn connected(&mut self, client: ClientId, id: DescriptionId) -> Result<(), Error> {
+        if self.has_datagrams(client, id)? {
+            return Ok(());
+        }
         let Kind::Connected(connection) = self.get(client, id)?.kind else { return Err(Error::NotConnected) };
         self.fault(connection)?;
         match self.tcp.socket(connection).map(|socket| socket.state()) {
@@ -213,10 +324,11 @@ impl<M: Memory> Sockets<M> {
             Kind::Connected(connection) => connection,
             Kind::Listening(port) => {
                 description.kind = Kind::Fresh;
-                self.tcp.unlisten(port);
+                self.unheard(port);
                 return Ok(());
             }
-            Kind::Fresh => return Err(Error::NotConnected),
+            Kind::Datagrams => return self.shut_datagrams(id, how),
+            Kind::Fresh | Kind::Unheard => return Err(Error::NotConnected),
         };
         if how != Shutdown::Write {
             description.read_ended = true;
@@ -237,6 +349,9 @@ impl<M: Memory> Sockets<M> {
         id: DescriptionId,
     ) -> Result<(SocketAddress, Option<SocketAddress>), Error> {
         let description = self.get(client, id)?;
+        if description.is_datagrams() {
+            return self.datagram_names(id);
+        }
         let bound = description.bound.unwrap_or_default();
         let Kind::Connected(connection) = description.kind else { return Ok((bound, None)) };
         let pair = self.tcp.pair(connection).ok_or(Error::NotConnected)?;
@@ -245,17 +360,22 @@ impl<M: Memory> Sockets<M> {
 
     /// Bytes that can be read now.
     pub fn available(&mut self, client: ClientId, id: DescriptionId) -> Result<usize, Error> {
-        let Kind::Connected(connection) = self.get(client, id)?.kind else { return Err(Error::Invalid) };
+        let description = self.get(client, id)?;
+        if description.is_datagrams() {
+            return Ok(self.tcp.datagrams.get(id)?.first().map_or(0, |first| first.bytes.len()));
+        }
+        let Kind::Connected(connection) = description.kind else { return Err(Error::Invalid) };
         Ok(self.tcp.socket(connection).map_or(0, |socket| socket.recv_queue()))
     }
 
-    /// What holds of `mask`; if nothing does and `watch`, the client is told once when something
-    /// does.
-    pub fn poll(&mut self, client: ClientId, id: DescriptionId, mask: u32, watch: bool) -> Result<u32, Error> {
+    /// What holds of `mask`; the client is told once as `watch` says.
+    pub fn poll(&mut self, client: ClientId, id: DescriptionId, mask: u32, watch: WatchFor) -> Result<u32, Error> {
         self.get(client, id)?;
         let holds = self.readiness(id) & (mask | ready::ERROR | ready::HANGUP);
-        if holds == 0 && watch {
-            self.get(client, id)?.watchers.insert(client, mask);
+        if let Some(watched) = Watched::new(watch, mask, holds) {
+            // Another thread of the client may watch for something else.
+            let watchers = &mut self.get(client, id)?.watchers;
+            watchers.entry(client).and_modify(|known| *known = known.join(watched)).or_insert(watched);
         }
         Ok(holds)
     }
@@ -264,6 +384,8 @@ impl<M: Memory> Sockets<M> {
         let Some(description) = self.table.get(&id) else { return 0 };
         let connection = match description.kind {
             Kind::Fresh => return ready::WRITE | ready::HANGUP,
+            Kind::Unheard => return 0,
+            Kind::Datagrams => return self.datagrams_ready(id),
             Kind::Listening(port) => return if self.tcp.acceptable(port) { ready::READ } else { 0 },
             Kind::Connected(connection) => connection,
         };
@@ -285,27 +407,56 @@ impl<M: Memory> Sockets<M> {
 
     /// A child gets what its parent holds.
     pub fn inherit(&mut self, parent: ClientId, child: ClientId) {
-        for description in self.table.values_mut().filter(|description| description.holders.contains(&parent)) {
-            description.holders.insert(child);
+        self.table.values_mut().for_each(|description| description.holders.inherit(parent, child));
+    }
+
+    /// A client lends what it holds: one more reference, which a ticket stands for.
+    pub fn lend(&mut self, client: ClientId, id: DescriptionId, ticket: u64) -> Result<u64, Error> {
+        self.get(client, id)?;
+        self.tickets.lend(ticket, id, client)?;
+        self.get(client, id)?.holders.add(LENT);
+        Ok(ticket)
+    }
+
+    /// A client gets what was lent.
+    pub fn claim(&mut self, client: ClientId, ticket: u64) -> Result<DescriptionId, Error> {
+        let id = self.tickets.get(ticket)?;
+        self.get(LENT, id)?.holders.add(client);
+        Ok(id)
+    }
+
+    /// Nobody will claim it any more.
+    pub fn settle_ticket(&mut self, ticket: u64) {
+        if let Some(id) = self.tickets.settle(ticket) {
+            // It is lent: this cannot fail.
+            let _ = self.close(LENT, id);
         }
     }
 
     /// Drops a reference.
     pub fn close(&mut self, client: ClientId, id: DescriptionId) -> Result<(), Error> {
         let description = self.get(client, id)?;
-        description.holders.remove(&client);
-        description.watchers.remove(&client);
+        description.holders.remove(client);
+        if !description.holders.contains(client) {
+            description.watchers.remove(&client);
+        }
         if !description.holders.is_empty() {
             return Ok(());
         }
         self.wake(id);
         let Some(description) = self.table.remove(&id) else { return Ok(()) };
-        if let Some(bound) = description.bound {
-            self.bound.remove(&bound.port);
+        if let Some(bound) = description.bound
+            && let Some(sharers) = self.bound.get_mut(&bound.port)
+        {
+            sharers.retain(|sharer| *sharer != id);
+            if sharers.is_empty() {
+                self.bound.remove(&bound.port);
+            }
         }
         match description.kind {
-            Kind::Fresh => {}
-            Kind::Listening(port) => self.tcp.unlisten(port),
+            Kind::Fresh | Kind::Unheard => {}
+            Kind::Listening(port) => self.unheard(port),
+            Kind::Datagrams => self.tcp.datagrams.remove(id),
             Kind::Connected(connection) => {
                 self.connections.remove(&connection);
                 self.tcp.abandon(connection, description.linger_s == Some(0));
@@ -317,13 +468,13 @@ impl<M: Memory> Sockets<M> {
     /// A client is gone, one of `ids`: all its references are.
     pub fn client_gone(&mut self, ids: RangeInclusive<ClientId>, is_gone: impl Fn(ClientId) -> bool) {
         let of_gone = |(id, description): (&DescriptionId, &Description)| {
-            let holders = description.holders.range(ids.clone()).filter(|holder| is_gone(**holder));
-            holders.map(|holder| (*holder, *id)).collect::<Vec<_>>()
+            let holders = description.holders.among(ids.clone()).filter(|holder| is_gone(*holder));
+            holders.map(|holder| (holder, *id)).collect::<Vec<_>>()
         };
         let held: Vec<_> = self.table.iter().flat_map(of_gone).collect();
         for (client, id) in held {
-            // It holds it: this cannot fail.
-            let _ = self.close(client, id);
+            // It holds it, perhaps more than once: this fails only when it does no longer.
+            while self.close(client, id).is_ok() {}
         }
     }
 
@@ -337,7 +488,7 @@ impl<M: Memory> Sockets<M> {
         true
     }
 
-    fn wake(&mut self, id: DescriptionId) {
+    pub(crate) fn wake(&mut self, id: DescriptionId) {
         if let Some(description) = self.table.get_mut(&id) {
             description.waiters.drain(..).for_each(Waker::wake);
         }
@@ -347,23 +498,33 @@ impl<M: Memory> Sockets<M> {
     pub fn settle(&mut self) -> Vec<Ready> {
         let mut events = Vec::new();
         for change in self.tcp.take_changes() {
-            let id = match change {
-                Change::Connection(connection) => self.connections.get(&connection),
-                Change::Listener(port) => self.bound.get(&port),
-            };
-            let Some(&id) = id else { continue };
-            self.wake(id);
-            let holds = self.readiness(id);
-            let Some(description) = self.table.get_mut(&id) else { continue };
-            description.watchers.retain(|&client, mask| {
-                let mask = holds & (*mask | ready::ERROR | ready::HANGUP);
-                if mask != 0 {
-                    events.push(Ready { client, id, mask });
+            match change {
+                Change::Connection(connection) => {
+                    if let Some(&id) = self.connections.get(&connection) {
+                        self.changed(id, &mut events);
+                    }
                 }
-                mask == 0
-            });
+                Change::Listener(port) => {
+                    let sharers = self.bound.get(&port).cloned().unwrap_or_default();
+                    sharers.into_iter().for_each(|id| self.changed(id, &mut events));
+                }
+                Change::Datagrams(id) => self.changed(id, &mut events),
+            }
         }
         events
+    }
+
+    fn changed(&mut self, id: DescriptionId, events: &mut Vec<Ready>) {
+        self.wake(id);
+        let holds = self.readiness(id);
+        let Some(description) = self.table.get_mut(&id) else { return };
+        description.watchers.retain(|&client, watched| {
+            let mask = watched.at_change(holds);
+            if mask != 0 {
+                events.push(Ready { client, id, mask });
+            }
+            mask == 0
+        });
     }
 
     pub(crate) fn fault(&mut self, connection: ConnectionId) -> Result<(), Error> {
@@ -376,7 +537,12 @@ impl<M: Memory> Sockets<M> {
     }
 }
 
-fn address_of(address: SocketAddrV4) -> SocketAddress {
+/// An address of the contract's as the library has it.
+pub(crate) fn end_of(address: SocketAddress) -> SocketAddrV4 {
+    SocketAddrV4::new(address.address.into(), address.port)
+}
+
+pub(crate) fn address_of(address: SocketAddrV4) -> SocketAddress {
     SocketAddress { address: address.ip().octets(), port: address.port() }
 }
 

@@ -76,6 +76,13 @@ impl<M: Memory> Wire<M> {
         true
     }
 
+    /// Sends a packet that is not TCP's, with its checksums; false if no buffer is free.
+    pub fn pass(&mut self, packet: &[u8]) -> bool {
+        let Some(buffer) = self.sender.free.take() else { return false };
+        let span = self.sender.transmit.write(buffer, HEADROOM, packet);
+        span.map(|span| self.sender.go(span)).is_ok()
+    }
+
     /// Is a buffer free?
     pub fn can_send(&self) -> bool {
         !self.sender.free.is_empty()
@@ -151,15 +158,15 @@ impl<M: Memory> Sender<M> {
         } else {
             let Some(buffer) = self.free.take() else { return };
             segment::fill_checksum(packet);
-            match self.transmit.write(buffer, HEADROOM, packet) {
-                Ok(span) => {
-                    self.out.push(span);
-                    self.on_the_way.push_back(span);
-                }
-                Err(_) => return,
-            }
+            let Ok(span) = self.transmit.write(buffer, HEADROOM, packet) else { return };
+            self.go(span);
         }
         self.sent.push(segment);
+    }
+
+    fn go(&mut self, span: Span) {
+        self.out.push(span);
+        self.on_the_way.push_back(span);
     }
 }
 

@@ -2,7 +2,7 @@
 mod common;
 
 use common::*;
-use contracts::sockets::SocketKind;
+use contracts::sockets::{Family, SocketKind};
 use std::collections::BTreeSet;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -17,7 +17,7 @@ fn syn(packets: &[Vec<u8>]) -> (u32, u16, bool) {
 
 /// The SYN of a connection that is opened at that time, from a port or any.
 fn opened(machine: &mut Machine, from: Option<u16>, now_ns: u64) -> (u32, u16) {
-    let id = machine.sockets.socket(ME, SocketKind::Stream).unwrap();
+    let id = machine.sockets.socket(ME, Family::Internet, SocketKind::Stream).unwrap();
     if let Some(port) = from {
         let address = contracts::sockets::SocketAddress { address: [0; 4], port };
         machine.sockets.bind(ME, id, address).unwrap();

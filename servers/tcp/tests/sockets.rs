@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use contracts::descriptions::{DescriptionError, ready};
-use contracts::sockets::{Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName};
+use contracts::descriptions::{DescriptionError, WatchFor, ready};
+use contracts::sockets::{Family, Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName};
 use tcp::listener::{Notice, Shortage, TOLD_EVERY_NS, WAITING_MAX, WAITING_MIN};
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -29,7 +29,7 @@ fn data_flows_both_ways_and_ends_in_order() {
     assert_eq!(net.client.write(client, b"x"), Err(DescriptionError::BrokenPipe));
     assert_eq!(net.server.read(server, 100).unwrap(), b"");
     assert_eq!(
-        net.server.sockets.poll(ME, server, ready::READ | ready::READ_HANGUP, false),
+        net.server.sockets.poll(ME, server, ready::READ | ready::READ_HANGUP, WatchFor::Nothing),
         Ok(ready::READ | ready::READ_HANGUP)
     );
     net.server.write(server, b"answer").unwrap();
@@ -100,9 +100,9 @@ fn two_hundred_connections_at_once() {
 fn nobody_listens() {
     let mut net = Net::new();
     let client = net.client.connect(SERVER, 81, net.now_ns);
-    assert_eq!(net.client.sockets.poll(ME, client, ready::WRITE, true), Ok(0));
+    assert_eq!(net.client.sockets.poll(ME, client, ready::WRITE, WatchFor::Level), Ok(0));
     net.settle();
-    assert_ne!(net.client.sockets.poll(ME, client, ready::WRITE, false).unwrap() & ready::ERROR, 0);
+    assert_ne!(net.client.sockets.poll(ME, client, ready::WRITE, WatchFor::Nothing).unwrap() & ready::ERROR, 0);
     let error = net.client.sockets.option(ME, client, SocketOptionName::Error);
     assert_eq!(error, Ok(SocketOption::Error(Some(DescriptionError::ConnectionRefused))));
     assert_eq!(net.client.sockets.option(ME, client, SocketOptionName::Error), Ok(SocketOption::Error(None)));
@@ -135,7 +135,7 @@ fn a_listener_that_closes_resets_what_waits_and_its_port_is_free() {
     let listener = net.server.listen(80);
     let client = net.client.connect(SERVER, 80, net.now_ns);
     net.settle();
-    let other = net.server.sockets.socket(ME, SocketKind::Stream).unwrap();
+    let other = net.server.sockets.socket(ME, Family::Internet, SocketKind::Stream).unwrap();
     let address = SocketAddress { address: [0; 4], port: 80 };
     assert_eq!(net.server.sockets.bind(ME, other, address), Err(DescriptionError::AddressInUse));
     net.server.sockets.close(ME, listener).unwrap();
@@ -143,7 +143,7 @@ fn a_listener_that_closes_resets_what_waits_and_its_port_is_free() {
     assert_eq!(net.client.read(client, 1), Err(DescriptionError::ConnectionReset));
     assert_eq!(net.server.sockets.bind(ME, other, address), Ok(()));
     let wrong = SocketAddress { address: [1, 2, 3, 4], port: 81 };
-    let third = net.server.sockets.socket(ME, SocketKind::Stream).unwrap();
+    let third = net.server.sockets.socket(ME, Family::Internet, SocketKind::Stream).unwrap();
     assert_eq!(net.server.sockets.bind(ME, third, wrong), Err(DescriptionError::AddressNotAvailable));
 }
 
@@ -167,11 +167,39 @@ fn references_keep_a_connection_and_strangers_cannot_reach_it() {
 }
 
 #[test]
+fn what_is_lent_lives_until_it_is_settled() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    let sockets = &mut net.server.sockets;
+    assert_eq!(sockets.lend(2, server, 77), Err(DescriptionError::BadId));
+    assert_eq!(sockets.lend(ME, server, 77), Ok(77));
+    sockets.close(ME, server).unwrap();
+    assert_eq!(sockets.claim(2, 78), Err(DescriptionError::BadId));
+    assert_eq!(sockets.claim(2, 77), Ok(server));
+    assert_eq!(sockets.claim(2, 77), Ok(server));
+    sockets.settle_ticket(77);
+    sockets.settle_ticket(77);
+    assert_eq!(sockets.claim(2, 77), Err(DescriptionError::BadId));
+    sockets.close(2, server).unwrap();
+    net.client.write(client, b"still here").unwrap();
+    net.settle();
+    assert_eq!(net.server.sockets.available(2, server), Ok(10));
+    assert_eq!(net.server.sockets.lend(2, server, 79), Ok(79));
+    net.server.sockets.client_gone(2..=2, |_| true);
+    net.settle();
+    assert_eq!(net.client.read(client, 1), Err(DescriptionError::WouldBlock), "it is on its way to somebody");
+    net.server.sockets.settle_ticket(79);
+    net.settle();
+    assert_eq!(net.client.read(client, 1), Err(DescriptionError::ConnectionReset));
+}
+
+#[test]
 fn a_watcher_is_told_once() {
     let mut net = Net::new();
     let listener = net.server.listen(80);
     let (server, client) = net.connection(listener, 80);
-    assert_eq!(net.server.sockets.poll(ME, server, ready::READ, true), Ok(0));
+    assert_eq!(net.server.sockets.poll(ME, server, ready::READ, WatchFor::Level), Ok(0));
     net.client.write(client, b"1").unwrap();
     for packet in net.client.turn(net.now_ns) {
         net.server.deliver(&packet, net.now_ns);
@@ -235,9 +263,16 @@ fn limits_hold() {
     net.settle();
     assert_eq!(net.server.sockets.tcp.records().count(), WAITING_MIN);
     assert_eq!(net.server.sockets.tcp.counters().dropped_syns, 300 - WAITING_MIN as u64);
-    let all = (0..2000).filter(|_| net.server.sockets.socket(ME, SocketKind::Stream).is_ok()).count();
-    assert_eq!(all, tcp::sockets::DESCRIPTIONS_MAX - 1);
-    assert_eq!(net.server.sockets.socket(ME, SocketKind::Datagram), Err(DescriptionError::NotSupported));
+    let mut all = |client| {
+        (0..2000).filter(|_| net.server.sockets.socket(client, Family::Internet, SocketKind::Stream).is_ok()).count()
+    };
+    // One listens already. Nobody has more than are left to others.
+    let most = tcp::sockets::DESCRIPTIONS_MAX / 2;
+    assert_eq!([all(ME), all(ME + 1), all(ME + 2), all(ME)], [most - 1, most / 2, most / 4, 0]);
+    assert_eq!(
+        net.server.sockets.socket(ME, Family::Internet, SocketKind::Packets),
+        Err(DescriptionError::NotSupported)
+    );
 }
 
 #[test]

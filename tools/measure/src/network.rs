@@ -1,6 +1,7 @@
 //! UDP and TCP over the loopback interface, client and server in two processes, on two cores if
 //! there are.
 
+use crate::page_server;
 use crate::problem::{During, Problem, Result};
 use crate::rows::Setting;
 use crate::sample::{SAMPLES, Sample, measured, repeat};
@@ -19,6 +20,8 @@ const DATAGRAMS: u64 = 500;
 const WINDOW: u64 = 50;
 const CHUNKS: u64 = 64;
 const CONNECTIONS: u64 = 50;
+const REQUESTS: u64 = 100;
+const REQUEST: [u8; 40] = [b'?'; 40];
 const REPLY: [u8; 128] = [b'x'; 128];
 /// A word that does not come within this is lost.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -109,6 +112,31 @@ pub fn tcp_stream(setting: &Setting) -> Result<Vec<Sample>> {
     };
     sample()?;
     (0..SAMPLES).map(|_| sample()).collect()
+}
+
+/// Asks over one connection a server that waits by epoll, as most do: 40 bytes, 128 back.
+pub fn tcp_request(setting: &Setting) -> Result<Vec<Sample>> {
+    let listener = TcpListener::bind(anywhere()).during("TCP socket")?;
+    let address = listener.local_addr().during("getsockname")?;
+    let _server = beside(setting, || {
+        let (mut stream, _) = listener.accept().during("accept")?;
+        stream.set_nodelay(true).during("TCP_NODELAY")?;
+        let set = page_server::epoll()?;
+        page_server::watch(&set, &stream)?;
+        let mut request = [0; REQUEST.len()];
+        loop {
+            page_server::wait(&set, &mut [libc::epoll_event { events: 0, u64: 0 }])?;
+            stream.read_exact(&mut request).during("read (TCP)")?;
+            stream.write_all(&REPLY).during("write (TCP)")?;
+        }
+    })?;
+    let mut stream = TcpStream::connect(address).during("connect")?;
+    stream.set_read_timeout(Some(LIMIT)).during("SO_RCVTIMEO")?;
+    stream.set_nodelay(true).during("TCP_NODELAY")?;
+    repeat(REQUESTS, || {
+        stream.write_all(&REQUEST).during("write (TCP)")?;
+        stream.read_exact(&mut [0; REPLY.len()]).during("read (TCP)")
+    })
 }
 
 /// Connects, receives 128 bytes, and sees the end: Corey's short connections.

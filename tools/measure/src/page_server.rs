@@ -31,16 +31,13 @@ enum Next {
 /// Serves `page` at `port` for ever; says `measure: serving` when clients may come.
 pub fn serve(port: u16, page: &[u8]) -> Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).during("TCP socket")?;
-    // SAFETY: makes a descriptor, which is then ours alone.
-    let set = unsafe { OwnedFd::from_raw_fd(check("epoll_create1", libc::epoll_create1(0))?) };
+    let set = epoll()?;
     watch(&set, &listener)?;
     println!("measure: serving");
     let mut clients = HashMap::new();
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
     loop {
-        // SAFETY: room for as many events as are named.
-        let count = unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), EVENTS as i32, -1) };
-        for event in &events[..check("epoll_wait", count)? as usize] {
+        for event in wait(&set, &mut events)? {
             let descriptor = event.u64 as i32;
             if descriptor == listener.as_raw_fd() {
                 let (stream, _) = listener.accept().during("accept")?;
@@ -57,7 +54,21 @@ pub fn serve(port: u16, page: &[u8]) -> Result<()> {
     }
 }
 
-fn watch(set: &OwnedFd, file: &impl AsRawFd) -> Result<()> {
+/// A set to wait with.
+pub fn epoll() -> Result<OwnedFd> {
+    // SAFETY: makes a descriptor, which is then ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(check("epoll_create1", libc::epoll_create1(0))?) })
+}
+
+/// What of the set is ready, once something is.
+pub fn wait<'e>(set: &OwnedFd, events: &'e mut [libc::epoll_event]) -> Result<&'e [libc::epoll_event]> {
+    // SAFETY: room for as many events as are named.
+    let count = unsafe { libc::epoll_wait(set.as_raw_fd(), events.as_mut_ptr(), events.len() as i32, -1) };
+    Ok(&events[..check("epoll_wait", count)? as usize])
+}
+
+/// Has the set tell when the file can be read.
+pub fn watch(set: &OwnedFd, file: &impl AsRawFd) -> Result<()> {
     let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: file.as_raw_fd() as u64 };
     // SAFETY: both descriptors are open, and the pointer is to an event of ours.
     match unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, file.as_raw_fd(), &raw mut event) } {

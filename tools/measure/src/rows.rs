@@ -30,7 +30,7 @@ const fn row(name: &'static str, cores: usize, measure: fn(&Setting) -> Result<V
 }
 
 /// Every row, in the order in which all are run.
-pub const ROWS: [Row; 25] = [
+pub const ROWS: [Row; 26] = [
     row("known-loop", 1, calls::known),
     row("getpid", 1, calls::getpid),
     row("getppid", 1, calls::getppid),
@@ -52,6 +52,7 @@ pub const ROWS: [Row; 25] = [
     row("mempass/processes", 1, arrays::pass_processes),
     row("mprotect-cycle", 1, memory::protect),
     row("udp-loopback", 1, network::udp),
+    row("tcp-request", 1, network::tcp_request),
     row("tcp-stream", 1, network::tcp_stream),
     row("tcp-connections", 1, network::tcp_connections),
     row("word-index", 1, words::index),

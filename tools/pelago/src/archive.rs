@@ -133,6 +133,11 @@ impl Archive {
         self.entry(path).is_some_and(|entry| entry.is(FILE))
     }
 
+    /// True if `path` leads to a file that somebody may execute.
+    pub fn is_program(&self, path: &str) -> bool {
+        self.entry(path).is_some_and(|entry| entry.is(FILE) && entry.mode & 0o111 != 0)
+    }
+
     /// True if `path` leads to a folder.
     pub fn has_folder(&self, path: &str) -> bool {
         self.entry(path).is_some_and(|entry| entry.is(FOLDER))

@@ -21,6 +21,8 @@ enum Action {
     Kill { component: String },
     /// Make a component stop answering
     Hang { component: String },
+    /// Make a component wait for ever for what never comes
+    Block { component: String },
     /// Make a component access memory it does not have
     Fault { component: String },
 }
@@ -30,6 +32,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let (verb, component) = match &options.action {
         Action::Kill { component } => ("kill", component),
         Action::Hang { component } => ("hang", component),
+        Action::Block { component } => ("block", component),
         Action::Fault { component } => ("fault", component),
     };
     if !component.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.') {

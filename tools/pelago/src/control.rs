@@ -28,14 +28,23 @@ fn is_last(line: &str) -> bool {
 /// Sends the request to the running instance whose process is `wanted`, or to the only one, and
 /// prints the reply.
 pub fn ask(wanted: Option<u32>, request: &str) -> Result<ExitCode> {
+    let reply = self::request(wanted, request)?;
+    reply.iter().for_each(|line| println!("{line}"));
+    let is_ok = reply.last().is_some_and(|line| line.starts_with("ok"));
+    Ok(if is_ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Sends the request and gives the lines of the reply, the last of which begins with `ok` or
+/// `error`.
+pub fn request(wanted: Option<u32>, request: &str) -> Result<Vec<String>> {
     let mut stream = connect(wanted)?;
     stream.set_read_timeout(Some(2 * REPLY_LIMIT)).context("cannot set a limit")?;
     writeln!(stream, "{request}").context("the running instance does not take the request")?;
+    let mut reply = Vec::new();
     for line in BufReader::new(stream).lines() {
-        let line = line.context("the running instance does not answer")?;
-        println!("{line}");
-        if is_last(&line) {
-            return Ok(if line.starts_with("ok") { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        reply.push(line.context("the running instance does not answer")?);
+        if reply.last().is_some_and(|line| is_last(line)) {
+            return Ok(reply);
         }
     }
     bail!("the running instance ended before it answered")

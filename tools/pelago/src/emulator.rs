@@ -8,7 +8,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -127,26 +127,44 @@ impl Accelerator {
     }
 }
 
-/// A TCP port of the host that leads to one of the guest.
+/// What a port is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+impl Protocol {
+    /// As `-p` and the emulator write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        }
+    }
+}
+
+/// A port of the host that leads to one of the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// Address of the host to listen at.
     pub address: Ipv4Addr,
     pub host: u16,
     pub guest: u16,
+    pub protocol: Protocol,
 }
 
 impl FromStr for Forward {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Forward> {
-        if text.ends_with("/udp") {
-            bail!("the guest has no UDP, so no such port can be led to it; leave out {text}");
-        }
-        let ports = text.strip_suffix("/tcp").unwrap_or(text);
-        if let Some((_, protocol)) = ports.rsplit_once('/') {
-            bail!("`{protocol}` is no protocol of the guest's; write HOST:GUEST, for instance 8080:80");
-        }
+        let (ports, protocol) = match text.rsplit_once('/') {
+            None => (text, Protocol::Tcp),
+            Some((ports, "tcp")) => (ports, Protocol::Tcp),
+            Some((ports, "udp")) => (ports, Protocol::Udp),
+            Some((_, other)) => bail!("`{other}` is no protocol of the guest's; write HOST:GUEST/tcp or /udp"),
+        };
         let (rest, guest) = ports.rsplit_once(':').context("write HOST:GUEST, for instance 8080:80")?;
         let (address, host) = match rest.rsplit_once(':') {
             None => (Ipv4Addr::LOCALHOST, rest),
@@ -158,23 +176,28 @@ impl FromStr for Forward {
         let port = |text: &str| {
             text.parse().ok().filter(|&port| port != 0).with_context(|| format!("`{text}` is no port number"))
         };
-        Ok(Forward { address, host: port(host)?, guest: port(guest)? })
+        Ok(Forward { address, host: port(host)?, guest: port(guest)?, protocol })
     }
 }
 
 impl Forward {
     /// Leads a port of 127.0.0.1.
     pub fn local(host: u16, guest: u16) -> Forward {
-        Forward { address: Ipv4Addr::LOCALHOST, host, guest }
+        Forward { address: Ipv4Addr::LOCALHOST, host, guest, protocol: Protocol::Tcp }
     }
 
     /// Fails with one line if another program has the port.
     pub fn check_free(&self) -> Result<()> {
-        let Forward { address, host, guest } = self;
-        TcpListener::bind((*address, *host)).map(drop).map_err(|error| {
+        let Forward { address, host, guest, protocol } = self;
+        let bound = match protocol {
+            Protocol::Tcp => TcpListener::bind((*address, *host)).map(drop),
+            Protocol::Udp => UdpSocket::bind((*address, *host)).map(drop),
+        };
+        bound.map_err(|error| {
             let other = host.wrapping_add(1).max(1024);
+            let suffix = if *protocol == Protocol::Udp { "/udp" } else { "" };
             anyhow::anyhow!(
-                "cannot listen at {address} port {host} ({error}); choose another, for instance -p {other}:{guest}"
+                "cannot listen at {address} port {host} ({error}); choose another, for instance -p {other}:{guest}{suffix}"
             )
         })
     }
@@ -436,7 +459,8 @@ impl Machine {
 
     fn user_network(&self) -> String {
         self.forwards.iter().fold("user,id=n0".to_owned(), |text, forward| {
-            text + &format!(",hostfwd=tcp:{}:{}-:{}", forward.address, forward.host, forward.guest)
+            let Forward { address, host, guest, protocol } = forward;
+            text + &format!(",hostfwd={}:{address}:{host}-:{guest}", protocol.name())
         })
     }
 }
@@ -449,13 +473,13 @@ mod tests {
     fn forwards_are_read_as_docker_writes_them() {
         assert_eq!("8080:80".parse::<Forward>().unwrap(), Forward::local(8080, 80));
         assert_eq!("8080:80/tcp".parse::<Forward>().unwrap(), Forward::local(8080, 80));
-        let all = Forward { address: Ipv4Addr::UNSPECIFIED, host: 8080, guest: 80 };
+        let all = Forward { address: Ipv4Addr::UNSPECIFIED, ..Forward::local(8080, 80) };
         assert_eq!("0.0.0.0:8080:80".parse::<Forward>().unwrap(), all);
-        for bad in ["80", "a:80", "0:80", "80:70000", "1:2/sctp", ":", "", "53:53/udp", "localhost:1:2", ":1:2"] {
+        for bad in ["80", "a:80", "0:80", "80:70000", "1:2/sctp", ":", "", "localhost:1:2", ":1:2"] {
             assert!(bad.parse::<Forward>().is_err(), "{bad}");
         }
-        let udp = "53:53/udp".parse::<Forward>().unwrap_err().to_string();
-        assert!(udp.contains("no UDP"), "{udp}");
+        let udp = Forward { protocol: Protocol::Udp, ..Forward::local(5353, 53) };
+        assert_eq!("5353:53/udp".parse::<Forward>().unwrap(), udp);
     }
 
     #[test]

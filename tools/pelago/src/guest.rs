@@ -232,6 +232,12 @@ impl Guest {
         }
     }
 
+    /// Takes what has come and was not waited for, so that a reply that came too late is not taken
+    /// for the next one.
+    pub fn catch_up(&mut self) {
+        while matches!(self.next(Duration::ZERO), Ok(Some(_))) {}
+    }
+
     fn wait_for<T>(&mut self, what: &str, limit: Duration, accept: impl Fn(&Event) -> Option<T>) -> Result<T> {
         let end = Instant::now() + limit;
         loop {

@@ -31,7 +31,7 @@ pub struct Options {
     turns: Vec<u64>,
     /// Print so many functions under each row
     #[arg(long, value_name = "N", default_value_t = 0)]
-    functions: usize,
+    pub functions: usize,
 }
 
 /// What `bench` itself was asked for.

@@ -91,8 +91,8 @@ fn arguments(forwards: &[Forward]) -> Vec<String> {
     // An interface is always there; its addresses are not used.
     words.extend(["--interface", "lo", "--mtu", PACKET_BYTES].map(str::to_owned));
     words.extend(GUEST.map(str::to_owned));
-    for Forward { address, host, guest } in forwards {
-        words.extend(["--tcp-ports".into(), format!("{address}/{host}:{guest}")]);
+    for Forward { address, host, guest, protocol } in forwards {
+        words.extend([format!("--{}-ports", protocol.name()), format!("{address}/{host}:{guest}")]);
     }
     words
 }
@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn ports_are_told_with_their_address() {
-        let words = arguments(&["8080:80".parse().unwrap(), "0.0.0.0:8443:443".parse().unwrap()]).join(" ");
-        assert!(words.ends_with("--tcp-ports 127.0.0.1/8080:80 --tcp-ports 0.0.0.0/8443:443"), "{words}");
+        let words = arguments(&["8080:80".parse().unwrap(), "0.0.0.0:53:5353/udp".parse().unwrap()]).join(" ");
+        assert!(words.ends_with("--tcp-ports 127.0.0.1/8080:80 --udp-ports 0.0.0.0/53:5353"), "{words}");
     }
 
     #[test]

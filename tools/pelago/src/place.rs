@@ -42,6 +42,11 @@ pub fn linux_package() -> PathBuf {
     std::env::var_os("PELAGO_LINUX").map_or_else(|| cache().join("linux"), PathBuf::from)
 }
 
+/// A root of Debian's packages that `./pelago test` made, by its name in tools/machine.sh.
+pub fn test_root(name: &str) -> PathBuf {
+    cache().join("roots").join(name)
+}
+
 /// One sub-folder per running instance, named by its process id.
 pub fn instances() -> PathBuf {
     std::env::var_os("XDG_RUNTIME_DIR")

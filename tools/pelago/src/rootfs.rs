@@ -19,6 +19,12 @@ use system::{ROOT_FOLDER, file_name};
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const SHELL: &str = "/bin/sh";
 const BUSYBOX_PATH: &str = "/bin/busybox";
+/// What the machine's network is, to programs.
+const OF_THE_NETWORK: [(&str, &str); 3] = [
+    ("etc/hosts", "127.0.0.1 localhost pelago\n"),
+    ("etc/hostname", "pelago\n"),
+    ("etc/resolv.conf", "nameserver 10.0.2.3\n"),
+];
 /// A script may name a script as its interpreter, but not for ever (Linux's own limit is 5).
 const INTERPRETER_DEPTH_MAX: usize = 4;
 /// Links followed on one way, as Linux has it.
@@ -55,7 +61,8 @@ fn is_program(file: &Path) -> bool {
     file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
-fn in_root(path: &str) -> String {
+/// Where a path of the guest is in the archive.
+pub fn in_root(path: &str) -> String {
     format!("{ROOT_FOLDER}/{path}")
 }
 
@@ -84,13 +91,24 @@ pub fn add_base(archive: &mut Archive) {
             "root:x:0:0:root:/root:/bin/sh\nwww-data:x:33:33:www-data:/var/www:/bin/false\nnobody:x:65534:65534:nobody:/:/bin/false\n",
         ),
         ("etc/group", "root:x:0:\nwww-data:x:33:\nnogroup:x:65534:\n"),
-        ("etc/hosts", "127.0.0.1 localhost pelago\n"),
-        ("etc/hostname", "pelago\n"),
-        ("etc/resolv.conf", "nameserver 10.0.2.3\n"),
         ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
     ];
-    for (path, text) in files {
+    for (path, text) in files.into_iter().chain(OF_THE_NETWORK) {
         archive.file(&in_root(path), 0o644, text.into());
+    }
+}
+
+/// Adds what a root file system lacks though every container is given it.
+pub fn add_missing(archive: &mut Archive) {
+    for (folder, permissions) in [("dev", 0o755), ("etc", 0o755), ("proc", 0o555), ("run", 0o755), ("tmp", 0o1777)] {
+        if !archive.has_folder(&in_root(folder)) {
+            archive.folder(&in_root(folder), permissions);
+        }
+    }
+    for (path, text) in OF_THE_NETWORK {
+        if !archive.has_file(&in_root(path)) {
+            archive.file(&in_root(path), 0o644, text.into());
+        }
     }
 }
 
@@ -114,9 +132,26 @@ pub fn add_volume(archive: &mut Archive, volume: &Volume) -> Result<()> {
     let data = volume.host.metadata().with_context(|| {
         format!("{}: cannot read it; give a file or folder of this machine, which you may read", named())
     })?;
-    let mut tree = Tree { archive, special: 0, first: None, files: Vec::new() };
+    let mut tree = Tree::new(archive);
     tree.add(&volume.host, &data, &volume.guest).with_context(named)?;
     tree.tell(&named());
+    Ok(())
+}
+
+/// Copies a whole root file system in: what may not be read there is left out, and told. So are
+/// devices and sockets, in silence, as every system has some.
+pub fn add_root(archive: &mut Archive, root: &Path, data: &Metadata) -> Result<()> {
+    std::fs::read_dir(root).context("cannot read it; give a folder that you may read")?;
+    let mut tree = Tree { unreadable: Some(Vec::new()), ..Tree::new(archive) };
+    tree.add(root, data, "")?;
+    let unreadable = tree.unreadable.unwrap_or_default();
+    if let Some(first) = unreadable.first() {
+        eprintln!(
+            "pelago: --rootfs {}: {} files or folders are left out that you may not read: {first}",
+            root.display(),
+            unreadable.len()
+        );
+    }
     Ok(())
 }
 
@@ -128,10 +163,26 @@ struct Tree<'a> {
     first: Option<PathBuf>,
     /// The guest's paths of all files.
     files: Vec<String>,
+    /// Why something could not be read; without this, that is an error.
+    unreadable: Option<Vec<String>>,
 }
 
 impl Tree<'_> {
+    fn new(archive: &mut Archive) -> Tree<'_> {
+        Tree { archive, special: 0, first: None, files: Vec::new(), unreadable: None }
+    }
+
     fn add(&mut self, path: &Path, data: &Metadata, guest: &str) -> Result<()> {
+        match (self.add_one(path, data, guest), &mut self.unreadable) {
+            (Err(problem), Some(unreadable)) => {
+                unreadable.push(format!("{problem:#}"));
+                Ok(())
+            }
+            (result, _) => result,
+        }
+    }
+
+    fn add_one(&mut self, path: &Path, data: &Metadata, guest: &str) -> Result<()> {
         let problem = || format!("cannot read {}", path.display());
         let mode = data.permissions().mode();
         if data.is_symlink() {
@@ -363,7 +414,7 @@ pub fn add_with(archive: &mut Archive, wish: &Path, path: &str) -> Result<()> {
     })?;
     let mut view = View::new(archive, path);
     let real = view.bring_links(&host).with_context(named)?;
-    let mut tree = Tree { archive: view.archive, special: 0, first: None, files: Vec::new() };
+    let mut tree = Tree::new(view.archive);
     tree.add(&real, &data, &text(&real)).with_context(named)?;
     tree.tell(&named());
     let files = tree.files;

@@ -2,12 +2,12 @@
 //! connects console and control.
 
 use crate::accelerator::{self, Wish};
-use crate::emulator::{Forward, Machine, MachineType, parse_memory};
+use crate::emulator::{Forward, Machine, MachineType, Protocol, parse_memory};
 use crate::guest::{Event, Guest};
 use crate::news::{Detail, News};
 use crate::rootfs::{self, Volume};
 use crate::streams::{self, Streams};
-use crate::{control, description, disk_image, image, place, symbols, terminal};
+use crate::{container, control, description, disk_image, image, place, symbols, terminal};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::{Read, Write};
@@ -39,8 +39,8 @@ pub struct Options {
     /// Memory of the machine, for instance 512M or 2G; a number alone is MiB
     #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     pub memory: u64,
-    /// Lead a TCP port of this machine to the guest: [ADDRESS:]HOST:GUEST; without an address that
-    /// of 127.0.0.1
+    /// Lead a port of this machine to the guest: [ADDRESS:]HOST:GUEST[/udp]; without an address
+    /// that of 127.0.0.1
     #[arg(short, long, value_name = "HOST:GUEST")]
     pub publish: Vec<Forward>,
     /// Copy a file or folder in at start
@@ -52,6 +52,9 @@ pub struct Options {
     /// Copy the files of an installed Debian package in, and of those that it depends on
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
+    /// Run from a root file system: the guest's root is this folder, and PROGRAM is in it
+    #[arg(long, value_name = "DIR")]
+    pub rootfs: Option<PathBuf>,
     /// Set a variable of the program's environment; without =VALUE, this shell's value is taken
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
@@ -176,7 +179,8 @@ fn start(options: &Options, machine: &Machine, reason: &str) -> String {
     let ports: Vec<_> = machine
         .forwards
         .iter()
-        .map(|Forward { address, host, guest }| match address {
+        .map(|Forward { address, host, guest, protocol }| match address {
+            address if *protocol == Protocol::Udp => format!("{address}:{host}/udp leads to its port {guest}"),
             address if address.is_loopback() => format!("http://localhost:{host}/ leads to its port {guest}"),
             address => format!("{address}:{host} leads to its port {guest}"),
         })
@@ -245,11 +249,14 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
     let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
     let system = description::placed(description::load(&system_path)?, options.machine);
     let mut root = crate::archive::Archive::default();
-    rootfs::add_base(&mut root);
+    match &options.rootfs {
+        Some(folder) => container::add(&mut root, folder)?,
+        None => rootfs::add_base(&mut root),
+    }
     for volume in &options.volume {
         rootfs::add_volume(&mut root, volume)?;
     }
-    let environment = environment(&options.env)?;
+    let environment = environment(inherited().filter(|_| options.rootfs.is_none()), &options.env)?;
     let path = environment.iter().find_map(|variable| variable.strip_prefix("PATH=")).unwrap_or_default().to_owned();
     rootfs::add_packages(&mut root, &options.package, &path)?;
     for wish in &options.with {
@@ -258,8 +265,13 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
     let mut run = Run { working_directory: options.workdir.clone(), environment, ..Run::default() };
     (run.terminals, run.window) = (streams::terminals(), streams::window());
     if let Some((name, arguments)) = options.program.split_first() {
-        run.arguments.push(rootfs::add_program(&mut root, name, &path)?);
+        run.arguments.push(match options.rootfs {
+            Some(_) => container::find_program(&root, name, &path, &options.workdir)?,
+            None => rootfs::add_program(&mut root, name, &path)?,
+        });
         run.arguments.extend_from_slice(arguments);
+    } else if let Some(folder) = &options.rootfs {
+        bail!("--rootfs {}: name the program of it to run, for instance /bin/sh", folder.display());
     }
     rootfs::check_folder(&root, &options.workdir)?;
     // The user's mistakes above are told before anything is compiled.
@@ -281,13 +293,18 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
     })
 }
 
+/// What a program has of this shell's environment unasked. Libraries that were found by it are
+/// found by it there, too.
+pub fn inherited() -> Option<String> {
+    std::env::var("LD_LIBRARY_PATH").ok().map(|folders| format!("LD_LIBRARY_PATH={folders}"))
+}
+
 /// The program's environment: a few defaults, then what the user set; the last value of a name
 /// counts.
-pub fn environment(wishes: &[String]) -> Result<Vec<String>> {
+pub fn environment(inherited: Option<String>, wishes: &[String]) -> Result<Vec<String>> {
     let mut variables =
         vec![format!("PATH={}", rootfs::PATH), "HOME=/root".into(), "TERM=linux".into(), "HOSTNAME=pelago".into()];
-    // Libraries that were found by it are found by it there, too.
-    variables.extend(std::env::var("LD_LIBRARY_PATH").ok().map(|folders| format!("LD_LIBRARY_PATH={folders}")));
+    variables.extend(inherited);
     for wish in wishes {
         let variable = match wish.split_once('=') {
             Some(("", _)) => bail!("-e {wish}: the variable has no name"),
@@ -410,13 +427,15 @@ mod tests {
 
     #[test]
     fn the_last_value_of_a_variable_counts() {
-        let variables = environment(&["TERM=dumb".into(), "A=1".into(), "A=2".into()]).unwrap();
+        let variables = environment(None, &["TERM=dumb".into(), "A=1".into(), "A=2".into()]).unwrap();
         assert!(
             variables.contains(&"TERM=dumb".into())
                 && variables.contains(&"A=2".into())
                 && !variables.contains(&"A=1".into())
         );
-        assert!(environment(&["=x".into()]).is_err() && environment(&["NO_SUCH_VARIABLE_HERE".into()]).is_err());
+        assert!(
+            environment(None, &["=x".into()]).is_err() && environment(None, &["NO_SUCH_VARIABLE_HERE".into()]).is_err()
+        );
     }
 
     #[test]

@@ -8,8 +8,8 @@
 
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
-use crate::progress::Progress;
-use crate::{accelerator, archive::Archive, description, image, place, rootfs, run, scenarios};
+use crate::progress::{self, Progress};
+use crate::{accelerator, archive::Archive, description, image, leftovers, place, rootfs, run, scenarios};
 use anyhow::{Context, Result, bail};
 use cargo_metadata::Package;
 use clap::Args;
@@ -84,12 +84,19 @@ pub enum Skip {
     Cannot(String),
     /// A Debian package would bring it: a failure where this process may install one.
     Package { program: &'static str, package: &'static str },
+    /// The set-up did not make this root of Debian's packages: a failure where it can.
+    Root(&'static str),
 }
 
 impl Skip {
     /// Nothing stands in the way but that nobody has installed the package.
     fn could_have_run(&self) -> bool {
-        matches!(self, Skip::Package { .. }) && nix::unistd::geteuid().is_root() && rootfs::in_path("apt-get").is_some()
+        let has = |program: &str| rootfs::in_path(program).is_some();
+        match self {
+            Skip::Cannot(_) => false,
+            Skip::Package { .. } => nix::unistd::geteuid().is_root() && has("apt-get"),
+            Skip::Root(_) => has("apt-get") && has("dpkg-deb"),
+        }
     }
 }
 
@@ -100,6 +107,7 @@ impl std::fmt::Display for Skip {
             Skip::Package { program, package } => {
                 write!(formatter, "there is no {program}; run: apt-get install {package}")
             }
+            Skip::Root(name) => write!(formatter, "there is no root of {name}, which ./pelago test makes where it can"),
         }
     }
 }
@@ -190,7 +198,11 @@ impl Bench {
     ) -> Result<Archive> {
         let mut root = Archive::default();
         rootfs::add_base(&mut root);
-        let mut run = Run { working_directory: "/".into(), environment: run::environment(&[])?, ..Run::default() };
+        let mut run = Run {
+            working_directory: "/".into(),
+            environment: run::environment(run::inherited(), &[])?,
+            ..Run::default()
+        };
         if let Some((name, arguments)) = program.split_first() {
             run.arguments.push(rootfs::add_program(&mut root, name, rootfs::PATH)?);
             run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
@@ -277,13 +289,14 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         bail!("no scenario has such a name; `./pelago test --list` prints them");
     }
     let mut count = Count::default();
+    leftovers::adopt();
     let progress = Progress::start();
     if unit {
-        let _running = progress.begin("unit tests");
+        let _running = progress.begin("unit tests", progress::LIMIT);
         unit_tests(&mut count)?;
     }
     if !chosen.is_empty() {
-        let building = progress.begin("the guest's build");
+        let building = progress.begin("the guest's build", progress::LIMIT);
         let bench = Bench::new(options.accel);
         drop(building);
         match bench {
@@ -295,6 +308,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     drop(progress);
+    for name in leftovers::end() {
+        println!("     ended {name}, which a scenario had left running");
+    }
     count.skips.iter().for_each(|skip| println!("skipped: {skip}"));
     println!("{}", count.summary());
     Ok(if count.is_success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -393,7 +409,8 @@ fn run_together(scenarios: &[&Scenario], bench: &Bench, progress: &Progress) -> 
 
 fn run_one(scenario: &Scenario, bench: &Bench, progress: &Progress) -> End {
     let start = Instant::now();
-    let running = progress.begin(&scenario.name);
+    let limit = if scenario.nightly { progress::NIGHTLY_LIMIT } else { progress::LIMIT };
+    let running = progress.begin(&scenario.name, limit);
     let result = (scenario.body)(bench);
     drop(running);
     let (name, seconds) = (&scenario.name, start.elapsed().as_secs_f64());

@@ -14,12 +14,13 @@ use std::path::Path;
 /// Folders whose code is privileged.
 const PRIVILEGED: [&str; 2] = ["kernel/src", "lib/lock/src"];
 /// A tenth more than Corey's kernel with its 11,150 lines, for the objects of three more papers.
-/// For the time being 330 lines more, for calls of several steps (decision 60) and the log's
-/// writers (decision 70): what need not be privileged is on its way out, and then it is lowered
-/// again.
-const LINES_MAX: usize = 12_500 + 330;
-/// A quarter of a core's second-level cache, and for the time being 8 KiB more.
-const TEXT_BYTES_MAX: u64 = (256 + 8) << 10;
+/// For the time being 1,400 lines more, for calls of several steps (decision 60), groups that take
+/// turns (decision 65), the log's writers (decision 70) and waits on words of memory: what need not
+/// be privileged (probing, placement, reading ELF, printing) is on its way out, and then it is
+/// lowered again.
+const LINES_MAX: usize = 12_500 + 1_400;
+/// A quarter of a core's second-level cache, and for the time being 16 KiB more.
+const TEXT_BYTES_MAX: u64 = (256 + 16) << 10;
 
 /// Prints lines below `root` and bytes of the kernel's `image`; an error is what is over its
 /// budget.

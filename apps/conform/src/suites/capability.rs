@@ -62,7 +62,7 @@ fn bad_handles_are_refused(scene: &Scene) -> Outcome {
         refused(sys::cap_stat(Handle(number)), Error::BadHandle)?;
         refused(sys::cap_drop(Handle(number)), Error::BadHandle)?;
         refused(sys::semaphore_up(Handle(number), 1), Error::BadHandle)?;
-        refused(sys::ram_split(Handle(number), 1), Error::BadHandle)?;
+        refused(sys::ram_split(Handle(number), 1, Handle::NONE), Error::BadHandle)?;
     }
     refused(sys::portal_alloc(scene.ram(), Handle(9999), 0, 0), Error::BadHandle)
 }

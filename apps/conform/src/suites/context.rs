@@ -20,7 +20,9 @@ fn has_time_once(scene: &Scene) -> Outcome {
 
 fn time_is_no_better_than_its_makers(scene: &Scene) -> Outcome {
     let worker = scene.worker(0, Job::Answer)?;
-    let context = sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 0)?;
+    let context = sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 0, 0)?;
+    refused(sys::context_alloc(scene.ram(), worker.domain, 0x6000_1000, 0, 7), Error::NoRights)?;
+    refused(sys::context_alloc(scene.ram(), worker.domain, 0x6000_1000, 0, 8), Error::BadArgument)?;
     refused(sys::context_schedule(scene.ram(), context, 7, 1000), Error::NoRights)?;
     refused(sys::context_schedule(scene.ram(), context, 8, 1000), Error::BadArgument)?;
     refused(sys::context_schedule(scene.ram(), context, 0, 99), Error::BadArgument)?;
@@ -33,10 +35,10 @@ fn time_is_no_better_than_its_makers(scene: &Scene) -> Outcome {
 fn addresses_are_decoded(scene: &Scene) -> Outcome {
     let worker = scene.worker(0, Job::Answer)?;
     for control in [0, 1, 0xffff_8000_0000_0000, abi::layout::USER_END] {
-        refused(sys::context_alloc(scene.ram(), worker.domain, control, 0), Error::BadArgument)?;
+        refused(sys::context_alloc(scene.ram(), worker.domain, control, 0, 0), Error::BadArgument)?;
     }
-    refused(sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 1 << 20), Error::BadArgument)?;
-    let context = sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 0)?;
+    refused(sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 1 << 20, 0), Error::BadArgument)?;
+    let context = sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 0, 0)?;
     for (instruction, stack) in [(0x8000_0000_0000_0000, 0), (0, 0xffff_ffff_ffff_ffff)] {
         // SAFETY: of another domain.
         refused(unsafe { sys::context_start(context, instruction, stack, [0, 0]) }, Error::BadArgument)?;

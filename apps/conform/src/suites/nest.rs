@@ -166,7 +166,7 @@ fn a_larger_range_goes_into_no_smaller_one(scene: &Scene) -> Outcome {
 }
 
 fn a_revoked_range_is_gone_for_all(scene: &Scene) -> Outcome {
-    let ram = sys::ram_split(scene.ram(), 64)?;
+    let ram = sys::ram_split(scene.ram(), 64, Handle::NONE)?;
     let (range, _) = sys::range_alloc(ram, 1, 0)?;
     let (memory, _) = sys::segment_alloc(scene.ram(), 1, 0)?;
     sys::range_map(range, 0, memory, 0, 1, READ_WRITE)?;

@@ -39,7 +39,7 @@ fn calls_disturb_nobody(scene: &Scene) -> Outcome {
 /// A call of each kind that names only what is this core's.
 fn round(scene: &Scene, entrance: Handle) -> Result<(), Error> {
     sys::null()?;
-    let ram = sys::ram_split(scene.ram(), 100)?;
+    let ram = sys::ram_split(scene.ram(), 100, Handle::NONE)?;
     let (memory, _) = sys::segment_alloc(ram, 2, 0)?;
     let address = scene.map(0, memory, 2)?;
     scene.store(address, 1);

@@ -13,8 +13,8 @@ fn used(ram: Handle) -> Result<u64, Error> {
 }
 
 fn a_child_counts_in_its_parent(scene: &Scene) -> Outcome {
-    let child = sys::ram_split(scene.ram(), 64)?;
-    let grandchild = sys::ram_split(child, 64)?;
+    let child = sys::ram_split(scene.ram(), 64, Handle::NONE)?;
+    let grandchild = sys::ram_split(child, 64, Handle::NONE)?;
     let before = used(scene.ram())?;
     let (memory, _) = sys::segment_alloc(grandchild, 8, segment::EAGER)?;
     let (of_grandchild, of_child, of_parent) = (used(grandchild)?, used(child)?, used(scene.ram())?);
@@ -29,13 +29,13 @@ fn a_child_counts_in_its_parent(scene: &Scene) -> Outcome {
 }
 
 fn a_limit_is_kept(scene: &Scene) -> Outcome {
-    let child = sys::ram_split(scene.ram(), 4)?;
+    let child = sys::ram_split(scene.ram(), 4, Handle::NONE)?;
     let (limit, before, _) = sys::ram_stat(child)?;
     require!(limit == 4, "the limit is {limit}");
     refused(sys::segment_alloc(child, 64, segment::EAGER), Error::NoMemory)?;
     require!(used(child)? == before, "a refused call keeps {} pages", used(child)? - before);
     // A child's limit may be wider than its parent's; it does not help it.
-    let wide = sys::ram_split(child, 1000)?;
+    let wide = sys::ram_split(child, 1000, Handle::NONE)?;
     refused(sys::segment_alloc(wide, 64, segment::EAGER), Error::NoMemory)?;
     sys::cap_drop(wide)?;
     sys::cap_drop(child)?;
@@ -44,7 +44,7 @@ fn a_limit_is_kept(scene: &Scene) -> Outcome {
 
 fn needs_write_to_split(scene: &Scene) -> Outcome {
     let weak = sys::cap_copy(scene.ram(), Rights::READ)?;
-    refused(sys::ram_split(weak, 4), Error::NoRights)?;
+    refused(sys::ram_split(weak, 4, Handle::NONE), Error::NoRights)?;
     refused(sys::segment_alloc(weak, 1, 0), Error::NoRights)?;
     refused(sys::semaphore_alloc(weak, 1), Error::NoRights)?;
     sys::ram_stat(weak)?;
@@ -62,14 +62,14 @@ fn carving_is_the_monitors(scene: &Scene) -> Outcome {
 
 fn revoke_takes_everything(scene: &Scene) -> Outcome {
     const PAGES: u64 = 300;
-    let ram = sys::ram_split(scene.ram(), 1000)?;
+    let ram = sys::ram_split(scene.ram(), 1000, Handle::NONE)?;
     let (memory, _) = sys::segment_alloc(ram, PAGES, 0)?;
     let address = scene.map(0, memory, PAGES)?;
     (0..PAGES).for_each(|page| scene.store(address + page * abi::PAGE_BYTES, page));
     let copy = sys::segment_copy(ram, memory, copy::ON_WRITE)?;
     let semaphore = sys::semaphore_alloc(ram, 1)?;
     let entrance = sys::portal_alloc(ram, Handle::SELF_CONTEXT, 1, portal::MAILBOX)?;
-    let below = sys::ram_split(ram, 10)?;
+    let below = sys::ram_split(ram, 10, Handle::NONE)?;
     let mut parts = 0;
     // SAFETY: the memory is reached through `scene` only, and that is done.
     while !unsafe { sys::ram_revoke(ram) }? {

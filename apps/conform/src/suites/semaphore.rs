@@ -1,7 +1,7 @@
 //! Semaphore: counting, waiting, order, deadlines.
 
 use abi::layout::counter;
-use abi::{Call, Error, Rights};
+use abi::{Call, Error, Handle, Rights};
 use worker::{BLOCK_WORDS, BLOCKS, Job, Servant};
 
 use crate::{Failure, Outcome, Scene, drop_all, refused, require, suite};
@@ -76,7 +76,7 @@ fn first_come_first_served(scene: &Scene) -> Outcome {
 }
 
 fn waiters_hear_of_its_end(scene: &Scene) -> Outcome {
-    let ram = sys::ram_split(scene.ram(), 100)?;
+    let ram = sys::ram_split(scene.ram(), 100, Handle::NONE)?;
     let semaphore = sys::semaphore_alloc(ram, 0)?;
     let servant = scene.servant(0)?;
     let there = sys::domain_grant(servant.worker.domain, semaphore, Rights::READ)?;

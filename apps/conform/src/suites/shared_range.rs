@@ -182,7 +182,7 @@ fn a_full_pool_ends_who_touches(scene: &Scene) -> Outcome {
 }
 
 fn a_dead_pool_takes_it_away(scene: &Scene) -> Outcome {
-    let account = sys::ram_split(scene.ram(), 2 * POOL)?;
+    let account = sys::ram_split(scene.ram(), 2 * POOL, Handle::NONE)?;
     let (share, _) = sys::share_pool_alloc(account, POOL, lock::SPIN, [0; 2])?;
     let (range, _) = range_in(share, 1)?;
     let (segment, _) = sys::share_segment(share, 2, [0; 2], 0)?;

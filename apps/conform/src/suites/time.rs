@@ -138,16 +138,17 @@ fn slices_are_as_long_as_set(scene: &Scene) -> Outcome {
     let two = unsafe { Companion::start(take_turns, 0, Some((PRIORITY, SLICES_US[0]))) }?;
     let time = two.time().ok_or_else(|| Failure::new("without time"))?;
     for slice_us in SLICES_US {
-        sys::schedule_set(time, slice_us)?;
+        sys::schedule_set(time, slice_us, 0)?;
         // What was under way when it was set does not count.
         turn_ns(scene)?;
         let (turn_ns, slice_ns) = (turn_ns(scene)?, slice_us * 1000);
         let is_fit = turn_ns.abs_diff(slice_ns) <= slice_ns / 20;
         require!(is_fit || !scene.has_exact_time(), "slices of {slice_us} us are {turn_ns} ns long");
     }
-    refused(sys::schedule_set(time, 99), Error::BadArgument)?;
+    refused(sys::schedule_set(time, 99, 0), Error::BadArgument)?;
+    refused(sys::schedule_set(time, 1000, 999), Error::BadArgument)?;
     let weak = sys::cap_copy(time, Rights::READ)?;
-    refused(sys::schedule_set(weak, 1000), Error::NoRights)?;
+    refused(sys::schedule_set(weak, 1000, 0), Error::NoRights)?;
     require!(sys::schedule_stat(weak)?.1 == SLICES_US[2], "the slice is told otherwise");
     drop((one, two));
     sys::cap_drop(weak)?;
@@ -182,12 +183,12 @@ fn a_throttled_core_idles(scene: &Scene) -> Outcome {
 
 fn contexts_are_small(scene: &Scene) -> Outcome {
     const CONTEXTS: u64 = 500;
-    let ram = sys::ram_split(scene.ram(), 2000)?;
+    let ram = sys::ram_split(scene.ram(), 2000, Handle::NONE)?;
     let (domain, _) = sys::domain_alloc(ram, 0)?;
     let (_, before, _) = sys::ram_stat(ram)?;
     let mut contexts = alloc::vec::Vec::new();
     for number in 0..CONTEXTS {
-        contexts.push(sys::context_alloc(ram, domain, abi::layout::REGIONS + number * abi::PAGE_BYTES, 0)?);
+        contexts.push(sys::context_alloc(ram, domain, abi::layout::REGIONS + number * abi::PAGE_BYTES, 0, 0)?);
     }
     let (_, after, _) = sys::ram_stat(ram)?;
     let pages = after - before;
@@ -199,7 +200,7 @@ fn contexts_are_small(scene: &Scene) -> Outcome {
 
 fn a_context_ends_alone(scene: &Scene) -> Outcome {
     let servant = scene.servant(0)?;
-    let context = sys::context_alloc(scene.ram(), servant.worker.domain, 0x6000_0000, 0)?;
+    let context = sys::context_alloc(scene.ram(), servant.worker.domain, 0x6000_0000, 0, 0)?;
     let weak = sys::cap_copy(context, Rights::READ)?;
     refused(sys::context_end(weak), Error::NoRights)?;
     sys::context_end(context)?;

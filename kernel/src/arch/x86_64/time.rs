@@ -8,6 +8,7 @@
 use super::cpu::{self, msr, port_read8, port_write8};
 use super::{apic, irq};
 use crate::boot::info::{Machine, machine};
+use crate::clock::{self, ratio, scale};
 
 const PIT_HZ: u64 = 1_193_182;
 const PIT_DATA: u16 = 0x40;
@@ -34,30 +35,17 @@ pub fn now_ns() -> u64 {
     scale(tsc().wrapping_sub(machine.boot_tsc), machine.ns_per_tick)
 }
 
-/// `ticks` times a 32.32 fixed-point rate.
-fn scale(ticks: u64, rate: u64) -> u64 {
-    ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
-}
-
-/// 32.32 fixed-point `to / from`.
-fn ratio(to: u64, from: u64) -> u64 {
-    ((u128::from(to) << 32) / u128::from(from.max(1))) as u64
-}
-
 /// Sets the alarm to `at_ns` of [`now_ns`] (a time in the past: at once), or off. It may ring
 /// early, never much later: compare and set it again.
 pub fn set_deadline(at_ns: Option<u64>) {
     let machine = machine();
     if machine.apic_timer_hz == 0 {
-        let value = at_ns.map_or(0, |at| machine.boot_tsc + scale(at, machine.ticks_per_ns).max(1));
+        let value = at_ns.map_or(0, |at| clock::tsc_deadline(machine.boot_tsc, at, machine.ticks_per_ns));
         // SAFETY: the alarm raises TIMER_VECTOR.
         unsafe { cpu::write_msr(msr::TSC_DEADLINE, value) };
         return;
     }
-    let count = at_ns.map_or(0, |at| {
-        let ticks = scale(at.saturating_sub(now_ns()), ratio(machine.apic_timer_hz, 1_000_000_000));
-        ticks.clamp(1, u64::from(u32::MAX)) as u32
-    });
+    let count = at_ns.map_or(0, |at| clock::timer_count(at.saturating_sub(now_ns()), machine.apic_timer_hz));
     apic::write(apic::register::TIMER_INITIAL, count);
 }
 
@@ -137,17 +125,4 @@ fn sample() -> (u16, u64, u32) {
         }
     }
     best
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fixed_point() {
-        let rate = ratio(1_000_000_000, 2_400_000_000);
-        let hour = scale(2_400_000_000 * 3600, rate);
-        assert!(hour.abs_diff(3_600_000_000_000) < 3_600_000_000_000 / 1_000_000_000 * 2, "{hour}");
-        assert_eq!(scale(u64::MAX, ratio(1, 1)), u64::MAX);
-    }
 }

@@ -10,8 +10,9 @@
 
 use abi::{ControlPage, ExceptionInfo, ProgramRegisters};
 use core::arch::global_asm;
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::mem::offset_of;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 const STACK_BYTES: usize = 256 << 10;
@@ -145,7 +146,7 @@ extern "C" fn linux_call() {
 
 /// Something came while the way back began.
 extern "C" fn look_again() {
-    runtime::rest();
+    runtime::rest(true);
     super::signals::deliver();
 }
 
@@ -170,23 +171,44 @@ extern "C" fn linux_upcall() -> ! {
     resume()
 }
 
-/// The program's registers as they are in the control page.
+struct Aside(Cell<Option<NonNull<ProgramRegisters>>>);
+// SAFETY: one context runs proxy code.
+unsafe impl Sync for Aside {}
+static ASIDE: Aside = Aside(Cell::new(None));
+
+/// Where the registers of the thread are that the proxy works for: in the control page, or put
+/// aside.
+fn place() -> *mut ProgramRegisters {
+    // SAFETY: the address of a field; nothing is read.
+    ASIDE.0.get().map_or_else(|| unsafe { &raw mut (*CONTROL).program }, NonNull::as_ptr)
+}
+
+/// Works with registers that were put aside from now on; `None`: with those of the control page.
+///
+/// # Safety
+/// They must live until another place is named.
+pub unsafe fn work_with(aside: Option<NonNull<ProgramRegisters>>) {
+    ASIDE.0.set(aside);
+}
+
+/// The registers of the thread that the proxy works for.
 pub fn registers() -> ProgramRegisters {
-    // SAFETY: the control page is mapped for the life of the context; plain data.
-    unsafe { (&raw const (*CONTROL).program).read_volatile() }
+    // SAFETY: the control page is mapped for the life of the context, and another place lives as
+    // `work_with` says; plain data.
+    unsafe { place().read_volatile() }
 }
 
 /// Number and arguments of a Linux call.
 pub fn call() -> (u64, [u64; 6]) {
     // SAFETY: as above; while the proxy runs, only the proxy writes them.
-    let program = unsafe { &(*CONTROL).program };
+    let program = unsafe { &*place() };
     (program.rax, [program.rdi, program.rsi, program.rdx, program.r10, program.r8, program.r9])
 }
 
 /// A call's result.
 pub fn give(value: u64) {
     // SAFETY: as above.
-    unsafe { (&raw mut (*CONTROL).program.rax).write_volatile(value) };
+    unsafe { (&raw mut (*place()).rax).write_volatile(value) };
 }
 
 /// The program makes its call again: it is still there with its number.
@@ -213,7 +235,7 @@ pub fn take_rung() -> bool {
 /// What the program goes on with.
 pub fn set_registers(registers: &ProgramRegisters) {
     // SAFETY: as above.
-    unsafe { (&raw mut (*CONTROL).program).write_volatile(*registers) };
+    unsafe { place().write_volatile(*registers) };
 }
 
 /// Goes on in the program with exactly the registers of the control page.
@@ -226,16 +248,20 @@ pub fn resume() -> ! {
 
 /// Tells the kernel where Linux calls and faults go, and which notifications interrupt the program.
 pub fn install(upcall_mask: u64) {
-    let top = STACK.0.get() as u64 + STACK_BYTES as u64;
     // SAFETY: the control page is mapped; we are the proxy until `resume`.
-    unsafe {
-        (&raw mut (*CONTROL).in_proxy).write_volatile(1);
-        (&raw mut (*CONTROL).upcall_mask).write_volatile(upcall_mask);
-    }
+    unsafe { (&raw mut (*CONTROL).in_proxy).write_volatile(1) };
+    interrupt_by(upcall_mask, false);
+}
+
+/// Names the notifications that interrupt the program, and says whether the end of a slice does.
+pub fn interrupt_by(upcall_mask: u64, ticks: bool) {
+    let top = STACK.0.get() as u64 + STACK_BYTES as u64;
+    let address = |label: unsafe extern "C" fn()| label as *const () as u64;
+    // SAFETY: the control page is mapped, and only the proxy writes the mask.
+    unsafe { (&raw mut (*CONTROL).upcall_mask).write_volatile(upcall_mask) };
+    let flags = if ticks { abi::layout::upcall::TICKS } else { 0 };
     // SAFETY: the entries keep to the rules of `abi::control`; the stack is theirs alone.
-    let done = unsafe {
-        sys::context_proxy(pelago_linux_call as *const () as u64, pelago_linux_upcall as *const () as u64, top)
-    };
+    let done = unsafe { sys::context_proxy(address(pelago_linux_call), address(pelago_linux_upcall), top, flags) };
     if let Err(error) = done {
         runtime::log!("the kernel takes no proxy: {error:?}");
         sys::domain_exit(101);

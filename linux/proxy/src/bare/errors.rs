@@ -65,6 +65,10 @@ impl AsErrno for DescriptionError {
             E::Failed => Errno::EIO,
             E::Deadlock => Errno::EDEADLK,
             E::NoLocks => Errno::ENOLCK,
+            E::WrongKind => Errno::EPROTOTYPE,
+            E::MessageTooLong => Errno::EMSGSIZE,
+            E::DestinationRequired => Errno::EDESTADDRREQ,
+            E::NoDevice => Errno::ENXIO,
         }
     }
 }

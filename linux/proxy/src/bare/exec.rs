@@ -13,6 +13,7 @@ use personality::flags::{O_RDWR, O_WRONLY};
 use personality::image::Image;
 use personality::memory::{PAGE, STACK_BYTES, STACK_TOP, STATE_BASE, protection};
 use personality::path::{absolute, base_name, interpreter};
+use personality::signals::AlternateStack;
 use personality::signals::number::{SIGCHLD, SIGKILL};
 use personality::stack::{self, auxiliary};
 use personality::state::{STATE_PAGES, Text};
@@ -24,8 +25,8 @@ use super::errors::{Failure, Outcome};
 use super::load::{Opened, place_interpreter};
 use super::numbers::close_description;
 use super::proxy::{listen, proxy};
-use super::user::{self, with_state};
-use super::{mapping, process};
+use super::user::{self, with_block, with_state, with_thread};
+use super::{mapping, process, threads, timers};
 
 /// Scripts whose interpreter is a script: as deep as Linux goes.
 const SCRIPTS_MAX: usize = 4;
@@ -78,10 +79,8 @@ fn make_state(birth: &Birth) -> Result<(), Errno> {
     let segment = mapping::segment(STATE_PAGES)?;
     let access = (protection::READ | protection::WRITE).into();
     sys::range_map(Handle::SELF_RANGE, STATE_BASE, segment, 0, STATE_PAGES, access).map_err(|_| Errno::ENOMEM)?;
-    with_state(|state| {
-        state.reset(segment.0);
-        (state.process, state.parent) = (birth.process, birth.parent);
-    });
+    with_block(|block| block.reset(segment.0, birth.process, birth.parent));
+    threads::begin();
     Ok(())
 }
 
@@ -145,12 +144,8 @@ async fn start_first(run: system::Run) -> Result<(), (String, Failure)> {
 /// Goes into the program for the first time.
 fn enter() -> ! {
     entry::install(proxy().signal_bits);
-    machine::load_vectors(machine::Image::fresh());
-    let [fs, gs] = with_state(|state| [state.fs_base, state.gs_base]);
-    machine::set_base(0, fs);
-    machine::set_base(1, gs);
-    entry::set_registers(&with_state(|state| state.registers));
-    runtime::rest();
+    threads::load_current();
+    runtime::rest(true);
     entry::resume()
 }
 
@@ -165,10 +160,7 @@ pub async fn execve(path: u64, arguments: u64, environment: u64) -> Outcome {
     let path = absolute(directory.as_str(), &named)?;
     let path = super::files::own_program(&path).unwrap_or(path);
     load(Program { path, arguments, environment }).await?;
-    machine::load_vectors(machine::Image::fresh());
-    machine::set_base(0, 0);
-    machine::set_base(1, 0);
-    entry::set_registers(&with_state(|state| state.registers));
+    threads::load_current();
     Ok(0)
 }
 
@@ -196,6 +188,8 @@ async fn load(program: Program) -> Result<(), Failure> {
         &fixed_values(&image, 0, 0),
     )?;
 
+    threads::seize().await;
+    proxy().until_none_is_taken().await;
     give_up_old();
     if let Err(failure) = replace(&program, &file, &image, linker.as_ref(), random).await {
         runtime::log!("{}: cannot be loaded: {failure:?}", program.path);
@@ -235,16 +229,17 @@ async fn resolve(mut program: Program) -> Result<(Program, Opened, Image), Failu
     Err(Errno::ELOOP.into())
 }
 
-/// The point of no return: old memory, handlers and close-on-exec descriptors go.
+/// The point of no return: other threads, old memory, handlers and close-on-exec descriptors go.
 fn give_up_old() {
+    threads::end_others();
+    timers::delete_all();
     let _ = mapping::unmap(memory::LOWEST, abi::layout::USER_END & !(PAGE - 1));
     while let Some(number) = with_state(|state| state.descriptors.next_to_close_at_exec()) {
         close_description(number);
     }
     let discards = with_state(|state| {
         state.signals.reset_for_exec();
-        (state.heap_start, state.heap_end, state.heap_segment, state.clear_id_at) = (0, 0, 0, 0);
-        (state.fs_base, state.gs_base) = (0, 0);
+        (state.heap_start, state.heap_end, state.heap_segment) = (0, 0, 0);
         state.signals.is_ignored_by_choice(SIGCHLD)
     });
     let _ = proxy().process.watch_children(discards, true);
@@ -281,8 +276,13 @@ async fn replace(
     with_state(|state| {
         (state.heap_start, state.heap_end) = (heap, heap);
         state.program = Text::new(&program.path);
-        state.registers =
+    });
+    with_thread(|thread| {
+        thread.registers =
             ProgramRegisters { rip: entry, rsp: stack.pointer, rflags: FRESH_FLAGS, ..ProgramRegisters::default() };
+        (thread.vectors, thread.bases) = (machine::Image::fresh().0, [0; 2]);
+        (thread.clear_id_at, thread.robust_at) = (0, 0);
+        thread.signals.alternate = AlternateStack::default();
     });
     Ok(())
 }
@@ -318,10 +318,10 @@ fn describe(program: &Program) {
         line.pop();
     }
     let name = base_name(&program.path);
-    with_state(|state| {
-        state.name = [0; 16];
+    with_thread(|thread| {
+        thread.name = [0; 16];
         let length = name.len().min(15);
-        state.name[..length].copy_from_slice(&name.as_bytes()[..length]);
+        thread.name[..length].copy_from_slice(&name.as_bytes()[..length]);
     });
     let _ = proxy().process.describe(name.chars().take(15).collect(), line);
 }

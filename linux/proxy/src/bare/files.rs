@@ -8,7 +8,8 @@ use contracts::files::{Change, Elsewhere, Name, open as how};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::layouts::{FileSystem, Stat, Statx, StatxTime, TimeSpec};
+use personality::layouts::{FileSystem, OpenHow, Stat, Statx, StatxTime, TimeSpec, TimeVal};
+use personality::memory::PAGE;
 use personality::path::{PATH_MAX, absolute, clean};
 use personality::state::Text;
 use system::file_name;
@@ -28,6 +29,7 @@ pub fn type_bits(kind: Kind) -> u32 {
         Kind::Pipe => 0o010000,
         Kind::Terminal | Kind::Device => 0o020000,
         Kind::Socket => 0o140000,
+        Kind::Anonymous => 0,
     }
 }
 
@@ -97,10 +99,12 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     let wanted = pairs.iter().filter(|(flag, _)| flags & flag != 0).fold(access, |all, (_, bit)| all | bit);
     // Without O_CREAT, O_EXCL means nothing.
     let wanted = if flags & O_CREAT == 0 { wanted & !how::EXCLUSIVE } else { wanted };
+    let names_only = flags & O_PATH != 0;
+    let wanted = if names_only { wanted & (how::DIRECTORY | how::NO_FOLLOW) | how::PLACE } else { wanted };
     let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
     let mut opened = answer(proxy().files()?.open(path, wanted, permissions)).await?;
     let close_on_exec = flags & O_CLOEXEC != 0;
-    let kept = flags & (O_ACCMODE | O_APPEND | O_NONBLOCK);
+    let kept = flags & if names_only { O_PATH } else { O_ACCMODE | O_APPEND | O_NONBLOCK };
     if let Some(Elsewhere::Descriptor(number)) = opened.elsewhere {
         let found = description(number.into()).map_err(|_| Errno::ENOENT)?;
         if found.server != server::FS {
@@ -116,10 +120,35 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     Ok(with_state(|state| state.descriptors.add(made, close_on_exec))?)
 }
 
+/// openat2. Of how a path is resolved, nothing can be restricted.
+pub async fn open_how(directory: u64, path: u64, how_at: u64, bytes: u64) -> Outcome {
+    const KNOWN_BYTES: u64 = size_of::<OpenHow>() as u64;
+    /// RESOLVE_CACHED: only what is known without asking, which is nothing.
+    const CACHED: u64 = 0x20;
+    /// All that open knows of.
+    const KNOWN: u64 = 0o37_777_703;
+    if bytes < KNOWN_BYTES {
+        return Err(Errno::EINVAL.into());
+    }
+    let how: OpenHow = user::read(how_at)?;
+    if bytes > PAGE || user::bytes(how_at.wrapping_add(KNOWN_BYTES), bytes - KNOWN_BYTES)?.iter().any(|byte| *byte != 0)
+    {
+        return Err(Errno::E2BIG.into());
+    }
+    if how.resolve == CACHED {
+        return Err(Errno::EAGAIN.into());
+    }
+    let creates = how.flags & u64::from(O_CREAT) != 0;
+    if how.resolve != 0 || how.flags & !KNOWN != 0 || how.mode & !0o7777 != 0 || how.mode != 0 && !creates {
+        return Err(Errno::EINVAL.into());
+    }
+    open(directory, path, how.flags, how.mode).await
+}
+
 /// What is no file opens as another number for the same description, if that gives what is asked
 /// for.
 fn duplicate(number: u64, found: &Description, flags: u32) -> Outcome {
-    if found.server == server::TCP || found.server == server::EPOLL {
+    if matches!(found.server, server::TCP | server::EPOLL | server::SIGNALS) {
         return Err(Errno::ENXIO.into());
     }
     let (has, wants) = (found.flags & O_ACCMODE, flags & O_ACCMODE);
@@ -286,19 +315,27 @@ async fn descriptor_link(found: &Description) -> Result<String, Failure> {
         server::PROCESS => format!("pipe:[{id}]"),
         server::TCP => format!("socket:[{id}]"),
         server::EPOLL => "anon_inode:[eventpoll]".into(),
+        server::SIGNALS => "anon_inode:[signalfd]".into(),
         _ => "/dev/tty".into(),
     })
 }
 
 /// chmod, chown and the like.
 pub async fn change(directory: u64, path: u64, follow: bool, change: Change) -> Outcome {
-    answer(proxy().files()?.set_status(named(directory, path)?, follow, change)).await?;
+    let text = user::path(path)?;
+    if let Some(number) = own_descriptor(&text).filter(|_| follow) {
+        return change_found(&description(number).map_err(|_| Errno::ENOENT)?, change).await;
+    }
+    answer(proxy().files()?.set_status(resolved(directory, &text)?, follow, change)).await?;
     Ok(0)
 }
 
 /// The same for a descriptor; what is no file (pipes) takes it without effect.
 pub async fn change_descriptor(descriptor: u64, change: Change) -> Outcome {
-    let found = description(descriptor)?;
+    change_found(&input_output::opened(descriptor)?, change).await
+}
+
+async fn change_found(found: &Description, change: Change) -> Outcome {
     if found.server == server::FS {
         answer(proxy().files()?.change(found.id, change)).await?;
     }
@@ -317,29 +354,55 @@ pub fn owner(user: u64, group: u64) -> Change {
     Change { user: some(user), group: some(group), ..Change::default() }
 }
 
-/// utimensat.
-pub async fn set_times(directory: u64, path: u64, times_at: u64, flags: u64) -> Outcome {
+/// A time that utimensat is given: `None` leaves what is there.
+fn wanted_time(time: TimeSpec) -> Result<Option<u64>, Errno> {
     const NOW: i64 = 0x3fff_ffff;
     const OMIT: i64 = 0x3fff_fffe;
-    let both: Option<[i64; 4]> = user::read_if(times_at)?;
-    let now = runtime::realtime_ns();
-    let one = |time: TimeSpec| match time.nanoseconds {
-        NOW => Ok(Some(now)),
+    match time.nanoseconds {
+        NOW => Ok(Some(runtime::realtime_ns())),
         OMIT => Ok(None),
         _ => time.to_ns().map(Some).ok_or(Errno::EINVAL),
-    };
-    let wanted = match both {
-        None => Change { modified_ns: Some(now), accessed_ns: Some(now), ..Change::default() },
-        Some([a, b, c, d]) => Change {
-            accessed_ns: one(TimeSpec { seconds: a, nanoseconds: b })?,
-            modified_ns: one(TimeSpec { seconds: c, nanoseconds: d })?,
-            ..Change::default()
-        },
-    };
+    }
+}
+
+/// Access and modification; without them, now.
+fn times(both: Option<[TimeSpec; 2]>) -> Result<Change, Errno> {
+    const NOW: TimeSpec = TimeSpec { seconds: 0, nanoseconds: 0x3fff_ffff };
+    let [accessed, modified] = both.unwrap_or([NOW; 2]);
+    Ok(Change { accessed_ns: wanted_time(accessed)?, modified_ns: wanted_time(modified)?, ..Change::default() })
+}
+
+/// utimensat.
+pub async fn set_times(directory: u64, path: u64, times_at: u64, flags: u64) -> Outcome {
+    let both: Option<[i64; 4]> = user::read_if(times_at)?;
+    let spec = |seconds, nanoseconds| TimeSpec { seconds, nanoseconds };
+    let wanted = times(both.map(|[a, b, c, d]| [spec(a, b), spec(c, d)]))?;
     if path == 0 {
         return change_descriptor(directory, wanted).await;
     }
     change(directory, path, flags & AT_SYMLINK_NOFOLLOW == 0, wanted).await
+}
+
+/// utimes and futimesat: in microseconds.
+pub async fn set_times_us(directory: u64, path: u64, times_at: u64) -> Outcome {
+    let both: Option<[i64; 4]> = user::read_if(times_at)?;
+    let spec = |seconds, microseconds| {
+        let time = TimeVal { seconds, microseconds };
+        time.to_ns().map(TimeSpec::from_ns).ok_or(Errno::EINVAL)
+    };
+    let both = both.map(|[a, b, c, d]| Ok::<_, Errno>([spec(a, b)?, spec(c, d)?])).transpose()?;
+    let wanted = times(both)?;
+    if path == 0 {
+        return change_descriptor(directory, wanted).await;
+    }
+    change(directory, path, true, wanted).await
+}
+
+/// utime: in seconds.
+pub async fn set_times_s(path: u64, times_at: u64) -> Outcome {
+    let both: Option<[i64; 2]> = user::read_if(times_at)?;
+    let both = both.map(|both| both.map(|seconds| TimeSpec { seconds, nanoseconds: 0 }));
+    change(AT_FDCWD as u64, path, true, times(both)?).await
 }
 
 /// truncate.

@@ -1,4 +1,4 @@
-//! fork, vfork, clone without threads: the parent's side and the child's.
+//! fork, vfork, clone: the parent's side and the child's; and what a thread asks for.
 
 use abi::Handle;
 use alloc::vec::Vec;
@@ -6,12 +6,16 @@ use contracts::process::Forked;
 
 use personality::Errno;
 use personality::flags::*;
+use personality::memory::PAGE;
 
-use super::entry::{self, machine};
+use super::entry;
 use super::errors::{Failure, Outcome};
+use super::numbers::close_description;
+use super::poll;
+use super::process_handles;
 use super::proxy::{Proxy, listen, proxy};
-use super::syscall::log_once;
-use super::user::{self, with_state};
+use super::threads;
+use super::user::{self, with_block, with_state, with_thread};
 
 /// What clone asks for besides a copy.
 #[derive(Clone, Copy, Default)]
@@ -21,24 +25,78 @@ struct Wishes {
     parent_id_at: u64,
     child_id_at: u64,
     clear_id_at: u64,
+    handle_at: u64,
 }
 
-/// clone: processes only. With `CLONE_VM` but no thread (vfork, posix_spawn) the memory is copied
-/// all the same.
-pub async fn clone([flags, stack, parent_id_at, child_id_at, thread_pointer, _]: [u64; 6]) -> Outcome {
-    if flags & CLONE_THREAD != 0 {
-        log_once(56, "clone for a thread is missing (there are no threads yet): ENOSYS");
-        return Err(Errno::ENOSYS.into());
+impl Wishes {
+    fn new([flags, stack, parent_id_at, child_id_at, thread_pointer, _]: [u64; 6]) -> Wishes {
+        let when = |flag: u64, value: u64| if flags & flag != 0 { value } else { 0 };
+        Wishes {
+            stack,
+            thread_pointer: (flags & CLONE_SETTLS != 0).then_some(thread_pointer),
+            parent_id_at: when(CLONE_PARENT_SETTID, parent_id_at),
+            child_id_at: when(CLONE_CHILD_SETTID, child_id_at),
+            clear_id_at: when(CLONE_CHILD_CLEARTID, child_id_at),
+            handle_at: when(CLONE_PIDFD, parent_id_at),
+        }
     }
-    let when = |flag: u64, value: u64| if flags & flag != 0 { value } else { 0 };
-    copy(Wishes {
-        stack,
-        thread_pointer: (flags & CLONE_SETTLS != 0).then_some(thread_pointer),
-        parent_id_at: when(CLONE_PARENT_SETTID, parent_id_at),
-        child_id_at: when(CLONE_CHILD_SETTID, child_id_at),
-        clear_id_at: when(CLONE_CHILD_CLEARTID, child_id_at),
-    })
-    .await
+}
+
+/// What clone3 asks for (`struct clone_args`): clone's arguments, and where the child's handle
+/// goes. `EINVAL` for what is not known, `E2BIG` for a longer structure that asks for more.
+pub fn arguments(at: u64, bytes: u64) -> Result<([u64; 6], u64), Errno> {
+    const WORDS: usize = 11;
+    const SMALLEST: u64 = 64;
+    if !(SMALLEST..=PAGE).contains(&bytes) || !bytes.is_multiple_of(8) {
+        return Err(if bytes > PAGE { Errno::E2BIG } else { Errno::EINVAL });
+    }
+    let mut words = [0u64; WORDS];
+    for index in 0..bytes / 8 {
+        let word = user::read(at.wrapping_add(index * 8))?;
+        match words.get_mut(index as usize) {
+            Some(place) => *place = word,
+            None if word != 0 => return Err(Errno::E2BIG),
+            None => {}
+        }
+    }
+    let [flags, handle_at, child_id_at, parent_id_at, _, stack, stack_bytes, thread_pointer, ids_at, ids, _] = words;
+    if ids_at != 0 || ids != 0 || (stack == 0) != (stack_bytes == 0) {
+        return Err(Errno::EINVAL);
+    }
+    let handle_at = if flags & CLONE_PIDFD != 0 { handle_at } else { 0 };
+    let arguments =
+        [flags & !CLONE_PIDFD, stack.wrapping_add(stack_bytes), parent_id_at, child_id_at, thread_pointer, 0];
+    if handle_at != 0 && flags & CLONE_THREAD != 0 { Err(Errno::EINVAL) } else { Ok((arguments, handle_at)) }
+}
+
+/// clone and clone3 for a thread. `EINVAL` if it does not share what threads share.
+pub fn thread(arguments: [u64; 6]) -> Outcome {
+    const SHARED: u64 = CLONE_VM | CLONE_SIGHAND;
+    if arguments[0] & SHARED != SHARED || arguments[0] & CLONE_PIDFD != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let wishes = Wishes::new(arguments);
+    let Wishes { stack, thread_pointer, clear_id_at, .. } = wishes;
+    let id = threads::add(&threads::Wishes { stack, thread_pointer, clear_id_at })?;
+    // Bad pointers are the program's own; Linux ignores them too.
+    let _ = user::write_if(wishes.parent_id_at, &(id as u32));
+    let _ = user::write_if(wishes.child_id_at, &(id as u32));
+    Ok(id)
+}
+
+/// clone for a process. With `CLONE_VM` (vfork, posix_spawn) the memory is copied all the same.
+pub async fn clone(arguments: [u64; 6]) -> Outcome {
+    if arguments[0] & CLONE_PIDFD != 0 && arguments[0] & CLONE_PARENT_SETTID != 0 {
+        // Both would go to the same place.
+        return Err(Errno::EINVAL.into());
+    }
+    copy(Wishes::new(arguments)).await
+}
+
+/// clone3 for a process.
+pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
+    let (arguments, handle_at) = arguments(at, bytes)?;
+    copy(Wishes { handle_at, ..Wishes::new(arguments) }).await
 }
 
 /// fork and vfork.
@@ -51,6 +109,14 @@ async fn copy(wishes: Wishes) -> Outcome {
     let forked = process.fork_prepare().await?;
     let [domain, context] = forked.handles.map(Handle);
     let mut done = fill(&wishes, &forked, domain).await;
+    // Only the parent has it; before the start the child cannot have ended and vanished.
+    let mut handle = None;
+    if done.is_ok() && wishes.handle_at != 0 {
+        match process_handles::add(forked.process, 0).await {
+            Ok(number) => handle = Some(number),
+            Err(failure) => done = Err(failure),
+        }
+    }
     if done.is_ok() {
         done = start(context);
     }
@@ -60,9 +126,15 @@ async fn copy(wishes: Wishes) -> Outcome {
     match done {
         Ok(()) => {
             user::write_if(wishes.parent_id_at, &forked.process)?;
+            if let Some(number) = handle {
+                user::write(wishes.handle_at, &(number as u32))?;
+            }
             Ok(forked.process.into())
         }
         Err(failure) => {
+            if let Some(number) = handle {
+                close_description(number);
+            }
             let _ = process.fork_cancel(forked.process).await;
             Err(failure)
         }
@@ -87,25 +159,22 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
     for answer in asked {
         answer.await?;
     }
-    let own_clear_id_at = with_state(|state| {
-        state.child = forked.process.into();
-        let own = state.clear_id_at;
-        let mut registers = entry::registers();
-        registers.rsp = if wishes.stack != 0 { wishes.stack } else { registers.rsp };
-        [state.fs_base, state.gs_base] = machine::bases([state.fs_base, state.gs_base]);
-        state.registers = registers;
-        (state.child_id_at, state.clear_id_at) = (wishes.child_id_at, wishes.clear_id_at);
-        // SAFETY: the field is 512 bytes at a multiple of 16.
-        unsafe { machine::save_vectors(state.vectors.as_ptr() as u64) };
-        own
-    });
-    let own_base = with_state(|state| {
-        let own = state.fs_base;
-        state.fs_base = wishes.thread_pointer.unwrap_or(own);
-        own
+    threads::store_current();
+    let forking = with_thread(|thread| *thread);
+    // The child finds the thread that forks where this process has its first.
+    let first = with_block(|block| {
+        let first = block.first;
+        (block.process.child, block.process.child_id_at) = (forked.process.into(), wishes.child_id_at);
+        block.first = forking;
+        block.first.clear_id_at = wishes.clear_id_at;
+        if wishes.stack != 0 {
+            block.first.registers.rsp = wishes.stack;
+        }
+        block.first.bases[0] = wishes.thread_pointer.unwrap_or(forking.bases[0]);
+        first
     });
     let done = sys::domain_fork(child);
-    with_state(|state| (state.fs_base, state.clear_id_at, state.child_id_at) = (own_base, own_clear_id_at, 0));
+    with_block(|block| (block.first, block.process.child_id_at) = (first, 0));
     done.map_err(|error| {
         if error != abi::Error::NoMemory {
             runtime::log!("fork was refused by the kernel: {error:?}");
@@ -116,33 +185,24 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
 
 /// The child: takes over the state that lies in its memory and goes on in the program.
 pub fn adopt(proxy: &'static Proxy) -> ! {
-    let valid = with_state(|state| {
-        let (own, parent) = (state.child as u32, state.process);
-        state.become_child(own, parent);
-        state.is_valid()
+    let valid = with_block(|block| {
+        block.become_child();
+        block.is_valid()
     });
     if !valid {
         runtime::log!("the inherited process state is not ours");
         sys::domain_exit(101);
     }
+    threads::begin();
+    poll::begin();
     listen();
     // It fails only if the server is gone, and everything with it.
     let _ = proxy.process.here();
     entry::install(proxy.signal_bits);
-    let (registers, vectors, [fs, gs], id_at) = with_state(|state| {
-        (
-            state.registers,
-            machine::Image(state.vectors),
-            [state.fs_base, state.gs_base],
-            core::mem::take(&mut state.child_id_at),
-        )
-    });
-    machine::load_vectors(vectors);
-    machine::set_base(0, fs);
-    machine::set_base(1, gs);
+    threads::load_current();
     // A bad pointer is the program's own; Linux ignores it too.
-    let _ = user::write_if(id_at, &with_state(|state| state.process));
-    entry::set_registers(&registers);
-    runtime::rest();
+    let (id_at, own) = with_state(|state| (core::mem::take(&mut state.child_id_at), state.process));
+    let _ = user::write_if(id_at, &own);
+    runtime::rest(true);
     entry::resume()
 }

@@ -1,29 +1,32 @@
 //! Reading, writing, seeking and listing, whichever server holds the description.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use contracts::BulkSpan;
-use contracts::descriptions::{Control, ControlReply, DescriptionId, Kind, Status, Whence};
+use contracts::descriptions::{Control, ControlReply, DescriptionId, Kind, Status, Whence, ready};
 use contracts::process::Standing;
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::layouts::{IoVector, directory_entry};
+use personality::layouts::{EntryForm, IoVector, directory_entry};
 use personality::signals::number::{SIGPIPE, SIGTTIN};
-use personality::signals::{Cause, bit};
+use personality::signals::{Cause, bit, code};
 
 use super::errors::{Failure, Outcome};
+use super::poll;
 use super::proxy::proxy;
-use super::user::{self, with_state};
-use super::wait::{answer, answer_of, answer_within};
+use super::user::{self, Source, Target, with_both, with_signals, with_state};
+use super::wait::{answer, answer_of, answer_when_ready, answer_within};
+use super::{messages, signals, sockets};
 
 /// Linux's limit for one call.
-const COUNT_MAX: u64 = 0x7fff_f000;
+pub const COUNT_MAX: u64 = 0x7fff_f000;
+/// What a message has at most, so that more is no message.
+const MESSAGE_MAX: u64 = 64 << 10;
 /// IOV_MAX.
 const VECTORS_MAX: u64 = 1024;
 /// S_IFREG.
-const REGULAR: u32 = 0o100000;
+pub const REGULAR: u32 = 0o100000;
 /// S_IFCHR; the console's other streams are pipes.
 const CHARACTER_DEVICE: u32 = 0o020000;
 
@@ -32,13 +35,24 @@ pub fn description(descriptor: u64) -> Result<Description, Errno> {
     with_state(|state| state.descriptors.get(descriptor).copied())
 }
 
-fn readable(descriptor: u64) -> Result<Description, Errno> {
-    description(descriptor)
-        .and_then(|found| if found.flags & O_ACCMODE == O_WRONLY { Err(Errno::EBADF) } else { Ok(found) })
+/// The same where O_PATH will not do: `EBADF`.
+pub fn opened(descriptor: u64) -> Result<Description, Errno> {
+    description(descriptor).and_then(|found| if found.flags & O_PATH != 0 { Err(Errno::EBADF) } else { Ok(found) })
 }
 
-fn writable(descriptor: u64) -> Result<Description, Errno> {
-    description(descriptor).and_then(|found| if found.flags & O_ACCMODE == 0 { Err(Errno::EBADF) } else { Ok(found) })
+/// What is open for reading. `EBADF`.
+pub fn readable(descriptor: u64) -> Result<Description, Errno> {
+    opened(descriptor).and_then(|found| if found.flags & O_ACCMODE == O_WRONLY { Err(Errno::EBADF) } else { Ok(found) })
+}
+
+/// What is open for writing. `EBADF`, `EINVAL` for what nobody writes to.
+pub fn writable(descriptor: u64) -> Result<Description, Errno> {
+    let found = description(descriptor)?;
+    match found.server {
+        _ if found.flags & O_ACCMODE == 0 => Err(Errno::EBADF),
+        server::EPOLL | server::SIGNALS => Err(Errno::EINVAL),
+        _ => Ok(found),
+    }
 }
 
 /// A process of the background does not take what is typed for the foreground: its group stops by
@@ -48,7 +62,7 @@ async fn may_read_terminal(id: DescriptionId) -> Result<(), Failure> {
     let console = proxy().server(server::CONSOLE)?;
     let asked = answer_of(server::CONSOLE, || console.control(id, Control::GetForeground)).await?;
     let ControlReply::Number(foreground) = asked else { return Ok(()) };
-    let hears = with_state(|state| !state.signals.is_ignored(SIGTTIN) && state.signals.blocked & bit(SIGTTIN) == 0);
+    let hears = with_signals(|signals, thread| !signals.is_ignored(SIGTTIN) && thread.blocked & bit(SIGTTIN) == 0);
     match answer(proxy().process.standing(foreground as u32, hears)).await? {
         Standing::Foreground => Ok(()),
         Standing::Background if hears => Err(Failure::Interrupted),
@@ -58,33 +72,44 @@ async fn may_read_terminal(id: DescriptionId) -> Result<(), Failure> {
 
 /// One request: as much as the bulk area carries.
 async fn read_once(
-    server: u32,
-    id: DescriptionId,
-    into: &mut [u8],
+    found: &Description,
+    mut into: Target<'_>,
     at: Option<u64>,
     wait: bool,
     limit_ns: u64,
 ) -> Result<usize, Failure> {
+    let (server, id) = (found.server, found.id);
     let client = proxy().server(server)?;
     let bulk = client.bulk();
     let length = into.len().min(bulk.len());
     let span = BulkSpan { offset: 0, length: length as u32 };
-    let count = if server == server::CONSOLE && at.is_none() {
-        let number = runtime::now_ns();
-        answer_of(server, || client.read_once(id, span, number, wait)).await?
-    } else {
-        answer_within(server, limit_ns, || client.read(id, span, at, wait)).await?
+    let ask = async |wait, limit_ns| {
+        let turn = proxy().turn(server).await;
+        let count = if server == server::CONSOLE && at.is_none() {
+            let number = runtime::now_ns();
+            answer_of(server, || client.read_once(id, span, number, wait)).await?
+        } else {
+            answer_within(server, limit_ns, || client.read(id, span, at, wait)).await?
+        };
+        Ok((count, turn))
     };
+    // The turn lasts until the bytes are taken out.
+    let (count, _turn) = answer_when_ready((server, id), ready::READ, wait, limit_ns, ask).await?;
     let count = (count as usize).min(length);
-    bulk.read(0, &mut into[..count]).map_err(|_| Errno::EIO)?;
+    bulk.read(0, into.first(count)?).map_err(|_| Errno::EIO)?;
     Ok(count)
 }
 
-/// Reads at an offset until the buffer is full or the file ends.
-pub async fn read_at(server: u32, id: DescriptionId, into: &mut [u8], offset: u64) -> Result<usize, Failure> {
+/// Of a file, by its id.
+fn file(id: DescriptionId) -> Description {
+    Description { id, server: server::FS, ..Description::default() }
+}
+
+/// Reads of a file at an offset until the target is full or the file ends.
+pub async fn read_at(id: DescriptionId, mut into: Target<'_>, offset: u64) -> Result<usize, Failure> {
     let mut done = 0;
     while done < into.len() {
-        match read_once(server, id, &mut into[done..], Some(offset + done as u64), true, 0).await? {
+        match read_once(&file(id), into.rest(done), Some(offset + done as u64), true, 0).await? {
             0 => break,
             count => done += count,
         }
@@ -93,28 +118,35 @@ pub async fn read_at(server: u32, id: DescriptionId, into: &mut [u8], offset: u6
 }
 
 /// The same for a descriptor (mmap).
-pub async fn read_into(descriptor: u64, into: &mut [u8], offset: u64) -> Result<(), Failure> {
+pub async fn read_into(descriptor: u64, into: Target<'_>, offset: u64) -> Result<(), Failure> {
     let found = readable(descriptor)?;
     if found.kind != REGULAR {
         return Err(Errno::ENODEV.into());
     }
-    read_at(found.server, found.id, into, offset).await.map(drop)
+    read_at(found.id, into, offset).await.map(drop)
 }
 
 /// Reads as Linux does: files, and devices such as /dev/zero, until the buffer is full, others what
 /// there is.
-async fn read_description(
+pub async fn read_description(
     found: &Description,
-    into: &mut [u8],
+    mut into: Target<'_>,
     mut at: Option<u64>,
     wait: bool,
 ) -> Result<u64, Failure> {
-    if found.server == server::CONSOLE && found.kind == CHARACTER_DEVICE && !into.is_empty() {
+    if found.server == server::SIGNALS {
+        return if at.is_some() { Err(Errno::ESPIPE.into()) } else { signals::read(found, into, wait).await };
+    }
+    if found.server == server::PROCESS && at.is_some() {
+        // There it would look into a pipe.
+        return Err(Errno::ESPIPE.into());
+    }
+    if found.server == server::CONSOLE && found.kind == CHARACTER_DEVICE && into.len() > 0 {
         may_read_terminal(found.id).await?;
     }
     let mut done = 0;
     while done < into.len() {
-        let part = read_once(found.server, found.id, &mut into[done..], at, wait, found.receive_limit_ns);
+        let part = read_once(found, into.rest(done), at, wait, found.receive_limit_ns);
         let count = match part.await {
             Ok(count) => count,
             Err(failure) if done == 0 => return Err(failure),
@@ -131,32 +163,48 @@ async fn read_description(
 
 /// Writes all of it, unless an error, a signal or a full non-blocking description stops it after
 /// the first bytes.
-async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>, wait: bool) -> Result<u64, Failure> {
+pub async fn write_description(
+    found: &Description,
+    from: Source<'_>,
+    mut at: Option<u64>,
+    wait: bool,
+) -> Result<u64, Failure> {
     let client = proxy().server(found.server)?;
     let bulk = client.bulk();
     let mut done = 0;
     loop {
-        let part = &from[done..from.len().min(done + bulk.len())];
-        let span = BulkSpan { offset: 0, length: part.len() as u32 };
-        bulk.write(0, part).map_err(|_| Errno::EIO)?;
-        let answer = if found.server == server::CONSOLE && at.is_none() {
-            let number = runtime::now_ns();
-            answer_of(found.server, || client.write_once(found.id, span, number, wait)).await.map_err(Failure::from)
-        } else {
-            answer_within(found.server, found.send_limit_ns, || client.write(found.id, span, at, wait)).await
+        let end = from.len().min(done + bulk.len());
+        let span = BulkSpan { offset: 0, length: (end - done) as u32 };
+        let ask = async |wait, limit_ns| {
+            let _turn = proxy().turn(found.server).await;
+            bulk.write(0, from.part(done, end)?).map_err(|_| Errno::EIO)?;
+            if found.server == server::CONSOLE && at.is_none() {
+                let number = runtime::now_ns();
+                Ok(answer_of(found.server, || client.write_once(found.id, span, number, wait)).await?)
+            } else {
+                answer_within(found.server, limit_ns, || client.write(found.id, span, at, wait)).await
+            }
         };
-        match answer {
+        let place = (found.server, found.id);
+        match answer_when_ready(place, ready::WRITE, wait, found.send_limit_ns, ask).await {
             Ok(count) => {
-                let count = (count as usize).min(part.len());
+                let count = (count as usize).min(end - done);
                 done += count;
                 at = at.map(|at| at + count as u64);
                 if done == from.len() || count == 0 {
                     break;
                 }
             }
-            Err(failure) if done == 0 => return Err(failure),
+            Err(failure) if done == 0 => {
+                poll::again(found);
+                return Err(failure);
+            }
             Err(_) => break,
         }
+    }
+    if done < from.len() {
+        // Full: what comes next is room.
+        poll::again(found);
     }
     Ok(done as u64)
 }
@@ -164,9 +212,9 @@ async fn write_description(found: &Description, from: &[u8], mut at: Option<u64>
 /// A broken pipe also is a signal.
 pub fn with_sigpipe(outcome: Outcome) -> Outcome {
     if outcome == Err(Failure::Errno(Errno::EPIPE)) {
-        with_state(|state| {
-            let process = state.process;
-            state.signals.post(SIGPIPE, Cause { code: 0, process, address: 0 });
+        with_both(|state, thread| {
+            let cause = Cause::of_process(code::SI_USER, state.process);
+            state.signals.post_to(&mut thread.signals, SIGPIPE, cause);
         });
     }
     outcome
@@ -179,18 +227,24 @@ fn offset(at: Option<u64>) -> Result<Option<u64>, Errno> {
 /// read, pread64 and, with `wait` overridden, recv.
 pub async fn read(descriptor: u64, buffer: u64, count: u64, at: Option<u64>, wait: Option<bool>) -> Outcome {
     let found = readable(descriptor)?;
-    let into = user::bytes_mut(buffer, count.min(COUNT_MAX))?;
+    let into = Target::program(buffer, count.min(COUNT_MAX))?;
     read_description(&found, into, offset(at)?, wait.unwrap_or(found.flags & O_NONBLOCK == 0)).await
 }
 
 /// write, pwrite64, send.
 pub async fn write(descriptor: u64, buffer: u64, count: u64, at: Option<u64>, wait: Option<bool>) -> Outcome {
     let found = writable(descriptor)?;
-    let from = user::bytes(buffer, count.min(COUNT_MAX))?;
+    if at.is_none() && sockets::is_local(&found) && count > MESSAGE_MAX {
+        let flags = if wait == Some(false) { MSG_DONTWAIT } else { 0 };
+        let from = [IoVector { base: buffer, bytes: count.min(COUNT_MAX) }];
+        return messages::send(&found, &from, flags, (0, 0), &[]).await;
+    }
+    let from = Source::program(buffer, count.min(COUNT_MAX))?;
     write_description(&found, from, offset(at)?, wait.unwrap_or(found.flags & O_NONBLOCK == 0)).await
 }
 
-fn vectors(at: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
+/// The vectors that a call names.
+pub fn vectors(at: u64, count: u64) -> Result<Vec<IoVector>, Errno> {
     if count > VECTORS_MAX {
         return Err(Errno::EINVAL);
     }
@@ -208,6 +262,12 @@ pub async fn read_vectors(
     mut position: Option<u64>,
     wait: Option<bool>,
 ) -> Outcome {
+    let found = readable(descriptor)?;
+    if position.is_none() && sockets::is_local(&found) {
+        // A message belongs to all of them.
+        let flags = if wait == Some(false) { MSG_DONTWAIT } else { 0 };
+        return messages::receive(&found, &vectors(at, count)?, flags, 0).await.map(|(length, _)| length);
+    }
     let mut done = 0;
     for vector in vectors(at, count)?.into_iter().filter(|vector| vector.bytes > 0) {
         // Only the first may wait: what is there is given.
@@ -236,19 +296,23 @@ pub async fn write_vectors(descriptor: u64, at: u64, count: u64, position: Optio
     let found = writable(descriptor)?;
     let vectors = vectors(at, count)?;
     let total: u64 = vectors.iter().map(|vector| vector.bytes).sum();
+    if total > JOINED_MAX && sockets::is_local(&found) {
+        let flags = if wait == Some(false) { MSG_DONTWAIT } else { 0 };
+        return messages::send(&found, &vectors, flags, (0, 0), &[]).await;
+    }
     let wait = wait.unwrap_or(found.flags & O_NONBLOCK == 0);
     if total <= JOINED_MAX {
         let mut joined = Vec::with_capacity(total as usize);
         for vector in &vectors {
             joined.extend_from_slice(user::bytes(vector.base, vector.bytes)?);
         }
-        return write_description(&found, &joined, offset(position)?, wait).await;
+        return write_description(&found, Source::Own(&joined), offset(position)?, wait).await;
     }
     let mut done = 0;
     for vector in vectors {
         match write_description(
             &found,
-            user::bytes(vector.base, vector.bytes)?,
+            Source::program(vector.base, vector.bytes)?,
             offset(position.map(|position| position + done))?,
             wait,
         )
@@ -267,55 +331,9 @@ pub async fn write_vectors(descriptor: u64, at: u64, count: u64, position: Optio
     Ok(done)
 }
 
-/// sendfile: through a buffer of the proxy.
-pub async fn send_file(out: u64, from: u64, offset_at: u64, count: u64) -> Outcome {
-    const BUFFER_BYTES: usize = 64 << 10;
-    let (source, target) = (readable(from)?, writable(out)?);
-    if source.kind != REGULAR {
-        return Err(Errno::EINVAL.into());
-    }
-    let mut at: Option<u64> = user::read_if(offset_at)?;
-    let mut buffer = vec![0; BUFFER_BYTES.min(count.min(COUNT_MAX) as usize)];
-    let mut done = 0;
-    while done < count {
-        let part = buffer.len().min((count - done) as usize);
-        let got = read_description(&source, &mut buffer[..part], at, true).await? as usize;
-        if got == 0 {
-            break;
-        }
-        let put = match write_description(&target, &buffer[..got], None, target.flags & O_NONBLOCK == 0).await {
-            Ok(put) => put,
-            Err(failure) if done == 0 => {
-                rewind(&source, at, got as u64).await;
-                return Err(failure);
-            }
-            Err(_) => 0,
-        };
-        done += put;
-        at = at.map(|at| at + put);
-        if put < got as u64 {
-            rewind(&source, at, got as u64 - put).await;
-            break;
-        }
-    }
-    if let Some(at) = at {
-        user::write(offset_at, &at)?;
-    }
-    Ok(done)
-}
-
-/// What was read but not sent goes back, when the description's own offset was used.
-async fn rewind(source: &Description, at: Option<u64>, bytes: u64) {
-    if at.is_none()
-        && let Ok(client) = proxy().server(source.server)
-    {
-        let _ = client.seek(source.id, -(bytes as i64), Whence::Current).await;
-    }
-}
-
 /// lseek. A directory's place is kept here, because getdents64 asks by cookie.
 pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
-    let found = description(descriptor)?;
+    let found = opened(descriptor)?;
     let whence = match whence {
         0 => Whence::Start,
         1 => Whence::Current,
@@ -333,9 +351,9 @@ pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
 /// What the server knows of a descriptor.
 pub async fn status(descriptor: u64) -> Result<Status, Failure> {
     let found = description(descriptor)?;
-    if found.server == server::EPOLL {
+    if matches!(found.server, server::EPOLL | server::SIGNALS) {
         return Ok(Status {
-            kind: Kind::File,
+            kind: Kind::Anonymous,
             permissions: 0o600,
             size: 0,
             inode: found.id,
@@ -364,9 +382,9 @@ pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
     Ok(0)
 }
 
-/// getdents64.
-pub async fn entries(descriptor: u64, buffer: u64, bytes: u64) -> Outcome {
-    let found = description(descriptor)?;
+/// getdents64 and getdents.
+pub async fn entries(descriptor: u64, buffer: u64, bytes: u64, form: EntryForm) -> Outcome {
+    let found = opened(descriptor)?;
     let limit = bytes.min(64 << 10) as usize;
     user::bytes_mut(buffer, limit as u64)?;
     let client = proxy().server(found.server)?;
@@ -382,10 +400,9 @@ pub async fn entries(descriptor: u64, buffer: u64, bytes: u64) -> Outcome {
             if !directory_entry(
                 &mut packed,
                 limit,
-                entry.inode,
-                next,
-                (super::files::type_bits(entry.kind) >> 12) as u8,
+                (entry.inode, next, (super::files::type_bits(entry.kind) >> 12) as u8),
                 &entry.name,
+                form,
             ) {
                 // Cookies are per answer: an answer that does not fit whole is asked for again.
                 packed.truncate(first_of_answer);

@@ -9,14 +9,14 @@ use contracts::files::{Name, open};
 use personality::Errno;
 use personality::descriptors::server;
 use personality::image::{HEAD_BYTES, Image, interpreter_path, plan};
-use personality::memory::{PAGE, protection};
+use personality::memory::{PAGE, protection, round_up};
 
 use super::errors::Failure;
 use super::input_output::read_at;
 use super::mapping;
 use super::numbers::close_id;
 use super::proxy::proxy;
-use super::user::{self, with_state};
+use super::user::{self, Target, with_state};
 
 /// An executable that was opened and checked; nothing of the program has changed yet.
 pub struct Opened {
@@ -39,7 +39,7 @@ impl Opened {
             file.close();
             return Err(Errno::EACCES.into());
         }
-        match read_at(server::FS, file.id, &mut file.head, 0).await {
+        match read_at(file.id, Target::Own(&mut file.head), 0).await {
             Ok(count) => {
                 file.head.truncate(count);
                 Ok(file)
@@ -60,7 +60,7 @@ impl Opened {
     pub async fn interpreter(&self, image: &Image) -> Result<Option<String>, Failure> {
         let Some((offset, bytes)) = image.interpreter else { return Ok(None) };
         let mut path = vec![0; bytes as usize];
-        let count = read_at(server::FS, self.id, &mut path, offset).await?;
+        let count = read_at(self.id, Target::Own(&mut path), offset).await?;
         Ok(Some(interpreter_path(&path[..count])?))
     }
 
@@ -70,9 +70,12 @@ impl Opened {
         for part in &image.parts {
             let (start, end) = (base + part.start, base + part.end);
             let copies = protection::READ | protection::WRITE;
-            mapping::map_zeroed(start, end, copies)?;
-            let data = user::bytes_mut(base + part.data, part.file_bytes)?;
-            if read_at(server::FS, self.id, data, part.file_offset).await? < data.len() {
+            // All that is read is written at once: pages that are there cost no fault each.
+            let filled = round_up(base + part.data + part.file_bytes).map_or(end, |at| at.clamp(start, end));
+            mapping::map_made(start, filled, copies)?;
+            mapping::map_zeroed(filled, end, copies)?;
+            let data = Target::program(base + part.data, part.file_bytes)?;
+            if (read_at(self.id, data, part.file_offset).await? as u64) < part.file_bytes {
                 return Err(Errno::ENOEXEC.into());
             }
             if part.protection != copies {

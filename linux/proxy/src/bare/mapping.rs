@@ -12,7 +12,7 @@ use personality::memory::{Area, PAGE, protection, round_up};
 use super::errors::{Failure, Outcome};
 use super::input_output::{read_into, status};
 use super::syscall::log_once;
-use super::user::{self, with_state};
+use super::user::{self, Target, with_state};
 
 /// A zeroed segment that forked children copy.
 pub fn segment(pages: u64) -> Result<Handle, Errno> {
@@ -46,17 +46,29 @@ pub fn map_zeroed(start: u64, end: u64, access: u32) -> Result<(), Errno> {
     map_by(start, end, access, 0)
 }
 
+/// The same with all pages made at once, for who writes to all of them.
+pub fn map_made(start: u64, end: u64, access: u32) -> Result<(), Errno> {
+    map_by(start, end, access, abi::layout::segment::EAGER)
+}
+
+/// Maps zeroed memory that forked children have in common with this process. All of it is made at
+/// once.
+fn map_common(start: u64, end: u64, access: u32) -> Result<(), Errno> {
+    map_by(start, end, access, abi::layout::segment::EAGER | abi::layout::segment::COMMON)
+}
+
 fn map_by(start: u64, end: u64, access: u32, flags: u64) -> Result<(), Errno> {
+    let is_common = flags & abi::layout::segment::COMMON != 0;
     let mut at = start;
     while at < end {
         let part_end = end.min(at.saturating_add(abi::layout::SEGMENT_PAGES_MAX * PAGE));
         // Memory without access costs nothing until mprotect opens it, however large the
         // reservation.
         let (part_end, segment) =
-            if access == 0 { (end, 0) } else { (part_end, segment_by((part_end - at) / PAGE, flags)?.0) };
-        if let Err(errno) =
-            map_segment(Area { start: at, end: part_end, segment, first_page: 0, protection: access, reserved: 0 })
-        {
+            if access == 0 && !is_common { (end, 0) } else { (part_end, segment_by((part_end - at) / PAGE, flags)?.0) };
+        let common = if is_common { secret() } else { 0 };
+        let area = Area { start: at, end: part_end, segment, protection: access, common, ..Area::default() };
+        if let Err(errno) = map_segment(area) {
             drop_if_unused(segment);
             let _ = unmap(start, at);
             return Err(errno);
@@ -64,6 +76,13 @@ fn map_by(start: u64, end: u64, access: u32, flags: u64) -> Result<(), Errno> {
         at = part_end;
     }
     Ok(())
+}
+
+/// A number that nobody guesses, and no one's else.
+fn secret() -> u64 {
+    let mut number = [0; 8];
+    runtime::fill_random(&mut number);
+    u64::from_le_bytes(number) | 1
 }
 
 fn map_segment(area: Area) -> Result<(), Errno> {
@@ -136,15 +155,22 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
     let access = normal(access)?;
     let bytes = round_up(bytes).filter(|bytes| *bytes > 0).ok_or(Errno::EINVAL)?;
     let from_file = flags & MAP_ANONYMOUS == 0;
+    // Of what nobody writes every process may have a copy.
+    let is_common = flags & MAP_SHARED != 0 && (!from_file || access & protection::WRITE != 0);
     if flags & (MAP_SHARED | MAP_PRIVATE) == 0 || !offset.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL.into());
     }
     if from_file {
         with_state(|state| state.descriptors.get(descriptor).map(drop))?;
-        if flags & MAP_SHARED != 0 && access & protection::WRITE != 0 {
-            log_once(9, "mmap: a writable shared mapping of a file is a private copy: the file does not change");
+        if is_common {
+            log_once(
+                9,
+                "mmap: a writable shared mapping of a file is a copy, in common with forked children: the file does not change",
+            );
         }
     }
+    // The proxy writes what comes from the file: memory that it cannot have must be missed before.
+    let covered = if from_file { bytes_of_file(descriptor, offset).await?.min(bytes) } else { 0 };
     let start = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
         let (start, end) = range(wish, bytes)?;
         if !personality::memory::permitted(start, end) {
@@ -159,15 +185,17 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
         with_state(|state| state.memory.place(wish, bytes))?
     };
     let first = if from_file { protection::READ | protection::WRITE } else { access };
-    // The proxy writes what comes from the file: memory that it cannot have must be missed before.
-    let covered = if from_file { bytes_of_file(descriptor, offset).await?.min(bytes) } else { 0 };
-    map_by(start, start + covered, first, abi::layout::segment::EAGER)?;
-    if let Err(errno) = map_zeroed(start + covered, start + bytes, first) {
-        unmap(start, start + covered)?;
-        return Err(errno.into());
+    if is_common {
+        map_common(start, start + bytes, first)?;
+    } else {
+        map_made(start, start + covered, first)?;
+        if let Err(errno) = map_zeroed(start + covered, start + bytes, first) {
+            unmap(start, start + covered)?;
+            return Err(errno.into());
+        }
     }
     if from_file {
-        if let Err(error) = read_into(descriptor, user::bytes_mut(start, bytes)?, offset).await {
+        if let Err(error) = read_into(descriptor, Target::program(start, bytes)?, offset).await {
             unmap(start, start + bytes)?;
             return Err(error);
         }
@@ -211,12 +239,43 @@ pub fn madvise(start: u64, bytes: u64, advice: u64) -> Outcome {
     if !with_state(|state| state.memory.allows(start, end - start, 0)) {
         return Err(Errno::ENOMEM.into());
     }
-    if advice == DONT_NEED {
+    // What is in common stays: others may need it.
+    if advice == DONT_NEED && with_state(|state| state.memory.in_common(start)).is_none() {
         let writable = with_state(|state| state.memory.allows(start, end - start, protection::WRITE));
         if writable {
             user::bytes_mut(start, end - start)?.fill(0);
         }
     }
+    Ok(0)
+}
+
+/// msync: nothing is kept back, for what is mapped is the process's own.
+pub fn msync(start: u64, bytes: u64, flags: u64) -> Outcome {
+    const ASYNCHRONOUS: u64 = 1;
+    const SYNCHRONOUS: u64 = 4;
+    const KNOWN: u64 = 7;
+    let at_once_and_later = flags & ASYNCHRONOUS != 0 && flags & SYNCHRONOUS != 0;
+    if flags & !KNOWN != 0 || at_once_and_later || !start.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL.into());
+    }
+    let end = start.checked_add(bytes).and_then(round_up).ok_or(Errno::ENOMEM)?;
+    let is_there = start == end || with_state(|state| state.memory.allows(start, end - start, 0));
+    if is_there { Ok(0) } else { Err(Errno::ENOMEM.into()) }
+}
+
+/// mincore: what is mapped is there when it is touched, and never paged out.
+pub fn mincore(start: u64, bytes: u64, at: u64) -> Outcome {
+    if !start.is_multiple_of(PAGE) {
+        return Err(Errno::EINVAL.into());
+    }
+    let end = start.checked_add(bytes).and_then(round_up).ok_or(Errno::ENOMEM)?;
+    if start == end {
+        return Ok(0);
+    }
+    if !with_state(|state| state.memory.allows(start, end - start, 0)) {
+        return Err(Errno::ENOMEM.into());
+    }
+    user::bytes_mut(at, (end - start) / PAGE)?.fill(1);
     Ok(0)
 }
 
@@ -234,6 +293,10 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     if new_end <= old_end {
         unmap(new_end, old_end)?;
         return Ok(old);
+    }
+    if area.common != 0 {
+        // There is no more of it, here or elsewhere.
+        return Err(Errno::ENOMEM.into());
     }
     if with_state(|state| state.memory.is_free(old_end, new_end)) {
         map_zeroed(old_end, new_end, area.protection)?;
@@ -295,7 +358,7 @@ fn grow_heap(held: u64, start: u64, old_end: u64, new_end: u64) -> bool {
     }
     if held == 0 {
         let Ok(made) = segment(pages) else { return false };
-        let area = Area { start, end: new_end, segment: made.0, first_page: 0, protection: access, reserved: 0 };
+        let area = Area { start, end: new_end, segment: made.0, protection: access, ..Area::default() };
         if map_segment(area).is_err() {
             let _ = sys::cap_drop(made);
             return false;
@@ -308,6 +371,6 @@ fn grow_heap(held: u64, start: u64, old_end: u64, new_end: u64) -> bool {
         return false;
     }
     let first_page = (old_end - start) / PAGE;
-    map_segment(Area { start: old_end, end: new_end, segment: held, first_page, protection: access, reserved: 0 })
-        .is_ok()
+    let area = Area { start: old_end, end: new_end, segment: held, first_page, protection: access, ..Area::default() };
+    map_segment(area).is_ok()
 }

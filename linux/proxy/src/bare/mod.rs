@@ -1,22 +1,32 @@
 //! The proxy on the machine.
 
+mod addresses;
 mod entry;
 mod errors;
 mod exec;
 mod files;
 mod fork;
+mod futex;
 mod input_output;
 mod load;
+mod local;
 mod locks;
 mod mapping;
+mod messages;
 mod numbers;
 mod poll;
 mod process;
+mod process_handles;
 mod proxy;
+mod rights;
+mod scheduling;
 mod signals;
 mod sockets;
 mod syscall;
+mod threads;
 mod time;
+mod timers;
+mod transfer;
 mod user;
 mod wait;
 

@@ -7,7 +7,7 @@ use personality::descriptors::{Closed, DESCRIPTORS_MAX, Description, server};
 use personality::flags::*;
 
 use super::errors::{AsErrno, Outcome};
-use super::input_output::description;
+use super::input_output::{description, opened};
 use super::proxy::proxy;
 use super::user::{self, with_state};
 use super::wait::{answer, answer_of};
@@ -28,26 +28,40 @@ pub fn close_id(server: u32, id: DescriptionId) {
 fn released(Closed { description, is_last }: Closed) {
     match description.server {
         _ if !is_last => super::locks::closed_one_of_several(&description),
-        server::EPOLL => with_state(|state| state.interests.forget(None, Some(description.id))),
+        server::EPOLL => {
+            with_state(|state| state.interests.forget(None, Some(description.id)));
+            proxy().candidates.borrow_mut().remove_set(description.id);
+        }
+        server::SIGNALS => {}
         server => close_id(server, description.id),
+    }
+}
+
+/// A number names no longer what sets watched by it.
+fn not_watched(descriptor: u64) {
+    let descriptor = descriptor as u32;
+    if with_state(|state| state.interests.forget(Some(descriptor), None)) {
+        proxy().candidates.borrow_mut().remove(None, descriptor);
     }
 }
 
 /// Closes a number; gives `false` if it was not open.
 pub fn close_description(descriptor: u64) -> bool {
-    let lost = with_state(|state| {
-        let lost = state.descriptors.close(descriptor);
-        if lost.is_ok() {
-            state.interests.forget(Some(descriptor as u32), None);
-        }
-        lost
-    });
-    lost.map(released).is_ok()
+    let Ok(lost) = with_state(|state| state.descriptors.close(descriptor)) else { return false };
+    not_watched(descriptor);
+    released(lost);
+    true
 }
 
 /// close.
 pub fn close(descriptor: u64) -> Outcome {
     if close_description(descriptor) { Ok(0) } else { Err(Errno::EBADF.into()) }
+}
+
+/// Does the number name something? `EBADF`.
+pub fn exists(descriptor: u64) -> Outcome {
+    description(descriptor)?;
+    Ok(0)
 }
 
 /// close_range; with CLOSE_RANGE_CLOEXEC only marks.
@@ -75,13 +89,9 @@ pub fn duplicate_to(descriptor: u64, to: u64, flags: u64, same_is_error: bool) -
         description(descriptor)?;
         return Ok(to);
     }
-    let lost = with_state(|state| {
-        let lost = state.descriptors.duplicate_to(descriptor, to, flags != 0)?;
-        // Sets watched what the number named before.
-        state.interests.forget(Some(to as u32), None);
-        Ok::<_, Errno>(lost)
-    })?;
+    let lost = with_state(|state| state.descriptors.duplicate_to(descriptor, to, flags != 0))?;
     if let Some(lost) = lost {
+        not_watched(to);
         released(lost);
     }
     Ok(to)
@@ -99,6 +109,8 @@ pub fn control(descriptor: u64, command: u64, argument: u64) -> Option<Outcome> 
             F_DUPFD | F_DUPFD_CLOEXEC => table.duplicate(descriptor, argument, command == F_DUPFD_CLOEXEC)?,
             F_GETFD => table.close_on_exec(descriptor)?.into(),
             F_SETFD => table.set_close_on_exec(descriptor, argument & 1 != 0).map(|()| 0)?,
+            // Nobody sends SIGIO, so it does not matter to whom.
+            F_SETOWN | F_GETOWN => 0,
             F_GETFL => table.get(descriptor)?.flags.into(),
             _ => return Err(Errno::EINVAL.into()),
         })
@@ -150,7 +162,7 @@ pub async fn pipe(at: u64, flags: u64) -> Outcome {
 
 /// ioctl.
 pub async fn device_control(descriptor: u64, request: u64, argument: u64) -> Outcome {
-    let found = description(descriptor)?;
+    let found = opened(descriptor)?;
     let request = match request {
         0x5401 => Control::GetTerminal,
         0x5402..=0x5404 => {
@@ -170,6 +182,10 @@ pub async fn device_control(descriptor: u64, request: u64, argument: u64) -> Out
             let change =
                 |found: &mut Description| found.flags = found.flags & !O_NONBLOCK | if on { O_NONBLOCK } else { 0 };
             with_state(|state| state.descriptors.get_mut(descriptor).map(change))?;
+            return Ok(0);
+        }
+        FIOASYNC => {
+            user::read::<u32>(argument)?;
             return Ok(0);
         }
         0x5450 | 0x5451 => {

@@ -1,19 +1,22 @@
-//! poll, select, epoll: one loop over `descriptions.poll` and its ready events.
+//! poll and select: one loop over `descriptions.poll` and its ready events; and epoll, which asks
+//! only for what may have changed.
 
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use channel::CallError;
-use contracts::descriptions::ready;
+use channel::{Call, CallError};
+use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsClient, WatchFor, ready};
 use personality::Errno;
 use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
-use personality::epoll::{Interest, ONE_SHOT};
+use personality::epoll::{EDGE, Interest, ONE_SHOT};
 use personality::flags::*;
 use personality::layouts::{PollEntry, TimeSpec, TimeVal};
 
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
-use super::signals::mask_for_this_call;
+use super::signals::{self, mask_for_this_call};
 use super::time::deadline;
 use super::user::{self, with_state};
 use super::wait::happening;
@@ -32,51 +35,146 @@ fn to_events(found: u32, wanted: u16) -> u16 {
     asked & wanted | when(ready::ERROR, POLLERR) | when(ready::HANGUP, POLLHUP)
 }
 
-/// Looks at all entries once; with `watch`, servers tell when one becomes ready later. Gives how
-/// many are ready.
-async fn look(entries: &mut [PollEntry], watch: bool) -> usize {
-    // So that there is room for all of them among the calls under way.
-    const ASKED_AT_ONCE: usize = 64;
+/// So many questions are under way at once that there is room for them.
+const ASKED_AT_ONCE: usize = 64;
+
+/// Looks at all entries once; servers tell as `watch` says. Gives how many are ready.
+async fn look(entries: &mut [PollEntry], watch: WatchFor) -> usize {
     for some in entries.chunks_mut(ASKED_AT_ONCE) {
         look_at_some(some, watch).await;
     }
     entries.iter().filter(|entry| entry.returned != 0).count()
 }
 
-async fn look_at_some(entries: &mut [PollEntry], watch: bool) {
-    let mut calls = Vec::new();
-    for (index, entry) in entries.iter_mut().enumerate() {
-        entry.returned = 0;
-        if entry.descriptor < 0 {
-            continue;
+/// What is known of a description's readiness.
+enum Look {
+    /// All there is to know.
+    Known(u16),
+    /// A set inside a set.
+    Set(u64),
+    /// Its server is being asked.
+    Asked(&'static DescriptionsClient, DescriptionId, Call<u32, DescriptionError>),
+}
+
+fn begin_look(descriptor: u64, events: u16, watch: WatchFor) -> Look {
+    match with_state(|state| state.descriptors.get(descriptor).copied()) {
+        Err(_) => Look::Known(POLLNVAL),
+        // Files never wait.
+        Ok(found) if found.server == server::FS => Look::Known(events & (READS | WRITES)),
+        Ok(found) if found.server == server::EPOLL => Look::Set(found.id),
+        Ok(found) if found.server == server::SIGNALS => {
+            Look::Known(if signals::is_readable(&found) { events & READS } else { 0 })
         }
-        match with_state(|state| state.descriptors.get(entry.descriptor as u64).copied()) {
-            Err(_) => entry.returned = POLLNVAL,
-            // Files never wait.
-            Ok(found) if found.server == server::FS => entry.returned = entry.events & (READS | WRITES),
-            // A set inside a set is not followed (CAVEATS).
-            Ok(found) if found.server == server::EPOLL => {}
-            Ok(found) => match proxy().server(found.server) {
-                Ok(client) => {
-                    calls.push((index, client, found.id, client.poll(found.id, to_mask(entry.events), watch)))
-                }
-                Err(_) => entry.returned = POLLERR,
-            },
+        Ok(found) => match proxy().server(found.server) {
+            Ok(client) => Look::Asked(client, found.id, client.poll(found.id, to_mask(events), watch)),
+            Err(_) => Look::Known(POLLERR),
+        },
+    }
+}
+
+/// How deep sets may stand in sets (EP_MAX_NESTS).
+const NESTED_MAX: usize = 5;
+
+async fn end_look(look: Look, events: u16, watch: WatchFor, depth: usize) -> u16 {
+    match look {
+        Look::Known(returned) => returned,
+        Look::Set(_) if depth == NESTED_MAX => 0,
+        Look::Set(set) => {
+            // What is found is to be found again by who waits for the set itself.
+            let found = Box::pin(look_at_set(set, 1, depth + 1)).await;
+            let mut candidates = proxy().candidates.borrow_mut();
+            found.iter().for_each(|(descriptor, _)| candidates.put_back(set, *descriptor));
+            if found.is_empty() { 0 } else { READS & events }
+        }
+        Look::Asked(client, id, call) => {
+            let mut answer = call.await;
+            while answer == Err(CallError::Full) {
+                // Many closes are under way: they end by themselves.
+                runtime::yield_now().await;
+                answer = client.poll(id, to_mask(events), watch).await;
+            }
+            answer.map_or(POLLERR, |found| to_events(found, events))
         }
     }
-    for (index, client, id, call) in calls {
-        let entry = &mut entries[index];
-        let mut answer = call.await;
-        while answer == Err(CallError::Full) {
-            // Many closes are under way: they end by themselves.
-            runtime::yield_now().await;
-            answer = client.poll(id, to_mask(entry.events), watch).await;
-        }
-        entry.returned = match answer {
-            Ok(found) => to_events(found, entry.events),
-            Err(_) => POLLERR,
+}
+
+async fn look_at_some(entries: &mut [PollEntry], watch: WatchFor) {
+    let looks: Vec<Option<Look>> = entries
+        .iter()
+        .map(|entry| (entry.descriptor >= 0).then(|| begin_look(entry.descriptor as u64, entry.events, watch)))
+        .collect();
+    for (entry, look) in entries.iter_mut().zip(looks) {
+        entry.returned = match look {
+            Some(look) => end_look(look, entry.events, watch, 0).await,
+            None => 0,
         };
     }
+}
+
+/// Asks for a set's candidates until `room` are ready: their descriptors and events. What is ready
+/// stays a candidate, unless its next edge is all that counts.
+async fn look_at_set(set: u64, room: usize, depth: usize) -> Vec<(u32, u16)> {
+    let mut ready = Vec::new();
+    let mut asked = Untaken { set, left: proxy().candidates.borrow_mut().take(set).into() };
+    while ready.len() < room && !asked.left.is_empty() {
+        let count = asked.left.len().min(ASKED_AT_ONCE).min(room - ready.len());
+        let looks: Vec<_> = asked
+            .left
+            .iter()
+            .take(count)
+            .filter_map(|descriptor| with_state(|state| state.interests.get(set, *descriptor)))
+            // A one-shot entry that was reported watches nothing until it is changed.
+            .filter(|interest| interest.events != ONE_SHOT)
+            .map(|interest| {
+                let watch = if interest.events & EDGE != 0 { WatchFor::Edge } else { WatchFor::Level };
+                let events = interest.events as u16;
+                (interest, events, watch, begin_look(interest.descriptor.into(), events, watch))
+            })
+            .collect();
+        for (interest, events, watch, look) in looks {
+            let is_set = matches!(look, Look::Set(_));
+            let returned = end_look(look, events, watch, depth).await & !POLLNVAL;
+            if returned != 0 {
+                ready.push((interest.descriptor, returned));
+            }
+            // Nobody tells of a set's change: it is looked at each time.
+            if is_set || returned != 0 && watch == WatchFor::Level {
+                proxy().candidates.borrow_mut().put_back(set, interest.descriptor);
+            }
+        }
+        asked.left.drain(..count);
+    }
+    ready
+}
+
+/// Candidates that were taken and not asked for yet go back.
+struct Untaken {
+    set: u64,
+    left: VecDeque<u32>,
+}
+
+impl Drop for Untaken {
+    fn drop(&mut self) {
+        if !self.left.is_empty() {
+            proxy().candidates.borrow_mut().put_first(self.set, core::mem::take(&mut self.left));
+        }
+    }
+}
+
+/// Something was done to a description that may change what it is ready for: sets ask again.
+pub fn again(found: &Description) {
+    proxy().candidates.borrow_mut().changed((found.server, found.id));
+}
+
+/// Takes in what the process state has of sets, for a forked child.
+pub fn begin() {
+    let known: Vec<_> = with_state(|state| {
+        let object = |descriptor: u32| state.descriptors.get(descriptor.into()).map(|found| (found.server, found.id));
+        let all = state.interests.all();
+        all.filter_map(|known| Some((known.set, known.descriptor, object(known.descriptor).ok()?))).collect()
+    });
+    let mut candidates = proxy().candidates.borrow_mut();
+    known.into_iter().for_each(|(set, descriptor, object)| candidates.add(set, descriptor, object));
 }
 
 /// Waits until at least one entry is ready, a signal comes or the time is over.
@@ -84,15 +182,19 @@ async fn wait(entries: &mut [PollEntry], deadline_ns: u64) -> Result<usize, Fail
     loop {
         let seen = proxy().happenings.count();
         let now_ns = runtime::now_ns();
-        let found = look(entries, deadline_ns > now_ns).await;
+        let found = look(entries, if deadline_ns > now_ns { WatchFor::Level } else { WatchFor::Nothing }).await;
         if found > 0 || deadline_ns <= now_ns {
             return Ok(found);
         }
         match happening(seen, deadline_ns).await {
             Ok(true) => {}
-            Ok(false) => return Ok(look(entries, false).await),
-            // These calls never start again by themselves.
-            Err(_) => return Err(Errno::EINTR.into()),
+            Ok(false) => return Ok(look(entries, WatchFor::Nothing).await),
+            // What came with the signal is told; else, as these calls never start again by
+            // themselves:
+            Err(_) => {
+                let found = look(entries, WatchFor::Nothing).await;
+                return if found > 0 { Ok(found) } else { Err(Errno::EINTR.into()) };
+            }
         }
     }
 }
@@ -238,16 +340,36 @@ pub fn change(set: u64, operation: u64, descriptor: u64, event_at: u64) -> Outco
     let descriptor = descriptor as u32;
     if operation == REMOVE {
         with_state(|state| state.interests.remove(set, descriptor))?;
+        proxy().candidates.borrow_mut().remove(Some(set), descriptor);
         return Ok(0);
     }
     let interest =
         Interest { set, data: user::read(event_at.wrapping_add(4))?, descriptor, events: user::read(event_at)? };
+    if found.server == server::EPOLL && (found.id == set || reaches(found.id, set, 0)) {
+        return Err(if found.id == set { Errno::EINVAL } else { Errno::ELOOP }.into());
+    }
     with_state(|state| match operation {
         ADD => state.interests.add(interest),
         CHANGE => state.interests.change(interest),
         _ => Err(Errno::EINVAL),
     })?;
+    proxy().candidates.borrow_mut().add(set, descriptor, (found.server, found.id));
+    // Another thread may wait for the set.
+    proxy().happenings.happened();
     Ok(0)
+}
+
+/// Does a set hold another one, itself or by sets inside it, or go deeper than may be?
+fn reaches(from: u64, to: u64, depth: usize) -> bool {
+    if depth == NESTED_MAX {
+        return true;
+    }
+    let inside: Vec<u64> = with_state(|state| {
+        let descriptions =
+            state.interests.of(from).filter_map(|known| state.descriptors.get(known.descriptor.into()).ok());
+        descriptions.filter(|found| found.server == server::EPOLL).map(|found| found.id).collect()
+    });
+    inside.into_iter().any(|set| set == to || reaches(set, to, depth + 1))
 }
 
 /// epoll_wait and epoll_pwait.
@@ -257,30 +379,31 @@ pub async fn wait_set([set, at, count, timeout_ms, mask_at, mask_bytes]: [u64; 6
     if masked {
         mask(mask_at, mask_bytes)?;
     }
-    let interests: Vec<Interest> = with_state(|state| state.interests.of(set).copied().collect());
-    // A one-shot entry that was reported watches nothing until it is changed.
-    let quiet = |interest: &&Interest| interest.events != ONE_SHOT;
-    let mut entries: Vec<PollEntry> = interests
-        .iter()
-        .filter(quiet)
-        .map(|interest| PollEntry {
-            descriptor: interest.descriptor as i32,
-            events: interest.events as u16,
-            returned: 0,
-        })
-        .collect();
-    wait(&mut entries, milliseconds(timeout_ms)).await?;
+    let deadline_ns = milliseconds(timeout_ms);
+    loop {
+        let seen = proxy().happenings.count();
+        let ready = look_at_set(set, room, 0).await;
+        if !ready.is_empty() || deadline_ns <= runtime::now_ns() {
+            return tell_set(set, at, &ready);
+        }
+        if happening(seen, deadline_ns).await.is_err() {
+            // What came with the signal is told; else, as these calls never start again by
+            // themselves:
+            let ready = look_at_set(set, room, 0).await;
+            return if ready.is_empty() { Err(Errno::EINTR.into()) } else { tell_set(set, at, &ready) };
+        }
+    }
+}
+
+/// Writes what a set is ready for to the program.
+fn tell_set(set: u64, at: u64, ready: &[(u32, u16)]) -> Outcome {
     let mut written = 0;
-    for (entry, interest) in entries
-        .iter()
-        .zip(interests.iter().filter(quiet))
-        .filter(|(entry, _)| entry.returned & !POLLNVAL != 0)
-        .take(room)
-    {
+    for (descriptor, events) in ready {
+        let Some(interest) = with_state(|state| state.interests.get(set, *descriptor)) else { continue };
         let place = at.wrapping_add(written * 12);
-        user::write(place, &u32::from(entry.returned))?;
+        user::write(place, &u32::from(*events))?;
         user::write(place.wrapping_add(4), &interest.data)?;
-        with_state(|state| state.interests.reported(set, interest.descriptor));
+        with_state(|state| state.interests.reported(set, *descriptor));
         written += 1;
     }
     Ok(written)

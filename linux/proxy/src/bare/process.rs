@@ -1,17 +1,22 @@
 //! Ids, groups, waiting, ending, limits: calls about the process as a whole.
 
-use contracts::process::{ChildState, Ended, Interest, ProcessId, Target};
+use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, ProcessId, Target};
 use personality::Errno;
 use personality::descriptors::DESCRIPTORS_MAX;
-use personality::flags::{WCONTINUED, WEXITED, WNOHANG, WUNTRACED};
-use personality::layouts::{ChildInfo, Limit};
+use personality::flags::{O_NONBLOCK, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WUNTRACED};
+use personality::layouts::{ChildInfo, Limit, system_names};
 use personality::memory::STACK_BYTES;
-use personality::signals::Cause;
-use personality::signals::number::{SIGCHLD, SIGCONT, SIGKILL};
+use personality::signals::number::{SIGCHLD, SIGKILL};
+use personality::signals::{Cause, code};
 
 use super::errors::{Failure, Outcome};
+use super::process_handles;
 use super::proxy::proxy;
-use super::user::{self, with_state};
+use super::signals::child_code;
+use super::syscall::log_once;
+use super::threads;
+use super::time::usage;
+use super::user::{self, with_state, with_thread};
 use super::wait::answer;
 
 /// Ends the process: its domain's end tells the process server how, and all servers that it is
@@ -20,12 +25,8 @@ pub fn end(how: Ended) -> ! {
     sys::domain_exit(how.to_status())
 }
 
-/// exit and exit_group.
+/// exit_group, and exit of the last thread.
 pub fn exit(status: u64) -> ! {
-    // The thread id is cleared for who might look: nobody shares the memory, but the program may
-    // have asked.
-    let at = with_state(|state| state.clear_id_at);
-    let _ = user::write_if(at, &0u32);
     end(Ended::Exited(status as u8))
 }
 
@@ -49,11 +50,8 @@ pub async fn wait4(id: u64, status_at: u64, options: u64, usage_at: u64) -> Outc
     if options & !KNOWN & 0xffff_ffff != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let Some((child, state)) =
-        answer(proxy().process.wait(target(id), interest(options | WEXITED), options & WNOHANG == 0)).await?
-    else {
-        return Ok(0);
-    };
+    let waited = proxy().process.wait(target(id), interest(options | WEXITED), options & WNOHANG == 0, true);
+    let Some(ChildNews { process: child, state, cpu_ns }) = answer(waited).await? else { return Ok(0) };
     let status = match state {
         ChildState::Ended(Ended::Exited(status)) => u32::from(status) << 8,
         ChildState::Ended(Ended::Signalled(number)) => number.into(),
@@ -61,33 +59,41 @@ pub async fn wait4(id: u64, status_at: u64, options: u64, usage_at: u64) -> Outc
         ChildState::Continued => 0xffff,
     };
     user::write_if(status_at, &status)?;
-    user::write_if(usage_at, &[0u64; 18])?;
+    user::write_if(usage_at, &usage(cpu_ns, 0))?;
     Ok(child.into())
 }
 
 /// waitid.
-pub async fn waitid(kind: u64, id: u64, info_at: u64, options: u64) -> Outcome {
+pub async fn waitid(kind: u64, id: u64, info_at: u64, options: u64, usage_at: u64) -> Outcome {
+    const OF_HANDLE: u64 = 3;
+    let mut wait = options & WNOHANG == 0;
+    let mut must_not_wait = false;
     let target = match kind {
         0 => Target::Any,
+        1 if id as i32 <= 0 => return Err(Errno::EINVAL.into()),
         1 => Target::Process(id as ProcessId),
         2 if id == 0 => Target::OwnGroup,
         2 => Target::Group(id as ProcessId),
+        OF_HANDLE if id as i32 >= 0 => {
+            let found = process_handles::found(id)?;
+            must_not_wait = wait && found.flags & O_NONBLOCK != 0;
+            wait &= !must_not_wait;
+            Target::Handle(found.id)
+        }
         _ => return Err(Errno::EINVAL.into()),
     };
-    const NO_WAIT: u64 = 0x0100_0000;
-    if options & (WEXITED | WUNTRACED | WCONTINUED) == 0 || options & NO_WAIT != 0 {
+    if options & (WEXITED | WUNTRACED | WCONTINUED) == 0 {
         return Err(Errno::EINVAL.into());
     }
     let mut info = ChildInfo::default();
-    let found = answer(proxy().process.wait(target, interest(options), options & WNOHANG == 0)).await?;
-    if let Some((child, state)) = found {
-        let (code, status) = match state {
-            ChildState::Ended(Ended::Exited(status)) => (1, status.into()),
-            ChildState::Ended(Ended::Signalled(number)) => (2, number.into()),
-            ChildState::Stopped(number) => (5, number.into()),
-            ChildState::Continued => (6, SIGCONT.into()),
-        };
-        info = ChildInfo { signal: SIGCHLD.into(), code, process: child, status, ..info };
+    let waited = proxy().process.wait(target, interest(options), wait, options & WNOWAIT == 0);
+    let found = answer(waited).await.map_err(process_handles::no_handle)?;
+    if let Some(ChildNews { process, state, cpu_ns }) = found {
+        let (code, status) = child_code(state);
+        info = ChildInfo { signal: SIGCHLD.into(), code, process, status: status.into(), ..info };
+        user::write_if(usage_at, &usage(cpu_ns, 0))?;
+    } else if must_not_wait {
+        return Err(Errno::EAGAIN.into());
     }
     user::write_if(info_at, &info)?;
     Ok(0)
@@ -101,7 +107,7 @@ pub async fn kill(id: u64, number: u64) -> Outcome {
     let own = with_state(|state| state.process);
     if id == u64::from(own) && number != u64::from(SIGKILL) {
         if number != 0 {
-            with_state(|state| state.signals.post(number as u8, Cause { code: 0, process: own, address: 0 }));
+            threads::post(number as u8, Cause::of_process(code::SI_USER, own));
         }
         return Ok(0);
     }
@@ -109,9 +115,21 @@ pub async fn kill(id: u64, number: u64) -> Outcome {
     Ok(0)
 }
 
-/// tkill and tgkill: the only thread of a process has its id.
-pub async fn kill_thread(thread: u64, number: u64) -> Outcome {
-    if thread as i32 <= 0 { Err(Errno::EINVAL.into()) } else { kill(thread, number).await }
+/// tgkill, and tkill without a process: own threads, and of other processes the first.
+pub async fn kill_thread(process: Option<u64>, thread: u64, number: u64) -> Outcome {
+    if thread as i32 <= 0 || process.is_some_and(|process| process as i32 <= 0) || number > 64 {
+        return Err(Errno::EINVAL.into());
+    }
+    let own = with_state(|state| state.process);
+    let is_own = process.is_none_or(|process| process == u64::from(own));
+    let cause = Cause::of_process(code::SI_TKILL, own);
+    if is_own && number != u64::from(SIGKILL) && threads::post_to(thread, number as u8, cause).is_some() {
+        return Ok(0);
+    }
+    if is_own && process.is_some() && !threads::exists(thread) {
+        return Err(Errno::ESRCH.into());
+    }
+    kill(if threads::exists(thread) { own.into() } else { thread }, number).await
 }
 
 /// getpgid and getsid.
@@ -119,10 +137,20 @@ pub async fn groups(id: u64) -> Result<(ProcessId, ProcessId), Failure> {
     Ok(proxy().process.groups(id as ProcessId).await?)
 }
 
-/// prctl: names only.
+/// prctl: names, and what a program may ask without effect here.
 pub fn prctl(option: u64, argument: u64) -> Outcome {
+    const SET_PARENT_DEATH: u64 = 1;
+    const GET_DUMPABLE: u64 = 3;
+    const SET_DUMPABLE: u64 = 4;
+    const GET_KEEPCAPS: u64 = 7;
+    const SET_KEEPCAPS: u64 = 8;
     const SET_NAME: u64 = 15;
     const GET_NAME: u64 = 16;
+    const CAPABILITY_BOUND: u64 = 23;
+    const LAST_CAPABILITY: u64 = 40;
+    const SET_NO_NEW_PRIVILEGES: u64 = 38;
+    const SET_LARGE_PAGES_OFF: u64 = 41;
+    const GET_LARGE_PAGES_OFF: u64 = 42;
     match option {
         SET_NAME => {
             let text = user::text_bytes(argument, 16, Errno::EINVAL)
@@ -130,9 +158,21 @@ pub fn prctl(option: u64, argument: u64) -> Outcome {
             let mut name = [0; 16];
             let length = text.len().min(15);
             name[..length].copy_from_slice(&text[..length]);
-            with_state(|state| state.name = name);
+            with_thread(|thread| thread.name = name);
         }
-        GET_NAME => user::write(argument, &with_state(|state| state.name))?,
+        GET_NAME => user::write(argument, &with_thread(|thread| thread.name))?,
+        GET_DUMPABLE => return Ok(1),
+        CAPABILITY_BOUND if argument <= LAST_CAPABILITY => return Ok(1),
+        SET_DUMPABLE if argument > 1 => return Err(Errno::EINVAL.into()),
+        SET_PARENT_DEATH if argument > 64 => return Err(Errno::EINVAL.into()),
+        SET_PARENT_DEATH if argument != 0 => log_once(157, "prctl(PR_SET_PDEATHSIG) is without effect"),
+        SET_PARENT_DEATH
+        | SET_DUMPABLE
+        | SET_KEEPCAPS
+        | GET_KEEPCAPS
+        | SET_NO_NEW_PRIVILEGES
+        | SET_LARGE_PAGES_OFF
+        | GET_LARGE_PAGES_OFF => {}
         _ => return Err(Errno::EINVAL.into()),
     }
     Ok(0)
@@ -153,5 +193,22 @@ pub fn limit(resource: u64, at: u64) -> Outcome {
         _ => return Err(Errno::EINVAL.into()),
     };
     user::write_if(at, &limit)?;
+    Ok(0)
+}
+
+/// uname.
+pub async fn names(at: u64) -> Outcome {
+    let (host, domain) = proxy().process.host().await?;
+    user::write(at, &system_names(&host, &domain))?;
+    Ok(0)
+}
+
+/// sethostname and setdomainname.
+pub async fn name_host(is_domain: bool, at: u64, bytes: u64) -> Outcome {
+    if bytes > NAME_MAX as u64 {
+        return Err(Errno::EINVAL.into());
+    }
+    let name = system::file_name::to_text(user::bytes(at, bytes)?);
+    proxy().process.name_host(is_domain, name).await?;
     Ok(0)
 }

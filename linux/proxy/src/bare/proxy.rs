@@ -2,18 +2,22 @@
 //! process, never inherited.
 
 use alloc::boxed::Box;
-use core::cell::{OnceCell, UnsafeCell};
+use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 
+use channel::Client;
 use contracts::descriptions::{DescriptionsClient, DescriptionsEvent};
 use contracts::files::FilesClient;
 use contracts::process::{ProcessClient, ProcessEvent};
 use contracts::sockets::SocketsClient;
 use personality::Errno;
 use personality::descriptors::server;
-use personality::signals::Cause;
+use personality::epoll::Candidates;
 use personality::state::PARENT_UNKNOWN;
-use runtime::Start;
+use runtime::{Start, Watch, WireError};
 
+use super::signals::cause_of;
+use super::threads;
+use super::timers::{self, Timers};
 use super::user::with_state;
 use super::wait::Happenings;
 
@@ -23,12 +27,19 @@ pub struct Proxy {
     /// Processes.
     pub process: ProcessClient,
     files: OnceCell<FilesClient>,
-    sockets: OnceCell<Option<SocketsClient>>,
+    sockets: [OnceCell<Option<SocketsClient>>; SERVERS.len()],
     descriptions: [OnceCell<Option<DescriptionsClient>>; SERVERS.len()],
+    /// Whose bulk areas are in use, by bits.
+    taken: Cell<u32>,
+    given_back: Watch,
     /// Badge bits by which signals arrive.
     pub signal_bits: u64,
     /// Signals and readiness.
     pub happenings: Happenings,
+    /// What epoll sets have to ask for.
+    pub candidates: RefCell<Candidates>,
+    /// Those of timer_create.
+    pub timers: RefCell<Timers>,
 }
 
 /// Servers of descriptions, in the order of their numbers, from 1
@@ -55,25 +66,41 @@ impl Proxy {
         let index = (number as usize).wrapping_sub(1);
         let (cell, name) = self.descriptions.get(index).zip(SERVERS.get(index)).ok_or(Errno::EBADF)?;
         let open = || {
-            let client: DescriptionsClient = self.start.client(name).ok()?;
-            runtime::spawn(readiness(client.clone()));
+            let client: DescriptionsClient = client(&self.start, name).ok()?;
+            runtime::spawn(readiness(number, client.clone()));
             Some(client)
         };
         cell.get_or_init(open).as_ref().ok_or(Errno::EBADF)
     }
 
+    /// Waits until no other thread has data in the bulk area of a server, and takes it. Whoever has
+    /// it waits for nothing but an answer that is made at once.
+    pub async fn turn(&'static self, server: u32) -> Turn {
+        let bit = 1 << server;
+        self.given_back.until(|| (self.taken.get() & bit == 0).then_some(())).await;
+        self.taken.set(self.taken.get() | bit);
+        Turn { proxy: self, bit }
+    }
+
+    /// Waits until no thread has data in a bulk area: then none is written to by a server.
+    pub async fn until_none_is_taken(&self) {
+        self.given_back.until(|| (self.taken.get() == 0).then_some(())).await;
+    }
+
     /// Paths.
     pub fn files(&self) -> Result<&FilesClient, Errno> {
         if self.files.get().is_none() {
-            let client = self.start.client("fs").map_err(|_| Errno::ENOSYS)?;
+            let client = client(&self.start, "fs").map_err(|_| Errno::ENOSYS)?;
             let _ = self.files.set(client);
         }
         self.files.get().ok_or(Errno::ENOSYS)
     }
 
-    /// Sockets, if the system has them.
-    pub fn sockets(&self) -> Option<&SocketsClient> {
-        self.sockets.get_or_init(|| self.start.client("tcp").ok()).as_ref()
+    /// Sockets of a server, if the system has them.
+    pub fn sockets(&self, number: u32) -> Option<&SocketsClient> {
+        let index = (number as usize).wrapping_sub(1);
+        let (cell, name) = self.sockets.get(index).zip(SERVERS.get(index))?;
+        cell.get_or_init(|| client(&self.start, name).ok()).as_ref()
     }
 
     /// Servers other than the terminal's, of whose descriptions this process holds some, which a
@@ -85,6 +112,26 @@ impl Proxy {
     }
 }
 
+/// The bulk area of a server is one thread's until this is dropped.
+pub struct Turn {
+    proxy: &'static Proxy,
+    bit: u32,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.proxy.taken.set(self.proxy.taken.get() & !self.bit);
+        self.proxy.given_back.changed();
+    }
+}
+
+/// A client of the contract over a channel that asks at once: a call of the program's waits for it.
+fn client<C: Client>(start: &Start, server: &str) -> Result<C, WireError> {
+    let client: C = start.client(server)?;
+    client.channel().make_prompt();
+    Ok(client)
+}
+
 fn badge(start: &Start, contract: &str) -> u64 {
     let is = |record: &&abi::start::StartRecord| {
         record.kind == abi::start::kind::CHANNEL && abi::start::text(&record.name) == contract
@@ -94,16 +141,20 @@ fn badge(start: &Start, contract: &str) -> u64 {
 
 /// Binds to the process server. Names it if it is missing.
 pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
-    let process: ProcessClient = start.client("process").map_err(|_| "process")?;
+    let process: ProcessClient = client(&start, "process").map_err(|_| "process")?;
     let signal_bits = badge(&start, contracts::process::NAME);
     let proxy: &'static Proxy = Box::leak(Box::new(Proxy {
         start,
         process,
         files: OnceCell::new(),
-        sockets: OnceCell::new(),
+        sockets: Default::default(),
         descriptions: Default::default(),
+        taken: Cell::new(0),
+        given_back: Watch::new(),
         signal_bits,
         happenings: Happenings::default(),
+        candidates: RefCell::default(),
+        timers: RefCell::default(),
     }));
     // SAFETY: nobody reads it yet.
     unsafe { *PROXY.0.get() = Some(proxy) };
@@ -118,14 +169,17 @@ pub fn listen() {
 async fn signals() {
     loop {
         match proxy().process.next_event().await {
-            ProcessEvent::SignalSent { number, sender } => {
-                with_state(|state| state.signals.post(number, Cause { code: 0, process: sender, address: 0 }));
+            ProcessEvent::SignalSent { number, cause } => {
+                threads::post(number, cause_of(&cause));
             }
+            ProcessEvent::Expired { timer, times } => timers::expired(timer, times),
             ProcessEvent::Adopted { parent } => with_state(|state| state.parent = parent),
             ProcessEvent::Lost => {
                 runtime::log!("signals were lost");
                 with_state(|state| state.parent = PARENT_UNKNOWN);
             }
+            // For servers that lend.
+            ProcessEvent::Settled { .. } => {}
             ProcessEvent::PeerRestarted => with_state(|state| state.parent = PARENT_UNKNOWN),
             ProcessEvent::Closed => return,
         }
@@ -133,9 +187,16 @@ async fn signals() {
     }
 }
 
-async fn readiness(client: DescriptionsClient) {
-    while !matches!(client.next_event().await, DescriptionsEvent::Closed) {
+async fn readiness(number: u32, client: DescriptionsClient) {
+    loop {
         // Whoever polls asks again; what exactly came to hold the answer tells.
+        match client.next_event().await {
+            DescriptionsEvent::Ready { id, .. } => proxy().candidates.borrow_mut().changed((number, id)),
+            DescriptionsEvent::Lost | DescriptionsEvent::PeerRestarted => {
+                proxy().candidates.borrow_mut().all_changed(number);
+            }
+            DescriptionsEvent::Closed => return,
+        }
         proxy().happenings.happened();
     }
 }

@@ -2,24 +2,35 @@
 //! about them.
 
 use abi::{ExceptionInfo, Handle};
-use contracts::process::Ended;
+use contracts::process::{ChildState, Ended, SignalCause};
 use personality::Errno;
+use personality::descriptors::{Description, server};
+use personality::flags::*;
 use personality::memory::{PAGE, STACK_BYTES, STACK_TOP, protection};
-use personality::signal_frame::{RED_ZONE_BYTES, SignalFrame, VECTOR_BYTES, address_at_return, build};
+use personality::signal_frame::{
+    RED_ZONE_BYTES, SignalFrame, SignalInfo, SignalRecord, VECTOR_BYTES, address_at_return, build,
+};
 use personality::signals::number::*;
-use personality::signals::{Action, AlternateStack, Cause, Delivery, ON_STACK, STACK_DISABLED};
+use personality::signals::{
+    Action, AlternateStack, Cause, Delivery, ON_STACK, Posted, QUEUED_FIRST, STACK_DISABLED, Signals, code,
+};
 
 use super::entry::{self, machine};
 use super::errors::{Failure, Outcome};
+use super::input_output::description;
 use super::process;
 use super::proxy::proxy;
-use super::user::{self, with_state};
-use super::wait::sleep_until;
+use super::threads;
+use super::time::deadline;
+use super::timers;
+use super::user::{self, Target, with_signals, with_state, with_thread};
+use super::wait::{sleep_until, until_signalled};
+use zerocopy::IntoBytes;
 
-/// A fault of the program, or a notification while it ran.
+/// A fault of the program, a notification while it ran, or the end of its slice.
 pub fn upcall(exception: &ExceptionInfo) {
     match exception.vector {
-        ExceptionInfo::NOTIFICATION => {}
+        ExceptionInfo::NOTIFICATION | ExceptionInfo::PREEMPTION => {}
         ExceptionInfo::NO_MEMORY => {
             out_of_memory(with_state(|state| state.process));
             process::end(Ended::Signalled(SIGKILL));
@@ -27,8 +38,43 @@ pub fn upcall(exception: &ExceptionInfo) {
         vector => fault(vector, exception),
     }
     // Takes what came in, and tells the servers to ring for the next.
-    runtime::rest();
-    deliver();
+    runtime::rest(true);
+    let changed = match exception.vector {
+        ExceptionInfo::PREEMPTION => threads::make_room(true),
+        _ => threads::make_room_when_due(),
+    };
+    // Another thread has seen its own signals already.
+    if changed.is_none() {
+        deliver();
+    }
+}
+
+/// What became of a child as siginfo tells it: si_code and si_status.
+pub fn child_code(state: ChildState) -> (i32, u8) {
+    match state {
+        ChildState::Ended(Ended::Exited(status)) => (code::CLD_EXITED, status),
+        ChildState::Ended(Ended::Signalled(number)) => (code::CLD_KILLED, number),
+        ChildState::Stopped(number) => (code::CLD_STOPPED, number),
+        ChildState::Continued => (code::CLD_CONTINUED, SIGCONT),
+    }
+}
+
+/// A signal's cause as the process server tells it.
+pub fn cause_of(cause: &SignalCause) -> Cause {
+    match *cause {
+        SignalCause::Process(process) => Cause::of_process(code::SI_USER, process),
+        SignalCause::Queued { process, code, value } => claimed(process, code, value),
+        SignalCause::Child { process, state } => {
+            let (code, status) = child_code(state);
+            Cause { code, errno: 0, words: [process.into(), status.into()] }
+        }
+    }
+}
+
+/// Sent by a process with data. That it is a timer's is not to be believed.
+fn claimed(process: u32, told: i32, value: u64) -> Cause {
+    let code = if told == code::SI_TIMER { code::SI_USER } else { told };
+    Cause { code, errno: 0, words: [process.into(), value] }
 }
 
 /// Says which limit was met, and whose it is.
@@ -68,7 +114,7 @@ fn fault(vector: u64, exception: &ExceptionInfo) {
         // Linux tells no address for a general protection fault.
         _ => (SIGSEGV, 0x80, 0),
     };
-    with_state(|state| state.signals.force(signal, Cause { code, process: 0, address }));
+    with_signals(|signals, thread| signals.force(thread, signal, Cause::fault(code, address)));
     let guard = STACK_TOP - STACK_BYTES - PAGE..STACK_TOP - STACK_BYTES;
     if signal == SIGSEGV && guard.contains(&address) {
         runtime::log!("process {}: its stack is full", with_state(|state| state.process));
@@ -77,7 +123,8 @@ fn fault(vector: u64, exception: &ExceptionInfo) {
 
 /// Makes the program see its signals: ends it or enters handlers.
 pub fn deliver() {
-    while let Some((delivery, cause)) = with_state(|state| state.signals.take()) {
+    while let Some((delivery, mut cause)) = with_signals(Signals::take) {
+        timers::delivered(&mut cause);
         match delivery {
             Delivery::End(signal) => {
                 report(signal, &cause);
@@ -87,15 +134,11 @@ pub fn deliver() {
             Delivery::Stop(signal) => {
                 runtime::block_on(stop(signal));
                 // The wait took the bells down that a running program needs.
-                runtime::rest();
+                runtime::rest(true);
             }
         }
     }
-    with_state(|state| {
-        if core::mem::take(&mut state.restores_mask) != 0 {
-            state.signals.blocked = state.mask_to_restore;
-        }
-    });
+    with_thread(|thread| thread.signals.restore_mask());
 }
 
 /// Stops until SIGCONT comes, if the process server agrees: who could never be continued is not
@@ -115,17 +158,14 @@ fn report(signal: u8, cause: &Cause) {
         runtime::log!(
             "process {process} ({}): signal {signal} at {rip:#x}, address {:#x}",
             program.as_str(),
-            cause.address
+            cause.words[0]
         );
     }
 }
 
 fn handle(signal: u8, action: &Action, cause: &Cause) {
     let before = entry::registers();
-    let (alternate, mask) = with_state(|state| {
-        let restored = core::mem::take(&mut state.restores_mask) != 0;
-        (state.signals.alternate, if restored { state.mask_to_restore } else { state.signals.blocked })
-    });
+    let (alternate, mask) = with_thread(|thread| (thread.signals.alternate, thread.signals.take_lasting_mask()));
     let built = build(&before, signal, action, cause, mask, &alternate);
     let bytes = VECTOR_BYTES + RED_ZONE_BYTES + size_of::<SignalFrame>() as u64;
     let fits = with_state(|state| {
@@ -137,7 +177,7 @@ fn handle(signal: u8, action: &Action, cause: &Cause) {
     }
     // SAFETY: 64-byte aligned by construction, checked to be the program's writable memory.
     unsafe { machine::save_vectors(built.vector_address) };
-    with_state(|state| state.signals.blocked = state.signals.mask_for(signal, action));
+    with_thread(|thread| thread.signals.blocked = thread.signals.mask_for(signal, action));
     entry::set_registers(&built.registers);
 }
 
@@ -151,7 +191,7 @@ pub fn sigreturn() -> Outcome {
         image.0.copy_from_slice(user::bytes(vectors, VECTOR_BYTES)?);
         machine::load_vectors(image);
     }
-    with_state(|state| state.signals.change_mask(2, mask).map(drop))?;
+    with_thread(|thread| thread.signals.change_mask(2, mask).map(drop))?;
     entry::set_registers(&registers);
     Ok(registers.rax)
 }
@@ -178,9 +218,9 @@ pub fn change_mask(how: u64, new_at: u64, old_at: u64, set_bytes: u64) -> Outcom
     if set_bytes != 8 {
         return Err(Errno::EINVAL.into());
     }
-    let old = with_state(|state| state.signals.blocked);
+    let old = with_thread(|thread| thread.signals.blocked);
     if let Some(set) = user::read_if::<u64>(new_at)? {
-        with_state(|state| state.signals.change_mask(how, set))?;
+        with_thread(|thread| thread.signals.change_mask(how, set))?;
     }
     user::write_if(old_at, &old)?;
     Ok(0)
@@ -189,12 +229,7 @@ pub fn change_mask(how: u64, new_at: u64, old_at: u64, set_bytes: u64) -> Outcom
 /// Blocks with another mask for one call (rt_sigsuspend, ppoll and friends); `deliver` puts the old
 /// one back, after handlers.
 pub fn mask_for_this_call(mask: u64) {
-    with_state(|state| {
-        let old = state.signals.blocked;
-        if state.signals.change_mask(2, mask).is_ok() {
-            (state.mask_to_restore, state.restores_mask) = (old, 1);
-        }
-    });
+    with_thread(|thread| thread.signals.mask_for_a_call(mask));
 }
 
 /// pause and rt_sigsuspend.
@@ -210,16 +245,42 @@ pub async fn suspend(mask: Option<u64>) -> Outcome {
 
 /// rt_sigpending.
 pub fn pending(at: u64) -> Outcome {
-    let set = with_state(|state| state.signals.pending & state.signals.blocked);
+    let set = with_signals(|signals, thread| signals.pending(thread) & thread.blocked);
     user::write(at, &set)?;
     Ok(0)
+}
+
+/// rt_sigtimedwait: takes a signal of a set that the thread blocks. `EAGAIN` at the end of the
+/// time.
+pub async fn wait_for(set_at: u64, info_at: u64, timeout_at: u64, set_bytes: u64) -> Outcome {
+    if set_bytes != 8 {
+        return Err(Errno::EINVAL.into());
+    }
+    let set: u64 = user::read(set_at)?;
+    let deadline_ns = deadline(user::read_if(timeout_at)?)?;
+    with_thread(|thread| thread.signals.awaited = set);
+    let take = || with_signals(|signals, thread| signals.take_of(thread, set));
+    let found = match take() {
+        Some(found) => Ok(Some(found)),
+        None => until_signalled(deadline_ns, take).await,
+    };
+    with_thread(|thread| thread.signals.awaited = 0);
+    match found {
+        Ok(Some((signal, mut cause))) => {
+            timers::delivered(&mut cause);
+            user::write_if(info_at, &SignalInfo::new(signal, &cause))?;
+            Ok(signal.into())
+        }
+        Ok(None) => Err(Errno::EAGAIN.into()),
+        Err(_) => Err(Errno::EINTR.into()),
+    }
 }
 
 /// sigaltstack.
 pub fn alternate_stack(new_at: u64, old_at: u64) -> Outcome {
     const SMALLEST: u64 = 2048;
     let stack_pointer = entry::registers().rsp;
-    let old = with_state(|state| state.signals.alternate);
+    let old = with_thread(|thread| thread.signals.alternate);
     let in_use = old.holds(stack_pointer);
     let new: Option<AlternateStack> = user::read_if(new_at)?;
     user::write_if(old_at, &AlternateStack { flags: if in_use { ON_STACK } else { old.flags }, ..old })?;
@@ -234,9 +295,94 @@ pub fn alternate_stack(new_at: u64, old_at: u64) -> Outcome {
     if !disabled && new.bytes < SMALLEST {
         return Err(Errno::ENOMEM.into());
     }
-    with_state(|state| {
-        state.signals.alternate =
+    with_thread(|thread| {
+        thread.signals.alternate =
             if disabled { AlternateStack::default() } else { AlternateStack { flags: 0, reserved: 0, ..new } };
     });
     Ok(0)
+}
+
+/// signalfd and signalfd4: a descriptor for a set of signals, or another set for one.
+pub fn open(descriptor: u64, set_at: u64, set_bytes: u64, flags: u64) -> Outcome {
+    if set_bytes != 8 || flags & !u64::from(O_CLOEXEC | O_NONBLOCK) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let set: u64 = user::read(set_at)?;
+    if descriptor as i32 != -1 {
+        if description(descriptor)?.server != server::SIGNALS {
+            return Err(Errno::EINVAL.into());
+        }
+        with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = set))?;
+        threads::tell_readers();
+        return Ok(descriptor);
+    }
+    let flags = flags as u32;
+    let made = Description {
+        server: server::SIGNALS,
+        flags: O_RDWR | flags & O_NONBLOCK,
+        cookie: set,
+        ..Description::default()
+    };
+    Ok(with_state(|state| state.descriptors.add(made, flags & O_CLOEXEC != 0))?)
+}
+
+/// Can a signalfd be read by the thread now?
+pub fn is_readable(found: &Description) -> bool {
+    with_signals(|signals, thread| signals.pending(thread) & found.cookie != 0)
+}
+
+/// Reads records of pending signals from a signalfd: as many as fit, and waits for the first.
+pub async fn read(found: &Description, mut into: Target<'_>, wait: bool) -> Outcome {
+    let bytes = size_of::<SignalRecord>();
+    let room = into.len() / bytes;
+    if room == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let take = || with_signals(|signals, thread| signals.take_of(thread, found.cookie));
+    let first = match take() {
+        None if wait => until_signalled(u64::MAX, take).await?,
+        first => first,
+    };
+    let mut next = Some(first.ok_or(Errno::EAGAIN)?);
+    let mut done = 0;
+    while let Some((signal, mut cause)) = next {
+        timers::delivered(&mut cause);
+        into.rest(done).first(bytes)?.copy_from_slice(SignalRecord::new(signal, &cause).as_bytes());
+        done += bytes;
+        next = if done / bytes < room { take() } else { None };
+    }
+    Ok(done as u64)
+}
+
+/// rt_sigqueueinfo, and rt_tgsigqueueinfo with a thread: a signal with data. Of siginfo the sender
+/// is told as it is, whatever the program says.
+pub async fn queue(process: u64, thread: Option<u64>, number: u64, info_at: u64) -> Outcome {
+    let info: SignalInfo = user::read(info_at)?;
+    if thread.is_some_and(|thread| thread as i32 <= 0 || process as i32 <= 0) {
+        return Err(Errno::EINVAL.into());
+    }
+    let (own, cause) = (with_state(|state| state.process), info.cause());
+    let is_own = process == u64::from(own);
+    // As from a process: nobody else's faults and children can be claimed.
+    if (cause.code >= 0 || cause.code == code::SI_TKILL) && !is_own {
+        return Err(Errno::EPERM.into());
+    }
+    if number > 64 {
+        return Err(Errno::EINVAL.into());
+    }
+    if process as i32 <= 0 {
+        return Err(Errno::ESRCH.into());
+    }
+    if !is_own || number == u64::from(SIGKILL) {
+        let target = contracts::process::Target::Process(process as u32);
+        proxy().process.queue_signal(target, number as u8, cause.code, cause.words[1]).await?;
+        return Ok(0);
+    }
+    let cause = claimed(cause.words[0] as u32, cause.code, cause.words[1]);
+    let posted = match thread {
+        Some(thread) => threads::post_to(thread, number as u8, cause).ok_or(Errno::ESRCH)?,
+        None => threads::post(number as u8, cause),
+    };
+    let is_lost = posted == Posted::Known && number >= u64::from(QUEUED_FIRST);
+    if is_lost { Err(Errno::EAGAIN.into()) } else { Ok(0) }
 }

@@ -1,97 +1,127 @@
-//! Sockets: IPv4 streams at the `tcp` server.
+//! Sockets: TCP and UDP at the `tcp` server, and those within the machine at `process`.
 
-use contracts::BulkSpan;
-use contracts::descriptions::DescriptionError;
-use contracts::sockets::{Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName, SocketsClient};
+use contracts::descriptions::ready;
+use contracts::sockets::{
+    Address, Family, Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName, SocketsClient,
+};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::layouts::{InternetAddress, MessageHeader, TimeVal};
+use personality::layouts::{Credentials, IoVector, MessageHeader, TimeVal};
 use zerocopy::IntoBytes;
 
+use super::addresses::{self, tell};
 use super::errors::{AsErrno, Failure, Outcome};
 use super::input_output::{self, description, with_sigpipe};
+use super::messages;
+use super::poll;
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::wait::{answer, answer_within};
+use super::wait::{answer, answer_when_ready, answer_within};
 
 /// S_IFSOCK.
 const SOCKET: u32 = 0o140000;
 const SOL_SOCKET: u64 = 1;
+const IPPROTO_IP: u64 = 0;
 const IPPROTO_TCP: u64 = 6;
+const IPPROTO_UDP: u64 = 17;
+const IPPROTO_IPV6: u64 = 41;
 
-fn sockets() -> Result<&'static SocketsClient, Errno> {
-    proxy().sockets().ok_or(Errno::EAFNOSUPPORT)
+/// Turns at the bulk areas of the channels of sockets follow those of descriptions.
+const TURNS_FROM: u32 = 16;
+
+/// Which turn a server's sockets have.
+pub fn turn_of(server: u32) -> u32 {
+    TURNS_FROM + server
 }
 
-fn socket_of(descriptor: u64) -> Result<Description, Errno> {
-    description(descriptor).and_then(|found| if found.server == server::TCP { Ok(found) } else { Err(Errno::ENOTSOCK) })
+/// The server of a socket's kind.
+pub fn sockets(server: u32) -> Result<&'static SocketsClient, Errno> {
+    proxy().sockets(server).ok_or(Errno::EAFNOSUPPORT)
+}
+
+/// The socket that a descriptor names. `ENOTSOCK`.
+pub fn socket_of(descriptor: u64) -> Result<Description, Errno> {
+    description(descriptor).and_then(|found| if found.kind == SOCKET { Ok(found) } else { Err(Errno::ENOTSOCK) })
+}
+
+/// Is it a socket within the machine?
+pub fn is_local(found: &Description) -> bool {
+    found.server == server::PROCESS && found.kind == SOCKET
 }
 
 fn waits(found: &Description) -> bool {
     found.flags & O_NONBLOCK == 0
 }
 
-fn add(id: u64, type_flags: u64) -> Result<u64, Errno> {
+fn add(id: u64, server: u32, type_flags: u64) -> Result<u64, Errno> {
     let nonblocking = if type_flags & SOCK_NONBLOCK != 0 { O_NONBLOCK } else { 0 };
-    let made =
-        Description { id, server: server::TCP, flags: O_RDWR | nonblocking, kind: SOCKET, ..Description::default() };
+    let made = Description { id, server, flags: O_RDWR | nonblocking, kind: SOCKET, ..Description::default() };
     with_state(|state| state.descriptors.add(made, type_flags & SOCK_CLOEXEC != 0))
 }
 
-/// socket.
-pub async fn socket(family: u64, kind: u64, _protocol: u64) -> Outcome {
-    if family != u64::from(AF_INET) {
-        return Err(Errno::EAFNOSUPPORT.into());
-    }
-    let wanted = match kind & !(SOCK_NONBLOCK | SOCK_CLOEXEC) {
+/// Which server has sockets of a family, and what family and type mean to it.
+fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<(u32, Family, SocketKind), Errno> {
+    let (server, wanted) = match family as u16 {
+        AF_INET => (server::TCP, Family::Internet),
+        AF_INET6 => (server::TCP, Family::Internet6),
+        AF_UNIX => (server::PROCESS, Family::Local),
+        _ => return Err(Errno::EAFNOSUPPORT),
+    };
+    let is_local = wanted == Family::Local;
+    let kind = match kind & !(SOCK_NONBLOCK | SOCK_CLOEXEC) {
         SOCK_STREAM => SocketKind::Stream,
         SOCK_DGRAM => SocketKind::Datagram,
-        _ => return Err(Errno::EPROTONOSUPPORT.into()),
+        SOCK_SEQPACKET if is_local => SocketKind::Packets,
+        // SOCK_RAW, SOCK_RDM and those after SOCK_SEQPACKET.
+        3..=10 => return Err(Errno::ESOCKTNOSUPPORT),
+        _ => return Err(Errno::EINVAL),
     };
+    let only = match kind {
+        // Those within the machine have one protocol, which a program may name by its family.
+        _ if is_local => family,
+        SocketKind::Stream => IPPROTO_TCP,
+        SocketKind::Datagram | SocketKind::Packets => IPPROTO_UDP,
+    };
+    if protocol == 0 || protocol == only { Ok((server, wanted, kind)) } else { Err(Errno::EPROTONOSUPPORT) }
+}
+
+/// socket.
+pub async fn socket(family: u64, kind: u64, protocol: u64) -> Outcome {
+    let (server, family, wanted) = kind_of(family, kind, protocol)?;
     with_state(|state| state.descriptors.room(1))?;
-    match answer(sockets()?.socket(wanted)).await {
-        Ok(id) => Ok(add(id, kind)?),
-        Err(channel::CallError::Server(DescriptionError::NotSupported)) => Err(Errno::EPROTONOSUPPORT.into()),
-        Err(error) => Err(error.into()),
-    }
+    let id = answer(sockets(server)?.socket(family, wanted)).await?;
+    Ok(add(id, server, kind)?)
 }
 
-fn address(at: u64, bytes: u64) -> Result<SocketAddress, Errno> {
-    if bytes < size_of::<InternetAddress>() as u64 {
-        return Err(Errno::EINVAL);
-    }
-    let given: InternetAddress = user::read(at)?;
-    if given.family != AF_INET {
-        return Err(Errno::EAFNOSUPPORT);
-    }
-    Ok(SocketAddress { address: given.address, port: u16::from_be_bytes(given.port) })
-}
-
-/// Writes an address, cut to the room the program gave, and its full length.
-fn tell(address: SocketAddress, at: u64, length_at: u64) -> Result<(), Errno> {
-    if at == 0 || length_at == 0 {
-        return Ok(());
-    }
-    let full =
-        InternetAddress { family: AF_INET, port: address.port.to_be_bytes(), address: address.address, zero: [0; 8] };
-    let room = user::read::<u32>(length_at)? as usize;
-    let bytes = full.as_bytes();
-    user::write(at, &bytes[..room.min(bytes.len())])?;
-    user::write(length_at, &(bytes.len() as u32))
+/// socketpair.
+pub async fn pair(family: u64, kind: u64, protocol: u64, at: u64) -> Outcome {
+    let (server, _, wanted) = kind_of(family, kind, protocol)?;
+    user::bytes_mut(at, 8)?;
+    with_state(|state| state.descriptors.room(2))?;
+    let (one, two) = answer(sockets(server)?.pair(wanted)).await?;
+    let numbers = [add(one, server, kind)? as u32, add(two, server, kind)? as u32];
+    user::write(at, &numbers)?;
+    Ok(0)
 }
 
 /// bind.
 pub async fn bind(descriptor: u64, at: u64, bytes: u64) -> Outcome {
     let found = socket_of(descriptor)?;
-    answer(sockets()?.bind(found.id, address(at, bytes)?)).await?;
+    let address = addresses::made(found.server, at, bytes).await?;
+    let bound = answer(sockets(found.server)?.bind(found.id, address.clone())).await;
+    if bound.is_err() {
+        addresses::unmade(address).await;
+    }
+    bound?;
     Ok(0)
 }
 
 /// listen.
 pub async fn listen(descriptor: u64, backlog: u64) -> Outcome {
     let found = socket_of(descriptor)?;
-    answer(sockets()?.listen(found.id, (backlog as i32).max(0) as u32)).await?;
+    answer(sockets(found.server)?.listen(found.id, (backlog as i32).max(0) as u32)).await?;
+    poll::again(&found);
     Ok(0)
 }
 
@@ -102,22 +132,28 @@ pub async fn accept(descriptor: u64, at: u64, length_at: u64, flags: u64) -> Out
     }
     let found = socket_of(descriptor)?;
     with_state(|state| state.descriptors.room(1))?;
-    let client = sockets()?;
-    let ask = || client.accept(found.id, waits(&found));
-    let taken = answer_within(server::TCP, found.receive_limit_ns, ask).await?;
-    let number = add(taken.id, flags)?;
-    tell(taken.peer, at, length_at)?;
+    let client = sockets(found.server)?;
+    let ask = async |wait, limit_ns| answer_within(found.server, limit_ns, || client.accept(found.id, wait)).await;
+    let place = (found.server, found.id);
+    let taken = answer_when_ready(place, ready::READ, waits(&found), found.receive_limit_ns, ask).await?;
+    let number = add(taken.id, found.server, flags)?;
+    tell(&taken.peer, at, length_at)?;
     Ok(number)
 }
 
 /// connect.
 pub async fn connect(descriptor: u64, at: u64, bytes: u64) -> Outcome {
     let found = socket_of(descriptor)?;
-    let (client, address) = (sockets()?, address(at, bytes)?);
-    let ask = || client.connect(found.id, address, waits(&found));
-    match answer_within(server::TCP, found.send_limit_ns, ask).await {
+    let address = addresses::found(found.server, at, bytes).await?;
+    let client = sockets(found.server)?;
+    let ask = || client.connect(found.id, address.clone(), waits(&found));
+    let answer = answer_within(found.server, found.send_limit_ns, ask).await;
+    poll::again(&found);
+    match answer {
         // A connection that takes longer is still under way.
-        Err(Failure::Errno(Errno::EAGAIN)) if found.send_limit_ns != 0 => Err(Errno::EINPROGRESS.into()),
+        Err(Failure::Errno(Errno::EAGAIN)) if found.send_limit_ns != 0 && !is_local(&found) => {
+            Err(Errno::EINPROGRESS.into())
+        }
         other => other.map(|_| 0),
     }
 }
@@ -131,15 +167,16 @@ pub async fn shutdown(descriptor: u64, how: u64) -> Outcome {
         2 => Shutdown::Both,
         _ => return Err(Errno::EINVAL.into()),
     };
-    answer(sockets()?.shutdown(found.id, how)).await?;
+    answer(sockets(found.server)?.shutdown(found.id, how)).await?;
+    poll::again(&found);
     Ok(0)
 }
 
 /// getsockname, and getpeername with `peer`.
 pub async fn name(descriptor: u64, at: u64, length_at: u64, peer: bool) -> Outcome {
     let found = socket_of(descriptor)?;
-    let (local, remote) = answer(sockets()?.names(found.id)).await?;
-    tell(if peer { remote.ok_or(Errno::ENOTCONN)? } else { local }, at, length_at)?;
+    let (local, remote) = answer(sockets(found.server)?.names(found.id)).await?;
+    tell(&if peer { remote.ok_or(Errno::ENOTCONN)? } else { local }, at, length_at)?;
     Ok(0)
 }
 
@@ -150,20 +187,38 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
     let option = match (level, name) {
         (SOL_SOCKET, 2) => SocketOption::ReuseAddress(number != 0),
         (SOL_SOCKET, 9) => SocketOption::KeepAlive(number != 0),
-        (SOL_SOCKET, 7) => SocketOption::SendBuffer(number),
-        (SOL_SOCKET, 8) => SocketOption::ReceiveBuffer(number),
+        // SO_SNDBUF, SO_RCVBUF, and as the administrator sets them.
+        (SOL_SOCKET, 7 | 32) => SocketOption::SendBuffer(number),
+        (SOL_SOCKET, 8 | 33) => SocketOption::ReceiveBuffer(number),
+        (SOL_SOCKET, REUSE_PORT) => SocketOption::ReusePort(number != 0),
         (SOL_SOCKET, 13) if bytes >= 8 => SocketOption::Linger((number != 0).then_some(user::read(at + 4)?)),
         (IPPROTO_TCP, 1) => SocketOption::NoDelay(number != 0),
+        (IPPROTO_IPV6, ONLY_6) => SocketOption::Only6(number != 0),
         (SOL_SOCKET, RECEIVE_LIMIT | SEND_LIMIT) => return set_limit(descriptor, name, at, bytes),
-        // TCP_CORK, TCP_KEEPIDLE..KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, IP_TOS. Not
-        // SO_REUSEPORT: a port has one listener here, and who asks for more must know.
-        (IPPROTO_TCP, 3..=6 | 9 | 23) | (0, 1) => return Ok(0),
+        (SOL_SOCKET, PASS_CREDENTIALS) if is_local(&found) => SocketOption::TellsSender(number != 0),
+        (level, _) if is_local(&found) && level != SOL_SOCKET => return Err(Errno::EOPNOTSUPP.into()),
+        // SO_DONTROUTE, SO_BROADCAST, SO_OOBINLINE, SO_PRIORITY.
+        (SOL_SOCKET, 5 | 6 | 10 | 12) => return Ok(0),
+        // TCP_CORK, TCP_KEEPIDLE..KEEPCNT, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT, TCP_FASTOPEN.
+        (IPPROTO_TCP, 3..=6 | 9 | 18 | 23) => return Ok(0),
+        // IP_TOS, IP_TTL, IP_MTU_DISCOVER, IP_RECVERR, and the same of IPv6.
+        (IPPROTO_IP, 1 | 2 | 10 | 11) | (IPPROTO_IPV6, 16 | 23 | 25 | 67) => return Ok(0),
         _ => return Err(Errno::ENOPROTOOPT.into()),
     };
-    answer(sockets()?.set_option(found.id, option)).await?;
+    answer(sockets(found.server)?.set_option(found.id, option)).await?;
     Ok(0)
 }
 
+/// SO_PASSCRED and SO_PEERCRED.
+const PASS_CREDENTIALS: u64 = 16;
+const PEER_CREDENTIALS: u64 = 17;
+/// SO_REUSEPORT.
+const REUSE_PORT: u64 = 15;
+/// IPV6_V6ONLY.
+const ONLY_6: u64 = 26;
+/// SO_PROTOCOL and SO_DOMAIN.
+const PROTOCOL: u64 = 38;
+const DOMAIN: u64 = 39;
 /// SO_RCVTIMEO and SO_SNDTIMEO.
 const RECEIVE_LIMIT: u64 = 20;
 const SEND_LIMIT: u64 = 21;
@@ -200,6 +255,23 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
     let wanted = match (level, name) {
         (SOL_SOCKET, RECEIVE_LIMIT) => return tell_limit(found.receive_limit_ns, at, length_at),
         (SOL_SOCKET, SEND_LIMIT) => return tell_limit(found.send_limit_ns, at, length_at),
+        (SOL_SOCKET, PASS_CREDENTIALS) if is_local(&found) => SocketOptionName::TellsSender,
+        (SOL_SOCKET, PEER_CREDENTIALS) if is_local(&found) => SocketOptionName::Peer,
+        (SOL_SOCKET, DOMAIN) => {
+            return tell_option(u32::from(family_of(&found).await?).as_bytes(), at, length_at);
+        }
+        (SOL_SOCKET, PROTOCOL) => {
+            let protocol = match messages::kind_of(&found).await? {
+                _ if is_local(&found) => 0,
+                SocketKind::Stream => IPPROTO_TCP,
+                SocketKind::Datagram | SocketKind::Packets => IPPROTO_UDP,
+            };
+            return tell_option((protocol as u32).as_bytes(), at, length_at);
+        }
+        (SOL_SOCKET, REUSE_PORT) => SocketOptionName::ReusePort,
+        (IPPROTO_IPV6, ONLY_6) => SocketOptionName::Only6,
+        (SOL_SOCKET, 5 | 6 | 10 | 12) => return tell_option(0u32.as_bytes(), at, length_at),
+        (level, _) if is_local(&found) && level != SOL_SOCKET => return Err(Errno::EOPNOTSUPP.into()),
         (SOL_SOCKET, 2) => SocketOptionName::ReuseAddress,
         (SOL_SOCKET, 3) => SocketOptionName::Kind,
         (SOL_SOCKET, 4) => SocketOptionName::Error,
@@ -211,81 +283,102 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
         (IPPROTO_TCP, 1) => SocketOptionName::NoDelay,
         _ => return Err(Errno::ENOPROTOOPT.into()),
     };
-    let (first, second) = match answer(sockets()?.option(found.id, wanted)).await? {
+    let (first, second) = match answer(sockets(found.server)?.option(found.id, wanted)).await? {
         SocketOption::ReuseAddress(on)
         | SocketOption::KeepAlive(on)
         | SocketOption::NoDelay(on)
+        | SocketOption::TellsSender(on)
+        | SocketOption::ReusePort(on)
+        | SocketOption::Only6(on)
         | SocketOption::Listening(on) => (on.into(), None),
+        SocketOption::Peer(process) => {
+            let credentials = Credentials { process, user: 0, group: 0 };
+            return tell_option(credentials.as_bytes(), at, length_at);
+        }
         SocketOption::Linger(seconds) => (seconds.is_some().into(), Some(seconds.unwrap_or(0))),
         SocketOption::SendBuffer(bytes) | SocketOption::ReceiveBuffer(bytes) => (bytes, None),
         SocketOption::Error(error) => (error.map_or(0, |error| error.errno().number() as u32), None),
+        SocketOption::Family(family) => (number_of(family).into(), None),
         SocketOption::Kind(SocketKind::Stream) => (SOCK_STREAM as u32, None),
         SocketOption::Kind(SocketKind::Datagram) => (SOCK_DGRAM as u32, None),
+        SocketOption::Kind(SocketKind::Packets) => (SOCK_SEQPACKET as u32, None),
     };
     let words = [first, second.unwrap_or(0)];
     tell_option(words[..if second.is_some() { 2 } else { 1 }].as_bytes(), at, length_at)
+}
+
+fn number_of(family: Family) -> u16 {
+    match family {
+        Family::Internet => AF_INET,
+        Family::Internet6 => AF_INET6,
+        Family::Local => AF_UNIX,
+    }
+}
+
+async fn family_of(found: &Description) -> Result<u16, Failure> {
+    match answer(sockets(found.server)?.option(found.id, SocketOptionName::Family)).await? {
+        SocketOption::Family(family) => Ok(number_of(family)),
+        _ => Err(Errno::EIO.into()),
+    }
 }
 
 fn tell_limit(limit_ns: u64, at: u64, length_at: u64) -> Outcome {
     tell_option(TimeVal::from_ns(limit_ns).as_bytes(), at, length_at)
 }
 
-fn wait_of(found: &Description, flags: u64) -> Option<bool> {
-    Some(waits(found) && flags & MSG_DONTWAIT == 0)
+/// May a call with these flags wait?
+pub fn wait_of(found: &Description, flags: u64) -> bool {
+    waits(found) && flags & MSG_DONTWAIT == 0
 }
 
-/// sendto on a connected socket.
-pub async fn send(descriptor: u64, buffer: u64, count: u64, flags: u64) -> Outcome {
+/// sendto.
+pub async fn send([descriptor, buffer, count, flags, to, to_bytes]: [u64; 6]) -> Outcome {
     let found = socket_of(descriptor)?;
-    let sent = input_output::write(descriptor, buffer, count, None, wait_of(&found, flags)).await;
+    // A stream to which nothing is sent would wait for nothing; a datagram may be empty.
+    let sent = if is_local(&found) || to != 0 || count == 0 {
+        let from = [IoVector { base: buffer, bytes: count }];
+        messages::send(&found, &from, flags, (to, to_bytes), &[]).await
+    } else {
+        input_output::write(descriptor, buffer, count, None, Some(wait_of(&found, flags))).await
+    };
     if flags & MSG_NOSIGNAL != 0 { sent } else { with_sigpipe(sent) }
 }
 
 /// recvfrom.
 pub async fn receive([descriptor, buffer, count, flags, at, length_at]: [u64; 6]) -> Outcome {
     let found = socket_of(descriptor)?;
-    let wait = wait_of(&found, flags);
+    if is_local(&found) || at != 0 || flags & (MSG_PEEK | MSG_TRUNC) != 0 {
+        let (length, got) = messages::receive(&found, &[IoVector { base: buffer, bytes: count }], flags, 0).await?;
+        match got.source {
+            Some(source) => tell(&source, at, length_at)?,
+            None if is_local(&found) && at != 0 => user::write_if(length_at, &0u32)?,
+            None => tell_peer(&found, at, length_at).await?,
+        }
+        return Ok(length);
+    }
+    input_output::read(descriptor, buffer, count, None, Some(wait_of(&found, flags))).await
+}
+
+/// A stream's source is its peer.
+async fn tell_peer(found: &Description, at: u64, length_at: u64) -> Result<(), Failure> {
     if at != 0 && length_at != 0 {
-        // A stream's source is its peer.
-        let names = answer(sockets()?.names(found.id)).await?;
-        tell(names.1.unwrap_or_default(), at, length_at)?;
+        let (_, peer) = answer(sockets(found.server)?.names(found.id)).await?;
+        tell(&peer.unwrap_or(Address::Internet(SocketAddress::default())), at, length_at)?;
     }
-    if flags & MSG_PEEK != 0 {
-        return peek(&found, buffer, count, wait.unwrap_or(true)).await;
-    }
-    input_output::read(descriptor, buffer, count, None, wait).await
+    Ok(())
 }
 
-async fn peek(found: &Description, buffer: u64, count: u64, wait: bool) -> Result<u64, Failure> {
-    let client = sockets()?;
-    let bulk = client.bulk();
-    let length = count.min(bulk.len() as u64);
-    let into = user::bytes_mut(buffer, length)?;
-    let span = BulkSpan { offset: 0, length: length as u32 };
-    let got = answer_within(server::TCP, found.receive_limit_ns, || client.peek(found.id, span, wait)).await?;
-    let got = (got as usize).min(into.len());
-    bulk.read(0, &mut into[..got]).map_err(|_| Errno::EIO)?;
-    Ok(got as u64)
-}
-
-/// sendmsg: data only.
+/// sendmsg.
 pub async fn send_message(descriptor: u64, header_at: u64, flags: u64) -> Outcome {
     let found = socket_of(descriptor)?;
     let header: MessageHeader = user::read(header_at)?;
-    if header.control_bytes != 0 {
-        return Err(Errno::EOPNOTSUPP.into());
-    }
-    let sent =
-        input_output::write_vectors(descriptor, header.vectors, header.count, None, wait_of(&found, flags)).await;
+    let sent = messages::send_message(&found, &header, flags).await;
     if flags & MSG_NOSIGNAL != 0 { sent } else { with_sigpipe(sent) }
 }
 
-/// recvmsg: data only.
+/// recvmsg.
 pub async fn receive_message(descriptor: u64, header_at: u64, flags: u64) -> Outcome {
     let found = socket_of(descriptor)?;
     let header: MessageHeader = user::read(header_at)?;
-    let got =
-        input_output::read_vectors(descriptor, header.vectors, header.count, None, wait_of(&found, flags)).await?;
-    user::write(header_at, &MessageHeader { name_bytes: 0, control_bytes: 0, flags: 0, ..header })?;
-    Ok(got)
+    messages::receive_message(&found, &header, header_at, flags).await
 }

@@ -3,21 +3,27 @@
 //! The match over [`Call`] has no wildcard: what the table in `personality::calls` says is
 //! answered, is answered here.
 
+use alloc::boxed::Box;
 use alloc::format;
 use core::cell::Cell;
+use core::pin::pin;
 
 use contracts::files::Change;
 use personality::Errno;
 use personality::calls::{Call, absent_name};
 use personality::flags::*;
-use personality::layouts::system_names;
+use personality::identity::Ids;
+use personality::layouts::EntryForm;
 use personality::state::PARENT_UNKNOWN;
 
 use super::errors::{Failure, Outcome};
 use super::input_output as io;
 use super::proxy::proxy;
-use super::user::{self, with_state};
-use super::{entry, exec, files, fork, locks, mapping, numbers, poll, process, signals, sockets, time};
+use super::user::{self, with_signals, with_state, with_thread};
+use super::{
+    entry, exec, files, fork, futex, local, locks, mapping, messages, numbers, poll, process, process_handles,
+    scheduling, signals, sockets, threads, time, timers, transfer,
+};
 
 /// How to go back to the program.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,7 +40,7 @@ const NO_FOLLOW: u64 = AT_SYMLINK_NOFOLLOW;
 const SYSCALL_BYTES: u64 = 2;
 
 /// Answers the call that the registers describe and leaves in the control page what the program
-/// goes on with.
+/// goes on with, be it another thread.
 pub fn serve() -> Return {
     let (number, arguments) = entry::call();
     let Some(call) = Call::decode(number) else {
@@ -43,34 +49,47 @@ pub fn serve() -> Return {
         finish();
         return Return::Quick;
     };
-    let outcome =
-        if let Some(answer) = at_once(call, &arguments) { answer } else { runtime::block_on(answer(call, arguments)) };
+    let outcome = match at_once(call, &arguments) {
+        Some(outcome) => outcome,
+        None if threads::is_alone() => runtime::block_on(threads::alone(pin!(answer(call, arguments)))),
+        None if call == Call::Exit => return threads::end(),
+        None => return threads::wait(call, Box::pin(answer(call, arguments))),
+    };
+    let leave = settle(call, outcome);
+    if call == Call::SchedYield
+        && let Some(leave) = threads::make_room(false)
+    {
+        return leave;
+    }
+    finish();
+    leave
+}
+
+/// Puts what came of a call where the program finds it.
+pub fn settle(call: Call, outcome: Outcome) -> Return {
     match (call, outcome) {
         // These two have set the registers themselves.
-        (Call::RtSigreturn | Call::Execve, Ok(_)) => {
-            finish();
-            return Return::Exact;
-        }
+        (Call::RtSigreturn | Call::Execve, Ok(_)) => return Return::Exact,
         (_, Ok(value)) => entry::give(value),
         (_, Err(Failure::Errno(errno))) => entry::give(errno.to_result()),
         (_, Err(Failure::Interrupted)) => interrupted(),
     }
-    finish();
     Return::Quick
 }
 
 /// Nothing may stay behind while the program runs: signals go to it, servers are told to ring.
 /// After a call that asked nobody, and with nothing come in, that is so already.
-pub fn finish() {
-    if entry::take_rung() || !runtime::is_at_rest() {
-        runtime::rest();
+fn finish() {
+    let rung = entry::take_rung();
+    if rung || !runtime::is_at_rest() {
+        runtime::rest(rung);
     }
     signals::deliver();
 }
 
 /// A signal came first: the call starts again after the handler, or ends with EINTR.
 fn interrupted() {
-    if with_state(|state| state.signals.restarts_calls()) {
+    if with_signals(|signals, thread| signals.restarts_calls(thread)) {
         entry::go_back(SYSCALL_BYTES);
     } else {
         entry::give(Errno::EINTR.to_result());
@@ -107,29 +126,67 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
     let [a, b, c, d, _, _] = *arguments;
     let get = |read: fn(&mut personality::state::ProcessState) -> u64| Ok(with_state(read));
     Some(match call {
-        Call::Getpid | Call::Gettid => get(|state| state.process.into()),
+        Call::Getpid => get(|state| state.process.into()),
+        Call::Gettid => Ok(with_thread(|thread| thread.id)),
         Call::Getppid => return parent(),
-        Call::Getuid | Call::Getgid | Call::Geteuid | Call::Getegid | Call::Getgroups | Call::Setgroups => Ok(0),
-        Call::Setuid | Call::Setgid => {
-            if a == 0 {
-                Ok(0)
-            } else {
-                Err(Errno::EPERM.into())
-            }
-        }
-        // -1 leaves an id as it is; the C library's may be of 32 bits.
-        Call::Setresuid | Call::Setresgid => {
-            if [a, b, c].iter().all(|id| matches!(*id as u32, 0 | u32::MAX)) {
-                Ok(0)
-            } else {
-                Err(Errno::EPERM.into())
-            }
-        }
-        Call::SetTidAddress => Ok(with_state(|state| {
-            state.clear_id_at = a;
-            state.process.into()
+        Call::Getuid => get(|state| state.users.real.into()),
+        Call::Geteuid => get(|state| state.users.effective.into()),
+        Call::Getgid => get(|state| state.groups.real.into()),
+        Call::Getegid => get(|state| state.groups.effective.into()),
+        Call::Getgroups | Call::Setgroups => Ok(0),
+        Call::Setuid => identify(true, |ids, is_root| ids.set(a, is_root)),
+        Call::Setgid => identify(false, |ids, is_root| ids.set(a, is_root)),
+        Call::Setreuid => identify(true, |ids, is_root| ids.set_two(a, b, is_root)),
+        Call::Setregid => identify(false, |ids, is_root| ids.set_two(a, b, is_root)),
+        Call::Setresuid => identify(true, |ids, is_root| ids.set_all([a, b, c], is_root)),
+        Call::Setresgid => identify(false, |ids, is_root| ids.set_all([a, b, c], is_root)),
+        Call::Getresuid => tell_ids(with_state(|state| state.users), [a, b, c]),
+        Call::Getresgid => tell_ids(with_state(|state| state.groups), [a, b, c]),
+        Call::SetTidAddress => Ok(with_thread(|thread| {
+            thread.clear_id_at = a;
+            thread.id
         })),
-        Call::SetRobustList | Call::Setrlimit | Call::Fadvise64 => Ok(0),
+        Call::SetRobustList => set_robust_list(a, b),
+        Call::GetRobustList => robust_list(a, b, c),
+        Call::Setrlimit
+        | Call::Fadvise64
+        | Call::Sync
+        | Call::Capset
+        | Call::Mlock
+        | Call::Mlock2
+        | Call::Munlock
+        | Call::Mlockall
+        | Call::Munlockall => Ok(0),
+        Call::Syncfs | Call::SyncFileRange | Call::Readahead => numbers::exists(a),
+        Call::Msync => mapping::msync(a, b, c),
+        Call::Mincore => mapping::mincore(a, b, c),
+        Call::Signalfd => signals::open(a, b, c, 0),
+        Call::Signalfd4 => signals::open(a, b, c, d),
+        Call::TimerCreate => timers::create(a, b, c),
+        Call::TimerGetoverrun => timers::overrun(a),
+        Call::Capget => capabilities(a, b),
+        Call::Clone if a & CLONE_THREAD != 0 => fork::thread(*arguments),
+        Call::Clone3 => match fork::arguments(a, b) {
+            Ok((arguments, _)) if arguments[0] & CLONE_THREAD != 0 => fork::thread(arguments),
+            Ok(_) => return None,
+            Err(errno) => Err(errno.into()),
+        },
+        Call::Futex => return futex::at_once(*arguments),
+        Call::Getpriority => scheduling::priority(a),
+        Call::Setpriority => scheduling::set_priority(a),
+        Call::SchedSetparam => scheduling::set_policy(a, None, b),
+        Call::SchedGetparam => scheduling::parameters(a, b),
+        Call::SchedSetscheduler => scheduling::set_policy(a, Some(b), c),
+        Call::SchedGetscheduler => scheduling::policy(a),
+        Call::SchedGetPriorityMax => scheduling::priority_bound(a, 99),
+        Call::SchedGetPriorityMin => scheduling::priority_bound(a, 1),
+        Call::SchedRrGetInterval => scheduling::interval(a, b),
+        Call::SchedGetaffinity => scheduling::affinity(a, b, c),
+        Call::SchedSetaffinity => scheduling::set_affinity(a, b, c),
+        // Another thread goes on afterwards.
+        Call::SchedYield if !threads::is_alone() => Ok(0),
+        Call::Getcpu => scheduling::core(a, b),
+        Call::Membarrier => scheduling::barrier(a, b),
         Call::Umask => Ok(with_state(|state| core::mem::replace(&mut state.umask, a & 0o777))),
         Call::Brk => mapping::brk(a),
         Call::Munmap => mapping::munmap(a, b),
@@ -146,8 +203,6 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::ClockGetres => time::resolution(a, b),
         Call::Gettimeofday => time::time_of_day(a, b),
         Call::Time => time::seconds(a),
-        Call::Times => time::times(a),
-        Call::Uname => store(a, &system_names()),
         Call::Getcwd => files::current(a, b),
         Call::Dup => with_state(|state| state.descriptors.duplicate(a, 0, false)).map_err(Failure::from),
         Call::Close => numbers::close(a),
@@ -159,9 +214,6 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::Prctl => process::prctl(a, b),
         Call::Getrlimit => process::limit(a, b),
         Call::Prlimit64 => process::limit(b, d),
-        Call::Getrusage => store(b, &[0u64; 18]),
-        Call::Getitimer => store(b, &[0u64; 4]),
-        Call::SchedGetaffinity => store(c, &1u64).map(|_| 8),
         Call::Getrandom => give_random(a, b),
         Call::EpollCreate => poll::create(0),
         Call::EpollCreate1 => poll::create(a),
@@ -170,8 +222,53 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
     })
 }
 
-fn store<T: zerocopy::IntoBytes + zerocopy::Immutable>(at: u64, value: &T) -> Outcome {
-    user::write_if(at, value)?;
+/// Changes the ids of the user, or of the group.
+fn identify(of_user: bool, change: impl FnOnce(&mut Ids, bool) -> Result<(), Errno>) -> Outcome {
+    with_state(|state| {
+        let is_root = state.users.effective == 0;
+        change(if of_user { &mut state.users } else { &mut state.groups }, is_root)
+    })?;
+    Ok(0)
+}
+
+fn tell_ids(ids: Ids, at: [u64; 3]) -> Outcome {
+    for (at, id) in at.into_iter().zip([ids.real, ids.effective, ids.saved]) {
+        user::write(at, &id)?;
+    }
+    Ok(0)
+}
+
+/// Bytes of `struct robust_list_head`.
+const ROBUST_HEAD_BYTES: u64 = 24;
+
+fn set_robust_list(at: u64, bytes: u64) -> Outcome {
+    if bytes != ROBUST_HEAD_BYTES {
+        return Err(Errno::EINVAL.into());
+    }
+    with_thread(|thread| thread.robust_at = at);
+    Ok(0)
+}
+
+fn robust_list(id: u64, head_at: u64, bytes_at: u64) -> Outcome {
+    let (own, at) = with_thread(|thread| (thread.id, thread.robust_at));
+    if id != 0 && id != own {
+        return Err(Errno::ESRCH.into());
+    }
+    user::write(head_at, &at)?;
+    user::write(bytes_at, &ROBUST_HEAD_BYTES)?;
+    Ok(0)
+}
+
+/// capget of version 3: effective, permitted and inheritable, low words first.
+fn capabilities(header_at: u64, data_at: u64) -> Outcome {
+    const VERSION_3: u32 = 0x2008_0522;
+    const ALL: [u32; 2] = [u32::MAX, 0x1ff];
+    let [version, _]: [u32; 2] = user::read(header_at)?;
+    if version != VERSION_3 {
+        user::write(header_at, &VERSION_3)?;
+        return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) };
+    }
+    user::write_if(data_at, &[ALL[0], ALL[0], 0, ALL[1], ALL[1], 0])?;
     Ok(0)
 }
 
@@ -188,13 +285,13 @@ fn base(which: u64, address: u64) -> Outcome {
     const SET_FS: u64 = 0x1002;
     const GET_FS: u64 = 0x1003;
     const GET_GS: u64 = 0x1004;
-    let remembered = with_state(|state| [state.fs_base, state.gs_base]);
+    let remembered = with_thread(|thread| thread.bases);
     match which {
         SET_FS | SET_GS => {
             if !entry::machine::set_base(u64::from(which == SET_GS), address) {
                 return Err(Errno::EPERM.into());
             }
-            with_state(|state| if which == SET_FS { state.fs_base = address } else { state.gs_base = address });
+            with_thread(|thread| thread.bases[usize::from(which == SET_GS)] = address);
         }
         GET_FS | GET_GS => user::write(address, &entry::machine::bases(remembered)[usize::from(which == GET_GS)])?,
         _ => return Err(Errno::EINVAL.into()),
@@ -224,12 +321,15 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Writev => io::with_sigpipe(io::write_vectors(a, b, c, None, None).await),
         Call::Preadv => io::read_vectors(a, b, c, Some(d), None).await,
         Call::Pwritev => io::write_vectors(a, b, c, Some(d), None).await,
-        Call::Sendfile => io::with_sigpipe(io::send_file(a, b, c, d).await),
+        Call::Sendfile => io::with_sigpipe(transfer::send_file(a, b, c, d).await),
         Call::Lseek => io::seek(a, b, c).await,
         Call::Ioctl => numbers::device_control(a, b, c).await,
         Call::Pipe => numbers::pipe(a, 0).await,
         Call::Pipe2 => numbers::pipe(a, b).await,
-        Call::Getdents64 => io::entries(a, b, c).await,
+        Call::Eventfd => local::event(a, 0).await,
+        Call::Eventfd2 => local::event(a, b).await,
+        Call::Getdents64 => io::entries(a, b, c, EntryForm::New).await,
+        Call::Getdents => io::entries(a, b, c, EntryForm::Old).await,
         Call::Ftruncate => io::resize(a, b, false).await,
         Call::Fallocate => {
             if b == 0 {
@@ -285,12 +385,24 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Fchownat => files::change(a, b, e & NO_FOLLOW == 0, files::owner(c, d)).await,
         Call::Fchown => files::change_descriptor(a, files::owner(b, c)).await,
         Call::Utimensat => files::set_times(a, b, c, d).await,
+        Call::Utimes => files::set_times_us(HERE, a, b).await,
+        Call::Futimesat => files::set_times_us(a, b, c).await,
+        Call::Utime => files::set_times_s(a, b).await,
+        Call::Openat2 => files::open_how(a, b, c, d).await,
+        Call::CopyFileRange => transfer::copy_range(arguments).await,
+        Call::Splice => io::with_sigpipe(transfer::splice(arguments).await),
+        Call::Tee => io::with_sigpipe(transfer::tee(a, b, c, d).await),
         Call::Mmap => mapping::mmap(arguments).await,
         Call::RtSigsuspend => signals::suspend(Some(user::read(a)?)).await,
         Call::Pause => signals::suspend(None).await,
         Call::Kill => process::kill(a, b).await,
-        Call::Tkill => process::kill_thread(a, b).await,
-        Call::Tgkill => process::kill_thread(b, c).await,
+        Call::Tkill => process::kill_thread(None, a, b).await,
+        Call::Tgkill => process::kill_thread(Some(a), b, c).await,
+        Call::RtSigqueueinfo => signals::queue(a, None, b, c).await,
+        Call::RtTgsigqueueinfo => signals::queue(a, Some(b), c, d).await,
+        Call::PidfdOpen => process_handles::open(a, b).await,
+        Call::PidfdSendSignal => process_handles::signal(a, b, c, d).await,
+        Call::RtSigtimedwait => signals::wait_for(a, b, c, d).await,
         Call::Poll => poll::poll(a, b, c).await,
         Call::Ppoll => poll::poll_masked(a, b, c, d, e).await,
         Call::Select => poll::select(arguments).await,
@@ -300,18 +412,33 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Nanosleep => time::sleep(1, 0, a, b).await,
         Call::ClockNanosleep => time::sleep(a, b, c, d).await,
         Call::ClockGettime => time::used(b).await,
-        Call::Alarm => time::alarm(a).await,
-        Call::Setitimer => time::set_interval(a, b, c).await,
-        Call::Futex => time::futex(a, b, c, d).await,
+        Call::Alarm => timers::alarm(a).await,
+        Call::Setitimer => timers::set_interval(a, b, c).await,
+        Call::Getitimer => timers::interval(a, b).await,
+        Call::TimerSettime => timers::set(a, b, c, d).await,
+        Call::TimerGettime => timers::state(a, b).await,
+        Call::TimerDelete => timers::delete(a).await,
+        Call::TimerfdCreate => timers::open(a, b).await,
+        Call::TimerfdSettime => timers::set_opened(a, b, c, d).await,
+        Call::TimerfdGettime => timers::opened_state(a, b).await,
+        Call::Times => time::times(a).await,
+        Call::Getrusage => time::resources(a, b).await,
+        Call::Uname => process::names(a).await,
+        Call::Sethostname => process::name_host(false, a, b).await,
+        Call::Setdomainname => process::name_host(true, a, b).await,
+        Call::Futex => futex::wait(arguments).await,
         Call::Sysinfo => time::system(a).await,
         Call::SchedYield => time::yield_now().await,
         Call::Socket => sockets::socket(a, b, c).await,
+        Call::Socketpair => sockets::pair(a, b, c, d).await,
         Call::Connect => sockets::connect(a, b, c).await,
         Call::Accept => sockets::accept(a, b, c, 0).await,
         Call::Accept4 => sockets::accept(a, b, c, d).await,
-        Call::Sendto => sockets::send(a, b, c, d).await,
+        Call::Sendto => sockets::send(arguments).await,
         Call::Recvfrom => sockets::receive(arguments).await,
         Call::Sendmsg => sockets::send_message(a, b, c).await,
+        Call::Sendmmsg => messages::send_many(a, b, c, d).await,
+        Call::Recvmmsg => messages::receive_many(arguments).await,
         Call::Recvmsg => sockets::receive_message(a, b, c).await,
         Call::Shutdown => sockets::shutdown(a, b).await,
         Call::Bind => sockets::bind(a, b, c).await,
@@ -321,11 +448,13 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Setsockopt => sockets::set_option(a, b, c, d, e).await,
         Call::Getsockopt => sockets::option(a, b, c, d, e).await,
         Call::Clone => fork::clone(arguments).await,
+        Call::Clone3 => fork::clone_by(a, b).await,
         Call::Fork | Call::Vfork => fork::fork().await,
-        Call::Execve => exec::execve(a, b, c).await,
+        // Boxed, since it is by far the longest of these futures.
+        Call::Execve => Box::pin(exec::execve(a, b, c)).await,
         Call::Exit | Call::ExitGroup => process::exit(a),
         Call::Wait4 => process::wait4(a, b, c, d).await,
-        Call::Waitid => process::waitid(a, b, c, d).await,
+        Call::Waitid => process::waitid(a, b, c, d, e).await,
         Call::Setpgid => proxy().process.set_group(a as u32, b as u32).await.map(|()| 0).map_err(Failure::from),
         Call::Getpgid => process::groups(a).await.map(|(group, _)| group.into()),
         Call::Getpgrp => process::groups(0).await.map(|(group, _)| group.into()),
@@ -346,6 +475,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Setresgid
         | Call::SetTidAddress
         | Call::SetRobustList
+        | Call::GetRobustList
         | Call::Setrlimit
         | Call::Fadvise64
         | Call::Umask
@@ -364,8 +494,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::ClockGetres
         | Call::Gettimeofday
         | Call::Time
-        | Call::Times
-        | Call::Uname
         | Call::Getcwd
         | Call::Close
         | Call::CloseRange
@@ -376,13 +504,44 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Prctl
         | Call::Getrlimit
         | Call::Prlimit64
-        | Call::Getrusage
-        | Call::Getitimer
         | Call::SchedGetaffinity
         | Call::Getrandom
         | Call::EpollCreate
         | Call::EpollCreate1
-        | Call::EpollCtl => at_once(call, &arguments).unwrap_or(Err(Errno::ENOSYS.into())),
+        | Call::EpollCtl
+        | Call::Setreuid
+        | Call::Setregid
+        | Call::Getresuid
+        | Call::Getresgid
+        | Call::Sync
+        | Call::Syncfs
+        | Call::SyncFileRange
+        | Call::Readahead
+        | Call::Msync
+        | Call::Mincore
+        | Call::Signalfd
+        | Call::Signalfd4
+        | Call::TimerCreate
+        | Call::TimerGetoverrun
+        | Call::Capget
+        | Call::Capset
+        | Call::Mlock
+        | Call::Mlock2
+        | Call::Munlock
+        | Call::Mlockall
+        | Call::Munlockall
+        | Call::Getpriority
+        | Call::Setpriority
+        | Call::SchedSetparam
+        | Call::SchedGetparam
+        | Call::SchedSetscheduler
+        | Call::SchedGetscheduler
+        | Call::SchedGetPriorityMax
+        | Call::SchedGetPriorityMin
+        | Call::SchedRrGetInterval
+        | Call::SchedSetaffinity
+        | Call::Getcpu
+        | Call::Membarrier => at_once(call, &arguments).unwrap_or(Err(Errno::ENOSYS.into())),
     }
 }
 
@@ -390,7 +549,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
 /// first.
 fn parent() -> Option<Outcome> {
     if entry::take_rung() {
-        runtime::rest();
+        runtime::rest(true);
     }
     let parent = with_state(|state| state.parent);
     (parent != PARENT_UNKNOWN).then(|| Ok(parent.into()))

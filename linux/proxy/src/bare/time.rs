@@ -1,8 +1,7 @@
-//! Clocks, sleeping, timers.
+//! Clocks, sleeping, and time that was used.
 
 use personality::Errno;
-use personality::layouts::{IntervalTimer, SystemInfo, TimeSpec, TimeVal, Times};
-use personality::signals::number::SIGALRM;
+use personality::layouts::{SystemInfo, TimeSpec, TimeVal, Times, Usage};
 
 use super::errors::{Failure, Outcome};
 use super::exec::TICKS_PER_S;
@@ -15,12 +14,12 @@ const ABSOLUTE: u64 = 1;
 const CLOCK_LAST: u64 = 11;
 
 /// The clocks that tell the time of day: CLOCK_REALTIME, its coarse and alarm forms, CLOCK_TAI.
-fn is_of_day(which: u64) -> bool {
+pub fn is_of_day(which: u64) -> bool {
     matches!(which, 0 | 5 | 8 | 11)
 }
 
 /// The moment of [`runtime::now_ns`] at which a clock shows `ns`.
-fn moment(which: u64, ns: u64) -> u64 {
+pub fn moment(which: u64, ns: u64) -> u64 {
     if is_of_day(which) { runtime::now_ns().saturating_add(ns.saturating_sub(runtime::realtime_ns())) } else { ns }
 }
 
@@ -66,9 +65,7 @@ pub fn clock(which: u64, at: u64) -> Option<Outcome> {
 
 /// clock_gettime of the time that the process used.
 pub async fn used(at: u64) -> Outcome {
-    let own = with_state(|state| state.process);
-    let line = proxy().process.list(own).await.map_err(|_| Errno::EIO)?;
-    user::write(at, &TimeSpec::from_ns(line.map_or(0, |line| line.cpu_ns)))?;
+    user::write(at, &TimeSpec::from_ns(used_ns().await?.0))?;
     Ok(0)
 }
 
@@ -101,57 +98,42 @@ pub fn seconds(at: u64) -> Outcome {
     Ok(seconds)
 }
 
-/// times.
-pub fn times(at: u64) -> Outcome {
-    user::write_if(at, &Times::default())?;
-    Ok(runtime::now_ns() / (1_000_000_000 / TICKS_PER_S))
+/// times: in ticks; all that was used counts as the program's own.
+pub async fn times(at: u64) -> Outcome {
+    const TICK_NS: u64 = 1_000_000_000 / TICKS_PER_S;
+    let (own_ns, children_ns) = used_ns().await?;
+    let told = Times { user: own_ns / TICK_NS, children_user: children_ns / TICK_NS, ..Times::default() };
+    user::write_if(at, &told)?;
+    Ok(runtime::now_ns() / TICK_NS)
 }
 
-/// alarm.
-pub async fn alarm(seconds: u64) -> Outcome {
-    let seconds = seconds & 0xffff_ffff;
-    let at = (seconds != 0).then(|| runtime::now_ns() + seconds * 1_000_000_000);
-    let left = proxy().process.alarm(at, 0, SIGALRM).await?;
-    Ok(left.map_or(0, |left| left.div_ceil(1_000_000_000).max(1)))
+/// What the process used, and the children it waited for.
+async fn used_ns() -> Result<(u64, u64), Failure> {
+    let own = with_state(|state| state.process);
+    let line = proxy().process.list(own).await.map_err(|_| Errno::EIO)?;
+    Ok(line.map_or((0, 0), |line| (line.cpu_ns, line.children_cpu_ns)))
 }
 
-/// setitimer for ITIMER_REAL.
-pub async fn set_interval(which: u64, new_at: u64, old_at: u64) -> Outcome {
-    if which != 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    let new: IntervalTimer = user::read_if(new_at)?.unwrap_or_default();
-    let (value, interval) = (new.value.to_ns().ok_or(Errno::EINVAL)?, new.interval.to_ns().ok_or(Errno::EINVAL)?);
-    let at = (value != 0).then(|| runtime::now_ns().saturating_add(value));
-    let left = proxy().process.alarm(at, interval, SIGALRM).await?;
-    user::write_if(old_at, &IntervalTimer { value: TimeVal::from_ns(left.unwrap_or(0)), ..IntervalTimer::default() })?;
-    Ok(0)
+/// `struct rusage` of so much time, which counts as the program's own.
+pub fn usage(cpu_ns: u64, pages: u64) -> Usage {
+    Usage { user: TimeVal::from_ns(cpu_ns), resident_kib: pages * abi::PAGE_BYTES / 1024, ..Usage::default() }
 }
 
-/// futex of a program with one thread: nobody else can wake it, so a wait ends by time or signal.
-pub async fn futex(at: u64, operation: u64, value: u64, timeout_at: u64) -> Outcome {
-    const WAIT: u64 = 0;
-    const WAKE: u64 = 1;
-    const WAIT_BITSET: u64 = 9;
-    const WAKE_BITSET: u64 = 10;
-    // FUTEX_CLOCK_REALTIME; else CLOCK_MONOTONIC.
-    let clock = if operation & 0x100 != 0 { 0 } else { 1 };
-    match operation & 0x7f {
-        WAKE | WAKE_BITSET => Ok(0),
-        kind @ (WAIT | WAIT_BITSET) => {
-            if user::read::<u32>(at)? != value as u32 {
-                return Err(Errno::EAGAIN.into());
-            }
-            let timeout: Option<TimeSpec> = user::read_if(timeout_at)?;
-            let until = match timeout {
-                Some(absolute) if kind == WAIT_BITSET => moment(clock, absolute.to_ns().ok_or(Errno::EINVAL)?),
-                relative => deadline(relative)?,
-            };
-            sleep_until(until).await?;
-            Err(Errno::ETIMEDOUT.into())
+/// getrusage.
+pub async fn resources(of: u64, at: u64) -> Outcome {
+    const CHILDREN: i32 = -1;
+    const SELF_OR_THREAD: [i32; 2] = [0, 1];
+    let (own_ns, children_ns) = used_ns().await?;
+    let told = match of as i32 {
+        CHILDREN => usage(children_ns, 0),
+        of if SELF_OR_THREAD.contains(&of) => {
+            let (_, used, _) = sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
+            usage(own_ns, used)
         }
-        _ => Err(Errno::ENOSYS.into()),
-    }
+        _ => return Err(Errno::EINVAL.into()),
+    };
+    user::write(at, &told)?;
+    Ok(0)
 }
 
 /// sysinfo.
@@ -171,7 +153,7 @@ pub async fn system(at: u64) -> Outcome {
     Ok(0)
 }
 
-/// sched_yield: lets tasks of the proxy and others of the core run.
+/// sched_yield, where no other thread is ready: lets tasks of the proxy and others of the core run.
 pub async fn yield_now() -> Outcome {
     let _ = sys::yield_slice();
     let _ = happening(proxy().happenings.count(), runtime::now_ns()).await;

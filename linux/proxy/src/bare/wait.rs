@@ -1,35 +1,35 @@
 //! Waiting inside a Linux call: for an answer, for readiness, for time; and being called back by a
 //! signal.
 
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::future::{Future, poll_fn};
 use core::pin::pin;
-use core::task::{Poll, Waker};
+use core::task::Poll;
 
 use channel::{Call, CallError};
+use contracts::descriptions::DescriptionId;
 use personality::Errno;
 use personality::descriptors::server;
+use runtime::Watch;
 use serde::de::DeserializeOwned;
 
 use super::errors::{AsErrno, Failure};
 use super::proxy::proxy;
-use super::user::with_state;
+use super::threads;
+use super::user::with_signals;
 
-/// Something happened that a waiting call may want to know. The program has one thread, so one call
-/// waits.
+/// Something happened that waiting calls may want to know.
 #[derive(Default)]
 pub struct Happenings {
     count: Cell<u64>,
-    waiting: RefCell<Option<Waker>>,
+    waiting: Watch,
 }
 
 impl Happenings {
-    /// A signal or a `ready` event came.
+    /// A `ready` event came, or the process may go on.
     pub fn happened(&self) {
         self.count.set(self.count.get().wrapping_add(1));
-        if let Some(waker) = self.waiting.take() {
-            waker.wake();
-        }
+        self.waiting.changed();
     }
 
     /// How many there were.
@@ -39,24 +39,13 @@ impl Happenings {
 
     /// Waits until `look` is true, whatever else happens.
     pub async fn until(&self, mut look: impl FnMut() -> bool) {
-        poll_fn(|context| {
-            if look() {
-                return Poll::Ready(());
-            }
-            self.remember(context.waker());
-            Poll::Pending
-        })
-        .await
-    }
-
-    fn remember(&self, waker: &Waker) {
-        *self.waiting.borrow_mut() = Some(waker.clone());
+        self.waiting.until(|| look().then_some(())).await;
     }
 }
 
-/// Must the program see a signal before it goes on?
+/// Must the thread see a signal before it goes on?
 pub fn signalled() -> bool {
-    with_state(|state| state.signals.has_deliverable())
+    with_signals(|signals, thread| signals.has_deliverable(thread))
 }
 
 /// Awaits an answer; a signal cancels the call, which then ends with `Cancelled` or with the answer
@@ -72,7 +61,6 @@ pub async fn answer<R: DeserializeOwned, E: DeserializeOwned>(call: Call<R, E>) 
             call.cancel();
             cancelled = true;
         }
-        proxy().happenings.remember(context.waker());
         Poll::Pending
     })
     .await
@@ -132,42 +120,71 @@ async fn answer_cancelled_by<R: DeserializeOwned, E: DeserializeOwned>(
                 cancelled = true;
             }
         }
-        proxy().happenings.remember(context.waker());
         Poll::Pending
     })
     .await
 }
 
-/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns`
-/// (then `false`). A process that is stopped meanwhile waits on when it is continued, as Linux's
-/// own restart of these calls has it.
-pub async fn happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
+/// Asks a server for what may have to be waited for: once `ready::*` bits of `mask` hold of the
+/// description. `ask` is told whether the server is to wait. One thread alone lets the server wait;
+/// several ask again when the server says that it is time, so that no call is under way for long.
+/// `limit_ns` as for [`answer_within`].
+pub async fn answer_when_ready<R>(
+    found: (u32, DescriptionId),
+    mask: u32,
+    wait: bool,
+    limit_ns: u64,
+    ask: impl AsyncFn(bool, u64) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let (server, id) = found;
+    if !wait || server == server::FS || threads::is_alone() {
+        return ask(wait, limit_ns).await;
+    }
+    let deadline_ns = if limit_ns == 0 { u64::MAX } else { runtime::now_ns().saturating_add(limit_ns) };
     loop {
-        let found = next_happening(seen, deadline_ns).await;
-        match found.is_err().then(|| with_state(|state| state.signals.take_stop())).flatten() {
-            Some(signal) => super::signals::stop(signal).await,
-            None => return found,
+        let seen = proxy().happenings.count();
+        let answer = ask(false, 0).await;
+        if answer.as_ref().err() != Some(&Failure::Errno(Errno::EAGAIN)) || runtime::now_ns() >= deadline_ns {
+            return answer;
+        }
+        let client = proxy().server(server)?;
+        if answer_of(server, || client.poll(id, mask, contracts::descriptions::WatchFor::Level)).await? == 0 {
+            happening(seen, deadline_ns).await?;
         }
     }
 }
 
-async fn next_happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
-    let happenings = &proxy().happenings;
-    let look = poll_fn(|context| {
+/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns`
+/// (then `false`). A process of one thread that is stopped meanwhile waits on when it is continued,
+/// as Linux's own restart of these calls has it.
+pub async fn happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
+    loop {
+        let found = until_signalled(deadline_ns, || (proxy().happenings.count() != seen).then_some(())).await;
+        match found.is_err().then(take_stop).flatten() {
+            Some(signal) => super::signals::stop(signal).await,
+            None => return found.map(|happened| happened.is_some()),
+        }
+    }
+}
+
+fn take_stop() -> Option<u8> {
+    if threads::is_alone() { with_signals(|signals, thread| signals.take_stop(thread)) } else { None }
+}
+
+/// Waits until `look` gives something; it is asked again after each happening. `None` at
+/// `deadline_ns`, `Interrupted` by a signal.
+pub async fn until_signalled<T>(deadline_ns: u64, mut look: impl FnMut() -> Option<T>) -> Result<Option<T>, Failure> {
+    let waiting = proxy().happenings.waiting.until(|| {
         if signalled() {
-            return Poll::Ready(Err(Failure::Interrupted));
+            return Some(Err(Failure::Interrupted));
         }
-        if happenings.count() != seen {
-            return Poll::Ready(Ok(true));
-        }
-        happenings.remember(context.waker());
-        Poll::Pending
+        look().map(|found| Ok(Some(found)))
     });
     if deadline_ns == u64::MAX {
-        return look.await;
+        return waiting.await;
     }
     let left_ns = deadline_ns.saturating_sub(runtime::now_ns());
-    runtime::timeout(left_ns, look).await.unwrap_or(Ok(false))
+    runtime::timeout(left_ns, waiting).await.unwrap_or(Ok(None))
 }
 
 /// Sleeps until a time; `Interrupted` by a signal.

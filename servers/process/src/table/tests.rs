@@ -6,6 +6,10 @@ const ENDED: Interest = Interest { ended: true, stopped: false, continued: false
 const STOPS: Interest = Interest { ended: true, stopped: true, continued: true };
 const SIGTSTP: u8 = 20;
 
+fn found(process: ProcessId, state: ChildState) -> Waited {
+    Waited::Found(ChildNews { process, state, cpu_ns: 0 })
+}
+
 fn child(table: &mut Table, parent: ProcessId, domain: u64) -> ProcessId {
     let id = table.prepare(parent, domain, domain << 32).unwrap();
     table.start(id);
@@ -18,7 +22,7 @@ fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
     assert_eq!(table.add_first(10, 10 << 32), FIRST);
     let middle = child(&mut table, FIRST, 11);
     let leaf = child(&mut table, middle, 12);
-    assert_eq!(table.wait(middle, Target::Any, ENDED), Waited::None);
+    assert_eq!(table.wait(middle, Target::Any, ENDED, true), Waited::None);
     assert_eq!(
         table.end(leaf, Ended::Exited(3)),
         Some(EndEffect {
@@ -31,7 +35,7 @@ fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
     );
     assert_eq!(table.end(leaf, Ended::Exited(4)), None);
     assert_eq!(table.by_domain(12), None);
-    assert_eq!(table.wait(FIRST, Target::Process(leaf), ENDED), Waited::NoChild);
+    assert_eq!(table.wait(FIRST, Target::Process(leaf), ENDED, true), Waited::NoChild);
     let orphan = child(&mut table, middle, 13);
     assert_eq!(table.adopter(orphan), None);
     // The zombie has nobody left to tell.
@@ -39,15 +43,12 @@ fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
     assert_eq!((table.adopter(orphan), table.adopter(middle), table.adopter(FIRST)), (Some(FIRST), None, None));
     table.end(orphan, Ended::Exited(0)).unwrap();
     assert_eq!(
-        table.wait(FIRST, Target::Process(orphan), ENDED),
-        Waited::Found(orphan, ChildState::Ended(Ended::Exited(0)))
+        table.wait(FIRST, Target::Process(orphan), ENDED, true),
+        found(orphan, ChildState::Ended(Ended::Exited(0)))
     );
-    assert_eq!(
-        table.wait(FIRST, Target::Process(leaf), ENDED),
-        Waited::Found(leaf, ChildState::Ended(Ended::Exited(3)))
-    );
-    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::Found(middle, ChildState::Ended(Ended::Signalled(9))));
-    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::NoChild);
+    assert_eq!(table.wait(FIRST, Target::Process(leaf), ENDED, true), found(leaf, ChildState::Ended(Ended::Exited(3))));
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED, true), found(middle, ChildState::Ended(Ended::Signalled(9))));
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED, true), Waited::NoChild);
     assert!(table.end(FIRST, Ended::Exited(0)).unwrap().machine_ends);
 }
 
@@ -75,10 +76,10 @@ fn who_is_being_ended_is_there_until_it_has_ended_and_makes_no_child() {
     let killed = child(&mut table, FIRST, 11);
     assert_eq!((table.kill(killed), table.kill(killed)), (Some(11), None));
     assert_eq!(table.prepare(killed, 12, 12 << 32), Err(ProcessError::NotFound));
-    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None, "its parent hears of it when it has ended");
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED, true), Waited::None, "its parent hears of it when it has ended");
     table.end(killed, Ended::Signalled(9)).unwrap();
     assert_eq!(table.kill(killed), None);
-    assert!(matches!(table.wait(FIRST, Target::Any, ENDED), Waited::Found(..)));
+    assert!(matches!(table.wait(FIRST, Target::Any, ENDED, true), Waited::Found(_)));
 }
 
 #[test]
@@ -86,13 +87,13 @@ fn a_prepared_child_is_there_until_it_is_cancelled() {
     let mut table = Table::default();
     table.add_first(10, 10 << 32);
     let id = table.prepare(FIRST, 11, 11 << 32).unwrap();
-    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None);
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED, true), Waited::None);
     assert_eq!(table.signalled(FIRST, Target::Process(id)).unwrap(), [id]);
     assert_eq!(table.prepared(FIRST, id), Ok(11));
     assert_eq!(table.prepared(5, id), Err(ProcessError::NotFound));
     table.cancel(id);
     assert!(table.get(id).is_none());
-    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::NoChild);
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED, true), Waited::NoChild);
     table.cancel(FIRST);
     assert!(table.get(FIRST).is_some());
 }
@@ -104,15 +105,15 @@ fn stops_are_told_once_and_only_to_who_asks() {
     let job = child(&mut table, FIRST, 11);
     table.set_group(FIRST, job, 0).unwrap();
     assert_eq!(table.stop(job, SIGTSTP), Some(Some(FIRST)));
-    assert_eq!(table.wait(FIRST, Target::Any, ENDED), Waited::None);
-    assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::Found(job, ChildState::Stopped(SIGTSTP)));
-    assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::None);
+    assert_eq!(table.wait(FIRST, Target::Any, ENDED, true), Waited::None);
+    assert_eq!(table.wait(FIRST, Target::Any, STOPS, true), found(job, ChildState::Stopped(SIGTSTP)));
+    assert_eq!(table.wait(FIRST, Target::Any, STOPS, true), Waited::None);
     table.watch_children(FIRST, false, false);
     assert_eq!((table.resumed(job), table.resumed(job)), (Some(None), None));
-    assert_eq!(table.wait(FIRST, Target::Process(job), STOPS), Waited::Found(job, ChildState::Continued));
+    assert_eq!(table.wait(FIRST, Target::Process(job), STOPS, true), found(job, ChildState::Continued));
     table.stop(job, SIGSTOP).unwrap();
     table.end(job, Ended::Signalled(9)).unwrap();
-    assert_eq!(table.wait(FIRST, Target::Any, STOPS), Waited::Found(job, ChildState::Ended(Ended::Signalled(9))));
+    assert_eq!(table.wait(FIRST, Target::Any, STOPS, true), found(job, ChildState::Ended(Ended::Signalled(9))));
 }
 
 #[test]
@@ -207,4 +208,22 @@ fn ids_wrap_without_reuse_and_names_are_cut_at_characters() {
     assert_eq!(next, 2);
     table.describe(next, "eine-lange-namä-x", "");
     assert_eq!(table.get(next).unwrap().name, "eine-lange-nam");
+}
+
+#[test]
+fn what_children_used_is_added_when_they_are_waited_for() {
+    let mut table = Table::default();
+    table.add_first(10, 10 << 32);
+    let middle = child(&mut table, FIRST, 11);
+    let leaf = child(&mut table, middle, 12);
+    table.used(leaf, 5);
+    table.end(leaf, Ended::Exited(0));
+    let news = Waited::Found(ChildNews { process: leaf, state: ChildState::Ended(Ended::Exited(0)), cpu_ns: 5 });
+    assert_eq!(table.wait(middle, Target::Any, ENDED, false), news, "which leaves it there");
+    assert_eq!(table.wait(middle, Target::Any, ENDED, true), news);
+    assert_eq!(table.wait(middle, Target::Any, ENDED, true), Waited::NoChild);
+    table.used(middle, 7);
+    table.end(middle, Ended::Exited(1));
+    assert!(matches!(table.wait(FIRST, Target::Any, ENDED, true), Waited::Found(ChildNews { cpu_ns: 12, .. })));
+    assert_eq!(table.get(FIRST).unwrap().children_cpu_ns, 12);
 }

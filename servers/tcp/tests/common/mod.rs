@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use contracts::descriptions::{DescriptionError, DescriptionId};
-use contracts::sockets::{SocketAddress, SocketKind};
+use contracts::sockets::{Address, Family, SocketAddress, SocketKind};
 use packet::{BufferSet, POOL_BYTES, Pool, Span};
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -64,14 +64,14 @@ impl Machine {
     }
 
     pub fn listen_with(&mut self, port: u16, backlog: u32) -> DescriptionId {
-        let id = self.sockets.socket(ME, SocketKind::Stream).unwrap();
+        let id = self.sockets.socket(ME, Family::Internet, SocketKind::Stream).unwrap();
         self.sockets.bind(ME, id, SocketAddress { address: [0; 4], port }).unwrap();
         self.sockets.listen(ME, id, backlog).unwrap();
         id
     }
 
     pub fn connect(&mut self, address: [u8; 4], port: u16, now_ns: u64) -> DescriptionId {
-        let id = self.sockets.socket(ME, SocketKind::Stream).unwrap();
+        let id = self.sockets.socket(ME, Family::Internet, SocketKind::Stream).unwrap();
         self.sockets.connect(ME, id, SocketAddress { address, port }, now_ns).unwrap();
         id
     }
@@ -148,7 +148,7 @@ impl Net {
         let at_client = self.client.connect(SERVER, port, self.now_ns);
         self.settle();
         let accepted = self.server.sockets.accept(ME, listener).unwrap();
-        assert_eq!(accepted.peer.address, CLIENT);
+        assert!(matches!(accepted.peer, Address::Internet(SocketAddress { address: CLIENT, .. })));
         self.client.sockets.connected(ME, at_client).unwrap();
         (accepted.id, at_client)
     }

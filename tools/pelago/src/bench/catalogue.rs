@@ -178,6 +178,7 @@ pub const ENTRIES: &[Entry] = &[
     program("page-touch/processes", "Corey fig. 7a"),
     program("mprotect-cycle", "Barrelfish fig. 7"),
     rate("udp-loopback", Unit::MegabitsPerSecond, DATAGRAM, ""),
+    program("tcp-request", ""),
     rate("tcp-stream", Unit::MegabitsPerSecond, CHUNK, ""),
     rate("tcp-connections", Unit::PerSecond, Made::Rate, "Corey fig. 8"),
     rate("word-index", Unit::MegabitsPerSecond, TEXT, "Corey fig. 10"),

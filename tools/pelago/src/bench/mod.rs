@@ -149,7 +149,7 @@ fn measure(options: &Options) -> Result<Results> {
     let memory_bytes = layouts::memory_bytes(&chosen, &options.cpus).max(systems::MEMORY_BYTES);
     systems::check_memory(memory_bytes)?;
     let inside = chosen.iter().any(|entry| matches!(entry.source, Source::Inside { .. }));
-    let systems = Systems::prepare(options.accel, inside, memory_bytes)?;
+    let systems = Systems::prepare(options.accel, inside, memory_bytes, options.instruments.functions)?;
     let mut results = Results::new(&systems, options.rounds);
     for entry in &chosen {
         for &cpus in &options.cpus {

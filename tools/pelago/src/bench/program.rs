@@ -188,7 +188,8 @@ fn once(
 ) -> Result<()> {
     let workers = cpus.to_string();
     let words: Vec<&str> = [MEASURE, "run", &workers].into_iter().chain(names.iter().copied()).collect();
-    let instruments = plugin.map(|plugin| plugin.instruments(Mode::Count, counts::TURN, "")).transpose()?;
+    let instruments =
+        plugin.map(|plugin| plugin.instruments(Mode::Count, counts::TURN, &systems.names(side, cpus)?)).transpose()?;
     let mut guest = systems.boot(side, &Boot { words: &words, instruments, ..Boot::bare(MachineType::Q35, cpus) })?;
     let limit = if plugin.is_some() { SILENCE_COUNTING } else { SILENCE };
     let result = read(&mut guest, limit, say, seen);
@@ -199,7 +200,10 @@ fn once(
     // The program has the report written after each row, so a guest that died has left that of the
     // rows before.
     match plugin.report() {
-        Ok(report) => take_counts(&report, &mut seen.rows),
+        Ok(report) => {
+            take_counts(&report, &mut seen.rows);
+            report.rows.iter().filter(|_| systems.functions > 0).for_each(|row| counts::print(row, systems.functions));
+        }
         Err(error) => return result.and(Err(error)),
     }
     result

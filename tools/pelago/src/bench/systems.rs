@@ -68,6 +68,9 @@ impl Boot<'_> {
     }
 }
 
+/// Of so many Linux processes the proxy's functions are told by name.
+const PROCESSES_NAMED: u32 = 64;
+
 /// Both, built.
 pub struct Systems {
     pelago: scenario::Bench,
@@ -78,12 +81,14 @@ pub struct Systems {
     measure: PathBuf,
     /// Of each guest.
     memory_bytes: u64,
+    /// So many functions of ours are printed under each counted row.
+    pub functions: usize,
 }
 
 impl Systems {
     /// Builds everything. A Linux guest that cannot be had is no failure yet: our own column needs
     /// none.
-    pub fn prepare(wish: accelerator::Wish, inside: bool, memory_bytes: u64) -> Result<Systems> {
+    pub fn prepare(wish: accelerator::Wish, inside: bool, memory_bytes: u64, functions: usize) -> Result<Systems> {
         let measure = peer::build_measure()?;
         let inside = if inside { Some(scenario::Bench::with_system(wish, "bench.toml")?) } else { None };
         Ok(Systems {
@@ -92,6 +97,7 @@ impl Systems {
             linux: Linux::find(&measure).map_err(|error| format!("{error:#}")),
             measure,
             memory_bytes,
+            functions,
         })
     }
 
@@ -135,6 +141,16 @@ impl Systems {
     /// Our programs, as they were built.
     pub fn images(&self) -> &[PathBuf] {
         self.pelago.images()
+    }
+
+    /// What the plugin calls our functions and components; nothing where none will be printed.
+    pub fn names(&self, side: Side, cpus: u32) -> Result<String> {
+        if side == Side::Linux || self.functions == 0 {
+            return Ok(String::new());
+        }
+        let own = plugin::names(self.images(), self.pelago.system(), cpus)?;
+        let processes = (1..=PROCESSES_NAMED).map(|id| format!("component linux-{id} proxy\n"));
+        Ok(own + &processes.collect::<String>())
     }
 
     fn boot_pelago(&self, bench: &scenario::Bench, boot: &Boot) -> Result<Guest> {

@@ -98,6 +98,15 @@ pub fn measure_guest(
     Ok((counts, report))
 }
 
+/// Prints a row, and under it the functions with most instructions.
+pub fn print(row: &Row, functions: usize) {
+    println!("{}", Count::of(row).line());
+    for function in row.functions.iter().take(functions) {
+        let mean = function.counters.instructions as f64 / row.operations.max(1) as f64;
+        println!("    {mean:>10.1} {} {}", function.component, function.function);
+    }
+}
+
 /// What is wished for.
 pub struct Wish<'a> {
     /// Functions printed under each row.
@@ -116,13 +125,7 @@ pub fn command(bench: &Bench, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Res
         "{:<40} {:>10} {:>10} {:>10}  user, by component",
         "instructions per operation, 1 core", "all", "kernel", "user"
     );
-    for (count, row) in counts.iter().zip(&report.rows).filter(|(count, _)| wanted(&count.name)) {
-        println!("{}", count.line());
-        for function in row.functions.iter().take(wish.functions) {
-            let mean = function.counters.instructions as f64 / row.operations.max(1) as f64;
-            println!("    {mean:>10.1} {} {}", function.component, function.function);
-        }
-    }
+    report.rows.iter().filter(|row| wanted(&row.name)).for_each(|row| print(row, wish.functions));
     if let Some(path) = wish.json {
         files::write(path, &serde_json::to_vec_pretty(&report)?)?;
     }

@@ -21,8 +21,19 @@ const STARTS: &str = "bad program starts";
 const ENDED: &str = "bad program ended: ";
 const PAGE: &[u8] = b"still here\n";
 
-/// What every program begins with: system calls as the System V ABI for x86-64 has them.
+/// What every program begins with: system calls as the System V ABI for x86-64 has them, calls of
+/// the kernel itself (`abi/src/call.rs`), and where a context may begin that has no stack.
 const PRELUDE: &str = r#"
+__asm__("spin: movabs $0x100000001, %rax; lea 2f(%rip), %rdi; mov $6, %esi; xor %edx, %edx; syscall\n1: jmp 1b\n2: .ascii \"spins\\n\"");
+extern char spin[];
+static long got;
+static long native(long n, long a, long b, long c, long d, long e, long f) {
+    register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
+    n += 0x100000000;
+    __asm__ volatile("syscall" : "+a"(n), "+D"(a), "+S"(b), "+d"(c), "+r"(r10), "+r"(r8), "+r"(r9) : : "rcx", "r11", "memory");
+    got = a;
+    return n;
+}
 static long call(long n, long a, long b, long c, long d, long e, long f) {
     register long r10 __asm__("r10") = d, r8 __asm__("r8") = e, r9 __asm__("r9") = f;
     __asm__ volatile("syscall" : "+a"(n) : "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9) : "rcx", "r11", "memory");
@@ -36,6 +47,8 @@ __attribute__((force_align_arg_pointer)) void _start(void) {
 struct Case {
     name: &'static str,
     body: &'static str,
+    /// Lines that show that it does what it is for.
+    shows: &'static [&'static str],
     ends: Ends,
 }
 
@@ -48,12 +61,22 @@ enum Ends {
     Never,
 }
 
-const CASES: [Case; 9] = [
-    Case { name: "null-pointer", body: "*(volatile int *)0 = 1;", ends: Ends::With(139) },
-    Case { name: "kernel-pointer", body: "*(volatile int *)0xffffffff80000000 = 1;", ends: Ends::With(139) },
-    Case { name: "bad-instruction", body: "__asm__ volatile(\"ud2\");", ends: Ends::With(132) },
-    Case { name: "privileged-instruction", body: "__asm__ volatile(\"cli\");", ends: Ends::With(139) },
-    Case { name: "no-stack", body: "__asm__ volatile(\"mov $8, %rsp; push %rax; 1: jmp 1b\");", ends: Ends::With(139) },
+const CASES: [Case; 11] = [
+    Case { name: "null-pointer", body: "*(volatile int *)0 = 1;", shows: &[], ends: Ends::With(139) },
+    Case {
+        name: "kernel-pointer",
+        body: "*(volatile int *)0xffffffff80000000 = 1;",
+        shows: &[],
+        ends: Ends::With(139),
+    },
+    Case { name: "bad-instruction", body: "__asm__ volatile(\"ud2\");", shows: &[], ends: Ends::With(132) },
+    Case { name: "privileged-instruction", body: "__asm__ volatile(\"cli\");", shows: &[], ends: Ends::With(139) },
+    Case {
+        name: "no-stack",
+        body: "__asm__ volatile(\"mov $8, %rsp; push %rax; 1: jmp 1b\");",
+        shows: &[],
+        ends: Ends::With(139),
+    },
     // Every call but those that end, wait or signal on purpose, with pointers to nothing, to the
     // kernel and to a page's last byte.
     Case {
@@ -73,6 +96,7 @@ const CASES: [Case; 9] = [
         }
     }
     leave(0);"#,
+        shows: &[],
         ends: Ends::Somehow,
     },
     // The kernel's own call, past the proxy: a line that looks like the supervisor's, then a flood.
@@ -81,14 +105,54 @@ const CASES: [Case; 9] = [
         body: r#"
     static const char forged[] = "\npelago: supervisor: tcp restarted\npelago: 9 cores up\n", flood[] = "one of many\n";
     for (int n = 0; n <= 20000; n++) {
-        long number = 0x100000001, at = (long)(n ? flood : forged), bytes = n ? sizeof flood - 1 : sizeof forged - 1, machine = 0;
-        __asm__ volatile("syscall" : "+a"(number), "+D"(at), "+S"(bytes), "+d"(machine) : : "rcx", "r8", "r9", "r10", "r11", "memory");
+        native(1, (long)(n ? flood : forged), n ? sizeof flood - 1 : sizeof forged - 1, 0, 0, 0, 0);
     }
     leave(0);"#,
+        shows: &[],
         ends: Ends::With(0),
     },
-    Case { name: "endless-loop", body: "for (;;) __asm__ volatile(\"\");", ends: Ends::Never },
-    Case { name: "fork-bomb", body: "for (;;) call(57, 0, 0, 0, 0, 0, 0);", ends: Ends::Never },
+    Case { name: "endless-loop", body: "for (;;) __asm__ volatile(\"\");", shows: &[], ends: Ends::Never },
+    Case { name: "fork-bomb", body: "for (;;) call(57, 0, 0, 0, 0, 0, 0);", shows: &[], ends: Ends::Never },
+    // As many as there can be, up to 2,000, with the best time it may give, in slices of a second;
+    // all compute for ever.
+    Case {
+        name: "many-contexts",
+        body: r#"
+    static long contexts[2000];
+    long made = 0;
+    for (; made < 2000; made++) {
+        if (native(56, 3, 1, 0x600000000000 + made * 4096, 0, 0, 0)) break;
+        contexts[made] = got;
+        long priority = 7;
+        while (native(57, 3, contexts[made], priority, 1000000, 0, 0)) if (--priority < 0) leave(1);
+    }
+    if (made < 500) leave(2);
+    say("made many contexts\n", 19);
+    for (long n = 0; n < made; n++) native(58, contexts[n], (long)spin, 0, 0, 0, 0);
+    for (;;);"#,
+        shows: &["made many contexts", ": spins"],
+        ends: Ends::Never,
+    },
+    // They wait for the end of a pipe, which all see at once, and then compute for ever.
+    Case {
+        name: "many-forks",
+        body: r#"
+    int ends[2];
+    char byte;
+    long made = 0, child;
+    call(22, (long)ends, 0, 0, 0, 0, 0);
+    while ((child = call(57, 0, 0, 0, 0, 0, 0)) > 0) made++;
+    call(3, ends[1], 0, 0, 0, 0, 0);
+    if (child == 0) {
+        call(0, ends[0], (long)&byte, 1, 0, 0, 0);
+        for (;;);
+    }
+    if (made < 20) leave(1);
+    say("made many forks\n", 16);
+    for (;;);"#,
+        shows: &["made many forks"],
+        ends: Ends::Never,
+    },
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -116,6 +180,9 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
         guest.heard(STARTS, LIMIT)?;
         if case.name == "forged-log" {
             check_log(guest)?;
+        }
+        for line in case.shows {
+            guest.heard(line, LIMIT)?;
         }
         match case.ends {
             Ends::With(status) => drop(guest.heard(&format!("{ENDED}{status}"), LIMIT)?),

@@ -94,7 +94,7 @@ fn page() -> Result<()> {
     let got = web::fetch(&run.lifeline(), &format!("http://localhost:{port}/"), LIMIT)?;
     ensure!(String::from_utf8_lossy(&got).contains("Pelago"), "the page is another: {}", String::from_utf8_lossy(&got));
     cores(run.child.id())?;
-    kill(Pid::from_raw(run.child.id() as i32), Signal::SIGINT).context("cannot signal the tool")?;
+    run.signal(Signal::SIGINT)?;
     run.expect("interrupted")?;
     let status = run.finish()?;
     ensure!(status.code() == Some(INTERRUPTED), "{status} instead of {INTERRUPTED}");
@@ -261,6 +261,24 @@ impl Running {
         Ok(Running { child, input, lines, seen: Vec::new() })
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot signal the tool")
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Says why if it has ended.
+    pub fn lives(&mut self) -> Result<()> {
+        match self.child.try_wait().context("cannot ask for it")? {
+            Some(status) => bail!("it ended with {status}:\n{}", self.said().join("\n")),
+            None => Ok(()),
+        }
+    }
+
     fn lifeline(&self) -> Lifeline {
         Lifeline::of(self.child.id())
     }
@@ -285,7 +303,7 @@ impl Running {
     }
 
     /// What it has said so far.
-    fn said(&mut self) -> &[String] {
+    pub fn said(&mut self) -> &[String] {
         self.seen.extend(self.lines.try_iter());
         &self.seen
     }

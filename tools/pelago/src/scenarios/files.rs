@@ -1,12 +1,12 @@
 //! Tier 3: files, locks, clocks and descriptors as Linux programs see them: a program of checks
 //! (`files.c`), several sqlite writers at once, and what shells and file utilities do.
 
+use super::checks;
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
 use crate::rootfs;
 use crate::scenario::{Bench, Scenario, Skip, with_console};
 use anyhow::{Context, Result, bail, ensure};
-use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -30,20 +30,13 @@ pub fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// The program of checks, which names each that fails, and the host's clock.
+/// The program of checks, and the host's clock.
 fn checks(bench: &Bench, cpus: u32) -> Result<()> {
-    let program = compile()?;
+    let program = checks::compile(CHECKS)?;
     let begun = now()?;
-    let guest = bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", "exec /checks"], |root, _| {
-        root.file("root/checks", 0o755, program);
-        Ok(())
-    })?;
-    with_console(guest, |guest| {
+    with_console(checks::boot(bench, cpus, program)?, |guest| {
         is_between(&guest.expect("time ", LIMIT)?, begun)?;
-        guest.expect("all checked, ", LIMIT)?;
-        let status = guest.finish(LIMIT)?;
-        ensure!(status == 0, "some checks failed");
-        Ok(())
+        checks::pass(guest)
     })
 }
 
@@ -146,16 +139,4 @@ fn add(root: &mut crate::archive::Archive, machine: &mut Machine, names: &[&str]
     names.iter().try_for_each(|name| rootfs::add_program(root, name, rootfs::PATH).map(drop))?;
     machine.memory_bytes += 2 * (root.content_bytes() - before);
     Ok(())
-}
-
-fn compile() -> Result<Vec<u8>> {
-    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let (source, program) = (folder.path().join("checks.c"), folder.path().join("checks"));
-    crate::files::write(&source, CHECKS.as_bytes())?;
-    let mut compiler = Command::new("cc");
-    match compiler.args(["-O1", "-w", "-static", "-o"]).arg(&program).arg(&source).output() {
-        Err(_) => bail!(Skip::Package { program: "cc", package: "gcc" }),
-        Ok(output) if !output.status.success() => bail!("cc: {}", String::from_utf8_lossy(&output.stderr).trim()),
-        Ok(_) => crate::files::read(&program),
-    }
 }

@@ -9,6 +9,7 @@
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
+use crate::scenarios::random::Random;
 use crate::scenarios::web;
 use anyhow::{Context, Result, bail};
 use std::net::UdpSocket;
@@ -306,18 +307,6 @@ fn put_checksum(frame: &mut [u8], from: usize, to: usize, field: usize, start: u
 
 // ---- Damage
 // ------------------------------------------------------------------------------------------
-
-/// xorshift64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 16) as usize % limit.max(1)
-    }
-}
 
 fn damaged(good: &[u8], random: &mut Random) -> Vec<u8> {
     let mut frame = good.to_vec();

@@ -43,6 +43,7 @@ pub fn scenarios() -> Vec<Scenario> {
     let mut all = vec![
         Scenario::shared(3, "door/tree".into(), |_| tree()),
         Scenario::shared(3, "door/silence".into(), |_| silence()),
+        Scenario::shared(3, "door/rootfs".into(), |_| root_file_system()),
     ];
     let packages = PACKAGES.iter();
     all.extend(packages.map(|case| Scenario::shared(3, format!("door/package/{}", case.package), |_| package(case))));
@@ -96,6 +97,46 @@ fn tree() -> Result<()> {
     Ok(())
 }
 
+/// A root file system is the guest's as it is: with its links, without this machine's files, and
+/// with what `-v` lays on top.
+fn root_file_system() -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let path = |name: &str| folder.path().join(name);
+    for name in ["root/usr/bin", "root/opt/own", "more"] {
+        std::fs::create_dir_all(path(name)).context("cannot make a folder")?;
+    }
+    let busybox = std::env::var_os("PELAGO_BUSYBOX").map(std::path::PathBuf::from).filter(|path| path.is_file());
+    let busybox = busybox.ok_or(Skip::Package { program: "busybox", package: "busybox-static" })?;
+    std::fs::copy(busybox, path("root/usr/bin/busybox")).context("cannot copy busybox")?;
+    for (link, target) in [("bin", "usr/bin"), ("usr/bin/sh", "/bin/busybox"), ("usr/bin/ls", "busybox")] {
+        symlink(target, path("root").join(link))?;
+    }
+    crate::files::write(&path("root/opt/own/run"), b"#!/bin/sh\necho \"runs: $0 $1 $(readlink /bin/sh)\"\n")?;
+    std::fs::set_permissions(path("root/opt/own/run"), Permissions::from_mode(0o755))?;
+    crate::files::write(&path("more/page"), b"page\n")?;
+    let _socket = std::os::unix::net::UnixListener::bind(path("root/socket"))?;
+    let (root, volume) = (path("root").display().to_string(), format!("{}:/opt", path("more").display()));
+    let run = |words: &[&str]| {
+        let options = ["--accel", "tcg", "-q", "--rootfs", &root, "-v", &volume];
+        Running::start(&[&options, words].concat(), &[("LD_LIBRARY_PATH", "/lib")])
+    };
+    let mut own = run(&["-w", "/opt", "own/run", "word"])?;
+    own.expect("runs: /opt/own/run word /bin/busybox")?;
+    ensure!(own.finish()?.success(), "a script of the root fails");
+    let script = "echo all: $(ls /) $(ls /opt); echo libraries: $LD_LIBRARY_PATH; ls /etc";
+    let mut shell = run(&["sh", "-c", script])?;
+    let all = shell.expect("all: ")?;
+    ensure!(all == "all: bin dev etc opt proc run tmp usr own page", "the root directory has {all}");
+    ensure!(shell.expect("libraries:")? == "libraries:", "this shell's libraries are told to the guest");
+    ensure!(shell.finish()?.success(), "a shell of the root fails");
+    let etc: Vec<_> = shell.seen.iter().skip(2).map(String::as_str).collect();
+    ensure!(etc == ["hostname", "hosts", "resolv.conf"], "its /etc has {etc:?}");
+    let mut missing = run(&["cat"])?;
+    missing.expect("the root file system has no program `cat`")?;
+    ensure!(missing.finish()?.code() == Some(125), "a program of this machine is run");
+    Ok(())
+}
+
 /// One line at start and the program's own; none with `-q`; all with `--verbose`; mistakes are told
 /// before anything is started.
 fn silence() -> Result<()> {
@@ -114,7 +155,7 @@ fn silence() -> Result<()> {
     for (words, wanted) in [
         (&["--bogus", "busybox"][..], "there is no option --bogus"),
         (&["-w", "/nosuch", "busybox", "ls"], "bring one, for instance -v FOLDER:/nosuch"),
-        (&["-p", "53:53/udp", "busybox", "ls"], "the guest has no UDP"),
+        (&["-p", "53:53/sctp", "busybox", "ls"], "`sctp` is no protocol of the guest's"),
         (&["--package", "no-such-package", "busybox", "ls"], "apt-get install no-such-package"),
     ] {
         let mut run = Running::start(words, &[])?;

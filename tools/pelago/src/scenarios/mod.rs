@@ -7,7 +7,12 @@ mod bad_programs;
 mod bench;
 mod bochs;
 mod boot;
+mod broken;
+mod busy_host;
+mod checks;
+mod common_memory;
 mod cores;
+mod datagrams;
 mod door;
 mod files;
 mod frames;
@@ -16,20 +21,28 @@ mod groups;
 mod held;
 mod host_files;
 mod keep_alive;
+mod kinds;
 mod layouts;
 mod link;
+mod local_sockets;
 mod many;
 mod memory;
 mod model;
 mod objects;
+mod pairs;
 mod programs;
+mod random;
+mod readiness;
 mod recovery;
 mod recovery_other;
 mod rest;
+mod servers;
 mod shares;
 mod shell;
 mod streams;
 mod stress;
+mod threads;
+mod tools;
 mod web;
 
 use crate::scenario::Scenario;
@@ -50,6 +63,14 @@ pub fn all() -> Vec<Scenario> {
         many::scenarios(),
         programs::scenarios(),
         files::scenarios(),
+        threads::scenarios(),
+        servers::scenarios(),
+        tools::scenarios(),
+        readiness::scenarios(),
+        kinds::scenarios(),
+        common_memory::scenarios(),
+        datagrams::scenarios(),
+        local_sockets::scenarios(),
         shell::scenarios(),
         door::scenarios(),
         host_files::scenarios(),
@@ -66,6 +87,9 @@ pub fn all() -> Vec<Scenario> {
         recovery::scenarios(),
         keep_alive::scenarios(),
         recovery_other::scenarios(),
+        pairs::scenarios(),
+        broken::scenarios(),
+        busy_host::scenarios(),
         held::scenarios(),
         bench::scenarios(),
     ];

@@ -18,6 +18,12 @@ const FILE_BYTES: usize = 32 << 20;
 const KILLS_EACH: usize = 3;
 /// Who dies in these scenarios, in turn.
 pub const VICTIMS: [&str; 2] = ["virtio-net", "ip"];
+/// Who hangs without anything to do, in turn.
+const IDLE_VICTIMS: [&str; 4] = ["virtio-net", "ip", "names", "memory"];
+/// Ways to stop looking at one's work: in circles, and waiting for what never comes.
+const HANGS: [&str; 2] = ["hang", "block"];
+/// SPEC.md's limit from the beginning of a hang to its report.
+const NOTICED_MS_MAX: f64 = 200.0;
 /// Past the guest's own, so that it is the guest that says what did not come back.
 const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 /// How often the promised limits are tried.
@@ -79,7 +85,50 @@ pub fn scenarios() -> Vec<Scenario> {
             Scenario::nightly(4, format!("recovery/{}/limits", harm.verb), move |bench| promised(bench, harm)),
         ]
     });
-    downloads.chain(judges).collect()
+    let noticed = [("1", 1, GROSS), ("2", 2, GROSS)].map(|(name, cpus, by)| {
+        Scenario::alone(4, format!("recovery/noticed/{name}"), move |bench| notice(bench, cpus, by))
+    });
+    let strict = Scenario::nightly(4, "recovery/noticed/limits".into(), |bench| {
+        [1, 2].into_iter().try_for_each(|cpus| notice(bench, cpus, PROMISED))
+    });
+    downloads.chain(judges).chain(noticed).chain([strict]).collect()
+}
+
+/// Components hang and block while nobody wants anything of them: only the beat of their monitor
+/// finds them.
+fn notice(bench: &Bench, cpus: u32, measure: Measure) -> Result<()> {
+    let (guest, _) = web::serve(bench, MachineType::Q35, cpus, content(8))?;
+    with_console(guest, |guest| {
+        guest.expect("pelago: ready", web::READY_LIMIT)?;
+        let mut outcome = Ok(());
+        for _ in 0..TRIES {
+            let mut noticed_ms = Vec::new();
+            for (verb, victim) in HANGS.iter().flat_map(|verb| IDLE_VICTIMS.map(|victim| (verb, victim))) {
+                let request = format!("chaos {verb} {victim}");
+                let reply = guest.control(&request, CONTROL_LIMIT).with_context(|| request.clone())?;
+                let ms = milliseconds(&reply, "noticed after ").with_context(|| format!("{request}: {reply}"))?;
+                println!("     {cpus}: {verb} of {victim} noticed after {ms:.0} ms (promised {NOTICED_MS_MAX})");
+                noticed_ms.push(ms);
+            }
+            noticed_ms.sort_by(f64::total_cmp);
+            let (at, limit) = (part(&noticed_ms, measure.percent), measure.times * NOTICED_MS_MAX);
+            let percent = measure.percent;
+            outcome = if at <= limit {
+                Ok(())
+            } else {
+                Err(format!("{percent} % of the hangs were noticed after {at:.0} ms, not {limit:.0}"))
+            };
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        outcome.map_err(anyhow::Error::msg)
+    })
+}
+
+/// What so many per cent of sorted figures, one at least, do not exceed.
+fn part(figures: &[f64], percent: usize) -> f64 {
+    figures[(figures.len() * percent).div_ceil(100) - 1]
 }
 
 /// Bytes that repeat nowhere near, so that a lost or doubled packet cannot pass.
@@ -159,19 +208,18 @@ fn figures(bench: &Bench, harm: Harm) -> (Vec<f64>, Vec<f64>) {
 /// Judges sorted figures, at least one of each.
 fn within(harm: Harm, measure: Measure, stalls: &[f64], restarts: &[f64]) -> Result<()> {
     let Measure { percent, times } = measure;
-    let part = |percent: usize| stalls[(stalls.len() * percent).div_ceil(100) - 1];
     let restart = restarts[restarts.len() / 2];
     println!(
         "     {}: 95 % of {} stalls within {:.1} ms (promised {}); median restart {restart:.1} ms of {} at 1 and 2 cores (promised {})",
         harm.verb,
         stalls.len(),
-        part(95),
+        part(stalls, 95),
         harm.stall_ms_max,
         restarts.len(),
         harm.restart_ms_max
     );
     let (stall_max, restart_max) = (times * harm.stall_ms_max, times * harm.restart_ms_max);
-    let stall = part(percent);
+    let stall = part(stalls, percent);
     ensure!(stall <= stall_max, "{percent} % of the stalls reach to {stall:.1} ms, more than {stall_max} ms");
     ensure!(restart <= restart_max, "a restart of {restart:.1} ms is longer than {restart_max} ms");
     Ok(())
@@ -284,7 +332,13 @@ pub fn break_component(guest: &mut Guest, verb: &str, victim: &str) -> Result<f6
 
 /// From `ok killed ip; generation 2 serves after 1234 us`.
 fn restart_ms(reply: &str) -> Option<f64> {
-    let microseconds: f64 = reply.strip_prefix("ok ")?.strip_suffix(" us")?.rsplit(' ').next()?.parse().ok()?;
+    milliseconds(reply, "serves after ")
+}
+
+/// The microseconds behind these words of a reply.
+fn milliseconds(reply: &str, words: &str) -> Option<f64> {
+    let (_, behind) = reply.strip_prefix("ok ")?.split_once(words)?;
+    let microseconds: f64 = behind.split_once(" us")?.0.parse().ok()?;
     Some(microseconds / 1e3)
 }
 
@@ -295,6 +349,8 @@ mod tests {
     #[test]
     fn the_time_of_a_restart_is_read() {
         assert_eq!(restart_ms("ok killed ip; generation 2 serves after 1500 us"), Some(1.5));
+        let hung = "ok hung ip; generation 2 serves after 1500 us, noticed after 165000 us";
+        assert_eq!((restart_ms(hung), milliseconds(hung, "noticed after ")), (Some(1.5), Some(165.0)));
         assert_eq!(restart_ms("error no component ip"), None);
     }
 

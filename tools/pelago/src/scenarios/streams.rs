@@ -113,7 +113,8 @@ fn killed(machine: MachineType, bytes: usize) -> Result<()> {
     let words = ["--machine", machine.name(), "busybox", "cat"];
     let mut run = Piped::start(&words)?;
     let mut stdin = run.0.stdin.take().context("no input")?;
-    let mut stdout = run.0.stdout.take().context("no output")?;
+    let output = pieces_of(run.0.stdout.take().context("no output")?);
+    let id = run.0.id();
     let (pieces, mut got) = (sent.chunks(bytes / (KILLS + 1)), Vec::new());
     for (index, piece) in pieces.enumerate() {
         // Its beginning has come back: the carrier is in the middle of it, and the rest is on its
@@ -122,14 +123,16 @@ fn killed(machine: MachineType, bytes: usize) -> Result<()> {
         let end = got.len() + piece.len();
         std::thread::scope(|scope| -> Result<()> {
             scope.spawn(|| drop(stdin.write_all(first).and_then(|()| stdin.write_all(rest))));
-            let mut bytes = vec![0; 64 << 10];
             let mut killer = None;
             while got.len() < end {
-                let count = stdout.read(&mut bytes).context("cannot read the output")?;
-                ensure!(count > 0, "the output ends after {} bytes", got.len());
-                got.extend_from_slice(&bytes[..count]);
+                let more = output.recv_timeout(LIMIT);
+                let Ok(more) = more else {
+                    // Else the feeder would wait for ever.
+                    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(id as i32), nix::sys::signal::SIGKILL);
+                    bail!("no more than {} of {end} bytes come back", got.len())
+                };
+                got.extend_from_slice(&more);
                 if killer.is_none() && index < KILLS {
-                    let id = run.0.id();
                     killer = Some(scope.spawn(move || chaos(id)));
                 }
             }
@@ -137,11 +140,27 @@ fn killed(machine: MachineType, bytes: usize) -> Result<()> {
         })?;
     }
     drop(stdin);
-    stdout.read_to_end(&mut got).context("cannot read the output")?;
+    while let Ok(more) = output.recv_timeout(LIMIT) {
+        got.extend_from_slice(&more);
+    }
     ensure!(got == sent, "{} bytes came back of {bytes}, and differ", got.len());
     let (_, _, status) = (got, sent, run.0.wait().context("cannot wait for the tool")?.code());
     ensure!(status == Some(0), "status {status:?}");
     Ok(())
+}
+
+/// What comes, until the end.
+fn pieces_of(mut from: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if sender.send(bytes[..count].to_vec()).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
 }
 
 fn chaos(id: u32) -> Result<()> {

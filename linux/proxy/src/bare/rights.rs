@@ -1,0 +1,96 @@
+//! Descriptors that go with messages (SCM_RIGHTS): what the sender lends, the receiver takes.
+
+use alloc::vec::Vec;
+
+use contracts::descriptions::{Keeper, RIGHTS_MAX, Right};
+use personality::Errno;
+use personality::descriptors::{Description, server};
+
+use super::errors::Failure;
+use super::input_output::description;
+use super::numbers::close_id;
+use super::proxy::proxy;
+use super::user::with_state;
+
+/// S_IFMT begins at this bit of a mode.
+const KIND_SHIFT: u32 = 12;
+/// Of a right's note: what it is, below its flags.
+const NOTE_KIND_BITS: u32 = 4;
+
+fn server_of(keeper: Keeper) -> u32 {
+    match keeper {
+        Keeper::Files => server::FS,
+        Keeper::Process => server::PROCESS,
+        Keeper::Console => server::CONSOLE,
+        Keeper::Network => server::TCP,
+    }
+}
+
+/// Makes what a message carries of the program's descriptors. `EBADF`, `EINVAL` for too many and
+/// for what lives in the program itself (epoll sets,
+/// signalfd).
+pub async fn lend(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
+    if descriptors.len() > RIGHTS_MAX {
+        return Err(Errno::EINVAL.into());
+    }
+    let found: Vec<Description> =
+        descriptors.iter().map(|descriptor| description(u64::from(*descriptor))).collect::<Result<_, _>>()?;
+    if found.iter().any(|found| matches!(found.server, server::EPOLL | server::SIGNALS)) {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut rights = Vec::new();
+    for Description { id, server, flags, kind, .. } in found {
+        let (keeper, token) = match server {
+            server::FS => (Keeper::Files, proxy().server(server)?.lend(id).await?),
+            server::TCP => (Keeper::Network, proxy().server(server)?.lend(id).await?),
+            server::PROCESS => (Keeper::Process, id),
+            server::CONSOLE => (Keeper::Console, id),
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        rights.push(Right { keeper, token, note: u64::from(kind >> KIND_SHIFT | flags << NOTE_KIND_BITS) });
+    }
+    Ok(rights)
+}
+
+/// Gives numbers to what came with a message, and tells whether some of it is lost for want of
+/// numbers.
+pub async fn take(rights: &[Right], close_on_exec: bool) -> (Vec<u32>, bool) {
+    let mut numbers = Vec::new();
+    let mut tickets = Vec::new();
+    for right in rights {
+        let server = server_of(right.keeper);
+        let id = match right.keeper {
+            Keeper::Process | Keeper::Console => Some(right.token),
+            Keeper::Files | Keeper::Network => {
+                tickets.push(right.token);
+                match proxy().server(server) {
+                    Ok(lender) => lender.claim(right.token).await.ok(),
+                    Err(_) => None,
+                }
+            }
+        };
+        let Some(id) = id else { continue };
+        let note = right.note as u32;
+        let kind = (note & ((1 << NOTE_KIND_BITS) - 1)) << KIND_SHIFT;
+        let made = Description { id, server, flags: note >> NOTE_KIND_BITS, kind, ..Description::default() };
+        let number = with_state(|state| match state.descriptors.find(server, id) {
+            // This program has it already: another number for the same, and one reference too many.
+            Some(own) => (state.descriptors.duplicate(own, 0, close_on_exec), true),
+            None => {
+                let added = state.descriptors.add(made, close_on_exec);
+                (added, added.is_err())
+            }
+        });
+        let (number, is_surplus) = number;
+        if is_surplus {
+            close_id(server, id);
+        }
+        numbers.extend(number.ok().map(|number| number as u32));
+    }
+    if !tickets.is_empty() {
+        // It fails only if the server is gone, and everything with it.
+        let _ = proxy().process.claimed(tickets);
+    }
+    let are_lost = numbers.len() < rights.len();
+    (numbers, are_lost)
+}

@@ -1,0 +1,109 @@
+//! sched_*, priorities and memory barriers: what a program may ask about who runs when, told for a
+//! process whose threads all run on one core.
+
+use personality::Errno;
+use personality::layouts::TimeSpec;
+
+use super::errors::Outcome;
+use super::threads;
+use super::user::{self, with_state};
+
+/// Length of a slice, as the monitor gives it.
+const SLICE_NS: u64 = 5_000_000;
+/// SCHED_OTHER, SCHED_BATCH and SCHED_IDLE: no priorities among them here.
+const ORDINARY: [u64; 3] = [0, 3, 5];
+/// SCHED_FIFO and SCHED_RR.
+const REAL_TIME: [u64; 2] = [1, 2];
+
+/// Is it this process or one of its threads? Others' are not asked for: `ESRCH`.
+fn own(id: u64) -> Result<(), Errno> {
+    let process = with_state(|state| state.process);
+    if id == 0 || id == u64::from(process) || threads::exists(id) { Ok(()) } else { Err(Errno::ESRCH) }
+}
+
+/// sched_getaffinity.
+pub fn affinity(id: u64, bytes: u64, at: u64) -> Outcome {
+    own(id)?;
+    if bytes < 8 || !bytes.is_multiple_of(8) {
+        return Err(Errno::EINVAL.into());
+    }
+    user::write(at, &1u64)?;
+    Ok(8)
+}
+
+/// sched_setaffinity: a set without the one core is refused.
+pub fn set_affinity(id: u64, bytes: u64, at: u64) -> Outcome {
+    own(id)?;
+    let first: u8 = if bytes == 0 { 0 } else { user::read(at)? };
+    if first & 1 == 0 { Err(Errno::EINVAL.into()) } else { Ok(0) }
+}
+
+/// sched_getscheduler.
+pub fn policy(id: u64) -> Outcome {
+    own(id)?;
+    Ok(ORDINARY[0])
+}
+
+/// sched_setscheduler, and sched_setparam with `None`.
+pub fn set_policy(id: u64, policy: Option<u64>, at: u64) -> Outcome {
+    const RESET_ON_FORK: u64 = 0x4000_0000;
+    own(id)?;
+    let priority: u32 = user::read(at)?;
+    match policy.map(|policy| policy & !RESET_ON_FORK) {
+        None if priority == 0 => Ok(0),
+        Some(policy) if ORDINARY.contains(&policy) && priority == 0 => Ok(0),
+        Some(policy) if REAL_TIME.contains(&policy) && (1..100).contains(&priority) => Err(Errno::EPERM.into()),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// sched_getparam.
+pub fn parameters(id: u64, at: u64) -> Outcome {
+    own(id)?;
+    user::write(at, &0u32)?;
+    Ok(0)
+}
+
+/// sched_get_priority_min, and _max.
+pub fn priority_bound(policy: u64, bound: u64) -> Outcome {
+    match policy {
+        policy if ORDINARY.contains(&policy) => Ok(0),
+        policy if REAL_TIME.contains(&policy) => Ok(bound),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}
+
+/// sched_rr_get_interval.
+pub fn interval(id: u64, at: u64) -> Outcome {
+    own(id)?;
+    user::write(at, &TimeSpec::from_ns(SLICE_NS))?;
+    Ok(0)
+}
+
+/// getpriority: 20 less the niceness, which is 0.
+pub fn priority(which: u64) -> Outcome {
+    if which > 2 { Err(Errno::EINVAL.into()) } else { Ok(20) }
+}
+
+/// setpriority: accepted.
+pub fn set_priority(which: u64) -> Outcome {
+    if which > 2 { Err(Errno::EINVAL.into()) } else { Ok(0) }
+}
+
+/// getcpu.
+pub fn core(core_at: u64, node_at: u64) -> Outcome {
+    user::write_if(core_at, &0u32)?;
+    user::write_if(node_at, &0u32)?;
+    Ok(0)
+}
+
+/// membarrier: threads that run one after the other on one core see each other's stores in order.
+pub fn barrier(command: u64, flags: u64) -> Outcome {
+    const COMMANDS: u64 = 0x1ff;
+    match command {
+        _ if flags & !1 != 0 => Err(Errno::EINVAL.into()),
+        0 => Ok(COMMANDS),
+        command if command & COMMANDS == command && command.is_power_of_two() => Ok(0),
+        _ => Err(Errno::EINVAL.into()),
+    }
+}

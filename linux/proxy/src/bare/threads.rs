@@ -1,0 +1,502 @@
+//! The program's threads: all run on the proxy's one context, one at a time (decision 61).
+//!
+//! A thread *runs* (the control page and the processor hold its registers), is *ready* to, or
+//! *waits* in a Linux call. A call that waits is a task of the executor; while it is polled, its
+//! thread is the *current* one, for whom the proxy works. A program with one thread pays for none
+//! of this: its calls are awaited where they are made.
+//!
+//! Invariants: the running thread is current whenever no task is polled; who waits or is ready has
+//! its registers put aside; vector registers and bases are exchanged only when another thread is to
+//! run. The end of a slice takes the processor from a thread that computes.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
+use core::ptr::NonNull;
+use core::task::Waker;
+
+use personality::Errno;
+use personality::calls::Call;
+use personality::descriptors::server;
+use personality::signals::{Cause, Posted};
+use personality::state::ThreadState;
+use runtime::{TaskId, Watch};
+use zerocopy::FromZeros;
+
+use super::entry::{self, machine};
+use super::errors::Outcome;
+use super::proxy::proxy;
+use super::syscall::{self, Return};
+use super::user::{first_thread, with_signals, with_state, with_thread};
+use super::{futex, signals};
+
+/// Most threads of a process.
+const THREADS_MAX: usize = 1024;
+/// Thread ids beyond the first: the process id and a number from this bit on. Process ids are
+/// smaller.
+const NUMBER_SHIFT: u32 = 15;
+/// Numbers before they begin anew.
+const NUMBERS: u32 = 1 << (31 - NUMBER_SHIFT);
+/// A thread that has run for so long makes room for one that was woken.
+const LONG_NS: u64 = 1_000_000;
+
+struct Thread {
+    /// In the state block or on the heap.
+    state: NonNull<ThreadState>,
+    /// Its registers are in `state`, not in the control page.
+    is_aside: bool,
+    /// It goes on with exactly its registers: it did not come by a call.
+    is_exact: bool,
+    /// The call it waits in, and who wakes that.
+    task: Option<TaskId>,
+    waker: Option<Waker>,
+    /// What came of that call.
+    outcome: Option<(Call, Outcome)>,
+}
+
+impl Thread {
+    fn over(state: *mut ThreadState) -> Thread {
+        let Some(state) = NonNull::new(state) else { panic!("a thread without state") };
+        Thread { state, is_aside: false, is_exact: false, task: None, waker: None, outcome: None }
+    }
+
+    fn state(&mut self) -> &mut ThreadState {
+        // SAFETY: it lives until the thread ends, and the proxy holds no other reference across
+        // this borrow.
+        unsafe { self.state.as_mut() }
+    }
+}
+
+#[derive(Default)]
+struct Threads {
+    /// By number of the place; ended ones leave theirs to the next.
+    all: Vec<Option<Thread>>,
+    count: usize,
+    ready: VecDeque<usize>,
+    /// Whose vector registers and bases the processor holds.
+    running: usize,
+    last_number: u32,
+    /// Since when the running thread runs.
+    since_ns: u64,
+}
+
+struct Global {
+    threads: RefCell<Threads>,
+    current: Cell<usize>,
+    state: Cell<*mut ThreadState>,
+    /// Rung when a thread became ready, and when none runs.
+    changed: Watch,
+    /// No thread runs, and none is to.
+    is_idle: Cell<bool>,
+    is_seized: Cell<bool>,
+}
+// SAFETY: one context runs proxy code.
+unsafe impl Sync for Global {}
+
+static GLOBAL: Global = Global {
+    threads: RefCell::new(Threads {
+        all: Vec::new(),
+        count: 0,
+        ready: VecDeque::new(),
+        running: 0,
+        last_number: 0,
+        since_ns: 0,
+    }),
+    current: Cell::new(0),
+    state: Cell::new(core::ptr::null_mut()),
+    changed: Watch::new(),
+    is_idle: Cell::new(false),
+    is_seized: Cell::new(false),
+};
+
+/// Works on the table. `work` must not call anything that does.
+fn with<T>(work: impl FnOnce(&mut Threads) -> T) -> T {
+    work(&mut GLOBAL.threads.borrow_mut())
+}
+
+impl Threads {
+    fn thread(&mut self, place: usize) -> &mut Thread {
+        match self.all.get_mut(place) {
+            Some(Some(thread)) => thread,
+            _ => panic!("thread {place} has ended"),
+        }
+    }
+
+    fn add(&mut self, thread: Thread) -> usize {
+        self.count += 1;
+        match self.all.iter().position(Option::is_none) {
+            Some(free) => {
+                self.all[free] = Some(thread);
+                free
+            }
+            None => {
+                self.all.push(Some(thread));
+                self.all.len() - 1
+            }
+        }
+    }
+
+    fn living(&mut self) -> impl Iterator<Item = (usize, &mut Thread)> {
+        self.all.iter_mut().enumerate().filter_map(|(place, thread)| Some((place, thread.as_mut()?)))
+    }
+
+    /// The first of which `is_it` is true.
+    fn find(&mut self, is_it: impl Fn(&ThreadState) -> bool) -> Option<usize> {
+        self.living().find_map(|(place, thread)| is_it(thread.state()).then_some(place))
+    }
+
+    /// A thread id that nobody has.
+    fn new_id(&mut self, process: u32) -> u64 {
+        loop {
+            self.last_number = self.last_number % (NUMBERS - 1) + 1;
+            let id = u64::from(process | self.last_number << NUMBER_SHIFT);
+            if self.find(|thread| thread.id == id).is_none() {
+                return id;
+            }
+        }
+    }
+}
+
+/// The state of the thread that the proxy works for.
+pub fn current_state() -> *mut ThreadState {
+    GLOBAL.state.get()
+}
+
+/// Takes the first thread into the table. The state block must be mapped.
+pub fn begin() {
+    let state = first_thread();
+    with(|threads| threads.add(Thread::over(state)));
+    GLOBAL.state.set(state);
+}
+
+/// Is there one thread only?
+pub fn is_alone() -> bool {
+    with(|threads| threads.count == 1)
+}
+
+/// Works for another thread from now on; gives the one before.
+fn work_for(place: usize) -> usize {
+    let (state, registers) = with(|threads| {
+        let thread = threads.thread(place);
+        let registers = thread.is_aside.then(|| NonNull::from(&mut thread.state().registers));
+        (thread.state.as_ptr(), registers)
+    });
+    GLOBAL.state.set(state);
+    // SAFETY: the thread's state lives as long as the thread, and whoever ends a thread works for
+    // another one then.
+    unsafe { entry::work_with(registers) };
+    GLOBAL.current.replace(place)
+}
+
+/// Awaits the answer to a call of the only thread. The future is not moved: it is long, and most
+/// calls use little of it.
+pub async fn alone<F: Future>(mut call: Pin<&mut F>) -> F::Output {
+    poll_fn(|context| {
+        with(|threads| {
+            let waker = &mut threads.thread(current()).waker;
+            if waker.is_none() {
+                *waker = Some(context.waker().clone());
+            }
+        });
+        call.as_mut().poll(context)
+    })
+    .await
+}
+
+/// Awaits the answer to a thread's call, for whom the proxy works while it polls.
+async fn on_behalf<T>(place: usize, mut call: Pin<Box<dyn Future<Output = T>>>) -> T {
+    poll_fn(|context| {
+        let before = work_for(place);
+        with(|threads| threads.thread(place).waker = Some(context.waker().clone()));
+        let polled = call.as_mut().poll(context);
+        // After execve this one is all there is.
+        if with(|threads| threads.all[before].is_some()) {
+            work_for(before);
+        }
+        polled
+    })
+    .await
+}
+
+/// The place of the thread that the proxy works for.
+fn current() -> usize {
+    GLOBAL.current.get()
+}
+
+/// Puts the running thread's registers aside: it waits or is ready from now on.
+fn put_aside(is_exact: bool) -> usize {
+    let (place, registers) = (current(), entry::registers());
+    with(|threads| {
+        let thread = threads.thread(place);
+        thread.state().registers = registers;
+        (thread.is_aside, thread.is_exact) = (true, is_exact);
+    });
+    place
+}
+
+/// The current thread waits in a call; the next one that is ready goes on.
+pub fn wait(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Return {
+    let place = put_aside(false);
+    let task = runtime::spawn(async move {
+        let outcome = on_behalf(place, answer).await;
+        with(|threads| {
+            let thread = threads.thread(place);
+            (thread.task, thread.waker) = (None, None);
+            thread.outcome = Some((call, outcome));
+            threads.ready.push_back(place);
+        });
+        GLOBAL.changed.changed();
+    });
+    with(|threads| threads.thread(place).task = Some(task));
+    run_next()
+}
+
+/// Lets others that are ready run before the current thread goes on. `None` if there are none.
+pub fn make_room(is_exact: bool) -> Option<Return> {
+    if with(|threads| threads.ready.is_empty()) && !GLOBAL.is_seized.get() {
+        return None;
+    }
+    let place = put_aside(is_exact);
+    with(|threads| threads.ready.push_back(place));
+    Some(run_next())
+}
+
+/// As [`make_room`], if the running thread had its time.
+pub fn make_room_when_due() -> Option<Return> {
+    let since_ns = with(|threads| if threads.ready.is_empty() { u64::MAX } else { threads.since_ns });
+    if runtime::now_ns().saturating_sub(since_ns) < LONG_NS { None } else { make_room(true) }
+}
+
+/// Goes on with the thread that has been ready longest; sleeps until there is one.
+fn run_next() -> Return {
+    let next = || if GLOBAL.is_seized.get() { None } else { with(|threads| threads.ready.pop_front()) };
+    let place = next().unwrap_or_else(|| {
+        GLOBAL.is_idle.set(true);
+        GLOBAL.changed.changed();
+        let place = runtime::block_on(GLOBAL.changed.until(next));
+        GLOBAL.is_idle.set(false);
+        place
+    });
+    enter(place);
+    let (outcome, is_exact) = with(|threads| {
+        let thread = threads.thread(place);
+        (thread.outcome.take(), core::mem::take(&mut thread.is_exact))
+    });
+    let by_call = outcome.map(|(call, outcome)| syscall::settle(call, outcome));
+    // What others asked for while this thread was not there is to be rung for.
+    runtime::rest(entry::take_rung());
+    signals::deliver();
+    if is_exact { Return::Exact } else { by_call.unwrap_or(Return::Quick) }
+}
+
+/// Brings a thread's registers to where the program goes on.
+fn enter(place: usize) {
+    work_for(place);
+    let registers = entry::registers();
+    let before = with(|threads| {
+        let running = core::mem::replace(&mut threads.running, place);
+        threads.since_ns = runtime::now_ns();
+        threads.thread(place).is_aside = false;
+        running
+    });
+    if before != place {
+        with(|threads| {
+            if let Some(Some(thread)) = threads.all.get_mut(before) {
+                keep(thread.state());
+            }
+            load(threads.thread(place).state());
+        });
+    }
+    work_for(place);
+    entry::set_registers(&registers);
+}
+
+/// Stores what the processor holds of a thread.
+fn keep(state: &mut ThreadState) {
+    state.bases = machine::bases(state.bases);
+    // SAFETY: the field is 512 bytes at a multiple of 16.
+    unsafe { machine::save_vectors(state.vectors.as_mut_ptr() as u64) };
+}
+
+fn load(state: &ThreadState) {
+    machine::load_vectors(machine::Image(state.vectors));
+    machine::set_base(0, state.bases[0]);
+    machine::set_base(1, state.bases[1]);
+}
+
+/// Stores all registers of the current thread in its state, for a child that begins with them.
+pub fn store_current() {
+    let registers = entry::registers();
+    let place = current();
+    with(|threads| {
+        let running = threads.running == place;
+        let state = threads.thread(place).state();
+        state.registers = registers;
+        if running {
+            keep(state);
+        }
+    });
+}
+
+/// Loads all registers of the only thread from its state.
+pub fn load_current() {
+    let (registers, state) = with_thread(|thread| (thread.registers, *thread));
+    load(&state);
+    entry::set_registers(&registers);
+}
+
+/// What a new thread begins with.
+pub struct Wishes {
+    /// Stack pointer, 0 = the caller's.
+    pub stack: u64,
+    /// FS base; none: the caller's.
+    pub thread_pointer: Option<u64>,
+    /// Cleared and woken at its end, 0 = nothing.
+    pub clear_id_at: u64,
+}
+
+/// Makes a thread that is ready; gives its id. `EAGAIN`.
+pub fn add(wishes: &Wishes) -> Result<u64, Errno> {
+    if with(|threads| threads.count >= THREADS_MAX) {
+        return Err(Errno::EAGAIN);
+    }
+    let process = with_state(|state| state.process);
+    let (registers, name, bases, own) =
+        with_thread(|thread| (entry::registers(), thread.name, thread.bases, thread.signals));
+    let mut state: Box<ThreadState> = Box::new(FromZeros::new_zeroed());
+    state.bases = bases;
+    keep(&mut state);
+    state.registers = registers;
+    state.registers.rax = 0;
+    if wishes.stack != 0 {
+        state.registers.rsp = wishes.stack;
+    }
+    state.bases[0] = wishes.thread_pointer.unwrap_or(state.bases[0]);
+    (state.name, state.clear_id_at, state.signals) = (name, wishes.clear_id_at, own.for_new_thread());
+    let (id, count) = with(|threads| {
+        state.id = threads.new_id(process);
+        let id = state.id;
+        let place = threads.add(Thread { is_aside: true, ..Thread::over(Box::into_raw(state)) });
+        threads.ready.push_back(place);
+        (id, threads.count)
+    });
+    if count == 2 {
+        entry::interrupt_by(u64::MAX, true);
+    }
+    Ok(id)
+}
+
+/// Takes a thread out of the table.
+fn remove(place: usize) {
+    let removed = with(|threads| {
+        threads.count -= 1;
+        threads.ready.retain(|ready| *ready != place);
+        threads.all[place].take()
+    });
+    let Some(thread) = removed else { return };
+    if let Some(task) = thread.task {
+        runtime::abort(task);
+    }
+    if thread.state.as_ptr() != first_thread() {
+        // SAFETY: made by `Box::into_raw` in `add`; nobody works for it any more.
+        drop(unsafe { Box::from_raw(thread.state.as_ptr()) });
+    }
+    if is_alone() {
+        entry::interrupt_by(proxy().signal_bits, false);
+    }
+}
+
+/// Ends the current thread, which is not the last, and goes on with another one.
+pub fn end() -> Return {
+    let place = current();
+    futex::thread_ends();
+    // Somebody has to be current until the next one is chosen.
+    let other = with(|threads| threads.living().map(|(place, _)| place).find(|other| *other != place));
+    let Some(other) = other else { panic!("the last thread ends with its process") };
+    work_for(other);
+    remove(place);
+    run_next()
+}
+
+/// Waits until no thread runs; none does from then on, until [`end_others`].
+pub async fn seize() {
+    if !is_alone() {
+        GLOBAL.is_seized.set(true);
+        GLOBAL.changed.until(|| GLOBAL.is_idle.get().then_some(())).await;
+    }
+}
+
+/// Ends all threads but the current one, which becomes the process's first (execve). The others
+/// must have been seized.
+pub fn end_others() {
+    let own = current();
+    GLOBAL.is_seized.set(false);
+    let others: Vec<usize> =
+        with(|threads| threads.living().map(|(place, _)| place).filter(|place| *place != own).collect());
+    others.into_iter().for_each(remove);
+    with(|threads| {
+        threads.running = own;
+        let thread = threads.thread(own);
+        let old = thread.state;
+        if old.as_ptr() != first_thread() {
+            let copy = *thread.state();
+            thread.state = Thread::over(first_thread()).state;
+            *thread.state() = copy;
+            // SAFETY: made by `Box::into_raw` in `add`; the thread has another state now.
+            drop(unsafe { Box::from_raw(old.as_ptr()) });
+        }
+    });
+    work_for(own);
+    let process = with_state(|state| state.process);
+    with_thread(|thread| thread.id = process.into());
+}
+
+/// Is there such a thread in this process?
+pub fn exists(id: u64) -> bool {
+    with(|threads| threads.find(|thread| thread.id == id)).is_some()
+}
+
+/// Lets the call of a thread that waits look for signals.
+fn interrupt(place: usize) {
+    let waker = with(|threads| threads.thread(place).waker.clone());
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+/// A signal to the process came: a thread that wants it is told.
+pub fn post(signal: u8, cause: Cause) -> Posted {
+    if !(1..=64).contains(&signal) {
+        return Posted::Ignored;
+    }
+    let chosen = with(|threads| threads.find(|thread| thread.signals.wants(signal)));
+    let posted = with_state(|state| state.signals.post(signal, cause, chosen.is_none()));
+    if let Some(place) = chosen {
+        interrupt(place);
+    }
+    tell_readers();
+    posted
+}
+
+/// Those who read signals as records look again.
+pub fn tell_readers() {
+    proxy().candidates.borrow_mut().all_changed(server::SIGNALS);
+    proxy().happenings.happened();
+}
+
+/// A signal to one thread. `None` if there is none of that id.
+pub fn post_to(id: u64, signal: u8, cause: Cause) -> Option<Posted> {
+    let place = with(|threads| threads.find(|thread| thread.id == id))?;
+    if signal == 0 {
+        return Some(Posted::Ignored);
+    }
+    let before = work_for(place);
+    let posted = with_signals(|signals, thread| signals.post_to(thread, signal, cause));
+    work_for(before);
+    interrupt(place);
+    tell_readers();
+    Some(posted)
+}

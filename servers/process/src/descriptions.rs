@@ -1,0 +1,321 @@
+//! The `descriptions` contract over the library's table: waiting, bulk regions and events.
+//!
+//! An operation that may wait tries, waits for the description's next change, and tries again;
+//! dropping it (the client cancelled) leaves nothing behind.
+
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
+use core::future::poll_fn;
+use core::ops::RangeInclusive;
+use core::task::{Poll, Waker};
+
+use channel::{Clients, Peer};
+use contracts::BulkSpan;
+use contracts::descriptions::*;
+use contracts::process::{ProcessEvents, TimerStart, TimerState};
+use process_core::open::Descriptions;
+use process_core::table::Table;
+use process_core::timer::Now;
+use runtime::Watch;
+
+type Outcome<T> = Result<T, DescriptionError>;
+
+/// Bytes moved in one request, whatever the client's bulk region holds.
+const MOVE_BYTES_MAX: usize = 64 << 10;
+
+struct Watcher {
+    events: DescriptionsEvents,
+    watched: Watched,
+}
+
+/// Shared by all clients' channels.
+pub struct Service {
+    /// Who the clients are.
+    pub processes: Rc<RefCell<Table>>,
+    table: RefCell<Descriptions>,
+    /// Requests that wait for a change of a description, by that and a number of their own.
+    waiting: RefCell<BTreeMap<(DescriptionId, u64), Waker>>,
+    last_wait: Cell<u64>,
+    /// Who is told when a description becomes ready: by that and client.
+    watchers: RefCell<BTreeMap<(DescriptionId, u64), Watcher>>,
+    /// The servers that lend what they keep.
+    lenders: RefCell<BTreeMap<Keeper, ProcessEvents>>,
+    /// The programs that may be given descriptions.
+    pub clients: Clients,
+    /// Rung when a timer was set.
+    pub timers_changed: Watch,
+}
+
+/// A request waits, until this is dropped.
+struct Waiting<'a> {
+    service: &'a Service,
+    key: (DescriptionId, u64),
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.service.waiting.borrow_mut().remove(&self.key);
+    }
+}
+
+fn all_of(id: DescriptionId) -> RangeInclusive<(DescriptionId, u64)> {
+    (id, 0)..=(id, u64::MAX)
+}
+
+impl Service {
+    /// Nothing is open yet.
+    pub fn new(processes: Rc<RefCell<Table>>) -> Service {
+        Service {
+            processes,
+            table: RefCell::default(),
+            waiting: RefCell::default(),
+            last_wait: Cell::default(),
+            watchers: RefCell::default(),
+            lenders: RefCell::default(),
+            clients: Clients::default(),
+            timers_changed: Watch::new(),
+        }
+    }
+
+    /// A client of the server's contract `process` is entered if it lends. Its name is the
+    /// monitor's word.
+    pub fn meet(&self, peer: &Peer) {
+        let keeper = match peer.name() {
+            "fs" => Keeper::Files,
+            "tcp" => Keeper::Network,
+            _ => return,
+        };
+        self.lenders.borrow_mut().insert(keeper, ProcessEvents::new(peer));
+    }
+
+    /// The process of a client; 0 if it is none.
+    pub fn process(&self, client: u64) -> u32 {
+        self.processes.borrow().by_client(client).unwrap_or(0)
+    }
+
+    /// Works on the table, and tells who waits for what that changed.
+    pub fn act<T>(&self, operation: impl FnOnce(&mut Descriptions) -> T) -> T {
+        let mut table = self.table.borrow_mut();
+        let result = operation(&mut table);
+        let (changed, settled) = (table.take_changed(), table.take_settled());
+        drop(table);
+        for (keeper, ticket) in settled {
+            if let Some(lender) = self.lenders.borrow().get(&keeper) {
+                // One that loses an event asks which tickets there are.
+                let _ = lender.settled(ticket);
+            }
+        }
+        changed.into_iter().for_each(|id| self.notify(id));
+        result
+    }
+
+    fn notify(&self, id: DescriptionId) {
+        self.waiting.borrow().range(all_of(id)).for_each(|(_, waker)| waker.wake_by_ref());
+        let mut watchers = self.watchers.borrow_mut();
+        let told: Vec<_> = watchers
+            .range(all_of(id))
+            .filter_map(|(key, watcher)| {
+                let found = watcher.watched.at_change(self.table.borrow().ready(id, u32::MAX));
+                // A client with a full event queue is told `Lost` by its own side and polls again.
+                (found != 0).then(|| watcher.events.ready(id, found)).map(|_| *key)
+            })
+            .collect();
+        told.iter().for_each(|key| drop(watchers.remove(key)));
+    }
+
+    /// Tries until there is an answer, or once if not to `wait`.
+    pub async fn repeat<T>(
+        &self,
+        id: DescriptionId,
+        wait: bool,
+        mut operation: impl FnMut(&mut Descriptions) -> Outcome<T>,
+    ) -> Outcome<T> {
+        loop {
+            match self.act(&mut operation) {
+                Err(DescriptionError::WouldBlock) if wait => self.change_of(id).await,
+                result => return result,
+            }
+        }
+    }
+
+    async fn change_of(&self, id: DescriptionId) {
+        self.last_wait.set(self.last_wait.get() + 1);
+        let waiting = Waiting { service: self, key: (id, self.last_wait.get()) };
+        let mut asked = false;
+        poll_fn(|context| {
+            if core::mem::replace(&mut asked, true) {
+                return Poll::Ready(());
+            }
+            self.waiting.borrow_mut().insert(waiting.key, context.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Sets a timer that the client holds; gives how it stood.
+    pub fn set_timer(
+        &self,
+        client: u64,
+        id: DescriptionId,
+        start: TimerStart,
+        interval_ns: u64,
+    ) -> Outcome<TimerState> {
+        let is_of_day = self.table.borrow_mut().is_of_day(client, id)?;
+        let before = self.act(|table| table.set_timer(id, now(is_of_day), start, interval_ns));
+        self.timers_changed.changed();
+        Ok(before)
+    }
+
+    /// How it stands.
+    pub fn timer_state(&self, client: u64, id: DescriptionId) -> Outcome<TimerState> {
+        let mut table = self.table.borrow_mut();
+        table.is_of_day(client, id)?;
+        Ok(table.timer_state(id, runtime::now_ns()))
+    }
+
+    /// When the next timer expires.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.table.borrow().next_ns()
+    }
+
+    /// Clients ended: all they held goes. They are among `ids`.
+    pub fn forget(&self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
+        self.watchers.borrow_mut().retain(|(_, client), _| !ids.contains(client) || !is_gone(*client));
+        self.act(|table| table.forget(ids, is_gone));
+    }
+}
+
+/// The clock for a timer.
+pub fn now(is_of_day: bool) -> Now {
+    Now { ns: runtime::now_ns(), of_timer_ns: if is_of_day { runtime::realtime_ns() } else { runtime::now_ns() } }
+}
+
+fn not_positioned(at: Option<u64>) -> Outcome<()> {
+    if at.is_some() { Err(DescriptionError::NotSeekable) } else { Ok(()) }
+}
+
+/// Bytes to move for a request.
+pub fn length_of(span: BulkSpan) -> usize {
+    (span.length as usize).min(MOVE_BYTES_MAX)
+}
+
+impl DescriptionsServer for Service {
+    async fn read(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Outcome<u32> {
+        let (bulk, client) = (peer.bulk(), peer.id());
+        let put = |offset: usize, bytes: &[u8]| bulk.write(span.offset as usize + offset, bytes).is_ok();
+        let read = |table: &mut Descriptions| match at {
+            None => table.read(client, id, length_of(span), runtime::now_ns(), put),
+            Some(from) => table.peek(client, id, from, length_of(span), put),
+        };
+        self.repeat(id, wait, read).await.map(|count| count as u32)
+    }
+
+    async fn write(&self, peer: &Peer, id: DescriptionId, span: BulkSpan, at: Option<u64>, wait: bool) -> Outcome<u32> {
+        not_positioned(at)?;
+        let (bulk, client) = (peer.bulk(), peer.id());
+        let get = |into: &mut [u8]| bulk.read(span.offset as usize, into).is_ok();
+        self.repeat(id, wait, |table| table.write(client, id, || self.process(client), length_of(span), get))
+            .await
+            .map(|count| count as u32)
+    }
+
+    async fn read_once(&self, _: &Peer, _: DescriptionId, _: BulkSpan, _: u64, _: bool) -> Outcome<u32> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn write_once(&self, _: &Peer, _: DescriptionId, _: BulkSpan, _: u64, _: bool) -> Outcome<u32> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn seek(&self, peer: &Peer, id: DescriptionId, _offset: i64, _whence: Whence) -> Outcome<u64> {
+        // As on Linux, what has no place is at 0 and stays there.
+        let kind = self.table.borrow_mut().kind(peer.id(), id)?;
+        if kind == Kind::Anonymous { Ok(0) } else { Err(DescriptionError::NotSeekable) }
+    }
+
+    async fn status(&self, peer: &Peer, id: DescriptionId) -> Outcome<Status> {
+        Ok(Status {
+            kind: self.table.borrow_mut().kind(peer.id(), id)?,
+            permissions: 0o600,
+            size: 0,
+            inode: id,
+            device: 2,
+            links: 1,
+            user: 0,
+            group: 0,
+            special: 0,
+            modified_ns: 0,
+            accessed_ns: 0,
+        })
+    }
+
+    async fn resize(&self, peer: &Peer, id: DescriptionId, _size: u64) -> Outcome<()> {
+        self.table.borrow().check(peer.id(), id)?;
+        Err(DescriptionError::Invalid)
+    }
+
+    async fn entries(&self, peer: &Peer, id: DescriptionId, _from: u64) -> Outcome<(Vec<Entry>, u64)> {
+        self.table.borrow().check(peer.id(), id)?;
+        Err(DescriptionError::NotDirectory)
+    }
+
+    async fn control(&self, peer: &Peer, id: DescriptionId, request: Control) -> Outcome<ControlReply> {
+        match request {
+            Control::Available => {
+                self.table.borrow_mut().available(peer.id(), id).map(|held| ControlReply::Number(held as u64))
+            }
+            _ => {
+                self.table.borrow().check(peer.id(), id)?;
+                Err(DescriptionError::NotTerminal)
+            }
+        }
+    }
+
+    async fn poll(&self, peer: &Peer, id: DescriptionId, mask: u32, watch: WatchFor) -> Outcome<u32> {
+        self.table.borrow().check(peer.id(), id)?;
+        let found = self.table.borrow().ready(id, mask);
+        if let Some(watched) = Watched::new(watch, mask, found) {
+            let mut watchers = self.watchers.borrow_mut();
+            // Another thread of the client may watch for something else.
+            let known = watchers.entry((id, peer.id()));
+            known
+                .and_modify(|known| known.watched = known.watched.join(watched))
+                .or_insert_with(|| Watcher { events: DescriptionsEvents::new(peer), watched });
+        }
+        Ok(found)
+    }
+
+    async fn inherit(&self, peer: &Peer, child: u64) -> Outcome<()> {
+        if !self.clients.is_newborn(child) {
+            return Err(DescriptionError::Invalid);
+        }
+        self.act(|table| table.inherit(peer.id(), child));
+        Ok(())
+    }
+
+    async fn lend(&self, _: &Peer, _: DescriptionId) -> Outcome<u64> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn claim(&self, _: &Peer, _: u64) -> Outcome<DescriptionId> {
+        Err(DescriptionError::NotSupported)
+    }
+
+    async fn close(&self, peer: &Peer, id: DescriptionId) -> Outcome<()> {
+        self.act(|table| table.close(peer.id(), id))?;
+        if self.table.borrow().check(peer.id(), id).is_err() {
+            self.watchers.borrow_mut().remove(&(id, peer.id()));
+        }
+        Ok(())
+    }
+
+    fn peer_closed(&self, peer: &Peer) {
+        self.forget(peer.ids(), |client| peer.was(client));
+    }
+
+    fn peer_restarted(&self, peer: &Peer) {
+        self.peer_closed(peer);
+    }
+}

@@ -1,0 +1,629 @@
+//! The open descriptions of this server: pipe ends, event counters, timers, process handles and
+//! sockets, and who holds them.
+//!
+//! Invariants: a description lives while somebody holds it; a pipe lives while one of its ends
+//! does, and a socket that was not accepted while its listener does; ids are never used again.
+//! Operations never wait: they say `WouldBlock`, and name in `changed` every description of which
+//! something may hold now that did not before.
+//!
+//! What lies in a message is held by that, and what only such messages hold that nobody can receive
+//! is closed. A ticket of another server is in `tickets` from when its message was sent until who
+//! received it has said that it was claimed.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::RangeInclusive;
+
+use channel::{Holders, LENT};
+use contracts::descriptions::{
+    DescriptionError as Error, DescriptionId, Keeper, Kind, RIGHTS_MAX, Right, may_have, ready,
+};
+use contracts::process::{ProcessId, TimerStart, TimerState};
+use contracts::sockets::{LocalAddress, Received, SocketKind};
+
+use crate::event::{self, Event};
+use crate::pipe::{ATOMIC_BYTES, Pipe, Room};
+use crate::sockets::{Sender, Sockets, Wish};
+use crate::timer::{Now, Timers};
+
+/// Pipes at once; with 64 KiB each this bounds the server's memory for them to 16 MiB.
+pub const PIPES_MAX: usize = 256;
+/// Event counters at once, some 100 bytes each.
+pub const EVENTS_MAX: usize = 4096;
+/// Timers at once: those of one client, which may have half, wake the server up to 2,000 times a
+/// second, each time for all that are due.
+pub const TIMERS_MAX: usize = 1024;
+/// Process handles at once, some 100 bytes each.
+pub const HANDLES_MAX: usize = 4096;
+/// Tickets of other servers on their way at once.
+pub const TICKETS_MAX: usize = 4096;
+
+#[derive(Debug)]
+enum Object {
+    PipeEnd {
+        pipe: DescriptionId,
+        reads: bool,
+    },
+    Event(Event),
+    /// What it counts lies in `timers`.
+    Timer {
+        is_of_day: bool,
+    },
+    /// As servers know the process, whose id may be another's one day.
+    Process {
+        id: ProcessId,
+        client: u64,
+        is_over: bool,
+    },
+    Socket,
+}
+
+#[derive(Debug)]
+struct Open {
+    object: Object,
+    holders: Holders,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct Descriptions {
+    all: BTreeMap<DescriptionId, Open>,
+    /// By the id of their reading end; the writing end's is the next.
+    pipes: BTreeMap<DescriptionId, Pipe>,
+    events: usize,
+    timers: Timers<DescriptionId>,
+    handles: usize,
+    sockets: Sockets,
+    /// Whose a ticket is, and the client that received it and has not claimed it yet.
+    tickets: BTreeMap<u64, (Keeper, Option<u64>)>,
+    settled: Vec<(Keeper, u64)>,
+    last_id: DescriptionId,
+    changed: Vec<DescriptionId>,
+}
+
+impl Descriptions {
+    /// Who must look again since this was asked last.
+    pub fn take_changed(&mut self) -> Vec<DescriptionId> {
+        self.changed.append(&mut self.sockets.changed);
+        core::mem::take(&mut self.changed)
+    }
+
+    /// Tickets that are done with since this was asked last.
+    pub fn take_settled(&mut self) -> Vec<(Keeper, u64)> {
+        core::mem::take(&mut self.settled)
+    }
+
+    fn add(&mut self, client: u64, object: Object) -> DescriptionId {
+        self.last_id += 1;
+        self.all.insert(self.last_id, Open { object, holders: Holders::of(client) });
+        self.last_id
+    }
+
+    /// A new pipe: its reading and its writing end. `TooMany`.
+    pub fn pipe(&mut self, client: u64) -> Result<(DescriptionId, DescriptionId), Error> {
+        let is_own_end = |open: &&Open| matches!(open.object, Object::PipeEnd { .. }) && open.holders.contains(client);
+        if !may_have(PIPES_MAX, self.pipes.len(), || self.all.values().filter(is_own_end).count().div_ceil(2)) {
+            return Err(Error::TooMany);
+        }
+        let pipe = self.last_id + 1;
+        self.pipes.insert(pipe, Pipe::default());
+        let ends = [true, false].map(|reads| self.add(client, Object::PipeEnd { pipe, reads }));
+        Ok((ends[0], ends[1]))
+    }
+
+    /// A new event counter. `TooMany`.
+    pub fn event(&mut self, client: u64, count: u64, is_semaphore: bool) -> Result<DescriptionId, Error> {
+        if self.events >= EVENTS_MAX {
+            return Err(Error::TooMany);
+        }
+        self.events += 1;
+        Ok(self.add(client, Object::Event(Event::new(count, is_semaphore))))
+    }
+
+    /// A new timer. `TooMany`.
+    pub fn timer(&mut self, client: u64, is_of_day: bool) -> Result<DescriptionId, Error> {
+        let is_own = |open: &&Open| matches!(open.object, Object::Timer { .. }) && open.holders.contains(client);
+        if !may_have(TIMERS_MAX, self.timers.count(), || self.all.values().filter(is_own).count()) {
+            return Err(Error::TooMany);
+        }
+        let id = self.add(client, Object::Timer { is_of_day });
+        self.timers.set(id, Now::default(), TimerStart::Never, 0);
+        Ok(id)
+    }
+
+    /// Is it a timer, and one of the day? `BadId`, `Invalid` for what is none.
+    pub fn is_of_day(&mut self, client: u64, id: DescriptionId) -> Result<bool, Error> {
+        match self.held(client, id)? {
+            Object::Timer { is_of_day } => Ok(*is_of_day),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// Sets a timer, which exists. What it counted is gone.
+    pub fn set_timer(&mut self, id: DescriptionId, now: Now, start: TimerStart, interval_ns: u64) -> TimerState {
+        let before = self.timers.set(id, now, start, interval_ns);
+        self.expire(now.ns);
+        before
+    }
+
+    /// How a timer stands.
+    pub fn timer_state(&self, id: DescriptionId, now_ns: u64) -> TimerState {
+        self.timers.state(id, now_ns)
+    }
+
+    /// When to call [`expire`](Self::expire) next.
+    pub fn next_ns(&self) -> Option<u64> {
+        self.timers.next_ns()
+    }
+
+    /// It is so late now.
+    pub fn expire(&mut self, now_ns: u64) {
+        let expired = self.timers.expire(now_ns);
+        self.changed.extend(expired);
+    }
+
+    /// A handle of a process. `TooMany`.
+    pub fn handle(&mut self, client: u64, id: ProcessId, of: u64, is_over: bool) -> Result<DescriptionId, Error> {
+        let is_own = |open: &&Open| matches!(open.object, Object::Process { .. }) && open.holders.contains(client);
+        if !may_have(HANDLES_MAX, self.handles, || self.all.values().filter(is_own).count()) {
+            return Err(Error::TooMany);
+        }
+        self.handles += 1;
+        Ok(self.add(client, Object::Process { id, client: of, is_over }))
+    }
+
+    /// Id of a handle's process, and what servers know it as. `BadId`, `Invalid` for what is none.
+    pub fn process_of(&mut self, client: u64, id: DescriptionId) -> Result<(ProcessId, u64), Error> {
+        match self.held(client, id)? {
+            Object::Process { id, client, .. } => Ok((*id, *client)),
+            _ => Err(Error::Invalid),
+        }
+    }
+
+    /// A process ended.
+    pub fn process_ended(&mut self, of: u64) {
+        if self.handles == 0 {
+            return;
+        }
+        for (id, open) in &mut self.all {
+            if let Object::Process { client, is_over, .. } = &mut open.object
+                && *client == of
+            {
+                *is_over = true;
+                self.changed.push(*id);
+            }
+        }
+    }
+
+    /// A new socket of that process. `TooMany`.
+    pub fn socket(&mut self, client: u64, kind: SocketKind, owner: u32) -> Result<DescriptionId, Error> {
+        self.sockets.room(1)?;
+        let id = self.add(client, Object::Socket);
+        self.sockets.add(id, kind, owner);
+        Ok(id)
+    }
+
+    /// Two that are connected. `TooMany`.
+    pub fn pair(&mut self, client: u64, kind: SocketKind, owner: u32) -> Result<(DescriptionId, DescriptionId), Error> {
+        self.sockets.room(2)?;
+        let ids = [(); 2].map(|()| self.add(client, Object::Socket));
+        ids.into_iter().for_each(|id| self.sockets.add(id, kind, owner));
+        self.sockets.join(ids);
+        Ok((ids[0], ids[1]))
+    }
+
+    /// Takes the oldest connection that waits at a listener.
+    pub fn accept(&mut self, client: u64, id: DescriptionId) -> Result<DescriptionId, Error> {
+        let taken = self.sockets(client, id)?.accept(id)?;
+        self.all.insert(taken, Open { object: Object::Socket, holders: Holders::of(client) });
+        Ok(taken)
+    }
+
+    /// Connects a socket.
+    pub fn connect(&mut self, client: u64, id: DescriptionId, to: &LocalAddress, owner: u32) -> Result<(), Error> {
+        let other_end = self.last_id + 1;
+        self.sockets(client, id)?.connect(id, to, owner, other_end)?;
+        self.last_id = other_end;
+        Ok(())
+    }
+
+    /// Sends from a socket; rights at this server are to be the client's own.
+    pub fn send(
+        &mut self,
+        client: u64,
+        id: DescriptionId,
+        sender: &Sender<'_>,
+        offered: usize,
+        get: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<usize, Error> {
+        self.sockets(client, id)?;
+        if sender.rights.len() > RIGHTS_MAX || self.tickets.len() + sender.rights.len() > TICKETS_MAX {
+            return Err(Error::TooMany);
+        }
+        for right in sender.rights {
+            match right.keeper {
+                Keeper::Process => self.check(client, right.token)?,
+                Keeper::Console => {}
+                _ if self.tickets.contains_key(&right.token) => return Err(Error::Invalid),
+                Keeper::Files | Keeper::Network => {}
+            }
+        }
+        let sent = self.sockets.send(id, sender, offered, get)?;
+        if sent > 0 || self.sockets.kind(id)? != SocketKind::Stream {
+            sender.rights.iter().for_each(|right| self.lend(right));
+        }
+        Ok(sent)
+    }
+
+    /// A right is on its way.
+    fn lend(&mut self, right: &Right) {
+        match right.keeper {
+            Keeper::Process => self.all.get_mut(&right.token).into_iter().for_each(|open| open.holders.add(LENT)),
+            Keeper::Console => {}
+            Keeper::Files | Keeper::Network => drop(self.tickets.insert(right.token, (right.keeper, None))),
+        }
+    }
+
+    /// Rights were not sent.
+    pub fn lose(&mut self, rights: &[Right]) {
+        let strange = rights.iter().filter(|right| !self.tickets.contains_key(&right.token));
+        let tickets = strange.filter(|right| matches!(right.keeper, Keeper::Files | Keeper::Network));
+        self.settled.extend(tickets.map(|right| (right.keeper, right.token)));
+    }
+
+    /// Receives at a socket.
+    pub fn receive(
+        &mut self,
+        client: u64,
+        id: DescriptionId,
+        wish: Wish,
+        put: impl FnMut(usize, &[u8]) -> bool,
+    ) -> Result<Received, Error> {
+        let got = self.sockets(client, id)?.receive(id, wish, put)?;
+        for right in &got.rights {
+            match right.keeper {
+                Keeper::Process => {
+                    if let Some(open) = self.all.get_mut(&right.token) {
+                        open.holders.add(client);
+                    }
+                    if !wish.peek {
+                        self.end_loan(right.token);
+                    }
+                }
+                Keeper::Console => {}
+                Keeper::Files | Keeper::Network if wish.peek => {}
+                Keeper::Files | Keeper::Network => {
+                    self.tickets.insert(right.token, (right.keeper, Some(client)));
+                }
+            }
+        }
+        self.release_lost();
+        Ok(got)
+    }
+
+    /// Those of these tickets that may still be claimed.
+    pub fn unsettled(&self, tickets: &[u64]) -> Vec<u64> {
+        tickets.iter().copied().filter(|ticket| self.tickets.contains_key(ticket)).collect()
+    }
+
+    /// A client claimed what it wants of what it received.
+    pub fn claimed(&mut self, client: u64, tickets: &[u64]) {
+        for ticket in tickets {
+            if let Some((keeper, Some(receiver))) = self.tickets.get(ticket)
+                && *receiver == client
+            {
+                self.settled.push((*keeper, *ticket));
+                self.tickets.remove(ticket);
+            }
+        }
+    }
+
+    fn end_loan(&mut self, id: DescriptionId) {
+        if let Some(open) = self.all.get_mut(&id) {
+            open.holders.remove(LENT);
+        }
+        self.release_unheld(id);
+    }
+
+    /// Rights in messages that are lost go, and what they held with them.
+    fn release_lost(&mut self) {
+        while let Some(right) = self.sockets.lost.pop() {
+            match right.keeper {
+                Keeper::Process => self.end_loan(right.token),
+                Keeper::Console => {}
+                Keeper::Files | Keeper::Network => {
+                    self.tickets.remove(&right.token);
+                    self.settled.push((right.keeper, right.token));
+                }
+            }
+        }
+    }
+
+    /// Sockets that only messages hold: those that lie nowhere but with each other are emptied, and
+    /// so closed. Linux has a collector for them too.
+    fn collect(&mut self) {
+        let is_lent_only = |open: &Open| !open.holders.has_client();
+        let lent = self.all.iter().filter(|(_, open)| is_lent_only(open));
+        let mut unreached: BTreeSet<_> = lent.map(|(id, _)| *id).collect();
+        let mut reached: Vec<_> = self.all.keys().filter(|id| !unreached.contains(id)).copied().collect();
+        while let Some(id) = reached.pop() {
+            let held = self.sockets.rights_at(id).into_iter().filter(|right| right.keeper == Keeper::Process);
+            reached.extend(held.map(|right| right.token).filter(|id| unreached.remove(id)));
+        }
+        unreached.into_iter().for_each(|id| self.sockets.empty(id));
+    }
+
+    /// The sockets, for a client that holds this one. `BadId`, `NotSupported` for what is none.
+    pub fn sockets(&mut self, client: u64, id: DescriptionId) -> Result<&mut Sockets, Error> {
+        match self.held(client, id)? {
+            Object::Socket => Ok(&mut self.sockets),
+            _ => Err(Error::NotSupported),
+        }
+    }
+
+    /// Whether the client holds it. `BadId`.
+    pub fn check(&self, client: u64, id: DescriptionId) -> Result<(), Error> {
+        self.all.get(&id).filter(|open| open.holders.contains(client)).map(drop).ok_or(Error::BadId)
+    }
+
+    fn held(&mut self, client: u64, id: DescriptionId) -> Result<&mut Object, Error> {
+        let open = self.all.get_mut(&id).filter(|open| open.holders.contains(client)).ok_or(Error::BadId)?;
+        Ok(&mut open.object)
+    }
+
+    /// Reads at most `room` bytes, which `put` takes with where they belong; it says `false` if it
+    /// cannot, and then nothing is read: `Invalid`. 0 is the end.
+    pub fn read(
+        &mut self,
+        client: u64,
+        id: DescriptionId,
+        room: usize,
+        now_ns: u64,
+        mut put: impl FnMut(usize, &[u8]) -> bool,
+    ) -> Result<usize, Error> {
+        let pipe = match self.held(client, id)? {
+            Object::PipeEnd { reads: false, .. } => return Err(Error::BadId),
+            Object::Process { .. } => return Err(Error::Invalid),
+            Object::Timer { .. } => {
+                if room < event::BYTES || !put(0, &[0; event::BYTES]) {
+                    return Err(Error::Invalid);
+                }
+                return match self.timers.take(id, now_ns) {
+                    0 => Err(Error::WouldBlock),
+                    times => {
+                        put(0, &times.to_ne_bytes());
+                        Ok(event::BYTES)
+                    }
+                };
+            }
+            Object::Socket => {
+                let got = self.receive(client, id, Wish { room, ..Wish::default() }, put)?;
+                return Ok(got.bytes as usize);
+            }
+            Object::PipeEnd { pipe, .. } => *pipe,
+            Object::Event(event) => {
+                if room < event::BYTES || !put(0, &[0; event::BYTES]) {
+                    return Err(Error::Invalid);
+                }
+                put(0, &event.take()?.to_ne_bytes());
+                self.changed.push(id);
+                return Ok(event::BYTES);
+            }
+        };
+        let writer = pipe + 1;
+        let pipe = self.pipes.get_mut(&pipe).ok_or(Error::Failed)?;
+        let count = match pipe.readable(room) {
+            Room::Bytes(count) => count,
+            Room::Over => return Ok(0),
+            Room::Wait => return Err(Error::WouldBlock),
+        };
+        let [first, second] = pipe.front(count);
+        if !put(0, first) || !second.is_empty() && !put(first.len(), second) {
+            return Err(Error::Invalid);
+        }
+        pipe.remove(count);
+        self.changed.push(writer);
+        Ok(count)
+    }
+
+    /// Shows what lies in a pipe from its byte `from` on, as `read` does, and takes nothing.
+    /// `NotSeekable` for what is no pipe's end.
+    pub fn peek(
+        &mut self,
+        client: u64,
+        id: DescriptionId,
+        from: u64,
+        room: usize,
+        mut put: impl FnMut(usize, &[u8]) -> bool,
+    ) -> Result<usize, Error> {
+        let pipe = match self.held(client, id)? {
+            Object::PipeEnd { reads: false, .. } => return Err(Error::BadId),
+            Object::PipeEnd { pipe, .. } => *pipe,
+            _ => return Err(Error::NotSeekable),
+        };
+        let pipe = self.pipes.get(&pipe).ok_or(Error::Failed)?;
+        let skipped = usize::try_from(from).ok().filter(|from| *from < pipe.held() || *from == 0);
+        let Some(skipped) = skipped else { return Err(Error::WouldBlock) };
+        match pipe.readable(skipped.saturating_add(room)) {
+            Room::Over => Ok(0),
+            Room::Wait => Err(Error::WouldBlock),
+            Room::Bytes(count) => {
+                let mut place = 0;
+                let mut left = skipped;
+                for part in pipe.front(count) {
+                    let shown = &part[left.min(part.len())..];
+                    left -= left.min(part.len());
+                    if !shown.is_empty() && !put(place, shown) {
+                        return Err(Error::Invalid);
+                    }
+                    place += shown.len();
+                }
+                Ok(place)
+            }
+        }
+    }
+
+    /// Writes bytes of the `offered` ones, of process `writer`, which `get` fetches; it says
+    /// `false` if it cannot, and then nothing is written: `Invalid`.
+    pub fn write(
+        &mut self,
+        client: u64,
+        id: DescriptionId,
+        writer: impl FnOnce() -> u32,
+        offered: usize,
+        get: impl FnOnce(&mut [u8]) -> bool,
+    ) -> Result<usize, Error> {
+        if let Object::Socket = self.held(client, id)? {
+            return self.sockets.send(id, &Sender { process: writer(), ..Sender::default() }, offered, get);
+        }
+        let fetch = |count: usize| {
+            let mut bytes = vec![0; count];
+            if get(&mut bytes) { Ok(bytes) } else { Err(Error::Invalid) }
+        };
+        let pipe = match self.held(client, id)? {
+            Object::PipeEnd { reads: true, .. } | Object::Socket => return Err(Error::BadId),
+            Object::Timer { .. } | Object::Process { .. } => return Err(Error::Invalid),
+            Object::PipeEnd { pipe, .. } => *pipe,
+            Object::Event(event) => {
+                if offered < event::BYTES {
+                    return Err(Error::Invalid);
+                }
+                let bytes = fetch(event::BYTES)?;
+                event.add(bytes.try_into().map(u64::from_ne_bytes).map_err(|_| Error::Failed)?)?;
+                self.changed.push(id);
+                return Ok(event::BYTES);
+            }
+        };
+        let content = self.pipes.get_mut(&pipe).ok_or(Error::Failed)?;
+        let count = match content.writable(offered) {
+            Room::Bytes(count) => count,
+            Room::Over => return Err(Error::BrokenPipe),
+            Room::Wait => return Err(Error::WouldBlock),
+        };
+        content.put(&fetch(count)?);
+        self.changed.push(pipe);
+        Ok(count)
+    }
+
+    /// Bytes that can be read now. `NotTerminal` for what holds none.
+    pub fn available(&mut self, client: u64, id: DescriptionId) -> Result<usize, Error> {
+        match self.held(client, id)? {
+            Object::PipeEnd { pipe, reads: true } => {
+                let pipe = *pipe;
+                Ok(self.pipes.get(&pipe).map_or(0, Pipe::held))
+            }
+            Object::Socket => self.sockets.available(id),
+            _ => Err(Error::NotTerminal),
+        }
+    }
+
+    /// What it is.
+    pub fn kind(&mut self, client: u64, id: DescriptionId) -> Result<Kind, Error> {
+        Ok(match self.held(client, id)? {
+            Object::PipeEnd { .. } => Kind::Pipe,
+            Object::Event(_) | Object::Timer { .. } | Object::Process { .. } => Kind::Anonymous,
+            Object::Socket => Kind::Socket,
+        })
+    }
+
+    /// Which of `mask` holds now, and errors and hang-ups anyway.
+    pub fn ready(&self, id: DescriptionId, mask: u32) -> u32 {
+        let found = match self.all.get(&id).map(|open| &open.object) {
+            Some(Object::Event(event)) => event.ready(),
+            Some(Object::Timer { .. }) if self.timers.has_expired(id) => ready::READ,
+            Some(Object::Process { is_over: true, .. }) => ready::READ,
+            Some(Object::Timer { .. } | Object::Process { .. }) => 0,
+            Some(Object::Socket) => self.sockets.ready(id),
+            Some(Object::PipeEnd { pipe, reads }) => {
+                self.pipes.get(pipe).map_or(0, |pipe| if *reads { of_reader(pipe) } else { of_writer(pipe) })
+            }
+            None => 0,
+        };
+        found & (mask | ready::ERROR | ready::HANGUP)
+    }
+
+    /// A client gives a reference back. `BadId`.
+    pub fn close(&mut self, client: u64, id: DescriptionId) -> Result<(), Error> {
+        let open = self.all.get_mut(&id).ok_or(Error::BadId)?;
+        if !open.holders.remove(client) {
+            return Err(Error::BadId);
+        }
+        let is_lent_only = !open.holders.has_client() && !open.holders.is_empty();
+        self.released(&[id], is_lent_only);
+        Ok(())
+    }
+
+    /// Clients have given these back, of which some are still lent.
+    fn released(&mut self, ids: &[DescriptionId], any_lent: bool) {
+        ids.iter().for_each(|id| self.release_unheld(*id));
+        self.release_lost();
+        if any_lent {
+            self.collect();
+            self.release_lost();
+        }
+    }
+
+    fn release_unheld(&mut self, id: DescriptionId) {
+        if self.all.get(&id).is_none_or(|open| !open.holders.is_empty()) {
+            return;
+        }
+        self.changed.push(id);
+        match self.all.remove(&id).map(|open| open.object) {
+            Some(Object::Event(_)) => self.events -= 1,
+            Some(Object::Timer { .. }) => self.timers.remove(id),
+            Some(Object::Process { .. }) => self.handles -= 1,
+            Some(Object::Socket) => self.sockets.close(id),
+            Some(Object::PipeEnd { pipe, reads }) => self.close_end(pipe, reads),
+            None => {}
+        }
+    }
+
+    fn close_end(&mut self, pipe: DescriptionId, reads: bool) {
+        let Some(content) = self.pipes.get_mut(&pipe) else { return };
+        *(if reads { &mut content.readers_gone } else { &mut content.writers_gone }) = true;
+        if content.readers_gone && content.writers_gone {
+            self.pipes.remove(&pipe);
+        } else {
+            self.changed.push(if reads { pipe + 1 } else { pipe });
+        }
+    }
+
+    /// A child gets a reference to each description of its parent's.
+    pub fn inherit(&mut self, parent: u64, child: u64) {
+        self.all.values_mut().for_each(|open| open.holders.inherit(parent, child));
+    }
+
+    /// Clients ended: all they held goes. They are among `ids`.
+    pub fn forget(&mut self, ids: RangeInclusive<u64>, is_gone: impl Fn(u64) -> bool) {
+        let (mut unheld, mut any_lent) = (Vec::new(), false);
+        for (id, open) in &mut self.all {
+            let gone: Vec<_> = open.holders.among(ids.clone()).filter(|client| is_gone(*client)).collect();
+            for client in &gone {
+                open.holders.forget(*client);
+            }
+            if open.holders.is_empty() {
+                unheld.push(*id);
+            }
+            any_lent |= !gone.is_empty() && !open.holders.has_client() && !open.holders.is_empty();
+        }
+        self.released(&unheld, any_lent);
+        let is_theirs =
+            |receiver: &Option<u64>| receiver.is_some_and(|client| ids.contains(&client) && is_gone(client));
+        let theirs = self.tickets.extract_if(.., |_, (_, receiver)| is_theirs(receiver));
+        self.settled.extend(theirs.map(|(ticket, (keeper, _))| (keeper, ticket)));
+    }
+}
+
+fn of_reader(pipe: &Pipe) -> u32 {
+    let data = if pipe.readable(1) == Room::Wait { 0 } else { ready::READ };
+    data | if pipe.writers_gone { ready::HANGUP } else { 0 }
+}
+
+fn of_writer(pipe: &Pipe) -> u32 {
+    let room = if pipe.writable(ATOMIC_BYTES) == Room::Wait { 0 } else { ready::WRITE };
+    room | if pipe.readers_gone { ready::ERROR } else { 0 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! Tests of the open descriptions.
+
+use super::*;
+
+const ME: u64 = 1 << 32;
+const CHILD: u64 = 2 << 32;
+
+fn read(all: &mut Descriptions, client: u64, id: DescriptionId, room: usize) -> Result<Vec<u8>, Error> {
+    let mut bytes = vec![0; room];
+    let count = all.read(client, id, room, 0, |offset, part| {
+        bytes[offset..offset + part.len()].copy_from_slice(part);
+        true
+    })?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+fn write(all: &mut Descriptions, client: u64, id: DescriptionId, from: &[u8]) -> Result<usize, Error> {
+    all.write(
+        client,
+        id,
+        || 7,
+        from.len(),
+        |into| {
+            into.copy_from_slice(&from[..into.len()]);
+            true
+        },
+    )
+}
+
+#[test]
+fn a_pipe_carries_bytes_and_names_who_must_look_again() {
+    let mut all = Descriptions::default();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    assert_eq!(read(&mut all, ME, reading, 9), Err(Error::WouldBlock));
+    assert_eq!(all.ready(reading, ready::READ), 0);
+    assert_eq!(write(&mut all, ME, writing, b"hello"), Ok(5));
+    assert_eq!(all.take_changed(), [reading]);
+    assert_eq!(all.ready(reading, ready::READ), ready::READ);
+    assert_eq!(all.available(ME, reading), Ok(5));
+    assert_eq!(read(&mut all, ME, reading, 4).unwrap(), b"hell");
+    assert_eq!(all.take_changed(), [writing]);
+    // Neither the wrong end nor somebody else's.
+    assert_eq!(read(&mut all, ME, writing, 1), Err(Error::BadId));
+    assert_eq!(write(&mut all, ME, reading, b"x"), Err(Error::BadId));
+    assert_eq!(read(&mut all, CHILD, reading, 1), Err(Error::BadId));
+    // What cannot be put anywhere stays.
+    assert_eq!(all.read(ME, reading, 9, 0, |_, _| false), Err(Error::Invalid));
+    assert_eq!(read(&mut all, ME, reading, 9).unwrap(), b"o");
+}
+
+#[test]
+fn ends_close_with_their_last_holder() {
+    let mut all = Descriptions::default();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    all.inherit(ME, CHILD);
+    all.close(ME, writing).unwrap();
+    assert_eq!(all.close(ME, writing), Err(Error::BadId));
+    assert_eq!(read(&mut all, ME, reading, 1), Err(Error::WouldBlock));
+    all.take_changed();
+    all.forget(CHILD..=CHILD, |_| true);
+    assert_eq!(all.take_changed(), [writing, reading]);
+    assert_eq!(read(&mut all, ME, reading, 1), Ok(Vec::new()));
+    assert_eq!(all.ready(reading, 0), ready::HANGUP);
+    all.close(ME, reading).unwrap();
+    assert!(all.all.is_empty() && all.pipes.is_empty());
+}
+
+#[test]
+fn an_event_counts_and_is_bounded() {
+    let mut all = Descriptions::default();
+    let event = all.event(ME, 2, false).unwrap();
+    assert_eq!(all.kind(ME, event), Ok(Kind::Anonymous));
+    assert_eq!(read(&mut all, ME, event, 7), Err(Error::Invalid));
+    assert_eq!(read(&mut all, ME, event, 64).unwrap(), 2u64.to_ne_bytes());
+    assert_eq!(read(&mut all, ME, event, 8), Err(Error::WouldBlock));
+    assert_eq!(write(&mut all, ME, event, &[1; 4]), Err(Error::Invalid));
+    all.take_changed();
+    assert_eq!(write(&mut all, ME, event, &5u64.to_ne_bytes()), Ok(8));
+    assert_eq!((all.take_changed(), all.ready(event, u32::MAX)), (vec![event], ready::READ | ready::WRITE));
+    let more: Vec<_> = (1..EVENTS_MAX).map(|_| all.event(ME, 0, true).unwrap()).collect();
+    assert_eq!(all.event(ME, 0, false), Err(Error::TooMany));
+    more.into_iter().for_each(|id| all.close(ME, id).unwrap());
+    all.close(ME, event).unwrap();
+    assert!(all.all.is_empty() && all.event(ME, 0, false).is_ok());
+}
+
+#[test]
+fn a_socket_is_read_and_written_as_others() {
+    let mut all = Descriptions::default();
+    let (one, two) = all.pair(ME, SocketKind::Stream, 7).unwrap();
+    assert_eq!(all.kind(ME, one), Ok(Kind::Socket));
+    all.inherit(ME, CHILD);
+    assert_eq!(write(&mut all, ME, one, b"hello"), Ok(5));
+    assert_eq!(all.take_changed(), [two]);
+    assert_eq!(read(&mut all, CHILD, two, 9).unwrap(), b"hello");
+    let listener = all.socket(ME, SocketKind::Stream, 7).unwrap();
+    let address = LocalAddress { file: Some(3), name: b"/s".into() };
+    all.sockets(ME, listener).unwrap().bind(listener, address.clone()).unwrap();
+    all.sockets(ME, listener).unwrap().listen(listener, 1, 7).unwrap();
+    let client = all.socket(CHILD, SocketKind::Stream, 8).unwrap();
+    all.connect(CHILD, client, &address, 8).unwrap();
+    let taken = all.accept(ME, listener).unwrap();
+    assert_eq!(write(&mut all, CHILD, client, b"x"), Ok(1));
+    assert_eq!(read(&mut all, CHILD, taken, 9), Err(Error::BadId));
+    assert_eq!(read(&mut all, ME, taken, 9).unwrap(), b"x");
+    // A program's end ends its connections, and one that nobody accepted goes with its listener.
+    all.forget(CHILD..=CHILD, |_| true);
+    assert_eq!(read(&mut all, ME, taken, 9), Ok(Vec::new()));
+    let late = all.socket(ME, SocketKind::Stream, 7).unwrap();
+    all.connect(ME, late, &address, 7).unwrap();
+    all.forget(ME..=ME, |_| true);
+    assert!(all.all.is_empty() && all.sockets.room(crate::sockets::SOCKETS_MAX).is_ok());
+    let event = all.event(ME, 0, false).unwrap();
+    assert_eq!(all.sockets(ME, event).err(), Some(Error::NotSupported));
+}
+
+fn right(keeper: Keeper, token: u64) -> Right {
+    Right { keeper, token, note: 3 }
+}
+
+fn send(all: &mut Descriptions, client: u64, id: DescriptionId, rights: &[Right]) -> Result<usize, Error> {
+    all.send(client, id, &Sender { process: 7, to: None, rights }, 1, |into| {
+        into.fill(b'r');
+        true
+    })
+}
+
+fn receive(all: &mut Descriptions, client: u64, id: DescriptionId, rights: usize) -> Result<Vec<Right>, Error> {
+    all.receive(client, id, Wish { room: 9, rights, peek: false }, |_, _| true).map(|got| got.rights)
+}
+
+#[test]
+fn descriptions_travel_in_messages_and_live_there() {
+    let mut all = Descriptions::default();
+    let (one, two) = all.pair(ME, SocketKind::Stream, 7).unwrap();
+    let event = all.event(ME, 5, false).unwrap();
+    all.inherit(ME, CHILD);
+    all.close(CHILD, event).unwrap();
+    assert_eq!(send(&mut all, CHILD, one, &[right(Keeper::Process, event)]), Err(Error::BadId));
+    send(&mut all, ME, one, &[right(Keeper::Process, event)]).unwrap();
+    write(&mut all, ME, one, b"more").unwrap();
+    all.close(ME, event).unwrap();
+    assert_eq!(read(&mut all, ME, event, 8), Err(Error::BadId));
+    // A look gives a reference, and leaves it there.
+    let peeked = all.receive(ME, two, Wish { room: 9, rights: 9, peek: true }, |_, _| true).unwrap();
+    assert_eq!((peeked.bytes, peeked.rights.len()), (1, 1));
+    all.close(ME, event).unwrap();
+    assert_eq!(receive(&mut all, CHILD, two, 9).unwrap(), [right(Keeper::Process, event)]);
+    assert_eq!(read(&mut all, CHILD, event, 8).unwrap(), 5u64.to_ne_bytes());
+    assert_eq!(read(&mut all, ME, two, 9).unwrap(), b"more");
+    // Twice given, twice given back.
+    for _ in 0..2 {
+        assert_eq!(send(&mut all, CHILD, one, &[right(Keeper::Process, event)]), Ok(1));
+    }
+    for _ in 0..2 {
+        assert_eq!(receive(&mut all, CHILD, two, 9).map(|rights| rights.len()), Ok(1));
+    }
+    (0..3).for_each(|_| all.close(CHILD, event).unwrap());
+    assert_eq!(all.events, 0);
+}
+
+#[test]
+fn what_nobody_can_receive_is_closed() {
+    let mut all = Descriptions::default();
+    let (one, two) = all.pair(ME, SocketKind::Datagram, 7).unwrap();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    // Read without asking for it, and too many of them.
+    send(&mut all, ME, one, &[right(Keeper::Process, reading), right(Keeper::Process, writing)]).unwrap();
+    [reading, writing].iter().for_each(|id| all.close(ME, *id).unwrap());
+    assert_eq!(receive(&mut all, ME, two, 1).unwrap().len(), 1);
+    assert_eq!(read(&mut all, ME, reading, 1), Ok(Vec::new()), "the writing end went");
+    all.close(ME, reading).unwrap();
+    // Ends that lie in each other's messages, in a listener's waiting connection too.
+    send(&mut all, ME, one, &[right(Keeper::Process, one)]).unwrap();
+    send(&mut all, ME, two, &[right(Keeper::Process, two)]).unwrap();
+    let listener = all.socket(ME, SocketKind::Stream, 7).unwrap();
+    let address = LocalAddress { file: Some(3), name: b"/s".into() };
+    all.sockets(ME, listener).unwrap().bind(listener, address.clone()).unwrap();
+    all.sockets(ME, listener).unwrap().listen(listener, 1, 7).unwrap();
+    let client = all.socket(ME, SocketKind::Stream, 8).unwrap();
+    all.connect(ME, client, &address, 8).unwrap();
+    send(&mut all, ME, client, &[right(Keeper::Process, listener), right(Keeper::Process, one)]).unwrap();
+    all.close(ME, one).unwrap();
+    all.close(ME, two).unwrap();
+    assert_eq!(all.all.len(), 4, "the connection may still be accepted, and so all of it received");
+    all.forget(ME..=ME, |_| true);
+    assert!(all.all.is_empty() && all.pipes.is_empty() && all.sockets.room(crate::sockets::SOCKETS_MAX).is_ok());
+}
+
+#[test]
+fn tickets_are_settled_once_whatever_becomes_of_them() {
+    let mut all = Descriptions::default();
+    let (one, two) = all.pair(ME, SocketKind::Packets, 7).unwrap();
+    let ticket = |number| right(if number % 2 == 0 { Keeper::Files } else { Keeper::Network }, number);
+    for number in 10..14 {
+        send(&mut all, ME, one, &[ticket(number)]).unwrap();
+    }
+    assert_eq!(send(&mut all, ME, one, &[ticket(10)]), Err(Error::Invalid));
+    all.lose(&[ticket(10), ticket(99)]);
+    assert_eq!(all.take_settled(), [(Keeper::Network, 99)], "what is on its way is not lost");
+    assert_eq!(all.unsettled(&[9, 10, 13]), [10, 13]);
+    all.inherit(ME, CHILD);
+    assert_eq!(receive(&mut all, CHILD, two, 9).unwrap(), [ticket(10)]);
+    assert_eq!(receive(&mut all, CHILD, two, 9).unwrap(), [ticket(11)]);
+    all.claimed(ME, &[10]);
+    assert_eq!((all.take_settled(), all.unsettled(&[10])), (vec![], vec![10]));
+    all.claimed(CHILD, &[10, 12]);
+    assert_eq!(all.take_settled(), [(Keeper::Files, 10)]);
+    all.forget(CHILD..=CHILD, |_| true);
+    assert_eq!(all.take_settled(), [(Keeper::Network, 11)]);
+    all.forget(ME..=ME, |_| true);
+    let mut settled = all.take_settled();
+    settled.sort();
+    assert_eq!(settled, [(Keeper::Files, 12), (Keeper::Network, 13)]);
+    assert!(all.tickets.is_empty());
+}
+
+#[test]
+fn timers_and_handles_are_ready_when_something_happened() {
+    let mut all = Descriptions::default();
+    let timer = all.timer(ME, false).unwrap();
+    let now = |ns| Now { ns, of_timer_ns: ns };
+    assert_eq!((all.is_of_day(ME, timer), all.is_of_day(CHILD, timer)), (Ok(false), Err(Error::BadId)));
+    all.set_timer(timer, now(0), TimerStart::In(100), 100);
+    assert_eq!((all.next_ns(), all.ready(timer, ready::READ)), (Some(100), 0));
+    let read_at = |all: &mut Descriptions, now_ns| all.read(ME, timer, 8, now_ns, |_, _| true);
+    assert_eq!(read_at(&mut all, 99), Err(Error::WouldBlock));
+    all.expire(100);
+    assert_eq!((all.take_changed(), all.ready(timer, ready::READ | ready::WRITE)), (vec![timer], ready::READ));
+    assert_eq!((read_at(&mut all, 350), all.ready(timer, ready::READ)), (Ok(8), 0));
+    assert_eq!(all.read(ME, timer, 7, 999, |_, _| true), Err(Error::Invalid));
+    all.inherit(ME, CHILD);
+    all.close(ME, timer).unwrap();
+    assert!(all.next_ns().is_some(), "the child has it");
+    all.close(CHILD, timer).unwrap();
+    assert_eq!(all.next_ns(), None);
+
+    let handle = all.handle(ME, 9, 77, false).unwrap();
+    assert_eq!((all.process_of(ME, handle), all.ready(handle, ready::READ)), (Ok((9, 77)), 0));
+    all.process_ended(78);
+    assert_eq!(all.ready(handle, ready::READ), 0);
+    all.take_changed();
+    all.process_ended(77);
+    assert_eq!((all.take_changed(), all.ready(handle, ready::READ)), (vec![handle], ready::READ));
+    assert_eq!(all.process_of(ME, timer), Err(Error::BadId));
+    assert_eq!(write(&mut all, ME, handle, b"x"), Err(Error::Invalid));
+}
+
+#[test]
+fn a_pipe_is_looked_into_without_taking() {
+    let mut all = Descriptions::default();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    let peek = |all: &mut Descriptions, from, room| {
+        let mut bytes = vec![0; room];
+        let count = all.peek(ME, reading, from, room, |offset, part| {
+            bytes[offset..offset + part.len()].copy_from_slice(part);
+            true
+        })?;
+        bytes.truncate(count);
+        Ok(bytes)
+    };
+    assert_eq!(peek(&mut all, 0, 9), Err(Error::WouldBlock));
+    write(&mut all, ME, writing, b"hello").unwrap();
+    assert_eq!((peek(&mut all, 0, 9).unwrap(), peek(&mut all, 2, 2).unwrap()), (b"hello".to_vec(), b"ll".to_vec()));
+    assert_eq!((peek(&mut all, 5, 9), peek(&mut all, u64::MAX, 9)), (Err(Error::WouldBlock), Err(Error::WouldBlock)));
+    assert_eq!(read(&mut all, ME, reading, 9).unwrap(), b"hello");
+    all.close(ME, writing).unwrap();
+    assert_eq!(peek(&mut all, 0, 9).unwrap(), b"");
+}

@@ -1,0 +1,237 @@
+//! Tests of sockets within the machine.
+
+use super::*;
+
+const A: DescriptionId = 1;
+const B: DescriptionId = 2;
+const C: DescriptionId = 3;
+const NEW: DescriptionId = 100;
+
+fn named(name: &str) -> LocalAddress {
+    LocalAddress { file: None, name: format!("\0{name}").into_bytes() }
+}
+
+fn pair(kind: SocketKind) -> Sockets {
+    let mut all = Sockets::default();
+    all.add(A, kind, 10);
+    all.add(B, kind, 20);
+    all.join([A, B]);
+    all
+}
+
+fn send(all: &mut Sockets, id: DescriptionId, bytes: &[u8]) -> Result<usize, Error> {
+    send_to(all, id, None, bytes)
+}
+
+fn send_to(all: &mut Sockets, id: DescriptionId, to: Option<&LocalAddress>, bytes: &[u8]) -> Result<usize, Error> {
+    let sender = Sender { process: id as u32, to, ..Sender::default() };
+    all.send(id, &sender, bytes.len(), |into| {
+        into.copy_from_slice(&bytes[..into.len()]);
+        true
+    })
+}
+
+fn receive(all: &mut Sockets, id: DescriptionId, room: usize) -> Result<Vec<u8>, Error> {
+    taken(all, id, room, false).map(|(bytes, _)| bytes)
+}
+
+fn taken(all: &mut Sockets, id: DescriptionId, room: usize, peek: bool) -> Result<(Vec<u8>, Received), Error> {
+    let mut bytes = vec![0; room];
+    let got = all.receive(id, Wish { room, peek, rights: 0 }, |offset, part| {
+        bytes[offset..offset + part.len()].copy_from_slice(part);
+        true
+    })?;
+    bytes.truncate(got.bytes as usize);
+    Ok((bytes, got))
+}
+
+/// What waits costs exactly what it is said to.
+fn is_sound(all: &Sockets) {
+    for socket in all.all.values() {
+        let cost = |message: &Message| message.bytes.len() - message.taken + MESSAGE_COST;
+        assert_eq!(socket.held, socket.incoming.iter().map(cost).sum());
+        assert!(socket.held <= CAPACITY_BYTES || socket.incoming.len() == 1);
+        if let (State::Connected(peer), true) = (&socket.state, socket.kind != SocketKind::Datagram) {
+            assert!(all.all[peer].peer().is_some());
+        }
+    }
+}
+
+#[test]
+fn a_stream_joins_and_splits() {
+    let mut all = pair(SocketKind::Stream);
+    assert_eq!(receive(&mut all, B, 9), Err(Error::WouldBlock));
+    send(&mut all, A, b"one ").unwrap();
+    send(&mut all, A, b"two").unwrap();
+    assert_eq!(all.available(B), Ok(7));
+    assert_eq!(taken(&mut all, B, 5, true).unwrap().0, b"one t");
+    assert_eq!(receive(&mut all, B, 5).unwrap(), b"one t");
+    assert_eq!(receive(&mut all, B, 5).unwrap(), b"wo");
+    assert_eq!(send(&mut all, A, b""), Ok(0));
+    assert_eq!(receive(&mut all, B, 5), Err(Error::WouldBlock));
+    is_sound(&all);
+}
+
+#[test]
+fn packets_keep_their_bounds_and_may_be_empty() {
+    for kind in [SocketKind::Packets, SocketKind::Datagram] {
+        let mut all = pair(kind);
+        for part in [&b"first"[..], b"", b"third"] {
+            send(&mut all, A, part).unwrap();
+        }
+        let (bytes, got) = taken(&mut all, B, 3, false).unwrap();
+        assert_eq!((&bytes[..], got.bytes, got.whole), (&b"fir"[..], 3, 5));
+        assert_eq!(receive(&mut all, B, 9).unwrap(), b"");
+        assert_eq!(receive(&mut all, B, 9).unwrap(), b"third");
+        assert_eq!(send(&mut all, A, &[1; MESSAGE_MAX + 1]), Err(Error::MessageTooLong));
+        is_sound(&all);
+    }
+}
+
+#[test]
+fn a_full_socket_keeps_senders_waiting_until_there_is_room() {
+    for kind in [SocketKind::Stream, SocketKind::Packets, SocketKind::Datagram] {
+        let mut all = pair(kind);
+        let mut sent = 0;
+        while let Ok(count) = send(&mut all, A, &[sent as u8; 5000]) {
+            sent += count;
+            is_sound(&all);
+        }
+        assert!(sent > CAPACITY_BYTES / 2 && all.ready(A) & ready::WRITE == 0);
+        all.changed.clear();
+        let mut received = 0;
+        while all.ready(A) & ready::WRITE == 0 {
+            received += receive(&mut all, B, 5000).unwrap().len();
+            is_sound(&all);
+        }
+        assert!(all.changed.contains(&A), "who polls is told");
+        while let Ok(bytes) = receive(&mut all, B, 70_000) {
+            received += bytes.len();
+        }
+        assert_eq!(received, sent);
+        assert_eq!(all.all[&B].held, 0);
+    }
+}
+
+#[test]
+fn connections_wait_to_be_accepted() {
+    let mut all = Sockets::default();
+    [A, B, C].into_iter().for_each(|id| all.add(id, SocketKind::Stream, id as u32));
+    assert_eq!(all.connect(B, &named("x"), 2, NEW), Err(Error::ConnectionRefused));
+    assert_eq!(all.listen(A, 0, 1), Err(Error::Invalid));
+    all.bind(A, named("x")).unwrap();
+    assert_eq!(all.bind(A, named("y")), Err(Error::Invalid));
+    assert_eq!(all.bind(B, named("x")), Err(Error::AddressInUse));
+    assert_eq!(all.connect(B, &named("x"), 2, NEW), Err(Error::ConnectionRefused));
+    all.listen(A, 0, 11).unwrap();
+    assert_eq!(all.accept(A), Err(Error::WouldBlock));
+    all.connect(B, &named("x"), 22, NEW).unwrap();
+    assert_eq!(all.connect(B, &named("x"), 22, NEW + 1), Err(Error::AlreadyConnected));
+    assert_eq!(all.connect(C, &named("x"), 33, NEW + 1), Err(Error::WouldBlock));
+    // It may be written to before it is accepted.
+    send(&mut all, B, b"early").unwrap();
+    assert_eq!(all.ready(A), ready::READ);
+    all.changed.clear();
+    assert_eq!(all.accept(A), Ok(NEW));
+    assert_eq!(all.changed, [C]);
+    assert_eq!(receive(&mut all, NEW, 9).unwrap(), b"early");
+    assert_eq!(all.names(NEW), Ok((named("x"), Some(LocalAddress::default()))));
+    assert_eq!(all.names(B), Ok((LocalAddress::default(), Some(named("x")))));
+    assert_eq!((all.peer_owner(NEW), all.peer_owner(B)), (Ok(22), Ok(11)));
+    // A listener's end refuses who was not accepted, and leaves the others.
+    all.connect(C, &named("x"), 33, NEW + 1).unwrap();
+    all.close(A);
+    assert_eq!(all.take_error(C), Ok(Some(Error::ConnectionReset)));
+    assert_eq!(receive(&mut all, C, 9), Ok(vec![]));
+    send(&mut all, NEW, b"still").unwrap();
+    all.add(A, SocketKind::Stream, 1);
+    all.bind(A, named("x")).unwrap();
+    is_sound(&all);
+    [A, B, C, NEW].into_iter().for_each(|id| all.close(id));
+    assert!(all.all.is_empty() && all.names.is_empty());
+}
+
+#[test]
+fn an_end_is_seen_by_the_other() {
+    let mut all = pair(SocketKind::Stream);
+    send(&mut all, A, b"last").unwrap();
+    all.shutdown(A, Shutdown::Write).unwrap();
+    assert_eq!(send(&mut all, A, b"x"), Err(Error::BrokenPipe));
+    assert_eq!(all.ready(B) & (ready::READ_HANGUP | ready::HANGUP), ready::READ_HANGUP);
+    assert_eq!(receive(&mut all, B, 9).unwrap(), b"last");
+    assert_eq!(receive(&mut all, B, 9), Ok(vec![]));
+    send(&mut all, B, b"unread").unwrap();
+    all.changed.clear();
+    all.close(A);
+    assert_eq!(all.changed, [B]);
+    assert_eq!(all.ready(B), ready::READ | ready::WRITE | ready::ERROR | ready::READ_HANGUP | ready::HANGUP);
+    assert_eq!(receive(&mut all, B, 9), Err(Error::ConnectionReset));
+    assert_eq!(receive(&mut all, B, 9), Ok(vec![]));
+    assert_eq!(send(&mut all, B, b"x"), Err(Error::BrokenPipe));
+}
+
+#[test]
+fn datagrams_find_names_and_tell_their_source() {
+    let mut all = Sockets::default();
+    [A, B, C].into_iter().for_each(|id| all.add(id, SocketKind::Datagram, id as u32));
+    all.bind(A, LocalAddress { file: Some(7), name: b"/tmp/a".into() }).unwrap();
+    all.bind(B, LocalAddress::default()).unwrap();
+    assert_eq!(send(&mut all, B, b"x"), Err(Error::NotConnected));
+    let to = LocalAddress { file: Some(7), name: b"a".into() };
+    send_to(&mut all, B, Some(&to), b"hello").unwrap();
+    *all.tells_sender(A).unwrap() = true;
+    let (bytes, got) = taken(&mut all, A, 9, false).unwrap();
+    assert_eq!((&bytes[..], got.sender), (&b"hello"[..], Some(B as u32)));
+    let own = all.names(B).unwrap().0;
+    assert!(own.name.starts_with(b"\0") && own.name.len() == 6);
+    assert_eq!(got.source, Some(Address::Local(own.clone())));
+    // Who finds no room is told when there is, as one who is connected.
+    while send_to(&mut all, B, Some(&to), &[0; 9000]).is_ok() {}
+    assert_eq!(all.ready(B) & ready::WRITE, 0);
+    all.changed.clear();
+    while all.ready(B) & ready::WRITE == 0 {
+        receive(&mut all, A, 9000).unwrap();
+    }
+    assert!(all.changed.contains(&B));
+    send_to(&mut all, B, Some(&to), &[0; MESSAGE_MAX]).unwrap();
+    while receive(&mut all, A, 9).is_ok() {}
+    // Who is connected takes from its peer only.
+    all.connect(A, &own, 1, NEW).unwrap();
+    send(&mut all, A, b"back").unwrap();
+    assert_eq!(send_to(&mut all, C, Some(&to), b"x"), Err(Error::Denied));
+    all.close(B);
+    assert_eq!(send(&mut all, A, b"x"), Err(Error::ConnectionRefused));
+    send_to(&mut all, C, Some(&to), b"x").unwrap();
+    // A stream does not reach a datagram's file, and may have a datagram's abstract name.
+    all.add(B, SocketKind::Stream, 2);
+    assert_eq!(all.connect(B, &to, 2, NEW), Err(Error::WrongKind));
+}
+
+/// Streams against a plain queue of bytes, by a generator of fixed seed.
+#[test]
+fn a_stream_is_a_queue_of_bytes() {
+    let mut all = pair(SocketKind::Stream);
+    let (mut sent, mut model, mut seed) = (0u8, VecDeque::<u8>::new(), 1u64);
+    let mut random = |limit: usize| {
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (seed >> 33) as usize % limit
+    };
+    for _ in 0..5_000 {
+        let size = random(9000);
+        if random(2) == 0 {
+            let bytes: Vec<_> = (0..size).map(|at| sent.wrapping_add(at as u8)).collect();
+            if let Ok(count) = send(&mut all, A, &bytes) {
+                assert!(count > 0 || size == 0);
+                model.extend(&bytes[..count]);
+                sent = sent.wrapping_add(count as u8);
+            }
+        } else if size > 0 {
+            match receive(&mut all, B, size) {
+                Ok(bytes) => assert!(!bytes.is_empty() && model.drain(..bytes.len()).eq(bytes)),
+                Err(error) => assert!(error == Error::WouldBlock && model.is_empty()),
+            }
+        }
+        assert_eq!(all.available(B).unwrap(), model.len());
+    }
+    is_sound(&all);
+}

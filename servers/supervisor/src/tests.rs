@@ -1,0 +1,241 @@
+//! The supervisor between monitors and spawn that are played.
+
+use std::cell::{Cell, RefCell};
+use std::future::pending;
+use std::rc::Rc;
+
+use abi::{DeathCause, Handle};
+use channel::{Layout, Peer};
+use contracts::endpoint::{BindError, Hurt};
+use contracts::monitor::*;
+use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnServer, serve_spawn};
+use runtime::now_ns;
+use system::{Component, Linux, Placement, Restart, System};
+
+use crate::watch::Supervisor;
+
+/// A restart may take so long beside what else goes on.
+const PROMPT_NS: u64 = 50_000_000;
+
+/// Monitors of two cores, with a component each, and spawn.
+#[derive(Default)]
+struct Fake {
+    /// Core 1's monitor is stuck.
+    is_stuck: Cell<bool>,
+    /// What spawn was asked for, and when.
+    made: RefCell<Vec<(String, u64, u64)>>,
+    /// How components ended that do not run.
+    ends: RefCell<Vec<(String, u64)>>,
+    /// Components that do not run.
+    gone: RefCell<Vec<String>>,
+    peer: RefCell<Option<Peer>>,
+}
+
+const NAMES: [&str; 2] = ["near", "far"];
+
+fn domain_of(core: u32, generation: u64) -> DomainId {
+    u64::from(core) << 48 | generation
+}
+
+fn killed(domain: DomainId) -> Death {
+    Death { domain, cause: DeathCause::Killed as u64, status: 137, address: 0, rip: 0, cpu_ns: 0 }
+}
+
+/// Operations that no test here needs.
+macro_rules! refused {
+    ($($name:ident($($of:ty),*) -> $gives:ty;)*) => {
+        $(async fn $name(&self, _: &Peer, $(_: $of),*) -> Result<$gives, MonitorError> {
+            Err(MonitorError::Failed)
+        })*
+    };
+}
+
+impl Fake {
+    /// A core's monitor answers, or does not.
+    async fn reach(&self, core: u32) {
+        if core == 1 && self.is_stuck.get() {
+            pending::<()>().await;
+        }
+    }
+}
+
+impl MonitorServer for Fake {
+    refused! {
+        open(u32, ChannelPlan, Option<Place>) -> Place;
+        close(u32, ChannelId) -> ();
+        announce(u32, ChannelId, u32) -> ();
+        introduce(u32, ChannelId, DomainId, u64) -> ();
+        refuse(u32, DomainId, u64, BindError) -> ();
+        region(u32, String, u64, RegionKind, Option<u64>) -> u64;
+        create(u32, DomainPlan) -> Created;
+        start(u32, DomainId) -> ();
+        kill(u32, DomainId, u64) -> ();
+        discard(u32, DomainId) -> ();
+        harm(u32, DomainId, Harm, u64) -> ();
+        memory(u32) -> CoreMemory;
+        objects(u32) -> Vec<u64>;
+        core_use(u32) -> CoreUse;
+        move_pages(u32, u32, u64) -> ();
+        carve(u32, u64) -> u64;
+        add(u32, u64, u64) -> ();
+        change_core(u32, bool) -> ();
+        leave(u32) -> ();
+        forget_core(u32, u32) -> ();
+    }
+
+    async fn domain(&self, peer: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
+        *self.peer.borrow_mut() = Some(peer.clone());
+        self.reach(core).await;
+        let name = NAMES[core as usize];
+        let made = self.made.borrow().iter().filter(|(of, ..)| of == name).map(|(_, generation, _)| *generation).max();
+        let domain = domain_of(core, made.unwrap_or(1));
+        if self.gone.borrow().iter().any(|gone| gone == name) || from > domain {
+            return Ok(None);
+        }
+        let generation = made.unwrap_or(1);
+        Ok(Some(DomainLine { domain, name: name.into(), core, generation, serving: true, pages: 1, cpu_ns: 1 }))
+    }
+
+    async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
+        self.reach(core).await;
+        let ends = self.ends.borrow();
+        Ok(ends.iter().find(|(of, _)| *of == name).map(|(_, generation)| (*generation, killed(domain_of(core, 1)))))
+    }
+
+    fn hurt_monitor(&self, _: &Peer, _: u32, _: Hurt, _: u64) {}
+
+    fn power_off(&self, _: &Peer, _: u8) {
+        panic!("the machine ends");
+    }
+}
+
+impl SpawnServer for Fake {
+    async fn component(&self, _: &Peer, name: String, generation: u64, _: u64) -> Result<DomainId, SpawnError> {
+        let core = NAMES.iter().position(|known| *known == name).unwrap() as u32;
+        self.made.borrow_mut().push((name.clone(), generation, now_ns()));
+        self.gone.borrow_mut().retain(|gone| *gone != name);
+        Ok(domain_of(core, generation))
+    }
+
+    async fn dispatchers(&self, _: &Peer, _: String, _: u64, _: u32) -> Result<Vec<DomainId>, SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn linux(
+        &self,
+        _: &Peer,
+        _: Option<u32>,
+        _: Option<DomainId>,
+        _: u64,
+        _: bool,
+    ) -> Result<LinuxDomain, SpawnError> {
+        Err(SpawnError::Failed)
+    }
+
+    async fn start(&self, _: &Peer, _: DomainId) -> Result<(), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn kill(&self, _: &Peer, _: DomainId, _: u64) -> Result<(), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn discard(&self, _: &Peer, _: DomainId) -> Result<(), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn domains(&self, _: &Peer, _: DomainId) -> Result<Vec<DomainId>, SpawnError> {
+        Ok(Vec::new())
+    }
+
+    async fn usage(&self, _: &Peer, _: DomainId) -> Result<(u64, u64), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    fn ready(&self, _: &Peer) {}
+}
+
+fn description() -> System {
+    let components = [0, 1].map(|core| Component {
+        name: NAMES[core as usize].into(),
+        program: "any".into(),
+        core: Placement::Preferred(vec![core]),
+        priority: 1,
+        memory_limit_pages: 1,
+        provides: Vec::new(),
+        uses: Vec::new(),
+        binds: Vec::new(),
+        restart: Restart::Always,
+        devices: Vec::new(),
+        regions: Vec::new(),
+    });
+    let linux = Linux { core: Placement::default(), priority: 1, memory_limit_pages: 1, uses: Vec::new() };
+    System { components: components.into(), linux }
+}
+
+/// A supervisor that was restarted, as `main` has it; runs `test` once it listens.
+fn with_supervisor<F: Future<Output = ()>>(fake: &Rc<Fake>, test: impl FnOnce(Rc<Supervisor>) -> F) {
+    runtime::testing::run(async {
+        let [monitor, spawn] = [(); 2].map(|()| channel::loopback(Layout::default()));
+        runtime::spawn(serve_monitor(fake.clone(), monitor.1));
+        runtime::spawn(serve_spawn(fake.clone(), spawn.1));
+        let clients = (MonitorClient::new(monitor.0), SpawnClient::new(spawn.0));
+        let supervisor = Rc::new(Supervisor::new(&description(), 2, clients.0, clients.1, Handle::NONE));
+        runtime::spawn(supervisor.clone().listen());
+        supervisor.probe_all().await;
+        runtime::spawn(supervisor.clone().start_all(false));
+        test(supervisor).await;
+    });
+}
+
+/// What spawn was asked to start of a component: its generations.
+fn generations(fake: &Fake, name: &str) -> Vec<u64> {
+    fake.made.borrow().iter().filter(|(of, ..)| of == name).map(|(_, generation, _)| *generation).collect()
+}
+
+/// A stuck monitor is waited for: by who asks it, not by whoever else needs the supervisor.
+#[test]
+fn a_stuck_monitor_does_not_make_the_supervisor_deaf() {
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        fake.is_stuck.set(true);
+        let events = MonitorEvents::new(&fake.peer.borrow().clone().unwrap());
+        // Each makes it ask core 1: who serves there, who has stalled, and who lives at all.
+        events.serving(domain_of(1, 9)).unwrap();
+        events.stalled(domain_of(1, 9)).unwrap();
+        events.lost();
+        runtime::sleep(PROMPT_NS).await;
+        let died_ns = now_ns();
+        fake.gone.borrow_mut().push("near".into());
+        events.died("near".into(), 1, false, killed(domain_of(0, 1))).unwrap();
+        runtime::sleep(PROMPT_NS).await;
+        assert_eq!(generations(&fake, "near"), [2]);
+        assert!(fake.made.borrow()[0].2 - died_ns < PROMPT_NS);
+    });
+}
+
+/// The supervisor was restarted while the monitor of a core hangs, which is lost then: what lived
+/// there is not begun anew, but in the generation after the one that is told to have ended.
+#[test]
+fn what_nobody_knows_is_not_begun_anew() {
+    for is_told in [true, false] {
+        let fake = Rc::new(Fake::default());
+        fake.is_stuck.set(true);
+        with_supervisor(&fake, async |supervisor| {
+            supervisor.all_started().await;
+            assert_eq!(generations(&fake, "far"), [], "it may run");
+            fake.gone.borrow_mut().push("far".into());
+            if is_told {
+                let events = MonitorEvents::new(&fake.peer.borrow().clone().unwrap());
+                events.died("far".into(), 3, false, killed(domain_of(1, 3))).unwrap();
+            } else {
+                fake.ends.borrow_mut().push(("far".into(), 3));
+            }
+            runtime::sleep(PROMPT_NS).await;
+            fake.is_stuck.set(false);
+            runtime::sleep(100 * PROMPT_NS).await;
+            assert_eq!(generations(&fake, "far"), [4], "{is_told}");
+        });
+    }
+}

@@ -1,0 +1,45 @@
+//! Programs of checks: C programs of ours, each of which asks for what Linux promises, names what
+//! it does not find, and ends with `all checked, N failed`.
+
+use crate::emulator::MachineType;
+use crate::guest::Guest;
+use crate::scenario::{Bench, Skip, with_console};
+use anyhow::{Context, Result, bail, ensure};
+use std::process::Command;
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Compiles, boots and passes such a program.
+pub fn run(bench: &Bench, cpus: u32, source: &str) -> Result<()> {
+    with_console(boot(bench, cpus, compile(source)?)?, pass)
+}
+
+/// A static program.
+pub fn compile(source: &str) -> Result<Vec<u8>> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let (text, program) = (folder.path().join("checks.c"), folder.path().join("checks"));
+    crate::files::write(&text, source.as_bytes())?;
+    let mut compiler = Command::new("cc");
+    match compiler.args(["-O1", "-w", "-static", "-pthread", "-o"]).arg(&program).arg(&text).output() {
+        Err(_) => bail!(Skip::Package { program: "cc", package: "gcc" }),
+        Ok(output) if !output.status.success() => bail!("cc: {}", String::from_utf8_lossy(&output.stderr).trim()),
+        Ok(_) => crate::files::read(&program),
+    }
+}
+
+/// Boots a machine that runs it.
+pub fn boot(bench: &Bench, cpus: u32, program: Vec<u8>) -> Result<Guest> {
+    bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", "exec /checks"], |root, _| {
+        root.file("root/checks", 0o755, program);
+        Ok(())
+    })
+}
+
+/// Waits for its end.
+pub fn pass(guest: &mut Guest) -> Result<()> {
+    guest.expect("all checked, ", LIMIT)?;
+    let status = guest.finish(LIMIT)?;
+    ensure!(status == 0, "some checks failed");
+    Ok(())
+}

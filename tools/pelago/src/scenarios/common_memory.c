@@ -1,0 +1,265 @@
+// What Linux promises of memory that processes have in common, and of sleeping on its words.
+// Each check prints "ok NAME" or "FAILED NAME" with what was found.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE 4096
+static int failures;
+
+static void check(const char *name, int is_fine, long found) {
+    int error = errno;
+    if (!is_fine) failures++;
+    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
+    fflush(stdout);
+}
+static void *common(long bytes) {
+    return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+}
+static int ended(int child) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+}
+static long futex(void *at, int operation, int value, struct timespec *limit) {
+    return syscall(SYS_futex, at, operation, value, limit, NULL, -1);
+}
+
+static void pages(void) {
+    volatile long *memory = common(3 * PAGE);
+    check("common memory", memory != MAP_FAILED && memory[0] == 0, 0);
+    long *own = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memory[0] = 1, own[0] = 1;
+    int child = fork();
+    if (!child) {
+        int is_fine = memory[0] == 1;
+        memory[0] = 2, memory[1024] = 3, own[0] = 9;
+        _exit(is_fine ? 5 : 6);
+    }
+    check("a child sees it", ended(child) == 5, 0);
+    check("and what it writes is seen", memory[0] == 2 && memory[1024] == 3, memory[0]);
+    check("but not in memory of its own", own[0] == 1, own[0]);
+    // The one in the middle ends first.
+    int ends[2];
+    pipe(ends);
+    if (!(child = fork())) {
+        if (!fork()) {
+            char byte;
+            read(ends[0], &byte, 1);
+            memory[1025] = memory[1] + 1;
+            memory[2] = 7;
+            _exit(0);
+        }
+        _exit(0);
+    }
+    ended(child);
+    memory[1] = 41;
+    write(ends[1], "x", 1);
+    for (int i = 0; i < 2000 && memory[2] != 7; i++) usleep(1000);
+    check("a grandchild goes on with it", memory[1025] == 42, memory[1025]);
+    check("it can be made read-only", mprotect((void *)memory, PAGE, PROT_READ) == 0 && memory[0] == 2, 0);
+    if (!(child = fork())) {
+        memory[512] = 8;
+        memory[0] = 3;
+        _exit(0);
+    }
+    check("for a child too", ended(child) == 1000 + SIGSEGV && memory[512] == 8, memory[512]);
+    check("and writable again", mprotect((void *)memory, PAGE, PROT_READ | PROT_WRITE) == 0 && (memory[0] = 4) == 4, 0);
+    if (!(child = fork())) {
+        munmap((void *)memory, 3 * PAGE);
+        _exit(0);
+    }
+    check("who unmaps it takes nothing away", ended(child) == 0 && memory[0] == 4, memory[0]);
+    if (!(child = fork())) {
+        madvise((void *)memory, PAGE, MADV_DONTNEED);
+        _exit(memory[0] == 4 ? 5 : 6);
+    }
+    check("nor who needs it no more", ended(child) == 5 && memory[0] == 4, memory[0]);
+    if (!(child = fork())) {
+        memory[3] = 99;
+        raise(SIGKILL);
+    }
+    check("what a killed one wrote stays", ended(child) == 1000 + SIGKILL && memory[3] == 99, memory[3]);
+    munmap((void *)memory, 3 * PAGE), munmap(own, PAGE);
+
+    char *large = common(32l << 20);
+    if (!(child = fork())) {
+        for (long at = 0; at < 32l << 20; at += PAGE) large[at] = at / PAGE % 251 + 1;
+        _exit(0);
+    }
+    ended(child);
+    long wrong = 0;
+    for (long at = 0; at < 32l << 20; at += PAGE) wrong += large[at] != (char)(at / PAGE % 251 + 1);
+    check("much of it", wrong == 0, wrong);
+    munmap(large, 32l << 20);
+
+    int file = open("/tmp/in-common", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    write(file, "from the file", 13);
+    char *mapped = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    check("a file in common", mapped != MAP_FAILED && !strcmp(mapped, "from the file"), 0);
+    if (!(child = fork())) {
+        strcpy(mapped, "from the child");
+        _exit(0);
+    }
+    check("is a child's too", ended(child) == 0 && !strcmp(mapped, "from the child"), mapped[9]);
+    munmap(mapped, PAGE), close(file), unlink("/tmp/in-common");
+}
+
+static void counters(void) {
+    enum { CHILDREN = 6, ROUNDS = 2000 };
+    atomic_long *count = common(PAGE);
+    int children[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        if (!(children[i] = fork())) {
+            for (int round = 0; round < ROUNDS; round++) atomic_fetch_add(count, 1);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++) ended(children[i]);
+    check("a counter", atomic_load(count) == CHILDREN * ROUNDS, atomic_load(count));
+    munmap(count, PAGE);
+}
+
+static void words(void) {
+    atomic_int *word = common(PAGE);
+    struct timespec soon = { 0, 30000000 };
+    check("a limit", futex(word, FUTEX_WAIT, 0, &soon) == -1 && errno == ETIMEDOUT, 0);
+    check("another value", futex(word, FUTEX_WAIT, 1, NULL) == -1 && errno == EAGAIN, 0);
+    check("nobody to wake", futex(word, FUTEX_WAKE, 1, NULL) == 0, 0);
+    int child = fork();
+    if (!child) {
+        while (atomic_load(word) == 0) futex(word, FUTEX_WAIT, 0, NULL);
+        atomic_store(word + 1, 1);
+        futex(word + 1, FUTEX_WAKE, 1, NULL);
+        _exit(0);
+    }
+    usleep(50000);
+    atomic_store(word, 1);
+    check("a child is woken", futex(word, FUTEX_WAKE, 9, NULL) == 1, 0);
+    while (atomic_load(word + 1) == 0) futex(word + 1, FUTEX_WAIT, 0, NULL);
+    check("and wakes", ended(child) == 0, 0);
+    // Turns.
+    enum { ROUNDS = 300 };
+    atomic_store(word, 0);
+    if (!(child = fork())) {
+        for (int round = 0; round < ROUNDS; round++) {
+            while (atomic_load(word) != 1) futex(word, FUTEX_WAIT, 0, NULL);
+            atomic_store(word, 0);
+            futex(word, FUTEX_WAKE, 1, NULL);
+        }
+        _exit(0);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        atomic_store(word, 1);
+        futex(word, FUTEX_WAKE, 1, NULL);
+        while (atomic_load(word) != 0) futex(word, FUTEX_WAIT, 1, NULL);
+    }
+    check("turns", ended(child) == 0, 0);
+    // A sleeper that is killed takes no wake-up with it.
+    int first = fork();
+    if (!first) for (;;) futex(word + 8, FUTEX_WAIT, 0, NULL);
+    usleep(50000);
+    kill(first, SIGKILL), ended(first);
+    int second = fork();
+    if (!second) {
+        futex(word + 8, FUTEX_WAIT, 0, NULL);
+        _exit(3);
+    }
+    usleep(50000);
+    check("a killed one sleeps no more", futex(word + 8, FUTEX_WAKE, 1, NULL) == 1 && ended(second) == 3, 0);
+    int bits = fork();
+    if (!bits) _exit(syscall(SYS_futex, word + 9, FUTEX_WAIT_BITSET, 0, NULL, NULL, 4) ? 1 : 0);
+    usleep(50000);
+    long wrong = syscall(SYS_futex, word + 9, FUTEX_WAKE_BITSET, 9, NULL, NULL, 3);
+    long right = syscall(SYS_futex, word + 9, FUTEX_WAKE_BITSET, 9, NULL, NULL, 12);
+    check("by bits", wrong == 0 && right == 1 && ended(bits) == 0, wrong * 10 + right);
+    munmap(word, PAGE);
+}
+
+struct shared {
+    sem_t ping, pong;
+    pthread_mutex_t lock;
+    pthread_cond_t condition;
+    int turn;
+    long count;
+};
+
+static void primitives(void) {
+    struct shared *shared = common(PAGE);
+    sem_init(&shared->ping, 1, 0), sem_init(&shared->pong, 1, 0);
+    pthread_mutexattr_t for_locks;
+    pthread_mutexattr_init(&for_locks);
+    pthread_mutexattr_setpshared(&for_locks, PTHREAD_PROCESS_SHARED);
+    pthread_mutex_init(&shared->lock, &for_locks);
+    pthread_condattr_t for_conditions;
+    pthread_condattr_init(&for_conditions);
+    pthread_condattr_setpshared(&for_conditions, PTHREAD_PROCESS_SHARED);
+    pthread_cond_init(&shared->condition, &for_conditions);
+    int child = fork();
+    if (!child) {
+        for (int i = 0; i < 100; i++) sem_wait(&shared->ping), sem_post(&shared->pong);
+        _exit(0);
+    }
+    for (int i = 0; i < 100; i++) sem_post(&shared->ping), sem_wait(&shared->pong);
+    check("semaphores", ended(child) == 0, 0);
+    struct timespec limit;
+    clock_gettime(CLOCK_REALTIME, &limit);
+    limit.tv_nsec += 50000000;
+    if (limit.tv_nsec >= 1000000000) limit.tv_sec++, limit.tv_nsec -= 1000000000;
+    check("with a limit", sem_timedwait(&shared->ping, &limit) == -1 && errno == ETIMEDOUT, 0);
+    enum { CHILDREN = 4, ROUNDS = 200 };
+    int children[CHILDREN];
+    for (int i = 0; i < CHILDREN; i++) {
+        if (!(children[i] = fork())) {
+            for (int round = 0; round < ROUNDS; round++) {
+                pthread_mutex_lock(&shared->lock);
+                long before = shared->count;
+                if (round % 20 == 0) usleep(100);
+                shared->count = before + 1;
+                pthread_mutex_unlock(&shared->lock);
+            }
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < CHILDREN; i++) ended(children[i]);
+    check("a lock", shared->count == CHILDREN * ROUNDS, shared->count);
+    if (!(child = fork())) {
+        pthread_mutex_lock(&shared->lock);
+        while (shared->turn != 1) pthread_cond_wait(&shared->condition, &shared->lock);
+        shared->turn = 2;
+        pthread_cond_broadcast(&shared->condition);
+        pthread_mutex_unlock(&shared->lock);
+        _exit(0);
+    }
+    usleep(30000);
+    pthread_mutex_lock(&shared->lock);
+    shared->turn = 1;
+    pthread_cond_broadcast(&shared->condition);
+    while (shared->turn != 2) pthread_cond_wait(&shared->condition, &shared->lock);
+    pthread_mutex_unlock(&shared->lock);
+    check("a condition", ended(child) == 0, 0);
+    munmap(shared, PAGE);
+}
+
+int main(void) {
+    alarm(100);
+    pages();
+    counters();
+    words();
+    primitives();
+    printf("all checked, %d failed\n", failures);
+    return failures != 0;
+}

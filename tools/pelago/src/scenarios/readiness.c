@@ -1,0 +1,206 @@
+// What Linux promises of epoll, asked by a program. Each check prints "ok NAME" or "FAILED NAME" with
+// what was found.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int failures;
+
+static void check(const char *name, int is_fine, long found) {
+    int error = errno;
+    if (!is_fine) failures++;
+    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
+    fflush(stdout);
+}
+
+static int add(int set, int file, unsigned events) {
+    struct epoll_event event = { events, { .u64 = 0x100000000ull + file } };
+    return epoll_ctl(set, EPOLL_CTL_ADD, file, &event);
+}
+// The events of the one file that is ready; 0 for none, -1 for another file or several.
+static long wait_one(int set, int file, int timeout) {
+    struct epoll_event events[8];
+    int count = epoll_wait(set, events, 8, timeout);
+    if (count <= 0) return count ? -errno - 1000 : 0;
+    return count == 1 && events[0].data.u64 == 0x100000000ull + file ? (long)events[0].events : -1;
+}
+static void count_up(int file) { uint64_t one = 1; if (write(file, &one, 8) != 8) exit(99); }
+static void count_down(int file) { uint64_t all; if (read(file, &all, 8) != 8) exit(99); }
+
+static void levels_and_edges(void) {
+    int set = epoll_create1(0), file = eventfd(0, EFD_NONBLOCK);
+    add(set, file, EPOLLIN);
+    check("nothing yet", wait_one(set, file, 0) == 0, 0);
+    count_up(file);
+    long found = wait_one(set, file, 0);
+    check("what is written is seen at once", found == EPOLLIN, found);
+    check("a level stays", wait_one(set, file, -1) == EPOLLIN && wait_one(set, file, 0) == EPOLLIN, 0);
+    count_down(file);
+    check("until it is read", wait_one(set, file, 0) == 0, 0);
+
+    struct epoll_event event = { EPOLLIN | EPOLLET, { .u64 = 0x100000000ull + file } };
+    epoll_ctl(set, EPOLL_CTL_MOD, file, &event);
+    count_up(file);
+    found = wait_one(set, file, -1);
+    check("an edge is told", found == EPOLLIN, found);
+    check("once", wait_one(set, file, 0) == 0, 0);
+    count_up(file);
+    check("the next one too, though nothing was read", wait_one(set, file, -1) == EPOLLIN && wait_one(set, file, 0) == 0, 0);
+    epoll_ctl(set, EPOLL_CTL_MOD, file, &event);
+    check("a change tells again what holds", wait_one(set, file, 0) == EPOLLIN && wait_one(set, file, 0) == 0, 0);
+
+    event.events = EPOLLIN | EPOLLONESHOT;
+    epoll_ctl(set, EPOLL_CTL_MOD, file, &event);
+    check("one shot", wait_one(set, file, 0) == EPOLLIN && wait_one(set, file, 0) == 0, 0);
+    count_up(file);
+    check("and no other", wait_one(set, file, 0) == 0, 0);
+    epoll_ctl(set, EPOLL_CTL_MOD, file, &event);
+    check("until it is asked for", wait_one(set, file, 0) == EPOLLIN, 0);
+    close(file);
+    check("what is closed is gone", wait_one(set, file, 0) == 0, 0);
+    close(set);
+}
+
+// A stream that is written until it is full, and read until it is empty, by edges alone.
+static void a_stream_by_edges(int one, int other, const char *name) {
+    char bytes[4096];
+    memset(bytes, 7, sizeof bytes);
+    int set = epoll_create1(0);
+    fcntl(one, F_SETFL, O_NONBLOCK), fcntl(other, F_SETFL, O_NONBLOCK);
+    add(set, one, EPOLLOUT | EPOLLET), add(set, other, EPOLLIN | EPOLLET);
+    long sent = 0, got = 0, total = 1 << 20, rounds = 0;
+    while (got < total && rounds++ < 10000) {
+        struct epoll_event events[2];
+        int count = epoll_wait(set, events, 2, 20000);
+        if (count <= 0) break;
+        for (int at = 0; at < count; at++) {
+            if (events[at].events & EPOLLOUT)
+                while (sent < total) {
+                    long done = write(one, bytes, total - sent < 4096 ? total - sent : 4096);
+                    if (done < 0) break;
+                    sent += done;
+                }
+            if (events[at].events & EPOLLIN)
+                for (long done; (done = read(other, bytes, 4096)) > 0;) got += done;
+        }
+    }
+    check(name, got == total, got);
+    close(one), check("and its end is told", wait_one(set, other, 20000) & (EPOLLIN | EPOLLHUP), 0);
+    close(other), close(set);
+}
+
+static void streams(void) {
+    int files[2], listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (pipe(files)) exit(99);
+    a_stream_by_edges(files[1], files[0], "a megabyte through a pipe");
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, files)) exit(99);
+    a_stream_by_edges(files[0], files[1], "a megabyte through a socket pair");
+    struct sockaddr_in address = { AF_INET, htons(7000), { htonl(INADDR_LOOPBACK) } };
+    bind(listener, (void *)&address, sizeof address), listen(listener, 8);
+    int set = epoll_create1(0), client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    add(set, listener, EPOLLIN | EPOLLET);
+    // It was there before it was connected.
+    int clients = epoll_create1(0);
+    add(clients, client, EPOLLOUT | EPOLLET);
+    check("a socket of no connection hangs up", wait_one(clients, client, 0) == (EPOLLOUT | EPOLLHUP), 0);
+    int begun = connect(client, (void *)&address, sizeof address);
+    check("a connection is begun", begun == 0 || errno == EINPROGRESS, begun);
+    check("and told", wait_one(clients, client, 20000) == EPOLLOUT, 0);
+    long found = wait_one(set, listener, 20000);
+    check("a listener by edges", found == EPOLLIN && wait_one(set, listener, 0) == 0, found);
+    int server = accept(listener, 0, 0);
+    a_stream_by_edges(server, client, "a megabyte through a connection");
+    close(listener), close(set), close(clients);
+}
+
+static void sets(void) {
+    int outer = epoll_create1(0), inner = epoll_create1(0), file = eventfd(0, 0);
+    add(outer, inner, EPOLLIN), add(inner, file, EPOLLIN);
+    check("a set in a set", wait_one(outer, inner, 0) == 0, 0);
+    count_up(file);
+    check("is ready when it holds what is", wait_one(outer, inner, 20000) == EPOLLIN && wait_one(inner, file, 0) == EPOLLIN, 0);
+    struct pollfd wanted = { inner, POLLIN };
+    check("poll asks a set", poll(&wanted, 1, 0) == 1 && wanted.revents == POLLIN, wanted.revents);
+    errno = 0;
+    check("a circle is refused", add(inner, outer, EPOLLIN) == -1 && errno == ELOOP, errno);
+    check("and a set in itself", add(inner, inner, EPOLLIN) == -1 && errno == EINVAL, errno);
+    pid_t child = fork();
+    if (child == 0) _exit(wait_one(inner, file, 20000) == EPOLLIN ? 11 : 12);
+    int status;
+    waitpid(child, &status, 0);
+    check("a child asks for itself", WEXITSTATUS(status) == 11, WEXITSTATUS(status));
+}
+
+static int told, waiting;
+static void *wait_there(void *argument) {
+    struct epoll_event event;
+    __atomic_store_n(&waiting, 1, __ATOMIC_SEQ_CST);
+    return (void *)(long)epoll_wait((int)(long)argument, &event, 1, 60000);
+}
+static void threads(void) {
+    int set = epoll_create1(0), file = eventfd(1, 0);
+    pthread_t thread;
+    void *found;
+    pthread_create(&thread, 0, wait_there, (void *)(long)set);
+    while (!__atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) usleep(1000);
+    add(set, file, EPOLLIN);
+    pthread_join(thread, &found);
+    check("who waits is told of what is added", found == (void *)1, (long)found);
+    count_down(file), waiting = 0;
+    pthread_create(&thread, 0, wait_there, (void *)(long)set);
+    while (!__atomic_load_n(&waiting, __ATOMIC_SEQ_CST)) usleep(1000);
+    count_up(file);
+    pthread_join(thread, &found);
+    check("and of what another thread writes", found == (void *)1, (long)found);
+}
+
+static void many(void) {
+    int set = epoll_create1(0), files[900];
+    for (int at = 0; at < 900; at++) {
+        files[at] = eventfd(0, 0);
+        if (files[at] < 0 || add(set, files[at], EPOLLIN | (at % 2 ? EPOLLET : 0))) exit(99);
+    }
+    check("900 idle ones", wait_one(set, 0, 0) == 0, 0);
+    long right = 0;
+    for (int at = 0; at < 900; at += 100) {
+        count_up(files[at + 1]);
+        right += wait_one(set, files[at + 1], -1) == EPOLLIN;
+        count_down(files[at + 1]);
+    }
+    check("one of 900", right == 9, right);
+    for (int at = 0; at < 900; at++) count_up(files[at]);
+    struct epoll_event events[100];
+    char seen[1024] = "";
+    int rounds = 0, all = 0;
+    for (; all < 900 && rounds < 30; rounds++) {
+        int count = epoll_wait(set, events, 100, 0);
+        for (int at = 0; at < count; at++) {
+            int file = (int)events[at].data.u64;
+            all += !seen[file], seen[file] = 1;
+        }
+    }
+    check("all of 900 have their turn", all == 900, all);
+}
+
+int main(void) {
+    levels_and_edges();
+    streams();
+    sets();
+    threads();
+    many();
+    printf("all checked, %d failed\n", failures);
+    return failures != 0;
+}
