@@ -3,6 +3,7 @@
 use alloc::rc::Rc;
 use core::any::Any;
 use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +76,46 @@ impl Bulk {
         // SAFETY: as `read`, the other way round.
         unsafe { copy::copy(self.start.as_ptr().add(offset), from.as_ptr(), from.len()) };
         Ok(())
+    }
+
+    /// Reads a word at once: never half of what the other side, or a device, is writing. Whatever
+    /// was written before that word is seen after it. `OutOfBounds` if it is not aligned, too.
+    pub fn load_u16(&self, offset: usize) -> Result<u16, OutOfBounds> {
+        let place = self.word(offset)?;
+        // SAFETY: `word` looked: it lies in the window and is aligned; all share it as atomics.
+        Ok(unsafe { AtomicU16::from_ptr(place) }.load(Ordering::Acquire))
+    }
+
+    /// Writes a word at once: it is old or new to whoever reads it, also after our death. What was
+    /// written before is seen before.
+    pub fn store_u16(&self, offset: usize, value: u16) -> Result<(), OutOfBounds> {
+        let place = self.word::<u16>(offset)?;
+        // SAFETY: as `load_u16`.
+        unsafe { AtomicU16::from_ptr(place) }.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// As [`load_u16`](Self::load_u16).
+    pub fn load_u32(&self, offset: usize) -> Result<u32, OutOfBounds> {
+        let place = self.word(offset)?;
+        // SAFETY: as `load_u16`.
+        Ok(unsafe { AtomicU32::from_ptr(place) }.load(Ordering::Acquire))
+    }
+
+    /// As [`store_u16`](Self::store_u16).
+    pub fn store_u32(&self, offset: usize, value: u32) -> Result<(), OutOfBounds> {
+        let place = self.word::<u32>(offset)?;
+        // SAFETY: as `load_u16`.
+        unsafe { AtomicU32::from_ptr(place) }.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Where an aligned word lies.
+    fn word<T>(&self, offset: usize) -> Result<*mut T, OutOfBounds> {
+        self.check(offset, size_of::<T>())?;
+        // SAFETY: it lies in the window.
+        let place = unsafe { self.start.as_ptr().add(offset) }.cast::<T>();
+        if place.is_aligned() { Ok(place) } else { Err(OutOfBounds) }
     }
 
     /// Copies between two windows, also overlapping ones of which the source lies higher.

@@ -12,6 +12,33 @@ pub trait Memory {
     fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds>;
     /// Copies bytes in.
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds>;
+
+    /// Reads an aligned word that a device or another component may write meanwhile: all of it is
+    /// of one time, and whatever was written before it is seen after it. Memory that nobody else
+    /// has at the same time need not do better than this.
+    fn load_u16(&self, offset: usize) -> Result<u16, OutOfBounds> {
+        let mut bytes = [0; 2];
+        self.read(offset, &mut bytes)?;
+        Ok(u16::from_le_bytes(bytes))
+    }
+
+    /// Writes an aligned word for them: old or new, also after our death, and after all that was
+    /// written before.
+    fn store_u16(&self, offset: usize, value: u16) -> Result<(), OutOfBounds> {
+        self.write(offset, &value.to_le_bytes())
+    }
+
+    /// As [`load_u16`](Self::load_u16).
+    fn load_u32(&self, offset: usize) -> Result<u32, OutOfBounds> {
+        let mut bytes = [0; 4];
+        self.read(offset, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// As [`store_u16`](Self::store_u16).
+    fn store_u32(&self, offset: usize, value: u32) -> Result<(), OutOfBounds> {
+        self.write(offset, &value.to_le_bytes())
+    }
 }
 
 impl<M: Memory + ?Sized> Memory for alloc::rc::Rc<M> {
@@ -21,6 +48,18 @@ impl<M: Memory + ?Sized> Memory for alloc::rc::Rc<M> {
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         (**self).write(offset, bytes)
     }
+    fn load_u16(&self, offset: usize) -> Result<u16, OutOfBounds> {
+        (**self).load_u16(offset)
+    }
+    fn store_u16(&self, offset: usize, value: u16) -> Result<(), OutOfBounds> {
+        (**self).store_u16(offset, value)
+    }
+    fn load_u32(&self, offset: usize) -> Result<u32, OutOfBounds> {
+        (**self).load_u32(offset)
+    }
+    fn store_u32(&self, offset: usize, value: u32) -> Result<(), OutOfBounds> {
+        (**self).store_u32(offset, value)
+    }
 }
 
 impl Memory for channel::Bulk {
@@ -29,6 +68,18 @@ impl Memory for channel::Bulk {
     }
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
         channel::Bulk::write(self, offset, bytes).map_err(|_| OutOfBounds)
+    }
+    fn load_u16(&self, offset: usize) -> Result<u16, OutOfBounds> {
+        channel::Bulk::load_u16(self, offset).map_err(|_| OutOfBounds)
+    }
+    fn store_u16(&self, offset: usize, value: u16) -> Result<(), OutOfBounds> {
+        channel::Bulk::store_u16(self, offset, value).map_err(|_| OutOfBounds)
+    }
+    fn load_u32(&self, offset: usize) -> Result<u32, OutOfBounds> {
+        channel::Bulk::load_u32(self, offset).map_err(|_| OutOfBounds)
+    }
+    fn store_u32(&self, offset: usize, value: u32) -> Result<(), OutOfBounds> {
+        channel::Bulk::store_u32(self, offset, value).map_err(|_| OutOfBounds)
     }
 }
 
