@@ -17,7 +17,7 @@ use smoltcp::wire::{HardwareAddress, IpCidr, IpProtocol, Ipv4Cidr, Ipv4Packet};
 
 use crate::connection::{Connection, Fault, Owner, Spares};
 use crate::datagrams::Datagrams;
-use crate::listener::{Listener, Notice, Shortage};
+use crate::listener::{Listener, Notice, Shortage, Tally};
 use crate::opening::{Opening, seed_for};
 use crate::record::Record;
 use crate::segment::{Pair, Segment};
@@ -106,6 +106,7 @@ pub struct Tcp<M> {
     pub(crate) dirty: VecDeque<ConnectionId>,
     pub(crate) changes: BTreeSet<Change>,
     notices: Vec<Notice>,
+    given_up: Tally,
     pub(crate) spares: Spares,
     pub(crate) nobody: SocketSet<'static>,
     pub(crate) host: Option<Ipv4Addr>,
@@ -135,6 +136,7 @@ impl<M: Memory> Tcp<M> {
             dirty: VecDeque::new(),
             changes: BTreeSet::new(),
             notices: Vec::new(),
+            given_up: Tally::default(),
             spares: Spares::default(),
             nobody: SocketSet::new(Vec::new()),
             host: None,
@@ -291,7 +293,7 @@ impl<M: Memory> Tcp<M> {
             };
             self.counters.dropped_syns += 1;
             if let Some(dropped) = listener.refuse(now_ns) {
-                self.notices.push(Notice { port: pair.local.port(), shortage, dropped, most });
+                self.notices.push(Notice::NotTaken { port: pair.local.port(), shortage, dropped, most });
             }
             return;
         }
@@ -389,7 +391,13 @@ impl<M: Memory> Tcp<M> {
             connection.fault = connection.fault.or(Some(Fault::TimedOut));
         }
         connection.socket_mut().abort();
-        let now = connection.instant(now_ns);
+        let (now, pair) = (connection.instant(now_ns), connection.record.pair);
+        if connection.record.unacknowledged()
+            && !matches!(connection.state, State::SynReceived | State::SynSent)
+            && let Some(count) = self.given_up.add(now_ns)
+        {
+            self.notices.push(Notice::GivenUp { pair, count });
+        }
         self.wire.aim(connection.record.pair.remote);
         self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets);
         self.wire.take_sent();

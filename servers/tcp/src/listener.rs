@@ -8,6 +8,8 @@
 use alloc::collections::VecDeque;
 use core::net::Ipv4Addr;
 
+use crate::segment::Pair;
+
 /// Connections that may wait at a listener that asks for fewer: a program that asks for a handful
 /// (Busybox says 9) while 200 clients come at once would make most of them wait a second for their
 /// second try, and lose those that come through passt, which has none. 256 of 96 KiB are 24 MiB.
@@ -26,9 +28,8 @@ pub struct Listener {
     pub waiting: VecDeque<u64>,
     /// So many may wait.
     pub most: usize,
-    /// SYNs dropped since the last notice, and when that was.
-    dropped: u64,
-    told_ns: Option<u64>,
+    /// SYNs dropped.
+    dropped: Tally,
 }
 
 /// What a dropped SYN was refused for.
@@ -41,24 +42,53 @@ pub enum Shortage {
     Connections,
 }
 
-/// For the log: connections refused at a port.
+/// For the log, of one kind not more often than [`TOLD_EVERY_NS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
-    /// Whose.
-    pub port: u16,
-    /// Why the last was.
-    pub shortage: Shortage,
-    /// How many since the last notice.
-    pub dropped: u64,
-    /// The limit that was reached.
-    pub most: usize,
+pub enum Notice {
+    /// Connections were refused at a port.
+    NotTaken {
+        /// Whose.
+        port: u16,
+        /// Why the last was.
+        shortage: Shortage,
+        /// How many since the last notice.
+        dropped: u64,
+        /// The limit that was reached.
+        most: usize,
+    },
+    /// Peers acknowledged nothing for too long, and their connections were ended.
+    GivenUp {
+        /// Our port and the last peer.
+        pair: Pair,
+        /// How many since the last notice.
+        count: u64,
+    },
+}
+
+/// Counts what is told, and when it is time to.
+#[derive(Debug, Default)]
+pub struct Tally {
+    count: u64,
+    told_ns: Option<u64>,
+}
+
+impl Tally {
+    /// One more; gives how many since the last notice if it is time for one.
+    pub fn add(&mut self, now_ns: u64) -> Option<u64> {
+        self.count += 1;
+        let silent = self.told_ns.is_some_and(|told_ns| now_ns.saturating_sub(told_ns) < TOLD_EVERY_NS);
+        (!silent).then(|| {
+            self.told_ns = Some(now_ns);
+            core::mem::take(&mut self.count)
+        })
+    }
 }
 
 impl Listener {
     /// A listener whose program asked for `backlog` waiting connections.
     pub fn new(address: Option<Ipv4Addr>, backlog: u32) -> Listener {
         let most = (backlog as usize).clamp(WAITING_MIN, WAITING_MAX);
-        Listener { address, waiting: VecDeque::new(), most, dropped: 0, told_ns: None }
+        Listener { address, waiting: VecDeque::new(), most, dropped: Tally::default() }
     }
 
     /// Is it for this address?
@@ -73,12 +103,7 @@ impl Listener {
 
     /// A SYN was dropped; gives how many were since the last notice if it is time for one.
     pub fn refuse(&mut self, now_ns: u64) -> Option<u64> {
-        self.dropped += 1;
-        let silent = self.told_ns.is_some_and(|told_ns| now_ns.saturating_sub(told_ns) < TOLD_EVERY_NS);
-        (!silent).then(|| {
-            self.told_ns = Some(now_ns);
-            core::mem::take(&mut self.dropped)
-        })
+        self.dropped.add(now_ns)
     }
 
     /// A connection is no longer here.

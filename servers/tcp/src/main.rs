@@ -63,16 +63,20 @@ async fn link(service: &Service, ip: &PacketsClient) {
     }
 }
 
-/// Says what was refused.
+/// Says what was refused or given up.
 fn told(notice: &Notice) {
-    let Notice { port, shortage, dropped, most } = notice;
-    match shortage {
-        Shortage::Queue => runtime::log!(
+    match notice {
+        Notice::NotTaken { port, shortage: Shortage::Queue, dropped, most } => runtime::log!(
             "port {port}: {dropped} connections not taken, {most} wait already: its program accepts too slowly"
         ),
-        Shortage::Connections => {
+        Notice::NotTaken { port, shortage: Shortage::Connections, dropped, most } => {
             runtime::log!("port {port}: {dropped} connections not taken, all {most} are in use")
         }
+        Notice::GivenUp { pair, count } => runtime::log!(
+            "port {}: {count} connections ended whose peers acknowledged nothing for 15 minutes, {} the last",
+            pair.local.port(),
+            pair.remote
+        ),
     }
 }
 

@@ -244,7 +244,7 @@ fn a_backlog_counts_and_a_full_queue_is_told_once() {
         net.settle();
         assert_eq!(net.server.sockets.tcp.records().count(), most);
         let notices = net.server.sockets.tcp.take_notices();
-        assert_eq!(notices, [Notice { port: 80, shortage: Shortage::Queue, dropped: 1, most }]);
+        assert_eq!(notices, [Notice::NotTaken { port: 80, shortage: Shortage::Queue, dropped: 1, most }]);
         net.now_ns += TOLD_EVERY_NS;
         net.client.connect(SERVER, 80, net.now_ns);
         net.settle();
