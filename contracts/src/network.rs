@@ -23,6 +23,8 @@ pub struct Link {
     /// Transmit buffers that the device may still read: not to be written before `transmitted`
     /// names them.
     pub busy: BufferSet,
+    /// The device was not reset since the last `attach`: no frame is lost.
+    pub kept: bool,
 }
 
 /// Why there is no link.
@@ -48,7 +50,7 @@ pub struct Settings {
 /// bounded by the pools. Rights: one client, IP. Before `attach` is answered the driver announces
 /// nothing and drops what arrives. Repeating `transmit` after a restart is right: a frame sent
 /// twice is what networks do.
-#[contract(name = "network", version = 1)]
+#[contract(name = "network", version = 2)]
 pub trait Network {
     /// Begins, or begins again: the caller holds the receive buffers of `held` and no others; the
     /// driver takes the rest back. Repeatable.
@@ -76,6 +78,10 @@ pub trait Network {
     /// The link went up or down.
     #[event]
     fn link(&self, up: bool);
+
+    /// The device had to be reset: frames may be lost, both ways.
+    #[event]
+    fn reset(&self);
 
     /// The device has read these transmit buffers.
     #[event]

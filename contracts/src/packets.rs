@@ -67,7 +67,7 @@ pub trait Packets {
     #[event]
     fn address(&self, address: Option<HostAddress>);
 
-    /// The driver was restarted and is attached again; packets may have been lost meanwhile.
+    /// The card was reset, and works again; packets may have been lost meanwhile.
     #[event]
     fn resumed(&self);
 }

@@ -1,4 +1,8 @@
 //! Devices: claimed once, kept, lent to whoever runs now.
+//!
+//! A device goes on when its user dies: all it reaches lies in regions that outlive the user, and
+//! the next one goes on with it (decision 25). If nobody comes to serve with it for [`ALONE_NS`] it
+//! is made quiet.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -24,10 +28,15 @@ const POWER: &str = "power";
 /// their own.
 const CORES: &str = "cores";
 
+/// A device whose user died and of which nobody serves for so long is made quiet.
+pub const ALONE_NS: u64 = 2_000_000_000;
+
 /// Claims by kind.
 #[derive(Default)]
 pub(crate) struct Devices {
     claimed: BTreeMap<String, Claim>,
+    /// Those whose user died, and since when they are known to be without one that serves.
+    alone: BTreeMap<String, Option<u64>>,
 }
 
 #[derive(Clone, Copy)]
@@ -68,11 +77,6 @@ pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, Strin
     (kind, place)
 }
 
-/// The kind of device that is not made quiet: all it reaches lies in a region that outlives its
-/// user, and the next user goes on with it. The emulator's throws away what it has read from the
-/// host, or forgets a buffer that it holds, if it may not reach memory for a while.
-const GOES_ON: &str = "virtio-console";
-
 impl<M: Machine> Registry<M> {
     /// The first device of a kind for a domain; `None` if the machine has none.
     pub(crate) fn lend(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
@@ -106,13 +110,35 @@ impl<M: Machine> Registry<M> {
         Ok(Some(made))
     }
 
-    /// Makes devices quiet whose user is gone: from here on they touch none of its memory.
-    pub(crate) fn quieten(&mut self, kinds: &[String]) {
-        let quietened = kinds.iter().filter(|kind| *kind != GOES_ON);
-        for claim in quietened.filter_map(|kind| self.devices.claimed.get(kind).copied()) {
-            // A serial port has nothing to stop and says so.
-            let _ = self.machine.quiet(claim.device);
+    /// The user of these devices died.
+    pub(crate) fn leave(&mut self, kinds: &[String]) {
+        for kind in kinds.iter().filter(|kind| self.devices.claimed.contains_key(*kind)) {
+            self.devices.alone.entry(kind.clone()).or_insert(None);
         }
+    }
+
+    /// Their user serves.
+    pub(crate) fn serve_with(&mut self, kinds: &[String]) {
+        self.devices.alone.retain(|kind, _| !kinds.contains(kind));
+    }
+
+    /// Makes devices quiet with which nobody serves any more, save one whose next user is starting:
+    /// if that dies, it is asked for again. Gives how many nanoseconds later it is to be called
+    /// again at the latest, if it is. To be called after each look at deaths.
+    pub fn quieten(&mut self, now_ns: u64) -> Option<u64> {
+        let mut next_ns = None;
+        for (kind, since) in &mut self.devices.alone {
+            let alone_ns = now_ns.saturating_sub(*since.get_or_insert(now_ns));
+            if alone_ns < ALONE_NS {
+                next_ns = next_ns.max(Some(ALONE_NS - alone_ns));
+            } else if !self.domains.values().any(|domain| domain.plan.devices.contains(kind))
+                && let Some(claim) = self.devices.claimed.get(kind)
+            {
+                // A serial port has nothing to stop and says so.
+                let _ = self.machine.quiet(claim.device);
+            }
+        }
+        next_ns
     }
 }
 

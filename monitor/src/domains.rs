@@ -107,7 +107,7 @@ impl<M: Machine> Registry<M> {
 
     fn bury(&mut self, id: DomainId, state: &DomainState) -> Option<Dead> {
         let domain = self.domains.remove(&id)?;
-        self.quieten(&domain.plan.devices);
+        self.leave(&domain.plan.devices);
         if domain.plan.linux {
             self.begin_again(&domain.channels);
         } else {
@@ -166,6 +166,8 @@ impl<M: Machine> Registry<M> {
     pub fn set_serving(&mut self, id: DomainId) {
         if let Some(domain) = self.domains.get_mut(&id) {
             domain.serving = true;
+            let devices = domain.plan.devices.clone();
+            self.serve_with(&devices);
         }
     }
 

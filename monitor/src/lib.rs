@@ -33,7 +33,7 @@ mod tests;
 
 pub use channels::{Opened, Wire};
 pub use create::{DEATH_BADGES, STALL_BADGES};
-pub use devices::describe;
+pub use devices::{ALONE_NS, describe};
 pub use domains::{Dead, Domain, EndpointWire};
 pub use machine::{Machine, Stall};
 pub use moves::{Answer, Moves};

@@ -70,6 +70,8 @@ pub struct Service {
     listeners: RefCell<Vec<Listener>>,
     /// Deaths told to the supervisor's guard.
     pub deaths: Deaths,
+    /// A later look at devices is under way.
+    quietens: Cell<bool>,
     names: Rc<Names>,
 }
 
@@ -105,6 +107,7 @@ impl Service {
             begun: Watch::default(),
             listeners: RefCell::default(),
             deaths: RefCell::default(),
+            quietens: Cell::new(false),
             names: Rc::new(Names::new(registry.facts().core)),
             registry: RefCell::new(registry),
         }
@@ -209,7 +212,22 @@ impl Service {
                 endpoint.into_iter().for_each(|client| client.channel().close());
                 self.tell_death(&dead);
             }
+            self.quieten();
         }
+    }
+
+    /// Makes devices quiet that nobody serves with, now and later.
+    fn quieten(self: &Rc<Self>) {
+        let Some(later_ns) = self.registry.borrow_mut().quieten(runtime::now_ns()) else { return };
+        if self.quietens.replace(true) {
+            return;
+        }
+        let service = self.clone();
+        runtime::spawn(async move {
+            runtime::sleep(later_ns).await;
+            service.quietens.set(false);
+            service.quieten();
+        });
     }
 
     /// Beats the components of this core while there are any that serve.

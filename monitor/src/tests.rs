@@ -212,7 +212,7 @@ fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_r
     let deaths = registry.deaths(crate::DEATH_BADGES);
     assert_eq!(deaths.len(), 1);
     assert_eq!((deaths[0].name.as_str(), deaths[0].death.cause), ("driver", DeathCause::Killed as u64));
-    assert!(!registry.machine.quieted.is_empty(), "its device is quiet before anybody hears of the death");
+    assert_eq!(registry.quieten(0), Some(crate::ALONE_NS));
     assert!(
         registry.machine.portals.values().filter(|context| **context == 0).count() == 1,
         "its entrance leads nowhere"
@@ -226,6 +226,36 @@ fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_r
     assert_eq!(registry.machine.held.len(), held, "nothing leaks over a restart");
     let mut views = registry.machine.memory.remove(&101).unwrap();
     assert_eq!(views.pop().unwrap().generation(), 2);
+}
+
+#[test]
+fn a_device_is_quieted_when_nobody_comes_to_serve_with_it() {
+    const MS: u64 = 1_000_000;
+    let (mut registry, driver, ip) = running();
+    let end = |registry: &mut Registry<Fake>, id: u64, now_ns: u64| {
+        registry.kill(id, 9).unwrap();
+        registry.deaths(crate::DEATH_BADGES);
+        registry.quieten(now_ns)
+    };
+    let again = |registry: &mut Registry<Fake>| {
+        registry.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().0.domain
+    };
+    assert_eq!(registry.quieten(0), None);
+    // In this registry both have the device.
+    end(&mut registry, ip, 0);
+    assert_eq!(end(&mut registry, driver, 0), Some(crate::ALONE_NS));
+    let second = again(&mut registry);
+    registry.set_serving(second);
+    assert_eq!(registry.quieten(5000 * MS), None);
+    // It serves, dies, and its successors die before they serve.
+    assert_eq!(end(&mut registry, second, 6000 * MS), Some(crate::ALONE_NS));
+    let third = again(&mut registry);
+    assert_eq!(end(&mut registry, third, 7500 * MS), Some(500 * MS));
+    let fourth = again(&mut registry);
+    assert_eq!(registry.quieten(8000 * MS), None);
+    assert!(registry.machine.quieted.is_empty(), "one that starts has reset it, or goes on with it");
+    end(&mut registry, fourth, 8100 * MS);
+    assert_eq!(registry.machine.quieted.len(), 1);
 }
 
 #[test]

@@ -9,8 +9,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use packet::{BufferSet, POOL_BYTES, Span};
 use virtio_net::device::{self, Claim};
-use virtio_net::driver::{HEADER_BYTES, RING_BYTES, Region, StartError};
-use virtio_net::{Driver, Transport};
+use virtio_net::driver::{HEADER_BYTES, RING_BYTES, Region};
+use virtio_net::{Driver, Places, Transport};
 
 use crate::claim::{LIMIT_NS, PAUSE_NS, again};
 use crate::page::Pages;
@@ -54,11 +54,9 @@ impl Card {
         let (transport, claim) = device::open(handle, virtio_net::KIND)?;
         let [rings, receive, transmit] = [pages(RING_BYTES)?, pages(POOL_BYTES)?, pages(POOL_BYTES)?];
         let region = |pages: &Pages| Region { memory: pages.memory(), physical: pages.physical };
-        let end_ns = runtime::now_ns() + LIMIT_NS;
-        let tired = || runtime::now_ns() > end_ns;
-        let quiet = || device::let_at_memory(claim).map_err(|_| StartError::NoMemoryAccess);
-        let driver = Driver::start(transport, region(&rings), receive.physical, region(&transmit), tired, quiet);
-        let mut driver = driver.map_err(|error| format!("the card does not start: {error:?}"))?;
+        let places = Places { rings: region(&rings), receive: receive.physical, transmit: region(&transmit) };
+        let started = Driver::start(transport, places, &mut device::Card::new(claim, LIMIT_NS));
+        let (mut driver, _) = started.map_err(|error| format!("the card does not start: {error:?}"))?;
         driver.attach(&BufferSet::EMPTY);
         driver.flush();
         Ok(Card { handle, claim, driver, rings, receive, transmit })

@@ -2,18 +2,18 @@
 
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Pool, Span};
+use virtio::pool_queue::{self, Broken, Descriptor, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, USED_OFFSET, Unlike};
+use virtio::transport::{Keeper, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run, status, stop};
 
-use crate::control::{CONTROL_BYTES, Control, ENTRIES as CONTROL_ENTRIES};
-use crate::journal::{JOURNAL_BYTES, Journal, is_length};
-use crate::queue::{AVAILABLE_OFFSET, Broken, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, USED_OFFSET};
-use crate::transport::{QueueAddresses, Transport, status};
+use crate::control::{self, CONTROL_BYTES, Control, ENTRIES as CONTROL_ENTRIES, Told};
+use crate::journal::{JOURNAL_BYTES, Journal, Left, is_length};
 
 /// Bytes of the header before each frame (section 5.1.6, with VIRTIO_F_VERSION_1).
 pub const HEADER_BYTES: usize = 12;
 /// Bytes the ring region must have.
 pub const RING_BYTES: usize = CONTROL_OFFSET + 2 * CONTROL_BYTES;
-/// Both queues. There are two halves, used in turn: a new driver's queues are ready before the old
-/// one's are given up.
+/// Both queues. There are two halves, used in turn: where the device has to be reset, new queues
+/// are ready before the old ones are given up.
 const HALF_BYTES: usize = 2 * QUEUE_BYTES;
 /// The journal lies behind the halves.
 pub const JOURNAL_OFFSET: usize = 2 * HALF_BYTES;
@@ -37,19 +37,52 @@ const INTERRUPT_FROM: usize = 64;
 /// Shortest frame that is handed on: an Ethernet header.
 pub const FRAME_MIN: usize = 14;
 
+/// So many drivers in a row may go on with the device without serving for long; the next resets it.
+const HEIRS_MAX: u8 = 2;
+
 /// Why the device did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
-    /// Status did not read 0 in time after a reset. Remedy: none; its memory must not be used.
-    NoReset,
-    /// It lacks a feature that is needed (virtio 1). Remedy: another device model.
-    Features,
+    /// It does not come out of a reset as we need it.
+    Reset(ResetError),
     /// A queue has fewer entries than the pools have buffers.
     Queues,
     /// The ring region is too small.
     Region,
-    /// It may not be let at memory. Remedy: none; the kernel refused.
-    NoMemoryAccess,
+}
+
+impl From<ResetError> for StartError {
+    fn from(error: ResetError) -> StartError {
+        StartError::Reset(error)
+    }
+}
+
+/// How the device was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// As a predecessor left it, which it works on for; nothing was lost.
+    Running,
+    /// It was reset: it had no driver before,
+    Fresh,
+    /// or not one whose work can be gone on with.
+    Reset(Why),
+}
+
+/// Why a device was reset that had a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The driver died while it reset the device.
+    Starting,
+    /// So many drivers went on with it and died soon.
+    Heirs(u8),
+    /// The device is not as the driver left it.
+    Device(NotRunning),
+    /// The receive queue is not.
+    Receive(Unlike),
+    /// The transmit queue is not.
+    Transmit(Unlike),
+    /// The control queue is not.
+    Control,
 }
 
 /// What to tell IP.
@@ -74,24 +107,17 @@ pub struct Counters {
     pub again: u64,
     /// Spans and buffers of IP's that broke the contract.
     pub refused: u64,
-    /// Times the device was started again because it said something impossible.
+    /// Times the device was started again because it said something impossible, or did nothing.
     pub restarts: u64,
 }
 
 /// The driver of one device.
 pub struct Driver<T, M> {
     transport: T,
-    rings: M,
-    rings_physical: u64,
+    places: Places<M>,
     half: u8,
     transmit_pool: Pool<M>,
-    receive_physical: u64,
-    transmit_physical: u64,
-    receive: Queue<M>,
-    transmit: Queue<M>,
-    /// `None`: the device takes no settings.
-    control: Option<Control<M>>,
-    tells_link: bool,
+    queues: Queues<M>,
     journal: Journal<M>,
     address: [u8; 6],
     attached: bool,
@@ -101,6 +127,8 @@ pub struct Driver<T, M> {
     /// Something was given since the last `flush`: per queue.
     news: [bool; 3],
     output: Output,
+    /// The device was reset, and no IP was told so.
+    is_untold: bool,
     counters: Counters,
 }
 
@@ -117,49 +145,86 @@ pub struct Region<M> {
     pub physical: u64,
 }
 
+/// The regions of a driver.
+#[derive(Clone, Debug)]
+pub struct Places<M> {
+    /// Queues and journal.
+    pub rings: Region<M>,
+    /// Physical address of the receive pool.
+    pub receive: u64,
+    /// The transmit pool.
+    pub transmit: Region<M>,
+}
+
 impl<T: Transport, M: Memory + Clone> Driver<T, M> {
-    /// Resets the device, waits until it is quiet (asking `tired` after each look whether to give
-    /// up), has `quiet` let it at memory, starts it with empty queues and takes over what a
-    /// predecessor left behind.
+    /// Goes on with the device that a predecessor left running, if all is as it would have left it;
+    /// else resets it, starts it with empty queues and takes over what had arrived. Tells which,
+    /// and why.
     pub fn start(
         mut transport: T,
-        rings: Region<M>,
-        receive: u64,
-        transmit: Region<M>,
-        tired: impl FnMut() -> bool,
-        quiet: impl FnOnce() -> Result<(), StartError>,
-    ) -> Result<Driver<T, M>, StartError> {
-        let mut journal = Journal::recover(rings.memory.clone(), JOURNAL_OFFSET).map_err(|_| StartError::Region)?;
-        let half = journal.other_half();
-        let Queues { receive: receive_queue, transmit: transmit_queue, control, tells_link } =
-            bring_up(&mut transport, &rings, half, tired, quiet)?;
-        journal.take_over(|half| queue_offset(half, RECEIVE));
-        journal.begin(half);
+        places: Places<M>,
+        keeper: &mut dyn Keeper,
+    ) -> Result<(Driver<T, M>, Found), StartError> {
+        let recovered = Journal::recover(places.rings.memory.clone(), JOURNAL_OFFSET);
+        let (mut journal, left) = recovered.map_err(|_| StartError::Region)?;
+        let adopted = left.map(|left| go_on(&mut transport, &places, &mut journal, left, keeper));
+        let (half, queues, found) = match (adopted, left) {
+            (Some(Ok(queues)), Some(left)) => (left.half, queues, Found::Running),
+            (failed, _) => {
+                if left.is_none() {
+                    // Nobody knows which half it works with, if any.
+                    stop(&mut transport, keeper)?;
+                }
+                let old = left.map_or(1, |left| left.half);
+                let queues = start_anew(&mut transport, &places.rings, &mut journal, old, keeper)?;
+                (1 - old, queues, failed.and_then(Result::err).map_or(Found::Fresh, Found::Reset))
+            }
+        };
         let mut address = [0; 6];
         (0..).zip(&mut address).for_each(|(offset, byte)| *byte = transport.configuration(offset));
+        let promiscuous = queues.told.map(|Told { on, is_done }| if is_done { Ok(on) } else { Err(Refused) });
         let mut driver = Driver {
             transport,
-            rings: rings.memory,
-            rings_physical: rings.physical,
+            transmit_pool: Pool::new(places.transmit.memory.clone()),
+            places,
             half,
-            transmit_pool: Pool::new(transmit.memory),
-            receive_physical: receive,
-            transmit_physical: transmit.physical,
-            receive: receive_queue,
-            transmit: transmit_queue,
-            control,
-            tells_link,
+            queues,
             journal,
             address,
             attached: false,
             wants_all: false,
-            promiscuous: None,
+            promiscuous,
             news: [false; 3],
             output: Output::default(),
+            is_untold: found != Found::Running,
             counters: Counters::default(),
         };
+        if found == Found::Running {
+            // Interrupts went nowhere for a while, and a predecessor may have died before it
+            // notified.
+            driver.transport.acknowledge();
+            [RECEIVE, TRANSMIT].into_iter().for_each(|queue| driver.transport.notify(queue));
+            if driver.queues.control.is_some() {
+                driver.transport.notify(CONTROL);
+            }
+        }
         driver.settle();
-        Ok(driver)
+        Ok((driver, found))
+    }
+
+    /// The driver has served for a while: its successor may go on with the device.
+    pub fn served(&mut self) {
+        self.journal.keep_heirs(0);
+    }
+
+    /// Whether the device asks for a reset, or was reset by somebody else.
+    pub fn is_lost(&mut self) -> bool {
+        self.transport.status() != status::RUNNING
+    }
+
+    /// Whether the device has frames to send; and how far it has come with such, ever.
+    pub fn sending_progress(&self) -> Option<u16> {
+        self.queues.transmit.is_behind().then(|| self.queues.transmit.progress())
     }
 
     /// Ethernet address of the device.
@@ -169,7 +234,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Whether there is a link; a device that does not tell has one.
     pub fn link_is_up(&mut self) -> bool {
-        !self.tells_link || self.transport.configuration(STATUS_OFFSET) & LINK_UP != 0
+        !self.queues.tells_link || self.transport.configuration(STATUS_OFFSET) & LINK_UP != 0
     }
 
     /// Entries of the receive and of the transmit queue.
@@ -196,7 +261,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Whether the device receives all frames; `None` until it has done what was wanted last.
     pub fn promiscuous(&self) -> Option<Result<bool, Refused>> {
-        match &self.control {
+        match &self.queues.control {
             None => Some(Err(Refused)),
             Some(control) if control.is_busy() => None,
             Some(_) => self.promiscuous,
@@ -206,7 +271,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// Tells the device what is wanted, if that is news.
     fn settle(&mut self) {
         let is_known = matches!(self.promiscuous, Some(Err(Refused))) || self.promiscuous == Some(Ok(self.wants_all));
-        if let Some(control) = self.control.as_mut().filter(|control| !control.is_busy() && !is_known) {
+        if let Some(control) = self.queues.control.as_mut().filter(|control| !control.is_busy() && !is_known) {
             control.ask_promiscuous(self.wants_all);
             self.news[usize::from(CONTROL)] = true;
         }
@@ -229,9 +294,9 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         }
         self.counters.again += received.len() as u64;
         self.output = Output { received, transmitted: Vec::new() };
-        let ours = BufferSet::range(0, BUFFERS).without(&theirs).without(&self.receive.given());
+        let ours = BufferSet::range(0, BUFFERS).without(&theirs).without(&self.queues.receive.given());
         ours.iter().for_each(|buffer| self.post(buffer));
-        self.transmit.given()
+        self.queues.transmit.given()
     }
 
     /// IP is gone: frames that arrive stay with the device's queue until the next one attaches.
@@ -242,14 +307,19 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         self.output = Output::default();
     }
 
+    /// Whether the device was reset since this was asked last: frames may be lost.
+    pub fn take_reset(&mut self) -> bool {
+        core::mem::take(&mut self.is_untold)
+    }
+
     /// Receive buffers that the device has.
     pub fn posted(&self) -> usize {
-        self.receive.given().len()
+        self.queues.receive.given().len()
     }
 
     /// Transmit buffers that the device has.
     pub fn sending(&self) -> usize {
-        self.transmit.given().len()
+        self.queues.transmit.given().len()
     }
 
     /// Frames to send.
@@ -266,8 +336,9 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
                 self.counters.refused += 1;
                 continue;
             }
-            let physical = self.transmit_physical + (usize::from(frame.buffer) * BUFFER_BYTES + start) as u64;
-            if self.transmit.give(frame.buffer, physical, u32::from(frame.length) + HEADER_BYTES as u32) {
+            let physical = self.places.transmit.physical + (usize::from(frame.buffer) * BUFFER_BYTES + start) as u64;
+            let bytes = u32::from(frame.length) + HEADER_BYTES as u32;
+            if self.queues.transmit.give(frame.buffer, Descriptor { physical, bytes }) {
                 self.counters.transmitted += 1;
                 self.news[usize::from(TRANSMIT)] = true;
             } else {
@@ -279,7 +350,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// Receive buffers that IP is done with.
     pub fn give_back(&mut self, buffers: &[u16]) {
         for &buffer in buffers {
-            if buffer < BUFFERS && !self.receive.given().contains(buffer) {
+            if buffer < BUFFERS && !self.queues.receive.given().contains(buffer) {
                 self.post(buffer);
             } else {
                 self.counters.refused += 1;
@@ -296,23 +367,26 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// again.
     pub fn look(&mut self) -> Result<(), Broken> {
         while self.attached
-            && let Some(used) = self.receive.take()?
+            && let Some(used) = self.queues.receive.next_used()?
         {
             let length = (used.written as usize).checked_sub(HEADER_BYTES).filter(|length| is_length(*length));
-            if let Some(length) = length.map(|length| length as u16) {
-                self.counters.received += 1;
+            let is_given = self.queues.receive.given().contains(used.buffer);
+            if let Some(length) = length.filter(|_| is_given).map(|length| length as u16) {
                 self.journal.tell(used.buffer, length);
+                self.queues.receive.accept(used.buffer)?;
+                self.counters.received += 1;
                 self.output.received.push(Span { buffer: used.buffer, offset: HEADER_BYTES as u16, length });
             } else {
+                self.queues.receive.accept(used.buffer)?;
                 self.counters.dropped += 1;
                 self.post(used.buffer);
             }
-            self.journal.taken(self.receive.taken());
         }
-        while let Some(used) = self.transmit.take()? {
+        while let Some(used) = self.queues.transmit.next_used()? {
+            self.queues.transmit.accept(used.buffer)?;
             self.output.transmitted.push(used.buffer);
         }
-        if let Some((on, is_done)) = self.control.as_mut().and_then(Control::take) {
+        if let Some(Told { on, is_done }) = self.queues.control.as_mut().and_then(Control::take) {
             self.promiscuous = Some(if is_done { Ok(on) } else { Err(Refused) });
             self.settle();
         }
@@ -322,9 +396,9 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     /// End of a turn: shows the device what was given and says whether to be interrupted for sent
     /// frames.
     pub fn flush(&mut self) {
-        let busy = self.transmit.given().len() >= INTERRUPT_FROM;
-        self.transmit.want_interrupts(busy);
-        for (index, queue) in [(RECEIVE, &self.receive), (TRANSMIT, &self.transmit)] {
+        let busy = self.queues.transmit.given().len() >= INTERRUPT_FROM;
+        self.queues.transmit.want_interrupts(busy);
+        for (index, queue) in [(RECEIVE, &self.queues.receive), (TRANSMIT, &self.queues.transmit)] {
             if core::mem::take(&mut self.news[usize::from(index)]) && queue.publish() {
                 self.transport.notify(index);
             }
@@ -339,29 +413,39 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         core::mem::take(&mut self.output)
     }
 
-    /// Starts a device again that said something impossible. IP's frames with it are reported as
-    /// sent (they may be lost), its receive buffers are given to it again.
-    pub fn restart(&mut self, tired: impl FnMut() -> bool) -> Result<(), StartError> {
+    /// Starts a device again that said something impossible or does nothing. IP's frames with it
+    /// are reported as sent (they may be lost), its receive buffers are given to it again.
+    pub fn restart(&mut self, keeper: &mut dyn Keeper) -> Result<(), StartError> {
         self.counters.restarts += 1;
-        let (posted, unsent) = (self.receive.given(), self.transmit.given());
-        let rings = Region { memory: self.rings.clone(), physical: self.rings_physical };
+        self.is_untold = true;
+        let [posted, unsent] = [&self.queues.receive, &self.queues.transmit].map(Queue::given);
+        self.queues = start_anew(&mut self.transport, &self.places.rings, &mut self.journal, self.half, keeper)?;
         self.half = 1 - self.half;
-        let queues = bring_up(&mut self.transport, &rings, self.half, tired, || Ok(()))?;
-        (self.receive, self.transmit, self.control) = (queues.receive, queues.transmit, queues.control);
         self.promiscuous = None;
         self.settle();
-        self.journal.begin(self.half);
         self.output.transmitted.extend(unsent.iter());
-        posted.iter().for_each(|buffer| self.post(buffer));
+        let told: Vec<u16> = posted.iter().filter(|buffer| self.journal.is_told(*buffer)).collect();
+        self.output.received.extend(self.journal.spans(told.iter().copied()));
+        posted.iter().filter(|buffer| !told.contains(buffer)).for_each(|buffer| self.post(buffer));
         Ok(())
     }
 
     fn post(&mut self, buffer: u16) {
         self.journal.forget(buffer);
-        let physical = self.receive_physical + u64::from(buffer) * BUFFER_BYTES as u64;
-        self.receive.give(buffer, physical, BUFFER_BYTES as u32);
+        self.queues.receive.give(buffer, receive_descriptor(self.places.receive, buffer));
         self.news[usize::from(RECEIVE)] = true;
     }
+}
+
+fn receive_descriptor(pool: u64, buffer: u16) -> Descriptor {
+    Descriptor { physical: pool + u64::from(buffer) * BUFFER_BYTES as u64, bytes: BUFFER_BYTES as u32 }
+}
+
+/// Whether a frame of that buffer of the pool is at the descriptor, header included.
+fn is_transmit_descriptor(pool: u64, buffer: u16, Descriptor { physical, bytes }: Descriptor) -> bool {
+    let offset = physical.checked_sub(pool + u64::from(buffer) * BUFFER_BYTES as u64);
+    let fits = |offset: u64| offset.checked_add(bytes.into()).is_some_and(|end| end <= BUFFER_BYTES as u64);
+    offset.is_some_and(fits) && bytes as usize >= HEADER_BYTES + FRAME_MIN
 }
 
 /// Where a half of the ring region has a queue.
@@ -369,65 +453,105 @@ fn queue_offset(half: u8, index: u16) -> usize {
     usize::from(half) * HALF_BYTES + usize::from(index) * QUEUE_BYTES
 }
 
+fn control_offset(half: u8) -> usize {
+    CONTROL_OFFSET + usize::from(half) * CONTROL_BYTES
+}
+
 /// What a device that was brought up works with.
 struct Queues<M> {
     receive: Queue<M>,
     transmit: Queue<M>,
+    /// `None`: the device takes no settings.
     control: Option<Control<M>>,
+    /// Whether it was told to receive all frames, and did so; of a device that was gone on with.
+    told: Option<Told>,
     tells_link: bool,
 }
 
-/// Section 3.1.1, in its order. Everything that takes time is done before the reset: what arrives
+/// Number, entries and addresses of the queues in a half.
+fn queue_places(physical: u64, half: u8) -> [(u16, u16, QueueAddresses); 3] {
+    let frames = |index| (index, ENTRIES, pool_queue::addresses(queue_offset(half, index), physical));
+    let control = control::addresses(control_offset(half), physical);
+    [frames(RECEIVE), frames(TRANSMIT), (CONTROL, CONTROL_ENTRIES, control)]
+}
+
+/// Those that a device has which agreed on these features.
+fn used_places(places: &[(u16, u16, QueueAddresses); 3], features: u64) -> &[(u16, u16, QueueAddresses)] {
+    if features & TAKES_SETTINGS == 0 { &places[..2] } else { places }
+}
+
+/// Goes on with the device that a predecessor left. Believes nothing that does not fit: that a dead
+/// driver's descriptors act until then is why each of them is looked at (decision 25).
+fn go_on<T: Transport, M: Memory + Clone>(
+    transport: &mut T,
+    places: &Places<M>,
+    journal: &mut Journal<M>,
+    left: Left,
+    keeper: &mut dyn Keeper,
+) -> Result<Queues<M>, Why> {
+    if !left.is_running {
+        return Err(Why::Starting);
+    }
+    if left.heirs >= HEIRS_MAX {
+        return Err(Why::Heirs(left.heirs));
+    }
+    journal.keep_heirs(left.heirs + 1);
+    let Places { rings, receive, transmit } = places;
+    let (half, features) = (left.half, left.features);
+    let all = queue_places(rings.physical, half);
+    adopt(transport, keeper, features | FEATURES, used_places(&all, features)).map_err(Why::Device)?;
+    let queue = |index, is_right: &dyn Fn(u16, Descriptor) -> bool, is_told: &dyn Fn(u16) -> bool| {
+        let base = queue_offset(half, index);
+        Queue::adopt(rings.memory.clone(), base, index == RECEIVE, is_right, is_told)
+    };
+    let is_receive = |buffer, found| found == receive_descriptor(*receive, buffer);
+    let is_transmit = |buffer, found| is_transmit_descriptor(transmit.physical, buffer, found);
+    let receive = queue(RECEIVE, &is_receive, &|buffer| journal.is_told(buffer)).map_err(Why::Receive)?;
+    let transmit = queue(TRANSMIT, &is_transmit, &|_| false).map_err(Why::Transmit)?;
+    let (control, told) = if features & TAKES_SETTINGS == 0 {
+        (None, None)
+    } else {
+        let adopted = Control::adopt(rings.memory.clone(), control_offset(half), rings.physical);
+        let (control, told) = adopted.ok_or(Why::Control)?;
+        (Some(control), told)
+    };
+    Ok(Queues { receive, transmit, control, told, tells_link: features & TELLS_LINK != 0 })
+}
+
+/// Resets the device, which had its queues in half `old`, starts it with empty ones in the other,
+/// and takes over what had arrived. All that takes time is done before the reset: what arrives
 /// between reset and DRIVER_OK is lost (QEMU's net layer flushes its queue into a device that is
 /// not yet marked ready; a real card does no better).
-fn bring_up<T: Transport, M: Memory + Clone>(
+fn start_anew<T: Transport, M: Memory + Clone>(
     transport: &mut T,
     rings: &Region<M>,
-    half: u8,
-    mut tired: impl FnMut() -> bool,
-    quiet: impl FnOnce() -> Result<(), StartError>,
+    journal: &mut Journal<M>,
+    old: u8,
+    keeper: &mut dyn Keeper,
 ) -> Result<Queues<M>, StartError> {
+    let half = 1 - old;
     let queue = |index| {
         let queue = Queue::new(rings.memory.clone(), queue_offset(half, index), index == RECEIVE);
         queue.map_err(|_| StartError::Region)
     };
     let (receive, transmit) = (queue(RECEIVE)?, queue(TRANSMIT)?);
-    let control_offset = CONTROL_OFFSET + usize::from(half) * CONTROL_BYTES;
-    let control = Control::new(rings.memory.clone(), control_offset, rings.physical).map_err(|_| StartError::Region)?;
-    transport.set_status(0);
-    while transport.status() != 0 {
-        if tired() {
-            return Err(StartError::NoReset);
-        }
+    let control = Control::new(rings.memory.clone(), control_offset(half), rings.physical);
+    let control = control.map_err(|_| StartError::Region)?;
+    journal.starts(old);
+    let mut features = reset(transport, FEATURES, &[TELLS_LINK, TAKES_SETTINGS], keeper)?;
+    if transport.queue_entries(CONTROL) < CONTROL_ENTRIES {
+        // It says that it takes settings, and has no queue for them.
+        features &= !TAKES_SETTINGS;
     }
-    quiet()?;
-    transport.set_status(status::ACKNOWLEDGE | status::DRIVER);
-    let features = transport.features();
-    if features & FEATURES != FEATURES {
-        return Err(StartError::Features);
-    }
-    // The two of the settings only together.
-    let wanted = [TELLS_LINK, TAKES_SETTINGS].into_iter().filter(|wanted| features & wanted == *wanted);
-    let features = wanted.fold(FEATURES, |all, wanted| all | wanted);
-    transport.set_features(features);
-    let agreed = status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK;
-    transport.set_status(agreed);
-    if transport.status() & status::FEATURES_OK == 0 {
-        return Err(StartError::Features);
-    }
-    for index in [RECEIVE, TRANSMIT] {
-        if transport.queue_entries(index) < ENTRIES {
+    for &(index, entries, addresses) in used_places(&queue_places(rings.physical, half), features) {
+        if transport.queue_entries(index) < entries {
             return Err(StartError::Queues);
         }
-        let start = rings.physical + queue_offset(half, index) as u64;
-        let (available, used) = (start + AVAILABLE_OFFSET as u64, start + USED_OFFSET as u64);
-        transport.set_queue(index, ENTRIES, QueueAddresses { descriptors: start, available, used });
+        transport.set_queue(index, entries, addresses);
     }
-    let takes_settings = features & TAKES_SETTINGS != 0 && transport.queue_entries(CONTROL) >= CONTROL_ENTRIES;
-    let control = takes_settings.then_some(control);
-    if let Some(control) = &control {
-        transport.set_queue(CONTROL, CONTROL_ENTRIES, control.addresses(rings.physical));
-    }
-    transport.set_status(agreed | status::DRIVER_OK);
-    Ok(Queues { receive, transmit, control, tells_link: features & TELLS_LINK != 0 })
+    run(transport);
+    journal.take_over(queue_offset(old, RECEIVE));
+    journal.runs(half, features);
+    let control = (features & TAKES_SETTINGS != 0).then_some(control);
+    Ok(Queues { receive, transmit, control, told: None, tells_link: features & TELLS_LINK != 0 })
 }

@@ -1,21 +1,30 @@
-//! What outlives the driver beside its rings: how far it had taken the receive queue, and which
-//! frames IP was told of and has not given back.
+//! What outlives the driver beside its queues: whether the device runs and in which half of the
+//! region its queues are, and which frames IP was told of and has not given back.
 //!
-//! With it a successor finds what its predecessor left half done: frames that the device had
-//! completed and nobody had taken, and frames told to an IP that died before it looked. Both are
-//! told (again) when IP attaches, in the order in which they came. A frame that [`DEATHS_MAX`] IPs
-//! were told of before they died is dropped: it must not kill IP for ever.
+//! With it a successor finds what its predecessor left half done: frames told to an IP that died
+//! before it looked and, where it has to reset the device, frames that this had completed and
+//! nobody had taken. All are told (again) when IP attaches, in the order in which they came. A
+//! frame that [`DEATHS_MAX`] IPs were told of before they died is dropped: it must not kill IP for
+//! ever.
 //!
-//! Invariants: a frame is written down before the index that says it was taken, so a crash between
-//! the two finds it twice and never not at all; a buffer stands here at most once. What is read
-//! back is checked as if a stranger had written it: numbers below the pool's size, each once,
-//! lengths that a frame can have; anything else is not there.
+//! Invariants: a frame is written down before the queue's record says that it was taken; a buffer
+//! stands here at most once. One byte says what counts of the rest of the head, and is written
+//! last:
+//!
+//! ```text
+//!              before a reset                      the device has the other half
+//!   RUNNING n ────────────────► STARTING, from n ──────────────────────────► RUNNING 1 - n
+//! ```
+//!
+//! What is read back is checked as if a stranger had written it: numbers below the pool's size,
+//! each once, lengths that a frame can have; anything else is not there.
 
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, OutOfBounds, Span};
 
+use virtio::pool_queue::left_behind;
+
 use crate::driver::{FRAME_MIN, HEADER_BYTES};
-use crate::queue::left_behind;
 
 /// Bytes in the ring region: the head and an entry for each receive buffer.
 pub const JOURNAL_BYTES: usize = ENTRIES_OFFSET + BUFFERS as usize * ENTRY_BYTES;
@@ -23,10 +32,17 @@ pub const JOURNAL_BYTES: usize = ENTRIES_OFFSET + BUFFERS as usize * ENTRY_BYTES
 pub const DEATHS_MAX: u8 = 2;
 
 /// "VNET" and the layout's version.
-const MAGIC: u64 = 0x564e_4554_0000_0001;
-const TAKEN_OFFSET: usize = 8;
-const HALF_OFFSET: usize = 10;
-const ENTRIES_OFFSET: usize = 16;
+const MAGIC: u64 = 0x564e_4554_0000_0002;
+/// The byte that counts: a state and, in its low bit, a half.
+const STATE_OFFSET: usize = 8;
+/// Drivers that went on with the device one after the other, and none of them for long.
+const HEIRS_OFFSET: usize = 9;
+/// Features agreed with the device.
+const FEATURES_OFFSET: usize = 16;
+const ENTRIES_OFFSET: usize = 24;
+/// States. A region that nobody wrote has another.
+const STARTING: u8 = 0x10;
+const RUNNING: u8 = 0x20;
 const ENTRY_BYTES: usize = 8;
 /// In the last byte of an entry that is in use.
 const USED: u8 = 0xa5;
@@ -66,57 +82,80 @@ pub struct Journal<M> {
     base: usize,
     entries: [Option<Entry>; BUFFERS as usize],
     order: u32,
-    /// Where a predecessor had its queues, and how far it had taken the receive queue; until that
-    /// is taken over.
-    before: Option<(u8, u16)>,
+}
+
+/// How a predecessor left the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// It works with the queues of that half, or was being reset, and until then did.
+    pub is_running: bool,
+    /// See `is_running`.
+    pub half: u8,
+    /// Features agreed; for a running one.
+    pub features: u64,
+    /// Drivers that went on with it without serving for long.
+    pub heirs: u8,
 }
 
 impl<M: Memory> Journal<M> {
-    /// Reads what a predecessor left at `base`. A region nobody wrote, or that is damaged, gives an
-    /// empty journal; `OutOfBounds` if it is too small.
-    pub fn recover(memory: M, base: usize) -> Result<Journal<M>, OutOfBounds> {
+    /// Reads what a predecessor left at `base`, and how it left the device, if there was one. A
+    /// region nobody wrote, or that is damaged, gives an empty journal; `OutOfBounds` if it is too
+    /// small.
+    pub fn recover(memory: M, base: usize) -> Result<(Journal<M>, Option<Left>), OutOfBounds> {
         let mut bytes = [0; JOURNAL_BYTES];
         memory.read(base, &mut bytes)?;
-        let mut journal = Journal { memory, base, entries: [None; BUFFERS as usize], order: 0, before: None };
+        let mut journal = Journal { memory, base, entries: [None; BUFFERS as usize], order: 0 };
         let (head, entries) = bytes.split_at(ENTRIES_OFFSET);
-        if head[..TAKEN_OFFSET] == MAGIC.to_le_bytes() {
-            let taken = u16::from_le_bytes([head[TAKEN_OFFSET], head[TAKEN_OFFSET + 1]]);
-            journal.before = Some((head[HALF_OFFSET] & 1, taken));
-            for (slot, bytes) in journal.entries.iter_mut().zip(entries.as_chunks().0) {
-                *slot = Entry::decode(*bytes);
-            }
-            let newest = journal.entries.iter().flatten().map(|entry| entry.order).max();
-            journal.order = newest.map_or(0, |newest| newest.wrapping_add(1));
-        } else {
+        if head[..STATE_OFFSET] != MAGIC.to_le_bytes() {
+            journal.put(STATE_OFFSET, &[0; ENTRIES_OFFSET - STATE_OFFSET]);
             (0..BUFFERS).for_each(|buffer| journal.write(buffer));
-            journal.begin(0);
             journal.put(0, &MAGIC.to_le_bytes());
+            return Ok((journal, None));
         }
-        Ok(journal)
+        for (slot, bytes) in journal.entries.iter_mut().zip(entries.as_chunks().0) {
+            *slot = Entry::decode(*bytes);
+        }
+        let newest = journal.entries.iter().flatten().map(|entry| entry.order).max();
+        journal.order = newest.map_or(0, |newest| newest.wrapping_add(1));
+        let state = head[STATE_OFFSET];
+        let features = head[FEATURES_OFFSET..].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte));
+        let left = Left { is_running: state & !1 == RUNNING, half: state & 1, features, heirs: head[HEIRS_OFFSET] };
+        Ok((journal, matches!(state & !1, STARTING | RUNNING).then_some(left)))
     }
 
-    /// The half of the ring region that a predecessor's queues are not in.
-    pub fn other_half(&self) -> u8 {
-        self.before.map_or(0, |(half, _)| 1 - half)
+    /// The device is about to be reset, which had its queues in that half.
+    pub fn starts(&mut self, from: u8) {
+        self.put(STATE_OFFSET, &[STARTING | from]);
     }
 
-    /// Takes over what the device had completed for a predecessor and nobody had taken. `queue`
-    /// tells where a half has its receive queue. That half's device must be quiet.
-    pub fn take_over(&mut self, queue: impl Fn(u8) -> usize) {
-        let Some((half, taken)) = self.before.take() else { return };
-        for (buffer, written) in left_behind(&self.memory, queue(half), taken) {
-            let length = (written as usize).checked_sub(HEADER_BYTES).filter(|length| is_length(*length));
+    /// The device works with the queues of that half.
+    pub fn runs(&mut self, half: u8, features: u64) {
+        self.put(FEATURES_OFFSET, &features.to_le_bytes());
+        self.keep_heirs(0);
+        self.put(STATE_OFFSET, &[RUNNING | half]);
+    }
+
+    /// So many drivers went on with the device, and none of them served for long.
+    pub fn keep_heirs(&mut self, count: u8) {
+        self.put(HEIRS_OFFSET, &[count]);
+    }
+
+    /// Takes over what a device that was reset had completed of the queue at `base` and nobody had
+    /// taken.
+    pub fn take_over(&mut self, base: usize) {
+        for used in left_behind(&self.memory, base) {
+            let length = (used.written as usize).checked_sub(HEADER_BYTES).filter(|length| is_length(*length));
             if let Some(length) = length
-                && self.entries.get(usize::from(buffer)) == Some(&None)
+                && !self.is_told(used.buffer)
             {
-                self.tell(buffer, length as u16);
+                self.tell(used.buffer, length as u16);
             }
         }
     }
 
-    /// The queues begin at 0, in that half of the region.
-    pub fn begin(&mut self, half: u8) {
-        self.put(TAKEN_OFFSET, &[0, 0, half]);
+    /// Whether IP was told of that buffer and has not given it back.
+    pub fn is_told(&self, buffer: u16) -> bool {
+        self.entries.get(usize::from(buffer)).is_some_and(Option::is_some)
     }
 
     /// A frame is told to IP.
@@ -139,15 +178,14 @@ impl<M: Memory> Journal<M> {
         }
     }
 
-    /// The receive queue was taken up to here.
-    pub fn taken(&mut self, index: u16) {
-        self.put(TAKEN_OFFSET, &index.to_le_bytes());
-    }
-
     /// Frames for an IP that attaches and holds the buffers of `held`, in order.
     pub fn frames(&self, held: &BufferSet) -> Vec<Span> {
-        let mut frames: Vec<(Entry, Span)> = (0..BUFFERS)
-            .filter(|buffer| !held.contains(*buffer))
+        self.spans((0..BUFFERS).filter(|buffer| !held.contains(*buffer)))
+    }
+
+    /// The frames in those buffers that stand here, in order.
+    pub fn spans(&self, buffers: impl Iterator<Item = u16>) -> Vec<Span> {
+        let mut frames: Vec<(Entry, Span)> = buffers
             .filter_map(|buffer| {
                 let entry = self.entries.get(usize::from(buffer)).copied().flatten()?;
                 Some((entry, Span { buffer, offset: HEADER_BYTES as u16, length: entry.length }))
@@ -181,9 +219,9 @@ impl<M: Memory> Journal<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{ENTRIES, QUEUE_BYTES, USED_OFFSET};
     use alloc::{rc::Rc, vec};
     use core::cell::RefCell;
+    use virtio::pool_queue::{ENTRIES, QUEUE_BYTES, TAKEN_OFFSET, USED_OFFSET};
 
     type Region = Rc<RefCell<Vec<u8>>>;
 
@@ -192,8 +230,8 @@ mod tests {
     }
 
     fn journal(region: &Region) -> Journal<Region> {
-        let mut journal = Journal::recover(region.clone(), QUEUE_BYTES).unwrap();
-        journal.take_over(|half| usize::from(half) * QUEUE_BYTES);
+        let (mut journal, _) = Journal::recover(region.clone(), QUEUE_BYTES).unwrap();
+        journal.take_over(0);
         journal
     }
 
@@ -216,7 +254,7 @@ mod tests {
         first.tell(3, 61);
         first.tell(7, 62);
         first.forget(3);
-        first.taken(65535);
+        region.store_u16(TAKEN_OFFSET, 65535).unwrap();
         for (index, buffer) in [(65535, 200), (0, 1)] {
             used(&region, index, buffer, 100);
         }
@@ -232,7 +270,7 @@ mod tests {
         assert_eq!(buffers(&journal.frames(&BufferSet::EMPTY)), [30]);
         journal.discard_lost();
         assert!(journal.frames(&BufferSet::EMPTY).is_empty());
-        assert!(Journal::recover(region, QUEUE_BYTES).unwrap().frames(&BufferSet::EMPTY).is_empty());
+        assert!(Journal::recover(region, QUEUE_BYTES).unwrap().0.frames(&BufferSet::EMPTY).is_empty());
     }
 
     #[test]
@@ -249,5 +287,25 @@ mod tests {
         used(&region, 5000, 8, 100);
         assert!(!buffers(&journal(&region).frames(&BufferSet::EMPTY)).contains(&8));
         assert!(Journal::recover(region, QUEUE_BYTES + 1).is_err());
+    }
+
+    #[test]
+    fn how_the_device_was_left_is_one_byte() {
+        let region = region();
+        let recovered = || Journal::recover(region.clone(), QUEUE_BYTES).unwrap();
+        let (mut journal, left) = recovered();
+        assert_eq!(left, None);
+        journal.starts(1);
+        assert_eq!(recovered().1, Some(Left { is_running: false, half: 1, features: 0, heirs: 0 }));
+        journal.runs(0, 0x1_0000_0020);
+        journal.keep_heirs(1);
+        let running = Left { is_running: true, half: 0, features: 0x1_0000_0020, heirs: 1 };
+        assert_eq!(recovered().1, Some(running));
+        journal.starts(0);
+        assert_eq!(recovered().1, Some(Left { is_running: false, ..running }));
+        for state in (0..=255u8).filter(|state| !matches!(state & !1, STARTING | RUNNING)) {
+            journal.put(STATE_OFFSET, &[state]);
+            assert_eq!(recovered().1, None);
+        }
     }
 }

@@ -14,8 +14,9 @@ use contracts::network::{self, Link, NetworkError, NetworkEvents, NetworkServer,
 use core::cell::{Cell, RefCell};
 use packet::{BufferSet, MTU, Outbox, Prompt, Span};
 use runtime::{Bulk, Peer, Start};
+use virtio::device::{Card, Claim};
 use virtio_net::driver::Region;
-use virtio_net::{Driver, StartError, Transport, device};
+use virtio_net::{Driver, Found, Places, Transport, device};
 
 /// The device has this long to become quiet after a reset.
 const RESET_NS: u64 = 100_000_000;
@@ -23,6 +24,12 @@ const RESET_NS: u64 = 100_000_000;
 const RETRY_NS: u64 = 500_000;
 /// The device has this long to do what it is told.
 const SETTING_NS: u64 = 1_000_000_000;
+/// Who serves for so long leaves its successor a device to go on with.
+const SERVED_NS: u64 = 200_000_000;
+/// A device that has frames to send and reads none for so long is reset.
+const STILL_NS: u64 = 1_000_000_000;
+/// A device that has to be reset twice within this time is of no use to this driver.
+const RESETS_APART_NS: u64 = 1_000_000_000;
 /// Badge bit of the queues' interrupt.
 const INTERRUPT: u64 = 1 << 56;
 /// Badge bit of the interrupt for a changed configuration.
@@ -31,7 +38,12 @@ const CHANGED: u64 = 1 << 57;
 type NetDriver = Driver<alloc::boxed::Box<dyn Transport>, Bulk>;
 
 struct Service {
+    claim: Claim,
     driver: RefCell<NetDriver>,
+    /// When the device was reset last.
+    reset_ns: Cell<Option<u64>>,
+    /// Somebody looks whether the device sends.
+    is_watched: Cell<bool>,
     client: RefCell<Option<NetworkEvents>>,
     /// What was kept back is for a client that is no more.
     stale: Cell<bool>,
@@ -44,9 +56,25 @@ struct Service {
 }
 
 impl Service {
-    /// The configuration changed: there may be a link, or none any more.
-    fn look_at_link(&self) {
+    /// The configuration changed: there may be a link, or none any more; or the device gave up.
+    fn look_at_change(&self) {
+        if self.driver.borrow_mut().is_lost() {
+            self.restart("it asks for that");
+        }
         self.up.set(self.driver.borrow_mut().link_is_up());
+        self.prompt.ring();
+    }
+
+    /// Resets the device. A driver that has to do so again soon, or cannot, ends.
+    fn restart(&self, why: &str) {
+        runtime::log!("the device is reset: {why}");
+        let now_ns = runtime::now_ns();
+        if self.reset_ns.replace(Some(now_ns)).is_some_and(|last_ns| now_ns - last_ns < RESETS_APART_NS) {
+            fail(format_args!("the device had to be reset twice within a second"));
+        }
+        if let Err(error) = self.driver.borrow_mut().restart(&mut Card::new(self.claim, RESET_NS)) {
+            fail(format_args!("the device does not come back: {error:?}"));
+        }
         self.prompt.ring();
     }
 
@@ -73,7 +101,8 @@ impl NetworkServer for Service {
         let up = driver.link_is_up();
         self.up.set(up);
         self.told.set(up);
-        Ok(Link { address: driver.address(), mtu: MTU as u16, up, rings: driver.rings(), busy })
+        let kept = !driver.take_reset();
+        Ok(Link { address: driver.address(), mtu: MTU as u16, up, rings: driver.rings(), busy, kept })
     }
 
     async fn configure(&self, _: &Peer, settings: Settings) -> Result<(), NetworkError> {
@@ -116,44 +145,44 @@ fn fail(reason: core::fmt::Arguments<'_>) -> ! {
     sys::domain_exit(FAILED)
 }
 
-/// A deadline as the driver wants it.
-fn tired() -> impl FnMut() -> bool {
-    let deadline_ns = runtime::now_ns() + RESET_NS;
-    move || runtime::now_ns() > deadline_ns
-}
-
 /// What a full channel keeps back.
 #[derive(Default)]
 struct Outboxes {
     received: Outbox<Span>,
     transmitted: Outbox<u16>,
+    is_reset: bool,
 }
 
 /// One turn: looks at the device, tells IP, shows the device what is new. True if everything is
 /// out.
-fn turn(service: &Service, boxes: &mut Outboxes) -> Result<bool, StartError> {
-    let mut driver = service.driver.borrow_mut();
-    if driver.look().is_err() {
-        runtime::log!("the device broke the protocol; starting it again");
-        driver.restart(tired())?;
+fn turn(service: &Service, boxes: &mut Outboxes) -> bool {
+    let looked = service.driver.borrow_mut().look();
+    if looked.is_err() {
+        service.restart("it broke the protocol");
     }
+    let mut driver = service.driver.borrow_mut();
     let output = driver.take_output();
     driver.flush();
     if service.stale.take() {
         *boxes = Outboxes::default();
     }
     let client = service.client.borrow();
-    let Some(client) = client.as_ref() else { return Ok(true) };
+    let Some(client) = client.as_ref() else { return true };
     boxes.received.extend(output.received);
     boxes.transmitted.extend(output.transmitted);
+    boxes.is_reset |= driver.take_reset();
+    if boxes.is_reset && client.has_room() && client.reset().is_ok() {
+        boxes.is_reset = false;
+    }
     let received = boxes.received.flush(|frames| client.has_room() && client.received(frames).is_ok());
     let up = service.up.get();
     if service.told.get() != up && client.has_room() && client.link(up).is_ok() {
         service.told.set(up);
     }
-    Ok(service.told.get() == up
+    service.told.get() == up
+        && !boxes.is_reset
         && boxes.transmitted.flush(|buffers| client.has_room() && client.transmitted(buffers).is_ok())
-        && received)
+        && received
 }
 
 /// A turn after each batch of wishes or interrupts.
@@ -161,23 +190,42 @@ async fn turns(service: Rc<Service>) {
     let mut boxes = Outboxes::default();
     loop {
         service.prompt.rung().await;
-        let turned = turn(&service, &mut boxes);
+        let is_out = turn(&service, &mut boxes);
         service.turned.ring();
-        match turned {
-            Ok(true) => {}
-            Ok(false) => {
-                runtime::sleep(RETRY_NS).await;
-                service.prompt.ring();
-            }
-            Err(error) => fail(format_args!("the device does not come back: {error:?}")),
+        if service.driver.borrow().sending_progress().is_some() && !service.is_watched.replace(true) {
+            runtime::spawn(watch(service.clone()));
+        }
+        if !is_out {
+            runtime::sleep(RETRY_NS).await;
+            service.prompt.ring();
         }
     }
+}
+
+/// Resets a device that stands still with frames to send; while there are such.
+async fn watch(service: Rc<Service>) {
+    let mut before = service.driver.borrow().sending_progress();
+    while before.is_some() {
+        runtime::sleep(STILL_NS).await;
+        let now = service.driver.borrow().sending_progress();
+        if now == before {
+            service.restart("it sent nothing for a second");
+        }
+        before = now;
+    }
+    service.is_watched.set(false);
+}
+
+/// Once it has served for a while, a driver leaves its successor a device to go on with.
+async fn settle_in(service: Rc<Service>) {
+    runtime::sleep(SERVED_NS).await;
+    service.driver.borrow_mut().served();
 }
 
 async fn links(service: Rc<Service>) {
     loop {
         runtime::notified(CHANGED).await;
-        service.look_at_link();
+        service.look_at_change();
     }
 }
 
@@ -197,16 +245,21 @@ async fn component(start: Start) {
         fail(format_args!("regions virtio-rings, rx-packets or tx-packets are missing: correct system/*.toml"));
     };
     let region = |region: runtime::Region| Region { memory: region.memory(), physical: region.physical };
-    let (rings, transmit, quiet) =
-        (region(rings), region(transmit), || device::let_at_memory(claim).map_err(|_| StartError::NoMemoryAccess));
-    let driver = match Driver::start(transport, rings, receive.physical, transmit, tired(), quiet) {
-        Ok(driver) => driver,
+    let places = Places { rings: region(rings), receive: receive.physical, transmit: region(transmit) };
+    let (driver, found) = match Driver::start(transport, places, &mut Card::new(claim, RESET_NS)) {
+        Ok(started) => started,
         Err(error) => fail(format_args!("the device does not start: {error:?}")),
     };
+    if let Found::Reset(why) = found {
+        runtime::log!("the device is reset, and frames may be lost: {why:?}");
+    }
     let [a, b, c, d, e, f] = driver.address();
     runtime::log!("{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}, start {}", start.generation());
     let service = Rc::new(Service {
+        claim,
         driver: RefCell::new(driver),
+        reset_ns: Cell::new((found != Found::Running).then(runtime::now_ns)),
+        is_watched: Cell::new(false),
         client: RefCell::new(None),
         stale: Cell::new(false),
         prompt: Prompt::default(),
@@ -218,6 +271,7 @@ async fn component(start: Start) {
     service.prompt.ring();
     runtime::spawn(turns(service.clone()));
     runtime::spawn(links(service.clone()));
+    runtime::spawn(settle_in(service.clone()));
     for channel in start.servers(network::NAME) {
         runtime::spawn(serve_network(service.clone(), channel));
     }
@@ -226,7 +280,7 @@ async fn component(start: Start) {
         runtime::notified(INTERRUPT).await;
         device::answered(claim, &mut || {
             if service.driver.borrow_mut().acknowledge() {
-                service.look_at_link();
+                service.look_at_change();
             }
         });
         service.prompt.ring();

@@ -1,173 +1,18 @@
 //! The driver against a device made here, which works, is slow to reset, or lies.
 
-use packet::{BUFFER_BYTES, BufferSet, Memory, POOL_BYTES, Span};
-use std::cell::{Cell, RefCell};
-use std::rc::Rc;
-use virtio_net::driver::{Driver, JOURNAL_OFFSET, RING_BYTES, Refused, Region, StartError};
-use virtio_net::queue::{AVAILABLE_OFFSET, USED_OFFSET};
-use virtio_net::transport::{QueueAddresses, Transport};
+mod common;
 
-type Bytes = Rc<RefCell<Vec<u8>>>;
-const RECEIVE_PHYSICAL: u64 = 0x10_0000;
-const TRANSMIT_PHYSICAL: u64 = 0x20_0000;
-const RINGS_PHYSICAL: u64 = 0x30_0000;
-
-/// What device and test both see.
-#[derive(Clone)]
-struct Machine {
-    rings: Bytes,
-    receive: Bytes,
-    transmit: Bytes,
-    status: Rc<Cell<u8>>,
-    reset_looks: Rc<Cell<u32>>,
-    features: Rc<Cell<u64>>,
-    entries: Rc<Cell<u16>>,
-    queues: Rc<RefCell<[Option<QueueAddresses>; 3]>>,
-    seen: Rc<Cell<[u16; 3]>>,
-    link: Rc<Cell<u8>>,
-    reaches_memory: Rc<Cell<bool>>,
-}
-
-impl Transport for Machine {
-    fn status(&mut self) -> u8 {
-        let left = self.reset_looks.get();
-        self.reset_looks.set(left.saturating_sub(1));
-        if left > 0 { 0xff } else { self.status.get() }
-    }
-    fn set_status(&mut self, status: u8) {
-        self.status.set(status);
-        if status == 0 {
-            self.seen.set([0; 3]);
-            *self.queues.borrow_mut() = [None; 3];
-        }
-    }
-    fn features(&mut self) -> u64 {
-        self.features.get()
-    }
-    fn set_features(&mut self, _: u64) {}
-    fn queue_entries(&mut self, _: u16) -> u16 {
-        self.entries.get()
-    }
-    fn set_queue(&mut self, queue: u16, _: u16, addresses: QueueAddresses) {
-        self.queues.borrow_mut()[queue as usize] = Some(addresses);
-    }
-    fn notify(&mut self, _: u16) {}
-    fn configuration(&mut self, offset: u64) -> u8 {
-        if offset == 6 { self.link.get() } else { offset as u8 }
-    }
-    fn acknowledge(&mut self) -> bool {
-        false
-    }
-}
-
-fn number<const N: usize>(bytes: &Bytes, at: usize) -> u64 {
-    bytes.borrow()[at..at + N].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
-}
-
-impl Machine {
-    fn new() -> Machine {
-        let bytes = |length| Rc::new(RefCell::new(vec![0u8; length]));
-        Machine {
-            rings: bytes(RING_BYTES),
-            receive: bytes(POOL_BYTES),
-            transmit: bytes(POOL_BYTES),
-            status: Rc::default(),
-            reset_looks: Rc::default(),
-            features: Rc::new(Cell::new(u64::MAX)),
-            entries: Rc::new(Cell::new(256)),
-            queues: Rc::default(),
-            seen: Rc::default(),
-            link: Rc::default(),
-            reaches_memory: Rc::default(),
-        }
-    }
-
-    fn driver(&self) -> Result<Driver<Machine, Bytes>, StartError> {
-        let rings = Region { memory: self.rings.clone(), physical: RINGS_PHYSICAL };
-        let transmit = Region { memory: self.transmit.clone(), physical: TRANSMIT_PHYSICAL };
-        let mut patience = 10;
-        let tired = || {
-            patience -= 1;
-            patience == 0
-        };
-        // As after another driver, which left it running.
-        self.status.set(4);
-        Driver::start(self.clone(), rings, RECEIVE_PHYSICAL, transmit, tired, || {
-            assert_eq!(self.status.get(), 0, "it may still do what somebody else had it do");
-            self.reaches_memory.set(true);
-            Ok(())
-        })
-    }
-
-    /// Where the device was told that a queue is.
-    fn base(&self, queue: usize) -> Option<usize> {
-        self.queues.borrow()[queue].map(|addresses| (addresses.descriptors - RINGS_PHYSICAL) as usize)
-    }
-
-    /// The next descriptor of a queue: number, physical address, bytes.
-    fn next(&self, queue: usize) -> Option<(u16, u64, u32)> {
-        let base = self.base(queue)?;
-        let mut seen = self.seen.get();
-        if number::<2>(&self.rings, base + AVAILABLE_OFFSET + 2) as u16 == seen[queue] {
-            return None;
-        }
-        let slot = usize::from(seen[queue] % 256);
-        let descriptor = number::<2>(&self.rings, base + AVAILABLE_OFFSET + 4 + slot * 2) as u16;
-        let at = base + usize::from(descriptor) * 16;
-        seen[queue] = seen[queue].wrapping_add(1);
-        self.seen.set(seen);
-        Some((descriptor, number::<8>(&self.rings, at), number::<4>(&self.rings, at + 8) as u32))
-    }
-
-    fn used(&self, queue: usize, descriptor: u32, written: u32) {
-        let base = self.base(queue).unwrap() + USED_OFFSET;
-        let index = number::<2>(&self.rings, base + 2) as u16;
-        let at = base + 4 + usize::from(index % 256) * 8;
-        self.rings.write(at, &descriptor.to_le_bytes()).unwrap();
-        self.rings.write(at + 4, &written.to_le_bytes()).unwrap();
-        self.rings.write(base + 2, &index.wrapping_add(1).to_le_bytes()).unwrap();
-    }
-
-    /// The next command: its bytes, and where its answer goes. Carried out when it is answered.
-    fn command(&self) -> Option<([u8; 3], usize)> {
-        let QueueAddresses { descriptors, available, .. } = self.queues.borrow()[2]?;
-        let [descriptors, available] = [descriptors, available].map(|at| (at - RINGS_PHYSICAL) as usize);
-        let mut seen = self.seen.get();
-        if number::<2>(&self.rings, available + 2) as u16 == seen[2] {
-            return None;
-        }
-        seen[2] = seen[2].wrapping_add(1);
-        self.seen.set(seen);
-        let at = [descriptors, descriptors + 16];
-        let place = |at| (number::<8>(&self.rings, at) - RINGS_PHYSICAL) as usize;
-        // The command goes on with the answer.
-        assert_eq!(at.map(|at| number::<4>(&self.rings, at + 8)), [3, 1], "their bytes");
-        assert_eq!(at.map(|at| number::<2>(&self.rings, at + 12)), [1, 2], "their flags");
-        assert_eq!(number::<2>(&self.rings, at[0] + 14), 1);
-        let mut bytes = [0; 3];
-        bytes.copy_from_slice(&self.rings.borrow()[place(at[0])..][..3]);
-        Some((bytes, place(at[1])))
-    }
-
-    fn answer(&self, at: usize, answer: u8) {
-        let used = (self.queues.borrow()[2].unwrap().used - RINGS_PHYSICAL) as usize;
-        self.rings.write(at, &[answer]).unwrap();
-        self.rings.write(used + 2, &self.seen.get()[2].to_le_bytes()).unwrap();
-    }
-
-    fn frame_arrives(&self, frame: &[u8]) -> bool {
-        let Some((descriptor, physical, bytes)) = self.next(0) else { return false };
-        assert_eq!((physical, bytes), (RECEIVE_PHYSICAL + u64::from(descriptor) * 2048, 2048));
-        self.receive.write(usize::from(descriptor) * BUFFER_BYTES + 12, frame).unwrap();
-        self.used(0, descriptor.into(), frame.len() as u32 + 12);
-        true
-    }
-}
+use common::{Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, random};
+use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
+use virtio::pool_queue::{AVAILABLE_OFFSET, MARKS_OFFSET, TAKEN_OFFSET, USED_OFFSET};
+use virtio_net::Found;
+use virtio_net::driver::{JOURNAL_OFFSET, RING_BYTES, Refused, StartError};
+use virtio_net::transport::ResetError;
 
 #[test]
 fn frames_come_and_go() {
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
     assert_eq!(driver.address(), [0, 1, 2, 3, 4, 5]);
     driver.flush();
     assert!(!machine.frame_arrives(&[1; 60]), "no buffers before somebody attached");
@@ -207,8 +52,14 @@ fn frames_come_and_go() {
 
 #[test]
 fn a_new_driver_and_a_new_client_lose_no_buffer() {
+    [false, true].into_iter().for_each(lose_no_buffer);
+}
+
+fn lose_no_buffer(resets: bool) {
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
+    driver.flush();
+    machine.notified.take();
     driver.attach(&BufferSet::EMPTY);
     driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
     driver.flush();
@@ -217,16 +68,27 @@ fn a_new_driver_and_a_new_client_lose_no_buffer() {
     driver.look().unwrap();
     let held = driver.take_output().received;
     drop(driver);
+    machine.notified.take();
 
     // The driver died; its client holds two buffers and says so.
-    machine.reset_looks.set(3);
-    let mut driver = machine.driver().unwrap();
     let mut set = BufferSet::EMPTY;
     held.iter().for_each(|span| {
         set.insert(span.buffer);
     });
-    assert!(driver.attach(&set).is_empty(), "nothing is with a device that was reset");
-    driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
+    let mut driver = if resets {
+        machine.reset_looks.set(3);
+        let mut driver = machine.driver_that_resets();
+        assert!(driver.attach(&set).is_empty(), "nothing is with a device that was reset");
+        assert!(driver.take_reset() && !driver.take_reset());
+        driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
+        driver
+    } else {
+        let (mut driver, found) = machine.start().unwrap();
+        assert_eq!((found, machine.notified.get()), (Found::Running, [1; 3]));
+        assert_eq!(driver.attach(&set), BufferSet::range(50, 51), "the device goes on with that");
+        assert!(!driver.take_reset());
+        driver
+    };
     driver.flush();
     assert_eq!((0..300).filter(|_| machine.frame_arrives(&[1; 60])).count(), 254);
 
@@ -245,8 +107,12 @@ fn a_new_driver_and_a_new_client_lose_no_buffer() {
 
 #[test]
 fn frames_of_the_gap_are_told_in_order_and_once() {
+    [false, true].into_iter().for_each(tell_the_gap);
+}
+
+fn tell_the_gap(resets: bool) {
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
     driver.attach(&BufferSet::EMPTY);
     driver.flush();
     let frame = |number: u8| [number; 60];
@@ -260,15 +126,16 @@ fn frames_of_the_gap_are_told_in_order_and_once() {
     // Nobody takes these; the device does not know.
     assert!(machine.frame_arrives(&frame(2)) && machine.frame_arrives(&frame(3)));
 
-    let mut driver = machine.driver().unwrap();
+    let mut driver = if resets { machine.driver_that_resets() } else { machine.driver() };
     let mut held = BufferSet::EMPTY;
     held.insert(seen[1].buffer);
     driver.attach(&held);
+    driver.look().unwrap();
     let told = driver.take_output().received;
     let first =
         |span: &Span| machine.receive.borrow()[usize::from(span.buffer) * BUFFER_BYTES + usize::from(span.offset)];
     assert_eq!(told.iter().map(first).collect::<Vec<_>>(), [2, 3]);
-    assert_eq!((driver.counters().again, driver.posted()), (2, 253));
+    assert_eq!((driver.counters().again, driver.posted()), (if resets { 2 } else { 0 }, 253));
 
     // While nobody is attached frames wait with the device.
     driver.flush();
@@ -285,7 +152,7 @@ fn frames_of_the_gap_are_told_in_order_and_once() {
 #[test]
 fn hundreds_of_deaths_lose_no_buffer_and_no_frame() {
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
     let mut held = BufferSet::EMPTY;
     driver.attach(&held);
     let mut seed = 0x0dd0_5eed_1234_5671;
@@ -294,7 +161,8 @@ fn hundreds_of_deaths_lose_no_buffer_and_no_frame() {
     for _ in 0..20_000 {
         match random(&mut seed) % 16 {
             0 => {
-                driver = machine.driver().unwrap();
+                driver = if deaths % 3 == 0 { machine.driver_that_resets() } else { machine.driver() };
+                driver.served();
                 deaths += 1;
                 driver.attach(&held);
             }
@@ -326,12 +194,7 @@ fn hundreds_of_deaths_lose_no_buffer_and_no_frame() {
     assert_eq!(driver.counters().refused, 0);
 }
 
-fn look(
-    machine: &Machine,
-    driver: &mut Driver<Machine, Bytes>,
-    held: &mut BufferSet,
-    seen: &mut std::collections::BTreeSet<u32>,
-) {
+fn look(machine: &Machine, driver: &mut NetDriver, held: &mut BufferSet, seen: &mut std::collections::BTreeSet<u32>) {
     driver.look().unwrap();
     for span in driver.take_output().received {
         assert!(held.insert(span.buffer), "a buffer that the client holds already");
@@ -341,41 +204,68 @@ fn look(
     }
 }
 
+/// Wherever a byte is damaged: the device is never sent to a foreign address, no buffer is lost or
+/// somebody else's too.
 #[test]
 fn damaged_rings_and_journals_cannot_break_a_successor() {
     let mut seed = 0x5eed_5eed_0000_0003;
-    for _ in 0..3_000 {
+    let (mut resets, mut takeovers) = (0, 0);
+    for _ in 0..6_000 {
         let machine = Machine::new();
-        let mut driver = machine.driver().unwrap();
+        let mut driver = machine.driver();
         driver.attach(&BufferSet::EMPTY);
+        driver.transmit(&[40, 50, 60].map(|buffer| Span { buffer, offset: 18, length: 60 }));
         driver.flush();
         for _ in 0..random(&mut seed) % 20 {
             machine.frame_arrives(&[1; 60]);
         }
+        let mut held = BufferSet::EMPTY;
         if random(&mut seed).is_multiple_of(2) {
             driver.look().unwrap();
+            let told = driver.take_output().received;
+            told.iter().take(random(&mut seed) as usize % 20).for_each(|span| assert!(held.insert(span.buffer)));
         }
         drop(driver);
-        for _ in 0..1 + random(&mut seed) % 64 {
-            // Mostly where it matters: the used ring, the journal.
-            let used = machine.base(0).unwrap() + USED_OFFSET;
-            let parts = [used, used + 4 + 8 * 256, JOURNAL_OFFSET, RING_BYTES, 0, RING_BYTES];
-            let part = 2 * (random(&mut seed) % 3) as usize;
-            let at = parts[part] + random(&mut seed) as usize % (parts[part + 1] - parts[part]);
+        let base = machine.base(random(&mut seed) as usize % 2).unwrap();
+        let parts = [
+            (base, 256 * 16),
+            (base + AVAILABLE_OFFSET, 520),
+            (base + MARKS_OFFSET, 4 * 256),
+            (base + TAKEN_OFFSET, 2),
+            (base + USED_OFFSET, 4 + 8 * 20),
+            (JOURNAL_OFFSET, RING_BYTES - JOURNAL_OFFSET),
+            (0, RING_BYTES),
+        ];
+        for _ in 0..1 + random(&mut seed) % 3 * (random(&mut seed) % 20) {
+            let (start, bytes) = parts[random(&mut seed) as usize % parts.len()];
+            let at = start + random(&mut seed) as usize % bytes;
             machine.rings.write(at, &[random(&mut seed) as u8]).unwrap();
         }
-        let held = BufferSet::range(0, (random(&mut seed) % 256) as u16);
-        let mut driver = machine.driver().unwrap();
+        let (mut driver, found) = machine.start().unwrap();
+        match found {
+            Found::Running => takeovers += 1,
+            _ => resets += 1,
+        }
         driver.attach(&held);
         driver.look().unwrap();
+        driver.flush();
         let told = driver.take_output().received;
         let mut theirs = held;
         for span in &told {
-            assert!(theirs.insert(span.buffer), "each buffer once, and none that is held");
             assert!((14..=2036).contains(&span.length) && span.offset == 12);
+            assert!(theirs.insert(span.buffer), "each buffer once, and none that is held: {found:?}");
         }
-        assert_eq!(driver.posted() + theirs.len(), 256);
+        assert_eq!(driver.posted() + theirs.len(), 256, "{found:?}");
+        while let Some((buffer, physical, bytes)) = machine.next(0) {
+            let address = RECEIVE_PHYSICAL + u64::from(buffer) * BUFFER_BYTES as u64;
+            assert_eq!((physical, bytes), (address, BUFFER_BYTES as u32), "{found:?}");
+        }
+        while let Some((buffer, physical, bytes)) = machine.next(1) {
+            let offset = physical.checked_sub(TRANSMIT_PHYSICAL + u64::from(buffer) * BUFFER_BYTES as u64);
+            assert!(offset.unwrap() + u64::from(bytes) <= BUFFER_BYTES as u64, "{found:?}");
+        }
     }
+    assert!(resets > 1000 && takeovers > 300, "{resets} resets, {takeovers} takeovers");
 }
 
 #[test]
@@ -383,8 +273,8 @@ fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
     const OFF: [u8; 3] = [0, 0, 0];
     const ON: [u8; 3] = [0, 0, 1];
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
-    let step = |driver: &mut Driver<Machine, Bytes>, wanted: [u8; 3], answer: u8| {
+    let mut driver = machine.driver();
+    let step = |driver: &mut NetDriver, wanted: [u8; 3], answer: u8| {
         driver.flush();
         let (command, at) = machine.command().expect("a command");
         assert_eq!(command, wanted);
@@ -410,12 +300,12 @@ fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
     driver.want_all_frames(true);
     step(&mut driver, ON, 0);
     assert_eq!(driver.promiscuous(), Some(Ok(true)));
-    driver.restart(|| false).unwrap();
+    driver.restart(&mut machine.clone()).unwrap();
     step(&mut driver, ON, 0);
     assert_eq!(driver.promiscuous(), Some(Ok(true)), "also by a device that was started again");
 
     machine.features.set(1 << 32 | 1 << 5);
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
     driver.want_all_frames(true);
     driver.flush();
     assert_eq!((driver.promiscuous(), machine.command()), (Some(Err(Refused)), None));
@@ -424,30 +314,30 @@ fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
 #[test]
 fn the_link_is_what_the_device_tells() {
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
     for (status, up) in [(0, false), (1, true), (2, false), (3, true)] {
         machine.link.set(status);
         assert_eq!(driver.link_is_up(), up);
     }
     machine.link.set(0);
     machine.features.set(1 << 32 | 1 << 5);
-    assert!(machine.driver().unwrap().link_is_up(), "it does not tell");
+    assert!(machine.driver().link_is_up(), "it does not tell");
 }
 
 #[test]
 fn the_words_to_poll_are_those_the_device_writes() {
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
     driver.attach(&BufferSet::EMPTY);
     driver.transmit(&[Span { buffer: 50, offset: 18, length: 60 }]);
     driver.flush();
     for turn in 1..3 {
-        let words = |driver: &Driver<Machine, Bytes>| driver.used_words().map(|at| number::<2>(&machine.rings, at));
+        let words = |driver: &NetDriver| driver.used_words().map(|at| number::<2>(&machine.rings, at));
         assert_eq!(words(&driver), [0, 0]);
         assert!(machine.frame_arrives(&[1; 60]) && machine.frame_arrives(&[1; 60]));
         machine.used(1, 50, 0);
         assert_eq!(words(&driver), [2, 1], "turn {turn}");
-        driver.restart(|| false).unwrap();
+        driver.restart(&mut machine.clone()).unwrap();
         driver.flush();
     }
 }
@@ -456,28 +346,20 @@ fn the_words_to_poll_are_those_the_device_writes() {
 fn a_device_that_does_not_fit_is_refused() {
     let machine = Machine::new();
     machine.reset_looks.set(1000);
-    assert_eq!(machine.driver().err(), Some(StartError::NoReset));
+    assert_eq!(machine.start().err(), Some(StartError::Reset(ResetError::NoReset)));
     assert!(!machine.reaches_memory.get());
     machine.reset_looks.set(0);
     machine.features.set(1 << 5);
-    assert_eq!(machine.driver().err(), Some(StartError::Features));
+    assert_eq!(machine.start().err(), Some(StartError::Reset(ResetError::Features)));
     machine.features.set(u64::MAX);
     machine.entries.set(128);
-    assert_eq!(machine.driver().err(), Some(StartError::Queues));
-}
-
-/// xorshift64: the same lies in every run.
-fn random(state: &mut u64) -> u64 {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    *state
+    assert_eq!(machine.start().err(), Some(StartError::Queues));
 }
 
 #[test]
 fn a_lying_device_cannot_break_it() {
     let machine = Machine::new();
-    let mut driver = machine.driver().unwrap();
+    let mut driver = machine.driver();
     driver.attach(&BufferSet::EMPTY);
     let mut seed = 0x1234_5678_9abc_def1;
     for _ in 0..100_000 {
@@ -492,7 +374,7 @@ fn a_lying_device_cannot_break_it() {
             _ => driver.transmit(&[Span { buffer: (random(&mut seed) % 300) as u16, offset: 18, length: 60 }]),
         }
         if driver.look().is_err() {
-            driver.restart(|| false).unwrap();
+            driver.restart(&mut machine.clone()).unwrap();
         }
         let output = driver.take_output();
         for span in &output.received {

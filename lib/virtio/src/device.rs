@@ -8,6 +8,7 @@ use crate::Transport;
 use crate::mmio::Mmio;
 use crate::pci::{self, BarRegion, Pci};
 use crate::registers::Registers;
+use crate::transport::Keeper;
 
 /// A claimed device.
 #[derive(Clone, Copy)]
@@ -29,10 +30,35 @@ pub fn open(device: Handle, kind: u32) -> Result<(Box<dyn Transport>, Claim), &'
     Ok((transport, Claim { handle: device, line: !is_pci }))
 }
 
-/// Lets the device reach memory: once it was reset, as what it did for somebody before us may still
-/// be under way.
-pub fn let_at_memory(claim: Claim) -> Result<(), abi::Error> {
-    sys::device_master(claim.handle, true)
+/// The keeper of a claimed device, for one start.
+pub struct Card {
+    claim: Claim,
+    deadline_ns: u64,
+}
+
+impl Card {
+    /// The device has so long to come out of a reset.
+    pub fn new(claim: Claim, reset_ns: u64) -> Card {
+        Card { claim, deadline_ns: runtime::now_ns().saturating_add(reset_ns) }
+    }
+}
+
+impl Keeper for Card {
+    fn reaches_memory(&mut self) -> bool {
+        // Bus mastering, in a PCI device's command register. virtio-mmio has no switch.
+        const COMMAND: u64 = 4;
+        const MASTER: u64 = 1 << 2;
+        let Claim { handle, line } = self.claim;
+        sys::device_conf_read(handle, COMMAND, 2).map_or(line, |command| command & MASTER != 0)
+    }
+
+    fn let_at_memory(&mut self) -> bool {
+        sys::device_master(self.claim.handle, true).is_ok()
+    }
+
+    fn is_tired(&mut self) -> bool {
+        runtime::now_ns() > self.deadline_ns
+    }
 }
 
 /// Has the device's interrupts come as these badge bits of this context. A line, or a device of one

@@ -64,6 +64,11 @@ impl Transport for Mmio {
         }
         self.0.write_u32(0x44, 1);
     }
+    // Size and addresses cannot be read back.
+    fn adopt_queue(&mut self, queue: u16, _: u16, _: QueueAddresses) -> bool {
+        self.0.write_u32(0x30, queue.into());
+        self.0.read_u32(0x44) == 1
+    }
     fn notify(&mut self, queue: u16) {
         self.0.write_u32(0x50, queue.into());
     }

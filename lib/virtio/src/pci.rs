@@ -12,8 +12,9 @@ const VENDOR_CAPABILITY: u8 = 9;
 const CAPABILITIES_MAX: usize = 48;
 /// Most queues that a driver of ours uses of one device, counted from the first.
 const QUEUES_MAX: usize = 16;
-/// Message of configuration changes.
+/// Message of configuration changes, and what a device that has no such message keeps instead.
 const CONFIGURATION: u16 = 1;
+const NO_VECTOR: u16 = 0xffff;
 
 /// BarRegion of a structure: window, offset, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,15 @@ impl Pci {
     }
 }
 
+impl Pci {
+    /// The queue is selected.
+    fn learn_to_notify(&mut self, queue: u16) {
+        if let Some(offset) = self.notify_offsets.get_mut(usize::from(queue)) {
+            *offset = u64::from(self.common.read_u16(30)) * u64::from(self.notify_step);
+        }
+    }
+}
+
 impl Transport for Pci {
     fn status(&mut self) -> u8 {
         self.common.read_u8(20)
@@ -119,14 +129,19 @@ impl Transport for Pci {
             self.common.write_u32(offset, address as u32);
             self.common.write_u32(offset + 4, (address >> 32) as u32);
         }
-        self.adopt_queue(queue);
+        self.learn_to_notify(queue);
         self.common.write_u16(28, 1);
     }
-    fn adopt_queue(&mut self, queue: u16) {
+    fn adopt_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) -> bool {
         self.common.write_u16(22, queue);
-        if let Some(offset) = self.notify_offsets.get_mut(usize::from(queue)) {
-            *offset = u64::from(self.common.read_u16(30)) * u64::from(self.notify_step);
-        }
+        let is_heard = matches!(self.common.read_u16(16), CONFIGURATION | NO_VECTOR);
+        let words = [24, 26, 28].map(|offset| self.common.read_u16(offset));
+        let address =
+            |offset| u64::from(self.common.read_u32(offset)) | u64::from(self.common.read_u32(offset + 4)) << 32;
+        let found = [32, 40, 48].map(address);
+        self.learn_to_notify(queue);
+        let QueueAddresses { descriptors, available, used } = addresses;
+        is_heard && words == [entries, 0, 1] && found == [descriptors, available, used]
     }
     fn notify(&mut self, queue: u16) {
         if let Some(&offset) = self.notify_offsets.get(usize::from(queue)) {

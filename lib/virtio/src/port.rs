@@ -54,15 +54,34 @@ impl<M: Memory> Queue<M> {
         self.memory.write(self.ring, &[0; RING_BYTES])?;
         self.memory.read(self.buffers + usize::from(ENTRIES) * self.buffer_bytes - 1, &mut [0])?;
         for entry in 0..ENTRIES {
-            let buffer = physical + (self.buffers + usize::from(entry) * self.buffer_bytes) as u64;
-            let mut descriptor = [0; 16];
-            descriptor[..8].copy_from_slice(&buffer.to_le_bytes());
-            descriptor[8..12].copy_from_slice(&(self.buffer_bytes as u32).to_le_bytes());
-            descriptor[12..14].copy_from_slice(&if device_writes { WRITE } else { 0 }.to_le_bytes());
+            let descriptor = self.descriptor(entry, self.buffer_bytes as u32, physical, device_writes);
             self.write(16 * usize::from(entry), &descriptor);
             self.write(AVAILABLE_OFFSET + 4 + 2 * usize::from(entry), &entry.to_le_bytes());
         }
         Ok(())
+    }
+
+    /// Whether its descriptors and entries are as [`Queue::clear`] and [`Queue::fill`] leave them.
+    pub fn is_ours(&self, physical: u64, device_writes: bool) -> bool {
+        (0..ENTRIES).all(|entry| {
+            let mut found = [0; 16];
+            let _ = self.memory.read(self.ring + 16 * usize::from(entry), &mut found);
+            let [a, b, c, d, ..] = *found.split_at(8).1 else { return false };
+            let bytes = u32::from_le_bytes([a, b, c, d]);
+            let fits =
+                if device_writes { bytes as usize == self.buffer_bytes } else { bytes as usize <= self.buffer_bytes };
+            let named = self.read_u16(AVAILABLE_OFFSET + 4 + 2 * usize::from(entry));
+            fits && named == entry && found == self.descriptor(entry, bytes, physical, device_writes)
+        })
+    }
+
+    fn descriptor(&self, entry: u16, bytes: u32, physical: u64, device_writes: bool) -> [u8; 16] {
+        let buffer = physical + (self.buffers + usize::from(entry) * self.buffer_bytes) as u64;
+        let mut descriptor = [0; 16];
+        descriptor[..8].copy_from_slice(&buffer.to_le_bytes());
+        descriptor[8..12].copy_from_slice(&bytes.to_le_bytes());
+        descriptor[12..14].copy_from_slice(&if device_writes { WRITE } else { 0 }.to_le_bytes());
+        descriptor
     }
 
     /// Where a device sees it.
@@ -88,7 +107,8 @@ impl<M: Memory> Queue<M> {
         // Buffers and entries before the index, the index before the notification (section
         // 2.7.13).
         fence(Ordering::SeqCst);
-        self.write(AVAILABLE_OFFSET + INDEX_OFFSET, &count.to_le_bytes());
+        // In bounds: `clear` looked.
+        let _ = self.memory.store_u16(self.ring + AVAILABLE_OFFSET + INDEX_OFFSET, count);
         fence(Ordering::SeqCst);
         true
     }
@@ -177,9 +197,8 @@ impl<M: Memory> Queue<M> {
     }
 
     fn read_u16(&self, offset: usize) -> u16 {
-        let mut bytes = [0; 2];
-        let _ = self.memory.read(self.ring + offset, &mut bytes);
-        u16::from_le_bytes(bytes)
+        // In bounds: `clear` looked.
+        self.memory.load_u16(self.ring + offset).unwrap_or(0)
     }
 }
 

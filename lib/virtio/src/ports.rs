@@ -12,7 +12,7 @@
 use packet::{Memory, OutOfBounds};
 
 use crate::port::{Broken, ENTRIES, Position, Queue, RING_BYTES};
-use crate::transport::{Transport, status};
+use crate::transport::{Keeper, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run};
 
 /// Number of a console device (section 5).
 pub const KIND: u32 = 3;
@@ -103,11 +103,9 @@ pub struct Positions {
 /// Why the device did not start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartError {
-    /// Status did not read 0 in time after a reset. Remedy: none; its memory must not be used.
-    NoReset,
-    /// It lacks a feature that is needed. Remedy: another device model.
-    Features,
-    /// It has too few ports or too short queues.
+    /// It does not come out of a reset as we need it.
+    Reset(ResetError),
+    /// It has too few ports or too short queues. Remedy: another device model.
     Ports,
     /// It does not take what we say about ports.
     Silent,
@@ -115,13 +113,19 @@ pub enum StartError {
     Region,
 }
 
+impl From<ResetError> for StartError {
+    fn from(error: ResetError) -> StartError {
+        StartError::Reset(error)
+    }
+}
+
 /// How a device was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// Running, with all that was on its way.
     Running,
-    /// Not running: positions begin anew.
-    Reset,
+    /// Started anew, and so positions; with why it could not be gone on with, if it was to be.
+    Reset(Option<NotRunning>),
 }
 
 /// See the module's head.
@@ -143,37 +147,47 @@ fn transmit_queue(port: u16) -> u16 {
 }
 
 impl<T: Transport, M: Memory + Clone> Ports<T, M> {
-    /// Goes on with a device that runs with `kept`, or starts it anew. After each look at a device
-    /// that takes its time, `tired` is asked whether to give up.
+    /// Goes on with a device that runs with `kept`, or starts it anew.
     pub fn start(
         transport: T,
         memory: M,
         physical: u64,
         kept: Option<Positions>,
-        mut tired: impl FnMut() -> bool,
+        keeper: &mut dyn Keeper,
     ) -> Result<(Ports<T, M>, Positions, Found), StartError> {
         let mut ports = Ports::over(transport, memory);
-        let runs = ports.transport.status() & status::FEATURES_OK != 0;
-        let (positions, found) = match kept.filter(|_| runs) {
-            Some(kept) => {
-                ports.queue_numbers().into_iter().for_each(|queue| ports.transport.adopt_queue(queue));
-                // A device that may not reach memory for a while takes its driver for gone.
-                if ports.transport.status() != all_ok() {
-                    ports.transport.set_status(all_ok());
-                }
-                (kept, Found::Running)
-            }
-            None => {
-                ports.reset(physical, &mut tired)?;
-                (Positions::default(), Found::Reset)
+        let adopted = kept.map(|kept| ports.adopt(physical, &kept, keeper).map(|()| kept));
+        let (positions, found) = match adopted {
+            Some(Ok(kept)) => (kept, Found::Running),
+            Some(Err(_)) | None => {
+                ports.reset(physical, keeper)?;
+                (Positions::default(), Found::Reset(adopted.and_then(Result::err)))
             }
         };
-        ports.announce(&mut tired)?;
+        ports.announce(keeper)?;
         ports.publish(&positions);
         // Whoever waits at the host for room looks again.
         IN.iter().for_each(|(port, _)| ports.transport.notify(receive_queue(*port)));
         OUT.iter().for_each(|(port, _)| ports.transport.notify(transmit_queue(*port)));
         Ok((ports, positions, found))
+    }
+
+    /// Goes on with the device as it is, if it and its queues are as a predecessor left them.
+    fn adopt(&mut self, physical: u64, kept: &Positions, keeper: &mut dyn Keeper) -> Result<(), NotRunning> {
+        let places = self.places(physical);
+        adopt(&mut self.transport, keeper, FEATURES, &places)?;
+        for (number, queue, device_writes) in self.queues() {
+            if !queue.is_ours(physical, device_writes) {
+                return Err(NotRunning::Queue(number));
+            }
+        }
+        for ((queue, given), (port, _)) in self.out.iter().zip(kept.given).zip(OUT) {
+            queue.outstanding(given).map_err(|Broken| NotRunning::Queue(transmit_queue(port)))?;
+        }
+        for ((queue, taken), (port, _)) in self.input.iter().zip(kept.taken).zip(IN) {
+            queue.held(taken).map_err(|Broken| NotRunning::Queue(receive_queue(port)))?;
+        }
+        Ok(())
     }
 
     fn over(transport: T, memory: M) -> Ports<T, M> {
@@ -194,30 +208,18 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
         out.chain(input).chain([(MESSAGES, &self.messages, false), (ANSWERS, &self.answers, true)])
     }
 
-    fn queue_numbers(&self) -> [u16; QUEUES] {
-        let mut numbers = [0; QUEUES];
-        numbers.iter_mut().zip(self.queues()).for_each(|(number, (queue, _, _))| *number = queue);
-        numbers
+    /// Number, entries and addresses of each queue.
+    fn places(&self, physical: u64) -> [(u16, u16, QueueAddresses); QUEUES] {
+        let mut places = [(0, ENTRIES, QueueAddresses { descriptors: 0, available: 0, used: 0 }); QUEUES];
+        for ((number, _, addresses), (found, queue, _)) in places.iter_mut().zip(self.queues()) {
+            (*number, *addresses) = (found, queue.addresses(physical));
+        }
+        places
     }
 
-    /// Section 3.1.1, in its order.
-    fn reset(&mut self, physical: u64, tired: &mut impl FnMut() -> bool) -> Result<(), StartError> {
+    fn reset(&mut self, physical: u64, keeper: &mut dyn Keeper) -> Result<(), StartError> {
+        reset(&mut self.transport, FEATURES, &[], keeper)?;
         let transport = &mut self.transport;
-        transport.set_status(0);
-        while transport.status() != 0 {
-            if tired() {
-                return Err(StartError::NoReset);
-            }
-        }
-        transport.set_status(status::ACKNOWLEDGE | status::DRIVER);
-        if transport.features() & FEATURES != FEATURES {
-            return Err(StartError::Features);
-        }
-        transport.set_features(FEATURES);
-        transport.set_status(all_ok() & !status::DRIVER_OK);
-        if transport.status() & status::FEATURES_OK == 0 {
-            return Err(StartError::Features);
-        }
         let most =
             u16::from_le_bytes([transport.configuration(PORTS_OFFSET), transport.configuration(PORTS_OFFSET + 1)]);
         if most <= *PORTS.end() {
@@ -226,36 +228,28 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
         for (_, queue, device_writes) in self.queues() {
             queue.clear(physical, device_writes).map_err(|OutOfBounds| StartError::Region)?;
         }
-        let places: [_; QUEUES] = {
-            let mut places = [None; QUEUES];
-            places
-                .iter_mut()
-                .zip(self.queues())
-                .for_each(|(place, (number, queue, _))| *place = Some((number, queue.addresses(physical))));
-            places
-        };
-        for (number, addresses) in places.into_iter().flatten() {
-            if self.transport.queue_entries(number) < ENTRIES {
+        for (number, entries, addresses) in self.places(physical) {
+            if self.transport.queue_entries(number) < entries {
                 return Err(StartError::Ports);
             }
-            self.transport.set_queue(number, ENTRIES, addresses);
+            self.transport.set_queue(number, entries, addresses);
         }
-        self.transport.set_status(all_ok());
+        run(&mut self.transport);
         Ok(())
     }
 
     /// Tells the device that we are there and have all ports open. It hears that as often as it is
     /// said.
-    fn announce(&mut self, tired: &mut impl FnMut() -> bool) -> Result<(), StartError> {
-        self.tell(0, DEVICE_READY, tired)?;
+    fn announce(&mut self, keeper: &mut dyn Keeper) -> Result<(), StartError> {
+        self.tell(0, DEVICE_READY, keeper)?;
         for port in PORTS {
-            self.tell(port, PORT_READY, tired)?;
-            self.tell(port, PORT_OPEN, tired)?;
+            self.tell(port, PORT_READY, keeper)?;
+            self.tell(port, PORT_OPEN, keeper)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, port: u16, event: u16, tired: &mut impl FnMut() -> bool) -> Result<(), StartError> {
+    fn tell(&mut self, port: u16, event: u16, keeper: &mut dyn Keeper) -> Result<(), StartError> {
         let mut message = [0; MESSAGE_BYTES];
         message[..2].copy_from_slice(&port.to_le_bytes());
         message[4..6].copy_from_slice(&event.to_le_bytes());
@@ -268,7 +262,7 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
                     self.transport.notify(MESSAGES);
                     return Ok(());
                 }
-                Ok(_) if !tired() => {}
+                Ok(_) if !keeper.is_tired() => {}
                 Ok(_) | Err(Broken) => return Err(StartError::Silent),
             }
         }
@@ -323,8 +317,4 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
     pub fn acknowledge(&mut self) {
         self.transport.acknowledge();
     }
-}
-
-fn all_ok() -> u8 {
-    status::ACKNOWLEDGE | status::DRIVER | status::FEATURES_OK | status::DRIVER_OK
 }

@@ -1,4 +1,5 @@
-//! What PCI and MMIO have in common (virtio 1.2, section 4).
+//! What PCI and MMIO have in common (virtio 1.2, section 4): how a device is started anew, and how
+//! a driver finds that it runs for a predecessor and may be gone on with.
 
 /// Device status bits (section 2.1).
 pub mod status {
@@ -10,6 +11,9 @@ pub mod status {
     pub const DRIVER_OK: u8 = 4;
     /// Features are agreed.
     pub const FEATURES_OK: u8 = 8;
+    /// All of these: it works for a driver. With any other bit (DEVICE_NEEDS_RESET, FAILED) it does
+    /// not.
+    pub const RUNNING: u8 = ACKNOWLEDGE | DRIVER | FEATURES_OK | DRIVER_OK;
 }
 
 /// Physical addresses of a queue's parts.
@@ -37,8 +41,10 @@ pub trait Transport {
     fn queue_entries(&mut self, queue: u16) -> u16;
     /// Switches a queue on.
     fn set_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses);
-    /// Learns what is needed to notify a queue that is switched on already.
-    fn adopt_queue(&mut self, _queue: u16) {}
+    /// Learns what is needed to notify a queue that is switched on already. False if the device
+    /// tells that it is not, or that it has another size, place or interrupt than
+    /// [`set_queue`](Self::set_queue) gives it; not all devices tell all of that.
+    fn adopt_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) -> bool;
     /// Tells the device that a queue has news.
     fn notify(&mut self, queue: u16);
     /// A byte of the device's configuration.
@@ -46,6 +52,109 @@ pub trait Transport {
     /// Answers an interrupt that needs an answer; tells whether it was for a changed configuration
     /// too.
     fn acknowledge(&mut self) -> bool;
+}
+
+/// Why a device did not come as far as having its queues set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResetError {
+    /// Status did not read 0 in time after a reset. Remedy: none; its memory must not be used.
+    NoReset,
+    /// It lacks a feature that is needed. Remedy: another device model.
+    Features,
+    /// It may not be let at memory. Remedy: none; the kernel refused.
+    NoMemoryAccess,
+}
+
+/// What a start needs of whoever has the device.
+pub trait Keeper {
+    /// Whether the device reaches memory.
+    fn reaches_memory(&mut self) -> bool;
+    /// Lets a device that was reset reach memory; false if it may not.
+    fn let_at_memory(&mut self) -> bool;
+    /// Asked after each look at a device that takes its time: whether to give up.
+    fn is_tired(&mut self) -> bool;
+}
+
+/// Resets a device and waits until it is: from here on it touches no memory.
+pub fn stop<T: Transport + ?Sized>(transport: &mut T, keeper: &mut dyn Keeper) -> Result<(), ResetError> {
+    transport.set_status(0);
+    while transport.status() != 0 {
+        if keeper.is_tired() {
+            return Err(ResetError::NoReset);
+        }
+    }
+    Ok(())
+}
+
+/// Resets a device, lets it at memory, as what it did for somebody before us is over then, and
+/// agrees on features (section 3.1.1, in its order): all of `needed`, and each set of `wanted` that
+/// it offers whole; gives those.
+pub fn reset<T: Transport + ?Sized>(
+    transport: &mut T,
+    needed: u64,
+    wanted: &[u64],
+    keeper: &mut dyn Keeper,
+) -> Result<u64, ResetError> {
+    stop(transport, keeper)?;
+    if !keeper.let_at_memory() {
+        return Err(ResetError::NoMemoryAccess);
+    }
+    transport.set_status(status::ACKNOWLEDGE | status::DRIVER);
+    let offered = transport.features();
+    if offered & needed != needed {
+        return Err(ResetError::Features);
+    }
+    let agreed = wanted.iter().filter(|wanted| offered & **wanted == **wanted).fold(needed, |all, wanted| all | wanted);
+    transport.set_features(agreed);
+    transport.set_status(status::RUNNING & !status::DRIVER_OK);
+    if transport.status() & status::FEATURES_OK == 0 {
+        return Err(ResetError::Features);
+    }
+    Ok(agreed)
+}
+
+/// Ends what [`reset`] began, when the queues are set: the device works from here on.
+pub fn run<T: Transport + ?Sized>(transport: &mut T) {
+    transport.set_status(status::RUNNING);
+}
+
+/// Why a device cannot be gone on with as it is; remedy: reset it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotRunning {
+    /// It may not reach memory, as somebody made it quiet.
+    Quiet,
+    /// Its status, which is not [`status::RUNNING`].
+    Status(u8),
+    /// It does not offer what was agreed.
+    Features,
+    /// That queue is not as the predecessor set it.
+    Queue(u16),
+}
+
+/// Goes on with a device that a predecessor started with these features and queues (number,
+/// entries, addresses).
+pub fn adopt<T: Transport + ?Sized>(
+    transport: &mut T,
+    keeper: &mut dyn Keeper,
+    agreed: u64,
+    queues: &[(u16, u16, QueueAddresses)],
+) -> Result<(), NotRunning> {
+    if !keeper.reaches_memory() {
+        return Err(NotRunning::Quiet);
+    }
+    let found = transport.status();
+    if found != status::RUNNING {
+        return Err(NotRunning::Status(found));
+    }
+    if transport.features() & agreed != agreed {
+        return Err(NotRunning::Features);
+    }
+    for &(queue, entries, addresses) in queues {
+        if !transport.adopt_queue(queue, entries, addresses) {
+            return Err(NotRunning::Queue(queue));
+        }
+    }
+    Ok(())
 }
 
 impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
@@ -67,8 +176,8 @@ impl<T: Transport + ?Sized> Transport for alloc::boxed::Box<T> {
     fn set_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) {
         (**self).set_queue(queue, entries, addresses);
     }
-    fn adopt_queue(&mut self, queue: u16) {
-        (**self).adopt_queue(queue);
+    fn adopt_queue(&mut self, queue: u16, entries: u16, addresses: QueueAddresses) -> bool {
+        (**self).adopt_queue(queue, entries, addresses)
     }
     fn notify(&mut self, queue: u16) {
         (**self).notify(queue);

@@ -27,7 +27,7 @@ use contracts::descriptions;
 use contracts::process::ProcessClient;
 use packet::Memory;
 use runtime::{Region, Start};
-use virtio::device::{self, Claim};
+use virtio::device::{self, Card, Claim};
 use virtio::ports::{Found, KIND};
 
 runtime::main!(component);
@@ -139,16 +139,15 @@ fn open_streams(start: &Start) -> Result<Option<(Streams, Claim)>, String> {
     let Some(found) = start.device("virtio-console") else { return Ok(None) };
     let region = start.region(streams::REGION).ok_or("the region streams is missing: correct system/*.toml")?;
     let (transport, claim) = device::open(found.handle, KIND)?;
-    device::let_at_memory(claim).map_err(|error| format!("it may not be let at memory: {error:?}"))?;
     device::interrupt(claim, DEVICE_BIT, DEVICE_BIT).map_err(|error| format!("no interrupt: {error:?}"))?;
-    let deadline_ns = runtime::now_ns() + DEVICE_NS;
-    let tired = || runtime::now_ns() > deadline_ns;
     let recovers = start.entrance() != Entrance::Fresh;
     let memory: Rc<dyn Memory> = Rc::new(region.memory());
-    let (streams, found) = Streams::start(transport, memory, region.physical, recovers, tired)
+    let mut card = Card::new(claim, DEVICE_NS);
+    let (streams, found) = Streams::start(transport, memory, region.physical, recovers, &mut card)
         .map_err(|error| format!("their device does not start: {error:?}"))?;
-    if recovers && found == Found::Reset {
-        runtime::log!("the streams' device was reset: what was on its way is lost");
+    if let (true, Found::Reset(why)) = (recovers, found) {
+        let why = why.map_or_else(|| "its record is damaged".into(), |why| format!("{why:?}"));
+        runtime::log!("the streams' device was reset ({why}): what was on its way is lost");
     }
     Ok(Some((streams, claim)))
 }

@@ -17,6 +17,7 @@ use packet::{Memory, OutOfBounds};
 use virtio::Transport;
 use virtio::port::{Broken, Position};
 use virtio::ports::{self, Found, In, Out, Ports, Positions, StartError};
+use virtio::transport::Keeper;
 
 /// Name of the region.
 pub const REGION: &str = "streams";
@@ -149,12 +150,12 @@ impl Streams {
         memory: Rc<dyn Memory>,
         physical: u64,
         recovers: bool,
-        tired: impl FnMut() -> bool,
+        keeper: &mut dyn Keeper,
     ) -> Result<(Streams, Found), StartError> {
         memory.read(REGION_BYTES - 1, &mut [0]).map_err(|OutOfBounds| StartError::Region)?;
         let (choice, kept) = if recovers { recovered(&*memory) } else { (0, None) };
         let positions = kept.map(|kept| kept.positions);
-        let (ports, positions, found) = Ports::start(transport, memory.clone(), physical, positions, tired)?;
+        let (ports, positions, found) = Ports::start(transport, memory.clone(), physical, positions, keeper)?;
         let kept = Kept { positions, ..kept.unwrap_or(Kept::FRESH) };
         let streams = Streams {
             ports: RefCell::new(ports),

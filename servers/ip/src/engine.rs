@@ -30,6 +30,8 @@ pub struct Link {
     pub ethernet: EthernetAddress,
     /// Transmit buffers still with the device.
     pub busy: BufferSet,
+    /// Nothing that the device had was lost.
+    pub kept: bool,
 }
 
 /// What TCP is told when it attaches.
@@ -54,7 +56,7 @@ pub struct Output {
     pub sent: Vec<u16>,
     /// a changed address,
     pub address: Option<Option<Host>>,
-    /// and that the driver is back.
+    /// and that the card is back, which lost packets.
     pub resumed: bool,
 }
 
@@ -162,6 +164,13 @@ impl<M: Memory> Ip<M> {
         self.counters.resubmitted += again.len() as u64;
         self.output.transmit = again;
         self.transmitted(&done.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        if !link.kept {
+            self.lost();
+        }
+    }
+
+    /// The device was reset: packets may be lost.
+    pub fn lost(&mut self) {
         self.output.resumed = self.tcp;
     }
 

@@ -102,7 +102,8 @@ async fn link(service: &Service, driver: &NetworkClient) {
     service.stale.set((true, service.stale.get().1));
     match driver.attach(held).await {
         Ok(answer) => {
-            let link = Link { ethernet: smoltcp::wire::EthernetAddress(answer.address), busy: answer.busy };
+            let ethernet = smoltcp::wire::EthernetAddress(answer.address);
+            let link = Link { ethernet, busy: answer.busy, kept: answer.kept };
             service.ip.borrow_mut().attach_driver(link, runtime::now_ns());
             let [receive, transmit] = answer.rings;
             if service.up.get().is_none() {
@@ -124,6 +125,7 @@ async fn link(service: &Service, driver: &NetworkClient) {
         match driver.next_event().await {
             NetworkEvent::Received { frames } => service.ip.borrow_mut().received(&frames, runtime::now_ns()),
             NetworkEvent::Link { up } => service.link_is(up),
+            NetworkEvent::Reset {} => service.ip.borrow_mut().lost(),
             NetworkEvent::Transmitted { buffers } => service.ip.borrow_mut().transmitted(&buffers),
             NetworkEvent::Lost | NetworkEvent::PeerRestarted => return,
             NetworkEvent::Closed => {

@@ -51,7 +51,7 @@ impl Machine {
 }
 
 fn link(busy: BufferSet) -> Link {
-    Link { ethernet: OUR_ETHERNET, busy }
+    Link { ethernet: OUR_ETHERNET, busy, kept: false }
 }
 
 fn ethernet(destination: EthernetAddress, protocol: EthernetProtocol, payload: &[u8]) -> Vec<u8> {

@@ -1,0 +1,262 @@
+//! A device made here, which works, is slow to reset, or lies; and memory that its driver writes as
+//! long as it lives.
+#![allow(dead_code)]
+
+use packet::{BUFFER_BYTES, Memory, OutOfBounds, POOL_BYTES};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
+use virtio_net::driver::{Driver, RING_BYTES, Region, StartError};
+use virtio_net::transport::{QueueAddresses, Transport, status};
+use virtio_net::{Found, Keeper, Places};
+
+pub type Bytes = Rc<RefCell<Vec<u8>>>;
+pub type NetDriver = Driver<Machine, Mortal>;
+pub const RECEIVE_PHYSICAL: u64 = 0x10_0000;
+pub const TRANSMIT_PHYSICAL: u64 = 0x20_0000;
+pub const RINGS_PHYSICAL: u64 = 0x30_0000;
+
+/// How many stores a driver has left before it dies; `None`: it lives. What a dead one still does
+/// has no effect.
+#[derive(Clone, Default)]
+pub struct Life(Rc<Cell<Option<u64>>>);
+
+impl Life {
+    /// From now on, for so many stores, or for ever.
+    pub fn lasts(&self, stores: Option<u64>) {
+        self.0.set(stores);
+    }
+    pub fn is_over(&self) -> bool {
+        self.0.get() == Some(0)
+    }
+    /// A store; false if it does not happen any more.
+    fn store(&self) -> bool {
+        let left = self.0.get();
+        self.0.set(left.map(|left| left.saturating_sub(1)));
+        left != Some(0)
+    }
+}
+
+/// Memory that is written by a driver as long as it lives.
+#[derive(Clone)]
+pub struct Mortal {
+    bytes: Bytes,
+    life: Life,
+}
+
+impl Memory for Mortal {
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), OutOfBounds> {
+        self.bytes.read(offset, bytes)
+    }
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfBounds> {
+        if self.life.store() { self.bytes.write(offset, bytes) } else { Ok(()) }
+    }
+}
+
+/// What device and test both see.
+#[derive(Clone)]
+pub struct Machine {
+    pub life: Life,
+    pub rings: Bytes,
+    pub receive: Bytes,
+    pub transmit: Bytes,
+    pub status: Rc<Cell<u8>>,
+    pub reset_looks: Rc<Cell<u32>>,
+    pub features: Rc<Cell<u64>>,
+    pub entries: Rc<Cell<u16>>,
+    pub queues: Rc<RefCell<[Option<QueueAddresses>; 3]>>,
+    pub seen: Rc<Cell<[u16; 3]>>,
+    pub link: Rc<Cell<u8>>,
+    pub reaches_memory: Rc<Cell<bool>>,
+    pub notified: Rc<Cell<[u32; 3]>>,
+    pub resets: Rc<Cell<u32>>,
+    /// Looks that a driver has left at a device that takes its time.
+    pub patience: Rc<Cell<u32>>,
+}
+
+impl Keeper for Machine {
+    fn reaches_memory(&mut self) -> bool {
+        self.reaches_memory.get()
+    }
+    fn let_at_memory(&mut self) -> bool {
+        if self.life.store() {
+            assert_eq!(self.status.get(), 0, "it may still do what somebody else had it do");
+            self.reaches_memory.set(true);
+        }
+        true
+    }
+    fn is_tired(&mut self) -> bool {
+        self.patience.set(self.patience.get().saturating_sub(1));
+        self.patience.get() == 0
+    }
+}
+
+impl Transport for Machine {
+    fn status(&mut self) -> u8 {
+        let left = self.reset_looks.get();
+        self.reset_looks.set(left.saturating_sub(1));
+        if left > 0 { 0xff } else { self.status.get() }
+    }
+    fn set_status(&mut self, status: u8) {
+        if !self.life.store() {
+            return;
+        }
+        self.status.set(status);
+        if status == 0 {
+            self.seen.set([0; 3]);
+            *self.queues.borrow_mut() = [None; 3];
+            self.resets.set(self.resets.get() + 1);
+        }
+    }
+    fn features(&mut self) -> u64 {
+        self.features.get()
+    }
+    fn set_features(&mut self, _: u64) {}
+    fn queue_entries(&mut self, _: u16) -> u16 {
+        self.entries.get()
+    }
+    fn set_queue(&mut self, queue: u16, _: u16, addresses: QueueAddresses) {
+        if self.life.store() {
+            self.queues.borrow_mut()[queue as usize] = Some(addresses);
+        }
+    }
+    fn adopt_queue(&mut self, queue: u16, _: u16, addresses: QueueAddresses) -> bool {
+        self.queues.borrow()[queue as usize] == Some(addresses)
+    }
+    fn notify(&mut self, queue: u16) {
+        if self.life.store() {
+            let mut notified = self.notified.get();
+            notified[usize::from(queue)] += 1;
+            self.notified.set(notified);
+        }
+    }
+    fn configuration(&mut self, offset: u64) -> u8 {
+        if offset == 6 { self.link.get() } else { offset as u8 }
+    }
+    fn acknowledge(&mut self) -> bool {
+        false
+    }
+}
+
+pub fn number<const N: usize>(bytes: &Bytes, at: usize) -> u64 {
+    bytes.borrow()[at..at + N].iter().rev().fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
+impl Machine {
+    pub fn new() -> Machine {
+        let bytes = |length| Rc::new(RefCell::new(vec![0u8; length]));
+        Machine {
+            life: Life::default(),
+            rings: bytes(RING_BYTES),
+            receive: bytes(POOL_BYTES),
+            transmit: bytes(POOL_BYTES),
+            // As firmware may leave it.
+            status: Rc::new(Cell::new(status::DRIVER_OK)),
+            reset_looks: Rc::default(),
+            features: Rc::new(Cell::new(u64::MAX)),
+            entries: Rc::new(Cell::new(256)),
+            queues: Rc::default(),
+            seen: Rc::default(),
+            link: Rc::default(),
+            reaches_memory: Rc::default(),
+            notified: Rc::default(),
+            resets: Rc::default(),
+            patience: Rc::default(),
+        }
+    }
+
+    pub fn start(&self) -> Result<(NetDriver, Found), StartError> {
+        let mortal = |bytes: &Bytes| Mortal { bytes: bytes.clone(), life: self.life.clone() };
+        let places = Places {
+            rings: Region { memory: mortal(&self.rings), physical: RINGS_PHYSICAL },
+            receive: RECEIVE_PHYSICAL,
+            transmit: Region { memory: mortal(&self.transmit), physical: TRANSMIT_PHYSICAL },
+        };
+        self.patience.set(10);
+        Driver::start(self.clone(), places, &mut self.clone())
+    }
+
+    pub fn driver(&self) -> NetDriver {
+        self.start().unwrap_or_else(|error| panic!("{error:?}")).0
+    }
+
+    /// A driver that resets the device: somebody reset it meanwhile.
+    pub fn driver_that_resets(&self) -> NetDriver {
+        self.status.set(0);
+        let (driver, found) = self.start().unwrap_or_else(|error| panic!("{error:?}"));
+        assert!(matches!(found, Found::Reset(_)), "{found:?}");
+        driver
+    }
+
+    /// Where the device was told that a queue is.
+    pub fn base(&self, queue: usize) -> Option<usize> {
+        self.queues.borrow()[queue].map(|addresses| (addresses.descriptors - RINGS_PHYSICAL) as usize)
+    }
+
+    /// The next descriptor of a queue: number, physical address, bytes.
+    pub fn next(&self, queue: usize) -> Option<(u16, u64, u32)> {
+        let base = self.base(queue)?;
+        let mut seen = self.seen.get();
+        if number::<2>(&self.rings, base + AVAILABLE_OFFSET + 2) as u16 == seen[queue] {
+            return None;
+        }
+        let slot = usize::from(seen[queue] % 256);
+        let descriptor = number::<2>(&self.rings, base + AVAILABLE_OFFSET + 4 + slot * 2) as u16;
+        let at = base + usize::from(descriptor) * 16;
+        seen[queue] = seen[queue].wrapping_add(1);
+        self.seen.set(seen);
+        Some((descriptor, number::<8>(&self.rings, at), number::<4>(&self.rings, at + 8) as u32))
+    }
+
+    pub fn used(&self, queue: usize, descriptor: u32, written: u32) {
+        let base = self.base(queue).unwrap() + USED_OFFSET;
+        let index = number::<2>(&self.rings, base + 2) as u16;
+        let at = base + 4 + usize::from(index % 256) * 8;
+        self.rings.write(at, &descriptor.to_le_bytes()).unwrap();
+        self.rings.write(at + 4, &written.to_le_bytes()).unwrap();
+        self.rings.write(base + 2, &index.wrapping_add(1).to_le_bytes()).unwrap();
+    }
+
+    /// The next command: its bytes, and where its answer goes. Carried out when it is answered.
+    pub fn command(&self) -> Option<([u8; 3], usize)> {
+        let QueueAddresses { descriptors, available, .. } = self.queues.borrow()[2]?;
+        let [descriptors, available] = [descriptors, available].map(|at| (at - RINGS_PHYSICAL) as usize);
+        let mut seen = self.seen.get();
+        if number::<2>(&self.rings, available + 2) as u16 == seen[2] {
+            return None;
+        }
+        seen[2] = seen[2].wrapping_add(1);
+        self.seen.set(seen);
+        let at = [descriptors, descriptors + 16];
+        let place = |at| (number::<8>(&self.rings, at) - RINGS_PHYSICAL) as usize;
+        // The command goes on with the answer.
+        assert_eq!(at.map(|at| number::<4>(&self.rings, at + 8)), [3, 1], "their bytes");
+        assert_eq!(at.map(|at| number::<2>(&self.rings, at + 12)), [1, 2], "their flags");
+        assert_eq!(number::<2>(&self.rings, at[0] + 14), 1);
+        let mut bytes = [0; 3];
+        bytes.copy_from_slice(&self.rings.borrow()[place(at[0])..][..3]);
+        Some((bytes, place(at[1])))
+    }
+
+    pub fn answer(&self, at: usize, answer: u8) {
+        let used = (self.queues.borrow()[2].unwrap().used - RINGS_PHYSICAL) as usize;
+        self.rings.write(at, &[answer]).unwrap();
+        self.rings.write(used + 2, &self.seen.get()[2].to_le_bytes()).unwrap();
+    }
+
+    pub fn frame_arrives(&self, frame: &[u8]) -> bool {
+        let Some((descriptor, physical, bytes)) = self.next(0) else { return false };
+        assert_eq!((physical, bytes), (RECEIVE_PHYSICAL + u64::from(descriptor) * 2048, 2048));
+        self.receive.write(usize::from(descriptor) * BUFFER_BYTES + 12, frame).unwrap();
+        self.used(0, descriptor.into(), frame.len() as u32 + 12);
+        true
+    }
+}
+
+/// xorshift64: the same chances in every run.
+pub fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}

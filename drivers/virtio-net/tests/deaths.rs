@@ -1,0 +1,220 @@
+//! Drivers that die after any single store, and their successors after any of theirs: no frame is
+//! lost, no buffer is anybody's twice, and the device is not reset for it.
+//!
+//! The device completes out of order. The client is as IP is: it holds some of what it was told,
+//! repeats what it did not hear of, and hears nothing of what a driver did with its last breath.
+
+mod common;
+
+use common::{Machine, NetDriver, number, random};
+use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
+use std::collections::{BTreeMap, BTreeSet};
+use virtio_net::Found;
+
+const FRAME_BYTES: usize = 60;
+/// What a frame of the client begins with; of the network's, without this bit.
+const OURS: u32 = 1 << 31;
+
+fn frame(id: u32) -> [u8; FRAME_BYTES] {
+    let mut frame = [0; FRAME_BYTES];
+    frame[..4].copy_from_slice(&id.to_le_bytes());
+    frame
+}
+
+/// A network that has each frame it was given, and how often.
+#[derive(Default)]
+struct Network {
+    /// Descriptors that the device has taken from each queue and not completed.
+    taken: [Vec<(u16, u64)>; 2],
+    resets: u32,
+    arrived: u32,
+    sent: BTreeMap<u32, u32>,
+}
+
+impl Network {
+    /// Takes what there is, and completes the one in the middle, by a frame that arrives or one
+    /// that is sent.
+    fn step(&mut self, machine: &Machine, queue: usize) -> bool {
+        if machine.resets.get() != self.resets {
+            self.resets = machine.resets.get();
+            self.taken = Default::default();
+        }
+        while self.taken[queue].len() < 4
+            && let Some((buffer, physical, _)) = machine.next(queue)
+        {
+            self.taken[queue].push((buffer, physical));
+        }
+        if self.taken[queue].is_empty() {
+            return false;
+        }
+        let (buffer, physical) = self.taken[queue].remove(self.taken[queue].len() / 2);
+        if queue == 0 {
+            assert_eq!(physical, common::RECEIVE_PHYSICAL + u64::from(buffer) * BUFFER_BYTES as u64);
+            machine.receive.write(usize::from(buffer) * BUFFER_BYTES + 12, &frame(self.arrived)).unwrap();
+            self.arrived += 1;
+            machine.used(0, buffer.into(), FRAME_BYTES as u32 + 12);
+        } else {
+            let at = (physical - common::TRANSMIT_PHYSICAL) as usize;
+            assert_eq!(at / BUFFER_BYTES, buffer.into());
+            let id = number::<4>(&machine.transmit, at + 12) as u32;
+            assert!(id & OURS != 0, "that is no frame of the client's");
+            *self.sent.entry(id).or_default() += 1;
+            machine.used(1, buffer.into(), 0);
+        }
+        true
+    }
+}
+
+#[derive(Default)]
+struct Client {
+    held: BufferSet,
+    seen: BTreeSet<u32>,
+    on_the_way: Vec<(Span, u32)>,
+    made: u32,
+    /// May be sent twice: read by the device when a driver died.
+    maybe_twice: BTreeSet<u32>,
+}
+
+impl Client {
+    fn attach(&mut self, driver: &mut NetDriver) {
+        let busy = driver.attach(&self.held);
+        let known = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, (span, _)| {
+            set.insert(span.buffer);
+            set
+        });
+        assert!(busy.without(&known).is_empty(), "the device has what the client does not know of");
+        let again: Vec<Span> =
+            self.on_the_way.iter().map(|(span, _)| *span).filter(|span| !busy.contains(span.buffer)).collect();
+        driver.transmit(&again);
+    }
+
+    fn hear(&mut self, machine: &Machine, driver: &mut NetDriver) {
+        let output = driver.take_output();
+        for span in output.received {
+            assert!(self.held.insert(span.buffer), "a buffer that the client holds already");
+            let at = usize::from(span.buffer) * BUFFER_BYTES + usize::from(span.offset);
+            self.seen.insert(number::<4>(&machine.receive, at) as u32);
+        }
+        self.on_the_way.retain(|(span, _)| !output.transmitted.contains(&span.buffer));
+    }
+
+    fn send(&mut self, machine: &Machine, driver: &mut NetDriver) {
+        let busy: Vec<u16> = self.on_the_way.iter().map(|(span, _)| span.buffer).collect();
+        let Some(buffer) = (32..256).find(|buffer| !busy.contains(buffer)) else { return };
+        let span = Span { buffer, offset: 18, length: FRAME_BYTES as u16 };
+        let id = OURS | self.made;
+        self.made += 1;
+        machine.transmit.write(usize::from(buffer) * BUFFER_BYTES + 18, &frame(id)).unwrap();
+        self.on_the_way.push((span, id));
+        driver.transmit(&[span]);
+    }
+
+    fn give_back(&mut self, driver: &mut NetDriver, count: usize) {
+        let back: Vec<u16> = self.held.iter().take(count).collect();
+        back.iter().for_each(|buffer| assert!(self.held.remove(*buffer)));
+        driver.give_back(&back);
+    }
+}
+
+/// What became of a life's work.
+struct Outcome {
+    machine: Machine,
+    lives: usize,
+    takeovers: usize,
+    twice: usize,
+}
+
+/// A machine whose drivers die after so many stores, one after the other; the last one lives. All
+/// that happens comes from `seed`.
+fn live(lives: &[u64], seed: u64) -> Outcome {
+    let machine = Machine::new();
+    let (mut network, mut client) = (Network::default(), Client::default());
+    let (mut ended, mut takeovers) = (0, 0);
+    let mut lives = lives.iter();
+    let mut begin = |machine: &Machine, client: &mut Client, network: &Network| loop {
+        machine.life.lasts(lives.next().copied());
+        let started = machine.start();
+        if !machine.life.is_over() {
+            let (mut driver, found) = started.unwrap_or_else(|error| panic!("{error:?}"));
+            takeovers += usize::from(found == Found::Running);
+            client.attach(&mut driver);
+            return (driver, ended);
+        }
+        ended += 1;
+        let read = client.on_the_way.iter().map(|(_, id)| *id).filter(|id| network.sent.contains_key(id));
+        client.maybe_twice.extend(read);
+    };
+    let (mut driver, _) = begin(&machine, &mut client, &network);
+    let mut chance = seed;
+    for step in 0..160 {
+        match random(&mut chance) % 9 {
+            0 => drop(network.step(&machine, 0)),
+            1 => drop(network.step(&machine, 1)),
+            2 => driver.flush(),
+            3..5 => client.send(&machine, &mut driver),
+            5 => client.give_back(&mut driver, random(&mut chance) as usize % 3),
+            6 => driver.served(),
+            _ => {
+                driver.look().unwrap_or_else(|_| panic!("step {step}: the device is taken for broken"));
+                if !machine.life.is_over() {
+                    client.hear(&machine, &mut driver);
+                }
+            }
+        }
+        if machine.life.is_over() {
+            let read = client.on_the_way.iter().map(|(_, id)| *id).filter(|id| network.sent.contains_key(id));
+            client.maybe_twice.extend(read);
+            driver = begin(&machine, &mut client, &network).0;
+        }
+    }
+    machine.life.lasts(None);
+    for _ in 0..600 {
+        driver.flush();
+        network.step(&machine, 1);
+        driver.look().unwrap();
+        client.hear(&machine, &mut driver);
+    }
+    assert_eq!(client.on_the_way, [], "the client hears of all that it sent");
+    assert_eq!(driver.posted() + client.held.len(), 256, "each buffer is with the device or with the client");
+    assert_eq!(client.seen.len() as u32, network.arrived, "each frame that arrived was seen");
+    assert_eq!(network.sent.len() as u32, client.made, "each frame was sent");
+    let twice: BTreeSet<u32> = network.sent.iter().filter(|(_, count)| **count > 1).map(|(id, _)| *id).collect();
+    assert!(twice.is_subset(&client.maybe_twice), "sent twice without need: {twice:?}");
+    assert_eq!(driver.counters().refused, 0);
+    Outcome { machine, lives: ended, takeovers, twice: twice.len() }
+}
+
+#[test]
+fn a_driver_may_die_after_any_store() {
+    for seed in [0x5eed_0000_0000_0001, 0x5eed_0000_0000_0102] {
+        let mut first_running = None;
+        for stores in 1.. {
+            let Outcome { machine, lives, takeovers, .. } = live(&[stores], seed);
+            if lives == 0 && takeovers == 0 {
+                assert!(stores > 300, "{stores} stores in all");
+                break;
+            }
+            // Once the device works, it is never reset again.
+            if takeovers > 0 {
+                first_running.get_or_insert(machine.resets.get());
+                assert_eq!(Some(machine.resets.get()), first_running, "died after {stores} stores");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_successor_may_die_after_any_store_of_its_own() {
+    let mut seed = 0x5eed_0000_0000_0003;
+    let (mut takeovers, mut twice) = (0, 0);
+    for round in 0..4_000 {
+        let first = 30 + random(&mut seed) % 500;
+        let second = 1 + round % 60;
+        let third = 1 + random(&mut seed) % 200;
+        let outcome = live(&[first, second, third], random(&mut seed));
+        takeovers += outcome.takeovers;
+        twice += outcome.twice;
+    }
+    assert!(takeovers > 2_000, "{takeovers}");
+    println!("{takeovers} takeovers, {twice} frames twice");
+}
