@@ -58,6 +58,7 @@ mod companion;
 mod endpoint;
 #[cfg(target_os = "none")]
 mod heap;
+mod log_limit;
 mod map;
 #[cfg(target_os = "none")]
 mod panic;
@@ -81,6 +82,7 @@ pub use channel::{Bulk, Clients, Holders, LENT, Peer};
 pub use companion::Companion;
 pub use endpoint::{Incoming, hurt};
 pub use executor::{TaskId, abort, is_at_rest, notified, sleep_until, spawn, yield_now};
+pub use log_limit::LogLimit;
 pub use map::map_segment;
 pub use platform::{log_line, now_ns};
 pub use random::fill_random;
