@@ -177,7 +177,7 @@ impl Supervisor {
         let mut missing = Vec::new();
         for name in names {
             let begun = self.clone().begin(&name, is_first).await;
-            if begun && self.wait(&name).await {
+            if begun && self.wait(&name, None).await {
                 continue;
             }
             if begun && !is_first {
@@ -322,7 +322,8 @@ impl Supervisor {
 
     /// Starts a component that has to wait for something.
     async fn start_later(self: Rc<Self>, name: String, generation: u64, entrance: Entrance, after_ns: u64) {
-        if self.start_at_last(&name, generation, entrance, after_ns).await && !self.wait(&name).await {
+        if self.start_at_last(&name, generation, entrance, after_ns).await && !self.wait(&name, Some(generation)).await
+        {
             self.end_silent(&name, generation).await;
         }
     }
@@ -332,7 +333,7 @@ impl Supervisor {
         if !self.start_at_last(&name, generation, Entrance::Recover, after_ns).await {
             return;
         }
-        if !self.wait(&name).await {
+        if !self.wait(&name, Some(generation)).await {
             return self.end_silent(&name, generation).await;
         }
         let us = self.with(&name, |entry| entry.recovery_ns / 1000).unwrap_or(0);
@@ -410,9 +411,11 @@ impl Supervisor {
         None
     }
 
-    /// Waits until a component serves, or is done, as long as it gets on.
-    async fn wait(&self, name: &str) -> bool {
+    /// Waits until a component serves, or is done, as long as it gets on. With a `generation`, that
+    /// one: if it ended meanwhile, whoever starts the next waits for that.
+    async fn wait(&self, name: &str, generation: Option<u64>) -> bool {
         let settled = |entry: &Entry| match entry.phase {
+            _ if generation.is_some_and(|generation| entry.is_over(generation)) => Some(false),
             Phase::Serving | Phase::Finished => Some(true),
             Phase::GivenUp => Some(false),
             Phase::Waiting | Phase::Starting => None,
