@@ -112,7 +112,7 @@ fn run(service: &Rc<Service>, plan: &DomainPlan) -> Result<(), MonitorError> {
 /// Starts the supervisor again whenever it dies, later each time if it dies often.
 fn guard(service: &Rc<Service>, plan: DomainPlan) {
     let (again, backoff) = (service.clone(), Rc::new(RefCell::new(Backoff::default())));
-    let watch = move |name: &str, generation: u64| {
+    let watch = move |name: &str, generation: u64, _served_ns: Option<u64>| {
         if name == plan.name {
             let plan = DomainPlan { generation: generation + 1, entrance: Entrance::Recover as u64, ..plan.clone() };
             runtime::log!("{name} died, generation {}", plan.generation);

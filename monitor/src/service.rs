@@ -19,7 +19,7 @@ use contracts::monitor::*;
 use contracts::names::NamesClient;
 use contracts::spawn::{Death, DomainId};
 use monitor_core::{DEATH_BADGES, Dead, EndpointWire, Moves, Registry, STALL_BADGES, Wire};
-use runtime::{Backoff, Watch};
+use runtime::{Backoff, Watch, now_ns};
 
 use crate::cores::Far;
 use crate::link::Link;
@@ -64,7 +64,7 @@ pub struct Service {
     pub booted: Cell<bool>,
     /// Those who wait for a core to come up.
     waiting: RefCell<Vec<Waker>>,
-    endpoints: RefCell<BTreeMap<DomainId, EndpointClient>>,
+    endpoints: RefCell<BTreeMap<DomainId, Endpoint>>,
     /// A component of this core came to serve.
     begun: Watch,
     listeners: RefCell<Vec<Listener>>,
@@ -73,6 +73,13 @@ pub struct Service {
     /// A later look at devices is under way.
     quietens: Cell<bool>,
     names: Rc<Names>,
+}
+
+/// A component of this core.
+struct Endpoint {
+    client: EndpointClient,
+    /// Since when it serves.
+    serving_since_ns: Option<u64>,
 }
 
 /// A client that hears events.
@@ -84,8 +91,9 @@ struct Listener {
     makes_linux: bool,
 }
 
-/// Whom the monitor itself has to look after, by name: told of each death on this core.
-pub type Deaths = RefCell<Option<Rc<dyn Fn(&str, u64)>>>;
+/// Whom the monitor itself has to look after: told of each death of a component on this core, by
+/// name and generation, and how long it served, in nanoseconds; `None`: it never did.
+pub type Deaths = RefCell<Option<Rc<dyn Fn(&str, u64, Option<u64>)>>>;
 
 impl Service {
     /// Nothing made yet.
@@ -191,8 +199,6 @@ impl Service {
         for listener in self.listeners.borrow().iter().filter(|listener| listener.makes_linux || !dead.linux) {
             listener.tell(&|events| events.died(dead.name.clone(), dead.generation, dead.linux, dead.death));
         }
-        let guard = self.deaths.borrow().clone();
-        guard.into_iter().filter(|_| !dead.linux).for_each(|guard| guard(&dead.name, dead.generation));
     }
 
     /// From now on this client hears of deaths of Linux domains.
@@ -209,8 +215,15 @@ impl Service {
             let dead = self.registry.borrow_mut().deaths(bits);
             for dead in dead {
                 let endpoint = self.endpoints.borrow_mut().remove(&dead.death.domain);
-                endpoint.into_iter().for_each(|client| client.channel().close());
+                let served_ns = endpoint.and_then(|Endpoint { client, serving_since_ns }| {
+                    client.channel().close();
+                    Some(now_ns().saturating_sub(serving_since_ns?))
+                });
                 self.tell_death(&dead);
+                let guard = self.deaths.borrow().clone();
+                guard.into_iter().filter(|_| !dead.linux).for_each(|guard| {
+                    guard(&dead.name, dead.generation, served_ns);
+                });
             }
             self.quieten();
         }
@@ -296,6 +309,10 @@ impl Service {
                 match events.next_event().await {
                     EndpointEvent::Serving {} => {
                         service.registry.borrow_mut().set_serving(id);
+                        let mut endpoints = service.endpoints.borrow_mut();
+                        let endpoint = endpoints.get_mut(&id);
+                        endpoint.into_iter().for_each(|it| _ = it.serving_since_ns.get_or_insert_with(now_ns));
+                        drop(endpoints);
                         service.begun.changed();
                         service.tell(|listener| listener.serving(id));
                     }
@@ -305,7 +322,7 @@ impl Service {
                 }
             }
         });
-        self.endpoints.borrow_mut().insert(id, client);
+        self.endpoints.borrow_mut().insert(id, Endpoint { client, serving_since_ns: None });
         Ok(created)
     }
 
@@ -377,7 +394,7 @@ impl Service {
     }
 
     fn endpoint(&self, id: DomainId) -> Result<EndpointClient, MonitorError> {
-        self.endpoints.borrow().get(&id).cloned().ok_or(MonitorError::NotFound)
+        self.endpoints.borrow().get(&id).map(|it| it.client.clone()).ok_or(MonitorError::NotFound)
     }
 }
 
