@@ -11,7 +11,7 @@ use core::cell::RefCell;
 use abi::start::Entrance;
 use channel::Memory;
 use contracts::monitor::{ChannelPlan, DomainPlan, MonitorError, STALLED};
-use runtime::{Backoff, now_ns};
+use runtime::{Backoff, LogLimit, now_ns};
 use system::System;
 
 use crate::link::{GREETED, Link};
@@ -109,38 +109,48 @@ fn run(service: &Rc<Service>, plan: &DomainPlan) -> Result<(), MonitorError> {
     service.start_here(id.domain)
 }
 
-/// Starts the supervisor again whenever it dies, later each time if it dies often.
+/// What is remembered of the supervisor's deaths.
+#[derive(Default)]
+struct Guard {
+    backoff: RefCell<Backoff>,
+    lines: LogLimit,
+}
+
+/// Starts the supervisor again whenever it dies: at once if it served, later each time if it does
+/// not come to serve.
 fn guard(service: &Rc<Service>, plan: DomainPlan) {
-    let (again, backoff) = (service.clone(), Rc::new(RefCell::new(Backoff::default())));
-    let watch = move |name: &str, generation: u64, _served_ns: Option<u64>| {
+    let (again, guard) = (service.clone(), Rc::new(Guard::default()));
+    let watch = move |name: &str, generation: u64, served_ns: Option<u64>| {
         if name == plan.name {
             let plan = DomainPlan { generation: generation + 1, entrance: Entrance::Recover as u64, ..plan.clone() };
-            runtime::log!("{name} died, generation {}", plan.generation);
-            runtime::spawn(run_again(again.clone(), plan, backoff.clone()));
+            runtime::spawn(run_again(again.clone(), plan, guard.clone(), served_ns));
         }
     };
     service.deaths.replace(Some(Rc::new(watch)));
 }
 
-async fn run_again(service: Rc<Service>, plan: DomainPlan, backoff: Rc<RefCell<Backoff>>) {
+async fn run_again(service: Rc<Service>, plan: DomainPlan, guard: Rc<Guard>, mut served_ns: Option<u64>) {
+    let mut what = format!("{} died, generation {}", plan.name, plan.generation);
     loop {
-        let wait_ns = backoff.borrow_mut().failed(now_ns());
+        let wait_ns = guard.backoff.borrow_mut().failed(now_ns(), served_ns.take());
         if wait_ns > 0 {
-            runtime::log!("{} is started again in {} ms", plan.name, wait_ns / 1_000_000);
+            what = format!("{what}; tried again in {} ms", wait_ns.div_ceil(1_000_000));
+        }
+        guard.lines.log(what);
+        if wait_ns > 0 {
             runtime::sleep(wait_ns).await;
         }
-        let error = match service.create_here(plan.clone()) {
+        what = match service.create_here(plan.clone()) {
             Ok(made) => match service.start_here(made.domain) {
                 Ok(()) => return,
                 Err(error) => {
                     // Its death leads here again.
-                    runtime::log!("{} is made but does not start: {error:?}", plan.name);
+                    guard.lines.log(format!("{} is made but does not start: {error:?}", plan.name));
                     let _ = service.registry.borrow_mut().kill(made.domain, STALLED);
                     return;
                 }
             },
-            Err(error) => error,
+            Err(error) => format!("{} does not start again: {error:?}", plan.name),
         };
-        runtime::log!("{} does not start again: {error:?}", plan.name);
     }
 }

@@ -14,7 +14,7 @@ use channel::Memory;
 use contracts::monitor::{MonitorClient, MonitorError, MonitorEvent};
 use contracts::spawn::DomainId;
 use monitor_core::Dead;
-use runtime::TaskId;
+use runtime::{TaskId, now_ns};
 
 use crate::link::{CORE_CHANGED, GREETED, Link};
 use crate::service::{Service, passed, said};
@@ -29,6 +29,8 @@ pub struct Far {
     /// Its monitor.
     pub client: MonitorClient,
     events: TaskId,
+    /// Since when it is.
+    up_since_ns: u64,
 }
 
 impl Service {
@@ -52,7 +54,7 @@ impl Service {
     pub fn link_up(self: &Rc<Self>, link: &Link, memory: Memory) -> Result<(), Error> {
         let client = link.client(memory)?;
         let events = runtime::spawn(self.clone().hear(link.core(), client.clone()));
-        self.far.borrow_mut().insert(link.core(), Far { client, events });
+        self.far.borrow_mut().insert(link.core(), Far { client, events, up_since_ns: now_ns() });
         self.wake_waiting();
         Ok(())
     }
@@ -121,6 +123,7 @@ impl Service {
     async fn core_lost(self: Rc<Self>, core: u32) {
         let far = self.far.borrow_mut().remove(&core);
         let (Some(far), Some(link)) = (far, self.links.borrow_mut().remove(&core)) else { return };
+        let mut served_ns = Some(now_ns().saturating_sub(far.up_since_ns));
         runtime::abort(far.events);
         // Whoever waits for its answer has an error now.
         far.client.channel().close();
@@ -148,7 +151,7 @@ impl Service {
         loop {
             let wait_ns = {
                 let mut lost = self.lost.borrow_mut();
-                lost.entry(core).or_default().failed(runtime::now_ns())
+                lost.entry(core).or_default().failed(now_ns(), served_ns.take())
             };
             runtime::sleep(wait_ns).await;
             match self.change_core(core, true).await {

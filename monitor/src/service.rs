@@ -50,7 +50,7 @@ pub struct Service {
     pub elsewhere: RefCell<BTreeMap<DomainId, Dead>>,
     /// How components of other cores ended last: their monitors may be lost. Only at core 0.
     pub ends: RefCell<BTreeMap<String, (u64, Death)>>,
-    /// Cores that were lost, and how often.
+    /// Cores that were lost, and how long to wait before each runs again.
     pub lost: RefCell<BTreeMap<u32, Backoff>>,
     /// Some core started or halted.
     pub cores_changed: Watch,

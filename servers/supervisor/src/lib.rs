@@ -2,9 +2,10 @@
 //! in, decisions out.
 //!
 //! A component has a dispatcher, its domain; a program of several cores has one on each, which are
-//! made, serve and end as one. Invariants: a component is restarted under the next generation,
-//! later each time if it dies often, and never given up for that; one that ended by itself with
-//! status 0 is done. Deliberately unknown here: how components are made, messages.
+//! made, serve and end as one. Invariants: a component is restarted under the next generation, at
+//! once if it served and later each time if it does not come to serve (`runtime::Backoff`), and
+//! never given up for that; one that ended by itself with status 0 is done. Deliberately unknown
+//! here: how components are made, messages.
 //!
 //! ```text
 //!            started              serves
@@ -27,9 +28,6 @@ use contracts::monitor::STALLED;
 use contracts::spawn::{Death, DomainId};
 use runtime::Backoff;
 use system::{Component, Restart};
-
-/// How long a start that was refused is left alone at least.
-const REFUSED_NS: u64 = 100_000_000;
 
 /// How a component stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +96,12 @@ pub struct Entry {
     /// How long the last hang that it was told to was not noticed; 0: its last end was another.
     pub noticed_ns: u64,
     backoff: Backoff,
+    /// Since when it serves, until it dies or stalls.
+    serving_since_ns: Option<u64>,
+    /// How long it served before it stalled, or a program before its first death.
+    served_ns: Option<u64>,
+    /// The last generation that this supervisor started or tried to.
+    begun: u64,
     /// The generation whose end is known: what is heard of it later is late.
     ended: u64,
 }
@@ -118,8 +122,16 @@ impl Entry {
             hung_ns: None,
             noticed_ns: 0,
             backoff: Backoff::default(),
+            serving_since_ns: None,
+            served_ns: None,
+            begun: 0,
             ended: 0,
         }
+    }
+
+    /// It is being started under that generation by this supervisor.
+    pub fn begins(&mut self, generation: u64) {
+        self.begun = generation;
     }
 
     /// It runs: the domain of a dispatcher, by number.
@@ -147,6 +159,9 @@ impl Entry {
             return None;
         }
         self.phase = Phase::Serving;
+        if self.served_ns.is_none() {
+            self.serving_since_ns.get_or_insert(now_ns);
+        }
         let down_ns = self.down_ns.take()?;
         self.recovery_ns = now_ns.saturating_sub(down_ns);
         Some(self.recovery_ns)
@@ -157,6 +172,7 @@ impl Entry {
         let dispatcher = self.dispatchers.iter_mut().find(|dispatcher| dispatcher.domain == Some(domain));
         let Some(dispatcher) = dispatcher else { return };
         (dispatcher.domain, dispatcher.serves) = (None, false);
+        self.serves_no_more(now_ns);
         self.down_ns.get_or_insert(now_ns);
         if self.phase == Phase::Serving {
             self.phase = Phase::Starting;
@@ -165,6 +181,7 @@ impl Entry {
 
     /// It does not look at its work.
     pub fn stalls(&mut self, now_ns: u64) {
+        self.serves_no_more(now_ns);
         self.down_ns.get_or_insert(now_ns);
         if let Some(hung_ns) = self.hung_ns.take() {
             self.noticed_ns = now_ns.saturating_sub(hung_ns);
@@ -187,7 +204,21 @@ impl Entry {
         Some(self.after_death(death, now_ns))
     }
 
+    fn serves_no_more(&mut self, now_ns: u64) {
+        let since_ns = self.serving_since_ns.take();
+        self.served_ns = self.served_ns.or(since_ns.map(|since_ns| now_ns.saturating_sub(since_ns)));
+    }
+
+    /// How long the generation that ends now served, from when this supervisor heard that it does.
+    /// What it did not start itself, and never saw serve, may have served: it is started again at
+    /// once the first times, as what served briefly.
+    fn take_served(&mut self, now_ns: u64) -> Option<u64> {
+        self.serves_no_more(now_ns);
+        self.served_ns.take().or((self.begun != self.generation).then_some(0))
+    }
+
     fn after_death(&mut self, death: &Death, now_ns: u64) -> Decision {
+        let served_ns = self.take_served(now_ns);
         self.dispatchers.iter_mut().for_each(|one| (one.domain, one.serves) = (None, false));
         let by_itself = DeathCause::decode(death.cause) == Some(DeathCause::Exit) && death.status == 0;
         if by_itself && self.restart == Restart::Always {
@@ -200,13 +231,13 @@ impl Entry {
         }
         self.down_ns.get_or_insert(now_ns);
         self.phase = Phase::Starting;
-        Decision::Restart { generation: self.generation + 1, after_ns: self.backoff.failed(now_ns) }
+        Decision::Restart { generation: self.generation + 1, after_ns: self.backoff.failed(now_ns, served_ns) }
     }
 
     /// Its start was refused for want of something that may be there later; gives how long to wait.
     pub fn refused(&mut self, now_ns: u64) -> u64 {
         self.phase = Phase::Starting;
-        self.backoff.failed(now_ns).max(REFUSED_NS)
+        self.backoff.refused(now_ns)
     }
 
     /// Whether that generation is known to have ended.
@@ -314,21 +345,103 @@ mod tests {
         }
     }
 
+    /// Starts the next generation, which serves so long after its start or never; ends it after so
+    /// long, and gives how long its successor waits.
+    fn live(entry: &mut Entry, now_ns: u64, serves_ns: Option<u64>, ends_ns: u64) -> u64 {
+        let generation = entry.generation + 1;
+        entry.begins(generation);
+        entry.started(0, generation, generation);
+        serves_ns.into_iter().for_each(|serves_ns| _ = entry.serves(generation, now_ns + serves_ns));
+        let decision = entry.died(generation, &death(DeathCause::Killed, 137), now_ns + ends_ns);
+        let Some(Decision::Restart { generation: next, after_ns }) = decision else { panic!("{decision:?}") };
+        assert!(next == generation + 1 && entry.phase == Phase::Starting);
+        after_ns
+    }
+
     #[test]
-    fn many_deaths_are_answered_ever_later_and_never_with_giving_up() {
+    fn one_that_never_serves_is_started_ever_later_to_5_s_and_never_given_up() {
         let mut entry = entry(Placement::default(), Restart::Always);
-        let (mut now_ns, mut last_ns) = (0, 0);
-        for generation in 1..100 {
-            let decision = entry.died(generation, &death(DeathCause::Exception, 14), now_ns);
-            let Some(Decision::Restart { generation: next, after_ns }) = decision else { panic!("{decision:?}") };
-            assert!(next == generation + 1 && after_ns >= last_ns && entry.phase == Phase::Starting);
-            (now_ns, last_ns) = (now_ns + after_ns, after_ns);
+        let mut now_ns = 0;
+        let mut wait = |entry: &mut Entry, serves_ns, ends_ns| {
+            let after_ns = live(entry, now_ns, serves_ns, ends_ns);
+            now_ns += ends_ns + after_ns;
+            after_ns
+        };
+        let waits: Vec<u64> = (0..100).map(|_| wait(&mut entry, None, 1)).collect();
+        assert_eq!(waits[..3], [10_000_000, 20_000_000, 40_000_000]);
+        assert!(waits.is_sorted() && waits[9..].iter().all(|after_ns| *after_ns == 5_000_000_000));
+        // However long it took over that.
+        assert_eq!(wait(&mut entry, None, 60_000_000_000), 5_000_000_000);
+        assert_eq!(entry.refused(0), 5_000_000_000);
+        // And once it did, all that is forgotten.
+        assert_eq!(wait(&mut entry, Some(30_000_000_000), 30_200_000_000), 0);
+        assert_eq!(wait(&mut entry, None, 1), 10_000_000);
+    }
+
+    #[test]
+    fn one_that_is_killed_once_a_second_for_an_hour_is_always_started_at_once() {
+        let mut entry = entry(Placement::default(), Restart::Always);
+        for second in 0..3600 {
+            assert_eq!(live(&mut entry, second * 1_000_000_000, Some(10_000_000), 1_000_000_000), 0, "{second}");
         }
-        assert!(last_ns > 1_000_000_000);
-        let long = now_ns + 60_000_000_000;
-        let decision = entry.died(100, &death(DeathCause::Exception, 14), long);
-        assert_eq!(decision, Some(Decision::Restart { generation: 101, after_ns: 0 }));
-        assert!(entry.refused(long) > 0, "whoever refuses is not asked again at once");
+    }
+
+    #[test]
+    fn who_refuses_is_not_asked_again_at_once() {
+        assert_eq!(entry(Placement::default(), Restart::Always).refused(1), 100_000_000);
+    }
+
+    #[test]
+    fn it_served_until_it_stalled_and_a_program_until_its_first_death() {
+        for placement in [Placement::default(), Placement::Every] {
+            let mut entry = entry(placement, Restart::Always);
+            let mut now_ns = 0;
+            let waits = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map(|generation| {
+                entry.begins(generation);
+                let domains = (0..entry.dispatchers.len()).map(|number| (number, 10 * generation + number as u64));
+                let domains: Vec<_> = domains.collect();
+                domains.iter().for_each(|(number, domain)| entry.started(*number, *domain, generation));
+                domains.iter().for_each(|(_, domain)| _ = entry.serves(*domain, now_ns));
+                // Not long enough, and long enough if its end counted.
+                let over_ns = now_ns + 199_999_999;
+                if entry.is_program {
+                    entry.lost(domains[1].1, over_ns)
+                } else {
+                    entry.stalls(over_ns)
+                }
+                // The monitors are asked who serves, and do not know yet.
+                domains.iter().for_each(|(_, domain)| _ = entry.serves(*domain, over_ns + 1));
+                let ended_ns = now_ns + 200_050_000;
+                let decision = entry.died(generation, &death(DeathCause::Killed, STALLED), ended_ns);
+                let Some(Decision::Restart { after_ns, .. }) = decision else { panic!("{decision:?}") };
+                now_ns = ended_ns + after_ns;
+                after_ns
+            });
+            assert_eq!((&waits[..10], &waits[10..]), (&[0; 10][..], &[199_950_000, 599_950_000][..]));
+        }
+    }
+
+    #[test]
+    fn what_it_did_not_start_itself_may_have_served() {
+        // Its predecessor started it; it died before this one heard of it, or before it served.
+        for is_seen in [false, true] {
+            let mut entry = entry(Placement::default(), Restart::Always);
+            if is_seen {
+                entry.started(0, 7, 3);
+            }
+            let decision = entry.died(3, &death(DeathCause::Killed, 137), 5);
+            assert_eq!(decision, Some(Decision::Restart { generation: 4, after_ns: 0 }));
+            assert_eq!(live(&mut entry, 5, None, 1), 10_000_000);
+        }
+        // It serves since this one heard so, however often it hears it.
+        let mut entry = entry(Placement::default(), Restart::Always);
+        for second in 0..20 {
+            let now_ns = second * 1_000_000_000;
+            entry.started(0, second, second + 1);
+            [0, 100_000_000].iter().for_each(|later_ns| _ = entry.serves(second, now_ns + later_ns));
+            let decision = entry.died(second + 1, &death(DeathCause::Killed, 137), now_ns + 200_000_000);
+            assert_eq!(decision, Some(Decision::Restart { generation: second + 2, after_ns: 0 }));
+        }
     }
 
     #[test]

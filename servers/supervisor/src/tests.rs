@@ -193,6 +193,63 @@ fn generations(fake: &Fake, name: &str) -> Vec<u64> {
     fake.made.borrow().iter().filter(|(of, ..)| of == name).map(|(_, generation, _)| *generation).collect()
 }
 
+/// Waits until spawn was asked for that generation; gives when.
+async fn made(fake: &Fake, name: &str, generation: u64) -> u64 {
+    loop {
+        let made = fake.made.borrow().iter().find(|(of, number, _)| of == name && *number == generation).cloned();
+        if let Some((_, _, when_ns)) = made {
+            return when_ns;
+        }
+        runtime::sleep(PROMPT_NS / 100).await;
+    }
+}
+
+/// Kills that generation of the near component; gives when.
+fn kill_near(fake: &Fake, generation: u64) -> u64 {
+    fake.gone.borrow_mut().push("near".into());
+    let events = MonitorEvents::new(&fake.peer.borrow().clone().unwrap());
+    events.died("near".into(), generation, false, killed(domain_of(0, generation))).unwrap();
+    now_ns()
+}
+
+/// From the events to spawn: clients of one that serves do not wait because it is killed often.
+#[test]
+fn one_that_serves_is_started_at_once_however_often_it_is_killed() {
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        for generation in 1..=60 {
+            let events = MonitorEvents::new(&fake.peer.borrow().clone().unwrap());
+            events.serving(domain_of(0, generation)).unwrap();
+            runtime::sleep(1_000_000_000).await;
+            let killed_ns = kill_near(&fake, generation);
+            assert!(made(&fake, "near", generation + 1).await - killed_ns < PROMPT_NS, "generation {generation}");
+        }
+        assert_eq!(supervisor.with("near", |entry| entry.recovery_ns < PROMPT_NS), Some(true));
+    });
+}
+
+/// One that does not come to serve waits up to 5 s, and begins anew once it did.
+#[test]
+fn one_that_dies_before_it_serves_is_started_ever_later() {
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        // The first was found serving.
+        let mut waits_ms = Vec::new();
+        for generation in 1..=12 {
+            let killed_ns = kill_near(&fake, generation);
+            waits_ms.push((made(&fake, "near", generation + 1).await - killed_ns) / 10_000_000 * 10);
+        }
+        assert_eq!(waits_ms, [0, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 5000, 5000]);
+        let events = MonitorEvents::new(&fake.peer.borrow().clone().unwrap());
+        events.serving(domain_of(0, 13)).unwrap();
+        runtime::sleep(250_000_000).await;
+        let killed_ns = kill_near(&fake, 13);
+        assert!(made(&fake, "near", 14).await - killed_ns < PROMPT_NS);
+    });
+}
+
 /// A stuck monitor is waited for: by who asks it, not by whoever else needs the supervisor.
 #[test]
 fn a_stuck_monitor_does_not_make_the_supervisor_deaf() {

@@ -15,7 +15,7 @@ use abi::start::Entrance;
 use channel::CallError;
 use contracts::monitor::{DomainLine, MonitorClient, MonitorError, MonitorEvent, STALLED};
 use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
-use runtime::{Watch, now_ns};
+use runtime::{LogLimit, Watch, now_ns};
 use supervisor_core::{Decision, Entry, Phase, cause};
 use system::{Restart, System};
 
@@ -38,11 +38,10 @@ const ANSWER_LIMIT_NS: u64 = 2_000_000_000;
 const CANNOT_GO_ON: u8 = 70;
 
 /// What came of a start.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Started {
     Yes,
-    /// Something is short that may be there later.
-    Later,
+    /// Something is short that may be there later; what, in words.
+    Later(String),
     /// This machine or its archive has not what it needs.
     Never,
 }
@@ -68,6 +67,8 @@ pub struct Supervisor {
     /// How often cores were lost, and a change of that.
     lost_cores: RefCell<BTreeMap<u32, u64>>,
     pub lost_core: Watch,
+    /// What is told of each component's restarts.
+    lines: RefCell<BTreeMap<String, LogLimit>>,
 }
 
 impl Supervisor {
@@ -91,6 +92,7 @@ impl Supervisor {
             wakers: RefCell::default(),
             lost_cores: RefCell::default(),
             lost_core: Watch::default(),
+            lines: RefCell::default(),
         }
     }
 
@@ -113,11 +115,16 @@ impl Supervisor {
         })
     }
 
+    /// The component of a domain, if its start was answered.
+    fn known(&self, domain: DomainId) -> Option<String> {
+        let has_it = |entry: &&Entry| entry.dispatchers.iter().any(|dispatcher| dispatcher.domain == Some(domain));
+        self.entries.borrow().iter().find(has_it).map(|entry| entry.name.clone())
+    }
+
     /// The component of a domain. Of one whose start has not been answered yet the name is asked
     /// for.
     async fn identify(&self, domain: DomainId) -> Option<String> {
-        let has_it = |entry: &&Entry| entry.dispatchers.iter().any(|dispatcher| dispatcher.domain == Some(domain));
-        let known = self.entries.borrow().iter().find(has_it).map(|entry| entry.name.clone());
+        let known = self.known(domain);
         if known.is_some() {
             return known;
         }
@@ -224,8 +231,8 @@ impl Supervisor {
             Ok(None) => match self.start(name, 1, Entrance::Fresh).await {
                 Started::Yes => return true,
                 Started::Never => return false,
-                Started::Later => {
-                    let after_ns = self.with(name, |entry| entry.refused(now_ns())).unwrap_or_default();
+                Started::Later(why) => {
+                    let after_ns = self.refused(name, &why);
                     runtime::spawn(self.clone().start_later(name.to_string(), 1, Entrance::Fresh, after_ns));
                     return false;
                 }
@@ -268,6 +275,7 @@ impl Supervisor {
     }
 
     async fn start(&self, name: &str, generation: u64, entrance: Entrance) -> Started {
+        self.with(name, |entry| entry.begins(generation));
         let (failed, is_final) = match self.make(name, generation, entrance).await {
             Some(Ok(domain)) => {
                 self.with(name, |entry| entry.started(0, domain, generation));
@@ -279,10 +287,11 @@ impl Supervisor {
             Some(Err(error)) => (format!("{error:?}"), self.is_final(name, &error)),
             None => ("spawn or a core's monitor does not answer".to_string(), false),
         };
-        runtime::log!("{name} does not start: {failed}");
+        let why = format!("does not start: {failed}");
         if !is_final {
-            return Started::Later;
+            return Started::Later(why);
         }
+        runtime::log!("{name} {why}");
         self.with(name, |entry| entry.phase = Phase::GivenUp);
         self.changed();
         Started::Never
@@ -299,12 +308,30 @@ impl Supervisor {
         }
     }
 
+    /// A start was refused; gives how long to wait, and tells that.
+    fn refused(&self, name: &str, why: &str) -> u64 {
+        let after_ns = self.with(name, |entry| entry.refused(now_ns())).unwrap_or_default();
+        self.tell_of_wait(name, why, after_ns);
+        after_ns
+    }
+
+    fn tell_of_wait(&self, name: &str, why: &str, after_ns: u64) {
+        if after_ns > 0 {
+            let after_ms = after_ns.div_ceil(1_000_000);
+            self.lines_of(name).log(format!("{name} {why}; tried again in {after_ms} ms"));
+        }
+    }
+
+    /// What is told of a component's restarts, a line a second at most.
+    fn lines_of(&self, name: &str) -> LogLimit {
+        self.lines.borrow_mut().entry(name.to_string()).or_default().clone()
+    }
+
     /// Starts a component, again and again if it must be; whether it runs. That a later generation
     /// ended meanwhile leaves it to whoever starts that one again.
     async fn start_at_last(&self, name: &str, generation: u64, entrance: Entrance, mut after_ns: u64) -> bool {
         loop {
             if after_ns > 0 {
-                runtime::log!("{name} is started in {} ms", after_ns / 1_000_000);
                 runtime::sleep(after_ns).await;
             }
             if self.with(name, |entry| entry.is_over(generation)) == Some(true) {
@@ -313,9 +340,7 @@ impl Supervisor {
             match self.start(name, generation, entrance).await {
                 Started::Yes => return true,
                 Started::Never => return false,
-                Started::Later => {
-                    after_ns = self.with(name, |entry| entry.refused(now_ns())).unwrap_or_default();
-                }
+                Started::Later(why) => after_ns = self.refused(name, &why),
             }
         }
     }
@@ -337,13 +362,12 @@ impl Supervisor {
             return self.end_silent(&name, generation).await;
         }
         let us = self.with(&name, |entry| entry.recovery_ns / 1000).unwrap_or(0);
-        runtime::log!("{name} restarted, generation {generation}, {why}, {us} us");
+        self.lines_of(&name).log(format!("{name} restarted, generation {generation}, {why}, {us} us"));
     }
 
     /// Ends a generation that runs and has not come to serve, so that another is started.
     async fn end_silent(&self, name: &str, generation: u64) {
         for (core, domain) in self.with(name, |entry| entry.silent(generation)).unwrap_or_default() {
-            runtime::log!("{name} is ended, to be started again");
             if let Err(error) = answer(self.monitor.kill(core, domain, STALLED)).await {
                 runtime::log!("{name} cannot be ended: {error:?}");
             }
@@ -501,6 +525,11 @@ impl Supervisor {
 
     fn serves(self: Rc<Self>, domain: DomainId) {
         let now_ns = now_ns();
+        // At once if it can be: its death may be the next event.
+        if let Some(name) = self.known(domain) {
+            self.with(&name, |entry| entry.serves(domain, now_ns));
+            return self.changed();
+        }
         runtime::spawn(async move {
             let Some(name) = self.identify(domain).await else { return };
             self.with(&name, |entry| entry.serves(domain, now_ns));
@@ -542,6 +571,7 @@ impl Supervisor {
             Some(Decision::Finished) => runtime::log!("{name} is done"),
             Some(Decision::End) => self.end(&format!("{name} ended ({why}) and its state cannot be recovered")),
             Some(Decision::Restart { generation, after_ns }) => {
+                self.tell_of_wait(&name, &format!("ended ({why})"), after_ns);
                 runtime::spawn(self.restart(name, generation, after_ns, why));
             }
         }

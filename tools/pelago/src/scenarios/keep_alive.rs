@@ -24,8 +24,8 @@ const SERVER: [&str; 8] = ["busybox", "nc", "-ll", "-p", "80", "-e", "busybox", 
 const KILLS: usize = 20;
 const DAILY_CPUS: u32 = 2;
 const KILL_EVERY: Duration = Duration::from_millis(1500);
-/// Of the nightly form, which breaks things in every way in turn; a component may be restarted 10
-/// times in 10 s.
+/// Of the nightly form, which breaks things in every way in turn. What serves in between is started
+/// at once however often that is (decision 76).
 const SOAK_FAILURES: usize = 150;
 const SOAK_EVERY: Duration = Duration::from_millis(1100);
 /// A component that grows by more than this from the first tenth of the soak to its end leaks.

@@ -240,6 +240,9 @@ fn restarted(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
                 ensure!(reply.contains(&format!("{name}; generation {generation} serves")), "{reply}");
                 met_before(guest, &cores, generation)?;
                 let told = format!("supervisor: crew restarted, generation {generation}, {cause}");
+                // Within a second of the last such line; the next failure waits for it, or that
+                // would be told instead.
+                guest.heard(&told, LIMIT)?;
                 ensure!(times(guest, &told) == 1, "`{told}` was said {} times", times(guest, &told));
             }
             listed(guest, &cores, "serving")?;
