@@ -268,6 +268,8 @@ pub struct Machine {
     pub gdb: Option<u16>,
     /// Record of every frame at the network card.
     pub pcap: Option<PathBuf>,
+    /// Of each frame so many bytes are recorded; none: all.
+    pub pcap_frame_bytes: Option<u32>,
     /// Network namespace that the emulator runs in, with its card on the tap there instead of the
     /// emulator's user network.
     pub namespace: Option<String>,
@@ -306,6 +308,7 @@ impl Machine {
             paused: false,
             gdb: None,
             pcap: None,
+            pcap_frame_bytes: None,
             namespace: None,
             socket: None,
             frames: None,
@@ -337,6 +340,11 @@ impl Machine {
             })?;
         }
         self.forwards.iter().try_for_each(Forward::check_free)
+    }
+
+    /// Its instructions are counted or are its time.
+    pub fn is_instrumented(&self) -> bool {
+        self.instruction_ns.is_some() || self.plugin.is_some() || self.audit.is_some()
     }
 
     /// QEMU's arguments.
@@ -399,7 +407,8 @@ impl Machine {
             add(&["-qmp", &format!("unix:{},server=on,wait=off", path.display())]);
         }
         if let Some(path) = &self.pcap {
-            add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}", path.display())]);
+            let most = self.pcap_frame_bytes.map(|bytes| format!(",maxlen={bytes}")).unwrap_or_default();
+            add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}{most}", path.display())]);
         }
         if let Some(port) = self.gdb {
             add(&["-gdb", &format!("tcp:127.0.0.1:{port}")]);

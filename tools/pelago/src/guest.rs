@@ -8,10 +8,12 @@
 //! Invariant: the emulator never outlives this value, nor this process.
 
 use crate::emulator::{Machine, PROGRAM};
+use crate::late::late;
 use crate::lifeline::Lifeline;
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -26,6 +28,8 @@ const SPECIAL_STARTS: [&str; 2] = ["pelago: ", "bt: "];
 /// A line longer than this is handed on in pieces.
 const LINE_BYTES_MAX: usize = 16 << 10;
 const EVENTS_MAX: usize = 1024;
+/// What an emulator wrote before its end has been read by then.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Lines shown when a scenario fails.
 const TAIL_LINES: usize = 40;
 
@@ -118,6 +122,8 @@ pub struct Guest {
     status: Option<i32>,
     /// What else lives as long as the guest: its archive, its network.
     kept: Vec<Box<dyn std::any::Any + Send>>,
+    /// Where the console is written when the guest goes.
+    record: Option<PathBuf>,
 }
 
 impl Guest {
@@ -160,7 +166,13 @@ impl Guest {
         let (sender, events) = sync_channel(EVENTS_MAX);
         std::thread::spawn(move || read_console(output, &sender));
         let input = Input(Arc::new(Mutex::new(input)));
-        Ok(Guest { child, started, events, input, transcript: Vec::new(), status: None, kept: Vec::new() })
+        let (transcript, kept) = (Vec::new(), Vec::new());
+        Ok(Guest { child, started, events, input, transcript, status: None, kept, record: None })
+    }
+
+    /// Leaves every whole line of the console in a file when the guest goes.
+    pub fn record(&mut self, file: PathBuf) {
+        self.record = Some(file);
     }
 
     /// Keeps `value` until the guest is gone.
@@ -249,16 +261,33 @@ impl Guest {
                     }
                 }
                 Ok(None) => bail!("the guest ended before {what} came"),
-                Err(_) => bail!("{what} did not come within {:.1} s", limit.as_secs_f64()),
+                Err(_) => {
+                    return Err(self.late(format!("{what} did not come within {:.1} s", limit.as_secs_f64())));
+                }
             }
+        }
+    }
+
+    /// The error of a limit in time that the guest did not keep: [`Late`](crate::late::Late), unless
+    /// it said that something is broken, or has ended.
+    pub fn late(&self, words: String) -> anyhow::Error {
+        match self.lifeline().check() {
+            Ok(()) => late(words, &self.transcript),
+            Err(_) => anyhow::Error::msg(words),
         }
     }
 
     /// Waits until the guest has powered off; its status.
     pub fn finish(&mut self, limit: Duration) -> Result<i32> {
         let end = Instant::now() + limit;
-        while self.next(end.saturating_duration_since(Instant::now())).context("the guest did not power off")?.is_some()
-        {
+        loop {
+            match self.next(end.saturating_duration_since(Instant::now())) {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => {
+                    return Err(self.late(format!("the guest did not power off within {:.1} s", limit.as_secs_f64())));
+                }
+            }
         }
         let code = self.child.wait().context("cannot wait for the emulator")?.code();
         self.status.map_or_else(|| status_of(code), Ok)
@@ -281,7 +310,7 @@ impl Guest {
 
     /// The last lines of the console, those nobody has read yet included.
     pub fn tail(&mut self) -> String {
-        while matches!(self.next(Duration::ZERO), Ok(Some(_))) {}
+        self.catch_up();
         let first = self.transcript.len().saturating_sub(TAIL_LINES);
         let mut symbols = crate::symbols::Symbols::default();
         self.transcript[first..].iter().map(|line| format!("    | {}\n", symbols.describe(line))).collect()
@@ -293,6 +322,11 @@ impl Drop for Guest {
         // Either may fail only because it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(file) = self.record.take() {
+            while matches!(self.next(LAST_WORDS), Ok(Some(_))) {}
+            // Who looks at a failure does without, then.
+            let _ = crate::files::write(&file, (self.transcript.join("\n") + "\n").as_bytes());
+        }
     }
 }
 

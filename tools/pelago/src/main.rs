@@ -27,17 +27,21 @@ mod files;
 mod guest;
 mod image;
 mod instruments;
+mod late;
 mod leftovers;
 mod libraries;
 mod lifeline;
 mod namespace;
 mod news;
+mod notes;
 mod package;
 mod passt;
 mod peer;
 mod place;
 mod plugin;
 mod progress;
+mod record;
+mod repeat;
 mod rootfs;
 mod run;
 mod scenario;
@@ -47,7 +51,9 @@ mod size;
 mod streams;
 mod symbols;
 mod terminal;
+mod testing;
 mod tidy;
+mod unit;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -75,7 +81,7 @@ enum Command {
         run: Box<run::Options>,
     },
     /// Boot scenarios and unit tests; the last line is `N passed, N failed`
-    Test(scenario::Options),
+    Test(testing::Options),
     /// Measure the system
     Bench(bench::Options),
     /// Run the nodes' protocols under simulated delays, deaths and restarts
@@ -115,7 +121,7 @@ fn main() -> ExitCode {
         Command::Run(options) => run::run(&options),
         Command::Build { image: true, run } => run::image(&run),
         Command::Build { image: false, .. } => image::build_everything().map(|()| ExitCode::SUCCESS),
-        Command::Test(options) => scenario::run(&options),
+        Command::Test(options) => testing::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Sim(options) => sim::run(&options),
         Command::Check => check::run(),

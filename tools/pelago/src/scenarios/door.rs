@@ -1,5 +1,6 @@
 //! Tier 3: the options of `run`, by running this very tool as a person does.
 
+use crate::late::late;
 use crate::lifeline::Lifeline;
 use crate::scenario::{Scenario, Skip, free_port};
 use crate::scenarios::web;
@@ -294,7 +295,9 @@ impl Running {
                         return Ok(line);
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => bail!("`{words}` did not come:\n{}", self.seen.join("\n")),
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(self.late(&format!("`{words}` did not come within {} s", LIMIT.as_secs())));
+                }
                 Err(RecvTimeoutError::Disconnected) => {
                     bail!("it ended before `{words}` came:\n{}", self.seen.join("\n"))
                 }
@@ -314,8 +317,14 @@ impl Running {
         while let Ok(line) = self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             self.seen.push(line);
         }
-        ensure!(Instant::now() < end, "it does not end:\n{}", self.seen.join("\n"));
+        if Instant::now() >= end {
+            return Err(self.late(&format!("it does not end within {} s", LIMIT.as_secs())));
+        }
         self.child.wait().context("cannot wait for it")
+    }
+
+    fn late(&self, words: &str) -> anyhow::Error {
+        late(format!("{words}:\n{}", self.seen.join("\n")), &self.seen)
     }
 }
 

@@ -44,14 +44,13 @@ pub fn scenarios() -> Vec<Scenario> {
 fn hold(bench: &Bench, verb: &str, machine: MachineType, cpus: u32, connections: usize) -> Result<()> {
     let namespace = Namespace::create()?;
     let page = content(PAGE_BYTES);
-    let mut guest = bench.boot(machine, cpus, &web::SERVER, |root, machine: &mut Machine| {
+    let guest = bench.boot(machine, cpus, &web::SERVER, |root, machine: &mut Machine| {
         machine.memory_bytes = GUEST_MEMORY_BYTES;
         machine.namespace = Some(namespace.name().to_owned());
         machine.command_line.push(COMMAND_LINE.to_owned());
         root.file("root/www/file", 0o644, page.clone());
         Ok(())
     })?;
-    guest.expect("pelago: ready", web::READY_LIMIT).map_err(|error| anyhow::anyhow!("{error:#}:\n{}", guest.tail()))?;
     // A thread stays in the namespace it entered, so this one must not.
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
@@ -63,6 +62,7 @@ fn hold(bench: &Bench, verb: &str, machine: MachineType, cpus: u32, connections:
 }
 
 fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usize) -> Result<()> {
+    guest.expect("pelago: ready", web::READY_LIMIT)?;
     let lifeline = guest.lifeline();
     wait_until_it_serves(&lifeline, page)?;
     let mut held = Vec::with_capacity(connections);

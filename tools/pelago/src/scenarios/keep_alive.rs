@@ -9,6 +9,7 @@
 
 use crate::emulator::{Forward, Machine, MachineType};
 use crate::guest::Guest;
+use crate::late::all_well;
 use crate::namespace::{COMMAND_LINE, GUEST, Namespace};
 use crate::scenario::{Bench, Scenario, Skip, free_port, with_console};
 use crate::scenarios::recovery::{VICTIMS, break_component};
@@ -60,7 +61,8 @@ pub fn scenarios() -> Vec<Scenario> {
         let name = format!("soak/{}/{cpus}", machine.name());
         all.push(Scenario::nightly(4, name, move |bench| run(bench, machine, false, cpus, plan)));
     }
-    all.push(Scenario::nightly(4, "recovery/keep-alive/limits".into(), judge));
+    let judged: Vec<String> = all.iter().map(|scenario| scenario.name.clone()).collect();
+    all.push(Scenario::nightly(4, "recovery/keep-alive/limits".into(), judge).judging(judged));
     all
 }
 
@@ -110,9 +112,10 @@ fn ask_under_fire(bench: &Bench, guest: &mut Guest, address: SocketAddr, plan: P
         stop.store(true, Ordering::Relaxed);
         (kills, one.join(), many.join())
     });
-    let kills = kills?;
-    kept_result.unwrap_or_else(|_| bail!("the client failed")).context("over one connection")?;
-    fresh_result.unwrap_or_else(|_| bail!("the client failed")).context("with a connection for each question")?;
+    let kept_result = kept_result.unwrap_or_else(|_| bail!("the client failed")).context("over one connection");
+    let fresh_result =
+        fresh_result.unwrap_or_else(|_| bail!("the client failed")).context("with a connection for each question");
+    let kills = all_well(kills, [kept_result, fresh_result])?;
     for (what, keep, waits) in [("one connection", true, kept), ("a connection each", false, fresh)] {
         let waits = waits.into_inner().map_err(|_| anyhow::anyhow!("the client failed"))?;
         let stalls = stalls(&kills, &waits);

@@ -6,6 +6,7 @@
 
 use crate::emulator::MachineType;
 use crate::guest::Guest;
+use crate::late::{all_well, late};
 use crate::scenario::{Bench, Scenario, Skip, with_console};
 use crate::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -74,14 +75,24 @@ fn matrix() -> Vec<(Harm, MachineType, u32)> {
     matrix
 }
 
+fn name(harm: Harm, machine: MachineType, cpus: u32) -> String {
+    format!("recovery/{}/{}/{cpus}", harm.verb, machine.name())
+}
+
+/// Names of the downloads in which that happens.
+fn downloads_of(harm: Harm) -> impl Iterator<Item = String> {
+    let own = matrix().into_iter().filter(move |(other, ..)| other.verb == harm.verb);
+    own.map(|(harm, machine, cpus)| name(harm, machine, cpus))
+}
+
 pub fn scenarios() -> Vec<Scenario> {
     let downloads = matrix().into_iter().map(|(harm, machine, cpus)| {
-        let name = format!("recovery/{}/{}/{cpus}", harm.verb, machine.name());
-        Scenario::alone(4, name, move |bench| download(bench, harm, machine, cpus))
+        Scenario::alone(4, name(harm, machine, cpus), move |bench| download(bench, harm, machine, cpus))
     });
     let judges = [KILL, HANG].into_iter().flat_map(|harm| {
         [
-            Scenario::alone(4, format!("recovery/{}/stalls", harm.verb), move |bench| gross(bench, harm)),
+            Scenario::alone(4, format!("recovery/{}/stalls", harm.verb), move |bench| gross(bench, harm))
+                .judging(downloads_of(harm)),
             Scenario::nightly(4, format!("recovery/{}/limits", harm.verb), move |bench| promised(bench, harm)),
         ]
     });
@@ -122,7 +133,7 @@ fn notice(bench: &Bench, cpus: u32, measure: Measure) -> Result<()> {
                 break;
             }
         }
-        outcome.map_err(anyhow::Error::msg)
+        outcome.map_err(|words| guest.late(words))
     })
 }
 
@@ -220,8 +231,13 @@ fn within(harm: Harm, measure: Measure, stalls: &[f64], restarts: &[f64]) -> Res
     );
     let (stall_max, restart_max) = (times * harm.stall_ms_max, times * harm.restart_ms_max);
     let stall = part(stalls, percent);
-    ensure!(stall <= stall_max, "{percent} % of the stalls reach to {stall:.1} ms, more than {stall_max} ms");
-    ensure!(restart <= restart_max, "a restart of {restart:.1} ms is longer than {restart_max} ms");
+    // What else there is to say of the downloads, they said themselves.
+    if stall > stall_max {
+        return Err(late(format!("{percent} % of the stalls reach to {stall:.1} ms, more than {stall_max} ms"), &[]));
+    }
+    if restart > restart_max {
+        return Err(late(format!("a restart of {restart:.1} ms is longer than {restart_max} ms"), &[]));
+    }
     Ok(())
 }
 
@@ -251,11 +267,15 @@ fn fetch_under_fire(guest: &mut Guest, harm: Harm, address: &str) -> Result<Seen
     let harmed = std::thread::scope(|scope| {
         scope.spawn(|| read_along(output, &progress));
         let harmed = harm_along(guest, harm, &progress);
-        if harmed.is_err() {
-            // The reader ends with curl.
-            let _ = curl.kill();
+        if harmed.is_ok() {
+            return harmed;
         }
-        harmed
+        // A download that has ended by then is more than a limit in time.
+        let has_ended = progress.lock().map_or(true, |progress| progress.ended);
+        // The reader ends with curl.
+        let _ = curl.kill();
+        let ended = if has_ended { Err(anyhow::anyhow!("the download has ended")) } else { Ok(()) };
+        all_well(harmed, [ended])
     });
     let (times, restarts_ms) = harmed?;
     let seconds = start.elapsed().as_secs_f64();

@@ -3,6 +3,7 @@
 
 use crate::emulator::MachineType;
 use crate::guest::Guest;
+use crate::late::all_well;
 use crate::scenario::{Bench, Scenario, with_console};
 use crate::scenarios::recovery::content;
 use crate::scenarios::web;
@@ -52,9 +53,8 @@ pub fn serve_on(bench: &Bench, cpus: u32, harm: impl FnOnce(&mut Guest) -> Resul
             });
             let harmed = harm(guest);
             broken.store(true, Ordering::Release);
-            let Ok(served) = client.join() else { bail!("the client failed") };
-            harmed?;
-            let downloads: u32 = served?;
+            let served = client.join().unwrap_or_else(|_| bail!("the client failed"));
+            let downloads: u32 = all_well(served, [harmed])?;
             println!("     other/{cpus}: {downloads} downloads meanwhile");
             Ok(())
         })

@@ -2,6 +2,7 @@
 //! between pipes and at a pseudo-terminal.
 
 use crate::emulator::MachineType;
+use crate::late::late;
 use crate::scenario::Scenario;
 use crate::scenarios::recovery::content;
 use anyhow::{Context, Result, bail, ensure};
@@ -269,8 +270,11 @@ impl Person {
             }
             match self.screen.recv_timeout(end.saturating_duration_since(Instant::now())) {
                 Ok(bytes) => self.seen.extend(bytes),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    bail!("`{words}` did not come:\n{}", String::from_utf8_lossy(&self.seen))
+                Err(end) => {
+                    let seen = String::from_utf8_lossy(&self.seen);
+                    let words = format!("`{words}` did not come within {} s:\n{seen}", LIMIT.as_secs());
+                    let is_late = end == RecvTimeoutError::Timeout;
+                    return Err(if is_late { late(words, &[seen.into_owned()]) } else { anyhow::Error::msg(words) });
                 }
             }
         }

@@ -2,7 +2,8 @@
 //! race, or repeat, as often as the papers' rows ask for.
 
 use crate::place;
-use crate::scenario::{Bench, Scenario, count_results};
+use crate::scenario::{Bench, Scenario};
+use crate::unit::count_results;
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 
