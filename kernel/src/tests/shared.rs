@@ -15,7 +15,10 @@ use abi::layout::{HEAP, lock, protection};
 use abi::{Call, DeathCause, Error, Handle, ObjectType, Rights};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+/// A thread of a test that waits longer for another waits for nothing.
+const LIMIT: Duration = Duration::from_secs(100);
 const PAGES: u64 = 600;
 pub(super) const NONE: u64 = 0;
 pub(super) const RAM: u64 = Handle::ROOT_RAM.0;
@@ -310,7 +313,9 @@ fn who_takes_a_name_out_waits_for_whoever_is_looking() {
             let imported = other.make(Call::ShareImport, &[PCORE, RAM, pool]);
             let section = reader().enter();
             barrier.wait();
+            let since = Instant::now();
             while other.named(imported).stat().unwrap().0 > 0 {
+                assert!(since.elapsed() < LIMIT, "the name is never taken out");
                 std::thread::yield_now();
             }
             for _ in 0..10_000 {

@@ -19,7 +19,7 @@ struct Polite(u32);
 impl Relax for Polite {
     fn relax(&mut self) {
         self.0 += 1;
-        assert!(self.0 < 50_000_000, "nobody lets go of the lock");
+        assert!(self.0 < 50_000_000, "nobody lets go of the lock, or comes to it");
         thread::yield_now();
     }
 }
@@ -81,8 +81,9 @@ fn waits_are_counted_and_only_they() {
         thread::scope(|scope| {
             let other = scope.spawn(|| drop(lock().write::<Blocked>(1)));
             BLOCKED.store(false, Ordering::Relaxed);
+            let mut polite = Polite::default();
             while !BLOCKED.load(Ordering::Relaxed) {
-                thread::yield_now();
+                polite.relax();
             }
             drop(held);
             other.join().unwrap();

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use ring::{AtomicU64, BODY_BYTES, Buffer, Header, Kind, Ordering, Reader, Refused, Slot, Writer};
@@ -113,18 +114,23 @@ fn what_is_too_long_is_refused() {
     assert_eq!(Writer::new(1).write(&slots, &index, header(1), &[0; BODY_BYTES + 1]), Err(Refused::TooLong));
 }
 
+/// Of a test of seconds; who waits longer waits for nothing.
+const LIMIT: Duration = Duration::from_secs(100);
+
 #[test]
 fn two_threads_pass_a_million_messages() {
     let slots = slots(64);
     let index = AtomicU64::new(0);
     const COUNT: u32 = 1_000_000;
     let mut reader = Reader::new(1, &index);
+    let begun = Instant::now();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut writer = Writer::new(1);
             for number in 0..COUNT {
                 let bytes = number.to_le_bytes().repeat(1 + number as usize % 40);
                 while writer.write(&slots, &index, header(number), &bytes) == Err(Refused::Full) {
+                    assert!(begun.elapsed() < LIMIT, "the reader takes nothing after message {number}");
                     std::thread::yield_now();
                 }
             }
@@ -136,6 +142,7 @@ fn two_threads_pass_a_million_messages() {
                     Some(message) => break message,
                     None => std::thread::yield_now(),
                 }
+                assert!(begun.elapsed() < LIMIT, "message {number} does not come");
             };
             assert_eq!(got, header(number));
             assert_eq!(bytes, 4 * (1 + number as usize % 40));

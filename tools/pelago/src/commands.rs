@@ -21,6 +21,7 @@ impl Emulator {
     pub fn connect(path: &Path) -> Result<Emulator> {
         let input = UnixStream::connect(path).context("the emulator takes no commands")?;
         input.set_read_timeout(Some(LIMIT))?;
+        input.set_write_timeout(Some(LIMIT))?;
         let output = BufReader::new(input.try_clone()?);
         let mut emulator = Emulator { input, output };
         let greeting = emulator.line()?;

@@ -5,15 +5,18 @@
 //! It boots from a CD drive or, written as it is, from a disk or a USB stick, on machines with a
 //! BIOS.
 
-use crate::{files, place};
+use crate::{child, files, place};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// Makes the image; Debian's package `grub-common`.
 const MAKER: &str = "grub-mkrescue";
 /// The loader itself, for machines with a BIOS; Debian's package `grub-pc-bin`.
 const LOADER: &str = "/usr/lib/grub/i386-pc";
+/// Past what it takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(300);
 const PACKAGES: &str = "grub-common grub-pc-bin xorriso mtools";
 
 /// Makes the image `to` of the kernel that was built and an archive.
@@ -30,7 +33,7 @@ pub fn make(archive: &Path, command_line: &[String], to: &Path) -> Result<()> {
     // One way to boot, and no fonts, themes or translations: half a second less to load.
     command.args(["--directory", LOADER, "--install-modules=multiboot2 iso9660 biosdisk normal"]);
     command.args(["--fonts=", "--locales=", "--themes=", "--compress=xz", "--output"]).arg(to).arg(root.path());
-    let output = command.output().with_context(|| format!("cannot start {MAKER}"))?;
+    let output = child::output(&mut command, LIMIT)?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{MAKER} failed: {}", said.lines().last().unwrap_or("it said nothing"));
     Ok(())

@@ -7,6 +7,7 @@
 //!
 //! Invariant: the emulator never outlives this value, nor this process.
 
+use crate::child;
 use crate::emulator::{Machine, PROGRAM};
 use crate::late::late;
 use crate::lifeline::Lifeline;
@@ -289,7 +290,7 @@ impl Guest {
                 }
             }
         }
-        let code = self.child.wait().context("cannot wait for the emulator")?.code();
+        let code = child::wait(&mut self.child, "the emulator, which has closed its console,", child::SHORT)?.code();
         self.status.map_or_else(|| status_of(code), Ok)
     }
 

@@ -6,12 +6,11 @@
 //! `sbin/` of the archive. See docs/decisions/0001-build.md for why there is one build for all.
 
 use crate::archive::Archive;
-use crate::{elf, files, place};
+use crate::{cargo, child, elf, files, place};
 use anyhow::{Context, Result, bail};
-use cargo_metadata::{Message, Metadata, MetadataCommand, Package};
-use std::io::BufReader;
+use cargo_metadata::{Metadata, MetadataCommand, Package};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use system::{PROGRAM_FOLDER, RUN_PATH, Run, SYSTEM_PATH, System};
 
 /// The bare target.
@@ -30,7 +29,7 @@ pub fn compiler() -> Result<String> {
     const REMEDY: &str = "`./pelago doctor` says what is missing";
     // As cargo chooses it.
     let program = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let output = Command::new(&program).arg("--version").current_dir(place::root()).output();
+    let output = child::output(Command::new(&program).arg("--version").current_dir(place::root()), child::SHORT);
     let output = output.with_context(|| format!("cannot start {}; {REMEDY}", program.display()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().next().filter(|_| output.status.success());
@@ -63,30 +62,14 @@ pub fn build_programs() -> Result<Vec<PathBuf>> {
     if packages.is_empty() {
         bail!("no workspace member has a program for the guest");
     }
-    let mut command = Command::new("cargo");
-    command.current_dir(place::root()).args([
-        "build",
-        "--quiet",
-        "--release",
-        "--bins",
-        "--target",
-        TARGET,
-        "--target-dir",
-        "target/guest",
-    ]);
-    command.arg("--message-format=json-render-diagnostics").stdout(Stdio::piped());
+    let words = ["build", "--quiet", "--release", "--bins", "--target", TARGET, "--target-dir", "target/guest"];
+    let mut command = cargo::command(&words);
     command.args(packages.iter().flat_map(|package| ["-p", package]));
-    let mut child = command.spawn().context("cannot start cargo")?;
-    let output = child.stdout.take().context("cargo has no output")?;
-    let mut programs = Vec::new();
-    for message in Message::parse_stream(BufReader::new(output)) {
-        if let Message::CompilerArtifact(artifact) = message.context("cannot read what cargo says")? {
-            programs.extend(artifact.executable.map(PathBuf::from));
-        }
-    }
-    if !child.wait().context("cannot wait for cargo")?.success() {
+    let Some(artifacts) = cargo::build(command)? else {
         bail!("the guest did not build; the compiler's messages are above");
-    }
+    };
+    let programs: Vec<PathBuf> =
+        artifacts.into_iter().filter_map(|artifact| artifact.executable).map(PathBuf::from).collect();
     programs.iter().map(|program| keep_image(program)).collect()
 }
 

@@ -28,6 +28,11 @@ pub fn late(words: String, console: &[String]) -> anyhow::Error {
     anyhow::Error::new(Late(words))
 }
 
+/// The same failure of a transfer: one that does not end has failed, whatever the time it took.
+pub fn of_transfer(error: anyhow::Error) -> anyhow::Error {
+    if error.is::<Late>() { anyhow::Error::msg(format!("{error:#}")) } else { error }
+}
+
 /// What `result` gave, if nothing else failed that went on beside it. Of several errors the first
 /// that is no [`Late`]: a limit does not hide what a client saw.
 pub fn all_well<T>(
@@ -74,5 +79,6 @@ mod tests {
         assert_eq!(both.unwrap_err().to_string(), "a wrong byte");
         assert!(all_well(Ok(1), [Err(no_reply())]).unwrap_err().is::<Late>());
         assert_eq!(all_well(Ok(1), [Ok(())]).unwrap(), 1);
+        assert!(!of_transfer(no_reply()).is::<Late>());
     }
 }

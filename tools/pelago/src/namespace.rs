@@ -5,6 +5,7 @@
 //! tests with many connections need this. It takes root and /dev/net/tun; [`Namespace::create`]
 //! says which is missing. Only a thread that called [`Namespace::enter`] is inside.
 
+use crate::child;
 use crate::scenario::Skip;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
@@ -75,7 +76,7 @@ impl Drop for Namespace {
 }
 
 fn ip(words: &[&str]) -> Result<()> {
-    let output = Command::new("ip").args(words).output().context("cannot run ip")?;
+    let output = child::output(Command::new("ip").args(words), child::SHORT)?;
     if !output.status.success() {
         bail!("ip {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }

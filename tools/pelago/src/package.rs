@@ -1,5 +1,6 @@
 //! Files of Debian packages that are installed on this machine.
 
+use crate::child;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -43,7 +44,7 @@ pub fn files(names: &[String]) -> Result<Vec<PathBuf>> {
 }
 
 fn output(program: &str, words: &[&str]) -> Result<String> {
-    let output = Command::new(program).args(words).output();
+    let output = child::output(Command::new(program).args(words), child::SHORT);
     let output = output.with_context(|| format!("--package needs {program}, which Debian has; use --with PATH"))?;
     if !output.status.success() {
         bail!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim());

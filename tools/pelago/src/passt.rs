@@ -8,14 +8,14 @@
 //! guest is told those of the emulator's own network.
 
 use crate::emulator::Forward;
-use crate::rootfs;
+use crate::{child, rootfs};
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
 use std::io::Read;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 const PROGRAM: &str = "passt";
@@ -72,12 +72,12 @@ pub fn connect(forwards: &[Forward]) -> Result<(Passt, OwnedFd)> {
     }
     let (ours, its) = UnixStream::pair().context("cannot make a pair of sockets")?;
     let mut command = Command::new(PROGRAM);
-    command.args(arguments(forwards)).stdin(Stdio::null());
+    command.args(arguments(forwards));
     command
         .fd_mappings(vec![FdMapping { parent_fd: its.into(), child_fd: SOCKET }])
         .context("cannot pass a socket on")?;
     // It goes into the background once it serves.
-    let output = command.output().with_context(|| format!("cannot start {PROGRAM}"))?;
+    let output = child::output(&mut command, child::SHORT)?;
     if !output.status.success() {
         let words = String::from_utf8_lossy(&output.stderr);
         bail!("{PROGRAM} did not start ({}): {}", output.status, reason(&words));

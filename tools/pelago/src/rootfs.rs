@@ -5,7 +5,7 @@
 //! too. What `-v` brought in counts before what the host has at the same path.
 
 use crate::archive::{Archive, HostFile};
-use crate::{elf, libraries, package};
+use crate::{child, elf, libraries, package};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -475,10 +475,7 @@ fn add_busybox(archive: &mut Archive) -> Result<String> {
     let data = crate::files::read(&host)?;
     libraries::bring(&mut View::new(archive, PATH), &text(&host), &data)?;
     archive.file(&in_root(BUSYBOX_PATH), 0o755, data);
-    let list = std::process::Command::new(&host)
-        .arg("--list")
-        .output()
-        .with_context(|| format!("cannot run {}", host.display()))?;
+    let list = child::output(std::process::Command::new(&host).arg("--list"), child::SHORT)?;
     for applet in
         String::from_utf8_lossy(&list.stdout).lines().filter(|applet| *applet != "busybox" && !applet.contains('/'))
     {

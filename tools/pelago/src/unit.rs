@@ -1,9 +1,13 @@
 //! The unit tests of every crate that runs on the host, by cargo.
 
-use crate::{image, place};
-use anyhow::{Context, Result};
+use crate::{cargo, child, image, leftovers};
+use anyhow::Result;
 use cargo_metadata::Package;
-use std::process::Command;
+use std::time::Duration;
+
+/// Past what compiling and running take on a busy machine. Less than a run of the tests gives to
+/// anything (`progress.rs`), so that the scenarios come after it.
+const LIMIT: Duration = Duration::from_secs(25 * 60);
 
 /// Runs all of them; how many passed and failed.
 pub fn test() -> Result<(usize, usize)> {
@@ -22,10 +26,17 @@ pub fn test() -> Result<(usize, usize)> {
 }
 
 fn cargo_test(what: &str, packages: &[&str], kinds: &[&str]) -> Result<(usize, usize)> {
-    let mut command = Command::new("cargo");
     // With debug assertions.
-    command.current_dir(place::root()).args(["test", "--no-fail-fast", "--color=never", "--target-dir", "target/host"]);
-    let output = command.args(packages).args(kinds).output().context("cannot start cargo")?;
+    let words = ["test", "--no-fail-fast", "--color=never", "--target-dir", "target/host"];
+    let output = match child::output(cargo::command(&words).args(packages).args(kinds), LIMIT) {
+        Ok(output) => output,
+        Err(error) => {
+            println!("FAIL {what}: {error:#}");
+            // Those that hang, whose parent has been killed.
+            leftovers::end().iter().for_each(|name| println!("     ended {name}"));
+            return Ok((0, 1));
+        }
+    };
     let text = String::from_utf8_lossy(&output.stdout);
     let (passed, failed) = count_results(&text);
     if output.status.success() && passed > 0 {

@@ -1,11 +1,10 @@
 //! Compiles the measuring program (`tools/measure`): an ordinary static Linux program, the same
 //! file for both systems.
 
-use crate::{elf, files, place};
+use crate::{cargo, child, elf, files, place};
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::Command;
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Static and at fixed addresses, so that starting it is the system's work and not a dynamic
@@ -15,11 +14,10 @@ const FLAGS: &str = "-Ctarget-feature=+crt-static -Crelocation-model=static";
 
 /// Builds what changed; the program's path.
 pub fn build() -> Result<PathBuf> {
-    let mut command = Command::new("cargo");
-    command.current_dir(place::root()).env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS", FLAGS);
-    command.args(["build", "--quiet", "--release", "-p", "pelago-measure", "--bin", "measure"]);
+    let mut command = cargo::command(&["build", "--quiet", "--release", "-p", "pelago-measure", "--bin", "measure"]);
+    command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS", FLAGS);
     command.args(["--target", TARGET, "--target-dir", "target/measure"]);
-    if !command.status().context("cannot start cargo")?.success() {
+    if !child::status(&mut command, cargo::BUILD_LIMIT)?.success() {
         bail!(
             "the measuring program did not build; the compiler's messages are above (it needs the C library's static files: libc6-dev)"
         );

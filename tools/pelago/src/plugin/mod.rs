@@ -11,16 +11,13 @@ pub use names::of as names;
 
 use crate::emulator::{Machine, PROGRAM};
 use crate::guest::Guest;
-use crate::{files, place, rootfs};
+use crate::{cargo, files, rootfs};
 use anyhow::{Context, Result, bail, ensure};
-use cargo_metadata::Message;
 pub use coherence::Mode;
 use coherence::Report;
 use object::{Object, ObjectSymbol};
 use std::collections::HashSet;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// What the emulator must have to be measured at all, and what the way of taking turns needs beside
@@ -159,22 +156,13 @@ fn check(emulator: &Path) -> Result<()> {
 
 /// Builds a plugin of the workspace; its library.
 pub fn build(package: &str) -> Result<PathBuf> {
-    let mut command = Command::new("cargo");
-    command.current_dir(place::root()).args(["build", "--quiet", "--release", "-p", package]);
-    command.args(["--target-dir", "target/host", "--message-format=json-render-diagnostics"]).stdout(Stdio::piped());
-    let mut child = command.spawn().context("cannot start cargo")?;
-    let output = child.stdout.take().context("cargo has no output")?;
-    let mut library = None;
-    for message in Message::parse_stream(BufReader::new(output)) {
-        if let Message::CompilerArtifact(artifact) = message.context("cannot read what cargo says")? {
-            library =
-                artifact.filenames.iter().find(|path| path.extension() == Some("so")).map(PathBuf::from).or(library);
-        }
-    }
-    if !child.wait().context("cannot wait for cargo")?.success() {
+    let command = cargo::command(&["build", "--quiet", "--release", "-p", package, "--target-dir", "target/host"]);
+    let Some(artifacts) = cargo::build(command)? else {
         bail!("the emulator's plugin did not build; the compiler's messages are above");
-    }
-    library.context("cargo built no plugin")
+    };
+    let is_library = |path: &&cargo_metadata::camino::Utf8PathBuf| path.extension() == Some("so");
+    let library = artifacts.iter().filter_map(|artifact| artifact.filenames.iter().find(is_library)).next_back();
+    library.map(PathBuf::from).context("cargo built no plugin")
 }
 
 #[cfg(test)]

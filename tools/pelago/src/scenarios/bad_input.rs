@@ -1,6 +1,7 @@
 //! Tier 0: the user's mistakes are told in one line on standard error, with what to do, and with a
 //! status that is not zero.
 
+use crate::child;
 use crate::scenario::{Scenario, Skip};
 use anyhow::{Context, Result, bail, ensure};
 use std::net::TcpListener;
@@ -80,7 +81,7 @@ fn check(case: &Case) -> Result<()> {
     if OTHER_EMULATOR.contains(&case.name) {
         tool.env("PATH", folder.path().join("bin"));
     }
-    let output = tool.output().context("cannot run myself")?;
+    let output = child::output(&mut tool, child::SHORT)?;
     let (told, printed) = (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
     ensure!(!output.status.success(), "the status is 0");
     ensure!(printed.is_empty(), "it wrote to standard output: {printed}");
@@ -136,7 +137,9 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
 fn export_the_interface_alone(path: &Path) -> Result<()> {
     let source = path.with_extension("c");
     crate::files::write(&source, format!("void {}(void) {{}}\n", crate::plugin::INTERFACE).as_bytes())?;
-    let status = Command::new("cc").args(["-shared", "-nostdlib", "-o"]).arg(path).arg(&source).status();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-nostdlib", "-o"]).arg(path).arg(&source);
+    let status = child::status(&mut compiler, child::SHORT);
     ensure!(status.context("cannot start cc")?.success(), "cc made no file of {}", source.display());
     Ok(())
 }

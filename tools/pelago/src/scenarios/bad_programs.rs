@@ -3,8 +3,10 @@
 //! The programs are a few lines of C without a library, compiled here: what they do wrong is what
 //! they are for.
 
+use crate::child;
 use crate::emulator::{Forward, Machine, MachineType};
 use crate::guest::{Event, Guest};
+use crate::late::Late;
 use crate::scenario::{Bench, Scenario, Skip, free_port, with_console};
 use crate::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -240,7 +242,8 @@ pub fn compile(body: &str) -> Result<Vec<u8>> {
         "-no-pie",
         "-o",
     ]);
-    match compiler.arg(&program).arg(&source).output() {
+    match child::output(compiler.arg(&program).arg(&source), child::SHORT) {
+        Err(error) if error.is::<Late>() => Err(error),
         Err(_) => bail!(Skip::Package { program: "cc", package: "gcc" }),
         Ok(output) if !output.status.success() => {
             bail!("cc: {}", String::from_utf8_lossy(&output.stderr).trim())

@@ -1,16 +1,19 @@
 //! Tier 5: `./pelago bench` measures Linux beside us, keeps and compares what it found, draws it,
 //! and says what it could not do.
 
+use super::door::read_lines;
 use crate::counts;
 use crate::emulator::PROGRAM;
-use crate::image;
+use crate::late::late;
 use crate::scenario::{Bench, Scenario, Skip};
+use crate::{child, image};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
 
 /// Cheap ones, one of each source that both systems have.
 const ROWS: [&str; 3] = ["getpid", "dup-close/processes", "power-on-to-ready/q35"];
@@ -18,6 +21,9 @@ const ROWS: [&str; 3] = ["getpid", "dup-close/processes", "power-on-to-ready/q35
 const COUNTED: [&str; 3] = ["getppid", "dup-close/processes", "page-touch/processes"];
 /// Two runs differ by less, in per cent.
 const COUNTS_SPREAD_PERCENT_MAX: f64 = 0.5;
+/// Past what a run, or a row of one, takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(900);
+const LINES_MAX: usize = 1024;
 const FIGURE: &str = "corey.fig1";
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -41,7 +47,7 @@ fn bench(words: &[&str], change: impl FnOnce(&mut Command)) -> Result<Output> {
     let mut tool = own()?;
     tool.args(words);
     change(&mut tool);
-    tool.output().context("cannot run myself")
+    child::output(&mut tool, LIMIT)
 }
 
 fn told(output: &Output) -> String {
@@ -175,15 +181,25 @@ fn guest_dies(_: &Bench) -> Result<()> {
     tool.args([before, victim, after, "--cpus", "1", "--rounds", "1", "--measure", "times"]);
     let mut tool = tool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().context("cannot run myself")?;
     let (mut told, mut killed) = (String::new(), false);
-    for line in BufReader::new(tool.stderr.take().context("no standard error")?).lines() {
-        let line = line.context("cannot read what it says")?;
+    let (sender, lines) = sync_channel(LINES_MAX);
+    read_lines(tool.stderr.take().context("no standard error")?, sender);
+    loop {
+        let line = match lines.recv_timeout(LIMIT) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let _ = tool.kill();
+                let words = format!("the tool says nothing for {} s and does not end:\n{told}", LIMIT.as_secs());
+                return Err(late(words, &[told]));
+            }
+        };
         if !killed && line.contains("Pelago") && line.ends_with(victim) {
             killed = true;
             kill_guest(tool.id())?;
         }
         told += &(line + "\n");
     }
-    let output = tool.wait_with_output().context("it did not end")?;
+    let output = child::finish(tool, "the tool", LIMIT)?;
     let printed = String::from_utf8_lossy(&output.stdout);
     ensure!(killed, "the row {victim} never began:\n{told}");
     ensure!(!output.status.success(), "the status is 0");

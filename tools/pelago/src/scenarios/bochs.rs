@@ -4,8 +4,9 @@
 use super::objects;
 use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
-use crate::{bochs, description, disk_image, place};
+use crate::{bochs, child, description, disk_image, place};
 use anyhow::{Context, Result, ensure};
+use std::process::Command;
 use std::time::Duration;
 
 const CPUS: [u32; 3] = [1, 2, 4];
@@ -71,8 +72,7 @@ fn runs(bench: &Bench, cpus: u32) -> Result<()> {
 
 /// By this machine's own program.
 fn md5_of(line: &str) -> Result<String> {
-    let output = std::process::Command::new("sh").arg("-c").arg(format!("echo {line} | md5sum")).output();
-    let output = output.context("cannot start md5sum")?;
+    let output = child::output(Command::new("sh").arg("-c").arg(format!("echo {line} | md5sum")), child::SHORT)?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.split(' ').next().map(str::to_owned).context("md5sum says nothing")
 }

@@ -109,6 +109,7 @@ fn break_things(run: &mut Running, faults: usize) -> Result<usize> {
 fn connected(port: u16) -> Result<BufReader<TcpStream>> {
     let stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
     stream.set_read_timeout(Some(ANSWER_LIMIT))?;
+    stream.set_write_timeout(Some(ANSWER_LIMIT))?;
     stream.set_nodelay(true)?;
     Ok(BufReader::new(stream))
 }

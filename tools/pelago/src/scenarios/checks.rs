@@ -1,8 +1,10 @@
 //! Programs of checks: C programs of ours, each of which asks for what Linux promises, names what
 //! it does not find, and ends with `all checked, N failed`.
 
+use crate::child;
 use crate::emulator::MachineType;
 use crate::guest::Guest;
+use crate::late::Late;
 use crate::scenario::{Bench, Skip, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
@@ -21,7 +23,11 @@ pub fn compile(source: &str) -> Result<Vec<u8>> {
     let (text, program) = (folder.path().join("checks.c"), folder.path().join("checks"));
     crate::files::write(&text, source.as_bytes())?;
     let mut compiler = Command::new("cc");
-    match compiler.args(["-O1", "-w", "-static", "-pthread", "-o"]).arg(&program).arg(&text).output() {
+    match child::output(
+        compiler.args(["-O1", "-w", "-static", "-pthread", "-o"]).arg(&program).arg(&text),
+        child::SHORT,
+    ) {
+        Err(error) if error.is::<Late>() => Err(error),
         Err(_) => bail!(Skip::Package { program: "cc", package: "gcc" }),
         Ok(output) if !output.status.success() => bail!("cc: {}", String::from_utf8_lossy(&output.stderr).trim()),
         Ok(_) => crate::files::read(&program),

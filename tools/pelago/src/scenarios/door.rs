@@ -1,5 +1,6 @@
 //! Tier 3: the options of `run`, by running this very tool as a person does.
 
+use crate::child;
 use crate::late::late;
 use crate::lifeline::Lifeline;
 use crate::scenario::{Scenario, Skip, free_port};
@@ -155,7 +156,7 @@ fn is_free(port: u16) -> Result<()> {
 
 /// Address and backlog of who listens at a port, by ss(8).
 fn listener(port: u16) -> Result<(String, u32)> {
-    let output = Command::new("ss").args(["-Hltn", &format!("sport = :{port}")]).output().context("cannot run ss")?;
+    let output = child::output(Command::new("ss").args(["-Hltn", &format!("sport = :{port}")]), child::SHORT)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let words: Vec<_> = text.split_whitespace().collect();
     let [_, _, backlog, address, ..] = words[..] else { bail!("nobody listens at port {port}: {text}") };
@@ -177,7 +178,7 @@ fn client(port: u16, barrier: &std::sync::Barrier) -> Result<Vec<u8>> {
 /// `./pelago cores` tells of the instance that process `id` runs.
 fn cores(id: u32) -> Result<()> {
     let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
-    let output = tool.args(["cores", "--run", &id.to_string()]).output().context("cannot start the tool")?;
+    let output = child::output(tool.args(["cores", "--run", &id.to_string()]), LIMIT)?;
     let told = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success() && told.ends_with(" cores\n"), "{}: {told}", output.status);
     ensure!(told.lines().filter(|line| line.contains(" claimed by ")).count() + 1 == told.lines().count(), "{told}");
@@ -223,7 +224,7 @@ fn debugger() -> Result<()> {
     for step in steps {
         gdb.args(["-ex", step]);
     }
-    let output = gdb.stdin(Stdio::null()).output().context("cannot run gdb")?;
+    let output = child::output(&mut gdb, LIMIT)?;
     let (told, problems) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     for words in ["#0", "entered_by_vector", "context.rs:"] {
         ensure!(told.contains(words), "gdb does not say `{words}`:\n{told}\n{problems}");
@@ -320,7 +321,7 @@ impl Running {
         if Instant::now() >= end {
             return Err(self.late(&format!("it does not end within {} s", LIMIT.as_secs())));
         }
-        self.child.wait().context("cannot wait for it")
+        child::wait(&mut self.child, "it", LIMIT)
     }
 
     fn late(&self, words: &str) -> anyhow::Error {
@@ -336,7 +337,8 @@ impl Drop for Running {
     }
 }
 
-fn read_lines(from: impl Read + Send + 'static, to: SyncSender<String>) {
+/// Sends each line, until nobody takes it any more.
+pub fn read_lines(from: impl Read + Send + 'static, to: SyncSender<String>) {
     std::thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n').map_while(Result::ok) {
             if to.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {

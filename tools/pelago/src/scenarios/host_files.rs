@@ -2,6 +2,7 @@
 //! shape, packages, and what is said about it.
 
 use super::door::Running;
+use crate::child;
 use crate::scenario::{Scenario, Skip};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
@@ -169,7 +170,7 @@ fn silence() -> Result<()> {
 /// A program of a package finds what it starts and reads.
 fn package(case: &Case) -> Result<()> {
     let Case { package, words, says } = case;
-    let known = Command::new("dpkg-query").args(["--show", package]).output();
+    let known = child::output(Command::new("dpkg-query").args(["--show", package]), child::SHORT);
     if !known.is_ok_and(|output| output.status.success()) || !Path::new("/usr/bin").join(words[0]).exists() {
         bail!(Skip::Package { program: words[0], package });
     }

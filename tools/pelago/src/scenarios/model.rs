@@ -5,12 +5,15 @@ use crate::coherence::{Guests, catalogue};
 use crate::counts;
 use crate::plugin::Plugin;
 use crate::scenario::{Bench, Scenario, Skip};
-use crate::{description, image, place};
+use crate::{child, description, image, place};
 use ::coherence::Row;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::process::Command;
+use std::time::Duration;
 
+/// Past what a whole command takes on a busy machine.
+const LIMIT: Duration = Duration::from_secs(900);
 /// Cycles of a turn.
 const TURN: u64 = 200;
 /// Two runs differ by less, in per cent.
@@ -155,7 +158,7 @@ fn same_twice(_: &Bench) -> Result<()> {
         let path = folder.path().join(name);
         let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
         tool.args(["bench", "--model", "coherence", "--cpus", "2", "counter", "dup-close", "--json"]).arg(&path);
-        let output = tool.current_dir(place::root()).output().context("cannot run myself")?;
+        let output = child::output(tool.current_dir(place::root()), LIMIT)?;
         ensure!(output.status.success(), "it failed:\n{}", String::from_utf8_lossy(&output.stderr));
         crate::files::read(&path)
     };

@@ -4,9 +4,10 @@
 //! the rest of the test waits for, the reader does not. Host and guest share the same few cores, so
 //! a single stall proves nothing; all of them together are judged last.
 
+use crate::child;
 use crate::emulator::MachineType;
 use crate::guest::Guest;
-use crate::late::{all_well, late};
+use crate::late::{all_well, late, of_transfer};
 use crate::scenario::{Bench, Scenario, Skip, with_console};
 use crate::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -279,7 +280,7 @@ fn fetch_under_fire(guest: &mut Guest, harm: Harm, address: &str) -> Result<Seen
     });
     let (times, restarts_ms) = harmed?;
     let seconds = start.elapsed().as_secs_f64();
-    let result = curl.wait_with_output().context("cannot wait for curl")?;
+    let result = child::finish(curl, "curl", child::SHORT).map_err(of_transfer)?;
     let words = String::from_utf8_lossy(&result.stderr).into_owned();
     let progress = progress.into_inner().map_err(|_| anyhow::anyhow!("the reader of curl's output failed"))?;
     ensure!(result.status.success(), "curl after {} bytes: {}", progress.body.len(), words.trim());

@@ -2,8 +2,9 @@
 //! system: each is asked from the host, told to end, and ends well.
 
 use super::door::Running;
-use crate::place;
+use crate::late::of_transfer;
 use crate::scenario::{Scenario, Skip, free_port};
+use crate::{child, place};
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -193,8 +194,9 @@ fn shell() -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let path = |name: &str| folder.path().join(name);
     std::fs::create_dir_all(path("home/.ssh")).context("cannot make a folder")?;
-    let made = Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path("key")).status();
-    ensure!(made.context("cannot run ssh-keygen")?.success(), "ssh-keygen fails");
+    let mut maker = Command::new("ssh-keygen");
+    maker.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(path("key"));
+    ensure!(child::status(&mut maker, child::SHORT)?.success(), "ssh-keygen fails");
     std::fs::copy(path("key.pub"), path("home/.ssh/authorized_keys")).context("there is no key")?;
     for private in ["home", "home/.ssh", "home/.ssh/authorized_keys"] {
         let owner_only = std::fs::Permissions::from_mode(0o700);
@@ -227,12 +229,12 @@ fn ssh(port: u16, key: &Path, command: &str, input: &[u8]) -> Result<(Option<i32
         ssh.args(["-o", option]);
     }
     ssh.args(["root@127.0.0.1", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = ssh.spawn().context("cannot run ssh")?;
-    let mut to = child.stdin.take().context("no input")?;
+    let mut ssh = ssh.spawn().context("cannot run ssh")?;
+    let mut to = ssh.stdin.take().context("no input")?;
     std::thread::scope(|scope| {
         // What the other side does not take is seen in what comes back.
         scope.spawn(move || drop(to.write_all(input)));
-        let output = child.wait_with_output().context("cannot wait for ssh")?;
+        let output = child::finish(ssh, "ssh", LIMIT).map_err(of_transfer)?;
         Ok((output.status.code(), output.stdout))
     })
 }

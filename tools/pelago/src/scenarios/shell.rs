@@ -4,6 +4,7 @@
 //! One boot for all of it. Whatever is waited for is spelt so that the echo of the typed line
 //! cannot pass for it (`$((3*7))` for 21).
 
+use crate::child;
 use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
 use crate::scenario::{Bench, Scenario, with_console};
@@ -203,15 +204,15 @@ fn control(shell: &mut Shell) -> Result<()> {
 
 /// As this machine's own md5sum has it.
 fn md5sum(data: &[u8]) -> Result<String> {
-    let mut child = Command::new("md5sum")
+    let mut md5sum = Command::new("md5sum")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot run md5sum; install it, for instance: apt-get install coreutils")?;
-    let mut input = child.stdin.take().context("md5sum has no input")?;
+    let mut input = md5sum.stdin.take().context("md5sum has no input")?;
     input.write_all(data).context("md5sum takes no input")?;
     drop(input);
-    let output = child.wait_with_output().context("cannot wait for md5sum")?;
+    let output = child::finish(md5sum, "md5sum", child::SHORT)?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     match text.split_whitespace().next() {
         Some(sum) if sum.len() == 32 => Ok(sum.to_owned()),

@@ -1,9 +1,11 @@
 //! Tier 3: the program's standard streams, its end and its terminal, by running this very tool
 //! between pipes and at a pseudo-terminal.
 
+use crate::child;
 use crate::emulator::MachineType;
 use crate::late::late;
 use crate::scenario::Scenario;
+use crate::scenarios::door::read_lines;
 use crate::scenarios::recovery::content;
 use anyhow::{Context, Result, bail, ensure};
 use nix::pty::{Winsize, openpty};
@@ -11,12 +13,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::termios::tcgetattr;
 use nix::unistd::Pid;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel, sync_channel};
 use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(120);
+const LINES_MAX: usize = 16;
 const LARGE_BYTES: usize = 64 << 20;
 const SMALL_BYTES: usize = 4 << 20;
 /// What a shell shows for a death by signal.
@@ -66,14 +69,46 @@ impl Piped {
         gather(1, self.0.stderr.take().context("no output")?, sender);
         let mut gathered = [Vec::new(), Vec::new()];
         for _ in 0..2 {
-            let (which, bytes) = receiver.recv_timeout(LIMIT).context("the tool does not end")?;
+            let (which, bytes) = receiver.recv_timeout(LIMIT).map_err(|_| too_long("the tool's outputs do not end"))?;
             gathered[which] = bytes;
         }
+        let status = self.ends()?;
+        // It has nobody to write to any more.
         let _ = feeder.join();
-        let status = self.0.wait().context("cannot wait for the tool")?;
         let [output, error] = gathered;
-        Ok((output, error, status.code().context("the tool was killed")?))
+        Ok((output, error, status.context("the tool was killed")?))
     }
+}
+
+impl Piped {
+    /// The status that it ends with.
+    fn ends(&mut self) -> Result<Option<i32>> {
+        Ok(child::wait(&mut self.0, "the tool", LIMIT)?.code())
+    }
+
+    /// Its output by lines.
+    fn lines(&mut self) -> Result<Lines> {
+        let (sender, lines) = sync_channel(LINES_MAX);
+        read_lines(self.0.stdout.take().context("no output")?, sender);
+        Ok(Lines(lines))
+    }
+}
+
+/// Lines of an output, each waited for within the limit.
+struct Lines(Receiver<String>);
+
+impl Lines {
+    fn next(&self) -> Result<String> {
+        match self.0.recv_timeout(LIMIT) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Disconnected) => bail!("the output ended"),
+            Err(RecvTimeoutError::Timeout) => Err(too_long("no line came")),
+        }
+    }
+}
+
+fn too_long(what: &str) -> anyhow::Error {
+    late(format!("{what} within {} s", LIMIT.as_secs()), &[])
 }
 
 impl Drop for Piped {
@@ -143,9 +178,10 @@ fn killed(machine: MachineType, bytes: usize) -> Result<()> {
     drop(stdin);
     while let Ok(more) = output.recv_timeout(LIMIT) {
         got.extend_from_slice(&more);
+        ensure!(got.len() <= sent.len(), "more than the {bytes} bytes come back");
     }
     ensure!(got == sent, "{} bytes came back of {bytes}, and differ", got.len());
-    let (_, _, status) = (got, sent, run.0.wait().context("cannot wait for the tool")?.code());
+    let status = run.ends()?;
     ensure!(status == Some(0), "status {status:?}");
     Ok(())
 }
@@ -166,8 +202,7 @@ fn pieces_of(mut from: impl Read + Send + 'static) -> std::sync::mpsc::Receiver<
 
 fn chaos(id: u32) -> Result<()> {
     let mut tool = Command::new(std::env::current_exe().context("cannot find myself")?);
-    let output = tool.args(["chaos", "--run", &id.to_string(), "kill", "console"]).output();
-    let output = output.context("cannot start the tool")?;
+    let output = child::output(tool.args(["chaos", "--run", &id.to_string(), "kill", "console"]), LIMIT)?;
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.success(), "{}: {told}{}", output.status, String::from_utf8_lossy(&output.stderr));
     Ok(())
@@ -187,12 +222,12 @@ fn ends() -> Result<()> {
     ensure!(output == b"l\nend\n", "{:?}", String::from_utf8_lossy(&output));
     // Whoever read the output is gone: so is the program.
     let mut run = Piped::start(&["busybox", "yes"])?;
-    let mut line = String::new();
-    BufReader::new(run.0.stdout.take().context("no output")?).read_line(&mut line).context("no line came")?;
+    // Dropped, it reads no more.
+    run.lines()?.next()?;
     let (sender, receiver) = channel();
     gather(1, run.0.stderr.take().context("no output")?, sender);
-    receiver.recv_timeout(LIMIT).context("it goes on writing for nobody")?;
-    let status = run.0.wait().context("cannot wait for the tool")?.code();
+    receiver.recv_timeout(LIMIT).map_err(|_| too_long("it goes on writing for nobody, and does not end"))?;
+    let status = run.ends()?;
     ensure!(status == Some(BY_SIGNAL + Signal::SIGPIPE as i32), "status {status:?}");
     Ok(())
 }
@@ -202,19 +237,18 @@ fn signals() -> Result<()> {
     for (signal, name) in [(Signal::SIGINT, "INT"), (Signal::SIGTERM, "TERM"), (Signal::SIGHUP, "HUP")] {
         let script = format!("trap 'echo got; exit 5' {name}; echo on; while :; do read -t 1 x; done");
         let mut run = Piped::start(&["busybox", "sh", "-c", &script])?;
-        let mut lines = BufReader::new(run.0.stdout.take().context("no output")?).lines();
-        let mut next = || lines.next().context("the output ended")?.context("cannot read the output");
-        ensure!(next()? == "on");
+        let lines = run.lines()?;
+        ensure!(lines.next()? == "on");
         kill(Pid::from_raw(run.0.id() as i32), signal).context("cannot signal the tool")?;
-        ensure!(next()? == "got", "{signal} did not arrive");
-        let status = run.0.wait().context("cannot wait for the tool")?.code();
+        ensure!(lines.next().with_context(|| format!("after {signal}"))? == "got", "{signal} did not arrive");
+        let status = run.ends()?;
         ensure!(status == Some(5), "status {status:?} after {signal}");
     }
     let mut run = Piped::start(&["busybox", "sh", "-c", "echo on; while :; do sleep 1; done"])?;
-    let mut line = String::new();
-    BufReader::new(run.0.stdout.take().context("no output")?).read_line(&mut line).context("no line came")?;
+    let lines = run.lines()?;
+    lines.next()?;
     kill(Pid::from_raw(run.0.id() as i32), Signal::SIGTERM).context("cannot signal the tool")?;
-    let status = run.0.wait().context("cannot wait for the tool")?.code();
+    let status = run.ends()?;
     ensure!(status == Some(BY_SIGNAL + Signal::SIGTERM as i32), "status {status:?}");
     Ok(())
 }
@@ -282,7 +316,7 @@ impl Person {
 
     /// Waits until the tool has ended; the terminal must be as it was before.
     fn ends(&mut self, before: &nix::sys::termios::Termios) -> Result<Option<i32>> {
-        let status = self.child.wait().context("cannot wait for the tool")?;
+        let status = child::wait(&mut self.child, "the tool", LIMIT)?;
         let after = tcgetattr(&self.line).context("the terminal is gone")?;
         ensure!(after == *before, "the terminal's settings were not put back");
         Ok(status.code())

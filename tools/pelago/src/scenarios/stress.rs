@@ -1,11 +1,14 @@
 //! Tier 1: tests of the host that take minutes: those of the model checker (loom), and those that
 //! race, or repeat, as often as the papers' rows ask for.
 
-use crate::place;
 use crate::scenario::{Bench, Scenario};
 use crate::unit::count_results;
-use anyhow::{Context, Result, ensure};
-use std::process::Command;
+use crate::{cargo, child};
+use anyhow::{Result, ensure};
+use std::time::Duration;
+
+/// The longest takes the better part of an hour.
+const LIMIT: Duration = Duration::from_secs(3 * 60 * 60);
 
 /// Apart from the ordinary build: the checker's switch is one of the compiler's, and would have all
 /// compiled anew each time.
@@ -41,9 +44,8 @@ pub fn scenarios() -> Vec<Scenario> {
 
 fn run(stress: &Stress) -> Result<()> {
     let (variable, value) = stress.variable;
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(place::root()).args(["test", "--release", "--color=never", "--target-dir", TARGET]);
-    let output = cargo.args(stress.arguments).env(variable, value).output().context("cannot start cargo")?;
+    let mut cargo = cargo::command(&["test", "--release", "--color=never", "--target-dir", TARGET]);
+    let output = child::output(cargo.args(stress.arguments).env(variable, value), LIMIT)?;
     let said = String::from_utf8_lossy(&output.stdout);
     ensure!(output.status.success(), "it failed:\n{said}{}", String::from_utf8_lossy(&output.stderr));
     let (passed, _) = count_results(&said);

@@ -1,7 +1,9 @@
 //! Tier 4: a Linux web server in the guest answers the host's curl.
 
+use crate::child;
 use crate::emulator::{Forward, Machine, MachineType};
 use crate::guest::Guest;
+use crate::late::of_transfer;
 use crate::lifeline::Lifeline;
 use crate::scenario::{Bench, Scenario, free_port, with_console};
 use anyhow::{Context, Result, bail, ensure};
@@ -58,7 +60,9 @@ pub fn fetch(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<
     loop {
         let mut curl = Command::new("curl");
         curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "10", address]);
-        let output = curl.output().context("cannot run curl; install it, for instance: apt-get install curl")?;
+        let output = child::output(&mut curl, child::SHORT)
+            .map_err(of_transfer)
+            .context("curl, which is Debian's package curl")?;
         if output.status.success() {
             return Ok(output.stdout);
         }
