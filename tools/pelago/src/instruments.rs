@@ -16,6 +16,7 @@ pub enum Model {
 
 /// See the module's head.
 #[derive(Args)]
+#[group(skip)]
 pub struct Options {
     /// Count instructions by privilege and component, on one core
     #[arg(long, conflicts_with = "model")]

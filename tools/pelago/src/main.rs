@@ -55,6 +55,7 @@ mod symbols;
 mod terminal;
 mod testing;
 mod tidy;
+mod times;
 mod unit;
 
 use clap::{Parser, Subcommand};
@@ -145,4 +146,14 @@ fn one_line(text: &str) -> String {
 
 fn first_paragraph(text: &str) -> String {
     one_line(text.trim_start_matches("error: ").split("\n\n").next().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        <Arguments as clap::CommandFactory>::command().debug_assert();
+    }
 }

@@ -28,7 +28,8 @@ pub struct Scenario {
     pub tier: u8,
     /// May run beside others: it measures no time.
     pub shares: bool,
-    /// Takes minutes: runs only by `--nightly` or by its whole name.
+    /// Takes more than 20 s, and nothing beside it says why it is worth that in every run; or a
+    /// shorter one shows the same, if less of it. Runs only by `--nightly` or by its whole name.
     pub nightly: bool,
     /// Names of those whose figures it judges, which run before it.
     pub judges: Vec<String>,
@@ -49,6 +50,11 @@ impl Scenario {
     /// One that may run beside others.
     pub fn shared(tier: u8, name: String, body: impl Fn(&Bench) -> Result<()> + Send + Sync + 'static) -> Scenario {
         Scenario { shares: true, ..Scenario::alone(tier, name, body) }
+    }
+
+    /// Runs only by `--nightly` or by its whole name, if so.
+    pub fn by_night(self, nightly: bool) -> Scenario {
+        Scenario { nightly, ..self }
     }
 
     /// Judges the figures of the scenarios of these names.

@@ -9,7 +9,7 @@ use crate::late::Late;
 use crate::progress::{self, Progress};
 use crate::repeat::{self, End, Ran};
 use crate::scenario::{Bench, Scenario, Skip};
-use crate::{accelerator, leftovers, place, scenarios, unit};
+use crate::{accelerator, cargo, leftovers, place, scenarios, times, unit};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Scenarios that measure nothing run this many at a time, on machines that have the cores.
 const AT_ONCE: usize = 2;
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     if chosen.is_empty() && !unit {
         bail!("no scenario has such a name; `./pelago test --list` prints them");
     }
-    let mut count = Count::default();
+    let (mut count, start, mut times) = (Count::default(), Instant::now(), Vec::new());
     leftovers::adopt();
     let progress = Progress::start();
     if unit {
@@ -85,10 +85,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let bench = Bench::new(options.accel);
         drop(building);
         match bench {
-            Ok(bench) => Runner::new(&bench, &progress, options.repeats())
-                .all(&chosen)
-                .into_iter()
-                .for_each(|(scenario, end)| count.add(&scenario.name, end)),
+            Ok(bench) => {
+                let runner = Runner::new(&bench, &progress, options.repeats());
+                runner.all(&chosen).into_iter().for_each(|(scenario, end)| count.add(&scenario.name, end));
+                times = runner.times.into_inner().unwrap_or_default();
+            }
             Err(error) => {
                 println!("FAIL build: {error:#}");
                 count.failed += chosen.len();
@@ -99,6 +100,11 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     for name in leftovers::end() {
         println!("     ended {name}, which a scenario had left running");
     }
+    if times.len() > 1 {
+        println!("     the longest:");
+        times::longest(times).iter().for_each(|line| println!("{line}"));
+    }
+    println!("{}", times::share(cargo::building(), start.elapsed()));
     count.skips.iter().for_each(|skip| println!("skipped: {skip}"));
     if count.flaky.len() > repeat::FLAKY_MAX {
         println!(
@@ -180,11 +186,13 @@ struct Runner<'b> {
     repeats: bool,
     /// Where consoles and captures of the first time are kept.
     kept: PathBuf,
+    /// How long each took.
+    times: Mutex<Vec<(String, Duration)>>,
 }
 
 impl<'b> Runner<'b> {
     fn new(bench: &'b Bench, progress: &'b Progress, repeats: bool) -> Runner<'b> {
-        Runner { bench, progress, repeats, kept: place::out().join("flaky") }
+        Runner { bench, progress, repeats, kept: place::out().join("flaky"), times: Mutex::default() }
     }
 
     /// Runs all of these, which are sorted by tier.
@@ -269,6 +277,9 @@ impl<'b> Runner<'b> {
         };
         drop(running);
         let (name, seconds) = (&scenario.name, start.elapsed().as_secs_f64());
+        if let Ok(mut times) = self.times.lock() {
+            times.push((name.clone(), start.elapsed()));
+        }
         let Err(error) = result else {
             println!("ok   {name} ({seconds:.1} s)");
             return End::Passed;

@@ -17,7 +17,7 @@ pub fn build() -> Result<PathBuf> {
     let mut command = cargo::command(&["build", "--quiet", "--release", "-p", "pelago-measure", "--bin", "measure"]);
     command.env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS", FLAGS);
     command.args(["--target", TARGET, "--target-dir", "target/measure"]);
-    if !child::status(&mut command, cargo::BUILD_LIMIT)?.success() {
+    if !cargo::timed(|| child::status(&mut command, cargo::BUILD_LIMIT))?.success() {
         bail!(
             "the measuring program did not build; the compiler's messages are above (it needs the C library's static files: libc6-dev)"
         );

@@ -7,9 +7,11 @@
 use super::door::Running;
 use super::random::Random;
 use super::servers::{Server, wait_until};
+use super::web::first_tries;
 use crate::control;
 use crate::scenario::{Bench, Scenario, free_port};
 use anyhow::{Context, Result, bail, ensure};
+use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,7 +63,12 @@ fn run(bench: &Bench, name: &'static str, faults: usize) -> Result<()> {
     let host = free_port()?;
     let server = Server { root: name, port: (host, port), folder: folder.path(), arguments };
     let mut run = server.start()?;
-    wait_until(&mut run, || connected(host).and_then(|mut stream| ask(&mut stream, 0, 0)))?;
+    let tries = RefCell::new(first_tries());
+    wait_until(&mut run, || {
+        let mut stream = connected(host)?;
+        stream.get_ref().set_read_timeout(tries.borrow_mut().next())?;
+        ask(&mut stream, 0, 0)
+    })?;
     let stop = AtomicBool::new(false);
     let (broken, clients) = std::thread::scope(|scope| {
         let stopped = &stop;

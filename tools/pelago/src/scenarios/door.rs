@@ -93,7 +93,7 @@ fn page() -> Result<()> {
     let port = free_port()?;
     let mut run = Running::start(&["--accel", "tcg", "-p", &format!("{port}:80")], &[])?;
     run.expect(&format!("http://localhost:{port}/"))?;
-    let got = web::fetch(&run.lifeline(), &format!("http://localhost:{port}/"), LIMIT)?;
+    let got = web::fetch_first(&run.lifeline(), &format!("http://localhost:{port}/"), LIMIT)?;
     ensure!(String::from_utf8_lossy(&got).contains("Pelago"), "the page is another: {}", String::from_utf8_lossy(&got));
     cores(run.child.id())?;
     run.signal(Signal::SIGINT)?;
@@ -121,7 +121,7 @@ fn ports() -> Result<()> {
     let words = ["--accel", "tcg", "-m", "1G", "-p", &format!("{port}:80"), "-v", &volume];
     let mut run = Running::start(&[&words[..], &web::SERVER].concat(), &[])?;
     let address = format!("http://127.0.0.1:{port}/page");
-    ensure!(web::fetch(&run.lifeline(), &address, LIMIT)? == page, "the port serves another page");
+    ensure!(web::fetch_first(&run.lifeline(), &address, LIMIT)? == page, "the port serves another page");
     let (address, backlog) = listener(port)?;
     ensure!(address == format!("127.0.0.1:{port}") && backlog >= BACKLOG_MIN, "it listens at {address} for {backlog}");
     for round in 1..=ROUNDS {

@@ -35,7 +35,7 @@ pub fn scenarios() -> Vec<Scenario> {
             let name = format!("held/{verb}/{}/{cpus}", machine.name());
             Scenario::alone(4, name, move |bench| hold(bench, verb, machine, cpus, CONNECTIONS))
         })
-        .chain([Scenario::alone(4, format!("held/{CONNECTIONS_MANY}/q35/2"), |bench| {
+        .chain([Scenario::nightly(4, format!("held/{CONNECTIONS_MANY}/q35/2"), |bench| {
             hold(bench, "kill", MachineType::Q35, 2, CONNECTIONS_MANY)
         })])
         .collect()

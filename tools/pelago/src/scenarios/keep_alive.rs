@@ -23,7 +23,6 @@ use std::time::{Duration, Instant};
 
 const SERVER: [&str; 8] = ["busybox", "nc", "-ll", "-p", "80", "-e", "busybox", "cat"];
 const KILLS: usize = 20;
-const DAILY_CPUS: u32 = 2;
 const KILL_EVERY: Duration = Duration::from_millis(1500);
 /// Of the nightly form, which breaks things in every way in turn. What serves in between is started
 /// at once however often that is (decision 76).
@@ -52,9 +51,8 @@ pub fn scenarios() -> Vec<Scenario> {
     for (network, own, cpus) in [("user", false, 1), ("user", false, 2), ("user", false, 4), ("tap", true, 2)] {
         let name = format!("recovery/keep-alive/{network}/{cpus}");
         let plan = Plan { verbs: &["kill"], failures: KILLS, every: KILL_EVERY };
-        let scenario = Scenario::alone(4, name, move |bench| run(bench, MachineType::Q35, own, cpus, plan));
-        // Half a minute each: two of them on every run, all of them with the limits by name.
-        all.push(Scenario { nightly: cpus != DAILY_CPUS, ..scenario });
+        // Half a minute each.
+        all.push(Scenario::nightly(4, name, move |bench| run(bench, MachineType::Q35, own, cpus, plan)));
     }
     for (machine, cpus) in [(MachineType::Q35, 2), (MachineType::Microvm, 4)] {
         let plan = Plan { verbs: &["kill", "fault", "hang"], failures: SOAK_FAILURES, every: SOAK_EVERY };

@@ -2,10 +2,12 @@
 //! system: each is asked from the host, told to end, and ends well.
 
 use super::door::Running;
+use super::web::first_tries;
 use crate::late::of_transfer;
 use crate::scenario::{Scenario, Skip, free_port};
 use crate::{child, place};
 use anyhow::{Context, Result, bail, ensure};
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -163,23 +165,27 @@ fn serve(case: &Case) -> Result<()> {
     let arguments = [&[case.program], case.arguments].concat();
     let server = Server { root: case.root, port: (port, case.port), folder: folder.path(), arguments: &arguments };
     let mut run = server.start()?;
-    wait_until(&mut run, || ask(case, port))?;
+    let tries = RefCell::new(first_tries());
+    wait_until(&mut run, || ask(case, port, tries.borrow_mut().next()))?;
     run.signal(nix::sys::signal::Signal::SIGTERM)?;
     let status = run.finish()?;
     ensure!(case.status == ANY_STATUS || status.code() == Some(case.status), "{status}:\n{}", run.seen.join("\n"));
     Ok(())
 }
 
-/// One connection, one answer.
-fn ask(case: &Case, port: u16) -> Result<()> {
+/// One connection, one answer, within the limit.
+fn ask(case: &Case, port: u16, limit: Option<Duration>) -> Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).context("no connection")?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(limit)?;
     stream.write_all(case.asked.as_bytes()).context("nothing can be sent")?;
-    let mut answer = Vec::new();
-    // A reset after the answer is none of ours.
-    let _ = stream.read_to_end(&mut answer);
-    let answer = String::from_utf8_lossy(&answer);
-    ensure!(answer.contains(case.answered), "the answer is {answer:?}");
+    let (mut answer, mut piece) = (String::new(), [0; 4096]);
+    // What comes after the answer is none of ours, a reset or nothing.
+    while !answer.contains(case.answered) {
+        match stream.read(&mut piece) {
+            Ok(count @ 1..) => answer += &String::from_utf8_lossy(&piece[..count]),
+            _ => bail!("the answer is {answer:?}"),
+        }
+    }
     Ok(())
 }
 

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub const READY_LIMIT: Duration = Duration::from_secs(60);
+const TRY: Duration = Duration::from_secs(10);
 /// What busybox serves in these scenarios.
 pub const SERVER: [&str; 7] = ["busybox", "httpd", "-f", "-p", "80", "-h", "/www"];
 const CPUS: [u32; 3] = [1, 2, 4];
@@ -53,13 +54,34 @@ pub fn serve_on(
     Ok((guest, format!("http://127.0.0.1:{port}")))
 }
 
+/// How long each try of the first question to a server may take: passt connects at once, asks a
+/// guest that is not up only once, and gives up after 10 s. So the first tries are short.
+pub fn first_tries() -> impl Iterator<Item = Duration> {
+    [1, 1, 1, 2, 4].into_iter().chain(std::iter::repeat(10)).map(Duration::from_secs)
+}
+
+/// As [`fetch`], of a server behind passt that may not be up yet.
+pub fn fetch_first(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<u8>> {
+    fetch_in(lifeline, address, limit, first_tries())
+}
+
 /// Fetches with the host's curl; the emulator answers a connection before the guest does, so a
 /// server that is not up yet shows as a reset, and is asked again while its machine runs.
 pub fn fetch(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<u8>> {
+    fetch_in(lifeline, address, limit, std::iter::repeat(TRY))
+}
+
+fn fetch_in(
+    lifeline: &Lifeline,
+    address: &str,
+    limit: Duration,
+    tries: impl Iterator<Item = Duration>,
+) -> Result<Vec<u8>> {
     let end = Instant::now() + limit;
-    loop {
+    for most in tries {
+        let most = most.as_secs().to_string();
         let mut curl = Command::new("curl");
-        curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "10", address]);
+        curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", &most, address]);
         let output = child::output(&mut curl, child::SHORT)
             .map_err(of_transfer)
             .context("curl, which is Debian's package curl")?;
@@ -72,6 +94,7 @@ pub fn fetch(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<
         }
         std::thread::sleep(Duration::from_millis(100));
     }
+    bail!("{address} was not asked")
 }
 
 fn page(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
