@@ -64,10 +64,11 @@ pub fn verdict(first: End, again: Option<End>) -> End {
 }
 
 /// True if nothing is run after a tier that ended so: the boot tier has failed, or will have,
-/// whatever a second try gives.
-pub fn ends_run(tier: u8, ends: &[End]) -> bool {
+/// whatever a second try gives, if there is one.
+pub fn ends_run(tier: u8, ends: &[End], repeats: bool) -> bool {
     let late = ends.iter().filter(|end| matches!(end, End::Late(_))).count();
-    tier == BOOT_TIER && (ends.contains(&End::Failed) || late > FLAKY_MAX)
+    let late_max = if repeats { FLAKY_MAX } else { 0 };
+    tier == BOOT_TIER && (ends.contains(&End::Failed) || late > late_max)
 }
 
 #[cfg(test)]
@@ -143,9 +144,10 @@ mod tests {
 
     #[test]
     fn only_a_boot_tier_that_has_failed_ends_the_run() {
-        assert!(ends_run(0, &[End::Passed, End::Failed]));
-        assert!(!ends_run(1, &[End::Passed, End::Failed]));
-        assert!(!ends_run(0, &[End::Passed, late(), late()]));
-        assert!(ends_run(0, &[late(), late(), late()]));
+        assert!(ends_run(0, &[End::Passed, End::Failed], true));
+        assert!(!ends_run(1, &[End::Passed, End::Failed], true));
+        assert!(!ends_run(0, &[End::Passed, late(), late()], true));
+        assert!(ends_run(0, &[End::Passed, late()], false));
+        assert!(ends_run(0, &[late(), late(), late()], true));
     }
 }

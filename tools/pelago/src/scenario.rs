@@ -291,13 +291,16 @@ pub fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
+/// Between a failure and the console's end.
+pub const CONSOLE: &str = "; end of the console";
+
 /// Adds the console's end to a failure. Use around everything that talks to a guest.
 pub fn with_console(mut guest: Guest, body: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
     body(&mut guest).map_err(|error| {
         if error.is::<Skip>() {
             return error;
         }
-        let words = format!("{error:#}; end of the console:\n{}", guest.tail());
+        let words = format!("{error:#}{CONSOLE}:\n{}", guest.tail());
         // It may have said meanwhile why, or have ended.
         if error.is::<Late>() { guest.late(words) } else { anyhow::Error::msg(words) }
     })

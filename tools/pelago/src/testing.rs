@@ -8,7 +8,7 @@
 use crate::late::Late;
 use crate::progress::{self, Progress};
 use crate::repeat::{self, End, Ran};
-use crate::scenario::{Bench, Scenario, Skip};
+use crate::scenario::{Bench, CONSOLE, Scenario, Skip};
 use crate::{accelerator, cargo, leftovers, place, scenarios, times, unit};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
@@ -212,7 +212,7 @@ impl<'b> Runner<'b> {
             let (sharing, alone): (Vec<_>, Vec<_>) = tier.iter().partition(|scenario| scenario.shares);
             let mut ends = self.together(&sharing);
             ends.extend(alone.iter().map(|scenario| self.one(scenario, self.repeats)));
-            is_over = repeat::ends_run(tier[0].tier, &ends);
+            is_over = repeat::ends_run(tier[0].tier, &ends, self.repeats);
             ran.extend(sharing.into_iter().chain(alone).zip(ends));
         }
         self.again(ran)
@@ -306,7 +306,9 @@ fn judge(name: &str, error: &anyhow::Error) -> End {
         Some(_) => End::Failed,
         // Its first line; the console follows.
         None if error.is::<Late>() => {
-            End::Late(format!("{error:#}").lines().next().unwrap_or_default().trim_end_matches(':').to_owned())
+            let words = format!("{error:#}");
+            let first = words.lines().next().unwrap_or_default().trim_end_matches(':');
+            End::Late(first.trim_end_matches(CONSOLE).to_owned())
         }
         None => End::Failed,
     }
@@ -352,7 +354,7 @@ mod tests {
         let transfer = anyhow::Error::new(std::io::Error::from(std::io::ErrorKind::TimedOut)).context("no answer");
         assert_eq!(judge("a", &transfer), End::Failed);
         let reply = late("no reply within 30 s; end of the console:\n    | x".into(), &[]).context("kill ip");
-        assert_eq!(judge("a", &reply), End::Late("kill ip: no reply within 30 s; end of the console".into()));
+        assert_eq!(judge("a", &reply), End::Late("kill ip: no reply within 30 s".into()));
         assert_eq!(judge("a", &anyhow::Error::new(Skip::Cannot("no card".into()))), End::Skipped("a: no card".into()));
     }
 
