@@ -42,6 +42,7 @@ mod peer;
 mod place;
 mod plugin;
 mod progress;
+mod quick;
 mod record;
 mod repeat;
 mod rootfs;

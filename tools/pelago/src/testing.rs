@@ -9,7 +9,7 @@ use crate::late::Late;
 use crate::progress::{self, Progress};
 use crate::repeat::{self, End, Ran};
 use crate::scenario::{Bench, CONSOLE, Scenario, Skip};
-use crate::{accelerator, cargo, leftovers, place, scenarios, times, unit};
+use crate::{accelerator, cargo, leftovers, place, quick, scenarios, times, unit};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::collections::BTreeMap;
@@ -36,6 +36,10 @@ pub struct Options {
     /// Those that take minutes, too; without this they run by their whole name only
     #[arg(long)]
     nightly: bool,
+    /// After a change: the unit tests of the crates that it touches, and one machine and core count of
+    /// each family of scenarios
+    #[arg(long, conflicts_with_all = ["nightly", "name"])]
+    quick: bool,
     /// Print the names instead of running
     #[arg(long)]
     list: bool,
@@ -60,6 +64,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         let wanted = !scenario.nightly || options.nightly || options.name.contains(&scenario.name);
         wanted && options.tier.is_none_or(|tier| tier == scenario.tier) && wishes.have(&scenario.name)
     });
+    if options.quick {
+        quick::thin(&mut chosen);
+    }
     let unit = options.tier.is_none() && wishes.have("unit");
     if options.list {
         if unit {
@@ -76,7 +83,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let progress = Progress::start();
     if unit {
         let _running = progress.begin("unit tests", progress::LIMIT);
-        let (passed, failed) = unit::test()?;
+        let (passed, failed) = if options.quick { unit::test_changed() } else { unit::test() }?;
         count.passed += passed;
         count.failed += failed;
     }
@@ -406,6 +413,7 @@ mod tests {
                 .unwrap()
         };
         assert!(options(&[]).repeats() && options(&["--tier", "4"]).repeats());
+        assert!(options(&["--quick"]).repeats());
         assert!(!options(&["--nightly"]).repeats() && !options(&["boot"]).repeats());
     }
 
