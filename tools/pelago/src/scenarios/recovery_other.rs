@@ -17,6 +17,8 @@ const ROUNDS: usize = 2;
 /// How often the supervisor dies in a row.
 const DEATHS_OF_ONE: usize = 12;
 const FILE_BYTES: usize = 1 << 20;
+/// Longer than any stall that ends.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(20);
 /// Past the guest's own, so that it is the guest that says what did not come back.
 pub const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 
@@ -30,20 +32,23 @@ pub fn scenarios() -> Vec<Scenario> {
     all
 }
 
-/// One thread downloads again and again, the other breaks.
+/// One thread downloads again and again, with one connection each time, the other breaks.
 pub fn serve_on(bench: &Bench, cpus: u32, harm: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
     let page = content(FILE_BYTES);
     let (guest, address) = web::serve(bench, MachineType::Q35, cpus, page.clone())?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
-        let (lifeline, broken) = (guest.lifeline(), AtomicBool::new(false));
+        web::fetch(&guest.lifeline(), &format!("{address}/ready"), web::READY_LIMIT)?;
+        let broken = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let client = scope.spawn(|| {
                 let mut downloads = 0;
                 // Once more after the last failure.
                 loop {
                     let last = broken.load(Ordering::Acquire);
-                    let got = web::fetch(&lifeline, &format!("{address}/file"), web::READY_LIMIT)?;
+                    // It serves, and goes on to: one that fails is not tried again.
+                    let got = web::fetch_once(&format!("{address}/file"), DOWNLOAD_LIMIT)
+                        .with_context(|| format!("download {downloads}"))?;
                     ensure!(got == page, "download {downloads} has {} bytes, or others", got.len());
                     downloads += 1;
                     if last {

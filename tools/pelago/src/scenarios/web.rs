@@ -11,10 +11,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub const READY_LIMIT: Duration = Duration::from_secs(60);
-const TRY: Duration = Duration::from_secs(10);
 /// What busybox serves in these scenarios.
 pub const SERVER: [&str; 7] = ["busybox", "httpd", "-f", "-p", "80", "-h", "/www"];
 const CPUS: [u32; 3] = [1, 2, 4];
+/// Of one connection while the server comes up.
+const TRY_LIMIT: Duration = Duration::from_secs(10);
 
 pub fn scenarios() -> Vec<Scenario> {
     let matrix = MachineType::ALL.into_iter().flat_map(|machine| CPUS.into_iter().map(move |cpus| (machine, cpus)));
@@ -66,9 +67,10 @@ pub fn fetch_first(lifeline: &Lifeline, address: &str, limit: Duration) -> Resul
 }
 
 /// Fetches with the host's curl; the emulator answers a connection before the guest does, so a
-/// server that is not up yet shows as a reset, and is asked again while its machine runs.
+/// server that is not up yet shows as a reset, and is asked again while its machine runs. Once it
+/// serves, use [`fetch_once`].
 pub fn fetch(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<u8>> {
-    fetch_in(lifeline, address, limit, std::iter::repeat(TRY))
+    fetch_in(lifeline, address, limit, std::iter::repeat(TRY_LIMIT))
 }
 
 fn fetch_in(
@@ -79,22 +81,31 @@ fn fetch_in(
 ) -> Result<Vec<u8>> {
     let end = Instant::now() + limit;
     for most in tries {
-        let most = most.as_secs().to_string();
-        let mut curl = Command::new("curl");
-        curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", &most, address]);
-        let output = child::output(&mut curl, child::SHORT)
-            .map_err(of_transfer)
-            .context("curl, which is Debian's package curl")?;
-        if output.status.success() {
-            return Ok(output.stdout);
-        }
+        let problem = match fetch_once(address, most) {
+            Ok(body) => return Ok(body),
+            Err(problem) => problem,
+        };
         lifeline.check()?;
         if Instant::now() > end {
-            bail!("{} within {} s", String::from_utf8_lossy(&output.stderr).trim(), limit.as_secs());
+            return Err(problem.context(format!("no answer within {} s", limit.as_secs())));
         }
         std::thread::sleep(Duration::from_millis(100));
     }
     bail!("{address} was not asked")
+}
+
+/// Fetches with one connection of the host's curl: what fails or takes longer has failed.
+pub fn fetch_once(address: &str, limit: Duration) -> Result<Vec<u8>> {
+    let mut curl = Command::new("curl");
+    let most = limit.as_secs().to_string();
+    curl.args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", &most, address]);
+    let output = child::output(&mut curl, limit + child::SHORT)
+        .map_err(of_transfer)
+        .context("curl, which is Debian's package curl")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output.stdout)
 }
 
 fn page(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
