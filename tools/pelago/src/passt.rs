@@ -18,7 +18,8 @@ use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
-const PROGRAM: &str = "passt";
+/// The program we run, and Debian's package of it.
+pub const PROGRAM: &str = "passt";
 /// Number of its end of the pair in its process.
 const SOCKET: i32 = 3;
 /// As the emulator's user network has it (its documentation, "Using the user mode network stack").

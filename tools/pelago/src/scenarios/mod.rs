@@ -27,6 +27,7 @@ mod link;
 mod local_sockets;
 mod many;
 mod memory;
+mod mixed;
 mod model;
 mod objects;
 mod pairs;
@@ -88,6 +89,7 @@ pub fn all() -> Vec<Scenario> {
         keep_alive::scenarios(),
         recovery_other::scenarios(),
         pairs::scenarios(),
+        mixed::scenarios(),
         broken::scenarios(),
         busy_host::scenarios(),
         held::scenarios(),
