@@ -23,6 +23,12 @@ pub const SEND_BYTES: usize = 64 * 1024;
 /// connection.
 pub const SPARE_MAX: usize = 64;
 
+/// What was acknowledged before is answered once in this time. A network that repeats frames, as
+/// ours does around the death of a component, would otherwise have us send acknowledgements that
+/// are all the same, each two or three of which make a peer repeat all that is on the way, which is
+/// old too.
+const OLD_ANSWER_NS: u64 = 100_000_000;
+
 /// Who decides about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -62,6 +68,8 @@ pub struct Connection {
     pub dirty: bool,
     /// Last time the peer was heard, or the connection was made.
     pub heard_ns: u64,
+    /// When it answered last to what it had acknowledged before.
+    old_answered_ns: Option<u64>,
     /// As the engine saw it last.
     pub state: State,
     /// Why it ended, until somebody is told.
@@ -87,6 +95,7 @@ impl Connection {
             timer_ns: None,
             dirty: false,
             heard_ns: now_ns,
+            old_answered_ns: None,
             state: State::Closed,
             fault: None,
         }
@@ -110,6 +119,15 @@ impl Connection {
     /// Puts its clock forward.
     pub fn hurry(&mut self, by: Duration) {
         self.ahead_us += by.total_micros() as i64;
+    }
+
+    /// Whether another segment that brings nothing new is answered.
+    pub fn may_answer_old(&mut self, now_ns: u64) -> bool {
+        let may = self.old_answered_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= OLD_ANSWER_NS);
+        if may {
+            self.old_answered_ns = Some(now_ns);
+        }
+        may
     }
 
     /// Nothing more will be sent for it: over, and its last reset is out.

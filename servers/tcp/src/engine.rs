@@ -76,6 +76,8 @@ pub struct Counters {
     pub dropped_syns: u64,
     /// Segments for nobody.
     pub strangers: u64,
+    /// Segments with nothing but what was acknowledged before, left without one more answer.
+    pub old: u64,
     /// Times that connections were told of a link that came back.
     pub resumes: u64,
     /// Buffers named as sent that were not out.
@@ -306,6 +308,11 @@ impl<M: Memory> Tcp<M> {
 
     pub(crate) fn deliver(&mut self, id: ConnectionId, packet: &[u8], segment: &Segment, now_ns: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.record.is_old(segment) && !connection.may_answer_old(now_ns) {
+            connection.heard_ns = now_ns;
+            self.counters.old += 1;
+            return;
+        }
         connection.record.received(segment);
         connection.heard_ns = now_ns;
         let opening = connection.state == State::SynSent;
@@ -472,9 +479,10 @@ impl<M: Memory> Tcp<M> {
     }
 }
 
-/// When patience with a connection ends.
+/// When patience with a connection ends; not again for one that is over and still held.
 fn deadline(connection: &Connection) -> Option<u64> {
     let patience = match (connection.state, connection.owner) {
+        (State::Closed, _) => return None,
         (State::SynReceived | State::Listen, _) => HALF_OPEN_NS,
         (State::SynSent, _) => CONNECT_NS,
         _ if connection.record.unacknowledged() => GIVE_UP_NS,

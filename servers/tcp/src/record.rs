@@ -138,6 +138,12 @@ impl Record {
         }
     }
 
+    /// Whether a segment brings bytes, and all of them were acknowledged before.
+    pub fn is_old(&self, segment: &Segment) -> bool {
+        let brings = segment.end != segment.sequence && !segment.syn && !segment.reset;
+        brings && !before(self.receive_next, segment.end)
+    }
+
     /// Is something sent and not acknowledged?
     pub fn unacknowledged(&self) -> bool {
         self.send_unacknowledged != self.send_next
