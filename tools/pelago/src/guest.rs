@@ -269,8 +269,8 @@ impl Guest {
         }
     }
 
-    /// The error of a limit in time that the guest did not keep: [`Late`](crate::late::Late), unless
-    /// it said that something is broken, or has ended.
+    /// The error of a limit in time that the guest did not keep: [`Late`](crate::late::Late),
+    /// unless it said that something is broken, or has ended.
     pub fn late(&self, words: String) -> anyhow::Error {
         match self.lifeline().check() {
             Ok(()) => late(words, &self.transcript),

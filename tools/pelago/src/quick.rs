@@ -1,5 +1,5 @@
-//! `./pelago test --quick`: what one wants to know after each change, in some three minutes. The unit
-//! tests of the crates that were changed, and of each family of scenarios one machine and core
+//! `./pelago test --quick`: what one wants to know after each change, in some three minutes. The
+//! unit tests of the crates that were changed, and of each family of scenarios one machine and core
 //! count.
 
 use crate::child;

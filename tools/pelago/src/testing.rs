@@ -36,8 +36,8 @@ pub struct Options {
     /// Those that take minutes, too; without this they run by their whole name only
     #[arg(long)]
     nightly: bool,
-    /// After a change: the unit tests of the crates that it touches, and one machine and core count of
-    /// each family of scenarios
+    /// After a change: the unit tests of the crates that it touches, and one machine and core count
+    /// of each family of scenarios
     #[arg(long, conflicts_with_all = ["nightly", "name"])]
     quick: bool,
     /// Print the names instead of running

@@ -6,8 +6,8 @@ use cargo_metadata::{Metadata, Package};
 use std::path::Path;
 use std::time::Duration;
 
-/// Past what compiling takes on a busy machine, and past what running does. Together less than a run
-/// of the tests gives to anything (`progress.rs`), so that the scenarios come after them.
+/// Past what compiling takes on a busy machine, and past what running does. Together less than a
+/// run of the tests gives to anything (`progress.rs`), so that the scenarios come after them.
 const BUILD_LIMIT: Duration = Duration::from_secs(15 * 60);
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
