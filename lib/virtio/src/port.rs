@@ -61,18 +61,38 @@ impl<M: Memory> Queue<M> {
         Ok(())
     }
 
-    /// Whether its descriptors and entries are as [`Queue::clear`] and [`Queue::fill`] leave them.
+    /// Whether its descriptors and entries are as [`Queue::clear`] and [`Queue::fill`] leave them,
+    /// and interrupts wanted.
     pub fn is_ours(&self, physical: u64, device_writes: bool) -> bool {
-        (0..ENTRIES).all(|entry| {
+        let is_right = |entry| {
             let mut found = [0; 16];
             let _ = self.memory.read(self.ring + 16 * usize::from(entry), &mut found);
             let [a, b, c, d, ..] = *found.split_at(8).1 else { return false };
             let bytes = u32::from_le_bytes([a, b, c, d]);
-            let fits =
-                if device_writes { bytes as usize == self.buffer_bytes } else { bytes as usize <= self.buffer_bytes };
+            let fits = match bytes as usize {
+                bytes if device_writes => bytes == self.buffer_bytes,
+                bytes => (1..=self.buffer_bytes).contains(&bytes),
+            };
             let named = self.read_u16(AVAILABLE_OFFSET + 4 + 2 * usize::from(entry));
             fits && named == entry && found == self.descriptor(entry, bytes, physical, device_writes)
-        })
+        };
+        self.read_u16(AVAILABLE_OFFSET) == 0 && (0..ENTRIES).all(is_right)
+    }
+
+    /// Whether the counts are in step: the device used no more than it was shown, and was shown no
+    /// more than `given`. It was shown less if a predecessor died before [`Queue::give`].
+    pub fn is_in_step(&self, given: u16) -> bool {
+        let (shown, used) = (self.given(), self.used());
+        let all = given.wrapping_sub(used);
+        all <= ENTRIES && shown.wrapping_sub(used) <= all
+    }
+
+    /// Whether a reader can have come there: what the device wrote after it is sound, and of the
+    /// next buffer less was read than is in it.
+    pub fn is_position(&self, at: Position) -> bool {
+        let is_partial = at.offset > 0;
+        let is_within = || self.used() != at.taken && self.written(at.taken).is_ok_and(|all| all > at.offset.into());
+        self.held(at).is_ok() && (!is_partial || is_within())
     }
 
     fn descriptor(&self, entry: u16, bytes: u32, physical: u64, device_writes: bool) -> [u8; 16] {
@@ -129,7 +149,8 @@ impl<M: Memory> Queue<M> {
             let slot = usize::from(count % ENTRIES);
             // In bounds: `clear` looked.
             let _ = self.memory.write(self.buffers + slot * self.buffer_bytes, piece);
-            self.write(16 * slot + 8, &(piece.len() as u32).to_le_bytes());
+            // At once: a length that a death cut off may be past the buffer's end.
+            let _ = self.memory.store_u32(self.ring + 16 * slot + 8, piece.len() as u32);
             done += piece.len();
             count = count.wrapping_add(1);
         }

@@ -119,15 +119,6 @@ impl From<ResetError> for StartError {
     }
 }
 
-/// How a device was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Running, with all that was on its way.
-    Running,
-    /// Started anew, and so positions; with why it could not be gone on with, if it was to be.
-    Reset(Option<NotRunning>),
-}
-
 /// See the module's head.
 pub struct Ports<T, M> {
     transport: T,
@@ -147,50 +138,42 @@ fn transmit_queue(port: u16) -> u16 {
 }
 
 impl<T: Transport, M: Memory + Clone> Ports<T, M> {
-    /// Goes on with a device that runs with `kept`, or starts it anew.
-    pub fn start(
-        transport: T,
-        memory: M,
-        physical: u64,
-        kept: Option<Positions>,
-        keeper: &mut dyn Keeper,
-    ) -> Result<(Ports<T, M>, Positions, Found), StartError> {
-        let mut ports = Ports::over(transport, memory);
-        let adopted = kept.map(|kept| ports.adopt(physical, &kept, keeper).map(|()| kept));
-        let (positions, found) = match adopted {
-            Some(Ok(kept)) => (kept, Found::Running),
-            Some(Err(_)) | None => {
-                ports.reset(physical, keeper)?;
-                (Positions::default(), Found::Reset(adopted.and_then(Result::err)))
-            }
-        };
-        ports.announce(keeper)?;
-        ports.publish(&positions);
-        // Whoever waits at the host for room looks again.
-        IN.iter().for_each(|(port, _)| ports.transport.notify(receive_queue(*port)));
-        OUT.iter().for_each(|(port, _)| ports.transport.notify(transmit_queue(*port)));
-        Ok((ports, positions, found))
-    }
-
-    /// Goes on with the device as it is, if it and its queues are as a predecessor left them.
-    fn adopt(&mut self, physical: u64, kept: &Positions, keeper: &mut dyn Keeper) -> Result<(), NotRunning> {
+    /// Goes on with the device as it is, if it and its queues are as a predecessor left them that
+    /// kept those positions.
+    pub fn adopt(&mut self, physical: u64, kept: &Positions, keeper: &mut dyn Keeper) -> Result<(), NotRunning> {
         let places = self.places(physical);
         adopt(&mut self.transport, keeper, FEATURES, &places)?;
-        for (number, queue, device_writes) in self.queues() {
-            if !queue.is_ours(physical, device_writes) {
+        // What positions say that each queue was given; the device's own are not kept.
+        let given = kept.given.into_iter().chain(kept.taken.map(|at| at.taken.wrapping_add(ENTRIES)));
+        let given = given.chain([self.messages.given(), 0]);
+        for ((number, queue, device_writes), given) in self.queues().zip(given) {
+            if !queue.is_ours(physical, device_writes) || !queue.is_in_step(given) {
                 return Err(NotRunning::Queue(number));
             }
         }
-        for ((queue, given), (port, _)) in self.out.iter().zip(kept.given).zip(OUT) {
-            queue.outstanding(given).map_err(|Broken| NotRunning::Queue(transmit_queue(port)))?;
+        for ((queue, at), (port, _)) in self.input.iter().zip(kept.taken).zip(IN) {
+            if !queue.is_position(at) {
+                return Err(NotRunning::Queue(receive_queue(port)));
+            }
         }
-        for ((queue, taken), (port, _)) in self.input.iter().zip(kept.taken).zip(IN) {
-            queue.held(taken).map_err(|Broken| NotRunning::Queue(receive_queue(port)))?;
-        }
+        // Interrupts went nowhere for a while, and a predecessor may have died before it notified.
+        self.transport.acknowledge();
+        self.transport.notify(MESSAGES);
+        self.open(kept, keeper).map_err(|_| NotRunning::Queue(MESSAGES))
+    }
+
+    /// Says that we are there, and shows what positions say.
+    pub fn open(&mut self, positions: &Positions, keeper: &mut dyn Keeper) -> Result<(), StartError> {
+        self.announce(keeper)?;
+        self.publish(positions);
+        // Whoever waits at the host for room looks again.
+        IN.iter().for_each(|(port, _)| self.transport.notify(receive_queue(*port)));
+        OUT.iter().for_each(|(port, _)| self.transport.notify(transmit_queue(*port)));
         Ok(())
     }
 
-    fn over(transport: T, memory: M) -> Ports<T, M> {
+    /// Over a device and its region, to be adopted or started.
+    pub fn new(transport: T, memory: M) -> Ports<T, M> {
         let (mut ring, mut buffers) = (0, QUEUES * RING_BYTES);
         let mut queue = |buffer_bytes: usize| {
             let queue = Queue::new(memory.clone(), ring, buffers, buffer_bytes);
@@ -217,7 +200,9 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
         places
     }
 
-    fn reset(&mut self, physical: u64, keeper: &mut dyn Keeper) -> Result<(), StartError> {
+    /// Starts the device anew: positions begin at their default. Nothing comes before
+    /// [`Ports::open`].
+    pub fn start(&mut self, physical: u64, keeper: &mut dyn Keeper) -> Result<(), StartError> {
         reset(&mut self.transport, FEATURES, &[], keeper)?;
         let transport = &mut self.transport;
         let most =

@@ -22,13 +22,13 @@ use console_core::commands::Commands;
 use console_core::record::{Kept, RECORD_BYTES, REGION, Request};
 use console_core::service::{Console, Outside};
 use console_core::settings::Settings;
-use console_core::streams::{self, Streams};
+use console_core::streams::{self, Found, Streams};
 use contracts::descriptions;
 use contracts::process::ProcessClient;
 use packet::Memory;
 use runtime::{Region, Start};
 use virtio::device::{self, Card, Claim};
-use virtio::ports::{Found, KIND};
+use virtio::ports::KIND;
 
 runtime::main!(component);
 
@@ -145,9 +145,8 @@ fn open_streams(start: &Start) -> Result<Option<(Streams, Claim)>, String> {
     let mut card = Card::new(claim, DEVICE_NS);
     let (streams, found) = Streams::start(transport, memory, region.physical, recovers, &mut card)
         .map_err(|error| format!("their device does not start: {error:?}"))?;
-    if let (true, Found::Reset(why)) = (recovers, found) {
-        let why = why.map_or_else(|| "its record is damaged".into(), |why| format!("{why:?}"));
-        runtime::log!("the streams' device was reset ({why}): what was on its way is lost");
+    if let Found::Reset(why) = found {
+        runtime::log!("the streams' device was reset ({why:?}): what was on its way is lost");
     }
     Ok(Some((streams, claim)))
 }

@@ -96,7 +96,7 @@ impl Kept {
         record[REQUEST_AT] = self.request.progress as u8;
         record[REQUEST_AT + 2..][..2].copy_from_slice(&self.request.length.to_le_bytes());
         record[REQUEST_AT + 4..].copy_from_slice(&self.request.bytes);
-        let sum = checksum(&record);
+        let sum = sum(&record);
         record[CHECKSUM].copy_from_slice(&sum.to_le_bytes());
         record
     }
@@ -106,7 +106,7 @@ impl Kept {
         let number = |at: usize, bytes: usize| {
             record[at..at + bytes].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
         };
-        if number(0, 8) != MAGIC || number(CHECKSUM.start, 8) != checksum(record) {
+        if number(0, 8) != MAGIC || number(CHECKSUM.start, 8) != sum(record) {
             return None;
         }
         Some(Kept {
@@ -119,11 +119,14 @@ impl Kept {
     }
 }
 
-/// FNV-1a of the record with its checksum as zero.
-fn checksum(record: &[u8; RECORD_BYTES]) -> u64 {
-    let counted = |(at, byte): (usize, &u8)| if CHECKSUM.contains(&at) { 0 } else { u64::from(*byte) };
-    let add = |hash: u64, byte: u64| (hash ^ byte).wrapping_mul(0x100_0000_01b3);
-    record.iter().enumerate().map(counted).fold(0xcbf2_9ce4_8422_2325, add)
+/// Of the record with its checksum as zero.
+fn sum(record: &[u8; RECORD_BYTES]) -> u64 {
+    checksum(record.iter().enumerate().map(|(at, byte)| if CHECKSUM.contains(&at) { 0 } else { *byte }))
+}
+
+/// FNV-1a.
+pub(crate) fn checksum(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

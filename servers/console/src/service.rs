@@ -136,17 +136,13 @@ impl Console {
     /// Looks what the device of the streams has done.
     pub fn look(&self) {
         let Some(streams) = &self.streams else { return };
-        while let Some(word) = streams.take_word() {
-            if let Some(Word::Window { rows, columns }) = word {
-                self.set_window(rows, columns);
-            }
-        }
+        while streams.take_word(|Word::Window { rows, columns }| self.set_window(rows, columns)) {}
         // A key's echo must have room.
         while self.terminal.borrow().has_room()
             && streams.room(Out::Screen) >= SHOWN_MAX * KEYS_BYTES
             && streams.take_keys(|bytes| self.receive_keys(bytes)) > 0
         {}
-        if streams.signal().is_some() {
+        if streams.has_signal() {
             self.signalled.changed();
         }
         self.note_change();
@@ -411,39 +407,45 @@ impl Console {
     }
 
     fn signal(&self, number: u8) {
-        self.signals.set(self.signals.get() | 1 << number);
+        match &self.streams {
+            Some(streams) => streams.raise(number),
+            None => self.signals.set(self.signals.get() | 1 << number),
+        }
         self.signalled.changed();
     }
 
-    /// The next signal: of a key, or of the host's.
-    fn take_signal(&self) -> Option<(u8, Target)> {
-        let foreground = Target::Group(self.state.get().foreground);
-        if let Some(number) = self.signals.get().checked_ilog2() {
-            self.signals.set(self.signals.get() & !(1 << number));
-            return Some((number as u8, foreground));
+    /// The next signal, and whether to the first program alone.
+    fn next_signal(&self) -> Option<(u8, bool)> {
+        if let Some(streams) = &self.streams {
+            return streams.next_signal();
         }
-        let streams = self.streams.as_ref()?;
-        let (number, first) = streams.signal()?;
-        streams.signal_sent((number, first));
-        Some((number, if first { Target::Process(FIRST) } else { foreground }))
+        let number = self.signals.get().checked_ilog2()?;
+        self.signals.set(self.signals.get() & !(1 << number));
+        Some((number as u8, false))
     }
 
     /// Sends signals to the foreground group, for ever. A task of its own: the process server may
     /// be slow, restarting or gone.
     pub async fn send_signals(self: Rc<Self>) {
         loop {
-            let (number, target) = self.signalled.until(|| self.take_signal()).await;
-            let Some(process) = (self.outside.process)() else {
-                runtime::log!("signal {number} is lost: no channel to the process server");
-                continue;
-            };
-            match runtime::timeout(SIGNAL_LIMIT_NS, process.signal(target, number)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => runtime::log!("signal {number} for {target:?} is lost: {error:?}"),
-                Err(_) => {
-                    runtime::log!("signal {number} for {target:?} is lost: the process server does not answer")
-                }
+            let signal = self.signalled.until(|| self.next_signal()).await;
+            self.send_signal(signal).await;
+            // Not before, or it would be lost with us; so it may be sent twice.
+            if let Some(streams) = &self.streams {
+                streams.signal_sent(signal);
             }
+        }
+    }
+
+    async fn send_signal(&self, (number, first): (u8, bool)) {
+        let target = if first { Target::Process(FIRST) } else { Target::Group(self.state.get().foreground) };
+        let Some(process) = (self.outside.process)() else {
+            return runtime::log!("signal {number} is lost: no channel to the process server");
+        };
+        match runtime::timeout(SIGNAL_LIMIT_NS, process.signal(target, number)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => runtime::log!("signal {number} for {target:?} is lost: {error:?}"),
+            Err(_) => runtime::log!("signal {number} for {target:?} is lost: the process server does not answer"),
         }
     }
 
@@ -457,9 +459,10 @@ impl Console {
 
     pub(crate) fn set_window(&self, rows: u16, columns: u16) {
         let before = self.state.get();
-        self.change_state(|state| (state.rows, state.columns) = (rows, columns));
+        // First: who finds the size changed already signals nothing.
         if (before.rows, before.columns) != (rows, columns) {
             self.signal(signal::WINDOW);
         }
+        self.change_state(|state| (state.rows, state.columns) = (rows, columns));
     }
 }

@@ -3,9 +3,11 @@
 //!
 //! [`Kept`] in the region `streams` decides what happened: how far each stream has come, and which
 //! request of which client had which result. It is written whole to one of two places in turn, and
-//! one byte says which counts. What a request does to the device's queues is prepared without an
+//! one word says which counts. What a request does to the device's queues is prepared without an
 //! effect, then kept, then published; a successor publishes what it finds, and a client that asks
 //! again is told what its request came to.
+//!
+//! A successor believes nothing that has not its checksum: it resets the device, and says so.
 
 use alloc::boxed::Box;
 use alloc::rc::Rc;
@@ -13,26 +15,31 @@ use alloc::string::String;
 use alloc::vec;
 use core::cell::{Cell, RefCell};
 
+use crate::record::checksum;
 use packet::{Memory, OutOfBounds};
 use virtio::Transport;
 use virtio::port::{Broken, Position};
-use virtio::ports::{self, Found, In, Out, Ports, Positions, StartError};
-use virtio::transport::Keeper;
+use virtio::ports::{self, In, Out, Ports, Positions, StartError};
+use virtio::transport::{Keeper, NotRunning};
 
 /// Name of the region.
 pub const REGION: &str = "streams";
 /// Behind the device's queues: which place counts, the two places, and what clients were told.
 const CHOICE_AT: usize = ports::END;
+/// The word, for each place: no damaged byte makes one of the other.
+const CHOICES: [u32; 2] = [u32::from_le_bytes(*b"1st."), u32::from_le_bytes(*b"2ND!")];
 const PLACES_AT: [usize; 2] = [ports::END + 64, ports::END + 64 + PLACE_BYTES];
 const PLACE_BYTES: usize = 128;
+const PLACE_SUM_AT: usize = PLACE_BYTES - 8;
 const TOLD_AT: usize = ports::END + 4096;
 const TOLD_BYTES: usize = 24;
+const TOLD_SUM_AT: usize = TOLD_BYTES - 4;
 /// Clients whose last result is remembered: more than there may be programs at once.
 const TOLD_MAX: usize = 1024;
 /// Bytes that the region must have.
 pub const REGION_BYTES: usize = TOLD_AT + TOLD_MAX * TOLD_BYTES;
 /// "STRM" and the record's version.
-const MAGIC: u64 = 0x5354_524d_0000_0001;
+const MAGIC: u64 = 0x5354_524d_0000_0002;
 /// Longest line on the control port.
 const LINE_MAX: usize = 64;
 const NO_END: u64 = u64::MAX;
@@ -49,6 +56,8 @@ pub struct Request {
 /// What is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kept {
+    /// The device works with these positions; else it was being reset.
+    runs: bool,
     positions: Positions,
     /// Bytes of standard input that programs have, and at which count it ends.
     input: u64,
@@ -65,6 +74,7 @@ struct Kept {
 
 impl Kept {
     const FRESH: Kept = Kept {
+        runs: false,
         positions: Positions { given: [0; ports::OUTS], taken: [Position { taken: 0, offset: 0 }; ports::INS] },
         input: 0,
         end: NO_END,
@@ -94,11 +104,17 @@ impl Kept {
             put(&position.taken.to_le_bytes());
             put(&position.offset.to_le_bytes());
         }
-        put(&[self.closed]);
+        put(&[self.closed, self.runs.into()]);
+        let sum = checksum(record[..PLACE_SUM_AT].iter().copied());
+        record[PLACE_SUM_AT..].copy_from_slice(&sum.to_le_bytes());
         record
     }
 
     fn decode(record: &[u8; PLACE_BYTES]) -> Option<Kept> {
+        let (content, sum) = record.split_at(PLACE_SUM_AT);
+        if sum != checksum(content.iter().copied()).to_le_bytes() {
+            return None;
+        }
         let mut at = 0;
         let mut number = |bytes: usize| {
             let value = record[at..at + bytes].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
@@ -116,7 +132,7 @@ impl Kept {
         for position in &mut kept.positions.taken {
             *position = Position { taken: number(2) as u16, offset: number(2) as u16 };
         }
-        kept.closed = number(1) as u8;
+        (kept.closed, kept.runs) = (number(1) as u8, number(1) != 0);
         Some(kept)
     }
 }
@@ -133,13 +149,38 @@ pub enum Word {
     },
 }
 
+/// How the device was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// As a predecessor left it, with all that was on its way.
+    Running,
+    /// It had no console before.
+    Fresh,
+    /// It had one whose work cannot be gone on with.
+    Reset(Why),
+}
+
+/// Why a device was reset that had a console.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// What is kept is damaged, or was never written.
+    Record,
+    /// The console died while it reset the device.
+    Starting,
+    /// The device is not as the console left it.
+    Device(NotRunning),
+}
+
 /// See the module's head.
 pub struct Streams {
     ports: RefCell<Ports<Box<dyn Transport>, Rc<dyn Memory>>>,
     memory: Rc<dyn Memory>,
     kept: Cell<Kept>,
-    choice: Cell<u8>,
+    /// The place that counts.
+    choice: Cell<usize>,
     broken: Cell<bool>,
+    /// Signals wanted again since [`Streams::next_signal`] gave them.
+    again: Cell<[u64; 2]>,
 }
 
 impl Streams {
@@ -153,35 +194,63 @@ impl Streams {
         keeper: &mut dyn Keeper,
     ) -> Result<(Streams, Found), StartError> {
         memory.read(REGION_BYTES - 1, &mut [0]).map_err(|OutOfBounds| StartError::Region)?;
-        let (choice, kept) = if recovers { recovered(&*memory) } else { (0, None) };
-        let positions = kept.map(|kept| kept.positions);
-        let (ports, positions, found) = Ports::start(transport, memory.clone(), physical, positions, keeper)?;
-        let kept = Kept { positions, ..kept.unwrap_or(Kept::FRESH) };
+        let recovered = recovered(&*memory).filter(|_| recovers);
+        let (choice, kept) = recovered.unwrap_or((0, Kept::FRESH));
         let streams = Streams {
-            ports: RefCell::new(ports),
+            ports: RefCell::new(Ports::new(transport, memory.clone())),
             memory,
             kept: Cell::new(kept),
             choice: Cell::new(choice),
             broken: Cell::new(false),
+            again: Cell::default(),
         };
-        streams.remember_told(&kept);
-        streams.commit(kept);
+        if recovered.is_some() {
+            // A predecessor may have died over it.
+            streams.remember_told(&kept);
+        }
+        let is_known = recovered.is_some() && streams.damaged_told().next().is_none();
+        let found = match kept.runs {
+            _ if !recovers => Found::Fresh,
+            _ if !is_known => Found::Reset(Why::Record),
+            false => Found::Reset(Why::Starting),
+            true => match streams.ports.borrow_mut().adopt(physical, &kept.positions, keeper) {
+                Ok(()) => Found::Running,
+                Err(why) => Found::Reset(Why::Device(why)),
+            },
+        };
+        if found != Found::Running {
+            // From here on positions say nothing of the device.
+            let fresh = Kept { runs: false, positions: Positions::default(), ..kept };
+            streams.keep(fresh);
+            let nothing = [0; TOLD_BYTES];
+            for place in streams.damaged_told() {
+                let _ = streams.memory.write(TOLD_AT + place * TOLD_BYTES, &nothing);
+            }
+            streams.ports.borrow_mut().start(physical, keeper)?;
+            streams.keep(Kept { runs: true, ..fresh });
+            streams.ports.borrow_mut().open(&fresh.positions, keeper)?;
+        }
         Ok((streams, found))
     }
 
     /// Makes `kept` what counts, and then true.
     fn commit(&self, kept: Kept) {
-        let choice = 1 - self.choice.get() % 2;
-        // In bounds: `start` looked.
-        let _ = self.memory.write(PLACES_AT[usize::from(choice)], &kept.encode());
-        let _ = self.memory.write(CHOICE_AT, &[choice]);
-        self.choice.set(choice);
         let is_told = kept.request != self.kept.get().request;
-        self.kept.set(kept);
+        self.keep(kept);
         if is_told {
             self.remember_told(&kept);
         }
         self.ports.borrow_mut().publish(&kept.positions);
+    }
+
+    /// The place that counts stays whole until the other one is.
+    fn keep(&self, kept: Kept) {
+        let choice = 1 - self.choice.get();
+        // In bounds: `start` looked.
+        let _ = self.memory.write(PLACES_AT[choice], &kept.encode());
+        let _ = self.memory.store_u32(CHOICE_AT, CHOICES[choice]);
+        self.choice.set(choice);
+        self.kept.set(kept);
     }
 
     fn remember_told(&self, kept: &Kept) {
@@ -189,12 +258,26 @@ impl Streams {
         told[..8].copy_from_slice(&kept.request.client.to_le_bytes());
         told[8..16].copy_from_slice(&kept.request.number.to_le_bytes());
         told[16..20].copy_from_slice(&kept.result.to_le_bytes());
+        let sum = told_sum(&told);
+        told[TOLD_SUM_AT..].copy_from_slice(&sum);
         let _ = self.memory.write(TOLD_AT + usize::from(kept.place) % TOLD_MAX * TOLD_BYTES, &told);
     }
 
-    fn told_at(&self, place: usize) -> (Request, u32) {
+    /// Places of results that are not as they were written: who asks again for one would be told
+    /// wrong, or have it done twice.
+    fn damaged_told(&self) -> impl Iterator<Item = usize> {
+        let is_damaged = |told: [u8; TOLD_BYTES]| told != [0; TOLD_BYTES] && told[TOLD_SUM_AT..] != told_sum(&told);
+        (0..TOLD_MAX).filter(move |place| is_damaged(self.told(*place)))
+    }
+
+    fn told(&self, place: usize) -> [u8; TOLD_BYTES] {
         let mut told = [0; TOLD_BYTES];
         let _ = self.memory.read(TOLD_AT + place * TOLD_BYTES, &mut told);
+        told
+    }
+
+    fn told_at(&self, place: usize) -> (Request, u32) {
+        let told = self.told(place);
         let number = |at: usize| told[at..at + 8].iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
         (Request { client: number(0), number: number(8) }, number(16) as u32)
     }
@@ -313,54 +396,81 @@ impl Streams {
         taken
     }
 
-    /// Takes what the host says, one line at a time: `None` when there is no whole line.
-    pub fn take_word(&self) -> Option<Option<Word>> {
-        let mut kept = self.kept.get();
+    /// Takes what the host says, one line at a time, and has the caller carry a word out: again if
+    /// we die over it. False when there is no whole line.
+    pub fn take_word(&self, carry_out: impl FnOnce(Word)) -> bool {
         let mut bytes = [0; LINE_MAX];
-        let outcome = self.ports.borrow().peek(&mut { kept.positions }, In::Control, &mut bytes);
+        let mut positions = self.kept.get().positions;
+        let outcome = self.ports.borrow().peek(&mut positions, In::Control, &mut bytes);
         let count = self.believed(outcome);
         let length = match bytes[..count].iter().position(|byte| *byte == b'\n') {
             Some(end) => end + 1,
             // No line is as long; what it begins with goes.
             None if count == LINE_MAX => count,
-            None => return None,
+            None => return false,
         };
-        let outcome = self.ports.borrow().peek(&mut kept.positions, In::Control, &mut bytes[..length]);
-        self.believed(outcome);
         let line = String::from_utf8_lossy(&bytes[..length]).into_owned();
         let mut words = line.split_ascii_whitespace();
         let command = words.next().unwrap_or_default();
         let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
-        let mut told = None;
+        if command == "window" {
+            let mut size = || number().and_then(|value| u16::try_from(value).ok()).unwrap_or(0);
+            carry_out(Word::Window { rows: size(), columns: size() });
+        }
+        // That may have changed more.
+        let mut kept = self.kept.get();
+        let outcome = self.ports.borrow().peek(&mut kept.positions, In::Control, &mut bytes[..length]);
+        self.believed(outcome);
         match command {
-            "window" => {
-                let size = |value: Option<u64>| value.and_then(|value| u16::try_from(value).ok()).unwrap_or(0);
-                told = Some(Word::Window { rows: size(number()), columns: size(number()) });
-            }
             "end" => kept.end = number().unwrap_or(0),
             "closed-output" => kept.closed |= 1 << Out::Output as u8,
             "closed-error" => kept.closed |= 1 << Out::Error as u8,
             "closed-screen" => kept.closed |= 1 << Out::Screen as u8,
-            "signal-foreground" => kept.signals[0] |= bit(number()),
-            "signal-first" => kept.signals[1] |= bit(number()),
+            "signal-foreground" => self.want(&mut kept, 0, number()),
+            "signal-first" => self.want(&mut kept, 1, number()),
             _ => {}
         }
         self.commit(kept);
-        Some(told)
+        true
     }
 
-    /// The next signal that the host wants sent, and whether to the first program alone; it stays
+    /// Wants a signal sent to the foreground; a successor still does.
+    pub fn raise(&self, number: u8) {
+        let mut kept = self.kept.get();
+        self.want(&mut kept, 0, Some(number.into()));
+        self.commit(kept);
+    }
+
+    fn want(&self, kept: &mut Kept, whose: usize, number: Option<u64>) {
+        let mut again = self.again.get();
+        again[whose] |= bit(number);
+        kept.signals[whose] |= bit(number);
+        self.again.set(again);
+    }
+
+    /// Is there one to be sent?
+    pub fn has_signal(&self) -> bool {
+        self.kept.get().signals != [0; 2]
+    }
+
+    /// The next signal that is to be sent, and whether to the first program alone; it stays
     /// until [`Streams::signal_sent`].
-    pub fn signal(&self) -> Option<(u8, bool)> {
+    pub fn next_signal(&self) -> Option<(u8, bool)> {
         let [foreground, first] = self.kept.get().signals.map(u64::checked_ilog2);
-        foreground.map(|number| (number as u8, false)).or(first.map(|number| (number as u8, true)))
+        let (number, is_first) = foreground.map(|number| (number, false)).or(first.map(|number| (number, true)))?;
+        let mut again = self.again.get();
+        again[usize::from(is_first)] &= !(1 << number);
+        self.again.set(again);
+        Some((number as u8, is_first))
     }
 
     /// It was sent, or nobody is there to hear it.
     pub fn signal_sent(&self, (number, first): (u8, bool)) {
         let mut kept = self.kept.get();
-        kept.signals[usize::from(first)] &= !(1 << number);
-        self.commit(kept);
+        if self.again.get()[usize::from(first)] & 1 << number == 0 {
+            kept.signals[usize::from(first)] &= !(1 << number);
+            self.commit(kept);
+        }
     }
 
     /// Answers an interrupt at the device.
@@ -373,13 +483,18 @@ fn bit(number: Option<u64>) -> u64 {
     number.filter(|number| (1..64).contains(number)).map_or(0, |number| 1 << number)
 }
 
-fn recovered(memory: &dyn Memory) -> (u8, Option<Kept>) {
-    let mut choice = [0];
-    let mut record = [0; PLACE_BYTES];
+/// The place that counts, and what is kept there; `None` if that is damaged, or was never written.
+fn recovered(memory: &dyn Memory) -> Option<(usize, Kept)> {
     // In bounds: `start` looked.
-    let _ = memory.read(CHOICE_AT, &mut choice);
-    let _ = memory.read(PLACES_AT[usize::from(choice[0] % 2)], &mut record);
-    (choice[0] % 2, Kept::decode(&record))
+    let word = memory.load_u32(CHOICE_AT).ok()?;
+    let choice = CHOICES.iter().position(|choice| *choice == word)?;
+    let mut record = [0; PLACE_BYTES];
+    memory.read(PLACES_AT[choice], &mut record).ok()?;
+    Some((choice, Kept::decode(&record)?))
+}
+
+fn told_sum(told: &[u8; TOLD_BYTES]) -> [u8; TOLD_BYTES - TOLD_SUM_AT] {
+    (checksum(told[..TOLD_SUM_AT].iter().copied()) as u32).to_le_bytes()
 }
 
 #[cfg(test)]
@@ -392,7 +507,13 @@ mod tests {
         (kept.request, kept.result, kept.place) = (Request { client: 9, number: 1 << 60 }, 4096, 9);
         kept.positions.given = [1, 2, 3, 0xffff];
         kept.positions.taken[1] = Position { taken: 77, offset: 4095 };
+        kept.runs = true;
         assert_eq!(Kept::decode(&kept.encode()), Some(kept));
+        for at in 0..PLACE_BYTES {
+            let mut record = kept.encode();
+            record[at] ^= 0x10;
+            assert_eq!(Kept::decode(&record), None, "byte {at}");
+        }
         assert_eq!(Kept::decode(&[0; PLACE_BYTES]), None);
     }
 }

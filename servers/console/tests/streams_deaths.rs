@@ -1,0 +1,284 @@
+//! Consoles that die after any single store, in the middle of a copy too, and their successors
+//! after any of theirs: no byte of the streams is lost, doubled or out of order, each word of the
+//! host arrives, and the device is not reset for it.
+//!
+//! The device works on meanwhile, also while no console lives, and keeps half a buffer. Clients ask
+//! again for what they were not answered, under the number they gave it.
+
+mod common;
+
+use common::{CONTROL, ERROR, INPUT, Machine, OUTPUT, PHYSICAL, TERMINAL, byte, bytes, random};
+use console_core::streams::{Found, REGION_BYTES, Request, Streams, Why, Word};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::vec::IntoIter;
+use virtio::ports::Out;
+
+/// Bytes that a client writes in all, and that come to standard input.
+const ALL_BYTES: usize = 24_000;
+/// Stores of a life without a death, at least.
+const STORES_MIN: u64 = 1_000;
+
+/// A program that writes, and repeats what it did not hear of.
+struct Writer {
+    out: Out,
+    port: usize,
+    client: u64,
+    written: usize,
+    asked: Option<(u64, usize)>,
+}
+
+/// A program that reads.
+struct Reader {
+    read: usize,
+    asked: Option<(u64, usize)>,
+    ended: bool,
+}
+
+struct Programs {
+    /// The memory between the reader and the console, which a dead one does not write either.
+    bulk: Rc<RefCell<Vec<u8>>>,
+    writers: [Writer; 3],
+    reader: Reader,
+    numbers: u64,
+}
+
+impl Programs {
+    fn new() -> Programs {
+        let writer = |client, out, port| Writer { out, port, client, written: 0, asked: None };
+        Programs {
+            bulk: Rc::default(),
+            writers: [
+                writer(1, Out::Output, OUTPUT),
+                writer(2, Out::Error, ERROR),
+                writer(1027, Out::Screen, TERMINAL),
+            ],
+            reader: Reader { read: 0, asked: None, ended: false },
+            numbers: 0,
+        }
+    }
+
+    fn write(&mut self, machine: &Machine, streams: &Streams, which: usize, chance: &mut u64) {
+        let Writer { out, port, client, written, ref mut asked } = self.writers[which];
+        let (number, count) = *asked.get_or_insert_with(|| {
+            self.numbers += 1;
+            (self.numbers, 1 + random(chance) as usize % 9_000)
+        });
+        let request = Some(Request { client, number });
+        let data = bytes(port, written..(written + count).min(ALL_BYTES));
+        let done = match streams.result(request) {
+            Some(done) => done as usize,
+            None => streams.write(out, &data, request, |done| done),
+        };
+        if !machine.life.is_over() && done > 0 {
+            let writer = &mut self.writers[which];
+            (writer.written, writer.asked) = (written + done, None);
+        }
+    }
+
+    fn read(&mut self, machine: &Machine, streams: &Streams, chance: &mut u64) {
+        let Reader { read, ref mut asked, .. } = self.reader;
+        let (number, wanted) = *asked.get_or_insert_with(|| {
+            self.numbers += 1;
+            (self.numbers, 1 + random(chance) as usize % 6_000)
+        });
+        let bulk = self.bulk.clone();
+        let request = Some(Request { client: 4, number });
+        let hand_over = |bytes: &[u8]| {
+            if machine.life.store() {
+                bulk.replace(bytes.to_vec());
+            }
+            true
+        };
+        let done = match streams.result(request) {
+            Some(done) => Some(done as usize),
+            None => streams.take_input(wanted, request, hand_over),
+        };
+        let Some(done) = done.filter(|_| !machine.life.is_over()) else { return };
+        if done > 0 {
+            let got = self.bulk.take();
+            assert_eq!(got[..done], bytes(INPUT, read..read + done), "standard input from byte {read}");
+        }
+        self.reader = Reader { read: read + done, asked: None, ended: done == 0 };
+    }
+
+    fn is_done(&self) -> bool {
+        self.writers.iter().all(|writer| writer.written == ALL_BYTES)
+    }
+}
+
+/// The host, and what it said.
+struct Host {
+    sent: usize,
+    words: IntoIter<String>,
+    /// Windows and signals that a console carried out, and lived.
+    heard: BTreeSet<String>,
+    all: Vec<String>,
+}
+
+impl Host {
+    fn new() -> Host {
+        let mut words: Vec<String> = (1..8).map(|row| format!("window {row} 80")).collect();
+        words.extend(
+            (1..5).flat_map(|number| [format!("signal-foreground {number}"), format!("signal-first {number}")]),
+        );
+        words.push("closed-error".into());
+        words.push(format!("end {ALL_BYTES}"));
+        Host { sent: 0, words: words.clone().into_iter(), heard: BTreeSet::new(), all: words }
+    }
+
+    fn act(&mut self, machine: &Machine, chance: &mut u64) {
+        let waits = &mut machine.device.borrow_mut().waits;
+        if !random(chance).is_multiple_of(3) {
+            let count = (random(chance) as usize % 4_000).min(ALL_BYTES - self.sent);
+            waits[INPUT].extend(bytes(INPUT, self.sent..self.sent + count));
+            self.sent += count;
+        } else if let Some(word) = self.words.next() {
+            waits[CONTROL].extend(format!("{word}\n").bytes());
+        }
+    }
+
+    /// What the console does at an interrupt.
+    fn heed(&mut self, machine: &Machine, streams: &Streams) {
+        let heard = &mut self.heard;
+        while streams.take_word(|Word::Window { rows, columns }| {
+            if machine.life.store() {
+                heard.insert(format!("window {rows} {columns}"));
+            }
+        }) {}
+        while let Some((number, is_first)) = streams.next_signal() {
+            if machine.life.store() {
+                heard.insert(format!("signal-{} {number}", if is_first { "first" } else { "foreground" }));
+            }
+            streams.signal_sent((number, is_first));
+        }
+    }
+}
+
+struct Outcome {
+    deaths: usize,
+    takeovers: usize,
+    found: Vec<Found>,
+}
+
+/// No console lives: the device does a little, or all that it can.
+fn pass(machine: &Machine, chance: &mut u64) {
+    match random(chance) % 9 {
+        8 => drop(machine.settle()),
+        steps => (0..steps).for_each(|_| machine.step(chance)),
+    }
+}
+
+/// A machine whose consoles die after so many stores, one after the other, the last copy cut; the
+/// last console lives. All that happens comes from `seed`.
+fn live(lives: &[u64], seed: u64) -> Outcome {
+    let machine = Machine::new(REGION_BYTES);
+    let (mut programs, mut host, mut chance) = (Programs::new(), Host::new(), seed);
+    let mut lives = lives.iter();
+    let mut outcome = Outcome { deaths: 0, takeovers: 0, found: Vec::new() };
+    let mut resets = None;
+    let mut begin = |outcome: &mut Outcome, host: &mut Host, chance: &mut u64| loop {
+        let recovers = outcome.deaths > 0;
+        let stores = lives.next().copied();
+        machine.life.lasts(stores, stores.unwrap_or(0) as usize * 37 % 256);
+        let (transport, mut keeper, memory) = machine.parts();
+        let started = Streams::start(transport, memory, PHYSICAL, recovers, &mut keeper);
+        if !machine.life.is_over() {
+            let (streams, found) = started.unwrap_or_else(|error| panic!("{error:?}"));
+            outcome.takeovers += usize::from(found == Found::Running);
+            outcome.found.push(found);
+            // Once it works, it is never reset again.
+            let now = machine.device.borrow().resets;
+            assert_eq!(*resets.get_or_insert(now), now, "{found:?}");
+            host.heed(&machine, &streams);
+            if !machine.life.is_over() {
+                return streams;
+            }
+        }
+        outcome.deaths += 1;
+        pass(&machine, chance);
+    };
+    // There before anybody is.
+    machine.device.borrow_mut().waits[INPUT].extend(bytes(INPUT, 0..3_000));
+    host.sent = 3_000;
+    let mut streams = begin(&mut outcome, &mut host, &mut chance);
+    for step in 0.. {
+        match random(&mut chance) % 12 {
+            0 => host.act(&machine, &mut chance),
+            1..6 => machine.step(&mut chance),
+            6 if !programs.reader.ended => programs.read(&machine, &streams, &mut chance),
+            which @ 7..10 if programs.writers[which as usize - 7].written < ALL_BYTES => {
+                programs.write(&machine, &streams, which as usize - 7, &mut chance);
+            }
+            _ if machine.device.borrow_mut().interrupts => {
+                machine.device.borrow_mut().interrupts = false;
+                streams.acknowledge();
+                host.heed(&machine, &streams);
+            }
+            _ => {}
+        }
+        if machine.life.is_over() {
+            outcome.deaths += 1;
+            pass(&machine, &mut chance);
+            streams = begin(&mut outcome, &mut host, &mut chance);
+        }
+        assert!(!streams.is_broken(), "step {step}: the device is taken for broken");
+        if programs.is_done() && programs.reader.ended && host.words.as_slice().is_empty() {
+            break;
+        }
+        assert!(step < 20_000, "something does not go on");
+    }
+    machine.life.lasts(None, 0);
+    while machine.settle() || machine.device.borrow().interrupts {
+        machine.device.borrow_mut().interrupts = false;
+        streams.acknowledge();
+        host.heed(&machine, &streams);
+    }
+    let device = machine.device.borrow();
+    assert_eq!(device.faults, []);
+    for port in [OUTPUT, ERROR, TERMINAL] {
+        let wrong = device.arrived[port].iter().enumerate().find(|(at, found)| **found != byte(port, *at));
+        assert_eq!((wrong, device.arrived[port].len()), (None, ALL_BYTES), "port {port}");
+    }
+    assert_eq!(programs.reader.read, ALL_BYTES);
+    let is_carried_out = |word: &&String| word.starts_with("window") || word.starts_with("signal");
+    let missing: Vec<_> = host.all.iter().filter(is_carried_out).filter(|word| !host.heard.contains(*word)).collect();
+    assert!(missing.is_empty(), "words that did not arrive: {missing:?}");
+    assert!(streams.is_closed(Out::Error) && !streams.is_closed(Out::Output));
+    outcome
+}
+
+#[test]
+fn a_console_may_die_after_any_store() {
+    for seed in [0x5eed_0000_0000_0001, 0x5eed_0000_0000_0102, 0x5eed_0000_0000_0203] {
+        let mut has_run = false;
+        for stores in 0.. {
+            let Outcome { deaths, found, .. } = live(&[stores], seed);
+            if deaths == 0 {
+                assert!(stores > STORES_MIN, "{stores} stores in all");
+                break;
+            }
+            let is_right = match found.last() {
+                Some(Found::Running) => true,
+                // Before the device ever worked.
+                Some(Found::Reset(Why::Record | Why::Starting)) => !has_run,
+                _ => false,
+            };
+            assert!(is_right, "died after {stores} stores: {found:?}");
+            has_run |= found.last() == Some(&Found::Running);
+        }
+    }
+}
+
+#[test]
+fn a_successor_may_die_after_any_store_of_its_own() {
+    let (mut seed, mut takeovers) = (0x5eed_0000_0000_0003, 0);
+    for round in 0..1_500 {
+        let first = 620 + random(&mut seed) % 800;
+        let second = round % 70;
+        let third = random(&mut seed) % 200;
+        takeovers += live(&[first, second, third], random(&mut seed)).takeovers;
+    }
+    assert!(takeovers > 1_500, "{takeovers}");
+}
