@@ -88,7 +88,7 @@ pub fn change_bases(of: &Cell<Bases>, change: impl FnOnce(&mut Bases)) {
 /// As in `hardware.rs`.
 pub fn set_current(_registers: Option<NonNull<Registers>>) {}
 
-/// What the processor was told to shootdown.
+/// What the processor was told to forget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flush {
     /// All translations.
@@ -259,7 +259,7 @@ pub fn set_last_look(look: Option<Box<dyn Fn()>>) {
     LAST_LOOK.set(look);
 }
 
-/// In a test that is all cores: which of them had to shootdown, since the last question.
+/// In a test that is all cores: which of them had to forget translations, since the last question.
 pub fn take_shootdowns() -> Vec<usize> {
     SHOOTDOWNS_TAKEN.with_borrow_mut(|flushed| flushed.as_mut().map(core::mem::take).unwrap_or_default())
 }

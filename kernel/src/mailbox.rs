@@ -93,7 +93,7 @@ fn at_core<T: Sync>(core: usize, word: &'static T) -> Result<&'static T, Mailbox
     Ok(unsafe { &*copy.ok_or(MailboxError::NoSuchCore)? })
 }
 
-/// Asks another core to shootdown all translations of user memory, and wakes it if needed.
+/// Asks another core to forget all translations of user memory, and wakes it if needed.
 pub fn send_tlb_shootdown(core: usize) -> Result<(), MailboxError> {
     if at_core(core, &MAILBOX.shootdown)?.ask(cores::this_core()) {
         cores::wake_core(core);

@@ -38,12 +38,12 @@ pub struct Death {
 }
 
 impl Death {
-    /// Backing a call.
+    /// Death by a kernel call.
     pub fn by_call(cause: DeathCause, status: u64) -> Death {
         Death { cause, status, exception: ExceptionInfo::default(), rip: 0, rsp: 0, used_pages: 0 }
     }
 
-    /// Backing something that happened to a context.
+    /// Death by something that happened to a context.
     pub fn of_context(cause: DeathCause, context: Ptr<Context>, exception: ExceptionInfo) -> Death {
         let (rip, rsp) = context.with_registers(|registers| (registers.rip, registers.rsp));
         Death { cause, status: 0, exception, rip, rsp, used_pages: 0 }

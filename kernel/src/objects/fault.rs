@@ -101,7 +101,7 @@ impl Ptr<Range> {
         Ok(frame)
     }
 
-    /// MapTarget pages before they are touched, at most [`FILL_PAGES`]; tells how many, at least 1.
+    /// Maps pages before they are touched, at most [`FILL_PAGES`]; tells how many, at least 1.
     pub fn fill(self, kernel: &mut Kernel, place: PageRun) -> Result<u64, Error> {
         let mut done = 0;
         while done < place.pages.min(FILL_PAGES) {
@@ -138,7 +138,7 @@ pub fn large_place<S>(mapping: Ptr<Mapping<S>>, level: u32, run: Option<(PhysAdd
     fits.then_some(start)
 }
 
-/// MapTarget 2 MiB at once; gives the frame at `address`, as the space that faulted calls it.
+/// Maps 2 MiB at once; gives the frame at `address`, as the space that faulted calls it.
 fn map_large(
     kernel: &mut Kernel,
     mapping: Ptr<Mapping>,

@@ -17,7 +17,7 @@ use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::Error;
 
-/// Backing what an address is shown.
+/// What is behind an address.
 pub enum Backing {
     /// A mapping of a core's own range, and its segment.
     Own(Ptr<Mapping>, Ptr<Segment>),
@@ -77,7 +77,7 @@ impl Ptr<Range> {
         Ok(made)
     }
 
-    /// MapTarget `child` at `start`. Rights have been checked; `BadArgument` if it does not fit
+    /// Maps `child` at `start`. Rights have been checked; `BadArgument` if it does not fit
     /// there, `Busy` if something is mapped there.
     pub fn nest(
         self,

@@ -256,7 +256,7 @@ impl Ptr<Range> {
         Some(mapping.entry(object.id()))
     }
 
-    /// MapTarget `segment` from page `first` on. Protection and rights have been checked; `Busy` if
+    /// Maps `segment` from page `first` on. Protection and rights have been checked; `Busy` if
     /// something is there.
     pub fn map(
         self,

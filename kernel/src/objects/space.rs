@@ -31,7 +31,7 @@ const FLUSH_ALL_PAGES: u64 = 32;
 pub enum Remembered {
     /// Nowhere.
     Nowhere,
-    /// Backing this core, at the range's own addresses.
+    /// By this core, at the range's own addresses.
     Here,
     /// At addresses, or by cores, that are not known one by one.
     Anywhere,
@@ -71,7 +71,7 @@ pub trait Space {
     /// The entry for a page that a mapping shows and that needs not be made first.
     fn fault_around(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>, page: u64) -> Option<Pte>;
 
-    /// MapTarget something at a place. Protection and rights have been checked; `Busy` if something
+    /// Maps `what` at `place`. Protection and rights have been checked; `Busy` if something
     /// is there.
     fn map(&mut self, place: PageRun, what: What<Self>, first: u64, rights: [u64; 2]) -> Result<(), Error> {
         if self.mappings().within(place).next().is_some() {
@@ -316,7 +316,7 @@ pub trait Space {
         }
     }
 
-    /// Puts one entry into the hardware tables and tells whether there was one. MapTarget the
+    /// Puts one entry into the hardware tables and tells whether there was one. Maps the
     /// neighbours that are there already, too, so that a program's text and a child's memory cost
     /// one fault for many pages.
     fn show(&mut self, mapping: Ptr<Mapping<Self::MapTarget>>, address: u64, new: Pte) -> Result<bool, Error> {

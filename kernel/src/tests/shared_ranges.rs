@@ -333,7 +333,7 @@ struct Simulation {
     /// Whether it shows the range now.
     shows: Vec<bool>,
     memories: BTreeMap<usize, Memory>,
-    /// Backing page of the range: memory, page of it, protection.
+    /// By page of the range: memory, page of it, protection.
     mapped: BTreeMap<u64, (usize, u64, u64)>,
     next: usize,
     hits: u64,

@@ -49,12 +49,12 @@ impl<const WORDS: usize> Shootdown<WORDS> {
         self.0[asker / BITS].load(Ordering::Acquire) >> (asker % BITS) & 1 == 0
     }
 
-    /// Backing the core itself: whether anybody asks.
+    /// By the core itself: whether a shootdown is pending.
     pub fn is_asked(&self) -> bool {
         self.0.iter().any(|word| word.load(Ordering::Acquire) != 0)
     }
 
-    /// Backing the core itself: if anybody asks, does `forget` and answers; until nobody does.
+    /// By the core itself: serves pending shootdowns, each by `flush` and an acknowledgement.
     /// Tells how often that was.
     pub fn answer(&self, mut flush: impl FnMut()) -> u64 {
         let mut times = 0;

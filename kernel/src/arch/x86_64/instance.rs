@@ -141,7 +141,7 @@ fn pieces(
     })
 }
 
-/// MapTarget an image under a table that leads to its addresses.
+/// Maps an image under a table that leads to its addresses.
 fn map_image(top: Table, image: PhysRange, shared: Flags, frames: &mut Frames) -> Option<()> {
     let layout = image::layout();
     for (start, end, flags) in [
@@ -155,7 +155,7 @@ fn map_image(top: Table, image: PhysRange, shared: Flags, frames: &mut Frames) -
     Some(())
 }
 
-/// MapTarget device registers in the device map, on all cores. Core 0 during boot only. `None`:
+/// Maps device registers in the device map, on all cores. Core 0 during boot only. `None`:
 /// `frames` is exhausted.
 pub fn map_registers(range: PhysRange, frames: &mut Frames) -> Option<()> {
     map_registers_in(Root(image::boot_tables()), range, frames)
