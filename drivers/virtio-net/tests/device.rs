@@ -6,8 +6,8 @@ use common::{Machine, NetDriver, RECEIVE_PHYSICAL, TRANSMIT_PHYSICAL, number, ra
 use packet::{BUFFER_BYTES, BufferSet, Memory, Span};
 use virtio::pool_queue::{AVAILABLE_OFFSET, MARKS_OFFSET, TAKEN_OFFSET, USED_OFFSET};
 use virtio_net::Found;
-use virtio_net::driver::{JOURNAL_OFFSET, RING_BYTES, Refused, StartError};
-use virtio_net::transport::ResetError;
+use virtio_net::driver::{JOURNAL_OFFSET, RING_BYTES, Refused, StartError, Why};
+use virtio_net::transport::{NotRunning, ResetError};
 
 #[test]
 fn frames_come_and_go() {
@@ -85,6 +85,7 @@ fn lose_no_buffer(resets: bool) {
     } else {
         let (mut driver, found) = machine.start().unwrap();
         assert_eq!((found, machine.notified.get()), (Found::Running, [1; 3]));
+        assert_eq!(machine.acknowledged.get(), 1, "a line may be held up since the death");
         assert_eq!(driver.attach(&set), BufferSet::range(50, 51), "the device goes on with that");
         assert!(!driver.take_reset());
         driver
@@ -309,6 +310,41 @@ fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
     driver.want_all_frames(true);
     driver.flush();
     assert_eq!((driver.promiscuous(), machine.command()), (Some(Err(Refused)), None));
+}
+
+#[test]
+fn a_device_that_cannot_be_gone_on_with_is_reset_and_the_reason_told() {
+    let after = |change: &dyn Fn(&Machine)| {
+        let machine = Machine::new();
+        assert_eq!(machine.start().unwrap().1, Found::Fresh);
+        change(&machine);
+        machine.start().unwrap().1
+    };
+    let device = |why| Found::Reset(Why::Device(why));
+    assert_eq!(after(&|_| ()), Found::Running);
+    assert_eq!(after(&|machine| machine.reaches_memory.set(false)), device(NotRunning::Quiet));
+    // DEVICE_NEEDS_RESET beside all the others.
+    assert_eq!(after(&|machine| machine.status.set(0x4f)), device(NotRunning::Status(0x4f)));
+    assert_eq!(after(&|machine| machine.features.set(1 << 32 | 1 << 5)), device(NotRunning::Features));
+    let elsewhere = |machine: &Machine| machine.queues.borrow_mut()[1].as_mut().unwrap().used += 4096;
+    assert_eq!(after(&elsewhere), device(NotRunning::Queue(1)));
+    // The driver died between a reset and its end, with a device that looks as if it ran.
+    let starting = |machine: &Machine| machine.rings.write(JOURNAL_OFFSET + 8, &[0x10]).unwrap();
+    assert_eq!(after(&starting), Found::Reset(Why::Starting));
+}
+
+#[test]
+fn drivers_that_all_die_soon_do_not_go_on_for_ever() {
+    let machine = Machine::new();
+    let found = || machine.start().unwrap().1;
+    let all: Vec<Found> = (0..5).map(|_| found()).collect();
+    let reset = Found::Reset(Why::Heirs(2));
+    assert_eq!(all, [Found::Fresh, Found::Running, Found::Running, reset, Found::Running]);
+    for _ in 0..5 {
+        let (mut driver, found) = machine.start().unwrap();
+        assert_eq!(found, Found::Running);
+        driver.served();
+    }
 }
 
 #[test]

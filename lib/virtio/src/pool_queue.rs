@@ -157,16 +157,23 @@ impl<M: Memory> Queue<M> {
         Ok(queue)
     }
 
-    /// Clears the marks of buffers that the device was not shown; gives the entries they took.
+    /// Clears the marks of buffers that the device was not shown; gives the entries they took, and
+    /// that of one which the predecessor may have been giving when it died. The device has read
+    /// what these entries said before: else it had all buffers, and there was none to give.
     fn hide_unshown(&self) -> BufferSet {
         let mut hidden = BufferSet::EMPTY;
+        let mut marked = 0;
         for buffer in 0..BUFFERS {
             let mark = self.load_mark(buffer);
             let count = mark as u16;
+            marked += u16::from(mark & MARKED != 0);
             if mark & MARKED != 0 && count.wrapping_sub(self.available) < ENTRIES {
                 hidden.insert(count % ENTRIES);
                 self.store_mark(buffer, 0);
             }
+        }
+        if marked < BUFFERS {
+            hidden.insert(self.available.wrapping_add(hidden.len() as u16) % ENTRIES);
         }
         hidden
     }

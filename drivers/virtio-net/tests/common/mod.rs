@@ -70,6 +70,7 @@ pub struct Machine {
     pub reaches_memory: Rc<Cell<bool>>,
     pub notified: Rc<Cell<[u32; 3]>>,
     pub resets: Rc<Cell<u32>>,
+    pub acknowledged: Rc<Cell<u32>>,
     /// Looks that a driver has left at a device that takes its time.
     pub patience: Rc<Cell<u32>>,
 }
@@ -134,6 +135,7 @@ impl Transport for Machine {
         if offset == 6 { self.link.get() } else { offset as u8 }
     }
     fn acknowledge(&mut self) -> bool {
+        self.acknowledged.set(self.acknowledged.get() + 1);
         false
     }
 }
@@ -161,6 +163,7 @@ impl Machine {
             reaches_memory: Rc::default(),
             notified: Rc::default(),
             resets: Rc::default(),
+            acknowledged: Rc::default(),
             patience: Rc::default(),
         }
     }
