@@ -17,8 +17,9 @@ use crate::state::{self, Kept};
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET_BYTES: usize = 14;
-/// Packets that wait for a TCP to attach: half of what the pool has, so that ARP and DHCP go on.
-const EARLY_MAX: usize = BUFFERS as usize / 2;
+/// Packets wait so long for a TCP to attach. They may be all that the pool has, and then ARP and
+/// DHCP wait with them.
+const EARLY_NS: u64 = 1_000_000_000;
 /// DHCP client and server ports.
 pub(crate) const DHCP_PORTS: (u16, u16) = (68, 67);
 const IPV4_HEADER_BYTES: usize = 20;
@@ -81,6 +82,8 @@ pub struct Ip<M> {
     with_tcp: BufferSet,
     /// Packets that came before TCP attached, as those do that our predecessor left.
     early: Vec<Span>,
+    /// When those have waited long enough.
+    early_until_ns: Option<u64>,
     pub(crate) tcp: bool,
     pub(crate) counters: Counters,
     pub(crate) output: Output,
@@ -107,6 +110,7 @@ impl<M: Memory> Ip<M> {
             on_the_way: VecDeque::new(),
             with_tcp: BufferSet::EMPTY,
             early: Vec::new(),
+            early_until_ns: None,
             tcp: false,
             counters: Counters::default(),
             output: Output::default(),
@@ -183,6 +187,7 @@ impl<M: Memory> Ip<M> {
     pub fn attach_tcp(&mut self) -> Attached {
         self.detach_tcp();
         self.tcp = true;
+        self.early_until_ns = None;
         core::mem::take(&mut self.early).into_iter().for_each(|packet| self.pass_to_tcp(packet));
         let own = BufferSet::range(0, IP_TRANSMIT_BUFFERS);
         let busy = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, span| {
@@ -245,6 +250,9 @@ impl<M: Memory> Ip<M> {
     /// Does what is due.
     pub fn poll(&mut self, now_ns: u64) {
         if self.attached {
+            if self.early_until_ns.is_some_and(|until_ns| until_ns <= now_ns) {
+                self.drop_early();
+            }
             let due = self.neighbours.poll(now_ns);
             due.ask.into_iter().for_each(|address| self.ask(address));
             self.counters.unreachable += due.given_up.len() as u64;
@@ -260,7 +268,8 @@ impl<M: Memory> Ip<M> {
     /// When `poll` is due next; `None` while nothing is pending.
     pub fn next_ns(&self) -> Option<u64> {
         let dhcp = self.dhcp.as_ref().map(Dhcp::next_ns);
-        if self.attached { [dhcp, self.neighbours.next_ns()].into_iter().flatten().min() } else { None }
+        let timers = [dhcp, self.neighbours.next_ns(), self.early_until_ns];
+        if self.attached { timers.into_iter().flatten().min() } else { None }
     }
 
     /// What to pass on. While no driver is attached what is for it stays inside, and so for TCP.
@@ -276,13 +285,17 @@ impl<M: Memory> Ip<M> {
         output
     }
 
-    /// A packet for TCP waits until there is one; false if too many do.
-    pub(crate) fn keep_for_tcp(&mut self, packet: Span) -> bool {
-        let room = self.early.len() < EARLY_MAX;
-        if room {
-            self.early.push(packet);
-        }
-        room
+    /// A packet for TCP waits until there is one.
+    pub(crate) fn keep_for_tcp(&mut self, packet: Span, now_ns: u64) {
+        self.early_until_ns.get_or_insert(now_ns.saturating_add(EARLY_NS));
+        self.early.push(packet);
+    }
+
+    /// No TCP came for them.
+    fn drop_early(&mut self) {
+        self.early_until_ns = None;
+        self.counters.no_tcp += self.early.len() as u64;
+        self.output.give_back.extend(self.early.drain(..).map(|packet| packet.buffer));
     }
 
     /// A packet for TCP: its buffer is TCP's until it comes back.

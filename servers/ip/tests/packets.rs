@@ -2,7 +2,7 @@
 //! side, and packets that lie.
 
 use ip::{Attached, Host, Ip, Link};
-use packet::{BufferSet, HEADROOM, POOL_BYTES, Pool, Span};
+use packet::{BUFFERS, BufferSet, HEADROOM, POOL_BYTES, Pool, Span};
 use smoltcp::wire::*;
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -145,6 +145,38 @@ fn segments_pass_by_reference_without_padding() {
     assert_eq!(ip.counters().bad_give_back, 2);
 }
 
+/// A new IP is told at once of all that its predecessor left, and TCP comes after that.
+#[test]
+fn what_comes_before_tcp_waits_for_it_and_not_for_ever() {
+    const SECOND_NS: u64 = 1_000_000_000;
+    let all = BufferSet::range(0, BUFFERS);
+    let machine = Machine::new();
+    let attached = || {
+        let mut ip = machine.ip();
+        ip.attach_driver(link(BufferSet::EMPTY), 0);
+        let packet = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1]));
+        ip.received(&all.iter().map(|buffer| machine.arrive(buffer, &packet)).collect::<Vec<_>>(), 0);
+        ip
+    };
+    let mut ip = attached();
+    ip.poll(SECOND_NS - 1);
+    assert_eq!(ip.take_output(), Default::default());
+    assert_eq!(ip.next_ns(), Some(SECOND_NS));
+    assert_eq!(ip.detach_driver(), all, "held meanwhile");
+    ip.attach_driver(link(BufferSet::EMPTY), 5);
+    ip.attach_tcp();
+    let received: Vec<u16> = ip.take_output().received.iter().map(|span| span.buffer).collect();
+    assert_eq!(received, all.iter().collect::<Vec<_>>());
+    assert_eq!(ip.next_ns(), None);
+    ip.give_back(&received);
+    assert_eq!(ip.take_output().give_back.len(), 256);
+
+    let mut ip = attached();
+    ip.poll(SECOND_NS);
+    assert_eq!((ip.take_output().give_back.len(), ip.counters().no_tcp), (256, 256));
+    assert_eq!((ip.next_ns(), ip.detach_driver()), (None, BufferSet::EMPTY));
+}
+
 #[test]
 fn a_packet_waits_for_its_neighbour_and_a_stranger_goes_by_the_gateway() {
     let machine = Machine::new();
@@ -229,27 +261,6 @@ fn a_new_ip_knows_its_neighbours_and_waits_for_what_the_device_has() {
     assert_eq!(ip.take_output().transmit.len(), 1, "the neighbour is known");
     ip.transmitted(&[41]);
     assert_eq!(ip.take_output().sent, [41]);
-}
-
-#[test]
-fn packets_that_come_before_tcp_wait_for_it() {
-    let machine = Machine::new();
-    drop(running(&machine));
-    let mut ip = machine.ip();
-    ip.detach_driver();
-    ip.attach_driver(link(BufferSet::EMPTY), 3);
-    let packet = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1]));
-    let spans: Vec<Span> = (0..200).map(|buffer| machine.arrive(buffer, &packet)).collect();
-    ip.received(&spans, 4);
-    let output = ip.take_output();
-    assert_eq!((output.received.len(), output.give_back.len()), (0, 72), "half of the pool waits");
-    assert_eq!(ip.detach_driver(), BufferSet::range(0, 128), "and is held meanwhile");
-    ip.attach_driver(link(BufferSet::EMPTY), 5);
-    ip.attach_tcp();
-    let received: Vec<u16> = ip.take_output().received.iter().map(|span| span.buffer).collect();
-    assert_eq!(received, (0..128).collect::<Vec<_>>());
-    ip.give_back(&received);
-    assert_eq!(ip.take_output().give_back.len(), 128);
 }
 
 #[test]

@@ -12,8 +12,9 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 
-use crate::record::{Phase, Record};
-use crate::segment::Pair;
+use crate::record::{Phase, Record, brings_bytes};
+use crate::retransmission::Retransmission;
+use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, before};
 
 /// Bytes a connection can hold that the program has not read. Enough for a window of 22 segments.
 pub const RECEIVE_BYTES: usize = 32 * 1024;
@@ -58,6 +59,10 @@ pub struct Connection {
     handle: SocketHandle,
     /// What is known of it from the segments that came and went.
     pub record: Record,
+    /// The number after the last byte that came; what lies before may still be missing.
+    heard_to: u32,
+    /// When it sends again what is unacknowledged.
+    retransmission: Retransmission,
     /// Who decides about it.
     pub owner: Owner,
     /// Microseconds its clock is ahead.
@@ -90,6 +95,8 @@ impl Connection {
             sockets,
             handle,
             record: Record::new(id, pair),
+            heard_to: 0,
+            retransmission: Retransmission::default(),
             owner,
             ahead_us: 0,
             timer_ns: None,
@@ -119,6 +126,51 @@ impl Connection {
     /// Puts its clock forward.
     pub fn hurry(&mut self, by: Duration) {
         self.ahead_us += by.total_micros() as i64;
+    }
+
+    /// It sent a segment.
+    pub fn sent(&mut self, segment: &Segment, now_ns: u64) {
+        self.retransmission.sent(segment, self.record.send_next, now_ns);
+        self.record.sent(segment);
+    }
+
+    /// A segment came that it took as its own.
+    pub fn received(&mut self, segment: &Segment, now_ns: u64) {
+        let acknowledges = self.record.acknowledges_more(segment);
+        self.record.received(segment);
+        if acknowledges {
+            let acknowledged = self.record.send_unacknowledged;
+            self.retransmission.acknowledged(acknowledged, self.record.unacknowledged(), now_ns);
+        }
+        if segment.syn || brings_bytes(segment) && before(self.heard_to, segment.end) {
+            self.heard_to = segment.end;
+        }
+        self.heard_ns = now_ns;
+    }
+
+    /// Makes what a segment acknowledges a segment of its own, if the library may leave the whole
+    /// of it since no byte of it is new or fits: a peer that acknowledges something only there does
+    /// not say it again.
+    pub fn acknowledged_alone(&self, segment: &Segment) -> Option<[u8; ACKNOWLEDGEMENT_BYTES]> {
+        let is_nothing_new = brings_bytes(segment) && !before(self.heard_to, segment.end);
+        let may_be_left = is_nothing_new || self.record.is_beyond(segment);
+        if may_be_left && self.record.acknowledges_more(segment) { self.record.without_bytes(segment) } else { None }
+    }
+
+    /// When it sends again what is unacknowledged; `None` while that is not for it to decide.
+    pub fn repeats_at_ns(&self) -> Option<u64> {
+        let may = self.record.unacknowledged()
+            && !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::SynReceived);
+        if may { self.retransmission.due_ns() } else { None }
+    }
+
+    /// It sends again what is unacknowledged if that is due.
+    pub fn repeats_now(&mut self, now_ns: u64) -> bool {
+        let is_due = self.repeats_at_ns().is_some_and(|due_ns| due_ns <= now_ns);
+        if is_due {
+            self.retransmission.repeated(now_ns);
+        }
+        is_due
     }
 
     /// Whether another segment that brings nothing new is answered.

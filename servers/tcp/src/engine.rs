@@ -308,19 +308,23 @@ impl<M: Memory> Tcp<M> {
 
     pub(crate) fn deliver(&mut self, id: ConnectionId, packet: &[u8], segment: &Segment, now_ns: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if connection.record.is_old(segment) && !connection.may_answer_old(now_ns) {
-            connection.heard_ns = now_ns;
-            self.counters.old += 1;
-            return;
-        }
-        connection.record.received(segment);
-        connection.heard_ns = now_ns;
         let opening = connection.state == State::SynSent;
-        let now = connection.instant(now_ns);
-        self.wire.offer(packet);
-        self.interface.poll_ingress_single(now, &mut self.wire, &mut connection.sockets);
-        for answer in self.wire.take_sent() {
-            connection.record.sent(&answer);
+        let alone = connection.acknowledged_alone(segment);
+        let is_answered = !connection.record.is_old(segment) || connection.may_answer_old(now_ns);
+        connection.received(segment, now_ns);
+        for packet in [alone.as_ref().map(|alone| &alone[..]), is_answered.then_some(packet)].into_iter().flatten() {
+            let now = connection.instant(now_ns);
+            self.wire.offer(packet);
+            self.interface.poll_ingress_single(now, &mut self.wire, &mut connection.sockets);
+            for answer in self.wire.take_sent() {
+                connection.sent(&answer, now_ns);
+            }
+        }
+        if !is_answered {
+            self.counters.old += 1;
+            if alone.is_none() {
+                return;
+            }
         }
         if segment.reset && connection.socket().state() == State::Closed {
             connection.fault = connection.fault.or(Some(if opening { Fault::Refused } else { Fault::Reset }));
@@ -361,13 +365,17 @@ impl<M: Memory> Tcp<M> {
     fn flush(&mut self, id: ConnectionId, now_ns: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.dirty = false;
+        self.wire.aim(connection.record.pair.remote);
+        if connection.repeats_now(now_ns) {
+            self.repeat(id, now_ns);
+        }
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         let now = connection.instant(now_ns);
         let mut more = true;
-        self.wire.aim(connection.record.pair.remote);
         for _ in 0..BURST {
             more = self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets) != PollResult::None;
             for segment in self.wire.take_sent() {
-                connection.record.sent(&segment);
+                connection.sent(&segment, now_ns);
             }
             if !more {
                 break;
@@ -381,7 +389,8 @@ impl<M: Memory> Tcp<M> {
             if connection.state == State::TimeWait { None } else { self.interface.poll_at(now, &connection.sockets) };
         let at_once = more || wish.is_some_and(|when| when <= now);
         let ahead = wish.map(|when| now_ns + (when - now).total_micros().saturating_mul(1000).max(1000));
-        let timer = [ahead.filter(|_| !at_once), deadline(connection)].into_iter().flatten().min();
+        let timer =
+            [ahead.filter(|_| !at_once), connection.repeats_at_ns(), deadline(connection)].into_iter().flatten().min();
         self.set_timer(id, timer);
         if at_once {
             self.touch(id);

@@ -8,7 +8,8 @@
 //! Invariants: no packet and no client panics it; a segment finds its connection by one look into a
 //! map, and the library is only ever shown that one; every table has a named limit; no timer runs
 //! unless something waits for it. After IP or the driver were restarted every connection repeats
-//! what is unacknowledged and acknowledges at once ([`Tcp::resume`]).
+//! what is unacknowledged and acknowledges at once ([`Tcp::resume`]); otherwise `retransmission.rs`
+//! says when a connection sends again.
 //!
 //! Deliberately unknown here: Ethernet, routes, files, errno.
 
@@ -27,6 +28,7 @@ mod options;
 mod programs;
 pub mod record;
 mod resume;
+mod retransmission;
 pub mod segment;
 pub mod sockets;
 mod time_wait;

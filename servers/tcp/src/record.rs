@@ -16,7 +16,7 @@
 use core::net::SocketAddrV4;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::segment::{Pair, Segment, before};
+use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, acknowledgement, before};
 
 /// "TCPR" and the layout's version.
 pub const MAGIC: u64 = 0x5443_5052_0000_0001;
@@ -140,8 +140,32 @@ impl Record {
 
     /// Whether a segment brings bytes, and all of them were acknowledged before.
     pub fn is_old(&self, segment: &Segment) -> bool {
-        let brings = segment.end != segment.sequence && !segment.syn && !segment.reset;
-        brings && !before(self.receive_next, segment.end)
+        brings_bytes(segment) && !before(self.receive_next, segment.end)
+    }
+
+    /// Whether a segment brings bytes, and all of them lie behind the window that we told last.
+    pub fn is_beyond(&self, segment: &Segment) -> bool {
+        brings_bytes(segment) && !before(segment.sequence, self.window_end())
+    }
+
+    /// Whether a segment acknowledges what nothing before it did, of what we sent.
+    pub fn acknowledges_more(&self, segment: &Segment) -> bool {
+        segment.acknowledged.is_some_and(|acknowledged| {
+            before(self.send_unacknowledged, acknowledged) && !before(self.send_next, acknowledged)
+        })
+    }
+
+    /// What such a segment acknowledges, as a segment of its own that lies in the window.
+    pub fn without_bytes(&self, segment: &Segment) -> Option<[u8; ACKNOWLEDGEMENT_BYTES]> {
+        // The last place of the window: more may have been received than was acknowledged yet.
+        let last = if self.receive_window == 0 { self.receive_next } else { self.window_end().wrapping_sub(1) };
+        let from_peer = Pair { local: self.pair.remote, remote: self.pair.local };
+        Some(acknowledgement(from_peer, last, segment.acknowledged?, segment.window))
+    }
+
+    /// The number after the last that we said we take.
+    fn window_end(&self) -> u32 {
+        self.receive_next.wrapping_add(u32::from(self.receive_window) << self.receive_scale.unwrap_or(0))
     }
 
     /// Is something sent and not acknowledged?
@@ -209,6 +233,11 @@ impl Record {
             receive_buffer: buffer(stored.receive_buffer),
         })
     }
+}
+
+/// Whether a segment takes places in the sequence, and neither begins nor resets a connection.
+pub fn brings_bytes(segment: &Segment) -> bool {
+    segment.end != segment.sequence && !segment.syn && !segment.reset
 }
 
 /// A record as it lies in a region: 96 bytes, no padding, the machine's byte order.

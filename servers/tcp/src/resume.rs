@@ -45,7 +45,7 @@ impl<M: Memory> Tcp<M> {
 
     /// Makes the library's retransmission timer expire by putting the connection's clock forward, a
     /// few times at most: another of its timers may come first.
-    fn repeat(&mut self, id: ConnectionId, now_ns: u64) {
+    pub(crate) fn repeat(&mut self, id: ConnectionId, now_ns: u64) {
         const TIMERS: usize = 4;
         for _ in 0..TIMERS {
             let Some(connection) = self.connections.get_mut(&id) else { return };
@@ -66,7 +66,7 @@ impl<M: Memory> Tcp<M> {
                 }
                 for segment in self.wire.take_sent() {
                     repeated |= !before(oldest, segment.sequence) && segment.end != segment.sequence;
-                    connection.record.sent(&segment);
+                    connection.sent(&segment, now_ns);
                 }
             }
             if repeated {

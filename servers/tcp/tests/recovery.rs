@@ -100,8 +100,67 @@ fn many_crashes_do_not_slow_a_connection_down() {
     net.settle();
     net.cut = false;
     while net.client.read(client, 99_999).is_ok() {}
-    net.pass(3 * SECOND_NS);
+    net.pass(SECOND_NS / 4);
     assert!(net.client.read(client, 99_999).is_ok());
+}
+
+#[test]
+fn a_loss_is_repaired_after_200_ms_and_then_twice_as_long_each_time() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.pass(SECOND_NS);
+    net.cut = true;
+    net.server.write(server, &[1; 1000]).unwrap();
+    let (start, mut sent) = (net.now_ns, Vec::new());
+    while net.now_ns < start + 7 * SECOND_NS {
+        for packet in net.server.turn(net.now_ns) {
+            let segment = tcp::segment::Segment::decode(&packet, true).unwrap();
+            sent.push(((net.now_ns - start) / 1_000_000, segment.end - segment.sequence));
+        }
+        net.now_ns = net.server.sockets.tcp.next_ns().unwrap().max(net.now_ns + 1);
+    }
+    assert_eq!(sent, [0, 200, 600, 1400, 3000, 6200].map(|ms| (ms, 1000)), "in milliseconds, with bytes");
+    net.cut = false;
+    net.pass(7 * SECOND_NS);
+    assert_eq!(net.client.read(client, 9999).unwrap().len(), 1000);
+    net.settle();
+    assert_eq!(net.server.sockets.tcp.next_ns(), None, "no timer runs for a connection that waits for nothing");
+}
+
+/// A peer may say what it received only with bytes that we have or that do not fit, and not again.
+#[test]
+fn what_a_segment_acknowledges_counts_where_its_bytes_do_not() {
+    for case in ["acknowledged before", "came just now", "more than fits"] {
+        let mut net = Net::new();
+        let listener = net.server.listen(80);
+        let (server, client) = net.connection(listener, 80);
+        net.client.write(client, b"data").unwrap();
+        let data = net.client.turn(net.now_ns).pop().unwrap();
+        if case != "came just now" {
+            net.server.deliver(&data, net.now_ns);
+        }
+        // The program does not read.
+        while case == "more than fits" && net.client.write(client, &[1; 9999]).is_ok() {
+            net.pass(SECOND_NS / 50);
+        }
+        net.pass(SECOND_NS / 50);
+        net.server.write(server, &[1; 1000]).unwrap();
+        assert!(!net.server.turn(net.now_ns).is_empty());
+        let record = net.server.sockets.tcp.records().next().unwrap();
+        assert!(record.unacknowledged(), "{case}");
+        let mut useless = data.clone();
+        match case {
+            "came just now" => net.server.deliver(&data, net.now_ns),
+            "more than fits" => useless[24..28].copy_from_slice(&record.receive_next.to_be_bytes()),
+            _ => {}
+        }
+        useless[28..32].copy_from_slice(&record.send_next.to_be_bytes());
+        repair(&mut useless);
+        net.server.deliver(&useless, net.now_ns);
+        assert!(!net.server.sockets.tcp.records().next().unwrap().unacknowledged(), "{case}");
+        assert_eq!(net.server.write(server, &[1; 65_536]), Ok(65_536), "{case}: all room is free again");
+    }
 }
 
 #[test]
