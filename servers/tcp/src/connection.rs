@@ -12,6 +12,7 @@ use smoltcp::iface::{SocketHandle, SocketSet};
 use smoltcp::socket::tcp::{CongestionControl, Socket, SocketBuffer, State};
 use smoltcp::time::{Duration, Instant};
 
+use crate::quiet::{Quiet, Told};
 use crate::record::{Phase, Record, brings_bytes};
 use crate::retransmission::Retransmission;
 use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, before};
@@ -20,15 +21,13 @@ use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, before};
 pub const RECEIVE_BYTES: usize = 32 * 1024;
 /// Bytes a connection can hold that the peer has not acknowledged: what may be on the way at once.
 pub const SEND_BYTES: usize = 64 * 1024;
+/// Room beyond that for a segment while the peer is silent, see [`Connection::send_room`].
+const PROBE_BYTES: usize = 1460;
+/// Repeats in vain after which all is sent again, not the first segment alone.
+const VAIN_MAX: u32 = 1;
 /// Sockets of ended connections kept for new ones, with their buffers: saves clearing 96 KiB per
 /// connection.
 pub const SPARE_MAX: usize = 64;
-
-/// What was acknowledged before is answered once in this time. A network that repeats frames, as
-/// ours does around the death of a component, would otherwise have us send acknowledgements that
-/// are all the same, each two or three of which make a peer repeat all that is on the way, which is
-/// old too.
-const OLD_ANSWER_NS: u64 = 100_000_000;
 
 /// Who decides about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +51,15 @@ pub enum Fault {
     TimedOut,
 }
 
+/// What is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// The first segment that is unacknowledged, and more as acknowledgements come.
+    First,
+    /// All that the peer takes, what it was not sent before too.
+    All,
+}
+
 /// One connection; see the file's head.
 pub struct Connection {
     /// Its set of one socket.
@@ -73,8 +81,10 @@ pub struct Connection {
     pub dirty: bool,
     /// Last time the peer was heard, or the connection was made.
     pub heard_ns: u64,
-    /// When it answered last to what it had acknowledged before.
-    old_answered_ns: Option<u64>,
+    /// What it does not say too often.
+    pub quiet: Quiet,
+    /// The peer is told which pieces came after a gap.
+    takes_pieces: bool,
     /// As the engine saw it last.
     pub state: State,
     /// Why it ended, until somebody is told.
@@ -102,7 +112,8 @@ impl Connection {
             timer_ns: None,
             dirty: false,
             heard_ns: now_ns,
-            old_answered_ns: None,
+            quiet: Quiet::default(),
+            takes_pieces: false,
             state: State::Closed,
             fault: None,
         }
@@ -131,6 +142,7 @@ impl Connection {
     /// It sent a segment.
     pub fn sent(&mut self, segment: &Segment, now_ns: u64) {
         self.retransmission.sent(segment, self.record.send_next, now_ns);
+        self.quiet.sent(segment, now_ns);
         self.record.sent(segment);
     }
 
@@ -142,10 +154,18 @@ impl Connection {
             let acknowledged = self.record.send_unacknowledged;
             self.retransmission.acknowledged(acknowledged, self.record.unacknowledged(), now_ns);
         }
+        self.takes_pieces |= segment.takes_pieces;
         if segment.syn || brings_bytes(segment) && before(self.heard_to, segment.end) {
             self.heard_to = segment.end;
         }
         self.heard_ns = now_ns;
+    }
+
+    /// The acknowledgement that it shall not say once more. A peer that is told of pieces learns
+    /// from each of them.
+    pub fn hushed(&self, now_ns: u64) -> Option<Told> {
+        let told = (self.record.receive_next, self.record.receive_window);
+        (!self.takes_pieces && !self.quiet.may_tell(told, now_ns)).then_some(told)
     }
 
     /// Makes what a segment acknowledges a segment of its own, if the library may leave the whole
@@ -159,27 +179,24 @@ impl Connection {
 
     /// When it sends again what is unacknowledged; `None` while that is not for it to decide.
     pub fn repeats_at_ns(&self) -> Option<u64> {
-        let may = self.record.unacknowledged()
-            && !matches!(self.state, State::Closed | State::Listen | State::SynSent | State::SynReceived);
+        let may = self.record.unacknowledged() && !matches!(self.state, State::Closed | State::Listen);
         if may { self.retransmission.due_ns() } else { None }
     }
 
-    /// It sends again what is unacknowledged if that is due.
-    pub fn repeats_now(&mut self, now_ns: u64) -> bool {
-        let is_due = self.repeats_at_ns().is_some_and(|due_ns| due_ns <= now_ns);
-        if is_due {
-            self.retransmission.repeated(now_ns);
-        }
-        is_due
+    /// What it sends again now, if that is due.
+    pub fn repeats_now(&mut self, now_ns: u64) -> Option<Again> {
+        self.repeats_at_ns().filter(|due_ns| *due_ns <= now_ns)?;
+        let again = if self.retransmission.in_vain() < VAIN_MAX { Again::First } else { Again::All };
+        self.retransmission.repeated(now_ns);
+        Some(again)
     }
 
-    /// Whether another segment that brings nothing new is answered.
-    pub fn may_answer_old(&mut self, now_ns: u64) -> bool {
-        let may = self.old_answered_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= OLD_ANSWER_NS);
-        if may {
-            self.old_answered_ns = Some(now_ns);
-        }
-        may
+    /// Bytes a program may write now. While the peer leaves repeated segments unanswered there is
+    /// room for one more: it may have them all, as passt, which acknowledges each byte once only
+    /// and may lose that; new bytes it answers (the probe of RFC 8985, section 7).
+    pub fn send_room(&self) -> usize {
+        let most = if self.retransmission.in_vain() > 0 { SEND_BYTES + PROBE_BYTES } else { SEND_BYTES };
+        most.saturating_sub(self.socket().send_queue())
     }
 
     /// Nothing more will be sent for it: over, and its last reset is out.
@@ -214,7 +231,8 @@ impl Spares {
     pub fn take(&mut self) -> (SocketSet<'static>, SocketHandle) {
         let (mut set, handle) = self.0.pop().unwrap_or_else(|| {
             let mut set = SocketSet::new(Vec::with_capacity(1));
-            let (receive, send) = (SocketBuffer::new(vec![0; RECEIVE_BYTES]), SocketBuffer::new(vec![0; SEND_BYTES]));
+            let (receive, send) =
+                (SocketBuffer::new(vec![0; RECEIVE_BYTES]), SocketBuffer::new(vec![0; SEND_BYTES + PROBE_BYTES]));
             let handle = set.add(Socket::new(receive, send));
             (set, handle)
         });

@@ -310,14 +310,19 @@ impl<M: Memory> Tcp<M> {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let opening = connection.state == State::SynSent;
         let alone = connection.acknowledged_alone(segment);
-        let is_answered = !connection.record.is_old(segment) || connection.may_answer_old(now_ns);
+        let is_answered = !connection.record.is_old(segment) || connection.quiet.may_answer_old(now_ns);
         connection.received(segment, now_ns);
         for packet in [alone.as_ref().map(|alone| &alone[..]), is_answered.then_some(packet)].into_iter().flatten() {
             let now = connection.instant(now_ns);
+            self.wire.hush(connection.hushed(now_ns));
             self.wire.offer(packet);
             self.interface.poll_ingress_single(now, &mut self.wire, &mut connection.sockets);
+            self.wire.hush(None);
             for answer in self.wire.take_sent() {
                 connection.sent(&answer, now_ns);
+            }
+            if self.wire.take_hushed() {
+                connection.quiet.hushed();
             }
         }
         if !is_answered {
@@ -366,8 +371,13 @@ impl<M: Memory> Tcp<M> {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.dirty = false;
         self.wire.aim(connection.record.pair.remote);
-        if connection.repeats_now(now_ns) {
-            self.repeat(id, now_ns);
+        if let Some(again) = connection.repeats_now(now_ns) {
+            self.repeat(id, again, now_ns);
+            // There is room for one segment more.
+            self.changes.insert(Change::Connection(id));
+        }
+        if self.connections.get_mut(&id).is_some_and(|connection| connection.quiet.take_due(now_ns)) {
+            self.acknowledge(id, now_ns);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let now = connection.instant(now_ns);
@@ -390,7 +400,10 @@ impl<M: Memory> Tcp<M> {
         let at_once = more || wish.is_some_and(|when| when <= now);
         let ahead = wish.map(|when| now_ns + (when - now).total_micros().saturating_mul(1000).max(1000));
         let timer =
-            [ahead.filter(|_| !at_once), connection.repeats_at_ns(), deadline(connection)].into_iter().flatten().min();
+            [ahead.filter(|_| !at_once), connection.repeats_at_ns(), connection.quiet.due_ns(), deadline(connection)]
+                .into_iter()
+                .flatten()
+                .min();
         self.set_timer(id, timer);
         if at_once {
             self.touch(id);

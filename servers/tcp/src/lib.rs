@@ -26,6 +26,7 @@ pub mod listener;
 mod opening;
 mod options;
 mod programs;
+mod quiet;
 pub mod record;
 mod resume;
 mod retransmission;

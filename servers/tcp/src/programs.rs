@@ -102,6 +102,11 @@ impl<M: Memory> Tcp<M> {
         self.connections.get_mut(&id).map(Connection::socket_mut)
     }
 
+    /// Bytes that may be written to it now.
+    pub fn send_room(&self, id: ConnectionId) -> usize {
+        self.connections.get(&id).map_or(0, Connection::send_room)
+    }
+
     /// Its ends.
     pub fn pair(&self, id: ConnectionId) -> Option<Pair> {
         self.connections.get(&id).map(|connection| connection.record.pair)

@@ -143,9 +143,9 @@ impl Record {
         brings_bytes(segment) && !before(self.receive_next, segment.end)
     }
 
-    /// Whether a segment brings bytes, and all of them lie behind the window that we told last.
+    /// Whether a segment begins behind the window that we told last.
     pub fn is_beyond(&self, segment: &Segment) -> bool {
-        brings_bytes(segment) && !before(segment.sequence, self.window_end())
+        !segment.syn && !segment.reset && !before(segment.sequence, self.window_end())
     }
 
     /// Whether a segment acknowledges what nothing before it did, of what we sent.
@@ -332,6 +332,7 @@ mod tests {
             reset: false,
             scale: Some(2),
             segment_max: 1400,
+            takes_pieces: false,
         };
         record.sent(&segment);
         assert!(record.unacknowledged());

@@ -10,10 +10,10 @@
 use alloc::vec::Vec;
 use packet::Memory;
 use smoltcp::iface::PollResult;
-use smoltcp::socket::tcp::State;
+use smoltcp::socket::tcp::{CongestionControl, State};
 use smoltcp::time::Duration;
 
-use crate::connection::Connection;
+use crate::connection::{Again, Connection};
 use crate::engine::{BURST, ConnectionId, Tcp};
 use crate::segment::{acknowledgement, before};
 
@@ -30,8 +30,8 @@ impl<M: Memory> Tcp<M> {
         self.counters.resumes += 1;
         let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
         for id in all {
-            self.repeat(id, now_ns);
-            self.acknowledge(id);
+            self.repeat(id, Again::First, now_ns);
+            self.acknowledge(id, now_ns);
             self.touch(id);
         }
         // After everyone had a turn, with the buffers that are left.
@@ -39,24 +39,28 @@ impl<M: Memory> Tcp<M> {
         let busy: Vec<ConnectionId> =
             self.connections.values().filter(recent).map(|connection| connection.record.connection).collect();
         for _ in 0..DUPLICATES {
-            busy.iter().for_each(|&id| self.acknowledge(id));
+            busy.iter().for_each(|&id| self.acknowledge(id, now_ns));
         }
     }
 
     /// Makes the library's retransmission timer expire by putting the connection's clock forward, a
     /// few times at most: another of its timers may come first.
-    pub(crate) fn repeat(&mut self, id: ConnectionId, now_ns: u64) {
+    pub(crate) fn repeat(&mut self, id: ConnectionId, again: Again, now_ns: u64) {
         const TIMERS: usize = 4;
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if again == Again::All {
+            // Else the library sends the first segment alone until that is acknowledged.
+            connection.socket_mut().set_congestion_control(CongestionControl::None);
+        }
         for _ in 0..TIMERS {
-            let Some(connection) = self.connections.get_mut(&id) else { return };
             if !connection.record.unacknowledged() {
-                return;
+                break;
             }
             let (now, oldest) = (connection.instant(now_ns), connection.record.send_unacknowledged);
             match self.interface.poll_at(now, &connection.sockets) {
                 Some(when) if when > now => connection.hurry(when - now + Duration::from_micros(1)),
                 Some(_) => {}
-                None => return,
+                None => break,
             }
             let now = connection.instant(now_ns);
             let mut repeated = false;
@@ -70,22 +74,25 @@ impl<M: Memory> Tcp<M> {
                 }
             }
             if repeated {
-                return;
+                break;
             }
+        }
+        if again == Again::All {
+            connection.socket_mut().set_congestion_control(CongestionControl::Reno);
         }
     }
 
     /// Says what was received and how much more may come, whether the library thinks it has to or
     /// not.
-    fn acknowledge(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get(&id) else { return };
+    pub(crate) fn acknowledge(&mut self, id: ConnectionId, now_ns: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
         let synchronised =
             !matches!(connection.state, State::Closed | State::Listen | State::SynSent | State::SynReceived);
         if synchronised {
             let record = &connection.record;
             let packet = acknowledgement(record.pair, record.send_next, record.receive_next, record.receive_window);
             self.wire.send(&packet);
-            self.wire.take_sent();
+            self.wire.take_sent().iter().for_each(|segment| connection.sent(segment, now_ns));
         }
     }
 }

@@ -11,6 +11,9 @@ use crate::segment::{Segment, before};
 /// Time for the peer's answer beyond the smoothed round trip, at least: 200 ms, as in Linux
 /// (`TCP_RTO_MIN`), since a peer may hold an acknowledgement back that long.
 const MARGIN_MIN_NS: u64 = 200_000_000;
+/// The first wait, before there is a measurement. RFC 6298 (section 2.1) has a second, which a
+/// client feels where the answer to our part of the handshake is lost.
+const FIRST_NS: u64 = 500_000_000;
 /// Most that it doubles to (RFC 6298, section 2.5).
 const MOST_NS: u64 = 60_000_000_000;
 
@@ -66,13 +69,18 @@ impl Retransmission {
         });
     }
 
-    /// When it is time to send again; `None` while nothing is unacknowledged, or while no round
-    /// trip was measured, when the library's second holds.
+    /// When it is time to send again; `None` while nothing is unacknowledged.
     pub fn due_ns(&self) -> Option<u64> {
-        let (smoothed, variation) = self.measured?;
-        let wait_ns = smoothed.saturating_add(variation.saturating_mul(4).max(MARGIN_MIN_NS));
+        let wait_ns = self.measured.map_or(FIRST_NS, |(smoothed, variation)| {
+            smoothed.saturating_add(variation.saturating_mul(4).max(MARGIN_MIN_NS))
+        });
         let wait_ns = wait_ns.saturating_mul(1 << self.doubled.min(20)).min(MOST_NS);
         Some(self.waits_since_ns?.saturating_add(wait_ns))
+    }
+
+    /// How often it was sent again without an answer.
+    pub fn in_vain(&self) -> u32 {
+        self.doubled
     }
 
     /// It was time and all was sent again: the next wait is twice as long.
@@ -103,6 +111,7 @@ mod tests {
             reset: false,
             scale: None,
             segment_max: 0,
+            takes_pieces: false,
         }
     }
 
@@ -114,10 +123,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_before_a_round_trip_is_known_or_while_all_is_acknowledged() {
+    fn half_a_second_before_a_round_trip_is_known_and_nothing_while_all_is_acknowledged() {
         let mut timer = Retransmission::default();
         timer.sent(&bytes(0, 10), 0, MS);
-        assert_eq!(timer.due_ns(), None);
+        assert_eq!(timer.due_ns(), Some(501 * MS));
         timer.acknowledged(10, false, 2 * MS);
         assert_eq!(timer.due_ns(), None);
         timer.sent(&bytes(10, 0), 10, 3 * MS);

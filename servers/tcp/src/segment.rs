@@ -42,6 +42,8 @@ pub struct Segment {
     pub scale: Option<u8>,
     /// Largest segment, 0 if not said.
     pub segment_max: u16,
+    /// Its sender can be told which pieces came after a gap (SACK permitted, RFC 2018).
+    pub takes_pieces: bool,
 }
 
 /// Is `a` before `b`? Sequence numbers wrap.
@@ -61,12 +63,13 @@ impl Segment {
         if verify && checksum(packet) != 0 || tcp.src_port() == 0 || tcp.dst_port() == 0 {
             return None;
         }
-        let (mut scale, mut segment_max, mut options) = (None, 0, tcp.options());
+        let (mut scale, mut segment_max, mut takes_pieces, mut options) = (None, 0, false, tcp.options());
         while tcp.syn() && !options.is_empty() {
             let (rest, option) = TcpOption::parse(options).ok()?;
             match option {
                 TcpOption::WindowScale(value) => scale = Some(value.min(14)),
                 TcpOption::MaxSegmentSize(value) => segment_max = value,
+                TcpOption::SackPermitted => takes_pieces = true,
                 TcpOption::EndOfList => break,
                 _ => {}
             }
@@ -85,7 +88,13 @@ impl Segment {
             reset: tcp.rst(),
             scale,
             segment_max,
+            takes_pieces,
         })
+    }
+
+    /// Whether it is an acknowledgement and nothing else.
+    pub fn is_bare(&self) -> bool {
+        self.acknowledged.is_some() && self.end == self.sequence && !self.reset
     }
 
     /// The connection of a segment that we received.

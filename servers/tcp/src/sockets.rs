@@ -398,7 +398,7 @@ impl<M: Memory> Sockets<M> {
         let closed = matches!(socket.state(), State::Closed | State::TimeWait | State::LastAck | State::Closing);
         let bits = [
             (ready::READ, socket.can_recv() || ended || fault != 0),
-            (ready::WRITE, socket.can_send() || !socket.may_send()),
+            (ready::WRITE, self.tcp.send_room(connection) > 0 || !socket.may_send()),
             (ready::READ_HANGUP, ended),
             (ready::HANGUP, closed && ended),
         ];

@@ -74,6 +74,7 @@ impl<M: Memory> Sockets<M> {
     ) -> Result<usize, Error> {
         let Kind::Connected(connection) = self.get(client, id)?.kind else { return Err(Error::NotConnected) };
         self.fault(connection)?;
+        let room_bytes = self.tcp.send_room(connection).min(length);
         let Some(socket) = self.tcp.socket_mut(connection) else { return Err(Error::BrokenPipe) };
         if matches!(socket.state(), State::SynSent | State::SynReceived) {
             return Err(Error::WouldBlock);
@@ -81,8 +82,8 @@ impl<M: Memory> Sockets<M> {
         let mut taken = 0;
         for _ in 0..2 {
             let piece = socket.send(|room| {
-                let room_bytes = room.len().min(length - taken);
-                if source(taken, &mut room[..room_bytes]) { (room_bytes, Some(room_bytes)) } else { (0, None) }
+                let bytes = room.len().min(room_bytes - taken);
+                if source(taken, &mut room[..bytes]) { (bytes, Some(bytes)) } else { (0, None) }
             });
             taken += piece.map_err(|_| Error::BrokenPipe)?.ok_or(Error::Invalid)?;
         }

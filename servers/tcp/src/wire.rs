@@ -15,6 +15,7 @@ use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Poo
 use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
+use crate::quiet::Told;
 use crate::segment::{self, Segment};
 
 /// Packets to ourselves that may wait before connections have to.
@@ -39,6 +40,9 @@ struct Sender<M> {
     local: VecDeque<Vec<u8>>,
     /// What connections send now is for ourselves.
     is_local: bool,
+    /// The acknowledgement that is not sent now.
+    hushed: Option<Told>,
+    has_hushed: bool,
 }
 
 impl<M: Memory> Wire<M> {
@@ -54,6 +58,8 @@ impl<M: Memory> Wire<M> {
             own: None,
             local: VecDeque::new(),
             is_local: false,
+            hushed: None,
+            has_hushed: false,
         };
         Wire { incoming: Vec::with_capacity(MTU), full: false, sender }
     }
@@ -91,6 +97,16 @@ impl<M: Memory> Wire<M> {
     /// What is sent from now on is for that end.
     pub fn aim(&mut self, remote: SocketAddrV4) {
         self.sender.is_local = is_local(*remote.ip(), self.sender.own);
+    }
+
+    /// From now on this acknowledgement without bytes is not sent: it says nothing new.
+    pub fn hush(&mut self, told: Option<Told>) {
+        self.sender.hushed = told;
+    }
+
+    /// Whether one was not sent since this was asked last.
+    pub fn take_hushed(&mut self) -> bool {
+        core::mem::take(&mut self.sender.has_hushed)
     }
 
     /// Do packets to ourselves wait?
@@ -152,6 +168,10 @@ impl<M: Memory> Sender<M> {
     fn send(&mut self, length: usize) {
         let packet = &mut self.scratch[..length];
         let Some(segment) = Segment::decode(packet, false) else { return };
+        if segment.is_bare() && segment.acknowledged.map(|number| (number, segment.window)) == self.hushed {
+            self.has_hushed = true;
+            return;
+        }
         let destination = *segment.destination.ip();
         if is_local(destination, self.own) {
             self.local.push_back(packet.to_vec());

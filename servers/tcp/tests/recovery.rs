@@ -4,6 +4,7 @@ mod common;
 use common::*;
 use contracts::descriptions::DescriptionError;
 use packet::{BufferSet, Span};
+use tcp::segment::{Pair, Segment, acknowledgement, before};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -69,7 +70,7 @@ fn an_idle_connection_says_what_it_has() {
     net.settle();
     net.server.sockets.tcp.resume(net.now_ns);
     let packets = net.server.turn(net.now_ns);
-    let segment = tcp::segment::Segment::decode(&packets[0], true).unwrap();
+    let segment = Segment::decode(&packets[0], true).unwrap();
     let record = net.client.sockets.tcp.records().next().unwrap();
     assert_eq!((segment.acknowledged, segment.sequence), (Some(record.send_next), record.receive_next));
     net.settle();
@@ -115,7 +116,7 @@ fn a_loss_is_repaired_after_200_ms_and_then_twice_as_long_each_time() {
     let (start, mut sent) = (net.now_ns, Vec::new());
     while net.now_ns < start + 7 * SECOND_NS {
         for packet in net.server.turn(net.now_ns) {
-            let segment = tcp::segment::Segment::decode(&packet, true).unwrap();
+            let segment = Segment::decode(&packet, true).unwrap();
             sent.push(((net.now_ns - start) / 1_000_000, segment.end - segment.sequence));
         }
         net.now_ns = net.server.sockets.tcp.next_ns().unwrap().max(net.now_ns + 1);
@@ -131,7 +132,7 @@ fn a_loss_is_repaired_after_200_ms_and_then_twice_as_long_each_time() {
 /// A peer may say what it received only with bytes that we have or that do not fit, and not again.
 #[test]
 fn what_a_segment_acknowledges_counts_where_its_bytes_do_not() {
-    for case in ["acknowledged before", "came just now", "more than fits"] {
+    for case in ["acknowledged before", "came just now", "more than fits", "no bytes, behind the window"] {
         let mut net = Net::new();
         let listener = net.server.listen(80);
         let (server, client) = net.connection(listener, 80);
@@ -152,6 +153,11 @@ fn what_a_segment_acknowledges_counts_where_its_bytes_do_not() {
         let mut useless = data.clone();
         match case {
             "came just now" => net.server.deliver(&data, net.now_ns),
+            "no bytes, behind the window" => {
+                let pair = Pair { local: record.pair.remote, remote: record.pair.local };
+                let end = record.receive_next + u32::from(record.receive_window);
+                useless = acknowledgement(pair, end, 0, 4096).to_vec();
+            }
             "more than fits" => useless[24..28].copy_from_slice(&record.receive_next.to_be_bytes()),
             _ => {}
         }
@@ -269,7 +275,7 @@ fn no_packet_panics_it_and_a_connection_beside_lives() {
             repair(&mut packet);
         }
         // Not those that end the connection under test by right.
-        let segment = tcp::segment::Segment::decode(&packet, false);
+        let segment = Segment::decode(&packet, false);
         if segment.is_some_and(|segment| segment.source.port() == client_port(&mut net, client)) {
             continue;
         }
@@ -281,7 +287,7 @@ fn no_packet_panics_it_and_a_connection_beside_lives() {
         };
         net.server.deliver_span(span, net.now_ns);
         for answer in net.server.turn(net.now_ns) {
-            assert!(tcp::segment::Segment::decode(&answer, true).is_some());
+            assert!(Segment::decode(&answer, true).is_some());
         }
         net.now_ns += 1_000_000;
         while let Ok(accepted) = net.server.sockets.accept(ME, listener) {
@@ -305,4 +311,107 @@ fn repair(packet: &mut [u8]) {
     let ip = Ipv4Packet::new_unchecked(&packet[..]);
     let (from, to) = (ip.src_addr().into(), ip.dst_addr().into());
     TcpPacket::new_unchecked(&mut packet[20..]).fill_checksum(&from, &to);
+}
+
+/// A peer that has lost a segment of many is not answered once for each of those that follow, save
+/// if each answer names pieces.
+#[test]
+fn equal_acknowledgements_are_said_three_times_and_then_seldom() {
+    for takes_pieces in [false, true] {
+        let mut net = Net::new();
+        let listener = net.server.listen(80);
+        let at_client = net.client.connect(SERVER, 80, net.now_ns);
+        let mut syn = net.client.turn(net.now_ns).pop().unwrap();
+        if !takes_pieces {
+            // The option becomes two that say nothing.
+            let at = syn.windows(2).rposition(|option| option == [4, 2]).unwrap();
+            syn[at..at + 2].copy_from_slice(&[1, 1]);
+            repair(&mut syn);
+        }
+        net.server.deliver(&syn, net.now_ns);
+        net.settle();
+        let server = net.server.sockets.accept(ME, listener).unwrap().id;
+        // Until many may be on the way at once.
+        for _ in 0..4 {
+            net.client.write(at_client, &[1; 20_000]).unwrap();
+            net.pass(SECOND_NS / 50);
+            while net.server.read(server, 99_999).is_ok() {}
+            net.pass(SECOND_NS / 50);
+        }
+        net.client.write(at_client, &[1; 14_600]).unwrap();
+        let packets = net.client.turn(net.now_ns);
+        assert_eq!(packets.len(), 10);
+        let answers: usize = packets[1..]
+            .iter()
+            .map(|packet| {
+                net.server.deliver(packet, net.now_ns);
+                net.server.turn(net.now_ns).len()
+            })
+            .sum();
+        assert_eq!(answers, if takes_pieces { packets.len() - 1 } else { 3 });
+        if !takes_pieces {
+            let last_ns = net.server.sockets.tcp.next_ns().unwrap();
+            assert_eq!(last_ns, net.now_ns + SECOND_NS / 50, "a last one, should those be lost");
+            net.now_ns = last_ns;
+            assert_eq!(net.server.turn(net.now_ns).len(), 1);
+            assert_eq!(net.server.sockets.tcp.next_ns(), None);
+        }
+        net.server.deliver(&packets[0], net.now_ns);
+        assert_eq!(net.server.read(server, 99_999).unwrap().len(), 14_600, "and nothing is asked for twice");
+    }
+}
+
+/// passt acknowledges each byte once, and may lose that.
+#[test]
+fn a_peer_that_has_all_and_does_not_say_so_is_sent_something_new() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let at_client = net.client.connect(SERVER, 80, net.now_ns);
+    let mut syn = net.client.turn(net.now_ns).pop().unwrap();
+    let scale = syn.windows(2).rposition(|option| option == [3, 3]).unwrap();
+    syn[scale + 2] = 8;
+    repair(&mut syn);
+    net.server.deliver(&syn, net.now_ns);
+    net.settle();
+    net.client.sockets.connected(ME, at_client).unwrap();
+    let server = net.server.sockets.accept(ME, listener).unwrap().id;
+    let Net { server: machine, now_ns, .. } = &mut net;
+    let record = machine.sockets.tcp.records().next().unwrap();
+    let pair = Pair { local: record.pair.remote, remote: record.pair.local };
+    let ends = |machine: &mut Machine, now_ns: u64| {
+        let packets = machine.turn(now_ns);
+        packets.iter().map(|packet| Segment::decode(packet, true).unwrap().end).collect::<Vec<_>>()
+    };
+    let acknowledge = |machine: &mut Machine, end: u32, now_ns: u64| {
+        machine.deliver(&acknowledgement(pair, record.receive_next, end, 2100), now_ns);
+    };
+    // Until a whole buffer may be on the way at once.
+    for _ in 0..20 {
+        let _ = machine.write(server, &[1; 20_000]);
+        for end in ends(machine, *now_ns) {
+            *now_ns += 1_000_000;
+            acknowledge(machine, end, *now_ns);
+        }
+    }
+    while let Some(end) = ends(machine, *now_ns).pop() {
+        acknowledge(machine, end, *now_ns);
+    }
+    assert_eq!(machine.write(server, &[1; 99_999]), Ok(65_536));
+    // But for less than a segment, which waits.
+    let last = ends(machine, *now_ns).pop().unwrap();
+    assert_eq!(machine.sockets.tcp.records().next().unwrap().send_unacknowledged.wrapping_add(44 * 1460), last);
+    let start_ns = *now_ns;
+    let new = loop {
+        *now_ns = machine.sockets.tcp.next_ns().unwrap().max(*now_ns + 1_000_000);
+        assert!(*now_ns < start_ns + SECOND_NS, "nothing new within a second");
+        let new = ends(machine, *now_ns).into_iter().find(|end| before(last, *end));
+        let _ = machine.write(server, &[2; 99_999]);
+        if let Some(new) = new {
+            break new;
+        }
+    };
+    assert_eq!(new, last.wrapping_add(1460), "one segment");
+    acknowledge(machine, new, *now_ns);
+    assert_eq!(machine.write(server, &[1; 99_999]), Ok(65_536 - 1296));
+    assert!(ends(machine, *now_ns).len() <= 4, "as slowly as after any loss");
 }

@@ -1,0 +1,74 @@
+//! What a connection does not say too often: acknowledgements that tell a peer nothing new.
+//!
+//! A peer takes some equal ones as the loss of a segment (three, RFC 5681, section 3.2; passt takes
+//! two) and sends again what is on the way, passt all of it for each. If a segment is lost among
+//! many, the many are answered with as many equal ones; what a peer sends again then comes where
+//! there was no room before, and is lost too.
+
+use crate::segment::Segment;
+
+/// So many in a row are said at once, which is what makes a peer send again.
+const AT_ONCE: u8 = 3;
+/// Then one in this time, and a last one after it, should those be lost or not be understood: passt
+/// passes over them if bytes follow at once.
+const AGAIN_NS: u64 = 20_000_000;
+/// What was acknowledged before is answered once in this time.
+const OLD_NS: u64 = 100_000_000;
+
+/// Number acknowledged and window of an acknowledgement.
+pub type Told = (u32, u16);
+
+/// What was said last without bytes, and how often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quiet {
+    told: Option<Told>,
+    times: u8,
+    last_ns: u64,
+    /// One was not said.
+    owes: bool,
+    /// When it answered last to what it had acknowledged before.
+    old_answered_ns: Option<u64>,
+}
+
+impl Quiet {
+    /// Whether saying this once more is due.
+    pub fn may_tell(&self, told: Told, now_ns: u64) -> bool {
+        self.told != Some(told) || self.times <= AT_ONCE || now_ns.saturating_sub(self.last_ns) >= AGAIN_NS
+    }
+
+    /// A segment left.
+    pub fn sent(&mut self, segment: &Segment, now_ns: u64) {
+        let Some(acknowledged) = segment.acknowledged.filter(|_| segment.is_bare()) else { return };
+        let told = Some((acknowledged, segment.window));
+        self.times = if self.told == told { self.times.saturating_add(1) } else { 1 };
+        (self.told, self.last_ns, self.owes) = (told, now_ns, false);
+    }
+
+    /// One was not said since it was not due.
+    pub fn hushed(&mut self) {
+        self.owes = true;
+    }
+
+    /// When what was not said is to be said after all.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.owes.then(|| self.last_ns.saturating_add(AGAIN_NS))
+    }
+
+    /// Whether that is now; not again then.
+    pub fn take_due(&mut self, now_ns: u64) -> bool {
+        let is_due = self.due_ns().is_some_and(|due_ns| due_ns <= now_ns);
+        self.owes &= !is_due;
+        is_due
+    }
+
+    /// Whether another segment that brings nothing but what was acknowledged before is answered. A
+    /// network that repeats frames, as ours does around the death of a component, would otherwise
+    /// be answered for each.
+    pub fn may_answer_old(&mut self, now_ns: u64) -> bool {
+        let may = self.old_answered_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) >= OLD_NS);
+        if may {
+            self.old_answered_ns = Some(now_ns);
+        }
+        may
+    }
+}
