@@ -17,15 +17,17 @@ use crate::record::{Phase, Record, brings_bytes};
 use crate::retransmission::Retransmission;
 use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, before};
 
-/// Bytes a connection can hold that the program has not read. Enough for a window of 22 segments.
-pub const RECEIVE_BYTES: usize = 32 * 1024;
+/// Bytes a connection can hold that the program has not read. A window of less than 64 KiB makes
+/// passt crawl: what it frees in its own socket is then less than a segment on the host's loopback,
+/// and the host sends the next only when its timer of 200 ms says so.
+pub const RECEIVE_BYTES: usize = 64 * 1024;
 /// Bytes a connection can hold that the peer has not acknowledged: what may be on the way at once.
 pub const SEND_BYTES: usize = 64 * 1024;
 /// Room beyond that for a segment while the peer is silent, see [`Connection::send_room`].
 const PROBE_BYTES: usize = 1460;
 /// Repeats in vain after which all is sent again, not the first segment alone.
 const VAIN_MAX: u32 = 1;
-/// Sockets of ended connections kept for new ones, with their buffers: saves clearing 96 KiB per
+/// Sockets of ended connections kept for new ones, with their buffers: saves clearing 129 KiB per
 /// connection.
 pub const SPARE_MAX: usize = 64;
 

@@ -12,7 +12,7 @@ use crate::segment::Pair;
 
 /// Connections that may wait at a listener that asks for fewer: a program that asks for a handful
 /// (Busybox says 9) while 200 clients come at once would make most of them wait a second for their
-/// second try, and lose those that come through passt, which has none. 256 of 96 KiB are 24 MiB.
+/// second try, and lose those that come through passt, which has none. 256 of 129 KiB are 33 MiB.
 pub const WAITING_MIN: usize = 256;
 /// The same for one that asks for more: three quarters of all connections.
 pub const WAITING_MAX: usize = 384;

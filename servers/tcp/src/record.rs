@@ -16,6 +16,8 @@
 use core::net::SocketAddrV4;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::connection::SEND_BYTES;
+use crate::quiet::Told;
 use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, acknowledgement, before};
 
 /// "TCPR" and the layout's version.
@@ -155,7 +157,18 @@ impl Record {
         })
     }
 
-    /// What such a segment acknowledges, as a segment of its own that lies in the window.
+    /// The acknowledgement that stands for that of a segment which brings bytes and acknowledges
+    /// less than others before it did: what was said last. Such a segment was overtaken, or is sent
+    /// again by a peer that does not renew it; one that acknowledges what lies further back than
+    /// can be on the way is not its peer's (RFC 5961, section 5).
+    pub fn renewed(&self, segment: &Segment) -> Option<Told> {
+        let back = self.send_unacknowledged.wrapping_sub(segment.acknowledged?);
+        let is_overtaken = brings_bytes(segment) && (1..=SEND_BYTES as u32).contains(&back);
+        let window = self.send_window >> self.send_scale.unwrap_or(0);
+        is_overtaken.then_some((self.send_unacknowledged, window as u16))
+    }
+
+    /// What a segment acknowledges, as a segment of its own that lies in the window.
     pub fn without_bytes(&self, segment: &Segment) -> Option<[u8; ACKNOWLEDGEMENT_BYTES]> {
         // The last place of the window: more may have been received than was acknowledged yet.
         let last = if self.receive_window == 0 { self.receive_next } else { self.window_end().wrapping_sub(1) };

@@ -3,6 +3,7 @@
 //! Decoded from bytes that nobody else can change any more. Sequence numbers compare modulo 2^32
 //! ([`before`]).
 
+use alloc::vec::Vec;
 use core::net::{Ipv4Addr, SocketAddrV4};
 use etherparse::checksum::Sum16BitWords;
 use smoltcp::phy::ChecksumCapabilities;
@@ -133,6 +134,16 @@ pub fn fill_checksum(packet: &mut [u8]) {
     set(packet, sum);
 }
 
+/// The same packet with another acknowledgement; its checksum is left as it is.
+pub fn with_acknowledgement(packet: &[u8], number: u32, window: u16) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    let mut ip = Ipv4Packet::new_unchecked(&mut packet[..]);
+    let mut tcp = TcpPacket::new_unchecked(ip.payload_mut());
+    tcp.set_ack_number(TcpSeqNumber(number as i32));
+    tcp.set_window_len(window);
+    packet
+}
+
 /// Bytes of an acknowledgement.
 pub const ACKNOWLEDGEMENT_BYTES: usize = 40;
 
@@ -171,7 +182,6 @@ pub fn acknowledgement(pair: Pair, sequence: u32, acknowledged: u32, window: u16
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec::Vec;
 
     #[test]
     fn an_acknowledgement_decodes_and_damage_does_not() {

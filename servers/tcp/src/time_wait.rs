@@ -1,4 +1,4 @@
-//! TIME-WAIT without a socket: a few numbers per ended connection, so that 96 KiB of buffers are
+//! TIME-WAIT without a socket: a few numbers per ended connection, so that 129 KiB of buffers are
 //! free at once.
 //!
 //! No timer: an entry is looked at when a segment or a new connection names its pair, and the
