@@ -73,6 +73,8 @@ pub struct Connection {
     heard_to: u32,
     /// When it sends again what is unacknowledged.
     retransmission: Retransmission,
+    /// It sends without regard to congestion.
+    is_unbound: bool,
     /// Who decides about it.
     pub owner: Owner,
     /// Microseconds its clock is ahead.
@@ -109,6 +111,7 @@ impl Connection {
             record: Record::new(id, pair),
             heard_to: 0,
             retransmission: Retransmission::default(),
+            is_unbound: false,
             owner,
             ahead_us: 0,
             timer_ns: None,
@@ -153,6 +156,7 @@ impl Connection {
         let acknowledges = self.record.acknowledges_more(segment);
         self.record.received(segment);
         if acknowledges {
+            self.bind();
             let acknowledged = self.record.send_unacknowledged;
             self.retransmission.acknowledged(acknowledged, self.record.unacknowledged(), now_ns);
         }
@@ -191,6 +195,20 @@ impl Connection {
         let again = if self.retransmission.in_vain() < VAIN_MAX { Again::First } else { Again::All };
         self.retransmission.repeated(now_ns);
         Some(again)
+    }
+
+    /// Lets it send all that the peer's window takes, as soon as there are buffers, until something
+    /// is acknowledged. Else the library sends the first segment alone.
+    pub fn unbind(&mut self) {
+        self.is_unbound = true;
+        self.socket_mut().set_congestion_control(CongestionControl::None);
+    }
+
+    /// The peer has answered: it sends as slowly again as after any loss.
+    fn bind(&mut self) {
+        if core::mem::take(&mut self.is_unbound) {
+            self.socket_mut().set_congestion_control(CongestionControl::Reno);
+        }
     }
 
     /// Bytes a program may write now. While the peer leaves repeated segments unanswered there is

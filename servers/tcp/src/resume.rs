@@ -10,7 +10,7 @@
 use alloc::vec::Vec;
 use packet::Memory;
 use smoltcp::iface::PollResult;
-use smoltcp::socket::tcp::{CongestionControl, State};
+use smoltcp::socket::tcp::State;
 use smoltcp::time::Duration;
 
 use crate::connection::{Again, Connection};
@@ -49,8 +49,7 @@ impl<M: Memory> Tcp<M> {
         const TIMERS: usize = 4;
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if again == Again::All {
-            // Else the library sends the first segment alone until that is acknowledged.
-            connection.socket_mut().set_congestion_control(CongestionControl::None);
+            connection.unbind();
         }
         for _ in 0..TIMERS {
             if !connection.record.unacknowledged() {
@@ -76,9 +75,6 @@ impl<M: Memory> Tcp<M> {
             if repeated {
                 break;
             }
-        }
-        if again == Again::All {
-            connection.socket_mut().set_congestion_control(CongestionControl::Reno);
         }
     }
 

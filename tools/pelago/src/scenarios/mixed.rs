@@ -21,11 +21,13 @@ mod capture;
 mod client;
 mod content;
 mod faults;
+mod lossy;
 mod stalls;
 
 use crate::emulator::{Forward, Machine, MachineType};
 use crate::guest::Guest;
 use crate::late::late;
+use crate::namespace::{GUEST, Namespace};
 use crate::scenario::{Bench, Scenario, Skip, with_console};
 use crate::scenarios::web;
 use crate::{description, passt, place, rootfs};
@@ -34,8 +36,9 @@ use capture::Seen;
 use client::{Board, Client, Record};
 use content::Content;
 use faults::{COMPONENTS, Fault, Schedule};
+use lossy::Lossy;
 use stalls::STALL_MAX;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -53,6 +56,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 /// Of plain runs.
 const SEED: u64 = 0x5eed_0025;
+const NOBODY: &[&str] = &[];
+/// With losses, the timers of TCP: a host repeats its SYN after a second, and what it uploads after
+/// 0.2 s and 0.4 s more; so do we.
+const LOSS_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Failures that are printed.
 const TOLD_MAX: usize = 20;
 /// The only victim whose death must not make TCP repeat anything.
@@ -64,6 +71,8 @@ enum Network {
     Passt,
     /// The emulator's own user network.
     User,
+    /// A tap, on the way to which one frame in a hundred is lost.
+    Lossy,
 }
 
 /// What is booted.
@@ -99,6 +108,7 @@ impl Configuration {
         let network = match self.network {
             Network::Passt => "passt",
             Network::User => "user",
+            Network::Lossy => "tap",
         };
         format!("{network}/{}/{}", self.machine.name(), self.cpus)
     }
@@ -107,8 +117,11 @@ impl Configuration {
 /// What is broken, and for how long.
 #[derive(Clone, Copy)]
 struct Plan {
+    /// None: nothing is broken.
     victims: &'static [&'static str],
     lasting: Duration,
+    /// A client that waits longer than this for its next byte is stalled.
+    wait_max: Duration,
     /// None: another one each time.
     seed: Option<u64>,
 }
@@ -122,15 +135,22 @@ pub fn scenarios() -> Vec<Scenario> {
         all.push(Scenario { nightly: is_nightly, ..scenario });
     };
     for configuration in Configuration::all() {
-        let plan = Plan { victims: COMPONENTS, lasting: BRIEF, seed: Some(SEED) };
+        let plan = Plan { victims: COMPONENTS, lasting: BRIEF, wait_max: STALL_MAX, seed: Some(SEED) };
         add(!CHOSEN.contains(&configuration), "mixed", configuration, plan);
     }
     for victims in COMPONENTS.chunks(1) {
-        let plan = Plan { victims, lasting: MINUTE, seed: None };
+        let plan = Plan { victims, lasting: MINUTE, wait_max: STALL_MAX, seed: None };
         Configuration::all().into_iter().for_each(|one| add(true, &format!("victim/{}", victims[0]), one, plan));
     }
     for configuration in CHOSEN {
-        add(true, "mixed/long", configuration, Plan { victims: COMPONENTS, lasting: LONG, seed: None });
+        let plan = Plan { victims: COMPONENTS, lasting: LONG, wait_max: STALL_MAX, seed: None };
+        add(true, "mixed/long", configuration, plan);
+    }
+    for (cpus, victims, lasting) in [(2, NOBODY, BRIEF), (1, NOBODY, MINUTE), (2, COMPONENTS, MINUTE)] {
+        let configuration = Configuration { network: Network::Lossy, machine: MachineType::Q35, cpus };
+        let start = if victims.is_empty() { "loss" } else { "loss/mixed" };
+        let plan = Plan { victims, lasting, wait_max: LOSS_WAIT_MAX, seed: Some(SEED) };
+        add(lasting > BRIEF, start, configuration, plan);
     }
     all
 }
@@ -140,16 +160,30 @@ fn run(bench: &Bench, name: &str, configuration: Configuration, plan: Plan) -> R
     let content = Content::new();
     // The record of a long run has no judge, and is large.
     let record = (plan.lasting < LONG).then(|| folder.path().join("frames.pcap"));
-    let (guest, ports) = boot(bench, configuration, &content, folder.path(), record.clone())?;
     let seed = seed(plan)?;
     println!("     {name}: seed {seed:#x}");
-    with_console(guest, |guest| {
-        let outcome = under_faults(guest, &ports, &content, plan, seed, record.as_deref());
-        outcome.map_err(|error| {
-            let kept = keep(name, guest, record.as_deref());
-            error.context(format!("seed {seed:#x}; {kept}"))
+    let namespace = (configuration.network == Network::Lossy).then(Namespace::create).transpose()?;
+    let way = Way { configuration, namespace: namespace.as_ref(), seed };
+    let (guest, addresses) = boot(bench, way, &content, folder.path(), record.clone())?;
+    let work = move || {
+        namespace.as_ref().map_or(Ok(()), Namespace::enter)?;
+        with_console(guest, |guest| {
+            let outcome = under_faults(guest, &addresses, &content, plan, seed, record.as_deref());
+            outcome.map_err(|error| {
+                let kept = keep(name, guest, record.as_deref());
+                error.context(format!("seed {seed:#x}; {kept}"))
+            })
         })
-    })
+    };
+    // A thread stays in the namespace that it entered, so this one must not.
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap_or_else(|_| bail!("the clients failed")))
+}
+
+/// How clients come to the guest.
+struct Way<'a> {
+    configuration: Configuration,
+    namespace: Option<&'a Namespace>,
+    seed: u64,
 }
 
 /// The plan's seed, unless the environment says another.
@@ -164,15 +198,15 @@ fn seed(plan: Plan) -> Result<u64> {
     Ok(plan.seed.unwrap_or_else(time))
 }
 
-/// Boots the server; gives each client's port. `record`: where the card's frames go.
+/// Boots the server; gives each client's address. `record`: where the card's frames go.
 fn boot(
     bench: &Bench,
-    configuration: Configuration,
+    way: Way,
     content: &Content,
     folder: &Path,
     record: Option<PathBuf>,
-) -> Result<(Guest, Vec<u16>)> {
-    let Configuration { network, machine: kind, cpus } = configuration;
+) -> Result<(Guest, Vec<SocketAddr>)> {
+    let Configuration { network, machine: kind, cpus } = way.configuration;
     let mut machine = Machine::new(kind, cpus, bench.accelerator());
     machine.memory_bytes += MEMORY_BYTES;
     (machine.pcap, machine.pcap_frame_bytes) = (record, Some(capture::FRAME_BYTES));
@@ -191,9 +225,16 @@ fn boot(
     let ports = free_ports()?;
     let lead = |(number, port): (usize, &u16)| Forward::local(*port, Client::guest_port(number));
     let forwards = ports.iter().enumerate().map(lead).collect();
-    let mut kept = None;
+    let mut addresses: Vec<SocketAddr> = ports.iter().map(|port| (Ipv4Addr::LOCALHOST, *port).into()).collect();
+    let (mut kept, mut lossy) = (None, None);
     match network {
         Network::User => machine.forwards = forwards,
+        Network::Lossy => {
+            let namespace = way.namespace.context("no namespace was made")?;
+            lossy = Some(Lossy::connect(&mut machine, namespace, way.seed)?);
+            let guest: Ipv4Addr = GUEST.parse()?;
+            addresses = (0..CLIENTS).map(|number| (guest, Client::guest_port(number)).into()).collect();
+        }
         Network::Passt if rootfs::in_path(passt::PROGRAM).is_none() => {
             bail!(Skip::Package { program: passt::PROGRAM, package: passt::PROGRAM })
         }
@@ -206,7 +247,8 @@ fn boot(
     machine.check()?;
     let mut guest = Guest::start(&machine)?;
     guest.keep(kept);
-    Ok((guest, ports))
+    guest.keep(lossy);
+    Ok((guest, addresses))
 }
 
 /// Ports of this machine that nobody has now, one for each client. All are held until each is
@@ -232,7 +274,7 @@ fn keep(name: &str, guest: &mut Guest, record: Option<&Path>) -> String {
 
 fn under_faults(
     guest: &mut Guest,
-    ports: &[u16],
+    addresses: &[SocketAddr],
     content: &Content,
     plan: Plan,
     seed: u64,
@@ -240,8 +282,8 @@ fn under_faults(
 ) -> Result<()> {
     guest.expect("pelago: ready", web::READY_LIMIT)?;
     let lifeline = guest.lifeline();
-    web::fetch(&lifeline, &format!("http://127.0.0.1:{}/ready", ports[0]), web::READY_LIMIT)?;
-    let client = |board, number| Client { number, port: ports[number], content, board, lifeline };
+    web::fetch(&lifeline, &format!("http://{}/ready", addresses[0]), web::READY_LIMIT)?;
+    let client = |board, number| Client { number, address: addresses[number], content, board, lifeline };
     let opening = Board::new();
     let opened: Vec<_> =
         (0..CLIENTS).map(|number| client(&opening, number).open(web::READY_LIMIT)).collect::<Result<_>>()?;
@@ -264,12 +306,16 @@ fn under_faults(
         problems.push(frames(record, before_load, &faults, plan.victims == [DRIVER]));
     }
     // Last: the others are not a matter of time.
-    problems.push(judge_stalls(&faults, &records));
+    problems.push(judge_stalls(&faults, &records, plan.wait_max));
     problems.into_iter().collect()
 }
 
 /// Gives the orders of the seed until the time is over.
 fn break_things(guest: &mut Guest, plan: Plan, seed: u64, board: &Board, faults: &mut Vec<Fault>) -> Result<()> {
+    if plan.victims.is_empty() {
+        std::thread::sleep(plan.lasting);
+        return Ok(());
+    }
     let mut begun = 0;
     for (number, order) in (1..).zip(Schedule::new(seed, plan.victims)) {
         std::thread::sleep(PAUSE);
@@ -346,9 +392,10 @@ fn judge_begun(faults: &[Fault], records: &[Record]) -> Result<()> {
 }
 
 /// No client waits too long. Of all that is judged this alone is a limit in time.
-fn judge_stalls(faults: &[Fault], records: &[Record]) -> Result<()> {
+fn judge_stalls(faults: &[Fault], records: &[Record], wait_max: Duration) -> Result<()> {
     let mut stalls: Vec<_> =
         records.iter().flat_map(|record| record.stalls.iter().map(|stall| (record.client, *stall))).collect();
+    stalls.retain(|(_, stall)| stall.to - stall.from > wait_max);
     stalls.sort_by_key(|(_, stall)| stall.from);
     let told = stalls.iter().map(|(client, stall)| {
         let (ms, when) = ((stall.to - stall.from).as_millis(), faults::place(faults, stall.from));
@@ -415,7 +462,7 @@ mod tests {
             assert!(CHOSEN.iter().any(|long| long.cpus == one.cpus));
         }
         let (nightly, plain): (Vec<_>, Vec<_>) = scenarios().into_iter().partition(|scenario| scenario.nightly);
-        assert_eq!((plain.len(), nightly.len()), (5, 7 + 6 * 12 + 5));
+        assert_eq!((plain.len(), nightly.len()), (5 + 1, 7 + 6 * 12 + 5 + 2));
     }
 
     #[test]
@@ -432,12 +479,12 @@ mod tests {
         let (mut one, mut other) = (record(3, &[]), record(4, &[]));
         one.stalls.push(Stall { from: at(2000), to: at(4000) });
         other.stalls.push(Stall { from: at(700), to: at(1800) });
-        let told = judge_stalls(&[fault(1, 300), fault(2, 600)], &[one, other]).unwrap_err().to_string();
+        let told = judge_stalls(&[fault(1, 300), fault(2, 600)], &[one, other], STALL_MAX).unwrap_err().to_string();
         assert!(
             told.starts_with("client 4 (download) waited 1100 ms for a byte, from at 0.700 s, 100 ms after fault 2 ")
         );
         assert!(told.ends_with("and 1 more like this"), "{told}");
-        judge_stalls(&[], &[]).unwrap();
+        judge_stalls(&[], &[], STALL_MAX).unwrap();
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::stalls::{Meter, Stall};
 use crate::lifeline::Lifeline;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -112,7 +112,7 @@ pub struct Failure {
 #[derive(Clone, Copy)]
 pub struct Client<'a> {
     pub number: usize,
-    pub port: u16,
+    pub address: SocketAddr,
     pub content: &'a Content,
     pub board: &'a Board,
     pub lifeline: Lifeline,
@@ -191,8 +191,7 @@ impl Client<'_> {
     }
 
     fn connect(&self) -> Result<TcpStream> {
-        let stream =
-            TcpStream::connect_timeout(&([127, 0, 0, 1], self.port).into(), GIVE_UP).context("cannot connect")?;
+        let stream = TcpStream::connect_timeout(&self.address, GIVE_UP).context("cannot connect")?;
         stream.set_read_timeout(Some(GIVE_UP))?;
         stream.set_write_timeout(Some(GIVE_UP))?;
         Ok(stream)
@@ -321,9 +320,9 @@ mod tests {
     use std::net::TcpListener;
 
     /// Serves one connection: reads the request's head, then gives `answer`.
-    fn with_server(answer: Vec<u8>, test: impl FnOnce(u16)) {
+    fn with_server(answer: Vec<u8>, test: impl FnOnce(SocketAddr)) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let address = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut head = Vec::new();
@@ -335,15 +334,15 @@ mod tests {
             // Who found a mistake hangs up.
             let _ = stream.write_all(&answer);
         });
-        test(port);
+        test(address);
         server.join().unwrap();
     }
 
     fn download_of(answer: Vec<u8>) -> Result<()> {
         let (content, board) = (Content::new(), Board::new());
         let mut result = Ok(());
-        with_server(answer, |port| {
-            let client = Client { number: 0, port, content: &content, board: &board, lifeline: Lifeline::default() };
+        with_server(answer, |address| {
+            let client = Client { number: 0, address, content: &content, board: &board, lifeline: Lifeline::default() };
             result = client.download(Run::new(0, 0, SHORT), &Mutex::new(Meter::new(board.now())));
         });
         result
