@@ -178,11 +178,23 @@ pub fn configuration(bench: &Bench) -> Outcome {
         }
         if record.class >> 16 == NETWORK {
             interrupts_and_memory(device, record.interrupts)?;
+            sys::device_master(device, true).map_err(refused("DeviceMaster"))?;
             configured += 1;
         }
         sys::cap_drop(device).map_err(refused("CapDrop"))?;
+        if record.class >> 16 == NETWORK {
+            nobody_answers_for_it(bench, record.hwid)?;
+        }
     }
     ensure(configured > 0, || String::from("no network device is free"))
+}
+
+/// What a device would do to memory ended with its last capability.
+fn nobody_answers_for_it(bench: &Bench, hwid: u64) -> Outcome {
+    let device = sys::device_alloc(bench.cores, Handle::SELF_RAM, hwid).map_err(refused("DeviceAlloc, again"))?;
+    let command = sys::device_conf_read(device, 4, 2).map_err(refused("DeviceConfRead"))?;
+    ensure(command & BUS_MASTER == 0, || String::from("it reaches memory after its last capability went"))?;
+    sys::cap_drop(device).map_err(refused("CapDrop"))
 }
 
 /// Command, base addresses, interrupt line; and accesses that are none.

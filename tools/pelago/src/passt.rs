@@ -11,6 +11,7 @@ use crate::emulator::Forward;
 use crate::{child, rootfs};
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
+use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::io::Read;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
@@ -39,6 +40,10 @@ const GUEST: [&str; 12] = [
 ];
 /// The network card's.
 const PACKET_BYTES: &str = "1500";
+
+/// Room for frames to the guest while nobody takes them: many times what eight busy connections
+/// have on the way.
+const ROOM_BYTES: usize = 4 << 20;
 
 /// How long its end is waited for.
 const END_MAX: Duration = Duration::from_secs(5);
@@ -72,6 +77,9 @@ pub fn connect(forwards: &[Forward]) -> Result<(Passt, OwnedFd)> {
         bail!("{PROGRAM} is missing; install it, for instance: apt-get install passt");
     }
     let (ours, its) = UnixStream::pair().context("cannot make a pair of sockets")?;
+    // It drops what it cannot pass on at once, a SYN too, which it never repeats. The machine may
+    // allow less.
+    set_socket_send_buffer_size(&its, ROOM_BYTES).context("cannot set the buffer of a socket")?;
     let mut command = Command::new(PROGRAM);
     command.args(arguments(forwards));
     command
