@@ -145,6 +145,8 @@ fn jobs(shell: &mut Shell) -> Result<()> {
 
     shell.run("sleep 10$((0*1)) &", 0, &[])?;
     shell.run("jobs", 0, &["Running"])?;
+    // Until then it is the shell's child, with the shell's words.
+    shell.run("until ps | grep -q 'sleep 10[0]'; do sleep 0.1; done", 0, &[])?;
     shell.run("ps", 0, &["sh", "sleep 100"])?;
     shell.run("kill %1; wait %1", 143, &[])?;
 
