@@ -285,10 +285,15 @@ impl<M: Memory> Ip<M> {
         output
     }
 
-    /// A packet for TCP waits until there is one.
-    pub(crate) fn keep_for_tcp(&mut self, packet: Span, now_ns: u64) {
-        self.early_until_ns.get_or_insert(now_ns.saturating_add(EARLY_NS));
-        self.early.push(packet);
+    /// A packet for TCP waits until there is one; false if as many do as the pool has buffers:
+    /// then the driver tells some twice.
+    pub(crate) fn keep_for_tcp(&mut self, packet: Span, now_ns: u64) -> bool {
+        let has_room = self.early.len() < usize::from(BUFFERS);
+        if has_room {
+            self.early_until_ns.get_or_insert(now_ns.saturating_add(EARLY_NS));
+            self.early.push(packet);
+        }
+        has_room
     }
 
     /// No TCP came for them.

@@ -172,6 +172,11 @@ fn what_comes_before_tcp_waits_for_it_and_not_for_ever() {
     assert_eq!(ip.take_output().give_back.len(), 256);
 
     let mut ip = attached();
+    let packet = ethernet(OUR_ETHERNET, EthernetProtocol::Ipv4, &ipv4(PEER, OURS, IpProtocol::Tcp, &[1]));
+    ip.received(&[machine.arrive(7, &packet)], 1);
+    assert_eq!(ip.counters().no_tcp, 1, "a driver that tells a frame twice fills no memory");
+    assert_eq!(ip.take_output().give_back, [7]);
+    let mut ip = attached();
     ip.poll(SECOND_NS);
     assert_eq!((ip.take_output().give_back.len(), ip.counters().no_tcp), (256, 256));
     assert_eq!((ip.next_ns(), ip.detach_driver()), (None, BufferSet::EMPTY));

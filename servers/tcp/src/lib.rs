@@ -7,7 +7,7 @@
 //!
 //! Invariants: no packet and no client panics it; a segment finds its connection by one look into a
 //! map, and the library is only ever shown that one; every table has a named limit; no timer runs
-//! unless something waits for it. After IP or the driver were restarted every connection repeats
+//! unless something waits for it. After the card was reset every connection repeats
 //! what is unacknowledged and acknowledges at once ([`Tcp::resume`]); otherwise `retransmission.rs`
 //! says when a connection sends again.
 //!

@@ -9,6 +9,7 @@ use crate::namespace::{COMMAND_LINE, Namespace, TAP};
 use crate::scenarios::random::Random;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,8 +74,9 @@ fn carry(socket: &UdpSocket, tap: &SyncDevice, is_over: &AtomicBool, mut random:
     };
     while !is_over.load(Ordering::Relaxed) {
         let mut both = [PollFd::new(socket, PollFlags::IN), PollFd::new(tap, PollFlags::IN)];
-        if poll(&mut both, Some(&LOOK)).is_err() {
-            break;
+        match poll(&mut both, Some(&LOOK)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(problem) => return println!("     no frames are carried any more: {problem}"),
         }
         // A frame that the other side has no room for is one more that is lost.
         for _ in 0..BURST {
