@@ -320,10 +320,11 @@ calls! {
     /// Calls through a portal, giving the callee the caller's time until it answers (NOVA donation
     /// and helping). RENDEZVOUS portal: (portal: CALL, word, word, word, word, deadline_ns) →
     /// (word, word, word); waits for `PortalReplyWait` of the callee. MAILBOX portal: (portal:
-    /// CALL) → (); sets the badge bits, lends time until the callee reaches Wait. `Timeout`,
-    /// `PeerDead`. A mailbox caller also goes on when it is itself notified, if the callee has time
-    /// of its own. `Busy`: the callee waits for the caller, or more than 16 calls would wait for
-    /// each other; one that is in line gets it later if the callee's own calls need the room.
+    /// CALL) → (); sets the badge bits, lends time until the callee reaches Wait, none to one that
+    /// was not started. `Timeout`, `PeerDead`. A mailbox caller also goes on when it is itself
+    /// notified, if the callee has time of its own. `Busy`: the callee waits for the caller, or
+    /// more than 16 calls would wait for each other; one that is in line gets it later if the
+    /// callee's own calls need the room.
     PortalCall = 81,
     /// Answers the current rendezvous caller if there is one and waits for the next. (word, word,
     /// word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`:

@@ -315,9 +315,10 @@ impl Kernel {
         true
     }
 
-    /// A mailbox call: sets the bits and donates time until the callee idles.
+    /// A mailbox call: sets the bits and donates time until the callee idles. One that was not
+    /// started has nothing to do yet, and it may be the caller who has it started.
     pub fn call_mailbox(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64) {
-        let donates = self.may_donate(caller, callee);
+        let donates = callee.state() != State::New && self.may_donate(caller, callee);
         self.signal(callee, badge);
         if donates {
             caller.donate_to(callee);

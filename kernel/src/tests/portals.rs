@@ -598,3 +598,24 @@ fn a_budget_that_ends_inside_a_server_stalls_nobody() {
     server.context.schedule.set(Some(server.time));
     world.end([server, poor, rich]);
 }
+
+/// Who rings one that was not started keeps its time: it may be the one who has it started, and
+/// nothing else would ever end the donation. The bits wait.
+#[test]
+fn who_rings_one_that_was_not_started_goes_on() {
+    hardware::set_clock(0);
+    let mut world = World::new(400);
+    let caller = world.party(5);
+    let newborn = world.spare_context(&caller);
+    let portal = world.kernel.create(world.ram, |header| Portal::new(header, PortalKind::Mailbox)).unwrap();
+    portal.set_callee(Some(newborn));
+    caller.domain.ensure_slot(&mut world.kernel, PORTAL).unwrap();
+    caller.domain.insert(PORTAL, Capability { object: portal.any(), badge: 8, rights: Rights::ALL });
+
+    world.call(&caller, 100, Call::PortalCall, [PORTAL as u64, 0, 0, 0, 0, 0]);
+    assert!(world.runs(&caller), "it lends no time");
+    assert_eq!(status(&caller), 0);
+    assert_eq!(newborn.pending.get(), 8, "the bits are there when it runs");
+    world.kernel.release(newborn);
+    world.end([caller]);
+}
