@@ -31,7 +31,7 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 const EVENTS_MAX: usize = 1024;
 /// What an emulator wrote before its end has been read by then.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Lines shown when a scenario fails.
+/// Lines shown when a scenario fails, each once: what waits says so again and again.
 const TAIL_LINES: usize = 40;
 
 /// What came out of the guest.
@@ -309,13 +309,33 @@ impl Guest {
         Lifeline::of(self.child.id())
     }
 
-    /// The last lines of the console, those nobody has read yet included.
+    /// The last different lines of the console, those nobody has read yet included.
     pub fn tail(&mut self) -> String {
         self.catch_up();
-        let first = self.transcript.len().saturating_sub(TAIL_LINES);
         let mut symbols = crate::symbols::Symbols::default();
-        self.transcript[first..].iter().map(|line| format!("    | {}\n", symbols.describe(line))).collect()
+        let lines = last_different(&self.transcript, TAIL_LINES).into_iter();
+        lines
+            .map(|(line, times)| match times {
+                1 => format!("    | {}\n", symbols.describe(line)),
+                _ => format!("    | {} ({times} times)\n", symbols.describe(line)),
+            })
+            .collect()
     }
+}
+
+/// The last `count` different lines in the order in which they came last, and how often each came
+/// since the first that is shown.
+fn last_different(lines: &[String], count: usize) -> Vec<(&str, usize)> {
+    let mut found: Vec<(&str, usize)> = Vec::new();
+    for line in lines.iter().rev() {
+        match found.iter().position(|(known, _)| known == line) {
+            Some(at) => found[at].1 += 1,
+            None if found.len() == count => break,
+            None => found.push((line, 1)),
+        }
+    }
+    found.reverse();
+    found
 }
 
 impl Drop for Guest {
@@ -388,6 +408,13 @@ mod tests {
         let (mut splitter, mut events) = (Splitter::default(), Vec::new());
         pieces.iter().for_each(|piece| splitter.feed(piece.as_bytes(), &mut events));
         events
+    }
+
+    #[test]
+    fn a_tail_shows_a_line_that_comes_again_once() {
+        let lines = ["old", "cause", "wait a", "wait b", "wait a", "wait b"].map(str::to_owned);
+        assert_eq!(last_different(&lines, 3), [("cause", 1), ("wait a", 2), ("wait b", 2)]);
+        assert_eq!(last_different(&lines[..1], 3), [("old", 1)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use crate::late::Late;
 use crate::progress::{self, Progress};
+use crate::record::Record;
 use crate::repeat::{self, End, Ran};
 use crate::scenario::{Bench, CONSOLE, Scenario, Skip};
 use crate::{accelerator, cargo, leftovers, place, quick, scenarios, times, unit};
@@ -16,8 +17,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Scenarios that measure nothing run this many at a time, on machines that have the cores.
@@ -191,7 +192,7 @@ struct Runner<'b> {
     progress: &'b Progress,
     /// What failed a limit in time is run once more.
     repeats: bool,
-    /// Where consoles and captures of the first time are kept.
+    /// Where consoles and captures of failures are kept: those that were run once more in `flaky`.
     kept: PathBuf,
     /// How long each took.
     times: Mutex<Vec<(String, Duration)>>,
@@ -199,13 +200,15 @@ struct Runner<'b> {
 
 impl<'b> Runner<'b> {
     fn new(bench: &'b Bench, progress: &'b Progress, repeats: bool) -> Runner<'b> {
-        Runner { bench, progress, repeats, kept: place::out().join("flaky"), times: Mutex::default() }
+        Runner { bench, progress, repeats, kept: place::out(), times: Mutex::default() }
     }
 
     /// Runs all of these, which are sorted by tier.
     fn all<'s>(&self, chosen: &'s [Scenario]) -> Vec<(&'s Scenario, End)> {
         // What an earlier run kept, if one did.
-        let _ = std::fs::remove_dir_all(&self.kept);
+        for how in ["flaky", "failed"] {
+            let _ = std::fs::remove_dir_all(self.kept.join(how));
+        }
         let mut ran: Vec<(&Scenario, End)> = Vec::new();
         let mut is_over = false;
         for tier in chosen.chunk_by(|one, next| one.tier == next.tier) {
@@ -294,15 +297,28 @@ impl<'b> Runner<'b> {
         let end = judge(name, &error);
         match &end {
             End::Late(words) if repeats => {
-                let kept = self.kept.join(name.replace('/', "-"));
-                let is_kept = made.and_then(|(_, record)| record.keep(&kept, &format!("{error:#}")));
-                let look = is_kept.map_or_else(|error| format!("{error:#}"), |()| format!("see {}", kept.display()));
+                let look = self.keep("flaky", name, &made, &error);
                 println!("late {name} ({seconds:.1} s): {words}; {look}");
             }
             End::Skipped(what) => println!("skip {what}"),
-            _ => println!("FAIL {name} ({seconds:.1} s): {error:#}"),
+            _ => {
+                println!("FAIL {name} ({seconds:.1} s): {error:#}");
+                println!("     {name}: {}", self.keep("failed", name, &made, &error));
+            }
         }
         end
+    }
+
+    /// Keeps consoles and captures of a scenario that failed; tells where.
+    fn keep(&self, how: &str, name: &str, made: &Result<(Bench, Arc<Record>)>, failure: &anyhow::Error) -> String {
+        let kept = self.kept.join(how).join(name.replace('/', "-"));
+        match made {
+            Ok((_, record)) => match record.keep(&kept, &format!("{failure:#}")) {
+                Ok(()) => format!("see {}", kept.display()),
+                Err(error) => format!("{error:#}"),
+            },
+            Err(_) => "no machine was made".to_owned(),
+        }
     }
 }
 
@@ -380,8 +396,11 @@ mod tests {
             })
             .collect();
         let (bench, progress) = (Bench::empty().unwrap(), Progress::start());
-        let runner = Runner { kept: folder.path().join("flaky"), ..Runner::new(&bench, &progress, true) };
+        let runner = Runner { kept: folder.path().to_owned(), ..Runner::new(&bench, &progress, true) };
         let ends = runner.all(&plays);
+        for (scenario, _) in ends.iter().filter(|(_, end)| *end == End::Failed) {
+            assert!(folder.path().join("failed").join(&scenario.name).join("failure.txt").exists());
+        }
         let times = |scenario: &Scenario| bench.of(scenario).unwrap().0.noted("figures").len();
         ends.into_iter().map(|(scenario, end)| (scenario.name.clone(), end, times(scenario))).collect()
     }
