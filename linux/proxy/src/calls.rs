@@ -45,7 +45,7 @@ calls! {
     6 Lstat "lstat" Full;
     7 Poll "poll" Partial("at most 1,024 entries, the limit of descriptors: EINVAL");
     8 Lseek "lseek" Partial("no SEEK_DATA and SEEK_HOLE");
-    9 Mmap "mmap" Partial("a shared mapping of a file does not change the file; at most 2,048 areas");
+    9 Mmap "mmap" Partial("a shared mapping of a file does not change the file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 2,048 areas");
     10 Mprotect "mprotect" Full;
     11 Munmap "munmap" Full;
     12 Brk "brk" Partial("at most 992 MiB");

@@ -48,9 +48,15 @@ pub const PROT_WRITE: u64 = 2;
 pub const PROT_EXEC: u64 = 4;
 pub const MAP_SHARED: u64 = 1;
 pub const MAP_PRIVATE: u64 = 2;
+pub const MAP_SHARED_VALIDATE: u64 = 3;
+pub const MAP_TYPE: u64 = 15;
 pub const MAP_FIXED: u64 = 0x10;
 pub const MAP_ANONYMOUS: u64 = 0x20;
+pub const MAP_SYNC: u64 = 0x80000;
 pub const MAP_FIXED_NOREPLACE: u64 = 0x100000;
+/// All flags that mmap had before it refused unknown ones (LEGACY_MAP_MASK), besides its type: from
+/// MAP_FIXED to MAP_HUGETLB with MAP_32BIT, MAP_UNINITIALIZED, and the sizes of large pages.
+pub const MAP_OLD: u64 = 0x7c07_f970;
 pub const MREMAP_MAYMOVE: u64 = 1;
 pub const MREMAP_FIXED: u64 = 2;
 

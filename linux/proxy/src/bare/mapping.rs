@@ -7,6 +7,7 @@ use abi::{Handle, Rights};
 use alloc::vec::Vec;
 use personality::Errno;
 use personality::flags::*;
+use personality::mapping::is_shared;
 use personality::memory::{Area, PAGE, protection, round_up};
 
 use super::errors::{Failure, Outcome};
@@ -156,8 +157,8 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
     let bytes = round_up(bytes).filter(|bytes| *bytes > 0).ok_or(Errno::EINVAL)?;
     let from_file = flags & MAP_ANONYMOUS == 0;
     // Of what nobody writes every process may have a copy.
-    let is_common = flags & MAP_SHARED != 0 && (!from_file || access & protection::WRITE != 0);
-    if flags & (MAP_SHARED | MAP_PRIVATE) == 0 || !offset.is_multiple_of(PAGE) {
+    let is_common = is_shared(flags)? && (!from_file || access & protection::WRITE != 0);
+    if !offset.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL.into());
     }
     if from_file {

@@ -261,6 +261,19 @@ static void devices(void) {
     close(big);
 }
 
+// Flags that only MAP_SHARED_VALIDATE looks at. A file here lies in no persistent memory.
+static void map_flags(void) {
+    int file = make("/tmp/validated");
+    int access = PROT_READ | PROT_WRITE;
+    check("map-sync", mmap(NULL, 4096, access, MAP_SHARED_VALIDATE | MAP_SYNC, file, 0) == MAP_FAILED && errno == EOPNOTSUPP, errno);
+    check("map-unknown", mmap(NULL, 4096, access, MAP_SHARED_VALIDATE | 1 << 25, file, 0) == MAP_FAILED && errno == EOPNOTSUPP, errno);
+    check("map-no-kind", mmap(NULL, 4096, access, MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == EINVAL, errno);
+    char *mapped = mmap(NULL, 4096, access, MAP_SHARED_VALIDATE, file, 0);
+    check("map-validated", mapped != MAP_FAILED && mapped[9] == '9', errno);
+    munmap(mapped, 4096);
+    close(file);
+}
+
 static void watched(void) {
     int first[2], second[2], set = epoll_create1(0);
     if (pipe(first) || pipe(second)) exit(99);
@@ -344,6 +357,7 @@ int main(void) {
     after_fork();
     flags();
     devices();
+    map_flags();
     watched();
     places();
     sockets();

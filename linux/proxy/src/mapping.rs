@@ -1,0 +1,50 @@
+//! What the arguments of mmap ask for.
+
+use crate::errno::Errno;
+use crate::flags::*;
+
+/// Is the mapping to be shared? `EINVAL` if the flags name no kind of mapping. MAP_SHARED takes any
+/// flag, as it always did; MAP_SHARED_VALIDATE, of files only, gives `EOPNOTSUPP` for what it does
+/// not know and for MAP_SYNC: a program that is told so makes its data safe by fsync instead.
+pub fn is_shared(flags: u64) -> Result<bool, Errno> {
+    match flags & MAP_TYPE {
+        MAP_PRIVATE => Ok(false),
+        MAP_SHARED => Ok(true),
+        MAP_SHARED_VALIDATE if flags & MAP_ANONYMOUS != 0 => Err(Errno::EINVAL),
+        MAP_SHARED_VALIDATE if flags & !(MAP_TYPE | MAP_OLD) != 0 => Err(Errno::EOPNOTSUPP),
+        MAP_SHARED_VALIDATE => Ok(true),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_has_a_kind() {
+        assert_eq!(is_shared(MAP_SHARED), Ok(true));
+        assert_eq!(is_shared(MAP_PRIVATE | MAP_ANONYMOUS), Ok(false));
+        for none in [0, MAP_ANONYMOUS, MAP_FIXED, 4, 8, 15] {
+            assert_eq!(is_shared(none), Err(Errno::EINVAL), "{none:#x}");
+        }
+    }
+
+    #[test]
+    fn only_who_asks_for_it_is_told_of_unknown_flags() {
+        assert_eq!(is_shared(MAP_SHARED_VALIDATE), Ok(true));
+        assert_eq!(is_shared(MAP_SHARED_VALIDATE | MAP_SYNC), Err(Errno::EOPNOTSUPP));
+        assert_eq!(is_shared(MAP_SHARED_VALIDATE | MAP_ANONYMOUS), Err(Errno::EINVAL));
+        // Each single flag: those that were there before MAP_SHARED_VALIDATE, and others.
+        const OLD: [u64; 11] =
+            [MAP_FIXED, 0x40, 0x100, 0x800, 0x1000, 0x2000, 0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000];
+        for flag in (4..64).map(|bit| 1 << bit).filter(|flag| *flag != MAP_ANONYMOUS) {
+            let is_size_of_pages = (26..31).contains(&flag.trailing_zeros());
+            let is_old = OLD.contains(&flag) || is_size_of_pages;
+            let expected = if is_old { Ok(true) } else { Err(Errno::EOPNOTSUPP) };
+            assert_eq!(is_shared(MAP_SHARED_VALIDATE | flag), expected, "{flag:#x}");
+            assert_eq!(is_shared(MAP_SHARED | flag), Ok(true), "{flag:#x}");
+            assert_eq!(is_shared(MAP_PRIVATE | flag), Ok(false), "{flag:#x}");
+        }
+    }
+}
