@@ -156,6 +156,11 @@ pub struct ChildNews {
 
 /// Interval timers of a process that send signals: the first is `alarm(2)`'s.
 pub const TIMERS_MAX: u32 = 33;
+/// Processes of one branch: a child of the first program with all that descends from it. A fork
+/// bomb reaches this and then only gets errors, while other branches have room. A living process
+/// takes some 36 of its monitor's 16,384 slots, most of them for its 8 channels, so that about 450
+/// live on a core at once, of which this leaves 30 to others.
+pub const BRANCH_MAX: usize = 420;
 /// Bytes of a host or domain name.
 pub const NAME_MAX: usize = 64;
 

@@ -43,7 +43,7 @@ calls! {
     4 Stat "stat" Full;
     5 Fstat "fstat" Full;
     6 Lstat "lstat" Full;
-    7 Poll "poll" Partial("at most 1,024 entries, the limit of descriptors: EINVAL");
+    7 Poll "poll" Full;
     8 Lseek "lseek" Partial("no SEEK_DATA and SEEK_HOLE");
     9 Mmap "mmap" Partial("a shared mapping of a file does not change the file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 2,048 areas");
     10 Mprotect "mprotect" Full;
@@ -122,7 +122,7 @@ calls! {
     94 Lchown "lchown" Full;
     95 Umask "umask" Full;
     96 Gettimeofday "gettimeofday" Partial("the time zone is zero");
-    97 Getrlimit "getrlimit" Partial("fixed limits");
+    97 Getrlimit "getrlimit" Full;
     98 Getrusage "getrusage" Partial("all time counts as the program's own; a thread's is the process's; of memory what is used now");
     99 Sysinfo "sysinfo" Partial("uptime and process count");
     100 Times "times" Partial("all time counts as the program's own");
@@ -171,7 +171,7 @@ calls! {
     152 Munlockall "munlockall" Full;
     157 Prctl "prctl" Partial("names, dumpable, capabilities of the bounding set; PR_SET_PDEATHSIG is without effect; others EINVAL");
     158 ArchPrctl "arch_prctl" Full;
-    160 Setrlimit "setrlimit" Partial("accepted, without effect");
+    160 Setrlimit "setrlimit" Partial("most that can be had: 1,024 descriptors, a stack of 64 MiB, 420 processes, no core files and no priorities, else EPERM; RLIMIT_CPU, RLIMIT_FSIZE and RLIMIT_SIGPENDING are kept and told, and bound nothing");
     162 Sync "sync" Full;
     164 Settimeofday "settimeofday" Partial("EPERM: the clock is the machine's");
     170 Sethostname "sethostname" Full;
@@ -251,7 +251,7 @@ calls! {
     296 Pwritev "pwritev" Full;
     297 RtTgsigqueueinfo "rt_tgsigqueueinfo" Partial("as rt_sigqueueinfo; of threads of other processes only the first");
     299 Recvmmsg "recvmmsg" Partial("as recvmsg");
-    302 Prlimit64 "prlimit64" Partial("fixed limits");
+    302 Prlimit64 "prlimit64" Partial("as setrlimit; of other processes EPERM");
     306 Syncfs "syncfs" Full;
     307 Sendmmsg "sendmmsg" Partial("as sendmsg");
     309 Getcpu "getcpu" Full;

@@ -8,7 +8,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::Errno;
 
-/// Most descriptors of a process (RLIMIT_NOFILE).
+/// Most descriptors of a process, whatever RLIMIT_NOFILE it sets.
 pub const DESCRIPTORS_MAX: usize = 1024;
 
 /// Which server holds a description. Values of [`Description::server`].
@@ -66,6 +66,8 @@ pub struct Descriptors {
     /// Index of the description plus 1; 0 = closed.
     slots: [u16; DESCRIPTORS_MAX],
     close_on_exec: [u8; DESCRIPTORS_MAX],
+    /// New numbers are below this (RLIMIT_NOFILE); what is open stays open.
+    end: u64,
     descriptions: [Description; DESCRIPTORS_MAX],
 }
 
@@ -74,6 +76,7 @@ impl Default for Descriptors {
         Descriptors {
             slots: [0; DESCRIPTORS_MAX],
             close_on_exec: [0; DESCRIPTORS_MAX],
+            end: DESCRIPTORS_MAX as u64,
             descriptions: [Description::default(); DESCRIPTORS_MAX],
         }
     }
@@ -85,6 +88,16 @@ impl Descriptors {
         let slot = *self.slots.get(descriptor as u32 as usize).ok_or(Errno::EBADF)?;
         let index = usize::from(slot).checked_sub(1).ok_or(Errno::EBADF)?;
         if index < DESCRIPTORS_MAX { Ok(index) } else { Err(Errno::EBADF) }
+    }
+
+    /// Numbers that may be given from now on: those below.
+    pub fn set_end(&mut self, end: u64) {
+        self.end = end.min(DESCRIPTORS_MAX as u64);
+    }
+
+    /// Which numbers may be given: those below.
+    pub fn end(&self) -> u64 {
+        self.end.min(DESCRIPTORS_MAX as u64)
     }
 
     /// What a descriptor names. `EBADF`.
@@ -106,13 +119,14 @@ impl Descriptors {
     }
 
     fn lowest(&self, from: u64) -> Result<usize, Errno> {
-        let from = usize::try_from(from).unwrap_or(usize::MAX);
-        (from..DESCRIPTORS_MAX).find(|slot| self.slots[*slot] == 0).ok_or(Errno::EMFILE)
+        let free = (from..self.end()).find(|slot| self.slots[*slot as usize] == 0);
+        free.map(|slot| slot as usize).ok_or(Errno::EMFILE)
     }
 
     /// Is there room for `count` more?
     pub fn room(&self, count: usize) -> Result<(), Errno> {
-        if self.slots.iter().filter(|slot| **slot == 0).count() >= count { Ok(()) } else { Err(Errno::EMFILE) }
+        let below = &self.slots[..self.end() as usize];
+        if below.iter().filter(|slot| **slot == 0).count() >= count { Ok(()) } else { Err(Errno::EMFILE) }
     }
 
     /// A new description under the lowest free number. `EMFILE`.
@@ -128,7 +142,7 @@ impl Descriptors {
     /// A second number, at least `from`. `EBADF`, `EMFILE`, `EINVAL` past the limit.
     pub fn duplicate(&mut self, descriptor: u64, from: u64, close_on_exec: bool) -> Result<u64, Errno> {
         let index = self.index(descriptor)?;
-        if from >= DESCRIPTORS_MAX as u64 {
+        if from >= self.end() {
             return Err(Errno::EINVAL);
         }
         let slot = self.lowest(from)?;
@@ -136,11 +150,11 @@ impl Descriptors {
         Ok(slot as u64)
     }
 
-    /// A second number `to`; gives what that named before.
+    /// A second number `to`; gives what that named before. `EBADF`, past the limit too.
     pub fn duplicate_to(&mut self, descriptor: u64, to: u64, close_on_exec: bool) -> Result<Option<Closed>, Errno> {
         let index = self.index(descriptor)?;
         let slot = to as u32 as usize;
-        if slot >= DESCRIPTORS_MAX {
+        if slot as u64 >= self.end() {
             return Err(Errno::EBADF);
         }
         let lost = self.close(to).ok();
@@ -227,5 +241,25 @@ mod tests {
             assert!(table.close(number).unwrap().is_last);
         }
         assert!(!table.uses(server::PROCESS));
+    }
+
+    #[test]
+    fn a_lower_limit_holds_for_new_numbers() {
+        let mut table = Descriptors::default();
+        (0..6).for_each(|number| assert_eq!(table.add(pipe(1), false), Ok(number)));
+        table.set_end(4);
+        assert_eq!(table.add(pipe(1), false), Err(Errno::EMFILE));
+        assert_eq!(table.duplicate(5, 0, false), Err(Errno::EMFILE));
+        assert_eq!(table.duplicate(5, 4, false), Err(Errno::EINVAL));
+        assert_eq!(table.duplicate_to(0, 4, false), Err(Errno::EBADF));
+        // What is open stays, also above the limit; what is closed below it is free.
+        assert!(table.get(5).is_ok() && table.set_close_on_exec(5, true).is_ok());
+        assert!(table.close(5).is_ok() && table.close(1).is_ok());
+        assert_eq!((table.room(1), table.room(2)), (Ok(()), Err(Errno::EMFILE)));
+        assert_eq!(table.add(pipe(1), false), Ok(1));
+        table.set_end(u64::MAX);
+        assert_eq!((table.end(), table.duplicate(0, 1023, false)), (DESCRIPTORS_MAX as u64, Ok(1023)));
+        table.set_end(0);
+        assert_eq!(table.add(pipe(1), false), Err(Errno::EMFILE));
     }
 }

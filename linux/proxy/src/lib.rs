@@ -19,6 +19,7 @@ pub mod futex;
 pub mod identity;
 pub mod image;
 pub mod layouts;
+pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod path;

@@ -28,8 +28,14 @@ pub const PLACE_TOP: u64 = 0x0000_7fff_0000_0000;
 pub const PIE_BASE: u64 = 0x0000_5555_5555_4000;
 /// Top of the program's stack.
 pub const STACK_TOP: u64 = 0x0000_7fff_ffff_0000;
-/// The stack's size limit. All of it is mapped; pages appear when touched.
+/// The stack's size limit at first. All of it is mapped; pages appear when touched.
 pub const STACK_BYTES: u64 = 8 << 20;
+/// The most that it can be raised to.
+pub const STACK_BYTES_MAX: u64 = 64 << 20;
+/// The least that a program begins with: its arguments must fit, and room is left.
+const STACK_BYTES_MIN: u64 = 256 << 10;
+const _: () = assert!(STACK_BYTES_MIN >= 2 * crate::stack::ARGUMENTS_BYTES_MAX as u64);
+const _: () = assert!(PLACE_TOP <= STACK_TOP - STACK_BYTES_MAX);
 
 /// Bits of [`Area::protection`], as Linux's PROT_*: the same as the kernel's.
 pub mod protection {
@@ -68,6 +74,11 @@ impl Area {
         (self.end - self.start) / PAGE
     }
 
+    /// Is it the program's own to write, besides its stack (RLIMIT_DATA)?
+    pub fn is_data(&self) -> bool {
+        self.protection & protection::WRITE != 0 && self.common == 0 && self.start < STACK_TOP - STACK_BYTES_MAX
+    }
+
     fn tail(mut self, at: u64) -> Area {
         if self.segment != 0 {
             self.first_page += (at - self.start) / PAGE;
@@ -89,6 +100,11 @@ impl Default for Memory {
     fn default() -> Self {
         Memory { count: 0, areas: [Area::default(); AREAS_MAX] }
     }
+}
+
+/// How much stack a program begins with under a soft limit.
+pub fn stack_bytes(limit: u64) -> u64 {
+    limit.clamp(STACK_BYTES_MIN, STACK_BYTES_MAX) & !(PAGE - 1)
 }
 
 /// Rounds up to whole pages; `None` on overflow.
@@ -151,6 +167,21 @@ impl Memory {
     pub fn in_common(&self, address: u64) -> Option<(u64, u64)> {
         let area = self.find(address).filter(|area| area.common != 0)?;
         Some((area.common, area.first_page * PAGE + (address - area.start)))
+    }
+
+    /// Bytes of a range in areas that count.
+    pub fn bytes(&self, range: core::ops::Range<u64>, counts: impl Fn(&Area) -> bool) -> u64 {
+        let inside = |area: &Area| area.end.min(range.end).saturating_sub(area.start.max(range.start));
+        self.areas().iter().filter(|area| counts(area)).map(inside).sum()
+    }
+
+    /// Lowest address of the stack, as far as it is mapped without a gap.
+    pub fn stack_start(&self) -> u64 {
+        let mut start = STACK_TOP;
+        while let Some(area) = self.find(start - 1) {
+            start = area.start;
+        }
+        start
     }
 
     /// Does any area still name the segment?
@@ -397,6 +428,29 @@ mod tests {
                 && !permitted(STATE_BASE, STATE_BASE + PAGE)
                 && !permitted(0, PAGE)
         );
+    }
+
+    #[test]
+    fn bytes_and_the_stack_are_measured() {
+        let mut memory = Memory::default();
+        let mut add = |start: u64, end: u64, protection: u32, common: u64| {
+            memory.insert(Area { start, end, segment: 1, protection, common, ..Area::default() }).unwrap();
+        };
+        let (read, write) = (protection::READ, protection::READ | protection::WRITE);
+        add(0x10_0000, 0x10_4000, read, 0);
+        add(0x20_0000, 0x20_2000, write, 0);
+        add(0x30_0000, 0x30_1000, write, 7);
+        add(STACK_TOP - 0x8000, STACK_TOP, write, 0);
+        add(STACK_TOP - 0xa000, STACK_TOP - 0x8000, write, 0);
+        add(STACK_TOP - 0xc000, STACK_TOP - 0xb000, write, 0);
+        assert_eq!(memory.bytes(0..u64::MAX, |_| true), 0x4000 + 0x2000 + 0x1000 + 0xa000 + 0x1000);
+        assert_eq!(memory.bytes(0..u64::MAX, Area::is_data), 0x2000);
+        assert_eq!(memory.bytes(0x10_3000..0x20_1000, |_| true), 0x2000);
+        assert_eq!(memory.bytes(0x40_0000..0x50_0000, |_| true), 0);
+        assert_eq!(memory.stack_start(), STACK_TOP - 0xa000);
+        assert_eq!(Memory::default().stack_start(), STACK_TOP);
+        assert_eq!([0, 1 << 20, 8 << 20, u64::MAX].map(stack_bytes), [256 << 10, 1 << 20, 8 << 20, 64 << 20]);
+        assert_eq!(stack_bytes((1 << 20) + 1), 1 << 20);
     }
 
     #[test]

@@ -5,18 +5,23 @@
 //! [`crate::memory::STATE_BASE`]. All else in the proxy (heap, channels, executor) is control state
 //! and never inherited. No pointer into that lies here.
 
+use core::ops::Range;
+
 use abi::ProgramRegisters;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::descriptors::Descriptors;
 use crate::epoll::Interests;
+use crate::errno::Errno;
 use crate::identity::Ids;
-use crate::memory::Memory;
+use crate::layouts::Limit;
+use crate::limits::{Limits, UNLIMITED, resource};
+use crate::memory::{Area, Memory};
 use crate::path::PATH_MAX;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0007;
+pub const VERSION: u64 = 0x5045_4c41_5354_0008;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -77,6 +82,8 @@ pub struct ProcessState {
     pub users: Ids,
     /// Of which groups.
     pub groups: Ids,
+    /// Resource limits; [`ProcessState::set_limit`] changes them.
+    pub limits: Limits,
     /// Where a forked child stores its id (CLONE_CHILD_SETTID), 0 = nowhere.
     pub child_id_at: u64,
     /// The id that a child being forked will have.
@@ -135,6 +142,28 @@ const _: () = assert!(core::mem::offset_of!(ThreadState, vectors).is_multiple_of
 pub const STATE_PAGES: u64 = (size_of::<StateBlock>() as u64).div_ceil(crate::memory::PAGE);
 const _: () = assert!(STATE_PAGES <= 64);
 
+impl ProcessState {
+    /// Changes a resource limit; gives the one before. As for [`Limits::check`].
+    pub fn set_limit(&mut self, resource: u64, new: Limit) -> Result<Limit, Errno> {
+        let old = self.limits.get(resource)?;
+        self.limits.set(resource, new, self.users.effective == 0)?;
+        self.descriptors.set_end(self.limits.soft(resource::DESCRIPTORS));
+        Ok(old)
+    }
+
+    /// May `bytes` be mapped in the place of what lies at `over`? `ENOMEM` beyond RLIMIT_AS and,
+    /// for what is the program's own to write, beyond RLIMIT_DATA.
+    pub fn may_map(&self, bytes: u64, over: Range<u64>, is_data: bool) -> Result<(), Errno> {
+        let fits = |resource: u64, counts: fn(&Area) -> bool| {
+            let limit = self.limits.soft(resource);
+            let mapped = |range: Range<u64>| self.memory.bytes(range, counts);
+            limit == UNLIMITED || (mapped(0..u64::MAX) - mapped(over.clone())).saturating_add(bytes) <= limit
+        };
+        let may = fits(resource::ADDRESSES, |_| true) && (!is_data || fits(resource::DATA, Area::is_data));
+        if may { Ok(()) } else { Err(Errno::ENOMEM) }
+    }
+}
+
 impl StateBlock {
     /// A fresh process in `/`, with one thread.
     pub fn reset(&mut self, segment: u64, process: u32, parent: u32) {
@@ -142,6 +171,8 @@ impl StateBlock {
         (state.version, state.segment, state.umask) = (VERSION, segment, 0o022);
         (state.process, state.parent) = (process, parent);
         state.signals = Signals::default();
+        state.limits = Limits::default();
+        state.descriptors.set_end(state.limits.soft(resource::DESCRIPTORS));
         state.directory = Text::new("/");
         self.first.signals = ThreadSignals::default();
         self.first.id = process.into();
@@ -160,5 +191,71 @@ impl StateBlock {
         self.first.signals.become_child();
         (self.first.id, self.first.robust_at) = (state.process.into(), 0);
         self.first.registers.rax = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::descriptors::{Description, server};
+    use crate::memory::{PAGE, protection};
+    use zerocopy::FromZeros;
+
+    fn block() -> Box<StateBlock> {
+        let mut block: Box<StateBlock> = Box::new(FromZeros::new_zeroed());
+        block.reset(5, 7, 1);
+        block
+    }
+
+    fn open(state: &mut ProcessState) -> Result<u64, Errno> {
+        state.descriptors.add(Description { server: server::FS, ..Description::default() }, false)
+    }
+
+    #[test]
+    fn limits_are_kept_and_inherited() {
+        let mut block = block();
+        let state = &mut block.process;
+        assert_eq!(state.limits, Limits::default());
+        let few = Limit { current: 2, maximum: 8 };
+        assert_eq!(state.set_limit(resource::DESCRIPTORS, few).map(|old| old.current), Ok(1024));
+        assert_eq!(state.set_limit(resource::CPU, few).map(|old| old.current), Ok(UNLIMITED));
+        assert_eq!((open(state), open(state), open(state)), (Ok(0), Ok(1), Err(Errno::EMFILE)));
+        // What is refused changes nothing.
+        assert_eq!(state.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 8 }), Err(Errno::EINVAL));
+        assert_eq!(state.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 2048 }), Err(Errno::EPERM));
+        assert_eq!(open(state), Err(Errno::EMFILE));
+        state.child = 8;
+        block.become_child();
+        let child = &mut block.process;
+        assert_eq!((child.process, child.limits.get(resource::DESCRIPTORS)), (8, Ok(few)));
+        assert_eq!((child.limits.get(resource::CPU), open(child)), (Ok(few), Err(Errno::EMFILE)));
+        child.users.effective = 1000;
+        assert_eq!(child.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 9 }), Err(Errno::EPERM));
+        assert_eq!(child.set_limit(resource::DESCRIPTORS, Limit { current: 3, maximum: 8 }), Ok(few));
+        assert_eq!((open(child), open(child)), (Ok(2), Err(Errno::EMFILE)));
+    }
+
+    #[test]
+    fn memory_is_bounded_by_what_was_set() {
+        let mut block = block();
+        let state = &mut block.process;
+        let area = |start: u64, pages: u64, protection| Area {
+            start,
+            end: start + pages * PAGE,
+            segment: 1,
+            protection,
+            ..Area::default()
+        };
+        state.memory.insert(area(0x10_0000, 4, protection::READ)).unwrap();
+        state.memory.insert(area(0x20_0000, 4, protection::READ | protection::WRITE)).unwrap();
+        assert_eq!(state.may_map(1 << 46, 0..0, true), Ok(()));
+        state.set_limit(resource::ADDRESSES, Limit { current: 10 * PAGE, maximum: UNLIMITED }).unwrap();
+        assert_eq!(state.may_map(2 * PAGE, 0..0, false), Ok(()));
+        assert_eq!(state.may_map(3 * PAGE, 0..0, false), Err(Errno::ENOMEM));
+        assert_eq!(state.may_map(4 * PAGE, 0x10_0000..0x10_2000, false), Ok(()));
+        assert_eq!(state.may_map(u64::MAX, 0..0, false), Err(Errno::ENOMEM));
+        state.set_limit(resource::DATA, Limit { current: 5 * PAGE, maximum: UNLIMITED }).unwrap();
+        assert_eq!((state.may_map(2 * PAGE, 0..0, false), state.may_map(PAGE, 0..0, true)), (Ok(()), Ok(())));
+        assert_eq!(state.may_map(2 * PAGE, 0..0, true), Err(Errno::ENOMEM));
     }
 }

@@ -9,15 +9,10 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use contracts::process::{ChildNews, ChildState, Ended, Interest, ProcessError, ProcessId, Target};
+use contracts::process::{BRANCH_MAX, ChildNews, ChildState, Ended, Interest, ProcessError, ProcessId, Target};
 
 /// Processes at once, zombies included.
 pub const MAX_PROCESSES: usize = 1000;
-/// Processes of one branch: a child of the first program with all that descends from it. A fork
-/// bomb reaches this and then only gets errors, while other branches have room. A living process
-/// takes some 36 of its monitor's 16,384 slots, most of them for its 8 channels, so that about 450
-/// live on a core at once, of which this leaves 30 to others.
-pub const BRANCH_MAX: usize = 420;
 /// Pages that must stay free on the core for each process a branch has already, before it gets one
 /// more: about what a small process takes. So a branch leaves to others at least as much memory as
 /// it took, on machines of any size.

@@ -11,7 +11,8 @@ use contracts::process::{Birth, Ended};
 use personality::descriptors::{Description, server};
 use personality::flags::{O_RDWR, O_WRONLY};
 use personality::image::Image;
-use personality::memory::{PAGE, STACK_BYTES, STACK_TOP, STATE_BASE, protection};
+use personality::limits::resource;
+use personality::memory::{PAGE, STACK_TOP, STATE_BASE, protection, stack_bytes};
 use personality::path::{absolute, base_name, interpreter};
 use personality::signals::AlternateStack;
 use personality::signals::number::{SIGCHLD, SIGKILL};
@@ -262,7 +263,8 @@ async fn replace(
         file.load(image, linker_base).await?;
         entry = linker_base + image.entry;
     }
-    mapping::map_zeroed(STACK_TOP - STACK_BYTES, STACK_TOP, protection::READ | protection::WRITE)?;
+    let stack = with_state(|state| stack_bytes(state.limits.soft(resource::STACK)));
+    mapping::map_zeroed(STACK_TOP - stack, STACK_TOP, protection::READ | protection::WRITE)?;
     let fixed = fixed_values(image, base, linker_base);
     let stack = stack::build(
         STACK_TOP,

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use personality::Errno;
 use personality::flags::*;
 use personality::mapping::is_shared;
-use personality::memory::{Area, PAGE, protection, round_up};
+use personality::memory::{Area, PAGE, STACK_TOP, protection, round_up, stack_bytes};
+use personality::state::ProcessState;
 
 use super::errors::{Failure, Outcome};
 use super::input_output::{read_into, status};
@@ -170,9 +171,12 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
             );
         }
     }
+    let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
+    let over = if is_fixed { wish..wish.saturating_add(bytes) } else { 0..0 };
+    with_state(|state| state.may_map(bytes, over, !is_common && access & protection::WRITE != 0))?;
     // The proxy writes what comes from the file: memory that it cannot have must be missed before.
     let covered = if from_file { bytes_of_file(descriptor, offset).await?.min(bytes) } else { 0 };
-    let start = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
+    let start = if is_fixed {
         let (start, end) = range(wish, bytes)?;
         if !personality::memory::permitted(start, end) {
             return Err(Errno::ENOMEM.into());
@@ -295,6 +299,7 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
         unmap(new_end, old_end)?;
         return Ok(old);
     }
+    with_state(|state| state.may_map(new_end - old_end, 0..0, area.is_data()))?;
     if area.common != 0 {
         // There is no more of it, here or elsewhere.
         return Err(Errno::ENOMEM.into());
@@ -317,6 +322,19 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     }
     unmap(old, old_end)?;
     Ok(new)
+}
+
+/// Maps as much stack as its limit allows, where there is less.
+pub fn grow_stack(limit: u64) -> Result<(), Errno> {
+    let start = with_state(|state| state.memory.stack_start());
+    let wanted = STACK_TOP - stack_bytes(limit);
+    if wanted >= start {
+        return Ok(());
+    }
+    if !with_state(|state| state.memory.is_free(wanted, start)) {
+        return Err(Errno::ENOMEM);
+    }
+    map_zeroed(wanted, start, protection::READ | protection::WRITE)
 }
 
 /// brk: gives the end that holds now, whether or not it was moved.
@@ -354,7 +372,10 @@ fn shrink_heap(segment: u64, start: u64, new_end: u64, old_end: u64) -> bool {
 fn grow_heap(held: u64, start: u64, old_end: u64, new_end: u64) -> bool {
     let pages = (new_end - start) / PAGE;
     let access = protection::READ | protection::WRITE;
-    if !with_state(|state| state.memory.is_free(old_end, new_end)) {
+    let may = |state: &mut ProcessState| {
+        state.memory.is_free(old_end, new_end) && state.may_map(new_end - old_end, 0..0, true).is_ok()
+    };
+    if !with_state(may) {
         return false;
     }
     if held == 0 {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use channel::{Call, CallError};
 use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsClient, WatchFor, ready};
 use personality::Errno;
-use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
+use personality::descriptors::{Description, server};
 use personality::epoll::{EDGE, Interest, ONE_SHOT};
 use personality::flags::*;
 use personality::layouts::{PollEntry, TimeSpec, TimeVal};
@@ -230,7 +230,7 @@ pub async fn poll_masked(at: u64, count: u64, timeout_at: u64, mask_at: u64, mas
 }
 
 async fn poll_until(at: u64, count: u64, deadline_ns: u64) -> Outcome {
-    if count > DESCRIPTORS_MAX as u64 {
+    if count > with_state(|state| state.descriptors.end()) {
         return Err(Errno::EINVAL.into());
     }
     let mut entries: Vec<PollEntry> =

@@ -2,14 +2,14 @@
 
 use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, ProcessId, Target};
 use personality::Errno;
-use personality::descriptors::DESCRIPTORS_MAX;
 use personality::flags::{O_NONBLOCK, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WUNTRACED};
 use personality::layouts::{ChildInfo, Limit, system_names};
-use personality::memory::STACK_BYTES;
+use personality::limits::{is_only_told, resource};
 use personality::signals::number::{SIGCHLD, SIGKILL};
 use personality::signals::{Cause, code};
 
 use super::errors::{Failure, Outcome};
+use super::mapping;
 use super::process_handles;
 use super::proxy::proxy;
 use super::signals::child_code;
@@ -178,22 +178,55 @@ pub fn prctl(option: u64, argument: u64) -> Outcome {
     Ok(0)
 }
 
-/// getrlimit and the reading half of prlimit64.
+/// getrlimit.
 pub fn limit(resource: u64, at: u64) -> Outcome {
-    const STACK: u64 = 3;
-    const PROCESSES: u64 = 6;
-    const DESCRIPTORS: u64 = 7;
-    let both = |value| Limit { current: value, maximum: value };
-    let limit = match resource {
-        STACK => both(STACK_BYTES),
-        PROCESSES => both(1000),
-        DESCRIPTORS => both(DESCRIPTORS_MAX as u64),
-        4 => Limit { current: 0, maximum: u64::MAX },
-        0..16 => both(u64::MAX),
-        _ => return Err(Errno::EINVAL.into()),
-    };
-    user::write_if(at, &limit)?;
+    let limit = with_state(|state| state.limits.get(resource))?;
+    user::write(at, &limit)?;
     Ok(0)
+}
+
+/// setrlimit.
+pub fn set_limit(resource: u64, at: u64) -> Outcome {
+    change_limit(resource, user::read(at)?)?;
+    Ok(0)
+}
+
+/// Changes a limit; gives the one before. A stack that may be larger is so at once.
+fn change_limit(resource: u64, new: Limit) -> Result<Limit, Errno> {
+    if resource == resource::STACK {
+        with_state(|state| state.limits.check(resource, new, state.users.effective == 0))?;
+        mapping::grow_stack(new.current)?;
+    }
+    let old = with_state(|state| state.set_limit(resource, new))?;
+    if is_only_told(resource, new) {
+        log_once(160, "setrlimit of RLIMIT_CPU, RLIMIT_FSIZE or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
+    }
+    Ok(old)
+}
+
+/// prlimit64 of this process. `None` for another one's, whose limits only its own proxy knows.
+pub fn limit_of(process: u64, resource: u64, new_at: u64, old_at: u64) -> Option<Outcome> {
+    let own = with_state(|state| state.process);
+    let is_own = process == 0 || process == u64::from(own) || threads::exists(process);
+    is_own.then(|| {
+        let old = match user::read_if(new_at)? {
+            Some(new) => change_limit(resource, new)?,
+            None => with_state(|state| state.limits.get(resource))?,
+        };
+        user::write_if(old_at, &old)?;
+        Ok(0)
+    })
+}
+
+/// The same of another process: `EPERM` if there is one.
+pub async fn limit_of_another(process: u64, resource: u64) -> Outcome {
+    with_state(|state| state.limits.get(resource))?;
+    if process as i32 <= 0 {
+        return Err(Errno::ESRCH.into());
+    }
+    groups(process).await?;
+    log_once(302, "prlimit64 of another process: EPERM");
+    Err(Errno::EPERM.into())
 }
 
 /// uname.

@@ -6,7 +6,7 @@ use contracts::process::{ChildState, Ended, SignalCause};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::memory::{PAGE, STACK_BYTES, STACK_TOP, protection};
+use personality::memory::{PAGE, protection};
 use personality::signal_frame::{
     RED_ZONE_BYTES, SignalFrame, SignalInfo, SignalRecord, VECTOR_BYTES, address_at_return, build,
 };
@@ -115,8 +115,8 @@ fn fault(vector: u64, exception: &ExceptionInfo) {
         _ => (SIGSEGV, 0x80, 0),
     };
     with_signals(|signals, thread| signals.force(thread, signal, Cause::fault(code, address)));
-    let guard = STACK_TOP - STACK_BYTES - PAGE..STACK_TOP - STACK_BYTES;
-    if signal == SIGSEGV && guard.contains(&address) {
+    let stack = with_state(|state| state.memory.stack_start());
+    if signal == SIGSEGV && (stack - PAGE..stack).contains(&address) {
         runtime::log!("process {}: its stack is full", with_state(|state| state.process));
     }
 }

@@ -148,8 +148,7 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         })),
         Call::SetRobustList => set_robust_list(a, b),
         Call::GetRobustList => robust_list(a, b, c),
-        Call::Setrlimit
-        | Call::Fadvise64
+        Call::Fadvise64
         | Call::Sync
         | Call::Capset
         | Call::Mlock
@@ -213,7 +212,8 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::ArchPrctl => base(a, b),
         Call::Prctl => process::prctl(a, b),
         Call::Getrlimit => process::limit(a, b),
-        Call::Prlimit64 => process::limit(b, d),
+        Call::Setrlimit => process::set_limit(a, b),
+        Call::Prlimit64 => return process::limit_of(a, b, c, d),
         Call::Getrandom => give_random(a, b),
         Call::EpollCreate => poll::create(0),
         Call::EpollCreate1 => poll::create(a),
@@ -459,6 +459,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Getpgid => process::groups(a).await.map(|(group, _)| group.into()),
         Call::Getpgrp => process::groups(0).await.map(|(group, _)| group.into()),
         Call::Getsid => process::groups(a).await.map(|(_, session)| session.into()),
+        Call::Prlimit64 => process::limit_of_another(a, b).await,
         Call::Setsid => proxy().process.new_session().await.map(u64::from).map_err(Failure::from),
         Call::Getppid => ask_parent().await,
         Call::Getpid
@@ -503,7 +504,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::ArchPrctl
         | Call::Prctl
         | Call::Getrlimit
-        | Call::Prlimit64
         | Call::SchedGetaffinity
         | Call::Getrandom
         | Call::EpollCreate

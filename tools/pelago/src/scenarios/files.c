@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -274,6 +275,88 @@ static void map_flags(void) {
     close(file);
 }
 
+static struct rlimit limit_of(int resource) {
+    struct rlimit found = { 1, 2 };
+    getrlimit(resource, &found);
+    return found;
+}
+static int set_limit(int resource, rlim_t soft, rlim_t hard) {
+    struct rlimit wanted = { soft, hard };
+    return setrlimit(resource, &wanted);
+}
+// What a program finds that was started under limits.
+static int limited(void) {
+    struct rlimit files = limit_of(RLIMIT_NOFILE), stack = limit_of(RLIMIT_STACK);
+    return files.rlim_cur != 16 || files.rlim_max != 32 || stack.rlim_cur != 1 << 20;
+}
+static long use_stack(long bytes) {
+    volatile char part[16384];
+    part[0] = bytes;
+    return bytes <= 0 ? part[0] : use_stack(bytes - sizeof part) + part[0];
+}
+
+// Limits are kept, told, inherited and obeyed. In a child each, so that no other check is under them.
+static void limits(void) {
+    int before = failures;
+    struct rlimit first = limit_of(RLIMIT_NOFILE);
+    check("limit-soft-above-hard", set_limit(RLIMIT_NOFILE, 20, 10) == -1 && errno == EINVAL, errno);
+    check("limit-of-nothing", set_limit(99, 1, 1) == -1 && errno == EINVAL, errno);
+    check("limit-above-all", set_limit(RLIMIT_NOFILE, 16, RLIM_INFINITY) == -1 && errno == EPERM, errno);
+    struct rlimit after = limit_of(RLIMIT_NOFILE);
+    check("limit-unchanged", after.rlim_cur == first.rlim_cur && after.rlim_max == first.rlim_max, after.rlim_cur);
+    pid_t child = begin();
+    if (child == 0) {
+        struct rlimit wanted = { 16, 32 }, old = { 0 };
+        for (int i = 3; i < 64; i++) close(i);
+        int ends[2], file = open("/dev/null", O_RDONLY), last = file;
+        struct pollfd many[17] = { 0 };
+        check("limit-set", prlimit(getpid(), RLIMIT_NOFILE, &wanted, &old) == 0 && old.rlim_cur == first.rlim_cur, old.rlim_cur);
+        check("limit-told", limit_of(RLIMIT_NOFILE).rlim_cur == 16 && limit_of(RLIMIT_NOFILE).rlim_max == 32, 0);
+        check("limit-dup2", dup2(file, 16) == -1 && errno == EBADF && dup2(file, 15) == 15, errno);
+        check("limit-dupfd", fcntl(file, F_DUPFD, 16) == -1 && errno == EINVAL, errno);
+        while ((file = open("/dev/null", O_RDONLY)) >= 0) last = file;
+        check("limit-open", errno == EMFILE && last == 14, last);
+        check("limit-pipe", pipe(ends) == -1 && errno == EMFILE, errno);
+        check("limit-pair", socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == -1 && errno == EMFILE, errno);
+        check("limit-epoll", epoll_create1(0) == -1 && errno == EMFILE, errno);
+        check("limit-dup", dup(0) == -1 && errno == EMFILE, errno);
+        check("limit-poll", poll(many, 17, 0) == -1 && errno == EINVAL, errno);
+        close(last);
+        check("limit-pipe-of-one", pipe(ends) == -1 && errno == EMFILE, errno);
+        check("limit-open-again", open("/dev/null", O_RDONLY) == last, errno);
+        for (int i = 3; i < 16; i++) close(i);
+        set_limit(RLIMIT_STACK, 1 << 20, limit_of(RLIMIT_STACK).rlim_max);
+        if (fork() == 0) {
+            execl("/proc/self/exe", "checks", "limited", NULL);
+            _exit(9);
+        }
+        int status = -1;
+        wait(&status);
+        check("limit-inherited", status == 0, status);
+        _exit(failures != before);
+    }
+    check("limit-child", end(child) == 0, 0);
+    child = begin();
+    if (child == 0) {
+        check("limit-memory", set_limit(RLIMIT_AS, 256 << 20, RLIM_INFINITY) == 0
+            && mmap(NULL, 300 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED && errno == ENOMEM, errno);
+        check("limit-memory-below", mmap(NULL, 10 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED, errno);
+        check("limit-heap", set_limit(RLIMIT_DATA, 32 << 20, RLIM_INFINITY) == 0 && sbrk(64 << 20) == (void *)-1, errno);
+        check("limit-heap-below", sbrk(1 << 20) != (void *)-1, errno);
+        _exit(failures != before);
+    }
+    check("limit-child-of-memory", end(child) == 0, 0);
+    child = begin();
+    if (child == 0) {
+        check("limit-stack", set_limit(RLIMIT_STACK, 32 << 20, limit_of(RLIMIT_STACK).rlim_max) == 0, errno);
+        use_stack(24 << 20);
+        _exit(failures != before);
+    }
+    check("limit-stack-grows", end(child) == 0, 0);
+    struct rlimit none = limit_of(RLIMIT_CORE);
+    check("limit-of-nobody", prlimit(999999, RLIMIT_CORE, NULL, &none) == -1 && errno == ESRCH, errno);
+}
+
 static void watched(void) {
     int first[2], second[2], set = epoll_create1(0);
     if (pipe(first) || pipe(second)) exit(99);
@@ -349,7 +432,8 @@ static void sockets(void) {
     check("send-when-full", write(server, much, sizeof much) == -1 && errno == EAGAIN, errno);
 }
 
-int main(void) {
+int main(int count, char **words) {
+    if (count > 1 && !strcmp(words[1], "limited")) return limited();
     clocks();
     record_locks();
     lock_waits();
@@ -358,6 +442,7 @@ int main(void) {
     flags();
     devices();
     map_flags();
+    limits();
     watched();
     places();
     sockets();
