@@ -61,8 +61,11 @@ pub enum LockKind {
     Client,
     /// Bytes, for the description, until nobody holds that.
     Description,
-    /// The whole file, for the description; does not see the other two kinds.
+    /// The whole file, for the description; does not see the other kinds.
     Whole,
+    /// Bytes that are memory of programs, for the description of a mapping; does not see the other
+    /// kinds. Whoever does not hold the description does not change them: `Denied`.
+    Mapped,
 }
 
 /// How a lock is held.
@@ -105,7 +108,7 @@ pub const PROC_DEVICE: u64 = 3;
 /// operation but a lock that waits acts at once, and each completely or not at all. Rights: every
 /// client may name every path of its root file system; permission bits are kept and shown but the
 /// caller counts as user 0.
-#[contract(name = "files", version = 3)]
+#[contract(name = "files", version = 4)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]

@@ -45,7 +45,7 @@ calls! {
     6 Lstat "lstat" Full;
     7 Poll "poll" Full;
     8 Lseek "lseek" Partial("no SEEK_DATA and SEEK_HOLE");
-    9 Mmap "mmap" Partial("a shared mapping of a file does not change the file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 2,048 areas");
+    9 Mmap "mmap" Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 2,048 areas, 256 of them such bytes");
     10 Mprotect "mprotect" Full;
     11 Munmap "munmap" Full;
     12 Brk "brk" Partial("at most 992 MiB");
@@ -62,7 +62,7 @@ calls! {
     23 Select "select" Full;
     24 SchedYield "sched_yield" Full;
     25 Mremap "mremap" Partial("moves by copying; no MREMAP_DONTUNMAP");
-    26 Msync "msync" Partial("a shared mapping of a file does not change the file");
+    26 Msync "msync" Full;
     27 Mincore "mincore" Partial("every mapped page counts as present");
     28 Madvise "madvise" Partial("MADV_DONTNEED writes zeros, also over bytes of a file, and gives no memory back; other advice is accepted");
     32 Dup "dup" Full;

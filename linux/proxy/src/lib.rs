@@ -23,6 +23,7 @@ pub mod limits;
 pub mod mapping;
 pub mod memory;
 pub mod path;
+pub mod pieces;
 pub mod signal_frame;
 pub mod signals;
 pub mod stack;

@@ -2,6 +2,7 @@
 
 use crate::errno::Errno;
 use crate::flags::*;
+use crate::memory::protection;
 
 /// Is the mapping to be shared? `EINVAL` if the flags name no kind of mapping. MAP_SHARED takes any
 /// flag, as it always did; MAP_SHARED_VALIDATE, of files only, gives `EOPNOTSUPP` for what it does
@@ -17,9 +18,32 @@ pub fn is_shared(flags: u64) -> Result<bool, Errno> {
     }
 }
 
+/// May a file be mapped by a descriptor of that access mode (O_ACCMODE)? `EACCES` if it is not open
+/// for reading or, for a shared mapping that can be written, not for both.
+pub fn check_access(mode: u32, is_shared: bool, access: u32) -> Result<(), Errno> {
+    let stores = is_shared && access & protection::WRITE != 0;
+    if mode == O_WRONLY || stores && mode != O_RDWR { Err(Errno::EACCES) } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_descriptor_must_allow_what_is_mapped() {
+        let (read, write) = (protection::READ, protection::READ | protection::WRITE);
+        for (mode, is_shared, access, may) in [
+            (0, false, write, true),
+            (0, true, read, true),
+            (0, true, write, false),
+            (O_RDWR, true, write, true),
+            (O_WRONLY, true, write, false),
+            (O_WRONLY, false, read, false),
+            (O_RDWR, false, 0, true),
+        ] {
+            assert_eq!(check_access(mode, is_shared, access).is_ok(), may, "{mode} {is_shared} {access}");
+        }
+    }
 
     #[test]
     fn a_mapping_has_a_kind() {

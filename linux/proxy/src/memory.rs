@@ -61,8 +61,9 @@ pub struct Area {
     pub first_page: u64,
     /// `protection::*`.
     pub protection: u32,
-    /// Padding, zero.
-    pub reserved: u32,
+    /// 1 if it is of a file that is open for reading only, and shared: nothing may make it
+    /// writable.
+    pub sealed: u32,
     /// Number of the segment's memory if forked children have it in common, else 0. A secret of
     /// theirs.
     pub common: u64,
@@ -74,9 +75,14 @@ impl Area {
         (self.end - self.start) / PAGE
     }
 
+    /// May the program store there?
+    pub fn is_writable(&self) -> bool {
+        self.protection & protection::WRITE != 0
+    }
+
     /// Is it the program's own to write, besides its stack (RLIMIT_DATA)?
     pub fn is_data(&self) -> bool {
-        self.protection & protection::WRITE != 0 && self.common == 0 && self.start < STACK_TOP - STACK_BYTES_MAX
+        self.is_writable() && self.common == 0 && self.start < STACK_TOP - STACK_BYTES_MAX
     }
 
     fn tail(mut self, at: u64) -> Area {
@@ -182,6 +188,23 @@ impl Memory {
             start = area.start;
         }
         start
+    }
+
+    /// The segment of a memory in common.
+    pub fn segment_of(&self, common: u64) -> Option<u64> {
+        self.areas().iter().find(|area| area.common == common).map(|area| area.segment)
+    }
+
+    /// Seals what lies in a range, which ends where areas end.
+    pub fn seal(&mut self, start: u64, end: u64) {
+        let count = self.areas().len();
+        let inside = |area: &&mut Area| start <= area.start && area.end <= end;
+        self.areas[..count].iter_mut().filter(inside).for_each(|area| area.sealed = 1);
+    }
+
+    /// Does a range have sealed memory?
+    pub fn is_sealed(&self, start: u64, end: u64) -> bool {
+        self.areas().iter().any(|area| area.sealed != 0 && area.start < end && start < area.end)
     }
 
     /// Does any area still name the segment?
@@ -323,6 +346,7 @@ impl Memory {
             let last = &mut self.areas[kept];
             let joins = last.end == next.start
                 && last.protection == next.protection
+                && last.sealed == next.sealed
                 && last.segment == next.segment
                 && (next.segment == 0 || last.first_page + last.pages() == next.first_page);
             if joins {
@@ -451,6 +475,23 @@ mod tests {
         assert_eq!(Memory::default().stack_start(), STACK_TOP);
         assert_eq!([0, 1 << 20, 8 << 20, u64::MAX].map(stack_bytes), [256 << 10, 1 << 20, 8 << 20, 64 << 20]);
         assert_eq!(stack_bytes((1 << 20) + 1), 1 << 20);
+    }
+
+    #[test]
+    fn seals_stay_where_they_are() {
+        let mut memory = Memory::default();
+        let area = |start, common| Area { start, end: start + 4 * PAGE, segment: 5, common, ..Area::default() };
+        memory.insert(area(0x10_0000, 3)).unwrap();
+        memory.insert(Area { first_page: 4, ..area(0x10_4000, 3) }).unwrap();
+        memory.seal(0x10_4000, 0x10_8000);
+        assert!(!memory.is_sealed(0, 0x10_4000) && memory.is_sealed(0x10_0000, 0x10_4001));
+        // Neighbours of one segment are not joined over it, and its parts keep it.
+        memory.protect(0x10_0000, 0x10_8000, protection::READ, |_| Ok(())).unwrap();
+        assert_eq!(memory.areas().len(), 2);
+        memory.remove(0x10_5000, 0x10_6000, |_| ()).unwrap();
+        assert!(memory.is_sealed(0x10_4000, 0x10_5000) && memory.is_sealed(0x10_6000, 0x10_7000));
+        assert!(!memory.is_sealed(0x10_5000, 0x10_6000));
+        assert_eq!((memory.segment_of(3), memory.segment_of(4)), (Some(5), None));
     }
 
     #[test]

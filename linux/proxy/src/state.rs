@@ -18,10 +18,11 @@ use crate::layouts::Limit;
 use crate::limits::{Limits, UNLIMITED, resource};
 use crate::memory::{Area, Memory};
 use crate::path::PATH_MAX;
+use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0008;
+pub const VERSION: u64 = 0x5045_4c41_5354_0009;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -90,6 +91,8 @@ pub struct ProcessState {
     pub child: u64,
     /// Memory map.
     pub memory: Memory,
+    /// What of it belongs to files.
+    pub pieces: Pieces,
     /// Descriptors.
     pub descriptors: Descriptors,
     /// Epoll sets.

@@ -125,25 +125,29 @@ impl DescriptionsServer for Server {
         let bulk = peer.bulk();
         let mut bytes = vec![0; check(&bulk, span)?];
         bulk.read(span.offset as usize, &mut bytes).map_err(|_| DescriptionError::Invalid)?;
-        self.with(peer, id, |open| {
+        let place = self.with(peer, id, |open| {
             if !open.writes {
                 return Err(DescriptionError::BadId);
             }
             let inode = match open.target {
                 Target::Inode(inode) => inode,
                 Target::Device(_, minor::FULL) => return Err(DescriptionError::NoSpace),
-                Target::Device(..) => return Ok(bytes.len() as u32),
+                Target::Device(..) => return Ok(None),
                 _ => return Err(DescriptionError::BadId),
             };
-            let mut store = self.store.borrow_mut();
-            let end = store.data(inode)?.size();
-            let from = if open.appends { end } else { at.unwrap_or(open.offset) };
-            let count = store.write(inode, from, &bytes, runtime::realtime_ns())?;
-            if at.is_none() {
+            let end = self.store.borrow().data(inode)?.size();
+            Ok(Some((inode, if open.appends { end } else { at.unwrap_or(open.offset) })))
+        })?;
+        let Some((inode, from)) = place else { return Ok(bytes.len() as u32) };
+        self.may_change(peer, inode, from..from.saturating_add(bytes.len() as u64))?;
+        let count = self.store.borrow_mut().write(inode, from, &bytes, runtime::realtime_ns())?;
+        if at.is_none() {
+            self.with(peer, id, |open| {
                 open.offset = from + count as u64;
-            }
-            Ok(count as u32)
-        })
+                Ok(())
+            })?;
+        }
+        Ok(count as u32)
     }
 
     async fn read_once(
@@ -192,10 +196,11 @@ impl DescriptionsServer for Server {
     }
 
     async fn resize(&self, peer: &Peer, id: DescriptionId, size: u64) -> Result<(), DescriptionError> {
-        self.with(peer, id, |open| match open.target {
-            Target::Inode(inode) if open.writes => self.store.borrow_mut().resize(inode, size, runtime::realtime_ns()),
+        let inode = self.with(peer, id, |open| match open.target {
+            Target::Inode(inode) if open.writes => Ok(inode),
             _ => Err(DescriptionError::Invalid),
-        })
+        })?;
+        self.set_size(peer, inode, size)
     }
 
     async fn entries(&self, peer: &Peer, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError> {

@@ -1,10 +1,12 @@
-//! Advisory locks on files (fcntl(2), flock(2)): who holds which bytes, and who waits for whom.
+//! Advisory locks on files (fcntl(2), flock(2)): who holds which bytes, and who waits for whom; and
+//! which bytes are memory of programs, who claim them by a lock of a kind of its own.
 //!
 //! Invariants: no two locks of one inode and [`Space`] that overlap conflict; locks of one owner do
 //! not overlap and do not touch in the same mode; an owner waits for one lock at a time.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use contracts::descriptions::DescriptionError as Error;
 use contracts::files::{Hold, Lock, LockKind};
@@ -14,11 +16,13 @@ use crate::store::InodeId;
 /// Most locks of all files together.
 pub const LOCKS_MAX: usize = 16_384;
 
-/// Locks of different spaces do not see each other: flock's and fcntl's, as on Linux.
+/// Locks of different spaces do not see each other: flock's and fcntl's, as on Linux, and claims of
+/// what is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     Ranges,
     Whole,
+    Mapped,
 }
 
 /// Whose a lock is.
@@ -60,12 +64,16 @@ pub struct Locks {
 pub fn owner(kind: LockKind, client: u64, id: u64) -> Owner {
     match kind {
         LockKind::Client => Owner::Client(client),
-        LockKind::Description | LockKind::Whole => Owner::Description(id),
+        LockKind::Description | LockKind::Whole | LockKind::Mapped => Owner::Description(id),
     }
 }
 
 fn space(kind: LockKind) -> Space {
-    if kind == LockKind::Whole { Space::Whole } else { Space::Ranges }
+    match kind {
+        LockKind::Client | LockKind::Description => Space::Ranges,
+        LockKind::Whole => Space::Whole,
+        LockKind::Mapped => Space::Mapped,
+    }
 }
 
 fn held(owner: Owner, lock: &Lock, hold: Hold) -> Held {
@@ -82,7 +90,7 @@ impl Locks {
         let wanted = held(owner, lock, lock.hold?);
         let found = self.blocker(inode, lock.kind, &wanted)?;
         let kind = match (lock.kind, found.owner) {
-            (LockKind::Whole, _) => LockKind::Whole,
+            (LockKind::Whole | LockKind::Mapped, _) => lock.kind,
             (_, Owner::Client(_)) => LockKind::Client,
             (_, Owner::Description(_)) => LockKind::Description,
         };
@@ -170,10 +178,21 @@ impl Locks {
         Ok(())
     }
 
+    /// The descriptions of mappings to which some of these bytes of a file belong.
+    pub fn mapped(&self, inode: InodeId, bytes: Range<u64>) -> impl Iterator<Item = u64> {
+        let all = self.held.get(&(inode, Space::Mapped)).into_iter().flatten();
+        all.filter(move |claim| claim.from < bytes.end && bytes.start < claim.to).filter_map(|claim| {
+            match claim.owner {
+                Owner::Description(id) => Some(id),
+                Owner::Client(_) => None,
+            }
+        })
+    }
+
     /// An owner lost all its locks on a file. `true` if there were some.
     pub fn release(&mut self, inode: InodeId, owner: Owner) -> bool {
         let mut freed = false;
-        for space in [Space::Ranges, Space::Whole] {
+        for space in [Space::Ranges, Space::Whole, Space::Mapped] {
             let Some(list) = self.held.get_mut(&(inode, space)) else { continue };
             let before = list.len();
             list.retain(|lock| lock.owner != owner);
@@ -262,6 +281,31 @@ mod tests {
         // Down to shared: others may look again.
         assert_eq!(locks.set(FILE, other, &lock(LockKind::Whole, Some(Hold::Shared), 0, u64::MAX)), Ok(true));
         assert_eq!(locks.set(FILE, other, &lock(LockKind::Whole, Some(Hold::Shared), 1, 1)), Err(Error::Invalid));
+    }
+
+    #[test]
+    fn what_is_mapped_belongs_to_one() {
+        let mut locks = Locks::default();
+        let claim = |from, to| lock(LockKind::Mapped, Some(Hold::Exclusive), from, to);
+        let of = |id| owner(LockKind::Mapped, 1, id);
+        let mapped = |locks: &Locks, bytes| locks.mapped(FILE, bytes).collect::<Vec<_>>();
+        assert_eq!(locks.set(FILE, of(5), &claim(0, 4096)), Ok(false));
+        assert_eq!(locks.set(FILE, of(6), &claim(4096, 12288)), Ok(false));
+        for (from, to) in [(0, 4096), (4095, 4096), (0, u64::MAX), (8192, 16384)] {
+            assert_eq!(locks.set(FILE, of(7), &claim(from, to)), Err(Error::WouldBlock));
+            assert!(locks.test(FILE, of(7), &claim(from, to)).is_some_and(|found| found.kind == LockKind::Mapped));
+        }
+        assert_eq!(locks.set(FILE, of(7), &claim(12288, 16384)), Ok(false));
+        assert_eq!(mapped(&locks, 0..1), [5]);
+        assert_eq!(mapped(&locks, 4000..5000), [5, 6]);
+        assert_eq!((mapped(&locks, 4096..4096), mapped(&locks, 16384..u64::MAX)), (vec![], vec![]));
+        // Locks that programs take are of another world.
+        assert_eq!(locks.set(FILE, Owner::Client(9), &lock(LockKind::Client, Some(Hold::Exclusive), 0, 8)), Ok(false));
+        assert_eq!(locks.set(FILE, of(9), &lock(LockKind::Whole, Some(Hold::Exclusive), 0, u64::MAX)), Ok(false));
+        assert_eq!(locks.mapped(FILE + 1, 0..u64::MAX).count(), 0);
+        assert!(locks.release(FILE, of(6)));
+        assert_eq!(mapped(&locks, 0..u64::MAX), [5, 7]);
+        assert_eq!(locks.set(FILE, of(8), &claim(4096, 8192)), Ok(false));
     }
 
     #[test]

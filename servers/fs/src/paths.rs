@@ -82,7 +82,7 @@ impl Server {
             Kind::Device => Target::Device(inode, status.special & 0xff),
             _ => {
                 if wants(open::TRUNCATE) && wants(open::WRITE) {
-                    self.store.borrow_mut().resize(inode, 0, runtime::realtime_ns())?;
+                    self.set_size(peer, inode, 0)?;
                 }
                 Target::Inode(inode)
             }

@@ -8,6 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
+use core::ops::Range;
 
 use channel::{Clients, Holders, LENT, Peer};
 use contracts::descriptions::{DescriptionError, DescriptionId, Entry, may_have};
@@ -131,6 +132,21 @@ impl Server {
     ) -> Result<T, DescriptionError> {
         let mut open = self.open.borrow_mut();
         work(open.get_mut(&id).filter(|open| open.holders.contains(peer.id())).ok_or(DescriptionError::BadId)?)
+    }
+
+    /// May a client change those bytes of a file? `Denied` while they are memory of programs and it
+    /// is none of these.
+    pub fn may_change(&self, peer: &Peer, inode: InodeId, bytes: Range<u64>) -> Result<(), DescriptionError> {
+        let (locks, open) = (self.locks.borrow(), self.open.borrow());
+        let is_own = |id| open.get(&id).is_some_and(|mapping| mapping.holders.contains(peer.id()));
+        if locks.mapped(inode, bytes).all(is_own) { Ok(()) } else { Err(DescriptionError::Denied) }
+    }
+
+    /// Sets the size of a file for a client. `Denied` as for [`Server::may_change`].
+    pub fn set_size(&self, peer: &Peer, inode: InodeId, size: u64) -> Result<(), DescriptionError> {
+        let before = self.store.borrow().status(inode)?.size;
+        self.may_change(peer, inode, before.min(size)..before.max(size))?;
+        self.store.borrow_mut().resize(inode, size, runtime::realtime_ns())
     }
 
     /// A client gives one reference back, or all at its end.

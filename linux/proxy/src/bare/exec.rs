@@ -27,7 +27,7 @@ use super::load::{Opened, place_interpreter};
 use super::numbers::close_description;
 use super::proxy::{listen, proxy};
 use super::user::{self, with_block, with_state, with_thread};
-use super::{mapping, process, threads, timers};
+use super::{mapping, process, shared_files, threads, timers};
 
 /// Scripts whose interpreter is a script: as deep as Linux goes.
 const SCRIPTS_MAX: usize = 4;
@@ -190,8 +190,10 @@ async fn load(program: Program) -> Result<(), Failure> {
     )?;
 
     threads::seize().await;
+    shared_files::bring_everything().await;
     proxy().until_none_is_taken().await;
     give_up_old();
+    shared_files::drop_unused().await;
     if let Err(failure) = replace(&program, &file, &image, linker.as_ref(), random).await {
         runtime::log!("{}: cannot be loaded: {failure:?}", program.path);
         process::end(Ended::Signalled(SIGKILL));

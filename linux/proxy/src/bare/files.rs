@@ -1,5 +1,6 @@
 //! Calls that name paths.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
@@ -17,6 +18,7 @@ use system::file_name;
 use super::errors::{AsErrno, Failure, Outcome};
 use super::input_output::{self, description};
 use super::proxy::proxy;
+use super::shared_files;
 use super::user::{self, with_state};
 use super::wait::answer;
 
@@ -102,6 +104,7 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     let names_only = flags & O_PATH != 0;
     let wanted = if names_only { wanted & (how::DIRECTORY | how::NO_FOLLOW) | how::PLACE } else { wanted };
     let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
+    let turn = if wanted & how::TRUNCATE != 0 { shared_files::turn_if_active().await } else { None };
     let mut opened = answer(proxy().files()?.open(path, wanted, permissions)).await?;
     let close_on_exec = flags & O_CLOEXEC != 0;
     let kept = flags & if names_only { O_PATH } else { O_ACCMODE | O_APPEND | O_NONBLOCK };
@@ -111,6 +114,9 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
             return duplicate(number.into(), &found, flags);
         }
         opened = answer(proxy().files()?.reopen(found.id, wanted)).await?;
+    }
+    if opened.elsewhere.is_none() && turn.is_some() {
+        Box::pin(shared_files::cut(opened.id, 0)).await?;
     }
     let (id, server) = match opened.elsewhere {
         Some(Elsewhere::Terminal) => (TERMINAL, server::CONSOLE),
@@ -412,7 +418,11 @@ pub async fn truncate(path: u64, size: u64) -> Outcome {
     if opened.elsewhere.is_some() {
         return Err(Errno::EINVAL.into());
     }
+    let turn = shared_files::turn_if_active().await;
     let done = answer(proxy().server(server::FS)?.resize(opened.id, size)).await;
+    if done.is_ok() && turn.is_some() {
+        Box::pin(shared_files::cut(opened.id, size)).await?;
+    }
     super::numbers::close_id(server::FS, opened.id);
     done.map(|()| 0).map_err(Failure::from)
 }

@@ -14,6 +14,7 @@ use super::numbers::close_description;
 use super::poll;
 use super::process_handles;
 use super::proxy::{Proxy, listen, proxy};
+use super::shared_files;
 use super::threads;
 use super::user::{self, with_block, with_state, with_thread};
 
@@ -108,7 +109,10 @@ async fn copy(wishes: Wishes) -> Outcome {
     let process = &proxy().process;
     let forked = process.fork_prepare().await?;
     let [domain, context] = forked.handles.map(Handle);
+    // A child has pieces of files whole.
+    let turn = shared_files::turn_if_active().await;
     let mut done = fill(&wishes, &forked, domain).await;
+    drop(turn);
     // Only the parent has it; before the start the child cannot have ended and vanished.
     let mut handle = None;
     if done.is_ok() && wishes.handle_at != 0 {

@@ -1,5 +1,6 @@
 //! Reading, writing, seeking and listing, whichever server holds the description.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use contracts::BulkSpan;
@@ -17,7 +18,7 @@ use super::poll;
 use super::proxy::proxy;
 use super::user::{self, Source, Target, with_both, with_signals, with_state};
 use super::wait::{answer, answer_of, answer_when_ready, answer_within};
-use super::{messages, signals, sockets};
+use super::{messages, shared_files, signals, sockets};
 
 /// Linux's limit for one call.
 pub const COUNT_MAX: u64 = 0x7fff_f000;
@@ -105,8 +106,9 @@ fn file(id: DescriptionId) -> Description {
     Description { id, server: server::FS, ..Description::default() }
 }
 
-/// Reads of a file at an offset until the target is full or the file ends.
-pub async fn read_at(id: DescriptionId, mut into: Target<'_>, offset: u64) -> Result<usize, Failure> {
+/// Reads of a file at an offset until the target is full or the file ends, whatever is mapped of
+/// it.
+pub async fn read_raw(id: DescriptionId, mut into: Target<'_>, offset: u64) -> Result<usize, Failure> {
     let mut done = 0;
     while done < into.len() {
         match read_once(&file(id), into.rest(done), Some(offset + done as u64), true, 0).await? {
@@ -117,13 +119,18 @@ pub async fn read_at(id: DescriptionId, mut into: Target<'_>, offset: u64) -> Re
     Ok(done)
 }
 
-/// The same for a descriptor (mmap).
-pub async fn read_into(descriptor: u64, into: Target<'_>, offset: u64) -> Result<(), Failure> {
-    let found = readable(descriptor)?;
-    if found.kind != REGULAR {
-        return Err(Errno::ENODEV.into());
+/// The same, with what was stored in the program's mappings of it.
+pub async fn read_at(id: DescriptionId, into: Target<'_>, offset: u64) -> Result<usize, Failure> {
+    bring_for_read(&file(id), Some(offset), into.len()).await;
+    read_raw(id, into, offset).await
+}
+
+/// Before a file is read: what was stored of it in mappings is brought there. Where that fails, it
+/// was said, and the file is as it is.
+async fn bring_for_read(found: &Description, at: Option<u64>, count: usize) {
+    if found.server == server::FS && shared_files::is_active() {
+        let _ = Box::pin(shared_files::before_read(found, at, count as u64)).await;
     }
-    read_at(found.id, into, offset).await.map(drop)
 }
 
 /// Reads as Linux does: files, and devices such as /dev/zero, until the buffer is full, others what
@@ -144,6 +151,7 @@ pub async fn read_description(
     if found.server == server::CONSOLE && found.kind == CHARACTER_DEVICE && into.len() > 0 {
         may_read_terminal(found.id).await?;
     }
+    bring_for_read(found, at, into.len()).await;
     let mut done = 0;
     while done < into.len() {
         let part = read_once(found, into.rest(done), at, wait, found.receive_limit_ns);
@@ -173,6 +181,7 @@ pub async fn write_description(
     let bulk = client.bulk();
     let mut done = 0;
     loop {
+        let turn = if found.server == server::FS { shared_files::turn_if_active().await } else { None };
         let end = from.len().min(done + bulk.len());
         let span = BulkSpan { offset: 0, length: (end - done) as u32 };
         let ask = async |wait, limit_ns| {
@@ -189,6 +198,9 @@ pub async fn write_description(
         match answer_when_ready(place, ready::WRITE, wait, found.send_limit_ns, ask).await {
             Ok(count) => {
                 let count = (count as usize).min(end - done);
+                if turn.is_some() {
+                    Box::pin(shared_files::written(found, at, count as u64)).await;
+                }
                 done += count;
                 at = at.map(|at| at + count as u64);
                 if done == from.len() || count == 0 {
@@ -197,7 +209,7 @@ pub async fn write_description(
             }
             Err(failure) if done == 0 => {
                 poll::again(found);
-                return Err(failure);
+                return Err(shared_files::tell_refusal(found, failure));
             }
             Err(_) => break,
         }
@@ -369,6 +381,21 @@ pub async fn status(descriptor: u64) -> Result<Status, Failure> {
     Ok(answer(proxy().server(found.server)?.status(found.id)).await?)
 }
 
+/// What is known of a file, whether or not a signal waits.
+pub async fn status_of(id: DescriptionId) -> Result<Status, Failure> {
+    Ok(proxy().server(server::FS)?.status(id).await?)
+}
+
+/// fsync and fdatasync: files are memory, but what is mapped is to be brought there.
+pub async fn synchronize(descriptor: u64) -> Outcome {
+    let found = description(descriptor)?;
+    status(descriptor).await?;
+    if found.server == server::FS && shared_files::is_active() {
+        Box::pin(shared_files::bring_file(found.id)).await?;
+    }
+    Ok(0)
+}
+
 /// ftruncate, and fallocate of mode 0 (`grow_only`).
 pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
     let found = writable(descriptor).map_err(|_| Errno::EINVAL)?;
@@ -378,7 +405,12 @@ pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
     if grow_only && status(descriptor).await?.size >= size {
         return Ok(0);
     }
-    answer(proxy().server(found.server)?.resize(found.id, size)).await?;
+    let turn = if found.server == server::FS { shared_files::turn_if_active().await } else { None };
+    let done = answer(proxy().server(found.server)?.resize(found.id, size)).await;
+    done.map_err(|error| shared_files::tell_refusal(&found, error.into()))?;
+    if turn.is_some() {
+        Box::pin(shared_files::cut(found.id, size)).await?;
+    }
     Ok(0)
 }
 

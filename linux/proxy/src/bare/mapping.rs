@@ -4,16 +4,19 @@
 //! it; the proxy's own memory has not.
 
 use abi::{Handle, Rights};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 use personality::Errno;
+use personality::descriptors::Description;
 use personality::flags::*;
-use personality::mapping::is_shared;
+use personality::mapping::{check_access, is_shared};
 use personality::memory::{Area, PAGE, STACK_TOP, protection, round_up, stack_bytes};
 use personality::state::ProcessState;
 
 use super::errors::{Failure, Outcome};
-use super::input_output::{read_into, status};
-use super::syscall::log_once;
+use super::input_output::{REGULAR, opened, read_at, status_of};
+use super::shared_files;
 use super::user::{self, Target, with_state};
 
 /// A zeroed segment that forked children copy.
@@ -53,10 +56,11 @@ pub fn map_made(start: u64, end: u64, access: u32) -> Result<(), Errno> {
     map_by(start, end, access, abi::layout::segment::EAGER)
 }
 
-/// Maps zeroed memory that forked children have in common with this process. All of it is made at
-/// once.
-fn map_common(start: u64, end: u64, access: u32) -> Result<(), Errno> {
-    map_by(start, end, access, abi::layout::segment::EAGER | abi::layout::segment::COMMON)
+/// Maps zeroed memory that forked children have in common with this process; gives its number, or
+/// the first one's where it takes several. All of it is made at once.
+pub fn map_common(start: u64, end: u64, access: u32) -> Result<u64, Errno> {
+    map_by(start, end, access, abi::layout::segment::EAGER | abi::layout::segment::COMMON)?;
+    Ok(with_state(|state| state.memory.in_common(start).map_or(0, |(number, _)| number)))
 }
 
 fn map_by(start: u64, end: u64, access: u32, flags: u64) -> Result<(), Errno> {
@@ -87,7 +91,8 @@ fn secret() -> u64 {
     u64::from_le_bytes(number) | 1
 }
 
-fn map_segment(area: Area) -> Result<(), Errno> {
+/// Maps a part of a segment as an area, where nothing is.
+pub fn map_segment(area: Area) -> Result<(), Errno> {
     with_state(|state| state.memory.insert(area))?;
     if area.segment == 0 {
         return Ok(());
@@ -152,69 +157,108 @@ fn range(start: u64, bytes: u64) -> Result<(u64, u64), Errno> {
     if start.is_multiple_of(PAGE) && end <= abi::layout::USER_END { Ok((start, end)) } else { Err(Errno::EINVAL) }
 }
 
+/// Where a mapping is to go.
+#[derive(Clone, Copy)]
+pub struct Place {
+    wish: u64,
+    /// Whole pages.
+    pub bytes: u64,
+    flags: u64,
+}
+
+impl Place {
+    /// `EINVAL`, `ENOMEM` for a fixed place that no program may have.
+    fn new(wish: u64, bytes: u64, flags: u64) -> Result<Place, Errno> {
+        let place = Place { wish, bytes, flags };
+        if place.is_fixed() {
+            let (start, end) = range(wish, bytes)?;
+            if !personality::memory::permitted(start, end) {
+                return Err(Errno::ENOMEM);
+            }
+        }
+        Ok(place)
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0
+    }
+
+    /// What goes for the mapping.
+    pub fn replaced(&self) -> Range<u64> {
+        let replaces = self.flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) == MAP_FIXED;
+        if replaces { self.wish..self.wish + self.bytes } else { 0..0 }
+    }
+
+    /// The address. What is to be replaced goes. `EEXIST`, `ENOMEM`.
+    pub fn take(&self) -> Result<u64, Errno> {
+        let (start, end) = match self.is_fixed() {
+            false => return with_state(|state| state.memory.place(self.wish, self.bytes)),
+            true => (self.wish, self.wish + self.bytes),
+        };
+        if self.flags & MAP_FIXED_NOREPLACE != 0 && !with_state(|state| state.memory.is_free(start, end)) {
+            return Err(Errno::EEXIST);
+        }
+        unmap(start, end)?;
+        Ok(start)
+    }
+}
+
+/// The file that a descriptor allows to map. `EBADF`, `EACCES`, `ENODEV`.
+fn mappable(descriptor: u64, is_shared: bool, access: u32) -> Result<Description, Errno> {
+    let found = opened(descriptor)?;
+    check_access(found.flags & O_ACCMODE, is_shared, access)?;
+    if found.kind == REGULAR { Ok(found) } else { Err(Errno::ENODEV) }
+}
+
 /// mmap.
 pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) -> Outcome {
     let access = normal(access)?;
     let bytes = round_up(bytes).filter(|bytes| *bytes > 0).ok_or(Errno::EINVAL)?;
-    let from_file = flags & MAP_ANONYMOUS == 0;
-    // Of what nobody writes every process may have a copy.
-    let is_common = is_shared(flags)? && (!from_file || access & protection::WRITE != 0);
+    let is_shared = is_shared(flags)?;
     if !offset.is_multiple_of(PAGE) {
         return Err(Errno::EINVAL.into());
     }
-    if from_file {
-        with_state(|state| state.descriptors.get(descriptor).map(drop))?;
-        if is_common {
-            log_once(
-                9,
-                "mmap: a writable shared mapping of a file is a copy, in common with forked children: the file does not change",
-            );
-        }
+    let place = Place::new(wish, bytes, flags)?;
+    let file = if flags & MAP_ANONYMOUS == 0 { Some(mappable(descriptor, is_shared, access)?) } else { None };
+    let replaced = place.replaced();
+    let is_data = !is_shared && access & protection::WRITE != 0;
+    with_state(|state| state.may_map(bytes, replaced.clone(), is_data))?;
+    if let Some(found) = file.filter(|_| is_shared) {
+        return Box::pin(shared_files::map(&found, place, access, offset)).await;
     }
-    let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
-    let over = if is_fixed { wish..wish.saturating_add(bytes) } else { 0..0 };
-    with_state(|state| state.may_map(bytes, over, !is_common && access & protection::WRITE != 0))?;
     // The proxy writes what comes from the file: memory that it cannot have must be missed before.
-    let covered = if from_file { bytes_of_file(descriptor, offset).await?.min(bytes) } else { 0 };
-    let start = if is_fixed {
-        let (start, end) = range(wish, bytes)?;
-        if !personality::memory::permitted(start, end) {
-            return Err(Errno::ENOMEM.into());
-        }
-        if flags & MAP_FIXED_NOREPLACE != 0 && !with_state(|state| state.memory.is_free(start, end)) {
-            return Err(Errno::EEXIST.into());
-        }
-        unmap(start, end)?;
-        start
-    } else {
-        with_state(|state| state.memory.place(wish, bytes))?
+    let covered = match &file {
+        Some(found) => round_up(status_of(found.id).await?.size.saturating_sub(offset)).unwrap_or(bytes).min(bytes),
+        None => 0,
     };
-    let first = if from_file { protection::READ | protection::WRITE } else { access };
-    if is_common {
-        map_common(start, start + bytes, first)?;
-    } else {
-        map_made(start, start + covered, first)?;
-        if let Err(errno) = map_zeroed(start + covered, start + bytes, first) {
-            unmap(start, start + covered)?;
-            return Err(errno.into());
-        }
+    if shared_files::lies_in(replaced.start, bytes) && !replaced.is_empty() {
+        let take = || unmap(replaced.start, replaced.end).map(|()| 0).map_err(Failure::from);
+        Box::pin(shared_files::change(replaced.start, bytes, take)).await?;
     }
-    if from_file {
-        if let Err(error) = read_into(descriptor, Target::program(start, bytes)?, offset).await {
-            unmap(start, start + bytes)?;
-            return Err(error);
+    let start = place.take()?;
+    let end = start + bytes;
+    let Some(found) = file else {
+        if is_shared {
+            map_common(start, end, access)?;
+        } else {
+            map_zeroed(start, end, access)?;
         }
-        if access != first {
-            protect(start, start + bytes, access)?;
-        }
+        return Ok(start);
+    };
+    let first = protection::READ | protection::WRITE;
+    map_made(start, start + covered, first)?;
+    if let Err(errno) = map_zeroed(start + covered, end, first) {
+        unmap(start, start + covered)?;
+        return Err(errno.into());
+    }
+    if let Err(error) = read_at(found.id, Target::program(start, bytes)?, offset).await {
+        unmap(start, end)?;
+        return Err(error);
+    }
+    if access != first {
+        protect(start, end, access)?;
     }
     Ok(start)
-}
-
-/// Bytes of a file from an offset on, in whole pages.
-async fn bytes_of_file(descriptor: u64, offset: u64) -> Result<u64, Failure> {
-    let bytes = status(descriptor).await?.size.saturating_sub(offset);
-    Ok(round_up(bytes).unwrap_or(!(PAGE - 1)))
 }
 
 /// munmap.
@@ -231,6 +275,9 @@ pub fn munmap(start: u64, bytes: u64) -> Outcome {
 pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
     let access = normal(access)?;
     let (start, end) = range(start, bytes)?;
+    if access & protection::WRITE != 0 && with_state(|state| state.memory.is_sealed(start, end)) {
+        return Err(Errno::EACCES.into());
+    }
     if start < end {
         protect(start, end, access)?;
     }
@@ -254,7 +301,7 @@ pub fn madvise(start: u64, bytes: u64, advice: u64) -> Outcome {
     Ok(0)
 }
 
-/// msync: nothing is kept back, for what is mapped is the process's own.
+/// msync, when what was stored has been brought to the file: is all of it mapped?
 pub fn msync(start: u64, bytes: u64, flags: u64) -> Outcome {
     const ASYNCHRONOUS: u64 = 1;
     const SYNCHRONOUS: u64 = 4;
@@ -304,8 +351,14 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
         // There is no more of it, here or elsewhere.
         return Err(Errno::ENOMEM.into());
     }
+    let keep_seal = |start, end| {
+        if area.sealed != 0 {
+            with_state(|state| state.memory.seal(start, end));
+        }
+    };
     if with_state(|state| state.memory.is_free(old_end, new_end)) {
         map_zeroed(old_end, new_end, area.protection)?;
+        keep_seal(old_end, new_end);
         return Ok(old);
     }
     if flags & MREMAP_MAYMOVE == 0 {
@@ -320,6 +373,7 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     if area.protection != copies {
         protect(new, new + (new_end - old), area.protection)?;
     }
+    keep_seal(new, new + (new_end - old));
     unmap(old, old_end)?;
     Ok(new)
 }

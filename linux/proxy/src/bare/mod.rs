@@ -20,6 +20,7 @@ mod process_handles;
 mod proxy;
 mod rights;
 mod scheduling;
+mod shared_files;
 mod signals;
 mod sockets;
 mod syscall;

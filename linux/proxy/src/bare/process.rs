@@ -1,5 +1,7 @@
 //! Ids, groups, waiting, ending, limits: calls about the process as a whole.
 
+use alloc::boxed::Box;
+
 use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, ProcessId, Target};
 use personality::Errno;
 use personality::flags::{O_NONBLOCK, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WUNTRACED};
@@ -12,6 +14,7 @@ use super::errors::{Failure, Outcome};
 use super::mapping;
 use super::process_handles;
 use super::proxy::proxy;
+use super::shared_files;
 use super::signals::child_code;
 use super::syscall::log_once;
 use super::threads;
@@ -25,9 +28,21 @@ pub fn end(how: Ended) -> ! {
     sys::domain_exit(how.to_status())
 }
 
-/// exit_group, and exit of the last thread.
-pub fn exit(status: u64) -> ! {
+/// exit_group, and exit of the last thread. What was stored in mappings of files is brought there.
+pub async fn exit(status: u64) -> ! {
+    if shared_files::is_active() {
+        threads::seize().await;
+        Box::pin(shared_files::leave()).await;
+    }
     end(Ended::Exited(status as u8))
+}
+
+/// A signal ends the process. As for [`exit`]; nobody must be polled.
+pub fn die(signal: u8) -> ! {
+    if shared_files::is_active() {
+        runtime::block_on(shared_files::leave());
+    }
+    end(Ended::Signalled(signal))
 }
 
 fn target(id: u64) -> Target {

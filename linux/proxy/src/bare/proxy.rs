@@ -2,10 +2,11 @@
 //! process, never inherited.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
 use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 
 use channel::Client;
-use contracts::descriptions::{DescriptionsClient, DescriptionsEvent};
+use contracts::descriptions::{DescriptionId, DescriptionsClient, DescriptionsEvent};
 use contracts::files::FilesClient;
 use contracts::process::{ProcessClient, ProcessEvent};
 use contracts::sockets::SocketsClient;
@@ -40,6 +41,8 @@ pub struct Proxy {
     pub candidates: RefCell<Candidates>,
     /// Those of timer_create.
     pub timers: RefCell<Timers>,
+    /// Numbers of files by the descriptions that name them, as far as anybody asked.
+    pub inodes: RefCell<BTreeMap<DescriptionId, u64>>,
 }
 
 /// Servers of descriptions, in the order of their numbers, from 1
@@ -73,13 +76,19 @@ impl Proxy {
         cell.get_or_init(open).as_ref().ok_or(Errno::EBADF)
     }
 
-    /// Waits until no other thread has data in the bulk area of a server, and takes it. Whoever has
-    /// it waits for nothing but an answer that is made at once.
+    /// Waits until no other thread has data in the bulk area of a server, and takes it; so with
+    /// what else bears such a number. Whoever has it waits for nothing but answers that are made at
+    /// once.
     pub async fn turn(&'static self, server: u32) -> Turn {
         let bit = 1 << server;
         self.given_back.until(|| (self.taken.get() & bit == 0).then_some(())).await;
         self.taken.set(self.taken.get() | bit);
         Turn { proxy: self, bit }
+    }
+
+    /// Has somebody the turn?
+    pub fn is_taken(&self, number: u32) -> bool {
+        self.taken.get() & 1 << number != 0
     }
 
     /// Waits until no thread has data in a bulk area: then none is written to by a server.
@@ -106,7 +115,10 @@ impl Proxy {
     /// Servers other than the terminal's, of whose descriptions this process holds some, which a
     /// child has to be given.
     pub fn heritable(&'static self) -> impl Iterator<Item = &'static DescriptionsClient> {
-        let used = |number: &u32| with_state(|state| state.descriptors.uses(*number));
+        let used = |number: &u32| {
+            let of_pieces = *number == server::FS && with_state(|state| !state.pieces.is_empty());
+            of_pieces || with_state(|state| state.descriptors.uses(*number))
+        };
         let servers = [server::FS, server::PROCESS, server::TCP].into_iter().filter(used);
         servers.filter_map(|number| self.server(number).ok())
     }
@@ -155,6 +167,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         happenings: Happenings::default(),
         candidates: RefCell::default(),
         timers: RefCell::default(),
+        inodes: RefCell::default(),
     }));
     // SAFETY: nobody reads it yet.
     unsafe { *PROXY.0.get() = Some(proxy) };

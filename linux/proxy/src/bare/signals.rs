@@ -128,7 +128,7 @@ pub fn deliver() {
         match delivery {
             Delivery::End(signal) => {
                 report(signal, &cause);
-                process::end(Ended::Signalled(signal));
+                process::die(signal);
             }
             Delivery::Handle(signal, action) => handle(signal, &action, &cause),
             Delivery::Stop(signal) => {
@@ -173,7 +173,7 @@ fn handle(signal: u8, action: &Action, cause: &Cause) {
             && state.memory.allows(built.address, bytes.min(built.vector_address - built.address), protection::WRITE)
     });
     if !fits || user::write(built.address, &built.frame).is_err() {
-        process::end(Ended::Signalled(SIGSEGV));
+        process::die(SIGSEGV);
     }
     // SAFETY: 64-byte aligned by construction, checked to be the program's writable memory.
     unsafe { machine::save_vectors(built.vector_address) };

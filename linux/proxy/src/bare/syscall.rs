@@ -22,7 +22,7 @@ use super::proxy::proxy;
 use super::user::{self, with_signals, with_state, with_thread};
 use super::{
     entry, exec, files, fork, futex, local, locks, mapping, messages, numbers, poll, process, process_handles,
-    scheduling, signals, sockets, threads, time, timers, transfer,
+    scheduling, shared_files, signals, sockets, threads, time, timers, transfer,
 };
 
 /// How to go back to the program.
@@ -157,6 +157,9 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         | Call::Mlockall
         | Call::Munlockall => Ok(0),
         Call::Syncfs | Call::SyncFileRange | Call::Readahead => numbers::exists(a),
+        // What was stored of files has to be brought there first.
+        Call::Munmap | Call::Mremap | Call::Msync if shared_files::lies_in(a, b) => return None,
+        Call::Mprotect if c & PROT_WRITE == 0 && shared_files::lies_in(a, b) => return None,
         Call::Msync => mapping::msync(a, b, c),
         Call::Mincore => mapping::mincore(a, b, c),
         Call::Signalfd => signals::open(a, b, c, 0),
@@ -348,7 +351,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Flistxattr => io::description(a).map(|_| 0).map_err(Failure::from),
         Call::Statfs => files::file_system(a, b).await,
         Call::Fstatfs => files::file_system_of(a, b).await,
-        Call::Fsync | Call::Fdatasync => io::status(a).await.map(|_| 0),
+        Call::Fsync | Call::Fdatasync => io::synchronize(a).await,
         Call::Open => files::open(HERE, a, b, c).await,
         Call::Openat => files::open(a, b, c, d).await,
         Call::Creat => files::open(HERE, a, u64::from(O_CREAT | O_WRONLY | O_TRUNC), b).await,
@@ -393,6 +396,13 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Splice => io::with_sigpipe(transfer::splice(arguments).await),
         Call::Tee => io::with_sigpipe(transfer::tee(a, b, c, d).await),
         Call::Mmap => mapping::mmap(arguments).await,
+        Call::Munmap => Box::pin(shared_files::change(a, b, || mapping::munmap(a, b))).await,
+        Call::Mremap => Box::pin(shared_files::change(a, b, || mapping::mremap(a, b, c, d))).await,
+        Call::Mprotect => Box::pin(shared_files::change(a, b, || mapping::mprotect(a, b, c))).await,
+        Call::Msync => {
+            Box::pin(shared_files::bring_range(a, b)).await?;
+            mapping::msync(a, b, c)
+        }
         Call::RtSigsuspend => signals::suspend(Some(user::read(a)?)).await,
         Call::Pause => signals::suspend(None).await,
         Call::Kill => process::kill(a, b).await,
@@ -452,7 +462,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Fork | Call::Vfork => fork::fork().await,
         // Boxed, since it is by far the longest of these futures.
         Call::Execve => Box::pin(exec::execve(a, b, c)).await,
-        Call::Exit | Call::ExitGroup => process::exit(a),
+        Call::Exit | Call::ExitGroup => process::exit(a).await,
         Call::Wait4 => process::wait4(a, b, c, d).await,
         Call::Waitid => process::waitid(a, b, c, d, e).await,
         Call::Setpgid => proxy().process.set_group(a as u32, b as u32).await.map(|()| 0).map_err(Failure::from),
@@ -481,10 +491,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Fadvise64
         | Call::Umask
         | Call::Brk
-        | Call::Munmap
-        | Call::Mprotect
         | Call::Madvise
-        | Call::Mremap
         | Call::RtSigaction
         | Call::RtSigprocmask
         | Call::RtSigreturn
@@ -517,7 +524,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Syncfs
         | Call::SyncFileRange
         | Call::Readahead
-        | Call::Msync
         | Call::Mincore
         | Call::Signalfd
         | Call::Signalfd4

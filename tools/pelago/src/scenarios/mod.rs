@@ -38,6 +38,7 @@ mod recovery;
 mod recovery_other;
 mod rest;
 mod servers;
+mod shared_files;
 mod shares;
 mod shell;
 mod streams;
@@ -70,6 +71,7 @@ pub fn all() -> Vec<Scenario> {
         readiness::scenarios(),
         kinds::scenarios(),
         common_memory::scenarios(),
+        shared_files::scenarios(),
         datagrams::scenarios(),
         local_sockets::scenarios(),
         shell::scenarios(),

@@ -1,0 +1,428 @@
+//! Shared mappings of files (decision 79): making them, bringing what is stored in them to the
+//! file, and to them what calls do to the file.
+//!
+//! Invariants: what is mapped as a piece is memory for all who have it, and the file follows: what
+//! was stored is written before the mapping goes or can no longer be written, and before this
+//! process reads of the file. Pieces are made, given back and brought to the file by one thread at
+//! a time, who has the turn.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use channel::CallError;
+use contracts::BulkSpan;
+use contracts::descriptions::{DescriptionError, DescriptionId, Whence};
+use contracts::files::{Hold, Lock, LockKind, PROC_DEVICE, open as how};
+use personality::Errno;
+use personality::descriptors::{Description, server};
+use personality::flags::*;
+use personality::memory::{Area, PAGE, protection, round_up};
+use personality::pieces::{Piece, Run, Stretch, next_difference};
+
+use super::errors::{Failure, Outcome};
+use super::input_output::{read_raw, status_of};
+use super::mapping::{self, Place};
+use super::numbers::close_id;
+use super::proxy::{Turn, proxy};
+use super::syscall::log_once;
+use super::user::{self, Source, Target, with_state};
+
+/// The number of the turn at pieces, past those at bulk areas.
+const TURN: u32 = 31;
+const LONGEST_RUN: u64 = abi::layout::SEGMENT_PAGES_MAX * PAGE;
+/// Bytes brought from or to a file at a time.
+const PART_BYTES: u64 = 64 << 10;
+/// Numbers of files that are remembered by description.
+const KNOWN_MAX: usize = 256;
+
+/// Are there pieces, or is one being made? If not, a program pays for nothing here.
+pub fn is_active() -> bool {
+    with_state(|state| !state.pieces.is_empty()) || proxy().is_taken(TURN)
+}
+
+/// The turn, if there is anything to keep in step.
+pub async fn turn_if_active() -> Option<Turn> {
+    if is_active() { Some(proxy().turn(TURN).await) } else { None }
+}
+
+/// The pages that a call means by an address and a length.
+fn pages(start: u64, bytes: u64) -> Range<u64> {
+    start & !(PAGE - 1)..round_up(start.saturating_add(bytes)).unwrap_or(u64::MAX)
+}
+
+/// Does a piece lie in those pages?
+pub fn lies_in(start: u64, bytes: u64) -> bool {
+    with_state(|state| !state.pieces.at(&state.memory, pages(start, bytes), |_| true).is_empty())
+}
+
+/// The number of the file that a description names; 0 for what lies in no store. A description
+/// names the same one for as long as it lives, and its id is never used again.
+async fn inode_of(id: DescriptionId) -> Result<u64, Failure> {
+    if let Some(inode) = proxy().inodes.borrow().get(&id) {
+        return Ok(*inode);
+    }
+    let status = status_of(id).await?;
+    let inode = if status.device == PROC_DEVICE { 0 } else { status.inode };
+    let mut known = proxy().inodes.borrow_mut();
+    if known.len() >= KNOWN_MAX {
+        known.clear();
+    }
+    known.insert(id, inode);
+    Ok(inode)
+}
+
+/// Descriptions that claim what is not a piece yet; given back if it does not become one.
+#[derive(Default)]
+struct Claims(Vec<DescriptionId>);
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|id| close_id(server::FS, *id));
+    }
+}
+
+fn lock_of(bytes: &Range<u64>, hold: Hold) -> Lock {
+    let process = with_state(|state| state.process);
+    Lock { kind: LockKind::Mapped, hold: Some(hold), from: bytes.start, to: bytes.end, process }
+}
+
+/// Another program has mapped them.
+fn refused() -> Failure {
+    log_once(9, "mmap: bytes of that file are memory of another program: ENODEV");
+    Errno::ENODEV.into()
+}
+
+impl Claims {
+    /// Claims bytes of a file for a description of their own.
+    async fn add(&mut self, file: DescriptionId, bytes: &Range<u64>) -> Result<(), Failure> {
+        let files = proxy().files()?;
+        let own = files.reopen(file, how::READ | how::WRITE).await?.id;
+        self.0.push(own);
+        match files.lock(own, lock_of(bytes, Hold::Exclusive), false).await {
+            Err(CallError::Server(DescriptionError::WouldBlock)) => Err(refused()),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// mmap of a file with MAP_SHARED. By a descriptor that can write, bytes become pieces, whatever
+/// access is asked for now; by another one they are a copy, where they are not pieces already.
+pub async fn map(found: &Description, place: Place, access: u32, offset: u64) -> Outcome {
+    let _turn = proxy().turn(TURN).await;
+    let inode = inode_of(found.id).await?;
+    // What goes may be a piece of the same bytes.
+    take_away(place.replaced()).await?;
+    let end = offset.checked_add(place.bytes).ok_or(Errno::EOVERFLOW)?;
+    let is_writer = found.flags & O_ACCMODE == O_RDWR;
+    let runs = with_state(|state| state.pieces.runs(inode, offset..end, LONGEST_RUN));
+    let is_new = |run: &&Run| run.piece.is_none();
+    if is_writer {
+        with_state(|state| state.pieces.room(runs.iter().filter(is_new).count()))?;
+    }
+    let mut claims = Claims::default();
+    for run in runs.iter().filter(is_new) {
+        if is_writer {
+            claims.add(found.id, &run.bytes).await?;
+        } else if inode != 0 {
+            let other = proxy().files()?.blocking_lock(found.id, lock_of(&run.bytes, Hold::Shared)).await?;
+            if other.is_some() {
+                return Err(refused());
+            }
+        }
+    }
+    let size = status_of(found.id).await?.size;
+    let start = place.take()?;
+    let made = match lay(&runs, (start, offset), (is_writer, size), access) {
+        Ok(numbers) => fill(found.id, &runs, (start, offset), access).await.map(|()| numbers),
+        Err(errno) => Err(errno.into()),
+    };
+    let numbers = match made {
+        Ok(numbers) => numbers,
+        Err(failure) => {
+            mapping::unmap(start, start + place.bytes)?;
+            return Err(failure);
+        }
+    };
+    let new = runs.iter().filter(is_new);
+    for ((run, common), description) in new.zip(numbers).zip(core::mem::take(&mut claims.0)) {
+        let Range { start: from, end: to } = run.bytes.clone();
+        with_state(|state| state.pieces.add(Piece { common, description, inode, from, to }))?;
+    }
+    if !is_writer {
+        with_state(|state| state.memory.seal(start, start + place.bytes));
+    }
+    Ok(start)
+}
+
+/// Maps runs one after the other: pieces with the access that is wanted, what is new so that it can
+/// be filled. Gives the numbers of new memory in common.
+fn lay(
+    runs: &[Run],
+    (start, offset): (u64, u64),
+    (is_writer, size): (bool, u64),
+    access: u32,
+) -> Result<Vec<u64>, Errno> {
+    let mut numbers = Vec::new();
+    let first = protection::READ | protection::WRITE;
+    for run in runs {
+        let (at, end) = (start + (run.bytes.start - offset), start + (run.bytes.end - offset));
+        match run.piece {
+            Some(piece) => {
+                let segment = with_state(|state| state.memory.segment_of(piece.common)).ok_or(Errno::ENOMEM)?;
+                let first_page = (run.bytes.start - piece.from) / PAGE;
+                let common = piece.common;
+                let again = Area { start: at, end, segment, first_page, protection: access, common, ..Area::default() };
+                mapping::map_segment(again)?;
+            }
+            None if is_writer => numbers.push(mapping::map_common(at, end, first)?),
+            None => {
+                let covered = round_up(size.saturating_sub(run.bytes.start)).unwrap_or(u64::MAX).min(end - at);
+                mapping::map_made(at, at + covered, first)?;
+                mapping::map_zeroed(at + covered, end, first)?;
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+/// Fills what is new from the file and gives it its access.
+async fn fill(id: DescriptionId, runs: &[Run], (start, offset): (u64, u64), access: u32) -> Result<(), Failure> {
+    for Run { bytes, .. } in runs.iter().filter(|run| run.piece.is_none()) {
+        let (at, end) = (start + (bytes.start - offset), start + (bytes.end - offset));
+        read_raw(id, Target::program(at, end - at)?, bytes.start).await?;
+        if access != protection::READ | protection::WRITE {
+            mapping::protect(at, end, access)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes to the file where memory differs from it. Memory that another thread takes away meanwhile
+/// was brought there by that.
+async fn bring(stretch: &Stretch) -> Result<(), Failure> {
+    let mut file = vec![0; stretch.bytes.min(PART_BYTES) as usize];
+    let mut done = 0;
+    while done < stretch.bytes {
+        let part = (stretch.bytes - done).min(PART_BYTES);
+        let (address, offset) = (stretch.address + done, stretch.offset + done);
+        let count = read_raw(stretch.description, Target::Own(&mut file[..part as usize]), offset).await?;
+        let mut at = 0;
+        loop {
+            let found = user::bytes(address, count as u64).map(|memory| next_difference(&file[..count], memory, at));
+            let pages = match found {
+                Ok(Some(pages)) => pages,
+                Ok(None) => break,
+                Err(_) => return Ok(()),
+            };
+            let from = Source::Program(address + pages.start as u64, pages.len() as u64);
+            write_raw(stretch.description, from, offset + pages.start as u64).await?;
+            at = pages.end;
+        }
+        if (count as u64) < part {
+            // There the file ends.
+            break;
+        }
+        done += part;
+    }
+    Ok(())
+}
+
+async fn bring_all(stretches: Vec<Stretch>) -> Result<(), Failure> {
+    let mut outcome = Ok(());
+    for stretch in &stretches {
+        let brought = bring(stretch).await;
+        if brought.is_err() {
+            log_once(26, "msync: what was stored in a mapping of a file could not be written to it");
+            outcome = outcome.and(brought);
+        }
+    }
+    outcome
+}
+
+/// Writes to a file, whatever is mapped of it.
+async fn write_raw(id: DescriptionId, from: Source<'_>, offset: u64) -> Result<(), Failure> {
+    let client = proxy().server(server::FS)?;
+    let bulk = client.bulk();
+    let mut done = 0;
+    while done < from.len() {
+        let part = (from.len() - done).min(bulk.len());
+        let _turn = proxy().turn(server::FS).await;
+        bulk.write(0, from.part(done, done + part)?).map_err(|_| Errno::EIO)?;
+        let span = BulkSpan { offset: 0, length: part as u32 };
+        match client.write(id, span, Some(offset + done as u64), true).await? {
+            0 => return Err(Errno::EIO.into()),
+            count => done += (count as usize).min(part),
+        }
+    }
+    Ok(())
+}
+
+fn stored_in(range: Range<u64>) -> Vec<Stretch> {
+    with_state(|state| state.pieces.at(&state.memory, range, Area::is_writable))
+}
+
+fn stored_in_file(inode: u64, bytes: Range<u64>) -> Vec<Stretch> {
+    with_state(|state| state.pieces.in_file(&state.memory, inode, bytes, Area::is_writable))
+}
+
+/// Brings what was stored in pages to their files (msync).
+pub async fn bring_range(start: u64, bytes: u64) -> Result<(), Failure> {
+    let _turn = proxy().turn(TURN).await;
+    bring_all(stored_in(pages(start, bytes))).await
+}
+
+/// Changes pages of memory when what was stored there has been brought to its files. What cannot
+/// be written is lost, and was logged.
+pub async fn change(start: u64, bytes: u64, change: impl FnOnce() -> Outcome) -> Outcome {
+    let _turn = proxy().turn(TURN).await;
+    let _ = bring_all(stored_in(pages(start, bytes))).await;
+    let outcome = change();
+    drop_unused().await;
+    outcome
+}
+
+/// Takes memory away for another mapping, or nothing; the caller has the turn.
+async fn take_away(range: Range<u64>) -> Result<(), Failure> {
+    let _ = bring_all(stored_in(range.clone())).await;
+    mapping::unmap(range.start, range.end)?;
+    drop_unused().await;
+    Ok(())
+}
+
+/// Gives back the claims of what is mapped no more. Others may map it when this is over.
+pub async fn drop_unused() {
+    while let Some(piece) = with_state(|state| state.pieces.take_unused(&state.memory)) {
+        give_back(piece).await;
+    }
+}
+
+/// Brings all to the files: the program is replaced.
+pub async fn bring_everything() {
+    if let Some(_turn) = turn_if_active().await {
+        let _ = bring_all(stored_in(0..u64::MAX)).await;
+    }
+}
+
+/// Brings all to the files, and gives the claims back before anybody can hear that the process has
+/// ended.
+pub async fn leave() {
+    bring_everything().await;
+    while let Some(piece) = with_state(|state| state.pieces.pop()) {
+        give_back(piece).await;
+    }
+}
+
+async fn give_back(piece: Piece) {
+    if let Ok(client) = proxy().server(server::FS) {
+        let _ = client.close(piece.description).await;
+    }
+}
+
+/// Brings to a file what was stored of it, before the process reads so many bytes there. `at` is
+/// where, if not at the description's own place.
+pub async fn before_read(found: &Description, at: Option<u64>, bytes: u64) -> Result<(), Failure> {
+    let _turn = proxy().turn(TURN).await;
+    let inode = inode_of(found.id).await?;
+    if !with_state(|state| state.pieces.has(inode)) {
+        return Ok(());
+    }
+    let from = match at {
+        Some(at) => at,
+        None => place_of(found.id).await?,
+    };
+    bring_all(stored_in_file(inode, from..from.saturating_add(bytes))).await
+}
+
+/// A description's own place.
+async fn place_of(id: DescriptionId) -> Result<u64, Failure> {
+    Ok(proxy().server(server::FS)?.seek(id, 0, Whence::Current).await?)
+}
+
+/// Brings to a file all that was stored of it (fsync).
+pub async fn bring_file(id: DescriptionId) -> Result<(), Failure> {
+    let _turn = proxy().turn(TURN).await;
+    let inode = inode_of(id).await?;
+    bring_all(stored_in_file(inode, 0..u64::MAX)).await
+}
+
+/// A call has written `count` bytes of a file, at `at` or where its description was: they become
+/// memory where it is mapped. The caller has the turn.
+pub async fn written(found: &Description, at: Option<u64>, count: u64) {
+    if follow(found, at, count).await.is_err() {
+        log_once(1, "write: a mapping of the file could not follow it");
+    }
+}
+
+async fn follow(found: &Description, at: Option<u64>, count: u64) -> Result<(), Failure> {
+    let inode = inode_of(found.id).await?;
+    if !with_state(|state| state.pieces.has(inode)) {
+        return Ok(());
+    }
+    let end = match at {
+        Some(at) if found.flags & O_APPEND == 0 => at.saturating_add(count),
+        Some(_) => status_of(found.id).await?.size,
+        None => place_of(found.id).await?,
+    };
+    let stretches = in_file(inode, end.saturating_sub(count)..end);
+    let mut file = vec![0; count.min(PART_BYTES) as usize];
+    for stretch in stretches {
+        let mut done = 0;
+        while done < stretch.bytes {
+            let part = (stretch.bytes - done).min(PART_BYTES);
+            let into = Target::Own(&mut file[..part as usize]);
+            let got = read_raw(stretch.description, into, stretch.offset + done).await?;
+            overwrite(stretch.address + done, &file[..got])?;
+            if (got as u64) < part {
+                break;
+            }
+            done += part;
+        }
+    }
+    Ok(())
+}
+
+/// A file ends at `size` now: past that, memory of it is zero, as it is in the file if that grows
+/// again. The caller has the turn.
+pub async fn cut(id: DescriptionId, size: u64) -> Result<(), Failure> {
+    const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+    let inode = inode_of(id).await?;
+    for stretch in in_file(inode, size..u64::MAX) {
+        let mut done = 0;
+        while done < stretch.bytes {
+            let part = (stretch.bytes - done).min(PAGE);
+            overwrite(stretch.address + done, &ZEROS[..part as usize])?;
+            done += part;
+        }
+    }
+    Ok(())
+}
+
+fn in_file(inode: u64, bytes: Range<u64>) -> Vec<Stretch> {
+    with_state(|state| state.pieces.in_file(&state.memory, inode, bytes, |_| true))
+}
+
+/// Stores bytes within one area, whatever the program may do there.
+fn overwrite(at: u64, bytes: &[u8]) -> Result<(), Errno> {
+    let Some(area) = with_state(|state| state.memory.find(at).copied()) else { return Ok(()) };
+    let open = protection::READ | protection::WRITE;
+    let start = at & !(PAGE - 1);
+    let end = round_up(at + bytes.len() as u64).ok_or(Errno::EFAULT)?;
+    let is_closed = area.protection & open != open;
+    if is_closed {
+        mapping::protect(start, end, open)?;
+    }
+    let stored = user::bytes_mut(at, bytes.len() as u64).map(|memory| memory.copy_from_slice(bytes));
+    if is_closed {
+        mapping::protect(start, end, area.protection)?;
+    }
+    stored
+}
+
+/// Says once what it means that a file could not be changed.
+pub fn tell_refusal(found: &Description, failure: Failure) -> Failure {
+    if found.server == server::FS && failure == Failure::Errno(Errno::EPERM) {
+        log_once(1, "write: those bytes of the file are memory of another program: EPERM");
+    }
+    failure
+}
