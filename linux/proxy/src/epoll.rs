@@ -169,19 +169,22 @@ impl Candidates {
         descriptors.into_iter().chain(behind).for_each(|descriptor| self.put_back(set, descriptor));
     }
 
-    /// A server tells that something changed.
-    pub fn changed(&mut self, object: Object) {
-        let Some(watchers) = self.watchers.get(&object) else { return };
+    /// A server tells that something changed; `false` if no set has it.
+    pub fn changed(&mut self, object: Object) -> bool {
+        let Some(watchers) = self.watchers.get(&object) else { return false };
         for (set, descriptor) in watchers.clone() {
             self.put_back(set, descriptor);
         }
+        true
     }
 
     /// A server forgot its watches.
     pub fn all_changed(&mut self, server: u32) {
         let objects: Vec<Object> =
             self.watchers.range((server, 0)..=(server, u64::MAX)).map(|(object, _)| *object).collect();
-        objects.into_iter().for_each(|object| self.changed(object));
+        for object in objects {
+            self.changed(object);
+        }
     }
 
     /// A descriptor left a set, or every set (`None`).
@@ -245,10 +248,8 @@ mod tests {
         candidates.add(1, 3, (4, 30));
         assert_eq!(candidates.take(1), [3, 5]);
         assert!(candidates.take(1).is_empty());
-        candidates.changed((4, 50));
-        candidates.changed((4, 30));
-        candidates.changed((4, 50));
-        candidates.changed((4, 99));
+        assert!(candidates.changed((4, 50)) && candidates.changed((4, 30)) && candidates.changed((4, 50)));
+        assert!(!candidates.changed((4, 99)));
         assert_eq!((candidates.take(1), candidates.take(2)), (vec![5, 3], vec![3]));
         candidates.all_changed(4);
         candidates.remove(Some(1), 3);

@@ -16,6 +16,7 @@ use zerocopy::IntoBytes;
 use super::addresses;
 use super::errors::{Failure, Outcome};
 use super::input_output::vectors;
+use super::poll;
 use super::proxy::proxy;
 use super::rights;
 use super::sockets::{receive_message as receive_one, send_message as send_one, socket_of, sockets, turn_of, wait_of};
@@ -93,14 +94,22 @@ pub async fn send(
             Ok(count) => {
                 done += count;
                 if done == total || count == 0 {
-                    return Ok(done);
+                    break;
                 }
                 advance(&mut left, count);
             }
-            Err(failure) if done == 0 => return Err(failure),
-            Err(_) => return Ok(done),
+            Err(failure) if done == 0 => {
+                poll::again(found);
+                return Err(failure);
+            }
+            Err(_) => break,
         }
     }
+    if done < total {
+        // Full: what comes next is room.
+        poll::again(found);
+    }
+    Ok(done)
 }
 
 fn advance(vectors: &mut [IoVector], mut by: u64) {

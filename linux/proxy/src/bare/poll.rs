@@ -161,9 +161,12 @@ impl Drop for Untaken {
     }
 }
 
-/// Something was done to a description that may change what it is ready for: sets ask again.
+/// Something was done to a description that may change what it is ready for: sets ask again, also
+/// those that another thread waits for now.
 pub fn again(found: &Description) {
-    proxy().candidates.borrow_mut().changed((found.server, found.id));
+    if proxy().candidates.borrow_mut().changed((found.server, found.id)) {
+        proxy().happenings.happened();
+    }
 }
 
 /// Takes in what the process state has of sets, for a forked child.

@@ -204,7 +204,9 @@ async fn readiness(number: u32, client: DescriptionsClient) {
     loop {
         // Whoever polls asks again; what exactly came to hold the answer tells.
         match client.next_event().await {
-            DescriptionsEvent::Ready { id, .. } => proxy().candidates.borrow_mut().changed((number, id)),
+            DescriptionsEvent::Ready { id, .. } => {
+                proxy().candidates.borrow_mut().changed((number, id));
+            }
             DescriptionsEvent::Lost | DescriptionsEvent::PeerRestarted => {
                 proxy().candidates.borrow_mut().all_changed(number);
             }

@@ -6,6 +6,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -126,6 +127,56 @@ static void streams(void) {
     close(listener), close(set), close(clients);
 }
 
+// A thread that sends what it has while another one waits for the set, as event loops of several
+// threads do. A write that takes less than all is the last one until there is news.
+struct sending { int file, set, by_send, is_over; long sent; sem_t news; };
+enum { SENT = 1 << 20 };
+static void *wait_for_room(void *argument) {
+    struct sending *all = argument;
+    struct epoll_event event;
+    while (!__atomic_load_n(&all->is_over, __ATOMIC_SEQ_CST) && epoll_wait(all->set, &event, 1, 20000) == 1) sem_post(&all->news);
+    return 0;
+}
+static void *send_all(void *argument) {
+    struct sending *all = argument;
+    static char bytes[SENT];
+    struct timespec late;
+    clock_gettime(CLOCK_REALTIME, &late), late.tv_sec += 20;
+    while (all->sent < SENT && !sem_timedwait(&all->news, &late)) {
+        long left, done;
+        do {
+            left = SENT - all->sent;
+            if (left > 50000) left = 50000;
+            done = all->by_send ? send(all->file, bytes, left, 0) : write(all->file, bytes, left);
+            if (done > 0) all->sent += done;
+        } while (left && done == left);
+    }
+    shutdown(all->file, SHUT_WR);
+    return 0;
+}
+static void room_is_told(int by_send, const char *name) {
+    int files[2], listener = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = { AF_INET, htons(7010 + by_send), { htonl(INADDR_LOOPBACK) } };
+    bind(listener, (void *)&address, sizeof address), listen(listener, 8);
+    files[1] = socket(AF_INET, SOCK_STREAM, 0), connect(files[1], (void *)&address, sizeof address);
+    files[0] = accept4(listener, 0, 0, SOCK_NONBLOCK);
+    struct sending all = { files[0], epoll_create1(0), by_send };
+    sem_init(&all.news, 0, 0);
+    add(all.set, files[0], EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+    pthread_t waiter, sender;
+    pthread_create(&waiter, 0, wait_for_room, &all), pthread_create(&sender, 0, send_all, &all);
+    // Full before anything is read.
+    usleep(200000);
+    long got = 0, done;
+    static char bytes[1 << 16];
+    while ((done = read(files[1], bytes, sizeof bytes)) > 0) got += done;
+    pthread_join(sender, 0);
+    check(name, got == SENT, got);
+    __atomic_store_n(&all.is_over, 1, __ATOMIC_SEQ_CST);
+    close(files[1]), pthread_join(waiter, 0);
+    close(files[0]), close(listener), close(all.set);
+}
+
 static void sets(void) {
     int outer = epoll_create1(0), inner = epoll_create1(0), file = eventfd(0, 0);
     add(outer, inner, EPOLLIN), add(inner, file, EPOLLIN);
@@ -165,6 +216,8 @@ static void threads(void) {
     count_up(file);
     pthread_join(thread, &found);
     check("and of what another thread writes", found == (void *)1, (long)found);
+    room_is_told(0, "and of room, after a write");
+    room_is_told(1, "and of room, after a send");
 }
 
 static void many(void) {
