@@ -4,6 +4,7 @@
 //! The clients keep their connections; what they ask for differs by client and by question, so that
 //! an answer which is late, lost, doubled or another's is seen.
 
+use super::built::Origin;
 use super::door::Running;
 use super::random::Random;
 use super::servers::{Server, wait_until};
@@ -52,7 +53,7 @@ pub fn scenarios() -> Vec<Scenario> {
 
 fn run(bench: &Bench, name: &'static str, faults: usize) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
-    let (port, arguments, ask): (u16, &[&str], Ask) = match name {
+    let (port, words, ask): (u16, &[&str], Ask) = match name {
         "redis" => (6379, &["redis-server", "--protected-mode", "no", "--save", ""], ask_redis),
         _ => (8080, &["nginx", "-c", "/served/nginx.conf"], ask_nginx),
     };
@@ -61,7 +62,8 @@ fn run(bench: &Bench, name: &'static str, faults: usize) -> Result<()> {
         crate::files::write(&folder.path().join(page.to_string()), &content(page))?;
     }
     let host = free_port()?;
-    let server = Server { root: name, port: (host, port), folder: folder.path(), arguments };
+    let (origin, folder) = (Origin::Root(name), folder.path());
+    let server = Server { origin, cpus: 2, port: (host, port), folder, words };
     let mut run = server.start()?;
     let tries = RefCell::new(first_tries());
     wait_until(&mut run, || {

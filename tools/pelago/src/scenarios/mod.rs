@@ -8,6 +8,7 @@ mod bench;
 mod bochs;
 mod boot;
 mod broken;
+mod built;
 mod busy_host;
 mod checks;
 mod common_memory;

@@ -74,7 +74,7 @@ fn used(guest: &mut Guest, cpus: u32) -> Result<Vec<u64>> {
 }
 
 /// From `core 1  monitor claimed by nobody  programs 1234 us`.
-fn microseconds(line: &str) -> Option<u64> {
+pub fn microseconds(line: &str) -> Option<u64> {
     line.split_once("programs ")?.1.split_whitespace().next()?.parse().ok()
 }
 

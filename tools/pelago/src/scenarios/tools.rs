@@ -1,18 +1,20 @@
 //! Tier 3: shells, languages, a compiler and what one works with, unmodified, from root file
-//! systems of Debian's packages, by running this very tool as a person does.
+//! systems of Debian's packages, and programs of ours on the runtimes of other languages, by
+//! running this very tool as a person does.
 
+use super::built::Origin;
 use super::door::Running;
-use crate::place;
-use crate::scenario::{Scenario, Skip};
-use anyhow::{Context, Result, bail, ensure};
+use crate::scenario::Scenario;
+use anyhow::{Context, Result, ensure};
 
-struct Case {
-    name: &'static str,
-    /// The root that it is in.
-    root: &'static str,
-    words: &'static [&'static str],
+pub struct Case {
+    pub name: &'static str,
+    pub origin: Origin,
+    pub cpus: u32,
+    /// The program, if it is in a root, and its arguments.
+    pub words: &'static [&'static str],
     /// What it says last.
-    says: &'static str,
+    pub says: &'static str,
 }
 
 const BASH: &str = r#"set -euo pipefail; shopt -s lastpipe
@@ -55,18 +57,62 @@ const RUBY: &str = r#"require "socket"; require "json"; require "timeout"
     late = begin Timeout.timeout(0.2) { sleep 9 } rescue Timeout::Error; "late" end
     puts [got, from.read.strip, status, late, `echo told;`].join(" ")"#;
 
-const CASES: [Case; 6] = [
-    Case { name: "bash", root: "tools", words: &["bash", "-c", BASH], says: "TOLD 9999 yes 3 one" },
-    Case { name: "perl", root: "tools", words: &["perl", "-e", PERL], says: "from a child 7 99999" },
-    Case { name: "mawk", root: "tools", words: &["mawk", MAWK], says: "55 TOLD beside" },
-    Case { name: "sqlite3", root: "tools", words: &["sqlite3", "/tmp/db", SQLITE], says: "2|xz,yz" },
-    Case { name: "tar", root: "tools", words: &["sh", "-c", TAR], says: "640 2 2001-02-03\nc" },
-    Case { name: "git", root: "tools", words: &["bash", "-c", GIT], says: "third second first\n+three" },
+/// A log that is written back, rolled back, and emptied.
+const WAL: &str = "pragma journal_mode=wal; create table t(a integer primary key, b text); \
+    insert into t(b) select hex(randomblob(100)) from generate_series(1, 2000); \
+    begin; update t set b = 'x' || b; rollback; update t set b = 'y' || a where a % 2; \
+    pragma wal_checkpoint(truncate); delete from t where a > 1000; \
+    pragma integrity_check; select count(*), sum(b = 'y' || a) from t;";
+/// Two programs that write to one database: each row is there, or its writer was told that it is
+/// not (decision 79 gives the memory that they would share to one of them).
+const WAL_TWO: &str = r#"cd /tmp; sqlite3 db 'pragma journal_mode=wal; create table t(x)'
+    rows() { echo 'pragma busy_timeout=20000;'; seq -f "insert into t values($1%03g);" 360; }
+    rows 1 | sqlite3 db 2>e1 >/dev/null & rows 2 | sqlite3 db 2>e2 >/dev/null; wait
+    rows=$(sqlite3 db 'select count(distinct x) from t'); refused=$(cat e1 e2 | wc -l); echo $rows rows, $refused refused
+    [ $rows -ge 360 ] && [ $((rows + refused)) = 720 ] && echo "none lost, $(sqlite3 db 'pragma integrity_check')""#;
+
+const TOOLS: Origin = Origin::Root("tools");
+const CASES: [Case; 11] = [
+    Case { name: "bash", origin: TOOLS, cpus: 1, words: &["bash", "-c", BASH], says: "TOLD 9999 yes 3 one" },
+    Case { name: "perl", origin: TOOLS, cpus: 2, words: &["perl", "-e", PERL], says: "from a child 7 99999" },
+    Case { name: "mawk", origin: TOOLS, cpus: 1, words: &["mawk", MAWK], says: "55 TOLD beside" },
+    Case { name: "sqlite3", origin: TOOLS, cpus: 2, words: &["sqlite3", "/tmp/db", SQLITE], says: "2|xz,yz" },
+    Case { name: "sqlite3-wal", origin: TOOLS, cpus: 1, words: &["sqlite3", "/tmp/db", WAL], says: "ok\n1000|500" },
+    Case { name: "sqlite3-wal-two", origin: TOOLS, cpus: 2, words: &["bash", "-c", WAL_TWO], says: "none lost, ok" },
+    Case { name: "tar", origin: TOOLS, cpus: 1, words: &["sh", "-c", TAR], says: "640 2 2001-02-03\nc" },
+    Case { name: "git", origin: TOOLS, cpus: 2, words: &["bash", "-c", GIT], says: "third second first\n+three" },
+    Case {
+        name: "python-threading",
+        origin: Origin::Root("gunicorn"),
+        cpus: 1,
+        words: &["python3", "-c", include_str!("servers/locks.py")],
+        says: "8000 8 499500 False True False True 1",
+    },
+    Case { name: "go", origin: Origin::Go("channels"), cpus: 2, words: &[], says: "sum 50005000 ticks 10 true" },
+    Case {
+        name: "tokio",
+        origin: Origin::Tokio("tasks"),
+        cpus: 1,
+        words: &[],
+        says: "sum 3199960000 ticks 10 true late true",
+    },
 ];
 const NIGHTLY: [Case; 3] = [
-    Case { name: "gcc", root: "gcc", words: &["sh", "-c", GCC], says: "compiled here" },
-    Case { name: "php", root: "php", words: &["php8.2", "-r", PHP], says: r#"{"a":1} 3 y told"# },
-    Case { name: "ruby", root: "ruby", words: &["ruby", "-e", RUBY], says: "served [1] 4 late told" },
+    Case { name: "gcc", origin: Origin::Root("gcc"), cpus: 2, words: &["sh", "-c", GCC], says: "compiled here" },
+    Case {
+        name: "php",
+        origin: Origin::Root("php"),
+        cpus: 1,
+        words: &["php8.2", "-r", PHP],
+        says: r#"{"a":1} 3 y told"#,
+    },
+    Case {
+        name: "ruby",
+        origin: Origin::Root("ruby"),
+        cpus: 2,
+        words: &["ruby", "-e", RUBY],
+        says: "served [1] 4 late told",
+    },
 ];
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -76,13 +122,10 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 /// Says what it should, last, and ends well.
-fn run(case: &Case) -> Result<()> {
-    let root = place::test_root(case.root);
-    if !root.is_dir() {
-        bail!(Skip::Root(case.root));
-    }
-    let root = root.display().to_string();
-    let mut run = Running::start(&[&["--accel", "tcg", "-q", "--rootfs", &root], case.words].concat(), &[])?;
+pub fn run(case: &Case) -> Result<()> {
+    let (origin, cpus) = (case.origin.words()?, case.cpus.to_string());
+    let origin: Vec<&str> = origin.iter().map(String::as_str).collect();
+    let mut run = Running::start(&[&["--accel", "tcg", "-q", "--cpus", &cpus], &origin[..], case.words].concat(), &[])?;
     let status = run.finish().with_context(|| format!("{} does not end", case.name))?;
     let said = run.seen.join("\n");
     ensure!(status.success() && said.ends_with(case.says), "{status}, and it says:\n{said}");

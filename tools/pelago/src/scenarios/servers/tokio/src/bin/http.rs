@@ -1,0 +1,33 @@
+//! Serves `/served` by HTTP on tokio's runtime of several threads; files are read by its pool.
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+fn main() -> std::io::Result<()> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?.block_on(listen())
+}
+
+async fn listen() -> std::io::Result<()> {
+    let listener = TcpListener::bind("0.0.0.0:8080").await?;
+    loop {
+        let (client, _) = listener.accept().await?;
+        tokio::spawn(serve(client));
+    }
+}
+
+/// Answers one client until it goes, or has asked by HTTP/1.0.
+async fn serve(client: TcpStream) -> std::io::Result<()> {
+    let (from, mut to) = client.into_split();
+    let mut lines = BufReader::new(from).lines();
+    while let Some(line) = lines.next_line().await? {
+        while lines.next_line().await?.is_some_and(|header| !header.is_empty()) {}
+        let path = line.split(' ').nth(1).unwrap_or_default();
+        let body = tokio::fs::read(format!("/served{path}")).await?;
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+        to.write_all(&[head.as_bytes(), &body].concat()).await?;
+        if line.ends_with("HTTP/1.0") {
+            break;
+        }
+    }
+    Ok(())
+}
