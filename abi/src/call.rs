@@ -133,8 +133,12 @@ calls! {
     /// (segment) → (pages, pages present, physical address if contiguous and the capability has the
     /// DMA right, else 0).
     SegmentStat = 26,
-    /// Grows or shrinks. (segment: WRITE, pages) → (). Shrinking frees pages and unmaps them.
-    /// `NoMemory`, `BadArgument` (contiguous, imported, or of a pool).
+    /// Grows or shrinks, or frees pages inside. (segment: WRITE, pages, 0, 0) → (). Shrinking frees
+    /// pages and unmaps them. (segment: WRITE, 0, first page, number of pages) → (): the length
+    /// stays, and mappings too; the pages are absent, so that the next touch finds zeroes. That may
+    /// take several steps (decision 60), from the first page up; one that is given up leaves the
+    /// rest as it was. `NoMemory`, `BadArgument` (contiguous, imported, common, or of a pool; pages
+    /// past the end).
     SegmentSetPages = 27,
     /// A segment over memory that belongs to another core or to a device. (pcore: CONTROL, ram,
     /// physical address, pages, flags: layout::segment::UNCACHED) → (new segment). Owns no page.

@@ -7,9 +7,12 @@ use crate::objects::segment::Kind;
 use crate::objects::share::Capability;
 use crate::objects::{Ptr, Ram, Segment};
 use crate::state::Kernel;
-use crate::steps::Budget;
+use crate::steps::{Budget, UNITS};
 use abi::layout::{SEGMENT_PAGES_MAX, copy as modes, segment as flags};
 use abi::{Error, Rights};
+
+/// What is discarded in one step, as frees of single pages are counted.
+const DISCARD_PAGES: u64 = UNITS as u64;
 
 pub(super) fn check_pages(pages: u64) -> Result<(), Error> {
     if (1..=SEGMENT_PAGES_MAX).contains(&pages) { Ok(()) } else { Err(Error::BadArgument) }
@@ -129,12 +132,19 @@ pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {
     let segment = request.object::<Segment>(0, Rights::WRITE)?;
-    check_pages(request.words()[1])?;
+    let [_, pages, first, freed, ..] = request.words();
     if segment.kind() != Kind::Anonymous || segment.is_common() {
         return Err(Error::BadArgument);
     }
-    segment.set_pages(kernel, request.words()[1])?;
-    NOTHING
+    if pages > 0 || freed == 0 {
+        check_pages(pages)?;
+        segment.set_pages(kernel, pages)?;
+        return NOTHING;
+    }
+    let end = first.checked_add(freed).filter(|end| *end <= segment.pages()).ok_or(Error::BadArgument)?;
+    let reached = end.min(first + DISCARD_PAGES);
+    segment.discard(kernel, first, reached);
+    if reached == end { NOTHING } else { Ok(request.again([(2, reached), (3, end - reached)])) }
 }
 
 pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {

@@ -443,8 +443,7 @@ impl Ptr<Segment> {
             self.raise(kernel)?;
         }
         if pages < old {
-            self.hide(kernel, pages, old - pages);
-            self.free_from(kernel, pages);
+            self.discard(kernel, pages, old);
         }
         self.cut_to(pages);
         Ok(())
@@ -466,14 +465,18 @@ impl Ptr<Segment> {
         Ok(())
     }
 
-    fn free_from(self, kernel: &mut Kernel, first: u64) {
+    /// Frees the pages of an anonymous segment from `first` to before `end`; they are absent then.
+    pub fn discard(self, kernel: &mut Kernel, first: u64, end: u64) {
+        assert!(self.kind == Kind::Anonymous && first <= end && end <= self.pages());
+        self.hide(kernel, first, end - first);
         let held = self.present();
         let mut left = held;
         let mut next = first;
-        while next < self.pages() && left > 0 {
-            let end = (next / ENTRIES as u64 + 1) * ENTRIES as u64;
+        while next < end && left > 0 {
+            let block_end = end.min((next / ENTRIES as u64 + 1) * ENTRIES as u64);
             let block = self.block(next - next % ENTRIES as u64).unwrap_or_default();
-            for entry in block.get(next as usize % ENTRIES..).unwrap_or_default() {
+            let wanted = block.iter().skip(next as usize % ENTRIES).take((block_end - next) as usize);
+            for entry in wanted {
                 if left == 0 {
                     break;
                 }
@@ -482,7 +485,7 @@ impl Ptr<Segment> {
                     left -= 1;
                 }
             }
-            next = end;
+            next = block_end;
         }
         self.ram().uncharge(held - left);
         self.set_present(left);
@@ -589,7 +592,7 @@ pub(super) fn destroy(kernel: &mut Kernel, segment: Ptr<Segment>) {
             (0..segment.pages()).for_each(|page| segment.free_of_run(kernel, base, page));
         }
         Kind::Anonymous => {
-            segment.free_from(kernel, 0);
+            segment.discard(kernel, 0, segment.pages());
             if segment.table.get() == 0 {
                 return;
             }

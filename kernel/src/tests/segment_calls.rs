@@ -115,6 +115,69 @@ fn a_segment_that_grows_keeps_its_bytes_and_one_that_shrinks_drops_pages() {
 }
 
 #[test]
+fn pages_that_are_discarded_are_free_and_come_back_empty() {
+    let mut world = World::new(3000);
+    let actor = world.outsider();
+    // In the object, one page of entries, two levels.
+    for pages in [16, 40, 1300] {
+        let segment = world.make(actor, Call::SegmentAlloc, &[RAM, pages, kinds::EAGER]);
+        world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 0, pages, OPEN]);
+        for page in 0..pages {
+            write(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap(), page as u8 | 1);
+        }
+        let used = world.used();
+        let (first, count) = (pages / 4, pages / 2);
+        for _ in 0..2 {
+            world.make(actor, Call::SegmentSetPages, &[segment, 0, first, count]);
+            assert_eq!(used - world.used(), count);
+            assert_eq!(world.run(actor, Call::SegmentStat, &[segment]).unwrap(), [pages, pages - count, 0]);
+        }
+        let root = actor.domain.range().root();
+        assert!(
+            (0..pages)
+                .all(|page| { view(root, HEAP + page * PAGE).is_some() != (first..first + count).contains(&page) })
+        );
+        for page in 0..pages {
+            let found = read(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap());
+            assert_eq!(found, if (first..first + count).contains(&page) { 0 } else { page as u8 | 1 });
+        }
+        assert_eq!(world.used(), used);
+        for words in [[pages, 1], [0, pages + 1], [u64::MAX, 2], [1, u64::MAX]] {
+            let refused = world.run(actor, Call::SegmentSetPages, &[segment, 0, words[0], words[1]]);
+            assert_eq!(refused, Err(Error::BadArgument));
+        }
+        world.make(actor, Call::RangeUnmap, &[SPACE, HEAP, pages]);
+        world.run(actor, Call::CapDrop, &[segment]).unwrap();
+    }
+    // What others have in common, or what is one run, is not given back by pages.
+    for kind in [kinds::EAGER | kinds::COMMON, kinds::CONTIGUOUS] {
+        let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 4, kind]);
+        assert_eq!(world.run(actor, Call::SegmentSetPages, &[segment, 0, 0, 1]), Err(Error::BadArgument));
+    }
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
+fn a_copy_keeps_what_its_source_discards() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let source = world.make(actor, Call::SegmentAlloc, &[RAM, 8, kinds::EAGER]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, source, 0, 8, OPEN]);
+    for page in 0..8 {
+        write(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap(), 7);
+    }
+    let copied = world.make(actor, Call::SegmentCopy, &[RAM, source, copy::ON_WRITE]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP + 8 * PAGE, copied, 0, 8, OPEN]);
+    world.make(actor, Call::SegmentSetPages, &[source, 0, 2, 3]);
+    for page in 0..8 {
+        let found = read(touch(&mut world, actor, HEAP + page * PAGE, Access::Write).unwrap());
+        assert_eq!(found, if (2..5).contains(&page) { 0 } else { 7 });
+        assert_eq!(read(touch(&mut world, actor, HEAP + (8 + page) * PAGE, Access::Write).unwrap()), 7);
+    }
+    world.leave_nothing(&[actor]);
+}
+
+#[test]
 fn a_contiguous_segment_is_shown_in_large_pages_until_a_part_is_changed() {
     let mut world = World::new(4000);
     let actor = world.outsider();

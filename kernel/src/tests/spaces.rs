@@ -86,6 +86,13 @@ fn step(world: &mut World, space: &mut Space, random: &mut Random) {
             segment.set_pages(kernel, pages).unwrap();
             space.bytes.retain(|(of, page), _| *of != number || *page < pages);
         }
+        5 if !space.segments.is_empty() && random.below(4) == 0 => {
+            let (number, segment) = random.one(&space.segments);
+            let first = random.below(segment.pages());
+            let end = first + random.below(segment.pages() - first + 1);
+            segment.discard(kernel, first, end);
+            space.bytes.retain(|(of, page), _| *of != number || !(first..end).contains(page));
+        }
         _ => access(world, space, random, start),
     }
 }

@@ -134,7 +134,8 @@ pub fn argument(random: &mut Random, around: &mut impl Surroundings) -> u64 {
 /// What the arguments of a call should be: R ram, S segment, D domain, C context, A and N address
 /// range, P portal, M semaphore, T time, X pcore, V device, H shared share, K the same or none, m
 /// pointer, h any handle, O object by slot or in a shared share, u id of a shared object, a
-/// address, l address of a nested range, g its size, p pages, s length of a slice, y microseconds
+/// address, l address of a nested range, g its size, p pages, q pages or none,
+/// s length of a slice, y microseconds
 /// of a window, j limit of a watch, z first page in a segment, e entry of a context and w its
 /// argument, f flags or protection, r rights, t deadline, i small number.
 fn shape(call: Call) -> &'static str {
@@ -152,7 +153,8 @@ fn shape(call: Call) -> &'static str {
         Call::RamAdd => "Rap",
         Call::SegmentAlloc => "Rpf",
         Call::SegmentCopy => "RSf",
-        Call::SegmentSetPages | Call::SegmentStat => "Sp",
+        Call::SegmentSetPages => "Sqzp",
+        Call::SegmentStat => "Sp",
         Call::SegmentImport => "XRapf",
         Call::RangeMap => "AaOzpf",
         Call::RangeAlloc => "Rgf",
@@ -248,6 +250,7 @@ fn plausible(random: &mut Random, around: &mut impl Surroundings, kind: u8) -> u
             let most = random.one(&[2, 24]);
             return 1 + random.below(most) + if random.once_in(9) { 600 } else { 0 };
         }
+        b'q' => return random.below(2) * (1 + random.below(24)),
         b'z' => return random.one(&[0, 0, 1, 7]),
         b'y' => return random.one(&[0, 0, 100, 200]),
         b'j' => return random.one(&[0, 1, layout::context::WATCH_LIMIT_MIN_NS, 1 << 30]),

@@ -74,6 +74,16 @@ pub unsafe fn segment_set_pages(segment: Handle, pages: u64) -> Outcome<()> {
     unsafe { call(Call::SegmentSetPages, [segment.0, pages, 0, 0, 0, 0]) }.map(drop)
 }
 
+/// `SegmentSetPages` of no length: frees pages inside, which stay mapped and are zeroes when they
+/// are touched next.
+///
+/// # Safety
+/// Nothing in this program may rely on what these pages hold.
+pub unsafe fn segment_discard(segment: Handle, first_page: u64, pages: u64) -> Outcome<()> {
+    // SAFETY: passed on.
+    unsafe { call(Call::SegmentSetPages, [segment.0, 0, first_page, pages, 0, 0]) }.map(drop)
+}
+
 /// `SegmentImport`: memory of another core or device.
 pub fn segment_import(pcore: Handle, ram: Handle, physical: u64, pages: u64, flags: u64) -> Outcome<Handle> {
     // SAFETY: makes an object; to be seen it must be mapped and then reached through a pointer,

@@ -64,7 +64,7 @@ calls! {
     25 Mremap "mremap" Partial("moves by copying; no MREMAP_DONTUNMAP");
     26 Msync "msync" Full;
     27 Mincore "mincore" Partial("every mapped page counts as present");
-    28 Madvise "madvise" Partial("MADV_DONTNEED writes zeros, also over bytes of a file, and gives no memory back; other advice is accepted");
+    28 Madvise "madvise" Partial("MADV_DONTNEED leaves bytes of files and memory in common as they are; MADV_FREE frees at once; no MADV_REMOVE and MADV_WIPEONFORK; other advice has no effect");
     32 Dup "dup" Full;
     33 Dup2 "dup2" Full;
     34 Pause "pause" Full;

@@ -25,9 +25,45 @@ pub fn check_access(mode: u32, is_shared: bool, access: u32) -> Result<(), Errno
     if mode == O_WRONLY || stores && mode != O_RDWR { Err(Errno::EACCES) } else { Ok(()) }
 }
 
+/// Whose bytes an advice of madvise makes zeroes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// Nobody's: nothing happens.
+    Nothing,
+    /// Of memory that is the program's own and of no file; other memory stays as it is.
+    Own,
+    /// The same, and other memory in the range is an error.
+    OwnOnly,
+}
+
+/// What an advice of madvise does. `EINVAL` for what is not known, and for what a program could not
+/// do without and is not done: MADV_REMOVE and MADV_WIPEONFORK.
+pub fn discard_of(advice: u64) -> Result<Discard, Errno> {
+    const DONT_NEED: u64 = 4;
+    const FREE: u64 = 8;
+    const DONT_NEED_LOCKED: u64 = 24;
+    match advice {
+        DONT_NEED | DONT_NEED_LOCKED => Ok(Discard::Own),
+        FREE => Ok(Discard::OwnOnly),
+        // Of how it will be used, of forks, same and large pages, dumps, paging in and out.
+        0..=3 | 10..=17 | 19..=23 | 25 => Ok(Discard::Nothing),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_advice_is_known_or_refused() {
+        assert_eq!([4, 24, 8].map(discard_of), [Ok(Discard::Own), Ok(Discard::Own), Ok(Discard::OwnOnly)]);
+        let harmless = [0, 1, 2, 3, 10, 11, 12, 13, 14, 15, 16, 17, 19, 20, 21, 22, 23, 25];
+        assert!(harmless.iter().all(|advice| discard_of(*advice) == Ok(Discard::Nothing)));
+        for advice in [5, 6, 7, 9, 18, 26, 100, 101, 1 << 32, u64::MAX] {
+            assert_eq!(discard_of(advice), Err(Errno::EINVAL), "{advice}");
+        }
+    }
 
     #[test]
     fn a_descriptor_must_allow_what_is_mapped() {

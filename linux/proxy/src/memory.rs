@@ -47,6 +47,14 @@ pub mod protection {
     pub const EXECUTE: u32 = 4;
 }
 
+/// Bits of [`Area::marks`].
+pub mod mark {
+    /// Of a file that is open for reading only, and shared: nothing may make it writable.
+    pub const SEALED: u32 = 1;
+    /// Filled from a file: its bytes cannot be had again, so they stay.
+    pub const FILLED: u32 = 2;
+}
+
 /// One area.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -61,9 +69,8 @@ pub struct Area {
     pub first_page: u64,
     /// `protection::*`.
     pub protection: u32,
-    /// 1 if it is of a file that is open for reading only, and shared: nothing may make it
-    /// writable.
-    pub sealed: u32,
+    /// `mark::*`.
+    pub marks: u32,
     /// Number of the segment's memory if forked children have it in common, else 0. A secret of
     /// theirs.
     pub common: u64,
@@ -83,6 +90,11 @@ impl Area {
     /// Is it the program's own to write, besides its stack (RLIMIT_DATA)?
     pub fn is_data(&self) -> bool {
         self.is_writable() && self.common == 0 && self.start < STACK_TOP - STACK_BYTES_MAX
+    }
+
+    /// Is it the program's own, and without a byte of a file? Then it may be made zeroes again.
+    pub fn is_anonymous(&self) -> bool {
+        self.common == 0 && self.marks == 0
     }
 
     fn tail(mut self, at: u64) -> Area {
@@ -195,16 +207,23 @@ impl Memory {
         self.areas().iter().find(|area| area.common == common).map(|area| area.segment)
     }
 
-    /// Seals what lies in a range, which ends where areas end.
-    pub fn seal(&mut self, start: u64, end: u64) {
+    /// Marks what lies in a range, which ends where areas end.
+    pub fn mark(&mut self, start: u64, end: u64, marks: u32) {
         let count = self.areas().len();
         let inside = |area: &&mut Area| start <= area.start && area.end <= end;
-        self.areas[..count].iter_mut().filter(inside).for_each(|area| area.sealed = 1);
+        self.areas[..count].iter_mut().filter(inside).for_each(|area| area.marks |= marks);
+    }
+
+    /// The areas that a range touches, cut to it, in ascending order.
+    pub fn parts(&self, start: u64, end: u64) -> impl Iterator<Item = Area> {
+        let first = self.areas().partition_point(|area| area.end <= start);
+        let touched = self.areas()[first..].iter().take_while(move |area| area.start < end);
+        touched.map(move |area| Area { end: area.end.min(end), ..area.tail(area.start.max(start)) })
     }
 
     /// Does a range have sealed memory?
     pub fn is_sealed(&self, start: u64, end: u64) -> bool {
-        self.areas().iter().any(|area| area.sealed != 0 && area.start < end && start < area.end)
+        self.parts(start, end).any(|area| area.marks & mark::SEALED != 0)
     }
 
     /// Does any area still name the segment?
@@ -346,7 +365,7 @@ impl Memory {
             let last = &mut self.areas[kept];
             let joins = last.end == next.start
                 && last.protection == next.protection
-                && last.sealed == next.sealed
+                && last.marks == next.marks
                 && last.segment == next.segment
                 && (next.segment == 0 || last.first_page + last.pages() == next.first_page);
             if joins {
@@ -433,6 +452,16 @@ mod tests {
                 .step_by(PAGE as usize)
                 .all(|page| model.0.get(&page).is_some_and(|entry| entry.2 & needs == needs));
             assert_eq!(memory.allows(start, end - start, needs), allowed);
+            let mut parts = model.0.range(start..end);
+            for part in memory.parts(start, end) {
+                assert!(start <= part.start && part.end <= end && part.start < part.end);
+                for page in 0..part.pages() {
+                    let number = if part.segment == 0 { 0 } else { part.first_page + page };
+                    let found = (&(part.start + page * PAGE), &(part.segment, number, part.protection));
+                    assert_eq!(parts.next(), Some(found));
+                }
+            }
+            assert_eq!(parts.next(), None);
         }
     }
 
@@ -483,7 +512,7 @@ mod tests {
         let area = |start, common| Area { start, end: start + 4 * PAGE, segment: 5, common, ..Area::default() };
         memory.insert(area(0x10_0000, 3)).unwrap();
         memory.insert(Area { first_page: 4, ..area(0x10_4000, 3) }).unwrap();
-        memory.seal(0x10_4000, 0x10_8000);
+        memory.mark(0x10_4000, 0x10_8000, mark::SEALED);
         assert!(!memory.is_sealed(0, 0x10_4000) && memory.is_sealed(0x10_0000, 0x10_4001));
         // Neighbours of one segment are not joined over it, and its parts keep it.
         memory.protect(0x10_0000, 0x10_8000, protection::READ, |_| Ok(())).unwrap();
@@ -492,6 +521,24 @@ mod tests {
         assert!(memory.is_sealed(0x10_4000, 0x10_5000) && memory.is_sealed(0x10_6000, 0x10_7000));
         assert!(!memory.is_sealed(0x10_5000, 0x10_6000));
         assert_eq!((memory.segment_of(3), memory.segment_of(4)), (Some(5), None));
+    }
+
+    #[test]
+    fn what_may_be_made_zeroes_again_is_known() {
+        let mut memory = Memory::default();
+        let area =
+            |start, marks, common| Area { start, end: start + 4 * PAGE, marks, common, segment: 1, ..Area::default() };
+        memory.insert(area(0x10_0000, 0, 0)).unwrap();
+        memory.insert(area(0x10_4000, mark::FILLED, 0)).unwrap();
+        memory.insert(area(0x10_8000, 0, 9)).unwrap();
+        memory.insert(area(0x10_c000, 0, 0)).unwrap();
+        memory.mark(0x10_c000, 0x11_0000, mark::SEALED);
+        let found: Vec<_> = memory.parts(0x10_1000, 0x20_0000).map(|part| (part.start, part.is_anonymous())).collect();
+        assert_eq!(found, [(0x10_1000, true), (0x10_4000, false), (0x10_8000, false), (0x10_c000, false)]);
+        // Parts keep what is known of the whole.
+        memory.protect(0x10_5000, 0x10_6000, protection::READ, |_| Ok(())).unwrap();
+        assert!(memory.parts(0x10_4000, 0x10_8000).all(|part| !part.is_anonymous()));
+        assert!(!memory.is_sealed(0, 0x10_c000) && memory.is_sealed(0, 0x10_c001));
     }
 
     #[test]

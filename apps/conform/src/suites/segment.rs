@@ -113,6 +113,15 @@ fn grows_and_shrinks(scene: &Scene) -> Outcome {
     let address = scene.map(1, memory, PAGES)?;
     let read = scene.load(address + 5 * PAGE_BYTES);
     require!(read == 0, "a page that went and came again holds {read}");
+    (0..PAGES).for_each(|page| scene.store(address + page * PAGE_BYTES, 30 + page));
+    // SAFETY: as before.
+    unsafe { sys::segment_discard(memory, 1, 3) }?;
+    require!(sys::segment_stat(memory)? == (PAGES, 3, 0), "{:?} after discarding 3", sys::segment_stat(memory)?);
+    for page in 0..PAGES {
+        let read = scene.load(address + page * PAGE_BYTES);
+        let kept = if (1..4).contains(&page) { 0 } else { 30 + page };
+        require!(read == kept, "page {page} holds {read}, not {kept}, after 1 to 3 were discarded");
+    }
     scene.unmap(1, PAGES)?;
     sys::cap_drop(memory)?;
     Ok(())

@@ -72,7 +72,7 @@ impl Opened {
             let copies = protection::READ | protection::WRITE;
             // All that is read is written at once: pages that are there cost no fault each.
             let filled = round_up(base + part.data + part.file_bytes).map_or(end, |at| at.clamp(start, end));
-            mapping::map_made(start, filled, copies)?;
+            mapping::map_filled(start, filled, copies)?;
             mapping::map_zeroed(filled, end, copies)?;
             let data = Target::program(base + part.data, part.file_bytes)?;
             if (read_at(self.id, data, part.file_offset).await? as u64) < part.file_bytes {

@@ -10,8 +10,8 @@ use core::ops::Range;
 use personality::Errno;
 use personality::descriptors::Description;
 use personality::flags::*;
-use personality::mapping::{check_access, is_shared};
-use personality::memory::{Area, PAGE, STACK_TOP, protection, round_up, stack_bytes};
+use personality::mapping::{Discard, check_access, discard_of, is_shared};
+use personality::memory::{Area, PAGE, STACK_TOP, mark, protection, round_up, stack_bytes};
 use personality::state::ProcessState;
 
 use super::errors::{Failure, Outcome};
@@ -48,22 +48,22 @@ fn drop_if_unused(segment: u64) {
 
 /// Maps zeroed memory where nothing is; large ranges get several segments.
 pub fn map_zeroed(start: u64, end: u64, access: u32) -> Result<(), Errno> {
-    map_by(start, end, access, 0)
+    map_by(start, end, access, 0, 0)
 }
 
-/// The same with all pages made at once, for who writes to all of them.
-pub fn map_made(start: u64, end: u64, access: u32) -> Result<(), Errno> {
-    map_by(start, end, access, abi::layout::segment::EAGER)
+/// Maps memory to be filled from a file, with all pages made at once.
+pub fn map_filled(start: u64, end: u64, access: u32) -> Result<(), Errno> {
+    map_by(start, end, access, abi::layout::segment::EAGER, mark::FILLED)
 }
 
 /// Maps zeroed memory that forked children have in common with this process; gives its number, or
 /// the first one's where it takes several. All of it is made at once.
 pub fn map_common(start: u64, end: u64, access: u32) -> Result<u64, Errno> {
-    map_by(start, end, access, abi::layout::segment::EAGER | abi::layout::segment::COMMON)?;
+    map_by(start, end, access, abi::layout::segment::EAGER | abi::layout::segment::COMMON, 0)?;
     Ok(with_state(|state| state.memory.in_common(start).map_or(0, |(number, _)| number)))
 }
 
-fn map_by(start: u64, end: u64, access: u32, flags: u64) -> Result<(), Errno> {
+fn map_by(start: u64, end: u64, access: u32, flags: u64, marks: u32) -> Result<(), Errno> {
     let is_common = flags & abi::layout::segment::COMMON != 0;
     let mut at = start;
     while at < end {
@@ -73,7 +73,7 @@ fn map_by(start: u64, end: u64, access: u32, flags: u64) -> Result<(), Errno> {
         let (part_end, segment) =
             if access == 0 && !is_common { (end, 0) } else { (part_end, segment_by((part_end - at) / PAGE, flags)?.0) };
         let common = if is_common { secret() } else { 0 };
-        let area = Area { start: at, end: part_end, segment, protection: access, common, ..Area::default() };
+        let area = Area { start: at, end: part_end, segment, first_page: 0, protection: access, marks, common };
         if let Err(errno) = map_segment(area) {
             drop_if_unused(segment);
             let _ = unmap(start, at);
@@ -246,7 +246,7 @@ pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) ->
         return Ok(start);
     };
     let first = protection::READ | protection::WRITE;
-    map_made(start, start + covered, first)?;
+    map_filled(start, start + covered, first)?;
     if let Err(errno) = map_zeroed(start + covered, end, first) {
         unmap(start, start + covered)?;
         return Err(errno.into());
@@ -284,21 +284,28 @@ pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
     Ok(0)
 }
 
-/// madvise: only MADV_DONTNEED has an effect a program can see.
+/// madvise. What it makes zeroes gives its pages back. Holes are an error, and no reason to leave
+/// out the rest.
 pub fn madvise(start: u64, bytes: u64, advice: u64) -> Outcome {
-    const DONT_NEED: u64 = 4;
     let (start, end) = range(start, bytes)?;
-    if !with_state(|state| state.memory.allows(start, end - start, 0)) {
-        return Err(Errno::ENOMEM.into());
-    }
-    // What is in common stays: others may need it.
-    if advice == DONT_NEED && with_state(|state| state.memory.in_common(start)).is_none() {
-        let writable = with_state(|state| state.memory.allows(start, end - start, protection::WRITE));
-        if writable {
-            user::bytes_mut(start, end - start)?.fill(0);
+    let discard = discard_of(advice)?;
+    if discard != Discard::Nothing {
+        let parts: Vec<Area> = with_state(|state| state.memory.parts(start, end).collect());
+        for part in parts {
+            match part.is_anonymous() {
+                true if part.segment != 0 => {
+                    // SAFETY: the program's own memory, of which the proxy keeps no slice; it asked
+                    // for zeroes.
+                    unsafe { sys::segment_discard(Handle(part.segment), part.first_page, part.pages()) }
+                        .map_err(|_| Errno::EINVAL)?;
+                }
+                false if discard == Discard::OwnOnly => return Err(Errno::EINVAL.into()),
+                _ => {}
+            }
         }
     }
-    Ok(0)
+    let is_there = with_state(|state| state.memory.allows(start, end - start, 0));
+    if is_there { Ok(0) } else { Err(Errno::ENOMEM.into()) }
 }
 
 /// msync, when what was stored has been brought to the file: is all of it mapped?
@@ -351,14 +358,14 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
         // There is no more of it, here or elsewhere.
         return Err(Errno::ENOMEM.into());
     }
-    let keep_seal = |start, end| {
-        if area.sealed != 0 {
-            with_state(|state| state.memory.seal(start, end));
+    let keep_marks = |start, end| {
+        if area.marks != 0 {
+            with_state(|state| state.memory.mark(start, end, area.marks));
         }
     };
     if with_state(|state| state.memory.is_free(old_end, new_end)) {
         map_zeroed(old_end, new_end, area.protection)?;
-        keep_seal(old_end, new_end);
+        keep_marks(old_end, new_end);
         return Ok(old);
     }
     if flags & MREMAP_MAYMOVE == 0 {
@@ -373,7 +380,7 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     if area.protection != copies {
         protect(new, new + (new_end - old), area.protection)?;
     }
-    keep_seal(new, new + (new_end - old));
+    keep_marks(new, new + (new_end - old));
     unmap(old, old_end)?;
     Ok(new)
 }

@@ -17,7 +17,7 @@ use contracts::files::{Hold, Lock, LockKind, PROC_DEVICE, open as how};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
-use personality::memory::{Area, PAGE, protection, round_up};
+use personality::memory::{Area, PAGE, mark, protection, round_up};
 use personality::pieces::{Piece, Run, Stretch, next_difference};
 
 use super::errors::{Failure, Outcome};
@@ -150,7 +150,7 @@ pub async fn map(found: &Description, place: Place, access: u32, offset: u64) ->
         with_state(|state| state.pieces.add(Piece { common, description, inode, from, to }))?;
     }
     if !is_writer {
-        with_state(|state| state.memory.seal(start, start + place.bytes));
+        with_state(|state| state.memory.mark(start, start + place.bytes, mark::SEALED));
     }
     Ok(start)
 }
@@ -178,7 +178,7 @@ fn lay(
             None if is_writer => numbers.push(mapping::map_common(at, end, first)?),
             None => {
                 let covered = round_up(size.saturating_sub(run.bytes.start)).unwrap_or(u64::MAX).min(end - at);
-                mapping::map_made(at, at + covered, first)?;
+                mapping::map_filled(at, at + covered, first)?;
                 mapping::map_zeroed(at + covered, end, first)?;
             }
         }

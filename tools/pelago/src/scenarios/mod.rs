@@ -1,5 +1,6 @@
 //! All scenarios, one file per tier.
 
+mod areas;
 mod audit;
 mod bad_executables;
 mod bad_input;
@@ -71,6 +72,7 @@ pub fn all() -> Vec<Scenario> {
         tools::scenarios(),
         readiness::scenarios(),
         kinds::scenarios(),
+        areas::scenarios(),
         common_memory::scenarios(),
         shared_files::scenarios(),
         datagrams::scenarios(),
