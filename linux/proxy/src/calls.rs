@@ -171,7 +171,7 @@ calls! {
     152 Munlockall "munlockall" Full;
     157 Prctl "prctl" Partial("names, dumpable, capabilities of the bounding set; PR_SET_PDEATHSIG is without effect; others EINVAL");
     158 ArchPrctl "arch_prctl" Full;
-    160 Setrlimit "setrlimit" Partial("most that can be had: 1,024 descriptors, a stack of 64 MiB, 420 processes, no core files and no priorities, else EPERM; RLIMIT_CPU, RLIMIT_FSIZE and RLIMIT_SIGPENDING are kept and told, and bound nothing");
+    160 Setrlimit "setrlimit" Partial("most that can be had: 10,240 descriptors (1,024 at first), a stack of 64 MiB, 420 processes, no core files and no priorities, else EPERM; RLIMIT_CPU, RLIMIT_FSIZE and RLIMIT_SIGPENDING are kept and told, and bound nothing");
     162 Sync "sync" Full;
     164 Settimeofday "settimeofday" Partial("EPERM: the clock is the machine's");
     170 Sethostname "sethostname" Full;

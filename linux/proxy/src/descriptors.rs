@@ -1,15 +1,18 @@
 //! Descriptor numbers and the open descriptions they name.
 //!
 //! Invariants: a description's count equals the descriptors (and nothing else) that name it; a free
-//! description has count 0. Plain data: part of the state a forked child inherits. What a
-//! description *is* lives at its server.
+//! description has count 0, and was never used or is on the list of free ones; a number is in the
+//! set of open ones if it names something, and only then it may be to be closed at exec. Plain data
+//! that begins as zeroes: part of the state a forked child inherits, whose pages are there as far
+//! as they were used. What a description *is* lives at its server.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::Errno;
 
-/// Most descriptors of a process, whatever RLIMIT_NOFILE it sets.
-pub const DESCRIPTORS_MAX: usize = 1024;
+/// Most descriptors of a process, whatever RLIMIT_NOFILE it sets: 10,000 clients of a server, and
+/// what it has besides.
+pub const DESCRIPTORS_MAX: usize = 10_240;
 
 /// Which server holds a description. Values of [`Description::server`].
 pub mod server {
@@ -59,27 +62,79 @@ pub struct Closed {
     pub is_last: bool,
 }
 
-/// The table.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// A set of descriptor numbers: a bit for each, and one for each word that is full.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct Descriptors {
-    /// Index of the description plus 1; 0 = closed.
-    slots: [u16; DESCRIPTORS_MAX],
-    close_on_exec: [u8; DESCRIPTORS_MAX],
-    /// New numbers are below this (RLIMIT_NOFILE); what is open stays open.
-    end: u64,
-    descriptions: [Description; DESCRIPTORS_MAX],
+struct Numbers {
+    words: [u64; WORDS],
+    full: [u64; FULL_WORDS],
 }
 
-impl Default for Descriptors {
-    fn default() -> Self {
-        Descriptors {
-            slots: [0; DESCRIPTORS_MAX],
-            close_on_exec: [0; DESCRIPTORS_MAX],
-            end: DESCRIPTORS_MAX as u64,
-            descriptions: [Description::default(); DESCRIPTORS_MAX],
+const WORDS: usize = DESCRIPTORS_MAX / 64;
+const FULL_WORDS: usize = WORDS.div_ceil(64);
+const _: () = assert!(DESCRIPTORS_MAX.is_multiple_of(64));
+
+/// The lowest number from `from` on that `of` says is in; it gives words of bits.
+fn lowest_in(words: usize, from: usize, of: impl Fn(usize) -> u64) -> Option<usize> {
+    let mut wanted = u64::MAX << (from % 64);
+    for index in from / 64..words {
+        let found = of(index) & wanted;
+        if found != 0 {
+            return Some(index * 64 + found.trailing_zeros() as usize);
         }
+        wanted = u64::MAX;
     }
+    None
+}
+
+impl Numbers {
+    fn has(&self, number: usize) -> bool {
+        self.words[number / 64] >> (number % 64) & 1 != 0
+    }
+
+    fn set(&mut self, number: usize, is_in: bool) {
+        let put = |word: &mut u64, bit: usize, on: bool| *word = *word & !(1 << bit) | u64::from(on) << bit;
+        put(&mut self.words[number / 64], number % 64, is_in);
+        put(&mut self.full[number / 64 / 64], number / 64 % 64, self.words[number / 64] == u64::MAX);
+    }
+
+    /// The lowest number from `from` on that is not in it.
+    fn lowest_absent(&self, from: usize) -> Option<usize> {
+        let mut index = from / 64;
+        let mut word = self.words.get(index)? | !(u64::MAX << (from % 64));
+        if word == u64::MAX {
+            index = lowest_in(FULL_WORDS, index + 1, |at| !self.full[at])?;
+            word = *self.words.get(index)?;
+        }
+        Some(index * 64 + word.trailing_ones() as usize)
+    }
+
+    /// The lowest number from `from` on that is in it.
+    fn next(&self, from: usize) -> Option<usize> {
+        lowest_in(WORDS, from, |at| self.words[at])
+    }
+}
+
+/// Numbers of servers are below this.
+const SERVERS: usize = 8;
+
+/// The table. Descriptions that are free hang on a list, by their ids.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Descriptors {
+    /// New numbers are below this (RLIMIT_NOFILE); what is open stays open.
+    end: u64,
+    /// The first free description that was used before, plus 1.
+    free: u64,
+    /// Descriptions from here on were never used.
+    fresh: u64,
+    /// Descriptions by server.
+    held: [u64; SERVERS],
+    open: Numbers,
+    close_on_exec: Numbers,
+    /// Index of the description plus 1; 0 = closed.
+    slots: [u16; DESCRIPTORS_MAX],
+    descriptions: [Description; DESCRIPTORS_MAX],
 }
 
 impl Descriptors {
@@ -111,31 +166,55 @@ impl Descriptors {
         Ok(&mut self.descriptions[index])
     }
 
-    /// A number for this description at its server, if there is one already.
+    /// A number for this description at its server, if there is one already. Looks at all.
     pub fn find(&self, server: u32, id: u64) -> Option<u64> {
+        let used = self.descriptions.iter().take(self.fresh as usize);
         let of_it = |entry: &Description| entry.count > 0 && entry.server == server && entry.id == id;
-        let index = self.descriptions.iter().position(of_it)?;
+        let index = used.into_iter().position(of_it)?;
         self.slots.iter().position(|slot| usize::from(*slot) == index + 1).map(|slot| slot as u64)
     }
 
     fn lowest(&self, from: u64) -> Result<usize, Errno> {
-        let free = (from..self.end()).find(|slot| self.slots[*slot as usize] == 0);
-        free.map(|slot| slot as usize).ok_or(Errno::EMFILE)
+        let free = self.open.lowest_absent(from.min(self.end()) as usize);
+        free.filter(|slot| (*slot as u64) < self.end()).ok_or(Errno::EMFILE)
     }
 
-    /// Is there room for `count` more?
+    /// Is there room for `count` more? Looks for each.
     pub fn room(&self, count: usize) -> Result<(), Errno> {
-        let below = &self.slots[..self.end() as usize];
-        if below.iter().filter(|slot| **slot == 0).count() >= count { Ok(()) } else { Err(Errno::EMFILE) }
+        let mut from = 0;
+        for _ in 0..count {
+            from = self.lowest(from)? as u64 + 1;
+        }
+        Ok(())
+    }
+
+    fn take_free(&mut self) -> Result<usize, Errno> {
+        let index = match (self.free as usize).checked_sub(1) {
+            Some(index) => {
+                self.free = self.descriptions.get(index).ok_or(Errno::EMFILE)?.id;
+                index
+            }
+            None => {
+                self.fresh += 1;
+                self.fresh as usize - 1
+            }
+        };
+        if index < DESCRIPTORS_MAX { Ok(index) } else { Err(Errno::EMFILE) }
+    }
+
+    fn count(&mut self, server: u32, change: i64) {
+        if let Some(held) = self.held.get_mut(server as usize) {
+            *held = held.saturating_add_signed(change);
+        }
     }
 
     /// A new description under the lowest free number. `EMFILE`.
     pub fn add(&mut self, description: Description, close_on_exec: bool) -> Result<u64, Errno> {
         let slot = self.lowest(0)?;
-        let index = self.descriptions.iter().position(|entry| entry.count == 0).ok_or(Errno::EMFILE)?;
-        self.descriptions[index] = Description { count: 1, ..description };
-        self.slots[slot] = index as u16 + 1;
-        self.close_on_exec[slot] = close_on_exec.into();
+        let index = self.take_free()?;
+        self.descriptions[index] = Description { count: 0, ..description };
+        self.count(description.server, 1);
+        self.put(slot, index, close_on_exec);
         Ok(slot as u64)
     }
 
@@ -150,11 +229,12 @@ impl Descriptors {
         Ok(slot as u64)
     }
 
-    /// A second number `to`; gives what that named before. `EBADF`, past the limit too.
+    /// A second number `to`, which is not the first; gives what that named before. `EBADF`, past
+    /// the limit too.
     pub fn duplicate_to(&mut self, descriptor: u64, to: u64, close_on_exec: bool) -> Result<Option<Closed>, Errno> {
         let index = self.index(descriptor)?;
         let slot = to as u32 as usize;
-        if slot as u64 >= self.end() {
+        if slot as u64 >= self.end() || slot == descriptor as u32 as usize {
             return Err(Errno::EBADF);
         }
         let lost = self.close(to).ok();
@@ -164,47 +244,158 @@ impl Descriptors {
 
     fn put(&mut self, slot: usize, index: usize, close_on_exec: bool) {
         self.slots[slot] = index as u16 + 1;
-        self.close_on_exec[slot] = close_on_exec.into();
+        self.open.set(slot, true);
+        self.close_on_exec.set(slot, close_on_exec);
         self.descriptions[index].count += 1;
     }
 
     /// Closes a number. `EBADF`.
     pub fn close(&mut self, descriptor: u64) -> Result<Closed, Errno> {
         let index = self.index(descriptor)?;
-        self.slots[descriptor as u32 as usize] = 0;
-        let description = &mut self.descriptions[index];
-        description.count = description.count.saturating_sub(1);
-        Ok(Closed { description: *description, is_last: description.count == 0 })
+        let slot = descriptor as u32 as usize;
+        self.slots[slot] = 0;
+        self.open.set(slot, false);
+        self.close_on_exec.set(slot, false);
+        let free = self.free;
+        let entry = &mut self.descriptions[index];
+        entry.count = entry.count.saturating_sub(1);
+        let closed = Closed { description: *entry, is_last: entry.count == 0 };
+        if closed.is_last {
+            entry.id = free;
+            self.free = index as u64 + 1;
+            self.count(closed.description.server, -1);
+        }
+        Ok(closed)
     }
 
     /// The close-on-exec flag.
     pub fn close_on_exec(&self, descriptor: u64) -> Result<bool, Errno> {
-        self.index(descriptor).map(|_| self.close_on_exec[descriptor as u32 as usize] != 0)
+        self.index(descriptor).map(|_| self.close_on_exec.has(descriptor as u32 as usize))
     }
 
     /// Sets it.
     pub fn set_close_on_exec(&mut self, descriptor: u64, on: bool) -> Result<(), Errno> {
         self.index(descriptor)?;
-        self.close_on_exec[descriptor as u32 as usize] = on.into();
+        self.close_on_exec.set(descriptor as u32 as usize, on);
         Ok(())
     }
 
     /// Open numbers that exec closes.
     pub fn next_to_close_at_exec(&self) -> Option<u64> {
-        (0..DESCRIPTORS_MAX)
-            .find(|slot| self.slots[*slot] != 0 && self.close_on_exec[*slot] != 0)
-            .map(|slot| slot as u64)
+        self.close_on_exec.next(0).map(|slot| slot as u64)
+    }
+
+    /// The lowest open number from `from` on.
+    pub fn next_open(&self, from: u64) -> Option<u64> {
+        self.open.next(usize::try_from(from).ok()?).map(|slot| slot as u64)
     }
 
     /// Does any description live at this server? (Which servers a fork has to tell.)
     pub fn uses(&self, server: u32) -> bool {
-        self.descriptions.iter().any(|entry| entry.count > 0 && entry.server == server)
+        self.held.get(server as usize).is_some_and(|held| *held > 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::FromZeros;
+
+    /// As a new process has it.
+    fn table() -> Box<Descriptors> {
+        let mut table: Box<Descriptors> = Descriptors::new_box_zeroed().unwrap();
+        table.set_end(u64::MAX);
+        table
+    }
+
+    /// The naive model: what each open number names, with its flag.
+    #[derive(Default)]
+    struct Model(std::collections::BTreeMap<u64, (u64, bool)>);
+
+    impl Model {
+        fn lowest(&self, from: u64, end: u64) -> Option<u64> {
+            (from..end).find(|number| !self.0.contains_key(number))
+        }
+        fn names(&self, id: u64) -> usize {
+            self.0.values().filter(|(named, _)| *named == id).count()
+        }
+    }
+
+    #[test]
+    fn follows_a_model() {
+        let mut seed = 0x2545_f491_4f6c_dd1du64;
+        let mut random = |limit: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % limit
+        };
+        let (mut table, mut model, mut end) = (table(), Model::default(), DESCRIPTORS_MAX as u64);
+        // Few numbers, whose words get full, then many.
+        for step in 1..16_000u64 {
+            let span = if step < 12_000 { 140 } else { DESCRIPTORS_MAX as u64 + 3 };
+            let (number, from, flag) = (random(span), random(span), random(2) == 0);
+            let known = model.0.get(&number).map(|(id, _)| *id);
+            match random(16) {
+                0..=6 => {
+                    let lowest = model.lowest(0, end);
+                    assert_eq!(table.add(pipe(step), flag), lowest.ok_or(Errno::EMFILE));
+                    model.0.extend(lowest.map(|number| (number, (step, flag))));
+                }
+                7 | 8 => {
+                    let made = match known {
+                        None => Err(Errno::EBADF),
+                        Some(_) if from >= end => Err(Errno::EINVAL),
+                        Some(_) => model.lowest(from, end).ok_or(Errno::EMFILE),
+                    };
+                    assert_eq!(table.duplicate(number, from, flag), made);
+                    model.0.extend(made.ok().map(|made| (made, (known.unwrap(), flag))));
+                }
+                9 | 10 if from != number => {
+                    let made = table.duplicate_to(number, from, flag);
+                    let Some(id) = known.filter(|_| from < end) else {
+                        assert_eq!(made, Err(Errno::EBADF));
+                        continue;
+                    };
+                    let lost = model.0.insert(from, (id, flag)).map(|(lost, _)| (lost, model.names(lost) == 0));
+                    assert_eq!(made.unwrap().map(|closed| (closed.description.id, closed.is_last)), lost);
+                }
+                11..=13 => {
+                    let closed = table.close(number).ok();
+                    let lost = model.0.remove(&number).map(|(lost, _)| (lost, model.names(lost) == 0));
+                    assert_eq!(closed.map(|closed| (closed.description.id, closed.is_last)), lost);
+                }
+                14 => {
+                    assert_eq!(table.set_close_on_exec(number, flag).is_ok(), known.is_some());
+                    model.0.entry(number).and_modify(|entry| entry.1 = flag);
+                }
+                _ if step % 40 == 0 => {
+                    end = random(span).min(DESCRIPTORS_MAX as u64);
+                    table.set_end(end);
+                }
+                _ => {
+                    end = {
+                        table.set_end(u64::MAX);
+                        DESCRIPTORS_MAX as u64
+                    }
+                }
+            }
+            let known = model.0.get(&from);
+            assert_eq!(table.get(from).map(|found| found.id).ok(), known.map(|(id, _)| *id));
+            assert_eq!(table.close_on_exec(from).ok(), known.map(|(_, flag)| *flag));
+            assert_eq!(table.next_open(from), model.0.range(from..).next().map(|(number, _)| *number));
+            let to_close = model.0.iter().find(|(_, (_, flag))| *flag);
+            assert_eq!(table.next_to_close_at_exec(), to_close.map(|(number, _)| *number));
+            assert_eq!(table.uses(server::PROCESS), !model.0.is_empty());
+        }
+        // Each description is used again: there are as many as numbers.
+        while let Some(number) = table.next_open(0) {
+            table.close(number).unwrap();
+        }
+        table.set_end(u64::MAX);
+        (0..DESCRIPTORS_MAX as u64).for_each(|number| assert_eq!(table.add(pipe(1), false), Ok(number)));
+        assert_eq!(table.room(1), Err(Errno::EMFILE));
+    }
 
     fn pipe(id: u64) -> Description {
         Description { id, server: server::PROCESS, ..Description::default() }
@@ -212,7 +403,7 @@ mod tests {
 
     #[test]
     fn numbers_are_lowest_first_and_counted() {
-        let mut table = Descriptors::default();
+        let mut table = table();
         assert_eq!(table.add(pipe(7), false), Ok(0));
         assert_eq!(table.add(pipe(8), true), Ok(1));
         assert_eq!(table.duplicate(0, 0, false), Ok(2));
@@ -224,18 +415,18 @@ mod tests {
         assert!(table.uses(server::PROCESS));
         assert_eq!(table.close(2).map(|lost| (lost.description.id, lost.is_last)), Ok((7, true)));
         assert!(!table.uses(server::PROCESS));
-        for bad in [0, 255, 1023, 1024, u64::MAX, 1 << 40] {
+        for bad in [0, 255, 1024, 10_239, 10_240, u64::MAX, 1 << 40] {
             assert_eq!(table.get(bad).err(), Some(Errno::EBADF));
         }
     }
 
     #[test]
     fn the_limit_is_an_error() {
-        let mut table = Descriptors::default();
+        let mut table = table();
         (0..DESCRIPTORS_MAX).for_each(|number| assert_eq!(table.add(pipe(1), true), Ok(number as u64)));
         assert_eq!(table.add(pipe(1), false), Err(Errno::EMFILE));
         assert_eq!(table.duplicate(0, 0, false), Err(Errno::EMFILE));
-        assert_eq!(table.duplicate(0, 4000, false), Err(Errno::EINVAL));
+        assert_eq!(table.duplicate(0, 40_000, false), Err(Errno::EINVAL));
         assert_eq!(table.room(1), Err(Errno::EMFILE));
         while let Some(number) = table.next_to_close_at_exec() {
             assert!(table.close(number).unwrap().is_last);
@@ -245,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_lower_limit_holds_for_new_numbers() {
-        let mut table = Descriptors::default();
+        let mut table = table();
         (0..6).for_each(|number| assert_eq!(table.add(pipe(1), false), Ok(number)));
         table.set_end(4);
         assert_eq!(table.add(pipe(1), false), Err(Errno::EMFILE));
@@ -258,7 +449,7 @@ mod tests {
         assert_eq!((table.room(1), table.room(2)), (Ok(()), Err(Errno::EMFILE)));
         assert_eq!(table.add(pipe(1), false), Ok(1));
         table.set_end(u64::MAX);
-        assert_eq!((table.end(), table.duplicate(0, 1023, false)), (DESCRIPTORS_MAX as u64, Ok(1023)));
+        assert_eq!((table.end(), table.duplicate(0, 10_239, false)), (DESCRIPTORS_MAX as u64, Ok(10_239)));
         table.set_end(0);
         assert_eq!(table.add(pipe(1), false), Err(Errno::EMFILE));
     }

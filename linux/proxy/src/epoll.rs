@@ -10,10 +10,11 @@ use alloc::vec::Vec;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+use crate::descriptors::DESCRIPTORS_MAX;
 use crate::errno::Errno;
 
 /// Entries of all sets of a process together: each descriptor in one set, and as many again.
-pub const INTERESTS_MAX: usize = 2048;
+pub const INTERESTS_MAX: usize = 2 * DESCRIPTORS_MAX;
 /// Report one event, then none until the next change.
 pub const ONE_SHOT: u32 = 1 << 30;
 /// Report what comes, not what is.
@@ -33,21 +34,31 @@ pub struct Interest {
     pub events: u32,
 }
 
-/// All sets.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// An entry of the table, on the list of its descriptor or on that of free ones.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct Entry {
+    interest: Interest,
+    /// Index of the next, plus 1; 0 = none.
+    next: u64,
+}
+
+/// All sets. The entries of a descriptor, one for each set that has it, are on a list, so that one
+/// of them is found at once however many there are.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Interests {
     last_set: u64,
-    /// Entries from here on were never used: closing a descriptor looks at no more than there were.
+    /// Entries from here on were never used.
     end: u64,
-    entries: [Interest; INTERESTS_MAX],
+    /// First of those that were, and are free, plus 1.
+    free: u64,
+    entries: [Entry; INTERESTS_MAX],
+    /// First entry of each descriptor, plus 1; 0 = none.
+    first: [u16; DESCRIPTORS_MAX],
 }
 
-impl Default for Interests {
-    fn default() -> Self {
-        Interests { last_set: 0, end: 0, entries: [Interest::default(); INTERESTS_MAX] }
-    }
-}
+const _: () = assert!(INTERESTS_MAX < u16::MAX as usize && DESCRIPTORS_MAX.is_multiple_of(4));
 
 impl Interests {
     /// Number of a new, empty set.
@@ -56,41 +67,54 @@ impl Interests {
         self.last_set
     }
 
-    fn used(&self) -> &[Interest] {
-        &self.entries[..(self.end as usize).min(INTERESTS_MAX)]
+    /// All of all sets. Looks at all entries that were used.
+    pub fn all(&self) -> impl Iterator<Item = &Interest> {
+        let used = self.entries.iter().take(self.end as usize);
+        used.map(|entry| &entry.interest).filter(|interest| interest.set != 0)
     }
 
-    fn used_mut(&mut self) -> &mut [Interest] {
-        &mut self.entries[..(self.end as usize).min(INTERESTS_MAX)]
-    }
-
-    /// The descriptors of a set.
+    /// The descriptors of a set. As [`Interests::all`].
     pub fn of(&self, set: u64) -> impl Iterator<Item = &Interest> {
-        self.used().iter().filter(move |entry| entry.set == set && set != 0)
+        self.all().filter(move |interest| interest.set == set)
+    }
+
+    /// Index of an entry, and of the one before it in its list, both plus 1.
+    fn place(&self, set: u64, descriptor: u32) -> Option<(u64, u64)> {
+        let (mut before, mut at) = (0, u64::from(*self.first.get(descriptor as usize)?));
+        loop {
+            let entry = self.entries.get((at as usize).checked_sub(1)?)?;
+            if entry.interest.set == set {
+                return Some((at, before));
+            }
+            (before, at) = (at, entry.next);
+        }
     }
 
     fn find(&mut self, set: u64, descriptor: u32) -> Option<&mut Interest> {
-        self.used_mut().iter_mut().find(|entry| entry.set == set && entry.descriptor == descriptor)
-    }
-
-    /// All of all sets.
-    pub fn all(&self) -> impl Iterator<Item = &Interest> {
-        self.used().iter().filter(|entry| entry.set != 0)
+        let (at, _) = self.place(set, descriptor)?;
+        Some(&mut self.entries[at as usize - 1].interest)
     }
 
     /// One descriptor in one set.
     pub fn get(&self, set: u64, descriptor: u32) -> Option<Interest> {
-        self.of(set).find(|entry| entry.descriptor == descriptor).copied()
+        self.place(set, descriptor).map(|(at, _)| self.entries[at as usize - 1].interest)
     }
 
-    /// EPOLL_CTL_ADD. `EEXIST`, `ENOSPC`.
+    /// EPOLL_CTL_ADD. `EEXIST`, `ENOSPC`, `EBADF` for what cannot be a descriptor.
     pub fn add(&mut self, interest: Interest) -> Result<(), Errno> {
-        if self.find(interest.set, interest.descriptor).is_some() {
+        if self.place(interest.set, interest.descriptor).is_some() {
             return Err(Errno::EEXIST);
         }
-        let free = self.entries.iter().position(|entry| entry.set == 0).ok_or(Errno::ENOSPC)?;
-        self.entries[free] = interest;
-        self.end = self.end.max(free as u64 + 1);
+        let first = self.first.get_mut(interest.descriptor as usize).ok_or(Errno::EBADF)?;
+        let at = if self.free != 0 { self.free } else { self.end + 1 };
+        let entry = self.entries.get_mut(at as usize - 1).ok_or(Errno::ENOSPC)?;
+        if self.free != 0 {
+            self.free = entry.next;
+        } else {
+            self.end = at;
+        }
+        *entry = Entry { interest, next: (*first).into() };
+        *first = at as u16;
         Ok(())
     }
 
@@ -102,7 +126,14 @@ impl Interests {
 
     /// EPOLL_CTL_DEL. `ENOENT`.
     pub fn remove(&mut self, set: u64, descriptor: u32) -> Result<(), Errno> {
-        *self.find(set, descriptor).ok_or(Errno::ENOENT)? = Interest::default();
+        let (at, before) = self.place(set, descriptor).ok_or(Errno::ENOENT)?;
+        let next = self.entries[at as usize - 1].next;
+        match before {
+            0 => self.first[descriptor as usize] = next as u16,
+            before => self.entries[before as usize - 1].next = next,
+        }
+        self.entries[at as usize - 1] = Entry { interest: Interest::default(), next: self.free };
+        self.free = at;
         Ok(())
     }
 
@@ -113,16 +144,21 @@ impl Interests {
         }
     }
 
-    /// A descriptor was closed, or a set with all it held; `false` if no set had it.
-    pub fn forget(&mut self, descriptor: Option<u32>, set: Option<u64>) -> bool {
-        let mut found = false;
-        for entry in self.used_mut().iter_mut().filter(|entry| entry.set != 0) {
-            if Some(entry.descriptor) == descriptor || Some(entry.set) == set {
-                *entry = Interest::default();
-                found = true;
+    /// Takes a descriptor that was closed out of one set; gives that, or `None` if none has it.
+    pub fn take_closed(&mut self, descriptor: u32) -> Option<u64> {
+        let at = usize::from(*self.first.get(descriptor as usize)?).checked_sub(1)?;
+        let set = self.entries.get(at)?.interest.set;
+        self.remove(set, descriptor).ok().map(|()| set)
+    }
+
+    /// A set is no more. Looks at all entries that were used.
+    pub fn forget_set(&mut self, set: u64) {
+        for at in 0..(self.end as usize).min(INTERESTS_MAX) {
+            let interest = self.entries[at].interest;
+            if interest.set == set && set != 0 {
+                let _ = self.remove(set, interest.descriptor);
             }
         }
-        found
     }
 }
 
@@ -187,23 +223,26 @@ impl Candidates {
         }
     }
 
-    /// A descriptor left a set, or every set (`None`).
-    pub fn remove(&mut self, set: Option<u64>, descriptor: u32) {
-        self.retain(|of, other| other != descriptor || set.is_some_and(|set| set != of));
+    /// A descriptor, which names that object, left a set.
+    pub fn remove(&mut self, set: u64, descriptor: u32, object: Object) {
+        if self.listed.remove(&(set, descriptor))
+            && let Some(list) = self.lists.get_mut(&set)
+        {
+            list.retain(|listed| *listed != descriptor);
+        }
+        if let Some(watchers) = self.watchers.get_mut(&object) {
+            watchers.remove(&(set, descriptor));
+            if watchers.is_empty() {
+                self.watchers.remove(&object);
+            }
+        }
     }
 
     /// A set is no more.
     pub fn remove_set(&mut self, set: u64) {
-        self.retain(|of, _| of != set);
-    }
-
-    fn retain(&mut self, keep: impl Fn(u64, u32) -> bool) {
-        for (set, list) in &mut self.lists {
-            list.retain(|descriptor| keep(*set, *descriptor));
-        }
-        self.listed.retain(|(set, descriptor)| keep(*set, *descriptor));
+        self.take(set);
         self.watchers.retain(|_, watchers| {
-            watchers.retain(|(set, descriptor)| keep(*set, *descriptor));
+            watchers.retain(|(of, _)| *of != set);
             !watchers.is_empty()
         });
     }
@@ -212,10 +251,15 @@ impl Candidates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::FromZeros;
+
+    fn none() -> Box<Interests> {
+        Interests::new_box_zeroed().unwrap()
+    }
 
     #[test]
     fn sets_are_separate_and_bounded() {
-        let mut interests = Interests::default();
+        let mut interests = none();
         let (one, two) = (interests.create(), interests.create());
         let entry = |set, descriptor| Interest { set, descriptor, events: 1 | ONE_SHOT, data: 9 };
         interests.add(entry(one, 3)).unwrap();
@@ -225,18 +269,70 @@ mod tests {
         assert_eq!(interests.of(one).next().unwrap().events, ONE_SHOT);
         assert_eq!(interests.of(two).next().unwrap().events, 1 | ONE_SHOT);
         assert_eq!(interests.change(entry(one, 4)), Err(Errno::ENOENT));
-        assert!(
-            interests.forget(Some(3), None) && !interests.forget(Some(3), None) && !interests.forget(Some(0), None)
-        );
+        assert_eq!([(); 3].map(|()| interests.take_closed(3)), [Some(two), Some(one), None]);
+        assert_eq!((interests.take_closed(0), interests.take_closed(u32::MAX)), (None, None));
         assert_eq!(interests.of(two).count(), 0);
-        (0..INTERESTS_MAX as u32).for_each(|descriptor| interests.add(entry(one, descriptor)).unwrap());
-        assert_eq!(interests.add(entry(two, 3)), Err(Errno::ENOSPC));
-        interests.forget(None, Some(one));
-        assert_eq!(interests.of(one).count(), 0);
+        for set in [one, two] {
+            (0..DESCRIPTORS_MAX as u32).for_each(|descriptor| interests.add(entry(set, descriptor)).unwrap());
+        }
+        let three = interests.create();
+        assert_eq!(interests.add(entry(three, 3)), Err(Errno::ENOSPC));
+        assert_eq!(interests.add(entry(two, DESCRIPTORS_MAX as u32)), Err(Errno::EBADF));
+        interests.forget_set(one);
+        assert_eq!((interests.of(one).count(), interests.of(two).count()), (0, DESCRIPTORS_MAX));
         // What became free is found again, and so are entries behind it.
-        interests.add(entry(two, 9)).unwrap();
-        interests.forget(Some(9), None);
-        assert_eq!((interests.of(two).count(), interests.remove(two, 9)), (0, Err(Errno::ENOENT)));
+        interests.add(entry(three, 9)).unwrap();
+        assert_eq!(interests.take_closed(9), Some(three));
+        assert_eq!(interests.take_closed(9), Some(two));
+        assert_eq!((interests.get(two, 9), interests.remove(two, 9)), (None, Err(Errno::ENOENT)));
+    }
+
+    #[test]
+    fn interests_follow_a_model() {
+        let mut seed = 0x1234_5678_9abc_def1u64;
+        let mut random = |limit: u64| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed % limit
+        };
+        let (mut interests, mut model) = (none(), BTreeMap::new());
+        (0..4).for_each(|_| assert!(interests.create() > 0));
+        for step in 0..40_000u64 {
+            let (set, descriptor) = (1 + random(4), random(30) as u32);
+            let interest = Interest { set, descriptor, events: step as u32 & 0xff, data: step };
+            match random(20) {
+                0..=8 => {
+                    let made = interests.add(interest);
+                    assert_eq!(made.is_ok(), !model.contains_key(&(set, descriptor)));
+                    model.entry((set, descriptor)).or_insert(interest);
+                }
+                9..=12 => {
+                    let changed = interests.change(interest);
+                    assert_eq!(changed.is_ok(), model.contains_key(&(set, descriptor)));
+                    model.entry((set, descriptor)).and_modify(|known| *known = interest);
+                }
+                13..=17 => {
+                    let removed = interests.remove(set, descriptor);
+                    assert_eq!(removed.is_ok(), model.remove(&(set, descriptor)).is_some());
+                }
+                18 => {
+                    while let Some(of) = interests.take_closed(descriptor) {
+                        assert!(model.remove(&(of, descriptor)).is_some());
+                    }
+                    assert!(!model.keys().any(|(_, known)| *known == descriptor));
+                }
+                _ => {
+                    interests.forget_set(set);
+                    model.retain(|(of, _), _| *of != set);
+                }
+            }
+            assert_eq!(interests.get(set, descriptor), model.get(&(set, descriptor)).copied());
+            let mut all: Vec<_> = interests.all().map(|known| (known.set, known.descriptor, known.data)).collect();
+            all.sort_unstable();
+            assert!(all.into_iter().eq(model.values().map(|known| (known.set, known.descriptor, known.data))));
+        }
+        assert!(interests.end <= 120, "entries are used again");
     }
 
     #[test]
@@ -252,14 +348,15 @@ mod tests {
         assert!(!candidates.changed((4, 99)));
         assert_eq!((candidates.take(1), candidates.take(2)), (vec![5, 3], vec![3]));
         candidates.all_changed(4);
-        candidates.remove(Some(1), 3);
+        candidates.remove(1, 3, (4, 30));
         assert_eq!((candidates.take(1), candidates.take(2)), (vec![5], vec![3]));
         candidates.all_changed(3);
         assert!(candidates.take(1).is_empty());
         candidates.put_back(1, 3);
         candidates.put_first(1, [5, 3].into());
         assert_eq!(candidates.take(1), [5, 3]);
-        candidates.remove(None, 3);
+        candidates.remove(1, 3, (4, 30));
+        candidates.remove(2, 3, (4, 30));
         candidates.all_changed(4);
         assert_eq!((candidates.take(1), candidates.take(2)), (vec![5], vec![]));
         candidates.remove_set(1);

@@ -31,6 +31,9 @@ pub mod resource {
 
 /// How many resources there are.
 const RESOURCES: usize = 16;
+/// Descriptors that a program begins with, as on Linux: some close each number below their limit,
+/// and select(2) of old programs has no room for more.
+pub const DESCRIPTORS_SOFT: u64 = 1024;
 /// No limit (RLIM_INFINITY).
 pub const UNLIMITED: u64 = u64::MAX;
 
@@ -62,7 +65,11 @@ impl Default for Limits {
         let mut all = [Limit::default(); RESOURCES];
         for (resource, limit) in (0..).zip(&mut all) {
             let maximum = most(resource);
-            let current = if resource == resource::STACK { STACK_BYTES } else { maximum };
+            let current = match resource {
+                resource::STACK => STACK_BYTES,
+                resource::DESCRIPTORS => DESCRIPTORS_SOFT,
+                _ => maximum,
+            };
             *limit = Limit { current, maximum };
         }
         Limits(all)
@@ -118,7 +125,7 @@ mod tests {
     fn what_is_told_first_is_what_holds() {
         let limits = Limits::default();
         assert_eq!(limits.get(STACK), Ok(limit(8 << 20, STACK_BYTES_MAX)));
-        assert_eq!(limits.get(DESCRIPTORS), Ok(limit(DESCRIPTORS_MAX as u64, DESCRIPTORS_MAX as u64)));
+        assert_eq!(limits.get(DESCRIPTORS), Ok(limit(1024, 10_240)));
         assert_eq!(limits.get(CORE), Ok(limit(0, 0)));
         assert_eq!(limits.get(ADDRESSES), Ok(limit(UNLIMITED, UNLIMITED)));
         for resource in [16, 17, u64::from(u32::MAX)] {
@@ -147,11 +154,13 @@ mod tests {
     fn nobody_gets_more_than_there_is() {
         let mut limits = Limits::default();
         assert_eq!(limits.set(DESCRIPTORS, limit(2, 1), true), Err(Errno::EINVAL));
-        assert_eq!(limits.set(DESCRIPTORS, limit(10_240, 10_240), true), Err(Errno::EPERM));
+        assert_eq!(limits.set(DESCRIPTORS, limit(10_241, 10_241), true), Err(Errno::EPERM));
         assert_eq!(limits.set(DESCRIPTORS, limit(64, UNLIMITED), true), Err(Errno::EPERM));
         assert_eq!(limits.set(STACK, limit(UNLIMITED, UNLIMITED), true), Err(Errno::EPERM));
         assert_eq!(limits.set(CORE, limit(1, 1), true), Err(Errno::EPERM));
         assert_eq!(limits, Limits::default());
+        // What redis asks for, without being user 0.
+        assert_eq!(limits.set(DESCRIPTORS, limit(10_032, 10_240), false), Ok(()));
         // A hard limit comes back for user 0 only.
         assert_eq!(limits.set(DESCRIPTORS, limit(64, 64), false), Ok(()));
         assert_eq!(limits.set(DESCRIPTORS, limit(64, 65), false), Err(Errno::EPERM));

@@ -2,7 +2,8 @@
 //! address.
 //!
 //! It lies in a segment that `DomainFork` copies, so a forked child's fresh proxy finds it at
-//! [`crate::memory::STATE_BASE`]. All else in the proxy (heap, channels, executor) is control state
+//! [`crate::memory::STATE_BASE`]. Zeroes are its beginning: a page that nothing was written to does
+//! not exist. All else in the proxy (heap, channels, executor) is control state
 //! and never inherited. No pointer into that lies here.
 
 use core::ops::Range;
@@ -22,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_0009;
+pub const VERSION: u64 = 0x5045_4c41_5354_000a;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -59,7 +60,7 @@ impl Text {
 }
 
 /// What all threads share.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ProcessState {
     /// [`VERSION`].
@@ -130,7 +131,7 @@ pub struct ThreadState {
 }
 
 /// What lies at [`crate::memory::STATE_BASE`].
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct StateBlock {
     /// The process.
@@ -141,9 +142,11 @@ pub struct StateBlock {
 
 const _: () = assert!(core::mem::offset_of!(ThreadState, vectors).is_multiple_of(16));
 
-/// Pages the block takes.
+/// Pages the block has room in; they are there as far as they were used, so large tables that are
+/// nearly empty cost a process nothing.
 pub const STATE_PAGES: u64 = (size_of::<StateBlock>() as u64).div_ceil(crate::memory::PAGE);
-const _: () = assert!(STATE_PAGES <= 64);
+/// For so many pages the kernel keeps one table.
+const _: () = assert!(STATE_PAGES <= 512);
 
 impl ProcessState {
     /// Changes a resource limit; gives the one before. As for [`Limits::check`].
@@ -201,11 +204,12 @@ impl StateBlock {
 mod tests {
     use super::*;
     use crate::descriptors::{Description, server};
+    use crate::limits::DESCRIPTORS_SOFT;
     use crate::memory::{PAGE, protection};
     use zerocopy::FromZeros;
 
     fn block() -> Box<StateBlock> {
-        let mut block: Box<StateBlock> = Box::new(FromZeros::new_zeroed());
+        let mut block = StateBlock::new_box_zeroed().unwrap();
         block.reset(5, 7, 1);
         block
     }
@@ -220,12 +224,12 @@ mod tests {
         let state = &mut block.process;
         assert_eq!(state.limits, Limits::default());
         let few = Limit { current: 2, maximum: 8 };
-        assert_eq!(state.set_limit(resource::DESCRIPTORS, few).map(|old| old.current), Ok(1024));
+        assert_eq!(state.set_limit(resource::DESCRIPTORS, few).map(|old| old.current), Ok(DESCRIPTORS_SOFT));
         assert_eq!(state.set_limit(resource::CPU, few).map(|old| old.current), Ok(UNLIMITED));
         assert_eq!((open(state), open(state), open(state)), (Ok(0), Ok(1), Err(Errno::EMFILE)));
         // What is refused changes nothing.
         assert_eq!(state.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 8 }), Err(Errno::EINVAL));
-        assert_eq!(state.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 2048 }), Err(Errno::EPERM));
+        assert_eq!(state.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 20_480 }), Err(Errno::EPERM));
         assert_eq!(open(state), Err(Errno::EMFILE));
         state.child = 8;
         block.become_child();

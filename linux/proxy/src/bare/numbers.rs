@@ -3,7 +3,7 @@
 
 use contracts::descriptions::{Control, ControlReply, DescriptionError, DescriptionId};
 use personality::Errno;
-use personality::descriptors::{Closed, DESCRIPTORS_MAX, Description, server};
+use personality::descriptors::{Closed, Description, server};
 use personality::flags::*;
 
 use super::errors::{AsErrno, Outcome};
@@ -29,7 +29,7 @@ fn released(Closed { description, is_last }: Closed) {
     match description.server {
         _ if !is_last => super::locks::closed_one_of_several(&description),
         server::EPOLL => {
-            with_state(|state| state.interests.forget(None, Some(description.id)));
+            with_state(|state| state.interests.forget_set(description.id));
             proxy().candidates.borrow_mut().remove_set(description.id);
         }
         server::SIGNALS => {}
@@ -38,17 +38,17 @@ fn released(Closed { description, is_last }: Closed) {
 }
 
 /// A number names no longer what sets watched by it.
-fn not_watched(descriptor: u64) {
+fn not_watched(descriptor: u64, named: &Description) {
     let descriptor = descriptor as u32;
-    if with_state(|state| state.interests.forget(Some(descriptor), None)) {
-        proxy().candidates.borrow_mut().remove(None, descriptor);
+    while let Some(set) = with_state(|state| state.interests.take_closed(descriptor)) {
+        proxy().candidates.borrow_mut().remove(set, descriptor, (named.server, named.id));
     }
 }
 
 /// Closes a number; gives `false` if it was not open.
 pub fn close_description(descriptor: u64) -> bool {
     let Ok(lost) = with_state(|state| state.descriptors.close(descriptor)) else { return false };
-    not_watched(descriptor);
+    not_watched(descriptor, &lost.description);
     released(lost);
     true
 }
@@ -70,12 +70,14 @@ pub fn close_range(first: u64, last: u64, flags: u64) -> Outcome {
     if first > last || flags & !(MARK | 2) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    for descriptor in first..=last.min(DESCRIPTORS_MAX as u64) {
+    let mut from = first;
+    while let Some(descriptor) = with_state(|state| state.descriptors.next_open(from)).filter(|open| *open <= last) {
         if flags & MARK != 0 {
             let _ = with_state(|state| state.descriptors.set_close_on_exec(descriptor, true));
         } else {
             close_description(descriptor);
         }
+        from = descriptor + 1;
     }
     Ok(0)
 }
@@ -91,7 +93,7 @@ pub fn duplicate_to(descriptor: u64, to: u64, flags: u64, same_is_error: bool) -
     }
     let lost = with_state(|state| state.descriptors.duplicate_to(descriptor, to, flags != 0))?;
     if let Some(lost) = lost {
-        not_watched(to);
+        not_watched(to, &lost.description);
         released(lost);
     }
     Ok(to)

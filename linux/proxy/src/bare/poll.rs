@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use channel::{Call, CallError};
 use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsClient, WatchFor, ready};
 use personality::Errno;
-use personality::descriptors::{Description, server};
+use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
 use personality::epoll::{EDGE, Interest, ONE_SHOT};
 use personality::flags::*;
 use personality::layouts::{PollEntry, TimeSpec, TimeVal};
@@ -274,7 +274,8 @@ async fn select_until(count: u64, sets: [u64; 3], deadline_ns: u64) -> Outcome {
     const EVENTS: [u16; 3] = [POLLIN, POLLOUT, POLLPRI];
     // What makes a descriptor count in each set, errors included.
     const COUNTS: [u16; 3] = [POLLIN | POLLHUP | POLLERR, POLLOUT | POLLERR, POLLPRI];
-    let count = usize::try_from(count).ok().filter(|count| *count <= 1024).ok_or(Errno::EINVAL)?;
+    // As on Linux, what is behind the largest table is not looked at.
+    let count = usize::try_from(count as i32).map_err(|_| Errno::EINVAL)?.min(DESCRIPTORS_MAX);
     let words = count.div_ceil(64);
     let mut wanted = [(); 3].map(|()| vec![0u64; words]);
     for (set, at) in wanted.iter_mut().zip(sets).filter(|(_, at)| *at != 0) {
@@ -343,7 +344,7 @@ pub fn change(set: u64, operation: u64, descriptor: u64, event_at: u64) -> Outco
     let descriptor = descriptor as u32;
     if operation == REMOVE {
         with_state(|state| state.interests.remove(set, descriptor))?;
-        proxy().candidates.borrow_mut().remove(Some(set), descriptor);
+        proxy().candidates.borrow_mut().remove(set, descriptor, (found.server, found.id));
         return Ok(0);
     }
     let interest =

@@ -14,6 +14,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -248,12 +249,50 @@ static void many(void) {
     check("all of 900 have their turn", all == 900, all);
 }
 
+// As many numbers as a server of 10,000 clients asks for; the lowest free one is given each time.
+#define NUMBERS 10032
+static void numbers(void) {
+    struct rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    check("1,024 numbers at first", limit.rlim_cur == 1024 && limit.rlim_max >= NUMBERS, limit.rlim_cur);
+    limit.rlim_cur = NUMBERS;
+    check("10,032 can be had", setrlimit(RLIMIT_NOFILE, &limit) == 0, 0);
+    int file = eventfd(0, EFD_CLOEXEC), last = file, next, set = epoll_create1(0), files[1000];
+    while ((next = dup(file)) >= 0) last = next;
+    check("and are all given", errno == EMFILE && last == NUMBERS - 1, last);
+    close(5000), close(7000);
+    next = dup(file), last = dup(file);
+    check("the lowest first", next == 5000 && last == 7000 && dup(file) == -1, next);
+    for (int at = 0; at < 1000; at++) {
+        close(9000 + at);
+        files[at] = eventfd(0, 0);
+        if (files[at] != 9000 + at || add(set, files[at], EPOLLIN)) { check("a high number", 0, files[at]); return; }
+    }
+    check("1,000 high ones idle", wait_one(set, 0, 0) == 0, 0);
+    count_up(files[700]);
+    check("one of them", wait_one(set, files[700], -1) == EPOLLIN, 0);
+    int child = fork();
+    if (child == 0) {
+        int is_fine = fcntl(NUMBERS - 1, F_GETFD) == 0 && wait_one(set, files[700], -1) == EPOLLIN;
+        close_range(3, ~0u, 0);
+        _exit(is_fine && dup(0) == 3 && fcntl(NUMBERS - 1, F_GETFD) == -1 ? 21 : 22);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    check("a child has them, and closes all", WEXITSTATUS(status) == 21, WEXITSTATUS(status));
+    close_range(9000, 9998, 0);
+    check("what is closed is in no set", wait_one(set, 0, 0) == 0 && fcntl(9999, F_GETFD) == 0, 0);
+    count_up(files[999]);
+    check("and what is not, is", wait_one(set, files[999], -1) == EPOLLIN, 0);
+}
+
 int main(void) {
     levels_and_edges();
     streams();
     sets();
     threads();
     many();
+    numbers();
     printf("all checked, %d failed\n", failures);
     return failures != 0;
 }
