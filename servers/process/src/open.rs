@@ -23,12 +23,17 @@ use contracts::process::{ProcessId, TimerStart, TimerState};
 use contracts::sockets::{LocalAddress, Received, SocketKind};
 
 use crate::event::{self, Event};
-use crate::pipe::{ATOMIC_BYTES, Pipe, Room};
+use crate::pipe::{self, ATOMIC_BYTES, Pipe, Room};
 use crate::sockets::{Sender, Sockets, Wish};
 use crate::timer::{Now, Timers};
 
-/// Pipes at once; with 64 KiB each this bounds the server's memory for them to 16 MiB.
-pub const PIPES_MAX: usize = 256;
+/// Pipes at once. With what they may hold this bounds the server's memory for them to 13.25 MiB of
+/// its 16.
+pub const PIPES_MAX: usize = 1024;
+/// Pipes that hold 64 KiB, at once; those beyond hold 8 KiB.
+pub const LARGE_PIPES_MAX: usize = 96;
+const _: () =
+    assert!(LARGE_PIPES_MAX * pipe::CAPACITY_BYTES + (PIPES_MAX - LARGE_PIPES_MAX) * pipe::SMALL_BYTES <= 14 << 20);
 /// Event counters at once, some 100 bytes each.
 pub const EVENTS_MAX: usize = 4096;
 /// Timers at once: those of one client, which may have half, wake the server up to 2,000 times a
@@ -71,6 +76,7 @@ pub struct Descriptions {
     all: BTreeMap<DescriptionId, Open>,
     /// By the id of their reading end; the writing end's is the next.
     pipes: BTreeMap<DescriptionId, Pipe>,
+    large_pipes: usize,
     events: usize,
     timers: Timers<DescriptionId>,
     handles: usize,
@@ -106,15 +112,23 @@ impl Descriptions {
         if !may_have(PIPES_MAX, self.pipes.len(), || self.all.values().filter(is_own_end).count().div_ceil(2)) {
             return Err(Error::TooMany);
         }
+        let is_of_large = |open: &&Open| match &open.object {
+            Object::PipeEnd { pipe, .. } => self.pipes.get(pipe).is_some_and(|pipe| !pipe.is_small()),
+            _ => false,
+        };
+        let own_large = || self.all.values().filter(is_own_end).filter(is_of_large).count().div_ceil(2);
+        let is_small = !may_have(LARGE_PIPES_MAX, self.large_pipes, own_large);
+        self.large_pipes += usize::from(!is_small);
         let pipe = self.last_id + 1;
-        self.pipes.insert(pipe, Pipe::default());
+        self.pipes.insert(pipe, Pipe::new(is_small));
         let ends = [true, false].map(|reads| self.add(client, Object::PipeEnd { pipe, reads }));
         Ok((ends[0], ends[1]))
     }
 
     /// A new event counter. `TooMany`.
     pub fn event(&mut self, client: u64, count: u64, is_semaphore: bool) -> Result<DescriptionId, Error> {
-        if self.events >= EVENTS_MAX {
+        let is_own = |open: &&Open| matches!(open.object, Object::Event(_)) && open.holders.contains(client);
+        if !may_have(EVENTS_MAX, self.events, || self.all.values().filter(is_own).count()) {
             return Err(Error::TooMany);
         }
         self.events += 1;
@@ -583,6 +597,7 @@ impl Descriptions {
         let Some(content) = self.pipes.get_mut(&pipe) else { return };
         *(if reads { &mut content.readers_gone } else { &mut content.writers_gone }) = true;
         if content.readers_gone && content.writers_gone {
+            self.large_pipes -= usize::from(!content.is_small());
             self.pipes.remove(&pipe);
         } else {
             self.changed.push(if reads { pipe + 1 } else { pipe });

@@ -1,19 +1,23 @@
 //! A pipe: a bounded queue of bytes between writers and readers.
 //!
-//! Invariants: at most [`CAPACITY_BYTES`] wait; a write of at most [`ATOMIC_BYTES`] is taken whole
-//! or not at all (POSIX PIPE_BUF).
+//! Invariants: at most [`CAPACITY_BYTES`] wait, or [`SMALL_BYTES`], and the memory for them is no
+//! more; a write of at most [`ATOMIC_BYTES`] is taken whole or not at all (POSIX PIPE_BUF).
 
 use alloc::collections::VecDeque;
 
 /// Bytes a pipe holds, as Linux's default.
 pub const CAPACITY_BYTES: usize = 64 << 10;
+/// Bytes that a pipe holds beyond those that get the default, as on Linux.
+pub const SMALL_BYTES: usize = 8 << 10;
 /// Writes up to this size never mix with others.
 pub const ATOMIC_BYTES: usize = 4096;
 
 /// The queue and whether both sides are there.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pipe {
     bytes: VecDeque<u8>,
+    /// So many may wait.
+    most: usize,
     /// The last reader went.
     pub readers_gone: bool,
     /// The last writer went.
@@ -32,6 +36,17 @@ pub enum Room {
 }
 
 impl Pipe {
+    /// An empty one between living ends, of the default size or a small one.
+    pub fn new(is_small: bool) -> Pipe {
+        let most = if is_small { SMALL_BYTES } else { CAPACITY_BYTES };
+        Pipe { bytes: VecDeque::new(), most, readers_gone: false, writers_gone: false }
+    }
+
+    /// Is it one of the small ones?
+    pub fn is_small(&self) -> bool {
+        self.most == SMALL_BYTES
+    }
+
     /// What a read of `wanted` bytes can have now.
     pub fn readable(&self, wanted: usize) -> Room {
         match self.bytes.len() {
@@ -44,7 +59,7 @@ impl Pipe {
 
     /// What a write of `offered` bytes can put now.
     pub fn writable(&self, offered: usize) -> Room {
-        let room = CAPACITY_BYTES - self.bytes.len();
+        let room = self.most - self.bytes.len();
         match offered {
             _ if self.readers_gone => Room::Over,
             0 => Room::Bytes(0),
@@ -69,7 +84,12 @@ impl Pipe {
 
     /// Appends; what does not fit is left out.
     pub fn put(&mut self, from: &[u8]) -> usize {
-        let count = from.len().min(CAPACITY_BYTES - self.bytes.len());
+        let count = from.len().min(self.most - self.bytes.len());
+        let held = self.bytes.len() + count;
+        if held > self.bytes.capacity() {
+            // By doubling, but not past the most.
+            self.bytes.reserve_exact(held.next_power_of_two().min(self.most) - self.bytes.len());
+        }
         self.bytes.extend(&from[..count]);
         count
     }
@@ -86,7 +106,7 @@ mod tests {
 
     #[test]
     fn bytes_come_out_in_order_and_small_writes_whole() {
-        let mut pipe = Pipe::default();
+        let mut pipe = Pipe::new(false);
         assert_eq!(pipe.readable(10), Room::Wait);
         assert_eq!(pipe.put(&[7; CAPACITY_BYTES - 100]), CAPACITY_BYTES - 100);
         assert_eq!(pipe.writable(101), Room::Wait);
@@ -102,8 +122,24 @@ mod tests {
     }
 
     #[test]
+    fn memory_is_no_more_than_may_wait() {
+        for (is_small, most) in [(true, SMALL_BYTES), (false, CAPACITY_BYTES)] {
+            let mut pipe = Pipe::new(is_small);
+            assert_eq!(pipe.is_small(), is_small);
+            for count in [1, 3000, 4000, 40_000, 30_000] {
+                pipe.put(&vec![1; count]);
+                assert!(pipe.bytes.capacity() <= most, "{} of {most}", pipe.bytes.capacity());
+            }
+            assert_eq!((pipe.held(), pipe.writable(9000)), (most, Room::Wait));
+            pipe.remove(1000);
+            assert_eq!((pipe.writable(9000), pipe.writable(ATOMIC_BYTES)), (Room::Bytes(1000), Room::Wait));
+            assert_eq!((pipe.put(&[2; 5000]), pipe.bytes.capacity()), (1000, most));
+        }
+    }
+
+    #[test]
     fn the_other_side_going_is_seen_after_the_bytes() {
-        let mut pipe = Pipe::default();
+        let mut pipe = Pipe::new(false);
         pipe.put(b"x");
         pipe.writers_gone = true;
         assert_eq!(pipe.readable(5), Room::Bytes(1));

@@ -21,8 +21,9 @@ use smoltcp::socket::tcp::State;
 use crate::connection::Fault;
 use crate::engine::{Change, ConnectionId, Refused, Tcp};
 
-/// Most descriptions of all clients.
-pub const DESCRIPTIONS_MAX: usize = 1024;
+/// Most descriptions of all clients, of which one may have half: as many as a program begins with
+/// room for. Connections are bounded by their memory before.
+pub const DESCRIPTIONS_MAX: usize = 2048;
 /// Waiting operations per description before all are asked to look again; bounds what cancelled
 /// ones leave behind.
 const WAITERS_MAX: usize = 64;

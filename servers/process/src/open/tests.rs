@@ -67,6 +67,30 @@ fn ends_close_with_their_last_holder() {
 }
 
 #[test]
+fn pipes_are_shared_and_hold_no_more_than_the_server_has() {
+    let mut all = Descriptions::default();
+    let mut made = Vec::new();
+    let most = |client, all: &mut Descriptions, made: &mut Vec<_>| {
+        (0..PIPES_MAX).map_while(|_| all.pipe(client).ok()).map(|ends| made.push((client, ends))).count()
+    };
+    let counts = [ME, CHILD, ME].map(|client| most(client, &mut all, &mut made));
+    assert_eq!(counts, [PIPES_MAX / 2, PIPES_MAX / 4, 0]);
+    let mut held = [0; 2];
+    for (client, (_, writing)) in &made {
+        let put: usize = std::iter::from_fn(|| write(&mut all, *client, *writing, &[1; 5000]).ok()).sum();
+        assert!(matches!(put, pipe::CAPACITY_BYTES | pipe::SMALL_BYTES));
+        held[usize::from(*client != ME)] += usize::from(put == pipe::CAPACITY_BYTES);
+    }
+    // The first ones are of the default size; nobody has more of those than are left to others.
+    assert_eq!(held, [LARGE_PIPES_MAX / 2, LARGE_PIPES_MAX / 4]);
+    all.forget(ME..=ME, |_| true);
+    let again = all.pipe(ME + 1).unwrap();
+    assert_eq!(write(&mut all, ME + 1, again.1, &[1; 20_000]), Ok(20_000), "there is room again");
+    all.forget(ME..=CHILD, |_| true);
+    assert!(all.all.is_empty() && all.pipes.is_empty() && all.large_pipes == 0);
+}
+
+#[test]
 fn an_event_counts_and_is_bounded() {
     let mut all = Descriptions::default();
     let event = all.event(ME, 2, false).unwrap();
@@ -78,8 +102,12 @@ fn an_event_counts_and_is_bounded() {
     all.take_changed();
     assert_eq!(write(&mut all, ME, event, &5u64.to_ne_bytes()), Ok(8));
     assert_eq!((all.take_changed(), all.ready(event, u32::MAX)), (vec![event], ready::READ | ready::WRITE));
-    let more: Vec<_> = (1..EVENTS_MAX).map(|_| all.event(ME, 0, true).unwrap()).collect();
+    // Nobody has more than are left to others.
+    let more: Vec<_> = (1..EVENTS_MAX / 2).map(|_| all.event(ME, 0, true).unwrap()).collect();
     assert_eq!(all.event(ME, 0, false), Err(Error::TooMany));
+    let others = (0..EVENTS_MAX).take_while(|_| all.event(CHILD, 0, false).is_ok()).count();
+    assert_eq!(others, EVENTS_MAX / 4);
+    all.forget(CHILD..=CHILD, |_| true);
     more.into_iter().for_each(|id| all.close(ME, id).unwrap());
     all.close(ME, event).unwrap();
     assert!(all.all.is_empty() && all.event(ME, 0, false).is_ok());
