@@ -45,7 +45,7 @@ calls! {
     6 Lstat "lstat" Full;
     7 Poll "poll" Full;
     8 Lseek "lseek" Partial("no SEEK_DATA and SEEK_HOLE");
-    9 Mmap "mmap" Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 2,048 areas, 256 of them such bytes");
+    9 Mmap "mmap" Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 65,530 areas, 256 of them such bytes");
     10 Mprotect "mprotect" Full;
     11 Munmap "munmap" Full;
     12 Brk "brk" Partial("at most 992 MiB");

@@ -1,8 +1,10 @@
 //! The program's memory map: which areas exist, with what protection, backed by which segment.
 //!
 //! Invariants: areas are page-aligned, sorted by address, never overlap and lie in the program's
-//! part of the address space. Pure bookkeeping: the binary maps and unmaps after the table agreed,
-//! and drops a segment when [`Memory::uses`] says nobody names it.
+//! part of the address space; neighbours that could be one area are one. Of a segment that is the
+//! program's own, all areas lie as its pages do: their addresses differ as their pages. Pure
+//! bookkeeping: the binary maps and unmaps after the table agreed, and drops a segment when
+//! [`Memory::uses`] says nobody names it.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -10,8 +12,8 @@ use crate::errno::Errno;
 
 /// Bytes in a page.
 pub const PAGE: u64 = abi::PAGE_BYTES;
-/// Most areas a program may have; what a large server with a hundred libraries maps is about half.
-pub const AREAS_MAX: usize = 2048;
+/// Most areas a program may have, as Linux has it (vm.max_map_count).
+pub const AREAS_MAX: usize = 65_530;
 /// Lowest address a program may map (as Linux's mmap_min_addr).
 pub const LOWEST: u64 = 0x1_0000;
 /// Non-PIE images and their heap end below the proxy's own image.
@@ -22,7 +24,10 @@ pub const PROXY_END: u64 = 0x8000_0000;
 pub const STATE_BASE: u64 = 0x0000_7100_0000_0000;
 /// From the state region up to here everything is the proxy's: state, start page, channels, heap.
 pub const RESERVED_END: u64 = 0x0000_7600_0000_0000;
-/// Areas without a wish are placed downwards from here.
+/// Areas without a wish are placed upwards from here, so that one that is mapped after another
+/// continues it: a segment grows at its end only.
+pub const PLACE_BASE: u64 = 0x0000_7f80_0000_0000;
+/// And end below this. What does not fit is placed from [`RESERVED_END`] on.
 pub const PLACE_TOP: u64 = 0x0000_7fff_0000_0000;
 /// Where position-independent programs are loaded.
 pub const PIE_BASE: u64 = 0x0000_5555_5555_4000;
@@ -97,6 +102,23 @@ impl Area {
         self.common == 0 && self.marks == 0
     }
 
+    /// Segment and page of what lies behind it, if it is the program's own and can have `pages`
+    /// more.
+    pub fn room_behind(&self, pages: u64) -> Option<(u64, u64)> {
+        let next = self.first_page + self.pages();
+        let fits = next.checked_add(pages).is_some_and(|end| end <= abi::layout::SEGMENT_PAGES_MAX);
+        (self.is_anonymous() && self.segment != 0 && fits).then_some((self.segment, next))
+    }
+
+    /// Could this, which begins where the other ends, be one area with it?
+    fn continues(&self, last: &Area) -> bool {
+        last.end == self.start
+            && last.protection == self.protection
+            && last.marks == self.marks
+            && last.segment == self.segment
+            && (self.segment == 0 || last.first_page + last.pages() == self.first_page)
+    }
+
     fn tail(mut self, at: u64) -> Area {
         if self.segment != 0 {
             self.first_page += (at - self.start) / PAGE;
@@ -106,18 +128,15 @@ impl Area {
     }
 }
 
-/// The table. Plain data: it is part of the state a forked child inherits.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+/// The table. Plain data that begins as zeroes: it is part of the state a forked child inherits,
+/// whose pages are there as far as they were used.
+#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Memory {
     count: u64,
+    /// No gap is between [`PLACE_BASE`] and this.
+    packed: u64,
     areas: [Area; AREAS_MAX],
-}
-
-impl Default for Memory {
-    fn default() -> Self {
-        Memory { count: 0, areas: [Area::default(); AREAS_MAX] }
-    }
 }
 
 /// How much stack a program begins with under a soft limit.
@@ -207,11 +226,12 @@ impl Memory {
         self.areas().iter().find(|area| area.common == common).map(|area| area.segment)
     }
 
-    /// Marks what lies in a range, which ends where areas end.
-    pub fn mark(&mut self, start: u64, end: u64, marks: u32) {
-        let count = self.areas().len();
-        let inside = |area: &&mut Area| start <= area.start && area.end <= end;
-        self.areas[..count].iter_mut().filter(inside).for_each(|area| area.marks |= marks);
+    /// Marks what lies in a range. `ENOMEM` when a cut needs an entry more than there is.
+    pub fn mark(&mut self, start: u64, end: u64, marks: u32) -> Result<(), Errno> {
+        let range = self.inside(start, end)?;
+        self.areas[range.clone()].iter_mut().for_each(|area| area.marks |= marks);
+        self.merge(range);
+        Ok(())
     }
 
     /// The areas that a range touches, cut to it, in ascending order.
@@ -226,9 +246,17 @@ impl Memory {
         self.parts(start, end).any(|area| area.marks & mark::SEALED != 0)
     }
 
-    /// Does any area still name the segment?
-    pub fn uses(&self, segment: u64) -> bool {
-        self.areas().iter().any(|area| area.segment == segment)
+    /// Does any area still name the segment? Looks first where it named it before, at `near`.
+    pub fn uses(&self, segment: u64, near: u64) -> bool {
+        let areas = self.areas();
+        let index = areas.partition_point(|area| area.end <= near);
+        let names = |area: &Area| area.segment == segment;
+        areas[index.saturating_sub(1)..].iter().take(3).any(names) || areas.iter().any(names)
+    }
+
+    /// The area that ends at `start`.
+    pub fn before(&self, start: u64) -> Option<&Area> {
+        self.find(start.checked_sub(1)?).filter(|area| area.end == start)
     }
 
     /// Is the range free and permitted?
@@ -238,41 +266,56 @@ impl Memory {
         permitted(start, end) && areas.get(next).is_none_or(|area| area.start >= end)
     }
 
-    /// A free place for `bytes` (whole pages): at `wish` if that is free, else the highest gap
-    /// below [`PLACE_TOP`].
+    /// A free place for `bytes` (whole pages): at `wish` if that is free, else the lowest gap from
+    /// [`PLACE_BASE`] on. `ENOMEM`.
     pub fn place(&self, wish: u64, bytes: u64) -> Result<u64, Errno> {
         let wish = wish & !(PAGE - 1);
         if wish != 0 && wish.checked_add(bytes).is_some_and(|end| self.is_free(wish, end)) {
             return Ok(wish);
         }
-        let mut top = PLACE_TOP;
-        for area in self.areas().iter().rev() {
-            if area.start >= top {
-                continue;
+        let gap = |from: u64, to: u64| {
+            let areas = self.areas();
+            let mut at = from;
+            for area in &areas[areas.partition_point(|area| area.end <= from)..] {
+                if area.start >= to || area.start.saturating_sub(at) >= bytes {
+                    break;
+                }
+                at = area.end;
             }
-            if area.end <= top && top - area.end >= bytes {
-                break;
-            }
-            top = area.start;
-        }
-        let start = top.checked_sub(bytes).ok_or(Errno::ENOMEM)?;
-        if start >= RESERVED_END && self.is_free(start, top) { Ok(start) } else { Err(Errno::ENOMEM) }
+            at.checked_add(bytes).is_some_and(|end| end <= to).then_some(at)
+        };
+        let lowest = gap(self.packed.max(PLACE_BASE), PLACE_TOP);
+        lowest.or_else(|| gap(RESERVED_END, PLACE_BASE)).ok_or(Errno::ENOMEM)
     }
 
-    /// Adds an area where nothing is. `ENOMEM` when the table is full, `EEXIST` if something is
-    /// there or the place is not permitted.
+    /// Is there room for this area? `ENOMEM` when the table is full, `EEXIST` if something is there
+    /// or the place is not permitted.
+    pub fn check(&self, area: &Area) -> Result<(), Errno> {
+        match self.is_free(area.start, area.end) {
+            false => Err(Errno::EEXIST),
+            true if self.areas().len() == AREAS_MAX => Err(Errno::ENOMEM),
+            true => Ok(()),
+        }
+    }
+
+    /// Adds an area where nothing is; it becomes one with neighbours that it continues. As for
+    /// [`Memory::check`].
     pub fn insert(&mut self, area: Area) -> Result<(), Errno> {
-        if !self.is_free(area.start, area.end) {
-            return Err(Errno::EEXIST);
-        }
+        self.check(&area)?;
         let count = self.areas().len();
-        if count == AREAS_MAX {
-            return Err(Errno::ENOMEM);
-        }
         let at = self.areas().partition_point(|other| other.end <= area.start);
-        self.areas.copy_within(at..count, at + 1);
-        self.areas[at] = area;
-        self.count = count as u64 + 1;
+        if at > 0 && area.continues(&self.areas[at - 1]) {
+            self.areas[at - 1].end = area.end;
+            self.merge(at - 1..at);
+        } else {
+            self.areas.copy_within(at..count, at + 1);
+            self.areas[at] = area;
+            self.count = count as u64 + 1;
+            self.merge(at..at + 1);
+        }
+        if self.packed.max(PLACE_BASE) == area.start {
+            self.packed = area.end;
+        }
         Ok(())
     }
 
@@ -315,73 +358,70 @@ impl Memory {
         self.areas[range.clone()].iter().for_each(&mut each);
         self.areas.copy_within(range.end..count, range.start);
         self.count = (count - range.len()) as u64;
+        if start < self.packed {
+            self.packed = start;
+        }
         Ok(())
     }
 
     /// Changes the protection of a range that must be mapped without holes (`ENOMEM`), telling each
-    /// piece. `each` may set the segment of a piece that had none.
+    /// piece and what is before it. `each` may set the segment of a piece that had none.
     pub fn protect(
         &mut self,
         start: u64,
         end: u64,
         protection: u32,
-        mut each: impl FnMut(&mut Area) -> Result<(), Errno>,
+        mut each: impl FnMut(&mut Area, Option<&Area>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         if !self.allows(start, end - start, 0) {
             return Err(Errno::ENOMEM);
         }
         let range = self.inside(start, end)?;
-        for area in &mut self.areas[range] {
-            each(area)?;
-            area.protection = protection;
-        }
-        self.merge();
-        Ok(())
-    }
-
-    /// Lengthens the area that ends at `end`, keeping its segment. `false` if there is none or the
-    /// place is taken.
-    pub fn extend(&mut self, end: u64, new_end: u64) -> bool {
-        if !self.is_free(end, new_end) {
-            return false;
-        }
-        let count = (self.count as usize).min(AREAS_MAX);
-        match self.areas[..count].iter_mut().find(|area| area.end == end) {
-            Some(area) => {
-                area.end = new_end;
-                true
+        let mut done = Ok(());
+        for index in range.clone() {
+            let (before, from) = self.areas.split_at_mut(index);
+            done = each(&mut from[0], before.last());
+            if done.is_err() {
+                break;
             }
-            None => false,
+            from[0].protection = protection;
         }
+        self.merge(range);
+        done
     }
 
-    /// Joins neighbours that are one piece of the same segment, so that mprotect back and forth
-    /// does not fill the table.
-    fn merge(&mut self) {
+    /// Makes one area of neighbours that could be one, where one of them has an index in the range.
+    fn merge(&mut self, range: core::ops::Range<usize>) {
         let count = self.areas().len();
-        let mut kept = 0;
-        for index in 1..count {
+        let (first, end) = (range.start.saturating_sub(1), (range.end + 1).min(count));
+        if first + 1 >= end {
+            return;
+        }
+        let mut kept = first;
+        for index in first + 1..end {
             let next = self.areas[index];
-            let last = &mut self.areas[kept];
-            let joins = last.end == next.start
-                && last.protection == next.protection
-                && last.marks == next.marks
-                && last.segment == next.segment
-                && (next.segment == 0 || last.first_page + last.pages() == next.first_page);
-            if joins {
-                last.end = next.end;
+            if next.continues(&self.areas[kept]) {
+                self.areas[kept].end = next.end;
             } else {
                 kept += 1;
                 self.areas[kept] = next;
             }
         }
-        self.count = if count == 0 { 0 } else { kept as u64 + 1 };
+        if kept + 1 < end {
+            self.areas.copy_within(end..count, kept + 1);
+            self.count = (count - (end - kept - 1)) as u64;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::FromZeros;
+
+    fn none() -> Box<Memory> {
+        Memory::new_box_zeroed().unwrap()
+    }
 
     /// The naive model: one entry per page.
     #[derive(Default)]
@@ -407,27 +447,28 @@ mod tests {
             seed ^= seed << 17;
             seed % limit
         };
-        let mut memory = Memory::default();
+        let mut memory = none();
         let mut model = Model::default();
         for step in 1..20_000u64 {
-            let start = 0x40_0000 + random(64) * PAGE;
+            let start = PLACE_BASE + random(64) * PAGE;
             let end = start + (1 + random(8)) * PAGE;
             match random(3) {
                 0 => {
-                    let area = Area {
-                        start,
-                        end,
-                        segment: step,
-                        first_page: 0,
-                        protection: random(4) as u32,
-                        ..Area::default()
+                    // Of its own, or of one that others are of, lying as its pages do; or of none.
+                    let (segment, first_page) = match random(3) {
+                        0 => (step, 0),
+                        1 => (100_000 + random(3), (start - PLACE_BASE) / PAGE),
+                        _ => (0, 0),
                     };
+                    let protection = random(4) as u32;
+                    let area = Area { start, end, segment, first_page, protection, ..Area::default() };
                     let free = !(start..end).step_by(PAGE as usize).any(|page| model.0.contains_key(&page));
                     assert_eq!(memory.insert(area).is_ok(), free);
                     if free {
-                        model
-                            .0
-                            .extend((0..area.pages()).map(|page| (start + page * PAGE, (step, page, area.protection))));
+                        model.0.extend((0..area.pages()).map(|page| {
+                            let number = if segment == 0 { 0 } else { first_page + page };
+                            (start + page * PAGE, (segment, number, area.protection))
+                        }));
                     }
                 }
                 1 => {
@@ -440,13 +481,20 @@ mod tests {
                 _ => {
                     let full = (start..end).step_by(PAGE as usize).all(|page| model.0.contains_key(&page));
                     let protection = random(4) as u32;
-                    assert_eq!(memory.protect(start, end, protection, |_| Ok(())).is_ok(), full);
+                    assert_eq!(memory.protect(start, end, protection, |_, _| Ok(())).is_ok(), full);
                     if full {
                         model.0.range_mut(start..end).for_each(|(_, page)| page.2 = protection);
                     }
                 }
             }
             assert_eq!(pages(&memory), model.0);
+            assert!(memory.areas().windows(2).all(|two| !two[1].continues(&two[0])), "all that can be one are one");
+            let taken = memory.packed.max(PLACE_BASE);
+            assert!((PLACE_BASE..taken).step_by(PAGE as usize).all(|page| model.0.contains_key(&page)));
+            let place = memory.place(0, PAGE).unwrap();
+            assert_eq!(place, (PLACE_BASE..).step_by(PAGE as usize).find(|page| !model.0.contains_key(page)).unwrap());
+            let segment = 1 + random(step);
+            assert_eq!(memory.uses(segment, start), model.0.values().any(|(of, ..)| *of == segment));
             let needs = random(4) as u32;
             let allowed = (start..end)
                 .step_by(PAGE as usize)
@@ -467,15 +515,22 @@ mod tests {
 
     #[test]
     fn places_areas_in_free_permitted_gaps() {
-        let mut memory = Memory::default();
+        let mut memory = none();
+        let mut at = PLACE_BASE;
         for size in [1u64, 5, 300, 2] {
             let start = memory.place(0, size * PAGE).unwrap();
-            memory.insert(Area { start, end: start + size * PAGE, segment: 1, ..Area::default() }).unwrap();
+            assert_eq!(start, at, "each continues the one before");
+            at += size * PAGE;
+            memory.insert(Area { start, end: at, segment: size, ..Area::default() }).unwrap();
         }
-        assert_eq!(memory.areas().last().unwrap().end, PLACE_TOP);
+        memory.remove(PLACE_BASE + 2 * PAGE, PLACE_BASE + 5 * PAGE, |_| ()).unwrap();
+        assert_eq!((memory.place(0, 3 * PAGE), memory.place(0, 4 * PAGE)), (Ok(PLACE_BASE + 2 * PAGE), Ok(at)));
         assert_eq!(memory.place(0x40_0000, PAGE), Ok(0x40_0000));
         assert!(memory.place(LOW_END, PAGE).unwrap() > RESERVED_END);
+        // What is too large for the first part goes below it, and what is for both, nowhere.
+        assert_eq!(memory.place(0, PLACE_TOP - PLACE_BASE), Ok(RESERVED_END));
         assert_eq!(memory.place(0, 1 << 47), Err(Errno::ENOMEM));
+        assert_eq!(memory.place(0, !(PAGE - 1)), Err(Errno::ENOMEM));
         assert!(
             !permitted(LOW_END - PAGE, LOW_END + PAGE)
                 && !permitted(STATE_BASE, STATE_BASE + PAGE)
@@ -484,8 +539,23 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_continued_is_known() {
+        let mut memory = none();
+        let area = |start, end, segment| Area { start, end, segment, first_page: 3, ..Area::default() };
+        memory.insert(area(0x10_0000, 0x10_4000, 5)).unwrap();
+        let most = abi::layout::SEGMENT_PAGES_MAX - 7;
+        let last = *memory.before(0x10_4000).unwrap();
+        assert_eq!([most, most + 1, u64::MAX].map(|pages| last.room_behind(pages)), [Some((5, 7)), None, None]);
+        assert_eq!([0x10_3000, 0x10_5000, 0].map(|start| memory.before(start)), [None; 3]);
+        memory.mark(0x10_3000, 0x10_4000, mark::FILLED).unwrap();
+        assert_eq!(memory.before(0x10_4000).unwrap().room_behind(1), None);
+        assert!(memory.find(0x10_0000).is_some_and(|area| area.is_anonymous() && area.end == 0x10_3000));
+        assert_eq!(area(0x20_0000, 0x20_4000, 0).room_behind(1), None, "it has no segment");
+    }
+
+    #[test]
     fn bytes_and_the_stack_are_measured() {
-        let mut memory = Memory::default();
+        let mut memory = none();
         let mut add = |start: u64, end: u64, protection: u32, common: u64| {
             memory.insert(Area { start, end, segment: 1, protection, common, ..Area::default() }).unwrap();
         };
@@ -501,21 +571,21 @@ mod tests {
         assert_eq!(memory.bytes(0x10_3000..0x20_1000, |_| true), 0x2000);
         assert_eq!(memory.bytes(0x40_0000..0x50_0000, |_| true), 0);
         assert_eq!(memory.stack_start(), STACK_TOP - 0xa000);
-        assert_eq!(Memory::default().stack_start(), STACK_TOP);
+        assert_eq!(none().stack_start(), STACK_TOP);
         assert_eq!([0, 1 << 20, 8 << 20, u64::MAX].map(stack_bytes), [256 << 10, 1 << 20, 8 << 20, 64 << 20]);
         assert_eq!(stack_bytes((1 << 20) + 1), 1 << 20);
     }
 
     #[test]
     fn seals_stay_where_they_are() {
-        let mut memory = Memory::default();
+        let mut memory = none();
         let area = |start, common| Area { start, end: start + 4 * PAGE, segment: 5, common, ..Area::default() };
         memory.insert(area(0x10_0000, 3)).unwrap();
         memory.insert(Area { first_page: 4, ..area(0x10_4000, 3) }).unwrap();
-        memory.mark(0x10_4000, 0x10_8000, mark::SEALED);
+        memory.mark(0x10_4000, 0x10_8000, mark::SEALED).unwrap();
         assert!(!memory.is_sealed(0, 0x10_4000) && memory.is_sealed(0x10_0000, 0x10_4001));
         // Neighbours of one segment are not joined over it, and its parts keep it.
-        memory.protect(0x10_0000, 0x10_8000, protection::READ, |_| Ok(())).unwrap();
+        memory.protect(0x10_0000, 0x10_8000, protection::READ, |_, _| Ok(())).unwrap();
         assert_eq!(memory.areas().len(), 2);
         memory.remove(0x10_5000, 0x10_6000, |_| ()).unwrap();
         assert!(memory.is_sealed(0x10_4000, 0x10_5000) && memory.is_sealed(0x10_6000, 0x10_7000));
@@ -525,33 +595,33 @@ mod tests {
 
     #[test]
     fn what_may_be_made_zeroes_again_is_known() {
-        let mut memory = Memory::default();
+        let mut memory = none();
         let area =
             |start, marks, common| Area { start, end: start + 4 * PAGE, marks, common, segment: 1, ..Area::default() };
         memory.insert(area(0x10_0000, 0, 0)).unwrap();
         memory.insert(area(0x10_4000, mark::FILLED, 0)).unwrap();
         memory.insert(area(0x10_8000, 0, 9)).unwrap();
         memory.insert(area(0x10_c000, 0, 0)).unwrap();
-        memory.mark(0x10_c000, 0x11_0000, mark::SEALED);
+        memory.mark(0x10_c000, 0x11_0000, mark::SEALED).unwrap();
         let found: Vec<_> = memory.parts(0x10_1000, 0x20_0000).map(|part| (part.start, part.is_anonymous())).collect();
         assert_eq!(found, [(0x10_1000, true), (0x10_4000, false), (0x10_8000, false), (0x10_c000, false)]);
         // Parts keep what is known of the whole.
-        memory.protect(0x10_5000, 0x10_6000, protection::READ, |_| Ok(())).unwrap();
+        memory.protect(0x10_5000, 0x10_6000, protection::READ, |_, _| Ok(())).unwrap();
         assert!(memory.parts(0x10_4000, 0x10_8000).all(|part| !part.is_anonymous()));
         assert!(!memory.is_sealed(0, 0x10_c000) && memory.is_sealed(0, 0x10_c001));
     }
 
     #[test]
     fn a_full_table_refuses_and_stays_whole() {
-        let mut memory = Memory::default();
+        let mut memory = none();
         for index in 0..AREAS_MAX as u64 {
-            let start = 0x100_0000 + index * 8 * PAGE;
+            let start = RESERVED_END + index * 8 * PAGE;
             memory.insert(Area { start, end: start + 3 * PAGE, segment: index + 1, ..Area::default() }).unwrap();
         }
         let before = pages(&memory);
-        assert_eq!(memory.remove(0x100_0000 + PAGE, 0x100_0000 + 2 * PAGE, |_| ()), Err(Errno::ENOMEM));
+        assert_eq!(memory.remove(RESERVED_END + PAGE, RESERVED_END + 2 * PAGE, |_| ()), Err(Errno::ENOMEM));
         assert_eq!(pages(&memory), before);
-        memory.remove(0x100_0000, 0x100_0000 + 3 * PAGE, |_| ()).unwrap();
+        memory.remove(RESERVED_END, RESERVED_END + 3 * PAGE, |_| ()).unwrap();
         assert_eq!(memory.areas().len(), AREAS_MAX - 1);
     }
 }

@@ -197,6 +197,7 @@ pub fn next_difference(file: &[u8], memory: &[u8], at: usize) -> Option<Range<us
 mod tests {
     use super::*;
     use crate::memory::protection;
+    use zerocopy::FromZeros;
 
     const FILE: u64 = 9;
 
@@ -249,7 +250,7 @@ mod tests {
 
     #[test]
     fn stretches_lead_from_memory_to_the_file_and_back() {
-        let (mut pieces, mut memory) = (Pieces::default(), Memory::default());
+        let (mut pieces, mut memory) = (Pieces::default(), Memory::new_box_zeroed().unwrap());
         assert!(pieces.is_empty() && pieces.at(&memory, 0..u64::MAX, |_| true).is_empty());
         pieces.add(piece(1, 4, 8)).unwrap();
         pieces.add(piece(2, 8, 10)).unwrap();
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_piece_goes_with_its_last_area() {
-        let (mut pieces, mut memory) = (Pieces::default(), Memory::default());
+        let (mut pieces, mut memory) = (Pieces::default(), Memory::new_box_zeroed().unwrap());
         pieces.add(piece(1, 0, 2)).unwrap();
         pieces.add(piece(2, 2, 4)).unwrap();
         memory.insert(area(0x10_0000, 2, 1, 0)).unwrap();

@@ -23,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_000a;
+pub const VERSION: u64 = 0x5045_4c41_5354_000b;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -90,9 +90,7 @@ pub struct ProcessState {
     pub child_id_at: u64,
     /// The id that a child being forked will have.
     pub child: u64,
-    /// Memory map.
-    pub memory: Memory,
-    /// What of it belongs to files.
+    /// What of the memory map belongs to files.
     pub pieces: Pieces,
     /// Descriptors.
     pub descriptors: Descriptors,
@@ -104,9 +102,11 @@ pub struct ProcessState {
     pub directory: Text,
     /// Path of the program.
     pub program: Text,
+    /// Memory map: its table is the longest, so all else is in the first pages.
+    pub memory: Memory,
 }
 
-/// A thread. The process's first one lies behind the [`ProcessState`], where a forked child finds
+/// A thread. The process's first one lies before the [`ProcessState`], where a forked child finds
 /// the thread that forked.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C, align(64))]
@@ -134,10 +134,10 @@ pub struct ThreadState {
 #[derive(Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct StateBlock {
+    /// The process's first thread.
+    pub first: ThreadState,
     /// The process.
     pub process: ProcessState,
-    /// Its first thread.
-    pub first: ThreadState,
 }
 
 const _: () = assert!(core::mem::offset_of!(ThreadState, vectors).is_multiple_of(16));
@@ -145,8 +145,8 @@ const _: () = assert!(core::mem::offset_of!(ThreadState, vectors).is_multiple_of
 /// Pages the block has room in; they are there as far as they were used, so large tables that are
 /// nearly empty cost a process nothing.
 pub const STATE_PAGES: u64 = (size_of::<StateBlock>() as u64).div_ceil(crate::memory::PAGE);
-/// For so many pages the kernel keeps one table.
-const _: () = assert!(STATE_PAGES <= 512);
+/// A table and two that were not used, of the kernel's.
+const _: () = assert!(STATE_PAGES <= 3 * 512);
 
 impl ProcessState {
     /// Changes a resource limit; gives the one before. As for [`Limits::check`].

@@ -40,10 +40,13 @@ fn normal(requested: u64) -> Result<u32, Errno> {
     }
 }
 
-fn drop_if_unused(segment: u64) {
-    if segment != 0 && !with_state(|state| state.memory.uses(segment)) {
+/// Drops a segment if no area names it any more; tells whether one does. It was named at `near`.
+fn drop_if_unused(segment: u64, near: u64) -> bool {
+    let is_used = segment == 0 || with_state(|state| state.memory.uses(segment, near));
+    if !is_used {
         let _ = sys::cap_drop(Handle(segment));
     }
+    is_used
 }
 
 /// Maps zeroed memory where nothing is; large ranges get several segments.
@@ -70,18 +73,52 @@ fn map_by(start: u64, end: u64, access: u32, flags: u64, marks: u32) -> Result<(
         let part_end = end.min(at.saturating_add(abi::layout::SEGMENT_PAGES_MAX * PAGE));
         // Memory without access costs nothing until mprotect opens it, however large the
         // reservation.
-        let (part_end, segment) =
-            if access == 0 && !is_common { (end, 0) } else { (part_end, segment_by((part_end - at) / PAGE, flags)?.0) };
+        let has_none = access == 0 && !is_common;
+        let part_end = if has_none { end } else { part_end };
+        let pages = (part_end - at) / PAGE;
+        let (segment, first_page) = match has_none {
+            true => (0, 0),
+            false if flags == 0 && marks == 0 => own_pages(at, pages)?,
+            false => (segment_by(pages, flags)?.0, 0),
+        };
         let common = if is_common { secret() } else { 0 };
-        let area = Area { start: at, end: part_end, segment, first_page: 0, protection: access, marks, common };
+        let area = Area { start: at, end: part_end, segment, first_page, protection: access, marks, common };
         if let Err(errno) = map_segment(area) {
-            drop_if_unused(segment);
+            drop_if_unused(segment, at);
             let _ = unmap(start, at);
             return Err(errno);
         }
         at = part_end;
     }
     Ok(())
+}
+
+/// Zeroed pages for an area at `start`: those of the segment that lies before it, if it can have
+/// them, else of a new one. Gives the segment and the first page.
+fn own_pages(start: u64, pages: u64) -> Result<(u64, u64), Errno> {
+    // Whoever moves the end of the heap wants its segment to end there.
+    let can = |state: &mut ProcessState| {
+        let last = state.memory.before(start).filter(|last| last.segment != state.heap_segment)?;
+        last.room_behind(pages)
+    };
+    if let Some(place) = with_state(can)
+        && has_pages(place, pages)
+    {
+        return Ok(place);
+    }
+    Ok((segment(pages)?.0, 0))
+}
+
+/// Makes a segment of the program's as long as is needed for pages that no area names. What they
+/// held was given back with the last area that did.
+fn has_pages((segment, first_page): (u64, u64), pages: u64) -> bool {
+    let wanted = first_page + pages;
+    match sys::segment_stat(Handle(segment)) {
+        Ok((held, ..)) if held >= wanted => true,
+        // SAFETY: it only grows.
+        Ok(_) => unsafe { sys::segment_set_pages(Handle(segment), wanted) }.is_ok(),
+        Err(_) => false,
+    }
 }
 
 /// A number that nobody guesses, and no one's else.
@@ -93,56 +130,43 @@ fn secret() -> u64 {
 
 /// Maps a part of a segment as an area, where nothing is.
 pub fn map_segment(area: Area) -> Result<(), Errno> {
-    with_state(|state| state.memory.insert(area))?;
-    if area.segment == 0 {
-        return Ok(());
+    with_state(|state| state.memory.check(&area))?;
+    if area.segment != 0 {
+        let (segment, access) = (Handle(area.segment), area.protection.into());
+        sys::range_map(Handle::SELF_RANGE, area.start, segment, area.first_page, area.pages(), access)
+            .map_err(|_| Errno::ENOMEM)?;
     }
-    let mapped = sys::range_map(
-        Handle::SELF_RANGE,
-        area.start,
-        Handle(area.segment),
-        area.first_page,
-        area.pages(),
-        area.protection.into(),
-    );
-    if mapped.is_err() {
-        with_state(|state| state.memory.remove(area.start, area.end, |_| ()))?;
-        return Err(Errno::ENOMEM);
-    }
-    Ok(())
+    with_state(|state| state.memory.insert(area))
 }
 
-/// Unmaps whatever lies in the range.
+/// Unmaps whatever lies in the range. Pages that are the program's own are free then.
 pub fn unmap(start: u64, end: u64) -> Result<(), Errno> {
     let mut pieces = Vec::new();
     if start < end {
         with_state(|state| state.memory.remove(start, end, |area| pieces.push(*area)))?;
     }
-    for piece in pieces.iter().filter(|piece| piece.segment != 0) {
+    pieces.retain(|piece| piece.segment != 0);
+    for piece in &pieces {
         // SAFETY: the table said this is the program's memory; the proxy keeps no slice of it
         // across a change of the map.
         let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, piece.start, piece.pages()) };
     }
-    pieces.iter().for_each(|piece| drop_if_unused(piece.segment));
+    for piece in &pieces {
+        if drop_if_unused(piece.segment, piece.start) && piece.common == 0 {
+            // SAFETY: nothing maps these pages.
+            let _ = unsafe { sys::segment_discard(Handle(piece.segment), piece.first_page, piece.pages()) };
+        }
+    }
     Ok(())
 }
 
-/// Changes access. Memory that had none and no segment gets one now.
+/// Changes access. Memory that had none and no segment gets pages now.
 pub fn protect(start: u64, end: u64, access: u32) -> Result<(), Errno> {
     with_state(|state| {
-        state.memory.protect(start, end, access, |area| {
+        let heap = state.heap_segment;
+        state.memory.protect(start, end, access, |area, before| {
             if area.segment == 0 {
-                if access == 0 {
-                    return Ok(());
-                }
-                if area.pages() > abi::layout::SEGMENT_PAGES_MAX {
-                    return Err(Errno::ENOMEM);
-                }
-                let segment = segment(area.pages())?;
-                sys::range_map(Handle::SELF_RANGE, area.start, segment, 0, area.pages(), access.into())
-                    .map_err(|_| Errno::ENOMEM)?;
-                (area.segment, area.first_page) = (segment.0, 0);
-                return Ok(());
+                return if access == 0 { Ok(()) } else { open(area, before, heap, access) };
             }
             // SAFETY: the program's own memory; the proxy reaches it only as the table allows,
             // which changes along.
@@ -150,6 +174,28 @@ pub fn protect(start: u64, end: u64, access: u32) -> Result<(), Errno> {
                 .map_err(|_| Errno::ENOMEM)
         })
     })
+}
+
+/// Gives pages to an area that had none: of the segment that lies before it, if that can have them.
+fn open(area: &mut Area, before: Option<&Area>, heap: u64, access: u32) -> Result<(), Errno> {
+    let pages = area.pages();
+    if pages > abi::layout::SEGMENT_PAGES_MAX {
+        return Err(Errno::ENOMEM);
+    }
+    let place = before.filter(|before| before.end == area.start && before.segment != heap);
+    let place = place.and_then(|before| before.room_behind(pages)).filter(|place| has_pages(*place, pages));
+    let (held, first_page) = match place {
+        Some(place) => place,
+        None => (segment(pages)?.0, 0),
+    };
+    sys::range_map(Handle::SELF_RANGE, area.start, Handle(held), first_page, pages, access.into()).map_err(|_| {
+        if place.is_none() {
+            let _ = sys::cap_drop(Handle(held));
+        }
+        Errno::ENOMEM
+    })?;
+    (area.segment, area.first_page) = (held, first_page);
+    Ok(())
 }
 
 fn range(start: u64, bytes: u64) -> Result<(u64, u64), Errno> {
@@ -358,14 +404,13 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
         // There is no more of it, here or elsewhere.
         return Err(Errno::ENOMEM.into());
     }
-    let keep_marks = |start, end| {
-        if area.marks != 0 {
-            with_state(|state| state.memory.mark(start, end, area.marks));
-        }
+    let keep_marks = |start, end| match area.marks {
+        0 => Ok(()),
+        marks => with_state(|state| state.memory.mark(start, end, marks)),
     };
     if with_state(|state| state.memory.is_free(old_end, new_end)) {
         map_zeroed(old_end, new_end, area.protection)?;
-        keep_marks(old_end, new_end);
+        keep_marks(old_end, new_end)?;
         return Ok(old);
     }
     if flags & MREMAP_MAYMOVE == 0 {
@@ -380,7 +425,7 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     if area.protection != copies {
         protect(new, new + (new_end - old), area.protection)?;
     }
-    keep_marks(new, new + (new_end - old));
+    keep_marks(new, new + (new_end - old))?;
     unmap(old, old_end)?;
     Ok(new)
 }

@@ -1,5 +1,5 @@
-// What Linux promises of a program's own memory: that what it needs no more is free. Each check
-// prints "ok NAME" or "FAILED NAME" with what was found.
+// What Linux promises of a program's own memory: that what it needs no more is free, and that
+// there may be many areas of it. Each check prints "ok NAME" or "FAILED NAME" with what was found.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -101,6 +101,75 @@ static void edges(void) {
     check("of the heap", !result && heap[0] == 9 && heap[PAGE] == 0 && heap[3 * PAGE] == 9, result);
 }
 
+// Neighbours are one area, and stay as separate as a program wants them.
+#define SINGLES 20000
+static char *singles[SINGLES];
+static void joined(void) {
+    long made = 0, right = 0;
+    while (made < SINGLES && (singles[made] = own(PAGE, PROT_READ | PROT_WRITE)) != MAP_FAILED) made++;
+    for (long at = 0; at < made; at++) *(long *)singles[at] = at;
+    for (long at = 0; at < made; at++) right += *(long *)singles[at] == at;
+    check("20,000 mappings of a page", made == SINGLES && right == made, made);
+    int child = fork();
+    if (!child) {
+        for (long at = 0; at < made; at++) if (at % 2) munmap(singles[at], PAGE);
+        right = 0;
+        for (long at = 0; at < made; at += 2) right += *(long *)singles[at] == at;
+        int null = open("/dev/zero", O_RDONLY);
+        int is_gone = read(null, singles[made / 2 | 1], 1) == -1 && errno == EFAULT;
+        char *again = mmap(singles[1], PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        _exit(right == made / 2 && is_gone && *(long *)again == 0 && *(long *)singles[2] == 2 ? 7 : 8);
+    }
+    check("half of them go, and the others stay", ended(child) == 7, 0);
+    right = 0;
+    for (long at = 0; at < made; at++) right += *(long *)singles[at] == at && !munmap(singles[at], PAGE);
+    check("all of them go", right == made, right);
+
+    char *kept = own(PAGE, PROT_READ | PROT_WRITE);
+    *kept = 3;
+    for (int round = 0; round < PARTS; round++) {
+        char *part = own(PART_BYTES, PROT_READ | PROT_WRITE);
+        if (part == MAP_FAILED) break;
+        right += !part[PART_BYTES / 2], touch(part, PART_BYTES, 1), munmap(part, PART_BYTES);
+    }
+    check("what is unmapped beside another is free", right == made + PARTS && *kept == 3, right - made);
+    munmap(kept, PAGE);
+}
+
+// As the C library opens its arenas: a reservation, piece by piece.
+static void opened(void) {
+    long parts = 0, right = 0;
+    char *arena = own(64 * MIB, PROT_NONE);
+    for (; parts < 64 && !mprotect(arena + parts * MIB, MIB, PROT_READ | PROT_WRITE); parts++) touch(arena + parts * MIB, MIB, parts + 1);
+    for (long at = 0; at < parts; at++) right += arena[at * MIB] == at + 1 && arena[(at + 1) * MIB - PAGE] == at + 1;
+    check("a reservation opened in 64 pieces", parts == 64 && right == 64, right);
+    mmap(arena + 8 * MIB, 8 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    mprotect(arena + 8 * MIB, 4 * MIB, PROT_READ | PROT_WRITE);
+    check("closed and opened again it is empty", arena[8 * MIB] == 0 && arena[8 * MIB - PAGE] == 8 && arena[16 * MIB] == 17, arena[8 * MIB]);
+    munmap(arena, 64 * MIB);
+}
+
+// As many areas as Linux allows, nearly.
+#define AREAS 60000L
+static void many(void) {
+    char *memory = own(AREAS * PAGE, PROT_READ | PROT_WRITE);
+    memory[0] = 1, memory[(AREAS - 1) * PAGE] = 2;
+    long done = 0;
+    for (long at = 1; at < AREAS; at += 2) done += !mprotect(memory + at * PAGE, PAGE, PROT_READ);
+    check("60,000 areas", done == AREAS / 2 && memory[0] == 1 && memory[(AREAS - 1) * PAGE] == 2, done);
+    int child = fork();
+    if (!child) {
+        if (memory[(AREAS - 1) * PAGE] != 2) _exit(1);
+        memory[(AREAS - 2) * PAGE] = 3, memory[(AREAS - 1) * PAGE] = 3;
+        _exit(2);
+    }
+    check("a child has them all", ended(child) == 1000 + SIGSEGV && memory[(AREAS - 2) * PAGE] == 0, 0);
+    int result = mprotect(memory, AREAS * PAGE, PROT_READ | PROT_WRITE);
+    memory[PAGE] = 4;
+    check("and are one again", !result && memory[0] == 1, result);
+    munmap(memory, AREAS * PAGE);
+}
+
 // Threads whose stacks the C library keeps; it says of each that it needs the bytes no more.
 #define AT_ONCE 20
 static void *use_stack(void *argument) {
@@ -127,6 +196,9 @@ int main(void) {
     alarm(100);
     edges();
     discarded();
+    joined();
+    opened();
+    many();
     stacks();
     printf("all checked, %d failed\n", failures);
     return failures != 0;
