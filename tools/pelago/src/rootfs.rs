@@ -19,9 +19,10 @@ use system::{ROOT_FOLDER, file_name};
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 const SHELL: &str = "/bin/sh";
 const BUSYBOX_PATH: &str = "/bin/busybox";
-/// What the machine's network is, to programs.
+/// What the machine's network is, to programs. This machine answers at 10.0.2.2, through passt and
+/// through the emulator's own network alike.
 const OF_THE_NETWORK: [(&str, &str); 3] = [
-    ("etc/hosts", "127.0.0.1 localhost pelago\n"),
+    ("etc/hosts", "127.0.0.1 localhost pelago\n10.0.2.2 host\n"),
     ("etc/hostname", "pelago\n"),
     ("etc/resolv.conf", "nameserver 10.0.2.3\n"),
 ];

@@ -17,6 +17,18 @@ fn a_dynamic_program_brings_its_libraries() {
 }
 
 #[test]
+fn the_host_has_a_name_in_the_guest() {
+    let mut base = Archive::default();
+    add_base(&mut base);
+    let mut bare = Archive::default();
+    add_missing(&mut bare);
+    for archive in [base, bare] {
+        let hosts = String::from_utf8(seen(&archive, "etc/hosts").unwrap()).unwrap();
+        assert!(hosts.lines().any(|line| line == "10.0.2.2 host"), "{hosts}");
+    }
+}
+
+#[test]
 fn what_is_missing_is_named() {
     let mut archive = Archive::default();
     let message = |name: &str, archive: &mut Archive| format!("{:#}", add_program(archive, name, PATH).unwrap_err());

@@ -31,6 +31,7 @@ mod many;
 mod memory;
 mod mixed;
 mod model;
+mod newcomer;
 mod objects;
 mod pairs;
 mod programs;
@@ -80,6 +81,7 @@ pub fn all() -> Vec<Scenario> {
         shell::scenarios(),
         door::scenarios(),
         host_files::scenarios(),
+        newcomer::scenarios(),
         memory::scenarios(),
         streams::scenarios(),
         bad_executables::scenarios(),
