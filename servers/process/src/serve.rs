@@ -179,6 +179,9 @@ impl Server {
         self.refusals.borrow_mut().remove(&id);
         self.alarms.borrow_mut().remove_all((id, 0)..=(id, u32::MAX));
         if effect.machine_ends {
+            if let Some(name) = self.table.borrow().background() {
+                runtime::log!("{name} went into the background, and the machine ends with the first program");
+            }
             self.ended.set(Some(how));
         }
         if let Some(parent) = effect.parent {

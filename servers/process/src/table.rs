@@ -307,6 +307,14 @@ impl Table {
         Some(EndEffect { parent, adopted, stranded, unborn, machine_ends: id == FIRST })
     }
 
+    /// Name of the first program if that went into the background: it ended well, and a process
+    /// that it left behind still runs it.
+    pub fn background(&self) -> Option<&str> {
+        let first = self.get(FIRST).filter(|first| first.phase == Phase::Zombie(Ended::Exited(0)))?;
+        let runs_it = |other: &Process| !matches!(other.phase, Phase::Zombie(_)) && other.name == first.name;
+        self.processes.values().any(runs_it).then_some(first.name.as_str())
+    }
+
     /// The parent of a process whose first one ended.
     pub fn adopter(&self, id: ProcessId) -> Option<ProcessId> {
         let process = self.processes.get(&id)?;

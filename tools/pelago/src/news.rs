@@ -2,7 +2,8 @@
 //!
 //! What is said while the system comes up is kept back, and shown only if it does not come up: then
 //! it tells why. Later lines are news (a component that was restarted, a program that had too
-//! little memory) and shown, unless the user wants to be left alone.
+//! little memory) and shown, unless the user wants to be left alone. Why a program and the machine
+//! with it ended though nobody asked for that is shown in any case.
 
 use std::collections::VecDeque;
 
@@ -13,6 +14,26 @@ const READY: &str = "pelago: ready";
 /// network may come up a little later than the rest.
 const EVERYDAY: [&str; 4] =
     ["pelago: exit ", "pelago: supervisor: webd is done", "pelago: ip: link up", "pelago: ip: address "];
+
+/// Who says that the first program went into the background, and what stands behind its name.
+const BACKGROUND: [&str; 2] = ["pelago: process: ", " went into the background, "];
+/// How programs are started so that they stay in front: names, or what they begin with.
+const IN_FRONT: [(&str, &str); 14] = [
+    ("apache2", "apache2 -D FOREGROUND"),
+    ("busybox", "busybox httpd -f, telnetd -F, crond -f"),
+    ("cron", "cron -f"),
+    ("dnsmasq", "dnsmasq -k"),
+    ("dropbear", "dropbear -F"),
+    ("haproxy", "haproxy -db"),
+    ("lighttpd", "lighttpd -D"),
+    ("memcached", "memcached without -d"),
+    ("named", "named -f"),
+    ("nginx", "nginx -g 'daemon off;'"),
+    ("php-fpm", "php-fpm -F"),
+    ("redis-server", "redis-server --daemonize no"),
+    ("sshd", "sshd -D"),
+    ("unbound", "unbound -d"),
+];
 
 /// How much is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +61,9 @@ impl News {
 
     /// Takes a line of the system; gives it back if it is to be shown now.
     pub fn line(&mut self, line: String) -> Option<String> {
+        if let Some(line) = of_background(&line) {
+            return Some(line);
+        }
         if self.detail == Detail::All {
             return Some(line);
         }
@@ -65,6 +89,17 @@ impl News {
     }
 }
 
+/// With what to do about it, if a line says that the first program went into the background.
+fn of_background(line: &str) -> Option<String> {
+    let (name, _) = line.strip_prefix(BACKGROUND[0])?.split_once(BACKGROUND[1])?;
+    let known = IN_FRONT.iter().find(|(known, _)| name.starts_with(known));
+    let remedy = known.map_or_else(
+        || "; start it so that it stays in front".to_owned(),
+        |(_, words)| format!("; to keep it in front: {words}"),
+    );
+    Some(line.to_owned() + &remedy)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +122,21 @@ mod tests {
         assert_eq!(told(Detail::Quiet, &lines), (vec![], vec![]));
         assert_eq!(told(Detail::News, &lines), (vec!["pelago: ip: restarted".into()], vec![]));
         assert_eq!(told(Detail::All, &lines).0.len(), lines.len());
+    }
+
+    #[test]
+    fn a_program_that_went_into_the_background_is_told_how_to_stay() {
+        let told = |name: &str| {
+            let line = format!("pelago: process: {name} went into the background, and the machine ends");
+            // Also before the system is up, which it may never be.
+            let (shown, rest) = told(Detail::Quiet, &[&line]);
+            assert!(shown.len() == 1 && shown[0].starts_with(&line) && rest.is_empty(), "{shown:?}");
+            shown[0].clone()
+        };
+        assert!(told("nginx").ends_with("; to keep it in front: nginx -g 'daemon off;'"));
+        assert!(told("php-fpm8.2").ends_with("php-fpm -F"));
+        assert!(told("serverd").ends_with("; start it so that it stays in front"));
+        assert_eq!(of_background("pelago: ip: restarted"), None);
     }
 
     #[test]

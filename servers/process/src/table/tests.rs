@@ -53,6 +53,32 @@ fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
 }
 
 #[test]
+fn a_first_program_that_leaves_itself_behind_went_into_the_background() {
+    let after = |how: Ended, other: &str, ends: bool| {
+        let mut table = Table::default();
+        table.add_first(10, 10 << 32);
+        table.describe(FIRST, "serverd", "serverd -d");
+        let child = table.prepare(FIRST, 11, 11 << 32).unwrap();
+        if !other.is_empty() {
+            table.describe(child, other, other);
+        }
+        if ends {
+            table.end(child, Ended::Exited(0)).unwrap();
+        }
+        assert_eq!(table.background(), None, "the first program still runs");
+        table.end(FIRST, how).unwrap();
+        table.background().map(String::from)
+    };
+    // Its child need not be heard of yet.
+    assert_eq!(after(Ended::Exited(0), "", false).as_deref(), Some("serverd"));
+    assert_eq!(after(Ended::Exited(0), "", true), None);
+    assert_eq!(after(Ended::Exited(0), "sleep", false), None);
+    assert_eq!(after(Ended::Exited(1), "", false), None);
+    assert_eq!(after(Ended::Signalled(15), "", false), None);
+    assert_eq!(Table::default().background(), None);
+}
+
+#[test]
 fn a_child_that_is_not_started_does_not_outlive_its_parent() {
     let mut table = Table::default();
     table.add_first(10, 10 << 32);

@@ -11,7 +11,7 @@ use std::net::TcpListener;
 type Body = fn() -> Result<()>;
 
 pub fn scenarios() -> Vec<Scenario> {
-    let all: [(&str, Body); 1] = [("host", host)];
+    let all: [(&str, Body); 2] = [("host", host), ("background", background)];
     all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
 }
 
@@ -41,4 +41,14 @@ fn greet(listener: &TcpListener) -> std::io::Result<()> {
     // Closed with something unread, the connection would be reset. A request is one segment.
     client.read(&mut [0; 4096]).map(drop)?;
     client.write_all(b"HTTP/1.0 200 OK\r\n\r\ngreetings from the host\n")
+}
+
+/// A server that goes into the background ends the machine, and the tool says why and what to do.
+fn background() -> Result<()> {
+    let mut run = Running::start(&["--accel", "tcg", "-q", "busybox", "httpd", "-p", "80"], &[])?;
+    let line = run.expect("busybox went into the background")?;
+    ensure!(line.contains("httpd -f"), "the line names no remedy: {line}");
+    let status = run.finish()?;
+    ensure!(status.success() && run.seen.len() == 1, "{status}: {:?}", run.seen);
+    Ok(())
 }
