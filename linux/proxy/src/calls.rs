@@ -426,6 +426,12 @@ pub const ABSENT: &[(u16, &str)] = &[
     (469, "file_setattr"),
 ];
 
+/// The name of any call of Linux.
+pub fn name(number: u64) -> Option<&'static str> {
+    let answered = Call::ALL.iter().find(|(call, ..)| *call as u64 == number).map(|(_, name, _)| *name);
+    answered.or_else(|| absent_name(number))
+}
+
 /// The name of a call that is not answered, for the log.
 pub fn absent_name(number: u64) -> Option<&'static str> {
     ABSENT.iter().find(|(listed, _)| u64::from(*listed) == number).map(|(_, name)| *name)
@@ -472,8 +478,7 @@ mod tests {
         const NUMBERS: [core::ops::RangeInclusive<u64>; 2] = [0..=336, 424..=469];
         let mut names = std::collections::BTreeSet::new();
         for number in NUMBERS.into_iter().flatten() {
-            let answered = Call::ALL.iter().find(|(call, ..)| *call as u64 == number).map(|(_, name, _)| *name);
-            let name = answered.or_else(|| absent_name(number)).unwrap_or_default();
+            let name = name(number).unwrap_or_default();
             assert!(!name.is_empty() && names.insert(name), "call {number} is named {name:?}");
         }
         assert_eq!(names.len(), Call::ALL.len() + ABSENT.len());

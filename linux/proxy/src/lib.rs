@@ -24,6 +24,7 @@ pub mod mapping;
 pub mod memory;
 pub mod path;
 pub mod pieces;
+pub mod refusals;
 pub mod signal_frame;
 pub mod signals;
 pub mod stack;

@@ -17,6 +17,8 @@ const EVERYDAY: [&str; 4] =
 
 /// Who says that the first program went into the background, and what stands behind its name.
 const BACKGROUND: [&str; 2] = ["pelago: process: ", " went into the background, "];
+/// What a line has that names the call that a program was refused last, before it ended badly.
+const REFUSED: &str = "; last refused: Linux call ";
 /// How programs are started so that they stay in front: names, or what they begin with.
 const IN_FRONT: [(&str, &str); 14] = [
     ("apache2", "apache2 -D FOREGROUND"),
@@ -62,6 +64,9 @@ impl News {
     /// Takes a line of the system; gives it back if it is to be shown now.
     pub fn line(&mut self, line: String) -> Option<String> {
         if let Some(line) = of_background(&line) {
+            return Some(line);
+        }
+        if line.contains(REFUSED) {
             return Some(line);
         }
         if self.detail == Detail::All {
@@ -137,6 +142,15 @@ mod tests {
         assert!(told("php-fpm8.2").ends_with("php-fpm -F"));
         assert!(told("serverd").ends_with("; start it so that it stays in front"));
         assert_eq!(of_background("pelago: ip: restarted"), None);
+    }
+
+    #[test]
+    fn a_bad_end_for_something_missing_is_told_to_everybody() {
+        let line = "pelago: linux: /bin/tool: ended with status 1; last refused: Linux call 101 ptrace (page)";
+        for detail in [Detail::Quiet, Detail::News, Detail::All] {
+            assert_eq!(told(detail, &[line]), (vec![line.to_owned()], vec![]));
+            assert_eq!(told(detail, &[READY, line]).0.last().unwrap(), line);
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ use super::errors::{Failure, Outcome};
 use super::load::{Opened, place_interpreter};
 use super::numbers::close_description;
 use super::proxy::{listen, proxy};
+use super::syscall::begin_program;
 use super::user::{self, with_block, with_state, with_thread};
 use super::{mapping, process, shared_files, threads, timers};
 
@@ -198,6 +199,7 @@ async fn load(program: Program) -> Result<(), Failure> {
         runtime::log!("{}: cannot be loaded: {failure:?}", program.path);
         process::end(Ended::Signalled(SIGKILL));
     }
+    begin_program();
     file.close();
     if let Some((file, _)) = linker {
         file.close();

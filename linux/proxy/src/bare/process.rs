@@ -16,7 +16,7 @@ use super::process_handles;
 use super::proxy::proxy;
 use super::shared_files;
 use super::signals::child_code;
-use super::syscall::log_once;
+use super::syscall::{log_end, log_once, log_refused};
 use super::threads;
 use super::time::usage;
 use super::user::{self, with_state, with_thread};
@@ -25,6 +25,7 @@ use super::wait::answer;
 /// Ends the process: its domain's end tells the process server how, and all servers that it is
 /// gone.
 pub fn end(how: Ended) -> ! {
+    log_end(how);
     sys::domain_exit(how.to_status())
 }
 
@@ -240,7 +241,7 @@ pub async fn limit_of_another(process: u64, resource: u64) -> Outcome {
         return Err(Errno::ESRCH.into());
     }
     groups(process).await?;
-    log_once(302, "prlimit64 of another process: EPERM");
+    log_refused(302, "prlimit64 of another process: EPERM");
     Err(Errno::EPERM.into())
 }
 

@@ -25,7 +25,7 @@ use super::input_output::{read_raw, status_of};
 use super::mapping::{self, Place};
 use super::numbers::close_id;
 use super::proxy::{Turn, proxy};
-use super::syscall::log_once;
+use super::syscall::{log_once, log_refused};
 use super::user::{self, Source, Target, with_state};
 
 /// The number of the turn at pieces, past those at bulk areas.
@@ -89,7 +89,7 @@ fn lock_of(bytes: &Range<u64>, hold: Hold) -> Lock {
 
 /// Another program has mapped them.
 fn refused() -> Failure {
-    log_once(9, "mmap: bytes of that file are memory of another program: ENODEV");
+    log_refused(9, "mmap: bytes of that file are memory of another program: ENODEV");
     Errno::ENODEV.into()
 }
 
@@ -422,7 +422,7 @@ fn overwrite(at: u64, bytes: &[u8]) -> Result<(), Errno> {
 /// Says once what it means that a file could not be changed.
 pub fn tell_refusal(found: &Description, failure: Failure) -> Failure {
     if found.server == server::FS && failure == Failure::Errno(Errno::EPERM) {
-        log_once(1, "write: those bytes of the file are memory of another program: EPERM");
+        log_refused(1, "write: those bytes of the file are memory of another program: EPERM");
     }
     failure
 }

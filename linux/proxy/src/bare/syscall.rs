@@ -9,11 +9,13 @@ use core::cell::Cell;
 use core::pin::pin;
 
 use contracts::files::Change;
+use contracts::process::{Ended, ProcessId};
 use personality::Errno;
 use personality::calls::{Call, absent_name};
 use personality::flags::*;
 use personality::identity::Ids;
 use personality::layouts::EntryForm;
+use personality::refusals::Refusals;
 use personality::state::PARENT_UNKNOWN;
 
 use super::errors::{Failure, Outcome};
@@ -36,6 +38,8 @@ pub enum Return {
 
 const HERE: u64 = AT_FDCWD as u64;
 const NO_FOLLOW: u64 = AT_SYMLINK_NOFOLLOW;
+/// The first program, with whose end the machine ends.
+const FIRST: ProcessId = 1;
 /// Bytes of the SYSCALL instruction, to go back over when a call starts again.
 const SYSCALL_BYTES: u64 = 2;
 
@@ -96,20 +100,49 @@ fn interrupted() {
     }
 }
 
-struct Logged(Cell<[u64; 8]>);
+struct Told(Cell<Refusals>);
 // SAFETY: one context runs proxy code.
-unsafe impl Sync for Logged {}
-static LOGGED: Logged = Logged(Cell::new([0; 8]));
+unsafe impl Sync for Told {}
+static TOLD: Told = Told(Cell::new(Refusals::new()));
+
+fn with_refusals<T>(work: impl FnOnce(&mut Refusals) -> T) -> T {
+    let mut refusals = TOLD.0.get();
+    let result = work(&mut refusals);
+    TOLD.0.set(refusals);
+    result
+}
 
 /// Logs what is missing of a call, the first time.
 pub fn log_once(number: u64, text: &str) {
-    let mut logged = LOGGED.0.get();
-    let (word, bit) = ((number / 64 % 8) as usize, 1 << (number % 64));
-    if logged[word] & bit == 0 {
-        logged[word] |= bit;
-        LOGGED.0.set(logged);
+    if with_refusals(|refusals| refusals.is_first(number)) {
         let program = with_state(|state| state.program);
         runtime::log!("{}: Linux call {number} {text}", program.as_str());
+    }
+}
+
+/// Logs that a call was refused, the first time; the last one is named when the program ends badly.
+pub fn log_refused(number: u64, text: &str) {
+    with_refusals(|refusals| refusals.refuse(number));
+    log_once(number, text);
+}
+
+/// Another program runs now.
+pub fn begin_program() {
+    with_refusals(Refusals::begin);
+}
+
+/// The process is about to end. Of the first program the log says so, if it ends badly and was
+/// refused something.
+pub fn log_end(how: Ended) {
+    // Before a program runs there is no state either.
+    if with_refusals(|refusals| refusals.is_empty()) {
+        return;
+    }
+    let (process, program) = with_state(|state| (state.process, state.program));
+    if process == FIRST
+        && let Some(line) = with_refusals(|refusals| refusals.at_end(program.as_str(), how))
+    {
+        runtime::log!("{line}");
     }
 }
 
@@ -117,7 +150,7 @@ fn log_absent(number: u64) {
     // The C library asks for it at each start and does without.
     const RSEQ: u64 = 334;
     if number != RSEQ {
-        log_once(number, &format!("{} is missing: ENOSYS", absent_name(number).unwrap_or("(unknown)")));
+        log_refused(number, &format!("{} is missing: ENOSYS", absent_name(number).unwrap_or("(unknown)")));
     }
 }
 
