@@ -157,6 +157,14 @@ impl Archive {
         })
     }
 
+    /// The host's file that `path` leads to, if its bytes come from there.
+    pub fn source(&self, path: &str) -> Option<&Path> {
+        match &self.entry(path)?.content {
+            Content::OfHost { path, .. } => Some(path),
+            Content::Bytes(_) => None,
+        }
+    }
+
     /// Where `path` leads, in the archive.
     pub fn real(&self, path: &str) -> String {
         self.located(&(clean(path) + "/.")).trim_end_matches("/.").to_owned()
@@ -430,6 +438,7 @@ mod tests {
         archive.link("bin/y", "x");
         archive.host_file("root/one", file(Some((1, 2))));
         archive.host_file("root/other", file(Some((1, 2))));
+        assert_eq!((archive.source("root/one"), archive.source("bin/x")), (Some(host.path()), None));
         archive.file("sbin/monitor", 0o755, vec![]);
         let mut bytes = Vec::new();
         archive.encode(&mut bytes).unwrap();

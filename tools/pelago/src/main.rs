@@ -36,6 +36,7 @@ mod lifeline;
 mod namespace;
 mod news;
 mod notes;
+mod origin;
 mod package;
 mod passt;
 mod peer;

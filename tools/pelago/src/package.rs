@@ -3,7 +3,7 @@
 use crate::child;
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What every package takes for granted without saying so (Debian Policy 3.8, "Essential"), as far
@@ -18,6 +18,8 @@ const LEFT_OUT: [&str; 6] = [
     "/usr/share/lintian/",
     "/usr/share/doc-base/",
 ];
+/// Where a package has what its programs read and do not name to the linker.
+const READ_FOLDERS: [&str; 2] = ["/etc", "/usr/lib"];
 const FORMAT: &str = "--showformat=${Package}\t${db:Status-Status}\t${Provides}\t${Pre-Depends}, ${Depends}\n";
 
 /// Packages and what they name of others.
@@ -41,6 +43,36 @@ pub fn files(names: &[String]) -> Result<Vec<PathBuf>> {
     let is_wanted =
         |path: &&str| path.starts_with('/') && *path != "/." && !LEFT_OUT.iter().any(|out| path.starts_with(out));
     Ok(list.lines().filter(is_wanted).map(PathBuf::from).collect())
+}
+
+/// The package that a program of this machine belongs to, if that has files below `/etc` or
+/// `/usr/lib` which the guest lacks. `None` too where there is no dpkg.
+pub fn lacking(program: &Path, is_in_guest: impl Fn(&Path) -> bool) -> Option<String> {
+    let real = program.canonicalize().ok()?;
+    // Packages of before /bin became a link have their files there.
+    let before = Path::new("/").join(real.strip_prefix("/usr").unwrap_or(&real));
+    let package = [&real, &before].into_iter().find_map(|path| owner(path))?;
+    let list = output("dpkg-query", &["--listfiles", &package]).ok()?;
+    let is_lacking = |path: &Path| READ_FOLDERS.iter().any(|folder| path.starts_with(folder)) && !is_in_guest(path);
+    let mut files = list.lines().filter_map(|path| Path::new(path).canonicalize().ok());
+    files.any(|path| path.is_file() && is_lacking(&path)).then_some(package)
+}
+
+/// The package that has this very file.
+fn owner(path: &Path) -> Option<String> {
+    // To dpkg-query these are more than themselves.
+    let path = path.to_str().filter(|path| !path.contains(['*', '?', '[', '\\']))?;
+    let found = output("dpkg-query", &["--search", path]).ok()?;
+    of_search(&found, path)
+}
+
+/// The package in what `dpkg-query --search` says of a path.
+fn of_search(text: &str, path: &str) -> Option<String> {
+    let packages = text.lines().filter(|line| !line.starts_with("diversion ")).find_map(|line| {
+        let (packages, found) = line.split_once(": ")?;
+        (found == path).then_some(packages)
+    });
+    names(packages?, ',').next()
 }
 
 fn output(program: &str, words: &[&str]) -> Result<String> {
@@ -100,6 +132,15 @@ impl Installed {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whose_a_file_is_is_read_without_diversions() {
+        let found = "diversion by dash from: /bin/sh\ndiversion by dash to: /bin/sh.distrib\n\
+            nginx-light:amd64, nginx-full: /usr/sbin/nginx\nnginx-doc: /usr/sbin/nginx/doc\n";
+        assert_eq!(of_search(found, "/usr/sbin/nginx").as_deref(), Some("nginx-light"));
+        assert_eq!((of_search(found, "/bin/sh"), of_search("", "/x")), (None, None));
+        assert_eq!(lacking(Path::new("/no/such/program"), |_| false), None);
+    }
 
     #[test]
     fn what_a_package_needs_is_followed() {

@@ -67,7 +67,8 @@ pub fn in_root(path: &str) -> String {
     format!("{ROOT_FOLDER}/{path}")
 }
 
-fn text(path: &Path) -> String {
+/// A path of the host as the guest's text.
+pub fn text(path: &Path) -> String {
     file_name::to_text(path.as_os_str().as_bytes())
 }
 

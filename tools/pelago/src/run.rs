@@ -5,6 +5,7 @@ use crate::accelerator::{self, Wish};
 use crate::emulator::{Forward, Machine, MachineType, Protocol, parse_memory};
 use crate::guest::{Event, Guest};
 use crate::news::{Detail, News};
+use crate::origin::Origin;
 use crate::rootfs::{self, Volume};
 use crate::streams::{self, Streams};
 use crate::{container, control, description, disk_image, image, place, symbols, terminal};
@@ -111,7 +112,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
     // Declared before the machine and the guest, so it ends after them.
     let _passt;
-    let mut machine = prepare(options, &archive)?;
+    let (mut machine, origin) = prepare(options, &archive)?;
     machine.check()?;
     let (accelerator, reason) = accelerator::choose(options.accel);
     machine.accelerator = accelerator;
@@ -167,11 +168,22 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         if let Ok(mut direct) = direct.lock() {
             direct.take();
         }
-        return result;
+        return Ok(ended(result?, options, origin.as_ref()));
     }
     let _direct = terminal::Direct::enter();
     forward_input(&guest);
-    relay(guest, &replies, News::new(options.detail()))
+    let status = relay(guest, &replies, News::new(options.detail()))?;
+    Ok(ended(status, options, origin.as_ref()))
+}
+
+/// The program's status is the tool's; of a bad one a likely cause is told.
+fn ended(status: u8, options: &Options, origin: Option<&Origin>) -> ExitCode {
+    if !options.quiet
+        && let Some(remedy) = origin.and_then(|origin| origin.remedy(status))
+    {
+        eprintln!("pelago: {remedy}");
+    }
+    ExitCode::from(status)
 }
 
 /// The line that says what was started.
@@ -210,7 +222,7 @@ fn relay_system(
     running: streams::Running,
     mut news: News,
     line_end: &str,
-) -> Result<ExitCode> {
+) -> Result<u8> {
     let mut symbols = symbols::Symbols::default();
     loop {
         let Ok(event) = guest.next(WAKE_EVERY) else { continue };
@@ -224,28 +236,29 @@ fn relay_system(
         }
     }
     if let status @ 1.. = STOPPED.load(Ordering::Relaxed) {
-        return Ok(ExitCode::from(status));
+        return Ok(status);
     }
     if let Some(status) = running.finish() {
         return Ok(status);
     }
     news.rest().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
     let status = guest.finish(Duration::ZERO)?;
-    Ok(ExitCode::from(status.clamp(0, 255) as u8))
+    Ok(status.clamp(0, 255) as u8)
 }
 
 /// Makes a disk image of what `run` with these options would boot (`./pelago build --image`).
 pub fn image(options: &Options) -> Result<ExitCode> {
     let archive = place::out().join("boot.archive");
-    let machine = prepare(options, &archive)?;
+    let (machine, _) = prepare(options, &archive)?;
     let path = place::out().join("pelago.iso");
     disk_image::make(&archive, &machine.command_line, &path)?;
     println!("{}", path.display());
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds what changed and writes the archive.
-fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine> {
+/// Builds what changed and writes the archive. Gives of a program of this machine where it came
+/// from.
+fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine, Option<Origin>)> {
     let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
     let system = description::placed(description::load(&system_path)?, options.machine);
     let mut root = crate::archive::Archive::default();
@@ -279,18 +292,20 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<Machine>
     let mut archive = image::archive(&images, &system, &run)?;
     archive.merge(root);
     archive.write(archive_path)?;
+    let program = run.arguments.first().filter(|_| options.rootfs.is_none()).cloned();
     let mut forwards = options.publish.clone();
     if forwards.is_empty() && options.program.is_empty() {
         forwards.push(DEFAULT_FORWARD.parse()?);
     }
-    Ok(Machine {
+    let machine = Machine {
         memory_bytes: options.memory,
         archive: Some(archive_path.to_owned()),
         forwards,
         gdb: options.gdb,
         pcap: options.pcap.clone(),
         ..Machine::new(options.machine, options.cpus, crate::emulator::Accelerator::Tcg)
-    })
+    };
+    Ok((machine, program.map(|program| Origin { files: archive, program })))
 }
 
 /// What a program has of this shell's environment unasked. Libraries that were found by it are
@@ -345,12 +360,12 @@ fn forward_input(guest: &Guest) {
 
 /// Shows the console until the guest ends: the system's own lines on standard error, the program's
 /// on standard output.
-fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result<ExitCode> {
+fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result<u8> {
     let mut symbols = symbols::Symbols::default();
     loop {
         if INTERRUPT.load(Ordering::Relaxed) {
             eprintln!("\npelago: interrupted; the machine is switched off");
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(INTERRUPTED);
         }
         let Ok(event) = guest.next(WAKE_EVERY) else { continue };
         match event {
@@ -369,7 +384,7 @@ fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result
     }
     news.rest().for_each(|line| eprintln!("{}", symbols.describe(&line)));
     let status = guest.finish(Duration::ZERO)?;
-    Ok(ExitCode::from(status.clamp(0, 255) as u8))
+    Ok(status.clamp(0, 255) as u8)
 }
 
 fn show(bytes: &[u8]) {

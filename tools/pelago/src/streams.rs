@@ -15,7 +15,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -132,9 +131,9 @@ pub struct Running {
 impl Running {
     /// Waits until all that left the guest is where it belongs. Gives the program's status, unless
     /// the machine ended without the program. The emulator has ended.
-    pub fn finish(self) -> Option<ExitCode> {
+    pub fn finish(self) -> Option<u8> {
         self.outputs.into_iter().for_each(|output| drop(output.join()));
-        self.status.join().ok().flatten().map(ExitCode::from)
+        self.status.join().ok().flatten()
     }
 }
 

@@ -10,15 +10,20 @@ use std::fs::Permissions;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 /// Asks for what is missing, and ends with the status that it is given.
 const ASKS: &str = "#include <stdlib.h>\n#include <sys/ptrace.h>\n\
     int main(int count, char **words) { ptrace(PTRACE_TRACEME, 0, 0, 0); return atoi(words[1]); }\n";
 
+/// A package's file that every Debian has.
+const OF_ETC_OR_LIB: &str = "/usr/lib/os-release";
+
 type Body = fn() -> Result<()>;
 
 pub fn scenarios() -> Vec<Scenario> {
-    let all: [(&str, Body); 3] = [("host", host), ("background", background), ("refused", refused)];
+    let all: [(&str, Body); 4] =
+        [("host", host), ("background", background), ("refused", refused), ("belongs", belongs)];
     all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
 }
 
@@ -75,6 +80,47 @@ fn refused() -> Result<()> {
         let words = "ended with status 3; last refused: Linux call 101 ptrace (docs/linux-coverage.md)";
         let is_told = run.seen.len() == 1 && run.seen[0].ends_with(words);
         ensure!(if status == 0 { run.seen.is_empty() } else { is_told }, "{:?}", run.seen);
+    }
+    Ok(())
+}
+
+/// A data base of dpkg's with one installed package, of these files; gives its folder.
+fn data_base(folder: &Path, package: &str, files: &[&str]) -> Result<String> {
+    let base = folder.join("dpkg");
+    let status = format!(
+        "Package: {package}\nStatus: install ok installed\nMaintainer: nobody <nobody@example.org>\n\
+         Architecture: all\nVersion: 1\nDescription: a test\n"
+    );
+    let list: String = ["/."].iter().chain(files).map(|path| format!("{path}\n")).collect();
+    crate::files::write(&base.join("status"), status.as_bytes())?;
+    crate::files::write(&base.join("info/format"), b"1\n")?;
+    crate::files::write(&base.join(format!("info/{package}.list")), list.as_bytes())?;
+    Ok(base.display().to_string())
+}
+
+/// A program of a package that was not named, and so lacks what it reads, ends badly: the package
+/// is named.
+fn belongs() -> Result<()> {
+    if rootfs::in_path("dpkg-query").is_none() || !Path::new(OF_ETC_OR_LIB).exists() {
+        bail!(Skip::Cannot("this machine is no Debian".into()));
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let real = folder.path().canonicalize().context("the folder is gone")?;
+    let program = real.join("tool");
+    crate::files::write(&program, b"#!/bin/sh\nexit $1\n")?;
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
+    let path = program.display().to_string();
+    let base = data_base(&real, "tool-light", &[&path, OF_ETC_OR_LIB])?;
+    let told = "pelago: tool belongs to tool-light: add --package tool-light";
+    for (options, status, is_told) in
+        [(&[][..], 3, true), (&[], 0, false), (&["-q"], 3, false), (&["--package", "tool-light"], 3, false)]
+    {
+        let argument = status.to_string();
+        let words = [&["--accel", "tcg"], options, &[&path, &argument]].concat();
+        let mut run = Running::start(&words, &[("DPKG_ADMINDIR", &base)])?;
+        let ended = run.finish()?;
+        ensure!(ended.code() == Some(status), "{ended} instead of {status}: {:?}", run.seen);
+        ensure!(run.seen.iter().any(|line| line == told) == is_told, "{words:?}: {:?}", run.seen);
     }
     Ok(())
 }
