@@ -29,6 +29,10 @@ pub struct Member<'a> {
     pub kind: MemberKind,
     /// Permission bits.
     pub permissions: u32,
+    /// Whose it is.
+    pub user: u32,
+    /// Of which group.
+    pub group: u32,
     /// Seconds since 1970.
     pub modified_seconds: u32,
     /// Contents.
@@ -65,6 +69,7 @@ impl<'a> Members<'a> {
         }
         let (inode, links) = (number(header, 0)?, number(header, 4)?);
         let (mode, modified_seconds) = (number(header, 1)?, number(header, 5)?);
+        let (user, group) = (number(header, 2)?, number(header, 3)?);
         let (bytes, name_bytes) = (number(header, 6)? as usize, number(header, 11)? as usize);
         let name_end = HEADER_BYTES.checked_add(name_bytes)?;
         let data = name_end.checked_next_multiple_of(4)?;
@@ -82,7 +87,7 @@ impl<'a> Members<'a> {
         let path = core::str::from_utf8(name).ok()?;
         let path = path.trim_start_matches("./").trim_matches('/');
         let permissions = mode & 0o7777;
-        Some(Member { number: inode, links, path, kind, permissions, modified_seconds, bytes: contents })
+        Some(Member { number: inode, links, path, kind, permissions, user, group, modified_seconds, bytes: contents })
     }
 }
 
@@ -117,7 +122,7 @@ pub(crate) mod tests {
 
     /// With the file's number and how many names it has.
     pub(crate) fn write_linked(archive: &mut Vec<u8>, path: &str, mode: u32, bytes: &[u8], link: (u32, u32)) {
-        let fields = [link.0, mode, 0, 0, link.1, 1000, bytes.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
+        let fields = [link.0, mode, 5, 60, link.1, 1000, bytes.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
         archive.extend(b"070701");
         fields.iter().for_each(|field| archive.extend(format!("{field:08x}").bytes()));
         archive.extend(path.bytes().chain([0]));
@@ -143,6 +148,8 @@ pub(crate) mod tests {
                 path: "root/hello",
                 kind: MemberKind::File,
                 permissions: 0o644,
+                user: 5,
+                group: 60,
                 modified_seconds: 1000,
                 bytes: b"world"
             }

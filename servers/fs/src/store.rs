@@ -432,9 +432,9 @@ impl Store {
         Ok((entries, next))
     }
 
-    /// Fills the root from the archive's members below `folder/`, with their times. Members of one
-    /// number are names of one file, whose bytes the first has. Gives how many were taken; damage
-    /// and double names end it early.
+    /// Fills the root from the archive's members below `folder/`, with their owners and times.
+    /// Members of one number are names of one file, whose bytes the first has. Gives how many were
+    /// taken; damage and double names end it early.
     pub fn fill(&mut self, archive: &'static [u8], folder: &str) -> Result<usize, Error> {
         let mut taken = 0;
         let mut files = BTreeMap::new();
@@ -459,7 +459,12 @@ impl Store {
                 match self.create(directory, name, content, member.permissions, now_ns) {
                     // A directory that was made on the way to an earlier member.
                     Err(Error::Exists) if member.kind == MemberKind::Directory => {}
-                    other => drop(files.insert(member.number, other?)),
+                    other => {
+                        let made = other?;
+                        let inode = self.get_mut(made)?;
+                        (inode.user, inode.group) = (member.user, member.group);
+                        files.insert(member.number, made);
+                    }
                 }
             }
             // What is put into a directory here does not change it.

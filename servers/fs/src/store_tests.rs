@@ -273,6 +273,7 @@ fn the_archives_links_and_times_are_kept() {
     for path in ["/a", "/a/one", "/a/empty"] {
         let status = store.status(inode_at(&store, path).unwrap()).unwrap();
         assert_eq!(status.modified_ns, 1_000_000_000_000, "{path}");
+        assert_eq!((status.user, status.group), (5, 60), "{path}");
     }
     assert_eq!(store.status(inode_at(&store, "/a/empty").unwrap()).unwrap().permissions, 0o700);
 }

@@ -34,8 +34,16 @@ pub struct Archive {
     entries: BTreeMap<String, Entry>,
 }
 
+/// Ids of a user and a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    pub user: u32,
+    pub group: u32,
+}
+
 struct Entry {
     mode: u32,
+    owner: Owner,
     /// Seconds since 1970.
     modified: u32,
     content: Content,
@@ -58,13 +66,14 @@ pub struct HostFile {
     pub bytes: u64,
     pub permissions: u32,
     pub modified: u32,
+    pub owner: Owner,
     /// Device and inode, if it has several names.
     pub shared: Option<(u64, u64)>,
 }
 
 impl Entry {
     fn new(mode: u32, content: Vec<u8>) -> Entry {
-        Entry { mode, modified: 0, content: Content::Bytes(content), shared: None }
+        Entry { mode, owner: Owner::default(), modified: 0, content: Content::Bytes(content), shared: None }
     }
 
     fn is(&self, kind: u32) -> bool {
@@ -96,9 +105,9 @@ impl Archive {
 
     /// Adds a file of the host, with its time.
     pub fn host_file(&mut self, path: &str, file: HostFile) {
-        let HostFile { path: host, bytes, permissions, modified, shared } = file;
+        let HostFile { path: host, bytes, permissions, modified, owner, shared } = file;
         let content = Content::OfHost { path: host, bytes };
-        self.insert(path, Entry { mode: FILE | permissions & 0o7777, modified, content, shared });
+        self.insert(path, Entry { mode: FILE | permissions & 0o7777, owner, modified, content, shared });
     }
 
     /// Adds a symbolic link. What was in a folder of that path goes to where the link leads.
@@ -113,12 +122,12 @@ impl Archive {
 
     /// Adds a folder.
     pub fn folder(&mut self, path: &str, permissions: u32) {
-        self.folder_of(path, permissions, 0);
+        self.folder_of(path, permissions, 0, Owner::default());
     }
 
-    /// As [`folder`](Self::folder), with its time.
-    pub fn folder_of(&mut self, path: &str, permissions: u32, modified: u32) {
-        self.insert(path, Entry { modified, ..Entry::new(FOLDER | permissions & 0o7777, Vec::new()) });
+    /// As [`folder`](Self::folder), with its time and owner.
+    pub fn folder_of(&mut self, path: &str, permissions: u32, modified: u32, owner: Owner) {
+        self.insert(path, Entry { modified, owner, ..Entry::new(FOLDER | permissions & 0o7777, Vec::new()) });
     }
 
     /// Adds all entries of another archive.
@@ -296,6 +305,7 @@ impl Archive {
             let name = padded(path, out.bytes, bytes);
             let header =
                 cpio::newc::Builder::new(&name).ino(number).nlink(links).mode(entry.mode).mtime(entry.modified);
+            let header = header.uid(entry.owner.user).gid(entry.owner.group);
             let problem = || format!("cannot write {path} to the boot archive");
             let mut writer = header.write(&mut out, u32::try_from(bytes).with_context(problem)?);
             if bytes > 0 {
@@ -432,7 +442,9 @@ mod tests {
         let mut archive = Archive::default();
         let host = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(host.path(), [8; 6]).unwrap();
-        let file = |shared| HostFile { path: host.path().into(), bytes: 6, permissions: 0o600, modified: 77, shared };
+        let owner = Owner { user: 5, group: 60 };
+        let path = host.path();
+        let file = |shared| HostFile { path: path.into(), bytes: 6, permissions: 0o600, modified: 77, owner, shared };
         archive.file("bin/x", 0o755, vec![7; 5]);
         archive.file("bin/z", 0o755, vec![9; PAGE_BYTES]);
         archive.link("bin/y", "x");
@@ -451,6 +463,8 @@ mod tests {
                 break;
             }
             seen.push((entry.name().to_owned(), entry.mode(), entry.file_size(), entry.nlink(), entry.mtime()));
+            let is_owned = entry.name().starts_with("root/");
+            assert_eq!((entry.uid(), entry.gid()), if is_owned { (5, 60) } else { (0, 0) });
             rest = reader.finish().unwrap();
         }
         let entry = |name: &str, mode, bytes, links, time| (name.to_owned(), mode, bytes, links, time);
@@ -475,7 +489,14 @@ mod tests {
     fn a_file_that_shrinks_meanwhile_is_no_damage() {
         let host = tempfile::NamedTempFile::new().unwrap();
         let mut archive = Archive::default();
-        let file = HostFile { path: host.path().into(), bytes: 6, permissions: 0o600, modified: 0, shared: None };
+        let file = HostFile {
+            path: host.path().into(),
+            bytes: 6,
+            permissions: 0o600,
+            modified: 0,
+            owner: Owner::default(),
+            shared: None,
+        };
         archive.host_file("root/file", file);
         let problem = archive.encode(&mut Vec::new()).unwrap_err().to_string();
         assert!(problem.contains("run again"), "{problem}");

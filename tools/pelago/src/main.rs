@@ -50,6 +50,7 @@ mod rootfs;
 mod run;
 mod scenario;
 mod scenarios;
+mod set_up;
 mod sim;
 mod size;
 mod streams;

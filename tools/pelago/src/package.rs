@@ -31,14 +31,20 @@ struct Installed {
     provided: BTreeMap<String, String>,
 }
 
-/// Lists the files of packages and of all that they depend on.
-pub fn files(names: &[String]) -> Result<Vec<PathBuf>> {
+/// Packages and all that they depend on.
+pub fn closure(names: &[String]) -> Result<BTreeSet<String>> {
     if names.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    Installed::read(&output("dpkg-query", &["--show", FORMAT])?).closure(names)
+}
+
+/// Lists the files of packages.
+pub fn files(packages: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+    if packages.is_empty() {
         return Ok(Vec::new());
     }
-    let installed = Installed::read(&output("dpkg-query", &["--show", FORMAT])?);
-    let all = installed.closure(names)?;
-    let words: Vec<_> = ["--listfiles"].into_iter().chain(all.iter().map(String::as_str)).collect();
+    let words: Vec<_> = ["--listfiles"].into_iter().chain(packages.iter().map(String::as_str)).collect();
     let list = output("dpkg-query", &words)?;
     let is_wanted =
         |path: &&str| path.starts_with('/') && *path != "/." && !LEFT_OUT.iter().any(|out| path.starts_with(out));

@@ -4,8 +4,8 @@
 //! A file of the host goes to the path it has there; links on the way to it are links in the guest
 //! too. What `-v` brought in counts before what the host has at the same path.
 
-use crate::archive::{Archive, HostFile};
-use crate::{child, elf, libraries, package};
+use crate::archive::{Archive, HostFile, Owner};
+use crate::{child, elf, libraries, package, set_up};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -191,7 +191,7 @@ impl Tree<'_> {
             let target = std::fs::read_link(path).with_context(problem)?;
             self.archive.link_of(&in_root(guest), &text(&target), seconds(data));
         } else if data.is_dir() {
-            self.archive.folder_of(&in_root(guest), mode, seconds(data));
+            self.archive.folder_of(&in_root(guest), mode, seconds(data), Owner::default());
             for entry in std::fs::read_dir(path).with_context(problem)? {
                 let entry = entry.with_context(problem)?;
                 let problem = || format!("cannot read {}", entry.path().display());
@@ -225,6 +225,7 @@ fn host_file(path: &Path, data: &Metadata) -> HostFile {
         bytes: data.len(),
         permissions: data.permissions().mode(),
         modified: seconds(data),
+        owner: Owner::default(),
         shared: (data.nlink() > 1).then(|| (data.dev(), data.ino())),
     }
 }
@@ -423,25 +424,35 @@ pub fn add_with(archive: &mut Archive, wish: &Path, path: &str) -> Result<()> {
     complete_all(archive, &files, path, &named())
 }
 
-/// Copies the files of installed Debian packages in, and of those that they depend on.
+/// A path of the host with its parent as it is in the guest; brings the links on the way there.
+pub fn parent_in_guest(view: &mut View<'_>, path: &Path) -> Result<String> {
+    // A folder on the way may be a link on this machine though a package calls it a folder.
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    Ok(text(&view.bring_links(parent)?.join(path.file_name().unwrap_or_default())))
+}
+
+/// Copies the files of installed Debian packages in, and of those that they depend on, and what
+/// their set-up made besides.
 pub fn add_packages(archive: &mut Archive, names: &[String], path: &str) -> Result<()> {
+    let packages = package::closure(names)?;
+    let all = package::files(&packages)?;
     let mut files = Vec::new();
-    for file in package::files(names)? {
+    for file in &all {
         let Ok(data) = file.symlink_metadata() else { continue };
         let mut view = View::new(archive, path);
-        // A folder on the way may be a link on this machine though the package calls it a folder.
-        let parent = file.parent().unwrap_or(Path::new("/"));
-        let real = view.bring_links(parent)?.join(file.file_name().unwrap_or_default());
+        let real = parent_in_guest(&mut view, file)?;
+        let owner = set_up::owner_of(&data);
         if data.is_dir() {
-            archive.folder_of(&in_root(&text(&real)), data.permissions().mode(), seconds(&data));
+            archive.folder_of(&in_root(&real), data.permissions().mode(), seconds(&data), owner);
         } else if data.is_symlink() {
             // Alternatives lead on to what some package has.
-            view.bring_links(&file)?;
-        } else if data.is_file() && File::open(&file).is_ok() {
-            archive.host_file(&in_root(&text(&real)), host_file(&file, &data));
-            files.push(text(&real));
+            view.bring_links(file)?;
+        } else if data.is_file() && File::open(file).is_ok() {
+            archive.host_file(&in_root(&real), HostFile { owner, ..host_file(file, &data) });
+            files.push(real);
         }
     }
+    set_up::add(archive, &packages, &all)?;
     // The link is dash's, though no package lists it.
     if !names.is_empty() && host(SHELL).is_file() {
         View::new(archive, path).complete(SHELL)?;

@@ -50,7 +50,8 @@ pub struct Options {
     /// Copy a file or folder in at the path it has here, with the libraries of what is in it
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,
-    /// Copy the files of an installed Debian package in, and of those that it depends on
+    /// Copy the files of an installed Debian package in, and of those that it depends on, with
+    /// the system users and the folders that their set-up made
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
     /// Run from a root file system: the guest's root is this folder, and PROGRAM is in it

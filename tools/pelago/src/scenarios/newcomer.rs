@@ -22,8 +22,8 @@ const OF_ETC_OR_LIB: &str = "/usr/lib/os-release";
 type Body = fn() -> Result<()>;
 
 pub fn scenarios() -> Vec<Scenario> {
-    let all: [(&str, Body); 4] =
-        [("host", host), ("background", background), ("refused", refused), ("belongs", belongs)];
+    let all: [(&str, Body); 5] =
+        [("host", host), ("background", background), ("refused", refused), ("belongs", belongs), ("set-up", set_up)];
     all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
 }
 
@@ -122,5 +122,30 @@ fn belongs() -> Result<()> {
         ensure!(ended.code() == Some(status), "{ended} instead of {status}: {:?}", run.seen);
         ensure!(run.seen.iter().any(|line| line == told) == is_told, "{words:?}: {:?}", run.seen);
     }
+    Ok(())
+}
+
+/// With a package come the user that its script names, and the folders of its table, whose they
+/// are.
+fn set_up() -> Result<()> {
+    const USER: &str = "backup:x:34:34:";
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    if rootfs::in_path("dpkg-query").is_none() || !passwd.lines().any(|line| line.starts_with(USER)) {
+        bail!(Skip::Cannot("this machine is no Debian".into()));
+    }
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let real = folder.path().canonicalize().context("the folder is gone")?;
+    let table = real.join("usr/lib/tmpfiles.d/tool.conf");
+    crate::files::write(&table, b"# Type Path Mode User Group\nd /run/tool 2750 backup backup - -\n")?;
+    let base = data_base(&real, "tool", &[&table.display().to_string()])?;
+    let script = b"#!/bin/sh\nset -e\nadduser --quiet --system backup\n";
+    crate::files::write(&Path::new(&base).join("info/tool.postinst"), script)?;
+    let asked = "stat -c '%n %a %u %g' /run/tool; grep -c ^backup: /etc/passwd /etc/group; \
+        chown 5:60 /run/tool; stat -c 'now %u %g' /run/tool";
+    let words = ["--accel", "tcg", "-q", "--package", "tool", "busybox", "sh", "-c", asked];
+    let mut run = Running::start(&words, &[("DPKG_ADMINDIR", &base)])?;
+    let status = run.finish()?;
+    let expected = ["/run/tool 2750 34 34", "/etc/passwd:1", "/etc/group:1", "now 5 60"];
+    ensure!(status.success() && run.seen == expected, "{status}: {:?}", run.seen);
     Ok(())
 }
