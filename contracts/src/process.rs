@@ -204,7 +204,7 @@ pub struct ProcessLine {
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
 /// `servers/process`. Rights: a process acts for itself only; signals follow the one-user rule (all
 /// may signal all but the system).
-#[contract(name = "process", version = 3)]
+#[contract(name = "process", version = 4)]
 pub trait Process {
     /// First request of the first program's proxy.
     #[op(repeatable)]
@@ -360,6 +360,11 @@ pub trait Process {
     /// The caller received messages with these tickets, and claimed of them what it wants.
     #[op(oneway)]
     fn claimed(&self, tickets: Vec<u64>);
+
+    /// What is sent to the socket that the file of this number stands for is for the machine's log.
+    /// For the file server alone.
+    #[op(oneway)]
+    fn log_at(&self, file: u64);
 
     /// How the first program ended; waits for that. Who asks ends the machine then, when all that
     /// programs wrote has left it.

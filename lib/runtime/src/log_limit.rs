@@ -35,6 +35,12 @@ impl LogLimit {
             Step::Held => {}
         }
     }
+
+    /// Writes what is held back at once: nobody may come to write it later.
+    pub fn end(&self) {
+        let line = self.0.borrow_mut().due(now_ns());
+        line.into_iter().for_each(|line| log_line(format_args!("{line}")));
+    }
 }
 
 /// What becomes of a line.

@@ -14,6 +14,7 @@ mod server;
 
 use alloc::rc::Rc;
 
+use contracts::process::ProcessClient;
 use fs_core::store::Store;
 use runtime::Start;
 
@@ -31,10 +32,16 @@ async fn component(start: Start) {
         },
         None => runtime::log!("no boot archive: the root directory is empty"),
     }
-    if let Err(error) = store.furnish() {
+    let log = store.furnish().unwrap_or_else(|error| {
         runtime::log!("/dev and /proc cannot be made: {error:?}");
+        None
+    });
+    let (processes, memory) = (start.client::<ProcessClient>("process").ok(), start.client("memory").ok());
+    if let (Some(processes), Some(log)) = (&processes, log)
+        && processes.log_at(log).is_err()
+    {
+        runtime::log!("the process server does not hear of /dev/log: what programs say there is refused");
     }
-    let (processes, memory) = (start.client("process").ok(), start.client("memory").ok());
     let server = Rc::new(server::Server::new(store, processes, memory, start.cores()));
 
     if let Some(processes) = server.processes.clone() {

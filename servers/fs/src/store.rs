@@ -492,8 +492,9 @@ impl Store {
         self.create(at, name, Content::empty_directory(at), permissions, now_ns)
     }
 
-    /// /dev, /proc and /tmp, if the archive did not bring them.
-    pub fn furnish(&mut self) -> Result<(), Error> {
+    /// /dev, /proc and /tmp, if the archive did not bring them. Gives the number of the file for
+    /// what is said to the log, unless the archive brought another.
+    pub fn furnish(&mut self) -> Result<Option<InodeId>, Error> {
         const DEVICES: [(&str, u32); 7] = [
             ("null", 0x103),
             ("zero", 0x105),
@@ -525,7 +526,11 @@ impl Store {
         if self.names(ROOT)?.0.contains_key("proc") {
             self.remove(ROOT, "proc", true, 0)?;
         }
-        self.create(ROOT, "proc", Content::Processes, 0o555, 0).map(drop)
+        self.create(ROOT, "proc", Content::Processes, 0o555, 0)?;
+        match self.create(dev, "log", Content::Socket, 0o666, 0) {
+            Err(Error::Exists) => Ok(None),
+            made => made.map(Some),
+        }
     }
 }
 

@@ -20,6 +20,8 @@ use process_core::table::Table;
 use process_core::timer::Now;
 use runtime::Watch;
 
+use crate::log::Log;
+
 type Outcome<T> = Result<T, DescriptionError>;
 
 /// Bytes moved in one request, whatever the client's bulk region holds.
@@ -46,6 +48,8 @@ pub struct Service {
     pub clients: Clients,
     /// Rung when a timer was set.
     pub timers_changed: Watch,
+    /// Where what programs say at `/dev/log` goes.
+    pub log: Log,
 }
 
 /// A request waits, until this is dropped.
@@ -76,6 +80,7 @@ impl Service {
             lenders: RefCell::default(),
             clients: Clients::default(),
             timers_changed: Watch::new(),
+            log: Log::default(),
         }
     }
 
@@ -99,8 +104,12 @@ impl Service {
     pub fn act<T>(&self, operation: impl FnOnce(&mut Descriptions) -> T) -> T {
         let mut table = self.table.borrow_mut();
         let result = operation(&mut table);
-        let (changed, settled) = (table.take_changed(), table.take_settled());
+        let (changed, settled, logged) = (table.take_changed(), table.take_settled(), table.take_logged());
         drop(table);
+        for (process, line) in logged {
+            let processes = self.processes.borrow();
+            self.log.tell(processes.get(process).map_or("a program", |process| process.name.as_str()), &line);
+        }
         for (keeper, ticket) in settled {
             if let Some(lender) = self.lenders.borrow().get(&keeper) {
                 // One that loses an event asks which tickets there are.

@@ -14,5 +14,6 @@ pub mod open;
 pub mod pipe;
 pub mod sleepers;
 pub mod sockets;
+pub mod syslog;
 pub mod table;
 pub mod timer;

@@ -9,7 +9,9 @@ extern crate alloc;
 
 mod beds;
 mod descriptions;
+mod first;
 mod local;
+mod log;
 mod serve;
 
 use alloc::rc::Rc;

@@ -11,6 +11,7 @@
 //! received it has said that it was claimed.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -98,6 +99,18 @@ impl Descriptions {
     /// Tickets that are done with since this was asked last.
     pub fn take_settled(&mut self) -> Vec<(Keeper, u64)> {
         core::mem::take(&mut self.settled)
+    }
+
+    /// Lines for the machine's log since this was asked last, and of which process.
+    pub fn take_logged(&mut self) -> Vec<(ProcessId, String)> {
+        core::mem::take(&mut self.sockets.logged)
+    }
+
+    /// What is sent to the socket of this file is for the log.
+    pub fn open_log(&mut self, file: u64) {
+        let ids = [self.last_id + 1, self.last_id + 2];
+        self.last_id += 2;
+        self.sockets.open_log(file, ids);
     }
 
     fn add(&mut self, client: u64, object: Object) -> DescriptionId {
@@ -266,6 +279,7 @@ impl Descriptions {
         let sent = self.sockets.send(id, sender, offered, get)?;
         if sent > 0 || self.sockets.kind(id)? != SocketKind::Stream {
             sender.rights.iter().for_each(|right| self.lend(right));
+            self.release_lost();
         }
         Ok(sent)
     }

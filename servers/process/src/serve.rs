@@ -11,7 +11,7 @@ use abi::{DeathCause, Handle};
 use channel::{CallError, Peer, queued};
 use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::process::*;
-use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, LinuxDomain, SpawnClient, SpawnError};
+use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError};
 use process_core::notices::{Notice, Notices};
 use process_core::table::{FIRST, Phase, Table, Waited};
 use process_core::timer::Timers;
@@ -19,6 +19,7 @@ use runtime::Watch;
 
 use crate::beds::Beds;
 use crate::descriptions;
+use crate::first::first_domain;
 
 const SIGHUP: u8 = 1;
 const SIGKILL: u8 = 9;
@@ -80,22 +81,6 @@ pub async fn start_first(server: Rc<Server>, run: Option<&'static [u8]>) {
     server.table.borrow_mut().add_first(made.domain, made.client);
     if let Err(error) = server.spawn.start(made.domain).await {
         runtime::log!("the first program does not start: {error:?}");
-    }
-}
-
-/// The first program's domain. Its servers may still be starting: `NotFound` and `Failed` are tried
-/// again for a while.
-async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<SpawnError>> {
-    const LIMIT_NS: u64 = 10_000_000_000;
-    const PAUSE_NS: u64 = 2_000_000;
-    let give_up_ns = runtime::now_ns() + LIMIT_NS;
-    loop {
-        match spawn.linux(None, None, 0, false).await {
-            Err(CallError::Server(SpawnError::NotFound | SpawnError::Failed)) if runtime::now_ns() < give_up_ns => {
-                runtime::sleep_until(runtime::now_ns() + PAUSE_NS).await;
-            }
-            other => return other,
-        }
     }
 }
 
@@ -179,6 +164,7 @@ impl Server {
         self.refusals.borrow_mut().remove(&id);
         self.alarms.borrow_mut().remove_all((id, 0)..=(id, u32::MAX));
         if effect.machine_ends {
+            self.opened.log.end();
             if let Some(name) = self.table.borrow().background() {
                 runtime::log!("{name} went into the background, and the machine ends with the first program");
             }
@@ -643,6 +629,13 @@ impl ProcessServer for Service {
 
     fn claimed(&self, peer: &Peer, tickets: Vec<u64>) {
         self.opened.act(|table| table.claimed(peer.id(), &tickets));
+    }
+
+    fn log_at(&self, peer: &Peer, file: u64) {
+        // Its name is the monitor's word.
+        if peer.name() == "fs" {
+            self.opened.act(|table| table.open_log(file));
+        }
     }
 
     async fn list(&self, _peer: &Peer, from: ProcessId) -> Result<Option<ProcessLine>, ProcessError> {

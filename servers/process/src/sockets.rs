@@ -7,16 +7,25 @@
 //! socket too, in its listener's queue. Operations never wait: they say `WouldBlock`, and name in
 //! `changed` every socket of which something may hold now that did not before.
 //!
+//! Two sockets are the log's own: they take what is sent to them at once and hold nothing.
+//!
 //! Deliberately unknown here: who holds a socket, and paths; a file's number stands for it.
+
+mod log;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use contracts::descriptions::{DescriptionError as Error, DescriptionId, Right, ready};
 use contracts::sockets::{Address, LOCAL_NAME_MAX, LocalAddress, Received, Shutdown, SocketKind};
 
-/// Sockets at once; with what waits at each this bounds the server's memory for them to 64 MiB.
+use crate::syslog::Unended;
+use log::Log;
+
+/// Sockets at once, besides the log's; with what waits at each this bounds the server's memory for
+/// them to 64 MiB.
 pub const SOCKETS_MAX: usize = 512;
 /// Bytes that wait at one, with [`MESSAGE_COST`] for each message.
 pub const CAPACITY_BYTES: usize = 128 << 10;
@@ -76,6 +85,8 @@ struct Socket {
     blocked_at: Option<DescriptionId>,
     /// Who waits for room here: to send, or to connect.
     blocked: BTreeSet<DescriptionId>,
+    /// What it sent to the log of a line that has not ended.
+    unended: Unended,
 }
 
 /// All of them.
@@ -88,6 +99,9 @@ pub struct Sockets {
     pub changed: Vec<DescriptionId>,
     /// Rights that nobody will receive any more; the same.
     pub lost: Vec<Right>,
+    log: Option<Log>,
+    /// Lines for the log, and whose they are; the same.
+    pub logged: Vec<(u32, String)>,
 }
 
 /// Who sends, with what besides bytes.
@@ -139,6 +153,7 @@ impl Socket {
             tells_sender: false,
             blocked_at: None,
             blocked: BTreeSet::new(),
+            unended: Unended::default(),
         }
     }
 
@@ -191,7 +206,8 @@ impl Sockets {
 
     /// Is there room for so many more? `TooMany`.
     pub fn room(&self, more: usize) -> Result<(), Error> {
-        if self.all.len() + more <= SOCKETS_MAX { Ok(()) } else { Err(Error::TooMany) }
+        let own = if self.log.is_some() { 2 } else { 0 };
+        if self.all.len() + more <= SOCKETS_MAX + own { Ok(()) } else { Err(Error::TooMany) }
     }
 
     /// Enters a new socket of that process.
@@ -259,6 +275,11 @@ impl Sockets {
     }
 
     fn find(&mut self, kind: SocketKind, to: &LocalAddress) -> Result<DescriptionId, Error> {
+        if let Some(log) = &self.log
+            && to.file == Some(log.file)
+        {
+            return log.socket(kind);
+        }
         let id = *self.names.get(&key_of(kind, to)).ok_or(Error::ConnectionRefused)?;
         if self.get(id)?.kind == kind { Ok(id) } else { Err(Error::WrongKind) }
     }
@@ -290,6 +311,11 @@ impl Sockets {
             State::Connected(_) | State::Ended(_) => return Err(Error::AlreadyConnected),
         }
         let at = self.find(kind, to)?;
+        if self.is_log(at) {
+            self.get(id)?.state = State::Connected(at);
+            self.changed.push(id);
+            return Ok(());
+        }
         self.room(1)?;
         let listener = self.get(at)?;
         let State::Listening { backlog, waiting } = &mut listener.state else { return Err(Error::ConnectionRefused) };
@@ -361,6 +387,8 @@ impl Sockets {
         if !receiver.is_stream() && offered > MESSAGE_MAX {
             return Err(Error::MessageTooLong);
         }
+        let is_log = self.is_log(target);
+        let receiver = self.get(target)?;
         let room = receiver.room(offered.min(MESSAGE_MAX));
         if room.is_err() {
             receiver.blocked.insert(id);
@@ -374,6 +402,13 @@ impl Sockets {
         let mut bytes = alloc::vec![0; count];
         if !get(&mut bytes) {
             return Err(Error::Invalid);
+        }
+        if is_log {
+            let is_message = !receiver.is_stream();
+            let lines = self.get(id)?.unended.take(&bytes, is_message);
+            self.logged.extend(lines.into_iter().map(|line| (sender.process, line)));
+            self.lost.extend(sender.rights);
+            return Ok(count);
         }
         receiver.put(Message { bytes, taken: 0, source, sender: sender.process, rights: sender.rights.into() });
         self.changed.push(target);
@@ -478,6 +513,7 @@ impl Sockets {
         socket.write_over |= writes;
         let blocked = core::mem::take(&mut socket.blocked);
         let peer = socket.peer().filter(|_| socket.kind != SocketKind::Datagram);
+        let peer = peer.filter(|peer| !self.is_log(*peer));
         self.changed.push(id);
         self.changed.extend(blocked);
         if let Some(peer) = peer {
@@ -578,6 +614,7 @@ impl Sockets {
             self.names.remove(&key);
         }
         self.changed.extend(core::mem::take(&mut socket.blocked));
+        self.logged.extend(socket.unended.end().map(|line| (socket.owner, line)));
         let was_unread = self.discard(core::mem::take(&mut socket.incoming));
         match socket.state {
             State::Connected(peer) if socket.kind != SocketKind::Datagram => {
@@ -630,6 +667,9 @@ impl Sockets {
 
     /// The other end of a connection is gone, in the middle of something if `broken`.
     fn end(&mut self, id: DescriptionId, peer: LocalAddress, broken: bool) {
+        if self.is_log(id) {
+            return;
+        }
         let Some(socket) = self.all.get_mut(&id) else { return };
         socket.state = State::Ended(peer);
         (socket.read_over, socket.write_over) = (true, true);

@@ -17,6 +17,8 @@ const EVERYDAY: [&str; 4] =
 
 /// Who says that the first program went into the background, and what stands behind its name.
 const BACKGROUND: [&str; 2] = ["pelago: process: ", " went into the background, "];
+/// What programs say at `/dev/log`.
+const OF_PROGRAM: &str = "pelago: process: log of ";
 /// What a line has that names the call that a program was refused last, before it ended badly.
 const REFUSED: &str = "; last refused: Linux call ";
 /// How programs are started so that they stay in front: names, or what they begin with.
@@ -72,7 +74,8 @@ impl News {
         if self.detail == Detail::All {
             return Some(line);
         }
-        if self.is_up {
+        // What a program says is of no use for why the system does not come up.
+        if self.is_up || line.starts_with(OF_PROGRAM) {
             let is_shown = self.detail == Detail::News && !EVERYDAY.iter().any(|start| line.starts_with(start));
             return is_shown.then_some(line);
         }
@@ -151,6 +154,13 @@ mod tests {
             assert_eq!(told(detail, &[line]), (vec![line.to_owned()], vec![]));
             assert_eq!(told(detail, &[READY, line]).0.last().unwrap(), line);
         }
+    }
+
+    #[test]
+    fn what_a_program_says_is_shown_before_the_system_is_up() {
+        let line = "pelago: process: log of serverd: ready";
+        assert_eq!(told(Detail::News, &[line, READY, line]), (vec![line.to_owned(); 2], vec![]));
+        assert_eq!(told(Detail::Quiet, &[line, READY, line]), (vec![], vec![]));
     }
 
     #[test]

@@ -235,3 +235,55 @@ fn a_stream_is_a_queue_of_bytes() {
     }
     is_sound(&all);
 }
+
+#[test]
+fn what_is_sent_to_the_log_is_lines_of_it() {
+    let mut all = Sockets::default();
+    let log = LocalAddress { file: Some(7), name: b"/dev/log".to_vec() };
+    for (id, kind) in [(A, SocketKind::Datagram), (B, SocketKind::Stream), (C, SocketKind::Packets)] {
+        all.add(id, kind, id as u32);
+    }
+    assert_eq!(all.connect(A, &log, 1, NEW), Err(Error::ConnectionRefused), "there is no log yet");
+    all.open_log(7, [50, 51]);
+    all.open_log(8, [60, 61]);
+    assert_eq!((all.is_log(50), all.is_log(60), all.all.len()), (true, false, 5));
+    // It is nobody's: its name cannot be taken, and it takes no place.
+    assert_eq!(all.bind(A, log.clone()), Err(Error::AddressInUse));
+    assert_eq!((all.room(SOCKETS_MAX - 3), all.room(SOCKETS_MAX - 2)), (Ok(()), Err(Error::TooMany)));
+    assert_eq!(all.connect(C, &log, 3, NEW), Err(Error::WrongKind));
+
+    // Messages, to an address and over a connection.
+    assert_eq!(send_to(&mut all, A, Some(&log), b"<13>one"), Ok(7));
+    all.connect(A, &log, 1, NEW).unwrap();
+    assert_eq!(send(&mut all, A, b"<13>two\nthree"), Ok(13));
+    assert_eq!(send(&mut all, A, &vec![0; MESSAGE_MAX + 1]), Err(Error::MessageTooLong));
+    // A stream, in pieces; its last line ends with it.
+    all.connect(B, &log, 2, NEW).unwrap();
+    assert_eq!(all.connect(B, &log, 2, NEW), Err(Error::AlreadyConnected));
+    for piece in ["<14>fo", "ur\0", "<14>five"] {
+        assert_eq!(send(&mut all, B, piece.as_bytes()), Ok(piece.len()));
+    }
+    assert_ne!(all.ready(B) & ready::WRITE, 0);
+    assert_eq!(receive(&mut all, B, 10), Err(Error::WouldBlock));
+    all.shutdown(B, Shutdown::Write).unwrap();
+    assert_eq!(send(&mut all, B, b"x"), Err(Error::BrokenPipe));
+    all.close(B);
+    let logged: Vec<_> = all.logged.drain(..).collect();
+    let expected = [(A, "one"), (A, "two"), (A, "three"), (B, "four"), (B, "five")];
+    assert_eq!(logged, expected.map(|(id, line)| (id as u32, String::from(line))));
+
+    // Who comes later finds it as it was; what was sent with a message is nobody's.
+    all.add(B, SocketKind::Stream, 2);
+    all.connect(B, &log, 2, NEW).unwrap();
+    let rights = [Right { keeper: contracts::descriptions::Keeper::Files, token: 9, note: 0 }];
+    let sender = Sender { process: 2, to: None, rights: &rights };
+    let put = |into: &mut [u8]| {
+        into.copy_from_slice(b"x\n");
+        true
+    };
+    assert_eq!(all.send(B, &sender, 2, put), Ok(2));
+    assert_eq!((all.lost.len(), all.logged.len(), all.all.len()), (1, 1, 5));
+    [A, B, C].into_iter().for_each(|id| all.close(id));
+    assert_eq!(all.all.len(), 2);
+    is_sound(&all);
+}

@@ -16,14 +16,37 @@ use std::path::Path;
 const ASKS: &str = "#include <stdlib.h>\n#include <sys/ptrace.h>\n\
     int main(int count, char **words) { ptrace(PTRACE_TRACEME, 0, 0, 0); return atoi(words[1]); }\n";
 
+/// Says this and that at `/dev/log`: by the C library, 1,000 times, and over a stream, and ends.
+const SPEAKS: &str = r#"
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <syslog.h>
+#include <unistd.h>
+int main(void) {
+    struct sockaddr_un log = { .sun_family = AF_UNIX, .sun_path = "/dev/log" };
+    openlog("speaker", LOG_NDELAY, LOG_DAEMON);
+    for (int count = 0; count < 1000; count++) syslog(LOG_ERR, "message %d", count);
+    int stream = socket(AF_UNIX, SOCK_STREAM, 0);
+    if (connect(stream, (struct sockaddr *)&log, sizeof log) < 0) return 1;
+    return write(stream, "<30>over a stream", 17) != 17;
+}
+"#;
+
 /// A package's file that every Debian has.
 const OF_ETC_OR_LIB: &str = "/usr/lib/os-release";
 
 type Body = fn() -> Result<()>;
 
 pub fn scenarios() -> Vec<Scenario> {
-    let all: [(&str, Body); 5] =
-        [("host", host), ("background", background), ("refused", refused), ("belongs", belongs), ("set-up", set_up)];
+    let all: [(&str, Body); 6] = [
+        ("host", host),
+        ("background", background),
+        ("refused", refused),
+        ("belongs", belongs),
+        ("set-up", set_up),
+        ("log", log),
+    ];
     all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
 }
 
@@ -147,5 +170,30 @@ fn set_up() -> Result<()> {
     let status = run.finish()?;
     let expected = ["/run/tool 2750 34 34", "/etc/passwd:1", "/etc/group:1", "now 5 60"];
     ensure!(status.success() && run.seen == expected, "{status}: {:?}", run.seen);
+    Ok(())
+}
+
+/// What a program says at `/dev/log` is on standard error, a line a second at most and the last one
+/// in any case.
+fn log() -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let program = folder.path().join("speaks");
+    crate::files::write(&program, &checks::compile(SPEAKS)?)?;
+    std::fs::set_permissions(&program, Permissions::from_mode(0o755)).context("cannot make it executable")?;
+    let path = program.display().to_string();
+    let mut run = Running::start(&["--accel", "tcg", &path], &[])?;
+    let status = run.finish()?;
+    let told: Vec<_> =
+        run.seen.iter().filter_map(|line| line.strip_prefix("pelago: process: log of speaks: ")).collect();
+    let (Some(first), Some(last)) = (told.first(), told.last()) else {
+        bail!("nothing of the log is shown: {:?}", run.seen);
+    };
+    // As syslog(3) writes them: time, name, text.
+    ensure!(!first.starts_with('<') && first.ends_with("speaker: message 0"), "the first line is {first}");
+    ensure!(last.starts_with("over a stream (and ") && told.len() < 100, "{} lines, the last {last}", told.len());
+    let mut quiet = Running::start(&["--accel", "tcg", "-q", &path], &[])?;
+    let quiet_status = quiet.finish()?;
+    ensure!(status.success() && quiet_status.success(), "{status}, {quiet_status}: {:?}", run.seen);
+    ensure!(quiet.seen.is_empty(), "a quiet run says {:?}", quiet.seen);
     Ok(())
 }
