@@ -24,6 +24,12 @@ pub const CPUS_MAX: u32 = 255;
 const BASE_MIB: u64 = 40;
 /// The kernel's own least share per core.
 const MIB_PER_CORE: u64 = 2;
+/// What programs are known to need beside the archive and its copy: names, and MiB.
+const KNOWN_MIB: [(&str, u64); 2] = [
+    // Node 20 starts with 36 and does not with 8.
+    ("node", 36),
+    ("nodejs", 36),
+];
 /// As much as an emulated processor can address.
 const MIB_MAX: u64 = 1 << 20;
 const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
@@ -236,6 +242,8 @@ pub struct Machine {
     pub accelerator: Accelerator,
     pub kernel: PathBuf,
     pub archive: Option<PathBuf>,
+    /// Name of the program that it is to run.
+    pub program: Option<String>,
     pub forwards: Vec<Forward>,
     /// The emulator's model of a processor, and what is taken from it.
     pub processor: &'static str,
@@ -292,6 +300,7 @@ impl Machine {
             accelerator,
             kernel: crate::place::kernel(),
             archive: None,
+            program: None,
             forwards: Vec::new(),
             // Without ERMS: see docs/decisions/0001-build.md.
             processor: "max,-erms",
@@ -325,11 +334,17 @@ impl Machine {
         );
         let archive_bytes = self.archive.as_ref().and_then(|path| path.metadata().ok()).map_or(0, |data| data.len());
         // The archive's files are copied into the guest's file system, so they count twice.
-        let needed_mib = BASE_MIB + MIB_PER_CORE * u64::from(cpus) + (2 * archive_bytes).div_ceil(1 << 20);
+        let mut needed_mib = BASE_MIB + MIB_PER_CORE * u64::from(cpus) + (2 * archive_bytes).div_ceil(1 << 20);
+        let known = KNOWN_MIB.iter().find(|(name, _)| self.program.as_deref() == Some(name));
+        let for_program = known.map(|(name, mib)| {
+            needed_mib += mib;
+            format!(", what is copied in and what {name} needs")
+        });
+        let whose = for_program.unwrap_or_else(|| " and what is copied in".into());
         let given_mib = self.memory_bytes >> 20;
         ensure!(
             given_mib >= needed_mib,
-            "{given_mib} MiB of memory is too little for {cpus} cores and what is copied in; give -m {needed_mib}M or more"
+            "{given_mib} MiB of memory is too little for {cpus} cores{whose}; give -m {needed_mib}M or more"
         );
         if let Some(port) = self.gdb {
             TcpListener::bind(("127.0.0.1", port)).map_err(|error| {
@@ -522,6 +537,15 @@ mod tests {
         assert!(machine(256, 4096).check().is_err());
         assert!(machine(4, 16).check().is_err());
         assert!(machine(4, 512).check().is_ok());
+        // What a program is known to need is told with what to give, and that is enough.
+        for (name, mib) in KNOWN_MIB {
+            let of = |memory_mib| Machine { program: Some(name.into()), ..machine(2, memory_mib) };
+            let enough = BASE_MIB + 2 * MIB_PER_CORE + mib;
+            let problem = of(enough - 1).check().unwrap_err().to_string();
+            let words = [format!("what {name} needs"), format!("give -m {enough}M or more")];
+            assert!(words.iter().all(|words| problem.contains(words)), "{problem}");
+            assert!(of(enough).check().is_ok());
+        }
     }
 
     #[test]

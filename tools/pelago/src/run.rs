@@ -301,6 +301,7 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine
     let machine = Machine {
         memory_bytes: options.memory,
         archive: Some(archive_path.to_owned()),
+        program: run.arguments.first().and_then(|path| path.rsplit('/').next()).map(str::to_owned),
         forwards,
         gdb: options.gdb,
         pcap: options.pcap.clone(),

@@ -17,7 +17,7 @@ struct Case {
     says: &'static [&'static str],
 }
 
-const CASES: [Case; 17] = [
+const CASES: [Case; 18] = [
     Case { name: "no-program", words: &["run", "no-such-program"], says: &["no-such-program", "install"] },
     Case { name: "no-file", words: &["run", "DIR/none"], says: &["none", "give the path"] },
     Case { name: "not-executable", words: &["run", "DIR/text"], says: &["chmod +x"] },
@@ -28,6 +28,11 @@ const CASES: [Case; 17] = [
         says: &["cannot listen", "choose another"],
     },
     Case { name: "little-memory", words: &["run", "-m", "16M", "busybox", "true"], says: &["too little", "give -m"] },
+    Case {
+        name: "little-memory-for-program",
+        words: &["run", "-m", "80M", "DIR/node"],
+        says: &["what node needs", "give -m"],
+    },
     Case { name: "many-cores", words: &["run", "--cpus", "256", "busybox", "true"], says: &["choose fewer"] },
     Case { name: "bad-forward", words: &["run", "-p", "80", "busybox", "true"], says: &["HOST:GUEST"] },
     Case { name: "no-row", words: &["bench", "no-such-row"], says: &["no row", "--list"] },
@@ -96,6 +101,7 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
     match case.name {
         "not-executable" | "no-results-format" => crate::files::write(&folder.join("text"), b"hello\n"),
         "bench-disk-full" => crate::files::write(&folder.join("results"), crate::bench::SMALLEST_RESULTS.as_bytes()),
+        "little-memory-for-program" => executable(&folder.join("node"), b"#!/bin/sh\n"),
         "no-library" => {
             let program = crate::rootfs::in_path("ls").context("there is no ls")?;
             let mut data = crate::files::read(&program)?;
