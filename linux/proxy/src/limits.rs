@@ -138,6 +138,14 @@ mod tests {
     }
 
     #[test]
+    fn the_specification_has_the_number_of_descriptors() {
+        let specification = concat!(env!("CARGO_MANIFEST_DIR"), "/../../SPEC.md");
+        let number = format!("{},{:03}", DESCRIPTORS_MAX / 1000, DESCRIPTORS_MAX % 1000);
+        let row = format!("| descriptors of a process, soft and hard limit | {number} |");
+        assert!(std::fs::read_to_string(specification).unwrap().contains(&row), "SPEC.md does not say `{row}`");
+    }
+
+    #[test]
     fn what_is_set_is_told() {
         let mut limits = Limits::default();
         for resource in 0..RESOURCES as u64 {

@@ -352,3 +352,13 @@ fn a_peer_that_says_nothing_for_long_is_given_up_with_a_line() {
     assert!(matches!(notices[..], [Notice::GivenUp { count: 1, .. }]), "{notices:?}");
     assert_eq!(net.server.read(server, 100), Err(DescriptionError::TimedOut));
 }
+
+#[test]
+fn the_specification_has_the_numbers_of_connections() {
+    let specification = concat!(env!("CARGO_MANIFEST_DIR"), "/../../SPEC.md");
+    let row = format!(
+        "| TCP connections; waiting per listener, as it asks | {}; {WAITING_MIN} to {WAITING_MAX} |",
+        tcp::engine::CONNECTIONS_MAX
+    );
+    assert!(std::fs::read_to_string(specification).unwrap().contains(&row), "SPEC.md does not say `{row}`");
+}
