@@ -25,6 +25,19 @@ pub struct Link {
     pub busy: BufferSet,
     /// The device was not reset since the last `attach`: no frame is lost.
     pub kept: bool,
+    /// Of the next frame that the client sends.
+    pub next: FrameNumber,
+}
+
+/// What the client counts its frames by, from `Link::next` on, each one more, round and round. When
+/// it attaches again, the device has read frames with lower numbers of the same epoch, save those
+/// that are busy, and none of the others; of another epoch, which a reset ends, nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameNumber {
+    /// A life of the device from one reset to the next.
+    pub epoch: u32,
+    /// Frames before it.
+    pub number: u16,
 }
 
 /// Why there is no link.
@@ -48,9 +61,9 @@ pub struct Settings {
 /// Frames. Order: frames are sent in the order given and announced in the order received. Limits:
 /// `packet::BATCH` references per message; what does not fit in the channel waits at the sender,
 /// bounded by the pools. Rights: one client, IP. Before `attach` is answered the driver announces
-/// nothing and drops what arrives. Repeating `transmit` after a restart is right: a frame sent
-/// twice is what networks do.
-#[contract(name = "network", version = 2)]
+/// nothing and drops what arrives. After a restart the client sends again
+/// what the device has not read (`Link::next`).
+#[contract(name = "network", version = 3)]
 pub trait Network {
     /// Begins, or begins again: the caller holds the receive buffers of `held` and no others; the
     /// driver takes the rest back. Repeatable.

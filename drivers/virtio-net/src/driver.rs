@@ -312,6 +312,11 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         core::mem::take(&mut self.is_untold)
     }
 
+    /// The epoch, which ends with a reset of the device, and how many frames it was given in it.
+    pub fn next_frame(&self) -> (u32, u16) {
+        (self.journal.epoch(), self.queues.transmit.count())
+    }
+
     /// Receive buffers that the device has.
     pub fn posted(&self) -> usize {
         self.queues.receive.given().len()

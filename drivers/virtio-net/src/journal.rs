@@ -32,11 +32,13 @@ pub const JOURNAL_BYTES: usize = ENTRIES_OFFSET + BUFFERS as usize * ENTRY_BYTES
 pub const DEATHS_MAX: u8 = 2;
 
 /// "VNET" and the layout's version.
-const MAGIC: u64 = 0x564e_4554_0000_0002;
+const MAGIC: u64 = 0x564e_4554_0000_0003;
 /// The byte that counts: a state and, in its low bit, a half.
 const STATE_OFFSET: usize = 8;
 /// Drivers that went on with the device one after the other, and none of them for long.
 const HEIRS_OFFSET: usize = 9;
+/// How often the device was reset.
+const EPOCH_OFFSET: usize = 12;
 /// Features agreed with the device.
 const FEATURES_OFFSET: usize = 16;
 const ENTRIES_OFFSET: usize = 24;
@@ -82,6 +84,7 @@ pub struct Journal<M> {
     base: usize,
     entries: [Option<Entry>; BUFFERS as usize],
     order: u32,
+    epoch: u32,
 }
 
 /// How a predecessor left the device.
@@ -104,10 +107,12 @@ impl<M: Memory> Journal<M> {
     pub fn recover(memory: M, base: usize) -> Result<(Journal<M>, Option<Left>), OutOfBounds> {
         let mut bytes = [0; JOURNAL_BYTES];
         memory.read(base, &mut bytes)?;
-        let mut journal = Journal { memory, base, entries: [None; BUFFERS as usize], order: 0 };
         let (head, entries) = bytes.split_at(ENTRIES_OFFSET);
+        // Whatever stands there: the next is another.
+        let epoch = head[EPOCH_OFFSET..FEATURES_OFFSET].iter().rev().fold(0, |all, byte| all << 8 | u32::from(*byte));
+        let mut journal = Journal { memory, base, entries: [None; BUFFERS as usize], order: 0, epoch };
         if head[..STATE_OFFSET] != MAGIC.to_le_bytes() {
-            journal.put(STATE_OFFSET, &[0; ENTRIES_OFFSET - STATE_OFFSET]);
+            journal.put(STATE_OFFSET, &[0; EPOCH_OFFSET - STATE_OFFSET]);
             (0..BUFFERS).for_each(|buffer| journal.write(buffer));
             journal.put(0, &MAGIC.to_le_bytes());
             return Ok((journal, None));
@@ -123,8 +128,10 @@ impl<M: Memory> Journal<M> {
         Ok((journal, matches!(state & !1, STARTING | RUNNING).then_some(left)))
     }
 
-    /// The device is about to be reset, which had its queues in that half.
+    /// The device is about to be reset, which had its queues in that half: another epoch begins.
     pub fn starts(&mut self, from: u8) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.put(EPOCH_OFFSET, &self.epoch.to_le_bytes());
         self.put(STATE_OFFSET, &[STARTING | from]);
     }
 
@@ -133,6 +140,11 @@ impl<M: Memory> Journal<M> {
         self.put(FEATURES_OFFSET, &features.to_le_bytes());
         self.keep_heirs(0);
         self.put(STATE_OFFSET, &[RUNNING | half]);
+    }
+
+    /// The device's life from one reset to the next. What was counted in another says nothing.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     /// So many drivers went on with the device, and none of them served for long.

@@ -10,7 +10,9 @@ extern crate alloc;
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
-use contracts::network::{self, Link, NetworkError, NetworkEvents, NetworkServer, Settings, serve_network};
+use contracts::network::{
+    self, FrameNumber, Link, NetworkError, NetworkEvents, NetworkServer, Settings, serve_network,
+};
 use core::cell::{Cell, RefCell};
 use packet::{BufferSet, MTU, Outbox, Prompt, Span};
 use runtime::{Bulk, Peer, Start};
@@ -102,7 +104,16 @@ impl NetworkServer for Service {
         self.up.set(up);
         self.told.set(up);
         let kept = !driver.take_reset();
-        Ok(Link { address: driver.address(), mtu: MTU as u16, up, rings: driver.rings(), busy, kept })
+        let (epoch, number) = driver.next_frame();
+        Ok(Link {
+            address: driver.address(),
+            mtu: MTU as u16,
+            up,
+            rings: driver.rings(),
+            busy,
+            kept,
+            next: FrameNumber { epoch, number },
+        })
     }
 
     async fn configure(&self, _: &Peer, settings: Settings) -> Result<(), NetworkError> {

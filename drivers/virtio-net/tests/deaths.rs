@@ -2,7 +2,8 @@
 //! lost, no buffer is anybody's twice, and the device is not reset for it.
 //!
 //! The device completes out of order. The client is as IP is: it holds some of what it was told,
-//! repeats what it did not hear of, and hears nothing of what a driver did with its last breath.
+//! repeats what the device did not read, and hears nothing of what a driver did with its last
+//! breath. No frame is sent twice, save where the device had to be reset.
 
 mod common;
 
@@ -69,23 +70,38 @@ impl Network {
 struct Client {
     held: BufferSet,
     seen: BTreeSet<u32>,
-    on_the_way: Vec<(Span, u32)>,
+    /// With what it holds and its number.
+    on_the_way: Vec<(Span, u32, (u32, u16))>,
+    next: (u32, u16),
     made: u32,
-    /// May be sent twice: read by the device when a driver died.
+    /// May be sent twice: read by a device that was reset before the client heard of it.
     maybe_twice: BTreeSet<u32>,
 }
 
 impl Client {
-    fn attach(&mut self, driver: &mut NetDriver) {
+    fn attach(&mut self, driver: &mut NetDriver, network: &Network) {
         let busy = driver.attach(&self.held);
-        let known = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, (span, _)| {
+        let known = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, (span, ..)| {
             set.insert(span.buffer);
             set
         });
         assert!(busy.without(&known).is_empty(), "the device has what the client does not know of");
-        let again: Vec<Span> =
-            self.on_the_way.iter().map(|(span, _)| *span).filter(|span| !busy.contains(span.buffer)).collect();
-        driver.transmit(&again);
+        let (epoch, number) = driver.next_frame();
+        let of_others = self.on_the_way.iter().filter(|(.., (of, _))| *of != epoch).map(|(_, id, _)| *id);
+        self.maybe_twice.extend(of_others.filter(|id| network.sent.contains_key(id)));
+        self.next = (epoch, number);
+        self.on_the_way.retain_mut(|(span, _, own)| {
+            if busy.contains(span.buffer) {
+                return true;
+            }
+            let is_read = own.0 == epoch && number.wrapping_sub(own.1).cast_signed() > 0;
+            if !is_read {
+                *own = self.next;
+                self.next.1 = self.next.1.wrapping_add(1);
+                driver.transmit(&[*span]);
+            }
+            !is_read
+        });
     }
 
     fn hear(&mut self, machine: &Machine, driver: &mut NetDriver) {
@@ -95,17 +111,18 @@ impl Client {
             let at = usize::from(span.buffer) * BUFFER_BYTES + usize::from(span.offset);
             self.seen.insert(number::<4>(&machine.receive, at) as u32);
         }
-        self.on_the_way.retain(|(span, _)| !output.transmitted.contains(&span.buffer));
+        self.on_the_way.retain(|(span, ..)| !output.transmitted.contains(&span.buffer));
     }
 
     fn send(&mut self, machine: &Machine, driver: &mut NetDriver) {
-        let busy: Vec<u16> = self.on_the_way.iter().map(|(span, _)| span.buffer).collect();
+        let busy: Vec<u16> = self.on_the_way.iter().map(|(span, ..)| span.buffer).collect();
         let Some(buffer) = (32..256).find(|buffer| !busy.contains(buffer)) else { return };
         let span = Span { buffer, offset: 18, length: FRAME_BYTES as u16 };
         let id = OURS | self.made;
         self.made += 1;
         machine.transmit.write(usize::from(buffer) * BUFFER_BYTES + 18, &frame(id)).unwrap();
-        self.on_the_way.push((span, id));
+        self.on_the_way.push((span, id, self.next));
+        self.next.1 = self.next.1.wrapping_add(1);
         driver.transmit(&[span]);
     }
 
@@ -137,11 +154,9 @@ fn live(lives: &[u64], seed: u64) -> Outcome {
         if !machine.life.is_over() {
             let (mut driver, found) = started.unwrap_or_else(|error| panic!("{error:?}"));
             takeovers += usize::from(found == Found::Running);
-            client.attach(&mut driver);
+            client.attach(&mut driver, network);
             return driver;
         }
-        let read = client.on_the_way.iter().map(|(_, id)| *id).filter(|id| network.sent.contains_key(id));
-        client.maybe_twice.extend(read);
     };
     let mut driver = begin(&machine, &mut client, &network);
     let mut chance = seed;
@@ -161,8 +176,6 @@ fn live(lives: &[u64], seed: u64) -> Outcome {
             }
         }
         if machine.life.is_over() {
-            let read = client.on_the_way.iter().map(|(_, id)| *id).filter(|id| network.sent.contains_key(id));
-            client.maybe_twice.extend(read);
             driver = begin(&machine, &mut client, &network);
         }
     }

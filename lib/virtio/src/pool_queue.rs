@@ -227,6 +227,11 @@ impl<M: Memory> Queue<M> {
         self.given
     }
 
+    /// Buffers given, ever; of a queue that was gone on with, those that the device was shown.
+    pub fn count(&self) -> u16 {
+        self.available
+    }
+
     /// Gives a buffer to the device; false if it has it already. Not seen by the device before
     /// [`Queue::publish`].
     pub fn give(&mut self, buffer: u16, Descriptor { physical, bytes }: Descriptor) -> bool {

@@ -33,6 +33,17 @@ pub struct Link {
     pub busy: BufferSet,
     /// Nothing that the device had was lost.
     pub kept: bool,
+    /// Epoch and number of the next frame; of that epoch the device has those below and no other.
+    pub next: (u32, u16),
+}
+
+/// A frame that was given to a driver and not yet reported as read.
+#[derive(Clone, Copy)]
+struct Sent {
+    /// A length of 0 stands for a frame of our predecessor.
+    frame: Span,
+    /// Epoch and number; `None`: no driver was there.
+    number: Option<(u32, u16)>,
 }
 
 /// What TCP is told when it attaches.
@@ -75,9 +86,10 @@ pub struct Ip<M> {
     fixed: bool,
     /// Own transmit buffers that are free.
     own: BufferSet,
-    /// Frames given to a driver and not yet reported as read, oldest first. A length of 0 stands
-    /// for a frame of our predecessor.
-    on_the_way: VecDeque<Span>,
+    /// Oldest first.
+    on_the_way: VecDeque<Sent>,
+    /// The next one's number, with the epoch.
+    next: (u32, u16),
     /// Receive buffers that TCP has.
     with_tcp: BufferSet,
     /// Packets that came before TCP attached, as those do that our predecessor left.
@@ -108,6 +120,7 @@ impl<M: Memory> Ip<M> {
             fixed: fixed.is_some(),
             own: BufferSet::range(0, IP_TRANSMIT_BUFFERS),
             on_the_way: VecDeque::new(),
+            next: (0, 0),
             with_tcp: BufferSet::EMPTY,
             early: Vec::new(),
             early_until_ns: None,
@@ -138,7 +151,8 @@ impl<M: Memory> Ip<M> {
         })
     }
 
-    /// The driver answered `attach`. What its predecessor had not sent goes to it again, in order.
+    /// The driver answered `attach`. What the device has not read goes to it again, in order; of a
+    /// device that was reset nobody knows that.
     pub fn attach_driver(&mut self, link: Link, now_ns: u64) {
         self.attached = true;
         if self.ethernet != link.ethernet {
@@ -152,22 +166,30 @@ impl<M: Memory> Ip<M> {
             let seed = self.ethernet.0.iter().fold(now_ns as u32, |seed, byte| seed.rotate_left(5) ^ u32::from(*byte));
             self.dhcp = Some(Dhcp::new(self.ethernet, self.lease, seed, now_ns));
         }
-        let known = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, span| {
-            set.insert(span.buffer);
-            set
-        });
+        let known = self.with_device();
         // Our predecessor's frames still with the device come back like our own.
         for buffer in link.busy.without(&known).iter() {
-            self.on_the_way.push_back(Span { buffer, offset: 0, length: 0 });
+            self.on_the_way.push_back(Sent { frame: Span { buffer, offset: 0, length: 0 }, number: None });
             self.own.remove(buffer);
         }
-        // What is ours and the device does not have goes out (again); a predecessor's frame that
-        // the device does not have is done.
-        let (again, done): (Vec<Span>, Vec<Span>) =
-            self.on_the_way.iter().filter(|span| !link.busy.contains(span.buffer)).partition(|span| span.length > 0);
-        self.counters.resubmitted += again.len() as u64;
-        self.output.transmit = again;
-        self.transmitted(&done.iter().map(|span| span.buffer).collect::<Vec<_>>());
+        self.output.transmit.clear();
+        // What is ours and was not read goes out (again); a predecessor's frame that the device
+        // does not have is done.
+        self.next = link.next;
+        let (epoch, number) = link.next;
+        let is_read = |(of, own): (u32, u16)| of == epoch && number.wrapping_sub(own).cast_signed() > 0;
+        let mut done = Vec::new();
+        for sent in self.on_the_way.iter_mut().filter(|sent| !link.busy.contains(sent.frame.buffer)) {
+            if sent.frame.length == 0 || sent.number.is_some_and(is_read) {
+                done.push(sent.frame.buffer);
+                continue;
+            }
+            sent.number = Some(self.next);
+            self.next.1 = self.next.1.wrapping_add(1);
+            self.output.transmit.push(sent.frame);
+        }
+        self.counters.resubmitted += self.output.transmit.len() as u64;
+        self.transmitted(&done);
         if !link.kept {
             self.lost();
         }
@@ -190,11 +212,15 @@ impl<M: Memory> Ip<M> {
         self.early_until_ns = None;
         core::mem::take(&mut self.early).into_iter().for_each(|packet| self.pass_to_tcp(packet));
         let own = BufferSet::range(0, IP_TRANSMIT_BUFFERS);
-        let busy = self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, span| {
-            set.insert(span.buffer);
+        Attached { host: self.host, busy: self.with_device().without(&own) }
+    }
+
+    /// Buffers of frames that are on their way.
+    fn with_device(&self) -> BufferSet {
+        self.on_the_way.iter().fold(BufferSet::EMPTY, |mut set, sent| {
+            set.insert(sent.frame.buffer);
             set
-        });
-        Attached { host: self.host, busy: busy.without(&own) }
+        })
     }
 
     /// TCP is gone: its receive buffers go back, the packets it wanted to send and that wait for a
@@ -217,7 +243,7 @@ impl<M: Memory> Ip<M> {
             let mut header = [0; IPV4_HEADER_BYTES];
             let ours = usize::from(packet.offset) >= HEADROOM && packet.buffer >= IP_TRANSMIT_BUFFERS;
             let fits = (IPV4_HEADER_BYTES..=MTU).contains(&usize::from(packet.length));
-            let twice = self.on_the_way.iter().rev().any(|span| span.buffer == packet.buffer);
+            let twice = self.on_the_way.iter().rev().any(|sent| sent.frame.buffer == packet.buffer);
             if !ours || !fits || twice || self.transmit.read(packet, &mut header).is_err() {
                 self.counters.bad_send += 1;
                 continue;
@@ -241,7 +267,7 @@ impl<M: Memory> Ip<M> {
     /// The driver's device has read these.
     pub fn transmitted(&mut self, buffers: &[u16]) {
         for &buffer in buffers {
-            let Some(index) = self.on_the_way.iter().position(|span| span.buffer == buffer) else { continue };
+            let Some(index) = self.on_the_way.iter().position(|sent| sent.frame.buffer == buffer) else { continue };
             self.on_the_way.remove(index);
             self.free(buffer);
         }
@@ -357,7 +383,9 @@ impl<M: Memory> Ip<M> {
         let offset = usize::from(packet.offset) - ETHERNET_BYTES;
         let Ok(start) = self.transmit.write(packet.buffer, offset, &header) else { return self.free(packet.buffer) };
         let frame = Span { length: packet.length + start.length, ..start };
-        self.on_the_way.push_back(frame);
+        let number = self.attached.then_some(self.next);
+        self.next.1 = self.next.1.wrapping_add(number.is_some().into());
+        self.on_the_way.push_back(Sent { frame, number });
         self.output.transmit.push(frame);
     }
 
@@ -430,7 +458,7 @@ impl<M: Memory> Ip<M> {
     }
 
     fn rewrite_sources(&mut self) {
-        for span in self.on_the_way.iter().filter(|span| span.length > 0) {
+        for span in self.on_the_way.iter().map(|sent| sent.frame).filter(|span| span.length > 0) {
             // The source address is the second of the header's fields. A checked span cannot fail
             // here.
             let _ = self.transmit.write(span.buffer, usize::from(span.offset) + 6, &self.ethernet.0);

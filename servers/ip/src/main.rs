@@ -103,7 +103,8 @@ async fn link(service: &Service, driver: &NetworkClient) {
     match driver.attach(held).await {
         Ok(answer) => {
             let ethernet = smoltcp::wire::EthernetAddress(answer.address);
-            let link = Link { ethernet, busy: answer.busy, kept: answer.kept };
+            let link =
+                Link { ethernet, busy: answer.busy, kept: answer.kept, next: (answer.next.epoch, answer.next.number) };
             service.ip.borrow_mut().attach_driver(link, runtime::now_ns());
             let [receive, transmit] = answer.rings;
             if service.up.get().is_none() {

@@ -51,7 +51,7 @@ impl Machine {
 }
 
 fn link(busy: BufferSet) -> Link {
-    Link { ethernet: OUR_ETHERNET, busy, kept: false }
+    Link { ethernet: OUR_ETHERNET, busy, kept: false, next: (1, 0) }
 }
 
 fn ethernet(destination: EthernetAddress, protocol: EthernetProtocol, payload: &[u8]) -> Vec<u8> {
@@ -248,6 +248,46 @@ fn a_new_driver_gets_what_the_old_one_did_not_send() {
     assert_eq!(output.transmit.iter().map(|span| span.buffer).collect::<Vec<_>>(), [41, 42]);
     assert_eq!(output.transmit[0], before[1]);
     assert_eq!((output.give_back, output.resumed), (vec![5], true));
+}
+
+/// A new driver tells how far the device has come: what it has read is not sent again, though the
+/// driver that should have said so is dead; round the end of the numbers too. After a reset nobody
+/// knows, and all goes out again.
+#[test]
+fn what_the_device_has_read_is_not_sent_again() {
+    let machine = Machine::new();
+    for first in [0, u16::MAX - 1] {
+        let at =
+            |epoch: u32, count: u16, busy| Link { next: (epoch, first.wrapping_add(count)), kept: true, ..link(busy) };
+        let attached = || {
+            let mut ip = running(&machine);
+            ip.detach_driver();
+            ip.attach_driver(at(7, 0, BufferSet::EMPTY), 2);
+            ip.take_output();
+            ip.send(&[40, 41, 42, 43].map(|buffer| machine.packet(buffer, PEER)), 3);
+            assert_eq!(ip.take_output().transmit.len(), 4);
+            ip.detach_driver();
+            ip.send(&[machine.packet(44, PEER)], 4);
+            ip
+        };
+        let buffers = |spans: &[Span]| spans.iter().map(|span| span.buffer).collect::<Vec<_>>();
+
+        let mut ip = attached();
+        // It was given three, and has one of them still.
+        ip.attach_driver(at(7, 3, BufferSet::range(41, 42)), 5);
+        let output = ip.take_output();
+        assert_eq!((buffers(&output.transmit), output.sent), (vec![43, 44], vec![40, 42]));
+        // The next driver dies as soon as both are out.
+        ip.detach_driver();
+        ip.attach_driver(at(7, 5, BufferSet::EMPTY), 6);
+        let output = ip.take_output();
+        assert_eq!((buffers(&output.transmit), output.sent), (vec![], vec![41, 43, 44]));
+
+        let mut ip = attached();
+        ip.attach_driver(at(8, 3, BufferSet::EMPTY), 5);
+        let output = ip.take_output();
+        assert_eq!((buffers(&output.transmit), output.sent), (vec![40, 41, 42, 43, 44], vec![]));
+    }
 }
 
 #[test]
