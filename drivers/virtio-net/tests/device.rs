@@ -378,6 +378,33 @@ fn the_words_to_poll_are_those_the_device_writes() {
     }
 }
 
+/// What the client counts by outlives a driver and no reset, whoever resets the device and why.
+#[test]
+fn frames_are_counted_until_the_device_is_reset() {
+    let machine = Machine::new();
+    let frame = |buffer| Span { buffer, offset: 18, length: 60 };
+    let mut driver = machine.driver();
+    driver.attach(&BufferSet::EMPTY);
+    let (first, count) = driver.next_frame();
+    driver.transmit(&[frame(50), frame(51)]);
+    driver.flush();
+    assert_eq!(driver.next_frame(), (first, count + 2));
+    // The device was not shown this one.
+    driver.transmit(&[frame(52)]);
+    let mut driver = machine.driver();
+    assert_eq!(driver.next_frame(), (first, count + 2));
+    let mut epochs = vec![first];
+    driver.restart(&mut machine.clone()).unwrap();
+    epochs.push(driver.next_frame().0);
+    assert_eq!(machine.driver().next_frame().0, epochs[1], "it was gone on with");
+    epochs.push(machine.driver_that_resets().next_frame().0);
+    machine.rings.write(JOURNAL_OFFSET, &[0]).unwrap();
+    let (driver, found) = machine.start().unwrap();
+    assert_eq!(found, Found::Fresh, "its journal is damaged");
+    epochs.push(driver.next_frame().0);
+    assert!((1..epochs.len()).all(|at| !epochs[..at].contains(&epochs[at])), "{epochs:?}");
+}
+
 #[test]
 fn a_device_that_does_not_fit_is_refused() {
     let machine = Machine::new();
