@@ -52,7 +52,8 @@ fn go(name: &str, with_c: &str) -> Result<Vec<String>> {
         bail!(Skip::Cannot("there is no go; install Go from https://go.dev or Debian's golang-go".into()));
     };
     let folder = place::cache().join("go");
-    let program = folder.join(name);
+    // Both of a name may be wanted at once.
+    let program = folder.join(if with_c == "1" { format!("{name}-with-c") } else { name.to_owned() });
     let mut build = Command::new(go);
     build.arg("build").arg("-o").arg(&program).arg(source(&format!("{name}.go")));
     build.env("CGO_ENABLED", with_c).env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
