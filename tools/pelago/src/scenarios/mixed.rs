@@ -43,8 +43,6 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const CLIENTS: usize = 8;
-/// Ports of the guest, of which clients have the next in turn.
-const SERVERS: usize = 2;
 /// From a fault's answer to the next fault.
 const PAUSE: Duration = Duration::from_millis(300);
 /// A transfer has to begin within this after a fault.
@@ -226,7 +224,7 @@ fn boot(
     machine.archive = Some(path);
     let ports = free_ports()?;
     let lead = |(number, port): (usize, &u16)| Forward::local(*port, Client::guest_port(number));
-    let mut forwards: Vec<Forward> = ports.iter().enumerate().map(lead).collect();
+    let forwards: Vec<Forward> = ports.iter().enumerate().map(lead).collect();
     let mut addresses: Vec<SocketAddr> = ports.iter().map(|port| (Ipv4Addr::LOCALHOST, *port).into()).collect();
     let (mut kept, mut lossy) = (None, None);
     match network {
@@ -241,10 +239,6 @@ fn boot(
             bail!(Skip::Package { program: passt::PROGRAM, package: passt::PROGRAM })
         }
         Network::Passt => {
-            // One port for each server. Clients of two ports may have the same port of their own;
-            // led to one port of the guest they are one connection there, and passt resets it.
-            forwards.truncate(SERVERS);
-            addresses = (0..CLIENTS).map(|number| addresses[number % SERVERS]).collect();
             let (passt, socket) = passt::connect(&forwards)?;
             machine.socket = Some(socket.into());
             kept = Some(passt);

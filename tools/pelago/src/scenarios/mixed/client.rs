@@ -7,19 +7,26 @@
 //! before the load: to start a program for a new one costs a second if the guest's only core is
 //! busy, without any fault.
 //!
+//! Every connection has a port of its own, since all ports of this machine lead to the same two of
+//! the guest: two clients with one port would be one connection there, which breaks both.
+//!
 //! A client goes on after a transfer that failed, so that a run shows how often that happens.
 
 use super::content::{Content, DOWNLOAD_PORT, LINE_BYTES, LONG, Run, SHORT, UPLOAD_PORT};
 use super::stalls::{Meter, Stall};
 use crate::lifeline::Lifeline;
 use anyhow::{Context, Result, bail, ensure};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketType, bind, connect, ipproto, socket};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A transfer in which nothing moves for so long has failed: longer than any stall that ends.
 const GIVE_UP: Duration = Duration::from_secs(20);
+/// Ports that the clients' connections have in turn: none that this machine chooses by itself.
+const OWN_PORTS: std::ops::Range<u16> = 10_000..32_000;
 /// Until a server that does not serve yet is asked again.
 const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// Whose transfers fail so often makes no more of them.
@@ -41,6 +48,7 @@ pub struct Board {
 #[derive(Default)]
 struct State {
     begun: usize,
+    connections: usize,
     is_over: bool,
 }
 
@@ -71,6 +79,14 @@ impl Board {
             state.begun += 1;
             // Within the lock: who waits for it gives its next order later.
             (self.now(), state.is_over)
+        })
+    }
+
+    /// The port of the next connection.
+    fn next_port(&self) -> u16 {
+        self.state(|state| {
+            state.connections += 1;
+            OWN_PORTS.start + (state.connections % OWN_PORTS.len()) as u16
         })
     }
 
@@ -191,10 +207,16 @@ impl Client<'_> {
     }
 
     fn connect(&self) -> Result<TcpStream> {
-        let stream = TcpStream::connect_timeout(&self.address, GIVE_UP).context("cannot connect")?;
-        stream.set_read_timeout(Some(GIVE_UP))?;
-        stream.set_write_timeout(Some(GIVE_UP))?;
-        Ok(stream)
+        let own = socket(AddressFamily::INET, SocketType::STREAM, Some(ipproto::TCP))?;
+        // A connection of before may have that port still, or another program of this machine.
+        let is_bound = |port| bind(&own, &SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).is_ok();
+        let ports = std::iter::repeat_with(|| self.board.next_port()).take(OWN_PORTS.len());
+        ensure!({ ports }.any(is_bound), "no port from {} to {} is free", OWN_PORTS.start, OWN_PORTS.end);
+        for which in [Timeout::Send, Timeout::Recv] {
+            set_socket_timeout(&own, which, Some(GIVE_UP))?;
+        }
+        connect(&own, &self.address).context("cannot connect")?;
+        Ok(own.into())
     }
 
     fn download(&self, run: Run, meter: &Mutex<Meter>) -> Result<()> {
@@ -317,6 +339,7 @@ impl Answer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::net::TcpListener;
 
     /// Serves one connection: reads the request's head, then gives `answer`.
@@ -361,6 +384,21 @@ mod tests {
         assert!(message(other).contains("byte 262143 of 262144 is another"));
         assert!(message(b"HTTP/1.1 404 Not Found\r\n\r\n".to_vec()).contains("404"));
         assert!(message(Vec::new()).contains("no answer"));
+    }
+
+    /// Two ports of this machine do not keep two connections apart in the guest.
+    #[test]
+    fn no_two_connections_have_one_port() {
+        let (content, board) = (Content::new(), Board::new());
+        let servers = [0, 1].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+        let connect = |number: usize| {
+            let address = servers[number % 2].local_addr().unwrap();
+            let client = Client { number, address, content: &content, board: &board, lifeline: Lifeline::default() };
+            client.connect().unwrap()
+        };
+        let all: Vec<TcpStream> = (0..100).map(connect).collect();
+        let ports: BTreeSet<u16> = all.iter().map(|stream| stream.local_addr().unwrap().port()).collect();
+        assert_eq!(ports.len(), all.len());
     }
 
     #[test]
