@@ -1,37 +1,19 @@
 // What Linux promises of a program's own memory: that what it needs no more is free, and that
 // there may be many areas of it. Each check prints "ok NAME" or "FAILED NAME" with what was found.
-#define _GNU_SOURCE
-#include <errno.h>
+#include "checks.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define PAGE 4096L
 #define MIB (1L << 20)
 #ifndef MADV_FREE
 #define MADV_FREE 8
 #endif
-static int failures;
 
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    if (!is_fine) failures++;
-    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 static char *own(long bytes, int access) {
     return mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-}
-static int ended(int child) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 static long touch(char *from, long bytes, char value) {
     for (long at = 0; at < bytes; at += PAGE) from[at] = value;
@@ -200,6 +182,5 @@ int main(void) {
     opened();
     many();
     stacks();
-    printf("all checked, %d failed\n", failures);
-    return failures != 0;
+    return all_checked();
 }

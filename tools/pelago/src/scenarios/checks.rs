@@ -17,11 +17,15 @@ pub fn run(bench: &Bench, cpus: u32, source: &str) -> Result<()> {
     with_console(boot(bench, cpus, compile(source)?)?, pass)
 }
 
-/// A static program.
+/// What they have in common.
+const HEAD: &str = include_str!("checks.h");
+
+/// A static program. It may include `checks.h`.
 pub fn compile(source: &str) -> Result<Vec<u8>> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let (text, program) = (folder.path().join("checks.c"), folder.path().join("checks"));
     crate::files::write(&text, source.as_bytes())?;
+    crate::files::write(&folder.path().join("checks.h"), HEAD.as_bytes())?;
     let mut compiler = Command::new("cc");
     match child::output(
         compiler.args(["-O1", "-w", "-static", "-pthread", "-o"]).arg(&program).arg(&text),

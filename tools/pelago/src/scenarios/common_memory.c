@@ -1,38 +1,19 @@
 // What Linux promises of memory that processes have in common, and of sleeping on its words.
 // Each check prints "ok NAME" or "FAILED NAME" with what was found.
-#define _GNU_SOURCE
-#include <errno.h>
+#include "checks.h"
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #define PAGE 4096
-static int failures;
 
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    if (!is_fine) failures++;
-    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 static void *common(long bytes) {
     return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-}
-static int ended(int child) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 static long futex(void *at, int operation, int value, struct timespec *limit) {
     return syscall(SYS_futex, at, operation, value, limit, NULL, -1);
@@ -260,6 +241,5 @@ int main(void) {
     counters();
     words();
     primitives();
-    printf("all checked, %d failed\n", failures);
-    return failures != 0;
+    return all_checked();
 }

@@ -1,41 +1,22 @@
 // What Linux promises of UDP, of IPv6 sockets that speak IPv4, and of ports that are shared, asked by a program. Each check
 // prints "FAILED NAME" with what was found if it does not hold.
-#define _GNU_SOURCE
+#define ONLY_FAILURES
+#include "checks.h"
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static int failures, checks;
-
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    checks++;
-    if (is_fine) return;
-    failures++;
-    printf("FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 
 static int ready(int descriptor, int events, int wait_ms) {
     struct pollfd one = { .fd = descriptor, .events = events };
     return poll(&one, 1, wait_ms) < 0 ? -1 : one.revents;
 }
-
-#define FAILS(name, error, call) do { errno = 0; long given = (call); check(name, given == -1 && errno == (error), given); } while (0)
-#define GIVES(name, value, call) do { errno = 0; long given = (call); check(name, given == (long)(value), given); } while (0)
 
 static struct sockaddr_in at(int port) {
     return (struct sockaddr_in){ .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -303,6 +284,5 @@ int main(void) {
     mapped();
     shared();
     refused();
-    printf("%d were made; all checked, %d failed\n", checks, failures);
-    return failures != 0;
+    return all_checked();
 }

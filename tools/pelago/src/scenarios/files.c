@@ -1,13 +1,9 @@
 // What Linux promises of files, locks, clocks and descriptors, asked by a program. Each check prints
 // "ok NAME" or "FAILED NAME" with what was found.
-#define _GNU_SOURCE
+#include "checks.h"
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <poll.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
@@ -18,19 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/wait.h>
 #include <sys/xattr.h>
-#include <time.h>
-#include <unistd.h>
-
-static int failures;
-
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    if (!is_fine) failures++;
-    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 
 static int make(const char *path) {
     int file = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -446,6 +430,5 @@ int main(int count, char **words) {
     watched();
     places();
     sockets();
-    printf("all checked, %d failed\n", failures);
-    return failures != 0;
+    return all_checked();
 }

@@ -1,17 +1,13 @@
 // What Linux promises of timers, signals as data, processes as descriptors, and copying between
 // descriptors, asked by a program. Each check prints "ok NAME" or "FAILED NAME" with what was found.
-#define _GNU_SOURCE
+#include "checks.h"
 #include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -24,29 +20,12 @@
 #include <sys/timerfd.h>
 #include <sys/times.h>
 #include <sys/utsname.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 #include <utime.h>
 
 #ifndef P_PIDFD
 #define P_PIDFD 3
 #endif
 
-static int failures;
-
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    if (!is_fine) failures++;
-    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
-
-static long now_ms(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
 static void sleep_ms(long ms) {
     struct timespec time = { ms / 1000, ms % 1000 * 1000000 };
     while (nanosleep(&time, &time)) {}
@@ -564,6 +543,5 @@ int main(void) {
     many_messages();
     small_ones();
     names();
-    printf("all checked, %d failed\n", failures);
-    return failures != 0;
+    return all_checked();
 }

@@ -1,45 +1,25 @@
 // What Linux promises of event counters and sockets within the machine, asked by a program. Each check prints "FAILED NAME" with
 // what was found if it does not hold.
-#define _GNU_SOURCE
-#include <errno.h>
+#define ONLY_FAILURES
+#include "checks.h"
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-static int failures, checks;
-
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    checks++;
-    if (is_fine) return;
-    failures++;
-    printf("FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 
 // What poll(2) finds at once.
 static int ready(int descriptor, int events) {
     struct pollfd one = { .fd = descriptor, .events = events };
     return poll(&one, 1, 0) < 0 ? -1 : one.revents;
 }
-
-// A failure with that errno.
-#define FAILS(name, error, call) do { errno = 0; long given = (call); check(name, given == -1 && errno == (error), given); } while (0)
-#define GIVES(name, value, call) do { errno = 0; long given = (call); check(name, given == (long)(value), given); } while (0)
 
 static pid_t begin(void) { fflush(stdout); return fork(); }
 static int end(pid_t child) {
@@ -616,6 +596,5 @@ int main(void) {
     messages();
     rights(SOCK_STREAM), rights(SOCK_SEQPACKET), rights(SOCK_DGRAM);
     threads(SOCK_STREAM), threads(SOCK_SEQPACKET), threads(SOCK_DGRAM);
-    printf("all checked, %d of %d failed\n", failures, checks);
-    return failures != 0;
+    return all_checked();
 }

@@ -1,32 +1,16 @@
 // What Linux promises of epoll, asked by a program. Each check prints "ok NAME" or "FAILED NAME" with
 // what was found.
-#define _GNU_SOURCE
-#include <errno.h>
+#include "checks.h"
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-static int failures;
-
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    if (!is_fine) failures++;
-    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 
 static int add(int set, int file, unsigned events) {
     struct epoll_event event = { events, { .u64 = 0x100000000ull + file } };
@@ -293,6 +277,5 @@ int main(void) {
     threads();
     many();
     numbers();
-    printf("all checked, %d failed\n", failures);
-    return failures != 0;
+    return all_checked();
 }

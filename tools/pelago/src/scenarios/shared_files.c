@@ -1,31 +1,17 @@
 // What Linux promises of files in memory that is shared, asked by a program. Each check prints
 // "ok NAME" or "FAILED NAME" with what was found. Where another program may be refused, it must be told.
-#define _GNU_SOURCE
-#include <errno.h>
+#include "checks.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define PAGE 4096
 #define FILE_NAME "/tmp/shared-file"
 enum { BOTH = PROT_READ | PROT_WRITE };
-static int failures;
-
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    if (!is_fine) failures++;
-    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 
 // A file of so many bytes 'a'.
 static int make(long bytes) {
@@ -46,11 +32,6 @@ static int byte_at(long at) {
     long count = pread(file, &byte, 1, at);
     close(file);
     return count == 1 ? byte : -1;
-}
-static int ended(pid_t child) {
-    int status = -1;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 // Another program does `what` to the file at `at`.
 static int stranger(const char *what, long at) {
@@ -312,6 +293,5 @@ int main(int count, char **words) {
     strangers();
     threads();
     unlink(FILE_NAME);
-    printf("all checked, %d failed\n", failures);
-    return failures != 0;
+    return all_checked();
 }

@@ -1,8 +1,7 @@
 // What Linux promises of threads, asked by a program. Each check prints "ok NAME" or "FAILED NAME"
 // with what was found. The waits are for what another thread does; the few times are those of the
 // calls that are checked.
-#define _GNU_SOURCE
-#include <errno.h>
+#include "checks.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -12,24 +11,9 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-static int failures;
-
-static void check(const char *name, int is_fine, long found) {
-    int error = errno;
-    if (!is_fine) failures++;
-    printf(is_fine ? "ok %s\n" : "FAILED %s: %ld, errno %d\n", name, found, error);
-    fflush(stdout);
-}
 
 static pthread_t begin(void *(*body)(void *), long argument) {
     pthread_t thread;
@@ -41,11 +25,6 @@ static long end(pthread_t thread) {
     void *result;
     pthread_join(thread, &result);
     return (long)result;
-}
-static long now_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 static long futex(volatile int *word, int operation, long value, void *timeout, void *second, int third) {
     return syscall(SYS_futex, word, operation, value, timeout, second, third);
@@ -346,6 +325,5 @@ int main(int count, char **arguments) {
     lives(arguments[0]);
     cpu_set_t cores;
     check("one core is told", sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) == 1, CPU_COUNT(&cores));
-    printf("all checked, %d failed\n", failures);
-    return failures != 0;
+    return all_checked();
 }
