@@ -88,6 +88,17 @@ fn word(address: u64) -> Result<u32, Errno> {
     if address.is_multiple_of(4) { user::read(address) } else { Err(Errno::EINVAL) }
 }
 
+/// A word that sleepers are found by: of the process alone it is only named, and may be gone.
+/// `EINVAL`, `EFAULT`.
+fn named(address: u64, operation: u64) -> Result<(), Errno> {
+    match operation & PRIVATE {
+        0 => word(address).map(drop),
+        _ if !address.is_multiple_of(4) => Err(Errno::EINVAL),
+        _ if address < abi::layout::USER_END => Ok(()),
+        _ => Err(Errno::EFAULT),
+    }
+}
+
 /// Numbers of things: negative ones mean none, as Linux has it.
 fn count(value: u64) -> usize {
     (value as i32).max(0) as usize
@@ -127,13 +138,17 @@ pub fn at_once([at, operation, value, second, second_at, third]: [u64; 6]) -> Op
     let answer = || {
         Ok(match operation & 0x7f {
             WAKE => {
-                word(at)?;
+                named(at, operation)?;
                 wake(at, count(value), ANY)
             }
             WAKE_BITSET if third as u32 == 0 => return Err(Errno::EINVAL.into()),
-            WAKE_BITSET => wake(at, count(value), third as u32),
+            WAKE_BITSET => {
+                named(at, operation)?;
+                wake(at, count(value), third as u32)
+            }
             kind @ (MOVE | COMPARE_AND_MOVE) => {
-                word(second_at)?;
+                named(at, operation)?;
+                named(second_at, operation)?;
                 if kind == COMPARE_AND_MOVE && word(at)? != third as u32 {
                     return Err(Errno::EAGAIN.into());
                 }
