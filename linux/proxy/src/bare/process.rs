@@ -115,6 +115,15 @@ pub async fn waitid(kind: u64, id: u64, info_at: u64, options: u64, usage_at: u6
     Ok(0)
 }
 
+/// setpgid.
+pub async fn set_group(process: u64, group: u64) -> Outcome {
+    if (group as i32) < 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    proxy().process.set_group(process as u32, group as u32).await?;
+    Ok(0)
+}
+
 /// kill; to itself a process sends at once, so that the handler runs before the call ends.
 pub async fn kill(id: u64, number: u64) -> Outcome {
     if number > 64 {
@@ -135,6 +144,9 @@ pub async fn kill(id: u64, number: u64) -> Outcome {
 pub async fn kill_thread(process: Option<u64>, thread: u64, number: u64) -> Outcome {
     if thread as i32 <= 0 || process.is_some_and(|process| process as i32 <= 0) || number > 64 {
         return Err(Errno::EINVAL.into());
+    }
+    if process.is_some_and(|process| !threads::is_of(thread, process)) {
+        return Err(Errno::ESRCH.into());
     }
     let own = with_state(|state| state.process);
     let is_own = process.is_none_or(|process| process == u64::from(own));

@@ -498,7 +498,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Exit | Call::ExitGroup => process::exit(a).await,
         Call::Wait4 => process::wait4(a, b, c, d).await,
         Call::Waitid => process::waitid(a, b, c, d, e).await,
-        Call::Setpgid => proxy().process.set_group(a as u32, b as u32).await.map(|()| 0).map_err(Failure::from),
+        Call::Setpgid => process::set_group(a, b).await,
         Call::Getpgid => process::groups(a).await.map(|(group, _)| group.into()),
         Call::Getpgrp => process::groups(0).await.map(|(group, _)| group.into()),
         Call::Getsid => process::groups(a).await.map(|(_, session)| session.into()),

@@ -454,6 +454,11 @@ pub fn end_others() {
     with_thread(|thread| thread.id = process.into());
 }
 
+/// Is an id one of a thread of that process, if there is such a thread?
+pub fn is_of(id: u64, process: u64) -> bool {
+    id & ((1 << NUMBER_SHIFT) - 1) == process
+}
+
 /// Is there such a thread in this process?
 pub fn exists(id: u64) -> bool {
     with(|threads| threads.find(|thread| thread.id == id)).is_some()
