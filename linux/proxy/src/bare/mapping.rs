@@ -419,8 +419,9 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     let new = with_state(|state| state.memory.place(0, new_end - old))?;
     let copies = protection::READ | protection::WRITE;
     map_zeroed(new, new + (new_end - old), copies)?;
-    if area.protection & protection::READ != 0 {
-        user::bytes_mut(new, old_end - old)?.copy_from_slice(user::bytes(old, old_end - old)?);
+    if let Err(errno) = copy_pages(&area, old, old_end, new) {
+        unmap(new, new + (new_end - old))?;
+        return Err(errno.into());
     }
     if area.protection != copies {
         protect(new, new + (new_end - old), area.protection)?;
@@ -428,6 +429,18 @@ pub fn mremap(old: u64, old_bytes: u64, new_bytes: u64, flags: u64) -> Outcome {
     keep_marks(new, new + (new_end - old))?;
     unmap(old, old_end)?;
     Ok(new)
+}
+
+/// Copies memory that begins with `area`; what the program may not read moves too.
+fn copy_pages(area: &Area, start: u64, end: u64, to: u64) -> Result<(), Errno> {
+    if area.segment == 0 {
+        return Ok(());
+    }
+    if area.protection & protection::READ == 0 {
+        protect(start, end, protection::READ)?;
+    }
+    user::bytes_mut(to, end - start)?.copy_from_slice(user::bytes(start, end - start)?);
+    Ok(())
 }
 
 /// Maps as much stack as its limit allows, where there is less.

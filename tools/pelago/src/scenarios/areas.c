@@ -38,6 +38,16 @@ static void discarded(void) {
     for (int part = 0; part < PARTS; part++) munmap(parts[part], PART_BYTES);
 }
 
+static void moved(void) {
+    char *memory = own(3 * PAGE, PROT_READ | PROT_WRITE);
+    touch(memory, 3 * PAGE, 6);
+    mprotect(memory, PAGE, PROT_NONE);
+    char *elsewhere = mremap(memory, PAGE, 4 * PAGE, MREMAP_MAYMOVE);
+    int is_there = elsewhere != MAP_FAILED && mprotect(elsewhere, PAGE, PROT_READ) == 0;
+    check("what may not be read moves too", is_there && elsewhere[0] == 6 && memory[PAGE] == 6, is_there);
+    munmap(memory + PAGE, 2 * PAGE), munmap(elsewhere, 4 * PAGE);
+}
+
 static void edges(void) {
     char *memory = own(8 * PAGE, PROT_READ | PROT_WRITE);
     touch(memory, 8 * PAGE, 5);
@@ -177,6 +187,7 @@ static void stacks(void) {
 int main(void) {
     alarm(100);
     edges();
+    moved();
     discarded();
     joined();
     opened();
