@@ -161,6 +161,8 @@ pub const TIMERS_MAX: u32 = 33;
 /// takes some 36 of its monitor's 16,384 slots, most of them for its 8 channels, so that about 450
 /// live on a core at once, of which this leaves 30 to others.
 pub const BRANCH_MAX: usize = 420;
+/// Most threads of one process, the first among them.
+pub const THREADS_MAX: usize = 1024;
 /// Bytes of a host or domain name.
 pub const NAME_MAX: usize = 64;
 

@@ -2,9 +2,10 @@
 
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use contracts::files::PROC_DEVICE;
-use contracts::process::ProcessLine;
+use contracts::process::{ProcessLine, THREADS_MAX};
 
 use crate::store::DEVICE as STORE_DEVICE;
 
@@ -19,12 +20,39 @@ pub const PROCESS_FILES: [&str; 6] = ["stat", "status", "cmdline", "comm", "moun
 pub const SYSTEM_FILES: [&str; 8] =
     ["meminfo", "uptime", "loadavg", "mounts", "cpuinfo", "version", "stat", "filesystems"];
 
+/// What /proc/sys has: folders, each before what lies in it, and files with their numbers.
+pub const SETTINGS: [(&str, Option<usize>); 3] =
+    [("sys", None), ("sys/kernel", None), ("sys/kernel/threads-max", Some(THREADS_MAX))];
+
+/// What is at a path of [`SETTINGS`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Paths of what lies in it.
+    Folder(Vec<&'static str>),
+    /// A file's text.
+    File(String),
+}
+
+/// `None` if there is nothing at that path.
+pub fn setting(path: &str) -> Option<Setting> {
+    let (_, number) = SETTINGS.iter().find(|(name, _)| *name == path)?;
+    let is_within = |name: &str| name.rsplit_once('/').is_some_and(|(folder, _)| folder == path);
+    Some(match number {
+        Some(number) => Setting::File(format!("{number}\n")),
+        None => Setting::Folder(SETTINGS.iter().map(|(name, _)| *name).filter(|name| is_within(name)).collect()),
+    })
+}
+
 /// The inode number of a path below /proc: no two that are there at once share one, nor has one
 /// changed while its process lives.
 pub fn inode(path: &str) -> u64 {
     /// Below this lie the files at the top; each process has as many from the next multiple on.
     const OF_EACH: u64 = 256;
     let place = |names: &[&str], name: &str| names.iter().position(|other| *other == name).map(|at| at as u64 + 1);
+    let path = path.trim_matches('/');
+    if let Some(at) = SETTINGS.iter().position(|(name, _)| *name == path) {
+        return (2 + SYSTEM_FILES.len() + at) as u64;
+    }
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     let Some(first) = parts.next() else { return 1 };
     match (first.parse::<u32>(), parts.next()) {
@@ -134,6 +162,7 @@ mod tests {
     fn no_two_paths_share_an_inode() {
         let mut paths = vec![String::new(), "self".into()];
         paths.extend(SYSTEM_FILES.map(String::from));
+        paths.extend(SETTINGS.map(|(path, _)| path.into()));
         for process in [1, 2, 999] {
             paths.push(format!("{process}"));
             paths.extend(PROCESS_FILES.map(|name| format!("{process}/{name}")));
@@ -141,6 +170,15 @@ mod tests {
         let inodes: std::collections::BTreeSet<u64> = paths.iter().map(|path| inode(path)).collect();
         assert_eq!(inodes.len(), paths.len());
         assert_eq!(inode("/7/stat"), inode("7/stat"));
+    }
+
+    #[test]
+    fn settings_are_told_in_folders() {
+        assert_eq!(setting("sys"), Some(Setting::Folder(vec!["sys/kernel"])));
+        assert_eq!(setting("sys/kernel"), Some(Setting::Folder(vec!["sys/kernel/threads-max"])));
+        assert_eq!(setting("sys/kernel/threads-max"), Some(Setting::File(format!("{THREADS_MAX}\n"))));
+        assert_eq!(setting("sys/kernel/threads"), None);
+        assert_eq!(setting("sys/kernel/threads-max/more"), None);
     }
 
     #[test]

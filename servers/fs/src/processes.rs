@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 
 use contracts::descriptions::{DescriptionError, Entry, Kind, Status};
 use contracts::process::{ProcessId, ProcessLine};
-use fs_core::proc_text::{Machine, PROCESS_FILES, SYSTEM_FILES, inode, process_file, system_file};
+use fs_core::proc_text::{
+    Machine, PROCESS_FILES, SETTINGS, SYSTEM_FILES, Setting, inode, process_file, setting, system_file,
+};
 
 use crate::server::{Server, Target};
 
@@ -55,6 +57,7 @@ impl Server {
             (None, ..) => {
                 let mut names = listing(&SYSTEM_FILES);
                 names.push(entry(SELF, Kind::SymbolicLink));
+                names.push(entry(SETTINGS[0].0, Kind::Directory));
                 let ids = self.process_ids().await;
                 names.extend(ids.into_iter().map(|id| entry(&id.to_string(), Kind::Directory)));
                 Ok(Target::Listing(path.into(), names))
@@ -77,6 +80,7 @@ impl Server {
                     .ok_or(DescriptionError::NotFound)
             }
             (Some(name), Some(_), _) if SYSTEM_FILES.contains(&name) => Err(DescriptionError::NotDirectory),
+            (Some(name), ..) if name == SETTINGS[0].0 => settings(path),
             (Some(id), None, _) => {
                 self.process_line(id).await?;
                 Ok(Target::Listing(path.into(), listing(&PROCESS_FILES)))
@@ -88,6 +92,21 @@ impl Server {
                     .ok_or(DescriptionError::NotFound)
             }
             _ => Err(DescriptionError::NotFound),
+        }
+    }
+}
+
+/// What is at a path below /proc/sys. `NotFound`.
+fn settings(path: &str) -> Result<Target, DescriptionError> {
+    let path = path.trim_matches('/');
+    match setting(path).ok_or(DescriptionError::NotFound)? {
+        Setting::File(text) => Ok(Target::Text(path.into(), text.into_bytes())),
+        Setting::Folder(within) => {
+            let entry = |path: &str| {
+                let kind = if matches!(setting(path), Some(Setting::File(_))) { Kind::File } else { Kind::Directory };
+                Entry { name: path.rsplit('/').next().unwrap_or_default().into(), inode: inode(path), kind }
+            };
+            Ok(Target::Listing(path.into(), within.into_iter().map(entry).collect()))
         }
     }
 }

@@ -18,6 +18,7 @@ use core::pin::Pin;
 use core::ptr::NonNull;
 use core::task::Waker;
 
+use contracts::process::THREADS_MAX;
 use personality::Errno;
 use personality::calls::Call;
 use personality::descriptors::server;
@@ -33,8 +34,6 @@ use super::syscall::{self, Return};
 use super::user::{first_thread, with_signals, with_state, with_thread};
 use super::{futex, signals};
 
-/// Most threads of a process.
-const THREADS_MAX: usize = 1024;
 /// Thread ids beyond the first: the process id and a number from this bit on. Process ids are
 /// smaller.
 const NUMBER_SHIFT: u32 = 15;
