@@ -25,5 +25,6 @@ pub mod rows;
 pub mod sample;
 pub mod system;
 pub mod tasks;
+pub mod waiting;
 pub mod words;
 pub mod workers;

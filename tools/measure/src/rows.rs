@@ -3,7 +3,7 @@
 
 use crate::problem::{Problem, Result};
 use crate::sample::{self, Sample};
-use crate::{arrays, calls, descriptors, memory, network, round_trips, system, tasks, words};
+use crate::{arrays, calls, descriptors, memory, network, round_trips, system, tasks, waiting, words};
 
 /// Seconds that a row may take.
 const LIMIT_S: u32 = 120;
@@ -30,7 +30,7 @@ const fn row(name: &'static str, cores: usize, measure: fn(&Setting) -> Result<V
 }
 
 /// Every row, in the order in which all are run.
-pub const ROWS: [Row; 26] = [
+pub const ROWS: [Row; 31] = [
     row("known-loop", 1, calls::known),
     row("getpid", 1, calls::getpid),
     row("getppid", 1, calls::getppid),
@@ -41,6 +41,11 @@ pub const ROWS: [Row; 26] = [
     row("unix-socket-round-trip", 1, round_trips::unix_socket),
     row("futex-round-trip/processes", 1, round_trips::futex_processes),
     row("futex-round-trip/threads", 1, round_trips::futex_threads),
+    row("eventfd-round-trip/threads", 1, waiting::event_threads),
+    row("epoll-wait/level/10-idle", 1, waiting::level_few),
+    row("epoll-wait/level/1000-idle", 1, waiting::level_many),
+    row("epoll-wait/edge/10-idle", 1, waiting::edge_few),
+    row("epoll-wait/edge/1000-idle", 1, waiting::edge_many),
     row("thread-create-join", 1, tasks::thread),
     row("fork-exit", 1, tasks::fork_exit),
     row("fork-exec", 1, tasks::fork_exec),
