@@ -210,7 +210,7 @@ calls! {
     230 ClockNanosleep "clock_nanosleep" Full;
     231 ExitGroup "exit_group" Full;
     232 EpollWait "epoll_wait" Full;
-    233 EpollCtl "epoll_ctl" Partial("EPOLLEXCLUSIVE and EPOLLWAKEUP are ignored; a set that a child inherits is a copy");
+    233 EpollCtl "epoll_ctl" Partial("EPOLLEXCLUSIVE chooses among the sets of one process, not of several; EPOLLWAKEUP is ignored; a set that a child inherits is a copy");
     234 Tgkill "tgkill" Partial("of threads of other processes only the first");
     235 Utimes "utimes" Full;
     247 Waitid "waitid" Partial("of the usage only the time");

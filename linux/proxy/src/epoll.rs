@@ -10,8 +10,9 @@ use alloc::vec::Vec;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::descriptors::DESCRIPTORS_MAX;
+use crate::descriptors::{DESCRIPTORS_MAX, server};
 use crate::errno::Errno;
+use crate::flags::{POLLERR, POLLHUP, POLLIN, POLLOUT};
 
 /// Entries of all sets of a process together: each descriptor in one set, and as many again.
 pub const INTERESTS_MAX: usize = 2 * DESCRIPTORS_MAX;
@@ -19,6 +20,10 @@ pub const INTERESTS_MAX: usize = 2 * DESCRIPTORS_MAX;
 pub const ONE_SHOT: u32 = 1 << 30;
 /// Report what comes, not what is.
 pub const EDGE: u32 = 1 << 31;
+/// Of several sets, one is told.
+pub const EXCLUSIVE: u32 = 1 << 28;
+/// The system is not to sleep while this is dealt with; ours does not.
+pub const WAKE_UP: u32 = 1 << 29;
 
 /// One descriptor in one set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -32,6 +37,14 @@ pub struct Interest {
     pub descriptor: u32,
     /// EPOLL* bits; the low 16 are poll's.
     pub events: u32,
+}
+
+impl Interest {
+    /// May it be [`EXCLUSIVE`]? Not with a mask that others would have to know of.
+    pub fn may_be_exclusive(&self) -> bool {
+        let allowed = u32::from(POLLIN | POLLOUT | POLLERR | POLLHUP) | EDGE | EXCLUSIVE | WAKE_UP;
+        self.events & !allowed == 0
+    }
 }
 
 /// An entry of the table, on the list of its descriptor or on that of free ones.
@@ -118,9 +131,13 @@ impl Interests {
         Ok(())
     }
 
-    /// EPOLL_CTL_MOD. `ENOENT`.
+    /// EPOLL_CTL_MOD. `ENOENT`, `EINVAL` for an exclusive one.
     pub fn change(&mut self, interest: Interest) -> Result<(), Errno> {
-        *self.find(interest.set, interest.descriptor).ok_or(Errno::ENOENT)? = interest;
+        let known = self.find(interest.set, interest.descriptor).ok_or(Errno::ENOENT)?;
+        if known.events & EXCLUSIVE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        *known = interest;
         Ok(())
     }
 
@@ -162,89 +179,165 @@ impl Interests {
     }
 }
 
-/// What a server calls an open description: the server's number and the id.
+/// What a server calls an open description: the server's number and the id. Sets have numbers of
+/// the proxy's own ([`server::EPOLL`]).
 pub type Object = (u32, u64);
 
-/// Which descriptors of which sets are to be asked for.
-///
-/// Invariant: a descriptor that is in no list has a watch at its server.
+/// A descriptor in a set.
+type Entrance = (u64, u32);
+
+/// The entries of one object, and of those that are exclusive the one whose turn it was last.
 #[derive(Debug, Default)]
-pub struct Candidates {
-    lists: BTreeMap<u64, VecDeque<u32>>,
-    /// Set and descriptor of all that stand in lists.
-    listed: BTreeSet<(u64, u32)>,
-    watchers: BTreeMap<Object, BTreeSet<(u64, u32)>>,
+struct Watchers {
+    /// With whether it is exclusive.
+    all: BTreeMap<Entrance, bool>,
+    last: Entrance,
 }
 
-impl Candidates {
-    /// A descriptor was added to a set or changed there.
-    pub fn add(&mut self, set: u64, descriptor: u32, object: Object) {
-        self.watchers.entry(object).or_default().insert((set, descriptor));
-        self.put_back(set, descriptor);
+impl Watchers {
+    /// Those that a change concerns: of exclusive ones the next in turn in whose set somebody
+    /// waits, and all if nobody does.
+    fn concerned(&mut self, waits: impl Fn(u64) -> bool) -> impl Iterator<Item = Entrance> {
+        let exclusive = || self.all.iter().filter(|(_, is_exclusive)| **is_exclusive).map(|(entrance, _)| *entrance);
+        let is_next = |entrance: &Entrance| *entrance > self.last;
+        let mut in_turn = exclusive().filter(is_next).chain(exclusive().filter(|entrance| !is_next(entrance)));
+        let chosen = in_turn.find(|(set, _)| waits(*set));
+        self.last = chosen.unwrap_or(self.last);
+        let concerns = move |entrance: &Entrance, is_exclusive: bool| {
+            !is_exclusive || chosen.is_none_or(|chosen| chosen == *entrance)
+        };
+        self.all.iter().filter(move |(entrance, is_exclusive)| concerns(entrance, **is_exclusive)).map(|one| *one.0)
     }
+}
 
-    /// It is to be asked for again, behind the others.
-    pub fn put_back(&mut self, set: u64, descriptor: u32) {
+/// The candidates of each set, in the order in which they are to be asked for.
+#[derive(Debug, Default)]
+struct Lists {
+    lists: BTreeMap<u64, VecDeque<u32>>,
+    /// All that stand in lists.
+    listed: BTreeSet<Entrance>,
+}
+
+impl Lists {
+    fn put_back(&mut self, (set, descriptor): Entrance) {
         if self.listed.insert((set, descriptor)) {
             self.lists.entry(set).or_default().push_back(descriptor);
         }
     }
 
-    /// Takes all of a set out; each is settled by a watch at its server or put back.
-    pub fn take(&mut self, set: u64) -> Vec<u32> {
-        let taken: Vec<u32> = self.lists.remove(&set).unwrap_or_default().into();
+    /// `false` if it stood in no list.
+    fn remove(&mut self, (set, descriptor): Entrance) -> bool {
+        let stood = self.listed.remove(&(set, descriptor));
+        if stood && let Some(list) = self.lists.get_mut(&set) {
+            list.retain(|listed| *listed != descriptor);
+        }
+        stood
+    }
+}
+
+/// Which descriptors of which sets are to be asked for.
+///
+/// Invariant: a descriptor that is in no list has a watch at its server; or it is exclusive, and
+/// another one of the same object is in a list or has been asked for since it was.
+#[derive(Debug, Default)]
+pub struct Candidates {
+    lists: Lists,
+    watchers: BTreeMap<Object, Watchers>,
+}
+
+impl Candidates {
+    /// A descriptor was added to a set or changed there. Of exclusive ones of an object, one is
+    /// told of a change.
+    pub fn add(&mut self, set: u64, descriptor: u32, object: Object, is_exclusive: bool) {
+        self.watchers.entry(object).or_default().all.insert((set, descriptor), is_exclusive);
+        self.put_back(set, descriptor);
+    }
+
+    /// It is to be asked for again, behind the others.
+    pub fn put_back(&mut self, set: u64, descriptor: u32) {
+        self.lists.put_back((set, descriptor));
+    }
+
+    /// How many of a set there are.
+    pub fn count(&self, set: u64) -> usize {
+        self.lists.lists.get(&set).map_or(0, VecDeque::len)
+    }
+
+    /// Takes the first of a set out, `count` at most; each is settled by a watch at its server or
+    /// put back.
+    pub fn take(&mut self, set: u64, count: usize) -> Vec<u32> {
+        let Lists { lists, listed } = &mut self.lists;
+        let Some(list) = lists.get_mut(&set) else { return Vec::new() };
+        let taken: Vec<u32> = list.drain(..count.min(list.len())).collect();
+        if list.is_empty() {
+            lists.remove(&set);
+        }
         for descriptor in &taken {
-            self.listed.remove(&(set, *descriptor));
+            listed.remove(&(set, *descriptor));
         }
         taken
     }
 
     /// Those that were taken and not asked for are to be the first again.
-    pub fn put_first(&mut self, set: u64, descriptors: VecDeque<u32>) {
-        let behind = self.take(set);
-        descriptors.into_iter().chain(behind).for_each(|descriptor| self.put_back(set, descriptor));
+    pub fn put_first(&mut self, set: u64, descriptors: &[u32]) {
+        let behind = self.take(set, usize::MAX);
+        descriptors.iter().chain(&behind).for_each(|descriptor| self.put_back(set, *descriptor));
     }
 
-    /// A server tells that something changed; `false` if no set has it.
-    pub fn changed(&mut self, object: Object) -> bool {
-        let Some(watchers) = self.watchers.get(&object) else { return false };
-        for (set, descriptor) in watchers.clone() {
-            self.put_back(set, descriptor);
+    /// A server tells that something changed. Gives the sets which that concerns, with those that
+    /// hold them; `waits` tells whether anybody waits for a set.
+    pub fn changed(&mut self, object: Object, waits: impl Fn(u64) -> bool) -> Vec<u64> {
+        let mut sets = Vec::new();
+        self.put_watchers_back(object, &waits, &mut sets);
+        let mut outer = 0;
+        while let Some(set) = sets.get(outer) {
+            self.put_watchers_back((server::EPOLL, *set), &waits, &mut sets);
+            outer += 1;
         }
-        true
+        sets
     }
 
-    /// A server forgot its watches.
-    pub fn all_changed(&mut self, server: u32) {
-        let objects: Vec<Object> =
-            self.watchers.range((server, 0)..=(server, u64::MAX)).map(|(object, _)| *object).collect();
-        for object in objects {
-            self.changed(object);
-        }
-    }
-
-    /// A descriptor, which names that object, left a set.
-    pub fn remove(&mut self, set: u64, descriptor: u32, object: Object) {
-        if self.listed.remove(&(set, descriptor))
-            && let Some(list) = self.lists.get_mut(&set)
-        {
-            list.retain(|listed| *listed != descriptor);
-        }
-        if let Some(watchers) = self.watchers.get_mut(&object) {
-            watchers.remove(&(set, descriptor));
-            if watchers.is_empty() {
-                self.watchers.remove(&object);
+    fn put_watchers_back(&mut self, object: Object, waits: &impl Fn(u64) -> bool, sets: &mut Vec<u64>) {
+        let Some(watchers) = self.watchers.get_mut(&object) else { return };
+        for entrance in watchers.concerned(waits) {
+            self.lists.put_back(entrance);
+            if !sets.contains(&entrance.0) {
+                sets.push(entrance.0);
             }
         }
     }
 
-    /// A set is no more.
-    pub fn remove_set(&mut self, set: u64) {
-        self.take(set);
-        self.watchers.retain(|_, watchers| {
-            watchers.retain(|(of, _)| *of != set);
-            !watchers.is_empty()
-        });
+    /// A server forgot its watches. Gives as [`changed`](Candidates::changed).
+    pub fn all_changed(&mut self, server: u32) -> Vec<u64> {
+        let objects: Vec<Object> =
+            self.watchers.range((server, 0)..=(server, u64::MAX)).map(|(object, _)| *object).collect();
+        let sets: BTreeSet<u64> = objects.into_iter().flat_map(|object| self.changed(object, |_| false)).collect();
+        sets.into_iter().collect()
+    }
+
+    /// A descriptor, which names that object, left a set. What it was told of and others were not
+    /// is told to them: gives as [`changed`](Candidates::changed).
+    pub fn remove(&mut self, set: u64, descriptor: u32, object: Object) -> Vec<u64> {
+        let was_told = self.lists.remove((set, descriptor));
+        let Some(watchers) = self.watchers.get_mut(&object) else { return Vec::new() };
+        let was_exclusive = watchers.all.remove(&(set, descriptor)) == Some(true);
+        if watchers.all.is_empty() {
+            self.watchers.remove(&object);
+        }
+        if was_told && was_exclusive { self.changed(object, |_| false) } else { Vec::new() }
+    }
+
+    /// A set is no more. Gives as [`remove`](Candidates::remove).
+    pub fn remove_set(&mut self, set: u64) -> Vec<u64> {
+        let of_set = |(object, watchers): (&Object, &Watchers)| {
+            let range = watchers.all.range((set, 0)..=(set, u32::MAX));
+            range.map(|((_, descriptor), _)| (*descriptor, *object)).collect::<Vec<_>>()
+        };
+        let all: Vec<(u32, Object)> = self.watchers.iter().flat_map(of_set).collect();
+        let sets: BTreeSet<u64> =
+            all.into_iter().flat_map(|(descriptor, object)| self.remove(set, descriptor, object)).collect();
+        self.take(set, usize::MAX);
+        sets.into_iter().collect()
     }
 }
 
@@ -336,31 +429,85 @@ mod tests {
     }
 
     #[test]
+    fn an_exclusive_one_is_never_changed() {
+        let mut interests = none();
+        let set = interests.create();
+        let entry = |events| Interest { set, descriptor: 3, events, data: 9 };
+        assert!(entry(EXCLUSIVE | EDGE | WAKE_UP | 0x1d).may_be_exclusive());
+        assert!(!entry(EXCLUSIVE | ONE_SHOT | 1).may_be_exclusive() && !entry(EXCLUSIVE | 0x2001).may_be_exclusive());
+        interests.add(entry(1 | EXCLUSIVE)).unwrap();
+        assert_eq!(interests.change(entry(1)), Err(Errno::EINVAL));
+    }
+
+    const ALL: usize = usize::MAX;
+
+    #[test]
     fn only_what_changed_is_asked_for() {
         let mut candidates = Candidates::default();
-        candidates.add(1, 3, (4, 30));
-        candidates.add(1, 5, (4, 50));
-        candidates.add(2, 3, (4, 30));
-        candidates.add(1, 3, (4, 30));
-        assert_eq!(candidates.take(1), [3, 5]);
-        assert!(candidates.take(1).is_empty());
-        assert!(candidates.changed((4, 50)) && candidates.changed((4, 30)) && candidates.changed((4, 50)));
-        assert!(!candidates.changed((4, 99)));
-        assert_eq!((candidates.take(1), candidates.take(2)), (vec![5, 3], vec![3]));
-        candidates.all_changed(4);
+        let nobody = |_| false;
+        candidates.add(1, 3, (4, 30), false);
+        candidates.add(1, 5, (4, 50), false);
+        candidates.add(2, 3, (4, 30), false);
+        candidates.add(1, 3, (4, 30), false);
+        assert_eq!(candidates.take(1, ALL), [3, 5]);
+        assert!(candidates.take(1, ALL).is_empty());
+        assert_eq!(candidates.changed((4, 50), nobody), [1]);
+        assert_eq!(candidates.changed((4, 30), nobody), [1, 2]);
+        assert_eq!(candidates.changed((4, 50), nobody), [1]);
+        assert!(candidates.changed((4, 99), nobody).is_empty());
+        assert_eq!((candidates.take(1, ALL), candidates.take(2, ALL)), (vec![5, 3], vec![3]));
+        assert_eq!(candidates.all_changed(4), [1, 2]);
         candidates.remove(1, 3, (4, 30));
-        assert_eq!((candidates.take(1), candidates.take(2)), (vec![5], vec![3]));
-        candidates.all_changed(3);
-        assert!(candidates.take(1).is_empty());
+        assert_eq!((candidates.take(1, ALL), candidates.take(2, ALL)), (vec![5], vec![3]));
+        assert!(candidates.all_changed(3).is_empty() && candidates.take(1, ALL).is_empty());
         candidates.put_back(1, 3);
-        candidates.put_first(1, [5, 3].into());
-        assert_eq!(candidates.take(1), [5, 3]);
+        candidates.put_first(1, &[5, 3]);
+        assert_eq!((candidates.count(1), candidates.take(1, 1), candidates.take(1, 9)), (2, vec![5], vec![3]));
         candidates.remove(1, 3, (4, 30));
         candidates.remove(2, 3, (4, 30));
         candidates.all_changed(4);
-        assert_eq!((candidates.take(1), candidates.take(2)), (vec![5], vec![]));
+        assert_eq!((candidates.take(1, ALL), candidates.take(2, ALL)), (vec![5], vec![]));
         candidates.remove_set(1);
         candidates.all_changed(4);
-        assert!(candidates.watchers.is_empty() && candidates.listed.is_empty() && candidates.take(1).is_empty());
+        assert!(candidates.watchers.is_empty() && candidates.lists.listed.is_empty() && candidates.count(1) == 0);
+    }
+
+    #[test]
+    fn a_set_in_a_set_changes_with_it() {
+        let mut candidates = Candidates::default();
+        candidates.add(1, 3, (4, 30), false);
+        candidates.add(2, 9, (server::EPOLL, 1), false);
+        candidates.add(3, 9, (server::EPOLL, 2), false);
+        // A circle, which is refused elsewhere, would be no harm.
+        candidates.add(1, 8, (server::EPOLL, 3), false);
+        (1..=3).for_each(|set| assert!(!candidates.take(set, ALL).is_empty()));
+        assert_eq!(candidates.changed((4, 30), |_| false), [1, 2, 3]);
+        assert_eq!([1, 2, 3].map(|set| candidates.take(set, ALL)), [vec![3, 8], vec![9], vec![9]]);
+    }
+
+    #[test]
+    fn exclusive_ones_are_told_in_turn() {
+        let mut candidates = Candidates::default();
+        for set in 1..=4 {
+            candidates.add(set, 3, (4, 30), set != 4);
+            candidates.take(set, ALL);
+        }
+        // The fourth is not exclusive; in the second nobody waits.
+        let mut told = || {
+            let sets = candidates.changed((4, 30), |set| set != 2);
+            sets.iter().for_each(|set| assert_eq!(candidates.take(*set, ALL), [3]));
+            sets
+        };
+        assert_eq!([told(), told(), told()], [[1, 4], [3, 4], [1, 4]]);
+        assert_eq!(candidates.changed((4, 30), |_| false), [1, 2, 3, 4]);
+        (1..=4).for_each(|set| assert_eq!(candidates.take(set, ALL), [3]));
+        // What one was told of, and leaves, is the others'.
+        assert_eq!(candidates.changed((4, 30), |set| set == 2), [2, 4]);
+        candidates.take(4, ALL);
+        assert_eq!(candidates.remove(2, 3, (4, 30)), [1, 3, 4]);
+        assert_eq!(candidates.remove_set(1), [3, 4]);
+        (3..=4).for_each(|set| assert_eq!(candidates.take(set, ALL), [3]));
+        assert!(candidates.remove_set(3).is_empty());
+        assert_eq!(candidates.changed((4, 30), |_| true), [4]);
     }
 }

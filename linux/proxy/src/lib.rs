@@ -29,5 +29,6 @@ pub mod signal_frame;
 pub mod signals;
 pub mod stack;
 pub mod state;
+pub mod waiting;
 
 pub use errno::Errno;

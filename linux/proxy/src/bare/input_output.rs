@@ -87,7 +87,7 @@ async fn read_once(
     let ask = async |wait, limit_ns| {
         let turn = proxy().turn(server).await;
         let count = if server == server::CONSOLE && at.is_none() {
-            let number = runtime::now_ns();
+            let number = proxy().new_request();
             answer_of(server, || client.read_once(id, span, number, wait)).await?
         } else {
             answer_within(server, limit_ns, || client.read(id, span, at, wait)).await?
@@ -188,7 +188,7 @@ pub async fn write_description(
             let _turn = proxy().turn(found.server).await;
             bulk.write(0, from.part(done, end)?).map_err(|_| Errno::EIO)?;
             if found.server == server::CONSOLE && at.is_none() {
-                let number = runtime::now_ns();
+                let number = proxy().new_request();
                 Ok(answer_of(found.server, || client.write_once(found.id, span, number, wait)).await?)
             } else {
                 answer_within(found.server, limit_ns, || client.write(found.id, span, at, wait)).await

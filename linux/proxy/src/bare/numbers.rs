@@ -28,10 +28,7 @@ pub fn close_id(server: u32, id: DescriptionId) {
 fn released(Closed { description, is_last }: Closed) {
     match description.server {
         _ if !is_last => super::locks::closed_one_of_several(&description),
-        server::EPOLL => {
-            with_state(|state| state.interests.forget_set(description.id));
-            proxy().candidates.borrow_mut().remove_set(description.id);
-        }
+        server::EPOLL => super::poll::set_closed(description.id),
         server::SIGNALS => {}
         server => close_id(server, description.id),
     }
@@ -41,7 +38,7 @@ fn released(Closed { description, is_last }: Closed) {
 fn not_watched(descriptor: u64, named: &Description) {
     let descriptor = descriptor as u32;
     while let Some(set) = with_state(|state| state.interests.take_closed(descriptor)) {
-        proxy().candidates.borrow_mut().remove(set, descriptor, (named.server, named.id));
+        super::poll::left_set(set, descriptor, named);
     }
 }
 

@@ -2,7 +2,7 @@
 //! only for what may have changed.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -10,16 +10,17 @@ use channel::{Call, CallError};
 use contracts::descriptions::{DescriptionError, DescriptionId, DescriptionsClient, WatchFor, ready};
 use personality::Errno;
 use personality::descriptors::{DESCRIPTORS_MAX, Description, server};
-use personality::epoll::{EDGE, Interest, ONE_SHOT};
+use personality::epoll::{EDGE, EXCLUSIVE, Interest, ONE_SHOT, Object};
 use personality::flags::*;
 use personality::layouts::{PollEntry, TimeSpec, TimeVal};
 
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
 use super::signals::{self, mask_for_this_call};
+use super::threads;
 use super::time::deadline;
 use super::user::{self, with_state};
-use super::wait::happening;
+use super::wait::Waiting;
 
 const READS: u16 = POLLIN | POLLRDNORM;
 const WRITES: u16 = POLLOUT | POLLWRNORM;
@@ -38,10 +39,15 @@ fn to_events(found: u32, wanted: u16) -> u16 {
 /// So many questions are under way at once that there is room for them.
 const ASKED_AT_ONCE: usize = 64;
 
-/// Looks at all entries once; servers tell as `watch` says. Gives how many are ready.
-async fn look(entries: &mut [PollEntry], watch: WatchFor) -> usize {
-    for some in entries.chunks_mut(ASKED_AT_ONCE) {
-        look_at_some(some, watch).await;
+/// Looks once at the entries of these numbers; servers tell as `watch` says. Of others what is
+/// known stays. Gives how many are ready.
+async fn look(entries: &mut [PollEntry], asked: &[usize], watch: WatchFor) -> usize {
+    for some in asked.chunks(ASKED_AT_ONCE) {
+        let begin = |at: &usize| (*at, begin_look(entries[*at].descriptor as u64, entries[*at].events, watch));
+        let looks: Vec<(usize, Look)> = some.iter().map(begin).collect();
+        for (at, look) in looks {
+            entries[at].returned = end_look(look, entries[at].events, watch, 0).await;
+        }
     }
     entries.iter().filter(|entry| entry.returned != 0).count()
 }
@@ -98,75 +104,110 @@ async fn end_look(look: Look, events: u16, watch: WatchFor, depth: usize) -> u16
     }
 }
 
-async fn look_at_some(entries: &mut [PollEntry], watch: WatchFor) {
-    let looks: Vec<Option<Look>> = entries
-        .iter()
-        .map(|entry| (entry.descriptor >= 0).then(|| begin_look(entry.descriptor as u64, entry.events, watch)))
-        .collect();
-    for (entry, look) in entries.iter_mut().zip(looks) {
-        entry.returned = match look {
-            Some(look) => end_look(look, entry.events, watch, 0).await,
-            None => 0,
-        };
-    }
-}
-
 /// Asks for a set's candidates until `room` are ready: their descriptors and events. What is ready
 /// stays a candidate, unless its next edge is all that counts.
 async fn look_at_set(set: u64, room: usize, depth: usize) -> Vec<(u32, u16)> {
     let mut ready = Vec::new();
-    let mut asked = Untaken { set, left: proxy().candidates.borrow_mut().take(set).into() };
-    while ready.len() < room && !asked.left.is_empty() {
-        let count = asked.left.len().min(ASKED_AT_ONCE).min(room - ready.len());
+    // What is put back meanwhile is looked at the next time.
+    let mut left = proxy().candidates.borrow().count(set);
+    while ready.len() < room && left > 0 {
+        let count = left.min(ASKED_AT_ONCE).min(room - ready.len());
+        let mut asked = Taken { set, descriptors: proxy().candidates.borrow_mut().take(set, count) };
+        if asked.descriptors.is_empty() {
+            break;
+        }
+        left -= asked.descriptors.len();
         let looks: Vec<_> = asked
-            .left
+            .descriptors
             .iter()
-            .take(count)
             .filter_map(|descriptor| with_state(|state| state.interests.get(set, *descriptor)))
             // A one-shot entry that was reported watches nothing until it is changed.
             .filter(|interest| interest.events != ONE_SHOT)
             .map(|interest| {
-                let watch = if interest.events & EDGE != 0 { WatchFor::Edge } else { WatchFor::Level };
-                let events = interest.events as u16;
-                (interest, events, watch, begin_look(interest.descriptor.into(), events, watch))
+                // Of exclusive ones, another set is told of the next change while this one's is
+                // dealt with.
+                let tells_next = interest.events & (EDGE | EXCLUSIVE) != 0;
+                let watch = if tells_next { WatchFor::Edge } else { WatchFor::Level };
+                (interest, watch, begin_look(interest.descriptor.into(), interest.events as u16, watch))
             })
             .collect();
-        for (interest, events, watch, look) in looks {
+        for (interest, watch, look) in looks {
             let is_set = matches!(look, Look::Set(_));
-            let returned = end_look(look, events, watch, depth).await & !POLLNVAL;
+            let returned = end_look(look, interest.events as u16, watch, depth).await & !POLLNVAL;
             if returned != 0 {
                 ready.push((interest.descriptor, returned));
             }
             // Nobody tells of a set's change: it is looked at each time.
-            if is_set || returned != 0 && watch == WatchFor::Level {
+            if is_set || returned != 0 && interest.events & EDGE == 0 {
                 proxy().candidates.borrow_mut().put_back(set, interest.descriptor);
             }
         }
-        asked.left.drain(..count);
+        asked.descriptors.clear();
     }
     ready
 }
 
-/// Candidates that were taken and not asked for yet go back.
-struct Untaken {
+/// Candidates that were taken and not settled go back.
+struct Taken {
     set: u64,
-    left: VecDeque<u32>,
+    descriptors: Vec<u32>,
 }
 
-impl Drop for Untaken {
+impl Drop for Taken {
     fn drop(&mut self) {
-        if !self.left.is_empty() {
-            proxy().candidates.borrow_mut().put_first(self.set, core::mem::take(&mut self.left));
+        if !self.descriptors.is_empty() {
+            proxy().candidates.borrow_mut().put_first(self.set, &self.descriptors);
         }
     }
+}
+
+/// A set as one that waits for it knows it.
+fn object_of(set: u64) -> Object {
+    (server::EPOLL, set)
+}
+
+/// What an object is ready for may have changed: lets those look again whom it concerns, by sets
+/// too.
+pub fn changed(object: Object) {
+    let happenings = &proxy().happenings;
+    let sets = proxy().candidates.borrow_mut().changed(object, |set| happenings.has(object_of(set)));
+    happenings.changed(object);
+    sets_changed(sets);
+}
+
+/// The same for all objects of a server.
+pub fn all_changed(server: u32) {
+    let sets = proxy().candidates.borrow_mut().all_changed(server);
+    proxy().happenings.all_changed(server);
+    sets_changed(sets);
+}
+
+/// Sets have new candidates.
+fn sets_changed(sets: Vec<u64>) {
+    sets.into_iter().for_each(|set| proxy().happenings.changed(object_of(set)));
 }
 
 /// Something was done to a description that may change what it is ready for: sets ask again, also
 /// those that another thread waits for now.
 pub fn again(found: &Description) {
-    if proxy().candidates.borrow_mut().changed((found.server, found.id)) {
-        proxy().happenings.happened();
-    }
+    let happenings = &proxy().happenings;
+    let object = (found.server, found.id);
+    let sets = proxy().candidates.borrow_mut().changed(object, |set| happenings.has(object_of(set)));
+    sets_changed(sets);
+}
+
+/// A descriptor that named an object left a set: one that was told alone of its change tells
+/// others.
+pub fn left_set(set: u64, descriptor: u32, named: &Description) {
+    let sets = proxy().candidates.borrow_mut().remove(set, descriptor, (named.server, named.id));
+    sets_changed(sets);
+}
+
+/// A set was closed for the last time.
+pub fn set_closed(set: u64) {
+    with_state(|state| state.interests.forget_set(set));
+    let sets = proxy().candidates.borrow_mut().remove_set(set);
+    sets_changed(sets);
 }
 
 /// Takes in what the process state has of sets, for a forked child.
@@ -174,32 +215,55 @@ pub fn begin() {
     let known: Vec<_> = with_state(|state| {
         let object = |descriptor: u32| state.descriptors.get(descriptor.into()).map(|found| (found.server, found.id));
         let all = state.interests.all();
-        all.filter_map(|known| Some((known.set, known.descriptor, object(known.descriptor).ok()?))).collect()
+        let entry = |known: &Interest| {
+            Some((known.set, known.descriptor, object(known.descriptor).ok()?, known.events & EXCLUSIVE != 0))
+        };
+        all.filter_map(entry).collect()
     });
     let mut candidates = proxy().candidates.borrow_mut();
-    known.into_iter().for_each(|(set, descriptor, object)| candidates.add(set, descriptor, object));
+    known.into_iter().for_each(|(set, descriptor, object, is_exclusive)| {
+        candidates.add(set, descriptor, object, is_exclusive);
+    });
 }
 
-/// Waits until at least one entry is ready, a signal comes or the time is over.
+/// Waits until at least one entry is ready, a signal comes or the time is over. After the first
+/// look only those are asked for again of which a change was told.
 async fn wait(entries: &mut [PollEntry], deadline_ns: u64) -> Result<usize, Failure> {
-    loop {
-        let seen = proxy().happenings.count();
-        let now_ns = runtime::now_ns();
-        let found = look(entries, if deadline_ns > now_ns { WatchFor::Level } else { WatchFor::Nothing }).await;
-        if found > 0 || deadline_ns <= now_ns {
-            return Ok(found);
+    entries.iter_mut().for_each(|entry| entry.returned = 0);
+    let all: Vec<usize> = (0..entries.len()).filter(|at| entries[*at].descriptor >= 0).collect();
+    let (seen, waits) = (proxy().happenings.changes(), deadline_ns > runtime::now_ns());
+    let found = look(entries, &all, if waits { WatchFor::Level } else { WatchFor::Nothing }).await;
+    if found > 0 || !waits {
+        return Ok(found);
+    }
+    let (mut objects, mut numbers) = (Vec::new(), BTreeMap::<Object, Vec<usize>>::new());
+    for at in all.iter().copied() {
+        let Ok(object) = object(entries[at].descriptor as u64) else { continue };
+        let of_object = numbers.entry(object).or_default();
+        if of_object.is_empty() {
+            objects.push(object);
         }
-        match happening(seen, deadline_ns).await {
-            Ok(true) => {}
-            Ok(false) => return Ok(look(entries, WatchFor::Nothing).await),
+        of_object.push(at);
+    }
+    let waiting = Waiting::to_look(objects, seen);
+    loop {
+        let Ok(changed) = waiting.changed(deadline_ns).await else {
             // What came with the signal is told; else, as these calls never start again by
             // themselves:
-            Err(_) => {
-                let found = look(entries, WatchFor::Nothing).await;
-                return if found > 0 { Ok(found) } else { Err(Errno::EINTR.into()) };
-            }
+            let found = look(entries, &all, WatchFor::Nothing).await;
+            return if found > 0 { Ok(found) } else { Err(Errno::EINTR.into()) };
+        };
+        let asked: Vec<usize> = changed.iter().filter_map(|object| numbers.get(object)).flatten().copied().collect();
+        let found = look(entries, &asked, WatchFor::Level).await;
+        if found > 0 || changed.is_empty() {
+            return Ok(found);
         }
     }
+}
+
+/// What a descriptor names, as a server's event or a change of a set does.
+fn object(descriptor: u64) -> Result<Object, Errno> {
+    with_state(|state| state.descriptors.get(descriptor).map(|found| (found.server, found.id)))
 }
 
 fn milliseconds(timeout: u64) -> u64 {
@@ -344,7 +408,7 @@ pub fn change(set: u64, operation: u64, descriptor: u64, event_at: u64) -> Outco
     let descriptor = descriptor as u32;
     if operation == REMOVE {
         with_state(|state| state.interests.remove(set, descriptor))?;
-        proxy().candidates.borrow_mut().remove(set, descriptor, (found.server, found.id));
+        left_set(set, descriptor, &found);
         return Ok(0);
     }
     let interest =
@@ -352,14 +416,18 @@ pub fn change(set: u64, operation: u64, descriptor: u64, event_at: u64) -> Outco
     if found.server == server::EPOLL && (found.id == set || reaches(found.id, set, 0)) {
         return Err(if found.id == set { Errno::EINVAL } else { Errno::ELOOP }.into());
     }
+    let is_exclusive = interest.events & EXCLUSIVE != 0;
+    if is_exclusive && (operation != ADD || found.server == server::EPOLL || !interest.may_be_exclusive()) {
+        return Err(Errno::EINVAL.into());
+    }
     with_state(|state| match operation {
         ADD => state.interests.add(interest),
         CHANGE => state.interests.change(interest),
         _ => Err(Errno::EINVAL),
     })?;
-    proxy().candidates.borrow_mut().add(set, descriptor, (found.server, found.id));
-    // Another thread may wait for the set.
-    proxy().happenings.happened();
+    proxy().candidates.borrow_mut().add(set, descriptor, (found.server, found.id), is_exclusive);
+    // Another thread may wait for the set, or for one that holds it.
+    changed(object_of(set));
     Ok(0)
 }
 
@@ -384,16 +452,26 @@ pub async fn wait_set([set, at, count, timeout_ms, mask_at, mask_bytes]: [u64; 6
         mask(mask_at, mask_bytes)?;
     }
     let deadline_ns = milliseconds(timeout_ms);
+    let mut waiting: Option<Waiting> = None;
     loop {
-        let seen = proxy().happenings.count();
         let ready = look_at_set(set, room, 0).await;
-        if !ready.is_empty() || deadline_ns <= runtime::now_ns() {
+        let waits = deadline_ns > runtime::now_ns();
+        if let Some(waiting) = &waiting {
+            waiting.owes(false);
+        }
+        if !ready.is_empty() || !waits {
             return tell_set(set, at, &ready);
         }
-        if happening(seen, deadline_ns).await.is_err() {
+        // What comes from now on is told to this one or to one that waits already.
+        let Some(waiting) = &waiting else {
+            waiting = Some(Waiting::to_take(object_of(set), 0));
+            continue;
+        };
+        if waiting.changed(deadline_ns).await.is_err() {
             // What came with the signal is told; else, as these calls never start again by
             // themselves:
             let ready = look_at_set(set, room, 0).await;
+            waiting.owes(false);
             return if ready.is_empty() { Err(Errno::EINTR.into()) } else { tell_set(set, at, &ready) };
         }
     }
@@ -409,6 +487,10 @@ fn tell_set(set: u64, at: u64, ready: &[(u32, u16)]) -> Outcome {
         user::write(place.wrapping_add(4), &interest.data)?;
         with_state(|state| state.interests.reported(set, *descriptor));
         written += 1;
+    }
+    // What is left, or ready still, is another thread's that waits for the set.
+    if written > 0 && !threads::is_alone() && proxy().candidates.borrow().count(set) > 0 {
+        changed(object_of(set));
     }
     Ok(written)
 }

@@ -16,6 +16,7 @@ use personality::epoll::Candidates;
 use personality::state::PARENT_UNKNOWN;
 use runtime::{Start, Watch, WireError};
 
+use super::poll;
 use super::signals::cause_of;
 use super::threads;
 use super::timers::{self, Timers};
@@ -37,6 +38,8 @@ pub struct Proxy {
     pub signal_bits: u64,
     /// Signals and readiness.
     pub happenings: Happenings,
+    /// Numbers of reads and writes that may be repeated.
+    requests: Cell<u64>,
     /// What epoll sets have to ask for.
     pub candidates: RefCell<Candidates>,
     /// Those of timer_create.
@@ -74,6 +77,12 @@ impl Proxy {
             Some(client)
         };
         cell.get_or_init(open).as_ref().ok_or(Errno::EBADF)
+    }
+
+    /// The number of a new request that may be repeated: none before it had the same.
+    pub fn new_request(&self) -> u64 {
+        self.requests.set(self.requests.get() + 1);
+        self.requests.get()
     }
 
     /// Waits until no other thread has data in the bulk area of a server, and takes it; so with
@@ -165,6 +174,8 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         given_back: Watch::new(),
         signal_bits,
         happenings: Happenings::default(),
+        // Those of whoever had this domain's name before were smaller.
+        requests: Cell::new(runtime::now_ns()),
         candidates: RefCell::default(),
         timers: RefCell::default(),
         inodes: RefCell::default(),
@@ -196,22 +207,17 @@ async fn signals() {
             ProcessEvent::PeerRestarted => with_state(|state| state.parent = PARENT_UNKNOWN),
             ProcessEvent::Closed => return,
         }
-        proxy().happenings.happened();
+        proxy().happenings.signalled();
     }
 }
 
 async fn readiness(number: u32, client: DescriptionsClient) {
     loop {
-        // Whoever polls asks again; what exactly came to hold the answer tells.
+        // Who waits asks again: what exactly came to hold the answer tells.
         match client.next_event().await {
-            DescriptionsEvent::Ready { id, .. } => {
-                proxy().candidates.borrow_mut().changed((number, id));
-            }
-            DescriptionsEvent::Lost | DescriptionsEvent::PeerRestarted => {
-                proxy().candidates.borrow_mut().all_changed(number);
-            }
+            DescriptionsEvent::Ready { id, .. } => poll::changed((number, id)),
+            DescriptionsEvent::Lost | DescriptionsEvent::PeerRestarted => poll::all_changed(number),
             DescriptionsEvent::Closed => return,
         }
-        proxy().happenings.happened();
     }
 }

@@ -57,7 +57,10 @@ pub fn serve() -> Return {
         Some(outcome) => outcome,
         None if threads::is_alone() => runtime::block_on(threads::alone(pin!(answer(call, arguments)))),
         None if call == Call::Exit => return threads::end(),
-        None => return threads::wait(call, Box::pin(answer(call, arguments))),
+        None => match threads::answer(call, Box::pin(answer(call, arguments))) {
+            Ok(outcome) => outcome,
+            Err(leave) => return leave,
+        },
     };
     let leave = settle(call, outcome);
     if call == Call::SchedYield

@@ -1,9 +1,10 @@
 //! The program's threads: all run on the proxy's one context, one at a time (decision 61).
 //!
 //! A thread *runs* (the control page and the processor hold its registers), is *ready* to, or
-//! *waits* in a Linux call. A call that waits is a task of the executor; while it is polled, its
-//! thread is the *current* one, for whom the proxy works. A program with one thread pays for none
-//! of this: its calls are awaited where they are made.
+//! *waits* in a Linux call. A call is polled once where it is made, and is a task of the executor
+//! if it has to wait; while it is polled, its thread is the *current* one, for whom the proxy
+//! works. A program with one thread pays for none of this: its calls are awaited where they are
+//! made.
 //!
 //! Invariants: the running thread is current whenever no task is polled; who waits or is ready has
 //! its registers put aside; vector registers and bases are exchanged only when another thread is to
@@ -32,7 +33,7 @@ use super::errors::Outcome;
 use super::proxy::proxy;
 use super::syscall::{self, Return};
 use super::user::{first_thread, with_signals, with_state, with_thread};
-use super::{futex, signals};
+use super::{futex, poll, signals};
 
 /// Thread ids beyond the first: the process id and a number from this bit on. Process ids are
 /// smaller.
@@ -236,21 +237,36 @@ fn put_aside(is_exact: bool) -> usize {
     place
 }
 
-/// The current thread waits in a call; the next one that is ready goes on.
-pub fn wait(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Return {
-    let place = put_aside(false);
-    let task = runtime::spawn(async move {
+/// Answers a call of the current thread. `Err` if it has to wait: the next one that is ready went
+/// on then.
+pub fn answer(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Result<Outcome, Return> {
+    let (place, task) = (current(), runtime::reserve());
+    with(|threads| threads.thread(place).task = Some(task));
+    let answered = async move {
         let outcome = on_behalf(place, answer).await;
-        with(|threads| {
+        let waited = with(|threads| {
             let thread = threads.thread(place);
             (thread.task, thread.waker) = (None, None);
             thread.outcome = Some((call, outcome));
-            threads.ready.push_back(place);
+            let waited = thread.is_aside;
+            if waited {
+                threads.ready.push_back(place);
+            }
+            waited
         });
-        GLOBAL.changed.changed();
-    });
-    with(|threads| threads.thread(place).task = Some(task));
-    run_next()
+        if waited {
+            GLOBAL.changed.changed();
+        }
+    };
+    // It is polled here once, with the registers where they are: many calls wait for nothing.
+    runtime::begin(task, Box::pin(answered));
+    match with(|threads| threads.thread(place).outcome.take()) {
+        Some((_, outcome)) => Ok(outcome),
+        None => {
+            put_aside(false);
+            Err(run_next())
+        }
+    }
 }
 
 /// Lets others that are ready run before the current thread goes on. `None` if there are none.
@@ -487,8 +503,8 @@ pub fn post(signal: u8, cause: Cause) -> Posted {
 
 /// Those who read signals as records look again.
 pub fn tell_readers() {
-    proxy().candidates.borrow_mut().all_changed(server::SIGNALS);
-    proxy().happenings.happened();
+    poll::all_changed(server::SIGNALS);
+    proxy().happenings.signalled();
 }
 
 /// A signal to one thread. `None` if there is none of that id.

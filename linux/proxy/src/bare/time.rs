@@ -7,7 +7,7 @@ use super::errors::{Failure, Outcome};
 use super::exec::TICKS_PER_S;
 use super::proxy::proxy;
 use super::user::{self, with_state};
-use super::wait::{happening, sleep_until};
+use super::wait::sleep_until;
 
 /// TIMER_ABSTIME.
 const ABSOLUTE: u64 = 1;
@@ -156,6 +156,6 @@ pub async fn system(at: u64) -> Outcome {
 /// sched_yield, where no other thread is ready: lets tasks of the proxy and others of the core run.
 pub async fn yield_now() -> Outcome {
     let _ = sys::yield_slice();
-    let _ = happening(proxy().happenings.count(), runtime::now_ns()).await;
+    let _ = sleep_until(runtime::now_ns()).await;
     Ok(0)
 }

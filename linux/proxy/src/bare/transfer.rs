@@ -18,7 +18,7 @@ use super::files::type_bits;
 use super::input_output::{COUNT_MAX, REGULAR, read_description, readable, writable, write_description};
 use super::proxy::proxy;
 use super::user::{self, Source, Target};
-use super::wait::{answer, answer_of, happening};
+use super::wait::{answer, answer_of, until_ready};
 
 /// Bytes moved at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -151,7 +151,6 @@ pub async fn splice([from, from_at, to, to_at, count, flags]: [u64; 6]) -> Outco
 /// What lies in a pipe from a place on; nothing is taken.
 async fn peek(source: &Description, into: &mut [u8], from: u64, wait: bool) -> Result<usize, Failure> {
     loop {
-        let seen = proxy().happenings.count();
         let client = proxy().server(source.server)?;
         let bulk = client.bulk();
         let span = BulkSpan { offset: 0, length: into.len().min(bulk.len()) as u32 };
@@ -166,17 +165,8 @@ async fn peek(source: &Description, into: &mut [u8], from: u64, wait: bool) -> R
             Err(failure) => return Err(failure),
         }
         drop(turn);
-        until_ready(source, ready::READ, seen).await?;
+        until_ready((source.server, source.id), ready::READ).await?;
     }
-}
-
-/// Waits until one of `mask` holds of a description, or something else happened since `seen`.
-async fn until_ready(found: &Description, mask: u32, seen: u64) -> Result<(), Failure> {
-    let client = proxy().server(found.server)?;
-    if answer_of(found.server, || client.poll(found.id, mask, WatchFor::Level)).await? == 0 {
-        happening(seen, u64::MAX).await?;
-    }
-    Ok(())
 }
 
 async fn from_pipe(
@@ -216,12 +206,11 @@ async fn from_pipe(
 async fn has_room(target: &Description, wait: bool) -> Result<bool, Failure> {
     let client = proxy().server(target.server)?;
     loop {
-        let seen = proxy().happenings.count();
-        let found = answer_of(target.server, || client.poll(target.id, ready::WRITE, WatchFor::Level)).await?;
+        let found = answer_of(target.server, || client.poll(target.id, ready::WRITE, WatchFor::Nothing)).await?;
         if found != 0 || !wait {
             return Ok(found != 0);
         }
-        happening(seen, u64::MAX).await?;
+        until_ready((target.server, target.id), ready::WRITE).await?;
     }
 }
 

@@ -1,15 +1,19 @@
 //! Waiting inside a Linux call: for an answer, for readiness, for time; and being called back by a
 //! signal.
 
-use core::cell::Cell;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::{Cell, RefCell};
 use core::future::{Future, poll_fn};
 use core::pin::pin;
-use core::task::Poll;
+use core::task::{Poll, Waker};
 
 use channel::{Call, CallError};
-use contracts::descriptions::DescriptionId;
+use contracts::descriptions::{DescriptionId, WatchFor};
 use personality::Errno;
 use personality::descriptors::server;
+use personality::epoll::Object;
+use personality::waiting::{Purpose, Ticket, Waits};
 use runtime::Watch;
 use serde::de::DeserializeOwned;
 
@@ -18,28 +22,94 @@ use super::proxy::proxy;
 use super::threads;
 use super::user::with_signals;
 
-/// Something happened that waiting calls may want to know.
+/// What happened that waiting calls may want to know.
 #[derive(Default)]
 pub struct Happenings {
-    count: Cell<u64>,
-    waiting: Watch,
+    waits: RefCell<Waits>,
+    /// Rung when signals came, and word of other processes.
+    signals: Watch,
 }
 
 impl Happenings {
-    /// A `ready` event came, or the process may go on.
-    pub fn happened(&self) {
-        self.count.set(self.count.get().wrapping_add(1));
-        self.waiting.changed();
+    /// A signal came, or the process may go on.
+    pub fn signalled(&self) {
+        self.signals.changed();
     }
 
-    /// How many there were.
-    pub fn count(&self) -> u64 {
-        self.count.get()
+    /// How many changes of objects there were.
+    pub fn changes(&self) -> u64 {
+        self.waits.borrow().changes()
     }
 
-    /// Waits until `look` is true, whatever else happens.
+    /// Lets those go on whom a change of an object concerns.
+    pub fn changed(&self, object: Object) {
+        let woken = self.waits.borrow_mut().changed(object);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// The same for a server of which any object may have changed.
+    pub fn all_changed(&self, server: u32) {
+        let woken = self.waits.borrow_mut().all_changed(server);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Does anybody wait for that object?
+    pub fn has(&self, object: Object) -> bool {
+        self.waits.borrow().has(object)
+    }
+
+    /// Waits until `look` is true, whatever signals come.
     pub async fn until(&self, mut look: impl FnMut() -> bool) {
-        self.waiting.until(|| look().then_some(())).await;
+        self.signals.until(|| look().then_some(())).await;
+    }
+}
+
+/// A wait for changes of objects.
+pub struct Waiting {
+    ticket: Ticket,
+    /// It has taken notice of a change that nobody else of its kind was told of.
+    owes: Cell<bool>,
+}
+
+impl Waiting {
+    /// To look at objects, which were looked at when there had been `seen` changes.
+    pub fn to_look(objects: Vec<Object>, seen: u64) -> Waiting {
+        Waiting::new(Purpose::Look, objects, Some(seen))
+    }
+
+    /// To take what comes to an object; of several who wait so with the same mask, one is told.
+    pub fn to_take(object: Object, mask: u32) -> Waiting {
+        Waiting::new(Purpose::Take(mask), vec![object], None)
+    }
+
+    fn new(purpose: Purpose, objects: Vec<Object>, seen: Option<u64>) -> Waiting {
+        let ticket = proxy().happenings.waits.borrow_mut().begin(purpose, objects, seen);
+        Waiting { ticket, owes: Cell::new(false) }
+    }
+
+    /// Waits until objects change, and gives them; none at `deadline_ns`, `Interrupted` by a
+    /// signal.
+    pub async fn changed(&self, deadline_ns: u64) -> Result<Vec<Object>, Failure> {
+        let changed = until(deadline_ns, |waker| {
+            let told = proxy().happenings.waits.borrow_mut().take(self.ticket, Some(waker));
+            (!told.is_empty()).then_some(told)
+        });
+        let changed = changed.await?.unwrap_or_default();
+        self.owes.set(self.owes.get() || !changed.is_empty());
+        Ok(changed)
+    }
+
+    /// Whether others are to be told at the end of what this one was: not if it has asked for the
+    /// next change, or found that nothing is left.
+    pub fn owes(&self, owes: bool) {
+        self.owes.set(owes);
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let next = proxy().happenings.waits.borrow_mut().end(self.ticket, self.owes.get());
+        next.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -141,45 +211,59 @@ pub async fn answer_when_ready<R>(
         return ask(wait, limit_ns).await;
     }
     let deadline_ns = if limit_ns == 0 { u64::MAX } else { runtime::now_ns().saturating_add(limit_ns) };
+    let mut waiting: Option<Waiting> = None;
     loop {
-        let seen = proxy().happenings.count();
         let answer = ask(false, 0).await;
         if answer.as_ref().err() != Some(&Failure::Errno(Errno::EAGAIN)) || runtime::now_ns() >= deadline_ns {
             return answer;
         }
+        let waiting = waiting.get_or_insert_with(|| Waiting::to_take(found, mask));
         let client = proxy().server(server)?;
-        if answer_of(server, || client.poll(id, mask, contracts::descriptions::WatchFor::Level)).await? == 0 {
-            happening(seen, deadline_ns).await?;
+        if answer_of(server, || client.poll(id, mask, WatchFor::Level)).await? == 0 {
+            waiting.owes(false);
+            waiting.changed(deadline_ns).await?;
         }
     }
 }
 
-/// Waits for the next happening after `seen`, for a signal (`Interrupted`), or until `deadline_ns`
-/// (then `false`). A process of one thread that is stopped meanwhile waits on when it is continued,
-/// as Linux's own restart of these calls has it.
-pub async fn happening(seen: u64, deadline_ns: u64) -> Result<bool, Failure> {
-    loop {
-        let found = until_signalled(deadline_ns, || (proxy().happenings.count() != seen).then_some(())).await;
-        match found.is_err().then(take_stop).flatten() {
-            Some(signal) => super::signals::stop(signal).await,
-            None => return found.map(|happened| happened.is_some()),
-        }
+/// Waits until one of `mask` may hold of a description, which is not taken but looked at.
+pub async fn until_ready((server, id): Object, mask: u32) -> Result<(), Failure> {
+    let client = proxy().server(server)?;
+    let waiting = Waiting::to_look(vec![(server, id)], proxy().happenings.changes());
+    if answer_of(server, || client.poll(id, mask, WatchFor::Level)).await? == 0 {
+        waiting.changed(u64::MAX).await?;
     }
+    Ok(())
 }
 
 fn take_stop() -> Option<u8> {
     if threads::is_alone() { with_signals(|signals, thread| signals.take_stop(thread)) } else { None }
 }
 
-/// Waits until `look` gives something; it is asked again after each happening. `None` at
-/// `deadline_ns`, `Interrupted` by a signal.
-pub async fn until_signalled<T>(deadline_ns: u64, mut look: impl FnMut() -> Option<T>) -> Result<Option<T>, Failure> {
-    let waiting = proxy().happenings.waiting.until(|| {
-        if signalled() {
-            return Some(Err(Failure::Interrupted));
+/// Waits until `look` gives something; it is asked again when the waker that it is given is woken.
+/// `None` at `deadline_ns`, `Interrupted` by a signal. A process of one thread that is stopped
+/// meanwhile waits on when it is continued, as Linux's own restart of these calls has it.
+async fn until<T>(deadline_ns: u64, mut look: impl FnMut(&Waker) -> Option<T>) -> Result<Option<T>, Failure> {
+    loop {
+        let waiting = poll_fn(|context| {
+            if signalled() {
+                return Poll::Ready(Err(Failure::Interrupted));
+            }
+            look(context.waker()).map_or(Poll::Pending, |found| Poll::Ready(Ok(Some(found))))
+        });
+        let found = before(deadline_ns, waiting).await;
+        match found.is_err().then(take_stop).flatten() {
+            Some(signal) => super::signals::stop(signal).await,
+            None => return found,
         }
-        look().map(|found| Ok(Some(found)))
-    });
+    }
+}
+
+/// Awaits until a time; then `None`.
+async fn before<T>(
+    deadline_ns: u64,
+    waiting: impl Future<Output = Result<Option<T>, Failure>>,
+) -> Result<Option<T>, Failure> {
     if deadline_ns == u64::MAX {
         return waiting.await;
     }
@@ -187,8 +271,19 @@ pub async fn until_signalled<T>(deadline_ns: u64, mut look: impl FnMut() -> Opti
     runtime::timeout(left_ns, waiting).await.unwrap_or(Ok(None))
 }
 
+/// Waits until `look` gives something; it is asked again after each signal. `None` at
+/// `deadline_ns`, `Interrupted` by a signal.
+pub async fn until_signalled<T>(deadline_ns: u64, mut look: impl FnMut() -> Option<T>) -> Result<Option<T>, Failure> {
+    let waiting = proxy().happenings.signals.until(|| {
+        if signalled() {
+            return Some(Err(Failure::Interrupted));
+        }
+        look().map(|found| Ok(Some(found)))
+    });
+    before(deadline_ns, waiting).await
+}
+
 /// Sleeps until a time; `Interrupted` by a signal.
 pub async fn sleep_until(deadline_ns: u64) -> Result<(), Failure> {
-    while happening(proxy().happenings.count(), deadline_ns).await? {}
-    Ok(())
+    until(deadline_ns, |_| None::<()>).await.map(drop)
 }

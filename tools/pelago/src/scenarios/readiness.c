@@ -11,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/resource.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
 
 static int add(int set, int file, unsigned events) {
     struct epoll_event event = { events, { .u64 = 0x100000000ull + file } };
@@ -205,6 +207,132 @@ static void threads(void) {
     room_is_told(1, "and of room, after a send");
 }
 
+// Threads that wait, each for what concerns it, cost nobody anything: what two others say to each
+// other takes as long as it did before they came.
+enum { READERS = 100, POLLED = 400, ROUNDS = 20 };
+static int asked[2], answered[2], polled[POLLED], waiting_all;
+static void say(int file, char byte) { if (write(file, &byte, 1) != 1) exit(99); }
+static int hear(int file) { char byte; return read(file, &byte, 1) == 1 ? byte : -1; }
+static void *answer(void *argument) {
+    while (hear(asked[0]) == 1) say(answered[1], 1);
+    return 0;
+}
+static long shortest_ns(void) {
+    long shortest = 1l << 60;
+    for (int stretch = 0; stretch < 15; stretch++) {
+        struct timespec begin, end;
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        for (int round = 0; round < ROUNDS; round++) say(asked[1], 1), hear(answered[0]);
+        clock_gettime(CLOCK_MONOTONIC, &end);
+        long ns = (end.tv_sec - begin.tv_sec) * 1000000000 + end.tv_nsec - begin.tv_nsec;
+        if (ns < shortest) shortest = ns;
+    }
+    return shortest;
+}
+static void *hear_there(void *argument) {
+    __atomic_add_fetch(&waiting_all, 1, __ATOMIC_SEQ_CST);
+    return (void *)(long)hear((int)(long)argument);
+}
+static void *poll_there(void *argument) {
+    struct pollfd all[POLLED];
+    for (int at = 0; at < POLLED; at++) all[at] = (struct pollfd){ polled[at], POLLIN };
+    __atomic_add_fetch(&waiting_all, 1, __ATOMIC_SEQ_CST);
+    int count = poll(all, POLLED, 60000);
+    return (void *)(long)(count == 1 && all[7].revents == POLLIN);
+}
+static void until_waiting(int count) {
+    while (__atomic_load_n(&waiting_all, __ATOMIC_SEQ_CST) != count) usleep(1000);
+    usleep(20000);
+    waiting_all = 0;
+}
+static void crowd(void) {
+    pthread_t answering, polling, reading[READERS];
+    int files[READERS][2], right = 0;
+    void *found;
+    if (pipe(asked) || pipe(answered)) exit(97);
+    pthread_create(&answering, 0, answer, 0);
+    long alone = shortest_ns();
+    for (int at = 0; at < POLLED; at++)
+        if ((polled[at] = timerfd_create(CLOCK_MONOTONIC, 0)) < 0) exit(96);
+    pthread_create(&polling, 0, poll_there, 0);
+    for (int at = 0; at < READERS; at++)
+        if (pipe(files[at]) || pthread_create(&reading[at], 0, hear_there, (void *)(long)files[at][0])) exit(95);
+    until_waiting(READERS + 1);
+    long crowded = shortest_ns();
+    check("100 reads and a poll of 400 wait, and cost nothing", crowded < 2 * alone, crowded / (alone / 100 + 1));
+    for (int at = READERS; at-- > 0;) {
+        say(files[at][1], at);
+        pthread_join(reading[at], &found);
+        right += found == (void *)(long)at;
+    }
+    check("each read has what is its own", right == READERS, right);
+    struct itimerspec soon = { { 0 }, { 0, 1 } };
+    timerfd_settime(polled[7], 0, &soon, 0);
+    pthread_join(polling, &found);
+    check("the poll what is one of its", found == (void *)1, (long)found);
+    for (int at = 0; at < POLLED; at++) close(polled[at]);
+    say(asked[1], 2), pthread_join(answering, 0);
+    // One change, enough for all of them: who is told passes it on.
+    for (int at = 0; at < READERS; at++) pthread_create(&reading[at], 0, hear_there, (void *)(long)files[0][0]);
+    until_waiting(READERS);
+    char all[READERS];
+    memset(all, 5, READERS);
+    if (write(files[0][1], all, READERS) != READERS) exit(99);
+    right = 0;
+    for (int at = 0; at < READERS; at++) pthread_join(reading[at], &found), right += found == (void *)5;
+    check("100 reads of one pipe each take a byte", right == READERS, right);
+    for (int at = 0; at < READERS; at++) close(files[at][0]), close(files[at][1]);
+    close(asked[0]), close(asked[1]), close(answered[0]), close(answered[1]);
+}
+
+// A set that several threads wait for, and several sets of which one is to be told.
+static int returned;
+static void *wait_once(void *argument) {
+    struct epoll_event event;
+    __atomic_add_fetch(&waiting_all, 1, __ATOMIC_SEQ_CST);
+    long count = epoll_wait((int)(long)argument, &event, 1, 60000);
+    __atomic_add_fetch(&returned, 1, __ATOMIC_SEQ_CST);
+    return (void *)count;
+}
+static void several_wait(void) {
+    enum { THREADS = 20 };
+    pthread_t threads[THREADS];
+    int set = epoll_create1(0), files[THREADS], sum = 0;
+    void *found;
+    for (int at = 0; at < THREADS; at++) add(set, files[at] = eventfd(0, 0), EPOLLIN | EPOLLET);
+    for (int at = 0; at < THREADS; at++) pthread_create(&threads[at], 0, wait_once, (void *)(long)set);
+    until_waiting(THREADS);
+    count_up(files[3]);
+    while (!__atomic_load_n(&returned, __ATOMIC_SEQ_CST)) usleep(1000);
+    usleep(20000);
+    check("one of 20 that wait for a set is told", returned == 1, returned);
+    for (int at = 0; at < THREADS; at++) if (at != 3) count_up(files[at]);
+    for (int at = 0; at < THREADS; at++) pthread_join(threads[at], &found), sum += found == (void *)1;
+    check("and all of what is for all", sum == THREADS, sum);
+    for (int at = 0; at < THREADS; at++) close(files[at]);
+    close(set);
+
+    int file = eventfd(0, 0), sets[3];
+    for (int at = 0; at < 3; at++) add(sets[at] = epoll_create1(0), file, EPOLLIN | EPOLLEXCLUSIVE);
+    struct epoll_event event = { EPOLLIN };
+    check("an exclusive one is not changed", epoll_ctl(sets[0], EPOLL_CTL_MOD, file, &event) == -1 && errno == EINVAL, errno);
+    int other = eventfd(0, 0);
+    check("nor told once", add(sets[0], other, EPOLLIN | EPOLLEXCLUSIVE | EPOLLONESHOT) == -1 && errno == EINVAL, errno);
+    returned = 0;
+    // In the third nobody waits.
+    for (int at = 0; at < 2; at++) pthread_create(&threads[at], 0, wait_once, (void *)(long)sets[at]);
+    until_waiting(2);
+    count_up(file);
+    while (!__atomic_load_n(&returned, __ATOMIC_SEQ_CST)) usleep(1000);
+    usleep(20000);
+    check("of two sets one is told", returned == 1, returned);
+    count_up(file);
+    for (int at = 0; at < 2; at++) pthread_join(threads[at], &found), sum += found == (void *)1;
+    check("of what comes next the other", sum == THREADS + 2, sum);
+    close(file), close(other);
+    for (int at = 0; at < 3; at++) close(sets[at]);
+}
+
 static void many(void) {
     int set = epoll_create1(0), files[900];
     for (int at = 0; at < 900; at++) {
@@ -275,6 +403,8 @@ int main(void) {
     streams();
     sets();
     threads();
+    crowd();
+    several_wait();
     many();
     numbers();
     return all_checked();
