@@ -13,6 +13,7 @@ mod first;
 mod local;
 mod log;
 mod serve;
+mod server;
 
 use alloc::rc::Rc;
 
@@ -29,7 +30,7 @@ async fn component(start: Start) {
         Err(error) => return runtime::log!("no channel to spawn ({error:?}): no Linux programs"),
     };
     let opened = Rc::new(descriptions::Service::new(Rc::default()));
-    let server = Rc::new(serve::Server::new(spawn.clone(), opened.clone(), start.capability("power")));
+    let server = Rc::new(server::Server::new(spawn.clone(), opened.clone(), start.capability("power")));
 
     let mut channels = start.incoming(process::NAME);
     let (serving, known) = (Rc::new(serve::Service(server.clone())), opened.clone());
@@ -59,7 +60,7 @@ async fn component(start: Start) {
     start.serving();
     runtime::spawn(server.clone().end_unattended());
     runtime::spawn(server.clone().keep_time());
-    runtime::spawn(serve::start_first(server.clone(), start.file("etc/run")));
+    runtime::spawn(server::start_first(server.clone(), start.file("etc/run")));
 
     loop {
         match spawn.next_event().await {
