@@ -30,6 +30,8 @@ pub struct Opened {
     pub kind: Kind,
     /// Bytes at the time of opening.
     pub size: u64,
+    /// Permission bits of a file, else 0.
+    pub permissions: u32,
     /// The client is to open something that is not here.
     pub elsewhere: Option<Elsewhere>,
 }
@@ -108,7 +110,7 @@ pub const PROC_DEVICE: u64 = 3;
 /// operation but a lock that waits acts at once, and each completely or not at all. Rights: every
 /// client may name every path of its root file system; permission bits are kept and shown but the
 /// caller counts as user 0.
-#[contract(name = "files", version = 4)]
+#[contract(name = "files", version = 5)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]

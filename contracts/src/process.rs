@@ -166,6 +166,27 @@ pub const THREADS_MAX: usize = 1024;
 /// Bytes of a host or domain name.
 pub const NAME_MAX: usize = 64;
 
+/// Bytes of its stack, from its stack pointer on, of which a thread that lends its memory
+/// ([`Process::fork_prepare`]) is told what the child changed.
+pub const LENT_BYTES_MAX: u32 = 4096;
+
+/// What a child changed of its parent's stack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackChange {
+    /// From the stack pointer on.
+    pub offset: u32,
+    /// What is there now.
+    pub bytes: Vec<u8>,
+}
+
+impl StackChange {
+    /// Most bytes that it takes in a message.
+    pub fn message_bytes(&self) -> usize {
+        // The offset and the length, each as a varint of 14 bits.
+        self.bytes.len() + 4
+    }
+}
+
 /// Why a process operation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ProcessError {
@@ -206,7 +227,7 @@ pub struct ProcessLine {
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
 /// `servers/process`. Rights: a process acts for itself only; signals follow the one-user rule (all
 /// may signal all but the system).
-#[contract(name = "process", version = 4)]
+#[contract(name = "process", version = 5)]
 pub trait Process {
     /// First request of the first program's proxy.
     #[op(repeatable)]
@@ -220,9 +241,21 @@ pub trait Process {
     /// Makes a child: process id, empty domain with a proxy that waits, channels to the same
     /// servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`,
     /// which is all; `fork_cancel` if that failed. To waits and signals the child is there from now
-    /// on.
+    /// on. With `lends` the caller asks for [`returned`](Process::returned) once it is started.
     #[op]
-    async fn fork_prepare(&self) -> Result<Forked, ProcessError>;
+    async fn fork_prepare(&self, lends: bool) -> Result<Forked, ProcessError>;
+
+    /// Waits until a child that was made with `lends` runs another program or has ended, and gives
+    /// what it changed; asked again and again until that is empty. The child's end always ends the
+    /// wait. `NotFound` for another child.
+    #[op]
+    async fn returned(&self, child: ProcessId) -> Result<Vec<StackChange>, ProcessError>;
+
+    /// The caller, which was made with `lends`, changed this (at most 700 bytes); with the last of
+    /// it, it has given back what it had. `NotFound` for another caller, `TooMany` for more than a
+    /// stack of [`LENT_BYTES_MAX`] could change.
+    #[op]
+    async fn give_back(&self, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError>;
 
     /// Throws an unstarted child away.
     #[op]

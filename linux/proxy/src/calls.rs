@@ -89,9 +89,9 @@ calls! {
     53 Socketpair "socketpair" Full;
     54 Setsockopt "setsockopt" Partial("TCP_CORK, TCP_KEEPIDLE to KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_USER_TIMEOUT, IP_TOS, IP_TTL, IP_RECVERR and IP_MTU_DISCOVER are accepted without effect; listeners that share a port by SO_REUSEPORT share one queue; unknown ones are refused with ENOPROTOOPT; timeouts are not shared over fork");
     55 Getsockopt "getsockopt" Partial("the common SOL_SOCKET and IPPROTO_TCP options");
-    56 Clone "clone" Partial("threads share the process's one core; for processes CLONE_VM copies the memory, CLONE_FILES and CLONE_FS copy too, namespaces are ignored");
+    56 Clone "clone" Partial("threads share the process's one core; for processes CLONE_VM copies the memory (with CLONE_VFORK as vfork), CLONE_FILES and CLONE_FS copy too, namespaces are ignored");
     57 Fork "fork" Partial("descriptor flags that F_SETFL changes and timeouts of sockets are no longer shared after it");
-    58 Vfork "vfork" Partial("as fork: the parent does not wait and memory is copied");
+    58 Vfork "vfork" Partial("memory is copied: the parent sees what the child changed within 4 KiB of its stack, above where it called, and nothing else");
     59 Execve "execve" Full;
     60 Exit "exit" Full;
     61 Wait4 "wait4" Partial("of the usage only the time, all as the program's own");

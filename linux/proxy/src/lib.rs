@@ -20,6 +20,7 @@ pub mod identity;
 pub mod image;
 pub mod layouts;
 pub mod limits;
+pub mod loan;
 pub mod mapping;
 pub mod memory;
 pub mod path;

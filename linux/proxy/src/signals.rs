@@ -426,6 +426,12 @@ impl Signals {
         self.peek(thread).is_some()
     }
 
+    /// Would the next one to deliver end the process?
+    pub fn ends(&self, thread: &ThreadSignals) -> bool {
+        self.peek(thread)
+            .is_some_and(|signal| STOPS & bit(signal) == 0 && self.actions[usize::from(signal - 1)].is_default())
+    }
+
     /// Would the next one to deliver let an interrupted call start again?
     pub fn restarts_calls(&self, thread: &ThreadSignals) -> bool {
         self.peek(thread).is_none_or(|signal| {

@@ -23,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_000b;
+pub const VERSION: u64 = 0x5045_4c41_5354_000c;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -90,6 +90,8 @@ pub struct ProcessState {
     pub child_id_at: u64,
     /// The id that a child being forked will have.
     pub child: u64,
+    /// Where a child that is being forked has its parent's stack on loan (vfork), 0 = nowhere.
+    pub lent_at: u64,
     /// What of the memory map belongs to files.
     pub pieces: Pieces,
     /// Descriptors.

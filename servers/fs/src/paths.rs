@@ -88,8 +88,8 @@ impl Server {
             }
         };
         let id = self.add(peer, target, flags)?;
-        let size = self.store.borrow().status(inode)?.size;
-        Ok(Opened { id, kind: status.kind, size, elsewhere: None })
+        let Status { size, permissions, .. } = self.store.borrow().status(inode)?;
+        Ok(Opened { id, kind: status.kind, size, permissions, elsewhere: None })
     }
 
     fn create_and_open(
@@ -123,7 +123,7 @@ impl Server {
 }
 
 fn elsewhere(kind: Kind, elsewhere: Elsewhere) -> Opened {
-    Opened { id: 0, kind, size: 0, elsewhere: Some(elsewhere) }
+    Opened { id: 0, kind, size: 0, permissions: 0, elsewhere: Some(elsewhere) }
 }
 
 /// Somebody waits for a lock, until this is dropped.
@@ -175,7 +175,7 @@ impl FilesServer for Server {
                 if flags & open::DIRECTORY != 0 && kind != Kind::Directory {
                     return Err(DescriptionError::NotDirectory);
                 }
-                Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, elsewhere: None })
+                Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, permissions: 0, elsewhere: None })
             }
             _ if flags & open::CREATE != 0 => self.create_and_open(peer, &path, flags, permissions),
             Located::Inode(inode) => self.open_inode(peer, inode, flags),
@@ -272,7 +272,7 @@ impl FilesServer for Server {
             return Err(DescriptionError::Denied);
         }
         let kind = processes::kind(&target);
-        Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, elsewhere: None })
+        Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, permissions: 0, elsewhere: None })
     }
 
     async fn change(&self, peer: &Peer, id: DescriptionId, change: Change) -> Result<(), DescriptionError> {

@@ -21,6 +21,22 @@ const SIGNAL_LAST: u8 = 64;
 /// Ids in one answer: 200 of at most 3 bytes, below the message limit.
 const IDS_MAX: usize = 200;
 
+/// Somebody waits for a loan's end; when this is dropped, nobody will ask any more.
+struct Asked<'s> {
+    server: &'s Server,
+    parent: ProcessId,
+    child: ProcessId,
+    is_told: bool,
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if !self.is_told {
+            self.server.loans.borrow_mut().give_up(self.parent, self.child);
+        }
+    }
+}
+
 /// The server as channels see it; the shared reference lets requests start tasks of their own.
 pub struct Service(pub Rc<Server>);
 
@@ -50,13 +66,13 @@ impl ProcessServer for Service {
         }
     }
 
-    async fn fork_prepare(&self, peer: &Peer) -> Result<Forked, ProcessError> {
+    async fn fork_prepare(&self, peer: &Peer, lends: bool) -> Result<Forked, ProcessError> {
         let parent = self.caller(peer)?;
         // What was begun is ended in order, also if the parent is killed meanwhile.
         let made = Rc::new((RefCell::new(None), Watch::default()));
         let (server, making) = (self.0.clone(), made.clone());
         runtime::spawn(async move {
-            let forked = server.prepare(parent).await;
+            let forked = server.prepare(parent, lends).await;
             if let (Ok(forked), 1) = (&forked, Rc::strong_count(&making)) {
                 server.cancel(forked.process);
             }
@@ -78,6 +94,23 @@ impl ProcessServer for Service {
     async fn fork_cancel(&self, peer: &Peer, process: ProcessId) -> Result<(), ProcessError> {
         self.table.borrow().prepared(self.caller(peer)?, process)?;
         self.cancel(process);
+        Ok(())
+    }
+
+    async fn returned(&self, peer: &Peer, child: ProcessId) -> Result<Vec<StackChange>, ProcessError> {
+        let parent = self.caller(peer)?;
+        let mut asked = Asked { server: self, parent, child, is_told: false };
+        let taken = self.changed.until(|| self.loans.borrow_mut().take(parent, child)).await;
+        asked.is_told = true;
+        taken
+    }
+
+    async fn give_back(&self, peer: &Peer, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError> {
+        let child = self.caller(peer)?;
+        self.loans.borrow_mut().leave(child, changes)?;
+        if is_last && self.loans.borrow_mut().end(child) {
+            self.changed.changed();
+        }
         Ok(())
     }
 

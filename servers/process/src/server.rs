@@ -11,6 +11,7 @@ use channel::{CallError, Peer, queued};
 use contracts::descriptions::DescriptionError;
 use contracts::process::*;
 use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError};
+use process_core::loans::Loans;
 use process_core::notices::{Notice, Notices};
 use process_core::table::{FIRST, Phase, Table};
 use process_core::timer::Timers;
@@ -36,6 +37,8 @@ pub struct Server {
     pub events: RefCell<BTreeMap<ProcessId, ProcessEvents>>,
     /// For processes that run but have not said hello yet, or have not read what was told before.
     pub early: RefCell<BTreeMap<ProcessId, Notices>>,
+    /// Memory that children have on loan.
+    pub loans: RefCell<Loans>,
     /// On memory in common.
     pub beds: Beds,
     /// By process and number.
@@ -46,7 +49,7 @@ pub struct Server {
     pub refusals: RefCell<BTreeMap<ProcessId, u32>>,
     /// Domains of children that nobody started, while they are ended.
     discarded: RefCell<BTreeSet<DomainId>>,
-    /// Some process ended, stopped or was continued.
+    /// Some process ended, stopped or was continued, or gave back what it had on loan.
     pub changed: Watch,
     /// How the first program ended, and whether somebody asked for that.
     pub ended: Cell<Option<Ended>>,
@@ -89,6 +92,7 @@ impl Server {
             power,
             events: RefCell::default(),
             early: RefCell::default(),
+            loans: RefCell::default(),
             beds: Beds::default(),
             alarms: RefCell::default(),
             names: RefCell::new(["pelago", "(none)"].map(String::from)),
@@ -157,6 +161,8 @@ impl Server {
         self.events.borrow_mut().remove(&id);
         self.early.borrow_mut().remove(&id);
         self.refusals.borrow_mut().remove(&id);
+        self.loans.borrow_mut().forget_all(id);
+        self.loans.borrow_mut().end(id);
         self.alarms.borrow_mut().remove_all((id, 0)..=(id, u32::MAX));
         if effect.machine_ends {
             self.opened.log.end();
@@ -310,6 +316,7 @@ impl Server {
     pub fn cancel(self: &Rc<Self>, id: ProcessId) {
         let domain = self.table.borrow().get(id).map(|process| process.domain);
         self.table.borrow_mut().cancel(id);
+        self.loans.borrow_mut().forget(id);
         self.early.borrow_mut().remove(&id);
         domain.into_iter().for_each(|domain| self.kill(domain));
     }
@@ -329,8 +336,8 @@ impl Server {
         self.discarded.borrow_mut().remove(&domain);
     }
 
-    /// Makes a child of `parent`.
-    pub async fn prepare(self: &Rc<Self>, parent: ProcessId) -> Result<Forked, ProcessError> {
+    /// Makes a child of `parent`, which may lend it its memory.
+    pub async fn prepare(self: &Rc<Self>, parent: ProcessId, lends: bool) -> Result<Forked, ProcessError> {
         let spare_pages = self.table.borrow().room(parent)?;
         let domain = self.table.borrow().get(parent).map(|process| process.domain);
         // Each child of the first process begins a program with turns of its own.
@@ -339,7 +346,12 @@ impl Server {
         let made = made.map_err(|_| ProcessError::TooMany)?;
         let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
         match prepared {
-            Ok(process) => Ok(Forked { process, client: made.client, handles: made.parent_handles }),
+            Ok(process) => {
+                if lends {
+                    self.loans.borrow_mut().begin(parent, process);
+                }
+                Ok(Forked { process, client: made.client, handles: made.parent_handles })
+            }
             Err(error) => {
                 self.kill(made.domain);
                 Err(error)

@@ -28,7 +28,7 @@ use super::numbers::close_description;
 use super::proxy::{listen, proxy};
 use super::syscall::begin_program;
 use super::user::{self, with_block, with_state, with_thread};
-use super::{mapping, process, shared_files, threads, timers};
+use super::{mapping, process, shared_files, threads, timers, vfork};
 
 /// Scripts whose interpreter is a script: as deep as Linux goes.
 const SCRIPTS_MAX: usize = 4;
@@ -193,6 +193,7 @@ async fn load(program: Program) -> Result<(), Failure> {
     threads::seize().await;
     shared_files::bring_everything().await;
     proxy().until_none_is_taken().await;
+    let changes = vfork::changes();
     give_up_old();
     shared_files::drop_unused().await;
     if let Err(failure) = replace(&program, &file, &image, linker.as_ref(), random).await {
@@ -205,6 +206,7 @@ async fn load(program: Program) -> Result<(), Failure> {
         file.close();
     }
     describe(&program);
+    vfork::give_back(changes).await;
     Ok(())
 }
 

@@ -17,6 +17,7 @@ use super::proxy::{Proxy, listen, proxy};
 use super::shared_files;
 use super::threads;
 use super::user::{self, with_block, with_state, with_thread};
+use super::vfork;
 
 /// What clone asks for besides a copy.
 #[derive(Clone, Copy, Default)]
@@ -27,6 +28,8 @@ struct Wishes {
     child_id_at: u64,
     clear_id_at: u64,
     handle_at: u64,
+    /// The caller waits until the child runs another program or has ended.
+    lends: bool,
 }
 
 impl Wishes {
@@ -39,6 +42,7 @@ impl Wishes {
             child_id_at: when(CLONE_CHILD_SETTID, child_id_at),
             clear_id_at: when(CLONE_CHILD_CLEARTID, child_id_at),
             handle_at: when(CLONE_PIDFD, parent_id_at),
+            lends: flags & CLONE_VFORK != 0,
         }
     }
 }
@@ -85,7 +89,7 @@ pub fn thread(arguments: [u64; 6]) -> Outcome {
     Ok(id)
 }
 
-/// clone for a process. With `CLONE_VM` (vfork, posix_spawn) the memory is copied all the same.
+/// clone for a process. With `CLONE_VM` the memory is copied all the same.
 pub async fn clone(arguments: [u64; 6]) -> Outcome {
     if arguments[0] & CLONE_PIDFD != 0 && arguments[0] & CLONE_PARENT_SETTID != 0 {
         // Both would go to the same place.
@@ -100,14 +104,15 @@ pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
     copy(Wishes { handle_at, ..Wishes::new(arguments) }).await
 }
 
-/// fork and vfork.
-pub async fn fork() -> Outcome {
-    copy(Wishes::default()).await
+/// fork, and vfork if the caller lends its memory.
+pub async fn fork(lends: bool) -> Outcome {
+    copy(Wishes { lends, ..Wishes::default() }).await
 }
 
 async fn copy(wishes: Wishes) -> Outcome {
     let process = &proxy().process;
-    let forked = process.fork_prepare().await?;
+    let forked = process.fork_prepare(wishes.lends).await?;
+    let stack = entry::registers().rsp;
     let [domain, context] = forked.handles.map(Handle);
     // A child has pieces of files whole.
     let turn = shared_files::turn_if_active().await;
@@ -121,6 +126,9 @@ async fn copy(wishes: Wishes) -> Outcome {
             Err(failure) => done = Err(failure),
         }
     }
+    if let (Some(number), Ok(())) = (handle, done) {
+        done = user::write(wishes.handle_at, &(number as u32)).map_err(Failure::from);
+    }
     if done.is_ok() {
         done = start(context);
     }
@@ -129,11 +137,9 @@ async fn copy(wishes: Wishes) -> Outcome {
     }
     match done {
         Ok(()) => {
-            user::write_if(wishes.parent_id_at, &forked.process)?;
-            if let Some(number) = handle {
-                user::write(wishes.handle_at, &(number as u32))?;
-            }
-            Ok(forked.process.into())
+            // A bad pointer is the program's own; Linux ignores it too.
+            let _ = user::write_if(wishes.parent_id_at, &forked.process);
+            if wishes.lends { vfork::wait(forked.process, stack).await } else { Ok(forked.process.into()) }
         }
         Err(failure) => {
             if let Some(number) = handle {
@@ -169,6 +175,7 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
     let first = with_block(|block| {
         let first = block.first;
         (block.process.child, block.process.child_id_at) = (forked.process.into(), wishes.child_id_at);
+        block.process.lent_at = if wishes.lends { forking.registers.rsp } else { 0 };
         block.first = forking;
         block.first.clear_id_at = wishes.clear_id_at;
         if wishes.stack != 0 {
@@ -178,7 +185,7 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
         first
     });
     let done = sys::domain_fork(child);
-    with_block(|block| (block.first, block.process.child_id_at) = (first, 0));
+    with_block(|block| (block.first, block.process.child_id_at, block.process.lent_at) = (first, 0, 0));
     done.map_err(|error| {
         if error != abi::Error::NoMemory {
             runtime::log!("fork was refused by the kernel: {error:?}");
@@ -199,6 +206,7 @@ pub fn adopt(proxy: &'static Proxy) -> ! {
     }
     threads::begin();
     poll::begin();
+    vfork::begin();
     listen();
     // It fails only if the server is gone, and everything with it.
     let _ = proxy.process.here();

@@ -27,7 +27,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Opens a file and reads its head. `EACCES` for what is no file.
+    /// Opens a file and reads its head. `EACCES` for what is no file, or may be executed by nobody.
     pub async fn open(path: &str) -> Result<Opened, Failure> {
         let name = Name { directory: None, path: path.into(), process: with_state(|state| state.process) };
         let opened = proxy().files()?.open(name, open::READ, 0).await?;
@@ -35,7 +35,8 @@ impl Opened {
             return Err(Errno::EACCES.into());
         }
         let mut file = Opened { id: opened.id, head: vec![0; HEAD_BYTES], bytes: opened.size };
-        if opened.kind != contracts::descriptions::Kind::File {
+        const EXECUTE: u32 = 0o111;
+        if opened.kind != contracts::descriptions::Kind::File || opened.permissions & EXECUTE == 0 {
             file.close();
             return Err(Errno::EACCES.into());
         }

@@ -29,6 +29,7 @@ mod time;
 mod timers;
 mod transfer;
 mod user;
+mod vfork;
 mod wait;
 
 use abi::start::Entrance;

@@ -20,6 +20,7 @@ use super::syscall::{log_end, log_once, log_refused};
 use super::threads;
 use super::time::usage;
 use super::user::{self, with_state, with_thread};
+use super::vfork;
 use super::wait::answer;
 
 /// Ends the process: its domain's end tells the process server how, and all servers that it is
@@ -35,6 +36,9 @@ pub async fn exit(status: u64) -> ! {
         threads::seize().await;
         Box::pin(shared_files::leave()).await;
     }
+    if vfork::is_lent() {
+        Box::pin(vfork::give_back(vfork::changes())).await;
+    }
     end(Ended::Exited(status as u8))
 }
 
@@ -42,6 +46,9 @@ pub async fn exit(status: u64) -> ! {
 pub fn die(signal: u8) -> ! {
     if shared_files::is_active() {
         runtime::block_on(shared_files::leave());
+    }
+    if vfork::is_lent() {
+        runtime::block_on(vfork::give_back(vfork::changes()));
     }
     end(Ended::Signalled(signal))
 }

@@ -495,7 +495,8 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Getsockopt => sockets::option(a, b, c, d, e).await,
         Call::Clone => fork::clone(arguments).await,
         Call::Clone3 => fork::clone_by(a, b).await,
-        Call::Fork | Call::Vfork => fork::fork().await,
+        Call::Fork => fork::fork(false).await,
+        Call::Vfork => fork::fork(true).await,
         // Boxed, since it is by far the longest of these futures.
         Call::Execve => Box::pin(exec::execve(a, b, c)).await,
         Call::Exit | Call::ExitGroup => process::exit(a).await,

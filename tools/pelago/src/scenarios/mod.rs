@@ -34,6 +34,7 @@ mod model;
 mod newcomer;
 mod objects;
 mod pairs;
+mod processes;
 mod programs;
 mod random;
 mod readiness;
@@ -96,6 +97,7 @@ pub fn all() -> Vec<Scenario> {
         keep_alive::scenarios(),
         recovery_other::scenarios(),
         pairs::scenarios(),
+        processes::scenarios(),
         mixed::scenarios(),
         broken::scenarios(),
         busy_host::scenarios(),

@@ -1,0 +1,105 @@
+//! vfork, and clone with CLONE_VFORK: the thread that calls waits until its child runs another
+//! program or has ended. See `personality::loan` for what it sees of the child's work.
+
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::future::{Future, poll_fn};
+use core::pin::pin;
+use core::task::Poll;
+
+use contracts::process::StackChange;
+use personality::loan;
+use personality::memory::protection;
+
+use super::errors::{Failure, Outcome};
+use super::proxy::proxy;
+use super::user::{self, with_signals, with_state};
+
+/// What this process has on loan: where, and what was there at the beginning.
+struct Loan {
+    at: u64,
+    before: Vec<u8>,
+}
+
+struct Global(RefCell<Option<Loan>>);
+// SAFETY: one context runs proxy code.
+unsafe impl Sync for Global {}
+static LOAN: Global = Global(RefCell::new(None));
+
+fn bytes(at: u64) -> Option<Vec<u8>> {
+    let access = protection::READ | protection::WRITE;
+    let count = with_state(|state| state.memory.extent(at, loan::BYTES, access));
+    user::bytes(at, count).map(<[u8]>::to_vec).ok()
+}
+
+/// A child begins; it has what lies at its state's `lent_at` on loan, if that is not 0.
+pub fn begin() {
+    let at = with_state(|state| core::mem::take(&mut state.lent_at));
+    if at != 0 {
+        LOAN.0.replace(Some(Loan { at, before: bytes(at).unwrap_or_default() }));
+    }
+}
+
+/// Has this process something on loan?
+pub fn is_lent() -> bool {
+    LOAN.0.borrow().is_some()
+}
+
+/// What this process changed of it so far.
+pub fn changes() -> Vec<Vec<StackChange>> {
+    let loan = LOAN.0.borrow();
+    let Some((loan, after)) = loan.as_ref().and_then(|loan| Some((loan, bytes(loan.at)?))) else {
+        return Vec::new();
+    };
+    loan::changes(&loan.before, &after)
+}
+
+/// Gives it back with these changes: the parent's thread goes on.
+pub async fn give_back(changes: Vec<Vec<StackChange>>) {
+    if LOAN.0.take().is_none() {
+        return;
+    }
+    for message in changes {
+        // More than fits is not told; what matters lies lowest, and is first.
+        if proxy().process.give_back(message, false).await.is_err() {
+            break;
+        }
+    }
+    let _ = proxy().process.give_back(Vec::new(), true).await;
+}
+
+/// The child has it until it gives it back. Only a signal that ends this process is not waited out,
+/// as on Linux.
+pub async fn wait(child: u32, at: u64) -> Outcome {
+    loop {
+        let mut call = pin!(proxy().process.returned(child));
+        let mut is_cancelled = false;
+        let answer = poll_fn(|context| {
+            if let Poll::Ready(answer) = call.as_mut().poll(context) {
+                return Poll::Ready(answer);
+            }
+            if !is_cancelled && with_signals(|signals, thread| signals.ends(thread)) {
+                call.cancel();
+                is_cancelled = true;
+            }
+            Poll::Pending
+        })
+        .await;
+        match answer {
+            Ok(changes) if changes.is_empty() => return Ok(child.into()),
+            Ok(changes) => changes.iter().for_each(|change| apply(at, change)),
+            Err(channel::CallError::Cancelled) => return Err(Failure::Interrupted),
+            // The child was started all the same.
+            Err(_) => return Ok(child.into()),
+        }
+    }
+}
+
+fn apply(at: u64, change: &StackChange) {
+    let end = u64::from(change.offset) + change.bytes.len() as u64;
+    if end <= loan::BYTES
+        && let Ok(place) = user::bytes_mut(at.wrapping_add(change.offset.into()), change.bytes.len() as u64)
+    {
+        place.copy_from_slice(&change.bytes);
+    }
+}
