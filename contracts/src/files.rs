@@ -54,6 +54,8 @@ pub struct Name {
     pub path: String,
     /// The client's process, which `/proc/self` leads to.
     pub process: u32,
+    /// User and group as whom it acts, whose what it makes there is.
+    pub owner: (u32, u32),
 }
 
 /// Whose a lock is, and what it covers.
@@ -108,8 +110,8 @@ pub const PROC_DEVICE: u64 = 3;
 /// Operations on paths, and on open files what Linux has besides `descriptions`. Paths are
 /// normalised by the server, at most 700 bytes (a message is one kilobyte at most). Every
 /// operation but a lock that waits acts at once, and each completely or not at all. Rights: every
-/// client may name every path of its root file system; permission bits are kept and shown but the
-/// caller counts as user 0.
+/// client may name every path of its root file system; permission bits are kept and shown,
+/// and what is new is whose the caller says it acts as; nothing is refused by either.
 #[contract(name = "files", version = 5)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.

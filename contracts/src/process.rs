@@ -166,6 +166,48 @@ pub const THREADS_MAX: usize = 1024;
 /// Bytes of a host or domain name.
 pub const NAME_MAX: usize = 64;
 
+/// Groups of a process besides its own.
+pub const GROUPS_MAX: usize = 32;
+
+/// The ids of one kind (credentials(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ids {
+    /// Who started it.
+    pub real: u32,
+    /// As whom it acts.
+    pub effective: u32,
+    /// Whom it may become again.
+    pub saved: u32,
+}
+
+/// Whose a process is. A fresh one is root's.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub users: Ids,
+    pub groups: Ids,
+    /// Groups besides its own, at most [`GROUPS_MAX`].
+    pub others: Vec<u32>,
+}
+
+/// A process as others are told of it, as of when it connected or sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credentials {
+    pub process: ProcessId,
+    pub user: u32,
+    pub group: u32,
+}
+
+/// A change of ids of one kind; `None` leaves one as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IdChange {
+    /// The effective one; root's are all changed (setuid).
+    One(u32),
+    /// Real and effective one; the saved one may follow (setreuid).
+    Two([Option<u32>; 2]),
+    /// Real, effective and saved one (setresuid).
+    All([Option<u32>; 3]),
+}
+
 /// Bytes of its stack, from its stack pointer on, of which a thread that lends its memory
 /// ([`Process::fork_prepare`]) is told what the child changed.
 pub const LENT_BYTES_MAX: u32 = 4096;
@@ -218,6 +260,7 @@ pub struct ProcessLine {
     pub name: String,
     /// Joined arguments, at most 128 bytes.
     pub command_line: String,
+    pub identity: Identity,
     pub pages: u64,
     pub cpu_ns: u64,
     /// Of children that were waited for, and theirs.
@@ -225,8 +268,8 @@ pub struct ProcessLine {
 }
 
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
-/// `servers/process`. Rights: a process acts for itself only; signals follow the one-user rule (all
-/// may signal all but the system).
+/// `servers/process`. Rights: a process acts for itself only, and may have the ids that its own ids
+/// allow; signals follow the one-user rule (all may signal all but the system).
 #[contract(name = "process", version = 5)]
 pub trait Process {
     /// First request of the first program's proxy.
@@ -323,7 +366,17 @@ pub trait Process {
     #[op(oneway)]
     fn watch_children(&self, discard: bool, stops: bool);
 
-    /// Name and arguments for `ps` (after exec).
+    /// Changes the caller's ids of the user, or of the group; gives what they are now. `Denied` for
+    /// ids that it may not have, and then none is changed.
+    #[op]
+    async fn set_ids(&self, of_user: bool, change: IdChange) -> Result<Ids, ProcessError>;
+
+    /// Names the caller's groups besides its own. `Denied` for who does not act as root, `Invalid`
+    /// for more than [`GROUPS_MAX`].
+    #[op]
+    async fn set_groups(&self, groups: Vec<u32>) -> Result<(), ProcessError>;
+
+    /// Another program runs: its name and arguments for `ps`. The caller's effective ids are saved.
     #[op(oneway)]
     fn describe(&self, name: String, command_line: String);
 

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::BulkSpan;
 use crate::descriptions::{DescriptionError, DescriptionId, Right};
+use crate::process::Credentials;
 
 /// IPv4 address and port; port 0 asks for any.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,8 +94,9 @@ pub enum SocketOption {
     Listening(bool),
     /// Stream or datagram.
     Kind(SocketKind),
-    /// The process that connected, listens or made the pair at the other end, as it was then.
-    Peer(u32),
+    /// The process that connected, listens or made the pair at the other end, as whom it acted
+    /// then.
+    Peer(Credentials),
     /// The sender's process comes with what is received.
     TellsSender(bool),
     /// Others may share its port that allow it, too.
@@ -140,8 +142,8 @@ pub struct Received {
     pub whole: u32,
     /// Who sent it, if that has an address.
     pub source: Option<Address>,
-    /// The process that sent it, if the socket tells that.
-    pub sender: Option<u32>,
+    /// The process that sent it and who that really was then, if the socket tells that.
+    pub sender: Option<Credentials>,
     /// Descriptions that came with it. Those of `process` the caller holds now; tickets are to be
     /// claimed, and then `process.claimed` says so.
     pub rights: Vec<Right>,
@@ -153,7 +155,7 @@ pub struct Received {
 /// and `servers/process`. Rights: as `descriptions`; who knows a name within the machine may
 /// connect to it. If the server restarts, operations end with PeerRestarted unless
 /// repeatable; descriptions are kept or lost as the server's CAVEATS entry says.
-#[contract(name = "sockets", version = 3)]
+#[contract(name = "sockets", version = 4)]
 pub trait Sockets {
     /// A new socket. `NotSupported` for a kind or family this server lacks, `TooMany`.
     #[op]

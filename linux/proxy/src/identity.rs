@@ -1,9 +1,9 @@
-//! Whose a process is: real, effective and saved id, of the user and of the group alike
-//! (credentials(7)).
-//!
-//! Nothing is refused by them here: the machine has one user. A program that gives root up sees
-//! that it did, and cannot take it back.
+//! Whose the process is, as the process server said last: a copy, so that asking costs no message
+//! and a forked child begins with it. The rules are the server's.
 
+use alloc::vec::Vec;
+
+use contracts::process::{GROUPS_MAX, IdChange, Ids};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::Errno;
@@ -11,56 +11,91 @@ use crate::errno::Errno;
 /// Leaves an id as it is: -1, of which the C library may give 32 bits.
 const AS_IT_IS: u32 = u32::MAX;
 
-/// The ids of one kind. A fresh process is root's.
+/// A fresh process is root's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct Ids {
-    /// Who started it.
-    pub real: u32,
-    /// As whom it acts.
-    pub effective: u32,
-    /// Whom it may become again.
-    pub saved: u32,
+pub struct Identity {
+    /// Real, effective and saved user.
+    users: [u32; 3],
+    /// The same of the group.
+    groups: [u32; 3],
+    count: u64,
+    others: [u32; GROUPS_MAX],
 }
 
-impl Ids {
-    fn may_be(&self, id: u64, is_root: bool) -> bool {
-        is_root || [self.real, self.effective, self.saved].contains(&(id as u32))
+impl Identity {
+    /// Of the user, or of the group.
+    pub fn ids(&self, of_user: bool) -> Ids {
+        let [real, effective, saved] = if of_user { self.users } else { self.groups };
+        Ids { real, effective, saved }
     }
 
-    /// setuid and setgid: root gives itself up for good. `EPERM`.
-    pub fn set(&mut self, id: u64, is_root: bool) -> Result<(), Errno> {
-        if !self.may_be(id, is_root) {
-            return Err(Errno::EPERM);
-        }
-        self.effective = id as u32;
-        if is_root {
-            (self.real, self.saved) = (id as u32, id as u32);
-        }
-        Ok(())
+    /// They are this now.
+    pub fn set_ids(&mut self, of_user: bool, ids: Ids) {
+        let place = if of_user { &mut self.users } else { &mut self.groups };
+        *place = [ids.real, ids.effective, ids.saved];
     }
 
-    /// setresuid and setresgid; -1 leaves an id. `EPERM`, and then none is changed.
-    pub fn set_all(&mut self, wanted: [u64; 3], is_root: bool) -> Result<(), Errno> {
-        let changes = wanted.map(|id| (id as u32 != AS_IT_IS).then_some(id));
-        if changes.iter().flatten().any(|id| !self.may_be(*id, is_root)) {
-            return Err(Errno::EPERM);
-        }
-        for (place, change) in [&mut self.real, &mut self.effective, &mut self.saved].into_iter().zip(changes) {
-            *place = change.map_or(*place, |id| id as u32);
-        }
-        Ok(())
+    /// Groups beside its own.
+    pub fn others(&self) -> &[u32] {
+        &self.others[..(self.count as usize).min(GROUPS_MAX)]
     }
 
-    /// setreuid and setregid: whoever sets the real id, or an effective one that is not it, saves
-    /// the effective one. `EPERM`.
-    pub fn set_two(&mut self, real: u64, effective: u64, is_root: bool) -> Result<(), Errno> {
-        let before = self.real;
-        self.set_all([real, effective, AS_IT_IS.into()], is_root)?;
-        if real as u32 != AS_IT_IS || effective as u32 != AS_IT_IS && effective as u32 != before {
-            self.saved = self.effective;
-        }
-        Ok(())
+    /// They are this now, as far as there is room.
+    pub fn set_others(&mut self, groups: &[u32]) {
+        let count = groups.len().min(GROUPS_MAX);
+        self.others[..count].copy_from_slice(&groups[..count]);
+        self.count = count as u64;
+    }
+
+    /// User and group as whom it acts.
+    pub fn acting(&self) -> (u32, u32) {
+        (self.users[1], self.groups[1])
+    }
+
+    /// Does it act as root?
+    pub fn is_root(&self) -> bool {
+        self.users[1] == 0
+    }
+
+    /// Does it act as somebody else than who started it (AT_SECURE)?
+    pub fn is_secure(&self) -> bool {
+        self.users[0] != self.users[1] || self.groups[0] != self.groups[1]
+    }
+
+    /// Another program runs.
+    pub fn run_program(&mut self) {
+        (self.users[2], self.groups[2]) = (self.users[1], self.groups[1]);
+    }
+
+    /// May it say that it is this user and group?
+    pub fn may_claim(&self, user: u32, group: u32) -> bool {
+        self.users.contains(&user) && self.groups.contains(&group)
+    }
+}
+
+/// An id of a call that leaves it as it is with -1.
+pub fn wanted(id: u64) -> Option<u32> {
+    Some(id as u32).filter(|id| *id != AS_IT_IS)
+}
+
+/// What setuid and setgid ask for. `EINVAL` for -1.
+pub fn one(id: u64) -> Result<IdChange, Errno> {
+    wanted(id).map(IdChange::One).ok_or(Errno::EINVAL)
+}
+
+/// How many groups setgroups names. `EINVAL` for more than there may be.
+pub fn group_count(count: u64) -> Result<u64, Errno> {
+    if count as i32 as u64 <= GROUPS_MAX as u64 { Ok(count as u32 as u64) } else { Err(Errno::EINVAL) }
+}
+
+/// What getgroups stores where there is room for `room` of them; none are stored for 0. `EINVAL` if
+/// there is too little.
+pub fn groups_for(identity: &Identity, room: u64) -> Result<Vec<u32>, Errno> {
+    match room as i32 {
+        0 => Ok(Vec::new()),
+        room if room >= identity.others().len() as i32 => Ok(identity.others().to_vec()),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -69,23 +104,38 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_gives_itself_up_for_good() {
-        let mut ids = Ids::default();
-        ids.set(33, true).unwrap();
-        assert_eq!(ids, Ids { real: 33, effective: 33, saved: 33 });
-        assert_eq!(ids.set(0, false), Err(Errno::EPERM));
-        assert_eq!(ids.set_all([0, 33, 33], false), Err(Errno::EPERM));
-        assert_eq!(ids.set_two(33, u64::MAX, false), Ok(()));
+    fn what_the_server_said_is_told() {
+        let mut own = Identity::default();
+        assert!(own.is_root() && !own.is_secure() && own.others().is_empty());
+        own.set_others(&[4, 5]);
+        own.set_ids(false, Ids { real: 34, effective: 34, saved: 34 });
+        own.set_ids(true, Ids { real: 0, effective: 33, saved: 0 });
+        assert!(!own.is_root() && own.is_secure());
+        assert_eq!((own.ids(true).effective, own.ids(false).real), (33, 34));
+        assert_eq!(groups_for(&own, 0), Ok(vec![]));
+        assert_eq!(groups_for(&own, 1), Err(Errno::EINVAL));
+        assert_eq!(groups_for(&own, u64::MAX), Err(Errno::EINVAL));
+        assert_eq!(groups_for(&own, 9), Ok(vec![4, 5]));
+        own.run_program();
+        assert_eq!(own.ids(true).saved, 33);
     }
 
     #[test]
-    fn a_saved_id_can_be_taken_again() {
-        let mut ids = Ids::default();
-        ids.set_all([u64::MAX, 33, u32::MAX.into()], true).unwrap();
-        assert_eq!(ids, Ids { real: 0, effective: 33, saved: 0 });
-        ids.set(0, false).unwrap();
-        assert_eq!(ids.effective, 0);
-        ids.set_two(5, 6, true).unwrap();
-        assert_eq!(ids, Ids { real: 5, effective: 6, saved: 6 });
+    fn numbers_of_calls_are_bounded() {
+        assert_eq!((wanted(u64::MAX), wanted(u32::MAX.into()), wanted(7)), (None, None, Some(7)));
+        assert_eq!((one(u32::MAX.into()), one(5)), (Err(Errno::EINVAL), Ok(IdChange::One(5))));
+        assert_eq!(
+            (group_count(32), group_count(33), group_count(u64::MAX)),
+            (Ok(32), Err(Errno::EINVAL), Err(Errno::EINVAL))
+        );
+    }
+
+    #[test]
+    fn nobody_claims_to_be_another() {
+        let mut own = Identity::default();
+        assert!(own.may_claim(0, 0) && !own.may_claim(5, 0), "nor root, who would be told as root");
+        own.set_ids(true, Ids { real: 5, effective: 6, saved: 6 });
+        assert!(own.may_claim(5, 0) && own.may_claim(6, 0));
+        assert!(!own.may_claim(0, 0) && !own.may_claim(5, 6));
     }
 }

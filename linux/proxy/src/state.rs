@@ -14,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::descriptors::Descriptors;
 use crate::epoll::Interests;
 use crate::errno::Errno;
-use crate::identity::Ids;
+use crate::identity::Identity;
 use crate::layouts::Limit;
 use crate::limits::{Limits, UNLIMITED, resource};
 use crate::memory::{Area, Memory};
@@ -23,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_000c;
+pub const VERSION: u64 = 0x5045_4c41_5354_000d;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -81,9 +81,7 @@ pub struct ProcessState {
     /// File creation mask.
     pub umask: u64,
     /// Whose the process is.
-    pub users: Ids,
-    /// Of which groups.
-    pub groups: Ids,
+    pub identity: Identity,
     /// Resource limits; [`ProcessState::set_limit`] changes them.
     pub limits: Limits,
     /// Where a forked child stores its id (CLONE_CHILD_SETTID), 0 = nowhere.
@@ -154,7 +152,7 @@ impl ProcessState {
     /// Changes a resource limit; gives the one before. As for [`Limits::check`].
     pub fn set_limit(&mut self, resource: u64, new: Limit) -> Result<Limit, Errno> {
         let old = self.limits.get(resource)?;
-        self.limits.set(resource, new, self.users.effective == 0)?;
+        self.limits.set(resource, new, self.identity.is_root())?;
         self.descriptors.set_end(self.limits.soft(resource::DESCRIPTORS));
         Ok(old)
     }
@@ -208,6 +206,7 @@ mod tests {
     use crate::descriptors::{Description, server};
     use crate::limits::DESCRIPTORS_SOFT;
     use crate::memory::{PAGE, protection};
+    use contracts::process::Ids;
     use zerocopy::FromZeros;
 
     fn block() -> Box<StateBlock> {
@@ -238,7 +237,7 @@ mod tests {
         let child = &mut block.process;
         assert_eq!((child.process, child.limits.get(resource::DESCRIPTORS)), (8, Ok(few)));
         assert_eq!((child.limits.get(resource::CPU), open(child)), (Ok(few), Err(Errno::EMFILE)));
-        child.users.effective = 1000;
+        child.identity.set_ids(true, Ids { real: 0, effective: 1000, saved: 0 });
         assert_eq!(child.set_limit(resource::DESCRIPTORS, Limit { current: 9, maximum: 9 }), Err(Errno::EPERM));
         assert_eq!(child.set_limit(resource::DESCRIPTORS, Limit { current: 3, maximum: 8 }), Ok(few));
         assert_eq!((open(child), open(child)), (Ok(2), Err(Errno::EMFILE)));

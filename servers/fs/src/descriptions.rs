@@ -67,7 +67,7 @@ fn read_at(
             result.map(|()| count)
         }
         Target::Device(_, minor) => read_device(*minor, bulk, span, length),
-        Target::Text(_, text) => {
+        Target::Text(_, text, _) => {
             let from = usize::try_from(at).unwrap_or(usize::MAX).min(text.len());
             let part = &text[from..text.len().min(from.saturating_add(length))];
             put(bulk, span, 0, part).map(|()| part.len())
@@ -80,7 +80,9 @@ impl Server {
     fn status_of(&self, target: &Target) -> Result<Status, DescriptionError> {
         match target {
             Target::Inode(inode) | Target::Device(inode, _) => self.store.borrow().status(*inode),
-            Target::Text(path, _) | Target::Listing(path, _) => Ok(processes::status(path, processes::kind(target))),
+            Target::Text(path, _, owner) | Target::Listing(path, _, owner) => {
+                Ok(processes::status(path, processes::kind(target), *owner))
+            }
         }
     }
 }
@@ -178,7 +180,7 @@ impl DescriptionsServer for Server {
                 Whence::Start => 0,
                 Whence::Current => open.offset,
                 Whence::End => match &open.target {
-                    Target::Text(_, text) => text.len() as u64,
+                    Target::Text(_, text, _) => text.len() as u64,
                     target => self.status_of(target)?.size,
                 },
             };
@@ -206,7 +208,7 @@ impl DescriptionsServer for Server {
     async fn entries(&self, peer: &Peer, id: DescriptionId, from: u64) -> Result<(Vec<Entry>, u64), DescriptionError> {
         self.with(peer, id, |open| match &open.target {
             Target::Inode(inode) => self.store.borrow().entries(*inode, from, ENTRIES_MAX),
-            Target::Listing(_, names) => Ok(listing(names, from)),
+            Target::Listing(_, names, _) => Ok(listing(names, from)),
             _ => Err(DescriptionError::NotDirectory),
         })
     }

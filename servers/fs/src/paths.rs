@@ -24,7 +24,7 @@ impl Server {
             Some(id) => {
                 let start = self.with(peer, id, |open| match &open.target {
                     Target::Inode(inode) => Ok(Located::Inode(*inode)),
-                    Target::Listing(path, _) => Ok(Located::Processes(path.clone())),
+                    Target::Listing(path, ..) => Ok(Located::Processes(path.clone())),
                     _ => Err(DescriptionError::NotDirectory),
                 })?;
                 walk_from(&store, &start, &name.path, follow)?
@@ -92,6 +92,21 @@ impl Server {
         Ok(Opened { id, kind: status.kind, size, permissions, elsewhere: None })
     }
 
+    /// Makes what a client asked for by that path; it is whose the client acts as.
+    fn create(
+        &self,
+        directory: InodeId,
+        name: &str,
+        asked: &Name,
+        content: Content,
+        permissions: u32,
+    ) -> Result<InodeId, DescriptionError> {
+        let mut store = self.store.borrow_mut();
+        let inode = store.create(directory, name, content, permissions, runtime::realtime_ns())?;
+        store.give_to(inode, asked.owner);
+        Ok(inode)
+    }
+
     fn create_and_open(
         &self,
         peer: &Peer,
@@ -106,13 +121,7 @@ impl Server {
                 if walked.wants_directory {
                     return Err(DescriptionError::IsDirectory);
                 }
-                let inode = self.store.borrow_mut().create(
-                    directory,
-                    &name,
-                    Content::File(Data::default()),
-                    permissions,
-                    runtime::realtime_ns(),
-                )?;
+                let inode = self.create(directory, &name, path, Content::File(Data::default()), permissions)?;
                 self.open_inode(peer, inode, flags)
             }
             Located::Inode(_) if exclusive => Err(DescriptionError::Exists),
@@ -190,11 +199,11 @@ impl FilesServer for Server {
             Located::Processes(rest)
                 if rest == processes::SELF || processes::own_descriptor(&rest, path.process).is_some() =>
             {
-                Ok(processes::status(&rest, Kind::SymbolicLink))
+                Ok(processes::status(&rest, Kind::SymbolicLink, processes::OF_ROOT))
             }
             Located::Processes(rest) => {
-                let kind = processes::kind(&self.proc_target(&rest).await?);
-                Ok(processes::status(&rest, kind))
+                let target = self.proc_target(&rest).await?;
+                Ok(processes::status(&rest, processes::kind(&target), processes::owner_of(&target)))
             }
         }
     }
@@ -206,7 +215,7 @@ impl FilesServer for Server {
 
     async fn make_directory(&self, peer: &Peer, path: Name, permissions: u32) -> Result<(), DescriptionError> {
         let (directory, name) = self.vacant(peer, &path, true)?;
-        self.store.borrow_mut().make_directory(directory, &name, permissions, runtime::realtime_ns()).map(drop)
+        self.create(directory, &name, &path, Content::empty_directory(directory), permissions).map(drop)
     }
 
     async fn make_link(&self, peer: &Peer, path: Name, target: String) -> Result<(), DescriptionError> {
@@ -217,12 +226,12 @@ impl FilesServer for Server {
             return Err(DescriptionError::NameTooLong);
         }
         let (directory, name) = self.vacant(peer, &path, false)?;
-        self.store.borrow_mut().create(directory, &name, Content::Link(target), 0o777, runtime::realtime_ns()).map(drop)
+        self.create(directory, &name, &path, Content::Link(target), 0o777).map(drop)
     }
 
     async fn make_socket(&self, peer: &Peer, path: Name, permissions: u32) -> Result<u64, DescriptionError> {
         let (directory, name) = self.vacant(peer, &path, false)?;
-        self.store.borrow_mut().create(directory, &name, Content::Socket, permissions, runtime::realtime_ns())
+        self.create(directory, &name, &path, Content::Socket, permissions)
     }
 
     async fn link(&self, peer: &Peer, existing: Name, follow: bool, path: Name) -> Result<(), DescriptionError> {
@@ -293,7 +302,7 @@ impl FilesServer for Server {
     async fn path_of(&self, peer: &Peer, id: DescriptionId) -> Result<String, DescriptionError> {
         self.with(peer, id, |open| match &open.target {
             Target::Inode(inode) => self.store.borrow().path_of(*inode),
-            Target::Listing(path, _) => Ok(alloc::format!("/proc/{path}")),
+            Target::Listing(path, ..) => Ok(alloc::format!("/proc/{path}")),
             _ => Err(DescriptionError::NotDirectory),
         })
     }

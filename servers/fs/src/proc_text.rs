@@ -5,7 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use contracts::files::PROC_DEVICE;
-use contracts::process::{ProcessLine, THREADS_MAX};
+use contracts::process::{Identity, Ids, ProcessLine, THREADS_MAX};
 
 use crate::store::DEVICE as STORE_DEVICE;
 
@@ -64,6 +64,13 @@ pub fn inode(path: &str) -> u64 {
     }
 }
 
+/// Whose a process is, as three lines of its status: real, effective, saved and file system's id.
+fn identity_lines(identity: &Identity) -> String {
+    let ids = |ids: &Ids| format!("{}\t{}\t{}\t{}", ids.real, ids.effective, ids.saved, ids.effective);
+    let others: String = identity.others.iter().map(|group| format!("{group} ")).collect();
+    format!("Uid:\t{}\nGid:\t{}\nGroups:\t{others}\n", ids(&identity.users), ids(&identity.groups))
+}
+
 /// A process's file; `None` if there is none of that name.
 pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
     let ticks = line.cpu_ns / (1_000_000_000 / TICKS_PER_S);
@@ -89,8 +96,9 @@ pub fn process_file(name: &str, line: &ProcessLine) -> Option<String> {
             };
             let size = line.pages * PAGE_KIB;
             format!(
-                "Name:\t{}\nState:\t{state} ({word})\nTgid:\t{id}\nPid:\t{id}\nPPid:\t{parent}\nUid:\t0\t0\t0\t0\nGid:\t0\t0\t0\t0\nVmSize:\t{size} kB\nVmRSS:\t{size} kB\nThreads:\t1\n",
-                line.name
+                "Name:\t{}\nState:\t{state} ({word})\nTgid:\t{id}\nPid:\t{id}\nPPid:\t{parent}\n{}VmSize:\t{size} kB\nVmRSS:\t{size} kB\nThreads:\t1\n",
+                line.name,
+                identity_lines(&line.identity),
             )
         }
         "cmdline" if line.command_line.is_empty() => String::new(),
@@ -191,6 +199,11 @@ mod tests {
             state: 'S',
             name: "sh".into(),
             command_line: "sh -c ls".into(),
+            identity: Identity {
+                users: Ids { real: 1, effective: 2, saved: 3 },
+                groups: Ids { real: 4, effective: 5, saved: 6 },
+                others: vec![7, 8],
+            },
             pages: 9,
             cpu_ns: 20_000_000,
             children_cpu_ns: 0,
@@ -201,6 +214,8 @@ mod tests {
             (fields.len(), fields[1], fields[3], fields[13], fields[22], fields[23]),
             (52, "(sh)", "1", "2", "36864", "9")
         );
+        let status = process_file("status", &line).unwrap();
+        assert!(status.contains("\nUid:\t1\t2\t3\t2\nGid:\t4\t5\t6\t5\nGroups:\t7 8 \nVmSize:"), "{status}");
         assert_eq!(process_file("cmdline", &line).unwrap(), "sh\0-c\0ls\0");
         assert!(PROCESS_FILES.iter().all(|name| process_file(name, &line).is_some()));
         assert!(SYSTEM_FILES.iter().all(|name| system_file(name, &Machine::default()).is_some()));

@@ -60,7 +60,7 @@ impl Server {
                 names.push(entry(SETTINGS[0].0, Kind::Directory));
                 let ids = self.process_ids().await;
                 names.extend(ids.into_iter().map(|id| entry(&id.to_string(), Kind::Directory)));
-                Ok(Target::Listing(path.into(), names))
+                Ok(Target::Listing(path.into(), names, OF_ROOT))
             }
             (Some(name), None, _) if SYSTEM_FILES.contains(&name) => {
                 let budget = self.store.borrow().budget;
@@ -76,19 +76,19 @@ impl Server {
                     pages_of_files: budget.used,
                 };
                 system_file(name, &machine)
-                    .map(|text| Target::Text(path.into(), text.into_bytes()))
+                    .map(|text| Target::Text(path.into(), text.into_bytes(), OF_ROOT))
                     .ok_or(DescriptionError::NotFound)
             }
             (Some(name), Some(_), _) if SYSTEM_FILES.contains(&name) => Err(DescriptionError::NotDirectory),
             (Some(name), ..) if name == SETTINGS[0].0 => settings(path),
             (Some(id), None, _) => {
-                self.process_line(id).await?;
-                Ok(Target::Listing(path.into(), listing(&PROCESS_FILES)))
+                let line = self.process_line(id).await?;
+                Ok(Target::Listing(path.into(), listing(&PROCESS_FILES), owner(&line)))
             }
             (Some(id), Some(name), None) => {
                 let line = self.process_line(id).await?;
                 process_file(name, &line)
-                    .map(|text| Target::Text(path.into(), text.into_bytes()))
+                    .map(|text| Target::Text(path.into(), text.into_bytes(), owner(&line)))
                     .ok_or(DescriptionError::NotFound)
             }
             _ => Err(DescriptionError::NotFound),
@@ -100,13 +100,13 @@ impl Server {
 fn settings(path: &str) -> Result<Target, DescriptionError> {
     let path = path.trim_matches('/');
     match setting(path).ok_or(DescriptionError::NotFound)? {
-        Setting::File(text) => Ok(Target::Text(path.into(), text.into_bytes())),
+        Setting::File(text) => Ok(Target::Text(path.into(), text.into_bytes(), OF_ROOT)),
         Setting::Folder(within) => {
             let entry = |path: &str| {
                 let kind = if matches!(setting(path), Some(Setting::File(_))) { Kind::File } else { Kind::Directory };
                 Entry { name: path.rsplit('/').next().unwrap_or_default().into(), inode: inode(path), kind }
             };
-            Ok(Target::Listing(path.into(), within.into_iter().map(entry).collect()))
+            Ok(Target::Listing(path.into(), within.into_iter().map(entry).collect(), OF_ROOT))
         }
     }
 }
@@ -128,8 +128,16 @@ pub fn own_descriptor(path: &str, process: ProcessId) -> Option<u32> {
     number.parse().ok()
 }
 
+/// Whose the machine's own files are.
+pub const OF_ROOT: (u32, u32) = (0, 0);
+
+/// Whose a process's files are: as whom it acts.
+fn owner(line: &ProcessLine) -> (u32, u32) {
+    (line.identity.users.effective, line.identity.groups.effective)
+}
+
 /// stat of something at a path in /proc.
-pub fn status(path: &str, kind: Kind) -> Status {
+pub fn status(path: &str, kind: Kind, (user, group): (u32, u32)) -> Status {
     let permissions = match kind {
         Kind::Directory => 0o555,
         Kind::SymbolicLink => 0o777,
@@ -143,11 +151,19 @@ pub fn status(path: &str, kind: Kind) -> Status {
         inode: inode(path),
         device: contracts::files::PROC_DEVICE,
         links: 1,
-        user: 0,
-        group: 0,
+        user,
+        group,
         special: 0,
         modified_ns: now_ns,
         accessed_ns: now_ns,
+    }
+}
+
+/// Whose it is.
+pub fn owner_of(target: &Target) -> (u32, u32) {
+    match target {
+        Target::Text(.., owner) | Target::Listing(.., owner) => *owner,
+        _ => OF_ROOT,
     }
 }
 

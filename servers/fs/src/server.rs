@@ -31,9 +31,9 @@ pub enum Target {
     /// /dev/null and friends, by minor number.
     Device(InodeId, u32),
     /// A text of /proc: its path there, and what it was when opened.
-    Text(String, Vec<u8>),
+    Text(String, Vec<u8>, (u32, u32)),
     /// A directory of /proc: its path there, and what is in it.
-    Listing(String, Vec<Entry>),
+    Listing(String, Vec<Entry>, (u32, u32)),
 }
 
 /// An open description.

@@ -80,7 +80,7 @@ pub struct Store {
 
 impl Content {
     /// A directory with nothing in it.
-    fn empty_directory(parent: InodeId) -> Content {
+    pub fn empty_directory(parent: InodeId) -> Content {
         Content::Directory { names: BTreeMap::new(), listed: BTreeSet::new(), parent }
     }
 }
@@ -208,6 +208,13 @@ impl Store {
         self.put_name(directory, name, id)?;
         self.touch(directory, now_ns);
         Ok(id)
+    }
+
+    /// Whose a new inode is.
+    pub fn give_to(&mut self, id: InodeId, (user, group): (u32, u32)) {
+        if let Some(inode) = self.inodes.get_mut(&id) {
+            (inode.user, inode.group) = (user, group);
+        }
     }
 
     fn touch(&mut self, id: InodeId, now_ns: u64) {

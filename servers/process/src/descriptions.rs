@@ -14,7 +14,8 @@ use core::task::{Poll, Waker};
 use channel::{Clients, Peer};
 use contracts::BulkSpan;
 use contracts::descriptions::*;
-use contracts::process::{ProcessEvents, TimerStart, TimerState};
+use contracts::process::{Credentials, Identity, ProcessEvents, ProcessId, TimerStart, TimerState};
+use process_core::identity;
 use process_core::open::Descriptions;
 use process_core::table::Table;
 use process_core::timer::Now;
@@ -95,9 +96,20 @@ impl Service {
         self.lenders.borrow_mut().insert(keeper, ProcessEvents::new(peer));
     }
 
-    /// The process of a client; 0 if it is none.
-    pub fn process(&self, client: u64) -> u32 {
-        self.processes.borrow().by_client(client).unwrap_or(0)
+    fn identified(&self, client: u64, how: fn(ProcessId, &Identity) -> Credentials) -> Credentials {
+        let processes = self.processes.borrow();
+        let found = processes.by_client(client).and_then(|id| Some((id, processes.get(id)?)));
+        found.map_or_else(Credentials::default, |(id, process)| how(id, &process.identity))
+    }
+
+    /// The process of a client, and as whom it acts; 0 if it is none.
+    pub fn acting(&self, client: u64) -> Credentials {
+        self.identified(client, identity::acting)
+    }
+
+    /// The process of a client, and who it really is; 0 if it is none.
+    pub fn sender(&self, client: u64) -> Credentials {
+        self.identified(client, identity::real)
     }
 
     /// Works on the table, and tells who waits for what that changed.
@@ -225,7 +237,7 @@ impl DescriptionsServer for Service {
         not_positioned(at)?;
         let (bulk, client) = (peer.bulk(), peer.id());
         let get = |into: &mut [u8]| bulk.read(span.offset as usize, into).is_ok();
-        self.repeat(id, wait, |table| table.write(client, id, || self.process(client), length_of(span), get))
+        self.repeat(id, wait, |table| table.write(client, id, || self.sender(client), length_of(span), get))
             .await
             .map(|count| count as u32)
     }

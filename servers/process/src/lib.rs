@@ -9,6 +9,7 @@
 extern crate alloc;
 
 pub mod event;
+pub mod identity;
 pub mod loans;
 pub mod notices;
 pub mod open;

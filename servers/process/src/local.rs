@@ -48,12 +48,12 @@ impl SocketsServer for Service {
         if family != Family::Local {
             return Err(DescriptionError::NotSupported);
         }
-        let owner = self.process(peer.id());
+        let owner = self.acting(peer.id());
         self.act(|table| table.socket(peer.id(), kind, owner))
     }
 
     async fn pair(&self, peer: &Peer, kind: SocketKind) -> Outcome<(DescriptionId, DescriptionId)> {
-        let owner = self.process(peer.id());
+        let owner = self.acting(peer.id());
         self.act(|table| table.pair(peer.id(), kind, owner))
     }
 
@@ -68,7 +68,7 @@ impl SocketsServer for Service {
     }
 
     async fn listen(&self, peer: &Peer, id: DescriptionId, backlog: u32) -> Outcome<()> {
-        let owner = self.process(peer.id());
+        let owner = self.acting(peer.id());
         self.with_socket(peer, id, |sockets| sockets.listen(id, backlog, owner))
     }
 
@@ -79,7 +79,7 @@ impl SocketsServer for Service {
     }
 
     async fn connect(&self, peer: &Peer, id: DescriptionId, address: Address, wait: bool) -> Outcome<()> {
-        let (address, owner) = (local(address)?, self.process(peer.id()));
+        let (address, owner) = (local(address)?, self.acting(peer.id()));
         self.repeat(id, wait, |table| table.connect(peer.id(), id, &address, owner)).await
     }
 
@@ -141,10 +141,10 @@ impl SocketsServer for Service {
         rights: Vec<Right>,
         wait: bool,
     ) -> Outcome<u32> {
-        let (to, bulk, process) = (to.map(local).transpose()?, peer.bulk(), self.process(peer.id()));
+        let (to, bulk, who) = (to.map(local).transpose()?, peer.bulk(), self.sender(peer.id()));
         // Also if this is dropped because the client does not wait any longer.
         let mut unsent = Unsent { service: self, rights: &rights };
-        let sender = Sender { process, to: to.as_ref(), rights: &rights };
+        let sender = Sender { who, to: to.as_ref(), rights: &rights };
         let get = |into: &mut [u8]| bulk.read(span.offset as usize, into).is_ok();
         let send = |table: &mut Descriptions| table.send(peer.id(), id, &sender, span.length as usize, get);
         let sent = self.repeat(id, wait, send).await?;

@@ -20,7 +20,7 @@ use channel::{Holders, LENT};
 use contracts::descriptions::{
     DescriptionError as Error, DescriptionId, Keeper, Kind, RIGHTS_MAX, Right, may_have, ready,
 };
-use contracts::process::{ProcessId, TimerStart, TimerState};
+use contracts::process::{Credentials, ProcessId, TimerStart, TimerState};
 use contracts::sockets::{LocalAddress, Received, SocketKind};
 
 use crate::event::{self, Event};
@@ -224,7 +224,7 @@ impl Descriptions {
     }
 
     /// A new socket of that process. `TooMany`.
-    pub fn socket(&mut self, client: u64, kind: SocketKind, owner: u32) -> Result<DescriptionId, Error> {
+    pub fn socket(&mut self, client: u64, kind: SocketKind, owner: Credentials) -> Result<DescriptionId, Error> {
         self.sockets.room(1)?;
         let id = self.add(client, Object::Socket);
         self.sockets.add(id, kind, owner);
@@ -232,7 +232,12 @@ impl Descriptions {
     }
 
     /// Two that are connected. `TooMany`.
-    pub fn pair(&mut self, client: u64, kind: SocketKind, owner: u32) -> Result<(DescriptionId, DescriptionId), Error> {
+    pub fn pair(
+        &mut self,
+        client: u64,
+        kind: SocketKind,
+        owner: Credentials,
+    ) -> Result<(DescriptionId, DescriptionId), Error> {
         self.sockets.room(2)?;
         let ids = [(); 2].map(|()| self.add(client, Object::Socket));
         ids.into_iter().for_each(|id| self.sockets.add(id, kind, owner));
@@ -248,7 +253,13 @@ impl Descriptions {
     }
 
     /// Connects a socket.
-    pub fn connect(&mut self, client: u64, id: DescriptionId, to: &LocalAddress, owner: u32) -> Result<(), Error> {
+    pub fn connect(
+        &mut self,
+        client: u64,
+        id: DescriptionId,
+        to: &LocalAddress,
+        owner: Credentials,
+    ) -> Result<(), Error> {
         let other_end = self.last_id + 1;
         self.sockets(client, id)?.connect(id, to, owner, other_end)?;
         self.last_id = other_end;
@@ -492,18 +503,18 @@ impl Descriptions {
         }
     }
 
-    /// Writes bytes of the `offered` ones, of process `writer`, which `get` fetches; it says
+    /// Writes bytes of the `offered` ones, of `writer`, which `get` fetches; it says
     /// `false` if it cannot, and then nothing is written: `Invalid`.
     pub fn write(
         &mut self,
         client: u64,
         id: DescriptionId,
-        writer: impl FnOnce() -> u32,
+        writer: impl FnOnce() -> Credentials,
         offered: usize,
         get: impl FnOnce(&mut [u8]) -> bool,
     ) -> Result<usize, Error> {
         if let Object::Socket = self.held(client, id)? {
-            return self.sockets.send(id, &Sender { process: writer(), ..Sender::default() }, offered, get);
+            return self.sockets.send(id, &Sender { who: writer(), ..Sender::default() }, offered, get);
         }
         let fetch = |count: usize| {
             let mut bytes = vec![0; count];

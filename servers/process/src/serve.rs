@@ -251,6 +251,16 @@ impl ProcessServer for Service {
         }
     }
 
+    async fn set_ids(&self, peer: &Peer, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {
+        let caller = self.caller(peer)?;
+        self.table.borrow_mut().set_ids(caller, of_user, change)
+    }
+
+    async fn set_groups(&self, peer: &Peer, groups: Vec<u32>) -> Result<(), ProcessError> {
+        let caller = self.caller(peer)?;
+        self.table.borrow_mut().set_groups(caller, groups)
+    }
+
     fn describe(&self, peer: &Peer, name: String, command_line: String) {
         if let Ok(caller) = self.caller(peer) {
             self.table.borrow_mut().describe(caller, &name, &command_line);
@@ -356,6 +366,7 @@ impl ProcessServer for Service {
             },
             name: process.name,
             command_line: process.command_line,
+            identity: process.identity,
             pages,
             cpu_ns,
             children_cpu_ns: process.children_cpu_ns,

@@ -19,6 +19,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use contracts::descriptions::{DescriptionError as Error, DescriptionId, Right, ready};
+use contracts::process::Credentials;
 use contracts::sockets::{Address, LOCAL_NAME_MAX, LocalAddress, Received, Shutdown, SocketKind};
 
 use crate::syslog::Unended;
@@ -46,7 +47,7 @@ struct Message {
     /// How many a stream's reader took.
     taken: usize,
     source: Option<LocalAddress>,
-    sender: u32,
+    sender: Credentials,
     /// Who receives its first byte receives these.
     rights: Vec<Right>,
 }
@@ -77,9 +78,9 @@ struct Socket {
     write_over: bool,
     error: Option<Error>,
     /// Who made it, or listens.
-    owner: u32,
+    owner: Credentials,
     /// The owner of the other end, when they were connected.
-    peer_owner: u32,
+    peer_owner: Credentials,
     tells_sender: bool,
     /// Where the last datagram to an address found no room.
     blocked_at: Option<DescriptionId>,
@@ -107,8 +108,8 @@ pub struct Sockets {
 /// Who sends, with what besides bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Sender<'a> {
-    /// Its process.
-    pub process: u32,
+    /// Its process, and who that is.
+    pub who: Credentials,
     /// For whom, if the socket is not connected.
     pub to: Option<&'a LocalAddress>,
     /// Descriptions that go with the message.
@@ -138,7 +139,7 @@ fn key_of(kind: SocketKind, address: &LocalAddress) -> Key {
 }
 
 impl Socket {
-    fn new(kind: SocketKind, owner: u32) -> Socket {
+    fn new(kind: SocketKind, owner: Credentials) -> Socket {
         Socket {
             kind,
             state: State::Free,
@@ -149,7 +150,7 @@ impl Socket {
             write_over: false,
             error: None,
             owner,
-            peer_owner: 0,
+            peer_owner: Credentials::default(),
             tells_sender: false,
             blocked_at: None,
             blocked: BTreeSet::new(),
@@ -211,13 +212,13 @@ impl Sockets {
     }
 
     /// Enters a new socket of that process.
-    pub fn add(&mut self, id: DescriptionId, kind: SocketKind, owner: u32) {
+    pub fn add(&mut self, id: DescriptionId, kind: SocketKind, owner: Credentials) {
         self.all.insert(id, Socket::new(kind, owner));
     }
 
     /// Connects two new ones.
     pub fn join(&mut self, ids: [DescriptionId; 2]) {
-        let owners = ids.map(|id| self.all.get(&id).map_or(0, |socket| socket.owner));
+        let owners = ids.map(|id| self.all.get(&id).map_or_else(Credentials::default, |socket| socket.owner));
         for (own, peer) in [(0, 1), (1, 0)] {
             if let Some(socket) = self.all.get_mut(&ids[own]) {
                 (socket.state, socket.peer_owner) = (State::Connected(ids[peer]), owners[peer]);
@@ -254,7 +255,7 @@ impl Sockets {
 
     /// Lets others connect, with so many that may wait. `Invalid` if it has no address or is
     /// connected, `NotSupported` for datagrams.
-    pub fn listen(&mut self, id: DescriptionId, backlog: u32, owner: u32) -> Result<(), Error> {
+    pub fn listen(&mut self, id: DescriptionId, backlog: u32, owner: Credentials) -> Result<(), Error> {
         let socket = self.get(id)?;
         if socket.kind == SocketKind::Datagram {
             return Err(Error::NotSupported);
@@ -292,7 +293,7 @@ impl Sockets {
         &mut self,
         id: DescriptionId,
         to: &LocalAddress,
-        owner: u32,
+        owner: Credentials,
         new: DescriptionId,
     ) -> Result<(), Error> {
         let kind = self.get(id)?.kind;
@@ -406,11 +407,11 @@ impl Sockets {
         if is_log {
             let is_message = !receiver.is_stream();
             let lines = self.get(id)?.unended.take(&bytes, is_message);
-            self.logged.extend(lines.into_iter().map(|line| (sender.process, line)));
+            self.logged.extend(lines.into_iter().map(|line| (sender.who.process, line)));
             self.lost.extend(sender.rights);
             return Ok(count);
         }
-        receiver.put(Message { bytes, taken: 0, source, sender: sender.process, rights: sender.rights.into() });
+        receiver.put(Message { bytes, taken: 0, source, sender: sender.who, rights: sender.rights.into() });
         self.changed.push(target);
         Ok(count)
     }
@@ -542,7 +543,7 @@ impl Sockets {
 
     /// Whom what is received from it or sent to it belongs to: the process that was at the other
     /// end when they were connected. `NotConnected`.
-    pub fn peer_owner(&mut self, id: DescriptionId) -> Result<u32, Error> {
+    pub fn peer_owner(&mut self, id: DescriptionId) -> Result<Credentials, Error> {
         let socket = self.get(id)?;
         match socket.state {
             State::Listening { .. } => Ok(socket.owner),
@@ -614,7 +615,7 @@ impl Sockets {
             self.names.remove(&key);
         }
         self.changed.extend(core::mem::take(&mut socket.blocked));
-        self.logged.extend(socket.unended.end().map(|line| (socket.owner, line)));
+        self.logged.extend(socket.unended.end().map(|line| (socket.owner.process, line)));
         let was_unread = self.discard(core::mem::take(&mut socket.incoming));
         match socket.state {
             State::Connected(peer) if socket.kind != SocketKind::Datagram => {

@@ -9,7 +9,11 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use contracts::process::{BRANCH_MAX, ChildNews, ChildState, Ended, Interest, ProcessError, ProcessId, Target};
+use contracts::process::{
+    BRANCH_MAX, ChildNews, ChildState, Ended, IdChange, Identity, Ids, Interest, ProcessError, ProcessId, Target,
+};
+
+use crate::identity;
 
 /// Processes at once, zombies included.
 pub const MAX_PROCESSES: usize = 1000;
@@ -73,6 +77,8 @@ pub struct Process {
     pub name: String,
     /// Arguments.
     pub command_line: String,
+    /// Whose it is.
+    pub identity: Identity,
 }
 
 /// What a wait found.
@@ -185,6 +191,7 @@ impl Table {
             children_cpu_ns: 0,
             name: String::new(),
             command_line: String::new(),
+            identity: Identity::default(),
         };
         self.insert(id, process);
         id
@@ -490,11 +497,24 @@ impl Table {
         Ok((process.group, process.session))
     }
 
+    /// Changes the ids of a living process. As for [`identity::set_ids`].
+    pub fn set_ids(&mut self, id: ProcessId, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {
+        let process = self.processes.get_mut(&id).ok_or(ProcessError::NotFound)?;
+        identity::set_ids(&mut process.identity, of_user, change)
+    }
+
+    /// Names its groups. As for [`identity::set_groups`].
+    pub fn set_groups(&mut self, id: ProcessId, groups: Vec<u32>) -> Result<(), ProcessError> {
+        let process = self.processes.get_mut(&id).ok_or(ProcessError::NotFound)?;
+        identity::set_groups(&mut process.identity, groups)
+    }
+
     /// Name and arguments after exec.
     pub fn describe(&mut self, id: ProcessId, name: &str, command_line: &str) {
         if let Some(process) = self.processes.get_mut(&id) {
             process.name = cut(name, NAME_BYTES);
             process.command_line = cut(command_line, COMMAND_LINE_BYTES);
+            identity::run_program(&mut process.identity);
         }
     }
 

@@ -284,6 +284,7 @@ async fn replace(
     with_state(|state| {
         (state.heap_start, state.heap_end) = (heap, heap);
         state.program = Text::new(&program.path);
+        state.identity.run_program();
     });
     with_thread(|thread| {
         thread.registers =
@@ -295,8 +296,12 @@ async fn replace(
     Ok(())
 }
 
-fn fixed_values(image: &Image, base: u64, linker_base: u64) -> [(u64, u64); 13] {
+fn fixed_values(image: &Image, base: u64, linker_base: u64) -> [(u64, u64); 14] {
     let header_bytes = 56;
+    let (users, groups, is_secure) = with_state(|state| {
+        let own = &state.identity;
+        (own.ids(true), own.ids(false), own.is_secure())
+    });
     [
         (auxiliary::PHDR, if image.headers == 0 { 0 } else { base + image.headers }),
         (auxiliary::PHENT, header_bytes),
@@ -305,10 +310,11 @@ fn fixed_values(image: &Image, base: u64, linker_base: u64) -> [(u64, u64); 13] 
         (auxiliary::BASE, linker_base),
         (auxiliary::FLAGS, 0),
         (auxiliary::ENTRY, base + image.entry),
-        (auxiliary::UID, 0),
-        (auxiliary::EUID, 0),
-        (auxiliary::GID, 0),
-        (auxiliary::EGID, 0),
+        (auxiliary::UID, users.real.into()),
+        (auxiliary::EUID, users.effective.into()),
+        (auxiliary::GID, groups.real.into()),
+        (auxiliary::EGID, groups.effective.into()),
+        (auxiliary::SECURE, is_secure.into()),
         (auxiliary::CLKTCK, TICKS_PER_S),
         (auxiliary::HWCAP, hardware()),
     ]

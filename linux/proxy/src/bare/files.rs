@@ -60,11 +60,11 @@ fn own_descriptor(path: &str) -> Option<u64> {
 
 /// A path of the program, against a directory descriptor if it is relative.
 pub fn resolved(directory: u64, path: &str) -> Result<Name, Errno> {
-    let process = with_state(|state| state.process);
+    let (process, owner) = with_state(|state| (state.process, state.identity.acting()));
     if directory as i32 == AT_FDCWD || path.starts_with('/') {
         let current = with_state(|state| state.directory);
         let path = absolute(current.as_str(), path)?;
-        return Ok(Name { directory: None, path: own_program(&path).unwrap_or(path), process });
+        return Ok(Name { directory: None, path: own_program(&path).unwrap_or(path), process, owner });
     }
     let found = description(directory)?;
     if found.kind != type_bits(Kind::Directory) {
@@ -72,7 +72,7 @@ pub fn resolved(directory: u64, path: &str) -> Result<Name, Errno> {
     }
     // What it may be as long as: one message carries it.
     let path = absolute("", path)?[1..].into();
-    Ok(Name { directory: Some(found.id), path, process })
+    Ok(Name { directory: Some(found.id), path, process, owner })
 }
 
 /// The same from the program's memory.

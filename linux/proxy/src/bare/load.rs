@@ -29,7 +29,8 @@ pub struct Opened {
 impl Opened {
     /// Opens a file and reads its head. `EACCES` for what is no file, or may be executed by nobody.
     pub async fn open(path: &str) -> Result<Opened, Failure> {
-        let name = Name { directory: None, path: path.into(), process: with_state(|state| state.process) };
+        let (process, owner) = with_state(|state| (state.process, state.identity.acting()));
+        let name = Name { directory: None, path: path.into(), process, owner };
         let opened = proxy().files()?.open(name, open::READ, 0).await?;
         if opened.elsewhere.is_some() {
             return Err(Errno::EACCES.into());

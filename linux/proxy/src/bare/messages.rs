@@ -188,7 +188,7 @@ fn decode_control(header: &MessageHeader) -> Result<Vec<u32>, Failure> {
             (SOL_SOCKET, SCM_CREDENTIALS) => {
                 let told: Credentials = user::read(header.control.wrapping_add(offset + head_bytes))?;
                 // The server knows who sends; nobody speaks for others.
-                if told != own_credentials() {
+                if !is_own(&told) {
                     return Err(Errno::EPERM.into());
                 }
             }
@@ -207,8 +207,8 @@ fn decode_control(header: &MessageHeader) -> Result<Vec<u32>, Failure> {
     Ok(descriptors)
 }
 
-fn own_credentials() -> Credentials {
-    Credentials { process: with_state(|state| state.process), user: 0, group: 0 }
+fn is_own(told: &Credentials) -> bool {
+    with_state(|state| told.process == state.process && state.identity.may_claim(told.user, told.group))
 }
 
 /// sendmsg.
@@ -255,8 +255,8 @@ pub async fn receive_message(found: &Description, header: &MessageHeader, header
         used: 0,
         is_cut: got.lost_rights || are_lost,
     };
-    if let Some(process) = got.sender {
-        control.put(SCM_CREDENTIALS, Credentials { process, user: 0, group: 0 }.as_bytes())?;
+    if let Some(contracts::process::Credentials { process, user, group }) = got.sender {
+        control.put(SCM_CREDENTIALS, Credentials { process, user, group }.as_bytes())?;
     }
     if !descriptors.is_empty() {
         control.put(SCM_RIGHTS, descriptors.as_bytes())?;

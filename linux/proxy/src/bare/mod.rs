@@ -7,6 +7,7 @@ mod exec;
 mod files;
 mod fork;
 mod futex;
+mod identity;
 mod input_output;
 mod load;
 mod local;

@@ -229,7 +229,7 @@ pub fn set_limit(resource: u64, at: u64) -> Outcome {
 /// Changes a limit; gives the one before. A stack that may be larger is so at once.
 fn change_limit(resource: u64, new: Limit) -> Result<Limit, Errno> {
     if resource == resource::STACK {
-        with_state(|state| state.limits.check(resource, new, state.users.effective == 0))?;
+        with_state(|state| state.limits.check(resource, new, state.identity.is_root()))?;
         mapping::grow_stack(new.current)?;
     }
     let old = with_state(|state| state.set_limit(resource, new))?;

@@ -291,8 +291,8 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
         | SocketOption::ReusePort(on)
         | SocketOption::Only6(on)
         | SocketOption::Listening(on) => (on.into(), None),
-        SocketOption::Peer(process) => {
-            let credentials = Credentials { process, user: 0, group: 0 };
+        SocketOption::Peer(contracts::process::Credentials { process, user, group }) => {
+            let credentials = Credentials { process, user, group };
             return tell_option(credentials.as_bytes(), at, length_at);
         }
         SocketOption::Linger(seconds) => (seconds.is_some().into(), Some(seconds.unwrap_or(0))),

@@ -13,7 +13,6 @@ use contracts::process::{Ended, ProcessId};
 use personality::Errno;
 use personality::calls::{Call, absent_name};
 use personality::flags::*;
-use personality::identity::Ids;
 use personality::layouts::EntryForm;
 use personality::refusals::Refusals;
 use personality::state::PARENT_UNKNOWN;
@@ -23,8 +22,8 @@ use super::input_output as io;
 use super::proxy::proxy;
 use super::user::{self, with_signals, with_state, with_thread};
 use super::{
-    entry, exec, files, fork, futex, local, locks, mapping, messages, numbers, poll, process, process_handles,
-    scheduling, shared_files, signals, sockets, threads, time, timers, transfer,
+    entry, exec, files, fork, futex, identity, local, locks, mapping, messages, numbers, poll, process,
+    process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer,
 };
 
 /// How to go back to the program.
@@ -165,19 +164,13 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::Getpid => get(|state| state.process.into()),
         Call::Gettid => Ok(with_thread(|thread| thread.id)),
         Call::Getppid => return parent(),
-        Call::Getuid => get(|state| state.users.real.into()),
-        Call::Geteuid => get(|state| state.users.effective.into()),
-        Call::Getgid => get(|state| state.groups.real.into()),
-        Call::Getegid => get(|state| state.groups.effective.into()),
-        Call::Getgroups | Call::Setgroups => Ok(0),
-        Call::Setuid => identify(true, |ids, is_root| ids.set(a, is_root)),
-        Call::Setgid => identify(false, |ids, is_root| ids.set(a, is_root)),
-        Call::Setreuid => identify(true, |ids, is_root| ids.set_two(a, b, is_root)),
-        Call::Setregid => identify(false, |ids, is_root| ids.set_two(a, b, is_root)),
-        Call::Setresuid => identify(true, |ids, is_root| ids.set_all([a, b, c], is_root)),
-        Call::Setresgid => identify(false, |ids, is_root| ids.set_all([a, b, c], is_root)),
-        Call::Getresuid => tell_ids(with_state(|state| state.users), [a, b, c]),
-        Call::Getresgid => tell_ids(with_state(|state| state.groups), [a, b, c]),
+        Call::Getuid => identity::id(true, |ids| ids.real),
+        Call::Geteuid => identity::id(true, |ids| ids.effective),
+        Call::Getgid => identity::id(false, |ids| ids.real),
+        Call::Getegid => identity::id(false, |ids| ids.effective),
+        Call::Getresuid => identity::tell(true, [a, b, c]),
+        Call::Getresgid => identity::tell(false, [a, b, c]),
+        Call::Getgroups => identity::groups(a, b),
         Call::SetTidAddress => Ok(with_thread(|thread| {
             thread.clear_id_at = a;
             thread.id
@@ -261,22 +254,6 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
     })
 }
 
-/// Changes the ids of the user, or of the group.
-fn identify(of_user: bool, change: impl FnOnce(&mut Ids, bool) -> Result<(), Errno>) -> Outcome {
-    with_state(|state| {
-        let is_root = state.users.effective == 0;
-        change(if of_user { &mut state.users } else { &mut state.groups }, is_root)
-    })?;
-    Ok(0)
-}
-
-fn tell_ids(ids: Ids, at: [u64; 3]) -> Outcome {
-    for (at, id) in at.into_iter().zip([ids.real, ids.effective, ids.saved]) {
-        user::write(at, &id)?;
-    }
-    Ok(0)
-}
-
 /// Bytes of `struct robust_list_head`.
 const ROBUST_HEAD_BYTES: u64 = 24;
 
@@ -307,7 +284,9 @@ fn capabilities(header_at: u64, data_at: u64) -> Outcome {
         user::write(header_at, &VERSION_3)?;
         return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) };
     }
-    user::write_if(data_at, &[ALL[0], ALL[0], 0, ALL[1], ALL[1], 0])?;
+    // Who gave root up has none.
+    let [low, high] = if with_state(|state| state.identity.is_root()) { ALL } else { [0, 0] };
+    user::write_if(data_at, &[low, low, 0, high, high, 0])?;
     Ok(0)
 }
 
@@ -506,6 +485,13 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Getpgid => process::groups(a).await.map(|(group, _)| group.into()),
         Call::Getpgrp => process::groups(0).await.map(|(group, _)| group.into()),
         Call::Getsid => process::groups(a).await.map(|(_, session)| session.into()),
+        Call::Setuid => identity::set(true, a).await,
+        Call::Setgid => identity::set(false, a).await,
+        Call::Setreuid => identity::set_two(true, [a, b]).await,
+        Call::Setregid => identity::set_two(false, [a, b]).await,
+        Call::Setresuid => identity::set_all(true, [a, b, c]).await,
+        Call::Setresgid => identity::set_all(false, [a, b, c]).await,
+        Call::Setgroups => identity::set_groups(a, b).await,
         Call::Prlimit64 => process::limit_of_another(a, b).await,
         Call::Setsid => proxy().process.new_session().await.map(u64::from).map_err(Failure::from),
         Call::Getppid => ask_parent().await,
@@ -516,11 +502,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Geteuid
         | Call::Getegid
         | Call::Getgroups
-        | Call::Setgroups
-        | Call::Setuid
-        | Call::Setgid
-        | Call::Setresuid
-        | Call::Setresgid
         | Call::SetTidAddress
         | Call::SetRobustList
         | Call::GetRobustList
@@ -553,8 +534,6 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::EpollCreate
         | Call::EpollCreate1
         | Call::EpollCtl
-        | Call::Setreuid
-        | Call::Setregid
         | Call::Getresuid
         | Call::Getresgid
         | Call::Sync

@@ -5,6 +5,10 @@ use super::*;
 const ME: u64 = 1 << 32;
 const CHILD: u64 = 2 << 32;
 
+fn who(process: u32) -> Credentials {
+    Credentials { process, ..Credentials::default() }
+}
+
 fn read(all: &mut Descriptions, client: u64, id: DescriptionId, room: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; room];
     let count = all.read(client, id, room, 0, |offset, part| {
@@ -19,7 +23,7 @@ fn write(all: &mut Descriptions, client: u64, id: DescriptionId, from: &[u8]) ->
     all.write(
         client,
         id,
-        || 7,
+        || who(7),
         from.len(),
         |into| {
             into.copy_from_slice(&from[..into.len()]);
@@ -116,18 +120,18 @@ fn an_event_counts_and_is_bounded() {
 #[test]
 fn a_socket_is_read_and_written_as_others() {
     let mut all = Descriptions::default();
-    let (one, two) = all.pair(ME, SocketKind::Stream, 7).unwrap();
+    let (one, two) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
     assert_eq!(all.kind(ME, one), Ok(Kind::Socket));
     all.inherit(ME, CHILD);
     assert_eq!(write(&mut all, ME, one, b"hello"), Ok(5));
     assert_eq!(all.take_changed(), [two]);
     assert_eq!(read(&mut all, CHILD, two, 9).unwrap(), b"hello");
-    let listener = all.socket(ME, SocketKind::Stream, 7).unwrap();
+    let listener = all.socket(ME, SocketKind::Stream, who(7)).unwrap();
     let address = LocalAddress { file: Some(3), name: b"/s".into() };
     all.sockets(ME, listener).unwrap().bind(listener, address.clone()).unwrap();
-    all.sockets(ME, listener).unwrap().listen(listener, 1, 7).unwrap();
-    let client = all.socket(CHILD, SocketKind::Stream, 8).unwrap();
-    all.connect(CHILD, client, &address, 8).unwrap();
+    all.sockets(ME, listener).unwrap().listen(listener, 1, who(7)).unwrap();
+    let client = all.socket(CHILD, SocketKind::Stream, who(8)).unwrap();
+    all.connect(CHILD, client, &address, who(8)).unwrap();
     let taken = all.accept(ME, listener).unwrap();
     assert_eq!(write(&mut all, CHILD, client, b"x"), Ok(1));
     assert_eq!(read(&mut all, CHILD, taken, 9), Err(Error::BadId));
@@ -135,8 +139,8 @@ fn a_socket_is_read_and_written_as_others() {
     // A program's end ends its connections, and one that nobody accepted goes with its listener.
     all.forget(CHILD..=CHILD, |_| true);
     assert_eq!(read(&mut all, ME, taken, 9), Ok(Vec::new()));
-    let late = all.socket(ME, SocketKind::Stream, 7).unwrap();
-    all.connect(ME, late, &address, 7).unwrap();
+    let late = all.socket(ME, SocketKind::Stream, who(7)).unwrap();
+    all.connect(ME, late, &address, who(7)).unwrap();
     all.forget(ME..=ME, |_| true);
     assert!(all.all.is_empty() && all.sockets.room(crate::sockets::SOCKETS_MAX).is_ok());
     let event = all.event(ME, 0, false).unwrap();
@@ -148,7 +152,7 @@ fn right(keeper: Keeper, token: u64) -> Right {
 }
 
 fn send(all: &mut Descriptions, client: u64, id: DescriptionId, rights: &[Right]) -> Result<usize, Error> {
-    all.send(client, id, &Sender { process: 7, to: None, rights }, 1, |into| {
+    all.send(client, id, &Sender { who: who(7), to: None, rights }, 1, |into| {
         into.fill(b'r');
         true
     })
@@ -161,7 +165,7 @@ fn receive(all: &mut Descriptions, client: u64, id: DescriptionId, rights: usize
 #[test]
 fn descriptions_travel_in_messages_and_live_there() {
     let mut all = Descriptions::default();
-    let (one, two) = all.pair(ME, SocketKind::Stream, 7).unwrap();
+    let (one, two) = all.pair(ME, SocketKind::Stream, who(7)).unwrap();
     let event = all.event(ME, 5, false).unwrap();
     all.inherit(ME, CHILD);
     all.close(CHILD, event).unwrap();
@@ -191,7 +195,7 @@ fn descriptions_travel_in_messages_and_live_there() {
 #[test]
 fn what_nobody_can_receive_is_closed() {
     let mut all = Descriptions::default();
-    let (one, two) = all.pair(ME, SocketKind::Datagram, 7).unwrap();
+    let (one, two) = all.pair(ME, SocketKind::Datagram, who(7)).unwrap();
     let (reading, writing) = all.pipe(ME).unwrap();
     // Read without asking for it, and too many of them.
     send(&mut all, ME, one, &[right(Keeper::Process, reading), right(Keeper::Process, writing)]).unwrap();
@@ -202,12 +206,12 @@ fn what_nobody_can_receive_is_closed() {
     // Ends that lie in each other's messages, in a listener's waiting connection too.
     send(&mut all, ME, one, &[right(Keeper::Process, one)]).unwrap();
     send(&mut all, ME, two, &[right(Keeper::Process, two)]).unwrap();
-    let listener = all.socket(ME, SocketKind::Stream, 7).unwrap();
+    let listener = all.socket(ME, SocketKind::Stream, who(7)).unwrap();
     let address = LocalAddress { file: Some(3), name: b"/s".into() };
     all.sockets(ME, listener).unwrap().bind(listener, address.clone()).unwrap();
-    all.sockets(ME, listener).unwrap().listen(listener, 1, 7).unwrap();
-    let client = all.socket(ME, SocketKind::Stream, 8).unwrap();
-    all.connect(ME, client, &address, 8).unwrap();
+    all.sockets(ME, listener).unwrap().listen(listener, 1, who(7)).unwrap();
+    let client = all.socket(ME, SocketKind::Stream, who(8)).unwrap();
+    all.connect(ME, client, &address, who(8)).unwrap();
     send(&mut all, ME, client, &[right(Keeper::Process, listener), right(Keeper::Process, one)]).unwrap();
     all.close(ME, one).unwrap();
     all.close(ME, two).unwrap();
@@ -219,7 +223,7 @@ fn what_nobody_can_receive_is_closed() {
 #[test]
 fn tickets_are_settled_once_whatever_becomes_of_them() {
     let mut all = Descriptions::default();
-    let (one, two) = all.pair(ME, SocketKind::Packets, 7).unwrap();
+    let (one, two) = all.pair(ME, SocketKind::Packets, who(7)).unwrap();
     let ticket = |number| right(if number % 2 == 0 { Keeper::Files } else { Keeper::Network }, number);
     for number in 10..14 {
         send(&mut all, ME, one, &[ticket(number)]).unwrap();

@@ -1,6 +1,7 @@
 //! The sockets that take what programs send to the machine's log.
 
 use contracts::descriptions::{DescriptionError as Error, DescriptionId};
+use contracts::process::Credentials;
 use contracts::sockets::SocketKind;
 
 use super::{Key, Sockets};
@@ -30,8 +31,8 @@ impl Sockets {
     /// file as long as the machine runs.
     pub fn open_log(&mut self, file: u64, [datagrams, stream]: [DescriptionId; 2]) {
         if self.log.is_none() {
-            self.add(datagrams, SocketKind::Datagram, 0);
-            self.add(stream, SocketKind::Stream, 0);
+            self.add(datagrams, SocketKind::Datagram, Credentials::default());
+            self.add(stream, SocketKind::Stream, Credentials::default());
             self.names.insert(Key::File(file), datagrams);
             self.log = Some(Log { file, datagrams, stream });
         }

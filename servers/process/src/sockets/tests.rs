@@ -7,14 +7,18 @@ const B: DescriptionId = 2;
 const C: DescriptionId = 3;
 const NEW: DescriptionId = 100;
 
+fn who(process: u32) -> Credentials {
+    Credentials { process, user: process + 1000, group: process + 2000 }
+}
+
 fn named(name: &str) -> LocalAddress {
     LocalAddress { file: None, name: format!("\0{name}").into_bytes() }
 }
 
 fn pair(kind: SocketKind) -> Sockets {
     let mut all = Sockets::default();
-    all.add(A, kind, 10);
-    all.add(B, kind, 20);
+    all.add(A, kind, who(10));
+    all.add(B, kind, who(20));
     all.join([A, B]);
     all
 }
@@ -24,7 +28,7 @@ fn send(all: &mut Sockets, id: DescriptionId, bytes: &[u8]) -> Result<usize, Err
 }
 
 fn send_to(all: &mut Sockets, id: DescriptionId, to: Option<&LocalAddress>, bytes: &[u8]) -> Result<usize, Error> {
-    let sender = Sender { process: id as u32, to, ..Sender::default() };
+    let sender = Sender { who: who(id as u32), to, ..Sender::default() };
     all.send(id, &sender, bytes.len(), |into| {
         into.copy_from_slice(&bytes[..into.len()]);
         true
@@ -116,18 +120,18 @@ fn a_full_socket_keeps_senders_waiting_until_there_is_room() {
 #[test]
 fn connections_wait_to_be_accepted() {
     let mut all = Sockets::default();
-    [A, B, C].into_iter().for_each(|id| all.add(id, SocketKind::Stream, id as u32));
-    assert_eq!(all.connect(B, &named("x"), 2, NEW), Err(Error::ConnectionRefused));
-    assert_eq!(all.listen(A, 0, 1), Err(Error::Invalid));
+    [A, B, C].into_iter().for_each(|id| all.add(id, SocketKind::Stream, who(id as u32)));
+    assert_eq!(all.connect(B, &named("x"), who(2), NEW), Err(Error::ConnectionRefused));
+    assert_eq!(all.listen(A, 0, who(1)), Err(Error::Invalid));
     all.bind(A, named("x")).unwrap();
     assert_eq!(all.bind(A, named("y")), Err(Error::Invalid));
     assert_eq!(all.bind(B, named("x")), Err(Error::AddressInUse));
-    assert_eq!(all.connect(B, &named("x"), 2, NEW), Err(Error::ConnectionRefused));
-    all.listen(A, 0, 11).unwrap();
+    assert_eq!(all.connect(B, &named("x"), who(2), NEW), Err(Error::ConnectionRefused));
+    all.listen(A, 0, who(11)).unwrap();
     assert_eq!(all.accept(A), Err(Error::WouldBlock));
-    all.connect(B, &named("x"), 22, NEW).unwrap();
-    assert_eq!(all.connect(B, &named("x"), 22, NEW + 1), Err(Error::AlreadyConnected));
-    assert_eq!(all.connect(C, &named("x"), 33, NEW + 1), Err(Error::WouldBlock));
+    all.connect(B, &named("x"), who(22), NEW).unwrap();
+    assert_eq!(all.connect(B, &named("x"), who(22), NEW + 1), Err(Error::AlreadyConnected));
+    assert_eq!(all.connect(C, &named("x"), who(33), NEW + 1), Err(Error::WouldBlock));
     // It may be written to before it is accepted.
     send(&mut all, B, b"early").unwrap();
     assert_eq!(all.ready(A), ready::READ);
@@ -137,14 +141,14 @@ fn connections_wait_to_be_accepted() {
     assert_eq!(receive(&mut all, NEW, 9).unwrap(), b"early");
     assert_eq!(all.names(NEW), Ok((named("x"), Some(LocalAddress::default()))));
     assert_eq!(all.names(B), Ok((LocalAddress::default(), Some(named("x")))));
-    assert_eq!((all.peer_owner(NEW), all.peer_owner(B)), (Ok(22), Ok(11)));
+    assert_eq!((all.peer_owner(NEW), all.peer_owner(B)), (Ok(who(22)), Ok(who(11))));
     // A listener's end refuses who was not accepted, and leaves the others.
-    all.connect(C, &named("x"), 33, NEW + 1).unwrap();
+    all.connect(C, &named("x"), who(33), NEW + 1).unwrap();
     all.close(A);
     assert_eq!(all.take_error(C), Ok(Some(Error::ConnectionReset)));
     assert_eq!(receive(&mut all, C, 9), Ok(vec![]));
     send(&mut all, NEW, b"still").unwrap();
-    all.add(A, SocketKind::Stream, 1);
+    all.add(A, SocketKind::Stream, who(1));
     all.bind(A, named("x")).unwrap();
     is_sound(&all);
     [A, B, C, NEW].into_iter().for_each(|id| all.close(id));
@@ -173,7 +177,7 @@ fn an_end_is_seen_by_the_other() {
 #[test]
 fn datagrams_find_names_and_tell_their_source() {
     let mut all = Sockets::default();
-    [A, B, C].into_iter().for_each(|id| all.add(id, SocketKind::Datagram, id as u32));
+    [A, B, C].into_iter().for_each(|id| all.add(id, SocketKind::Datagram, who(id as u32)));
     all.bind(A, LocalAddress { file: Some(7), name: b"/tmp/a".into() }).unwrap();
     all.bind(B, LocalAddress::default()).unwrap();
     assert_eq!(send(&mut all, B, b"x"), Err(Error::NotConnected));
@@ -181,7 +185,7 @@ fn datagrams_find_names_and_tell_their_source() {
     send_to(&mut all, B, Some(&to), b"hello").unwrap();
     *all.tells_sender(A).unwrap() = true;
     let (bytes, got) = taken(&mut all, A, 9, false).unwrap();
-    assert_eq!((&bytes[..], got.sender), (&b"hello"[..], Some(B as u32)));
+    assert_eq!((&bytes[..], got.sender), (&b"hello"[..], Some(who(B as u32))));
     let own = all.names(B).unwrap().0;
     assert!(own.name.starts_with(b"\0") && own.name.len() == 6);
     assert_eq!(got.source, Some(Address::Local(own.clone())));
@@ -196,15 +200,15 @@ fn datagrams_find_names_and_tell_their_source() {
     send_to(&mut all, B, Some(&to), &[0; MESSAGE_MAX]).unwrap();
     while receive(&mut all, A, 9).is_ok() {}
     // Who is connected takes from its peer only.
-    all.connect(A, &own, 1, NEW).unwrap();
+    all.connect(A, &own, who(1), NEW).unwrap();
     send(&mut all, A, b"back").unwrap();
     assert_eq!(send_to(&mut all, C, Some(&to), b"x"), Err(Error::Denied));
     all.close(B);
     assert_eq!(send(&mut all, A, b"x"), Err(Error::ConnectionRefused));
     send_to(&mut all, C, Some(&to), b"x").unwrap();
     // A stream does not reach a datagram's file, and may have a datagram's abstract name.
-    all.add(B, SocketKind::Stream, 2);
-    assert_eq!(all.connect(B, &to, 2, NEW), Err(Error::WrongKind));
+    all.add(B, SocketKind::Stream, who(2));
+    assert_eq!(all.connect(B, &to, who(2), NEW), Err(Error::WrongKind));
 }
 
 /// Streams against a plain queue of bytes, by a generator of fixed seed.
@@ -241,25 +245,25 @@ fn what_is_sent_to_the_log_is_lines_of_it() {
     let mut all = Sockets::default();
     let log = LocalAddress { file: Some(7), name: b"/dev/log".to_vec() };
     for (id, kind) in [(A, SocketKind::Datagram), (B, SocketKind::Stream), (C, SocketKind::Packets)] {
-        all.add(id, kind, id as u32);
+        all.add(id, kind, who(id as u32));
     }
-    assert_eq!(all.connect(A, &log, 1, NEW), Err(Error::ConnectionRefused), "there is no log yet");
+    assert_eq!(all.connect(A, &log, who(1), NEW), Err(Error::ConnectionRefused), "there is no log yet");
     all.open_log(7, [50, 51]);
     all.open_log(8, [60, 61]);
     assert_eq!((all.is_log(50), all.is_log(60), all.all.len()), (true, false, 5));
     // It is nobody's: its name cannot be taken, and it takes no place.
     assert_eq!(all.bind(A, log.clone()), Err(Error::AddressInUse));
     assert_eq!((all.room(SOCKETS_MAX - 3), all.room(SOCKETS_MAX - 2)), (Ok(()), Err(Error::TooMany)));
-    assert_eq!(all.connect(C, &log, 3, NEW), Err(Error::WrongKind));
+    assert_eq!(all.connect(C, &log, who(3), NEW), Err(Error::WrongKind));
 
     // Messages, to an address and over a connection.
     assert_eq!(send_to(&mut all, A, Some(&log), b"<13>one"), Ok(7));
-    all.connect(A, &log, 1, NEW).unwrap();
+    all.connect(A, &log, who(1), NEW).unwrap();
     assert_eq!(send(&mut all, A, b"<13>two\nthree"), Ok(13));
     assert_eq!(send(&mut all, A, &vec![0; MESSAGE_MAX + 1]), Err(Error::MessageTooLong));
     // A stream, in pieces; its last line ends with it.
-    all.connect(B, &log, 2, NEW).unwrap();
-    assert_eq!(all.connect(B, &log, 2, NEW), Err(Error::AlreadyConnected));
+    all.connect(B, &log, who(2), NEW).unwrap();
+    assert_eq!(all.connect(B, &log, who(2), NEW), Err(Error::AlreadyConnected));
     for piece in ["<14>fo", "ur\0", "<14>five"] {
         assert_eq!(send(&mut all, B, piece.as_bytes()), Ok(piece.len()));
     }
@@ -273,10 +277,10 @@ fn what_is_sent_to_the_log_is_lines_of_it() {
     assert_eq!(logged, expected.map(|(id, line)| (id as u32, String::from(line))));
 
     // Who comes later finds it as it was; what was sent with a message is nobody's.
-    all.add(B, SocketKind::Stream, 2);
-    all.connect(B, &log, 2, NEW).unwrap();
+    all.add(B, SocketKind::Stream, who(2));
+    all.connect(B, &log, who(2), NEW).unwrap();
     let rights = [Right { keeper: contracts::descriptions::Keeper::Files, token: 9, note: 0 }];
-    let sender = Sender { process: 2, to: None, rights: &rights };
+    let sender = Sender { who: who(2), to: None, rights: &rights };
     let put = |into: &mut [u8]| {
         into.copy_from_slice(b"x\n");
         true

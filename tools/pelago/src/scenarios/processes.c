@@ -1,8 +1,9 @@
-// What Linux promises of vfork and posix_spawn, asked by a program. Each check prints "ok NAME" or
+// What Linux promises of vfork, posix_spawn and the ids of processes, asked by a program. Each check prints "ok NAME" or
 // "FAILED NAME" with what was found. The waits are for what another process does.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -308,9 +310,160 @@ static void killed_at_any_instant(void) {
     check("who is killed at any instant lets the parent go on", fine == 40 && killers == 40, fine);
 }
 
+// Whose a process is.
+
+static int ids_are(int real, int effective, int saved) {
+    uid_t found[3];
+    getresuid(&found[0], &found[1], &found[2]);
+    return found[0] == real && found[1] == effective && found[2] == saved && getuid() == real && geteuid() == effective;
+}
+static int says(const char *path, const char *line) {
+    char text[4096] = { 0 };
+    int file = open(path, O_RDONLY);
+    read(file, text, sizeof text - 1);
+    close(file);
+    return strstr(text, line) != NULL;
+}
+
+// Who sent a byte, and who is at the other end.
+static struct ucred sender_of(int file) {
+    char byte, control[CMSG_SPACE(sizeof(struct ucred))];
+    struct iovec vector = { &byte, 1 };
+    struct msghdr message = { .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    struct ucred who = { -1, -1, -1 };
+    if (recvmsg(file, &message, 0) == 1 && CMSG_FIRSTHDR(&message)) memcpy(&who, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof who);
+    return who;
+}
+static struct ucred peer_of(int file) {
+    struct ucred who = { -1, -1, -1 };
+    socklen_t length = sizeof who;
+    getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &length);
+    return who;
+}
+
+static int gives_up_root(void) {
+    int failed = 0;
+#define want(number, what) if (!failed && !(what)) failed = number
+    gid_t groups[40] = { 3, 4, 5 }, found[40];
+    want(1, setgroups(3, groups) == 0 && getgroups(0, NULL) == 3);
+    want(2, getgroups(40, found) == 3 && found[0] == 3 && found[2] == 5);
+    want(3, getgroups(2, found) == -1 && errno == EINVAL);
+    want(4, setresgid(1234, 1234, 1234) == 0 && getgid() == 1234 && getegid() == 1234);
+    want(5, seteuid(33) == 0 && ids_are(0, 33, 0) && setgroups(1, groups) == -1 && errno == EPERM);
+    want(6, setresuid(-1, 34, -1) == -1 && errno == EPERM && ids_are(0, 33, 0));
+    want(7, seteuid(0) == 0 && setresuid(33, 33, 0) == 0 && ids_are(33, 33, 0));
+    want(8, seteuid(0) == 0 && setuid(33) == 0 && ids_are(33, 33, 33));
+    want(9, setuid(0) == -1 && errno == EPERM && setresuid(33, 33, 0) == -1 && errno == EPERM && setreuid(0, -1) == -1 && errno == EPERM);
+    want(10, setgid(0) == -1 && errno == EPERM && setgroups(0, NULL) == -1 && errno == EPERM && ids_are(33, 33, 33));
+    want(11, says("/proc/self/status", "Uid:\t33\t33\t33\t33\nGid:\t1234\t1234\t1234\t1234\n") && says("/proc/self/status", "Groups:\t3 4 5 \n"));
+    // A child has them too, and its program is told.
+    char *asks[] = { "checks", "whose", NULL };
+    want(12, spawn("/checks", asks) == 24 << 8);
+    int file = open("/tmp/own", O_CREAT | O_RDWR | O_TRUNC, 0600), child = fork();
+    if (!child) _exit(ids_are(33, 33, 33) && getgroups(40, found) == 3 ? 25 : 26);
+    want(13, status_of(child) == 25 << 8);
+    struct stat status;
+    want(14, fstat(file, &status) == 0 && status.st_uid == 33 && status.st_gid == 1234);
+    want(15, stat("/proc/self", &status) == 0 && status.st_uid == 33 && status.st_gid == 1234);
+    unlink("/tmp/own");
+    return failed;
+}
+
+static void whose(void) {
+    if (geteuid()) {
+        // Only the superuser may; what is tested here is the system under test.
+        printf("ok whose we are is not ours to change\n");
+        return;
+    }
+    int child = fork(), on = 1, pair[2], status;
+    if (!child) _exit(gives_up_root());
+    status = status_of(child);
+    check("root is given up for good", status == 0, status >> 8);
+    check("by one process", ids_are(0, 0, 0) && getegid() == 0, getuid());
+
+    socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+    setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+    if (!(child = fork())) {
+        setresgid(44, 45, -1), setresuid(33, 34, -1);
+        write(pair[1], "x", 1);
+        _exit(0);
+    }
+    status_of(child);
+    struct ucred who = sender_of(pair[0]);
+    check("a message tells who sent it", who.pid == child && who.uid == 33 && who.gid == 44, who.uid);
+    who = peer_of(pair[0]);
+    check("a pair who made it", who.pid == getpid() && who.uid == 0 && who.gid == 0, who.uid);
+
+    struct sockaddr_un { sa_family_t family; char path[108]; } name = { AF_UNIX, "\0whose" };
+    int listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    bind(listener, (void *)&name, 10), listen(listener, 1);
+    int gate[2];
+    pipe(gate);
+    if (!(child = fork())) {
+        int file = socket(AF_UNIX, SOCK_STREAM, 0);
+        setresgid(44, 45, -1), setresuid(33, 34, -1);
+        connect(file, (void *)&name, 10);
+        struct ucred other = peer_of(file);
+        setresuid(-1, 33, -1);
+        write(gate[1], "x", 1);
+        char byte;
+        read(file, &byte, 1);
+        _exit(other.pid == getppid() && other.uid == 0 && other.gid == 0 ? 27 : 28);
+    }
+    char byte;
+    read(gate[0], &byte, 1);
+    int accepted = accept(listener, NULL, NULL);
+    who = peer_of(accepted);
+    check("a connection as whom it was made", who.pid == child && who.uid == 34 && who.gid == 45, who.uid);
+    close(accepted);
+    status = status_of(child);
+    check("and who listens", status == 27 << 8, status);
+
+    char control[CMSG_SPACE(sizeof(struct ucred))] = { 0 };
+    struct iovec vector = { &byte, 1 };
+    struct msghdr message = { .msg_iov = &vector, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_CREDENTIALS, head->cmsg_len = CMSG_LEN(sizeof(struct ucred));
+    if (!(child = fork())) {
+        setresuid(33, 33, 33);
+        struct ucred forged = { getpid(), 0, 0 };
+        memcpy(CMSG_DATA(head), &forged, sizeof forged);
+        int is_refused = sendmsg(pair[1], &message, 0) == -1 && errno == EPERM;
+        forged.uid = 33;
+        memcpy(CMSG_DATA(head), &forged, sizeof forged);
+        _exit(is_refused && sendmsg(pair[1], &message, 0) == 1 ? 29 : 30);
+    }
+    status = status_of(child);
+    who = sender_of(pair[0]);
+    check("nobody claims to be another", status == 29 << 8 && who.uid == 33 && who.pid == child, status);
+    check("an ordinary program is told that it is", getauxval(AT_SECURE) == 0 && getauxval(AT_UID) == 0, 0);
+    close(pair[0]), close(pair[1]), close(listener), close(gate[0]), close(gate[1]);
+}
+
+static int is_whose(void) {
+    int fine = getauxval(AT_UID) == 33 && getauxval(AT_EUID) == 33 && getauxval(AT_GID) == 1234 && getauxval(AT_EGID) == 1234;
+    return fine && !getauxval(AT_SECURE) && ids_are(33, 33, 33) ? 24 : 99;
+}
+// The effective id is saved when a program runs; that it is another than the real one is told.
+static int is_secure(void) {
+    return getauxval(AT_SECURE) == 1 && ids_are(0, 33, 33) ? 31 : 99;
+}
+static void secure(void) {
+    int child = geteuid() ? -1 : fork();
+    if (!child) {
+        setresuid(0, 33, 0);
+        execl("/checks", "checks", "secure", NULL);
+        _exit(98);
+    }
+    int status = child < 0 ? 31 << 8 : status_of(child);
+    check("who acts as another runs its program with care", status == 31 << 8, status);
+}
+
 int main(int count, char **arguments) {
     if (count == 2 && !strcmp(arguments[1], "quit")) return 23;
     if (count == 2 && !strcmp(arguments[1], "waits")) for (;;) pause();
+    if (count == 2 && !strcmp(arguments[1], "whose")) return is_whose();
+    if (count == 2 && !strcmp(arguments[1], "secure")) return is_secure();
     mkdir("/tmp", 01777);
     spawned();
     lent();
@@ -319,6 +472,8 @@ int main(int count, char **arguments) {
     cloned();
     signalled();
     killed_at_any_instant();
+    whose();
+    secure();
     printf("all checked, %d failed\n", failures);
     return failures != 0;
 }

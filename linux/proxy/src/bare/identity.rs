@@ -1,0 +1,75 @@
+//! Whose the process is: told from the copy, changed at the process server, which judges.
+
+use alloc::vec::Vec;
+
+use contracts::process::{IdChange, Ids};
+use personality::Errno;
+use personality::identity::{group_count, groups_for, one, wanted};
+
+use super::errors::Outcome;
+use super::proxy::proxy;
+use super::user::{self, with_state};
+
+/// Bytes of an id.
+const ID_BYTES: u64 = 4;
+
+/// One of the ids of the user, or of the group.
+pub fn id(of_user: bool, which: fn(&Ids) -> u32) -> Outcome {
+    Ok(with_state(|state| which(&state.identity.ids(of_user))).into())
+}
+
+/// getresuid and getresgid.
+pub fn tell(of_user: bool, at: [u64; 3]) -> Outcome {
+    let ids = with_state(|state| state.identity.ids(of_user));
+    for (at, id) in at.into_iter().zip([ids.real, ids.effective, ids.saved]) {
+        user::write(at, &id)?;
+    }
+    Ok(0)
+}
+
+async fn change(of_user: bool, change: IdChange) -> Outcome {
+    let ids = proxy().process.set_ids(of_user, change).await?;
+    with_state(|state| state.identity.set_ids(of_user, ids));
+    Ok(0)
+}
+
+/// setuid and setgid.
+pub async fn set(of_user: bool, id: u64) -> Outcome {
+    change(of_user, one(id)?).await
+}
+
+/// setreuid and setregid.
+pub async fn set_two(of_user: bool, ids: [u64; 2]) -> Outcome {
+    change(of_user, IdChange::Two(ids.map(wanted))).await
+}
+
+/// setresuid and setresgid.
+pub async fn set_all(of_user: bool, ids: [u64; 3]) -> Outcome {
+    change(of_user, IdChange::All(ids.map(wanted))).await
+}
+
+/// getgroups.
+pub fn groups(room: u64, at: u64) -> Outcome {
+    let (count, groups) = with_state(|state| {
+        let own = &state.identity;
+        groups_for(own, room).map(|groups| (own.others().len() as u64, groups))
+    })?;
+    for (index, group) in groups.iter().enumerate() {
+        user::write(at.wrapping_add(index as u64 * ID_BYTES), group)?;
+    }
+    Ok(count)
+}
+
+/// setgroups.
+pub async fn set_groups(count: u64, at: u64) -> Outcome {
+    // Who may not at all is told that first, as on Linux.
+    if !with_state(|state| state.identity.is_root()) {
+        return Err(Errno::EPERM.into());
+    }
+    let count = group_count(count)?;
+    let read = |index| user::read::<u32>(at.wrapping_add(index * ID_BYTES));
+    let groups = (0..count).map(read).collect::<Result<Vec<_>, _>>()?;
+    proxy().process.set_groups(groups.clone()).await?;
+    with_state(|state| state.identity.set_others(&groups));
+    Ok(0)
+}

@@ -1,0 +1,125 @@
+//! Whose a process is, and what it may become (credentials(7)): real, effective and saved id, of
+//! the user and of the group alike, and the groups beside them.
+//!
+//! Who acts as root may become anybody, and whoever does so for good cannot go back. What else ids
+//! allow is not judged here, nor by any other server.
+
+use contracts::process::{Credentials, GROUPS_MAX, IdChange, Identity, Ids, ProcessError, ProcessId};
+
+use alloc::vec::Vec;
+
+/// What to do with the ids of one kind.
+fn changed(ids: Ids, change: IdChange, is_root: bool) -> Result<Ids, ProcessError> {
+    let may_be = |id: u32| is_root || [ids.real, ids.effective, ids.saved].contains(&id);
+    let wanted = match change {
+        IdChange::One(id) if is_root => [Some(id); 3],
+        IdChange::One(id) => [None, Some(id), None],
+        IdChange::Two([real, effective]) => [real, effective, None],
+        IdChange::All(all) => all,
+    };
+    if !wanted.iter().flatten().all(|id| may_be(*id)) {
+        return Err(ProcessError::Denied);
+    }
+    let [real, effective, saved] = wanted;
+    let effective = effective.unwrap_or(ids.effective);
+    // Whoever sets the real id, or an effective one that is not it, saves the effective one.
+    let saved = match change {
+        IdChange::Two([sets, _]) if sets.is_some() || effective != ids.real => effective,
+        _ => saved.unwrap_or(ids.saved),
+    };
+    Ok(Ids { real: real.unwrap_or(ids.real), effective, saved })
+}
+
+/// Changes the ids of the user or of the group; gives what they are now. `Denied`, and then none is
+/// changed.
+pub fn set_ids(own: &mut Identity, of_user: bool, change: IdChange) -> Result<Ids, ProcessError> {
+    let is_root = own.users.effective == 0;
+    let ids = if of_user { &mut own.users } else { &mut own.groups };
+    *ids = changed(*ids, change, is_root)?;
+    Ok(*ids)
+}
+
+/// Names the groups beside the process's own. `Denied` for who does not act as root, `Invalid` for
+/// more than [`GROUPS_MAX`].
+pub fn set_groups(own: &mut Identity, groups: Vec<u32>) -> Result<(), ProcessError> {
+    if own.users.effective != 0 {
+        return Err(ProcessError::Denied);
+    }
+    if groups.len() > GROUPS_MAX {
+        return Err(ProcessError::Invalid);
+    }
+    own.others = groups;
+    Ok(())
+}
+
+/// Another program runs: it can go back to what the last one acted as, and no further.
+pub fn run_program(own: &mut Identity) {
+    own.users.saved = own.users.effective;
+    own.groups.saved = own.groups.effective;
+}
+
+/// As whom it acts.
+pub fn acting(process: ProcessId, own: &Identity) -> Credentials {
+    Credentials { process, user: own.users.effective, group: own.groups.effective }
+}
+
+/// Who it really is.
+pub fn real(process: ProcessId, own: &Identity) -> Credentials {
+    Credentials { process, user: own.users.real, group: own.groups.real }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(real: u32, effective: u32, saved: u32) -> Ids {
+        Ids { real, effective, saved }
+    }
+
+    fn user(own: &mut Identity, change: IdChange) -> Result<Ids, ProcessError> {
+        set_ids(own, true, change)
+    }
+
+    #[test]
+    fn root_gives_itself_up_for_good() {
+        let mut own = Identity::default();
+        set_groups(&mut own, vec![4, 5]).unwrap();
+        assert_eq!(set_ids(&mut own, false, IdChange::One(34)), Ok(ids(34, 34, 34)));
+        assert_eq!(user(&mut own, IdChange::One(33)), Ok(ids(33, 33, 33)));
+        let forged = [
+            IdChange::One(0),
+            IdChange::Two([Some(0), None]),
+            IdChange::Two([None, Some(34)]),
+            IdChange::All([None, None, Some(0)]),
+            IdChange::All([Some(33), Some(0), Some(33)]),
+        ];
+        for change in forged {
+            assert_eq!(user(&mut own, change), Err(ProcessError::Denied));
+        }
+        assert_eq!(set_ids(&mut own, false, IdChange::One(0)), Err(ProcessError::Denied));
+        assert_eq!(set_groups(&mut own, Vec::new()), Err(ProcessError::Denied));
+        assert_eq!(user(&mut own, IdChange::Two([Some(33), None])), Ok(ids(33, 33, 33)));
+        let kept = Identity { users: ids(33, 33, 33), groups: ids(34, 34, 34), others: vec![4, 5] };
+        assert_eq!(own, kept);
+    }
+
+    #[test]
+    fn a_saved_id_can_be_taken_again_until_another_program_runs() {
+        let mut own = Identity::default();
+        assert_eq!(user(&mut own, IdChange::All([None, Some(33), None])), Ok(ids(0, 33, 0)));
+        assert_eq!((acting(7, &own).user, real(7, &own).user), (33, 0));
+        assert_eq!(user(&mut own, IdChange::One(0)), Ok(ids(0, 0, 0)));
+        assert_eq!(user(&mut own, IdChange::Two([Some(5), Some(6)])), Ok(ids(5, 6, 6)));
+        assert_eq!(user(&mut own, IdChange::Two([None, Some(5)])), Ok(ids(5, 5, 6)), "it is the real one");
+        run_program(&mut own);
+        assert_eq!(user(&mut own, IdChange::One(6)), Err(ProcessError::Denied));
+    }
+
+    #[test]
+    fn groups_have_an_end() {
+        let mut own = Identity::default();
+        assert_eq!(set_groups(&mut own, vec![1; GROUPS_MAX + 1]), Err(ProcessError::Invalid));
+        assert_eq!(set_groups(&mut own, vec![1; GROUPS_MAX]), Ok(()));
+        assert_eq!(own.others.len(), GROUPS_MAX);
+    }
+}
