@@ -1,8 +1,9 @@
 //! Programs of checks: C programs of ours, each of which asks for what Linux promises, names what
 //! it does not find, and ends with `all checked, N failed`.
 
+use crate::archive::Archive;
 use crate::child;
-use crate::emulator::MachineType;
+use crate::emulator::{Machine, MachineType};
 use crate::guest::Guest;
 use crate::late::Late;
 use crate::scenario::{Bench, Skip, with_console};
@@ -40,15 +41,32 @@ pub fn compile(source: &str) -> Result<Vec<u8>> {
 
 /// Boots a machine that runs it.
 pub fn boot(bench: &Bench, cpus: u32, program: Vec<u8>) -> Result<Guest> {
-    bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", "exec /checks"], |root, _| {
+    boot_by(bench, cpus, program, "exec /checks", |_, _| ())
+}
+
+/// Boots a machine that runs it by a shell's script, as `/checks`; `change` may add to both.
+pub fn boot_by(
+    bench: &Bench,
+    cpus: u32,
+    program: Vec<u8>,
+    script: &str,
+    change: impl FnOnce(&mut Archive, &mut Machine),
+) -> Result<Guest> {
+    bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", script], |root, machine| {
         root.file("root/checks", 0o755, program);
+        change(root, machine);
         Ok(())
     })
 }
 
 /// Waits for its end.
 pub fn pass(guest: &mut Guest) -> Result<()> {
-    guest.expect("all checked, ", LIMIT)?;
+    pass_within(guest, LIMIT)
+}
+
+/// Waits for its end, so long without a word from it.
+pub fn pass_within(guest: &mut Guest, limit: Duration) -> Result<()> {
+    guest.expect("all checked, ", limit)?;
     let status = guest.finish(LIMIT)?;
     ensure!(status == 0, "some checks failed");
     Ok(())

@@ -152,7 +152,7 @@ fn groups(bench: &Bench, cpus: u32, line: &str, rounds: usize, heaps_kib_max: u6
 }
 
 /// What is there, once it is as wanted and twice the same, or when it has had time enough.
-fn settled(guest: &mut Guest, is_wanted: impl Fn(&[Held]) -> bool) -> Result<Vec<Held>> {
+pub fn settled(guest: &mut Guest, is_wanted: impl Fn(&[Held]) -> bool) -> Result<Vec<Held>> {
     let begin = Instant::now();
     let mut last = held(guest)?;
     loop {
@@ -166,13 +166,13 @@ fn settled(guest: &mut Guest, is_wanted: impl Fn(&[Held]) -> bool) -> Result<Vec
 
 /// What a core has.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Held {
+pub struct Held {
     kibibytes: u64,
     objects: String,
 }
 
 /// The same objects, and no more memory than servers' heaps may have grown by.
-fn is_left(before: &[Held], now: &[Held], heaps_kib_max: u64) -> bool {
+pub fn is_left(before: &[Held], now: &[Held], heaps_kib_max: u64) -> bool {
     let same = |(before, now): (&Held, &Held)| {
         before.objects == now.objects && now.kibibytes <= before.kibibytes.saturating_add(heaps_kib_max)
     };
@@ -180,7 +180,7 @@ fn is_left(before: &[Held], now: &[Held], heaps_kib_max: u64) -> bool {
 }
 
 /// Of each core.
-fn held(guest: &mut Guest) -> Result<Vec<Held>> {
+pub fn held(guest: &mut Guest) -> Result<Vec<Held>> {
     let lines = guest.control_lines("cores", CONTROL_LIMIT)?;
     lines.iter().map(|line| parse(line).with_context(|| format!("no counts in {line}"))).collect()
 }

@@ -5,6 +5,7 @@ mod audit;
 mod bad_executables;
 mod bad_input;
 mod bad_programs;
+mod bad_threads;
 mod bench;
 mod bochs;
 mod boot;
@@ -26,6 +27,7 @@ mod keep_alive;
 mod kinds;
 mod layouts;
 mod link;
+mod linux_fuzz;
 mod local_sockets;
 mod many;
 mod memory;
@@ -87,7 +89,9 @@ pub fn all() -> Vec<Scenario> {
         streams::scenarios(),
         bad_executables::scenarios(),
         bad_programs::scenarios(),
+        bad_threads::scenarios(),
         groups::scenarios(),
+        linux_fuzz::scenarios(),
         web::scenarios(),
         link::scenarios(),
         rest::scenarios(),
