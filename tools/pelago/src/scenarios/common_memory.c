@@ -159,8 +159,12 @@ static void words(void) {
         futex(word + 8, FUTEX_WAIT, 0, NULL);
         _exit(3);
     }
-    usleep(50000);
-    check("a killed one sleeps no more", futex(word + 8, FUTEX_WAKE, 1, NULL) == 1 && ended(second) == 3, 0);
+    long woken = 0;
+    for (int tries = 0; tries < 500 && !woken; tries++) {
+        usleep(10000);
+        woken = futex(word + 8, FUTEX_WAKE, 1, NULL);
+    }
+    check("a killed one sleeps no more", woken == 1 && ended(second) == 3, woken);
     int bits = fork();
     if (!bits) _exit(syscall(SYS_futex, word + 9, FUTEX_WAIT_BITSET, 0, NULL, NULL, 4) ? 1 : 0);
     usleep(50000);
