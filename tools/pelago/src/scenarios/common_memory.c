@@ -114,6 +114,16 @@ static void counters(void) {
     munmap(count, PAGE);
 }
 
+// Wakes by these bits who sleeps there, or is about to; gives how many that were.
+static long wake_sleeper(atomic_int *word, int bits) {
+    long woken = 0;
+    for (int tries = 0; tries < 500 && !woken; tries++) {
+        woken = syscall(SYS_futex, word, FUTEX_WAKE_BITSET, 9, NULL, NULL, bits);
+        if (!woken) usleep(10000);
+    }
+    return woken;
+}
+
 static void words(void) {
     atomic_int *word = common(PAGE);
     struct timespec soon = { 0, 30000000 };
@@ -127,9 +137,10 @@ static void words(void) {
         futex(word + 1, FUTEX_WAKE, 1, NULL);
         _exit(0);
     }
-    usleep(50000);
+    long woken = wake_sleeper(word, 4);
     atomic_store(word, 1);
-    check("a child is woken", futex(word, FUTEX_WAKE, 9, NULL) == 1, 0);
+    futex(word, FUTEX_WAKE, 9, NULL);
+    check("a child is woken", woken == 1, woken);
     while (atomic_load(word + 1) == 0) futex(word + 1, FUTEX_WAIT, 0, NULL);
     check("and wakes", ended(child) == 0, 0);
     // Turns.
@@ -159,17 +170,13 @@ static void words(void) {
         futex(word + 8, FUTEX_WAIT, 0, NULL);
         _exit(3);
     }
-    long woken = 0;
-    for (int tries = 0; tries < 500 && !woken; tries++) {
-        usleep(10000);
-        woken = futex(word + 8, FUTEX_WAKE, 1, NULL);
-    }
+    woken = wake_sleeper(word + 8, 4);
     check("a killed one sleeps no more", woken == 1 && ended(second) == 3, woken);
     int bits = fork();
     if (!bits) _exit(syscall(SYS_futex, word + 9, FUTEX_WAIT_BITSET, 0, NULL, NULL, 4) ? 1 : 0);
     usleep(50000);
     long wrong = syscall(SYS_futex, word + 9, FUTEX_WAKE_BITSET, 9, NULL, NULL, 3);
-    long right = syscall(SYS_futex, word + 9, FUTEX_WAKE_BITSET, 9, NULL, NULL, 12);
+    long right = wake_sleeper(word + 9, 12);
     check("by bits", wrong == 0 && right == 1 && ended(bits) == 0, wrong * 10 + right);
     munmap(word, PAGE);
 }
