@@ -32,7 +32,7 @@ const CONTROL: u16 = 2;
 const STATUS_OFFSET: u64 = 6;
 const LINK_UP: u8 = 1;
 /// Frames with the device from which on it shall say when it has sent some; below, we look when
-/// something else wakes us. A quarter of the pool.
+/// something else wakes us, and each 100 ms. A quarter of the pool.
 const INTERRUPT_FROM: usize = 64;
 /// Shortest frame that is handed on: an Ethernet header.
 pub const FRAME_MIN: usize = 14;

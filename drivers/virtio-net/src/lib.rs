@@ -20,10 +20,12 @@ extern crate alloc;
 pub mod control;
 pub mod driver;
 pub mod journal;
+mod stillness;
 
 /// Number of a network device (virtio 1.2, section 5).
 pub const KIND: u32 = 1;
 
 pub use driver::{Driver, Found, Output, Places, StartError};
+pub use stillness::Stillness;
 pub use virtio::transport::Keeper;
 pub use virtio::{Transport, device, transport};

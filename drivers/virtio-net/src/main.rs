@@ -18,7 +18,7 @@ use packet::{BufferSet, MTU, Outbox, Prompt, Span};
 use runtime::{Bulk, Peer, Start};
 use virtio::device::{Card, Claim};
 use virtio_net::driver::Region;
-use virtio_net::{Driver, Found, Places, Transport, device};
+use virtio_net::{Driver, Found, Places, Stillness, Transport, device};
 
 /// The device has this long to become quiet after a reset.
 const RESET_NS: u64 = 100_000_000;
@@ -28,6 +28,10 @@ const RETRY_NS: u64 = 500_000;
 const SETTING_NS: u64 = 1_000_000_000;
 /// Who serves for so long leaves its successor a device to go on with.
 const SERVED_NS: u64 = 200_000_000;
+/// While the device has frames we look so often which of them it has sent: it does not interrupt
+/// for a few. TCP, which does not send again what has not left the machine, has to hear of it before
+/// its shortest wait of 200 ms is over.
+const LOOK_NS: u64 = 100_000_000;
 /// A device that has frames to send and reads none for so long is reset.
 const STILL_NS: u64 = 1_000_000_000;
 /// A device that has to be reset twice within this time is of no use to this driver.
@@ -44,7 +48,7 @@ struct Service {
     driver: RefCell<NetDriver>,
     /// When the device was reset last.
     reset_ns: Cell<Option<u64>>,
-    /// Somebody looks whether the device sends.
+    /// Somebody looks what the device sends.
     is_watched: Cell<bool>,
     client: RefCell<Option<NetworkEvents>>,
     /// What was kept back is for a client that is no more.
@@ -203,7 +207,7 @@ async fn turns(service: Rc<Service>) {
         service.prompt.rung().await;
         let is_out = turn(&service, &mut boxes);
         service.turned.ring();
-        if service.driver.borrow().sending_progress().is_some() && !service.is_watched.replace(true) {
+        if service.driver.borrow().sending() > 0 && !service.is_watched.replace(true) {
             runtime::spawn(watch(service.clone()));
         }
         if !is_out {
@@ -213,16 +217,16 @@ async fn turns(service: Rc<Service>) {
     }
 }
 
-/// Resets a device that stands still with frames to send; while there are such.
+/// Looks now and then what the device has sent, while it has frames; resets one that stands still.
 async fn watch(service: Rc<Service>) {
-    let mut before = service.driver.borrow().sending_progress();
-    while before.is_some() {
-        runtime::sleep(STILL_NS).await;
-        let now = service.driver.borrow().sending_progress();
-        if now == before {
+    let mut stillness = Stillness::default();
+    while service.driver.borrow().sending() > 0 {
+        runtime::sleep(LOOK_NS).await;
+        if stillness.lasts(service.driver.borrow().sending_progress(), runtime::now_ns()) >= STILL_NS {
+            stillness = Stillness::default();
             service.restart("it sent nothing for a second");
         }
-        before = now;
+        service.prompt.ring();
     }
     service.is_watched.set(false);
 }

@@ -189,9 +189,14 @@ impl Connection {
         if may { self.retransmission.due_ns() } else { None }
     }
 
-    /// What it sends again now, if that is due.
-    pub fn repeats_now(&mut self, now_ns: u64) -> Option<Again> {
+    /// What it sends again now, if that is due. `waits_here` tells of a number whether it has not
+    /// left the machine yet: what has not is not lost, and waits as long again.
+    pub fn repeats_now(&mut self, waits_here: impl FnOnce(&Pair, u32) -> bool, now_ns: u64) -> Option<Again> {
         self.repeats_at_ns().filter(|due_ns| *due_ns <= now_ns)?;
+        if waits_here(&self.record.pair, self.record.send_unacknowledged) {
+            self.retransmission.put_off(now_ns);
+            return None;
+        }
         let again = if self.retransmission.in_vain() < VAIN_MAX { Again::First } else { Again::All };
         self.retransmission.repeated(now_ns);
         Some(again)

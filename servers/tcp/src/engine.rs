@@ -375,7 +375,8 @@ impl<M: Memory> Tcp<M> {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         connection.dirty = false;
         self.wire.aim(connection.record.pair.remote);
-        if let Some(again) = connection.repeats_now(now_ns) {
+        let waits_here = |pair: &Pair, number| self.wire.has_on_the_way(pair, number);
+        if let Some(again) = connection.repeats_now(waits_here, now_ns) {
             self.repeat(id, again, now_ns);
             // There is room for one segment more.
             self.changes.insert(Change::Connection(id));

@@ -4,7 +4,8 @@
 //! second's silence after every loss, and does not tell what it measured. So the round trip is
 //! measured here, by one segment at a time and never by a repeated one (Karn's algorithm), and the
 //! library's timer is made to expire when ours does ([`crate::engine::Tcp::repeat`]). Ours comes
-//! first always: the library doubles its own as often.
+//! first: the library doubles its own as often. Only where a segment waits in the machine for longer
+//! than a second, and ours is put off, does the library's come first.
 
 use crate::segment::{Segment, before};
 
@@ -81,6 +82,12 @@ impl Retransmission {
     /// How often it was sent again without an answer.
     pub fn in_vain(&self) -> u32 {
         self.doubled
+    }
+
+    /// It was time, but what would be sent again has not left the machine: it waits as long again.
+    /// What is measured then would be our own delay.
+    pub fn put_off(&mut self, now_ns: u64) {
+        (self.timed, self.waits_since_ns) = (None, Some(now_ns));
     }
 
     /// It was time and all was sent again: the next wait is twice as long.

@@ -16,7 +16,7 @@ use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
 use crate::quiet::Told;
-use crate::segment::{self, Segment};
+use crate::segment::{self, Pair, Segment, before};
 
 /// Packets to ourselves that may wait before connections have to.
 pub const LOCAL_MAX: usize = 128;
@@ -28,13 +28,20 @@ pub struct Wire<M> {
     sender: Sender<M>,
 }
 
+/// A packet that IP has, and what it carries of a connection.
+struct Packet {
+    span: Span,
+    /// Whose, and its numbers from the first to that after the last; `None` if it is not TCP's.
+    carries: Option<(Pair, u32, u32)>,
+}
+
 struct Sender<M> {
     transmit: Pool<M>,
     free: BufferSet,
     scratch: Box<[u8; MTU]>,
     out: Vec<Span>,
     /// Oldest first: what a new IP gets again.
-    on_the_way: VecDeque<Span>,
+    on_the_way: VecDeque<Packet>,
     sent: Vec<Segment>,
     own: Option<Ipv4Addr>,
     local: VecDeque<Vec<u8>>,
@@ -86,7 +93,7 @@ impl<M: Memory> Wire<M> {
     pub fn pass(&mut self, packet: &[u8]) -> bool {
         let Some(buffer) = self.sender.free.take() else { return false };
         let span = self.sender.transmit.write(buffer, HEADROOM, packet);
-        span.map(|span| self.sender.go(span)).is_ok()
+        span.map(|span| self.sender.go(span, None)).is_ok()
     }
 
     /// Is a buffer free?
@@ -136,7 +143,7 @@ impl<M: Memory> Wire<M> {
 
     /// IP named a buffer as read; true if it was out.
     pub fn freed(&mut self, buffer: u16) -> bool {
-        let position = self.sender.on_the_way.iter().position(|span| span.buffer == buffer);
+        let position = self.sender.on_the_way.iter().position(|packet| packet.span.buffer == buffer);
         if let Some(position) = position {
             self.sender.on_the_way.remove(position);
         }
@@ -147,14 +154,25 @@ impl<M: Memory> Wire<M> {
     /// IP was restarted, and of our buffers only `busy` are still with the device: everything else
     /// that was out goes out again, in order. Gives how many packets.
     pub fn restart(&mut self, busy: &BufferSet) -> usize {
-        let out = self.sender.on_the_way.iter().filter(|span| !busy.contains(span.buffer));
-        self.sender.out = out.copied().collect();
+        let spans = || self.sender.on_the_way.iter().map(|packet| packet.span);
         let free = BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS).without(busy);
-        self.sender.free = self.sender.on_the_way.iter().fold(free, |mut free, span| {
+        let free = spans().fold(free, |mut free, span| {
             free.remove(span.buffer);
             free
         });
+        let out = spans().filter(|span| !busy.contains(span.buffer)).collect();
+        (self.sender.free, self.sender.out) = (free, out);
         self.sender.out.len()
+    }
+
+    /// Whether a segment of the connection with this number in it has not left the machine, as far
+    /// as we were told.
+    pub fn has_on_the_way(&self, pair: &Pair, number: u32) -> bool {
+        self.sender
+            .on_the_way
+            .iter()
+            .filter_map(|packet| packet.carries)
+            .any(|(whose, first, end)| whose == *pair && !before(number, first) && before(number, end))
     }
 
     /// Buffers that are free.
@@ -179,14 +197,14 @@ impl<M: Memory> Sender<M> {
             let Some(buffer) = self.free.take() else { return };
             segment::fill_checksum(packet);
             let Ok(span) = self.transmit.write(buffer, HEADROOM, packet) else { return };
-            self.go(span);
+            self.go(span, Some((segment.sent_pair(), segment.sequence, segment.end)));
         }
         self.sent.push(segment);
     }
 
-    fn go(&mut self, span: Span) {
+    fn go(&mut self, span: Span, carries: Option<(Pair, u32, u32)>) {
         self.out.push(span);
-        self.on_the_way.push_back(span);
+        self.on_the_way.push_back(Packet { span, carries });
     }
 }
 

@@ -129,6 +129,41 @@ fn a_loss_is_repaired_after_200_ms_and_then_twice_as_long_each_time() {
     assert_eq!(net.server.sockets.tcp.next_ns(), None, "no timer runs for a connection that waits for nothing");
 }
 
+/// A driver that was killed or hangs keeps a frame for a while. Sent again, it would go out twice.
+#[test]
+fn what_has_not_left_the_machine_is_not_sent_again() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, client) = net.connection(listener, 80);
+    net.pass(SECOND_NS);
+    net.server.holds = true;
+    net.server.write(server, &[1; 1000]).unwrap();
+    let start = net.now_ns;
+    let held = net.server.turn(start);
+    assert_eq!(held.len(), 1);
+    while net.now_ns < start + 700_000_000 {
+        net.now_ns = net.server.sockets.tcp.next_ns().unwrap().max(net.now_ns + 1);
+        assert_eq!(net.server.turn(net.now_ns), Vec::<Vec<u8>>::new(), "after {} ns", net.now_ns - start);
+    }
+    // It leaves at last, and is lost: TCP waits as long as for any other, and no longer.
+    net.server.holds = false;
+    let told: Vec<u16> = (IP_TRANSMIT_BUFFERS..BUFFERS).collect();
+    net.server.sockets.tcp.sent(&told);
+    let left = net.now_ns;
+    let again = loop {
+        let packets = net.server.turn(net.now_ns);
+        if !packets.is_empty() {
+            break packets;
+        }
+        net.now_ns = net.server.sockets.tcp.next_ns().unwrap().max(net.now_ns + 1);
+    };
+    assert_eq!(again, held);
+    assert_eq!((net.now_ns - left) / 1_000_000, 200);
+    again.iter().for_each(|packet| net.client.deliver(packet, net.now_ns));
+    net.settle();
+    assert_eq!(net.client.read(client, 9999).unwrap().len(), 1000);
+}
+
 /// A peer may say what it received only with bytes that we have or that do not fit, and not again.
 #[test]
 fn what_a_segment_acknowledges_counts_where_its_bytes_do_not() {
