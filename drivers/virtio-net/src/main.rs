@@ -29,8 +29,8 @@ const SETTING_NS: u64 = 1_000_000_000;
 /// Who serves for so long leaves its successor a device to go on with.
 const SERVED_NS: u64 = 200_000_000;
 /// While the device has frames we look so often which of them it has sent: it does not interrupt
-/// for a few. TCP, which does not send again what has not left the machine, has to hear of it before
-/// its shortest wait of 200 ms is over.
+/// for a few. TCP, which does not send again what has not left the machine, has to hear of it
+/// before its shortest wait of 200 ms is over.
 const LOOK_NS: u64 = 100_000_000;
 /// A device that has frames to send and reads none for so long is reset.
 const STILL_NS: u64 = 1_000_000_000;

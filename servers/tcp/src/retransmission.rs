@@ -4,8 +4,8 @@
 //! second's silence after every loss, and does not tell what it measured. So the round trip is
 //! measured here, by one segment at a time and never by a repeated one (Karn's algorithm), and the
 //! library's timer is made to expire when ours does ([`crate::engine::Tcp::repeat`]). Ours comes
-//! first: the library doubles its own as often. Only where a segment waits in the machine for longer
-//! than a second, and ours is put off, does the library's come first.
+//! first: the library doubles its own as often. Only where a segment waits in the machine for
+//! longer than a second, and ours is put off, does the library's come first.
 
 use crate::segment::{Segment, before};
 

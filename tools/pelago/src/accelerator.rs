@@ -1,5 +1,5 @@
-//! Hardware virtualisation or emulation? KVM may be there and yet hang a guest, so a probe boot
-//! decides, once per boot of the host.
+//! Hardware virtualisation or emulation? KVM may be there and yet hang or break a guest, so a probe
+//! boot decides, once per boot of the host.
 
 use crate::emulator::{Accelerator, Machine, MachineType};
 use crate::guest::Guest;
@@ -14,9 +14,11 @@ pub enum Wish {
     Tcg,
 }
 
-const PROBE_LIMIT: Duration = Duration::from_secs(2);
-/// First line of the kernel; it stands for: entered, in 64-bit mode, devices answer.
-const PROBE_LINE: &str = "pelago: boot ";
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// A program says so: user mode and its calls work too. Under a KVM without the processor's own
+/// virtualisation (`kvm_pvm`) the kernel comes up, and the first program's first call does not get
+/// into it.
+const PROBE_LINE: &str = "pelago: ready";
 
 /// Decides, and says why.
 pub fn choose(wish: Wish) -> (Accelerator, String) {
@@ -34,7 +36,7 @@ pub fn choose(wish: Wish) -> (Accelerator, String) {
 }
 
 fn probe_cached() -> (bool, String) {
-    let file = crate::place::cache().join("kvm-probe");
+    let file = crate::place::cache().join("kvm-runs-programs");
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let answer = |works: bool| if works { format!("{}yes", boot.trim()) } else { format!("{}no", boot.trim()) };
     let known = std::fs::read_to_string(&file).unwrap_or_default();
