@@ -348,10 +348,32 @@ async fn change_found(found: &Description, change: Change) -> Outcome {
     Ok(0)
 }
 
-/// Extended attributes of a path: there are none. `Err` if there is no such file.
-pub async fn attributes(path: u64, follow: bool) -> Result<(), Failure> {
+/// listxattr and llistxattr: there are none. `Err` if there is no such file.
+pub async fn attributes(path: u64, follow: bool) -> Outcome {
     let flags = if follow { 0 } else { AT_SYMLINK_NOFOLLOW };
-    status(AT_FDCWD as u64, path, flags).await.map(drop)
+    status(AT_FDCWD as u64, path, flags).await.map(|_| 0)
+}
+
+/// getxattr and friends: as on a file system that has no attributes, if there is such a file.
+pub async fn no_attribute(path: u64, follow: bool) -> Outcome {
+    attributes(path, follow).await?;
+    Err(Errno::EOPNOTSUPP.into())
+}
+
+/// fgetxattr and friends: the same of a descriptor.
+pub fn no_attribute_of(descriptor: u64) -> Outcome {
+    description(descriptor)?;
+    Err(Errno::EOPNOTSUPP.into())
+}
+
+/// umask.
+pub fn set_mask(mask: u64) -> Outcome {
+    Ok(with_state(|state| core::mem::replace(&mut state.umask, mask & 0o777)))
+}
+
+/// A change of permissions.
+pub fn permissions(bits: u64) -> Change {
+    Change { permissions: Some(bits as u32 & 0o7777), ..Change::default() }
 }
 
 /// A change of owner; -1 leaves one as it is.

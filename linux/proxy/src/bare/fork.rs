@@ -33,7 +33,7 @@ struct Wishes {
 }
 
 impl Wishes {
-    fn new([flags, stack, parent_id_at, child_id_at, thread_pointer, _]: [u64; 6]) -> Wishes {
+    fn new([flags, stack, parent_id_at, child_id_at, thread_pointer]: [u64; 5]) -> Wishes {
         let when = |flag: u64, value: u64| if flags & flag != 0 { value } else { 0 };
         Wishes {
             stack,
@@ -49,7 +49,7 @@ impl Wishes {
 
 /// What clone3 asks for (`struct clone_args`): clone's arguments, and where the child's handle
 /// goes. `EINVAL` for what is not known, `E2BIG` for a longer structure that asks for more.
-pub fn arguments(at: u64, bytes: u64) -> Result<([u64; 6], u64), Errno> {
+fn arguments(at: u64, bytes: u64) -> Result<([u64; 5], u64), Errno> {
     const WORDS: usize = 11;
     const SMALLEST: u64 = 64;
     if !(SMALLEST..=PAGE).contains(&bytes) || !bytes.is_multiple_of(8) {
@@ -69,13 +69,25 @@ pub fn arguments(at: u64, bytes: u64) -> Result<([u64; 6], u64), Errno> {
         return Err(Errno::EINVAL);
     }
     let handle_at = if flags & CLONE_PIDFD != 0 { handle_at } else { 0 };
-    let arguments =
-        [flags & !CLONE_PIDFD, stack.wrapping_add(stack_bytes), parent_id_at, child_id_at, thread_pointer, 0];
+    let arguments = [flags & !CLONE_PIDFD, stack.wrapping_add(stack_bytes), parent_id_at, child_id_at, thread_pointer];
     if handle_at != 0 && flags & CLONE_THREAD != 0 { Err(Errno::EINVAL) } else { Ok((arguments, handle_at)) }
 }
 
+/// clone, if it is for a thread.
+pub fn thread_by_clone(arguments: [u64; 5]) -> Option<Outcome> {
+    (arguments[0] & CLONE_THREAD != 0).then(|| thread(arguments))
+}
+
+/// clone3, if it is for a thread, or asks for what there is not.
+pub fn thread_by_clone3(at: u64, bytes: u64) -> Option<Outcome> {
+    match arguments(at, bytes) {
+        Ok((arguments, _)) => thread_by_clone(arguments),
+        Err(errno) => Some(Err(errno.into())),
+    }
+}
+
 /// clone and clone3 for a thread. `EINVAL` if it does not share what threads share.
-pub fn thread(arguments: [u64; 6]) -> Outcome {
+fn thread(arguments: [u64; 5]) -> Outcome {
     const SHARED: u64 = CLONE_VM | CLONE_SIGHAND;
     if arguments[0] & SHARED != SHARED || arguments[0] & CLONE_PIDFD != 0 {
         return Err(Errno::EINVAL.into());
@@ -90,7 +102,7 @@ pub fn thread(arguments: [u64; 6]) -> Outcome {
 }
 
 /// clone for a process. With `CLONE_VM` the memory is copied all the same.
-pub async fn clone(arguments: [u64; 6]) -> Outcome {
+pub async fn clone(arguments: [u64; 5]) -> Outcome {
     if arguments[0] & CLONE_PIDFD != 0 && arguments[0] & CLONE_PARENT_SETTID != 0 {
         // Both would go to the same place.
         return Err(Errno::EINVAL.into());

@@ -121,6 +121,8 @@ const WAKE_AND_CHANGE: u64 = 5;
 const WAKE_BITSET: u64 = 10;
 /// FUTEX_PRIVATE_FLAG.
 const PRIVATE: u64 = 0x80;
+/// Bytes of `struct robust_list_head`.
+const ROBUST_HEAD_BYTES: u64 = 24;
 
 fn wakes_in_common(kind: u64) -> bool {
     matches!(kind, WAKE | MOVE | COMPARE_AND_MOVE | WAKE_AND_CHANGE | WAKE_BITSET)
@@ -310,6 +312,34 @@ fn give_back(at: u64) -> Result<u64, Errno> {
     }
     user::write(at, &0u32)?;
     wake(at, 1, ANY);
+    Ok(0)
+}
+
+/// set_tid_address: what is cleared and woken when the current thread ends; gives its id.
+pub fn set_id_address(at: u64) -> Outcome {
+    Ok(with_thread(|thread| {
+        thread.clear_id_at = at;
+        thread.id
+    }))
+}
+
+/// set_robust_list.
+pub fn set_robust_list(at: u64, bytes: u64) -> Outcome {
+    if bytes != ROBUST_HEAD_BYTES {
+        return Err(Errno::EINVAL.into());
+    }
+    with_thread(|thread| thread.robust_at = at);
+    Ok(0)
+}
+
+/// get_robust_list: of the current thread; others' are not told (`ESRCH`).
+pub fn robust_list(id: u64, head_at: u64, bytes_at: u64) -> Outcome {
+    let (own, at) = with_thread(|thread| (thread.id, thread.robust_at));
+    if id != 0 && id != own {
+        return Err(Errno::ESRCH.into());
+    }
+    user::write(head_at, &at)?;
+    user::write(bytes_at, &ROBUST_HEAD_BYTES)?;
     Ok(0)
 }
 

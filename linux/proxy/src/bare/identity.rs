@@ -73,3 +73,18 @@ pub async fn set_groups(count: u64, at: u64) -> Outcome {
     with_state(|state| state.identity.set_others(&groups));
     Ok(0)
 }
+
+/// capget of version 3: effective, permitted and inheritable, low words first.
+pub fn capabilities(header_at: u64, data_at: u64) -> Outcome {
+    const VERSION_3: u32 = 0x2008_0522;
+    const ALL: [u32; 2] = [u32::MAX, 0x1ff];
+    let [version, _]: [u32; 2] = user::read(header_at)?;
+    if version != VERSION_3 {
+        user::write(header_at, &VERSION_3)?;
+        return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) };
+    }
+    // Who gave root up has none.
+    let [low, high] = if with_state(|state| state.identity.is_root()) { ALL } else { [0, 0] };
+    user::write_if(data_at, &[low, low, 0, high, high, 0])?;
+    Ok(0)
+}

@@ -396,6 +396,14 @@ pub async fn synchronize(descriptor: u64) -> Outcome {
     Ok(0)
 }
 
+/// fallocate: of mode 0.
+pub async fn allocate(descriptor: u64, mode: u64, offset: u64, bytes: u64) -> Outcome {
+    if mode != 0 {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    resize(descriptor, offset.saturating_add(bytes), true).await
+}
+
 /// ftruncate, and fallocate of mode 0 (`grow_only`).
 pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
     let found = writable(descriptor).map_err(|_| Errno::EINVAL)?;

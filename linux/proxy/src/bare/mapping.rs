@@ -330,6 +330,13 @@ pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
     Ok(0)
 }
 
+/// mprotect, but for what takes the right to write from bytes of files: what was stored there is
+/// to be brought to them first.
+pub fn mprotect_at_once(start: u64, bytes: u64, access: u64) -> Option<Outcome> {
+    let changes_alone = access & PROT_WRITE != 0 || !shared_files::lies_in(start, bytes);
+    changes_alone.then(|| mprotect(start, bytes, access))
+}
+
 /// madvise. What it makes zeroes gives its pages back. Holes are an error, and no reason to leave
 /// out the rest.
 pub fn madvise(start: u64, bytes: u64, advice: u64) -> Outcome {

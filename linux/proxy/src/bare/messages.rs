@@ -297,7 +297,7 @@ pub async fn send_many(descriptor: u64, at: u64, count: u64, flags: u64) -> Outc
 }
 
 /// recvmmsg: as many as come until the time is over, which as on Linux is looked at after each.
-pub async fn receive_many([descriptor, at, count, flags, timeout_at, _]: [u64; 6]) -> Outcome {
+pub async fn receive_many([descriptor, at, count, flags, timeout_at]: [u64; 5]) -> Outcome {
     socket_of(descriptor)?;
     let deadline_ns = deadline(user::read_if(timeout_at)?)?;
     let mut flags_now = flags & !MSG_WAITFORONE;

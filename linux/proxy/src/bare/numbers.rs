@@ -79,6 +79,11 @@ pub fn close_range(first: u64, last: u64, flags: u64) -> Outcome {
     Ok(0)
 }
 
+/// dup.
+pub fn duplicate(descriptor: u64) -> Outcome {
+    Ok(with_state(|state| state.descriptors.duplicate(descriptor, 0, false))?)
+}
+
 /// dup2 and dup3.
 pub fn duplicate_to(descriptor: u64, to: u64, flags: u64, same_is_error: bool) -> Outcome {
     if flags & !u64::from(O_CLOEXEC) != 0 || (same_is_error && descriptor == to) {

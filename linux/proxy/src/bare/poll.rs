@@ -310,7 +310,7 @@ async fn poll_until(at: u64, count: u64, deadline_ns: u64) -> Outcome {
 }
 
 /// select.
-pub async fn select([count, reads, writes, others, timeout_at, _]: [u64; 6]) -> Outcome {
+pub async fn select([count, reads, writes, others, timeout_at]: [u64; 5]) -> Outcome {
     let timeout = user::read_if::<TimeVal>(timeout_at)?.map(|time| time.to_ns().ok_or(Errno::EINVAL)).transpose()?;
     let until = deadline(timeout.map(TimeSpec::from_ns))?;
     let outcome = select_until(count, [reads, writes, others], until).await;

@@ -1,4 +1,4 @@
-//! Ids, groups, waiting, ending, limits: calls about the process as a whole.
+//! Ids, groups, waiting, ending, limits, random bytes: calls about the process as a whole.
 
 use alloc::boxed::Box;
 
@@ -9,7 +9,9 @@ use personality::layouts::{ChildInfo, Limit, system_names};
 use personality::limits::{is_only_told, resource};
 use personality::signals::number::{SIGCHLD, SIGKILL};
 use personality::signals::{Cause, code};
+use personality::state::PARENT_UNKNOWN;
 
+use super::entry;
 use super::errors::{Failure, Outcome};
 use super::mapping;
 use super::process_handles;
@@ -51,6 +53,30 @@ pub fn die(signal: u8) -> ! {
         runtime::block_on(vfork::give_back(vfork::changes()));
     }
     end(Ended::Signalled(signal))
+}
+
+/// getpid.
+pub fn id() -> Outcome {
+    Ok(with_state(|state| state.process).into())
+}
+
+/// getppid, where the parent is known. It may have ended since the fork; then the server has sent
+/// word, which is taken in first.
+pub fn parent() -> Option<Outcome> {
+    if entry::take_rung() {
+        runtime::rest(true);
+    }
+    let parent = with_state(|state| state.parent);
+    (parent != PARENT_UNKNOWN).then(|| Ok(parent.into()))
+}
+
+/// getppid, where the server has to be asked.
+pub async fn ask_parent() -> Outcome {
+    let own = with_state(|state| state.process);
+    let line = proxy().process.list(own).await.map_err(|_| Errno::ESRCH)?;
+    let parent = line.map_or(0, |line| line.parent);
+    with_state(|state| state.parent = parent);
+    Ok(parent.into())
 }
 
 fn target(id: u64) -> Target {
@@ -167,9 +193,24 @@ pub async fn kill_thread(process: Option<u64>, thread: u64, number: u64) -> Outc
     kill(if threads::exists(thread) { own.into() } else { thread }, number).await
 }
 
-/// getpgid and getsid.
+/// The process group and the session of a process.
 pub async fn groups(id: u64) -> Result<(ProcessId, ProcessId), Failure> {
     Ok(proxy().process.groups(id as ProcessId).await?)
+}
+
+/// getpgid and getpgrp.
+pub async fn group(id: u64) -> Outcome {
+    Ok(groups(id).await?.0.into())
+}
+
+/// getsid.
+pub async fn session(id: u64) -> Outcome {
+    Ok(groups(id).await?.1.into())
+}
+
+/// setsid.
+pub async fn new_session() -> Outcome {
+    Ok(proxy().process.new_session().await?.into())
 }
 
 /// prctl: names, and what a program may ask without effect here.
@@ -279,4 +320,12 @@ pub async fn name_host(is_domain: bool, at: u64, bytes: u64) -> Outcome {
     let name = system::file_name::to_text(user::bytes(at, bytes)?);
     proxy().process.name_host(is_domain, name).await?;
     Ok(0)
+}
+
+/// getrandom.
+pub fn random(at: u64, bytes: u64) -> Outcome {
+    const LIMIT: u64 = 1 << 20;
+    let count = bytes.min(LIMIT);
+    runtime::fill_random(user::bytes_mut(at, count)?);
+    Ok(count)
 }

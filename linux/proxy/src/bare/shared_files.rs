@@ -267,9 +267,20 @@ fn stored_in_file(inode: u64, bytes: Range<u64>) -> Vec<Stretch> {
 }
 
 /// Brings what was stored in pages to their files (msync).
-pub async fn bring_range(start: u64, bytes: u64) -> Result<(), Failure> {
+async fn bring_range(start: u64, bytes: u64) -> Result<(), Failure> {
     let _turn = proxy().turn(TURN).await;
     bring_all(stored_in(pages(start, bytes))).await
+}
+
+/// msync, where something may have been stored.
+pub async fn synchronize(start: u64, bytes: u64, flags: u64) -> Outcome {
+    bring_range(start, bytes).await?;
+    mapping::msync(start, bytes, flags)
+}
+
+/// Changes pages of memory at once, if nothing that was stored there is to be brought to a file.
+pub fn change_unshared(start: u64, bytes: u64, change: impl FnOnce() -> Outcome) -> Option<Outcome> {
+    (!lies_in(start, bytes)).then(change)
 }
 
 /// Changes pages of memory when what was stored there has been brought to its files. What cannot

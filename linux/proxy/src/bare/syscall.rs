@@ -8,19 +8,16 @@ use alloc::format;
 use core::cell::Cell;
 use core::pin::pin;
 
-use contracts::files::Change;
 use contracts::process::{Ended, ProcessId};
 use personality::Errno;
 use personality::calls::{Call, absent_name};
 use personality::flags::*;
 use personality::layouts::EntryForm;
 use personality::refusals::Refusals;
-use personality::state::PARENT_UNKNOWN;
 
 use super::errors::{Failure, Outcome};
 use super::input_output as io;
-use super::proxy::proxy;
-use super::user::{self, with_signals, with_state, with_thread};
+use super::user::{self, with_signals, with_state};
 use super::{
     entry, exec, files, fork, futex, identity, local, locks, mapping, messages, numbers, poll, process,
     process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer,
@@ -158,12 +155,11 @@ fn log_absent(number: u64) {
 
 /// Calls the proxy answers from its own state, without a turn of the executor.
 fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
-    let [a, b, c, d, _, _] = *arguments;
-    let get = |read: fn(&mut personality::state::ProcessState) -> u64| Ok(with_state(read));
+    let [a, b, c, d, e, _] = *arguments;
     Some(match call {
-        Call::Getpid => get(|state| state.process.into()),
-        Call::Gettid => Ok(with_thread(|thread| thread.id)),
-        Call::Getppid => return parent(),
+        Call::Getpid => process::id(),
+        Call::Gettid => threads::id(),
+        Call::Getppid => return process::parent(),
         Call::Getuid => identity::id(true, |ids| ids.real),
         Call::Geteuid => identity::id(true, |ids| ids.effective),
         Call::Getgid => identity::id(false, |ids| ids.real),
@@ -171,12 +167,9 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::Getresuid => identity::tell(true, [a, b, c]),
         Call::Getresgid => identity::tell(false, [a, b, c]),
         Call::Getgroups => identity::groups(a, b),
-        Call::SetTidAddress => Ok(with_thread(|thread| {
-            thread.clear_id_at = a;
-            thread.id
-        })),
-        Call::SetRobustList => set_robust_list(a, b),
-        Call::GetRobustList => robust_list(a, b, c),
+        Call::SetTidAddress => futex::set_id_address(a),
+        Call::SetRobustList => futex::set_robust_list(a, b),
+        Call::GetRobustList => futex::robust_list(a, b, c),
         Call::Fadvise64
         | Call::Sync
         | Call::Capset
@@ -186,22 +179,15 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         | Call::Mlockall
         | Call::Munlockall => Ok(0),
         Call::Syncfs | Call::SyncFileRange | Call::Readahead => numbers::exists(a),
-        // What was stored of files has to be brought there first.
-        Call::Munmap | Call::Mremap | Call::Msync if shared_files::lies_in(a, b) => return None,
-        Call::Mprotect if c & PROT_WRITE == 0 && shared_files::lies_in(a, b) => return None,
-        Call::Msync => mapping::msync(a, b, c),
+        Call::Msync => return shared_files::change_unshared(a, b, || mapping::msync(a, b, c)),
         Call::Mincore => mapping::mincore(a, b, c),
         Call::Signalfd => signals::open(a, b, c, 0),
         Call::Signalfd4 => signals::open(a, b, c, d),
         Call::TimerCreate => timers::create(a, b, c),
         Call::TimerGetoverrun => timers::overrun(a),
-        Call::Capget => capabilities(a, b),
-        Call::Clone if a & CLONE_THREAD != 0 => fork::thread(*arguments),
-        Call::Clone3 => match fork::arguments(a, b) {
-            Ok((arguments, _)) if arguments[0] & CLONE_THREAD != 0 => fork::thread(arguments),
-            Ok(_) => return None,
-            Err(errno) => Err(errno.into()),
-        },
+        Call::Capget => identity::capabilities(a, b),
+        Call::Clone => return fork::thread_by_clone([a, b, c, d, e]),
+        Call::Clone3 => return fork::thread_by_clone3(a, b),
         Call::Futex => return futex::at_once(*arguments),
         Call::Getpriority => scheduling::priority(a),
         Call::Setpriority => scheduling::set_priority(a),
@@ -214,117 +200,44 @@ fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
         Call::SchedRrGetInterval => scheduling::interval(a, b),
         Call::SchedGetaffinity => scheduling::affinity(a, b, c),
         Call::SchedSetaffinity => scheduling::set_affinity(a, b, c),
-        // Another thread goes on afterwards.
-        Call::SchedYield if !threads::is_alone() => Ok(0),
+        Call::SchedYield => return time::yield_to_threads(),
         Call::Getcpu => scheduling::core(a, b),
         Call::Membarrier => scheduling::barrier(a, b),
-        Call::Umask => Ok(with_state(|state| core::mem::replace(&mut state.umask, a & 0o777))),
+        Call::Umask => files::set_mask(a),
         Call::Brk => mapping::brk(a),
-        Call::Munmap => mapping::munmap(a, b),
-        Call::Mprotect => mapping::mprotect(a, b, c),
+        Call::Munmap => return shared_files::change_unshared(a, b, || mapping::munmap(a, b)),
+        Call::Mprotect => return mapping::mprotect_at_once(a, b, c),
         Call::Madvise => mapping::madvise(a, b, c),
-        Call::Mremap => mapping::mremap(a, b, c, d),
+        Call::Mremap => return shared_files::change_unshared(a, b, || mapping::mremap(a, b, c, d)),
         Call::RtSigaction => signals::action(a, b, c, d),
         Call::RtSigprocmask => signals::change_mask(a, b, c, d),
         Call::RtSigreturn => signals::sigreturn(),
         Call::RtSigpending => signals::pending(a),
         Call::Sigaltstack => signals::alternate_stack(a, b),
         Call::ClockGettime => return time::clock(a, b),
-        Call::ClockSettime | Call::Settimeofday => time::set(a, if call == Call::Settimeofday { a } else { b }),
+        Call::ClockSettime => time::set(b),
+        Call::Settimeofday => time::set(a),
         Call::ClockGetres => time::resolution(a, b),
         Call::Gettimeofday => time::time_of_day(a, b),
         Call::Time => time::seconds(a),
         Call::Getcwd => files::current(a, b),
-        Call::Dup => with_state(|state| state.descriptors.duplicate(a, 0, false)).map_err(Failure::from),
+        Call::Dup => numbers::duplicate(a),
         Call::Close => numbers::close(a),
         Call::CloseRange => numbers::close_range(a, b, c),
         Call::Dup2 => numbers::duplicate_to(a, b, 0, false),
         Call::Dup3 => numbers::duplicate_to(a, b, c, true),
         Call::Fcntl => return numbers::control(a, b, c),
-        Call::ArchPrctl => base(a, b),
+        Call::ArchPrctl => threads::base(a, b),
         Call::Prctl => process::prctl(a, b),
         Call::Getrlimit => process::limit(a, b),
         Call::Setrlimit => process::set_limit(a, b),
         Call::Prlimit64 => return process::limit_of(a, b, c, d),
-        Call::Getrandom => give_random(a, b),
+        Call::Getrandom => process::random(a, b),
         Call::EpollCreate => poll::create(0),
         Call::EpollCreate1 => poll::create(a),
         Call::EpollCtl => poll::change(a, b, c, d),
         _ => return None,
     })
-}
-
-/// Bytes of `struct robust_list_head`.
-const ROBUST_HEAD_BYTES: u64 = 24;
-
-fn set_robust_list(at: u64, bytes: u64) -> Outcome {
-    if bytes != ROBUST_HEAD_BYTES {
-        return Err(Errno::EINVAL.into());
-    }
-    with_thread(|thread| thread.robust_at = at);
-    Ok(0)
-}
-
-fn robust_list(id: u64, head_at: u64, bytes_at: u64) -> Outcome {
-    let (own, at) = with_thread(|thread| (thread.id, thread.robust_at));
-    if id != 0 && id != own {
-        return Err(Errno::ESRCH.into());
-    }
-    user::write(head_at, &at)?;
-    user::write(bytes_at, &ROBUST_HEAD_BYTES)?;
-    Ok(0)
-}
-
-/// capget of version 3: effective, permitted and inheritable, low words first.
-fn capabilities(header_at: u64, data_at: u64) -> Outcome {
-    const VERSION_3: u32 = 0x2008_0522;
-    const ALL: [u32; 2] = [u32::MAX, 0x1ff];
-    let [version, _]: [u32; 2] = user::read(header_at)?;
-    if version != VERSION_3 {
-        user::write(header_at, &VERSION_3)?;
-        return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) };
-    }
-    // Who gave root up has none.
-    let [low, high] = if with_state(|state| state.identity.is_root()) { ALL } else { [0, 0] };
-    user::write_if(data_at, &[low, low, 0, high, high, 0])?;
-    Ok(0)
-}
-
-fn give_random(at: u64, bytes: u64) -> Outcome {
-    const LIMIT: u64 = 1 << 20;
-    let count = bytes.min(LIMIT);
-    runtime::fill_random(user::bytes_mut(at, count)?);
-    Ok(count)
-}
-
-/// arch_prctl.
-fn base(which: u64, address: u64) -> Outcome {
-    const SET_GS: u64 = 0x1001;
-    const SET_FS: u64 = 0x1002;
-    const GET_FS: u64 = 0x1003;
-    const GET_GS: u64 = 0x1004;
-    let remembered = with_thread(|thread| thread.bases);
-    match which {
-        SET_FS | SET_GS => {
-            if !entry::machine::set_base(u64::from(which == SET_GS), address) {
-                return Err(Errno::EPERM.into());
-            }
-            with_thread(|thread| thread.bases[usize::from(which == SET_GS)] = address);
-        }
-        GET_FS | GET_GS => user::write(address, &entry::machine::bases(remembered)[usize::from(which == GET_GS)])?,
-        _ => return Err(Errno::EINVAL.into()),
-    }
-    Ok(0)
-}
-
-/// An extended attribute of a file that is there: as on a file system that has none.
-fn no_attribute(found: Result<(), impl Into<Failure>>) -> Outcome {
-    found.map_err(Into::into)?;
-    Err(Errno::EOPNOTSUPP.into())
-}
-
-fn permissions(bits: u64) -> Change {
-    Change { permissions: Some(bits as u32 & 0o7777), ..Change::default() }
 }
 
 /// Calls that need a server or time.
@@ -349,21 +262,15 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Getdents64 => io::entries(a, b, c, EntryForm::New).await,
         Call::Getdents => io::entries(a, b, c, EntryForm::Old).await,
         Call::Ftruncate => io::resize(a, b, false).await,
-        Call::Fallocate => {
-            if b == 0 {
-                io::resize(a, c.saturating_add(d), true).await
-            } else {
-                Err(Errno::EOPNOTSUPP.into())
-            }
-        }
+        Call::Fallocate => io::allocate(a, b, c, d).await,
         Call::Fcntl => numbers::control_at_server(a, b, c).await,
         Call::Flock => locks::whole(a, b).await,
-        Call::Getxattr | Call::Setxattr | Call::Removexattr => no_attribute(files::attributes(a, true).await),
-        Call::Lgetxattr | Call::Lsetxattr | Call::Lremovexattr => no_attribute(files::attributes(a, false).await),
-        Call::Fgetxattr | Call::Fsetxattr | Call::Fremovexattr => no_attribute(io::description(a).map(drop)),
-        Call::Listxattr => files::attributes(a, true).await.map(|()| 0),
-        Call::Llistxattr => files::attributes(a, false).await.map(|()| 0),
-        Call::Flistxattr => io::description(a).map(|_| 0).map_err(Failure::from),
+        Call::Getxattr | Call::Setxattr | Call::Removexattr => files::no_attribute(a, true).await,
+        Call::Lgetxattr | Call::Lsetxattr | Call::Lremovexattr => files::no_attribute(a, false).await,
+        Call::Fgetxattr | Call::Fsetxattr | Call::Fremovexattr => files::no_attribute_of(a),
+        Call::Listxattr => files::attributes(a, true).await,
+        Call::Llistxattr => files::attributes(a, false).await,
+        Call::Flistxattr => numbers::exists(a),
         Call::Statfs => files::file_system(a, b).await,
         Call::Fstatfs => files::file_system_of(a, b).await,
         Call::Fsync | Call::Fdatasync => io::synchronize(a).await,
@@ -395,9 +302,9 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Symlinkat => files::make_link(a, b, c).await,
         Call::Readlink => files::read_link(HERE, a, b, c).await,
         Call::Readlinkat => files::read_link(a, b, c, d).await,
-        Call::Chmod => files::change(HERE, a, true, permissions(b)).await,
-        Call::Fchmodat => files::change(a, b, true, permissions(c)).await,
-        Call::Fchmod => files::change_descriptor(a, permissions(b)).await,
+        Call::Chmod => files::change(HERE, a, true, files::permissions(b)).await,
+        Call::Fchmodat => files::change(a, b, true, files::permissions(c)).await,
+        Call::Fchmod => files::change_descriptor(a, files::permissions(b)).await,
         Call::Chown => files::change(HERE, a, true, files::owner(b, c)).await,
         Call::Lchown => files::change(HERE, a, false, files::owner(b, c)).await,
         Call::Fchownat => files::change(a, b, e & NO_FOLLOW == 0, files::owner(c, d)).await,
@@ -414,10 +321,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Munmap => Box::pin(shared_files::change(a, b, || mapping::munmap(a, b))).await,
         Call::Mremap => Box::pin(shared_files::change(a, b, || mapping::mremap(a, b, c, d))).await,
         Call::Mprotect => Box::pin(shared_files::change(a, b, || mapping::mprotect(a, b, c))).await,
-        Call::Msync => {
-            Box::pin(shared_files::bring_range(a, b)).await?;
-            mapping::msync(a, b, c)
-        }
+        Call::Msync => Box::pin(shared_files::synchronize(a, b, c)).await,
         Call::RtSigsuspend => signals::suspend(Some(user::read(a)?)).await,
         Call::Pause => signals::suspend(None).await,
         Call::Kill => process::kill(a, b).await,
@@ -430,7 +334,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::RtSigtimedwait => signals::wait_for(a, b, c, d).await,
         Call::Poll => poll::poll(a, b, c).await,
         Call::Ppoll => poll::poll_masked(a, b, c, d, e).await,
-        Call::Select => poll::select(arguments).await,
+        Call::Select => poll::select([a, b, c, d, e]).await,
         Call::Pselect6 => poll::select_masked(arguments).await,
         Call::EpollWait => poll::wait_set(arguments, false).await,
         Call::EpollPwait => poll::wait_set(arguments, true).await,
@@ -463,7 +367,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Recvfrom => sockets::receive(arguments).await,
         Call::Sendmsg => sockets::send_message(a, b, c).await,
         Call::Sendmmsg => messages::send_many(a, b, c, d).await,
-        Call::Recvmmsg => messages::receive_many(arguments).await,
+        Call::Recvmmsg => messages::receive_many([a, b, c, d, e]).await,
         Call::Recvmsg => sockets::receive_message(a, b, c).await,
         Call::Shutdown => sockets::shutdown(a, b).await,
         Call::Bind => sockets::bind(a, b, c).await,
@@ -472,7 +376,7 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Getpeername => sockets::name(a, b, c, true).await,
         Call::Setsockopt => sockets::set_option(a, b, c, d, e).await,
         Call::Getsockopt => sockets::option(a, b, c, d, e).await,
-        Call::Clone => fork::clone(arguments).await,
+        Call::Clone => fork::clone([a, b, c, d, e]).await,
         Call::Clone3 => fork::clone_by(a, b).await,
         Call::Fork => fork::fork(false).await,
         Call::Vfork => fork::fork(true).await,
@@ -482,9 +386,9 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Wait4 => process::wait4(a, b, c, d).await,
         Call::Waitid => process::waitid(a, b, c, d, e).await,
         Call::Setpgid => process::set_group(a, b).await,
-        Call::Getpgid => process::groups(a).await.map(|(group, _)| group.into()),
-        Call::Getpgrp => process::groups(0).await.map(|(group, _)| group.into()),
-        Call::Getsid => process::groups(a).await.map(|(_, session)| session.into()),
+        Call::Getpgid => process::group(a).await,
+        Call::Getpgrp => process::group(0).await,
+        Call::Getsid => process::session(a).await,
         Call::Setuid => identity::set(true, a).await,
         Call::Setgid => identity::set(false, a).await,
         Call::Setreuid => identity::set_two(true, [a, b]).await,
@@ -493,8 +397,8 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         Call::Setresgid => identity::set_all(false, [a, b, c]).await,
         Call::Setgroups => identity::set_groups(a, b).await,
         Call::Prlimit64 => process::limit_of_another(a, b).await,
-        Call::Setsid => proxy().process.new_session().await.map(u64::from).map_err(Failure::from),
-        Call::Getppid => ask_parent().await,
+        Call::Setsid => process::new_session().await,
+        Call::Getppid => process::ask_parent().await,
         Call::Getpid
         | Call::Gettid
         | Call::Getuid
@@ -565,23 +469,4 @@ async fn answer(call: Call, arguments: [u64; 6]) -> Outcome {
         | Call::Getcpu
         | Call::Membarrier => at_once(call, &arguments).unwrap_or(Err(Errno::ENOSYS.into())),
     }
-}
-
-/// The parent may have ended since the fork; then the server has sent word, which is taken in
-/// first.
-fn parent() -> Option<Outcome> {
-    if entry::take_rung() {
-        runtime::rest(true);
-    }
-    let parent = with_state(|state| state.parent);
-    (parent != PARENT_UNKNOWN).then(|| Ok(parent.into()))
-}
-
-/// Asks for it.
-async fn ask_parent() -> Outcome {
-    let own = with_state(|state| state.process);
-    let line = proxy().process.list(own).await.map_err(|_| Errno::ESRCH)?;
-    let parent = line.map_or(0, |line| line.parent);
-    with_state(|state| state.parent = parent);
-    Ok(parent.into())
 }

@@ -32,7 +32,7 @@ use super::entry::{self, machine};
 use super::errors::Outcome;
 use super::proxy::proxy;
 use super::syscall::{self, Return};
-use super::user::{first_thread, with_signals, with_state, with_thread};
+use super::user::{self, first_thread, with_signals, with_state, with_thread};
 use super::{futex, poll, signals};
 
 /// Thread ids beyond the first: the process id and a number from this bit on. Process ids are
@@ -170,6 +170,11 @@ pub fn begin() {
     let state = first_thread();
     with(|threads| threads.add(Thread::over(state)));
     GLOBAL.state.set(state);
+}
+
+/// gettid.
+pub fn id() -> Outcome {
+    Ok(with_thread(|thread| thread.id))
 }
 
 /// Is there one thread only?
@@ -467,6 +472,26 @@ pub fn end_others() {
     work_for(own);
     let process = with_state(|state| state.process);
     with_thread(|thread| thread.id = process.into());
+}
+
+/// arch_prctl: the bases of the current thread.
+pub fn base(which: u64, address: u64) -> Outcome {
+    const SET_GS: u64 = 0x1001;
+    const SET_FS: u64 = 0x1002;
+    const GET_FS: u64 = 0x1003;
+    const GET_GS: u64 = 0x1004;
+    let remembered = with_thread(|thread| thread.bases);
+    match which {
+        SET_FS | SET_GS => {
+            if !entry::machine::set_base(u64::from(which == SET_GS), address) {
+                return Err(Errno::EPERM.into());
+            }
+            with_thread(|thread| thread.bases[usize::from(which == SET_GS)] = address);
+        }
+        GET_FS | GET_GS => user::write(address, &entry::machine::bases(remembered)[usize::from(which == GET_GS)])?,
+        _ => return Err(Errno::EINVAL.into()),
+    }
+    Ok(0)
 }
 
 /// Is an id one of a thread of that process, if there is such a thread?

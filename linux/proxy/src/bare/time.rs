@@ -6,6 +6,7 @@ use personality::layouts::{SystemInfo, TimeSpec, TimeVal, Times, Usage};
 use super::errors::{Failure, Outcome};
 use super::exec::TICKS_PER_S;
 use super::proxy::proxy;
+use super::threads;
 use super::user::{self, with_state};
 use super::wait::sleep_until;
 
@@ -70,7 +71,7 @@ pub async fn used(at: u64) -> Outcome {
 }
 
 /// clock_settime and settimeofday: the clock is the machine's, and every program's.
-pub fn set(_: u64, at: u64) -> Outcome {
+pub fn set(at: u64) -> Outcome {
     user::read_if::<TimeSpec>(at)?;
     Err(Errno::EPERM.into())
 }
@@ -151,6 +152,11 @@ pub async fn system(at: u64) -> Outcome {
     };
     user::write(at, &info)?;
     Ok(0)
+}
+
+/// sched_yield, where another thread goes on afterwards.
+pub fn yield_to_threads() -> Option<Outcome> {
+    (!threads::is_alone()).then_some(Ok(0))
 }
 
 /// sched_yield, where no other thread is ready: lets tasks of the proxy and others of the core run.
