@@ -30,6 +30,7 @@ pub mod signal_frame;
 pub mod signals;
 pub mod stack;
 pub mod state;
+pub mod table;
 pub mod waiting;
 
 pub use errno::Errno;
