@@ -6,6 +6,9 @@
 //! that begins as zeroes: part of the state a forked child inherits, whose pages are there as far
 //! as they were used. What a description *is* lives at its server.
 
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::errno::Errno;
@@ -28,6 +31,9 @@ pub mod server {
     pub const EPOLL: u32 = 5;
     /// A signalfd, here in the proxy; `cookie` is its set of signals.
     pub const SIGNALS: u32 = 6;
+    /// An event counter (eventfd), here in the proxy while this process alone has it; `id` is its
+    /// number, `cookie` where it stands.
+    pub const COUNTER: u32 = 7;
 }
 
 /// An open description as this process knows it.
@@ -42,9 +48,9 @@ pub struct Description {
     pub count: u32,
     /// O_ACCMODE, O_APPEND and O_NONBLOCK, or O_PATH, as fcntl gives them.
     pub flags: u32,
-    /// S_IFMT bits of what it is.
+    /// S_IFMT bits of what it is; of an event counter here, whether a read takes one and not all.
     pub kind: u32,
-    /// Where getdents64 goes on; the set of a signalfd.
+    /// Where getdents64 goes on; the set of a signalfd; where an event counter stands.
     pub cookie: u64,
     /// How long a read or accept, and a write or connect, may wait (SO_RCVTIMEO, SO_SNDTIMEO); 0 =
     /// for ever.
@@ -172,6 +178,42 @@ impl Descriptors {
         let of_it = |entry: &Description| entry.count > 0 && entry.server == server && entry.id == id;
         let index = used.into_iter().position(of_it)?;
         self.slots.iter().position(|slot| usize::from(*slot) == index + 1).map(|slot| slot as u64)
+    }
+
+    /// The description with this id at a server, under whatever numbers. Looks at all.
+    pub fn held_at(&mut self, server: u32, id: u64) -> Option<&mut Description> {
+        let used = self.descriptions.iter_mut().take(self.fresh as usize);
+        used.into_iter().find(|entry| entry.count > 0 && entry.server == server && entry.id == id)
+    }
+
+    /// The descriptions at a server, each with whether exec closes all its numbers.
+    pub fn all_at(&self, server: u32) -> Vec<(Description, bool)> {
+        let mut found = BTreeMap::<usize, bool>::new();
+        let mut next = if self.uses(server) { self.next_open(0) } else { None };
+        while let Some(number) = next {
+            if let Ok(index) = self.index(number)
+                && self.descriptions[index].server == server
+            {
+                let closes = self.close_on_exec.has(number as usize);
+                found.entry(index).and_modify(|all| *all &= closes).or_insert(closes);
+            }
+            next = self.next_open(number + 1);
+        }
+        found.into_iter().map(|(index, closes)| (self.descriptions[index], closes)).collect()
+    }
+
+    /// Does the number name something at that server?
+    pub fn is_at(&self, descriptor: u64, server: u32) -> bool {
+        self.get(descriptor).is_ok_and(|found| found.server == server)
+    }
+
+    /// A description is kept by another server from now on, under another id; `kind` is what it is
+    /// there.
+    pub fn moved(&mut self, from: (u32, u64), to: (u32, u64), kind: u32) {
+        let Some(entry) = self.held_at(from.0, from.1) else { return };
+        (entry.server, entry.id, entry.kind, entry.cookie) = (to.0, to.1, kind, 0);
+        self.count(from.0, -1);
+        self.count(to.0, 1);
     }
 
     fn lowest(&self, from: u64) -> Result<usize, Errno> {
@@ -452,5 +494,24 @@ mod tests {
         assert_eq!((table.end(), table.duplicate(0, 10_239, false)), (DESCRIPTORS_MAX as u64, Ok(10_239)));
         table.set_end(0);
         assert_eq!(table.add(pipe(1), false), Err(Errno::EMFILE));
+    }
+
+    #[test]
+    fn a_description_moves_to_another_server_under_all_its_numbers() {
+        let mut table = table();
+        let here = |id| Description { id, server: server::COUNTER, cookie: 5, kind: 1, ..Description::default() };
+        let first = table.add(here(1), true).unwrap();
+        let second = table.duplicate(first, 0, false).unwrap();
+        let third = table.add(here(2), true).unwrap();
+        table.add(pipe(9), false).unwrap();
+        let closes: Vec<_> = table.all_at(server::COUNTER).iter().map(|(found, closes)| (found.id, *closes)).collect();
+        assert_eq!(closes, [(1, false), (2, true)]);
+        table.moved((server::COUNTER, 1), (server::PROCESS, 77), 0);
+        let moved = Description { id: 77, server: server::PROCESS, count: 2, ..Description::default() };
+        assert_eq!((table.get(first), table.get(second)), (Ok(&moved), Ok(&moved)));
+        assert!(table.held_at(server::COUNTER, 1).is_none() && table.held_at(server::COUNTER, 2).is_some());
+        assert!(table.is_at(third, server::COUNTER) && !table.is_at(first, server::COUNTER));
+        table.close(third).unwrap();
+        assert!(!table.uses(server::COUNTER) && table.all_at(server::COUNTER).is_empty());
     }
 }

@@ -23,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_000d;
+pub const VERSION: u64 = 0x5045_4c41_5354_000e;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -96,6 +96,8 @@ pub struct ProcessState {
     pub descriptors: Descriptors,
     /// Epoll sets.
     pub interests: Interests,
+    /// Number of the event counter that was made last.
+    pub last_counter: u64,
     /// Signals.
     pub signals: Signals,
     /// Working directory, absolute and clean.

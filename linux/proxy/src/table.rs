@@ -24,9 +24,11 @@
 macro_rules! for_each_call {
     ($callback:ident) => { $callback! {
           0 Read "read" (descriptor, buffer, bytes)
-            waits { io::read(descriptor, buffer, bytes, None, None).await }, Full;
+            tries { counters::read_at_once(descriptor, buffer, bytes) }
+            or waits { io::read(descriptor, buffer, bytes, None, None).await }, Full;
           1 Write "write" (descriptor, buffer, bytes)
-            waits { io::with_sigpipe(io::write(descriptor, buffer, bytes, None, None).await) }, Full;
+            tries { counters::write_at_once(descriptor, buffer, bytes) }
+            or waits { io::with_sigpipe(io::write(descriptor, buffer, bytes, None, None).await) }, Full;
           2 Open "open" (path, flags, mode)
             waits { files::open(HERE, path, flags, mode).await }, Partial("permission bits are kept, not enforced");
           3 Close "close" (descriptor) at_once { numbers::close(descriptor) }, Full;
@@ -484,7 +486,8 @@ macro_rules! for_each_call {
         283 TimerfdCreate "timerfd_create" (clock, flags)
             waits { timers::open(clock, flags).await },
             Partial("an interval below half a millisecond makes ready at its times; all expirations are counted");
-        284 Eventfd "eventfd" (count) waits { local::event(count, 0).await }, Full;
+        284 Eventfd "eventfd" (count)
+            at_once { counters::create(count, 0) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
         285 Fallocate "fallocate" (descriptor, mode, offset, bytes)
             waits { io::allocate(descriptor, mode, offset, bytes).await }, Partial("mode 0");
         286 TimerfdSettime "timerfd_settime" (descriptor, flags, new_at, old_at)
@@ -495,7 +498,8 @@ macro_rules! for_each_call {
             waits { sockets::accept(descriptor, address_at, bytes_at, flags).await }, Full;
         289 Signalfd4 "signalfd4" (descriptor, set_at, set_bytes, flags)
             at_once { signals::open(descriptor, set_at, set_bytes, flags) }, Partial("as signalfd");
-        290 Eventfd2 "eventfd2" (count, flags) waits { local::event(count, flags).await }, Full;
+        290 Eventfd2 "eventfd2" (count, flags)
+            at_once { counters::create(count, flags) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
         291 EpollCreate1 "epoll_create1" (flags) at_once { poll::create(flags) }, Full;
         292 Dup3 "dup3" (descriptor, to, flags) at_once { numbers::duplicate_to(descriptor, to, flags, true) }, Full;
         293 Pipe2 "pipe2" (pair_at, flags) waits { numbers::pipe(pair_at, flags).await }, Full;

@@ -125,6 +125,12 @@ impl Waits {
         let of_all = (object, Purpose::Look, 0)..=(object, Purpose::Take(u32::MAX), Ticket::MAX);
         self.by_object.range(of_all).next().is_some()
     }
+
+    /// Does anybody wait to take what comes to an object, with that mask?
+    pub fn takes(&self, object: Object, mask: u32) -> bool {
+        let purpose = Purpose::Take(mask);
+        self.by_object.range((object, purpose, 0)..=(object, purpose, Ticket::MAX)).next().is_some()
+    }
 }
 
 #[cfg(test)]
@@ -179,6 +185,7 @@ mod tests {
         assert_eq!([readers[0], readers[1], writer].map(|one| waits.take(one, None).len()), [1, 0, 1]);
         waits.end(readers[0], true);
         assert_eq!((waits.take(readers[1], None).len(), waits.take(writer, None).len()), (1, 0));
+        assert!(waits.takes((2, 1), 2) && !waits.takes((2, 1), 4) && !waits.takes((2, 2), 2));
         // One that has nothing to pass on, and one that was told and ends without taking notice.
         waits.end(readers[1], false);
         assert!(waits.take(readers[2], None).is_empty());

@@ -8,7 +8,6 @@
 
 extern crate alloc;
 
-pub mod event;
 pub mod identity;
 pub mod loans;
 pub mod notices;

@@ -22,8 +22,8 @@ use contracts::descriptions::{
 };
 use contracts::process::{Credentials, ProcessId, TimerStart, TimerState};
 use contracts::sockets::{LocalAddress, Received, SocketKind};
+use counter::{BYTES, Counter, Refused};
 
-use crate::event::{self, Event};
 use crate::pipe::{self, ATOMIC_BYTES, Pipe, Room};
 use crate::sockets::{Sender, Sockets, Wish};
 use crate::timer::{Now, Timers};
@@ -51,7 +51,7 @@ enum Object {
         pipe: DescriptionId,
         reads: bool,
     },
-    Event(Event),
+    Event(Counter),
     /// What it counts lies in `timers`.
     Timer {
         is_of_day: bool,
@@ -145,7 +145,7 @@ impl Descriptions {
             return Err(Error::TooMany);
         }
         self.events += 1;
-        Ok(self.add(client, Object::Event(Event::new(count, is_semaphore))))
+        Ok(self.add(client, Object::Event(Counter::new(count, is_semaphore))))
     }
 
     /// A new timer. `TooMany`.
@@ -425,14 +425,14 @@ impl Descriptions {
             Object::PipeEnd { reads: false, .. } => return Err(Error::BadId),
             Object::Process { .. } => return Err(Error::Invalid),
             Object::Timer { .. } => {
-                if room < event::BYTES || !put(0, &[0; event::BYTES]) {
+                if room < BYTES || !put(0, &[0; BYTES]) {
                     return Err(Error::Invalid);
                 }
                 return match self.timers.take(id, now_ns) {
                     0 => Err(Error::WouldBlock),
                     times => {
                         put(0, &times.to_ne_bytes());
-                        Ok(event::BYTES)
+                        Ok(BYTES)
                     }
                 };
             }
@@ -442,12 +442,12 @@ impl Descriptions {
             }
             Object::PipeEnd { pipe, .. } => *pipe,
             Object::Event(event) => {
-                if room < event::BYTES || !put(0, &[0; event::BYTES]) {
+                if room < BYTES || !put(0, &[0; BYTES]) {
                     return Err(Error::Invalid);
                 }
-                put(0, &event.take()?.to_ne_bytes());
+                put(0, &event.take().ok_or(Error::WouldBlock)?.to_ne_bytes());
                 self.changed.push(id);
-                return Ok(event::BYTES);
+                return Ok(BYTES);
             }
         };
         let writer = pipe + 1;
@@ -525,13 +525,17 @@ impl Descriptions {
             Object::Timer { .. } | Object::Process { .. } => return Err(Error::Invalid),
             Object::PipeEnd { pipe, .. } => *pipe,
             Object::Event(event) => {
-                if offered < event::BYTES {
+                if offered < BYTES {
                     return Err(Error::Invalid);
                 }
-                let bytes = fetch(event::BYTES)?;
-                event.add(bytes.try_into().map(u64::from_ne_bytes).map_err(|_| Error::Failed)?)?;
+                let bytes = fetch(BYTES)?;
+                let more = bytes.try_into().map(u64::from_ne_bytes).map_err(|_| Error::Failed)?;
+                event.add(more).map_err(|refused| match refused {
+                    Refused::TooLarge => Error::Invalid,
+                    Refused::Full => Error::WouldBlock,
+                })?;
                 self.changed.push(id);
-                return Ok(event::BYTES);
+                return Ok(BYTES);
             }
         };
         let content = self.pipes.get_mut(&pipe).ok_or(Error::Failed)?;
@@ -569,7 +573,10 @@ impl Descriptions {
     /// Which of `mask` holds now, and errors and hang-ups anyway.
     pub fn ready(&self, id: DescriptionId, mask: u32) -> u32 {
         let found = match self.all.get(&id).map(|open| &open.object) {
-            Some(Object::Event(event)) => event.ready(),
+            Some(Object::Event(event)) => {
+                let reads = if event.is_readable() { ready::READ } else { 0 };
+                reads | if event.is_writable() { ready::WRITE } else { 0 }
+            }
             Some(Object::Timer { .. }) if self.timers.has_expired(id) => ready::READ,
             Some(Object::Process { is_over: true, .. }) => ready::READ,
             Some(Object::Timer { .. } | Object::Process { .. }) => 0,

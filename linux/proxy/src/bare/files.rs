@@ -154,7 +154,7 @@ pub async fn open_how(directory: u64, path: u64, how_at: u64, bytes: u64) -> Out
 /// What is no file opens as another number for the same description, if that gives what is asked
 /// for.
 fn duplicate(number: u64, found: &Description, flags: u32) -> Outcome {
-    if matches!(found.server, server::TCP | server::EPOLL | server::SIGNALS) {
+    if matches!(found.server, server::TCP | server::EPOLL | server::SIGNALS | server::COUNTER) {
         return Err(Errno::ENXIO.into());
     }
     let (has, wants) = (found.flags & O_ACCMODE, flags & O_ACCMODE);
@@ -322,6 +322,7 @@ async fn descriptor_link(found: &Description) -> Result<String, Failure> {
         server::TCP => format!("socket:[{id}]"),
         server::EPOLL => "anon_inode:[eventpoll]".into(),
         server::SIGNALS => "anon_inode:[signalfd]".into(),
+        server::COUNTER => "anon_inode:[eventfd]".into(),
         _ => "/dev/tty".into(),
     })
 }

@@ -8,6 +8,7 @@ use personality::Errno;
 use personality::flags::*;
 use personality::memory::PAGE;
 
+use super::counters;
 use super::entry;
 use super::errors::{Failure, Outcome};
 use super::numbers::close_description;
@@ -176,6 +177,7 @@ fn start(child: Handle) -> Result<(), Failure> {
 
 /// Descriptions first, then memory with the state the child starts from.
 async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Failure> {
+    counters::share(wishes.lends).await?;
     // Asked together, then awaited.
     let asked: Vec<_> = proxy().heritable().map(|server| server.inherit(forked.client)).collect();
     for answer in asked {

@@ -18,7 +18,7 @@ use super::poll;
 use super::proxy::proxy;
 use super::user::{self, Source, Target, with_both, with_signals, with_state};
 use super::wait::{answer, answer_of, answer_when_ready, answer_within};
-use super::{messages, shared_files, signals, sockets};
+use super::{counters, messages, shared_files, signals, sockets};
 
 /// Linux's limit for one call.
 pub const COUNT_MAX: u64 = 0x7fff_f000;
@@ -141,12 +141,14 @@ pub async fn read_description(
     mut at: Option<u64>,
     wait: bool,
 ) -> Result<u64, Failure> {
-    if found.server == server::SIGNALS {
-        return if at.is_some() { Err(Errno::ESPIPE.into()) } else { signals::read(found, into, wait).await };
-    }
-    if found.server == server::PROCESS && at.is_some() {
-        // There it would look into a pipe.
+    // At the process server an offset would look into a pipe.
+    if at.is_some() && matches!(found.server, server::SIGNALS | server::COUNTER | server::PROCESS) {
         return Err(Errno::ESPIPE.into());
+    }
+    match found.server {
+        server::SIGNALS => return signals::read(found, into, wait).await,
+        server::COUNTER => return counters::read(found, into, wait).await,
+        _ => {}
     }
     if found.server == server::CONSOLE && found.kind == CHARACTER_DEVICE && into.len() > 0 {
         may_read_terminal(found.id).await?;
@@ -177,6 +179,9 @@ pub async fn write_description(
     mut at: Option<u64>,
     wait: bool,
 ) -> Result<u64, Failure> {
+    if found.server == server::COUNTER {
+        return if at.is_some() { Err(Errno::ESPIPE.into()) } else { counters::write(found, from, wait).await };
+    }
     let client = proxy().server(found.server)?;
     let bulk = client.bulk();
     let mut done = 0;
@@ -352,6 +357,9 @@ pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
         2 => Whence::End,
         _ => return Err(Errno::EINVAL.into()),
     };
+    if found.server == server::COUNTER {
+        return Ok(0);
+    }
     if found.kind == 0o040000 {
         let place = if whence == Whence::Current { found.cookie.wrapping_add(offset) } else { offset };
         with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = place))?;
@@ -363,7 +371,7 @@ pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
 /// What the server knows of a descriptor.
 pub async fn status(descriptor: u64) -> Result<Status, Failure> {
     let found = description(descriptor)?;
-    if matches!(found.server, server::EPOLL | server::SIGNALS) {
+    if matches!(found.server, server::EPOLL | server::SIGNALS | server::COUNTER) {
         return Ok(Status {
             kind: Kind::Anonymous,
             permissions: 0o600,

@@ -1,6 +1,7 @@
 //! The proxy on the machine.
 
 mod addresses;
+mod counters;
 mod entry;
 mod errors;
 mod exec;
@@ -10,7 +11,6 @@ mod futex;
 mod identity;
 mod input_output;
 mod load;
-mod local;
 mod locks;
 mod mapping;
 mod messages;

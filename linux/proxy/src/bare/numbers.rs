@@ -29,7 +29,7 @@ fn released(Closed { description, is_last }: Closed) {
     match description.server {
         _ if !is_last => super::locks::closed_one_of_several(&description),
         server::EPOLL => super::poll::set_closed(description.id),
-        server::SIGNALS => {}
+        server::SIGNALS | server::COUNTER => {}
         server => close_id(server, description.id),
     }
 }

@@ -14,6 +14,7 @@ use personality::epoll::{EDGE, EXCLUSIVE, Interest, ONE_SHOT, Object};
 use personality::flags::*;
 use personality::layouts::{PollEntry, TimeSpec, TimeVal};
 
+use super::counters;
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
 use super::signals::{self, mask_for_this_call};
@@ -71,6 +72,7 @@ fn begin_look(descriptor: u64, events: u16, watch: WatchFor) -> Look {
         Ok(found) if found.server == server::SIGNALS => {
             Look::Known(if signals::is_readable(&found) { events & READS } else { 0 })
         }
+        Ok(found) if found.server == server::COUNTER => Look::Known(to_events(counters::ready(&found), events)),
         Ok(found) => match proxy().server(found.server) {
             Ok(client) => Look::Asked(client, found.id, client.poll(found.id, to_mask(events), watch)),
             Err(_) => Look::Known(POLLERR),
@@ -196,6 +198,27 @@ pub fn again(found: &Description) {
     sets_changed(sets);
 }
 
+/// A description is another object from now on: sets ask for that, and who waits for the old one
+/// looks again.
+pub fn renamed(old: Object, new: Object) {
+    let watching: Vec<_> = with_state(|state| {
+        let names = |known: &&Interest| {
+            let found = state.descriptors.get(known.descriptor.into());
+            found.is_ok_and(|found| (found.server, found.id) == new)
+        };
+        let entry = |known: &Interest| (known.set, known.descriptor, known.events & EXCLUSIVE != 0);
+        state.interests.all().filter(names).map(entry).collect()
+    });
+    let mut candidates = proxy().candidates.borrow_mut();
+    for (set, descriptor, is_exclusive) in &watching {
+        candidates.remove(*set, *descriptor, old);
+        candidates.add(*set, *descriptor, new, *is_exclusive);
+    }
+    drop(candidates);
+    proxy().happenings.changed(old);
+    changed(new);
+}
+
 /// A descriptor that named an object left a set: one that was told alone of its change tells
 /// others.
 pub fn left_set(set: u64, descriptor: u32, named: &Description) {
@@ -229,12 +252,21 @@ pub fn begin() {
 /// Waits until at least one entry is ready, a signal comes or the time is over. After the first
 /// look only those are asked for again of which a change was told.
 async fn wait(entries: &mut [PollEntry], deadline_ns: u64) -> Result<usize, Failure> {
+    loop {
+        if let Some(found) = wait_for_objects(entries, deadline_ns).await? {
+            return Ok(found);
+        }
+    }
+}
+
+/// The same; `None` if a descriptor names another object than it did.
+async fn wait_for_objects(entries: &mut [PollEntry], deadline_ns: u64) -> Result<Option<usize>, Failure> {
     entries.iter_mut().for_each(|entry| entry.returned = 0);
     let all: Vec<usize> = (0..entries.len()).filter(|at| entries[*at].descriptor >= 0).collect();
     let (seen, waits) = (proxy().happenings.changes(), deadline_ns > runtime::now_ns());
     let found = look(entries, &all, if waits { WatchFor::Level } else { WatchFor::Nothing }).await;
     if found > 0 || !waits {
-        return Ok(found);
+        return Ok(Some(found));
     }
     let (mut objects, mut numbers) = (Vec::new(), BTreeMap::<Object, Vec<usize>>::new());
     for at in all.iter().copied() {
@@ -251,12 +283,16 @@ async fn wait(entries: &mut [PollEntry], deadline_ns: u64) -> Result<usize, Fail
             // What came with the signal is told; else, as these calls never start again by
             // themselves:
             let found = look(entries, &all, WatchFor::Nothing).await;
-            return if found > 0 { Ok(found) } else { Err(Errno::EINTR.into()) };
+            return if found > 0 { Ok(Some(found)) } else { Err(Errno::EINTR.into()) };
         };
         let asked: Vec<usize> = changed.iter().filter_map(|object| numbers.get(object)).flatten().copied().collect();
+        let still = |at: &usize| object(entries[*at].descriptor as u64).is_ok_and(|named| changed.contains(&named));
+        if !asked.iter().all(still) {
+            return Ok(None);
+        }
         let found = look(entries, &asked, WatchFor::Level).await;
         if found > 0 || changed.is_empty() {
-            return Ok(found);
+            return Ok(Some(found));
         }
     }
 }

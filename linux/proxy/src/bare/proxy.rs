@@ -46,6 +46,8 @@ pub struct Proxy {
     pub timers: RefCell<Timers>,
     /// Numbers of files by the descriptions that name them, as far as anybody asked.
     pub inodes: RefCell<BTreeMap<DescriptionId, u64>>,
+    /// Where event counters went for which a thread waited here.
+    moved_counters: RefCell<BTreeMap<u64, DescriptionId>>,
 }
 
 /// Servers of descriptions, in the order of their numbers, from 1
@@ -83,6 +85,18 @@ impl Proxy {
     pub fn new_request(&self) -> u64 {
         self.requests.set(self.requests.get() + 1);
         self.requests.get()
+    }
+
+    /// An event counter went to the process server: who waits for it here has to know.
+    pub fn counter_moved(&self, number: u64, id: DescriptionId) {
+        if self.happenings.has((server::COUNTER, number)) {
+            self.moved_counters.borrow_mut().insert(number, id);
+        }
+    }
+
+    /// Where an event counter went.
+    pub fn moved_counter(&self, number: u64) -> Option<DescriptionId> {
+        self.moved_counters.borrow().get(&number).copied()
     }
 
     /// Waits until no other thread has data in the bulk area of a server, and takes it; so with
@@ -179,6 +193,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         candidates: RefCell::default(),
         timers: RefCell::default(),
         inodes: RefCell::default(),
+        moved_counters: RefCell::default(),
     }));
     // SAFETY: nobody reads it yet.
     unsafe { *PROXY.0.get() = Some(proxy) };

@@ -6,6 +6,7 @@ use contracts::descriptions::{Keeper, RIGHTS_MAX, Right};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 
+use super::counters;
 use super::errors::Failure;
 use super::input_output::description;
 use super::numbers::close_id;
@@ -33,8 +34,13 @@ pub async fn lend(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
     if descriptors.len() > RIGHTS_MAX {
         return Err(Errno::EINVAL.into());
     }
-    let found: Vec<Description> =
-        descriptors.iter().map(|descriptor| description(u64::from(*descriptor))).collect::<Result<_, _>>()?;
+    let find = || -> Result<Vec<Description>, Errno> {
+        descriptors.iter().map(|descriptor| description(u64::from(*descriptor))).collect()
+    };
+    for kept_here in find()?.iter().filter(|found| found.server == server::COUNTER) {
+        counters::hand_over(kept_here).await?;
+    }
+    let found = find()?;
     if found.iter().any(|found| matches!(found.server, server::EPOLL | server::SIGNALS)) {
         return Err(Errno::EINVAL.into());
     }

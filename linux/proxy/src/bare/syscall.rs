@@ -19,7 +19,7 @@ use super::errors::{Failure, Outcome};
 use super::input_output as io;
 use super::user::{self, with_signals, with_state};
 use super::{
-    entry, exec, files, fork, futex, identity, local, locks, mapping, messages, numbers, poll, process,
+    counters, entry, exec, files, fork, futex, identity, locks, mapping, messages, numbers, poll, process,
     process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer,
 };
 

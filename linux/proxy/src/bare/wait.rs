@@ -58,6 +58,11 @@ impl Happenings {
         self.waits.borrow().has(object)
     }
 
+    /// Does anybody wait to take what comes to an object, with that mask?
+    pub fn takes(&self, object: Object, mask: u32) -> bool {
+        self.waits.borrow().takes(object, mask)
+    }
+
     /// Waits until `look` is true, whatever signals come.
     pub async fn until(&self, mut look: impl FnMut() -> bool) {
         self.signals.until(|| look().then_some(())).await;

@@ -333,6 +333,54 @@ static void several_wait(void) {
     for (int at = 0; at < 3; at++) close(sets[at]);
 }
 
+// A counter that threads wait for in every way, when a fork makes it the child's too.
+static int common;
+static void *take_common(void *_) {
+    uint64_t value = 0;
+    __atomic_add_fetch(&waiting_all, 1, __ATOMIC_SEQ_CST);
+    return (void *)(long)(read(common, &value, 8) == 8 ? value : 0);
+}
+static void *look_at_common(void *_) {
+    struct pollfd files[2] = { { answered[0], POLLIN, 0 }, { common, POLLIN, 0 } };
+    __atomic_add_fetch(&waiting_all, 1, __ATOMIC_SEQ_CST);
+    return (void *)(long)(poll(files, 2, 60000) == 1 ? files[1].revents : 0);
+}
+static void common_counter(char *program) {
+    void *(*waits[4])(void *) = { take_common, take_common, look_at_common, wait_once };
+    pthread_t threads[4];
+    void *found[4];
+    if (pipe(answered)) exit(97);
+    int set = epoll_create1(0), own = eventfd(4, EFD_CLOEXEC);
+    add(set, common = eventfd(0, EFD_SEMAPHORE), EPOLLIN | EPOLLET);
+    for (int at = 0; at < 4; at++) pthread_create(&threads[at], 0, waits[at], (void *)(long)set);
+    until_waiting(4);
+    pid_t child = fork();
+    uint64_t value = 3;
+    if (child == 0) _exit(write(common, &value, 8) == 8 ? 0 : 1);
+    for (int at = 0; at < 4; at++) pthread_join(threads[at], &found[at]);
+    check("a child wrote", ended(child) == 0, 0);
+    check("two that read took one each", found[0] == (void *)1 && found[1] == (void *)1, (long)found[0]);
+    check("who polled saw it", found[2] == (void *)POLLIN, (long)found[2]);
+    check("and who waited for a set", found[3] == (void *)1, (long)found[3]);
+    check("one is left", read(common, &value, 8) == 8 && value == 1, value);
+    check("and none then", wait_one(set, common, 0) == 0, 0);
+    close(common);
+    // A child that borrows this memory runs a program, which has what is not closed.
+    char number[16];
+    add(set, common = eventfd(0, 0), EPOLLIN);
+    snprintf(number, sizeof number, "%d", common);
+    check("what exec closes is as it was", read(own, &value, 8) == 8 && value == 4, value);
+    count_up(own);
+    if ((child = vfork()) == 0) {
+        execl(program, program, number, (char *)0);
+        _exit(9);
+    }
+    check("a program wrote", ended(child) == 0, 0);
+    check("and is heard", wait_one(set, common, -1) == EPOLLIN && read(common, &value, 8) == 8 && value == 7, value);
+    check("what exec closes stays", read(own, &value, 8) == 8 && value == 1, value);
+    close(set), close(own), close(common), close(answered[0]), close(answered[1]);
+}
+
 static void many(void) {
     int set = epoll_create1(0), files[900];
     for (int at = 0; at < 900; at++) {
@@ -398,13 +446,18 @@ static void numbers(void) {
     check("and what is not, is", wait_one(set, files[999], -1) == EPOLLIN, 0);
 }
 
-int main(void) {
+int main(int count, char **arguments) {
+    if (count == 2) {
+        uint64_t value = 7;
+        return write(atoi(arguments[1]), &value, 8) != 8;
+    }
     levels_and_edges();
     streams();
     sets();
     threads();
     crowd();
     several_wait();
+    common_counter("/proc/self/exe");
     many();
     numbers();
     return all_checked();

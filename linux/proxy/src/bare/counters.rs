@@ -1,0 +1,256 @@
+//! Event counters (eventfd): here while this process alone has them, at the process server from
+//! when a forked child has them too or one goes with a message.
+//!
+//! A counter is its description: where it stands lies in the process state. Nobody but this
+//! process's threads can change it, so they are told of changes here and no server is asked.
+
+use alloc::boxed::Box;
+use core::ops::ControlFlow;
+
+use contracts::descriptions::ready;
+use counter::{BYTES, Counter, Refused};
+use personality::Errno;
+use personality::descriptors::{Description, server};
+use personality::epoll::Object;
+use personality::flags::*;
+
+use super::errors::{Failure, Outcome};
+use super::input_output::{read_description, write_description};
+use super::numbers::close_id;
+use super::poll;
+use super::proxy::proxy;
+use super::user::{self, Source, Target, with_state};
+use super::wait::{Waiting, answer};
+
+/// So often a counter that changes while its successor is made at the server is tried to be moved.
+const TRIES: usize = 64;
+
+/// eventfd and eventfd2.
+pub fn create(count: u64, flags: u64) -> Outcome {
+    if flags & !(EFD_SEMAPHORE | u64::from(O_CLOEXEC | O_NONBLOCK)) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    Ok(with_state(|state| {
+        state.last_counter += 1;
+        let made = Description {
+            id: state.last_counter,
+            server: server::COUNTER,
+            flags: O_RDWR | flags as u32 & O_NONBLOCK,
+            kind: u32::from(flags & EFD_SEMAPHORE != 0),
+            cookie: u64::from(count as u32),
+            ..Description::default()
+        };
+        state.descriptors.add(made, flags as u32 & O_CLOEXEC != 0)
+    })?)
+}
+
+fn object(found: &Description) -> Object {
+    (found.server, found.id)
+}
+
+fn counter(found: &Description) -> Counter {
+    Counter::new(found.cookie, found.kind != 0)
+}
+
+/// `ready::*` bits that hold of a counter.
+pub fn ready(found: &Description) -> u32 {
+    let counter = counter(found);
+    let reads = if counter.is_readable() { ready::READ } else { 0 };
+    reads | if counter.is_writable() { ready::WRITE } else { 0 }
+}
+
+/// What a thread does to a counter: takes, or adds so much.
+#[derive(Clone, Copy)]
+enum Act {
+    Take,
+    Add(u64),
+}
+
+impl Act {
+    /// What it waits for.
+    fn mask(self) -> u32 {
+        match self {
+            Act::Take => ready::READ,
+            Act::Add(_) => ready::WRITE,
+        }
+    }
+
+    /// Acts; gives what was taken. `EAGAIN` if nothing can be done now.
+    fn on(self, found: &mut Description) -> Result<u64, Errno> {
+        let mut counter = counter(found);
+        let done = match self {
+            Act::Take => counter.take().ok_or(Errno::EAGAIN),
+            Act::Add(more) => counter.add(more).map(|()| 0).map_err(|refused| match refused {
+                Refused::TooLarge => Errno::EINVAL,
+                Refused::Full => Errno::EAGAIN,
+            }),
+        };
+        found.cookie = counter.count();
+        done
+    }
+}
+
+/// Tells who waits for a counter what was done to it, as it stands now. A take makes room, which
+/// matters to who found none.
+fn tell(act: Act, now: &Description, before: u64) {
+    let object = object(now);
+    match act {
+        Act::Add(_) => poll::changed(object),
+        Act::Take if !Counter::new(before, false).is_writable() || proxy().happenings.takes(object, ready::WRITE) => {
+            poll::changed(object);
+        }
+        Act::Take => {}
+    }
+}
+
+/// Acts on a counter, and waits until it can if `waits`. `Break`: the process server has it now,
+/// under that id. `EBADF` if it was closed meanwhile.
+async fn perform(found: &Description, act: Act, waits: bool) -> Result<ControlFlow<u64, u64>, Failure> {
+    let mut waiting: Option<Waiting> = None;
+    loop {
+        let done = with_state(|state| {
+            let held = state.descriptors.held_at(server::COUNTER, found.id)?;
+            let before = held.cookie;
+            Some((act.on(held), *held, before))
+        });
+        let Some((done, now, before)) = done else {
+            // Whoever waits beside this one is told next, and finds the same.
+            let to = proxy().moved_counter(found.id);
+            return to.map(ControlFlow::Break).ok_or(Errno::EBADF.into());
+        };
+        match done {
+            Err(Errno::EAGAIN) if waits => {}
+            Err(errno) => return Err(errno.into()),
+            Ok(taken) => {
+                tell(act, &now, before);
+                if let Some(waiting) = &waiting {
+                    // What is left another one takes.
+                    waiting.owes(ready(&now) & act.mask() != 0);
+                }
+                return Ok(ControlFlow::Continue(taken));
+            }
+        }
+        match &waiting {
+            None => waiting = Some(Waiting::to_take(object(found), act.mask())),
+            Some(waiting) => waiting.owes(false),
+        }
+        if let Some(waiting) = &waiting {
+            waiting.changed(u64::MAX).await?;
+        }
+    }
+}
+
+/// As the process server has it from now on.
+fn at_server(found: &Description, id: u64) -> Description {
+    Description { id, server: server::PROCESS, kind: 0, cookie: 0, ..*found }
+}
+
+/// Reads a counter.
+pub async fn read(found: &Description, mut into: Target<'_>, waits: bool) -> Outcome {
+    if into.len() < BYTES {
+        return Err(Errno::EINVAL.into());
+    }
+    match perform(found, Act::Take, waits).await? {
+        ControlFlow::Continue(taken) => {
+            into.first(BYTES)?.copy_from_slice(&taken.to_ne_bytes());
+            Ok(BYTES as u64)
+        }
+        ControlFlow::Break(id) => Box::pin(read_description(&at_server(found, id), into, None, waits)).await,
+    }
+}
+
+/// Adds to a counter.
+pub async fn write(found: &Description, from: Source<'_>, waits: bool) -> Outcome {
+    if from.len() < BYTES {
+        return Err(Errno::EINVAL.into());
+    }
+    let more = from.part(0, BYTES)?.try_into().map(u64::from_ne_bytes).map_err(|_| Errno::EIO)?;
+    match perform(found, Act::Add(more), waits).await? {
+        ControlFlow::Continue(_) => Ok(BYTES as u64),
+        ControlFlow::Break(id) => Box::pin(write_description(&at_server(found, id), from, None, waits)).await,
+    }
+}
+
+/// read or write of a counter, if it can be done now; `None` for all else.
+fn at_once(descriptor: u64, act: Act) -> Option<Result<u64, Errno>> {
+    let (done, now, before) = with_state(|state| {
+        let found = state.descriptors.get_mut(descriptor).ok()?;
+        if found.server != server::COUNTER {
+            return None;
+        }
+        let before = found.cookie;
+        Some((act.on(found), *found, before))
+    })?;
+    match done {
+        Err(Errno::EAGAIN) if now.flags & O_NONBLOCK == 0 => None,
+        Err(errno) => Some(Err(errno)),
+        Ok(taken) => {
+            tell(act, &now, before);
+            Some(Ok(taken))
+        }
+    }
+}
+
+/// read, where nobody has to be waited for: of a counter above 0.
+pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
+    if !with_state(|state| state.descriptors.is_at(descriptor, server::COUNTER)) {
+        return None;
+    }
+    if count < BYTES as u64 {
+        return Some(Err(Errno::EINVAL.into()));
+    }
+    if let Err(errno) = user::bytes_mut(buffer, BYTES as u64) {
+        return Some(Err(errno.into()));
+    }
+    let taken = at_once(descriptor, Act::Take)?;
+    Some(taken.and_then(|taken| user::write(buffer, &taken)).map(|()| BYTES as u64).map_err(Failure::from))
+}
+
+/// write, where nobody has to be waited for: to a counter with room.
+pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
+    if !with_state(|state| state.descriptors.is_at(descriptor, server::COUNTER)) {
+        return None;
+    }
+    if count < BYTES as u64 {
+        return Some(Err(Errno::EINVAL.into()));
+    }
+    let more = match user::read(buffer) {
+        Ok(more) => more,
+        Err(errno) => return Some(Err(errno.into())),
+    };
+    let added = at_once(descriptor, Act::Add(more))?;
+    Some(added.map(|_| BYTES as u64).map_err(Failure::from))
+}
+
+/// Before a fork: the process server gets the counters that the child will share. One that borrows
+/// its parent's memory runs another program next: what exec closes anyway stays here.
+pub async fn share(lends: bool) -> Result<(), Failure> {
+    for (found, closes) in with_state(|state| state.descriptors.all_at(server::COUNTER)) {
+        if !(lends && closes) {
+            hand_over(&found).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Brings a counter to the process server. `ENFILE` if that has no room, `EAGAIN` if other threads
+/// do not leave it alone for a moment.
+pub async fn hand_over(found: &Description) -> Result<(), Failure> {
+    let old = object(found);
+    for _ in 0..TRIES {
+        let current = || with_state(|state| state.descriptors.held_at(old.0, old.1).map(|held| *held));
+        let Some(before) = current() else { return Ok(()) };
+        let made = answer(proxy().process.event(before.cookie, before.kind != 0)).await;
+        let id = made.map_err(|_| Errno::ENFILE)?;
+        if current().is_some_and(|now| now.cookie == before.cookie) {
+            let new = (server::PROCESS, id);
+            with_state(|state| state.descriptors.moved(old, new, 0));
+            proxy().counter_moved(old.1, id);
+            poll::renamed(old, new);
+            return Ok(());
+        }
+        // Another thread used it meanwhile, or closed it.
+        close_id(server::PROCESS, id);
+    }
+    Err(Errno::EAGAIN.into())
+}
