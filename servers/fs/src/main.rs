@@ -12,19 +12,27 @@ mod paths;
 mod processes;
 mod server;
 
+use abi::Handle;
 use alloc::rc::Rc;
 
 use contracts::process::ProcessClient;
 use fs_core::store::Store;
 use runtime::Start;
 
-/// Pages that files may take besides the archive: 64 MiB of the component's account.
-const STORE_PAGES_MAX: u64 = 16 << 10;
+/// What bytes of files may take at least, if there is so much: 64 MiB.
+const FILE_PAGES_MIN: u64 = 16 << 10;
 
 runtime::main!(component);
 
+/// Pages that bytes of files may take besides the archive: half of the account, as in a tmpfs of
+/// Linux.
+fn file_pages() -> u64 {
+    let account_pages = sys::ram_stat(Handle::SELF_RAM).map_or(0, |(limit_pages, ..)| limit_pages);
+    (account_pages / 2).max(FILE_PAGES_MIN)
+}
+
 async fn component(start: Start) {
-    let mut store = Store::new(STORE_PAGES_MAX);
+    let mut store = Store::new(file_pages());
     match start.file("archive") {
         Some(archive) => match store.fill(archive, "root") {
             Ok(_) => {}

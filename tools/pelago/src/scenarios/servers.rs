@@ -225,6 +225,13 @@ const APPEND_ONLY: tools::Case = tools::Case {
     words: &["sh", "-c", include_str!("servers/append_only.sh")],
     says: "killed 137\n301 value299 one 1\nended 0\n302 value299 1\nended 0",
 };
+const SAVE: tools::Case = tools::Case {
+    name: "redis-save",
+    origin: Origin::Root("redis"),
+    cpus: 1,
+    words: &["sh", "-c", include_str!("servers/save.sh")],
+    says: "saved ok\nkilled 137\n2001 100000 before\nended 0",
+};
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = Vec::new();
@@ -236,6 +243,8 @@ pub fn scenarios() -> Vec<Scenario> {
         all.push(of(format!("servers/{}/{other}", case.name), other).by_night(true));
     }
     all.push(Scenario::shared(3, format!("servers/{}", APPEND_ONLY.name), |_| tools::run(&APPEND_ONLY)));
+    let save = |_: &_| tools::run_with(&SAVE, tools::LARGE_MEMORY);
+    all.push(Scenario::shared(3, format!("servers/{}", SAVE.name), save).by_night(true));
     all.push(Scenario::shared(3, "servers/dropbear".into(), |_| shell()));
     all
 }

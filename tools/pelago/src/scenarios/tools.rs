@@ -17,6 +17,9 @@ pub struct Case {
     pub says: &'static str,
 }
 
+/// Options of a run that a case needs more than others.
+pub const LARGE_MEMORY: &[&str] = &["--memory", "1536M"];
+
 const BASH: &str = r#"set -euo pipefail; shopt -s lastpipe
     coproc upper { tr a-z A-Z; }; echo told >&"${upper[1]}"; exec {upper[1]}>&-; read -r line <&"${upper[0]}"
     diff <(seq 3) <(seq 3) && seq 9999 | sort -rn | head -n 1 | read -r most || true
@@ -123,9 +126,15 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// Says what it should, last, and ends well.
 pub fn run(case: &Case) -> Result<()> {
+    run_with(case, &[])
+}
+
+/// The same with more options.
+pub fn run_with(case: &Case, options: &[&str]) -> Result<()> {
     let (origin, cpus) = (case.origin.words()?, case.cpus.to_string());
     let origin: Vec<&str> = origin.iter().map(String::as_str).collect();
-    let mut run = Running::start(&[&["--accel", "tcg", "-q", "--cpus", &cpus], &origin[..], case.words].concat(), &[])?;
+    let usual = ["--accel", "tcg", "-q", "--cpus", &cpus];
+    let mut run = Running::start(&[&usual, options, &origin[..], case.words].concat(), &[])?;
     let status = run.finish().with_context(|| format!("{} does not end", case.name))?;
     let said = run.seen.join("\n");
     ensure!(status.success() && said.ends_with(case.says), "{status}, and it says:\n{said}");
