@@ -350,7 +350,7 @@ roots_wanted() {
     printf '%s\n' "$test_roots"
     printf '%s\n' "$nightly_roots" | while read -r name packages; do
         case " $asked " in
-            *" --nightly "* | *"/$name "*) printf '%s\n' "$name $packages" ;;
+            *" --nightly "* | *" bench "* | *"/$name "*) printf '%s\n' "$name $packages" ;;
         esac
     done
 }

@@ -11,6 +11,7 @@ mod archive;
 mod audit;
 mod bench;
 mod bochs;
+mod built;
 mod cargo;
 mod chaos;
 mod check;

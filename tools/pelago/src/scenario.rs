@@ -8,9 +8,9 @@ use crate::guest::Guest;
 use crate::late::Late;
 use crate::notes::Notes;
 use crate::record::Record;
-use crate::{accelerator, archive::Archive, description, image, place, rootfs, run};
+use crate::{accelerator, archive::Archive, container, description, image, place, rootfs, run};
 use anyhow::{Context, Result};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use system::{Run, System};
 
@@ -108,6 +108,8 @@ pub struct Bench {
     system: System,
     accelerator: Accelerator,
     folder: Arc<tempfile::TempDir>,
+    /// Its programs are in this root file system, not this machine's.
+    root: Option<PathBuf>,
     notes: Notes,
     /// Whose this is, and whom it judges.
     scenario: String,
@@ -125,7 +127,7 @@ impl Bench {
         let (accelerator, reason) = accelerator::choose(wish);
         eprintln!("pelago: guests run by {}: {reason}", accelerator.name());
         let (notes, scenario, judges) = (Notes::default(), String::new(), Vec::new());
-        Ok(Bench { images, system, accelerator, folder, notes, scenario, judges, record: None })
+        Ok(Bench { images, system, accelerator, folder, root: None, notes, scenario, judges, record: None })
     }
 
     /// One that cannot boot anything.
@@ -135,7 +137,7 @@ impl Bench {
         let folder = Arc::new(tempfile::tempdir()?);
         let (notes, scenario, judges) = (Notes::default(), String::new(), Vec::new());
         let accelerator = Accelerator::Tcg;
-        Ok(Bench { images: Vec::new(), system, accelerator, folder, notes, scenario, judges, record: None })
+        Ok(Bench { images: Vec::new(), system, accelerator, folder, root: None, notes, scenario, judges, record: None })
     }
 
     /// The same for one scenario. What its machines say and send is recorded.
@@ -143,6 +145,11 @@ impl Bench {
         let record = Arc::new(Record::create(self.folder.path())?);
         let (name, judges) = (scenario.name.clone(), scenario.judges.clone());
         Ok((Bench { scenario: name, judges, record: Some(record.clone()), ..self.clone() }, record))
+    }
+
+    /// The same whose programs are in a root file system.
+    pub fn in_root(&self, root: Option<&Path>) -> Bench {
+        Bench { root: root.map(Path::to_owned), ..self.clone() }
     }
 
     /// The same with another system, one of `system/`.
@@ -222,14 +229,20 @@ impl Bench {
         fill: impl FnOnce(&mut Archive) -> Result<()>,
     ) -> Result<Archive> {
         let mut root = Archive::default();
-        rootfs::add_base(&mut root);
+        match &self.root {
+            None => rootfs::add_base(&mut root),
+            Some(folder) => container::add(&mut root, folder)?,
+        }
         let mut run = Run {
             working_directory: "/".into(),
             environment: run::environment(run::inherited(), &[])?,
             ..Run::default()
         };
         if let Some((name, arguments)) = program.split_first() {
-            run.arguments.push(rootfs::add_program(&mut root, name, rootfs::PATH)?);
+            run.arguments.push(match &self.root {
+                None => rootfs::add_program(&mut root, name, rootfs::PATH)?,
+                Some(_) => container::find_program(&root, name, rootfs::PATH, "/")?,
+            });
             run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
         }
         fill(&mut root)?;

@@ -4,6 +4,7 @@
 use super::clients::Load;
 use super::outside::Experiment;
 use super::results::{Unit, host_cores};
+use super::servers::Server;
 use crate::emulator::MachineType;
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +124,11 @@ const fn pages(name: &'static str, unit: Unit, load: Load, figure: usize) -> Ent
     Entry { name, unit, counts: false, paper: "", source }
 }
 
+const fn server(name: &'static str, unit: Unit, server: Server, figure: usize) -> Entry {
+    let source = Source::Outside { machine: Q35, experiment: Experiment::Server(server), figure };
+    Entry { name, unit, counts: false, paper: "", source }
+}
+
 const fn program(name: &'static str, paper: &'static str) -> Entry {
     Entry { name, unit: Unit::Ns, counts: true, paper, source: Source::Program { row: name, made: Made::AsItIs } }
 }
@@ -161,6 +167,20 @@ pub const ENTRIES: &[Entry] = &[
     pages("cpu-per-request/per-connection/q35", Unit::Us, Load::Single, 1),
     pages("page-per-connection/busybox-httpd/q35", Unit::PerSecond, Load::Busybox, 0),
     pages("cpu-per-request/busybox-httpd/q35", Unit::Us, Load::Busybox, 1),
+    server("redis-get/1-client", Unit::PerSecond, Server::Redis, 0),
+    server("redis-set/1-client", Unit::PerSecond, Server::Redis, 2),
+    server("redis-get/50-clients", Unit::PerSecond, Server::Redis, 4),
+    server("redis-set/50-clients", Unit::PerSecond, Server::Redis, 6),
+    server("cpu-per-request/redis-get/1-client", Unit::Us, Server::Redis, 1),
+    server("cpu-per-request/redis-set/1-client", Unit::Us, Server::Redis, 3),
+    server("cpu-per-request/redis-get/50-clients", Unit::Us, Server::Redis, 5),
+    server("cpu-per-request/redis-set/50-clients", Unit::Us, Server::Redis, 7),
+    server("page-keep-alive/nginx", Unit::PerSecond, Server::Nginx, 0),
+    server("cpu-per-request/nginx", Unit::Us, Server::Nginx, 1),
+    server("page-keep-alive/go", Unit::PerSecond, Server::Go, 0),
+    server("cpu-per-request/go", Unit::Us, Server::Go, 1),
+    server("page-keep-alive/node", Unit::PerSecond, Server::Node, 0),
+    server("cpu-per-request/node", Unit::Us, Server::Node, 1),
     program("known-loop", ""),
     program("getpid", ""),
     program("getppid", ""),

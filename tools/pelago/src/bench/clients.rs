@@ -36,7 +36,7 @@ pub fn serve(
     words: &[&str],
 ) -> Result<(Guest, String)> {
     let port = free_port()?;
-    let mut guest = systems.boot(side, &Boot { words, port: Some(port), ..Boot::bare(machine, cpus) })?;
+    let mut guest = systems.boot(side, &Boot { words, port: Some((port, 80)), ..Boot::bare(machine, cpus) })?;
     let ready = if side == Side::Pelago { "pelago: ready" } else { crate::peer::READY };
     guest.expect(ready, LIMIT)?;
     let host = format!("127.0.0.1:{port}");
@@ -71,7 +71,7 @@ fn connect(host: &str, limit: Duration) -> Result<TcpStream> {
 }
 
 /// Requests one after the other on one connection.
-fn kept(host: &str, requests: usize) -> Result<()> {
+pub fn kept(host: &str, requests: usize) -> Result<()> {
     let mut stream = connect(host, LIMIT)?;
     let mut answer = vec![0; 2 * PAGE_BYTES];
     for _ in 0..requests {
@@ -90,6 +90,14 @@ fn kept(host: &str, requests: usize) -> Result<()> {
 fn is_whole(answer: &[u8]) -> bool {
     let head = answer.windows(4).position(|four| four == b"\r\n\r\n");
     head.is_some_and(|place| answer.len() >= place + 4 + PAGE_BYTES)
+}
+
+/// Lets so many clients do the same, until all are done.
+pub fn side_by_side(count: usize, client: impl Fn() -> Result<()> + Sync) -> Result<()> {
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..count).map(|_| scope.spawn(&client)).collect();
+        clients.into_iter().try_for_each(|client| client.join().unwrap_or_else(|_| bail!("a client panicked")))
+    })
 }
 
 fn singles(host: &str, requests: usize) -> Result<()> {
@@ -119,12 +127,7 @@ impl Load {
             Load::Busybox => (&BUSYBOX, singles, REQUESTS_SINGLE),
         };
         let (guest, host) = serve(systems, side, machine, cpus, words)?;
-        let all = || {
-            std::thread::scope(|scope| {
-                let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| client(&host, requests))).collect();
-                clients.into_iter().try_for_each(|client| client.join().unwrap_or_else(|_| bail!("a client panicked")))
-            })
-        };
+        let all = || side_by_side(CLIENTS, || client(&host, requests));
         all()?;
         let (before_us, start) = (cpu_us(guest.process_id())?, Instant::now());
         all()?;

@@ -16,6 +16,7 @@ pub mod layouts;
 mod outside;
 mod program;
 mod results;
+mod servers;
 mod systems;
 mod table;
 

@@ -2,6 +2,7 @@
 //! the emulator's processor time, its memory.
 
 use super::clients;
+use super::servers::Server;
 use super::systems::{Boot, Side, Systems};
 use crate::emulator::MachineType;
 use crate::guest::Guest;
@@ -38,6 +39,8 @@ pub enum Experiment {
     IdleMemory,
     /// Pages per second, and processor time for each.
     Pages(clients::Load),
+    /// Requests per second of a server that nobody here wrote, and processor time for each.
+    Server(Server),
 }
 
 impl Experiment {
@@ -51,6 +54,7 @@ impl Experiment {
             Experiment::Idle => idle_percent,
             Experiment::IdleMemory => idle_memory_mib,
             Experiment::Pages(load) => return load.measure(systems, side, machine, cpus),
+            Experiment::Server(server) => return server.measure(systems, side, machine, cpus),
         };
         one(systems, side, machine, cpus).map(|figure| vec![figure])
     }

@@ -1,12 +1,13 @@
 //! The two systems under one roof: the same machine, memory, program and page for both.
 
+use crate::archive::Archive;
 use crate::emulator::{Accelerator, Forward, Machine, MachineType};
 use crate::guest::Guest;
 use crate::peer::{self, Linux, MEASURE};
 use crate::plugin::{self, Instruments};
 use crate::{accelerator, scenario};
 use anyhow::{Context, Result, ensure};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use system::System;
 
 /// Of each guest, unless its rows need more.
@@ -39,8 +40,8 @@ pub struct Boot<'a> {
     /// The program and its arguments; empty: the system alone. [`MEASURE`] stands for the measuring
     /// program in both.
     pub words: &'a [&'a str],
-    /// Port of this machine that leads to the guest's port 80.
-    pub port: Option<u16>,
+    /// Port of this machine, and the guest's that it leads to.
+    pub port: Option<(u16, u16)>,
     /// Count instructions by the emulator's plugin.
     pub instruments: Option<Instruments>,
     /// Let the host see which of the guest's pages were touched.
@@ -57,7 +58,7 @@ impl Boot<'_> {
         machine.machine = self.machine;
         machine.memory_bytes = memory_bytes;
         machine.shows_memory = self.shows_memory;
-        let forward = |host| Forward::local(host, 80);
+        let forward = |(host, guest)| Forward::local(host, guest);
         machine.forwards.extend(self.port.map(forward));
         if let Some(instruments) = &self.instruments {
             plugin::fit(machine, instruments.clone());
@@ -119,6 +120,17 @@ impl Systems {
         }
     }
 
+    /// Starts our system with a program of a root file system or, without one, of this machine;
+    /// `fill` may add files.
+    pub fn boot_server(&self, boot: &Boot, root: Option<&Path>, fill: impl FnOnce(&mut Archive)) -> Result<Guest> {
+        let bench = self.pelago.in_root(root);
+        bench.boot(boot.machine, boot.cpus, boot.words, |archive, machine| {
+            fill(archive);
+            boot.adjust(machine, self.memory_bytes);
+            Ok(())
+        })
+    }
+
     /// The system that measures itself.
     pub fn inside(&self) -> Result<&scenario::Bench> {
         self.inside.as_ref().context("the system for the rows inside was not built")
@@ -165,10 +177,23 @@ impl Systems {
 
     /// `more` are further words of the kernel's command line.
     pub fn boot_linux(&self, boot: &Boot, more: &[&str]) -> Result<Guest> {
+        self.boot_linux_filled(boot, more, |root| {
+            root.file(PAGE_PATH, 0o644, page());
+            Ok(())
+        })
+    }
+
+    /// The same with other files.
+    pub fn boot_linux_filled(
+        &self,
+        boot: &Boot,
+        more: &[&str],
+        fill: impl FnOnce(&mut Archive) -> Result<()>,
+    ) -> Result<Guest> {
         let linux = self.linux.as_ref().map_err(|reason| anyhow::anyhow!("{reason}"))?;
         let machine = linux.machine(boot.cpus, self.accelerator());
         linux.boot(machine, boot.words, |root, machine| {
-            root.file(PAGE_PATH, 0o644, page());
+            fill(root)?;
             machine.command_line.extend(more.iter().map(|&word| word.to_owned()));
             boot.adjust(machine, self.memory_bytes);
             Ok(())

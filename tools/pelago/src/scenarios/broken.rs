@@ -4,11 +4,11 @@
 //! The clients keep their connections; what they ask for differs by client and by question, so that
 //! an answer which is late, lost, doubled or another's is seen.
 
-use super::built::Origin;
 use super::door::Running;
 use super::random::Random;
 use super::servers::{Server, wait_until};
 use super::web::first_tries;
+use crate::built::Origin;
 use crate::control;
 use crate::scenario::{Bench, Scenario, free_port};
 use anyhow::{Context, Result, bail, ensure};

@@ -10,7 +10,6 @@ mod bench;
 mod bochs;
 mod boot;
 mod broken;
-mod built;
 mod busy_host;
 mod checks;
 mod common_memory;

@@ -2,11 +2,11 @@
 //! system, and small ones of ours on the runtimes of Go, tokio and Python: each answers clients of
 //! the host, byte for byte, leaves its core alone where nobody asks, is told to end, and ends well.
 
-use super::built::Origin;
 use super::door::Running;
 use super::rest::microseconds;
 use super::tools;
 use super::web::first_tries;
+use crate::built::Origin;
 use crate::late::of_transfer;
 use crate::scenario::{Scenario, Skip, free_port};
 use crate::{child, control};

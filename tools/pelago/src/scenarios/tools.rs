@@ -2,8 +2,8 @@
 //! systems of Debian's packages, and programs of ours on the runtimes of other languages, by
 //! running this very tool as a person does.
 
-use super::built::Origin;
 use super::door::Running;
+use crate::built::Origin;
 use crate::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
 

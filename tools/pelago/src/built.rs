@@ -1,4 +1,4 @@
-//! Where a program of a scenario comes from: a root of Debian's packages, or a program of ours
+//! Where a program that is tested or measured comes from: a root of Debian's packages, or a program of ours
 //! (`servers/`) that stands on another language's runtime. Those are built for this machine where
 //! its compiler is there, with their outputs in the cache.
 

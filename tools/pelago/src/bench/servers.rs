@@ -1,0 +1,201 @@
+//! Servers that nobody here wrote, under load from this machine: redis by its own benchmark, nginx,
+//! Go's and node's HTTP servers by connections that are kept. Both systems are given the same files.
+
+use super::clients::{self, kept};
+use super::outside::cpu_us;
+use super::systems::{Boot, PAGE_BYTES, Side, Systems};
+use crate::archive::Archive;
+use crate::built::Origin;
+use crate::emulator::MachineType;
+use crate::guest::Guest;
+use crate::scenario::free_port;
+use crate::{child, files, rootfs};
+use anyhow::{Context, Result, bail, ensure};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_millis(100);
+/// Clients beside each other of HTTP servers, and requests of each in each of two passes: one warms
+/// up, one is measured.
+const CLIENTS: usize = 4;
+const REQUESTS: usize = 250;
+/// Clients of redis, and requests of all together in each pass.
+const OF_REDIS: [(usize, usize); 2] = [(1, 1000), (50, 5000)];
+const NGINX: &str = "daemon off; master_process off; error_log /dev/stderr crit; pid /tmp/nginx.pid;\n\
+    events { worker_connections 64; }\n\
+    http { access_log off; client_body_temp_path /tmp/b; proxy_temp_path /tmp/p; fastcgi_temp_path /tmp/f;\n\
+    uwsgi_temp_path /tmp/u; scgi_temp_path /tmp/s; keepalive_requests 1000000;\n\
+    server { listen 8080; root /served; } }\n";
+const NODE: &str = "const page = require('fs').readFileSync('/served/file')\n\
+    require('http').createServer((asked, answer) => answer.end(page)).listen(8080)\n";
+
+/// Which server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// GET and SET, each by one client and by fifty.
+    Redis,
+    /// One process of it.
+    Nginx,
+    /// `net/http`, a static program.
+    Go,
+    /// `http`, which answers from memory.
+    Node,
+}
+
+/// What one is in the guest.
+struct Parts {
+    /// The root file system that it is in; else its program is static.
+    root: Option<PathBuf>,
+    /// The program and its arguments.
+    words: Vec<String>,
+    port: u16,
+    settings: Option<(&'static str, &'static str)>,
+}
+
+impl Server {
+    fn parts(self) -> Result<Parts> {
+        let (origin, words, port, settings): (_, &[&str], _, _) = match self {
+            Server::Redis => {
+                let words = &["redis-server", "--protected-mode", "no", "--save", ""];
+                (Origin::Root("redis"), words, 6379, None)
+            }
+            Server::Nginx => {
+                (Origin::Root("nginx"), &["nginx", "-c", "/served/nginx.conf"], 8080, Some(("nginx.conf", NGINX)))
+            }
+            Server::Go => (Origin::Go("http"), &[], 8080, None),
+            Server::Node => (Origin::Root("node"), &["node", "/served/serve.js"], 8080, Some(("serve.js", NODE))),
+        };
+        let mut found = origin.words()?;
+        let root = if found[0] == "--rootfs" { found.pop().map(PathBuf::from) } else { None };
+        let mut all = if root.is_some() { Vec::new() } else { found };
+        all.extend(words.iter().map(|&word| word.to_owned()));
+        Ok(Parts { root, words: all, port, settings })
+    }
+
+    /// Requests per second and microseconds of the emulator's processor time for each, of each kind
+    /// of request in turn.
+    pub fn measure(self, systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<Vec<f64>> {
+        let parts = self.parts()?;
+        let (mut guest, port) = parts.boot(systems, side, machine, cpus)?;
+        let host = format!("127.0.0.1:{port}");
+        wait(&mut guest, || if self == Server::Redis { ping(&host) } else { kept(&host, 1) })?;
+        let mut figures = Vec::new();
+        if self == Server::Redis {
+            let root = parts.root.as_deref().context("redis has no root")?;
+            for (clients, requests) in OF_REDIS {
+                for operation in ["get", "set"] {
+                    figures.extend(of_two(&guest, requests, || benchmark(root, port, operation, clients, requests))?);
+                }
+            }
+        } else {
+            figures = of_two(&guest, CLIENTS * REQUESTS, || clients::side_by_side(CLIENTS, || kept(&host, REQUESTS)))?;
+        }
+        Ok(figures)
+    }
+}
+
+/// The second of two passes of so many requests.
+fn of_two(guest: &Guest, requests: usize, pass: impl Fn() -> Result<()>) -> Result<Vec<f64>> {
+    pass()?;
+    let (before_us, start) = (cpu_us(guest.process_id())?, Instant::now());
+    pass()?;
+    let (seconds, us) = (start.elapsed().as_secs_f64(), cpu_us(guest.process_id())? - before_us);
+    let count = requests as f64;
+    Ok(vec![count / seconds, us / count])
+}
+
+/// Asks until there is an answer.
+fn wait(guest: &mut Guest, ask: impl Fn() -> Result<()>) -> Result<()> {
+    let start = Instant::now();
+    while let Err(error) = ask() {
+        if let Ok(None) = guest.next(Duration::ZERO) {
+            bail!("the guest ended before its server answered; the end of its console:\n{}", guest.tail());
+        }
+        ensure!(start.elapsed() < LIMIT, "no answer within {} s: {error:#}", LIMIT.as_secs());
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+fn ping(host: &str) -> Result<()> {
+    use std::io::{Read, Write};
+    let mut stream = TcpStream::connect(host).context("cannot connect")?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = [0; 7];
+    stream.read_exact(&mut answer).context("no answer")?;
+    ensure!(&answer == b"+PONG\r\n", "it answers {:?}", String::from_utf8_lossy(&answer));
+    Ok(())
+}
+
+/// redis' own benchmark, out of the server's root, on this machine.
+fn benchmark(root: &Path, port: u16, operation: &str, clients: usize, requests: usize) -> Result<()> {
+    let in_root = |path: &str| root.join(path);
+    let mut command = Command::new(in_root("lib64/ld-linux-x86-64.so.2"));
+    command.arg("--library-path").arg(in_root("usr/lib/x86_64-linux-gnu")).arg(in_root("usr/bin/redis-benchmark"));
+    command.args(["-h", "127.0.0.1", "-q", "-t", operation, "-p", &port.to_string()]);
+    command.args(["-c", &clients.to_string(), "-n", &requests.to_string()]);
+    let output = child::output(&mut command, LIMIT)?;
+    let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && said.contains("requests per second"), "redis-benchmark: {}", said.trim());
+    Ok(())
+}
+
+impl Parts {
+    /// Starts it; the guest, and the port of this machine that leads to it.
+    fn boot(&self, systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<(Guest, u16)> {
+        let port = free_port()?;
+        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let boot = Boot { words: &words, port: Some((port, self.port)), ..Boot::bare(machine, cpus) };
+        let fill = |archive: &mut Archive| {
+            archive.file("root/served/file", 0o644, vec![b'x'; PAGE_BYTES]);
+            if let Some((name, text)) = self.settings {
+                archive.file(&format!("root/served/{name}"), 0o644, text.as_bytes().to_vec());
+            }
+        };
+        let guest = match side {
+            Side::Pelago => systems.boot_server(&boot, self.root.as_deref(), fill)?,
+            Side::Linux => {
+                let words = self.words_in_linux();
+                let words: Vec<&str> = words.iter().map(String::as_str).collect();
+                let boot = Boot { words: &words, ..boot };
+                systems.boot_linux_filled(&boot, &[], |archive| {
+                    self.add_to_linux(archive)?;
+                    fill(archive);
+                    Ok(())
+                })?
+            }
+        };
+        Ok((guest, port))
+    }
+
+    /// The same folder as a root directory within Linux's own.
+    fn add_to_linux(&self, archive: &mut Archive) -> Result<()> {
+        for folder in ["root/dev", "root/proc", "root/tmp"] {
+            archive.folder(folder, 0o777);
+        }
+        match &self.root {
+            Some(root) => rootfs::add_root(archive, root, &root.metadata().context("there is no root")?)?,
+            None => archive.file("root/program", 0o755, files::read(Path::new(&self.words[0]))?),
+        }
+        Ok(())
+    }
+
+    fn words_in_linux(&self) -> Vec<String> {
+        let mut words = self.words.clone();
+        if self.root.is_none() {
+            words[0] = "/program".into();
+        }
+        let mounts = "for kind in devtmpfs proc; do busybox mount -t $kind none /root/${kind%tmpfs}; done";
+        let path = format!("PATH={}", rootfs::PATH);
+        let script = format!("{mounts}; exec busybox chroot /root \"$@\"");
+        ["busybox", "env", &path, "/bin/busybox", "sh", "-c", &script, "sh"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(words)
+            .collect()
+    }
+}
