@@ -1,6 +1,6 @@
-//! Where a program that is tested or measured comes from: a root of Debian's packages, or a program of ours
-//! (`servers/`) that stands on another language's runtime. Those are built for this machine where
-//! its compiler is there, with their outputs in the cache.
+//! Where a program that is tested or measured comes from: a root of Debian's packages, or a program
+//! of ours (`scenarios/servers/`) that stands on another language's runtime. Those are built for
+//! this machine where its compiler is there, with their outputs in the cache.
 
 use crate::scenario::Skip;
 use crate::{cargo, child, place, rootfs};

@@ -1,5 +1,6 @@
 //! Servers that nobody here wrote, under load from this machine: redis by its own benchmark, nginx,
-//! Go's and node's HTTP servers by connections that are kept. Both systems are given the same files.
+//! Go's and node's HTTP servers by connections that are kept. Both systems are given the same
+//! files.
 
 use super::clients::{self, kept};
 use super::outside::cpu_us;
