@@ -13,8 +13,9 @@ pub const RTC: u64 = 0x2_0001;
 
 /// Where segments being filled are mapped for a moment.
 const SCRATCH: u64 = REGIONS + (32 << 30);
-/// Time slice of every context.
-const SLICE_US: u64 = 5_000;
+/// Time slice of every context. What servers do for a program is not in it, so turns of programs
+/// that send and receive are several times as long.
+const SLICE_US: u64 = 2_000;
 /// The part of a core's memory that an account of all leaves to what else runs there.
 const KEPT_PART: u64 = 8;
 /// What a doorbell may be used for by whom it is given to.

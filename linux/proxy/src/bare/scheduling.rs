@@ -9,7 +9,7 @@ use super::threads;
 use super::user::{self, with_state};
 
 /// Length of a slice, as the monitor gives it.
-const SLICE_NS: u64 = 5_000_000;
+const SLICE_NS: u64 = 2_000_000;
 /// SCHED_OTHER, SCHED_BATCH and SCHED_IDLE: no priorities among them here.
 const ORDINARY: [u64; 3] = [0, 3, 5];
 /// SCHED_FIFO and SCHED_RR.

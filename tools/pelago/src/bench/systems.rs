@@ -7,7 +7,9 @@ use crate::peer::{self, Linux, MEASURE};
 use crate::plugin::{self, Instruments};
 use crate::{accelerator, scenario};
 use anyhow::{Context, Result, ensure};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use system::System;
 
 /// Of each guest, unless its rows need more.
@@ -42,6 +44,8 @@ pub struct Boot<'a> {
     pub words: &'a [&'a str],
     /// Port of this machine, and the guest's that it leads to.
     pub port: Option<(u16, u16)>,
+    /// What carries the frames, if it is not the emulator's own network.
+    pub socket: Option<Arc<OwnedFd>>,
     /// Count instructions by the emulator's plugin.
     pub instruments: Option<Instruments>,
     /// Let the host see which of the guest's pages were touched.
@@ -51,7 +55,7 @@ pub struct Boot<'a> {
 impl Boot<'_> {
     /// The system alone.
     pub fn bare(machine: MachineType, cpus: u32) -> Boot<'static> {
-        Boot { machine, cpus, words: &[], port: None, instruments: None, shows_memory: false }
+        Boot { machine, cpus, words: &[], port: None, socket: None, instruments: None, shows_memory: false }
     }
 
     fn adjust(&self, machine: &mut Machine, memory_bytes: u64) {
@@ -60,6 +64,7 @@ impl Boot<'_> {
         machine.shows_memory = self.shows_memory;
         let forward = |(host, guest)| Forward::local(host, guest);
         machine.forwards.extend(self.port.map(forward));
+        machine.socket.clone_from(&self.socket);
         if let Some(instruments) = &self.instruments {
             plugin::fit(machine, instruments.clone());
             // Without one our TCP has no address, and then no loopback either. What the host's
