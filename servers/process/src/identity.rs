@@ -10,17 +10,20 @@ use alloc::vec::Vec;
 
 /// What to do with the ids of one kind.
 fn changed(ids: Ids, change: IdChange, is_root: bool) -> Result<Ids, ProcessError> {
-    let may_be = |id: u32| is_root || [ids.real, ids.effective, ids.saved].contains(&id);
+    let may_be = |id: u32, own: &[u32]| is_root || own.contains(&id);
+    let any = [ids.real, ids.effective, ids.saved];
     let wanted = match change {
         IdChange::One(id) if is_root => [Some(id); 3],
         IdChange::One(id) => [None, Some(id), None],
         IdChange::Two([real, effective]) => [real, effective, None],
         IdChange::All(all) => all,
     };
-    if !wanted.iter().flatten().all(|id| may_be(*id)) {
+    let [real, effective, saved] = wanted;
+    // setreuid takes the saved one for the effective one only.
+    let for_real = if let IdChange::Two(_) = change { &any[..2] } else { &any[..] };
+    if !real.is_none_or(|id| may_be(id, for_real)) || ![effective, saved].iter().flatten().all(|id| may_be(*id, &any)) {
         return Err(ProcessError::Denied);
     }
-    let [real, effective, saved] = wanted;
     let effective = effective.unwrap_or(ids.effective);
     // Whoever sets the real id, or an effective one that is not it, saves the effective one.
     let saved = match change {
@@ -113,6 +116,19 @@ mod tests {
         assert_eq!(user(&mut own, IdChange::Two([None, Some(5)])), Ok(ids(5, 5, 6)), "it is the real one");
         run_program(&mut own);
         assert_eq!(user(&mut own, IdChange::One(6)), Err(ProcessError::Denied));
+    }
+
+    #[test]
+    fn a_saved_id_becomes_the_effective_one_alone() {
+        let mut own = Identity { users: ids(5, 6, 7), ..Identity::default() };
+        assert_eq!(user(&mut own, IdChange::Two([Some(7), None])), Err(ProcessError::Denied));
+        assert_eq!(user(&mut own, IdChange::Two([Some(7), Some(5)])), Err(ProcessError::Denied));
+        assert_eq!(own.users, ids(5, 6, 7));
+        assert_eq!(user(&mut own, IdChange::Two([None, Some(7)])), Ok(ids(5, 7, 7)));
+        let mut own = Identity { users: ids(5, 6, 7), ..Identity::default() };
+        assert_eq!(user(&mut own, IdChange::Two([Some(6), Some(5)])), Ok(ids(6, 5, 5)));
+        let mut own = Identity { users: ids(5, 6, 7), ..Identity::default() };
+        assert_eq!(user(&mut own, IdChange::All([Some(7), None, None])), Ok(ids(7, 6, 7)));
     }
 
     #[test]
