@@ -122,6 +122,8 @@ pub enum DescriptionError {
     DestinationRequired,
     /// What the path names is not opened but connected to.
     NoDevice,
+    /// It is in use in a way that stands against it.
+    Busy,
 }
 
 /// What a client that polls wants to be told later, by one `ready` event.
@@ -236,6 +238,13 @@ pub enum Control {
     },
     /// Bytes that can be read now.
     Available,
+    /// Bytes that a pipe holds at most. `NotSupported` for what is none.
+    GetCapacity,
+    /// Makes it hold so many, rounded up to a power of two of pages; gives how many. `Denied` for
+    /// more than it may have, `Busy` for less than lies in it.
+    SetCapacity {
+        bytes: u32,
+    },
 }
 
 /// Answers to [`Control`].

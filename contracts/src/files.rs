@@ -43,6 +43,12 @@ pub enum Elsewhere {
     Terminal,
     /// A descriptor of its own (`/proc/self/fd/N`).
     Descriptor(u32),
+    /// All of them, as a directory (`/proc/self/fd`).
+    Descriptors,
+    /// Its threads, as a directory (`/proc/self/task`).
+    Threads,
+    /// A named pipe, at `process`, by the number of its file.
+    Pipe(u64),
 }
 
 /// A path as a client names it.
@@ -104,15 +110,40 @@ pub struct Change {
     pub accessed_ns: Option<u64>,
 }
 
-/// [`Status::device`](crate::descriptions::Status) of what lies in /proc.
+/// [`Status::device`](crate::descriptions::Status) of what lies in the store.
+pub const STORE_DEVICE: u64 = 1;
+/// The same of what lies in /proc.
 pub const PROC_DEVICE: u64 = 3;
+
+/// What a file without a name is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unnamed {
+    /// It lies in a directory, and may be given a name if so.
+    Temporary { may_link: bool },
+    /// It lies nowhere and never has a name; it may be sealed if so.
+    Memory { may_seal: bool },
+}
+
+/// What can no longer be done to a file, by any description. Bits of [`Files::seals`].
+pub mod seal {
+    /// Add a seal.
+    pub const SEAL: u32 = 1;
+    /// Make it smaller.
+    pub const SHRINK: u32 = 2;
+    /// Make it larger.
+    pub const GROW: u32 = 4;
+    /// Change its bytes.
+    pub const WRITE: u32 = 8;
+    /// The same, but for mappings that are there; here nobody may have one.
+    pub const FUTURE_WRITE: u32 = 16;
+}
 
 /// Operations on paths, and on open files what Linux has besides `descriptions`. Paths are
 /// normalised by the server, at most 700 bytes (a message is one kilobyte at most). Every
 /// operation but a lock that waits acts at once, and each completely or not at all. Rights: every
 /// client may name every path of its root file system; permission bits are kept and shown,
 /// and what is new is whose the caller says it acts as; nothing is refused by either.
-#[contract(name = "files", version = 5)]
+#[contract(name = "files", version = 6)]
 pub trait Files {
     /// Opens or creates. `permissions` count when created.
     #[op]
@@ -137,6 +168,35 @@ pub trait Files {
     /// Makes what a socket is bound to, and gives its number.
     #[op]
     async fn make_socket(&self, path: Name, permissions: u32) -> Result<u64, DescriptionError>;
+
+    /// Makes a named pipe.
+    #[op]
+    async fn make_pipe(&self, path: Name, permissions: u32) -> Result<(), DescriptionError>;
+
+    /// Makes a file without a name and opens it. `place` is the directory where it lies, or how a
+    /// file in memory is called. `flags` and `permissions` as for `open`.
+    #[op]
+    async fn open_unnamed(
+        &self,
+        place: Name,
+        flags: u32,
+        permissions: u32,
+        purpose: Unnamed,
+    ) -> Result<Opened, DescriptionError>;
+
+    /// A name for what a description names. `NotFound` if it has none and may have none, `Denied`
+    /// for a directory.
+    #[op]
+    async fn link_opened(&self, id: DescriptionId, path: Name) -> Result<(), DescriptionError>;
+
+    /// Which seals a file has, as `seal::*`. `Invalid` for a file that cannot have any.
+    #[op(repeatable)]
+    async fn seals(&self, id: DescriptionId) -> Result<u32, DescriptionError>;
+
+    /// Adds seals. `Denied` if they are sealed, or it is not open for writing; `Busy` for WRITE and
+    /// FUTURE_WRITE while bytes of it are memory of programs; `Invalid` as for `seals`.
+    #[op(repeatable)]
+    async fn add_seals(&self, id: DescriptionId, seals: u32) -> Result<(), DescriptionError>;
 
     /// A second name for a file; for what a symbolic link leads to if `follow`.
     #[op]
@@ -170,7 +230,8 @@ pub trait Files {
     #[op(repeatable)]
     async fn set_append(&self, id: DescriptionId, appends: bool) -> Result<(), DescriptionError>;
 
-    /// Where an open directory is now. `NotFound` if it was removed.
+    /// Where an open directory is now, `NotFound` if it was removed; of a file, by which path it
+    /// was opened, with ` (deleted)` behind it if that no longer leads there.
     #[op(repeatable)]
     async fn path_of(&self, id: DescriptionId) -> Result<String, DescriptionError>;
 

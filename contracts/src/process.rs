@@ -154,8 +154,9 @@ pub struct ChildNews {
     pub cpu_ns: u64,
 }
 
-/// Interval timers of a process that send signals: the first is `alarm(2)`'s.
-pub const TIMERS_MAX: u32 = 33;
+/// Interval timers of a process that send signals: the first is `alarm(2)`'s, the last two look
+/// after the time that it used.
+pub const TIMERS_MAX: u32 = 35;
 /// Processes of one branch: a child of the first program with all that descends from it. A fork
 /// bomb reaches this and then only gets errors, while other branches have room. A living process
 /// takes some 36 of its monitor's 16,384 slots, most of them for its 8 channels, so that about 450
@@ -270,7 +271,7 @@ pub struct ProcessLine {
 /// Process operations. Order: as sent; `wait` may overtake. Limits: `MAX_PROCESSES` in
 /// `servers/process`. Rights: a process acts for itself only, and may have the ids that its own ids
 /// allow; signals follow the one-user rule (all may signal all but the system).
-#[contract(name = "process", version = 5)]
+#[contract(name = "process", version = 6)]
 pub trait Process {
     /// First request of the first program's proxy.
     #[op(repeatable)]
@@ -384,6 +385,12 @@ pub trait Process {
     /// `TooMany`.
     #[op]
     async fn pipe(&self) -> Result<(DescriptionId, DescriptionId), ProcessError>;
+
+    /// Opens the named pipe of the file of this number, at this server's `descriptions`, to read,
+    /// to write or both. With `wait`, who opens one side waits for somebody at the other; without,
+    /// a writer is refused if nobody reads: `NotFound`. `TooMany`, `Invalid` for neither side.
+    #[op]
+    async fn open_pipe(&self, file: u64, reads: bool, writes: bool, wait: bool) -> Result<DescriptionId, ProcessError>;
 
     /// Sleeps until woken on a word of memory that processes have in common; `memory` is its
     /// number, which only they know. Whoever changes the word after this was taken is to wake.

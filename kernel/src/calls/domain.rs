@@ -79,6 +79,7 @@ pub(super) fn exit(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn state(kernel: &mut Kernel, request: &Request) -> Answer {
     let domain = request.object::<Domain>(0, Rights::READ)?;
+    kernel.bring_bills_up();
     let state = domain.stand();
     user_memory::write(kernel, request.caller.domain().range(), request.words()[1], state.as_bytes())?;
     NOTHING

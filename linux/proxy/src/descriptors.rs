@@ -34,6 +34,8 @@ pub mod server {
     /// An event counter (eventfd), here in the proxy while this process alone has it; `id` is its
     /// number, `cookie` where it stands.
     pub const COUNTER: u32 = 7;
+    /// A directory of /proc that only the proxy can list; `cookie` is where that goes on.
+    pub const OWN: u32 = 8;
 }
 
 /// An open description as this process knows it.
@@ -122,7 +124,7 @@ impl Numbers {
 }
 
 /// Numbers of servers are below this.
-const SERVERS: usize = 8;
+const SERVERS: usize = 9;
 
 /// The table. Descriptions that are free hang on a list, by their ids.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -39,6 +39,8 @@ errnos! {
     EACCES = 13,
     /// Bad pointer.
     EFAULT = 14,
+    /// In use.
+    EBUSY = 16,
     /// Exists.
     EEXIST = 17,
     /// Other device.

@@ -20,6 +20,8 @@ pub const O_DIRECTORY: u32 = 0o200000;
 pub const O_NOFOLLOW: u32 = 0o400000;
 pub const O_CLOEXEC: u32 = 0o2000000;
 pub const O_PATH: u32 = 0o10000000;
+/// Alone: what O_TMPFILE has besides O_DIRECTORY.
+pub const O_TMPFILE: u32 = 0o20000000;
 
 pub const F_DUPFD: u64 = 0;
 pub const F_GETFD: u64 = 1;
@@ -35,6 +37,10 @@ pub const F_OFD_GETLK: u64 = 36;
 pub const F_OFD_SETLK: u64 = 37;
 pub const F_OFD_SETLKW: u64 = 38;
 pub const F_DUPFD_CLOEXEC: u64 = 1030;
+pub const F_SETPIPE_SZ: u64 = 1031;
+pub const F_GETPIPE_SZ: u64 = 1032;
+pub const F_ADD_SEALS: u64 = 1033;
+pub const F_GET_SEALS: u64 = 1034;
 pub const F_RDLCK: i16 = 0;
 pub const F_WRLCK: i16 = 1;
 pub const F_UNLCK: i16 = 2;
@@ -42,6 +48,10 @@ pub const LOCK_SH: u64 = 1;
 pub const LOCK_EX: u64 = 2;
 pub const LOCK_NB: u64 = 4;
 pub const LOCK_UN: u64 = 8;
+
+pub const RWF_NOWAIT: u64 = 8;
+/// RWF_HIPRI, RWF_DSYNC and RWF_SYNC: files are memory.
+pub const RWF_OF_STORAGE: u64 = 7;
 
 pub const PROT_READ: u64 = 1;
 pub const PROT_WRITE: u64 = 2;

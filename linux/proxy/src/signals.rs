@@ -26,6 +26,9 @@ pub mod number {
     pub const SIGTTIN: u8 = 21;
     pub const SIGTTOU: u8 = 22;
     pub const SIGURG: u8 = 23;
+    pub const SIGXFSZ: u8 = 25;
+    pub const SIGVTALRM: u8 = 26;
+    pub const SIGPROF: u8 = 27;
     pub const SIGWINCH: u8 = 28;
 }
 

@@ -37,7 +37,7 @@ macro_rules! for_each_call {
           6 Lstat "lstat" (path, status_at) waits { files::stat(HERE, path, status_at, NO_FOLLOW).await }, Full;
           7 Poll "poll" (entries_at, count, timeout_ms) waits { poll::poll(entries_at, count, timeout_ms).await }, Full;
           8 Lseek "lseek" (descriptor, offset, whence)
-            waits { io::seek(descriptor, offset, whence).await }, Partial("no SEEK_DATA and SEEK_HOLE");
+            waits { io::seek(descriptor, offset, whence).await }, Full;
           9 Mmap "mmap" (start, bytes, access, flags, descriptor, offset)
             waits { mapping::mmap([start, bytes, access, flags, descriptor, offset]).await },
             Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 65,530 areas, 256 of them such bytes");
@@ -94,10 +94,10 @@ macro_rules! for_each_call {
          34 Pause "pause" () waits { signals::suspend(None).await }, Full;
          35 Nanosleep "nanosleep" (wanted_at, left_at) waits { time::sleep(1, 0, wanted_at, left_at).await }, Full;
          36 Getitimer "getitimer" (which, timer_at)
-            waits { timers::interval(which, timer_at).await }, Partial("the timers of used time are never set");
+            waits { timers::interval(which, timer_at).await }, Full;
          37 Alarm "alarm" (seconds) waits { timers::alarm(seconds).await }, Full;
          38 Setitimer "setitimer" (which, new_at, old_at)
-            waits { timers::set_interval(which, new_at, old_at).await }, Partial("ITIMER_REAL");
+            waits { timers::set_interval(which, new_at, old_at).await }, Partial("ITIMER_VIRTUAL counts all used time; those of used time are looked after each 4 ms at most, of a process that sleeps each 64 ms");
          39 Getpid "getpid" () at_once { process::id() }, Full;
          40 Sendfile "sendfile" (out, from, offset_at, bytes)
             waits { io::with_sigpipe(transfer::send_file(out, from, offset_at, bytes).await) }, Full;
@@ -166,7 +166,7 @@ macro_rules! for_each_call {
          72 Fcntl "fcntl" (descriptor, command, argument)
             tries { numbers::control(descriptor, command, argument) }
             or waits { numbers::control_at_server(descriptor, command, argument).await },
-            Partial("F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL (O_APPEND and O_NONBLOCK) and locks; F_SETOWN and F_GETOWN are accepted; others EINVAL");
+            Partial("F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL (O_APPEND and O_NONBLOCK), locks, the capacity of pipes (at most 64 KiB) and seals; F_SETOWN and F_GETOWN are accepted; others EINVAL");
          73 Flock "flock" (descriptor, operation) waits { locks::whole(descriptor, operation).await }, Full;
          74 Fsync "fsync" (descriptor) waits { io::synchronize(descriptor).await }, Full;
          75 Fdatasync "fdatasync" (descriptor) waits { io::synchronize(descriptor).await }, Full;
@@ -203,7 +203,7 @@ macro_rules! for_each_call {
          97 Getrlimit "getrlimit" (resource, limit_at) at_once { process::limit(resource, limit_at) }, Full;
          98 Getrusage "getrusage" (who, usage_at)
             waits { time::resources(who, usage_at).await },
-            Partial("all time counts as the program's own; a thread's is the process's; of memory what is used now");
+            Partial("all time counts as the program's own; a thread's is as CLOCK_THREAD_CPUTIME_ID has it; of memory what is used now");
          99 Sysinfo "sysinfo" (info_at) waits { time::system(info_at).await }, Partial("uptime and process count");
         100 Times "times" (times_at)
             waits { time::times(times_at).await }, Partial("all time counts as the program's own");
@@ -260,7 +260,8 @@ macro_rules! for_each_call {
             waits { signals::suspend(Some(user::read(mask_at)?)).await }, Full;
         131 Sigaltstack "sigaltstack" (new_at, old_at) at_once { signals::alternate_stack(new_at, old_at) }, Full;
         132 Utime "utime" (path, times_at) waits { files::set_times_s(path, times_at).await }, Full;
-        133 "mknod" absent;
+        133 Mknod "mknod" (path, mode, device)
+            waits { unnamed::make_node(HERE, path, mode).await }, Partial("files, named pipes and sockets; devices EPERM");
         134 "uselib" absent;
         135 "personality" absent;
         136 "ustat" absent;
@@ -273,20 +274,24 @@ macro_rules! for_each_call {
         141 Setpriority "setpriority" (which, who, priority)
             at_once { scheduling::set_priority(which) }, Partial("accepted, without effect");
         142 SchedSetparam "sched_setparam" (id, parameters_at)
-            at_once { scheduling::set_policy(id, None, parameters_at) }, Partial("priority 0 of the own process");
+            tries { scheduling::of_own(id, || scheduling::set_policy(None, parameters_at)) }
+            or waits { scheduling::of_another(id, || scheduling::set_policy(None, parameters_at)).await }, Partial("priority 0");
         143 SchedGetparam "sched_getparam" (id, parameters_at)
-            at_once { scheduling::parameters(id, parameters_at) }, Partial("of the own process");
+            tries { scheduling::of_own(id, || scheduling::parameters(parameters_at)) }
+            or waits { scheduling::of_another(id, || scheduling::parameters(parameters_at)).await }, Full;
         144 SchedSetscheduler "sched_setscheduler" (id, policy, parameters_at)
-            at_once { scheduling::set_policy(id, Some(policy), parameters_at) },
-            Partial("SCHED_OTHER, SCHED_BATCH, SCHED_IDLE; others EPERM");
+            tries { scheduling::of_own(id, || scheduling::set_policy(Some(policy), parameters_at)) }
+            or waits { scheduling::of_another(id, || scheduling::set_policy(Some(policy), parameters_at)).await }, Partial("SCHED_OTHER, SCHED_BATCH, SCHED_IDLE; others EPERM");
         145 SchedGetscheduler "sched_getscheduler" (id)
-            at_once { scheduling::policy(id) }, Partial("SCHED_OTHER; of the own process");
+            tries { scheduling::of_own(id, || scheduling::policy()) }
+            or waits { scheduling::of_another(id, || scheduling::policy()).await }, Partial("SCHED_OTHER");
         146 SchedGetPriorityMax "sched_get_priority_max" (policy)
             at_once { scheduling::priority_bound(policy, 99) }, Full;
         147 SchedGetPriorityMin "sched_get_priority_min" (policy)
             at_once { scheduling::priority_bound(policy, 1) }, Full;
         148 SchedRrGetInterval "sched_rr_get_interval" (id, interval_at)
-            at_once { scheduling::interval(id, interval_at) }, Partial("of the own process");
+            tries { scheduling::of_own(id, || scheduling::interval(interval_at)) }
+            or waits { scheduling::of_another(id, || scheduling::interval(interval_at)).await }, Full;
         149 Mlock "mlock" (start, bytes) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
         150 Munlock "munlock" (start, bytes) at_once { Ok(0) }, Full;
         151 Mlockall "mlockall" (flags) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
@@ -302,7 +307,7 @@ macro_rules! for_each_call {
         159 "adjtimex" absent;
         160 Setrlimit "setrlimit" (resource, limit_at)
             at_once { process::set_limit(resource, limit_at) },
-            Partial("most that can be had: 10,240 descriptors (1,024 at first), a stack of 64 MiB, 420 processes, no core files and no priorities, else EPERM; RLIMIT_CPU, RLIMIT_FSIZE and RLIMIT_SIGPENDING are kept and told, and bound nothing");
+            Partial("most that can be had: 10,240 descriptors (1,024 at first), a stack of 64 MiB, 420 processes, no core files and no priorities, else EPERM; RLIMIT_CPU and RLIMIT_SIGPENDING are kept and told, and bound nothing");
         161 "chroot" absent;
         162 Sync "sync" () at_once { Ok(0) }, Full;
         163 "acct" absent;
@@ -362,9 +367,11 @@ macro_rules! for_each_call {
             or waits { futex::wait([at, operation, value, second, second_at, third]).await },
             Partial("between threads of one process; no FUTEX_WAIT_REQUEUE_PI; priorities are all the same");
         203 SchedSetaffinity "sched_setaffinity" (id, bytes, set_at)
-            at_once { scheduling::set_affinity(id, bytes, set_at) }, Partial("one core; of the own process");
+            tries { scheduling::of_own(id, || scheduling::set_affinity(bytes, set_at)) }
+            or waits { scheduling::of_another(id, || scheduling::set_affinity(bytes, set_at)).await }, Partial("one core");
         204 SchedGetaffinity "sched_getaffinity" (id, bytes, set_at)
-            at_once { scheduling::affinity(id, bytes, set_at) }, Partial("one core; of the own process");
+            tries { scheduling::of_own(id, || scheduling::affinity(bytes, set_at)) }
+            or waits { scheduling::of_another(id, || scheduling::affinity(bytes, set_at)).await }, Partial("one core");
         205 "set_thread_area" absent;
         206 "io_setup" absent;
         207 "io_destroy" absent;
@@ -382,7 +389,7 @@ macro_rules! for_each_call {
         218 SetTidAddress "set_tid_address" (id_at) at_once { futex::set_id_address(id_at) }, Full;
         219 "restart_syscall" absent;
         220 "semtimedop" absent;
-        221 Fadvise64 "fadvise64" (descriptor, offset, bytes, advice) at_once { Ok(0) }, Full;
+        221 Fadvise64 "fadvise64" (descriptor, offset, bytes, advice) at_once { numbers::exists(descriptor) }, Full;
         222 TimerCreate "timer_create" (clock, event_at, id_at)
             at_once { timers::create(clock, event_at, id_at) },
             Partial("no clocks of used time; 32 timers; an interval below half a millisecond is told at its times and counted");
@@ -394,8 +401,8 @@ macro_rules! for_each_call {
         227 ClockSettime "clock_settime" (clock, time_at)
             at_once { time::set(time_at) }, Partial("EPERM: the clock is the machine's");
         228 ClockGettime "clock_gettime" (clock, time_at)
-            tries { time::clock(clock, time_at) } or waits { time::used(time_at).await },
-            Partial("CLOCK_TAI is CLOCK_REALTIME; no clocks of other processes");
+            tries { time::clock(clock, time_at) } or waits { time::of_another(clock, time_at).await },
+            Partial("CLOCK_TAI is CLOCK_REALTIME; CLOCK_THREAD_CPUTIME_ID is the time for which the thread was the one of its process that ran, also while other processes had the core, but no more than the process used; no clocks of threads of other processes");
         229 ClockGetres "clock_getres" (clock, time_at) at_once { time::resolution(clock, time_at) }, Full;
         230 ClockNanosleep "clock_nanosleep" (clock, flags, wanted_at, left_at)
             waits { time::sleep(clock, flags, wanted_at, left_at).await }, Full;
@@ -437,7 +444,8 @@ macro_rules! for_each_call {
             Partial("permission bits are kept, not enforced");
         258 Mkdirat "mkdirat" (directory, path, mode)
             waits { files::make_directory(directory, path, mode).await }, Full;
-        259 "mknodat" absent;
+        259 Mknodat "mknodat" (directory, path, mode, device)
+            waits { unnamed::make_node(directory, path, mode).await }, Partial("as mknod");
         260 Fchownat "fchownat" (directory, path, user, group, flags)
             waits { files::change(directory, path, flags & NO_FOLLOW == 0, files::owner(user, group)).await }, Full;
         261 Futimesat "futimesat" (directory, path, times_at)
@@ -449,7 +457,7 @@ macro_rules! for_each_call {
         264 Renameat "renameat" (from_directory, from, to_directory, to)
             waits { files::rename(from_directory, from, to_directory, to, 0).await }, Full;
         265 Linkat "linkat" (from_directory, from, to_directory, to, flags)
-            waits { files::link(from_directory, from, to_directory, to, flags).await }, Partial("no AT_EMPTY_PATH");
+            waits { files::link(from_directory, from, to_directory, to, flags).await }, Full;
         266 Symlinkat "symlinkat" (target, directory, path)
             waits { files::make_link(target, directory, path).await }, Full;
         267 Readlinkat "readlinkat" (directory, path, buffer, bytes)
@@ -540,18 +548,26 @@ macro_rules! for_each_call {
             Partial("RENAME_NOREPLACE is not atomic; no RENAME_EXCHANGE");
         317 "seccomp" absent;
         318 Getrandom "getrandom" (buffer, bytes, flags) at_once { process::random(buffer, bytes) }, Full;
-        319 "memfd_create" absent;
+        319 MemfdCreate "memfd_create" (name_at, flags)
+            waits { unnamed::create_memory(name_at, flags).await },
+            Partial("MFD_CLOEXEC and MFD_ALLOW_SEALING; F_SEAL_FUTURE_WRITE gives EBUSY while the file is mapped to be written; mapped as any file");
         320 "kexec_file_load" absent;
         321 "bpf" absent;
-        322 "execveat" absent;
+        322 Execveat "execveat" (directory, path, arguments_at, environment_at, flags)
+            waits { Box::pin(exec::execve_at([directory, path, arguments_at, environment_at, flags])).await }
+            and replaces_registers, Full;
         323 "userfaultfd" absent;
         324 Membarrier "membarrier" (command, flags, core) at_once { scheduling::barrier(command, flags) }, Full;
         325 Mlock2 "mlock2" (start, bytes, flags) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
         326 CopyFileRange "copy_file_range" (from, from_at, to, to_at, bytes, flags)
             waits { transfer::copy_range([from, from_at, to, to_at, bytes, flags]).await },
             Partial("copies; ranges of one file that overlap are not refused");
-        327 "preadv2" absent;
-        328 "pwritev2" absent;
+        327 Preadv2 "preadv2" (descriptor, vectors_at, count, offset, high, flags)
+            waits { io::read_by_flags([descriptor, vectors_at, count, offset, high, flags]).await },
+            Partial("RWF_APPEND gives EOPNOTSUPP");
+        328 Pwritev2 "pwritev2" (descriptor, vectors_at, count, offset, high, flags)
+            waits { io::write_by_flags([descriptor, vectors_at, count, offset, high, flags]).await },
+            Partial("RWF_APPEND gives EOPNOTSUPP");
         329 "pkey_mprotect" absent;
         330 "pkey_alloc" absent;
         331 "pkey_free" absent;

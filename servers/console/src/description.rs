@@ -227,6 +227,7 @@ impl DescriptionsServer for Console {
             _ => return Err(DescriptionError::NotTerminal),
         }
         match request {
+            Control::GetCapacity | Control::SetCapacity { .. } => return Err(DescriptionError::NotSupported),
             Control::GetTerminal => return Ok(ControlReply::Terminal(state.settings.image().to_vec())),
             Control::GetWindow => return Ok(ControlReply::Window { rows: state.rows, columns: state.columns }),
             Control::GetForeground => return Ok(ControlReply::Number(state.foreground.into())),

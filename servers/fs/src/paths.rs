@@ -1,13 +1,14 @@
 //! The `files` contract.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 
 use channel::Peer;
 use contracts::descriptions::{DescriptionError, DescriptionId, Kind, Status};
-use contracts::files::{Change, Elsewhere, FilesServer, Lock, Name, Opened, open};
+use contracts::files::{Change, Elsewhere, FilesServer, Lock, Name, Opened, Unnamed, open};
 use fs_core::data::Data;
 use fs_core::locks::{Owner, owner};
-use fs_core::store::{Content, InodeId};
+use fs_core::store::{Content, InodeId, ROOT};
 use fs_core::walk::{Located, Walked, walk, walk_from};
 
 use crate::processes;
@@ -80,6 +81,7 @@ impl Server {
             Kind::Directory => Target::Inode(inode),
             _ if wants(open::DIRECTORY) => return Err(DescriptionError::NotDirectory),
             Kind::Device => Target::Device(inode, status.special & 0xff),
+            Kind::Pipe if !wants(open::PLACE) => return Ok(elsewhere(Kind::Pipe, Elsewhere::Pipe(inode))),
             _ => {
                 if wants(open::TRUNCATE) && wants(open::WRITE) {
                     self.set_size(peer, inode, 0)?;
@@ -116,7 +118,7 @@ impl Server {
     ) -> Result<Opened, DescriptionError> {
         let exclusive = flags & open::EXCLUSIVE != 0;
         let walked = self.walk(peer, path, !exclusive && flags & open::NO_FOLLOW == 0)?;
-        match walked.place {
+        let opened = match walked.place {
             Located::Vacant { directory, name } => {
                 if walked.wants_directory {
                     return Err(DescriptionError::IsDirectory);
@@ -127,7 +129,38 @@ impl Server {
             Located::Inode(_) if exclusive => Err(DescriptionError::Exists),
             Located::Inode(inode) => self.open_inode(peer, inode, flags),
             Located::Processes(_) => Err(DescriptionError::Denied),
+        }?;
+        self.call_opened(peer, &opened, walked.name);
+        Ok(opened)
+    }
+
+    /// Keeps by what name a description was opened.
+    fn call_opened(&self, peer: &Peer, opened: &Opened, name: Option<(InodeId, String)>) {
+        // What is elsewhere has no description here.
+        let _ = self.with(peer, opened.id, |open| {
+            open.name = name;
+            Ok(())
+        });
+    }
+
+    /// Directory and name of a file that has none.
+    fn place_of_unnamed(
+        &self,
+        peer: &Peer,
+        place: &Name,
+        purpose: Unnamed,
+    ) -> Result<(InodeId, String), DescriptionError> {
+        if let Unnamed::Memory { .. } = purpose {
+            return Ok((ROOT, place.path.clone()));
         }
+        let directory = self.inode(peer, place, true)?;
+        let store = self.store.borrow();
+        store.names(directory)?;
+        if store.status(directory)?.links == 0 {
+            return Err(DescriptionError::NotFound);
+        }
+        // No name of a file begins so that was not chosen to.
+        Ok((directory, "#".into()))
     }
 }
 
@@ -152,7 +185,10 @@ impl Server {
     /// not opened for what the lock guards.
     fn to_lock(&self, peer: &Peer, id: DescriptionId, lock: &Lock) -> Result<(InodeId, Owner), DescriptionError> {
         self.with(peer, id, |open| match open.target {
-            Target::Inode(inode) if open.permits(lock) => Ok((inode, owner(lock.kind, peer.id(), id))),
+            Target::Inode(inode) if open.permits(lock) => {
+                self.may_map(inode, lock)?;
+                Ok((inode, owner(lock.kind, peer.id(), id)))
+            }
             Target::Inode(_) => Err(DescriptionError::BadId),
             _ => Err(DescriptionError::Invalid),
         })
@@ -168,8 +204,12 @@ impl Server {
 
 impl FilesServer for Server {
     async fn open(&self, peer: &Peer, path: Name, flags: u32, permissions: u32) -> Result<Opened, DescriptionError> {
-        match self.walk(peer, &path, flags & open::NO_FOLLOW == 0)?.place {
+        let walked = self.walk(peer, &path, flags & open::NO_FOLLOW == 0)?;
+        match walked.place {
             Located::Processes(rest) => {
+                if let Some(own) = processes::own_folder(&rest, path.process) {
+                    return Ok(elsewhere(Kind::Directory, own));
+                }
                 if let Some(number) = processes::own_descriptor(&rest, path.process) {
                     return Ok(elsewhere(Kind::File, Elsewhere::Descriptor(number)));
                 }
@@ -187,7 +227,11 @@ impl FilesServer for Server {
                 Ok(Opened { id: self.add(peer, target, flags)?, kind, size: 0, permissions: 0, elsewhere: None })
             }
             _ if flags & open::CREATE != 0 => self.create_and_open(peer, &path, flags, permissions),
-            Located::Inode(inode) => self.open_inode(peer, inode, flags),
+            Located::Inode(inode) => {
+                let opened = self.open_inode(peer, inode, flags)?;
+                self.call_opened(peer, &opened, walked.name);
+                Ok(opened)
+            }
             Located::Vacant { .. } => Err(DescriptionError::NotFound),
         }
     }
@@ -234,6 +278,54 @@ impl FilesServer for Server {
         self.create(directory, &name, &path, Content::Socket, permissions)
     }
 
+    async fn make_pipe(&self, peer: &Peer, path: Name, permissions: u32) -> Result<(), DescriptionError> {
+        let (directory, name) = self.vacant(peer, &path, false)?;
+        self.create(directory, &name, &path, Content::Pipe, permissions).map(drop)
+    }
+
+    async fn open_unnamed(
+        &self,
+        peer: &Peer,
+        place: Name,
+        flags: u32,
+        permissions: u32,
+        purpose: Unnamed,
+    ) -> Result<Opened, DescriptionError> {
+        let (directory, name) = self.place_of_unnamed(peer, &place, purpose)?;
+        self.room(peer)?;
+        let inode = {
+            let mut store = self.store.borrow_mut();
+            let inode = store.open_unnamed(permissions, purpose, runtime::realtime_ns())?;
+            store.give_to(inode, place.owner);
+            inode
+        };
+        let id = self.add_opened(peer, Target::Inode(inode), flags);
+        let name = if let Unnamed::Temporary { .. } = purpose { format!("{name}{inode}") } else { name };
+        let opened = Opened { id, kind: Kind::File, size: 0, permissions, elsewhere: None };
+        self.call_opened(peer, &opened, Some((directory, name)));
+        Ok(opened)
+    }
+
+    async fn link_opened(&self, peer: &Peer, id: DescriptionId, path: Name) -> Result<(), DescriptionError> {
+        let inode = self.with(peer, id, |open| match open.target {
+            Target::Inode(inode) | Target::Device(inode, _) => Ok(inode),
+            _ => Err(DescriptionError::CrossDevice),
+        })?;
+        let (directory, name) = self.vacant(peer, &path, false)?;
+        self.store.borrow_mut().link(inode, directory, &name, runtime::realtime_ns())
+    }
+
+    async fn seals(&self, peer: &Peer, id: DescriptionId) -> Result<u32, DescriptionError> {
+        self.with(peer, id, |open| match open.target {
+            Target::Inode(inode) => self.store.borrow().seals(inode),
+            _ => Err(DescriptionError::Invalid),
+        })
+    }
+
+    async fn add_seals(&self, peer: &Peer, id: DescriptionId, seals: u32) -> Result<(), DescriptionError> {
+        self.seal(peer, id, seals)
+    }
+
     async fn link(&self, peer: &Peer, existing: Name, follow: bool, path: Name) -> Result<(), DescriptionError> {
         let inode = self.inode(peer, &existing, follow)?;
         let (directory, name) = self.vacant(peer, &path, false)?;
@@ -273,9 +365,11 @@ impl FilesServer for Server {
     }
 
     async fn reopen(&self, peer: &Peer, id: DescriptionId, flags: u32) -> Result<Opened, DescriptionError> {
-        let target = self.with(peer, id, |open| Ok(open.target.clone()))?;
+        let (target, name) = self.with(peer, id, |open| Ok((open.target.clone(), open.name.clone())))?;
         if let Target::Inode(inode) | Target::Device(inode, _) = target {
-            return self.open_inode(peer, inode, flags);
+            let opened = self.open_inode(peer, inode, flags)?;
+            self.call_opened(peer, &opened, name);
+            return Ok(opened);
         }
         if flags & open::WRITE != 0 {
             return Err(DescriptionError::Denied);
@@ -301,9 +395,16 @@ impl FilesServer for Server {
 
     async fn path_of(&self, peer: &Peer, id: DescriptionId) -> Result<String, DescriptionError> {
         self.with(peer, id, |open| match &open.target {
-            Target::Inode(inode) => self.store.borrow().path_of(*inode),
-            Target::Listing(path, ..) => Ok(alloc::format!("/proc/{path}")),
-            _ => Err(DescriptionError::NotDirectory),
+            Target::Inode(inode) | Target::Device(inode, _) => {
+                let store = self.store.borrow();
+                match (store.path_of(*inode), &open.name) {
+                    (Err(DescriptionError::NotDirectory), Some((directory, name))) => {
+                        Ok(store.path_by((*directory, name), *inode))
+                    }
+                    (path, _) => path,
+                }
+            }
+            Target::Listing(path, ..) | Target::Text(path, ..) => Ok(format!("/proc/{path}")),
         })
     }
 

@@ -16,13 +16,22 @@ const MOUNTS: &str = "root / tmpfs rw 0 0\nproc /proc proc ro 0 0\n";
 
 /// Files in each process's directory.
 pub const PROCESS_FILES: [&str; 6] = ["stat", "status", "cmdline", "comm", "mounts", "mountinfo"];
+/// Folders there.
+pub const PROCESS_FOLDERS: [&str; 2] = ["fd", "task"];
 /// Files at the top.
 pub const SYSTEM_FILES: [&str; 8] =
     ["meminfo", "uptime", "loadavg", "mounts", "cpuinfo", "version", "stat", "filesystems"];
 
 /// What /proc/sys has: folders, each before what lies in it, and files with their numbers.
-pub const SETTINGS: [(&str, Option<usize>); 3] =
-    [("sys", None), ("sys/kernel", None), ("sys/kernel/threads-max", Some(THREADS_MAX))];
+pub const SETTINGS: [(&str, Option<usize>); 5] = [
+    ("sys", None),
+    ("sys/fs", None),
+    ("sys/fs/pipe-max-size", Some(PIPE_BYTES_MAX)),
+    ("sys/kernel", None),
+    ("sys/kernel/threads-max", Some(THREADS_MAX)),
+];
+/// What a pipe holds at most.
+const PIPE_BYTES_MAX: usize = 64 << 10;
 
 /// What is at a path of [`SETTINGS`].
 #[derive(Debug, PartialEq, Eq)]
@@ -57,7 +66,9 @@ pub fn inode(path: &str) -> u64 {
     let Some(first) = parts.next() else { return 1 };
     match (first.parse::<u32>(), parts.next()) {
         (Ok(process), name) => {
-            let file = name.map_or(0, |name| place(&PROCESS_FILES, name).unwrap_or(OF_EACH - 1));
+            let in_files = |name: &str| place(&PROCESS_FILES, name);
+            let in_folders = |name: &str| Some(PROCESS_FILES.len() as u64 + place(&PROCESS_FOLDERS, name)?);
+            let file = name.map_or(0, |name| in_files(name).or_else(|| in_folders(name)).unwrap_or(OF_EACH - 1));
             (u64::from(process) + 1) * OF_EACH + file
         }
         _ => 1 + place(&SYSTEM_FILES, first).unwrap_or(OF_EACH - 2),
@@ -173,7 +184,7 @@ mod tests {
         paths.extend(SETTINGS.map(|(path, _)| path.into()));
         for process in [1, 2, 999] {
             paths.push(format!("{process}"));
-            paths.extend(PROCESS_FILES.map(|name| format!("{process}/{name}")));
+            paths.extend(PROCESS_FILES.iter().chain(&PROCESS_FOLDERS).map(|name| format!("{process}/{name}")));
         }
         let inodes: std::collections::BTreeSet<u64> = paths.iter().map(|path| inode(path)).collect();
         assert_eq!(inodes.len(), paths.len());
@@ -182,7 +193,7 @@ mod tests {
 
     #[test]
     fn settings_are_told_in_folders() {
-        assert_eq!(setting("sys"), Some(Setting::Folder(vec!["sys/kernel"])));
+        assert_eq!(setting("sys"), Some(Setting::Folder(vec!["sys/fs", "sys/kernel"])));
         assert_eq!(setting("sys/kernel"), Some(Setting::Folder(vec!["sys/kernel/threads-max"])));
         assert_eq!(setting("sys/kernel/threads-max"), Some(Setting::File(format!("{THREADS_MAX}\n"))));
         assert_eq!(setting("sys/kernel/threads"), None);

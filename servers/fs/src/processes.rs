@@ -5,9 +5,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use contracts::descriptions::{DescriptionError, Entry, Kind, Status};
+use contracts::files::Elsewhere;
 use contracts::process::{ProcessId, ProcessLine};
 use fs_core::proc_text::{
-    Machine, PROCESS_FILES, SETTINGS, SYSTEM_FILES, Setting, inode, process_file, setting, system_file,
+    Machine, PROCESS_FILES, PROCESS_FOLDERS, SETTINGS, SYSTEM_FILES, Setting, inode, process_file, setting, system_file,
 };
 
 use crate::server::{Server, Target};
@@ -83,7 +84,13 @@ impl Server {
             (Some(name), ..) if name == SETTINGS[0].0 => settings(path),
             (Some(id), None, _) => {
                 let line = self.process_line(id).await?;
-                Ok(Target::Listing(path.into(), listing(&PROCESS_FILES), owner(&line)))
+                let mut names = listing(&PROCESS_FILES);
+                names.extend(PROCESS_FOLDERS.map(|name| entry(name, Kind::Directory)));
+                Ok(Target::Listing(path.into(), names, owner(&line)))
+            }
+            // What is in them only the process itself knows.
+            (Some(id), Some(name), None) if PROCESS_FOLDERS.contains(&name) => {
+                Ok(Target::Listing(path.into(), Vec::new(), owner(&self.process_line(id).await?)))
             }
             (Some(id), Some(name), None) => {
                 let line = self.process_line(id).await?;
@@ -126,6 +133,18 @@ pub fn own(path: &str, process: ProcessId) -> String {
 pub fn own_descriptor(path: &str, process: ProcessId) -> Option<u32> {
     let (_, number) = path.split_once("/fd/").filter(|(owner, _)| *owner == process.to_string())?;
     number.parse().ok()
+}
+
+/// The folder of the client's own process that a path below /proc names, if it is one that only the
+/// client can list.
+pub fn own_folder(path: &str, process: ProcessId) -> Option<Elsewhere> {
+    let (owner, name) = path.split_once('/')?;
+    match name {
+        _ if owner != process.to_string() => None,
+        "fd" => Some(Elsewhere::Descriptors),
+        "task" => Some(Elsewhere::Threads),
+        _ => None,
+    }
 }
 
 /// Whose the machine's own files are.

@@ -12,7 +12,7 @@ use core::ops::Range;
 
 use channel::{Clients, Holders, LENT, Peer};
 use contracts::descriptions::{DescriptionError, DescriptionId, Entry, may_have};
-use contracts::files::{Hold, Lock, LockKind};
+use contracts::files::{Hold, Lock, LockKind, seal};
 use contracts::lending::{Lender, Tickets, settle_unknown};
 use contracts::memory::MemoryClient;
 use contracts::process::ProcessClient;
@@ -22,6 +22,7 @@ use runtime::Watch;
 
 /// Descriptions at once: 200 processes of 256 are more; the store's users share this.
 const OPEN_MAX: usize = 8192;
+const AGAINST_WRITES: u32 = seal::WRITE | seal::FUTURE_WRITE;
 
 /// What a description reads and writes.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct Open {
     pub reads: bool,
     pub writes: bool,
     pub appends: bool,
+    /// Directory and name by which it was opened, of a file.
+    pub name: Option<(InodeId, String)>,
     holders: Holders,
 }
 
@@ -97,18 +100,25 @@ impl Server {
         }
     }
 
-    /// Opens `target` for a client. `flags` are `files::open`'s. `TooMany`.
-    pub fn add(&self, peer: &Peer, target: Target, flags: u32) -> Result<DescriptionId, DescriptionError> {
-        use contracts::files::open::{APPEND, READ, WRITE};
+    /// Is there room for one more description of a client's? `TooMany`.
+    pub fn room(&self, peer: &Peer) -> Result<(), DescriptionError> {
         let open = self.open.borrow();
         let own = || open.values().filter(|one| one.holders.contains(peer.id())).count();
-        if !may_have(OPEN_MAX, open.len(), own) {
-            return Err(DescriptionError::TooMany);
-        }
-        drop(open);
+        if may_have(OPEN_MAX, open.len(), own) { Ok(()) } else { Err(DescriptionError::TooMany) }
+    }
+
+    /// Opens `target` for a client. `flags` are `files::open`'s. `TooMany`.
+    pub fn add(&self, peer: &Peer, target: Target, flags: u32) -> Result<DescriptionId, DescriptionError> {
+        self.room(peer)?;
         if let Target::Inode(inode) | Target::Device(inode, _) = target {
             self.store.borrow_mut().open(inode)?;
         }
+        Ok(self.add_opened(peer, target, flags))
+    }
+
+    /// The same for what the store holds open already, where there is room.
+    pub fn add_opened(&self, peer: &Peer, target: Target, flags: u32) -> DescriptionId {
+        use contracts::files::open::{APPEND, READ, WRITE};
         let id = self.last_id.get() + 1;
         self.last_id.set(id);
         let open = Open {
@@ -117,10 +127,11 @@ impl Server {
             reads: flags & READ != 0,
             writes: flags & WRITE != 0,
             appends: flags & APPEND != 0,
+            name: None,
             holders: Holders::of(peer.id()),
         };
         self.open.borrow_mut().insert(id, open);
-        Ok(id)
+        id
     }
 
     /// Works on a description the client holds. `BadId`.
@@ -140,6 +151,29 @@ impl Server {
         let (locks, open) = (self.locks.borrow(), self.open.borrow());
         let is_own = |id| open.get(&id).is_some_and(|mapping| mapping.holders.contains(peer.id()));
         if locks.mapped(inode, bytes).all(is_own) { Ok(()) } else { Err(DescriptionError::Denied) }
+    }
+
+    /// Adds seals for a client. `Denied` if it cannot write there, `Busy` for seals against writing
+    /// while bytes of the file are memory of programs.
+    pub fn seal(&self, peer: &Peer, id: DescriptionId, seals: u32) -> Result<(), DescriptionError> {
+        let inode = self.with(peer, id, |open| match open.target {
+            Target::Inode(inode) if open.writes => Ok(inode),
+            Target::Inode(_) => Err(DescriptionError::Denied),
+            _ => Err(DescriptionError::Invalid),
+        })?;
+        let is_mapped = self.locks.borrow().mapped(inode, 0..u64::MAX).next().is_some();
+        let mut store = self.store.borrow_mut();
+        if is_mapped && seals & AGAINST_WRITES & !store.seals(inode)? != 0 {
+            return Err(DescriptionError::Busy);
+        }
+        store.add_seals(inode, seals)
+    }
+
+    /// May a client have bytes of a file as memory that it writes to? `Denied` if it is sealed.
+    pub fn may_map(&self, inode: InodeId, lock: &Lock) -> Result<(), DescriptionError> {
+        let is_claim = lock.kind == LockKind::Mapped && lock.hold == Some(Hold::Exclusive);
+        let seals = self.store.borrow().seals(inode).unwrap_or(0);
+        if is_claim && seals & AGAINST_WRITES != 0 { Err(DescriptionError::Denied) } else { Ok(()) }
     }
 
     /// Sets the size of a file for a client. `Denied` as for [`Server::may_change`].

@@ -5,11 +5,12 @@
 //! exactly the written pages of living files. Operations act whole or not at all.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use contracts::descriptions::{DescriptionError as Error, Entry, Kind, Status};
-use contracts::files::Change;
+use contracts::files::{Change, Unnamed, seal};
 
 use system::{NAME_BYTES_MAX, file_name};
 
@@ -29,7 +30,7 @@ const ENTRIES_BYTES_MAX: usize = 700;
 /// Encoded size of an entry besides its name, at most.
 const ENTRY_BYTES: usize = 14;
 /// The store's device number.
-pub const DEVICE: u64 = 1;
+pub const DEVICE: u64 = contracts::files::STORE_DEVICE;
 
 /// What an inode holds.
 #[derive(Debug)]
@@ -51,6 +52,8 @@ pub enum Content {
     Device(u32),
     /// What a socket is bound to.
     Socket,
+    /// A named pipe, which is at `process`.
+    Pipe,
     /// Where /proc is mounted.
     Processes,
 }
@@ -67,6 +70,10 @@ pub struct Inode {
     opens: u32,
     modified_ns: u64,
     accessed_ns: u64,
+    /// It may be given a name though it has none.
+    may_link: bool,
+    /// What cannot be done to it, as `seal::*`; `None` if it cannot be sealed.
+    seals: Option<u32>,
 }
 
 /// The store.
@@ -95,6 +102,7 @@ impl Inode {
             Content::Device(number) if number >> 8 == 5 => Kind::Terminal,
             Content::Device(_) => Kind::Device,
             Content::Socket => Kind::Socket,
+            Content::Pipe => Kind::Pipe,
         }
     }
 }
@@ -161,6 +169,15 @@ impl Store {
         }
     }
 
+    /// By which path a file was opened that had `name` in `directory`; ` (deleted)` is behind it if
+    /// that no longer leads there.
+    pub fn path_by(&self, (directory, name): (InodeId, &str), id: InodeId) -> String {
+        let is_there = self.names(directory).is_ok_and(|(names, _)| names.get(name) == Some(&id));
+        let above = self.path_of(directory).unwrap_or_default();
+        let gone = if is_there { "" } else { " (deleted)" };
+        format!("{}/{name}{gone}", above.trim_end_matches('/'))
+    }
+
     /// Where a directory is. `NotFound` if it was removed.
     pub fn path_of(&self, mut id: InodeId) -> Result<String, Error> {
         let mut path = String::new();
@@ -190,9 +207,6 @@ impl Store {
         now_ns: u64,
     ) -> Result<InodeId, Error> {
         check_name(name)?;
-        if self.inodes.len() >= INODES_MAX {
-            return Err(Error::NoSpace);
-        }
         if self.get(directory)?.links == 0 {
             return Err(Error::NotFound);
         }
@@ -202,12 +216,49 @@ impl Store {
         if let Content::Directory { parent, .. } = &mut content {
             *parent = directory;
         }
-        self.last_id += 1;
-        let id = self.last_id;
-        self.inodes.insert(id, Inode { links: 1, ..inode(content, permissions, now_ns) });
+        let id = self.add(Inode { links: 1, ..inode(content, permissions, now_ns) })?;
         self.put_name(directory, name, id)?;
         self.touch(directory, now_ns);
         Ok(id)
+    }
+
+    fn add(&mut self, inode: Inode) -> Result<InodeId, Error> {
+        if self.inodes.len() >= INODES_MAX {
+            return Err(Error::NoSpace);
+        }
+        self.last_id += 1;
+        self.inodes.insert(self.last_id, inode);
+        Ok(self.last_id)
+    }
+
+    /// Makes an empty file without a name and opens it, as [`Store::open`] does. `NoSpace`.
+    pub fn open_unnamed(&mut self, permissions: u32, purpose: Unnamed, now_ns: u64) -> Result<InodeId, Error> {
+        let (may_link, seals) = match purpose {
+            Unnamed::Temporary { may_link } => (may_link, None),
+            Unnamed::Memory { may_seal } => (false, Some(if may_seal { 0 } else { seal::SEAL })),
+        };
+        let made = inode(Content::File(Data::default()), permissions, now_ns);
+        self.add(Inode { opens: 1, may_link, seals, ..made })
+    }
+
+    /// The seals of a file. `Invalid` if it cannot have any.
+    pub fn seals(&self, id: InodeId) -> Result<u32, Error> {
+        self.get(id)?.seals.ok_or(Error::Invalid)
+    }
+
+    /// Adds seals. `Invalid` as for [`Store::seals`] and for none that is known, `Denied` if they
+    /// are sealed.
+    pub fn add_seals(&mut self, id: InodeId, seals: u32) -> Result<(), Error> {
+        const ALL: u32 = seal::SEAL | seal::SHRINK | seal::GROW | seal::WRITE | seal::FUTURE_WRITE;
+        let old = self.seals(id)?;
+        if seals & !ALL != 0 {
+            return Err(Error::Invalid);
+        }
+        if old & seal::SEAL != 0 {
+            return Err(Error::Denied);
+        }
+        self.get_mut(id)?.seals = Some(old | seals);
+        Ok(())
     }
 
     /// Whose a new inode is.
@@ -229,7 +280,8 @@ impl Store {
         if self.get(existing)?.kind() == Kind::Directory {
             return Err(Error::Denied);
         }
-        if self.get(directory)?.links == 0 || self.get(existing)?.links == 0 {
+        let file = self.get(existing)?;
+        if self.get(directory)?.links == 0 || file.links == 0 && !file.may_link {
             return Err(Error::NotFound);
         }
         if self.names(directory)?.0.contains_key(name) {
@@ -347,6 +399,13 @@ impl Store {
     pub fn write(&mut self, id: InodeId, at: u64, bytes: &[u8], now_ns: u64) -> Result<usize, Error> {
         let inode = self.inodes.get_mut(&id).ok_or(Error::BadId)?;
         let Content::File(data) = &mut inode.content else { return Err(Error::Invalid) };
+        let seals = inode.seals.unwrap_or(0);
+        // What cannot grow takes what it has room for.
+        let room = if seals & seal::GROW != 0 { data.size().saturating_sub(at) } else { u64::MAX };
+        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        if seals & (seal::WRITE | seal::FUTURE_WRITE) != 0 || room == 0 {
+            return Err(Error::Denied);
+        }
         inode.modified_ns = now_ns;
         data.write(at, bytes, &mut self.budget)
     }
@@ -356,6 +415,10 @@ impl Store {
         let inode = self.inodes.get_mut(&id).ok_or(Error::BadId)?;
         match &mut inode.content {
             Content::File(data) => {
+                let seals = inode.seals.unwrap_or(0);
+                if size < data.size() && seals & seal::SHRINK != 0 || size > data.size() && seals & seal::GROW != 0 {
+                    return Err(Error::Denied);
+                }
                 inode.modified_ns = now_ns;
                 data.resize(size, &mut self.budget)
             }
@@ -372,7 +435,7 @@ impl Store {
             Content::Directory { names, .. } => (names.len() as u64 * 32, 0),
             Content::Link(target) => (file_name::to_bytes(target).len() as u64, 0),
             Content::Device(number) => (0, *number),
-            Content::Socket | Content::Processes => (0, 0),
+            Content::Socket | Content::Pipe | Content::Processes => (0, 0),
         };
         // A directory counts its own "." and its children's "..".
         let links = match &inode.content {
@@ -551,6 +614,8 @@ fn inode(content: Content, permissions: u32, now_ns: u64) -> Inode {
         opens: 0,
         modified_ns: now_ns,
         accessed_ns: now_ns,
+        may_link: false,
+        seals: None,
     }
 }
 

@@ -283,3 +283,43 @@ fn the_archives_links_and_times_are_kept() {
     }
     assert_eq!(store.status(inode_at(&store, "/a/empty").unwrap()).unwrap().permissions, 0o700);
 }
+
+#[test]
+fn a_file_without_a_name_may_get_one() {
+    let mut store = Store::new(10);
+    let open = |store: &mut Store, may_link| store.open_unnamed(0o600, Unnamed::Temporary { may_link }, 1).unwrap();
+    let [never, made] = [false, true].map(|may_link| open(&mut store, may_link));
+    store.write(made, 0, b"kept", 2).unwrap();
+    store.write(never, 0, b"lost", 2).unwrap();
+    assert_eq!((store.status(made).unwrap().links, store.budget.used), (0, 2));
+    assert_eq!(store.link(never, ROOT, "never", 3), Err(Error::NotFound));
+    store.link(made, ROOT, "made", 3).unwrap();
+    assert_eq!(
+        (store.path_by((ROOT, "made"), made), store.path_by((ROOT, "x"), made)),
+        ("/made".into(), "/x (deleted)".into())
+    );
+    [never, made].into_iter().for_each(|id| store.close(id));
+    assert_eq!((store.status(never).err(), store.budget.used), (Some(Error::BadId), 1));
+    assert_eq!((inode_at(&store, "/made"), read(&store, made)), (Some(made), b"kept".to_vec()));
+    assert_eq!(store.seals(made), Err(Error::Invalid));
+    assert_eq!(store.add_seals(made, seal::WRITE), Err(Error::Invalid));
+}
+
+#[test]
+fn seals_hold() {
+    let mut store = Store::new(10);
+    let closed = store.open_unnamed(0o600, Unnamed::Memory { may_seal: false }, 1).unwrap();
+    assert_eq!((store.seals(closed), store.add_seals(closed, seal::GROW)), (Ok(seal::SEAL), Err(Error::Denied)));
+    let id = store.open_unnamed(0o600, Unnamed::Memory { may_seal: true }, 1).unwrap();
+    assert_eq!((store.write(id, 0, b"0123456789", 1), store.seals(id)), (Ok(10), Ok(0)));
+    assert_eq!(store.add_seals(id, 32), Err(Error::Invalid));
+    store.add_seals(id, seal::GROW).unwrap();
+    assert_eq!((store.write(id, 8, b"abcd", 1), store.write(id, 10, b"x", 1)), (Ok(2), Err(Error::Denied)));
+    assert_eq!((store.resize(id, 11, 1), store.resize(id, 9, 1)), (Err(Error::Denied), Ok(())));
+    store.add_seals(id, seal::SHRINK).unwrap();
+    assert_eq!((store.resize(id, 8, 1), store.resize(id, 9, 1)), (Err(Error::Denied), Ok(())));
+    store.add_seals(id, seal::WRITE | seal::SEAL).unwrap();
+    assert_eq!((store.write(id, 0, b"x", 1), store.add_seals(id, 0)), (Err(Error::Denied), Err(Error::Denied)));
+    assert_eq!(store.seals(id), Ok(seal::GROW | seal::SHRINK | seal::WRITE | seal::SEAL));
+    assert_eq!(read(&store, id), b"01234567a");
+}

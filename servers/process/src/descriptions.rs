@@ -14,6 +14,7 @@ use core::task::{Poll, Waker};
 use channel::{Clients, Peer};
 use contracts::BulkSpan;
 use contracts::descriptions::*;
+use contracts::files::STORE_DEVICE;
 use contracts::process::{Credentials, Identity, ProcessEvents, ProcessId, TimerStart, TimerState};
 use process_core::identity;
 use process_core::open::Descriptions;
@@ -62,6 +63,23 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.service.waiting.borrow_mut().remove(&self.key);
+    }
+}
+
+/// A description that its client does not know of yet; it goes if that gives up.
+struct Opening<'a> {
+    service: &'a Service,
+    client: u64,
+    id: DescriptionId,
+    is_done: bool,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            // A client that has ended holds it no more.
+            let _ = self.service.act(|table| table.close(self.client, self.id));
+        }
     }
 }
 
@@ -175,6 +193,16 @@ impl Service {
         .await;
     }
 
+    /// Opens the named pipe of a file for a client. With `wait`, waits for the other side; who
+    /// gives that up has opened nothing.
+    pub async fn open_named(&self, client: u64, file: u64, sides: (bool, bool), wait: bool) -> Outcome<DescriptionId> {
+        let id = self.act(|table| table.open_named(client, file, sides, wait))?;
+        let mut opening = Opening { service: self, client, id, is_done: false };
+        self.repeat(id, wait, |table| if wait { table.has_joined(client, id) } else { Ok(()) }).await?;
+        opening.is_done = true;
+        Ok(id)
+    }
+
     /// Sets a timer that the client holds; gives how it stood.
     pub fn set_timer(
         &self,
@@ -257,12 +285,14 @@ impl DescriptionsServer for Service {
     }
 
     async fn status(&self, peer: &Peer, id: DescriptionId) -> Outcome<Status> {
+        let kind = self.table.borrow_mut().kind(peer.id(), id)?;
+        let file = self.table.borrow().file_of(id);
         Ok(Status {
-            kind: self.table.borrow_mut().kind(peer.id(), id)?,
+            kind,
             permissions: 0o600,
             size: 0,
-            inode: id,
-            device: 2,
+            inode: file.unwrap_or(id),
+            device: if file.is_some() { STORE_DEVICE } else { 2 },
             links: 1,
             user: 0,
             group: 0,
@@ -287,6 +317,12 @@ impl DescriptionsServer for Service {
             Control::Available => {
                 self.table.borrow_mut().available(peer.id(), id).map(|held| ControlReply::Number(held as u64))
             }
+            Control::GetCapacity => {
+                self.act(|table| table.capacity(peer.id(), id, None)).map(|bytes| ControlReply::Number(bytes as u64))
+            }
+            Control::SetCapacity { bytes } => self
+                .act(|table| table.capacity(peer.id(), id, Some(bytes as usize)))
+                .map(|bytes| ControlReply::Number(bytes as u64)),
             _ => {
                 self.table.borrow().check(peer.id(), id)?;
                 Err(DescriptionError::NotTerminal)

@@ -1,5 +1,6 @@
 //! The open descriptions of this server: pipe ends, event counters, timers, process handles and
-//! sockets, and who holds them.
+//! sockets, and who holds them. How pipes are made, and what is different about named ones, is in
+//! `open/pipes.rs`.
 //!
 //! Invariants: a description lives while somebody holds it; a pipe lives while one of its ends
 //! does, and a socket that was not accepted while its listener does; ids are never used again.
@@ -9,6 +10,8 @@
 //! What lies in a message is held by that, and what only such messages hold that nobody can receive
 //! is closed. A ticket of another server is in `tickets` from when its message was sent until who
 //! received it has said that it was claimed.
+
+mod pipes;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
@@ -27,6 +30,7 @@ use counter::{BYTES, Counter, Refused};
 use crate::pipe::{self, ATOMIC_BYTES, Pipe, Room};
 use crate::sockets::{Sender, Sockets, Wish};
 use crate::timer::{Now, Timers};
+use pipes::{End, Named};
 
 /// Pipes at once. With what they may hold this bounds the server's memory for them to 13.25 MiB of
 /// its 16.
@@ -51,6 +55,8 @@ enum Object {
         pipe: DescriptionId,
         reads: bool,
     },
+    /// Of a named pipe.
+    NamedEnd(End),
     Event(Counter),
     /// What it counts lies in `timers`.
     Timer {
@@ -75,8 +81,10 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Descriptions {
     all: BTreeMap<DescriptionId, Open>,
-    /// By the id of their reading end; the writing end's is the next.
+    /// By the id of their reading end; the writing end's is the next. A named one has such ids too,
+    /// which are no description's.
     pipes: BTreeMap<DescriptionId, Pipe>,
+    named: BTreeMap<DescriptionId, Named>,
     large_pipes: usize,
     events: usize,
     timers: Timers<DescriptionId>,
@@ -117,25 +125,6 @@ impl Descriptions {
         self.last_id += 1;
         self.all.insert(self.last_id, Open { object, holders: Holders::of(client) });
         self.last_id
-    }
-
-    /// A new pipe: its reading and its writing end. `TooMany`.
-    pub fn pipe(&mut self, client: u64) -> Result<(DescriptionId, DescriptionId), Error> {
-        let is_own_end = |open: &&Open| matches!(open.object, Object::PipeEnd { .. }) && open.holders.contains(client);
-        if !may_have(PIPES_MAX, self.pipes.len(), || self.all.values().filter(is_own_end).count().div_ceil(2)) {
-            return Err(Error::TooMany);
-        }
-        let is_of_large = |open: &&Open| match &open.object {
-            Object::PipeEnd { pipe, .. } => self.pipes.get(pipe).is_some_and(|pipe| !pipe.is_small()),
-            _ => false,
-        };
-        let own_large = || self.all.values().filter(is_own_end).filter(is_of_large).count().div_ceil(2);
-        let is_small = !may_have(LARGE_PIPES_MAX, self.large_pipes, own_large);
-        self.large_pipes += usize::from(!is_small);
-        let pipe = self.last_id + 1;
-        self.pipes.insert(pipe, Pipe::new(is_small));
-        let ends = [true, false].map(|reads| self.add(client, Object::PipeEnd { pipe, reads }));
-        Ok((ends[0], ends[1]))
     }
 
     /// A new event counter. `TooMany`.
@@ -422,7 +411,9 @@ impl Descriptions {
         mut put: impl FnMut(usize, &[u8]) -> bool,
     ) -> Result<usize, Error> {
         let pipe = match self.held(client, id)? {
-            Object::PipeEnd { reads: false, .. } => return Err(Error::BadId),
+            Object::PipeEnd { reads: false, .. } | Object::NamedEnd(End { reads: false, .. }) => {
+                return Err(Error::BadId);
+            }
             Object::Process { .. } => return Err(Error::Invalid),
             Object::Timer { .. } => {
                 if room < BYTES || !put(0, &[0; BYTES]) {
@@ -440,7 +431,7 @@ impl Descriptions {
                 let got = self.receive(client, id, Wish { room, ..Wish::default() }, put)?;
                 return Ok(got.bytes as usize);
             }
-            Object::PipeEnd { pipe, .. } => *pipe,
+            Object::PipeEnd { pipe, .. } | Object::NamedEnd(End { pipe, .. }) => *pipe,
             Object::Event(event) => {
                 if room < BYTES || !put(0, &[0; BYTES]) {
                     return Err(Error::Invalid);
@@ -450,19 +441,18 @@ impl Descriptions {
                 return Ok(BYTES);
             }
         };
-        let writer = pipe + 1;
-        let pipe = self.pipes.get_mut(&pipe).ok_or(Error::Failed)?;
-        let count = match pipe.readable(room) {
+        let content = self.pipes.get_mut(&pipe).ok_or(Error::Failed)?;
+        let count = match content.readable(room) {
             Room::Bytes(count) => count,
             Room::Over => return Ok(0),
             Room::Wait => return Err(Error::WouldBlock),
         };
-        let [first, second] = pipe.front(count);
+        let [first, second] = content.front(count);
         if !put(0, first) || !second.is_empty() && !put(first.len(), second) {
             return Err(Error::Invalid);
         }
-        pipe.remove(count);
-        self.changed.push(writer);
+        content.remove(count);
+        self.tell_end(pipe, false);
         Ok(count)
     }
 
@@ -477,8 +467,8 @@ impl Descriptions {
         mut put: impl FnMut(usize, &[u8]) -> bool,
     ) -> Result<usize, Error> {
         let pipe = match self.held(client, id)? {
-            Object::PipeEnd { reads: false, .. } => return Err(Error::BadId),
-            Object::PipeEnd { pipe, .. } => *pipe,
+            Object::PipeEnd { reads: true, pipe } | Object::NamedEnd(End { reads: true, pipe, .. }) => *pipe,
+            Object::PipeEnd { .. } | Object::NamedEnd(_) => return Err(Error::BadId),
             _ => return Err(Error::NotSeekable),
         };
         let pipe = self.pipes.get(&pipe).ok_or(Error::Failed)?;
@@ -521,9 +511,11 @@ impl Descriptions {
             if get(&mut bytes) { Ok(bytes) } else { Err(Error::Invalid) }
         };
         let pipe = match self.held(client, id)? {
-            Object::PipeEnd { reads: true, .. } | Object::Socket => return Err(Error::BadId),
+            Object::PipeEnd { reads: true, .. } | Object::NamedEnd(End { writes: false, .. }) | Object::Socket => {
+                return Err(Error::BadId);
+            }
             Object::Timer { .. } | Object::Process { .. } => return Err(Error::Invalid),
-            Object::PipeEnd { pipe, .. } => *pipe,
+            Object::PipeEnd { pipe, .. } | Object::NamedEnd(End { pipe, .. }) => *pipe,
             Object::Event(event) => {
                 if offered < BYTES {
                     return Err(Error::Invalid);
@@ -545,14 +537,22 @@ impl Descriptions {
             Room::Wait => return Err(Error::WouldBlock),
         };
         content.put(&fetch(count)?);
-        self.changed.push(pipe);
+        self.tell_end(pipe, true);
         Ok(count)
+    }
+
+    /// Who has that end of a pipe must look again.
+    fn tell_end(&mut self, pipe: DescriptionId, reads: bool) {
+        match self.named.get(&pipe) {
+            Some(named) => self.changed.extend(&named.ends),
+            None => self.changed.push(if reads { pipe } else { pipe + 1 }),
+        }
     }
 
     /// Bytes that can be read now. `NotTerminal` for what holds none.
     pub fn available(&mut self, client: u64, id: DescriptionId) -> Result<usize, Error> {
         match self.held(client, id)? {
-            Object::PipeEnd { pipe, reads: true } => {
+            Object::PipeEnd { pipe, reads: true } | Object::NamedEnd(End { pipe, reads: true, .. }) => {
                 let pipe = *pipe;
                 Ok(self.pipes.get(&pipe).map_or(0, Pipe::held))
             }
@@ -564,7 +564,7 @@ impl Descriptions {
     /// What it is.
     pub fn kind(&mut self, client: u64, id: DescriptionId) -> Result<Kind, Error> {
         Ok(match self.held(client, id)? {
-            Object::PipeEnd { .. } => Kind::Pipe,
+            Object::PipeEnd { .. } | Object::NamedEnd(_) => Kind::Pipe,
             Object::Event(_) | Object::Timer { .. } | Object::Process { .. } => Kind::Anonymous,
             Object::Socket => Kind::Socket,
         })
@@ -584,6 +584,7 @@ impl Descriptions {
             Some(Object::PipeEnd { pipe, reads }) => {
                 self.pipes.get(pipe).map_or(0, |pipe| if *reads { of_reader(pipe) } else { of_writer(pipe) })
             }
+            Some(Object::NamedEnd(end)) => self.ready_named(end),
             None => 0,
         };
         found & (mask | ready::ERROR | ready::HANGUP)
@@ -621,6 +622,7 @@ impl Descriptions {
             Some(Object::Process { .. }) => self.handles -= 1,
             Some(Object::Socket) => self.sockets.close(id),
             Some(Object::PipeEnd { pipe, reads }) => self.close_end(pipe, reads),
+            Some(Object::NamedEnd(end)) => self.close_named(id, &end),
             None => {}
         }
     }

@@ -1,9 +1,12 @@
 //! A pipe: a bounded queue of bytes between writers and readers.
 //!
-//! Invariants: at most [`CAPACITY_BYTES`] wait, or [`SMALL_BYTES`], and the memory for them is no
-//! more; a write of at most [`ATOMIC_BYTES`] is taken whole or not at all (POSIX PIPE_BUF).
+//! Invariants: at most [`CAPACITY_BYTES`] wait, or [`SMALL_BYTES`], or as many as were asked for
+//! below that, and the memory for them is no more; a write of at most [`ATOMIC_BYTES`] is taken
+//! whole or not at all (POSIX PIPE_BUF).
 
 use alloc::collections::VecDeque;
+
+use contracts::descriptions::DescriptionError as Error;
 
 /// Bytes a pipe holds, as Linux's default.
 pub const CAPACITY_BYTES: usize = 64 << 10;
@@ -18,6 +21,7 @@ pub struct Pipe {
     bytes: VecDeque<u8>,
     /// So many may wait.
     most: usize,
+    is_small: bool,
     /// The last reader went.
     pub readers_gone: bool,
     /// The last writer went.
@@ -39,12 +43,31 @@ impl Pipe {
     /// An empty one between living ends, of the default size or a small one.
     pub fn new(is_small: bool) -> Pipe {
         let most = if is_small { SMALL_BYTES } else { CAPACITY_BYTES };
-        Pipe { bytes: VecDeque::new(), most, readers_gone: false, writers_gone: false }
+        Pipe { bytes: VecDeque::new(), most, is_small, readers_gone: false, writers_gone: false }
     }
 
     /// Is it one of the small ones?
     pub fn is_small(&self) -> bool {
-        self.most == SMALL_BYTES
+        self.is_small
+    }
+
+    /// Bytes that may wait.
+    pub fn capacity(&self) -> usize {
+        self.most
+    }
+
+    /// Lets at least so many wait, in pages by powers of two; gives how many. `Denied` for more
+    /// than a pipe of its size may hold, `Busy` if more wait already.
+    pub fn set_capacity(&mut self, bytes: usize) -> Result<usize, Error> {
+        let ceiling = if self.is_small { SMALL_BYTES } else { CAPACITY_BYTES };
+        let wanted = bytes.max(ATOMIC_BYTES).checked_next_power_of_two().filter(|wanted| *wanted <= ceiling);
+        let wanted = wanted.ok_or(Error::Denied)?;
+        if self.bytes.len() > wanted {
+            return Err(Error::Busy);
+        }
+        self.bytes.shrink_to(wanted);
+        self.most = wanted;
+        Ok(wanted)
     }
 
     /// What a read of `wanted` bytes can have now.
@@ -135,6 +158,20 @@ mod tests {
             assert_eq!((pipe.writable(9000), pipe.writable(ATOMIC_BYTES)), (Room::Bytes(1000), Room::Wait));
             assert_eq!((pipe.put(&[2; 5000]), pipe.bytes.capacity()), (1000, most));
         }
+    }
+
+    #[test]
+    fn a_capacity_is_what_was_asked_for_in_whole_pages() {
+        let mut pipe = Pipe::new(false);
+        assert_eq!((pipe.capacity(), pipe.set_capacity(5000)), (CAPACITY_BYTES, Ok(8192)));
+        assert_eq!((pipe.put(&[1; 9000]), pipe.writable(5000)), (8192, Room::Wait));
+        assert_eq!((pipe.set_capacity(0), pipe.set_capacity(8192)), (Err(Error::Busy), Ok(8192)));
+        assert_eq!(pipe.set_capacity(CAPACITY_BYTES + 1), Err(Error::Denied));
+        assert_eq!(pipe.set_capacity(usize::MAX), Err(Error::Denied));
+        assert_eq!((pipe.set_capacity(60_000), pipe.put(&[2; 1000])), (Ok(CAPACITY_BYTES), 1000));
+        assert_eq!(Pipe::new(true).set_capacity(SMALL_BYTES + 1), Err(Error::Denied));
+        let mut small = Pipe::new(true);
+        assert_eq!((small.set_capacity(1), small.is_small(), small.capacity()), (Ok(4096), true, 4096));
     }
 
     #[test]

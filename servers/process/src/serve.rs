@@ -7,7 +7,7 @@ use core::cell::RefCell;
 use core::ops::Deref;
 
 use channel::Peer;
-use contracts::descriptions::DescriptionId;
+use contracts::descriptions::{DescriptionError, DescriptionId};
 use contracts::process::*;
 use process_core::notices::Notice;
 use process_core::table::{Phase, Waited};
@@ -269,6 +269,23 @@ impl ProcessServer for Service {
 
     async fn pipe(&self, peer: &Peer) -> Result<(DescriptionId, DescriptionId), ProcessError> {
         self.opened.act(|table| table.pipe(peer.id())).map_err(|_| ProcessError::TooMany)
+    }
+
+    async fn open_pipe(
+        &self,
+        peer: &Peer,
+        file: u64,
+        reads: bool,
+        writes: bool,
+        wait: bool,
+    ) -> Result<DescriptionId, ProcessError> {
+        self.caller(peer)?;
+        self.opened.open_named(peer.id(), file, (reads, writes), wait).await.map_err(|error| match error {
+            DescriptionError::NotFound => ProcessError::NotFound,
+            DescriptionError::Invalid => ProcessError::Invalid,
+            DescriptionError::TooMany => ProcessError::TooMany,
+            _ => ProcessError::Failed,
+        })
     }
 
     async fn event(&self, peer: &Peer, count: u64, is_semaphore: bool) -> Result<DescriptionId, ProcessError> {

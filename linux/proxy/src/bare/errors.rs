@@ -69,6 +69,7 @@ impl AsErrno for DescriptionError {
             E::MessageTooLong => Errno::EMSGSIZE,
             E::DestinationRequired => Errno::EDESTADDRREQ,
             E::NoDevice => Errno::ENXIO,
+            E::Busy => Errno::EBUSY,
         }
     }
 }

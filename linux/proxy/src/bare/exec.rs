@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use contracts::descriptions::{DescriptionId, Kind, STANDARD, TERMINAL};
 use contracts::process::{Birth, Ended};
 use personality::descriptors::{Description, server};
-use personality::flags::{O_RDWR, O_WRONLY};
+use personality::flags::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_RDWR, O_WRONLY};
 use personality::image::Image;
 use personality::limits::resource;
 use personality::memory::{PAGE, STACK_TOP, STATE_BASE, protection, stack_bytes};
@@ -23,11 +23,13 @@ use system::file_name;
 
 use super::entry::{self, machine};
 use super::errors::{Failure, Outcome};
+use super::input_output::description;
 use super::load::{Opened, place_interpreter};
 use super::numbers::close_description;
 use super::proxy::{listen, proxy};
 use super::syscall::begin_program;
 use super::user::{self, with_block, with_state, with_thread};
+use super::wait::answer;
 use super::{mapping, process, shared_files, threads, timers, vfork};
 
 /// Scripts whose interpreter is a script: as deep as Linux goes.
@@ -40,8 +42,18 @@ const CHARACTER_DEVICE: u32 = 0o020000;
 
 struct Program {
     path: String,
+    /// What it is opened by, if that is not its path.
+    opened: Option<Named>,
     arguments: Vec<Vec<u8>>,
     environment: Vec<Vec<u8>>,
+}
+
+/// A program that a descriptor names.
+#[derive(Clone, Copy)]
+struct Named {
+    id: DescriptionId,
+    descriptor: u64,
+    closes: bool,
 }
 
 /// Makes the process state and starts the program that `etc/run` names.
@@ -135,7 +147,8 @@ async fn start_first(run: system::Run) -> Result<(), (String, Failure)> {
     };
     let mut result = Err(Failure::Errno(Errno::ENOENT));
     for path in candidates {
-        result = load(Program { path, arguments: arguments.clone(), environment: environment.clone() }).await;
+        let (arguments, environment) = (arguments.clone(), environment.clone());
+        result = load(Program { path, opened: None, arguments, environment }).await;
         if result != Err(Failure::Errno(Errno::ENOENT)) {
             break;
         }
@@ -161,9 +174,56 @@ pub async fn execve(path: u64, arguments: u64, environment: u64) -> Outcome {
     let directory = with_state(|state| state.directory);
     let path = absolute(directory.as_str(), &named)?;
     let path = super::files::own_program(&path).unwrap_or(path);
-    load(Program { path, arguments, environment }).await?;
+    load(Program { path, opened: None, arguments, environment }).await?;
     threads::load_current();
     Ok(0)
+}
+
+/// execveat.
+pub async fn execve_at([directory, path, arguments, environment, flags]: [u64; 5]) -> Outcome {
+    if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let named = user::path(path)?;
+    if named.is_empty() && flags & AT_EMPTY_PATH == 0 {
+        return Err(Errno::ENOENT.into());
+    }
+    if directory as i32 == AT_FDCWD || named.starts_with('/') {
+        if flags & AT_SYMLINK_NOFOLLOW != 0 {
+            not_a_link(directory, &named).await?;
+        }
+        return execve(path, arguments, environment).await;
+    }
+    let found = description(directory)?;
+    let by_descriptor = named.is_empty() && flags & AT_EMPTY_PATH != 0;
+    if found.server != server::FS {
+        return Err(if by_descriptor { Errno::EACCES } else { Errno::ENOTDIR }.into());
+    }
+    let own = answer(proxy().files()?.path_of(found.id)).await?;
+    let (path, opened) = if by_descriptor {
+        let closes = with_state(|state| state.descriptors.close_on_exec(directory))?;
+        (own, Some(Named { id: found.id, descriptor: directory, closes }))
+    } else {
+        if found.kind != super::files::type_bits(Kind::Directory) {
+            return Err(Errno::ENOTDIR.into());
+        }
+        if flags & AT_SYMLINK_NOFOLLOW != 0 {
+            not_a_link(directory, &named).await?;
+        }
+        (absolute(&own, &named)?, None)
+    };
+    let limit = stack::ARGUMENTS_BYTES_MAX;
+    let arguments = user::text_array(arguments, limit)?;
+    let environment = user::text_array(environment, limit)?;
+    load(Program { path, opened, arguments, environment }).await?;
+    threads::load_current();
+    Ok(0)
+}
+
+/// `ELOOP` for a symbolic link.
+async fn not_a_link(directory: u64, path: &str) -> Result<(), Failure> {
+    let found = answer(proxy().files()?.status(super::files::resolved(directory, path)?, false)).await?;
+    if found.kind == Kind::SymbolicLink { Err(Errno::ELOOP.into()) } else { Ok(()) }
 }
 
 /// Checks everything, then replaces the program. After the point of no return a failure ends the
@@ -213,7 +273,11 @@ async fn load(program: Program) -> Result<(), Failure> {
 /// Follows `#!` lines to an ELF file.
 async fn resolve(mut program: Program) -> Result<(Program, Opened, Image), Failure> {
     for _ in 0..=SCRIPTS_MAX {
-        let file = Opened::open(&program.path).await?;
+        let named = program.opened.take();
+        let file = match named {
+            Some(named) => Opened::reopen(named.id).await?,
+            None => Opened::open(&program.path).await?,
+        };
         let Some((name, argument)) = interpreter(&file.head)
             .map(|(name, argument)| (name.to_string(), argument.map(|text| text.as_bytes().to_vec())))
         else {
@@ -228,7 +292,12 @@ async fn resolve(mut program: Program) -> Result<(Program, Opened, Image), Failu
         file.close();
         let mut arguments = vec![name.clone().into_bytes()];
         arguments.extend(argument);
-        arguments.push(file_name::to_bytes(&program.path));
+        arguments.push(match named {
+            // What is closed by then cannot be read by its interpreter.
+            Some(Named { closes: true, .. }) => return Err(Errno::ENOENT.into()),
+            Some(Named { descriptor, .. }) => format!("/dev/fd/{descriptor}").into_bytes(),
+            None => file_name::to_bytes(&program.path),
+        });
         arguments.extend(program.arguments.into_iter().skip(1));
         let directory = with_state(|state| state.directory);
         program = Program { path: absolute(directory.as_str(), &name)?, arguments, ..program };

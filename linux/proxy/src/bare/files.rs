@@ -18,9 +18,9 @@ use system::file_name;
 use super::errors::{AsErrno, Failure, Outcome};
 use super::input_output::{self, description};
 use super::proxy::proxy;
-use super::shared_files;
 use super::user::{self, with_state};
 use super::wait::answer;
+use super::{own_files, shared_files, unnamed};
 
 /// S_IFMT bits.
 pub fn type_bits(kind: Kind) -> u32 {
@@ -70,6 +70,9 @@ pub fn resolved(directory: u64, path: &str) -> Result<Name, Errno> {
     if found.kind != type_bits(Kind::Directory) {
         return Err(Errno::ENOTDIR);
     }
+    if found.server == server::OWN {
+        return Ok(Name { directory: None, path: absolute(&own_files::path_of(found.id), path)?, process, owner });
+    }
     // What it may be as long as: one message carries it.
     let path = absolute("", path)?[1..].into();
     Ok(Name { directory: Some(found.id), path, process, owner })
@@ -84,6 +87,18 @@ pub fn named(directory: u64, path: u64) -> Result<Name, Failure> {
 pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Outcome {
     let (path, flags) = (named(directory, path)?, flags as u32);
     with_state(|state| state.descriptors.room(1))?;
+    if let Some(own) = own_files::find(&path.path).filter(|_| path.directory.is_none()) {
+        return own.open(flags).await;
+    }
+    let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
+    if flags & O_TMPFILE != 0 && flags & O_PATH == 0 {
+        let is_whole = flags & O_DIRECTORY != 0 && flags & O_CREAT == 0;
+        return if is_whole {
+            unnamed::open_temporary(path, flags, permissions).await
+        } else {
+            Err(Errno::EINVAL.into())
+        };
+    }
     let access = match flags & O_ACCMODE {
         0 => how::READ,
         O_WRONLY => how::WRITE,
@@ -103,7 +118,6 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     let wanted = if flags & O_CREAT == 0 { wanted & !how::EXCLUSIVE } else { wanted };
     let names_only = flags & O_PATH != 0;
     let wanted = if names_only { wanted & (how::DIRECTORY | how::NO_FOLLOW) | how::PLACE } else { wanted };
-    let permissions = permissions as u32 & 0o7777 & !with_state(|state| state.umask as u32);
     let turn = if wanted & how::TRUNCATE != 0 { shared_files::turn_if_active().await } else { None };
     let mut opened = answer(proxy().files()?.open(path, wanted, permissions)).await?;
     let close_on_exec = flags & O_CLOEXEC != 0;
@@ -120,7 +134,10 @@ pub async fn open(directory: u64, path: u64, flags: u64, permissions: u64) -> Ou
     }
     let (id, server) = match opened.elsewhere {
         Some(Elsewhere::Terminal) => (TERMINAL, server::CONSOLE),
-        _ => (opened.id, server::FS),
+        Some(Elsewhere::Pipe(file)) => return unnamed::open_pipe(file, flags).await,
+        Some(Elsewhere::Descriptors) => return own_files::Own::Descriptors.open(flags).await,
+        Some(Elsewhere::Threads) => return own_files::Own::Threads.open(flags).await,
+        Some(Elsewhere::Descriptor(_)) | None => (opened.id, server::FS),
     };
     let made = Description { id, server, flags: kept, kind: type_bits(opened.kind), ..Description::default() };
     Ok(with_state(|state| state.descriptors.add(made, close_on_exec))?)
@@ -185,16 +202,23 @@ fn stat_of(status: &Status) -> Stat {
 }
 
 async fn status(directory: u64, path: u64, flags: u64) -> Result<Status, Failure> {
-    let text = user::path(path)?;
+    let text = own_files::within(directory, user::path(path)?);
     if text.is_empty() && flags & AT_EMPTY_PATH != 0 && directory as i32 != AT_FDCWD {
         return input_output::status(directory).await;
     }
     let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
-    if let Some(number) = own_descriptor(&text).filter(|_| follow) {
-        return input_output::status(number).await.map_err(|_| Errno::ENOENT.into());
+    if let Some(number) = own_descriptor(&text) {
+        description(number).map_err(|_| Errno::ENOENT)?;
+        if follow {
+            return input_output::status(number).await;
+        }
     }
     let is_own = text.is_empty() && flags & AT_EMPTY_PATH != 0;
     let path = resolved(directory, if is_own { "." } else { &text })?;
+    // `/dev/fd` itself is a link.
+    if let Some(own) = own_files::find(&path.path).filter(|_| follow || path.path.starts_with("/proc/")) {
+        return Ok(own.status());
+    }
     Ok(answer(proxy().files()?.status(path, follow)).await?)
 }
 
@@ -279,11 +303,18 @@ pub async fn rename(from_directory: u64, from: u64, to_directory: u64, to: u64, 
 
 /// link and linkat.
 pub async fn link(from_directory: u64, from: u64, to_directory: u64, to: u64, flags: u64) -> Outcome {
-    if flags & !AT_SYMLINK_FOLLOW != 0 {
+    if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL.into());
     }
     let follow = flags & AT_SYMLINK_FOLLOW != 0;
-    answer(proxy().files()?.link(named(from_directory, from)?, follow, named(to_directory, to)?)).await?;
+    let text = own_files::within(from_directory, user::path(from)?);
+    if text.is_empty() && flags & AT_EMPTY_PATH != 0 && from_directory as i32 != AT_FDCWD {
+        return unnamed::link(from_directory, to_directory, to).await;
+    }
+    if let Some(number) = own_descriptor(&text).filter(|_| follow) {
+        return unnamed::link(number, to_directory, to).await;
+    }
+    answer(proxy().files()?.link(resolved(from_directory, &text)?, follow, named(to_directory, to)?)).await?;
     Ok(0)
 }
 
@@ -298,7 +329,7 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
     if bytes as i32 <= 0 {
         return Err(Errno::EINVAL.into());
     }
-    let text = user::path(path)?;
+    let text = own_files::within(directory, user::path(path)?);
     let target = match (own_program(&text), own_descriptor(&text)) {
         (Some(program), _) => program,
         (None, Some(number)) if !text.starts_with("/dev/std") => {
@@ -312,13 +343,15 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
     Ok(count as u64)
 }
 
-/// What /proc shows a descriptor to be. Files other than directories are not known by a path.
+/// What /proc shows a descriptor to be.
 async fn descriptor_link(found: &Description) -> Result<String, Failure> {
     let id = found.id;
     Ok(match found.server {
-        server::FS if found.kind == type_bits(Kind::Directory) => answer(proxy().files()?.path_of(id)).await?,
-        server::FS => return Err(Errno::ENOENT.into()),
-        server::PROCESS => format!("pipe:[{id}]"),
+        server::FS => answer(proxy().files()?.path_of(id)).await?,
+        server::OWN => own_files::path_of(id),
+        server::PROCESS if found.kind == type_bits(Kind::Pipe) => format!("pipe:[{id}]"),
+        server::PROCESS if found.kind == type_bits(Kind::Socket) => format!("socket:[{id}]"),
+        server::PROCESS => "anon_inode:inode".into(),
         server::TCP => format!("socket:[{id}]"),
         server::EPOLL => "anon_inode:[eventpoll]".into(),
         server::SIGNALS => "anon_inode:[signalfd]".into(),
@@ -329,7 +362,7 @@ async fn descriptor_link(found: &Description) -> Result<String, Failure> {
 
 /// chmod, chown and the like.
 pub async fn change(directory: u64, path: u64, follow: bool, change: Change) -> Outcome {
-    let text = user::path(path)?;
+    let text = own_files::within(directory, user::path(path)?);
     if let Some(number) = own_descriptor(&text).filter(|_| follow) {
         return change_found(&description(number).map_err(|_| Errno::ENOENT)?, change).await;
     }
@@ -442,12 +475,16 @@ pub async fn truncate(path: u64, size: u64) -> Outcome {
         return Err(Errno::EINVAL.into());
     }
     let turn = shared_files::turn_if_active().await;
-    let done = answer(proxy().server(server::FS)?.resize(opened.id, size)).await;
+    let allowed = input_output::may_resize(opened.size, size);
+    let done = match allowed {
+        Ok(()) => answer(proxy().server(server::FS)?.resize(opened.id, size)).await.map_err(Failure::from),
+        Err(errno) => Err(errno.into()),
+    };
     if done.is_ok() && turn.is_some() {
         Box::pin(shared_files::cut(opened.id, size)).await?;
     }
     super::numbers::close_id(server::FS, opened.id);
-    done.map(|()| 0).map_err(Failure::from)
+    done.map(|()| 0)
 }
 
 /// getcwd: the length with its zero.
@@ -482,8 +519,12 @@ pub async fn change_directory(path: u64) -> Outcome {
 /// fchdir.
 pub async fn change_directory_to(descriptor: u64) -> Outcome {
     let found = description(descriptor)?;
-    if found.server != server::FS {
+    if found.kind != type_bits(Kind::Directory) {
         return Err(Errno::ENOTDIR.into());
+    }
+    if found.server == server::OWN {
+        with_state(|state| state.directory = Text::new(&own_files::path_of(found.id)));
+        return Ok(0);
     }
     let path = answer(proxy().files()?.path_of(found.id)).await?;
     if path.len() > PATH_MAX {
@@ -514,7 +555,7 @@ async fn tell_file_system(status: &Status, at: u64) -> Outcome {
     let kind = match (status.kind, status.device) {
         (Kind::Pipe, _) => PIPEFS,
         (Kind::Socket, _) => SOCKFS,
-        (Kind::File | Kind::Directory, contracts::files::PROC_DEVICE) => PROC,
+        (Kind::File | Kind::Directory | Kind::SymbolicLink, contracts::files::PROC_DEVICE) => PROC,
         _ => TMPFS,
     };
     let (used, free) = if kind == TMPFS { answer(proxy().files()?.space()).await? } else { (0, 0) };

@@ -10,7 +10,8 @@ use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
 use personality::layouts::{EntryForm, IoVector, directory_entry};
-use personality::signals::number::{SIGPIPE, SIGTTIN};
+use personality::limits::{UNLIMITED, resource};
+use personality::signals::number::{SIGPIPE, SIGTTIN, SIGXFSZ};
 use personality::signals::{Cause, bit, code};
 
 use super::errors::{Failure, Outcome};
@@ -18,7 +19,7 @@ use super::poll;
 use super::proxy::proxy;
 use super::user::{self, Source, Target, with_both, with_signals, with_state};
 use super::wait::{answer, answer_of, answer_when_ready, answer_within};
-use super::{counters, messages, shared_files, signals, sockets};
+use super::{counters, messages, own_files, shared_files, signals, sockets};
 
 /// Linux's limit for one call.
 pub const COUNT_MAX: u64 = 0x7fff_f000;
@@ -26,6 +27,8 @@ pub const COUNT_MAX: u64 = 0x7fff_f000;
 const MESSAGE_MAX: u64 = 64 << 10;
 /// IOV_MAX.
 const VECTORS_MAX: u64 = 1024;
+const SEEK_DATA: u64 = 3;
+const SEEK_HOLE: u64 = 4;
 /// S_IFREG.
 pub const REGULAR: u32 = 0o100000;
 /// S_IFCHR; the console's other streams are pipes.
@@ -141,6 +144,9 @@ pub async fn read_description(
     mut at: Option<u64>,
     wait: bool,
 ) -> Result<u64, Failure> {
+    if found.server == server::OWN {
+        return Err(Errno::EISDIR.into());
+    }
     // At the process server an offset would look into a pipe.
     if at.is_some() && matches!(found.server, server::SIGNALS | server::COUNTER | server::PROCESS) {
         return Err(Errno::ESPIPE.into());
@@ -184,10 +190,11 @@ pub async fn write_description(
     }
     let client = proxy().server(found.server)?;
     let bulk = client.bulk();
+    let whole = within_limit(found, at, from.len()).await?;
     let mut done = 0;
     loop {
         let turn = if found.server == server::FS { shared_files::turn_if_active().await } else { None };
-        let end = from.len().min(done + bulk.len());
+        let end = whole.min(done + bulk.len());
         let span = BulkSpan { offset: 0, length: (end - done) as u32 };
         let ask = async |wait, limit_ns| {
             let _turn = proxy().turn(found.server).await;
@@ -208,33 +215,68 @@ pub async fn write_description(
                 }
                 done += count;
                 at = at.map(|at| at + count as u64);
-                if done == from.len() || count == 0 {
+                if done == whole || count == 0 {
                     break;
                 }
             }
             Err(failure) if done == 0 => {
                 poll::again(found);
-                return Err(shared_files::tell_refusal(found, failure));
+                return Err(Box::pin(shared_files::tell_refusal(found, failure)).await);
             }
             Err(_) => break,
         }
     }
-    if done < from.len() {
+    if done < whole {
         // Full: what comes next is room.
         poll::again(found);
     }
     Ok(done as u64)
 }
 
+/// Sends the thread a signal of its own doing.
+fn post(signal: u8) {
+    with_both(|state, thread| {
+        let cause = Cause::of_process(code::SI_USER, state.process);
+        state.signals.post_to(&mut thread.signals, signal, cause);
+    });
+}
+
 /// A broken pipe also is a signal.
 pub fn with_sigpipe(outcome: Outcome) -> Outcome {
     if outcome == Err(Failure::Errno(Errno::EPIPE)) {
-        with_both(|state, thread| {
-            let cause = Cause::of_process(code::SI_USER, state.process);
-            state.signals.post_to(&mut thread.signals, SIGPIPE, cause);
-        });
+        post(SIGPIPE);
     }
     outcome
+}
+
+/// Past RLIMIT_FSIZE: a signal too.
+fn too_large() -> Errno {
+    post(SIGXFSZ);
+    Errno::EFBIG
+}
+
+fn file_limit() -> u64 {
+    with_state(|state| state.limits.soft(resource::FILE_BYTES))
+}
+
+/// How many of so many bytes may be written to a file (RLIMIT_FSIZE). `EFBIG` if none.
+async fn within_limit(found: &Description, at: Option<u64>, count: usize) -> Result<usize, Failure> {
+    let limit = file_limit();
+    if limit == UNLIMITED || found.server != server::FS || found.kind != REGULAR || count == 0 {
+        return Ok(count);
+    }
+    let place = match at {
+        _ if found.flags & O_APPEND != 0 => status_of(found.id).await?.size,
+        Some(at) => at,
+        None => answer(proxy().server(server::FS)?.seek(found.id, 0, Whence::Current)).await?,
+    };
+    let room = limit.saturating_sub(place);
+    if room == 0 { Err(too_large().into()) } else { Ok(count.min(usize::try_from(room).unwrap_or(usize::MAX))) }
+}
+
+/// May a file of that size have another one? `EFBIG` beyond RLIMIT_FSIZE.
+pub fn may_resize(old: u64, new: u64) -> Result<(), Errno> {
+    if new > old && new > file_limit() { Err(too_large()) } else { Ok(()) }
 }
 
 fn offset(at: Option<u64>) -> Result<Option<u64>, Errno> {
@@ -348,6 +390,45 @@ pub async fn write_vectors(descriptor: u64, at: u64, count: u64, position: Optio
     Ok(done)
 }
 
+/// Where preadv2 and pwritev2 read and write, and whether they may wait. -1 is the description's
+/// own place. `EOPNOTSUPP` for flags that would change more (RWF_APPEND).
+fn by_flags(offset: u64, flags: u64) -> Result<(Option<u64>, Option<bool>), Errno> {
+    if flags & !(RWF_OF_STORAGE | RWF_NOWAIT) != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let position = (offset as i64 != -1).then_some(offset);
+    if position.is_some_and(|at| at > i64::MAX as u64) {
+        return Err(Errno::EINVAL);
+    }
+    Ok((position, (flags & RWF_NOWAIT != 0).then_some(false)))
+}
+
+/// preadv2.
+pub async fn read_by_flags([descriptor, at, count, offset, _, flags]: [u64; 6]) -> Outcome {
+    let (position, wait) = by_flags(offset, flags)?;
+    read_vectors(descriptor, at, count, position, wait).await
+}
+
+/// pwritev2.
+pub async fn write_by_flags([descriptor, at, count, offset, _, flags]: [u64; 6]) -> Outcome {
+    let (position, wait) = by_flags(offset, flags)?;
+    with_sigpipe(write_vectors(descriptor, at, count, position, wait).await)
+}
+
+/// lseek for SEEK_DATA and SEEK_HOLE: as of files without holes, which end in one.
+async fn seek_data(found: &Description, offset: u64, to_hole: bool) -> Outcome {
+    if found.kind != REGULAR {
+        let has_place = found.server == server::FS || found.kind == 0;
+        return Err(if has_place { Errno::EINVAL } else { Errno::ESPIPE }.into());
+    }
+    let size = status_of(found.id).await?.size;
+    if offset > i64::MAX as u64 || offset >= size {
+        return Err(Errno::ENXIO.into());
+    }
+    let place = if to_hole { size } else { offset };
+    Ok(answer(proxy().server(server::FS)?.seek(found.id, place as i64, Whence::Start)).await?)
+}
+
 /// lseek. A directory's place is kept here, because getdents64 asks by cookie.
 pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
     let found = opened(descriptor)?;
@@ -355,6 +436,7 @@ pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
         0 => Whence::Start,
         1 => Whence::Current,
         2 => Whence::End,
+        SEEK_DATA | SEEK_HOLE => return seek_data(&found, offset, whence == SEEK_HOLE).await,
         _ => return Err(Errno::EINVAL.into()),
     };
     if found.server == server::COUNTER {
@@ -371,6 +453,9 @@ pub async fn seek(descriptor: u64, offset: u64, whence: u64) -> Outcome {
 /// What the server knows of a descriptor.
 pub async fn status(descriptor: u64) -> Result<Status, Failure> {
     let found = description(descriptor)?;
+    if found.server == server::OWN {
+        return Ok(own_files::status_of(found.id));
+    }
     if matches!(found.server, server::EPOLL | server::SIGNALS | server::COUNTER) {
         return Ok(Status {
             kind: Kind::Anonymous,
@@ -418,12 +503,19 @@ pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
     if size > i64::MAX as u64 {
         return Err(Errno::EINVAL.into());
     }
-    if grow_only && status(descriptor).await?.size >= size {
-        return Ok(0);
+    let is_limited = file_limit() != UNLIMITED && found.server == server::FS;
+    if grow_only || is_limited {
+        let old = status(descriptor).await?.size;
+        if grow_only && old >= size {
+            return Ok(0);
+        }
+        may_resize(old, size)?;
     }
     let turn = if found.server == server::FS { shared_files::turn_if_active().await } else { None };
     let done = answer(proxy().server(found.server)?.resize(found.id, size)).await;
-    done.map_err(|error| shared_files::tell_refusal(&found, error.into()))?;
+    if let Err(error) = done {
+        return Err(Box::pin(shared_files::tell_refusal(&found, error.into())).await);
+    }
     if turn.is_some() {
         Box::pin(shared_files::cut(found.id, size)).await?;
     }
@@ -435,6 +527,9 @@ pub async fn entries(descriptor: u64, buffer: u64, bytes: u64, form: EntryForm) 
     let found = opened(descriptor)?;
     let limit = bytes.min(64 << 10) as usize;
     user::bytes_mut(buffer, limit as u64)?;
+    if found.server == server::OWN {
+        return own_files::entries(descriptor, &found, (buffer, limit), form);
+    }
     let client = proxy().server(found.server)?;
     let mut packed = Vec::new();
     let mut cookie = found.cookie;

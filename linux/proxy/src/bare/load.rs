@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use contracts::descriptions::DescriptionId;
-use contracts::files::{Name, open};
+use contracts::files::{self, Name, open};
 use personality::Errno;
 use personality::descriptors::server;
 use personality::image::{HEAD_BYTES, Image, interpreter_path, plan};
@@ -31,7 +31,15 @@ impl Opened {
     pub async fn open(path: &str) -> Result<Opened, Failure> {
         let (process, owner) = with_state(|state| (state.process, state.identity.acting()));
         let name = Name { directory: None, path: path.into(), process, owner };
-        let opened = proxy().files()?.open(name, open::READ, 0).await?;
+        Opened::of(proxy().files()?.open(name, open::READ, 0).await?).await
+    }
+
+    /// The same for what a description names.
+    pub async fn reopen(id: DescriptionId) -> Result<Opened, Failure> {
+        Opened::of(proxy().files()?.reopen(id, open::READ).await?).await
+    }
+
+    async fn of(opened: files::Opened) -> Result<Opened, Failure> {
         if opened.elsewhere.is_some() {
             return Err(Errno::EACCES.into());
         }

@@ -9,6 +9,7 @@ use personality::flags::*;
 use super::errors::{AsErrno, Outcome};
 use super::input_output::{description, opened};
 use super::proxy::proxy;
+use super::unnamed;
 use super::user::{self, with_state};
 use super::wait::{answer, answer_of};
 
@@ -29,7 +30,7 @@ fn released(Closed { description, is_last }: Closed) {
     match description.server {
         _ if !is_last => super::locks::closed_one_of_several(&description),
         server::EPOLL => super::poll::set_closed(description.id),
-        server::SIGNALS | server::COUNTER => {}
+        server::SIGNALS | server::COUNTER | server::OWN => {}
         server => close_id(server, description.id),
     }
 }
@@ -103,7 +104,7 @@ pub fn duplicate_to(descriptor: u64, to: u64, flags: u64, same_is_error: bool) -
 
 /// fcntl, where nobody has to be asked.
 pub fn control(descriptor: u64, command: u64, argument: u64) -> Option<Outcome> {
-    if matches!(command, F_SETFL | F_GETLK..=F_SETLKW | F_OFD_GETLK..=F_OFD_SETLKW) {
+    if matches!(command, F_SETFL | F_GETLK..=F_SETLKW | F_OFD_GETLK..=F_OFD_SETLKW | F_SETPIPE_SZ..=F_GET_SEALS) {
         return None;
     }
     Some(with_state(|state| {
@@ -124,8 +125,16 @@ pub fn control(descriptor: u64, command: u64, argument: u64) -> Option<Outcome> 
 /// fcntl, where a server has a say.
 pub async fn control_at_server(descriptor: u64, command: u64, argument: u64) -> Outcome {
     const CHANGEABLE: u32 = O_APPEND | O_NONBLOCK;
-    if command != F_SETFL {
-        return super::locks::control(descriptor, command, argument).await;
+    match command {
+        F_SETFL => {}
+        F_GET_SEALS => return unnamed::seals(&opened(descriptor)?, None).await,
+        F_ADD_SEALS => return unnamed::seals(&opened(descriptor)?, Some(argument)).await,
+        F_GETPIPE_SZ => return capacity(descriptor, Control::GetCapacity).await,
+        F_SETPIPE_SZ => {
+            let bytes = u32::try_from(argument).ok().filter(|bytes| *bytes <= i32::MAX as u32).ok_or(Errno::EINVAL)?;
+            return capacity(descriptor, Control::SetCapacity { bytes }).await;
+        }
+        _ => return super::locks::control(descriptor, command, argument).await,
     }
     let found = description(descriptor)?;
     let flags = found.flags & !CHANGEABLE | argument as u32 & CHANGEABLE;
@@ -135,6 +144,19 @@ pub async fn control_at_server(descriptor: u64, command: u64, argument: u64) -> 
     }
     with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.flags = flags))?;
     Ok(0)
+}
+
+/// How much a pipe holds. `EBADF` for what is none.
+async fn capacity(descriptor: u64, request: Control) -> Outcome {
+    let found = opened(descriptor)?;
+    if found.server != server::PROCESS {
+        return Err(Errno::EBADF.into());
+    }
+    match answer(proxy().server(found.server)?.control(found.id, request)).await {
+        Ok(ControlReply::Number(bytes)) => Ok(bytes),
+        Err(channel::CallError::Server(DescriptionError::NotSupported)) | Ok(_) => Err(Errno::EBADF.into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// pipe and pipe2.

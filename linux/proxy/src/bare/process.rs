@@ -275,7 +275,7 @@ fn change_limit(resource: u64, new: Limit) -> Result<Limit, Errno> {
     }
     let old = with_state(|state| state.set_limit(resource, new))?;
     if is_only_told(resource, new) {
-        log_once(160, "setrlimit of RLIMIT_CPU, RLIMIT_FSIZE or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
+        log_once(160, "setrlimit of RLIMIT_CPU or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
     }
     Ok(old)
 }

@@ -19,7 +19,7 @@ use runtime::{Start, Watch, WireError};
 use super::poll;
 use super::signals::cause_of;
 use super::threads;
-use super::timers::{self, Timers};
+use super::timers::{self, Timers, UsedTimer};
 use super::user::with_state;
 use super::wait::Happenings;
 
@@ -44,6 +44,8 @@ pub struct Proxy {
     pub candidates: RefCell<Candidates>,
     /// Those of timer_create.
     pub timers: RefCell<Timers>,
+    /// ITIMER_VIRTUAL and ITIMER_PROF.
+    pub used_timers: RefCell<[UsedTimer; 2]>,
     /// Numbers of files by the descriptions that name them, as far as anybody asked.
     pub inodes: RefCell<BTreeMap<DescriptionId, u64>>,
     /// Where event counters went for which a thread waited here.
@@ -192,6 +194,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         requests: Cell::new(runtime::now_ns()),
         candidates: RefCell::default(),
         timers: RefCell::default(),
+        used_timers: RefCell::default(),
         inodes: RefCell::default(),
         moved_counters: RefCell::default(),
     }));

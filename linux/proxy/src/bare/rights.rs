@@ -28,8 +28,7 @@ fn server_of(keeper: Keeper) -> u32 {
 }
 
 /// Makes what a message carries of the program's descriptors. `EBADF`, `EINVAL` for too many and
-/// for what lives in the program itself (epoll sets,
-/// signalfd).
+/// for what lives in the program itself (epoll sets, signalfd, directories of its own in /proc).
 pub async fn lend(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
     if descriptors.len() > RIGHTS_MAX {
         return Err(Errno::EINVAL.into());
@@ -41,7 +40,7 @@ pub async fn lend(descriptors: &[u32]) -> Result<Vec<Right>, Failure> {
         counters::hand_over(kept_here).await?;
     }
     let found = find()?;
-    if found.iter().any(|found| matches!(found.server, server::EPOLL | server::SIGNALS)) {
+    if found.iter().any(|found| matches!(found.server, server::EPOLL | server::SIGNALS | server::OWN)) {
         return Err(Errno::EINVAL.into());
     }
     let mut rights = Vec::new();

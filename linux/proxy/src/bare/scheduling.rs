@@ -5,6 +5,7 @@ use personality::Errno;
 use personality::layouts::TimeSpec;
 
 use super::errors::Outcome;
+use super::process::groups;
 use super::threads;
 use super::user::{self, with_state};
 
@@ -15,15 +16,24 @@ const ORDINARY: [u64; 3] = [0, 3, 5];
 /// SCHED_FIFO and SCHED_RR.
 const REAL_TIME: [u64; 2] = [1, 2];
 
-/// Is it this process or one of its threads? Others' are not asked for: `ESRCH`.
-fn own(id: u64) -> Result<(), Errno> {
-    let process = with_state(|state| state.process);
-    if id == 0 || id == u64::from(process) || threads::exists(id) { Ok(()) } else { Err(Errno::ESRCH) }
+/// What a call gives that is about this process or one of its threads; `None` if it is about
+/// another's.
+pub fn of_own(id: u64, act: impl FnOnce() -> Outcome) -> Option<Outcome> {
+    let is_own = id == 0 || id == u64::from(with_state(|state| state.process)) || threads::exists(id);
+    is_own.then(act)
+}
+
+/// The same of another process, which is as this one; what is set there is accepted too. `ESRCH`.
+pub async fn of_another(id: u64, act: impl FnOnce() -> Outcome) -> Outcome {
+    if id as i32 <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    groups(id).await?;
+    act()
 }
 
 /// sched_getaffinity.
-pub fn affinity(id: u64, bytes: u64, at: u64) -> Outcome {
-    own(id)?;
+pub fn affinity(bytes: u64, at: u64) -> Outcome {
     if bytes < 8 || !bytes.is_multiple_of(8) {
         return Err(Errno::EINVAL.into());
     }
@@ -32,22 +42,19 @@ pub fn affinity(id: u64, bytes: u64, at: u64) -> Outcome {
 }
 
 /// sched_setaffinity: a set without the one core is refused.
-pub fn set_affinity(id: u64, bytes: u64, at: u64) -> Outcome {
-    own(id)?;
+pub fn set_affinity(bytes: u64, at: u64) -> Outcome {
     let first: u8 = if bytes == 0 { 0 } else { user::read(at)? };
     if first & 1 == 0 { Err(Errno::EINVAL.into()) } else { Ok(0) }
 }
 
 /// sched_getscheduler.
-pub fn policy(id: u64) -> Outcome {
-    own(id)?;
+pub fn policy() -> Outcome {
     Ok(ORDINARY[0])
 }
 
 /// sched_setscheduler, and sched_setparam with `None`.
-pub fn set_policy(id: u64, policy: Option<u64>, at: u64) -> Outcome {
+pub fn set_policy(policy: Option<u64>, at: u64) -> Outcome {
     const RESET_ON_FORK: u64 = 0x4000_0000;
-    own(id)?;
     let priority: u32 = user::read(at)?;
     match policy.map(|policy| policy & !RESET_ON_FORK) {
         None if priority == 0 => Ok(0),
@@ -58,8 +65,7 @@ pub fn set_policy(id: u64, policy: Option<u64>, at: u64) -> Outcome {
 }
 
 /// sched_getparam.
-pub fn parameters(id: u64, at: u64) -> Outcome {
-    own(id)?;
+pub fn parameters(at: u64) -> Outcome {
     user::write(at, &0u32)?;
     Ok(0)
 }
@@ -74,8 +80,7 @@ pub fn priority_bound(policy: u64, bound: u64) -> Outcome {
 }
 
 /// sched_rr_get_interval.
-pub fn interval(id: u64, at: u64) -> Outcome {
-    own(id)?;
+pub fn interval(at: u64) -> Outcome {
     user::write(at, &TimeSpec::from_ns(SLICE_NS))?;
     Ok(0)
 }

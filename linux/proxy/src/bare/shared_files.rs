@@ -26,6 +26,7 @@ use super::mapping::{self, Place};
 use super::numbers::close_id;
 use super::proxy::{Turn, proxy};
 use super::syscall::{log_once, log_refused};
+use super::unnamed;
 use super::user::{self, Source, Target, with_state};
 
 /// The number of the turn at pieces, past those at bulk areas.
@@ -114,7 +115,11 @@ pub async fn map(found: &Description, place: Place, access: u32, offset: u64) ->
     // What goes may be a piece of the same bytes.
     take_away(place.replaced()).await?;
     let end = offset.checked_add(place.bytes).ok_or(Errno::EOVERFLOW)?;
-    let is_writer = found.flags & O_ACCMODE == O_RDWR;
+    let is_sealed = found.flags & O_ACCMODE == O_RDWR && unnamed::is_sealed(found).await?;
+    if is_sealed && access & protection::WRITE != 0 {
+        return Err(Errno::EPERM.into());
+    }
+    let is_writer = found.flags & O_ACCMODE == O_RDWR && !is_sealed;
     let runs = with_state(|state| state.pieces.runs(inode, offset..end, LONGEST_RUN));
     let is_new = |run: &&Run| run.piece.is_none();
     if is_writer {
@@ -241,7 +246,7 @@ async fn bring_all(stretches: Vec<Stretch>) -> Result<(), Failure> {
 }
 
 /// Writes to a file, whatever is mapped of it.
-async fn write_raw(id: DescriptionId, from: Source<'_>, offset: u64) -> Result<(), Failure> {
+pub async fn write_raw(id: DescriptionId, from: Source<'_>, offset: u64) -> Result<(), Failure> {
     let client = proxy().server(server::FS)?;
     let bulk = client.bulk();
     let mut done = 0;
@@ -430,9 +435,10 @@ fn overwrite(at: u64, bytes: &[u8]) -> Result<(), Errno> {
     stored
 }
 
-/// Says once what it means that a file could not be changed.
-pub fn tell_refusal(found: &Description, failure: Failure) -> Failure {
-    if found.server == server::FS && failure == Failure::Errno(Errno::EPERM) {
+/// Says once what it means that a file could not be changed, if that is not sealed.
+pub async fn tell_refusal(found: &Description, failure: Failure) -> Failure {
+    let is_refused = found.server == server::FS && failure == Failure::Errno(Errno::EPERM);
+    if is_refused && unnamed::seals_of(found).await == Ok(0) {
         log_refused(1, "write: those bytes of the file are memory of another program: EPERM");
     }
     failure

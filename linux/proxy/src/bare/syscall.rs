@@ -20,7 +20,7 @@ use super::input_output as io;
 use super::user::{self, with_signals, with_state};
 use super::{
     counters, entry, exec, files, fork, futex, identity, locks, mapping, messages, numbers, poll, process,
-    process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer,
+    process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
 };
 
 /// How to go back to the program.

@@ -32,6 +32,7 @@ use super::entry::{self, machine};
 use super::errors::Outcome;
 use super::proxy::proxy;
 use super::syscall::{self, Return};
+use super::time::own_used_ns;
 use super::user::{self, first_thread, with_signals, with_state, with_thread};
 use super::{futex, poll, signals};
 
@@ -55,12 +56,14 @@ struct Thread {
     waker: Option<Waker>,
     /// What came of that call.
     outcome: Option<(Call, Outcome)>,
+    /// For how long it ran, up to when it began to run last.
+    ran_ns: u64,
 }
 
 impl Thread {
     fn over(state: *mut ThreadState) -> Thread {
         let Some(state) = NonNull::new(state) else { panic!("a thread without state") };
-        Thread { state, is_aside: false, is_exact: false, task: None, waker: None, outcome: None }
+        Thread { state, is_aside: false, is_exact: false, task: None, waker: None, outcome: None, ran_ns: 0 }
     }
 
     fn state(&mut self) -> &mut ThreadState {
@@ -81,6 +84,10 @@ struct Threads {
     last_number: u32,
     /// Since when the running thread runs.
     since_ns: u64,
+    /// The running thread waits, or is the only one: its clock stands still.
+    is_stopped: bool,
+    /// What the process had used when the only thread became that.
+    alone_since_ns: u64,
 }
 
 struct Global {
@@ -104,6 +111,8 @@ static GLOBAL: Global = Global {
         running: 0,
         last_number: 0,
         since_ns: 0,
+        is_stopped: true,
+        alone_since_ns: 0,
     }),
     current: Cell::new(0),
     state: Cell::new(core::ptr::null_mut()),
@@ -146,6 +155,16 @@ impl Threads {
     /// The first of which `is_it` is true.
     fn find(&mut self, is_it: impl Fn(&ThreadState) -> bool) -> Option<usize> {
         self.living().find_map(|(place, thread)| is_it(thread.state()).then_some(place))
+    }
+
+    /// The running thread runs no more: its time is counted.
+    fn stop_clock(&mut self, now_ns: u64) {
+        let (place, since_ns) = (self.running, self.since_ns);
+        if !core::mem::replace(&mut self.is_stopped, true)
+            && let Some(Some(thread)) = self.all.get_mut(place)
+        {
+            thread.ran_ns += now_ns.saturating_sub(since_ns);
+        }
     }
 
     /// A thread id that nobody has.
@@ -294,6 +313,7 @@ pub fn make_room_when_due() -> Option<Return> {
 fn run_next() -> Return {
     let next = || if GLOBAL.is_seized.get() { None } else { with(|threads| threads.ready.pop_front()) };
     let place = next().unwrap_or_else(|| {
+        with(|threads| threads.stop_clock(runtime::now_ns()));
         GLOBAL.is_idle.set(true);
         GLOBAL.changed.changed();
         let place = runtime::block_on(GLOBAL.changed.until(next));
@@ -317,8 +337,10 @@ fn enter(place: usize) {
     work_for(place);
     let registers = entry::registers();
     let before = with(|threads| {
+        let now_ns = runtime::now_ns();
+        threads.stop_clock(now_ns);
         let running = core::mem::replace(&mut threads.running, place);
-        threads.since_ns = runtime::now_ns();
+        (threads.since_ns, threads.is_stopped) = (now_ns, threads.count == 1);
         threads.thread(place).is_aside = false;
         running
     });
@@ -405,8 +427,43 @@ pub fn add(wishes: &Wishes) -> Result<u64, Errno> {
     });
     if count == 2 {
         entry::interrupt_by(u64::MAX, true);
+        let (used_ns, now_ns) = (own_used_ns(), runtime::now_ns());
+        with(|threads| {
+            let place = threads.running;
+            let own_ns = used_ns.saturating_sub(threads.alone_since_ns);
+            threads.thread(place).ran_ns += own_ns;
+            (threads.since_ns, threads.is_stopped) = (now_ns, false);
+        });
     }
     Ok(id)
+}
+
+/// For how long a thread ran (0: the current one); no more than the process used. `None` if there
+/// is no such thread.
+pub fn used_ns(id: u64) -> Option<u64> {
+    let (all_ns, now_ns, own) = (own_used_ns(), runtime::now_ns(), current());
+    with(|threads| {
+        let place = if id == 0 { own } else { threads.find(|thread| thread.id == id)? };
+        let more_ns = match () {
+            _ if threads.count == 1 => all_ns.saturating_sub(threads.alone_since_ns),
+            _ if threads.running == place && !threads.is_stopped => now_ns.saturating_sub(threads.since_ns),
+            _ => 0,
+        };
+        Some((threads.thread(place).ran_ns + more_ns).min(all_ns))
+    })
+}
+
+/// Ids of all threads.
+pub fn ids() -> Vec<u64> {
+    with(|threads| threads.living().map(|(_, thread)| thread.state().id).collect())
+}
+
+/// The name of a thread.
+pub fn name_of(id: u64) -> Option<[u8; 16]> {
+    with(|threads| {
+        let place = threads.find(|thread| thread.id == id)?;
+        Some(threads.thread(place).state().name)
+    })
 }
 
 /// Takes a thread out of the table.
@@ -426,6 +483,11 @@ fn remove(place: usize) {
     }
     if is_alone() {
         entry::interrupt_by(proxy().signal_bits, false);
+        let (used_ns, now_ns) = (own_used_ns(), runtime::now_ns());
+        with(|threads| {
+            threads.stop_clock(now_ns);
+            threads.alone_since_ns = used_ns;
+        });
     }
 }
 

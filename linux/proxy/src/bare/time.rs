@@ -51,23 +51,59 @@ pub async fn sleep(which: u64, flags: u64, wanted_at: u64, left_at: u64) -> Outc
     }
 }
 
+/// A clock of used time, of whom (0: of the caller) and what.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Used {
+    Process(u64),
+    Thread(u64),
+}
+
+/// The clock of used time that a number names, as clock_getcpuclockid(3) makes them.
+fn used_clock(which: u64) -> Option<Used> {
+    const OF_THREAD: i32 = 4;
+    const KIND: i32 = 3;
+    const DESCRIPTOR: i32 = 3;
+    match which as i32 {
+        2 => Some(Used::Process(0)),
+        3 => Some(Used::Thread(0)),
+        clock if clock < 0 && clock & KIND != DESCRIPTOR => {
+            let id = u64::from(!(clock >> 3) as u32);
+            Some(if clock & OF_THREAD != 0 { Used::Thread(id) } else { Used::Process(id) })
+        }
+        _ => None,
+    }
+}
+
 /// clock_gettime; of the clocks that nobody has to be asked for.
 pub fn clock(which: u64, at: u64) -> Option<Outcome> {
-    /// CLOCK_PROCESS_CPUTIME_ID and CLOCK_THREAD_CPUTIME_ID.
-    const USED: [u64; 2] = [2, 3];
-    let ns = match which {
-        which if is_of_day(which) => runtime::realtime_ns(),
-        which if USED.contains(&which) => return None,
-        0..=CLOCK_LAST => runtime::now_ns(),
+    let process = u64::from(with_state(|state| state.process));
+    let ns = match (used_clock(which), which) {
+        (Some(Used::Process(id)), _) if id == 0 || id == process => own_used_ns(),
+        (Some(Used::Process(_)), _) => return None,
+        (Some(Used::Thread(id)), _) => match threads::used_ns(id) {
+            Some(ns) => ns,
+            None => return Some(Err(Errno::EINVAL.into())),
+        },
+        (None, which) if is_of_day(which) => runtime::realtime_ns(),
+        (None, 0..=CLOCK_LAST) => runtime::now_ns(),
         _ => return Some(Err(Errno::EINVAL.into())),
     };
     Some(user::write(at, &TimeSpec::from_ns(ns)).map(|()| 0).map_err(Failure::from))
 }
 
-/// clock_gettime of the time that the process used.
-pub async fn used(at: u64) -> Outcome {
-    user::write(at, &TimeSpec::from_ns(used_ns().await?.0))?;
+/// clock_gettime of the time that another process used. `EINVAL` if there is none.
+pub async fn of_another(which: u64, at: u64) -> Outcome {
+    let Some(Used::Process(id)) = used_clock(which) else { return Err(Errno::EINVAL.into()) };
+    let line = proxy().process.list(id as u32).await.map_err(|_| Errno::EIO)?;
+    let line = line.filter(|line| u64::from(line.process) == id).ok_or(Errno::EINVAL)?;
+    user::write(at, &TimeSpec::from_ns(line.cpu_ns))?;
     Ok(0)
+}
+
+/// Time that this process used.
+pub fn own_used_ns() -> u64 {
+    // Its own state nobody may refuse it.
+    sys::domain_state(abi::Handle::SELF_DOMAIN).map_or(0, |state| state.cpu_ns)
 }
 
 /// clock_settime and settimeofday: the clock is the machine's, and every program's.
@@ -78,7 +114,7 @@ pub fn set(at: u64) -> Outcome {
 
 /// clock_getres.
 pub fn resolution(which: u64, at: u64) -> Outcome {
-    if which > CLOCK_LAST {
+    if which > CLOCK_LAST && used_clock(which).is_none() {
         return Err(Errno::EINVAL.into());
     }
     user::write_if(at, &TimeSpec::from_ns(1))?;
@@ -112,7 +148,7 @@ pub async fn times(at: u64) -> Outcome {
 async fn used_ns() -> Result<(u64, u64), Failure> {
     let own = with_state(|state| state.process);
     let line = proxy().process.list(own).await.map_err(|_| Errno::EIO)?;
-    Ok(line.map_or((0, 0), |line| (line.cpu_ns, line.children_cpu_ns)))
+    Ok((own_used_ns(), line.map_or(0, |line| line.children_cpu_ns)))
 }
 
 /// `struct rusage` of so much time, which counts as the program's own.
@@ -123,14 +159,13 @@ pub fn usage(cpu_ns: u64, pages: u64) -> Usage {
 /// getrusage.
 pub async fn resources(of: u64, at: u64) -> Outcome {
     const CHILDREN: i32 = -1;
-    const SELF_OR_THREAD: [i32; 2] = [0, 1];
-    let (own_ns, children_ns) = used_ns().await?;
+    const SELF: i32 = 0;
+    const THREAD: i32 = 1;
+    let pages = || sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default().1;
     let told = match of as i32 {
-        CHILDREN => usage(children_ns, 0),
-        of if SELF_OR_THREAD.contains(&of) => {
-            let (_, used, _) = sys::ram_stat(abi::Handle::SELF_RAM).unwrap_or_default();
-            usage(own_ns, used)
-        }
+        CHILDREN => usage(used_ns().await?.1, 0),
+        SELF => usage(own_used_ns(), pages()),
+        THREAD => usage(threads::used_ns(0).unwrap_or_default(), pages()),
         _ => return Err(Errno::EINVAL.into()),
     };
     user::write(at, &told)?;

@@ -1,7 +1,8 @@
 //! Timers: those that send signals (setitimer, timer_create), and those that are read (timerfd).
 //!
-//! All run at the process server. Of the ones that send signals it tells by events; what to send
-//! then is known here alone, so that it costs nobody else anything.
+//! All run at the process server; for those of used time it tells when to look at that. Of the ones
+//! that send signals it tells by events; what to send then is known here alone, so that it costs
+//! nobody else anything.
 
 use alloc::vec::Vec;
 
@@ -10,18 +11,24 @@ use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
 use personality::layouts::{IntervalTimer, SignalEvent, TimeSpec, TimeVal, TimerSpec};
-use personality::signals::number::SIGALRM;
+use personality::signals::number::{SIGALRM, SIGPROF, SIGVTALRM};
 use personality::signals::{Cause, Posted, code};
 
 use super::errors::{Failure, Outcome};
 use super::input_output::description;
 use super::proxy::proxy;
 use super::threads;
-use super::time::{is_of_day, moment};
+use super::time::{is_of_day, moment, own_used_ns};
 use super::user::{self, with_state};
 
 /// The process server's number of the timer of alarm and setitimer; the program's others follow.
 const REAL: u32 = 0;
+/// The first number past those of timer_create; those of ITIMER_VIRTUAL and ITIMER_PROF follow.
+const OWN_MAX: u32 = TIMERS_MAX - USED.len() as u32;
+/// What ITIMER_VIRTUAL and ITIMER_PROF send.
+const USED: [u8; 2] = [SIGVTALRM, SIGPROF];
+/// How often used time is looked at, at most; and of a process that uses none, at least.
+const LOOK_NS: [u64; 2] = [4_000_000, 64_000_000];
 /// CLOCK_MONOTONIC, CLOCK_BOOTTIME and its alarm form.
 const OF_BOOT: [u64; 3] = [1, 7, 9];
 
@@ -57,28 +64,94 @@ fn interval_timer(state: TimerState) -> IntervalTimer {
     IntervalTimer { interval, value: TimeVal::from_ns(left_ns) }
 }
 
-/// setitimer for ITIMER_REAL.
+/// setitimer.
 pub async fn set_interval(which: u64, new_at: u64, old_at: u64) -> Outcome {
-    if which != 0 {
+    if which > USED.len() as u64 {
         return Err(Errno::EINVAL.into());
     }
     let new: IntervalTimer = user::read_if(new_at)?.unwrap_or_default();
     let (value, interval) = (new.value.to_ns().ok_or(Errno::EINVAL)?, new.interval.to_ns().ok_or(Errno::EINVAL)?);
     let start = if value == 0 { TimerStart::Never } else { TimerStart::In(value) };
-    let before = proxy().process.set_alarm(REAL, start, interval).await?;
+    let before = match (which as usize).checked_sub(1) {
+        None => proxy().process.set_alarm(REAL, start, interval).await?,
+        Some(index) => {
+            let used_ns = own_used_ns();
+            let due_ns = if value == 0 { 0 } else { used_ns.saturating_add(value) };
+            let new = UsedTimer { due_ns, interval_ns: interval, seen: (used_ns, runtime::now_ns()), pause_ns: 0 };
+            let before = core::mem::replace(&mut proxy().used_timers.borrow_mut()[index], new);
+            look_later(index);
+            before.state(used_ns)
+        }
+    };
     user::write_if(old_at, &interval_timer(before))?;
     Ok(0)
 }
 
-/// getitimer; the timers of used time cannot be set, so they are not.
+/// getitimer.
 pub async fn interval(which: u64, at: u64) -> Outcome {
-    let state = match which {
-        0 => proxy().process.alarm(REAL).await?,
-        1 | 2 => TimerState::default(),
-        _ => return Err(Errno::EINVAL.into()),
+    let state = match (which as usize).checked_sub(1) {
+        None => proxy().process.alarm(REAL).await?,
+        Some(index) if index < USED.len() => proxy().used_timers.borrow()[index].state(own_used_ns()),
+        Some(_) => return Err(Errno::EINVAL.into()),
     };
     user::write(at, &interval_timer(state))?;
     Ok(0)
+}
+
+/// A timer of the time that the process uses: looked after when it could be due at the earliest.
+#[derive(Clone, Copy, Default)]
+pub struct UsedTimer {
+    /// Of used time; 0 = not set.
+    due_ns: u64,
+    interval_ns: u64,
+    /// What was used when it was looked at last, and when that was.
+    seen: (u64, u64),
+    /// How long the process is left alone, as it uses little.
+    pause_ns: u64,
+}
+
+impl UsedTimer {
+    fn state(&self, used_ns: u64) -> TimerState {
+        let left_ns = if self.due_ns == 0 { 0 } else { self.due_ns.saturating_sub(used_ns).max(1) };
+        TimerState { left_ns, interval_ns: self.interval_ns }
+    }
+
+    /// It is looked at; `true` if it expired.
+    fn look(&mut self, used_ns: u64, now_ns: u64) -> bool {
+        let (seen_ns, seen_at_ns) = core::mem::replace(&mut self.seen, (used_ns, now_ns));
+        let sleeps = used_ns.saturating_sub(seen_ns) < now_ns.saturating_sub(seen_at_ns) / 4;
+        self.pause_ns = if sleeps { (self.pause_ns * 2).clamp(LOOK_NS[0], LOOK_NS[1]) } else { 0 };
+        if self.due_ns == 0 || used_ns < self.due_ns {
+            return false;
+        }
+        self.due_ns = match self.interval_ns {
+            0 => 0,
+            interval_ns => self.due_ns + ((used_ns - self.due_ns) / interval_ns + 1) * interval_ns,
+        };
+        true
+    }
+}
+
+/// Has the process server tell when a timer of used time is to be looked at again.
+fn look_later(index: usize) {
+    let timer = proxy().used_timers.borrow()[index];
+    let start = match timer.due_ns {
+        0 => TimerStart::Never,
+        due_ns => TimerStart::In(due_ns.saturating_sub(timer.seen.0).max(LOOK_NS[0]).max(timer.pause_ns)),
+    };
+    let call = proxy().process.set_alarm(OWN_MAX + index as u32, start, 0);
+    // The server does it before what is asked next; nobody needs the answer.
+    runtime::spawn(async move {
+        let _ = call.await;
+    });
+}
+
+fn look(index: usize) {
+    let is_due = proxy().used_timers.borrow_mut()[index].look(own_used_ns(), runtime::now_ns());
+    if is_due {
+        threads::post(USED[index], Cause::of_process(code::SI_KERNEL, 0));
+    }
+    look_later(index);
 }
 
 /// A timer of timer_create.
@@ -133,7 +206,7 @@ pub fn create(which: u64, event_at: u64, id_at: u64) -> Outcome {
     let signal = if notify == NONE { 0 } else { signal as u8 };
     let id = with(|timers| {
         let free = timers.0.iter().position(Option::is_none).unwrap_or(timers.0.len());
-        if number(free as u64) >= TIMERS_MAX {
+        if number(free as u64) >= OWN_MAX {
             return Err(Errno::EAGAIN);
         }
         let value = event.map_or(free as u64, |event| event.value);
@@ -202,6 +275,9 @@ pub fn delete_all() {
 
 /// The process server says that one expired.
 pub fn expired(number: u32, times: u64) {
+    if let Some(index) = number.checked_sub(OWN_MAX) {
+        return look(index as usize % USED.len());
+    }
     let Some(id) = number.checked_sub(REAL + 1) else {
         threads::post(SIGALRM, Cause::of_process(code::SI_KERNEL, 0));
         return;

@@ -2,14 +2,14 @@
 
 use super::*;
 
-const ME: u64 = 1 << 32;
-const CHILD: u64 = 2 << 32;
+pub(super) const ME: u64 = 1 << 32;
+pub(super) const CHILD: u64 = 2 << 32;
 
 fn who(process: u32) -> Credentials {
     Credentials { process, ..Credentials::default() }
 }
 
-fn read(all: &mut Descriptions, client: u64, id: DescriptionId, room: usize) -> Result<Vec<u8>, Error> {
+pub(super) fn read(all: &mut Descriptions, client: u64, id: DescriptionId, room: usize) -> Result<Vec<u8>, Error> {
     let mut bytes = vec![0; room];
     let count = all.read(client, id, room, 0, |offset, part| {
         bytes[offset..offset + part.len()].copy_from_slice(part);
@@ -19,7 +19,7 @@ fn read(all: &mut Descriptions, client: u64, id: DescriptionId, room: usize) -> 
     Ok(bytes)
 }
 
-fn write(all: &mut Descriptions, client: u64, id: DescriptionId, from: &[u8]) -> Result<usize, Error> {
+pub(super) fn write(all: &mut Descriptions, client: u64, id: DescriptionId, from: &[u8]) -> Result<usize, Error> {
     all.write(
         client,
         id,

@@ -9,6 +9,7 @@ mod bad_threads;
 mod bench;
 mod bochs;
 mod boot;
+mod breadth;
 mod broken;
 mod busy_host;
 mod checks;
@@ -75,6 +76,7 @@ pub fn all() -> Vec<Scenario> {
         tools::scenarios(),
         readiness::scenarios(),
         kinds::scenarios(),
+        breadth::scenarios(),
         areas::scenarios(),
         common_memory::scenarios(),
         shared_files::scenarios(),
