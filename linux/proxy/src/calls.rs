@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn few_calls_do_more_than_give_a_result() {
         let with = |effect| ANSWERED.iter().map(|row| row.0).filter(|call| call.effect() == effect).collect::<Vec<_>>();
-        assert_eq!(with(Effect::ReplacesRegisters), [Call::RtSigreturn, Call::Execve]);
+        assert_eq!(with(Effect::ReplacesRegisters), [Call::RtSigreturn, Call::Execve, Call::Execveat]);
         assert_eq!(with(Effect::ParksThread), [Call::SchedYield]);
         assert_eq!(with(Effect::EndsThread), [Call::Exit]);
     }
