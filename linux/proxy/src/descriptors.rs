@@ -52,7 +52,8 @@ pub struct Description {
     pub flags: u32,
     /// S_IFMT bits of what it is; of an event counter here, whether a read takes one and not all.
     pub kind: u32,
-    /// Where getdents64 goes on; the set of a signalfd; where an event counter stands.
+    /// Where getdents64 goes on; the set of a signalfd; where an event counter stands; options of a
+    /// socket that have no effect, by their numbers.
     pub cookie: u64,
     /// How long a read or accept, and a write or connect, may wait (SO_RCVTIMEO, SO_SNDTIMEO); 0 =
     /// for ever.

@@ -23,7 +23,7 @@ use crate::pieces::Pieces;
 use crate::signals::{Signals, ThreadSignals};
 
 /// Changes with the layout, so that a child with another proxy build refuses it.
-pub const VERSION: u64 = 0x5045_4c41_5354_000e;
+pub const VERSION: u64 = 0x5045_4c41_5354_000f;
 
 /// No parent's id: the process server has to be asked.
 pub const PARENT_UNKNOWN: u32 = u32::MAX;
@@ -80,6 +80,8 @@ pub struct ProcessState {
     pub heap_segment: u64,
     /// File creation mask.
     pub umask: u64,
+    /// What setpriority was told.
+    pub niceness: i64,
     /// Whose the process is.
     pub identity: Identity,
     /// Resource limits; [`ProcessState::set_limit`] changes them.

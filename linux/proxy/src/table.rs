@@ -132,7 +132,7 @@ macro_rules! for_each_call {
             waits { sockets::pair(family, kind, protocol, pair_at).await }, Full;
          54 Setsockopt "setsockopt" (descriptor, level, option, value_at, bytes)
             waits { sockets::set_option(descriptor, level, option, value_at, bytes).await },
-            Partial("TCP_CORK, TCP_KEEPIDLE to KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_USER_TIMEOUT, IP_TOS, IP_TTL, IP_RECVERR and IP_MTU_DISCOVER are accepted without effect; listeners that share a port by SO_REUSEPORT share one queue; unknown ones are refused with ENOPROTOOPT; timeouts are not shared over fork");
+            Partial("SO_BROADCAST, SO_DONTROUTE, SO_OOBINLINE, TCP_CORK, TCP_KEEPIDLE to KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_USER_TIMEOUT, IP_TOS, IP_TTL, IP_RECVERR and IP_MTU_DISCOVER are accepted without effect; listeners that share a port by SO_REUSEPORT share one queue; unknown ones are refused with ENOPROTOOPT; timeouts are not shared over fork");
          55 Getsockopt "getsockopt" (descriptor, level, option, value_at, bytes_at)
             waits { sockets::option(descriptor, level, option, value_at, bytes_at).await },
             Partial("the common SOL_SOCKET and IPPROTO_TCP options");
@@ -270,9 +270,9 @@ macro_rules! for_each_call {
             waits { files::file_system_of(descriptor, status_at).await }, Full;
         139 "sysfs" absent;
         140 Getpriority "getpriority" (which, who)
-            at_once { scheduling::priority(which) }, Partial("all have niceness 0");
+            at_once { scheduling::priority(which, who) }, Partial("others have niceness 0");
         141 Setpriority "setpriority" (which, who, priority)
-            at_once { scheduling::set_priority(which) }, Partial("accepted, without effect");
+            at_once { scheduling::set_priority(which, who, priority) }, Partial("kept and told of the own process, without effect");
         142 SchedSetparam "sched_setparam" (id, parameters_at)
             tries { scheduling::of_own(id, || scheduling::set_policy(None, parameters_at)) }
             or waits { scheduling::of_another(id, || scheduling::set_policy(None, parameters_at)).await }, Partial("priority 0");
@@ -368,10 +368,10 @@ macro_rules! for_each_call {
             Partial("between threads of one process; no FUTEX_WAIT_REQUEUE_PI; priorities are all the same");
         203 SchedSetaffinity "sched_setaffinity" (id, bytes, set_at)
             tries { scheduling::of_own(id, || scheduling::set_affinity(bytes, set_at)) }
-            or waits { scheduling::of_another(id, || scheduling::set_affinity(bytes, set_at)).await }, Partial("one core");
+            or waits { scheduling::cores_of_another(id, || scheduling::set_affinity(bytes, set_at)).await }, Partial("one core");
         204 SchedGetaffinity "sched_getaffinity" (id, bytes, set_at)
             tries { scheduling::of_own(id, || scheduling::affinity(bytes, set_at)) }
-            or waits { scheduling::of_another(id, || scheduling::affinity(bytes, set_at)).await }, Partial("one core");
+            or waits { scheduling::cores_of_another(id, || scheduling::affinity(bytes, set_at)).await }, Partial("one core");
         205 "set_thread_area" absent;
         206 "io_setup" absent;
         207 "io_destroy" absent;

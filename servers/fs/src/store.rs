@@ -587,6 +587,8 @@ impl Store {
         fine(self.make_directory(ROOT, "dev", 0o755, 0))?;
         fine(self.make_directory(ROOT, "tmp", 0o1777, 0))?;
         let dev = *self.names(ROOT)?.0.get("dev").ok_or(Error::Failed)?;
+        // Where the C library has semaphores and memory that have names.
+        fine(self.make_directory(dev, "shm", 0o1777, 0))?;
         for (name, number) in DEVICES {
             fine(self.create(dev, name, Content::Device(number), 0o666, 0))?;
         }

@@ -499,7 +499,9 @@ pub async fn allocate(descriptor: u64, mode: u64, offset: u64, bytes: u64) -> Ou
 
 /// ftruncate, and fallocate of mode 0 (`grow_only`).
 pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
-    let found = writable(descriptor).map_err(|_| Errno::EINVAL)?;
+    opened(descriptor)?;
+    // Only ftruncate says it so of what is not open for writing.
+    let found = writable(descriptor).map_err(|errno| if grow_only { errno } else { Errno::EINVAL })?;
     if size > i64::MAX as u64 {
         return Err(Errno::EINVAL.into());
     }

@@ -2,6 +2,7 @@
 //! for them is waitid's.
 
 use channel::CallError;
+use contracts::descriptions::Kind;
 use contracts::process::{ProcessError, Target};
 use personality::Errno;
 use personality::descriptors::{Description, server};
@@ -10,9 +11,11 @@ use personality::signal_frame::SignalInfo;
 use personality::signals::code;
 
 use super::errors::{Failure, Outcome};
+use super::files::type_bits;
 use super::input_output::description;
 use super::proxy::proxy;
 use super::user::{self, with_state};
+use super::wait::answer;
 
 /// A handle under a number of this process; always closed on exec.
 pub async fn add(process: u32, nonblocking: u32) -> Outcome {
@@ -47,12 +50,26 @@ pub fn no_handle(error: CallError<ProcessError>) -> Failure {
     }
 }
 
+/// The process that a handle is of, or a directory of /proc.
+async fn target(descriptor: u64) -> Result<Target, Failure> {
+    let found = description(descriptor)?;
+    match found.server {
+        server::PROCESS => Ok(Target::Handle(found.id)),
+        server::FS if found.kind == type_bits(Kind::Directory) => {
+            let path = answer(proxy().files()?.path_of(found.id)).await?;
+            let process = path.strip_prefix("/proc/").and_then(|id| id.parse().ok()).filter(|id| *id > 0);
+            Ok(Target::Process(process.ok_or(Errno::EBADF)?))
+        }
+        _ => Err(Errno::EBADF.into()),
+    }
+}
+
 /// pidfd_send_signal.
 pub async fn signal(descriptor: u64, number: u64, info_at: u64, flags: u64) -> Outcome {
     if flags != 0 || number > 64 {
         return Err(Errno::EINVAL.into());
     }
-    let target = Target::Handle(found(descriptor)?.id);
+    let target = target(descriptor).await?;
     let Some(info) = user::read_if::<SignalInfo>(info_at)? else {
         proxy().process.signal(target, number as u8).await.map_err(no_handle)?;
         return Ok(0);

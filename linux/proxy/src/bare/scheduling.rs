@@ -19,8 +19,11 @@ const REAL_TIME: [u64; 2] = [1, 2];
 /// What a call gives that is about this process or one of its threads; `None` if it is about
 /// another's.
 pub fn of_own(id: u64, act: impl FnOnce() -> Outcome) -> Option<Outcome> {
-    let is_own = id == 0 || id == u64::from(with_state(|state| state.process)) || threads::exists(id);
-    is_own.then(act)
+    is_own(id).then(act)
+}
+
+fn is_own(id: u64) -> bool {
+    id == 0 || id == u64::from(with_state(|state| state.process)) || threads::exists(id)
 }
 
 /// The same of another process, which is as this one; what is set there is accepted too. `ESRCH`.
@@ -30,6 +33,11 @@ pub async fn of_another(id: u64, act: impl FnOnce() -> Outcome) -> Outcome {
     }
     groups(id).await?;
     act()
+}
+
+/// The same of calls about its cores, which say of an id that nobody can have that nobody has it.
+pub async fn cores_of_another(id: u64, act: impl FnOnce() -> Outcome) -> Outcome {
+    if id as i32 <= 0 { Err(Errno::ESRCH.into()) } else { of_another(id, act).await }
 }
 
 /// sched_getaffinity.
@@ -85,14 +93,34 @@ pub fn interval(at: u64) -> Outcome {
     Ok(0)
 }
 
-/// getpriority: 20 less the niceness, which is 0.
-pub fn priority(which: u64) -> Outcome {
-    if which > 2 { Err(Errno::EINVAL.into()) } else { Ok(20) }
+/// What getpriority and setpriority are about (PRIO_PROCESS, _PGRP, _USER).
+const OF_PROCESS: u64 = 0;
+const OF_USER: u64 = 2;
+
+/// getpriority: 20 less the niceness, which others are taken not to have.
+pub fn priority(which: u64, id: u64) -> Outcome {
+    match which {
+        OF_PROCESS if is_own(id) => Ok((20 - with_state(|state| state.niceness)) as u64),
+        0..=OF_USER => Ok(20),
+        _ => Err(Errno::EINVAL.into()),
+    }
 }
 
-/// setpriority: accepted.
-pub fn set_priority(which: u64) -> Outcome {
-    if which > 2 { Err(Errno::EINVAL.into()) } else { Ok(0) }
+/// setpriority: kept and told of this process, accepted for others, and without effect. `EACCES`
+/// for who is not root and would be less nice.
+pub fn set_priority(which: u64, id: u64, niceness: u64) -> Outcome {
+    let niceness = i64::from(niceness as i32).clamp(-20, 19);
+    match which {
+        OF_PROCESS if is_own(id) => with_state(|state| {
+            if niceness < state.niceness && !state.identity.is_root() {
+                return Err(Errno::EACCES.into());
+            }
+            state.niceness = niceness;
+            Ok(0)
+        }),
+        0..=OF_USER => Ok(0),
+        _ => Err(Errno::EINVAL.into()),
+    }
 }
 
 /// getcpu.

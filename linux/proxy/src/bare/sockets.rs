@@ -197,8 +197,9 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
         (SOL_SOCKET, RECEIVE_LIMIT | SEND_LIMIT) => return set_limit(descriptor, name, at, bytes),
         (SOL_SOCKET, PASS_CREDENTIALS) if is_local(&found) => SocketOption::TellsSender(number != 0),
         (level, _) if is_local(&found) && level != SOL_SOCKET => return Err(Errno::EOPNOTSUPP.into()),
-        // SO_DONTROUTE, SO_BROADCAST, SO_OOBINLINE, SO_PRIORITY.
-        (SOL_SOCKET, 5 | 6 | 10 | 12) => return Ok(0),
+        (SOL_SOCKET, DO_NOT_ROUTE | BROADCAST | OUT_OF_BAND_INLINE) => return keep(descriptor, name, number != 0),
+        // SO_PRIORITY.
+        (SOL_SOCKET, 12) => return Ok(0),
         // TCP_CORK, TCP_KEEPIDLE..KEEPCNT, TCP_DEFER_ACCEPT, TCP_USER_TIMEOUT, TCP_FASTOPEN.
         (IPPROTO_TCP, 3..=6 | 9 | 18 | 23) => return Ok(0),
         // IP_TOS, IP_TTL, IP_MTU_DISCOVER, IP_RECVERR, and the same of IPv6.
@@ -212,6 +213,10 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
 /// SO_PASSCRED and SO_PEERCRED.
 const PASS_CREDENTIALS: u64 = 16;
 const PEER_CREDENTIALS: u64 = 17;
+/// SO_DONTROUTE, SO_BROADCAST and SO_OOBINLINE, which have no effect and are told.
+const DO_NOT_ROUTE: u64 = 5;
+const BROADCAST: u64 = 6;
+const OUT_OF_BAND_INLINE: u64 = 10;
 /// SO_REUSEPORT.
 const REUSE_PORT: u64 = 15;
 /// IPV6_V6ONLY.
@@ -222,6 +227,12 @@ const DOMAIN: u64 = 39;
 /// SO_RCVTIMEO and SO_SNDTIMEO.
 const RECEIVE_LIMIT: u64 = 20;
 const SEND_LIMIT: u64 = 21;
+
+fn keep(descriptor: u64, name: u64, on: bool) -> Outcome {
+    let put = |found: &mut Description| found.cookie = found.cookie & !(1 << name) | u64::from(on) << name;
+    with_state(|state| state.descriptors.get_mut(descriptor).map(put))?;
+    Ok(0)
+}
 
 fn set_limit(descriptor: u64, name: u64, at: u64, bytes: u64) -> Outcome {
     if bytes < size_of::<TimeVal>() as u64 {
@@ -270,7 +281,10 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
         }
         (SOL_SOCKET, REUSE_PORT) => SocketOptionName::ReusePort,
         (IPPROTO_IPV6, ONLY_6) => SocketOptionName::Only6,
-        (SOL_SOCKET, 5 | 6 | 10 | 12) => return tell_option(0u32.as_bytes(), at, length_at),
+        (SOL_SOCKET, DO_NOT_ROUTE | BROADCAST | OUT_OF_BAND_INLINE) => {
+            return tell_option(((found.cookie >> name & 1) as u32).as_bytes(), at, length_at);
+        }
+        (SOL_SOCKET, 12) => return tell_option(0u32.as_bytes(), at, length_at),
         (level, _) if is_local(&found) && level != SOL_SOCKET => return Err(Errno::EOPNOTSUPP.into()),
         (SOL_SOCKET, 2) => SocketOptionName::ReuseAddress,
         (SOL_SOCKET, 3) => SocketOptionName::Kind,

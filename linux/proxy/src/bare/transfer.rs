@@ -35,6 +35,9 @@ pub async fn send_file(out: u64, from: u64, offset_at: u64, count: u64) -> Outco
         return Err(Errno::EINVAL.into());
     }
     let mut at: Option<u64> = user::read_if(offset_at)?;
+    if at.is_some_and(|at| at > i64::MAX as u64) {
+        return Err(Errno::EINVAL.into());
+    }
     let done = from_file(&source, &mut at, &target, &mut None, count).await?;
     if let Some(at) = at {
         user::write(offset_at, &at)?;

@@ -8,10 +8,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/syscall.h>
@@ -121,6 +124,36 @@ static void memory(void) {
     }
     check("a child has it", ended(child) == 7 && mapped[0] == 'c', mapped[0]);
     close(file), close(other), close(plain), close(longest);
+}
+
+// What has a name in /dev/shm.
+
+static void shared(void) {
+    sem_unlink("/breadth");
+    sem_t *semaphore = sem_open("/breadth", O_CREAT | O_EXCL, 0600, 0);
+    check("sem_open", semaphore != SEM_FAILED, 0);
+    if (semaphore == SEM_FAILED) return;
+    check("again", sem_open("/breadth", 0) == semaphore, 0);
+    int file = shm_open("/breadth", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    check("shm_open", file >= 0 && ftruncate(file, 4096) == 0, file);
+    char *memory = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    shm_unlink("/breadth");
+    GIVES("sem_unlink", 0, sem_unlink("/breadth"));
+    pid_t child = fork();
+    if (!child) {
+        memory[9] = 'c';
+        sem_post(semaphore);
+        _exit(7);
+    }
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 10;
+    check("a child posts", sem_timedwait(semaphore, &end) == 0 && memory[9] == 'c', memory[9]);
+    check("and ends", ended(child) == 7, 0);
+    FAILS("it is gone", EAGAIN, sem_trywait(semaphore));
+    munmap(memory, 4096);
+    sem_close(semaphore);
 }
 
 // Temporary files.
@@ -253,6 +286,7 @@ static void named_pipes(void) {
 
 static void capacities(void) {
     int ends[2];
+    off_t off = 0;
     if (pipe2(ends, O_NONBLOCK)) exit(99);
     GIVES("a pipe holds", 65536, fcntl(ends[0], F_GETPIPE_SZ));
     GIVES("less if that is wanted", 8192, fcntl(ends[1], F_SETPIPE_SZ, 5000));
@@ -265,6 +299,15 @@ static void capacities(void) {
     GIVES("at once", 4096, write(ends[1], page, 4096));
     int file = open("/tmp", O_RDONLY);
     FAILS("a directory has none", EBADF, fcntl(file, F_GETPIPE_SZ));
+    int on = 1, told = 0, datagrams = socket(AF_INET, SOCK_DGRAM, 0);
+    socklen_t bytes = sizeof told;
+    GIVES("an option of a socket", 0, setsockopt(datagrams, SOL_SOCKET, SO_BROADCAST, &on, sizeof on));
+    GIVES("which is told", 0, getsockopt(datagrams, SOL_SOCKET, SO_BROADCAST, &told, &bytes));
+    check("as it is", told == 1 && (getsockopt(datagrams, SOL_SOCKET, SO_DONTROUTE, &told, &bytes), told == 0), told);
+    int plain = open("/tmp/plain", O_RDWR | O_CREAT, 0600);
+    FAILS("a file before its beginning", EINVAL, (off = -2, sendfile(datagrams, plain, &off, 5)));
+    close(datagrams), close(plain);
+    unlink("/tmp/plain");
     close(file), close(ends[0]), close(ends[1]);
 }
 
@@ -327,6 +370,7 @@ static void limits(void) {
     check("and that is a signal", got[SIGXFSZ] == 1, got[SIGXFSZ]);
     GIVES("before it", 10, pwrite(file, bytes, 10, 90));
     FAILS("past it", EFBIG, pwrite(file, bytes, 10, 150));
+    FAILS("of nothing", EBADF, ftruncate(-1, 1));
     FAILS("nor by ftruncate", EFBIG, ftruncate(file, 101));
     FAILS("nor by a path", EFBIG, truncate("/tmp/limited", 101));
     check("each a signal", got[SIGXFSZ] == 4, got[SIGXFSZ]);
@@ -524,6 +568,14 @@ static void used(void) {
     ended(child);
     FAILS("of nobody", ESRCH, sched_getscheduler(child));
     FAILS("of nobody that there can be", EINVAL, sched_getscheduler(-5));
+    FAILS("whose cores are none", ESRCH, sched_getaffinity(-1, sizeof cores, &cores));
+    int niceness = getpriority(PRIO_PROCESS, 0);
+    GIVES("a niceness", 0, setpriority(PRIO_PROCESS, getpid(), niceness + 1));
+    GIVES("which is told", niceness + 1, getpriority(PRIO_PROCESS, 0));
+    child = fork();
+    if (!child) _exit(getpriority(PRIO_PROCESS, 0) == niceness + 1 ? 7 : 8);
+    check("and inherited", ended(child) == 7, 0);
+    setpriority(PRIO_PROCESS, 0, niceness);
 }
 
 static void timers(void) {
@@ -584,6 +636,7 @@ int main(int count, char **words) {
     if (count > 1) return getenv("A") && !strcmp(getenv("A"), "b") ? 42 : 43;
     umask(022);
     memory();
+    shared();
     temporary();
     named_pipes();
     capacities();
