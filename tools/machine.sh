@@ -338,8 +338,10 @@ nginx nginx-light
 web lighttpd haproxy
 gunicorn gunicorn
 tools bash coreutils diffutils dropbear-bin findutils git grep gzip mawk perl sed sqlite3 tar'
-# Those of nightly scenarios, which have their names: made when they are asked for.
+# Those of nightly scenarios, which have their names, or theirs before a number: made when they are
+# asked for.
 nightly_roots='node nodejs
+python coreutils netbase python3 libpython3.11-testsuite
 gcc make gcc libc6-dev coreutils
 php php-cli
 ruby ruby'
@@ -350,7 +352,7 @@ roots_wanted() {
     printf '%s\n' "$test_roots"
     printf '%s\n' "$nightly_roots" | while read -r name packages; do
         case " $asked " in
-            *" --nightly "* | *" bench "* | *"/$name "*) printf '%s\n' "$name $packages" ;;
+            *" --nightly "* | *" bench "* | *"/$name "* | *"/$name/"*) printf '%s\n' "$name $packages" ;;
         esac
     done
 }

@@ -49,6 +49,7 @@ mod shares;
 mod shell;
 mod streams;
 mod stress;
+mod suite;
 mod threads;
 mod tools;
 mod web;
@@ -93,6 +94,7 @@ pub fn all() -> Vec<Scenario> {
         bad_threads::scenarios(),
         groups::scenarios(),
         linux_fuzz::scenarios(),
+        suite::scenarios(),
         web::scenarios(),
         link::scenarios(),
         rest::scenarios(),
