@@ -49,9 +49,9 @@ fn given(server: u32, at: u64, bytes: u64) -> Result<Given, Errno> {
         AF_UNIX if server != server::PROCESS => Err(Errno::EAFNOSUPPORT),
         AF_UNIX if bytes > FAMILY_BYTES + LOCAL_NAME_MAX as u64 => Err(Errno::EINVAL),
         AF_UNIX => {
-            let name = user::bytes(at + FAMILY_BYTES, bytes - FAMILY_BYTES)?;
+            let name = user::copy_in(at + FAMILY_BYTES, bytes - FAMILY_BYTES)?;
             if name.first().is_none_or(|first| *first == 0) {
-                return Ok(Given::Address(Address::Local(LocalAddress { file: None, name: name.into() })));
+                return Ok(Given::Address(Address::Local(LocalAddress { file: None, name })));
             }
             let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
             Ok(Given::Path(LocalAddress { file: None, name: name[..end].into() }))

@@ -152,7 +152,7 @@ pub async fn read(found: &Description, mut into: Target<'_>, waits: bool) -> Out
     }
     match perform(found, Act::Take, waits).await? {
         ControlFlow::Continue(taken) => {
-            into.first(BYTES)?.copy_from_slice(&taken.to_ne_bytes());
+            into.put(&taken.to_ne_bytes())?;
             Ok(BYTES as u64)
         }
         ControlFlow::Break(id) => Box::pin(read_description(&at_server(found, id), into, None, waits)).await,
@@ -164,7 +164,7 @@ pub async fn write(found: &Description, from: Source<'_>, waits: bool) -> Outcom
     if from.len() < BYTES {
         return Err(Errno::EINVAL.into());
     }
-    let more = from.part(0, BYTES)?.try_into().map(u64::from_ne_bytes).map_err(|_| Errno::EIO)?;
+    let more = from.with_part(0, BYTES, |bytes| bytes.try_into().map(u64::from_ne_bytes))?.map_err(|_| Errno::EIO)?;
     match perform(found, Act::Add(more), waits).await? {
         ControlFlow::Continue(_) => Ok(BYTES as u64),
         ControlFlow::Break(id) => Box::pin(write_description(&at_server(found, id), from, None, waits)).await,
@@ -199,7 +199,7 @@ pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome>
     if count < BYTES as u64 {
         return Some(Err(Errno::EINVAL.into()));
     }
-    if let Err(errno) = user::bytes_mut(buffer, BYTES as u64) {
+    if let Err(errno) = user::check_writable(buffer, BYTES as u64) {
         return Some(Err(errno.into()));
     }
     let taken = at_once(descriptor, Act::Take)?;

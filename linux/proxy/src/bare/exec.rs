@@ -349,7 +349,7 @@ async fn replace(
         random,
         &fixed,
     )?;
-    user::bytes_mut(stack.pointer, stack.bytes.len() as u64)?.copy_from_slice(&stack.bytes);
+    user::copy_out(stack.pointer, &stack.bytes)?;
     with_state(|state| {
         (state.heap_start, state.heap_end) = (heap, heap);
         state.program = Text::new(&program.path);

@@ -154,8 +154,8 @@ pub async fn open_how(directory: u64, path: u64, how_at: u64, bytes: u64) -> Out
         return Err(Errno::EINVAL.into());
     }
     let how: OpenHow = user::read(how_at)?;
-    if bytes > PAGE || user::bytes(how_at.wrapping_add(KNOWN_BYTES), bytes - KNOWN_BYTES)?.iter().any(|byte| *byte != 0)
-    {
+    let asks = |rest: &[u8]| rest.iter().any(|byte| *byte != 0);
+    if bytes > PAGE || user::with_bytes(how_at.wrapping_add(KNOWN_BYTES), bytes - KNOWN_BYTES, asks)? {
         return Err(Errno::E2BIG.into());
     }
     if how.resolve == CACHED {
@@ -339,7 +339,7 @@ pub async fn read_link(directory: u64, path: u64, buffer: u64, bytes: u64) -> Ou
     };
     let target = file_name::to_bytes(&target);
     let count = target.len().min(bytes as usize);
-    user::bytes_mut(buffer, count as u64)?.copy_from_slice(&target[..count]);
+    user::copy_out(buffer, &target[..count])?;
     Ok(count as u64)
 }
 
@@ -495,9 +495,8 @@ pub fn current(buffer: u64, bytes: u64) -> Outcome {
     if bytes < length {
         return Err(Errno::ERANGE.into());
     }
-    let into = user::bytes_mut(buffer, length)?;
-    into[..text.len()].copy_from_slice(&text);
-    into[text.len()] = 0;
+    user::copy_out(buffer, &text)?;
+    user::write(buffer.wrapping_add(text.len() as u64), &0u8)?;
     Ok(length)
 }
 

@@ -100,7 +100,7 @@ async fn read_once(
     // The turn lasts until the bytes are taken out.
     let (count, _turn) = answer_when_ready((server, id), ready::READ, wait, limit_ns, ask).await?;
     let count = (count as usize).min(length);
-    bulk.read(0, into.first(count)?).map_err(|_| Errno::EIO)?;
+    into.with_first(count, |place| bulk.read(0, place))?.map_err(|_| Errno::EIO)?;
     Ok(count)
 }
 
@@ -198,7 +198,7 @@ pub async fn write_description(
         let span = BulkSpan { offset: 0, length: (end - done) as u32 };
         let ask = async |wait, limit_ns| {
             let _turn = proxy().turn(found.server).await;
-            bulk.write(0, from.part(done, end)?).map_err(|_| Errno::EIO)?;
+            from.with_part(done, end, |bytes| bulk.write(0, bytes))?.map_err(|_| Errno::EIO)?;
             if found.server == server::CONSOLE && at.is_none() {
                 let number = proxy().new_request();
                 Ok(answer_of(found.server, || client.write_once(found.id, span, number, wait)).await?)
@@ -363,7 +363,7 @@ pub async fn write_vectors(descriptor: u64, at: u64, count: u64, position: Optio
     if total <= JOINED_MAX {
         let mut joined = Vec::with_capacity(total as usize);
         for vector in &vectors {
-            joined.extend_from_slice(user::bytes(vector.base, vector.bytes)?);
+            user::with_bytes(vector.base, vector.bytes, |bytes| joined.extend_from_slice(bytes))?;
         }
         return write_description(&found, Source::Own(&joined), offset(position)?, wait).await;
     }
@@ -528,7 +528,7 @@ pub async fn resize(descriptor: u64, size: u64, grow_only: bool) -> Outcome {
 pub async fn entries(descriptor: u64, buffer: u64, bytes: u64, form: EntryForm) -> Outcome {
     let found = opened(descriptor)?;
     let limit = bytes.min(64 << 10) as usize;
-    user::bytes_mut(buffer, limit as u64)?;
+    user::check_writable(buffer, limit as u64)?;
     if found.server == server::OWN {
         return own_files::entries(descriptor, &found, (buffer, limit), form);
     }
@@ -560,7 +560,7 @@ pub async fn entries(descriptor: u64, buffer: u64, bytes: u64, form: EntryForm) 
         let any = !answer(client.entries(found.id, cookie)).await?.0.is_empty();
         return if any { Err(Errno::EINVAL.into()) } else { Ok(0) };
     }
-    user::bytes_mut(buffer, packed.len() as u64)?.copy_from_slice(&packed);
+    user::copy_out(buffer, &packed)?;
     with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = cookie))?;
     Ok(packed.len() as u64)
 }

@@ -387,7 +387,7 @@ pub fn mincore(start: u64, bytes: u64, at: u64) -> Outcome {
     if !with_state(|state| state.memory.allows(start, end - start, 0)) {
         return Err(Errno::ENOMEM.into());
     }
-    user::bytes_mut(at, (end - start) / PAGE)?.fill(1);
+    user::with_bytes_mut(at, (end - start) / PAGE, |places| places.fill(1))?;
     Ok(0)
 }
 
@@ -446,8 +446,7 @@ fn copy_pages(area: &Area, start: u64, end: u64, to: u64) -> Result<(), Errno> {
     if area.protection & protection::READ == 0 {
         protect(start, end, protection::READ)?;
     }
-    user::bytes_mut(to, end - start)?.copy_from_slice(user::bytes(start, end - start)?);
-    Ok(())
+    user::with_bytes(start, end - start, |bytes| user::copy_out(to, bytes))?
 }
 
 /// Maps as much stack as its limit allows, where there is less.

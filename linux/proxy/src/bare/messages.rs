@@ -37,14 +37,14 @@ fn gather(from: &[IoVector], limit: usize) -> Result<Vec<u8>, Errno> {
     let mut all = Vec::new();
     for vector in from {
         let count = vector.bytes.min((limit - all.len()) as u64);
-        all.extend_from_slice(user::bytes(vector.base, count)?);
+        user::with_bytes(vector.base, count, |bytes| all.extend_from_slice(bytes))?;
     }
     Ok(all)
 }
 
 /// Is there memory for what will be received?
 fn check(into: &[IoVector]) -> Result<u64, Errno> {
-    into.iter().try_for_each(|vector| user::bytes_mut(vector.base, vector.bytes).map(drop))?;
+    into.iter().try_for_each(|vector| user::check_writable(vector.base, vector.bytes))?;
     into.iter().try_fold(0u64, |total, vector| total.checked_add(vector.bytes)).ok_or(Errno::EINVAL)
 }
 
@@ -54,7 +54,7 @@ fn scatter(into: &[IoVector], mut skip: u64, mut bytes: &[u8]) -> Result<(), Err
         let before = skip.min(vector.bytes);
         skip -= before;
         let (part, rest) = bytes.split_at(bytes.len().min((vector.bytes - before) as usize));
-        user::bytes_mut(vector.base + before, part.len() as u64)?.copy_from_slice(part);
+        user::copy_out(vector.base + before, part)?;
         bytes = rest;
     }
     Ok(())
@@ -70,7 +70,7 @@ pub async fn send(
 ) -> Outcome {
     let to = if to == 0 || to_bytes == 0 { None } else { Some(addresses::found(found.server, to, to_bytes).await?) };
     let total = from.iter().try_fold(0u64, |total, vector| total.checked_add(vector.bytes)).ok_or(Errno::EINVAL)?;
-    from.iter().try_for_each(|vector| user::bytes(vector.base, vector.bytes).map(drop))?;
+    from.iter().try_for_each(|vector| user::check_readable(vector.base, vector.bytes))?;
     let client = sockets(found.server)?;
     let (server, bulk) = (found.server, client.bulk());
     let mut left = from.to_vec();

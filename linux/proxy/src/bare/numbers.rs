@@ -165,7 +165,7 @@ pub async fn pipe(at: u64, flags: u64) -> Outcome {
     if flags & !(O_CLOEXEC | O_NONBLOCK) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    user::bytes_mut(at, 8)?;
+    user::check_writable(at, 8)?;
     with_state(|state| state.descriptors.room(2))?;
     let (reading, writing) = proxy().process.pipe().await.map_err(|_| Errno::ENFILE)?;
     let end = |id, access| Description {
@@ -192,7 +192,7 @@ pub async fn device_control(descriptor: u64, request: u64, argument: u64) -> Out
     let request = match request {
         0x5401 => Control::GetTerminal,
         0x5402..=0x5404 => {
-            Control::SetTerminal { settings: user::bytes(argument, 36)?.to_vec(), flush_input: request == 0x5404 }
+            Control::SetTerminal { settings: user::copy_in(argument, 36)?, flush_input: request == 0x5404 }
         }
         0x540e => Control::MakeControlling { session: super::process::groups(0).await?.1 },
         0x540f => Control::GetForeground,

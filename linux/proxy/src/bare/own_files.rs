@@ -190,7 +190,7 @@ pub fn entries(descriptor: u64, found: &Description, (buffer, limit): (u64, usiz
     if packed.is_empty() && !all.is_empty() {
         return Err(Errno::EINVAL.into());
     }
-    user::bytes_mut(buffer, packed.len() as u64)?.copy_from_slice(&packed);
+    user::copy_out(buffer, &packed)?;
     with_state(|state| state.descriptors.get_mut(descriptor).map(|found| found.cookie = last))?;
     Ok(packed.len() as u64)
 }

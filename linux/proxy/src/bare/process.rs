@@ -229,8 +229,7 @@ pub fn prctl(option: u64, argument: u64) -> Outcome {
     const GET_LARGE_PAGES_OFF: u64 = 42;
     match option {
         SET_NAME => {
-            let text = user::text_bytes(argument, 16, Errno::EINVAL)
-                .or_else(|_| user::bytes(argument, 15).map(<[u8]>::to_vec))?;
+            let text = user::text_bytes(argument, 16, Errno::EINVAL).or_else(|_| user::copy_in(argument, 15))?;
             let mut name = [0; 16];
             let length = text.len().min(15);
             name[..length].copy_from_slice(&text[..length]);
@@ -317,7 +316,7 @@ pub async fn name_host(is_domain: bool, at: u64, bytes: u64) -> Outcome {
     if bytes > NAME_MAX as u64 {
         return Err(Errno::EINVAL.into());
     }
-    let name = system::file_name::to_text(user::bytes(at, bytes)?);
+    let name = user::with_bytes(at, bytes, system::file_name::to_text)?;
     proxy().process.name_host(is_domain, name).await?;
     Ok(0)
 }
@@ -326,6 +325,6 @@ pub async fn name_host(is_domain: bool, at: u64, bytes: u64) -> Outcome {
 pub fn random(at: u64, bytes: u64) -> Outcome {
     const LIMIT: u64 = 1 << 20;
     let count = bytes.min(LIMIT);
-    runtime::fill_random(user::bytes_mut(at, count)?);
+    user::with_bytes_mut(at, count, runtime::fill_random)?;
     Ok(count)
 }

@@ -214,7 +214,7 @@ async fn bring(stretch: &Stretch) -> Result<(), Failure> {
         let count = read_raw(stretch.description, Target::Own(&mut file[..part as usize]), offset).await?;
         let mut at = 0;
         loop {
-            let found = user::bytes(address, count as u64).map(|memory| next_difference(&file[..count], memory, at));
+            let found = user::with_bytes(address, count as u64, |memory| next_difference(&file[..count], memory, at));
             let pages = match found {
                 Ok(Some(pages)) => pages,
                 Ok(None) => break,
@@ -253,7 +253,7 @@ pub async fn write_raw(id: DescriptionId, from: Source<'_>, offset: u64) -> Resu
     while done < from.len() {
         let part = (from.len() - done).min(bulk.len());
         let _turn = proxy().turn(server::FS).await;
-        bulk.write(0, from.part(done, done + part)?).map_err(|_| Errno::EIO)?;
+        from.with_part(done, done + part, |bytes| bulk.write(0, bytes))?.map_err(|_| Errno::EIO)?;
         let span = BulkSpan { offset: 0, length: part as u32 };
         match client.write(id, span, Some(offset + done as u64), true).await? {
             0 => return Err(Errno::EIO.into()),
@@ -428,7 +428,7 @@ fn overwrite(at: u64, bytes: &[u8]) -> Result<(), Errno> {
     if is_closed {
         mapping::protect(start, end, open)?;
     }
-    let stored = user::bytes_mut(at, bytes.len() as u64).map(|memory| memory.copy_from_slice(bytes));
+    let stored = user::copy_out(at, bytes);
     if is_closed {
         mapping::protect(start, end, area.protection)?;
     }

@@ -188,7 +188,7 @@ pub fn sigreturn() -> Outcome {
     let (registers, mask, vectors) = frame.restore();
     if vectors != 0 {
         let mut image = machine::Image([0; 512]);
-        image.0.copy_from_slice(user::bytes(vectors, VECTOR_BYTES)?);
+        user::with_bytes(vectors, VECTOR_BYTES, |bytes| image.0.copy_from_slice(bytes))?;
         machine::load_vectors(image);
     }
     with_thread(|thread| thread.signals.change_mask(2, mask).map(drop))?;
@@ -347,7 +347,7 @@ pub async fn read(found: &Description, mut into: Target<'_>, wait: bool) -> Outc
     let mut done = 0;
     while let Some((signal, mut cause)) = next {
         timers::delivered(&mut cause);
-        into.rest(done).first(bytes)?.copy_from_slice(SignalRecord::new(signal, &cause).as_bytes());
+        into.rest(done).put(SignalRecord::new(signal, &cause).as_bytes())?;
         done += bytes;
         next = if done / bytes < room { take() } else { None };
     }

@@ -97,7 +97,7 @@ pub async fn socket(family: u64, kind: u64, protocol: u64) -> Outcome {
 /// socketpair.
 pub async fn pair(family: u64, kind: u64, protocol: u64, at: u64) -> Outcome {
     let (server, _, wanted) = kind_of(family, kind, protocol)?;
-    user::bytes_mut(at, 8)?;
+    user::check_writable(at, 8)?;
     with_state(|state| state.descriptors.room(2))?;
     let (one, two) = answer(sockets(server)?.pair(wanted)).await?;
     let numbers = [add(one, server, kind)? as u32, add(two, server, kind)? as u32];

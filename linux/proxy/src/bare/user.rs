@@ -4,7 +4,9 @@
 //! A fault while the proxy runs would end the domain, so every pointer of the program passes
 //! through here and a bad one gives EFAULT. The map is the proxy's own account of what it mapped;
 //! pages that are mapped but not present yet appear by themselves. While a call waits, another
-//! thread may change the map: slices are not kept across an await, [`Target`] and [`Source`] are.
+//! thread may change the map. So bytes of the program are there only within a closure, which can
+//! neither wait nor keep them ([`with_bytes`]); what is kept across an await is where they are
+//! ([`Target`], [`Source`]), and each use looks at the map again.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -65,37 +67,56 @@ fn check(address: u64, bytes: u64, needs: u32) -> Result<(), Errno> {
     if with_state(|state| state.memory.allows(address, bytes, needs)) { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Bytes of the program to read from. Valid until the program runs again or its map changes.
-pub fn bytes(address: u64, count: u64) -> Result<&'static [u8], Errno> {
-    if count == 0 {
-        return Ok(&[]);
-    }
-    check(address, count, protection::READ)?;
-    // SAFETY: mapped readable; the program does not run while the proxy does.
-    Ok(unsafe { slice::from_raw_parts(address as *const u8, count as usize) })
+/// Is there memory of the program that can be read? `EFAULT`.
+pub fn check_readable(address: u64, count: u64) -> Result<(), Errno> {
+    if count == 0 { Ok(()) } else { check(address, count, protection::READ) }
 }
 
-/// Bytes of the program to write to.
-pub fn bytes_mut(address: u64, count: u64) -> Result<&'static mut [u8], Errno> {
+/// Is there memory of the program that can be written? `EFAULT`.
+pub fn check_writable(address: u64, count: u64) -> Result<(), Errno> {
+    if count == 0 { Ok(()) } else { check(address, count, protection::READ | protection::WRITE) }
+}
+
+/// Works on bytes of the program, which are there for as long as `work` takes. `EFAULT`.
+pub fn with_bytes<T>(address: u64, count: u64, work: impl FnOnce(&[u8]) -> T) -> Result<T, Errno> {
+    check_readable(address, count)?;
     if count == 0 {
-        return Ok(&mut []);
+        return Ok(work(&[]));
     }
-    check(address, count, protection::READ | protection::WRITE)?;
-    // SAFETY: mapped writable; the program does not run while the proxy does, and no two such
-    // slices are kept at once.
-    Ok(unsafe { slice::from_raw_parts_mut(address as *mut u8, count as usize) })
+    // SAFETY: mapped readable, and mapped so until the program runs again or a call changes the
+    // map: `work` cannot wait for either, and what it is given does not outlive it.
+    Ok(work(unsafe { slice::from_raw_parts(address as *const u8, count as usize) }))
+}
+
+/// Works on bytes of the program that it may change. As for [`with_bytes`].
+pub fn with_bytes_mut<T>(address: u64, count: u64, work: impl FnOnce(&mut [u8]) -> T) -> Result<T, Errno> {
+    check_writable(address, count)?;
+    if count == 0 {
+        return Ok(work(&mut []));
+    }
+    // SAFETY: as for `with_bytes`, and mapped writable; who works on other bytes meanwhile, within
+    // `work`, has only these.
+    Ok(work(unsafe { slice::from_raw_parts_mut(address as *mut u8, count as usize) }))
+}
+
+/// A copy of bytes of the program. `EFAULT`.
+pub fn copy_in(address: u64, count: u64) -> Result<Vec<u8>, Errno> {
+    with_bytes(address, count, <[u8]>::to_vec)
+}
+
+/// Copies bytes to the program. `EFAULT`.
+pub fn copy_out(address: u64, bytes: &[u8]) -> Result<(), Errno> {
+    with_bytes_mut(address, bytes.len() as u64, |place| place.copy_from_slice(bytes))
 }
 
 /// A value.
 pub fn read<T: FromBytes + Immutable>(address: u64) -> Result<T, Errno> {
-    T::read_from_bytes(bytes(address, size_of::<T>() as u64)?).map_err(|_| Errno::EFAULT)
+    with_bytes(address, size_of::<T>() as u64, |bytes| T::read_from_bytes(bytes).map_err(|_| Errno::EFAULT))?
 }
 
 /// A value.
 pub fn write<T: IntoBytes + Immutable + ?Sized>(address: u64, value: &T) -> Result<(), Errno> {
-    let value = value.as_bytes();
-    bytes_mut(address, value.len() as u64)?.copy_from_slice(value);
-    Ok(())
+    copy_out(address, value.as_bytes())
 }
 
 /// A value where the program may have passed a null pointer.
@@ -111,12 +132,11 @@ pub fn write_if<T: IntoBytes + Immutable + ?Sized>(address: u64, value: &T) -> R
 /// Bytes up to a zero, which must come within `limit`; `too_long` otherwise.
 pub fn text_bytes(address: u64, limit: u64, too_long: Errno) -> Result<Vec<u8>, Errno> {
     let reach = with_state(|state| state.memory.extent(address, limit.max(PAGE), protection::READ)).min(limit);
-    let all = bytes(address, reach)?;
-    match all.iter().position(|byte| *byte == 0) {
+    with_bytes(address, reach, |all| match all.iter().position(|byte| *byte == 0) {
         Some(end) => Ok(all[..end].to_vec()),
         None if reach < limit => Err(Errno::EFAULT),
         None => Err(too_long),
-    }
+    })?
 }
 
 /// A path, as text.
@@ -153,7 +173,7 @@ pub enum Target<'a> {
 impl Target<'_> {
     /// Of the program. `EFAULT` if it is not there now.
     pub fn program(address: u64, count: u64) -> Result<Target<'static>, Errno> {
-        bytes_mut(address, count)?;
+        check_writable(address, count)?;
         Ok(Target::Program(address, count))
     }
 
@@ -173,12 +193,17 @@ impl Target<'_> {
         }
     }
 
-    /// The first bytes, to write at once. `EFAULT`.
-    pub fn first(&mut self, count: usize) -> Result<&mut [u8], Errno> {
+    /// Works on the first bytes. `EFAULT`.
+    pub fn with_first<T>(&mut self, count: usize, work: impl FnOnce(&mut [u8]) -> T) -> Result<T, Errno> {
         match self {
-            Target::Program(address, _) => bytes_mut(*address, count as u64),
-            Target::Own(bytes) => Ok(&mut bytes[..count]),
+            Target::Program(address, _) => with_bytes_mut(*address, count as u64, work),
+            Target::Own(bytes) => Ok(work(&mut bytes[..count])),
         }
+    }
+
+    /// Stores the first bytes. `EFAULT`.
+    pub fn put(&mut self, first: &[u8]) -> Result<(), Errno> {
+        self.with_first(first.len(), |place| place.copy_from_slice(first))
     }
 }
 
@@ -194,7 +219,7 @@ pub enum Source<'a> {
 impl Source<'_> {
     /// Of the program. `EFAULT` if it is not there now.
     pub fn program(address: u64, count: u64) -> Result<Source<'static>, Errno> {
-        bytes(address, count)?;
+        check_readable(address, count)?;
         Ok(Source::Program(address, count))
     }
 
@@ -206,11 +231,11 @@ impl Source<'_> {
         }
     }
 
-    /// A part, to read at once. `EFAULT`.
-    pub fn part(&self, from: usize, to: usize) -> Result<&[u8], Errno> {
+    /// Works on a part. `EFAULT`.
+    pub fn with_part<T>(&self, from: usize, to: usize, work: impl FnOnce(&[u8]) -> T) -> Result<T, Errno> {
         match self {
-            Source::Program(address, _) => bytes(*address + from as u64, (to - from) as u64),
-            Source::Own(bytes) => Ok(&bytes[from..to]),
+            Source::Program(address, _) => with_bytes(*address + from as u64, (to - from) as u64, work),
+            Source::Own(bytes) => Ok(work(&bytes[from..to])),
         }
     }
 }
