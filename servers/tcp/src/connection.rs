@@ -27,6 +27,9 @@ pub const SEND_BYTES: usize = 64 * 1024;
 const PROBE_BYTES: usize = 1460;
 /// Repeats in vain after which all is sent again, not the first segment alone.
 const VAIN_MAX: u32 = 1;
+/// A reset follows the last bytes so much later, where it leaves the machine: passt drops what it
+/// reads together with a reset.
+const RESET_AFTER_NS: u64 = 5_000_000;
 /// Sockets of ended connections kept for new ones, with their buffers: saves clearing 129 KiB per
 /// connection.
 pub const SPARE_MAX: usize = 64;
@@ -93,6 +96,10 @@ pub struct Connection {
     pub state: State,
     /// Why it ended, until somebody is told.
     pub fault: Option<Fault>,
+    /// It is reset as soon as what may be sent at once has left.
+    pub is_to_reset: bool,
+    /// When bytes were sent last.
+    bytes_sent_ns: u64,
 }
 
 impl Connection {
@@ -121,6 +128,8 @@ impl Connection {
             takes_pieces: false,
             state: State::Closed,
             fault: None,
+            is_to_reset: false,
+            bytes_sent_ns: 0,
         }
     }
 
@@ -149,6 +158,9 @@ impl Connection {
         self.retransmission.sent(segment, self.record.send_next, now_ns);
         self.quiet.sent(segment, now_ns);
         self.record.sent(segment);
+        if brings_bytes(segment) {
+            self.bytes_sent_ns = now_ns;
+        }
     }
 
     /// A segment came that it took as its own.
@@ -200,6 +212,12 @@ impl Connection {
         let again = if self.retransmission.in_vain() < VAIN_MAX { Again::First } else { Again::All };
         self.retransmission.repeated(now_ns);
         Some(again)
+    }
+
+    /// When it may be reset, if it is to be; `is_local` if its peer is in this machine.
+    pub fn resets_at_ns(&self, is_local: bool) -> Option<u64> {
+        let after_ns = if is_local || self.bytes_sent_ns == 0 { 0 } else { RESET_AFTER_NS };
+        self.is_to_reset.then(|| self.bytes_sent_ns + after_ns)
     }
 
     /// Lets it send all that the peer's window takes, as soon as there are buffers, until something

@@ -384,35 +384,60 @@ impl<M: Memory> Tcp<M> {
         if self.connections.get_mut(&id).is_some_and(|connection| connection.quiet.take_due(now_ns)) {
             self.acknowledge(id, now_ns);
         }
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let now = connection.instant(now_ns);
-        let mut more = true;
-        for _ in 0..BURST {
-            more = self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets) != PollResult::None;
-            for segment in self.wire.take_sent() {
-                connection.sent(&segment, now_ns);
-            }
-            if !more {
-                break;
-            }
+        let mut more = self.send(id, now_ns);
+        if !more && self.resets_now(id, now_ns) {
+            more = self.send(id, now_ns);
         }
         self.give_up(id, now_ns);
         self.settle(id, now_ns);
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        let now = connection.instant(now_ns);
         // The library's own TIME-WAIT would throw unread data away.
         let wish =
             if connection.state == State::TimeWait { None } else { self.interface.poll_at(now, &connection.sockets) };
         let at_once = more || wish.is_some_and(|when| when <= now);
         let ahead = wish.map(|when| now_ns + (when - now).total_micros().saturating_mul(1000).max(1000));
-        let timer =
-            [ahead.filter(|_| !at_once), connection.repeats_at_ns(), connection.quiet.due_ns(), deadline(connection)]
-                .into_iter()
-                .flatten()
-                .min();
+        let resets = connection.resets_at_ns(self.wire.is_aimed_here()).filter(|due_ns| *due_ns > now_ns);
+        let others = [connection.repeats_at_ns(), connection.quiet.due_ns(), deadline(connection), resets];
+        let timer = others.into_iter().chain([ahead.filter(|_| !at_once)]).flatten().min();
         self.set_timer(id, timer);
         if at_once {
             self.touch(id);
         }
+    }
+
+    /// Sends what may be sent at once; whether there is more of it than fits into a turn.
+    fn send(&mut self, id: ConnectionId, now_ns: u64) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let now = connection.instant(now_ns);
+        for _ in 0..BURST {
+            let result = self.interface.poll_egress(now, &mut self.wire, &mut connection.sockets);
+            for segment in self.wire.take_sent() {
+                connection.sent(&segment, now_ns);
+            }
+            if result == PollResult::None {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Resets what is to be reset, unless something of it still waits for a buffer or has only just
+    /// left: as in Linux, where a write sends by itself, a peer has what was written and fits its
+    /// window before it has the reset.
+    fn resets_now(&mut self, id: ConnectionId, now_ns: u64) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let due_ns = connection.resets_at_ns(self.wire.is_aimed_here());
+        if due_ns.is_none_or(|due_ns| now_ns < due_ns) {
+            return false;
+        }
+        let now = connection.instant(now_ns);
+        if self.interface.poll_at(now, &connection.sockets).is_some_and(|when| when <= now) {
+            return false;
+        }
+        connection.is_to_reset = false;
+        connection.socket_mut().abort();
+        true
     }
 
     /// Ends what the peer has left alone for too long.
@@ -448,9 +473,9 @@ impl<M: Memory> Tcp<M> {
                 self.changes.insert(Change::Listener(port));
             }
         }
-        if connection.owner == Owner::Nobody && connection.socket().recv_queue() > 0 && state != State::Closed {
+        let is_left = connection.owner == Owner::Nobody && connection.socket().recv_queue() > 0;
+        if is_left && state != State::Closed && !core::mem::replace(&mut connection.is_to_reset, true) {
             // Nobody will read it: say so, as Linux does.
-            connection.socket_mut().abort();
             self.touch(id);
             return;
         }

@@ -122,8 +122,8 @@ impl<M: Memory> Tcp<M> {
         self.connections.get(&id).is_some_and(|connection| connection.fault.is_some())
     }
 
-    /// Its program lets go. `reset`: at once; else what was written is still sent, then it ends in
-    /// order.
+    /// Its program lets go. `reset`: now, after as much of what was written as may be sent now; else
+    /// all of that is still sent, then it ends in order.
     pub fn abandon(&mut self, id: ConnectionId, reset: bool) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if let Owner::Listener(port) = core::mem::replace(&mut connection.owner, Owner::Nobody)
@@ -136,7 +136,7 @@ impl<M: Memory> Tcp<M> {
             return self.remove(id);
         }
         if reset || unread {
-            connection.socket_mut().abort();
+            connection.is_to_reset = true;
         } else {
             connection.socket_mut().close();
         }

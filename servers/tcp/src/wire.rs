@@ -106,6 +106,11 @@ impl<M: Memory> Wire<M> {
         self.sender.is_local = is_local(*remote.ip(), self.sender.own);
     }
 
+    /// Whether that end is in this machine.
+    pub fn is_aimed_here(&self) -> bool {
+        self.sender.is_local
+    }
+
     /// From now on this acknowledgement without bytes is not sent: it says nothing new.
     pub fn hush(&mut self, told: Option<Told>) {
         self.sender.hushed = told;

@@ -130,6 +130,47 @@ fn closing_with_unread_bytes_resets() {
 }
 
 #[test]
+fn what_was_written_leaves_some_time_before_a_reset() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let all = [7; 1000];
+    for linger in [None, Some(0)] {
+        let (server, client) = net.connection(listener, 80);
+        if linger.is_none() {
+            net.client.write(client, b"never read").unwrap();
+            net.settle();
+        }
+        net.server.sockets.set_option(ME, server, SocketOption::Linger(linger)).unwrap();
+        net.server.write(server, &all).unwrap();
+        // In the same turn.
+        net.server.sockets.close(ME, server).unwrap();
+        net.settle();
+        assert_eq!(net.client.read(client, 2000).unwrap(), all);
+        assert_eq!(net.client.read(client, 2000), Err(DescriptionError::WouldBlock), "it is not reset at once");
+        net.pass(5_000_000);
+        assert_eq!(net.client.read(client, 2000), Err(DescriptionError::ConnectionReset));
+        assert_eq!(net.server.sockets.tcp.records().count(), 0);
+        assert_eq!(net.server.sockets.tcp.next_ns(), None);
+    }
+}
+
+#[test]
+fn within_a_machine_a_reset_follows_what_was_written_at_once() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let client = net.server.connect(SERVER, 80, net.now_ns);
+    net.settle();
+    let server = net.server.sockets.accept(ME, listener).unwrap().id;
+    net.server.write(client, b"never read").unwrap();
+    net.settle();
+    net.server.write(server, b"answer").unwrap();
+    net.server.sockets.close(ME, server).unwrap();
+    net.settle();
+    assert_eq!(net.server.read(client, 100).unwrap(), b"answer");
+    assert_eq!(net.server.read(client, 100), Err(DescriptionError::ConnectionReset));
+}
+
+#[test]
 fn a_listener_that_closes_resets_what_waits_and_its_port_is_free() {
     let mut net = Net::new();
     let listener = net.server.listen(80);
