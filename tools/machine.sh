@@ -274,6 +274,7 @@ ready_helper() {
 ready_tests() {
     ready_helper gdb gdb "tests that use it will say so"
     ready_roots
+    ready_redis_source
 }
 
 emulator_without_root() {
@@ -364,12 +365,25 @@ ready_roots() {
     done)
     [ -n "$missing_roots" ] || return 0
     have apt-get && have dpkg-deb || return 0
-    apart="$PELAGO_CACHE/apart.$$"
-    apart_lists=
-    mkdir -p "$apart/cache/archives/partial" "$apart/none/partial" "$apart/lists/partial" "$roots"
-    : >"$apart/status"
+    mkdir -p "$roots"
+    begin_apart
     make_roots || step "roots are missing: tests that use them will say so"
     rm -rf "$apart"
+}
+
+# Makes the folders of `apt_apart`, in `$apart`.
+begin_apart() {
+    apart="$PELAGO_CACHE/apart.$$"
+    apart_lists=
+    mkdir -p "$apart/cache/archives/partial" "$apart/none/partial" "$apart/lists/partial"
+    : >"$apart/status"
+}
+
+# A machine's lists may be old or missing; then ours are fetched, beside them.
+fetch_lists() {
+    step "Fetching Debian's package lists"
+    apart_lists="-o Dir::State::lists=$apart/lists"
+    logged package-lists apt_apart update
 }
 
 # apt as on a machine where nothing is installed, so that it names and fetches all that a package
@@ -386,12 +400,7 @@ apt_files() {
 }
 
 make_roots() {
-    # A machine's lists may be old or missing; then ours are fetched, beside them.
-    if ! fetch_roots; then
-        step "Fetching Debian's package lists"
-        apart_lists="-o Dir::State::lists=$apart/lists"
-        logged roots-lists apt_apart update && fetch_roots || return 1
-    fi
+    fetch_roots || { fetch_lists && fetch_roots; } || return 1
     printf '%s\n' "$missing_roots" | while read -r name packages; do
         step "Unpacking $name into $roots"
         # shellcheck disable=SC2086
@@ -443,6 +452,47 @@ unpack_root() {
     for file in passwd group; do
         cp "$folder/usr/share/base-passwd/$file.master" "$folder/etc/$file" || return 1
     done
+}
+
+# ---- Sources whose tests are run
+# ------------------------------------------------------------------------------------------------
+
+# What Debian made the package of the root `redis` of. In Debian's pool it lies beside the package.
+redis_version=7.0.15
+redis_sha256=4b1dc4ee6d622a09fff9c6777191209750fb5e5a725ef78ea012d6eef4c22982
+
+# The tests of redis' source, for the nightly scenario that runs them. Nothing of it is compiled.
+ready_redis_source() {
+    case " $asked " in
+        *" --nightly "* | *" servers/redis-suite "*) ;;
+        *) return 0 ;;
+    esac
+    ready_helper tclsh tcl "redis' own tests are not run"
+    source="$PELAGO_CACHE/sources/redis"
+    [ "$(cat "$source/.version" 2>/dev/null)" = "$redis_version" ] && return 0
+    have apt-get && have dpkg-deb || return 0
+    begin_apart
+    fetch_redis_source || step "redis' source is missing: the test that uses it will say so"
+    rm -rf "$apart" "$source.$$"
+}
+
+# The folder of the pool that a package is in.
+pool_of() { apt_apart download --print-uris "$1" 2>/dev/null | sed -n "s/^'\(.*\)\/[^/]*' .*/\1/p"; }
+
+fetch_redis_source() {
+    pool=$(pool_of redis-server)
+    [ -n "$pool" ] || { fetch_lists && pool=$(pool_of redis-server); } || return 1
+    [ -n "$pool" ] || return 1
+    file="redis_$redis_version.orig.tar.gz"
+    step "Fetching redis' source for its tests (3 MB, once)"
+    # apt's own, for it knows the machine's proxies, and compares the sum.
+    logged redis-source /usr/lib/apt/apt-helper download-file "$pool/$file" "$apart/$file" "SHA256:$redis_sha256" || return 1
+    mkdir -p "$source.$$"
+    tar -xzf "$apart/$file" -C "$source.$$" --no-same-owner --strip-components=1 "redis-$redis_version/tests" || return 1
+    printf '%s\n' "$redis_version" >"$source.$$/.version"
+    rm -rf "$source"
+    # Somebody else may have made it meanwhile; one is as good as the other.
+    mv -T "$source.$$" "$source" 2>/dev/null || [ -d "$source" ]
 }
 
 # ---- The Linux guest that the bench measures beside us

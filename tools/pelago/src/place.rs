@@ -47,6 +47,11 @@ pub fn test_root(name: &str) -> PathBuf {
     cache().join("roots").join(name)
 }
 
+/// A source whose tests are run, which `./pelago test` fetched, by its name in tools/machine.sh.
+pub fn test_source(name: &str) -> PathBuf {
+    cache().join("sources").join(name)
+}
+
 /// One sub-folder per running instance, named by its process id.
 pub fn instances() -> PathBuf {
     std::env::var_os("XDG_RUNTIME_DIR")

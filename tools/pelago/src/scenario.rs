@@ -72,6 +72,8 @@ pub enum Skip {
     Package { program: &'static str, package: &'static str },
     /// The set-up did not make this root of Debian's packages: a failure where it can.
     Root(&'static str),
+    /// The set-up did not fetch this source: a failure where it can.
+    Source(&'static str),
 }
 
 impl Skip {
@@ -81,7 +83,7 @@ impl Skip {
         match self {
             Skip::Cannot(_) => false,
             Skip::Package { .. } => nix::unistd::geteuid().is_root() && has("apt-get"),
-            Skip::Root(_) => has("apt-get") && has("dpkg-deb"),
+            Skip::Root(_) | Skip::Source(_) => has("apt-get") && has("dpkg-deb"),
         }
     }
 }
@@ -94,6 +96,9 @@ impl std::fmt::Display for Skip {
                 write!(formatter, "there is no {program}; run: apt-get install {package}")
             }
             Skip::Root(name) => write!(formatter, "there is no root of {name}, which ./pelago test makes where it can"),
+            Skip::Source(name) => {
+                write!(formatter, "there is no source of {name}, which ./pelago test fetches where it can")
+            }
         }
     }
 }

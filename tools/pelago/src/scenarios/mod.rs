@@ -42,6 +42,7 @@ mod random;
 mod readiness;
 mod recovery;
 mod recovery_other;
+mod redis_suite;
 mod rest;
 mod servers;
 mod shared_files;
@@ -74,6 +75,7 @@ pub fn all() -> Vec<Scenario> {
         files::scenarios(),
         threads::scenarios(),
         servers::scenarios(),
+        redis_suite::scenarios(),
         tools::scenarios(),
         readiness::scenarios(),
         kinds::scenarios(),
