@@ -122,8 +122,8 @@ impl<M: Memory> Tcp<M> {
         self.connections.get(&id).is_some_and(|connection| connection.fault.is_some())
     }
 
-    /// Its program lets go. `reset`: now, after as much of what was written as may be sent now; else
-    /// all of that is still sent, then it ends in order.
+    /// Its program lets go. `reset`: now, after as much of what was written as may be sent now;
+    /// else all of that is still sent, then it ends in order.
     pub fn abandon(&mut self, id: ConnectionId, reset: bool) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if let Owner::Listener(port) = core::mem::replace(&mut connection.owner, Owner::Nobody)

@@ -62,8 +62,8 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![Scenario::nightly(3, format!("servers/{NAME}"), |_| run())]
 }
 
-/// Reads the list: `passes COUNT`, `left COUNT WHAT THE SUITE SAYS`, `fails UNIT TEST` and `out UNIT
-/// TEST`, each but the first with ` | ` and a reason.
+/// Reads the list: `passes COUNT`, `left COUNT WHAT THE SUITE SAYS`, `fails UNIT TEST` and `out
+/// UNIT TEST`, each but the first with ` | ` and a reason.
 fn read(text: &str) -> Result<List> {
     let mut list = List::default();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
