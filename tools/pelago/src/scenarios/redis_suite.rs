@@ -285,5 +285,5 @@ mod tests {
     }
 
     const FAILING_MAX: usize = 0;
-    const OUT_MAX: usize = 4;
+    const OUT_MAX: usize = 10;
 }
