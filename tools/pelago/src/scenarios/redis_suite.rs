@@ -23,7 +23,7 @@ const NAME: &str = "redis-suite";
 const LIST: &str = include_str!("servers/redis_suite.txt");
 const LIMIT: Duration = Duration::from_secs(40 * 60);
 /// Seconds without an end of a test after which the suite gives up and says what hangs.
-const HANGS: &str = "300";
+const HANGS: &str = "600";
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Lines of the guest beside a failure.
