@@ -200,3 +200,19 @@ fn a_context_takes_two_pages() {
     kernel.release(domain);
     world.assert_empty();
 }
+
+#[test]
+fn who_asks_for_the_state_of_a_domain_is_told_its_time_up_to_now() {
+    set_clock(0);
+    let mut world = World::new(512);
+    let domain = world.monitor();
+    context(domain);
+    world.kernel.decide();
+    set_clock(700);
+    // It is brought up to now before anything is written.
+    assert_eq!(
+        world.runner_calls(Call::DomainState, [Handle::SELF_DOMAIN.0, 0, 0, 0, 0, 0]).0,
+        refusal(Error::BadPointer)
+    );
+    assert_eq!(domain.cpu_ns.get(), 700);
+}
