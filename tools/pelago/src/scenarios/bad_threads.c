@@ -3,6 +3,7 @@
 //
 // Arguments: seed, rounds of processes that end.
 #define ONLY_FAILURES
+#define WITH_THREADS
 #include "checks.h"
 #include <dirent.h>
 #include <fcntl.h>
@@ -10,7 +11,6 @@
 #include <linux/futex.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -37,17 +37,6 @@ static long below(long limit) {
 static char *map(long bytes) { return mmap(NULL, bytes, BOTH, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
 static long futex(volatile int *word, int operation, long value, void *timeout, volatile int *second, int third) {
     return syscall(SYS_futex, word, operation, value, timeout, second, third);
-}
-static pthread_t begin(void *(*body)(void *), void *argument) {
-    pthread_t thread;
-    int error = pthread_create(&thread, NULL, body, argument);
-    if (error) { printf("FAILED to make a thread: %d\n", error); exit(99); }
-    return thread;
-}
-static long end(pthread_t thread) {
-    void *result;
-    pthread_join(thread, &result);
-    return (long)result;
 }
 
 // Memory goes away under a call that waits for what comes. The call gives EFAULT; where it was done
@@ -91,7 +80,7 @@ static void bytes_that_come(void) {
                 { "poll", SYS_poll, { (long)page, 1, 10000 } },
             };
             *(struct pollfd *)page = (struct pollfd){ ends[0], POLLIN };
-            pthread_t thread = begin(make_call, &calls[which]);
+            pthread_t thread = begin(make_call, (long)&calls[which]);
             until_entered();
             take_away(page, way);
             write(ends[1], &byte, 1);
@@ -114,7 +103,7 @@ static void bytes_that_go(void) {
             { "writev", SYS_writev, { ends[1], (long)parts, 2 } },
         };
         memset(much, 'a', MUCH);
-        pthread_t thread = begin(make_call, &calls[which]);
+        pthread_t thread = begin(make_call, (long)&calls[which]);
         until_entered();
         munmap(much + MUCH / 2, MUCH / 2);
         fcntl(ends[0], F_SETFL, O_NONBLOCK);
@@ -122,7 +111,7 @@ static void bytes_that_go(void) {
         // The rest comes until the sender finds its memory gone; then it has ended, and closes.
         void *close_after(void *);
         struct { pthread_t thread; int file; long given; } closer = { thread, ends[1], 0 };
-        pthread_t closing = begin(close_after, &closer);
+        pthread_t closing = begin(close_after, (long)&closer);
         struct pollfd readable = { ends[0], POLLIN };
         while (poll(&readable, 1, 20000) == 1 && (count = read(ends[0], part, sizeof part)) > 0)
             for (got += count; count--;) wrong += part[count] != 'a';
@@ -156,7 +145,7 @@ static void calls_beside(void) {
     int folder = open("/", O_RDONLY | O_DIRECTORY), file = open("/tmp/bad_threads", O_RDWR | O_CREAT, 0600), wrong = 0, done = 0, refused = 0;
     ftruncate(file, PAGE);
     is_over = 0;
-    pthread_t thread = begin(unsettle, NULL);
+    pthread_t thread = begin(unsettle, 0);
     for (int round = 0; round < 300 || (!(done && refused) && round < 100000); round++) {
         long given = -1;
         errno = 0;
@@ -175,7 +164,7 @@ static void calls_beside(void) {
     is_over = 1, end(thread);
     check("beside a page that comes and goes", wrong == 0 && done && refused, wrong);
     // The same place gets the file's bytes and is taken away at once.
-    thread = (is_over = 0, begin(unsettle, NULL));
+    thread = (is_over = 0, begin(unsettle, 0));
     for (int round = 0; round < 100; round++) {
         wrong += mmap(unsteady, PAGE, BOTH, (round % 2 ? MAP_PRIVATE : MAP_SHARED) | MAP_FIXED, file, 0) != unsteady;
         sched_yield();
@@ -199,7 +188,7 @@ static void execs(void) {
         if (!child) {
             char **words = (char **)map(PAGE), *text = map(PAGE);
             strcpy(text, "end"), words[0] = "checks", words[1] = text;
-            pthread_t thread = begin(run_again, words);
+            pthread_t thread = begin(run_again, (long)words);
             for (int turn = 0; turn < round / 2; turn++) sched_yield();
             munmap(round % 2 ? text : (char *)words, PAGE);
             end(thread);
@@ -231,7 +220,7 @@ static void words(void) {
     FAILS("a kernel's address", EFAULT, futex((void *)0xffffffff80000000, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0));
     // It goes away under a sleeper, who is woken all the same.
     word = (void *)map(PAGE);
-    pthread_t thread = begin(sleep_at_word, NULL);
+    pthread_t thread = begin(sleep_at_word, 0);
     until_entered();
     munmap((void *)word, PAGE);
     long woken = 0;
@@ -368,7 +357,7 @@ static void storm(void) {
     sigaction(SIGUSR1, &action, NULL), sem_init(&handled, 0, 0);
     pthread_t threads[WAYS];
     for (long way = 0; way < WAYS; way++) {
-        threads[way] = begin(wait_in_turn, (void *)way);
+        threads[way] = begin(wait_in_turn, way);
         while (sem_wait(&handled)) {}
     }
     // The next one is sent when one was taken, or a thread has ended.
@@ -477,9 +466,9 @@ static void ends_of_processes(long rounds) {
         if (pipe2(busy, 0)) exit(99);
         pid_t child = fork();
         if (!child) {
-            for (int i = 0; i < 3; i++) begin(be_busy, (void *)(chosen + i));
+            for (int i = 0; i < 3; i++) begin(be_busy, chosen + i);
             if (below(2)) leave((void *)how);
-            else end(begin(leave, (void *)how));
+            else end(begin(leave, how));
         }
         close(busy[0]), close(busy[1]);
         for (long turn = below(100); turn--;) sched_yield();

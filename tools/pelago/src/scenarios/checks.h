@@ -1,6 +1,6 @@
 // What programs of checks have in common: each check prints "ok NAME", or "FAILED NAME" with what
 // was found; the end of `main` says how many failed. A program of many checks defines ONLY_FAILURES
-// before it includes this, and prints those alone.
+// before it includes this, and prints those alone; one of threads defines WITH_THREADS.
 #ifndef CHECKS_H
 #define CHECKS_H
 
@@ -50,5 +50,22 @@ static long now_ms(void) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
+
+#ifdef WITH_THREADS
+#include <pthread.h>
+
+// A thread begins with that argument; the end of one gives what it returned.
+static pthread_t begin(void *(*body)(void *), long argument) {
+    pthread_t thread;
+    int error = pthread_create(&thread, 0, body, (void *)argument);
+    if (error) { printf("FAILED to make a thread: %d\n", error); exit(99); }
+    return thread;
+}
+static long end(pthread_t thread) {
+    void *result;
+    pthread_join(thread, &result);
+    return (long)result;
+}
+#endif
 
 #endif

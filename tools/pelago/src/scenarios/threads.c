@@ -1,12 +1,12 @@
 // What Linux promises of threads, asked by a program. Each check prints "ok NAME" or "FAILED NAME"
 // with what was found. The waits are for what another thread does; the few times are those of the
 // calls that are checked.
+#define WITH_THREADS
 #include "checks.h"
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
@@ -15,17 +15,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-static pthread_t begin(void *(*body)(void *), long argument) {
-    pthread_t thread;
-    int error = pthread_create(&thread, 0, body, (void *)argument);
-    if (error) { printf("FAILED to make a thread: %d\n", error); exit(99); }
-    return thread;
-}
-static long end(pthread_t thread) {
-    void *result;
-    pthread_join(thread, &result);
-    return (long)result;
-}
 static long futex(volatile int *word, int operation, long value, void *timeout, void *second, int third) {
     return syscall(SYS_futex, word, operation, value, timeout, second, third);
 }
