@@ -143,6 +143,11 @@ impl Connection {
         self.sockets.get_mut(self.handle)
     }
 
+    /// Is there something to read, be it the end?
+    pub fn is_readable(&self) -> bool {
+        self.socket().recv_queue() > 0 || !self.socket().may_recv()
+    }
+
     /// The time on its clock.
     pub fn instant(&self, now_ns: u64) -> Instant {
         Instant::from_micros((now_ns / 1000) as i64 + self.ahead_us)

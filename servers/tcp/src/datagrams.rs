@@ -15,7 +15,8 @@ use smoltcp::wire::{
     UDP_HEADER_LEN, UdpPacket, UdpRepr,
 };
 
-use crate::engine::{Change, Tcp};
+use crate::changes::Change;
+use crate::engine::Tcp;
 use crate::wire::is_host;
 
 /// What waits at one endpoint, at most (Linux: net.core.rmem_default).
@@ -194,7 +195,7 @@ impl<M: Memory> Tcp<M> {
         }
         if to.ip().is_loopback() || self.host == Some(*to.ip()) {
             match self.datagrams.deliver(source, to, bytes) {
-                Some(receiver) => drop(self.changes.insert(Change::Datagrams(receiver))),
+                Some(receiver) => self.changes.note(Change::Datagrams(receiver)),
                 None => self.met_nobody(id, to),
             }
             return Ok(());
@@ -218,7 +219,7 @@ impl<M: Memory> Tcp<M> {
             && endpoint.peer == Some(to)
         {
             endpoint.refused = true;
-            self.changes.insert(Change::Datagrams(id));
+            self.changes.note(Change::Datagrams(id));
         }
     }
 
@@ -229,7 +230,7 @@ impl<M: Memory> Tcp<M> {
         }
         for (id, endpoint) in self.datagrams.endpoints.iter_mut().filter(|(_, endpoint)| endpoint.wants_room) {
             endpoint.wants_room = false;
-            self.changes.insert(Change::Datagrams(*id));
+            self.changes.note(Change::Datagrams(*id));
         }
     }
 
@@ -240,7 +241,7 @@ impl<M: Memory> Tcp<M> {
             return;
         };
         match self.datagrams.deliver(source, destination, bytes) {
-            Some(id) => drop(self.changes.insert(Change::Datagrams(id))),
+            Some(id) => self.changes.note(Change::Datagrams(id)),
             None => {
                 self.counters.strangers += 1;
                 self.refuse_datagram(packet, now_ns);

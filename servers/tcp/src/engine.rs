@@ -7,7 +7,6 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use contracts::descriptions::DescriptionId;
 use core::net::Ipv4Addr;
 use packet::{BufferSet, MTU, Memory, Pool, Span};
 use smoltcp::iface::{Config, Interface, PollResult, SocketSet};
@@ -15,6 +14,7 @@ use smoltcp::socket::tcp::State;
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpProtocol, Ipv4Cidr, Ipv4Packet};
 
+use crate::changes::{Change, Changes};
 use crate::connection::{Connection, Fault, Owner, Spares};
 use crate::datagrams::Datagrams;
 use crate::listener::{Listener, Notice, Shortage, Tally};
@@ -41,17 +41,6 @@ const ORPHAN_NS: u64 = 60_000_000_000;
 pub(crate) const BURST: usize = 64;
 /// Rounds of a turn for packets between programs of this machine.
 const ROUNDS: usize = 16;
-/// What programs may want to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Change {
-    /// Data, room, a new state or the end.
-    Connection(ConnectionId),
-    /// A connection to accept.
-    Listener(u16),
-    /// A datagram, room for one, or that one met nobody.
-    Datagrams(DescriptionId),
-}
-
 /// Why something was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -106,7 +95,7 @@ pub struct Tcp<M> {
     pub(crate) time_wait_order: VecDeque<Pair>,
     pub(crate) timers: BTreeSet<(u64, ConnectionId)>,
     pub(crate) dirty: VecDeque<ConnectionId>,
-    pub(crate) changes: BTreeSet<Change>,
+    pub(crate) changes: Changes,
     notices: Vec<Notice>,
     given_up: Tally,
     pub(crate) spares: Spares,
@@ -136,7 +125,7 @@ impl<M: Memory> Tcp<M> {
             time_wait_order: VecDeque::new(),
             timers: BTreeSet::new(),
             dirty: VecDeque::new(),
-            changes: BTreeSet::new(),
+            changes: Changes::default(),
             notices: Vec::new(),
             given_up: Tally::default(),
             spares: Spares::default(),
@@ -254,9 +243,9 @@ impl<M: Memory> Tcp<M> {
         Output { send: self.wire.take_out(), give_back: core::mem::take(&mut self.give_back) }
     }
 
-    /// What programs may want to know, each once.
-    pub fn take_changes(&mut self) -> BTreeSet<Change> {
-        core::mem::take(&mut self.changes)
+    /// What programs may want to know, each once, in the order of arrival.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        self.changes.take()
     }
 
     /// What is for the log.
@@ -309,6 +298,7 @@ impl<M: Memory> Tcp<M> {
     pub(crate) fn deliver(&mut self, id: ConnectionId, packet: &[u8], segment: &Segment, now_ns: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let opening = connection.state == State::SynSent;
+        let was_readable = connection.is_readable();
         let alone = connection.acknowledged_alone(segment);
         // It leaves the bytes, too, of one whose acknowledgement was overtaken.
         let renewed = connection.record.renewed(segment);
@@ -338,7 +328,11 @@ impl<M: Memory> Tcp<M> {
         if segment.reset && connection.socket().state() == State::Closed {
             connection.fault = connection.fault.or(Some(if opening { Fault::Refused } else { Fault::Reset }));
         }
-        self.changes.insert(Change::Connection(id));
+        if connection.is_readable() && !was_readable {
+            self.changes.note_arrival(Change::Connection(id));
+        } else {
+            self.changes.note(Change::Connection(id));
+        }
         self.touch(id);
         self.settle(id, now_ns);
     }
@@ -379,7 +373,7 @@ impl<M: Memory> Tcp<M> {
         if let Some(again) = connection.repeats_now(waits_here, now_ns) {
             self.repeat(id, again, now_ns);
             // There is room for one segment more.
-            self.changes.insert(Change::Connection(id));
+            self.changes.note(Change::Connection(id));
         }
         if self.connections.get_mut(&id).is_some_and(|connection| connection.quiet.take_due(now_ns)) {
             self.acknowledge(id, now_ns);
@@ -468,9 +462,9 @@ impl<M: Memory> Tcp<M> {
         let (before, state) = (connection.state, connection.socket().state());
         connection.state = state;
         if before != state {
-            self.changes.insert(Change::Connection(id));
+            self.changes.note(Change::Connection(id));
             if let Owner::Listener(port) = connection.owner {
-                self.changes.insert(Change::Listener(port));
+                self.changes.note(Change::Listener(port));
             }
         }
         let is_left = connection.owner == Owner::Nobody && connection.socket().recv_queue() > 0;

@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod changes;
 pub mod connection;
 mod datagram_sockets;
 pub mod datagrams;
@@ -36,6 +37,7 @@ mod time_wait;
 mod transfer;
 pub mod wire;
 
-pub use engine::{Change, ConnectionId, Counters, Refused, Tcp};
+pub use changes::Change;
+pub use engine::{ConnectionId, Counters, Refused, Tcp};
 pub use record::Record;
 pub use sockets::{Ready, Sockets};

@@ -18,8 +18,9 @@ use packet::Memory;
 use runtime::{Holders, LENT};
 use smoltcp::socket::tcp::State;
 
+use crate::changes::Change;
 use crate::connection::Fault;
-use crate::engine::{Change, ConnectionId, Refused, Tcp};
+use crate::engine::{ConnectionId, Refused, Tcp};
 
 /// Most descriptions of all clients, of which one may have half: as many as a program begins with
 /// room for. Connections are bounded by their memory before.

@@ -97,6 +97,31 @@ fn two_hundred_connections_at_once() {
 }
 
 #[test]
+fn whose_bytes_come_first_is_told_first() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let [(older, from_older), (younger, from_younger)] = [(); 2].map(|()| net.connection(listener, 80));
+    for id in [older, younger] {
+        net.server.sockets.poll(ME, id, ready::READ, WatchFor::Level).unwrap();
+    }
+    // An acknowledgement alone gives nothing to read, so it does not count as having come first.
+    net.server.write(older, b"answer").unwrap();
+    net.server.turn(net.now_ns).iter().for_each(|packet| net.client.deliver(packet, net.now_ns));
+    net.now_ns += SECOND_NS / 10;
+    let acknowledgement = net.client.turn(net.now_ns);
+    assert_eq!(acknowledgement.len(), 1);
+    let mut packets = acknowledgement;
+    for id in [from_younger, from_older] {
+        net.client.write(id, b"question").unwrap();
+        packets.extend(net.client.turn(net.now_ns));
+    }
+    assert_eq!(packets.len(), 3);
+    packets.iter().for_each(|packet| net.server.deliver(packet, net.now_ns));
+    let told: Vec<_> = net.server.sockets.settle().iter().map(|ready| ready.id).collect();
+    assert_eq!(told, [younger, older]);
+}
+
+#[test]
 fn nobody_listens() {
     let mut net = Net::new();
     let client = net.client.connect(SERVER, 81, net.now_ns);
