@@ -344,7 +344,7 @@ impl<M: Memory> Sockets<M> {
         Ok(())
     }
 
-    /// Both addresses.
+    /// Both addresses; of a connection that is not there yet, or is over, its own.
     pub fn names(
         &mut self,
         client: ClientId,
@@ -357,7 +357,9 @@ impl<M: Memory> Sockets<M> {
         let bound = description.bound.unwrap_or_default();
         let Kind::Connected(connection) = description.kind else { return Ok((bound, None)) };
         let pair = self.tcp.pair(connection).ok_or(Error::NotConnected)?;
-        Ok((address_of(pair.local), Some(address_of(pair.remote))))
+        let state = self.tcp.socket(connection).map_or(State::Closed, |socket| socket.state());
+        let is_there = !matches!(state, State::Closed | State::SynSent);
+        Ok((address_of(pair.local), is_there.then(|| address_of(pair.remote))))
     }
 
     /// Bytes that can be read now.

@@ -149,7 +149,9 @@ fn closing_with_unread_bytes_resets() {
     let (server, client) = net.connection(listener, 80);
     net.server.sockets.set_option(ME, server, SocketOption::Linger(Some(0))).unwrap();
     net.server.sockets.close(ME, server).unwrap();
+    let own = net.client.sockets.names(ME, client).unwrap().0;
     net.settle();
+    assert_eq!(net.client.sockets.names(ME, client), Ok((own, None)), "who was reset has no peer");
     assert_eq!(net.client.write(client, b"x"), Err(DescriptionError::ConnectionReset));
     assert_eq!(net.server.sockets.tcp.records().count(), 0);
 }
