@@ -250,6 +250,21 @@ fn one_that_dies_before_it_serves_is_started_ever_later() {
     });
 }
 
+/// Else there would be a task, and a line that it stands still, for each death.
+#[test]
+fn a_generation_that_has_ended_is_not_waited_for() {
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        for generation in 1..=2 {
+            kill_near(&fake, generation);
+            made(&fake, "near", generation + 1).await;
+        }
+        assert_eq!(runtime::timeout(PROMPT_NS, supervisor.wait("near", Some(2))).await, Ok(false));
+        assert!(runtime::timeout(PROMPT_NS, supervisor.wait("near", Some(3))).await.is_err(), "it may still come");
+    });
+}
+
 /// A stuck monitor is waited for: by who asks it, not by whoever else needs the supervisor.
 #[test]
 fn a_stuck_monitor_does_not_make_the_supervisor_deaf() {

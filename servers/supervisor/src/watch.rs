@@ -437,7 +437,7 @@ impl Supervisor {
 
     /// Waits until a component serves, or is done, as long as it gets on. With a `generation`, that
     /// one: if it ended meanwhile, whoever starts the next waits for that.
-    async fn wait(&self, name: &str, generation: Option<u64>) -> bool {
+    pub(crate) async fn wait(&self, name: &str, generation: Option<u64>) -> bool {
         let settled = |entry: &Entry| match entry.phase {
             _ if generation.is_some_and(|generation| entry.is_over(generation)) => Some(false),
             Phase::Serving | Phase::Finished => Some(true),
