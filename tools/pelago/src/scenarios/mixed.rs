@@ -306,6 +306,8 @@ fn under_faults(
         problems.push(frames(record, before_load, &faults, plan.victims == [DRIVER]));
     }
     // Last: the others are not a matter of time.
+    guest.catch_up();
+    problems.push(judge_starts(&guest.transcript));
     problems.push(judge_stalls(&faults, &records, plan.wait_max));
     problems.into_iter().collect()
 }
@@ -391,7 +393,15 @@ fn judge_begun(faults: &[Fault], records: &[Record]) -> Result<()> {
     first(&faults.iter().filter(is_missed).map(|fault| format!("no transfer began after {fault}")).collect::<Vec<_>>())
 }
 
-/// No client waits too long. Of all that is judged this alone is a limit in time.
+/// Each victim served for longer than is brief before its fault, so each is started at once.
+fn judge_starts(transcript: &[String]) -> Result<()> {
+    let waits = transcript.iter().filter(|line| line.contains("tried again in")).cloned();
+    first(&waits.collect::<Vec<_>>())
+        .map_err(|error| late(format!("a component was not started at once: {error:#}"), &[]))
+}
+
+/// No client waits too long. That, and what was served, is a limit in time; all else that is judged
+/// is not.
 fn judge_stalls(faults: &[Fault], records: &[Record], wait_max: Duration) -> Result<()> {
     let mut stalls: Vec<_> =
         records.iter().flat_map(|record| record.stalls.iter().map(|stall| (record.client, *stall))).collect();
