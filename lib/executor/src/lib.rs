@@ -37,7 +37,7 @@ pub use port::{Port, PortId, Rank, mark, register, unregister};
 pub use signal::{Notified, notified, post};
 pub use task::{BoxedTask, TaskId, YieldNow, abort, begin, reserve, spawn, yield_now};
 pub use timer::{SleepUntil, sleep_until};
-pub use turn::{Platform, block_on, is_at_rest, rest};
+pub use turn::{Platform, block_on, is_at_rest, is_due, rest};
 
 use core::cell::RefCell;
 

@@ -66,6 +66,11 @@ pub fn is_at_rest() -> bool {
     with(|executor| executor.tasks.ready_count() == 0 && executor.ports.are_cold() && !executor.signals.has_posted())
 }
 
+/// Has a time come that somebody waits for? Reads memory only.
+pub fn is_due(now_ns: u64) -> bool {
+    with(|executor| executor.timers.first_ns().is_some_and(|first_ns| first_ns <= now_ns))
+}
+
 /// First half of a turn: takes in what has come. Looks for notifications if it `must`, and now and
 /// then.
 fn receive(platform: &impl Platform, may_sleep: bool, must: bool) {

@@ -37,8 +37,8 @@ macro_rules! declare {
     ($(
         $number:literal
         $( $absent:literal absent )?
-        $( $name:ident $text:literal ($( $argument:ident ),*) $class:ident $handler:tt $( or waits $later:tt )?
-            $( and $effect:ident )?, $support:expr )?;
+        $( $name:ident $text:literal ($( $argument:ident ),*) $class:ident $handler:tt
+            $( or sleeps $line:tt )? $( or waits $later:tt )? $( and $effect:ident )?, $support:expr )?;
     )*) => {
         /// An answered call.
         #[allow(missing_docs)]
@@ -92,8 +92,8 @@ mod tests {
         ($(
             $number:literal
             $( $absent:literal absent )?
-            $( $name:ident $text:literal ($( $argument:ident ),*) $class:ident $handler:tt $( or waits $later:tt )?
-                $( and $effect:ident )?, $support:expr )?;
+            $( $name:ident $text:literal ($( $argument:ident ),*) $class:ident $handler:tt
+                $( or sleeps $line:tt )? $( or waits $later:tt )? $( and $effect:ident )?, $support:expr )?;
         )*) => {
             const ANSWERED: &[Row] = &[
                 $( $( (Call::$name, $text, stringify!($( $argument ),*), $support), )? )*

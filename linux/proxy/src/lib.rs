@@ -28,6 +28,7 @@ pub mod pieces;
 pub mod refusals;
 pub mod signal_frame;
 pub mod signals;
+pub mod sleepers;
 pub mod stack;
 pub mod state;
 pub mod table;

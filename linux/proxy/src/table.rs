@@ -6,6 +6,8 @@
 //! - `at_once { … }` is answered from the proxy's own state, without a turn of the executor;
 //! - `waits { … }` needs a server or time, and awaits it;
 //! - `tries { … } or waits { … }` is tried at once first, and awaited if that gives `None`;
+//! - `or sleeps { … }` before that: where there are other threads, the one that calls stands in the
+//!   line that this gives, and nothing is awaited;
 //! - `and replaces_registers`: if it succeeds, it has set all registers itself;
 //! - `and parks_thread`: other threads that are ready go on before the one that calls;
 //! - `and ends_thread`: where there are other threads, it ends the one that calls instead.
@@ -25,6 +27,7 @@ macro_rules! for_each_call {
     ($callback:ident) => { $callback! {
           0 Read "read" (descriptor, buffer, bytes)
             tries { counters::read_at_once(descriptor, buffer, bytes) }
+            or sleeps { counters::sleeps(descriptor, buffer) }
             or waits { io::read(descriptor, buffer, bytes, None, None).await }, Full;
           1 Write "write" (descriptor, buffer, bytes)
             tries { counters::write_at_once(descriptor, buffer, bytes) }
@@ -364,6 +367,7 @@ macro_rules! for_each_call {
         201 Time "time" (time_at) at_once { time::seconds(time_at) }, Full;
         202 Futex "futex" (at, operation, value, second, second_at, third)
             tries { futex::at_once([at, operation, value, second, second_at, third]) }
+            or sleeps { futex::sleeps([at, operation, value, second, second_at, third]) }
             or waits { futex::wait([at, operation, value, second, second_at, third]).await },
             Partial("between threads of one process; no FUTEX_WAIT_REQUEUE_PI; priorities are all the same");
         203 SchedSetaffinity "sched_setaffinity" (id, bytes, set_at)

@@ -2,9 +2,13 @@
 //! when a forked child has them too or one goes with a message.
 //!
 //! A counter is its description: where it stands lies in the process state. Nobody but this
-//! process's threads can change it, so they are told of changes here and no server is asked.
+//! process's threads can change it, so they are told of changes here and no server is asked. Of
+//! several threads, one that reads a counter at 0 sleeps, and who adds to the counter takes for it.
+//!
+//! Invariant: while a thread sleeps at a counter, that stands at 0 whenever the program runs.
 
 use alloc::boxed::Box;
+use core::cell::RefCell;
 use core::ops::ControlFlow;
 
 use contracts::descriptions::ready;
@@ -13,17 +17,47 @@ use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::epoll::Object;
 use personality::flags::*;
+use personality::sleepers::{Sleepers, Ticket};
+use personality::state::ProcessState;
 
 use super::errors::{Failure, Outcome};
 use super::input_output::{read_description, write_description};
 use super::numbers::close_id;
 use super::poll;
 use super::proxy::proxy;
+use super::threads::{self, Line};
 use super::user::{self, Source, Target, with_state};
-use super::wait::{Waiting, answer};
+use super::wait::{Waiting, answer, signalled};
 
 /// So often a counter that changes while its successor is made at the server is tried to be moved.
 const TRIES: usize = 64;
+
+/// A thread that sleeps until it can read.
+struct Reader {
+    /// Its place.
+    thread: usize,
+    /// Where the count goes, which was writable.
+    buffer: u64,
+}
+
+struct Global(RefCell<Sleepers<Reader>>);
+// SAFETY: one context runs proxy code.
+unsafe impl Sync for Global {}
+/// By the numbers of counters.
+static READERS: Global = Global(RefCell::new(Sleepers::new()));
+const ANY: u32 = u32::MAX;
+
+/// A sleep is given up.
+pub fn leave(ticket: Ticket) {
+    READERS.0.borrow_mut().remove(ticket);
+}
+
+/// Takes out the thread that has slept longest at a counter.
+fn next_reader(number: u64) -> Option<Reader> {
+    let mut next = None;
+    READERS.0.borrow_mut().wake(number, 1, ANY, |reader| next = Some(reader));
+    next
+}
 
 /// eventfd and eventfd2.
 pub fn create(count: u64, flags: u64) -> Outcome {
@@ -90,6 +124,54 @@ impl Act {
     }
 }
 
+/// By what a counter is found.
+#[derive(Clone, Copy)]
+enum Name {
+    Descriptor(u64),
+    /// Its own number, whatever descriptors name it.
+    Number(u64),
+}
+
+impl Name {
+    fn find(self, state: &mut ProcessState) -> Option<&mut Description> {
+        let found = match self {
+            Name::Descriptor(descriptor) => state.descriptors.get_mut(descriptor).ok(),
+            Name::Number(number) => state.descriptors.held_at(server::COUNTER, number),
+        };
+        found.filter(|found| found.server == server::COUNTER)
+    }
+}
+
+/// Acts on a counter, lets threads that sleep there take what there is, and tells others who wait
+/// for it: what those have taken concerns nobody else. Gives what was taken, and the counter as it
+/// is then; `None` if there is none.
+fn act_on(name: Name, act: Act) -> Option<(Result<u64, Errno>, Description)> {
+    let look = |act: Act| {
+        with_state(|state| {
+            let found = name.find(state)?;
+            let before = found.cookie;
+            Some((act.on(found), *found, before))
+        })
+    };
+    let (done, mut now, before) = look(act)?;
+    if done.is_err() {
+        return Some((done, now));
+    }
+    let mut is_taken = false;
+    while counter(&now).is_readable()
+        && let Some(reader) = next_reader(now.id)
+        && let Some((taken, left, _)) = look(Act::Take)
+    {
+        let read = taken.and_then(|taken| user::write(reader.buffer, &taken));
+        threads::wake(reader.thread, read.map(|()| BYTES as u64));
+        (now, is_taken) = (left, true);
+    }
+    if !is_taken || now.cookie != before {
+        tell(act, &now, before);
+    }
+    Some((done, now))
+}
+
 /// Tells who waits for a counter what was done to it, as it stands now. A take makes room, which
 /// matters to who found none.
 fn tell(act: Act, now: &Description, before: u64) {
@@ -108,12 +190,7 @@ fn tell(act: Act, now: &Description, before: u64) {
 async fn perform(found: &Description, act: Act, waits: bool) -> Result<ControlFlow<u64, u64>, Failure> {
     let mut waiting: Option<Waiting> = None;
     loop {
-        let done = with_state(|state| {
-            let held = state.descriptors.held_at(server::COUNTER, found.id)?;
-            let before = held.cookie;
-            Some((act.on(held), *held, before))
-        });
-        let Some((done, now, before)) = done else {
+        let Some((done, now)) = act_on(Name::Number(found.id), act) else {
             // Whoever waits beside this one is told next, and finds the same.
             let to = proxy().moved_counter(found.id);
             return to.map(ControlFlow::Break).ok_or(Errno::EBADF.into());
@@ -122,7 +199,6 @@ async fn perform(found: &Description, act: Act, waits: bool) -> Result<ControlFl
             Err(Errno::EAGAIN) if waits => {}
             Err(errno) => return Err(errno.into()),
             Ok(taken) => {
-                tell(act, &now, before);
                 if let Some(waiting) = &waiting {
                     // What is left another one takes.
                     waiting.owes(ready(&now) & act.mask() != 0);
@@ -173,21 +249,9 @@ pub async fn write(found: &Description, from: Source<'_>, waits: bool) -> Outcom
 
 /// read or write of a counter, if it can be done now; `None` for all else.
 fn at_once(descriptor: u64, act: Act) -> Option<Result<u64, Errno>> {
-    let (done, now, before) = with_state(|state| {
-        let found = state.descriptors.get_mut(descriptor).ok()?;
-        if found.server != server::COUNTER {
-            return None;
-        }
-        let before = found.cookie;
-        Some((act.on(found), *found, before))
-    })?;
-    match done {
-        Err(Errno::EAGAIN) if now.flags & O_NONBLOCK == 0 => None,
-        Err(errno) => Some(Err(errno)),
-        Ok(taken) => {
-            tell(act, &now, before);
-            Some(Ok(taken))
-        }
+    match act_on(Name::Descriptor(descriptor), act)? {
+        (Err(Errno::EAGAIN), now) if now.flags & O_NONBLOCK == 0 => None,
+        (done, _) => Some(done),
     }
 }
 
@@ -204,6 +268,16 @@ pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome>
     }
     let taken = at_once(descriptor, Act::Take)?;
     Some(taken.and_then(|taken| user::write(buffer, &taken)).map(|()| BYTES as u64).map_err(Failure::from))
+}
+
+/// read of a counter at 0, as [`read_at_once`] said: where the thread sleeps until it can.
+pub fn sleeps(descriptor: u64, buffer: u64) -> Option<Line> {
+    let found = with_state(|state| state.descriptors.get(descriptor).copied()).ok()?;
+    if found.server != server::COUNTER || signalled() {
+        return None;
+    }
+    let reader = Reader { thread: threads::current(), buffer };
+    Some(Line::Counter(READERS.0.borrow_mut().add(found.id, ANY, reader)))
 }
 
 /// write, where nobody has to be waited for: to a counter with room.
@@ -247,6 +321,9 @@ pub async fn hand_over(found: &Description) -> Result<(), Failure> {
             with_state(|state| state.descriptors.moved(old, new, 0));
             proxy().counter_moved(old.1, id);
             poll::renamed(old, new);
+            while let Some(reader) = next_reader(old.1) {
+                threads::wake_to_call_again(reader.thread);
+            }
             return Ok(());
         }
         // Another thread used it meanwhile, or closed it.

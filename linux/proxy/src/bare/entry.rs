@@ -272,10 +272,21 @@ pub fn interrupt_by(upcall_mask: u64, ticks: bool) {
 pub mod machine {
     use core::arch::asm;
     use core::arch::x86_64::{__cpuid, __cpuid_count};
+    use core::sync::atomic::{AtomicU8, Ordering};
 
+    /// Whether there are instructions for bases: 0 is not known yet, 1 no, 2 yes.
+    static BASE_INSTRUCTIONS: AtomicU8 = AtomicU8::new(0);
+
+    /// Asks the processor once: in a virtual machine the host has to answer.
     fn has_base_instructions() -> bool {
+        let known = BASE_INSTRUCTIONS.load(Ordering::Relaxed);
+        if known != 0 {
+            return known == 2;
+        }
         // CPUID leaf 7, EBX bit 0. The kernel enables them wherever they are.
-        __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & 1 != 0
+        let has = __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & 1 != 0;
+        BASE_INSTRUCTIONS.store(1 + u8::from(has), Ordering::Relaxed);
+        has
     }
 
     /// FS and GS base now; `remembered` where the processor cannot be asked.
@@ -318,12 +329,18 @@ pub mod machine {
         unsafe { asm!("fxsave64 [{}]", in(reg) to, options(nostack)) };
     }
 
-    /// Loads it; reserved MXCSR bits are cleared first, because they would fault.
-    pub fn load_vectors(mut image: Image) {
-        image.0[26..28].fill(0);
-        // SAFETY: aligned, 512 bytes, no reserved MXCSR bit; the proxy holds nothing in these
-        // registers.
-        unsafe { asm!("fxrstor64 [{}]", in(reg) &raw const image, options(nostack, readonly)) };
+    /// Loads it from `from`, for which the same holds; reserved MXCSR bits are cleared there first,
+    /// because they would fault.
+    ///
+    /// # Safety
+    /// As said.
+    pub unsafe fn load_vectors(from: u64) {
+        const RESERVED: u64 = 26;
+        // SAFETY: the caller's promise; the proxy holds nothing in these registers.
+        unsafe {
+            ((from + RESERVED) as *mut u16).write(0);
+            asm!("fxrstor64 [{}]", in(reg) from, options(nostack));
+        }
     }
 
     /// An FXSAVE image. FXRSTOR wants 16 bytes of alignment; with more than the stack's own the

@@ -6,7 +6,6 @@
 //! once it knows of them. It runs before any program does, so who changes the word later finds them
 //! there.
 
-use alloc::collections::BTreeMap;
 use core::cell::RefCell;
 use core::future::{Future, poll_fn};
 use core::pin::pin;
@@ -14,30 +13,41 @@ use core::task::{Poll, Waker};
 
 use channel::CallError;
 use personality::Errno;
-use personality::futex::{OWNER, OWNER_DIED, Sleepers, Ticket, WAITERS, change_and_compare};
+use personality::futex::{OWNER, OWNER_DIED, WAITERS, change_and_compare};
 use personality::layouts::TimeSpec;
+use personality::sleepers::{Sleepers, Ticket};
 
 use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
-use super::threads;
+use super::threads::{self, Line};
 use super::time;
 use super::user::{self, with_state, with_thread};
 use super::wait::signalled;
 
-#[derive(Default)]
-struct Futexes {
-    sleepers: Sleepers,
-    wakers: BTreeMap<Ticket, Waker>,
+enum Who {
+    /// A thread by its place, with no task.
+    Thread(usize),
+    /// A call that is awaited, by who wakes it.
+    Call(Option<Waker>),
 }
 
-struct Global(RefCell<Option<Futexes>>);
+impl Who {
+    fn wake(self) {
+        match self {
+            Who::Thread(place) => threads::wake(place, Ok(0)),
+            Who::Call(waker) => waker.into_iter().for_each(Waker::wake),
+        }
+    }
+}
+
+struct Global(RefCell<Sleepers<Who>>);
 // SAFETY: one context runs proxy code.
 unsafe impl Sync for Global {}
-static GLOBAL: Global = Global(RefCell::new(None));
+static GLOBAL: Global = Global(RefCell::new(Sleepers::new()));
 
 /// Works on the queues. `work` must not call anything that does.
-fn with<T>(work: impl FnOnce(&mut Futexes) -> T) -> T {
-    work(GLOBAL.0.borrow_mut().get_or_insert_default())
+fn with<T>(work: impl FnOnce(&mut Sleepers<Who>) -> T) -> T {
+    work(&mut GLOBAL.0.borrow_mut())
 }
 
 /// A sleep under way; dropped, it is given up.
@@ -45,25 +55,27 @@ struct Sleep(Ticket);
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        with(|futexes| {
-            futexes.sleepers.remove(self.0);
-            futexes.wakers.remove(&self.0);
-        });
+        leave(self.0);
     }
+}
+
+/// A sleep is given up.
+pub fn leave(ticket: Ticket) {
+    drop(with(|sleepers| sleepers.remove(ticket)));
 }
 
 /// Sleeps until woken; `ETIMEDOUT`, or `Interrupted` by a signal.
 async fn sleep(address: u64, bits: u32, deadline_ns: u64) -> Result<(), Failure> {
-    let sleep = Sleep(with(|futexes| futexes.sleepers.add(address, bits)));
+    let sleep = Sleep(with(|sleepers| sleepers.add(address, bits, Who::Call(None))));
     let woken = poll_fn(|context| {
-        if with(|futexes| !futexes.sleepers.sleeps(sleep.0)) {
-            return Poll::Ready(Ok(()));
-        }
-        if signalled() {
-            return Poll::Ready(Err(Failure::Interrupted));
-        }
-        with(|futexes| futexes.wakers.insert(sleep.0, context.waker().clone()));
-        Poll::Pending
+        with(|sleepers| match sleepers.get_mut(sleep.0) {
+            None => Poll::Ready(Ok(())),
+            Some(_) if signalled() => Poll::Ready(Err(Failure::Interrupted)),
+            Some(who) => {
+                *who = Who::Call(Some(context.waker().clone()));
+                Poll::Pending
+            }
+        })
     });
     if deadline_ns == u64::MAX {
         return woken.await;
@@ -74,13 +86,7 @@ async fn sleep(address: u64, bits: u32, deadline_ns: u64) -> Result<(), Failure>
 
 /// Wakes up to `count` that share one of the bits; gives how many.
 fn wake(address: u64, count: usize, bits: u32) -> u64 {
-    let woken = with(|futexes| futexes.sleepers.wake(address, count, bits));
-    for ticket in &woken {
-        if let Some(waker) = with(|futexes| futexes.wakers.remove(ticket)) {
-            waker.wake();
-        }
-    }
-    woken.len() as u64
+    with(|sleepers| sleepers.wake(address, count, bits, Who::wake)) as u64
 }
 
 /// A word that the program shares between its threads. `EINVAL`, `EFAULT`.
@@ -155,7 +161,7 @@ pub fn at_once([at, operation, value, second, second_at, third]: [u64; 6]) -> Op
                     return Err(Errno::EAGAIN.into());
                 }
                 let woken = wake(at, count(value), ANY);
-                woken + with(|futexes| futexes.sleepers.move_to(at, second_at, count(second))) as u64
+                woken + with(|sleepers| sleepers.move_to(at, second_at, count(second))) as u64
             }
             WAKE_AND_CHANGE => {
                 let (new, wakes) = change_and_compare(third as u32, word(second_at)?).ok_or(Errno::ENOSYS)?;
@@ -175,6 +181,7 @@ pub fn at_once([at, operation, value, second, second_at, third]: [u64; 6]) -> Op
         })
     };
     match operation & 0x7f {
+        WAIT | WAIT_BITSET if second == 0 => must_sleep(at, value, bits(operation, third)).err().map(Err),
         WAIT | LOCK_PI | WAIT_BITSET | LOCK_PI2 => None,
         kind if wakes_in_common(kind) && in_common(at, operation).is_some() => None,
         _ => Some(answer()),
@@ -248,6 +255,31 @@ async fn sleep_in_common(
     }
 }
 
+/// The bits by which who sleeps is woken.
+fn bits(operation: u64, third: u64) -> u32 {
+    if operation & 0x7f == WAIT_BITSET { third as u32 } else { ANY }
+}
+
+/// Has a thread to sleep while a word is `value`? `EAGAIN` if it is another; `EINVAL`, `EFAULT`.
+fn must_sleep(at: u64, value: u64, bits: u32) -> Result<(), Failure> {
+    match bits {
+        0 => Err(Errno::EINVAL.into()),
+        _ if word(at)? != value as u32 => Err(Errno::EAGAIN.into()),
+        _ => Ok(()),
+    }
+}
+
+/// futex, where the thread has to sleep as [`at_once`] said, and only other threads of the process
+/// end that.
+pub fn sleeps([at, operation, _, timeout_at, _, third]: [u64; 6]) -> Option<Line> {
+    let by_threads = matches!(operation & 0x7f, WAIT | WAIT_BITSET) && timeout_at == 0;
+    if !by_threads || in_common(at, operation).is_some() || signalled() {
+        return None;
+    }
+    let ticket = with(|sleepers| sleepers.add(at, bits(operation, third), Who::Thread(threads::current())));
+    Some(Line::Futex(ticket))
+}
+
 /// futex, where the thread may sleep.
 pub async fn wait(arguments: [u64; 6]) -> Outcome {
     let [at, operation, value, timeout_at, _, third] = arguments;
@@ -271,13 +303,8 @@ pub async fn wait(arguments: [u64; 6]) -> Outcome {
         }
         return Ok(0);
     }
-    let bits = if kind == WAIT_BITSET { third as u32 } else { ANY };
-    if bits == 0 {
-        return Err(Errno::EINVAL.into());
-    }
-    if word(at)? != value as u32 {
-        return Err(Errno::EAGAIN.into());
-    }
+    let bits = bits(operation, third);
+    must_sleep(at, value, bits)?;
     if let Some(memory) = common {
         return sleep_in_common(memory, (at, value as u32), bits, until).await;
     }
@@ -300,7 +327,7 @@ fn take(at: u64) -> Result<bool, Errno> {
         user::write(at, &(held | WAITERS))?;
         return Ok(false);
     }
-    let waiters = if with(|futexes| futexes.sleepers.has_sleepers(at)) { WAITERS } else { 0 };
+    let waiters = if with(|sleepers| sleepers.has_sleepers(at)) { WAITERS } else { 0 };
     user::write(at, &(own | waiters | held & OWNER_DIED))?;
     Ok(true)
 }

@@ -189,7 +189,8 @@ pub fn sigreturn() -> Outcome {
     if vectors != 0 {
         let mut image = machine::Image([0; 512]);
         user::with_bytes(vectors, VECTOR_BYTES, |bytes| image.0.copy_from_slice(bytes))?;
-        machine::load_vectors(image);
+        // SAFETY: an image of our own.
+        unsafe { machine::load_vectors(&raw mut image as u64) };
     }
     with_thread(|thread| thread.signals.change_mask(2, mask).map(drop))?;
     entry::set_registers(&registers);

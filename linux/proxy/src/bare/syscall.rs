@@ -17,6 +17,7 @@ use personality::refusals::Refusals;
 
 use super::errors::{Failure, Outcome};
 use super::input_output as io;
+use super::threads::Line;
 use super::user::{self, with_signals, with_state};
 use super::{
     counters, entry, exec, files, fork, futex, identity, locks, mapping, messages, numbers, poll, process,
@@ -37,7 +38,7 @@ const NO_FOLLOW: u64 = AT_SYMLINK_NOFOLLOW;
 /// The first program, with whose end the machine ends.
 const FIRST: ProcessId = 1;
 /// Bytes of the SYSCALL instruction, to go back over when a call starts again.
-const SYSCALL_BYTES: u64 = 2;
+pub const SYSCALL_BYTES: u64 = 2;
 
 /// Answers the call that the registers describe and leaves in the control page what the program
 /// goes on with, be it another thread.
@@ -46,17 +47,23 @@ pub fn serve() -> Return {
     let Some(call) = Call::decode(number) else {
         log_absent(number);
         entry::give(Errno::ENOSYS.to_result());
-        finish();
+        finish(false);
         return Return::Quick;
     };
     let outcome = match at_once(call, &arguments) {
         Some(outcome) => outcome,
         None if threads::is_alone() => runtime::block_on(threads::alone(pin!(answer(call, arguments)))),
         None if call.effect() == Effect::EndsThread => return threads::end(),
-        None => match threads::answer(call, Box::pin(answer(call, arguments))) {
-            Ok(outcome) => outcome,
-            Err(leave) => return leave,
-        },
+        None => {
+            let waited = match sleeps(call, &arguments) {
+                Some(line) => Err(threads::sleep(call, line)),
+                None => threads::answer(call, Box::pin(answer(call, arguments))),
+            };
+            match waited {
+                Ok(outcome) => outcome,
+                Err(leave) => return leave,
+            }
+        }
     };
     let leave = settle(call, outcome);
     if call.effect() == Effect::ParksThread
@@ -64,7 +71,7 @@ pub fn serve() -> Return {
     {
         return leave;
     }
-    finish();
+    finish(false);
     leave
 }
 
@@ -80,10 +87,11 @@ pub fn settle(call: Call, outcome: Outcome) -> Return {
 }
 
 /// Nothing may stay behind while the program runs: signals go to it, servers are told to ring.
-/// After a call that asked nobody, and with nothing come in, that is so already.
-fn finish() {
+/// After a call that asked nobody, and with nothing come in, that is so already. `is_due`: the time
+/// has come that somebody waits for.
+pub fn finish(is_due: bool) {
     let rung = entry::take_rung();
-    if rung || !runtime::is_at_rest() {
+    if rung || is_due || !runtime::is_at_rest() {
         runtime::rest(rung);
     }
     signals::deliver();
@@ -183,12 +191,24 @@ macro_rules! then {
     };
 }
 
+/// Where a thread sleeps that a call was not answered at once: an expression that gives
+/// `Option<Line>`.
+macro_rules! line {
+    ($given:ident $arguments:tt) => {
+        None
+    };
+    ($given:ident ($( $argument:ident ),*) $handler:tt) => {{
+        let [$( $argument, )* ..] = *$given;
+        $handler
+    }};
+}
+
 macro_rules! dispatch {
     ($(
         $number:literal
         $( $absent:literal absent )?
-        $( $name:ident $text:literal $arguments:tt $class:ident $handler:tt $( or waits $later:tt )?
-            $( and $effect:ident )?, $support:expr )?;
+        $( $name:ident $text:literal $arguments:tt $class:ident $handler:tt
+            $( or sleeps $line:tt )? $( or waits $later:tt )? $( and $effect:ident )?, $support:expr )?;
     )*) => {
         /// Answers calls from the proxy's own state, without a turn of the executor. `None` for
         /// those that need a server or time.
@@ -196,6 +216,13 @@ macro_rules! dispatch {
         #[allow(unused_variables)]
         fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
             match call { $( $( Call::$name => first!(arguments $arguments $class $handler), )? )* }
+        }
+
+        /// Lets a thread that was not answered at once stand in line, if all it waits for is another
+        /// thread.
+        #[allow(unused_variables)]
+        fn sleeps(call: Call, arguments: &[u64; 6]) -> Option<Line> {
+            match call { $( $( Call::$name => line!(arguments $arguments $( $line )?), )? )* }
         }
 
         /// Answers calls that need a server or time.

@@ -3,12 +3,14 @@
 //! A thread *runs* (the control page and the processor hold its registers), is *ready* to, or
 //! *waits* in a Linux call. A call is polled once where it is made, and is a task of the executor
 //! if it has to wait; while it is polled, its thread is the *current* one, for whom the proxy
-//! works. A program with one thread pays for none of this: its calls are awaited where they are
-//! made.
+//! works. One that waits for another thread only, and for no time, *sleeps* instead: it stands in a
+//! line, and whoever wakes it gives it what comes of its call. A program with one thread pays for
+//! none of this: its calls are awaited where they are made.
 //!
 //! Invariants: the running thread is current whenever no task is polled; who waits or is ready has
-//! its registers put aside; vector registers and bases are exchanged only when another thread is to
-//! run. The end of a slice takes the processor from a thread that computes.
+//! its registers put aside; who sleeps stands in one line, with no task; vector registers and bases
+//! are exchanged only when another thread is to run. The end of a slice takes the processor from a
+//! thread that computes.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -19,22 +21,25 @@ use core::pin::Pin;
 use core::ptr::NonNull;
 use core::task::Waker;
 
+use abi::ProgramRegisters;
 use contracts::process::THREADS_MAX;
 use personality::Errno;
 use personality::calls::Call;
 use personality::descriptors::server;
 use personality::signals::{Cause, Posted};
+use personality::sleepers::Ticket;
 use personality::state::ThreadState;
 use runtime::{TaskId, Watch};
 use zerocopy::FromZeros;
 
 use super::entry::{self, machine};
-use super::errors::Outcome;
+use super::errors::{Failure, Outcome};
 use super::proxy::proxy;
-use super::syscall::{self, Return};
+use super::syscall::{self, Return, SYSCALL_BYTES};
 use super::time::own_used_ns;
 use super::user::{self, first_thread, with_signals, with_state, with_thread};
-use super::{futex, poll, signals};
+use super::wait::signalled;
+use super::{counters, futex, poll};
 
 /// Thread ids beyond the first: the process id and a number from this bit on. Process ids are
 /// smaller.
@@ -43,6 +48,24 @@ const NUMBER_SHIFT: u32 = 15;
 const NUMBERS: u32 = 1 << (31 - NUMBER_SHIFT);
 /// A thread that has run for so long makes room for one that was woken.
 const LONG_NS: u64 = 1_000_000;
+
+/// Where a thread that sleeps stands.
+#[derive(Clone, Copy)]
+pub enum Line {
+    /// At the word of a futex.
+    Futex(Ticket),
+    /// At an event counter, to read it.
+    Counter(Ticket),
+}
+
+impl Line {
+    fn leave(self) {
+        match self {
+            Line::Futex(ticket) => futex::leave(ticket),
+            Line::Counter(ticket) => counters::leave(ticket),
+        }
+    }
+}
 
 struct Thread {
     /// In the state block or on the heap.
@@ -54,7 +77,9 @@ struct Thread {
     /// The call it waits in, and who wakes that.
     task: Option<TaskId>,
     waker: Option<Waker>,
-    /// What came of that call.
+    /// The call it sleeps in.
+    asleep: Option<(Call, Line)>,
+    /// What came of a call that it waited in, if it is not in its registers.
     outcome: Option<(Call, Outcome)>,
     /// For how long it ran, up to when it began to run last.
     ran_ns: u64,
@@ -63,7 +88,8 @@ struct Thread {
 impl Thread {
     fn over(state: *mut ThreadState) -> Thread {
         let Some(state) = NonNull::new(state) else { panic!("a thread without state") };
-        Thread { state, is_aside: false, is_exact: false, task: None, waker: None, outcome: None, ran_ns: 0 }
+        let [is_aside, is_exact] = [false; 2];
+        Thread { state, is_aside, is_exact, task: None, waker: None, asleep: None, outcome: None, ran_ns: 0 }
     }
 
     fn state(&mut self) -> &mut ThreadState {
@@ -246,7 +272,7 @@ async fn on_behalf<T>(place: usize, mut call: Pin<Box<dyn Future<Output = T>>>) 
 }
 
 /// The place of the thread that the proxy works for.
-fn current() -> usize {
+pub fn current() -> usize {
     GLOBAL.current.get()
 }
 
@@ -293,6 +319,34 @@ pub fn answer(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Res
     }
 }
 
+/// The current thread sleeps in a call, and the next one that is ready goes on.
+pub fn sleep(call: Call, line: Line) -> Return {
+    let place = put_aside(false);
+    with(|threads| threads.thread(place).asleep = Some((call, line)));
+    run_next()
+}
+
+/// A thread that slept has left its line and is ready. `give` sees its registers.
+fn wake_with(place: usize, give: impl FnOnce(&mut ProgramRegisters)) {
+    with(|threads| {
+        let thread = threads.thread(place);
+        thread.asleep = None;
+        give(&mut thread.state().registers);
+        threads.ready.push_back(place);
+    });
+    GLOBAL.changed.changed();
+}
+
+/// Wakes a thread that slept and has left its line: that is what its call gives.
+pub fn wake(place: usize, result: Result<u64, Errno>) {
+    wake_with(place, |registers| registers.rax = result.unwrap_or_else(Errno::to_result));
+}
+
+/// Wakes one to make its call again.
+pub fn wake_to_call_again(place: usize) {
+    wake_with(place, |registers| registers.rip = registers.rip.wrapping_sub(SYSCALL_BYTES));
+}
+
 /// Lets others that are ready run before the current thread goes on. `None` if there are none.
 pub fn make_room(is_exact: bool) -> Option<Return> {
     if with(|threads| threads.ready.is_empty()) && !GLOBAL.is_seized.get() {
@@ -320,38 +374,35 @@ fn run_next() -> Return {
         GLOBAL.is_idle.set(false);
         place
     });
-    enter(place);
+    let now_ns = runtime::now_ns();
+    enter(place, now_ns);
     let (outcome, is_exact) = with(|threads| {
         let thread = threads.thread(place);
         (thread.outcome.take(), core::mem::take(&mut thread.is_exact))
     });
     let by_call = outcome.map(|(call, outcome)| syscall::settle(call, outcome));
-    // What others asked for while this thread was not there is to be rung for.
-    runtime::rest(entry::take_rung());
-    signals::deliver();
+    // What others asked for while this thread was not there is to be rung for. Threads that go on
+    // from one to the other are hardly ever found at the end of a slice by those who wait for time.
+    syscall::finish(runtime::is_due(now_ns));
     if is_exact { Return::Exact } else { by_call.unwrap_or(Return::Quick) }
 }
 
-/// Brings a thread's registers to where the program goes on.
-fn enter(place: usize) {
-    work_for(place);
-    let registers = entry::registers();
-    let before = with(|threads| {
-        let now_ns = runtime::now_ns();
+/// Makes a thread the running one: its registers are where the program goes on.
+fn enter(place: usize, now_ns: u64) {
+    let registers = with(|threads| {
         threads.stop_clock(now_ns);
-        let running = core::mem::replace(&mut threads.running, place);
         (threads.since_ns, threads.is_stopped) = (now_ns, threads.count == 1);
-        threads.thread(place).is_aside = false;
-        running
-    });
-    if before != place {
-        with(|threads| {
+        let before = core::mem::replace(&mut threads.running, place);
+        if before != place {
             if let Some(Some(thread)) = threads.all.get_mut(before) {
                 keep(thread.state());
             }
             load(threads.thread(place).state());
-        });
-    }
+        }
+        let thread = threads.thread(place);
+        thread.is_aside = false;
+        thread.state().registers
+    });
     work_for(place);
     entry::set_registers(&registers);
 }
@@ -363,8 +414,9 @@ fn keep(state: &mut ThreadState) {
     unsafe { machine::save_vectors(state.vectors.as_mut_ptr() as u64) };
 }
 
-fn load(state: &ThreadState) {
-    machine::load_vectors(machine::Image(state.vectors));
+fn load(state: &mut ThreadState) {
+    // SAFETY: as for `keep`.
+    unsafe { machine::load_vectors(state.vectors.as_mut_ptr() as u64) };
     machine::set_base(0, state.bases[0]);
     machine::set_base(1, state.bases[1]);
 }
@@ -385,8 +437,10 @@ pub fn store_current() {
 
 /// Loads all registers of the only thread from its state.
 pub fn load_current() {
-    let (registers, state) = with_thread(|thread| (thread.registers, *thread));
-    load(&state);
+    let registers = with_thread(|thread| {
+        load(thread);
+        thread.registers
+    });
     entry::set_registers(&registers);
 }
 
@@ -476,6 +530,9 @@ fn remove(place: usize) {
     let Some(thread) = removed else { return };
     if let Some(task) = thread.task {
         runtime::abort(task);
+    }
+    if let Some((_, line)) = thread.asleep {
+        line.leave();
     }
     if thread.state.as_ptr() != first_thread() {
         // SAFETY: made by `Box::into_raw` in `add`; nobody works for it any more.
@@ -568,9 +625,21 @@ pub fn exists(id: u64) -> bool {
 
 /// Lets the call of a thread that waits look for signals.
 fn interrupt(place: usize) {
-    let waker = with(|threads| threads.thread(place).waker.clone());
+    let (asleep, waker) = with(|threads| {
+        let thread = threads.thread(place);
+        (thread.asleep, thread.waker.clone())
+    });
     if let Some(waker) = waker {
         waker.wake();
+    }
+    let Some((call, line)) = asleep else { return };
+    let before = work_for(place);
+    let is_signalled = signalled();
+    work_for(before);
+    if is_signalled {
+        line.leave();
+        with(|threads| threads.thread(place).outcome = Some((call, Err(Failure::Interrupted))));
+        wake_with(place, |_| ());
     }
 }
 
