@@ -136,7 +136,19 @@ pub struct Memory {
     count: u64,
     /// No gap is between [`PLACE_BASE`] and this.
     packed: u64,
+    /// Indices of areas that were found lately, by some bits of the address. Hints: they may name
+    /// any other by now, or none.
+    seen: [u16; SEEN],
     areas: [Area; AREAS_MAX],
+}
+
+/// Areas that are remembered.
+const SEEN: usize = 8;
+const _: () = assert!(SEEN.is_power_of_two() && AREAS_MAX <= u16::MAX as usize);
+
+/// Where the area of an address is remembered: of several stacks, each elsewhere.
+fn seen_at(address: u64) -> usize {
+    ((address >> 16).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - SEEN.trailing_zeros())) as usize
 }
 
 /// How much stack a program begins with under a soft limit.
@@ -173,12 +185,27 @@ impl Memory {
         areas.get(areas.partition_point(|area| area.end <= address)).filter(|area| area.start <= address)
     }
 
-    /// Is every byte of the range mapped with `needs`? An empty range always is.
-    pub fn allows(&self, address: u64, bytes: u64, needs: u32) -> bool {
+    /// As [`find`](Memory::find), by its index; remembers it.
+    fn index_of(&mut self, address: u64) -> Option<usize> {
+        let holds = |area: &&Area| area.start <= address && address < area.end;
+        let seen = seen_at(address);
+        let index = usize::from(self.seen[seen]);
+        if self.areas().get(index).filter(holds).is_some() {
+            return Some(index);
+        }
+        let index = self.areas().partition_point(|area| area.end <= address);
+        self.areas().get(index).filter(holds)?;
+        self.seen[seen] = index as u16;
+        Some(index)
+    }
+
+    /// Is every byte of the range mapped with `needs`? An empty range always is. Asked of each
+    /// pointer of the program.
+    pub fn allows(&mut self, address: u64, bytes: u64, needs: u32) -> bool {
         let Some(end) = address.checked_add(bytes) else { return false };
         let mut at = address;
         while at < end {
-            match self.find(at) {
+            match self.index_of(at).map(|index| &self.areas[index]) {
                 Some(area) if area.protection & needs == needs => at = area.end,
                 _ => return false,
             }
