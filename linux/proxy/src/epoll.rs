@@ -210,26 +210,60 @@ impl Watchers {
     }
 }
 
-/// The candidates of each set, in the order in which they are to be asked for.
+/// The candidates of a set, in the order in which they are to be asked for.
 #[derive(Debug, Default)]
-struct Lists {
-    lists: BTreeMap<u64, VecDeque<u32>>,
-    /// All that stand in lists.
-    listed: BTreeSet<Entrance>,
+struct List {
+    order: VecDeque<u32>,
+    /// A bit for each descriptor that stands there.
+    bits: Vec<u64>,
 }
+
+/// Word and bit of a descriptor.
+fn place_of(descriptor: u32) -> (usize, u64) {
+    (descriptor as usize / 64, 1 << (descriptor % 64))
+}
+
+impl List {
+    fn put_last(&mut self, descriptor: u32) {
+        let (word, bit) = place_of(descriptor);
+        if word >= self.bits.len() {
+            self.bits.resize(word + 1, 0);
+        }
+        if self.bits[word] & bit == 0 {
+            self.bits[word] |= bit;
+            self.order.push_back(descriptor);
+        }
+    }
+
+    /// Takes its bit. `false` if it had none.
+    fn unmark(&mut self, descriptor: u32) -> bool {
+        let (word, bit) = place_of(descriptor);
+        let word = self.bits.get_mut(word).filter(|word| **word & bit != 0);
+        word.map(|word| *word &= !bit).is_some()
+    }
+
+    fn take_first(&mut self) -> Option<u32> {
+        let first = self.order.pop_front()?;
+        self.unmark(first);
+        Some(first)
+    }
+}
+
+/// Those of all sets that have or had some.
+#[derive(Debug, Default)]
+struct Lists(BTreeMap<u64, List>);
 
 impl Lists {
     fn put_back(&mut self, (set, descriptor): Entrance) {
-        if self.listed.insert((set, descriptor)) {
-            self.lists.entry(set).or_default().push_back(descriptor);
-        }
+        self.0.entry(set).or_default().put_last(descriptor);
     }
 
     /// `false` if it stood in no list.
     fn remove(&mut self, (set, descriptor): Entrance) -> bool {
-        let stood = self.listed.remove(&(set, descriptor));
-        if stood && let Some(list) = self.lists.get_mut(&set) {
-            list.retain(|listed| *listed != descriptor);
+        let Some(list) = self.0.get_mut(&set) else { return false };
+        let stood = list.unmark(descriptor);
+        if stood {
+            list.order.retain(|listed| *listed != descriptor);
         }
         stood
     }
@@ -260,20 +294,26 @@ impl Candidates {
 
     /// How many of a set there are.
     pub fn count(&self, set: u64) -> usize {
-        self.lists.lists.get(&set).map_or(0, VecDeque::len)
+        self.lists.0.get(&set).map_or(0, |list| list.order.len())
+    }
+
+    /// Those of a set.
+    pub fn of(&self, set: u64) -> impl Iterator<Item = u32> {
+        self.lists.0.get(&set).into_iter().flat_map(|list| list.order.iter().copied())
+    }
+
+    /// Takes the first of a set out, as [`take`](Candidates::take).
+    pub fn take_first(&mut self, set: u64) -> Option<u32> {
+        self.lists.0.get_mut(&set)?.take_first()
     }
 
     /// Takes the first of a set out, `count` at most; each is settled by a watch at its server or
     /// put back.
     pub fn take(&mut self, set: u64, count: usize) -> Vec<u32> {
-        let Lists { lists, listed } = &mut self.lists;
-        let Some(list) = lists.get_mut(&set) else { return Vec::new() };
-        let taken: Vec<u32> = list.drain(..count.min(list.len())).collect();
-        if list.is_empty() {
-            lists.remove(&set);
-        }
+        let Some(list) = self.lists.0.get_mut(&set) else { return Vec::new() };
+        let taken: Vec<u32> = list.order.drain(..count.min(list.order.len())).collect();
         for descriptor in &taken {
-            listed.remove(&(set, *descriptor));
+            list.unmark(*descriptor);
         }
         taken
     }
@@ -336,7 +376,7 @@ impl Candidates {
         let all: Vec<(u32, Object)> = self.watchers.iter().flat_map(of_set).collect();
         let sets: BTreeSet<u64> =
             all.into_iter().flat_map(|(descriptor, object)| self.remove(set, descriptor, object)).collect();
-        self.take(set, usize::MAX);
+        self.lists.0.remove(&set);
         sets.into_iter().collect()
     }
 }
@@ -463,13 +503,20 @@ mod tests {
         candidates.put_back(1, 3);
         candidates.put_first(1, &[5, 3]);
         assert_eq!((candidates.count(1), candidates.take(1, 1), candidates.take(1, 9)), (2, vec![5], vec![3]));
+        [70, 3, 70].map(|descriptor| candidates.put_back(1, descriptor));
+        assert!(candidates.of(1).eq([70, 3]) && candidates.of(9).next().is_none());
+        assert_eq!([(); 3].map(|()| candidates.take_first(1)), [Some(70), Some(3), None]);
+        candidates.put_back(1, 70);
+        assert_eq!(candidates.take(1, 9), [70]);
         candidates.remove(1, 3, (4, 30));
         candidates.remove(2, 3, (4, 30));
         candidates.all_changed(4);
         assert_eq!((candidates.take(1, ALL), candidates.take(2, ALL)), (vec![5], vec![]));
         candidates.remove_set(1);
         candidates.all_changed(4);
-        assert!(candidates.watchers.is_empty() && candidates.lists.listed.is_empty() && candidates.count(1) == 0);
+        assert!(candidates.watchers.is_empty() && !candidates.lists.0.contains_key(&1));
+        let is_empty = |list: &List| list.order.is_empty() && list.bits.iter().all(|word| *word == 0);
+        assert!(candidates.lists.0.values().all(is_empty));
     }
 
     #[test]

@@ -412,7 +412,8 @@ macro_rules! for_each_call {
             waits { time::sleep(clock, flags, wanted_at, left_at).await }, Full;
         231 ExitGroup "exit_group" (status) waits { process::exit(status).await }, Full;
         232 EpollWait "epoll_wait" (set, events_at, count, timeout_ms)
-            waits { poll::wait_set([set, events_at, count, timeout_ms, 0, 0], false).await }, Full;
+            tries { poll::wait_set_at_once(set, events_at, count, timeout_ms) }
+            or waits { poll::wait_set([set, events_at, count, timeout_ms, 0, 0], false).await }, Full;
         233 EpollCtl "epoll_ctl" (set, operation, descriptor, event_at)
             at_once { poll::change(set, operation, descriptor, event_at) },
             Partial("EPOLLEXCLUSIVE chooses among the sets of one process, not of several; EPOLLWAKEUP is ignored; a set that a child inherits is a copy");
@@ -491,7 +492,8 @@ macro_rules! for_each_call {
         280 Utimensat "utimensat" (directory, path, times_at, flags)
             waits { files::set_times(directory, path, times_at, flags).await }, Full;
         281 EpollPwait "epoll_pwait" (set, events_at, count, timeout_ms, mask_at, mask_bytes)
-            waits { poll::wait_set([set, events_at, count, timeout_ms, mask_at, mask_bytes], true).await }, Full;
+            tries { if mask_at == 0 { poll::wait_set_at_once(set, events_at, count, timeout_ms) } else { None } }
+            or waits { poll::wait_set([set, events_at, count, timeout_ms, mask_at, mask_bytes], true).await }, Full;
         282 Signalfd "signalfd" (descriptor, set_at, set_bytes)
             at_once { signals::open(descriptor, set_at, set_bytes, 0) },
             Partial("the set of a signalfd that a child inherits is a copy; not sent by SCM_RIGHTS");
