@@ -36,7 +36,7 @@ const TRIES: usize = 64;
 struct Reader {
     /// Its place.
     thread: usize,
-    /// Where the count goes, which was writable.
+    /// Where the count goes.
     buffer: u64,
 }
 
@@ -88,7 +88,10 @@ fn counter(found: &Description) -> Counter {
 
 /// `ready::*` bits that hold of a counter.
 pub fn ready(found: &Description) -> u32 {
-    let counter = counter(found);
+    bits_of(counter(found))
+}
+
+fn bits_of(counter: Counter) -> u32 {
     let reads = if counter.is_readable() { ready::READ } else { 0 };
     reads | if counter.is_writable() { ready::WRITE } else { 0 }
 }
@@ -142,43 +145,55 @@ impl Name {
     }
 }
 
+/// A counter as something that was done left it.
+#[derive(Clone, Copy)]
+struct Left {
+    number: u64,
+    counter: Counter,
+    /// Where it stood before.
+    before: u64,
+}
+
 /// Acts on a counter, lets threads that sleep there take what there is, and tells others who wait
 /// for it: what those have taken concerns nobody else. Gives what was taken, and the counter as it
 /// is then; `None` if there is none.
-fn act_on(name: Name, act: Act) -> Option<(Result<u64, Errno>, Description)> {
+fn act_on(name: Name, act: Act) -> Option<(Result<u64, Errno>, Left)> {
     let look = |act: Act| {
         with_state(|state| {
             let found = name.find(state)?;
             let before = found.cookie;
-            Some((act.on(found), *found, before))
+            let done = act.on(found);
+            Some((done, Left { number: found.id, counter: counter(found), before }))
         })
     };
-    let (done, mut now, before) = look(act)?;
+    let (done, mut left) = look(act)?;
     if done.is_err() {
-        return Some((done, now));
+        return Some((done, left));
     }
-    let mut is_taken = false;
-    while counter(&now).is_readable()
-        && let Some(reader) = next_reader(now.id)
-        && let Some((taken, left, _)) = look(Act::Take)
+    let (before, mut is_taken) = (left.before, false);
+    while left.counter.is_readable()
+        && let Some(reader) = next_reader(left.number)
+        && let Some((taken, after)) = look(Act::Take)
     {
         let read = taken.and_then(|taken| user::write(reader.buffer, &taken));
         threads::wake(reader.thread, read.map(|()| BYTES as u64));
-        (now, is_taken) = (left, true);
+        (left, is_taken) = (Left { before, ..after }, true);
     }
-    if !is_taken || now.cookie != before {
-        tell(act, &now, before);
+    if !is_taken || left.counter.count() != before {
+        tell(act, &left);
     }
-    Some((done, now))
+    Some((done, left))
 }
 
-/// Tells who waits for a counter what was done to it, as it stands now. A take makes room, which
-/// matters to who found none.
-fn tell(act: Act, now: &Description, before: u64) {
-    let object = object(now);
+/// Tells who waits for a counter what was done to it. A take makes room, which matters to who found
+/// none.
+fn tell(act: Act, left: &Left) {
+    let object = (server::COUNTER, left.number);
     match act {
         Act::Add(_) => poll::changed(object),
-        Act::Take if !Counter::new(before, false).is_writable() || proxy().happenings.takes(object, ready::WRITE) => {
+        Act::Take
+            if !Counter::new(left.before, false).is_writable() || proxy().happenings.takes(object, ready::WRITE) =>
+        {
             poll::changed(object);
         }
         Act::Take => {}
@@ -190,7 +205,7 @@ fn tell(act: Act, now: &Description, before: u64) {
 async fn perform(found: &Description, act: Act, waits: bool) -> Result<ControlFlow<u64, u64>, Failure> {
     let mut waiting: Option<Waiting> = None;
     loop {
-        let Some((done, now)) = act_on(Name::Number(found.id), act) else {
+        let Some((done, left)) = act_on(Name::Number(found.id), act) else {
             // Whoever waits beside this one is told next, and finds the same.
             let to = proxy().moved_counter(found.id);
             return to.map(ControlFlow::Break).ok_or(Errno::EBADF.into());
@@ -201,7 +216,7 @@ async fn perform(found: &Description, act: Act, waits: bool) -> Result<ControlFl
             Ok(taken) => {
                 if let Some(waiting) = &waiting {
                     // What is left another one takes.
-                    waiting.owes(ready(&now) & act.mask() != 0);
+                    waiting.owes(bits_of(left.counter) & act.mask() != 0);
                 }
                 return Ok(ControlFlow::Continue(taken));
             }
@@ -247,44 +262,44 @@ pub async fn write(found: &Description, from: Source<'_>, waits: bool) -> Outcom
     }
 }
 
-/// read or write of a counter, if it can be done now; `None` for all else.
-fn at_once(descriptor: u64, act: Act) -> Option<Result<u64, Errno>> {
-    match act_on(Name::Descriptor(descriptor), act)? {
-        (Err(Errno::EAGAIN), now) if now.flags & O_NONBLOCK == 0 => None,
-        (done, _) => Some(done),
-    }
+/// Of what is a counter: may a call wait for it, and can it be read?
+fn look_at(descriptor: u64) -> Option<(bool, bool)> {
+    with_state(|state| {
+        let found = state.descriptors.get(descriptor).ok()?;
+        let is_counter = found.server == server::COUNTER;
+        is_counter.then(|| (found.flags & O_NONBLOCK == 0, counter(found).is_readable()))
+    })
 }
 
 /// read, where nobody has to be waited for: of a counter above 0.
 pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
-    if !with_state(|state| state.descriptors.is_at(descriptor, server::COUNTER)) {
-        return None;
-    }
+    let (waits, is_readable) = look_at(descriptor)?;
     if count < BYTES as u64 {
         return Some(Err(Errno::EINVAL.into()));
+    }
+    if !is_readable {
+        return if waits { None } else { Some(Err(Errno::EAGAIN.into())) };
     }
     if let Err(errno) = user::check_writable(buffer, BYTES as u64) {
         return Some(Err(errno.into()));
     }
-    let taken = at_once(descriptor, Act::Take)?;
+    let (taken, _) = act_on(Name::Descriptor(descriptor), Act::Take)?;
     Some(taken.and_then(|taken| user::write(buffer, &taken)).map(|()| BYTES as u64).map_err(Failure::from))
 }
 
 /// read of a counter at 0, as [`read_at_once`] said: where the thread sleeps until it can.
 pub fn sleeps(descriptor: u64, buffer: u64) -> Option<Line> {
-    let found = with_state(|state| state.descriptors.get(descriptor).copied()).ok()?;
-    if found.server != server::COUNTER || signalled() {
+    let (server, number) = with_state(|state| state.descriptors.get(descriptor).map(object)).ok()?;
+    if server != server::COUNTER || signalled() {
         return None;
     }
     let reader = Reader { thread: threads::current(), buffer };
-    Some(Line::Counter(READERS.0.borrow_mut().add(found.id, ANY, reader)))
+    Some(Line::Counter(READERS.0.borrow_mut().add(number, ANY, reader)))
 }
 
 /// write, where nobody has to be waited for: to a counter with room.
 pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
-    if !with_state(|state| state.descriptors.is_at(descriptor, server::COUNTER)) {
-        return None;
-    }
+    let (waits, _) = look_at(descriptor)?;
     if count < BYTES as u64 {
         return Some(Err(Errno::EINVAL.into()));
     }
@@ -292,8 +307,10 @@ pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome
         Ok(more) => more,
         Err(errno) => return Some(Err(errno.into())),
     };
-    let added = at_once(descriptor, Act::Add(more))?;
-    Some(added.map(|_| BYTES as u64).map_err(Failure::from))
+    match act_on(Name::Descriptor(descriptor), Act::Add(more))?.0 {
+        Err(Errno::EAGAIN) if waits => None,
+        done => Some(done.map(|_| BYTES as u64).map_err(Failure::from)),
+    }
 }
 
 /// Before a fork: the process server gets the counters that the child will share. One that borrows
