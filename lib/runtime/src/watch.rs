@@ -20,8 +20,11 @@ impl Watch {
     }
 
     /// Lets every waiter look again.
+    #[inline]
     pub fn changed(&self) {
-        self.wakers.take().into_iter().for_each(Waker::wake);
+        if !self.wakers.borrow().is_empty() {
+            self.wakers.take().into_iter().for_each(Waker::wake);
+        }
     }
 
     /// Waits until `look` gives something.

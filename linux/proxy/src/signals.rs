@@ -319,9 +319,9 @@ impl ThreadSignals {
         (!self.blocked | self.awaited) & bit(signal) != 0
     }
 
-    /// A thread that begins with this one's mask.
-    pub fn for_new_thread(&self) -> ThreadSignals {
-        ThreadSignals { blocked: self.blocked, ..ThreadSignals::default() }
+    /// What was zeroes begins as a new thread's, with the mask of the one that makes it.
+    pub fn begin(&mut self, blocked: u64) {
+        (self.blocked, self.alternate) = (blocked, AlternateStack::default());
     }
 
     /// What a forked child's thread keeps: mask and alternate stack.
@@ -419,7 +419,14 @@ impl Signals {
         self.post_to(thread, signal, cause);
     }
 
+    /// Has the thread nothing to see, and no mask to put back? Asked after every call.
+    #[inline]
+    pub fn is_quiet(&self, thread: &ThreadSignals) -> bool {
+        self.pending(thread) & !thread.blocked == 0 && thread.restores_mask == 0
+    }
+
     /// All that came and the thread could see.
+    #[inline]
     pub fn pending(&self, thread: &ThreadSignals) -> u64 {
         self.pending.set | thread.pending.set
     }
@@ -477,7 +484,6 @@ impl Signals {
 
     /// Takes the next one, lowest number first (faults come before the rest only by number).
     pub fn take(&mut self, thread: &mut ThreadSignals) -> Option<(Delivery, Cause)> {
-        // Asked after every call.
         let open = self.pending(thread) & !thread.blocked;
         if open == 0 {
             return None;
@@ -519,6 +525,7 @@ impl Signals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerocopy::FromZeros;
 
     fn handler(flags: u64) -> Option<Action> {
         Some(Action { handler: 0x1000, flags, restorer: 0x2000, mask: u64::MAX })
@@ -616,7 +623,10 @@ mod tests {
         assert_eq!(first.blocked, 0);
         first.restore_mask();
         assert_eq!((first.blocked, first.take_lasting_mask()), (bit(10), bit(10)));
-        assert_eq!(first.for_new_thread().blocked, bit(10));
+        first.alternate = AlternateStack { flags: 0, ..AlternateStack::default() };
+        let mut new: ThreadSignals = FromZeros::new_zeroed();
+        new.begin(first.blocked);
+        assert_eq!((new.blocked, new.alternate), (bit(10), AlternateStack::default()));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::shared_files;
 use super::threads;
 use super::user::{self, with_block, with_state, with_thread};
 use super::vfork;
+use zerocopy::IntoBytes;
 
 /// What clone asks for besides a copy.
 #[derive(Clone, Copy, Default)]
@@ -57,13 +58,13 @@ fn arguments(at: u64, bytes: u64) -> Result<([u64; 5], u64), Errno> {
         return Err(if bytes > PAGE { Errno::E2BIG } else { Errno::EINVAL });
     }
     let mut words = [0u64; WORDS];
-    for index in 0..bytes / 8 {
-        let word = user::read(at.wrapping_add(index * 8))?;
-        match words.get_mut(index as usize) {
-            Some(place) => *place = word,
-            None if word != 0 => return Err(Errno::E2BIG),
-            None => {}
-        }
+    let fits = user::with_bytes(at, bytes, |all| {
+        let (known, others) = all.split_at(all.len().min(size_of_val(&words)));
+        words.as_mut_bytes()[..known.len()].copy_from_slice(known);
+        others.iter().all(|byte| *byte == 0)
+    })?;
+    if !fits {
+        return Err(Errno::E2BIG);
     }
     let [flags, handle_at, child_id_at, parent_id_at, _, stack, stack_bytes, thread_pointer, ids_at, ids, _] = words;
     if ids_at != 0 || ids != 0 || (stack == 0) != (stack_bytes == 0) {

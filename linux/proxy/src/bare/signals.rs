@@ -40,7 +40,10 @@ pub fn upcall(exception: &ExceptionInfo) {
     // Takes what came in, and tells the servers to ring for the next.
     runtime::rest(true);
     let changed = match exception.vector {
-        ExceptionInfo::PREEMPTION => threads::make_room(true),
+        ExceptionInfo::PREEMPTION => {
+            threads::stop_sharing_if_alone();
+            threads::make_room(true)
+        }
         _ => threads::make_room_when_due(),
     };
     // Another thread has seen its own signals already.
@@ -123,6 +126,12 @@ fn fault(vector: u64, exception: &ExceptionInfo) {
 
 /// Makes the program see its signals: ends it or enters handlers.
 pub fn deliver() {
+    if !with_signals(|signals, thread| signals.is_quiet(thread)) {
+        deliver_all();
+    }
+}
+
+fn deliver_all() {
     while let Some((delivery, mut cause)) = with_signals(Signals::take) {
         timers::delivered(&mut cause);
         match delivery {

@@ -50,10 +50,14 @@ pub fn serve() -> Return {
         finish(false);
         return Return::Quick;
     };
+    let effect = call.effect();
     let outcome = match at_once(call, &arguments) {
         Some(outcome) => outcome,
-        None if threads::is_alone() => runtime::block_on(threads::alone(pin!(answer(call, arguments)))),
-        None if call.effect() == Effect::EndsThread => return threads::end(),
+        None if threads::is_alone() => {
+            threads::stop_sharing_if_alone();
+            runtime::block_on(threads::alone(pin!(answer(call, arguments))))
+        }
+        None if effect == Effect::EndsThread => return threads::end(),
         None => {
             let waited = match sleeps(call, &arguments) {
                 Some(line) => Err(threads::sleep(call, line)),
@@ -65,8 +69,8 @@ pub fn serve() -> Return {
             }
         }
     };
-    let leave = settle(call, outcome);
-    if call.effect() == Effect::ParksThread
+    let leave = settle(effect, outcome);
+    if effect == Effect::ParksThread
         && let Some(leave) = threads::make_room(false)
     {
         return leave;
@@ -76,12 +80,13 @@ pub fn serve() -> Return {
 }
 
 /// Puts what came of a call where the program finds it.
-pub fn settle(call: Call, outcome: Outcome) -> Return {
-    match (call, outcome) {
-        (call, Ok(_)) if call.effect() == Effect::ReplacesRegisters => return Return::Exact,
-        (_, Ok(value)) => entry::give(value),
-        (_, Err(Failure::Errno(errno))) => entry::give(errno.to_result()),
-        (_, Err(Failure::Interrupted)) => interrupted(),
+#[inline]
+pub fn settle(effect: Effect, outcome: Outcome) -> Return {
+    match outcome {
+        Ok(_) if effect == Effect::ReplacesRegisters => return Return::Exact,
+        Ok(value) => entry::give(value),
+        Err(Failure::Errno(errno)) => entry::give(errno.to_result()),
+        Err(Failure::Interrupted) => interrupted(),
     }
     Return::Quick
 }
@@ -98,6 +103,8 @@ pub fn finish(is_due: bool) {
 }
 
 /// A signal came first: the call starts again after the handler, or ends with EINTR.
+#[cold]
+#[inline(never)]
 fn interrupted() {
     if with_signals(|signals, thread| signals.restarts_calls(thread)) {
         entry::go_back(SYSCALL_BYTES);
@@ -152,6 +159,8 @@ pub fn log_end(how: Ended) {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn log_absent(number: u64) {
     // The C library asks for it at each start and does without.
     const RSEQ: u64 = 334;

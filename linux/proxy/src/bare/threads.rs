@@ -30,7 +30,6 @@ use personality::signals::{Cause, Posted};
 use personality::sleepers::Ticket;
 use personality::state::ThreadState;
 use runtime::{TaskId, Watch};
-use zerocopy::FromZeros;
 
 use super::entry::{self, machine};
 use super::errors::{Failure, Outcome};
@@ -110,9 +109,12 @@ struct Threads {
     last_number: u32,
     /// Since when the running thread runs.
     since_ns: u64,
-    /// The running thread waits, or is the only one: its clock stands still.
+    /// The running thread waits, or does not share the context: its clock stands still.
     is_stopped: bool,
-    /// What the process had used when the only thread became that.
+    /// The context is interrupted by all that comes, and at the end of each slice; clocks of
+    /// threads are counted here.
+    is_shared: bool,
+    /// What the process had used when the only thread began to have the context for itself.
     alone_since_ns: u64,
 }
 
@@ -138,6 +140,7 @@ static GLOBAL: Global = Global {
         last_number: 0,
         since_ns: 0,
         is_stopped: true,
+        is_shared: false,
         alone_since_ns: 0,
     }),
     current: Cell::new(0),
@@ -278,10 +281,10 @@ pub fn current() -> usize {
 
 /// Puts the running thread's registers aside: it waits or is ready from now on.
 fn put_aside(is_exact: bool) -> usize {
-    let (place, registers) = (current(), entry::registers());
+    let place = current();
     with(|threads| {
         let thread = threads.thread(place);
-        thread.state().registers = registers;
+        thread.state().registers = entry::registers();
         (thread.is_aside, thread.is_exact) = (true, is_exact);
     });
     place
@@ -375,23 +378,20 @@ fn run_next() -> Return {
         place
     });
     let now_ns = runtime::now_ns();
-    enter(place, now_ns);
-    let (outcome, is_exact) = with(|threads| {
-        let thread = threads.thread(place);
-        (thread.outcome.take(), core::mem::take(&mut thread.is_exact))
-    });
-    let by_call = outcome.map(|(call, outcome)| syscall::settle(call, outcome));
+    let (outcome, is_exact) = enter(place, now_ns);
+    let by_call = outcome.map(|(call, outcome)| syscall::settle(call.effect(), outcome));
     // What others asked for while this thread was not there is to be rung for. Threads that go on
     // from one to the other are hardly ever found at the end of a slice by those who wait for time.
     syscall::finish(runtime::is_due(now_ns));
     if is_exact { Return::Exact } else { by_call.unwrap_or(Return::Quick) }
 }
 
-/// Makes a thread the running one: its registers are where the program goes on.
-fn enter(place: usize, now_ns: u64) {
-    let registers = with(|threads| {
+/// Makes a thread the running one: its registers are where the program goes on. Gives what came of
+/// the call it waited in, and whether it goes on with exactly those registers.
+fn enter(place: usize, now_ns: u64) -> (Option<(Call, Outcome)>, bool) {
+    with(|threads| {
         threads.stop_clock(now_ns);
-        (threads.since_ns, threads.is_stopped) = (now_ns, threads.count == 1);
+        (threads.since_ns, threads.is_stopped) = (now_ns, !threads.is_shared);
         let before = core::mem::replace(&mut threads.running, place);
         if before != place {
             if let Some(Some(thread)) = threads.all.get_mut(before) {
@@ -401,10 +401,13 @@ fn enter(place: usize, now_ns: u64) {
         }
         let thread = threads.thread(place);
         thread.is_aside = false;
-        thread.state().registers
-    });
-    work_for(place);
-    entry::set_registers(&registers);
+        GLOBAL.state.set(thread.state.as_ptr());
+        GLOBAL.current.set(place);
+        // SAFETY: no registers that were put aside.
+        unsafe { entry::work_with(None) };
+        entry::set_registers(&thread.state().registers);
+        (thread.outcome.take(), core::mem::take(&mut thread.is_exact))
+    })
 }
 
 /// Stores what the processor holds of a thread.
@@ -460,36 +463,57 @@ pub fn add(wishes: &Wishes) -> Result<u64, Errno> {
         return Err(Errno::EAGAIN);
     }
     let process = with_state(|state| state.process);
-    let (registers, name, bases, own) =
-        with_thread(|thread| (entry::registers(), thread.name, thread.bases, thread.signals));
-    let mut state: Box<ThreadState> = Box::new(FromZeros::new_zeroed());
-    state.bases = bases;
+    // SAFETY: zeroes are a state (`FromZeros`); made here, it is not copied.
+    let mut state = unsafe { Box::<ThreadState>::new_zeroed().assume_init() };
+    with_thread(|own| {
+        (state.bases, state.name) = (own.bases, own.name);
+        state.signals.begin(own.signals.blocked);
+    });
     keep(&mut state);
-    state.registers = registers;
+    state.registers = entry::registers();
     state.registers.rax = 0;
     if wishes.stack != 0 {
         state.registers.rsp = wishes.stack;
     }
     state.bases[0] = wishes.thread_pointer.unwrap_or(state.bases[0]);
-    (state.name, state.clear_id_at, state.signals) = (name, wishes.clear_id_at, own.for_new_thread());
-    let (id, count) = with(|threads| {
+    state.clear_id_at = wishes.clear_id_at;
+    let (id, is_shared) = with(|threads| {
         state.id = threads.new_id(process);
         let id = state.id;
         let place = threads.add(Thread { is_aside: true, ..Thread::over(Box::into_raw(state)) });
         threads.ready.push_back(place);
-        (id, threads.count)
+        (id, threads.is_shared)
     });
-    if count == 2 {
-        entry::interrupt_by(u64::MAX, true);
-        let (used_ns, now_ns) = (own_used_ns(), runtime::now_ns());
-        with(|threads| {
-            let place = threads.running;
-            let own_ns = used_ns.saturating_sub(threads.alone_since_ns);
-            threads.thread(place).ran_ns += own_ns;
-            (threads.since_ns, threads.is_stopped) = (now_ns, false);
-        });
+    if !is_shared {
+        share();
     }
     Ok(id)
+}
+
+/// From now on threads share the context.
+fn share() {
+    entry::interrupt_by(u64::MAX, true);
+    let (used_ns, now_ns) = (own_used_ns(), runtime::now_ns());
+    with(|threads| {
+        let place = threads.running;
+        let own_ns = used_ns.saturating_sub(threads.alone_since_ns);
+        threads.thread(place).ran_ns += own_ns;
+        (threads.since_ns, threads.is_stopped, threads.is_shared) = (now_ns, false, true);
+    });
+}
+
+/// Where one thread is left that has to wait, or had a slice for itself, it shares the context no
+/// longer. Not sooner: many programs make and join one thread after the other.
+pub fn stop_sharing_if_alone() {
+    if with(|threads| !threads.is_shared || threads.count > 1) {
+        return;
+    }
+    entry::interrupt_by(proxy().signal_bits, false);
+    let (used_ns, now_ns) = (own_used_ns(), runtime::now_ns());
+    with(|threads| {
+        threads.stop_clock(now_ns);
+        (threads.alone_since_ns, threads.is_shared) = (used_ns, false);
+    });
 }
 
 /// For how long a thread ran (0: the current one); no more than the process used. `None` if there
@@ -499,7 +523,7 @@ pub fn used_ns(id: u64) -> Option<u64> {
     with(|threads| {
         let place = if id == 0 { own } else { threads.find(|thread| thread.id == id)? };
         let more_ns = match () {
-            _ if threads.count == 1 => all_ns.saturating_sub(threads.alone_since_ns),
+            _ if !threads.is_shared => all_ns.saturating_sub(threads.alone_since_ns),
             _ if threads.running == place && !threads.is_stopped => now_ns.saturating_sub(threads.since_ns),
             _ => 0,
         };
@@ -537,14 +561,6 @@ fn remove(place: usize) {
     if thread.state.as_ptr() != first_thread() {
         // SAFETY: made by `Box::into_raw` in `add`; nobody works for it any more.
         drop(unsafe { Box::from_raw(thread.state.as_ptr()) });
-    }
-    if is_alone() {
-        entry::interrupt_by(proxy().signal_bits, false);
-        let (used_ns, now_ns) = (own_used_ns(), runtime::now_ns());
-        with(|threads| {
-            threads.stop_clock(now_ns);
-            threads.alone_since_ns = used_ns;
-        });
     }
 }
 
