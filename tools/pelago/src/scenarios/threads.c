@@ -11,6 +11,7 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -202,6 +203,79 @@ static void locks(void) {
     check("a semaphore", sem_wait(&semaphore) == 0 && end(poster) == 0, 0);
 }
 
+static void *read_counter(void *argument) {
+    struct { int file; uint64_t *into; } *wish = (void *)argument;
+    entered = 1;
+    return (void *)(read(wish->file, wish->into, 8) == 8 ? (long)*wish->into : -errno);
+}
+static void add(int file, uint64_t count) { if (write(file, &count, 8) != 8) exit(99); }
+static volatile int side;
+static void *rally(void *argument) {
+    int me = (int)(long)argument;
+    while (!stop) {
+        while (side != me && !stop) futex(&side, FUTEX_WAIT_PRIVATE, !me, 0, 0, 0);
+        side = !me, futex(&side, FUTEX_WAKE_PRIVATE, 1, 0, 0, 0);
+    }
+    return 0;
+}
+
+// Threads that wait for nothing but another one.
+static void sleepers(void) {
+    struct sigaction action = { .sa_handler = note };
+    uint64_t counts[2];
+    struct { int file; uint64_t *into; } wishes[2];
+    pthread_t threads[2];
+    sigaction(SIGUSR1, &action, 0);
+    words[0] = 0, threads[0] = begin(sleep_at, 1), until_entered();
+    pthread_kill(threads[0], SIGUSR1);
+    long found = end(threads[0]);
+    check("a signal ends a sleep at a word", found == -EINTR && pthread_equal(handled_by, threads[0]), found);
+    found = futex(&words[0], FUTEX_WAKE_PRIVATE, INT_MAX, 0, 0, 0);
+    check("who was interrupted sleeps there no longer", found == 0, found);
+
+    int file = eventfd(0, 0);
+    for (int at = 0; at < 2; at++) wishes[at].file = file, wishes[at].into = &counts[at];
+    threads[0] = begin(read_counter, (long)&wishes[0]), until_entered();
+    pthread_kill(threads[0], SIGUSR1), found = end(threads[0]), add(file, 3);
+    check("a signal ends a read of a counter", found == -EINTR, found);
+    found = read(file, &counts[1], 8) == 8 ? (long)counts[1] : -errno;
+    check("which takes nothing then", found == 3, found);
+    action.sa_flags = SA_RESTART, sigaction(SIGUSR1, &action, 0), handled = 0;
+    threads[0] = begin(read_counter, (long)&wishes[0]), until_entered();
+    pthread_kill(threads[0], SIGUSR1);
+    while (!handled) sched_yield();
+    add(file, 5), found = end(threads[0]);
+    check("or it begins again", found == 5, found);
+    for (int at = 0; at < 2; at++) threads[at] = begin(read_counter, (long)&wishes[at]), until_entered();
+    struct pollfd wanted = { file, POLLIN };
+    add(file, 7), found = end(threads[0]);
+    check("of two that read the first takes all", found == 7 && poll(&wanted, 1, 0) == 0, found);
+    add(file, 8), found = end(threads[1]);
+    check("the other what comes next", found == 8, found);
+    char *page = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    wishes[0].into = (uint64_t *)page, threads[0] = begin(read_counter, (long)&wishes[0]), until_entered();
+    munmap(page, 4096), add(file, 1), found = end(threads[0]);
+    check("a count whose page went away gives EFAULT", found == -EFAULT, found);
+    close(file), file = eventfd(0, EFD_SEMAPHORE);
+    for (int at = 0; at < 2; at++) {
+        wishes[at].file = file, wishes[at].into = &counts[at];
+        threads[at] = begin(read_counter, (long)&wishes[at]), until_entered();
+    }
+    add(file, 3), found = end(threads[0]) + end(threads[1]);
+    check("two that read a semaphore take one each", found == 2, found);
+    found = read(file, &counts[1], 8) == 8 ? (long)counts[1] : -errno;
+    wanted.fd = file, check("and one is left", found == 1 && poll(&wanted, 1, 0) == 0, found);
+    close(file);
+
+    for (long at = 0; at < 2; at++) threads[at] = begin(rally, at);
+    long begun = now_ms();
+    for (int round = 0; round < 50; round++) usleep(1000);
+    long slept = now_ms() - begun;
+    stop = 1, futex(&side, FUTEX_WAKE_PRIVATE, INT_MAX, 0, 0, 0);
+    end(threads[0]), end(threads[1]), stop = 0;
+    check("two that wake each other leave time to a sleeper", slept < 1000, slept);
+}
+
 static void signals(void) {
     struct sigaction action = { .sa_handler = note };
     sigaction(SIGUSR1, &action, 0);
@@ -310,6 +384,7 @@ int main(int count, char **arguments) {
     stop = 0;
     blocking_calls();
     locks();
+    sleepers();
     signals();
     lives(arguments[0]);
     cpu_set_t cores;
