@@ -27,9 +27,9 @@ pub const SEND_BYTES: usize = 64 * 1024;
 const PROBE_BYTES: usize = 1460;
 /// Repeats in vain after which all is sent again, not the first segment alone.
 const VAIN_MAX: u32 = 1;
-/// A reset follows the last bytes so much later, where it leaves the machine: passt drops what it
-/// reads together with a reset.
-const RESET_AFTER_NS: u64 = 5_000_000;
+/// A reset that leaves the machine waits so long at most until the last bytes are acknowledged:
+/// passt drops what it reads together with a reset.
+const RESET_AFTER_NS: u64 = 100_000_000;
 /// Sockets of ended connections kept for new ones, with their buffers: saves clearing 129 KiB per
 /// connection.
 pub const SPARE_MAX: usize = 64;
@@ -221,8 +221,8 @@ impl Connection {
 
     /// When it may be reset, if it is to be; `is_local` if its peer is in this machine.
     pub fn resets_at_ns(&self, is_local: bool) -> Option<u64> {
-        let after_ns = if is_local || self.bytes_sent_ns == 0 { 0 } else { RESET_AFTER_NS };
-        self.is_to_reset.then(|| self.bytes_sent_ns + after_ns)
+        let waits = !is_local && self.record.unacknowledged();
+        self.is_to_reset.then_some(if waits { self.bytes_sent_ns + RESET_AFTER_NS } else { 0 })
     }
 
     /// Lets it send all that the peer's window takes, as soon as there are buffers, until something

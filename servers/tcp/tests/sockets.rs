@@ -157,7 +157,7 @@ fn closing_with_unread_bytes_resets() {
 }
 
 #[test]
-fn what_was_written_leaves_some_time_before_a_reset() {
+fn a_reset_waits_until_what_was_written_is_acknowledged() {
     let mut net = Net::new();
     let listener = net.server.listen(80);
     let all = [7; 1000];
@@ -171,14 +171,32 @@ fn what_was_written_leaves_some_time_before_a_reset() {
         net.server.write(server, &all).unwrap();
         // In the same turn.
         net.server.sockets.close(ME, server).unwrap();
-        net.settle();
+        let written = net.server.turn(net.now_ns);
+        assert_eq!(written.len(), 1, "it is not reset at once");
+        net.now_ns += 50_000_000;
+        assert_eq!(net.server.turn(net.now_ns).len(), 0, "nor because time passes");
+        net.client.deliver(&written[0], net.now_ns);
         assert_eq!(net.client.read(client, 2000).unwrap(), all);
-        assert_eq!(net.client.read(client, 2000), Err(DescriptionError::WouldBlock), "it is not reset at once");
-        net.pass(5_000_000);
+        net.pass(20_000_000);
         assert_eq!(net.client.read(client, 2000), Err(DescriptionError::ConnectionReset));
         assert_eq!(net.server.sockets.tcp.records().count(), 0);
         assert_eq!(net.server.sockets.tcp.next_ns(), None);
     }
+}
+
+#[test]
+fn a_reset_waits_for_100_ms_at_most() {
+    let mut net = Net::new();
+    let listener = net.server.listen(80);
+    let (server, _) = net.connection(listener, 80);
+    net.server.sockets.set_option(ME, server, SocketOption::Linger(Some(0))).unwrap();
+    net.server.write(server, &[7; 1000]).unwrap();
+    net.server.sockets.close(ME, server).unwrap();
+    net.cut = true;
+    net.pass(99_000_000);
+    assert_eq!(net.server.sockets.tcp.records().count(), 1);
+    net.pass(2_000_000);
+    assert_eq!(net.server.sockets.tcp.records().count(), 0);
 }
 
 #[test]
