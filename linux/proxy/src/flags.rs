@@ -2,11 +2,21 @@
 //! user interface headers).
 #![allow(missing_docs)]
 
+use crate::errno::Errno;
+
+/// `EINVAL` for flags that a call does not know.
+pub fn only(flags: u64, known: u64) -> Result<(), Errno> {
+    if flags as u32 & !(known as u32) == 0 { Ok(()) } else { Err(Errno::EINVAL) }
+}
+
 pub const AT_FDCWD: i32 = -100;
 pub const AT_SYMLINK_NOFOLLOW: u64 = 0x100;
 pub const AT_REMOVEDIR: u64 = 0x200;
+pub const AT_EACCESS: u64 = 0x200;
 pub const AT_SYMLINK_FOLLOW: u64 = 0x400;
+pub const AT_NO_AUTOMOUNT: u64 = 0x800;
 pub const AT_EMPTY_PATH: u64 = 0x1000;
+pub const AT_STATX_SYNC_TYPE: u64 = 0x6000;
 
 pub const O_ACCMODE: u32 = 3;
 pub const O_WRONLY: u32 = 1;
@@ -30,6 +40,8 @@ pub const F_GETFL: u64 = 3;
 pub const F_SETFL: u64 = 4;
 pub const F_SETOWN: u64 = 8;
 pub const F_GETOWN: u64 = 9;
+pub const F_SETOWN_EX: u64 = 15;
+pub const F_GETOWN_EX: u64 = 16;
 pub const F_GETLK: u64 = 5;
 pub const F_SETLK: u64 = 6;
 pub const F_SETLKW: u64 = 7;
@@ -48,20 +60,25 @@ pub const LOCK_SH: u64 = 1;
 pub const LOCK_EX: u64 = 2;
 pub const LOCK_NB: u64 = 4;
 pub const LOCK_UN: u64 = 8;
+pub const LOCK_MAND: u64 = 32;
 
 pub const RWF_NOWAIT: u64 = 8;
+pub const RWF_APPEND: u64 = 16;
 /// RWF_HIPRI, RWF_DSYNC and RWF_SYNC: files are memory.
 pub const RWF_OF_STORAGE: u64 = 7;
 
 pub const PROT_READ: u64 = 1;
 pub const PROT_WRITE: u64 = 2;
 pub const PROT_EXEC: u64 = 4;
+pub const PROT_SEM: u64 = 8;
+pub const PROT_GROWSDOWN: u64 = 0x100_0000;
 pub const MAP_SHARED: u64 = 1;
 pub const MAP_PRIVATE: u64 = 2;
 pub const MAP_SHARED_VALIDATE: u64 = 3;
 pub const MAP_TYPE: u64 = 15;
 pub const MAP_FIXED: u64 = 0x10;
 pub const MAP_ANONYMOUS: u64 = 0x20;
+pub const MAP_32BIT: u64 = 0x40;
 pub const MAP_SYNC: u64 = 0x80000;
 pub const MAP_FIXED_NOREPLACE: u64 = 0x100000;
 /// All flags that mmap had before it refused unknown ones (LEGACY_MAP_MASK), besides its type: from
@@ -87,17 +104,27 @@ pub const CLONE_VM: u64 = 0x100;
 pub const CLONE_SIGHAND: u64 = 0x800;
 pub const CLONE_PIDFD: u64 = 0x1000;
 pub const CLONE_VFORK: u64 = 0x4000;
+pub const CLONE_PARENT: u64 = 0x8000;
 pub const CLONE_THREAD: u64 = 0x10000;
 pub const CLONE_SETTLS: u64 = 0x80000;
 pub const CLONE_PARENT_SETTID: u64 = 0x100000;
 pub const CLONE_CHILD_CLEARTID: u64 = 0x200000;
 pub const CLONE_CHILD_SETTID: u64 = 0x1000000;
+pub const CLONE_DETACHED: u64 = 0x400000;
+/// CLONE_NEWNS, and all others but CLONE_NEWTIME, which is of clone3.
+pub const CLONE_NEW: u64 = 0x7e02_0000;
+pub const CLONE_NEWTIME: u64 = 0x80;
+pub const CLONE_CLEAR_SIGHAND: u64 = 1 << 32;
+/// What clone has in the bits of its flags, and clone3 elsewhere: the signal at the child's end.
+pub const CSIGNAL: u64 = 0xff;
 
 pub const WNOHANG: u64 = 1;
 pub const WUNTRACED: u64 = 2;
 pub const WEXITED: u64 = 4;
 pub const WCONTINUED: u64 = 8;
 pub const WNOWAIT: u64 = 0x0100_0000;
+/// __WNOTHREAD, __WALL and __WCLONE: children are of one kind, and the process's.
+pub const WHOSE: u64 = 0xe000_0000;
 
 pub const AF_UNSPEC: u16 = 0;
 pub const AF_UNIX: u16 = 1;
@@ -108,11 +135,13 @@ pub const SOCK_DGRAM: u64 = 2;
 pub const SOCK_SEQPACKET: u64 = 5;
 pub const SOCK_NONBLOCK: u64 = 0o4000;
 pub const SOCK_CLOEXEC: u64 = 0o2000000;
+pub const MSG_OOB: u64 = 1;
 pub const MSG_PEEK: u64 = 2;
 pub const MSG_CTRUNC: u64 = 8;
 pub const MSG_TRUNC: u64 = 0x20;
 pub const MSG_DONTWAIT: u64 = 0x40;
 pub const MSG_WAITALL: u64 = 0x100;
+pub const MSG_ERRQUEUE: u64 = 0x2000;
 pub const MSG_WAITFORONE: u64 = 0x10000;
 pub const MSG_NOSIGNAL: u64 = 0x4000;
 pub const MSG_CMSG_CLOEXEC: u64 = 0x4000_0000;

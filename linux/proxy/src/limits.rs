@@ -57,7 +57,8 @@ const fn most(resource: u64) -> u64 {
 
 /// Does nothing watch over a limit that Linux does, so that it is only told?
 pub fn is_only_told(resource: u64, new: Limit) -> bool {
-    matches!(resource, resource::CPU | resource::SIGNALS) && new.current < most(resource)
+    let is_unwatched = matches!(resource, resource::CPU | resource::PROCESSES | resource::SIGNALS);
+    is_unwatched && new.current < most(resource)
 }
 
 impl Default for Limits {
@@ -181,6 +182,7 @@ mod tests {
     #[test]
     fn what_nothing_watches_over_is_known() {
         assert!(is_only_told(CPU, limit(1, UNLIMITED)) && is_only_told(SIGNALS, limit(0, 0)));
+        assert!(is_only_told(PROCESSES, limit(10, 420)) && !is_only_told(PROCESSES, limit(420, 420)));
         assert!(!is_only_told(CPU, limit(UNLIMITED, UNLIMITED)) && !is_only_told(FILE_BYTES, limit(3, 3)));
     }
 }

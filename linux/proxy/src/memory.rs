@@ -29,6 +29,9 @@ pub const RESERVED_END: u64 = 0x0000_7600_0000_0000;
 pub const PLACE_BASE: u64 = 0x0000_7f80_0000_0000;
 /// And end below this. What does not fit is placed from [`RESERVED_END`] on.
 pub const PLACE_TOP: u64 = 0x0000_7fff_0000_0000;
+/// Areas that are to have low addresses are placed from here to [`LOW_END`], above images that
+/// have.
+pub const PLACE_LOW: u64 = 0x4000_0000;
 /// Where position-independent programs are loaded.
 pub const PIE_BASE: u64 = 0x0000_5555_5555_4000;
 /// Top of the program's stack.
@@ -300,19 +303,26 @@ impl Memory {
         if wish != 0 && wish.checked_add(bytes).is_some_and(|end| self.is_free(wish, end)) {
             return Ok(wish);
         }
-        let gap = |from: u64, to: u64| {
-            let areas = self.areas();
-            let mut at = from;
-            for area in &areas[areas.partition_point(|area| area.end <= from)..] {
-                if area.start >= to || area.start.saturating_sub(at) >= bytes {
-                    break;
-                }
-                at = area.end;
+        let lowest = self.gap(self.packed.max(PLACE_BASE), PLACE_TOP, bytes);
+        lowest.or_else(|| self.gap(RESERVED_END, PLACE_BASE, bytes)).ok_or(Errno::ENOMEM)
+    }
+
+    /// A free place for `bytes` (whole pages) whose addresses have 31 bits. `ENOMEM`.
+    pub fn place_low(&self, bytes: u64) -> Result<u64, Errno> {
+        self.gap(PLACE_LOW, LOW_END, bytes).ok_or(Errno::ENOMEM)
+    }
+
+    /// The lowest gap of `bytes` within a range.
+    fn gap(&self, from: u64, to: u64, bytes: u64) -> Option<u64> {
+        let areas = self.areas();
+        let mut at = from;
+        for area in &areas[areas.partition_point(|area| area.end <= from)..] {
+            if area.start >= to || area.start.saturating_sub(at) >= bytes {
+                break;
             }
-            at.checked_add(bytes).is_some_and(|end| end <= to).then_some(at)
-        };
-        let lowest = gap(self.packed.max(PLACE_BASE), PLACE_TOP);
-        lowest.or_else(|| gap(RESERVED_END, PLACE_BASE)).ok_or(Errno::ENOMEM)
+            at = area.end;
+        }
+        at.checked_add(bytes).is_some_and(|end| end <= to).then_some(at)
     }
 
     /// Is there room for this area? `ENOMEM` when the table is full, `EEXIST` if something is there
@@ -556,6 +566,8 @@ mod tests {
         assert!(memory.place(LOW_END, PAGE).unwrap() > RESERVED_END);
         // What is too large for the first part goes below it, and what is for both, nowhere.
         assert_eq!(memory.place(0, PLACE_TOP - PLACE_BASE), Ok(RESERVED_END));
+        assert_eq!(memory.place_low(LOW_END - PLACE_LOW), Ok(PLACE_LOW));
+        assert_eq!(memory.place_low(LOW_END - PLACE_LOW + PAGE), Err(Errno::ENOMEM));
         assert_eq!(memory.place(0, 1 << 47), Err(Errno::ENOMEM));
         assert_eq!(memory.place(0, !(PAGE - 1)), Err(Errno::ENOMEM));
         assert!(

@@ -40,6 +40,8 @@ pub mod action {
     pub const SA_RESTART: u64 = 0x1000_0000;
     pub const SA_NODEFER: u64 = 0x4000_0000;
     pub const SA_RESETHAND: u64 = 0x8000_0000;
+    /// Those, and SA_NOCLDSTOP, SA_NOCLDWAIT, SA_SIGINFO, SA_EXPOSE_TAGBITS and SA_RESTORER.
+    pub const KNOWN: u64 = 0xdc00_0807;
 }
 
 /// `struct kernel_sigaction` of x86-64.
@@ -355,7 +357,9 @@ impl Signals {
         let slot = &mut self.actions[signal as usize - 1];
         let old = *slot;
         if let Some(action) = new {
-            *slot = Action { mask: action.mask & !UNBLOCKABLE, ..action };
+            // What is not known is not told back, by which programs find out.
+            let flags = action.flags & action::KNOWN;
+            *slot = Action { mask: action.mask & !UNBLOCKABLE, flags, ..action };
             if self.is_ignored(signal as u8) {
                 self.pending.drop_all(bit(signal as u8));
             }
@@ -598,6 +602,16 @@ mod tests {
         signals.set_action(10, handler(0)).unwrap();
         signals.reset_for_exec();
         assert_eq!(signals.set_action(10, None).unwrap().handler, action::DEFAULT);
+    }
+
+    #[test]
+    fn flags_that_are_not_known_are_not_told_back() {
+        let mut signals = Signals::default();
+        // SA_UNSUPPORTED, by which programs ask, and one of later systems.
+        signals.set_action(10, handler(action::SA_RESTART | 0x400 | 0x1000)).unwrap();
+        assert_eq!(signals.set_action(10, None).unwrap().flags, action::SA_RESTART);
+        signals.set_action(10, handler(action::KNOWN)).unwrap();
+        assert_eq!(signals.set_action(10, None).unwrap().flags, 0xdc00_0807);
     }
 
     #[test]

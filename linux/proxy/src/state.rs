@@ -82,6 +82,8 @@ pub struct ProcessState {
     pub umask: u64,
     /// What setpriority was told.
     pub niceness: i64,
+    /// 1 once PR_SET_NO_NEW_PRIVS was asked for. No program gives any here.
+    pub no_new_privileges: u64,
     /// Whose the process is.
     pub identity: Identity,
     /// Resource limits; [`ProcessState::set_limit`] changes them.

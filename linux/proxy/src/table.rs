@@ -297,7 +297,7 @@ macro_rules! for_each_call {
             or waits { scheduling::of_another(id, || scheduling::interval(interval_at)).await }, Full;
         149 Mlock "mlock" (start, bytes) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
         150 Munlock "munlock" (start, bytes) at_once { Ok(0) }, Full;
-        151 Mlockall "mlockall" (flags) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
+        151 Mlockall "mlockall" (flags) at_once { mapping::lock_all(flags) }, Partial("accepted: memory is never paged out");
         152 Munlockall "munlockall" () at_once { Ok(0) }, Full;
         153 "vhangup" absent;
         154 "modify_ldt" absent;
@@ -393,7 +393,8 @@ macro_rules! for_each_call {
         218 SetTidAddress "set_tid_address" (id_at) at_once { futex::set_id_address(id_at) }, Full;
         219 "restart_syscall" absent;
         220 "semtimedop" absent;
-        221 Fadvise64 "fadvise64" (descriptor, offset, bytes, advice) at_once { numbers::exists(descriptor) }, Full;
+        221 Fadvise64 "fadvise64" (descriptor, offset, bytes, advice)
+            at_once { numbers::advise(descriptor, advice) }, Full;
         222 TimerCreate "timer_create" (clock, event_at, id_at)
             at_once { timers::create(clock, event_at, id_at) },
             Partial("no clocks of used time; 32 timers; an interval below half a millisecond is told at its times and counted");
@@ -403,7 +404,7 @@ macro_rules! for_each_call {
         225 TimerGetoverrun "timer_getoverrun" (id) at_once { timers::overrun(id) }, Full;
         226 TimerDelete "timer_delete" (id) waits { timers::delete(id).await }, Full;
         227 ClockSettime "clock_settime" (clock, time_at)
-            at_once { time::set(time_at) }, Partial("EPERM: the clock is the machine's");
+            at_once { time::set_clock(clock, time_at) }, Partial("EPERM: the clock is the machine's");
         228 ClockGettime "clock_gettime" (clock, time_at)
             tries { time::clock(clock, time_at) } or waits { time::of_another(clock, time_at).await },
             Partial("CLOCK_TAI is CLOCK_REALTIME; CLOCK_THREAD_CPUTIME_ID is the time for which the thread was the one of its process that ran, also while other processes had the core, but no more than the process used; no clocks of threads of other processes");
@@ -452,13 +453,13 @@ macro_rules! for_each_call {
         259 Mknodat "mknodat" (directory, path, mode, device)
             waits { unnamed::make_node(directory, path, mode).await }, Partial("as mknod");
         260 Fchownat "fchownat" (directory, path, user, group, flags)
-            waits { files::change(directory, path, flags & NO_FOLLOW == 0, files::owner(user, group)).await }, Full;
+            waits { files::change_by(directory, path, flags, files::owner(user, group)).await }, Full;
         261 Futimesat "futimesat" (directory, path, times_at)
             waits { files::set_times_us(directory, path, times_at).await }, Full;
         262 Newfstatat "newfstatat" (directory, path, status_at, flags)
             waits { files::stat(directory, path, status_at, flags).await }, Full;
         263 Unlinkat "unlinkat" (directory, path, flags)
-            waits { files::remove(directory, path, flags & AT_REMOVEDIR != 0).await }, Full;
+            waits { files::remove_by(directory, path, flags).await }, Full;
         264 Renameat "renameat" (from_directory, from, to_directory, to)
             waits { files::rename(from_directory, from, to_directory, to, 0).await }, Full;
         265 Linkat "linkat" (from_directory, from, to_directory, to, flags)
@@ -486,7 +487,7 @@ macro_rules! for_each_call {
             waits { io::with_sigpipe(transfer::tee(from, to, bytes, flags).await) },
             Partial("copies, at most 64 KiB a call");
         277 SyncFileRange "sync_file_range" (descriptor, offset, bytes, flags)
-            at_once { numbers::exists(descriptor) }, Full;
+            at_once { numbers::bring_out(descriptor, flags) }, Full;
         278 "vmsplice" absent;
         279 "move_pages" absent;
         280 Utimensat "utimensat" (directory, path, times_at, flags)
@@ -553,7 +554,7 @@ macro_rules! for_each_call {
             waits { files::rename(from_directory, from, to_directory, to, flags).await },
             Partial("RENAME_NOREPLACE is not atomic; no RENAME_EXCHANGE");
         317 "seccomp" absent;
-        318 Getrandom "getrandom" (buffer, bytes, flags) at_once { process::random(buffer, bytes) }, Full;
+        318 Getrandom "getrandom" (buffer, bytes, flags) at_once { process::random(buffer, bytes, flags) }, Full;
         319 MemfdCreate "memfd_create" (name_at, flags)
             waits { unnamed::create_memory(name_at, flags).await },
             Partial("MFD_CLOEXEC and MFD_ALLOW_SEALING; F_SEAL_FUTURE_WRITE gives EBUSY while the file is mapped to be written; mapped as any file");
@@ -564,7 +565,7 @@ macro_rules! for_each_call {
             and replaces_registers, Full;
         323 "userfaultfd" absent;
         324 Membarrier "membarrier" (command, flags, core) at_once { scheduling::barrier(command, flags) }, Full;
-        325 Mlock2 "mlock2" (start, bytes, flags) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
+        325 Mlock2 "mlock2" (start, bytes, flags) at_once { mapping::lock(flags) }, Partial("accepted: memory is never paged out");
         326 CopyFileRange "copy_file_range" (from, from_at, to, to_at, bytes, flags)
             waits { transfer::copy_range([from, from_at, to, to_at, bytes, flags]).await },
             Partial("copies; ranges of one file that overlap are not refused");
@@ -578,7 +579,7 @@ macro_rules! for_each_call {
         330 "pkey_alloc" absent;
         331 "pkey_free" absent;
         332 Statx "statx" (directory, path, flags, mask, status_at)
-            waits { files::statx(directory, path, flags, status_at).await }, Full;
+            waits { files::statx([directory, path, flags, mask, status_at]).await }, Full;
         333 "io_pgetevents" absent;
         334 "rseq" absent;
         335 "uretprobe" absent;

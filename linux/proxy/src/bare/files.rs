@@ -60,6 +60,9 @@ fn own_descriptor(path: &str) -> Option<u64> {
 
 /// A path of the program, against a directory descriptor if it is relative.
 pub fn resolved(directory: u64, path: &str) -> Result<Name, Errno> {
+    if path.is_empty() {
+        return Err(Errno::ENOENT);
+    }
     let (process, owner) = with_state(|state| (state.process, state.identity.acting()));
     if directory as i32 == AT_FDCWD || path.starts_with('/') {
         let current = with_state(|state| state.directory);
@@ -222,8 +225,12 @@ async fn status(directory: u64, path: u64, flags: u64) -> Result<Status, Failure
     Ok(answer(proxy().files()?.status(path, follow)).await?)
 }
 
+/// Flags of the calls that tell what a file is.
+const OF_STATUS: u64 = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
+
 /// stat, lstat, newfstatat.
 pub async fn stat(directory: u64, path: u64, at: u64, flags: u64) -> Outcome {
+    only(flags, OF_STATUS)?;
     user::write(at, &stat_of(&status(directory, path, flags).await?))?;
     Ok(0)
 }
@@ -235,8 +242,13 @@ pub async fn stat_descriptor(descriptor: u64, at: u64) -> Outcome {
 }
 
 /// statx: all basic fields, whatever was asked for.
-pub async fn statx(directory: u64, path: u64, flags: u64, at: u64) -> Outcome {
+pub async fn statx([directory, path, flags, mask, at]: [u64; 5]) -> Outcome {
     const BASIC: u32 = 0x7ff;
+    const RESERVED: u64 = 0x8000_0000;
+    only(flags, OF_STATUS)?;
+    if mask & RESERVED != 0 || flags & AT_STATX_SYNC_TYPE == AT_STATX_SYNC_TYPE {
+        return Err(Errno::EINVAL.into());
+    }
     let status = status(directory, path, flags).await?;
     let stat = stat_of(&status);
     let time = |ns: u64| StatxTime {
@@ -269,6 +281,8 @@ pub async fn statx(directory: u64, path: u64, flags: u64, at: u64) -> Outcome {
 /// access and faccessat: user 0 may do what exists; executing needs one x bit.
 pub async fn access(directory: u64, path: u64, mode: u64, flags: u64) -> Outcome {
     const EXECUTE: u64 = 1;
+    only(mode, 7)?;
+    only(flags, AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
     let status = status(directory, path, flags).await?;
     let executable = status.kind == Kind::Directory || status.permissions & 0o111 != 0;
     if mode & EXECUTE != 0 && !executable { Err(Errno::EACCES.into()) } else { Ok(0) }
@@ -281,7 +295,13 @@ pub async fn make_directory(directory: u64, path: u64, permissions: u64) -> Outc
     Ok(0)
 }
 
-/// unlink, rmdir, unlinkat.
+/// unlinkat.
+pub async fn remove_by(directory: u64, path: u64, flags: u64) -> Outcome {
+    only(flags, AT_REMOVEDIR)?;
+    remove(directory, path, flags & AT_REMOVEDIR != 0).await
+}
+
+/// unlink and rmdir.
 pub async fn remove(directory: u64, path: u64, is_directory: bool) -> Outcome {
     answer(proxy().files()?.remove(named(directory, path)?, is_directory)).await?;
     Ok(0)
@@ -370,6 +390,21 @@ pub async fn change(directory: u64, path: u64, follow: bool, change: Change) -> 
     Ok(0)
 }
 
+/// The same by the flags of fchownat and utimensat.
+pub async fn change_by(directory: u64, path: u64, flags: u64, wanted: Change) -> Outcome {
+    only(flags, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)?;
+    let follow = flags & AT_SYMLINK_NOFOLLOW == 0;
+    let is_own = flags & AT_EMPTY_PATH != 0 && user::path(path)?.is_empty();
+    match directory as i32 {
+        _ if !is_own => change(directory, path, follow, wanted).await,
+        AT_FDCWD => {
+            answer(proxy().files()?.set_status(resolved(directory, ".")?, follow, wanted)).await?;
+            Ok(0)
+        }
+        _ => change_descriptor(directory, wanted).await,
+    }
+}
+
 /// The same for a descriptor; what is no file (pipes) takes it without effect.
 pub async fn change_descriptor(descriptor: u64, change: Change) -> Outcome {
     change_found(&input_output::opened(descriptor)?, change).await
@@ -440,9 +475,10 @@ pub async fn set_times(directory: u64, path: u64, times_at: u64, flags: u64) -> 
     let spec = |seconds, nanoseconds| TimeSpec { seconds, nanoseconds };
     let wanted = times(both.map(|[a, b, c, d]| [spec(a, b), spec(c, d)]))?;
     if path == 0 {
+        only(flags, 0)?;
         return change_descriptor(directory, wanted).await;
     }
-    change(directory, path, flags & AT_SYMLINK_NOFOLLOW == 0, wanted).await
+    change_by(directory, path, flags, wanted).await
 }
 
 /// utimes and futimesat: in microseconds.

@@ -1,6 +1,7 @@
 //! fork, vfork, clone: the parent's side and the child's; and what a thread asks for.
 
 use abi::Handle;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use contracts::process::Forked;
 
@@ -32,6 +33,19 @@ struct Wishes {
     handle_at: u64,
     /// The caller waits until the child runs another program or has ended.
     lends: bool,
+    /// It sees then what the child did to its stack.
+    lends_stack: bool,
+    /// The child has no handlers.
+    clears_handlers: bool,
+}
+
+/// `EINVAL` for what there is not, as in a Linux without namespaces, and for what is shared by
+/// halves.
+fn check(flags: u64) -> Result<(), Errno> {
+    let is_thread = flags & CLONE_THREAD != 0;
+    let shares_handlers_alone = flags & (CLONE_SIGHAND | CLONE_VM) == CLONE_SIGHAND;
+    let has_another_parent = flags & CLONE_PARENT != 0 && !is_thread;
+    if flags & CLONE_NEW != 0 || shares_handlers_alone || has_another_parent { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 impl Wishes {
@@ -45,6 +59,8 @@ impl Wishes {
             clear_id_at: when(CLONE_CHILD_CLEARTID, child_id_at),
             handle_at: when(CLONE_PIDFD, parent_id_at),
             lends: flags & CLONE_VFORK != 0,
+            lends_stack: flags & CLONE_VFORK != 0 && flags & CLONE_VM != 0,
+            clears_handlers: flags & CLONE_CLEAR_SIGHAND != 0,
         }
     }
 }
@@ -67,7 +83,11 @@ fn arguments(at: u64, bytes: u64) -> Result<([u64; 5], u64), Errno> {
         return Err(Errno::E2BIG);
     }
     let [flags, handle_at, child_id_at, parent_id_at, _, stack, stack_bytes, thread_pointer, ids_at, ids, _] = words;
-    if ids_at != 0 || ids != 0 || (stack == 0) != (stack_bytes == 0) {
+    // There are no control groups, so no CLONE_INTO_CGROUP.
+    let unknown = !(u64::from(u32::MAX) | CLONE_CLEAR_SIGHAND) | CLONE_DETACHED | CLONE_NEWTIME | CSIGNAL;
+    let keeps_and_clears = flags & (CLONE_SIGHAND | CLONE_CLEAR_SIGHAND) == CLONE_SIGHAND | CLONE_CLEAR_SIGHAND;
+    let is_half = (stack == 0) != (stack_bytes == 0);
+    if flags & unknown != 0 || keeps_and_clears || ids_at != 0 || ids != 0 || is_half {
         return Err(Errno::EINVAL);
     }
     let handle_at = if flags & CLONE_PIDFD != 0 { handle_at } else { 0 };
@@ -78,6 +98,11 @@ fn arguments(at: u64, bytes: u64) -> Result<([u64; 5], u64), Errno> {
 /// clone, if it is for a thread.
 pub fn thread_by_clone(arguments: [u64; 5]) -> Option<Outcome> {
     (arguments[0] & CLONE_THREAD != 0).then(|| thread(arguments))
+}
+
+/// clone's flags have 32 bits.
+fn of_clone([flags, stack, parent_id_at, child_id_at, thread_pointer]: [u64; 5]) -> [u64; 5] {
+    [flags & u64::from(u32::MAX), stack, parent_id_at, child_id_at, thread_pointer]
 }
 
 /// clone3, if it is for a thread, or asks for what there is not.
@@ -91,6 +116,7 @@ pub fn thread_by_clone3(at: u64, bytes: u64) -> Option<Outcome> {
 /// clone and clone3 for a thread. `EINVAL` if it does not share what threads share.
 fn thread(arguments: [u64; 5]) -> Outcome {
     const SHARED: u64 = CLONE_VM | CLONE_SIGHAND;
+    check(arguments[0])?;
     if arguments[0] & SHARED != SHARED || arguments[0] & CLONE_PIDFD != 0 {
         return Err(Errno::EINVAL.into());
     }
@@ -105,6 +131,8 @@ fn thread(arguments: [u64; 5]) -> Outcome {
 
 /// clone for a process. With `CLONE_VM` the memory is copied all the same.
 pub async fn clone(arguments: [u64; 5]) -> Outcome {
+    let arguments = of_clone(arguments);
+    check(arguments[0])?;
     if arguments[0] & CLONE_PIDFD != 0 && arguments[0] & CLONE_PARENT_SETTID != 0 {
         // Both would go to the same place.
         return Err(Errno::EINVAL.into());
@@ -115,12 +143,13 @@ pub async fn clone(arguments: [u64; 5]) -> Outcome {
 /// clone3 for a process.
 pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
     let (arguments, handle_at) = arguments(at, bytes)?;
+    check(arguments[0])?;
     copy(Wishes { handle_at, ..Wishes::new(arguments) }).await
 }
 
 /// fork, and vfork if the caller lends its memory.
 pub async fn fork(lends: bool) -> Outcome {
-    copy(Wishes { lends, ..Wishes::default() }).await
+    copy(Wishes { lends, lends_stack: lends, ..Wishes::default() }).await
 }
 
 async fn copy(wishes: Wishes) -> Outcome {
@@ -187,20 +216,33 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
     threads::store_current();
     let forking = with_thread(|thread| *thread);
     // The child finds the thread that forks where this process has its first.
-    let first = with_block(|block| {
+    let (first, handlers) = with_block(|block| {
         let first = block.first;
         (block.process.child, block.process.child_id_at) = (forked.process.into(), wishes.child_id_at);
-        block.process.lent_at = if wishes.lends { forking.registers.rsp } else { 0 };
+        block.process.lent_at = match wishes.lends {
+            true if wishes.lends_stack => forking.registers.rsp,
+            true => vfork::NOTHING,
+            false => 0,
+        };
+        let handlers = wishes.clears_handlers.then(|| Box::new(block.process.signals));
+        if handlers.is_some() {
+            block.process.signals.reset_for_exec();
+        }
         block.first = forking;
         block.first.clear_id_at = wishes.clear_id_at;
         if wishes.stack != 0 {
             block.first.registers.rsp = wishes.stack;
         }
         block.first.bases[0] = wishes.thread_pointer.unwrap_or(forking.bases[0]);
-        first
+        (first, handlers)
     });
     let done = sys::domain_fork(child);
-    with_block(|block| (block.first, block.process.child_id_at, block.process.lent_at) = (first, 0, 0));
+    with_block(|block| {
+        (block.first, block.process.child_id_at, block.process.lent_at) = (first, 0, 0);
+        if let Some(handlers) = handlers {
+            block.process.signals = *handlers;
+        }
+    });
     done.map_err(|error| {
         if error != abi::Error::NoMemory {
             runtime::log!("fork was refused by the kernel: {error:?}");

@@ -405,7 +405,8 @@ fn by_flags(offset: u64, flags: u64) -> Result<(Option<u64>, Option<bool>), Errn
 
 /// preadv2.
 pub async fn read_by_flags([descriptor, at, count, offset, _, flags]: [u64; 6]) -> Outcome {
-    let (position, wait) = by_flags(offset, flags)?;
+    // RWF_APPEND is of writing.
+    let (position, wait) = by_flags(offset, flags & !RWF_APPEND)?;
     read_vectors(descriptor, at, count, position, wait).await
 }
 

@@ -85,6 +85,10 @@ async fn tell(found: &Description, lock: Lock, wish: FileLock, at: u64) -> Outco
 /// flock.
 pub async fn whole(descriptor: u64, operation: u64) -> Outcome {
     let found = file(descriptor, Errno::EINVAL)?;
+    if operation & LOCK_MAND != 0 {
+        // Linux accepts what is mandatory, and does nothing any more.
+        return Ok(0);
+    }
     let hold = match operation & !LOCK_NB {
         LOCK_SH => Some(Hold::Shared),
         LOCK_EX => Some(Hold::Exclusive),

@@ -32,12 +32,9 @@ fn segment_by(pages: u64, flags: u64) -> Result<Handle, Errno> {
 }
 
 /// Linux's PROT_* as areas have it: what can be written or fetched can be read.
-fn normal(requested: u64) -> Result<u32, Errno> {
-    match requested & !(PROT_READ | PROT_WRITE | PROT_EXEC | 0x0300_0000) {
-        0 if requested & (PROT_WRITE | PROT_EXEC) != 0 => Ok((requested & 7) as u32 | protection::READ),
-        0 => Ok((requested & 7) as u32),
-        _ => Err(Errno::EINVAL),
-    }
+fn normal(requested: u64) -> u32 {
+    let access = (requested & (PROT_READ | PROT_WRITE | PROT_EXEC)) as u32;
+    if access & (protection::WRITE | protection::EXECUTE) != 0 { access | protection::READ } else { access }
 }
 
 /// Drops a segment if no area names it any more; tells whether one does. It was named at `near`.
@@ -238,6 +235,7 @@ impl Place {
     /// The address. What is to be replaced goes. `EEXIST`, `ENOMEM`.
     pub fn take(&self) -> Result<u64, Errno> {
         let (start, end) = match self.is_fixed() {
+            false if self.flags & MAP_32BIT != 0 => return with_state(|state| state.memory.place_low(self.bytes)),
             false => return with_state(|state| state.memory.place(self.wish, self.bytes)),
             true => (self.wish, self.wish + self.bytes),
         };
@@ -258,7 +256,7 @@ fn mappable(descriptor: u64, is_shared: bool, access: u32) -> Result<Description
 
 /// mmap.
 pub async fn mmap([wish, bytes, access, flags, descriptor, offset]: [u64; 6]) -> Outcome {
-    let access = normal(access)?;
+    let access = normal(access);
     let bytes = round_up(bytes).filter(|bytes| *bytes > 0).ok_or(Errno::EINVAL)?;
     let is_shared = is_shared(flags)?;
     if !offset.is_multiple_of(PAGE) {
@@ -319,8 +317,10 @@ pub fn munmap(start: u64, bytes: u64) -> Outcome {
 
 /// mprotect.
 pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
-    let access = normal(access)?;
-    let (start, end) = range(start, bytes)?;
+    only(access, PROT_READ | PROT_WRITE | PROT_EXEC | PROT_SEM | PROT_GROWSDOWN)?;
+    let (named, end) = range(start, bytes)?;
+    let start = if access & PROT_GROWSDOWN != 0 { growing_from(named)? } else { named };
+    let access = normal(access);
     if access & protection::WRITE != 0 && with_state(|state| state.memory.is_sealed(start, end)) {
         return Err(Errno::EACCES.into());
     }
@@ -328,6 +328,27 @@ pub fn mprotect(start: u64, bytes: u64, access: u64) -> Outcome {
         protect(start, end, access)?;
     }
     Ok(0)
+}
+
+/// Where the memory begins that grows down and has this address: only the stack does. `EINVAL`.
+fn growing_from(address: u64) -> Result<u64, Errno> {
+    let start = with_state(|state| state.memory.stack_start());
+    if (start..STACK_TOP).contains(&address) { Ok(start) } else { Err(Errno::EINVAL) }
+}
+
+/// mlock2: memory is never paged out.
+pub fn lock(flags: u64) -> Outcome {
+    const ON_FAULT: u64 = 1;
+    only(flags, ON_FAULT)?;
+    Ok(0)
+}
+
+/// mlockall.
+pub fn lock_all(flags: u64) -> Outcome {
+    const KNOWN: u64 = 7;
+    const ON_FAULT: u64 = 4;
+    only(flags, KNOWN)?;
+    if matches!(flags, 0 | ON_FAULT) { Err(Errno::EINVAL.into()) } else { Ok(0) }
 }
 
 /// mprotect, but for what takes the right to write from bytes of files: what was stored there is

@@ -60,6 +60,20 @@ fn scatter(into: &[IoVector], mut skip: u64, mut bytes: &[u8]) -> Result<(), Err
     Ok(())
 }
 
+/// `EOPNOTSUPP` for what is to go out of band.
+pub fn may_send(flags: u64) -> Result<(), Errno> {
+    if flags & MSG_OOB != 0 { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+}
+
+/// `EINVAL` for what came out of band, `EAGAIN` for errors that are queued: there never are any.
+fn may_receive(flags: u64) -> Result<(), Errno> {
+    match flags {
+        _ if flags & MSG_OOB != 0 => Err(Errno::EINVAL),
+        _ if flags & MSG_ERRQUEUE != 0 => Err(Errno::EAGAIN),
+        _ => Ok(()),
+    }
+}
+
 /// sendto: a message whole, a stream piece by piece.
 pub async fn send(
     found: &Description,
@@ -127,6 +141,7 @@ pub async fn receive(
     flags: u64,
     rights: u32,
 ) -> Result<(u64, Received), Failure> {
+    may_receive(flags)?;
     let room = check(into)?;
     let client = sockets(found.server)?;
     let (server, bulk) = (found.server, client.bulk());
@@ -213,6 +228,7 @@ fn is_own(told: &Credentials) -> bool {
 
 /// sendmsg.
 pub async fn send_message(found: &Description, header: &MessageHeader, flags: u64) -> Outcome {
+    may_send(flags)?;
     let from = vectors(header.vectors, header.count)?;
     let descriptors = decode_control(header)?;
     send(found, &from, flags, (header.name, header.name_bytes.into()), &descriptors).await

@@ -13,6 +13,9 @@ use super::unnamed;
 use super::user::{self, with_state};
 use super::wait::{answer, answer_of};
 
+/// S_IFIFO.
+const PIPE: u32 = 0o010000;
+
 /// Drops a reference at a server, without waiting for the answer: requests are served in order.
 pub fn close_id(server: u32, id: DescriptionId) {
     if server == server::CONSOLE {
@@ -62,6 +65,22 @@ pub fn exists(descriptor: u64) -> Outcome {
     Ok(0)
 }
 
+/// sync_file_range: files are memory.
+pub fn bring_out(descriptor: u64, flags: u64) -> Outcome {
+    const KNOWN: u64 = 7;
+    only(flags, KNOWN)?;
+    exists(descriptor)
+}
+
+/// fadvise64: files are memory, and stay there. `ESPIPE` for what has no place.
+pub fn advise(descriptor: u64, advice: u64) -> Outcome {
+    const LAST: u64 = 5;
+    if opened(descriptor)?.kind == PIPE {
+        return Err(Errno::ESPIPE.into());
+    }
+    if advice as u32 as u64 > LAST { Err(Errno::EINVAL.into()) } else { Ok(0) }
+}
+
 /// close_range; with CLOSE_RANGE_CLOEXEC only marks.
 pub fn close_range(first: u64, last: u64, flags: u64) -> Outcome {
     const MARK: u64 = 4;
@@ -107,6 +126,9 @@ pub fn control(descriptor: u64, command: u64, argument: u64) -> Option<Outcome> 
     if matches!(command, F_SETFL | F_GETLK..=F_SETLKW | F_OFD_GETLK..=F_OFD_SETLKW | F_SETPIPE_SZ..=F_GET_SEALS) {
         return None;
     }
+    if matches!(command, F_SETOWN_EX | F_GETOWN_EX) {
+        return Some(owner(descriptor, command == F_SETOWN_EX, argument));
+    }
     Some(with_state(|state| {
         let table = &mut state.descriptors;
         table.get(descriptor)?;
@@ -120,6 +142,18 @@ pub fn control(descriptor: u64, command: u64, argument: u64) -> Option<Outcome> 
             _ => return Err(Errno::EINVAL.into()),
         })
     }))
+}
+
+/// fcntl for F_SETOWN_EX and F_GETOWN_EX, of kind and id: as F_SETOWN and F_GETOWN.
+fn owner(descriptor: u64, is_set: bool, at: u64) -> Outcome {
+    const LAST_KIND: u32 = 2;
+    description(descriptor)?;
+    if !is_set {
+        user::write(at, &[0u32; 2])?;
+        return Ok(0);
+    }
+    let [kind, _]: [u32; 2] = user::read(at)?;
+    if kind > LAST_KIND { Err(Errno::EINVAL.into()) } else { Ok(0) }
 }
 
 /// fcntl, where a server has a say.
@@ -172,7 +206,7 @@ pub async fn pipe(at: u64, flags: u64) -> Outcome {
         id,
         server: server::PROCESS,
         flags: access | flags & O_NONBLOCK,
-        kind: 0o010000,
+        kind: PIPE,
         ..Description::default()
     };
     let numbers = with_state(|state| {

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use contracts::process::{ChildNews, ChildState, Ended, Interest, NAME_MAX, ProcessId, Target};
 use personality::Errno;
-use personality::flags::{O_NONBLOCK, WCONTINUED, WEXITED, WNOHANG, WNOWAIT, WUNTRACED};
+use personality::flags::{O_NONBLOCK, WCONTINUED, WEXITED, WHOSE, WNOHANG, WNOWAIT, WUNTRACED, only};
 use personality::layouts::{ChildInfo, Limit, system_names};
 use personality::limits::{is_only_told, resource};
 use personality::signals::number::{SIGCHLD, SIGKILL};
@@ -95,10 +95,7 @@ fn interest(options: u64) -> Interest {
 
 /// wait4.
 pub async fn wait4(id: u64, status_at: u64, options: u64, usage_at: u64) -> Outcome {
-    const KNOWN: u64 = 0xe000_000b;
-    if options & !KNOWN & 0xffff_ffff != 0 {
-        return Err(Errno::EINVAL.into());
-    }
+    only(options, WNOHANG | WUNTRACED | WCONTINUED | WHOSE)?;
     let waited = proxy().process.wait(target(id), interest(options | WEXITED), options & WNOHANG == 0, true);
     let Some(ChildNews { process: child, state, cpu_ns }) = answer(waited).await? else { return Ok(0) };
     let status = match state {
@@ -115,6 +112,7 @@ pub async fn wait4(id: u64, status_at: u64, options: u64, usage_at: u64) -> Outc
 /// waitid.
 pub async fn waitid(kind: u64, id: u64, info_at: u64, options: u64, usage_at: u64) -> Outcome {
     const OF_HANDLE: u64 = 3;
+    only(options, WNOHANG | WEXITED | WUNTRACED | WCONTINUED | WNOWAIT | WHOSE)?;
     let mut wait = options & WNOHANG == 0;
     let mut must_not_wait = false;
     let target = match kind {
@@ -225,6 +223,7 @@ pub fn prctl(option: u64, argument: u64) -> Outcome {
     const CAPABILITY_BOUND: u64 = 23;
     const LAST_CAPABILITY: u64 = 40;
     const SET_NO_NEW_PRIVILEGES: u64 = 38;
+    const GET_NO_NEW_PRIVILEGES: u64 = 39;
     const SET_LARGE_PAGES_OFF: u64 = 41;
     const GET_LARGE_PAGES_OFF: u64 = 42;
     match option {
@@ -239,15 +238,11 @@ pub fn prctl(option: u64, argument: u64) -> Outcome {
         GET_DUMPABLE => return Ok(1),
         CAPABILITY_BOUND if argument <= LAST_CAPABILITY => return Ok(1),
         SET_DUMPABLE if argument > 1 => return Err(Errno::EINVAL.into()),
+        SET_NO_NEW_PRIVILEGES if argument == 1 => with_state(|state| state.no_new_privileges = 1),
+        GET_NO_NEW_PRIVILEGES => return Ok(with_state(|state| state.no_new_privileges)),
         SET_PARENT_DEATH if argument > 64 => return Err(Errno::EINVAL.into()),
         SET_PARENT_DEATH if argument != 0 => log_once(157, "prctl(PR_SET_PDEATHSIG) is without effect"),
-        SET_PARENT_DEATH
-        | SET_DUMPABLE
-        | SET_KEEPCAPS
-        | GET_KEEPCAPS
-        | SET_NO_NEW_PRIVILEGES
-        | SET_LARGE_PAGES_OFF
-        | GET_LARGE_PAGES_OFF => {}
+        SET_PARENT_DEATH | SET_DUMPABLE | SET_KEEPCAPS | GET_KEEPCAPS | SET_LARGE_PAGES_OFF | GET_LARGE_PAGES_OFF => {}
         _ => return Err(Errno::EINVAL.into()),
     }
     Ok(0)
@@ -274,7 +269,7 @@ fn change_limit(resource: u64, new: Limit) -> Result<Limit, Errno> {
     }
     let old = with_state(|state| state.set_limit(resource, new))?;
     if is_only_told(resource, new) {
-        log_once(160, "setrlimit of RLIMIT_CPU or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
+        log_once(160, "setrlimit of RLIMIT_CPU, RLIMIT_NPROC or RLIMIT_SIGPENDING: kept and told, and bounds nothing");
     }
     Ok(old)
 }
@@ -322,8 +317,15 @@ pub async fn name_host(is_domain: bool, at: u64, bytes: u64) -> Outcome {
 }
 
 /// getrandom.
-pub fn random(at: u64, bytes: u64) -> Outcome {
+pub fn random(at: u64, bytes: u64, flags: u64) -> Outcome {
     const LIMIT: u64 = 1 << 20;
+    const KNOWN: u64 = 7;
+    /// GRND_RANDOM and GRND_INSECURE.
+    const BOTH: u64 = 6;
+    only(flags, KNOWN)?;
+    if flags & BOTH == BOTH {
+        return Err(Errno::EINVAL.into());
+    }
     let count = bytes.min(LIMIT);
     user::with_bytes_mut(at, count, runtime::fill_random)?;
     Ok(count)

@@ -16,6 +16,9 @@ const ORDINARY: [u64; 3] = [0, 3, 5];
 /// SCHED_FIFO and SCHED_RR.
 const REAL_TIME: [u64; 2] = [1, 2];
 
+/// SCHED_DEADLINE.
+const DEADLINE: u64 = 6;
+
 /// What a call gives that is about this process or one of its threads; `None` if it is about
 /// another's.
 pub fn of_own(id: u64, act: impl FnOnce() -> Outcome) -> Option<Outcome> {
@@ -83,6 +86,7 @@ pub fn priority_bound(policy: u64, bound: u64) -> Outcome {
     match policy {
         policy if ORDINARY.contains(&policy) => Ok(0),
         policy if REAL_TIME.contains(&policy) => Ok(bound),
+        DEADLINE => Ok(0),
         _ => Err(Errno::EINVAL.into()),
     }
 }
@@ -133,8 +137,11 @@ pub fn core(core_at: u64, node_at: u64) -> Outcome {
 /// membarrier: threads that run one after the other on one core see each other's stores in order.
 pub fn barrier(command: u64, flags: u64) -> Outcome {
     const COMMANDS: u64 = 0x1ff;
+    /// MEMBARRIER_CMD_PRIVATE_EXPEDITED_RSEQ, and the flag that it alone has.
+    const OF_A_CORE: u64 = 0x80;
+    const KNOWN: u64 = 1;
     match command {
-        _ if flags & !1 != 0 => Err(Errno::EINVAL.into()),
+        _ if flags & !KNOWN != 0 || flags != 0 && command != OF_A_CORE => Err(Errno::EINVAL.into()),
         0 => Ok(COMMANDS),
         command if command & COMMANDS == command && command.is_power_of_two() => Ok(0),
         _ => Err(Errno::EINVAL.into()),

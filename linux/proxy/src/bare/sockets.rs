@@ -62,7 +62,7 @@ fn add(id: u64, server: u32, type_flags: u64) -> Result<u64, Errno> {
 
 /// Which server has sockets of a family, and what family and type mean to it.
 fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<(u32, Family, SocketKind), Errno> {
-    let (server, wanted) = match family as u16 {
+    let (server, wanted) = match u16::try_from(family as u32).unwrap_or(AF_UNSPEC) {
         AF_INET => (server::TCP, Family::Internet),
         AF_INET6 => (server::TCP, Family::Internet6),
         AF_UNIX => (server::PROCESS, Family::Local),
@@ -348,6 +348,7 @@ pub fn wait_of(found: &Description, flags: u64) -> bool {
 /// sendto.
 pub async fn send([descriptor, buffer, count, flags, to, to_bytes]: [u64; 6]) -> Outcome {
     let found = socket_of(descriptor)?;
+    messages::may_send(flags)?;
     // A stream to which nothing is sent would wait for nothing; a datagram may be empty.
     let sent = if is_local(&found) || to != 0 || count == 0 {
         let from = [IoVector { base: buffer, bytes: count }];
@@ -361,7 +362,9 @@ pub async fn send([descriptor, buffer, count, flags, to, to_bytes]: [u64; 6]) ->
 /// recvfrom.
 pub async fn receive([descriptor, buffer, count, flags, at, length_at]: [u64; 6]) -> Outcome {
     let found = socket_of(descriptor)?;
-    if is_local(&found) || at != 0 || flags & (MSG_PEEK | MSG_TRUNC) != 0 {
+    let waits_for_all = flags & MSG_WAITALL != 0 && count > 0;
+    let is_special = waits_for_all || flags & (MSG_PEEK | MSG_TRUNC | MSG_OOB | MSG_ERRQUEUE) != 0;
+    if is_local(&found) || at != 0 || is_special {
         let (length, got) = messages::receive(&found, &[IoVector { base: buffer, bytes: count }], flags, 0).await?;
         match got.source {
             Some(source) => tell(&source, at, length_at)?,

@@ -13,6 +13,8 @@ use super::wait::sleep_until;
 /// TIMER_ABSTIME.
 const ABSOLUTE: u64 = 1;
 const CLOCK_LAST: u64 = 11;
+/// CLOCK_SGI_CYCLE: no machine has it.
+const CLOCK_ABSENT: u64 = 10;
 
 /// The clocks that tell the time of day: CLOCK_REALTIME, its coarse and alarm forms, CLOCK_TAI.
 pub fn is_of_day(which: u64) -> bool {
@@ -32,11 +34,18 @@ pub fn deadline(relative: Option<TimeSpec>) -> Result<u64, Errno> {
     }
 }
 
+/// May one sleep by a clock? `EOPNOTSUPP` by those of used time, raw and coarse ones; `EINVAL`.
+fn may_sleep_by(which: u64) -> Result<(), Errno> {
+    match which {
+        0 | 1 | 7..=9 | CLOCK_LAST => Ok(()),
+        2..=6 => Err(Errno::EOPNOTSUPP),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
 /// nanosleep and clock_nanosleep.
 pub async fn sleep(which: u64, flags: u64, wanted_at: u64, left_at: u64) -> Outcome {
-    if which > CLOCK_LAST {
-        return Err(Errno::EINVAL.into());
-    }
+    may_sleep_by(which)?;
     let wanted = user::read::<TimeSpec>(wanted_at)?.to_ns().ok_or(Errno::EINVAL)?;
     let absolute = flags & ABSOLUTE != 0;
     let until = if absolute { moment(which, wanted) } else { runtime::now_ns().saturating_add(wanted) };
@@ -85,7 +94,7 @@ pub fn clock(which: u64, at: u64) -> Option<Outcome> {
             None => return Some(Err(Errno::EINVAL.into())),
         },
         (None, which) if is_of_day(which) => runtime::realtime_ns(),
-        (None, 0..=CLOCK_LAST) => runtime::now_ns(),
+        (None, 0..=CLOCK_LAST) if which != CLOCK_ABSENT => runtime::now_ns(),
         _ => return Some(Err(Errno::EINVAL.into())),
     };
     Some(user::write(at, &TimeSpec::from_ns(ns)).map(|()| 0).map_err(Failure::from))
@@ -106,7 +115,12 @@ pub fn own_used_ns() -> u64 {
     sys::domain_state(abi::Handle::SELF_DOMAIN).map_or(0, |state| state.cpu_ns)
 }
 
-/// clock_settime and settimeofday: the clock is the machine's, and every program's.
+/// clock_settime: of the time of day; no other clock can be set.
+pub fn set_clock(which: u64, at: u64) -> Outcome {
+    if which == 0 { set(at) } else { Err(Errno::EINVAL.into()) }
+}
+
+/// settimeofday: the clock is the machine's, and every program's.
 pub fn set(at: u64) -> Outcome {
     user::read_if::<TimeSpec>(at)?;
     Err(Errno::EPERM.into())
@@ -114,7 +128,7 @@ pub fn set(at: u64) -> Outcome {
 
 /// clock_getres.
 pub fn resolution(which: u64, at: u64) -> Outcome {
-    if which > CLOCK_LAST && used_clock(which).is_none() {
+    if (which > CLOCK_LAST || which == CLOCK_ABSENT) && used_clock(which).is_none() {
         return Err(Errno::EINVAL.into());
     }
     user::write_if(at, &TimeSpec::from_ns(1))?;

@@ -32,9 +32,18 @@ const LOOK_NS: [u64; 2] = [4_000_000, 64_000_000];
 /// CLOCK_MONOTONIC, CLOCK_BOOTTIME and its alarm form.
 const OF_BOOT: [u64; 3] = [1, 7, 9];
 
-/// A clock that timers may follow. `EINVAL`; also for those of used time.
+/// Coarse clocks and the raw one, which no timers follow.
+const WITHOUT_TIMERS: [u64; 3] = [4, 5, 6];
+/// CLOCK_TAI, which no timer follows that is read.
+const TAI: u64 = 11;
+
+/// A clock that timers may follow. `EOPNOTSUPP`; `EINVAL`, also for those of used time.
 fn clock(which: u64) -> Result<u64, Errno> {
-    if is_of_day(which) && which != 5 || OF_BOOT.contains(&which) { Ok(which) } else { Err(Errno::EINVAL) }
+    match which {
+        _ if WITHOUT_TIMERS.contains(&which) => Err(Errno::EOPNOTSUPP),
+        _ if is_of_day(which) || OF_BOOT.contains(&which) => Ok(which),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 fn spec(state: TimerState) -> TimerSpec {
@@ -317,10 +326,8 @@ pub fn delivered(cause: &mut Cause) {
 
 /// timerfd_create.
 pub async fn open(which: u64, flags: u64) -> Outcome {
-    let clock = clock(which)?;
-    if flags & !u64::from(O_CLOEXEC | O_NONBLOCK) != 0 {
-        return Err(Errno::EINVAL.into());
-    }
+    only(flags, (O_CLOEXEC | O_NONBLOCK).into())?;
+    let clock = clock(which).ok().filter(|clock| *clock != TAI).ok_or(Errno::EINVAL)?;
     with_state(|state| state.descriptors.room(1))?;
     let id = proxy().process.timer(is_of_day(clock)).await.map_err(|_| Errno::ENFILE)?;
     let flags = flags as u32;

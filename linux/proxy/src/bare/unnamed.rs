@@ -107,10 +107,11 @@ pub async fn make_node(directory: u64, path: u64, mode: u64) -> Outcome {
     const FILES: [u64; 2] = [0, 0o100000];
     const PIPE: u64 = 0o010000;
     const SOCKET: u64 = 0o140000;
-    const DEVICES: [u64; 2] = [0o020000, 0o060000];
+    /// Devices, and directories, which mkdir makes.
+    const OF_THE_SYSTEM: [u64; 3] = [0o020000, 0o060000, 0o040000];
     let permissions = mode as u32 & 0o7777 & !with_state(|state| state.umask as u32);
     let kind = mode & KINDS;
-    if DEVICES.contains(&kind) {
+    if OF_THE_SYSTEM.contains(&kind) {
         return Err(Errno::EPERM.into());
     }
     if !FILES.contains(&kind) && kind != PIPE && kind != SOCKET {
