@@ -74,6 +74,7 @@ pub fn name(number: u64) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flag_table::{Group, State, UNKNOWN, groups};
     use Support::{Full, Partial};
     use std::fmt::Write;
 
@@ -104,22 +105,110 @@ mod tests {
 
     crate::for_each_call!(list);
 
+    /// How far a call is answered, and where its flags are told.
+    fn support(name: &str, support: &Support, groups: &[Group]) -> String {
+        let own: Vec<_> = groups.iter().filter(|group| group.calls.contains(&name)).collect();
+        let is_whole = |group: &&Group| group.rows.iter().all(|row| row.state == State::Honoured || row.as_linux);
+        let links: Vec<_> = own.iter().map(|group| format!("[{}](#{})", group.argument, group.id())).collect();
+        let word = match support {
+            Full if own.iter().all(is_whole) => "full".into(),
+            Full => "full but for".into(),
+            Partial(what) => format!("partial: {what}"),
+        };
+        match (links.is_empty(), support) {
+            (true, _) => word,
+            (false, Full) if word != "full" => format!("{word} {}", links.join(", ")),
+            (false, _) => format!("{word}; {}", links.join(", ")),
+        }
+    }
+
+    fn flags(groups: &[Group]) -> String {
+        let rows = || groups.iter().flat_map(|group| &group.rows);
+        let count = |is: fn(&State) -> bool| rows().filter(|row| is(&row.state)).count();
+        let mut text = format!(
+            "\n## Flags, commands and options\n\nGenerated from `linux/proxy/src/flag_table.txt`: what the headers of Linux 6.1 name, and for each call a value that they do not. \
+             The scenarios `coverage/1` and `coverage/2` try each, `coverage/linux` tries in Linux what is honoured and what is said to be as there. \
+             Of {} there are {} honoured, {} accepted without effect, and {} refused.\n",
+            rows().count(),
+            count(|state| *state == State::Honoured),
+            count(|state| *state == State::WithoutEffect),
+            count(|state| matches!(state, State::Refused(_))),
+        );
+        for group in groups {
+            let title = format!("{}: {}", group.calls.join(", "), group.argument);
+            writeln!(text, "\n<a id=\"{}\"></a>\n### {title}\n\n| name | value | |\n|---|---:|---|", group.id())
+                .unwrap();
+            for row in &group.rows {
+                let state = match row.state {
+                    State::Honoured => "honoured".into(),
+                    State::WithoutEffect => "without effect".into(),
+                    State::Refused(errno) => format!("refused: {errno}"),
+                };
+                let as_linux = if row.as_linux { ", as Linux" } else { "" };
+                let because = if row.because.is_empty() { String::new() } else { format!("; {}", row.because) };
+                let name = if row.name == UNKNOWN { "(none)" } else { row.name };
+                writeln!(text, "| {name} | {} | {state}{as_linux}{because} |", row.value).unwrap();
+            }
+        }
+        text
+    }
+
     fn page() -> String {
+        let groups = groups().unwrap();
         let mut text = String::from(
             "# Linux calls\n\nGenerated from `linux/proxy/src/table.rs`; after a change run `UPDATE_COVERAGE=1 cargo test -p pelago-proxy --lib coverage`.\n\
              The dispatcher is expanded from the same table. A call that is not listed gives ENOSYS and is logged once by name or number.\n\n\
              | number | call | arguments | support |\n|---:|---|---|---|\n",
         );
-        for (call, name, arguments, support) in ANSWERED {
-            let support = match support {
-                Full => "full".into(),
-                Partial(what) => format!("partial: {what}"),
-            };
+        for (call, name, arguments, how) in ANSWERED {
+            let support = support(name, how, &groups);
             writeln!(text, "| {} | {name} | {arguments} | {support} |", *call as u16).unwrap();
         }
         let absent: Vec<_> = ABSENT.iter().map(|(_, name)| *name).collect();
         writeln!(text, "\nKnown by name and absent: {}.", absent.join(", ")).unwrap();
-        text
+        text + &flags(&groups)
+    }
+
+    /// A number of C.
+    fn number(text: &str) -> Option<i64> {
+        match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok().map(|number| number as i64),
+            None => text.parse().ok(),
+        }
+    }
+
+    #[test]
+    fn rows_of_flags_are_sound() {
+        let groups = groups().unwrap();
+        for group in &groups {
+            let id = group.id();
+            assert!(groups.iter().filter(|other| other.id() == id).count() == 1, "{id} is there twice");
+            for call in &group.calls {
+                assert!(ANSWERED.iter().any(|row| row.1 == *call), "{id}: {call} is not answered");
+            }
+            for row in &group.rows {
+                let name = row.name;
+                assert!(number(row.value).is_some(), "{id}: {name}: {} is no number", row.value);
+                let named = group.rows.iter().filter(|other| other.name == name).count();
+                assert!(named == 1 || name == UNKNOWN, "{id}: {name} is there twice");
+                let is_said = row.state != State::WithoutEffect || row.as_linux || !row.because.is_empty();
+                assert!(is_said, "{id}: {name}: why does it do no harm?");
+                assert!(!(row.as_linux && row.state == State::Honoured), "{id}: {name}: what is honoured is as Linux");
+            }
+        }
+    }
+
+    /// Each call that is tried has a value that Linux does not know.
+    #[test]
+    fn an_unknown_value_is_tried_of_every_call() {
+        let groups = groups().unwrap();
+        let of = |call: &str| {
+            let mut rows = groups.iter().filter(|group| group.calls[0] == call).flat_map(|group| &group.rows);
+            rows.any(|row| row.name == UNKNOWN && row.as_linux)
+        };
+        for group in &groups {
+            assert!(of(group.calls[0]), "{}", group.calls[0]);
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub mod calls;
 pub mod descriptors;
 pub mod epoll;
 pub mod errno;
+#[cfg(test)]
+mod flag_table;
 pub mod flags;
 pub mod futex;
 pub mod identity;

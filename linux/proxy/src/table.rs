@@ -43,7 +43,7 @@ macro_rules! for_each_call {
             waits { io::seek(descriptor, offset, whence).await }, Full;
           9 Mmap "mmap" (start, bytes, access, flags, descriptor, offset)
             waits { mapping::mmap([start, bytes, access, flags, descriptor, offset]).await },
-            Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; MAP_SYNC gives EOPNOTSUPP, as where no file lies in persistent memory; at most 65,530 areas, 256 of them such bytes");
+            Partial("bytes of a file that are mapped with MAP_SHARED by a descriptor that can write belong to the program and its forked children: others get ENODEV, and EPERM if they write there; no SIGBUS past the end of a file; at most 65,530 areas, 256 of them such bytes");
          10 Mprotect "mprotect" (start, bytes, access)
             tries { mapping::mprotect_at_once(start, bytes, access) }
             or waits { Box::pin(shared_files::change(start, bytes, || mapping::mprotect(start, bytes, access))).await },
@@ -59,7 +59,7 @@ macro_rules! for_each_call {
          15 RtSigreturn "rt_sigreturn" () at_once { signals::sigreturn() } and replaces_registers, Full;
          16 Ioctl "ioctl" (descriptor, request, argument)
             waits { numbers::device_control(descriptor, request, argument).await },
-            Partial("terminals, FIONREAD, FIONBIO, FIOCLEX; FIOASYNC is accepted, SIGIO is not sent");
+            Full;
          17 Pread64 "pread64" (descriptor, buffer, bytes, offset)
             waits { io::read(descriptor, buffer, bytes, Some(offset), None).await }, Full;
          18 Pwrite64 "pwrite64" (descriptor, buffer, bytes, offset)
@@ -69,7 +69,7 @@ macro_rules! for_each_call {
          20 Writev "writev" (descriptor, vectors_at, count)
             waits { io::with_sigpipe(io::write_vectors(descriptor, vectors_at, count, None, None).await) }, Full;
          21 Access "access" (path, mode)
-            waits { files::access(HERE, path, mode, 0).await }, Partial("existence only; the caller is user 0");
+            waits { files::access(HERE, path, mode, 0).await }, Full;
          22 Pipe "pipe" (pair_at) waits { numbers::pipe(pair_at, 0).await }, Full;
          23 Select "select" (count, reads_at, writes_at, others_at, timeout_at)
             waits { poll::select([count, reads_at, writes_at, others_at, timeout_at]).await }, Full;
@@ -80,7 +80,7 @@ macro_rules! for_each_call {
             or waits {
                 Box::pin(shared_files::change(start, bytes, || mapping::mremap(start, bytes, new_bytes, flags))).await
             },
-            Partial("moves by copying; no MREMAP_DONTUNMAP");
+            Full;
          26 Msync "msync" (start, bytes, flags)
             tries { shared_files::change_unshared(start, bytes, || mapping::msync(start, bytes, flags)) }
             or waits { Box::pin(shared_files::synchronize(start, bytes, flags)).await }, Full;
@@ -88,7 +88,7 @@ macro_rules! for_each_call {
             at_once { mapping::mincore(start, bytes, pages_at) }, Partial("every mapped page counts as present");
          28 Madvise "madvise" (start, bytes, advice)
             at_once { mapping::madvise(start, bytes, advice) },
-            Partial("MADV_DONTNEED leaves bytes of files and memory in common as they are; MADV_FREE frees at once; no MADV_REMOVE and MADV_WIPEONFORK; other advice has no effect");
+            Full;
          29 "shmget" absent;
          30 "shmat" absent;
          31 "shmctl" absent;
@@ -100,29 +100,29 @@ macro_rules! for_each_call {
             waits { timers::interval(which, timer_at).await }, Full;
          37 Alarm "alarm" (seconds) waits { timers::alarm(seconds).await }, Full;
          38 Setitimer "setitimer" (which, new_at, old_at)
-            waits { timers::set_interval(which, new_at, old_at).await }, Partial("ITIMER_VIRTUAL counts all used time; those of used time are looked after each 4 ms at most, of a process that sleeps each 64 ms");
+            waits { timers::set_interval(which, new_at, old_at).await }, Partial("those of used time are looked after each 4 ms at most, of a process that sleeps each 64 ms");
          39 Getpid "getpid" () at_once { process::id() }, Full;
          40 Sendfile "sendfile" (out, from, offset_at, bytes)
             waits { io::with_sigpipe(transfer::send_file(out, from, offset_at, bytes).await) }, Full;
          41 Socket "socket" (family, kind, protocol)
             waits { sockets::socket(family, kind, protocol).await },
-            Partial("AF_UNIX, AF_INET and AF_INET6, of which only IPv4's part is there; no raw sockets and no AF_NETLINK");
+            Full;
          42 Connect "connect" (descriptor, address_at, bytes)
             waits { sockets::connect(descriptor, address_at, bytes).await }, Full;
          43 Accept "accept" (descriptor, address_at, bytes_at)
             waits { sockets::accept(descriptor, address_at, bytes_at, 0).await }, Full;
          44 Sendto "sendto" (descriptor, buffer, bytes, flags, address_at, address_bytes)
             waits { sockets::send([descriptor, buffer, bytes, flags, address_at, address_bytes]).await },
-            Partial("a message of AF_UNIX has at most 65,536 bytes, a datagram that leaves the machine 1,472; no MSG_OOB, MSG_MORE and MSG_CONFIRM are ignored");
+            Partial("a message of AF_UNIX has at most 65,536 bytes, a datagram that leaves the machine 1,472");
          45 Recvfrom "recvfrom" (descriptor, buffer, bytes, flags, address_at, address_bytes_at)
             waits { sockets::receive([descriptor, buffer, bytes, flags, address_at, address_bytes_at]).await },
-            Partial("MSG_PEEK, MSG_DONTWAIT, MSG_TRUNC and, with an address or of AF_UNIX, MSG_WAITALL");
+            Full;
          46 Sendmsg "sendmsg" (descriptor, header_at, flags)
             waits { sockets::send_message(descriptor, header_at, flags).await },
-            Partial("as sendto; of control messages SCM_CREDENTIALS and SCM_RIGHTS, with AF_UNIX; IP_TOS, IP_TTL and IP_PKTINFO are ignored; at most 32 descriptors, no epoll sets");
+            Partial("as sendto");
          47 Recvmsg "recvmsg" (descriptor, header_at, flags)
             waits { sockets::receive_message(descriptor, header_at, flags).await },
-            Partial("as recvfrom; of control messages SCM_CREDENTIALS and SCM_RIGHTS, with AF_UNIX");
+            Full;
          48 Shutdown "shutdown" (descriptor, how) waits { sockets::shutdown(descriptor, how).await }, Full;
          49 Bind "bind" (descriptor, address_at, bytes)
             waits { sockets::bind(descriptor, address_at, bytes).await }, Full;
@@ -135,14 +135,14 @@ macro_rules! for_each_call {
             waits { sockets::pair(family, kind, protocol, pair_at).await }, Full;
          54 Setsockopt "setsockopt" (descriptor, level, option, value_at, bytes)
             waits { sockets::set_option(descriptor, level, option, value_at, bytes).await },
-            Partial("SO_BROADCAST, SO_DONTROUTE, SO_OOBINLINE, TCP_CORK, TCP_KEEPIDLE to KEEPCNT, TCP_DEFER_ACCEPT, TCP_FASTOPEN, TCP_USER_TIMEOUT, IP_TOS, IP_TTL, IP_RECVERR and IP_MTU_DISCOVER are accepted without effect; listeners that share a port by SO_REUSEPORT share one queue; unknown ones are refused with ENOPROTOOPT; timeouts are not shared over fork");
+            Full;
          55 Getsockopt "getsockopt" (descriptor, level, option, value_at, bytes_at)
             waits { sockets::option(descriptor, level, option, value_at, bytes_at).await },
-            Partial("the common SOL_SOCKET and IPPROTO_TCP options");
+            Full;
          56 Clone "clone" (flags, stack, parent_id_at, child_id_at, thread_pointer)
             tries { fork::thread_by_clone([flags, stack, parent_id_at, child_id_at, thread_pointer]) }
             or waits { fork::clone([flags, stack, parent_id_at, child_id_at, thread_pointer]).await },
-            Partial("threads share the process's one core; for processes CLONE_VM copies the memory (with CLONE_VFORK as vfork), CLONE_FILES and CLONE_FS copy too, namespaces are ignored");
+            Partial("threads share the process's one core");
          57 Fork "fork" ()
             waits { fork::fork(false).await },
             Partial("descriptor flags that F_SETFL changes and timeouts of sockets are no longer shared after it");
@@ -169,7 +169,7 @@ macro_rules! for_each_call {
          72 Fcntl "fcntl" (descriptor, command, argument)
             tries { numbers::control(descriptor, command, argument) }
             or waits { numbers::control_at_server(descriptor, command, argument).await },
-            Partial("F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL (O_APPEND and O_NONBLOCK), locks, the capacity of pipes (at most 64 KiB) and seals; F_SETOWN and F_GETOWN are accepted; others EINVAL");
+            Full;
          73 Flock "flock" (descriptor, operation) waits { locks::whole(descriptor, operation).await }, Full;
          74 Fsync "fsync" (descriptor) waits { io::synchronize(descriptor).await }, Full;
          75 Fdatasync "fdatasync" (descriptor) waits { io::synchronize(descriptor).await }, Full;
@@ -251,7 +251,7 @@ macro_rules! for_each_call {
         124 Getsid "getsid" (process) waits { process::session(process).await }, Full;
         125 Capget "capget" (header_at, data_at)
             at_once { identity::capabilities(header_at, data_at) },
-            Partial("all of version 3 for who acts as root, else none");
+            Full;
         126 Capset "capset" (header_at, data_at) at_once { Ok(0) }, Partial("accepted");
         127 RtSigpending "rt_sigpending" (set_at, set_bytes) at_once { signals::pending(set_at) }, Full;
         128 RtSigtimedwait "rt_sigtimedwait" (set_at, info_at, timeout_at, set_bytes)
@@ -264,7 +264,7 @@ macro_rules! for_each_call {
         131 Sigaltstack "sigaltstack" (new_at, old_at) at_once { signals::alternate_stack(new_at, old_at) }, Full;
         132 Utime "utime" (path, times_at) waits { files::set_times_s(path, times_at).await }, Full;
         133 Mknod "mknod" (path, mode, device)
-            waits { unnamed::make_node(HERE, path, mode).await }, Partial("files, named pipes and sockets; devices EPERM");
+            waits { unnamed::make_node(HERE, path, mode).await }, Full;
         134 "uselib" absent;
         135 "personality" absent;
         136 "ustat" absent;
@@ -275,7 +275,7 @@ macro_rules! for_each_call {
         140 Getpriority "getpriority" (which, who)
             at_once { scheduling::priority(which, who) }, Partial("others have niceness 0");
         141 Setpriority "setpriority" (which, who, priority)
-            at_once { scheduling::set_priority(which, who, priority) }, Partial("kept and told of the own process, without effect");
+            at_once { scheduling::set_priority(which, who, priority) }, Full;
         142 SchedSetparam "sched_setparam" (id, parameters_at)
             tries { scheduling::of_own(id, || scheduling::set_policy(None, parameters_at)) }
             or waits { scheduling::of_another(id, || scheduling::set_policy(None, parameters_at)).await }, Partial("priority 0");
@@ -284,7 +284,7 @@ macro_rules! for_each_call {
             or waits { scheduling::of_another(id, || scheduling::parameters(parameters_at)).await }, Full;
         144 SchedSetscheduler "sched_setscheduler" (id, policy, parameters_at)
             tries { scheduling::of_own(id, || scheduling::set_policy(Some(policy), parameters_at)) }
-            or waits { scheduling::of_another(id, || scheduling::set_policy(Some(policy), parameters_at)).await }, Partial("SCHED_OTHER, SCHED_BATCH, SCHED_IDLE; others EPERM");
+            or waits { scheduling::of_another(id, || scheduling::set_policy(Some(policy), parameters_at)).await }, Full;
         145 SchedGetscheduler "sched_getscheduler" (id)
             tries { scheduling::of_own(id, || scheduling::policy()) }
             or waits { scheduling::of_another(id, || scheduling::policy()).await }, Partial("SCHED_OTHER");
@@ -297,7 +297,7 @@ macro_rules! for_each_call {
             or waits { scheduling::of_another(id, || scheduling::interval(interval_at)).await }, Full;
         149 Mlock "mlock" (start, bytes) at_once { Ok(0) }, Partial("accepted: memory is never paged out");
         150 Munlock "munlock" (start, bytes) at_once { Ok(0) }, Full;
-        151 Mlockall "mlockall" (flags) at_once { mapping::lock_all(flags) }, Partial("accepted: memory is never paged out");
+        151 Mlockall "mlockall" (flags) at_once { mapping::lock_all(flags) }, Full;
         152 Munlockall "munlockall" () at_once { Ok(0) }, Full;
         153 "vhangup" absent;
         154 "modify_ldt" absent;
@@ -305,12 +305,12 @@ macro_rules! for_each_call {
         156 "_sysctl" absent;
         157 Prctl "prctl" (option, argument)
             at_once { process::prctl(option, argument) },
-            Partial("names, dumpable, capabilities of the bounding set; PR_SET_PDEATHSIG is without effect; others EINVAL");
+            Full;
         158 ArchPrctl "arch_prctl" (which, address) at_once { threads::base(which, address) }, Full;
         159 "adjtimex" absent;
         160 Setrlimit "setrlimit" (resource, limit_at)
             at_once { process::set_limit(resource, limit_at) },
-            Partial("most that can be had: 10,240 descriptors (1,024 at first), a stack of 64 MiB, 420 processes, no core files and no priorities, else EPERM; RLIMIT_CPU and RLIMIT_SIGPENDING are kept and told, and bound nothing");
+            Partial("a hard limit beyond what there is gives EPERM");
         161 "chroot" absent;
         162 Sync "sync" () at_once { Ok(0) }, Full;
         163 "acct" absent;
@@ -369,7 +369,7 @@ macro_rules! for_each_call {
             tries { futex::at_once([at, operation, value, second, second_at, third]) }
             or sleeps { futex::sleeps([at, operation, value, second, second_at, third]) }
             or waits { futex::wait([at, operation, value, second, second_at, third]).await },
-            Partial("between threads of one process; no FUTEX_WAIT_REQUEUE_PI; priorities are all the same");
+            Partial("locks with an owner between threads of one process only");
         203 SchedSetaffinity "sched_setaffinity" (id, bytes, set_at)
             tries { scheduling::of_own(id, || scheduling::set_affinity(bytes, set_at)) }
             or waits { scheduling::cores_of_another(id, || scheduling::set_affinity(bytes, set_at)).await }, Partial("one core");
@@ -397,17 +397,17 @@ macro_rules! for_each_call {
             at_once { numbers::advise(descriptor, advice) }, Full;
         222 TimerCreate "timer_create" (clock, event_at, id_at)
             at_once { timers::create(clock, event_at, id_at) },
-            Partial("no clocks of used time; 32 timers; an interval below half a millisecond is told at its times and counted");
+            Partial("32 timers; an interval below half a millisecond is told at its times and counted");
         223 TimerSettime "timer_settime" (id, flags, new_at, old_at)
             waits { timers::set(id, flags, new_at, old_at).await }, Full;
         224 TimerGettime "timer_gettime" (id, timer_at) waits { timers::state(id, timer_at).await }, Full;
         225 TimerGetoverrun "timer_getoverrun" (id) at_once { timers::overrun(id) }, Full;
         226 TimerDelete "timer_delete" (id) waits { timers::delete(id).await }, Full;
         227 ClockSettime "clock_settime" (clock, time_at)
-            at_once { time::set_clock(clock, time_at) }, Partial("EPERM: the clock is the machine's");
+            at_once { time::set_clock(clock, time_at) }, Full;
         228 ClockGettime "clock_gettime" (clock, time_at)
             tries { time::clock(clock, time_at) } or waits { time::of_another(clock, time_at).await },
-            Partial("CLOCK_TAI is CLOCK_REALTIME; CLOCK_THREAD_CPUTIME_ID is the time for which the thread was the one of its process that ran, also while other processes had the core, but no more than the process used; no clocks of threads of other processes");
+            Partial("CLOCK_THREAD_CPUTIME_ID is the time for which the thread was the one of its process that ran, also while other processes had the core, but no more than the process used; no clocks of threads of other processes");
         229 ClockGetres "clock_getres" (clock, time_at) at_once { time::resolution(clock, time_at) }, Full;
         230 ClockNanosleep "clock_nanosleep" (clock, flags, wanted_at, left_at)
             waits { time::sleep(clock, flags, wanted_at, left_at).await }, Full;
@@ -417,7 +417,7 @@ macro_rules! for_each_call {
             or waits { poll::wait_set([set, events_at, count, timeout_ms, 0, 0], false).await }, Full;
         233 EpollCtl "epoll_ctl" (set, operation, descriptor, event_at)
             at_once { poll::change(set, operation, descriptor, event_at) },
-            Partial("EPOLLEXCLUSIVE chooses among the sets of one process, not of several; EPOLLWAKEUP is ignored; a set that a child inherits is a copy");
+            Partial("a set that a child inherits is a copy");
         234 Tgkill "tgkill" (process, thread, signal)
             waits { process::kill_thread(Some(process), thread, signal).await },
             Partial("of threads of other processes only the first");
@@ -451,7 +451,7 @@ macro_rules! for_each_call {
         258 Mkdirat "mkdirat" (directory, path, mode)
             waits { files::make_directory(directory, path, mode).await }, Full;
         259 Mknodat "mknodat" (directory, path, mode, device)
-            waits { unnamed::make_node(directory, path, mode).await }, Partial("as mknod");
+            waits { unnamed::make_node(directory, path, mode).await }, Full;
         260 Fchownat "fchownat" (directory, path, user, group, flags)
             waits { files::change_by(directory, path, flags, files::owner(user, group)).await }, Full;
         261 Futimesat "futimesat" (directory, path, times_at)
@@ -471,7 +471,7 @@ macro_rules! for_each_call {
         268 Fchmodat "fchmodat" (directory, path, mode)
             waits { files::change(directory, path, true, files::permissions(mode)).await }, Full;
         269 Faccessat "faccessat" (directory, path, mode)
-            waits { files::access(directory, path, mode, 0).await }, Partial("existence only");
+            waits { files::access(directory, path, mode, 0).await }, Full;
         270 Pselect6 "pselect6" (count, reads_at, writes_at, others_at, timeout_at, mask_at)
             waits { poll::select_masked([count, reads_at, writes_at, others_at, timeout_at, mask_at]).await }, Full;
         271 Ppoll "ppoll" (entries_at, count, timeout_at, mask_at, mask_bytes)
@@ -504,7 +504,7 @@ macro_rules! for_each_call {
         284 Eventfd "eventfd" (count)
             at_once { counters::create(count, 0) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
         285 Fallocate "fallocate" (descriptor, mode, offset, bytes)
-            waits { io::allocate(descriptor, mode, offset, bytes).await }, Partial("mode 0");
+            waits { io::allocate(descriptor, mode, offset, bytes).await }, Full;
         286 TimerfdSettime "timerfd_settime" (descriptor, flags, new_at, old_at)
             waits { timers::set_opened(descriptor, flags, new_at, old_at).await }, Full;
         287 TimerfdGettime "timerfd_gettime" (descriptor, timer_at)
@@ -529,7 +529,7 @@ macro_rules! for_each_call {
         298 "perf_event_open" absent;
         299 Recvmmsg "recvmmsg" (descriptor, headers_at, count, flags, timeout_at)
             waits { messages::receive_many([descriptor, headers_at, count, flags, timeout_at]).await },
-            Partial("as recvmsg");
+            Full;
         300 "fanotify_init" absent;
         301 "fanotify_mark" absent;
         302 Prlimit64 "prlimit64" (process, resource, new_at, old_at)
@@ -541,7 +541,7 @@ macro_rules! for_each_call {
         305 "clock_adjtime" absent;
         306 Syncfs "syncfs" (descriptor) at_once { numbers::exists(descriptor) }, Full;
         307 Sendmmsg "sendmmsg" (descriptor, headers_at, count, flags)
-            waits { messages::send_many(descriptor, headers_at, count, flags).await }, Partial("as sendmsg");
+            waits { messages::send_many(descriptor, headers_at, count, flags).await }, Partial("as sendto");
         308 "setns" absent;
         309 Getcpu "getcpu" (core_at, node_at, cache_at) at_once { scheduling::core(core_at, node_at) }, Full;
         310 "process_vm_readv" absent;
@@ -552,12 +552,12 @@ macro_rules! for_each_call {
         315 "sched_getattr" absent;
         316 Renameat2 "renameat2" (from_directory, from, to_directory, to, flags)
             waits { files::rename(from_directory, from, to_directory, to, flags).await },
-            Partial("RENAME_NOREPLACE is not atomic; no RENAME_EXCHANGE");
+            Full;
         317 "seccomp" absent;
         318 Getrandom "getrandom" (buffer, bytes, flags) at_once { process::random(buffer, bytes, flags) }, Full;
         319 MemfdCreate "memfd_create" (name_at, flags)
             waits { unnamed::create_memory(name_at, flags).await },
-            Partial("MFD_CLOEXEC and MFD_ALLOW_SEALING; F_SEAL_FUTURE_WRITE gives EBUSY while the file is mapped to be written; mapped as any file");
+            Partial("mapped as any file");
         320 "kexec_file_load" absent;
         321 "bpf" absent;
         322 Execveat "execveat" (directory, path, arguments_at, environment_at, flags)
@@ -565,16 +565,16 @@ macro_rules! for_each_call {
             and replaces_registers, Full;
         323 "userfaultfd" absent;
         324 Membarrier "membarrier" (command, flags, core) at_once { scheduling::barrier(command, flags) }, Full;
-        325 Mlock2 "mlock2" (start, bytes, flags) at_once { mapping::lock(flags) }, Partial("accepted: memory is never paged out");
+        325 Mlock2 "mlock2" (start, bytes, flags) at_once { mapping::lock(flags) }, Full;
         326 CopyFileRange "copy_file_range" (from, from_at, to, to_at, bytes, flags)
             waits { transfer::copy_range([from, from_at, to, to_at, bytes, flags]).await },
             Partial("copies; ranges of one file that overlap are not refused");
         327 Preadv2 "preadv2" (descriptor, vectors_at, count, offset, high, flags)
             waits { io::read_by_flags([descriptor, vectors_at, count, offset, high, flags]).await },
-            Partial("RWF_APPEND gives EOPNOTSUPP");
+            Full;
         328 Pwritev2 "pwritev2" (descriptor, vectors_at, count, offset, high, flags)
             waits { io::write_by_flags([descriptor, vectors_at, count, offset, high, flags]).await },
-            Partial("RWF_APPEND gives EOPNOTSUPP");
+            Full;
         329 "pkey_mprotect" absent;
         330 "pkey_alloc" absent;
         331 "pkey_free" absent;
@@ -585,7 +585,7 @@ macro_rules! for_each_call {
         335 "uretprobe" absent;
         336 "uprobe" absent;
         424 PidfdSendSignal "pidfd_send_signal" (handle, signal, info_at, flags)
-            waits { process_handles::signal(handle, signal, info_at, flags).await }, Partial("no flags");
+            waits { process_handles::signal(handle, signal, info_at, flags).await }, Full;
         425 "io_uring_setup" absent;
         426 "io_uring_enter" absent;
         427 "io_uring_register" absent;
@@ -599,14 +599,14 @@ macro_rules! for_each_call {
             waits { process_handles::open(process, flags).await }, Partial("of processes, not of threads");
         435 Clone3 "clone3" (wishes_at, bytes)
             tries { fork::thread_by_clone3(wishes_at, bytes) } or waits { fork::clone_by(wishes_at, bytes).await },
-            Partial("as clone; no set_tid and cgroups");
+            Partial("as clone; no set_tid");
         436 CloseRange "close_range" (first, last, flags) at_once { numbers::close_range(first, last, flags) }, Full;
         437 Openat2 "openat2" (directory, path, how_at, bytes)
             waits { files::open_how(directory, path, how_at, bytes).await },
             Partial("as openat; RESOLVE_CACHED gives EAGAIN, other resolve flags EINVAL");
         438 "pidfd_getfd" absent;
         439 Faccessat2 "faccessat2" (directory, path, mode, flags)
-            waits { files::access(directory, path, mode, flags).await }, Partial("existence only");
+            waits { files::access(directory, path, mode, flags).await }, Full;
         440 "process_madvise" absent;
         441 "epoll_pwait2" absent;
         442 "mount_setattr" absent;
