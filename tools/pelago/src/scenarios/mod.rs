@@ -15,6 +15,7 @@ mod busy_host;
 mod checks;
 mod common_memory;
 mod cores;
+mod coverage;
 mod datagrams;
 mod door;
 mod files;
@@ -80,6 +81,7 @@ pub fn all() -> Vec<Scenario> {
         readiness::scenarios(),
         kinds::scenarios(),
         breadth::scenarios(),
+        coverage::scenarios(),
         areas::scenarios(),
         common_memory::scenarios(),
         shared_files::scenarios(),

@@ -1,0 +1,95 @@
+// Flags of calls that are about the program's memory.
+
+#define PAGE 4096L
+
+static char *mapped(long access, long flags) { return mmap(NULL, 4 * PAGE, access, flags | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+static int loads(long at) { return *(volatile char *)at & 0; }
+static int stores(long at) { *(volatile char *)at = 1; return 0; }
+// A return.
+static int calls(long at) { ((void (*)(void))at)(); return 0; }
+// What a child may do with memory: 0, or that it dies by SIGSEGV.
+static int may(int (*use)(long), void *at) { int end = child_finds(use, (long)at); return end == 0 ? 1 : end == 1000 + SIGSEGV ? 0 : -1; }
+static int is_given(char *at, int reads, int writes, int runs) { return may(loads, at) == reads && may(stores, at) == writes && may(calls, at) == runs; }
+
+TRY(mmap_access) { return (long)mapped(value, 0); }
+SEEN(mmap_access, PROT_NONE) { char *at = mapped(value, 0); return at != MAP_FAILED && is_given(at, 0, 0, 0); }
+SEEN(mmap_access, PROT_READ) { char *at = mapped(value, 0); return at != MAP_FAILED && is_given(at, 1, 0, 0); }
+SEEN(mmap_access, PROT_WRITE) { char *at = mapped(value, 0); if (at == MAP_FAILED) return 0; *at = '\xc3'; return is_given(at, 1, 1, 0); }
+// The code of a program's own: a file that begins with a return.
+SEEN(mmap_access, PROT_EXEC) {
+    int file = opened(O_RDWR);
+    pwrite(file, "\xc3", 1, 0);
+    char *at = mmap(NULL, PAGE, value, MAP_PRIVATE, file, 0);
+    return at != MAP_FAILED && may(calls, at) == 1 && may(stores, at) == 0;
+}
+
+TRY(mmap_flags) {
+    int file = opened(O_RDWR);
+    if (value == MAP_SYNC) return (long)mmap(NULL, PAGE, PROT_READ, value | MAP_SHARED_VALIDATE, file, 0);
+    return (long)mmap(NULL, PAGE, PROT_READ | PROT_WRITE, value | MAP_ANONYMOUS | (value & MAP_TYPE ? 0 : MAP_PRIVATE), -1, 0);
+}
+TRY(mmap_flags_of_MAP_SHARED_VALIDATE) { return (long)mmap(NULL, PAGE, PROT_READ, value | MAP_SHARED_VALIDATE, opened(O_RDWR), 0); }
+// Is what is stored in a file's mapping in the file?
+static int is_shared(long flags) {
+    int file = opened(O_RDWR);
+    char found = 0, *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, flags, file, 0);
+    if (at == MAP_FAILED) return -1;
+    at[3] = 'x';
+    pread(file, &found, 1, 3);
+    munmap(at, PAGE);
+    return found == 'x';
+}
+SEEN(mmap_flags, MAP_SHARED) { return is_shared(value) == 1; }
+SEEN(mmap_flags, MAP_SHARED_VALIDATE) { return is_shared(value) == 1; }
+SEEN(mmap_flags, MAP_PRIVATE) { return is_shared(value) == 0; }
+SEEN(mmap_flags, MAP_FIXED) { char *at = mapped(PROT_READ | PROT_WRITE, 0); at[PAGE] = 'x'; return mmap(at + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | value, -1, 0) == at + PAGE && at[PAGE] == 0; }
+SEEN(mmap_flags, MAP_FIXED_NOREPLACE) { char *at = mapped(PROT_READ, 0); return fails_by((long)mmap(at + PAGE, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | value, -1, 0), EEXIST); }
+SEEN(mmap_flags, MAP_ANONYMOUS) { char *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | value, -1, 0); return at != MAP_FAILED && *at == 0; }
+SEEN(mmap_flags, MAP_32BIT) { char *at = mapped(PROT_READ | PROT_WRITE, value); return at != MAP_FAILED && (long)at >> 31 == 0 && may(stores, at) == 1; }
+
+static char *changed(long access) { char *at = mapped(PROT_READ | PROT_WRITE, 0); *at = '\xc3'; return mprotect(at, PAGE, access) ? NULL : at; }
+TRY(mprotect_access) { return changed(value) ? 0 : -1; }
+SEEN(mprotect_access, PROT_NONE) { char *at = changed(value); return at && is_given(at, 0, 0, 0); }
+SEEN(mprotect_access, PROT_READ) { char *at = changed(value); return at && is_given(at, 1, 0, 0); }
+SEEN(mprotect_access, PROT_WRITE) { char *at = changed(value); return at && is_given(at, 1, 1, 0); }
+SEEN(mprotect_access, PROT_EXEC) { char *at = changed(value); return at && may(calls, at) == 1 && may(stores, at) == 0; }
+// Code further down in the stack than what is named.
+static int runs_in_the_stack(long access) {
+    volatile char code[8 * PAGE];
+    code[0] = '\xc3';
+    long top = (long)(code + sizeof code) & -PAGE;
+    if (mprotect((void *)top, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC | access)) return 5;
+    ((void (*)(void))code)();
+    return 7;
+}
+SEEN(mprotect_access, PROT_GROWSDOWN) {
+    char *at = mapped(PROT_READ, 0);
+    return child_finds(runs_in_the_stack, value) == 7 && child_finds(runs_in_the_stack, 0) == 1000 + SIGSEGV && fails_by(mprotect(at, PAGE, PROT_READ | value), EINVAL);
+}
+
+TRY(mremap_flags) { return syscall(SYS_mremap, mapped(PROT_READ, 0), PAGE, 2 * PAGE, value, mapped(PROT_READ, 0)); }
+SEEN(mremap_flags, MREMAP_MAYMOVE) {
+    char *at = mapped(PROT_READ | PROT_WRITE, 0);
+    *at = 'x';
+    int stays = fails_by((long)mremap(at, PAGE, 2 * PAGE, 0), ENOMEM);
+    char *moved = mremap(at, PAGE, 2 * PAGE, value);
+    return stays && moved != MAP_FAILED && moved != at && *moved == 'x' && moved[PAGE] == 0;
+}
+
+TRY(madvise_advice) { char *at = mapped(PROT_READ | PROT_WRITE, 0); *at = 1; return madvise(at, PAGE, value); }
+SEEN(madvise_advice, MADV_DONTNEED) { char *at = mapped(PROT_READ | PROT_WRITE, 0); *at = 'x'; return madvise(at, PAGE, value) == 0 && *at == 0; }
+SEEN(madvise_advice, MADV_DONTNEED_LOCKED) { return seen_madvise_advice_MADV_DONTNEED(value); }
+// When is not said, and what is stored later stays.
+SEEN(madvise_advice, MADV_FREE) { char *at = mapped(PROT_READ | PROT_WRITE, 0); *at = 'x'; if (madvise(at, PAGE, value) || *at && *at != 'x') return 0; *at = 'y'; return *at == 'y'; }
+
+TRY(msync_flags) { return syscall(SYS_msync, mapped(PROT_READ, 0), PAGE, value); }
+SEES(msync_flags) {
+    int file = opened(O_RDWR);
+    char found = 0, *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    char *gone = mapped(PROT_READ, 0);
+    munmap(gone, 4 * PAGE);
+    at[3] = 'x';
+    return fails_by(msync(gone, PAGE, value), ENOMEM) && msync(at, PAGE, value) == 0 && pread(open("f", O_RDONLY), &found, 1, 3) == 1 && found == 'x';
+}
+TRY(mlock2_flags) { return syscall(SYS_mlock2, mapped(PROT_READ | PROT_WRITE, 0), PAGE, value); }
+TRY(mlockall_flags) { long given = syscall(SYS_mlockall, value); int error = errno; munlockall(); errno = error; return given; }
