@@ -252,7 +252,7 @@ macro_rules! for_each_call {
         125 Capget "capget" (header_at, data_at)
             at_once { identity::capabilities(header_at, data_at) },
             Full;
-        126 Capset "capset" (header_at, data_at) at_once { Ok(0) }, Partial("accepted");
+        126 Capset "capset" (header_at, data_at) at_once { identity::set_capabilities(header_at, data_at) }, Full;
         127 RtSigpending "rt_sigpending" (set_at, set_bytes) at_once { signals::pending(set_at) }, Full;
         128 RtSigtimedwait "rt_sigtimedwait" (set_at, info_at, timeout_at, set_bytes)
             waits { signals::wait_for(set_at, info_at, timeout_at, set_bytes).await }, Full;
@@ -341,11 +341,11 @@ macro_rules! for_each_call {
         186 Gettid "gettid" () at_once { threads::id() }, Full;
         187 Readahead "readahead" (descriptor, offset, bytes) at_once { numbers::exists(descriptor) }, Full;
         188 Setxattr "setxattr" (path, name_at, value_at, bytes, flags)
-            waits { files::no_attribute(path, true).await }, Partial("EOPNOTSUPP: files have none");
+            waits { files::set_attribute(path, true, flags).await }, Partial("EOPNOTSUPP: files have none");
         189 Lsetxattr "lsetxattr" (path, name_at, value_at, bytes, flags)
-            waits { files::no_attribute(path, false).await }, Partial("EOPNOTSUPP: files have none");
+            waits { files::set_attribute(path, false, flags).await }, Partial("EOPNOTSUPP: files have none");
         190 Fsetxattr "fsetxattr" (descriptor, name_at, value_at, bytes, flags)
-            waits { files::no_attribute_of(descriptor) }, Partial("EOPNOTSUPP: files have none");
+            waits { files::set_attribute_of(descriptor, flags) }, Partial("EOPNOTSUPP: files have none");
         191 Getxattr "getxattr" (path, name_at, value_at, bytes)
             waits { files::no_attribute(path, true).await }, Partial("EOPNOTSUPP: files have none");
         192 Lgetxattr "lgetxattr" (path, name_at, value_at, bytes)

@@ -429,6 +429,21 @@ pub async fn no_attribute(path: u64, follow: bool) -> Outcome {
     Err(Errno::EOPNOTSUPP.into())
 }
 
+/// setxattr and lsetxattr.
+pub async fn set_attribute(path: u64, follow: bool, flags: u64) -> Outcome {
+    only(flags, OF_ATTRIBUTES)?;
+    no_attribute(path, follow).await
+}
+
+/// fsetxattr.
+pub fn set_attribute_of(descriptor: u64, flags: u64) -> Outcome {
+    only(flags, OF_ATTRIBUTES)?;
+    no_attribute_of(descriptor)
+}
+
+/// XATTR_CREATE and XATTR_REPLACE.
+const OF_ATTRIBUTES: u64 = 3;
+
 /// fgetxattr and friends: the same of a descriptor.
 pub fn no_attribute_of(descriptor: u64) -> Outcome {
     description(descriptor)?;

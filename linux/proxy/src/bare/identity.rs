@@ -76,15 +76,31 @@ pub async fn set_groups(count: u64, at: u64) -> Outcome {
 
 /// capget of version 3: effective, permitted and inheritable, low words first.
 pub fn capabilities(header_at: u64, data_at: u64) -> Outcome {
-    const VERSION_3: u32 = 0x2008_0522;
     const ALL: [u32; 2] = [u32::MAX, 0x1ff];
-    let [version, _]: [u32; 2] = user::read(header_at)?;
-    if version != VERSION_3 {
-        user::write(header_at, &VERSION_3)?;
+    if !is_known(header_at)? {
         return if data_at == 0 { Ok(0) } else { Err(Errno::EINVAL.into()) };
     }
     // Who gave root up has none.
     let [low, high] = if with_state(|state| state.identity.is_root()) { ALL } else { [0, 0] };
     user::write_if(data_at, &[low, low, 0, high, high, 0])?;
+    Ok(0)
+}
+
+/// Is it of the version that is known, which else is told?
+fn is_known(header_at: u64) -> Result<bool, Errno> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let [version, _]: [u32; 2] = user::read(header_at)?;
+    if version != VERSION_3 {
+        user::write(header_at, &VERSION_3)?;
+    }
+    Ok(version == VERSION_3)
+}
+
+/// capset: accepted, and nothing is given up by it.
+pub fn set_capabilities(header_at: u64, data_at: u64) -> Outcome {
+    if !is_known(header_at)? {
+        return Err(Errno::EINVAL.into());
+    }
+    user::check_readable(data_at, 24)?;
     Ok(0)
 }

@@ -77,6 +77,10 @@ fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<(u32, Family, Socket
         3..=10 => return Err(Errno::ESOCKTNOSUPPORT),
         _ => return Err(Errno::EINVAL),
     };
+    const PROTOCOLS_END: u64 = 263;
+    if !is_local && protocol as u32 as u64 >= PROTOCOLS_END {
+        return Err(Errno::EINVAL);
+    }
     let only = match kind {
         // Those within the machine have one protocol, which a program may name by its family.
         _ if is_local => family,
@@ -194,7 +198,8 @@ pub async fn set_option(descriptor: u64, level: u64, name: u64, at: u64, bytes: 
         (SOL_SOCKET, 13) if bytes >= 8 => SocketOption::Linger((number != 0).then_some(user::read(at + 4)?)),
         (IPPROTO_TCP, 1) => SocketOption::NoDelay(number != 0),
         (IPPROTO_IPV6, ONLY_6) => SocketOption::Only6(number != 0),
-        (SOL_SOCKET, RECEIVE_LIMIT | SEND_LIMIT) => return set_limit(descriptor, name, at, bytes),
+        (SOL_SOCKET, RECEIVE_LIMIT | RECEIVE_LIMIT_NEW) => return set_limit(descriptor, RECEIVE_LIMIT, at, bytes),
+        (SOL_SOCKET, SEND_LIMIT | SEND_LIMIT_NEW) => return set_limit(descriptor, SEND_LIMIT, at, bytes),
         (SOL_SOCKET, PASS_CREDENTIALS) if is_local(&found) => SocketOption::TellsSender(number != 0),
         (level, _) if is_local(&found) && level != SOL_SOCKET => return Err(Errno::EOPNOTSUPP.into()),
         (SOL_SOCKET, DO_NOT_ROUTE | BROADCAST | OUT_OF_BAND_INLINE) => return keep(descriptor, name, number != 0),
@@ -224,9 +229,11 @@ const ONLY_6: u64 = 26;
 /// SO_PROTOCOL and SO_DOMAIN.
 const PROTOCOL: u64 = 38;
 const DOMAIN: u64 = 39;
-/// SO_RCVTIMEO and SO_SNDTIMEO.
+/// SO_RCVTIMEO and SO_SNDTIMEO, and the same where they had another form.
 const RECEIVE_LIMIT: u64 = 20;
 const SEND_LIMIT: u64 = 21;
+const RECEIVE_LIMIT_NEW: u64 = 66;
+const SEND_LIMIT_NEW: u64 = 67;
 
 fn keep(descriptor: u64, name: u64, on: bool) -> Outcome {
     let put = |found: &mut Description| found.cookie = found.cookie & !(1 << name) | u64::from(on) << name;
@@ -264,8 +271,8 @@ fn tell_option(value: &[u8], at: u64, length_at: u64) -> Outcome {
 pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: u64) -> Outcome {
     let found = socket_of(descriptor)?;
     let wanted = match (level, name) {
-        (SOL_SOCKET, RECEIVE_LIMIT) => return tell_limit(found.receive_limit_ns, at, length_at),
-        (SOL_SOCKET, SEND_LIMIT) => return tell_limit(found.send_limit_ns, at, length_at),
+        (SOL_SOCKET, RECEIVE_LIMIT | RECEIVE_LIMIT_NEW) => return tell_limit(found.receive_limit_ns, at, length_at),
+        (SOL_SOCKET, SEND_LIMIT | SEND_LIMIT_NEW) => return tell_limit(found.send_limit_ns, at, length_at),
         (SOL_SOCKET, PASS_CREDENTIALS) if is_local(&found) => SocketOptionName::TellsSender,
         (SOL_SOCKET, PEER_CREDENTIALS) if is_local(&found) => SocketOptionName::Peer,
         (SOL_SOCKET, DOMAIN) => {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     /// Headers of Linux, and what the names begin with that have rows.
-    const HEADERS: [(&str, &str); 37] = [
+    const HEADERS: [(&str, &str); 38] = [
         ("asm-generic/fcntl.h", "O_ F_ LOCK_"),
         ("asm-generic/ioctls.h", "TC TIOC FIO"),
         ("asm-generic/mman-common.h", "PROT_ MAP_ MADV_ MS_ MLOCK_"),
@@ -123,7 +123,7 @@ mod tests {
         ("linux/fcntl.h", "F_ AT_"),
         ("linux/fs.h", "SEEK_ RENAME_ RWF_ FS_IOC_ SYNC_FILE_RANGE_"),
         ("linux/futex.h", "FUTEX_"),
-        ("linux/in.h", "IP_"),
+        ("linux/in.h", "IP_ IPPROTO_"),
         ("linux/in6.h", "IPV6_"),
         ("linux/membarrier.h", "MEMBARRIER_"),
         ("linux/memfd.h", "MFD_"),
@@ -141,6 +141,7 @@ mod tests {
         ("linux/timerfd.h", "TFD_"),
         ("linux/udp.h", "UDP_"),
         ("linux/wait.h", "W __W P_"),
+        ("linux/xattr.h", "XATTR_CREATE XATTR_REPLACE"),
         ("x86_64-linux-gnu/asm/mman.h", "MAP_"),
         ("x86_64-linux-gnu/asm/prctl.h", "ARCH_"),
     ];
@@ -151,7 +152,7 @@ mod tests {
         TIOCSER_TEMT MFD_HUGE_SHIFT MFD_HUGE_MASK MAP_HUGE_SHIFT MAP_HUGE_MASK POLLFREE POLL_BUSY_LOOP SIGEV_MAX_SIZE \
         SIGEV_PAD_SIZE SA_NOMASK SA_ONESHOT SO_*_OLD SO_GET_FILTER SO_DETACH_BPF EPOLL_PACKED AT_FDCWD AT_RECURSIVE \
         SEEK_MAX RWF_SUPPORTED FUTEX_CMD_MASK FUTEX_*_PRIVATE FUTEX_32 FUTEX_WAITV_MAX FUTEX_WAITERS FUTEX_OWNER_DIED \
-        FUTEX_TID_MASK FUTEX_BITSET_MATCH_ANY IP_RECVRETOPTS IP_RECVORIGDSTADDR IP_PMTUDISC_* IP_DEFAULT_* IPV6_FL_* \
+        FUTEX_TID_MASK FUTEX_BITSET_MATCH_ANY IPPROTO_MAX IP_RECVRETOPTS IP_RECVORIGDSTADDR IP_PMTUDISC_* IP_DEFAULT_* IPV6_FL_* \
         IPV6_FLOWINFO_* IPV6_PRIORITY_* IPV6_TLV_* IPV6_PMTUDISC_* IPV6_PREFER_* IPV6_RECVORIGDSTADDR IPV6_USE_MIN_MTU \
         MEMBARRIER_CMD_SHARED PR_UNALIGN_* PR_FPEMU_* PR_FP_* PR_TIMING_* PR_ENDIAN_* PR_TSC_* PR_MCE_KILL_* PR_SET_MM_* \
         PR_SET_PTRACER_ANY PR_CAP_AMBIENT_* PR_SVE_* PR_SPEC_* PR_PAC_* PR_TAGGED_* PR_MTE_* PR_SYS_* PR_SCHED_CORE_* \

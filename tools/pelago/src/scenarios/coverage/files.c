@@ -206,6 +206,8 @@ TRY(faccessat2_flags) { return syscall(SYS_faccessat2, AT_FDCWD, fresh(), F_OK, 
 SEEN(faccessat2_flags, AT_SYMLINK_NOFOLLOW) { unlink("l"); symlink("nothing", "l"); return fails_by(syscall(SYS_faccessat2, AT_FDCWD, "l", F_OK, 0L), ENOENT) && syscall(SYS_faccessat2, AT_FDCWD, "l", F_OK, value) == 0; }
 SEEN(faccessat2_flags, AT_EMPTY_PATH) { int file = opened(O_RDWR); return syscall(SYS_faccessat2, file, "", F_OK, value) == 0 && fails_by(syscall(SYS_faccessat2, file, "", F_OK, 0L), ENOENT); }
 
+TRY(setxattr_flags) { return syscall(SYS_setxattr, fresh(), "user.coverage", "x", 1L, value); }
+
 static long execute(int folder, const char *path, long flags) { char *words[] = { "f", 0 }; return syscall(SYS_execveat, folder, path, words, words + 1, flags); }
 TRY(execveat_flags) { return execute(AT_FDCWD, fresh(), value); }
 SEEN(execveat_flags, AT_SYMLINK_NOFOLLOW) { leads(); return fails_by(execute(AT_FDCWD, "l", value), ELOOP); }

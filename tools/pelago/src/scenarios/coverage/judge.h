@@ -44,6 +44,7 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 
 // The C library gives these other values than the kernel's headers, or none of its own.
 #undef O_LARGEFILE

@@ -226,4 +226,5 @@ SEEN(membarrier_flags, MEMBARRIER_CMD_FLAG_CPU) {
 
 static struct __user_cap_data_struct capabilities[2];
 TRY(capget_versions) { struct __user_cap_header_struct head = { value, 0 }; return syscall(SYS_capget, &head, capabilities); }
+TRY(capset_versions) { struct __user_cap_header_struct head = { value, 0 }; if (value == _LINUX_CAPABILITY_VERSION_3) try_capget_versions(value); return syscall(SYS_capset, &head, capabilities); }
 SEES(capget_versions) { return try_capget_versions(value) == 0 && (is_linux || capabilities[0].effective == ~0u); }

@@ -37,6 +37,13 @@ SEEN(socket_types, SOCK_SEQPACKET) { return is_of_type(AF_UNIX, value); }
 SEEN(socket_types, SOCK_NONBLOCK) { return is_nonblocking(socket(AF_INET, SOCK_STREAM | value, 0)); }
 SEEN(socket_types, SOCK_CLOEXEC) { return is_cloexec(socket(AF_INET, SOCK_STREAM | value, 0)); }
 
+TRY(socket_protocols) { return syscall(SYS_socket, AF_INET, SOCK_STREAM, value); }
+SEES(socket_protocols) {
+    int type = value == IPPROTO_UDP ? SOCK_DGRAM : SOCK_STREAM, told = -1, file = socket(AF_INET, type, value);
+    socklen_t bytes = sizeof told;
+    return getsockopt(file, SOL_SOCKET, SO_PROTOCOL, &told, &bytes) == 0 && told == (value ? value : IPPROTO_TCP);
+}
+
 static int accepted(long flags) { int file = listener(SOCK_STREAM); connected_to(file); return syscall(SYS_accept4, file, NULL, NULL, flags); }
 TRY(accept4_flags) { return accepted(value); }
 SEEN(accept4_flags, SOCK_NONBLOCK) { return is_nonblocking(accepted(value)) && !is_nonblocking(accepted(0)); }
@@ -78,13 +85,15 @@ static int has_time_limit(long name) {
     char c;
     long began = now_ms();
     if (setsockopt(file, SOL_SOCKET, name, &limit, sizeof limit) || get_by(file, SOL_SOCKET, name) || told->tv_usec < 20000) return 0;
-    if (name == SO_RCVTIMEO) return fails_by(recv(file, &c, 1, 0), EAGAIN) && now_ms() - began >= 19;
+    if (name == SO_RCVTIMEO || name == SO_RCVTIMEO_NEW) return fails_by(recv(file, &c, 1, 0), EAGAIN) && now_ms() - began >= 19;
     static char bytes[65536];
     while (send(file, bytes, sizeof bytes, 0) > 0) {}
     return errno == EAGAIN && now_ms() - began >= 19;
 }
 SEEN(setsockopt_SOL_SOCKET, SO_RCVTIMEO) { return has_time_limit(value); }
 SEEN(setsockopt_SOL_SOCKET, SO_SNDTIMEO) { return has_time_limit(value); }
+SEEN(setsockopt_SOL_SOCKET, SO_RCVTIMEO_NEW) { return has_time_limit(value); }
+SEEN(setsockopt_SOL_SOCKET, SO_SNDTIMEO_NEW) { return has_time_limit(value); }
 SEEN(setsockopt_SOL_SOCKET, SO_PASSCRED) {
     int pair[2];
     char c, control[64];
@@ -106,7 +115,7 @@ SEES(getsockopt_SOL_SOCKET) {
     case SO_ACCEPTCONN: return told_by(file, SOL_SOCKET, value) == 0 && told_by(listener(SOCK_STREAM), SOL_SOCKET, value) == 1;
     case SO_SNDBUF: case SO_RCVBUF: return told_by(file, SOL_SOCKET, value) >= 2048;
     case SO_LINGER: return seen_setsockopt_SOL_SOCKET_SO_LINGER(value);
-    case SO_RCVTIMEO: case SO_SNDTIMEO: return get_by(file, SOL_SOCKET, value) == 0 && *(long *)option_place == 0 && has_time_limit(value);
+    case SO_RCVTIMEO: case SO_SNDTIMEO: case SO_RCVTIMEO_NEW: case SO_SNDTIMEO_NEW: return get_by(file, SOL_SOCKET, value) == 0 && *(long *)option_place == 0 && has_time_limit(value);
     case SO_PEERCRED: return told_by(stream(0), SOL_SOCKET, value) == getpid();
     case SO_PASSCRED: return is_switch(stream(0), SOL_SOCKET, value);
     default: return is_switch(file, SOL_SOCKET, value);
