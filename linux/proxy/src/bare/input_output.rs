@@ -492,10 +492,16 @@ pub async fn synchronize(descriptor: u64) -> Outcome {
 
 /// fallocate: of mode 0.
 pub async fn allocate(descriptor: u64, mode: u64, offset: u64, bytes: u64) -> Outcome {
+    opened(descriptor)?;
+    let (offset, bytes) = (offset as i64, bytes as i64);
+    if offset < 0 || bytes <= 0 {
+        return Err(Errno::EINVAL.into());
+    }
     if mode != 0 {
         return Err(Errno::EOPNOTSUPP.into());
     }
-    resize(descriptor, offset.saturating_add(bytes), true).await
+    let end = offset.checked_add(bytes).ok_or(Errno::EFBIG)?;
+    resize(descriptor, end as u64, true).await
 }
 
 /// ftruncate, and fallocate of mode 0 (`grow_only`).

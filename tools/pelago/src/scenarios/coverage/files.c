@@ -132,7 +132,7 @@ SEEN(lseek_whence, SEEK_DATA) { return lseek(opened(O_RDWR), 4, value) == 4 && f
 SEEN(lseek_whence, SEEK_HOLE) { return lseek(opened(O_RDWR), 4, value) == 10; }
 
 TRY(fallocate_mode) { return syscall(SYS_fallocate, opened(O_RDWR), value, 0L, 4096L); }
-SEEN(fallocate_mode, 0) { int file = opened(O_RDWR); return fallocate(file, value, 0, 4096) == 0 && size_of(file) == 4096; }
+SEEN(fallocate_mode, 0) { int file = opened(O_RDWR); return fallocate(file, value, 0, 4096) == 0 && size_of(file) == 4096 && fails_by(fallocate(file, value, 0, 0), EINVAL) && fails_by(fallocate(file, value, -1, 5), EINVAL) && fails_by(fallocate(file, value, INT64_MAX, 5), EFBIG); }
 
 TRY(renameat2_flags) { fresh(); unlink("g"); close(creat("g", 0600)); return syscall(SYS_renameat2, AT_FDCWD, "f", AT_FDCWD, "g", value); }
 SEEN(renameat2_flags, RENAME_NOREPLACE) { int taken = fails_by(try_renameat2_flags(value), EEXIST); unlink("g"); return taken && syscall(SYS_renameat2, AT_FDCWD, "f", AT_FDCWD, "g", value) == 0; }
