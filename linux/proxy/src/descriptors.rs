@@ -147,6 +147,7 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
+    #[inline]
     fn index(&self, descriptor: u64) -> Result<usize, Errno> {
         // Linux takes the low 32 bits as a signed number.
         let slot = *self.slots.get(descriptor as u32 as usize).ok_or(Errno::EBADF)?;
@@ -165,11 +166,13 @@ impl Descriptors {
     }
 
     /// What a descriptor names. `EBADF`.
+    #[inline]
     pub fn get(&self, descriptor: u64) -> Result<&Description, Errno> {
         Ok(&self.descriptions[self.index(descriptor)?])
     }
 
     /// The same, to change.
+    #[inline]
     pub fn get_mut(&mut self, descriptor: u64) -> Result<&mut Description, Errno> {
         let index = self.index(descriptor)?;
         Ok(&mut self.descriptions[index])

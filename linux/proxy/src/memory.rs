@@ -85,6 +85,10 @@ pub struct Area {
 }
 
 impl Area {
+    fn holds(&self, address: u64) -> bool {
+        self.start <= address && address < self.end
+    }
+
     /// Number of pages.
     pub fn pages(&self) -> u64 {
         (self.end - self.start) / PAGE
@@ -146,7 +150,7 @@ pub struct Memory {
 }
 
 /// Areas that are remembered.
-const SEEN: usize = 8;
+const SEEN: usize = 16;
 const _: () = assert!(SEEN.is_power_of_two() && AREAS_MAX <= u16::MAX as usize);
 
 /// Where the area of an address is remembered: of several stacks, each elsewhere.
@@ -185,35 +189,37 @@ impl Memory {
     /// The area an address lies in.
     pub fn find(&self, address: u64) -> Option<&Area> {
         let areas = self.areas();
-        areas.get(areas.partition_point(|area| area.end <= address)).filter(|area| area.start <= address)
-    }
-
-    /// As [`find`](Memory::find), by its index; remembers it.
-    fn index_of(&mut self, address: u64) -> Option<usize> {
-        let holds = |area: &&Area| area.start <= address && address < area.end;
-        let seen = seen_at(address);
-        let index = usize::from(self.seen[seen]);
-        if self.areas().get(index).filter(holds).is_some() {
-            return Some(index);
-        }
-        let index = self.areas().partition_point(|area| area.end <= address);
-        self.areas().get(index).filter(holds)?;
-        self.seen[seen] = index as u16;
-        Some(index)
+        areas.get(areas.partition_point(|area| area.end <= address)).filter(|area| area.holds(address))
     }
 
     /// Is every byte of the range mapped with `needs`? An empty range always is. Asked of each
-    /// pointer of the program.
+    /// pointer of the program, so most of what is asked for lies in an area that was found lately.
     pub fn allows(&mut self, address: u64, bytes: u64, needs: u32) -> bool {
-        let Some(end) = address.checked_add(bytes) else { return false };
-        let mut at = address;
-        while at < end {
-            match self.index_of(at).map(|index| &self.areas[index]) {
-                Some(area) if area.protection & needs == needs => at = area.end,
-                _ => return false,
+        let index = usize::from(self.seen[seen_at(address)]);
+        match self.areas().get(index) {
+            Some(area) if area.holds(address) && bytes <= area.end - address => {
+                area.protection & needs == needs || bytes == 0
             }
+            _ => self.search(address, bytes, needs),
         }
-        true
+    }
+
+    /// The same; remembers where the first area was found.
+    #[inline(never)]
+    fn search(&mut self, address: u64, bytes: u64, needs: u32) -> bool {
+        let Some(end) = address.checked_add(bytes) else { return false };
+        let first = self.areas().partition_point(|area| area.end <= address);
+        let mut at = address;
+        for area in &self.areas()[first..] {
+            if at >= end || !area.holds(at) || area.protection & needs != needs {
+                break;
+            }
+            at = area.end;
+        }
+        if at > address {
+            self.seen[seen_at(address)] = first as u16;
+        }
+        at >= end
     }
 
     /// How many bytes from `address` on are mapped with `needs`, at most `limit`.

@@ -436,8 +436,9 @@ impl Signals {
     }
 
     /// Is there one to act on now?
+    #[inline]
     pub fn has_deliverable(&self, thread: &ThreadSignals) -> bool {
-        self.peek(thread).is_some()
+        self.pending(thread) & !thread.blocked != 0 && self.peek(thread).is_some()
     }
 
     /// Would the next one to deliver end the process?

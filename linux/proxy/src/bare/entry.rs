@@ -198,6 +198,12 @@ pub fn registers() -> ProgramRegisters {
     unsafe { place().read_volatile() }
 }
 
+/// The same of the running thread, to where they are put aside.
+pub fn store_registers(to: &mut ProgramRegisters) {
+    // SAFETY: as above; `to` is no part of the control page.
+    unsafe { (&raw const (*CONTROL).program).copy_to_nonoverlapping(to, 1) };
+}
+
 /// Number and arguments of a Linux call.
 pub fn call() -> (u64, [u64; 6]) {
     // SAFETY: as above; while the proxy runs, only the proxy writes them.
@@ -234,8 +240,8 @@ pub fn take_rung() -> bool {
 
 /// What the program goes on with.
 pub fn set_registers(registers: &ProgramRegisters) {
-    // SAFETY: as above.
-    unsafe { place().write_volatile(*registers) };
+    // SAFETY: as above; what is given lies elsewhere.
+    unsafe { place().copy_from_nonoverlapping(registers, 1) };
 }
 
 /// Goes on in the program with exactly the registers of the control page.

@@ -131,6 +131,8 @@ pub fn deliver() {
     }
 }
 
+#[cold]
+#[inline(never)]
 fn deliver_all() {
     while let Some((delivery, mut cause)) = with_signals(Signals::take) {
         timers::delivered(&mut cause);
