@@ -297,9 +297,9 @@ impl Candidates {
         self.lists.0.get(&set).map_or(0, |list| list.order.len())
     }
 
-    /// Those of a set.
-    pub fn of(&self, set: u64) -> impl Iterator<Item = u32> {
-        self.lists.0.get(&set).into_iter().flat_map(|list| list.order.iter().copied())
+    /// The first of a set.
+    pub fn first(&self, set: u64) -> Option<u32> {
+        self.lists.0.get(&set)?.order.front().copied()
     }
 
     /// Takes the first of a set out, as [`take`](Candidates::take).
@@ -503,8 +503,8 @@ mod tests {
         candidates.put_back(1, 3);
         candidates.put_first(1, &[5, 3]);
         assert_eq!((candidates.count(1), candidates.take(1, 1), candidates.take(1, 9)), (2, vec![5], vec![3]));
-        [70, 3, 70].into_iter().for_each(|descriptor| candidates.put_back(1, descriptor));
-        assert!(candidates.of(1).eq([70, 3]) && candidates.of(9).next().is_none());
+        [70, 3, 70].map(|descriptor| candidates.put_back(1, descriptor));
+        assert_eq!((candidates.count(1), candidates.first(1), candidates.first(9)), (2, Some(70), None));
         assert_eq!([(); 3].map(|()| candidates.take_first(1)), [Some(70), Some(3), None]);
         candidates.put_back(1, 70);
         assert_eq!(candidates.take(1, 9), [70]);

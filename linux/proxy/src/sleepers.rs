@@ -148,6 +148,12 @@ impl<W> Sleepers<W> {
         self.find(self.lists[list_of(key)].first, key, u32::MAX).is_some()
     }
 
+    /// Ends the sleep of the first, whatever its bits.
+    pub fn wake_first(&mut self, key: u64) -> Option<W> {
+        let first = self.find(self.lists[list_of(key)].first, key, u32::MAX)?;
+        self.end(first)
+    }
+
     /// Ends the sleep of the first `count` that share one of the bits, and gives them to `wake`;
     /// gives how many.
     pub fn wake(&mut self, key: u64, count: usize, bits: u32, mut wake: impl FnMut(W)) -> usize {
@@ -221,7 +227,8 @@ mod tests {
         assert_eq!(woken(&mut sleepers, 128, 2, 1), [9, 0]);
         assert!(sleepers.remove(all[1]) == Some(1) && !sleepers.has_sleepers(128));
         assert_eq!(sleepers.move_to(64, 8, usize::MAX), 2);
-        assert_eq!(woken(&mut sleepers, 8, 9, 1), [2, 3]);
+        assert_eq!((sleepers.wake_first(8), sleepers.wake_first(16)), (Some(2), None));
+        assert_eq!(woken(&mut sleepers, 8, 9, 1), [3]);
         assert!(is_empty(&sleepers));
     }
 

@@ -45,7 +45,6 @@ struct Global(RefCell<Sleepers<Reader>>);
 unsafe impl Sync for Global {}
 /// By the numbers of counters.
 static READERS: Global = Global(RefCell::new(Sleepers::new()));
-const ANY: u32 = u32::MAX;
 
 /// A sleep is given up.
 pub fn leave(ticket: Ticket) {
@@ -54,9 +53,7 @@ pub fn leave(ticket: Ticket) {
 
 /// Takes out the thread that has slept longest at a counter.
 fn next_reader(number: u64) -> Option<Reader> {
-    let mut next = None;
-    READERS.0.borrow_mut().wake(number, 1, ANY, |reader| next = Some(reader));
-    next
+    READERS.0.borrow_mut().wake_first(number)
 }
 
 /// eventfd and eventfd2.
@@ -154,32 +151,43 @@ struct Left {
     before: u64,
 }
 
+/// Takes for the thread that has slept longest at a counter, if there is something to take.
+fn feed(found: &mut Description) -> Option<(Reader, u64)> {
+    if !counter(found).is_readable() {
+        return None;
+    }
+    let reader = next_reader(found.id)?;
+    Some((reader, Act::Take.on(found).unwrap_or_default()))
+}
+
 /// Acts on a counter, lets threads that sleep there take what there is, and tells others who wait
 /// for it: what those have taken concerns nobody else. Gives what was taken, and the counter as it
 /// is then; `None` if there is none.
+#[inline]
 fn act_on(name: Name, act: Act) -> Option<(Result<u64, Errno>, Left)> {
-    let look = |act: Act| {
-        with_state(|state| {
-            let found = name.find(state)?;
-            let before = found.cookie;
-            let done = act.on(found);
-            Some((done, Left { number: found.id, counter: counter(found), before }))
-        })
-    };
-    let (done, mut left) = look(act)?;
-    if done.is_err() {
-        return Some((done, left));
+    let (done, mut fed, mut left) = with_state(|state| {
+        let found = name.find(state)?;
+        let before = found.cookie;
+        let done = act.on(found);
+        let fed = feed(found);
+        Some((done, fed, Left { number: found.id, counter: counter(found), before }))
+    })?;
+    let is_fed = fed.is_some();
+    while let Some((reader, taken)) = fed {
+        let read = user::write(reader.buffer, &taken);
+        threads::wake(reader.thread, read.map_or_else(Errno::to_result, |()| BYTES as u64));
+        // Of a semaphore it took one.
+        fed = None;
+        if left.counter.is_readable() {
+            fed = with_state(|state| {
+                let found = name.find(state)?;
+                let fed = feed(found);
+                left.counter = counter(found);
+                fed
+            });
+        }
     }
-    let (before, mut is_taken) = (left.before, false);
-    while left.counter.is_readable()
-        && let Some(reader) = next_reader(left.number)
-        && let Some((taken, after)) = look(Act::Take)
-    {
-        let read = taken.and_then(|taken| user::write(reader.buffer, &taken));
-        threads::wake(reader.thread, read.map(|()| BYTES as u64));
-        (left, is_taken) = (Left { before, ..after }, true);
-    }
-    if !is_taken || left.counter.count() != before {
+    if done.is_ok() && (!is_fed || left.counter.count() != left.before) {
         tell(act, &left);
     }
     Some((done, left))
@@ -262,18 +270,22 @@ pub async fn write(found: &Description, from: Source<'_>, waits: bool) -> Outcom
     }
 }
 
-/// Of what is a counter: may a call wait for it, and can it be read?
-fn look_at(descriptor: u64) -> Option<(bool, bool)> {
+/// Looks at what is a counter.
+fn look_at<T>(descriptor: u64, look: impl FnOnce(&Description) -> T) -> Option<T> {
     with_state(|state| {
         let found = state.descriptors.get(descriptor).ok()?;
-        let is_counter = found.server == server::COUNTER;
-        is_counter.then(|| (found.flags & O_NONBLOCK == 0, counter(found).is_readable()))
+        if found.server == server::COUNTER { Some(look(found)) } else { None }
     })
+}
+
+/// May a call wait for it?
+fn waits(found: &Description) -> bool {
+    found.flags & O_NONBLOCK == 0
 }
 
 /// read, where nobody has to be waited for: of a counter above 0.
 pub fn read_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
-    let (waits, is_readable) = look_at(descriptor)?;
+    let (waits, is_readable) = look_at(descriptor, |found| (waits(found), counter(found).is_readable()))?;
     if count < BYTES as u64 {
         return Some(Err(Errno::EINVAL.into()));
     }
@@ -294,12 +306,12 @@ pub fn sleeps(descriptor: u64, buffer: u64) -> Option<Line> {
         return None;
     }
     let reader = Reader { thread: threads::current(), buffer };
-    Some(Line::Counter(READERS.0.borrow_mut().add(number, ANY, reader)))
+    Some(Line::Counter(READERS.0.borrow_mut().add(number, u32::MAX, reader)))
 }
 
 /// write, where nobody has to be waited for: to a counter with room.
 pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome> {
-    let (waits, _) = look_at(descriptor)?;
+    look_at(descriptor, |_| ())?;
     if count < BYTES as u64 {
         return Some(Err(Errno::EINVAL.into()));
     }
@@ -308,7 +320,7 @@ pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome
         Err(errno) => return Some(Err(errno.into())),
     };
     match act_on(Name::Descriptor(descriptor), Act::Add(more))?.0 {
-        Err(Errno::EAGAIN) if waits => None,
+        Err(Errno::EAGAIN) if look_at(descriptor, waits)? => None,
         done => Some(done.map(|_| BYTES as u64).map_err(Failure::from)),
     }
 }

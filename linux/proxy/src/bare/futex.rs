@@ -34,7 +34,7 @@ enum Who {
 impl Who {
     fn wake(self) {
         match self {
-            Who::Thread(place) => threads::wake(place, Ok(0)),
+            Who::Thread(place) => threads::wake(place, 0),
             Who::Call(waker) => waker.into_iter().for_each(Waker::wake),
         }
     }

@@ -156,27 +156,30 @@ fn looked_at(interest: &Interest, returned: u16, is_set: bool, ready: &mut Vec<(
     }
 }
 
-/// The same as [`look_at_set`] where there are few candidates and all are event counters; `None`
-/// otherwise.
+/// The same as [`look_at_set`] if all that has to be looked at are event counters; `None`
+/// otherwise, with the candidates as they were.
 fn look_at_counters(set: u64, room: usize) -> Option<Vec<(u32, u16)>> {
-    const FEW: usize = 16;
+    // What is put back meanwhile is looked at the next time.
     let count = proxy().candidates.borrow().count(set);
-    let is_counter = |descriptor: u32| with_state(|state| state.descriptors.is_at(descriptor.into(), server::COUNTER));
-    if count > FEW || !proxy().candidates.borrow().of(set).all(is_counter) {
-        return None;
-    }
-    let mut ready = Vec::new();
+    let mut ready = Vec::with_capacity(count.min(room));
     for _ in 0..count {
         if ready.len() == room {
             break;
         }
-        let descriptor = proxy().candidates.borrow_mut().take_first(set)?;
-        let found = with_state(|state| {
-            let interest = state.interests.get(set, descriptor).filter(|interest| interest.events != ONE_SHOT)?;
+        let descriptor = proxy().candidates.borrow().first(set)?;
+        let look = with_state(|state| {
             let found = state.descriptors.get(descriptor.into()).ok()?;
-            Some((interest, to_events(counters::ready(found), interest.events as u16)))
+            let interest = state.interests.get(set, descriptor).filter(|interest| interest.events != ONE_SHOT);
+            let look = |interest: Interest| (interest, to_events(counters::ready(found), interest.events as u16));
+            (found.server == server::COUNTER).then(|| interest.map(look))
         });
-        if let Some((interest, returned)) = found {
+        let Some(look) = look else {
+            let taken: Vec<u32> = ready.iter().map(|(descriptor, _)| *descriptor).collect();
+            proxy().candidates.borrow_mut().put_first(set, &taken);
+            return None;
+        };
+        proxy().candidates.borrow_mut().take_first(set);
+        if let Some((interest, returned)) = look {
             looked_at(&interest, returned, false, &mut ready);
         }
     }

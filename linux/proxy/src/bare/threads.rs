@@ -279,15 +279,16 @@ pub fn current() -> usize {
     GLOBAL.current.get()
 }
 
-/// Puts the running thread's registers aside: it waits or is ready from now on.
-fn put_aside(is_exact: bool) -> usize {
+/// Puts the running thread's registers aside: it waits or is ready from now on. `becomes` is called
+/// with its place.
+fn put_aside(is_exact: bool, becomes: impl FnOnce(&mut Threads, usize)) {
     let place = current();
     with(|threads| {
         let thread = threads.thread(place);
-        thread.state().registers = entry::registers();
+        entry::store_registers(&mut thread.state().registers);
         (thread.is_aside, thread.is_exact) = (true, is_exact);
+        becomes(threads, place);
     });
-    place
 }
 
 /// Answers a call of the current thread. `Err` if it has to wait: the next one that is ready went
@@ -316,7 +317,7 @@ pub fn answer(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Res
     match with(|threads| threads.thread(place).outcome.take()) {
         Some((_, outcome)) => Ok(outcome),
         None => {
-            put_aside(false);
+            put_aside(false, |_, _| ());
             Err(run_next())
         }
     }
@@ -324,8 +325,7 @@ pub fn answer(call: Call, answer: Pin<Box<dyn Future<Output = Outcome>>>) -> Res
 
 /// The current thread sleeps in a call, and the next one that is ready goes on.
 pub fn sleep(call: Call, line: Line) -> Return {
-    let place = put_aside(false);
-    with(|threads| threads.thread(place).asleep = Some((call, line)));
+    put_aside(false, |threads, place| threads.thread(place).asleep = Some((call, line)));
     run_next()
 }
 
@@ -340,9 +340,9 @@ fn wake_with(place: usize, give: impl FnOnce(&mut ProgramRegisters)) {
     GLOBAL.changed.changed();
 }
 
-/// Wakes a thread that slept and has left its line: that is what its call gives.
-pub fn wake(place: usize, result: Result<u64, Errno>) {
-    wake_with(place, |registers| registers.rax = result.unwrap_or_else(Errno::to_result));
+/// Wakes a thread that slept and has left its line: that is its call's result.
+pub fn wake(place: usize, result: u64) {
+    wake_with(place, |registers| registers.rax = result);
 }
 
 /// Wakes one to make its call again.
@@ -355,8 +355,7 @@ pub fn make_room(is_exact: bool) -> Option<Return> {
     if with(|threads| threads.ready.is_empty()) && !GLOBAL.is_seized.get() {
         return None;
     }
-    let place = put_aside(is_exact);
-    with(|threads| threads.ready.push_back(place));
+    put_aside(is_exact, |threads, place| threads.ready.push_back(place));
     Some(run_next())
 }
 
