@@ -503,7 +503,7 @@ mod tests {
         candidates.put_back(1, 3);
         candidates.put_first(1, &[5, 3]);
         assert_eq!((candidates.count(1), candidates.take(1, 1), candidates.take(1, 9)), (2, vec![5], vec![3]));
-        [70, 3, 70].map(|descriptor| candidates.put_back(1, descriptor));
+        [70, 3, 70].into_iter().for_each(|descriptor| candidates.put_back(1, descriptor));
         assert_eq!((candidates.count(1), candidates.first(1), candidates.first(9)), (2, Some(70), None));
         assert_eq!([(); 3].map(|()| candidates.take_first(1)), [Some(70), Some(3), None]);
         candidates.put_back(1, 70);
