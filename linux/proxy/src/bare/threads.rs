@@ -25,20 +25,20 @@ use abi::ProgramRegisters;
 use contracts::process::THREADS_MAX;
 use personality::Errno;
 use personality::calls::Call;
-use personality::descriptors::server;
-use personality::signals::{Cause, Posted};
 use personality::sleepers::Ticket;
 use personality::state::ThreadState;
 use runtime::{TaskId, Watch};
 
 use super::entry::{self, machine};
-use super::errors::{Failure, Outcome};
+use super::errors::Outcome;
 use super::proxy::proxy;
 use super::syscall::{self, Return, SYSCALL_BYTES};
 use super::time::own_used_ns;
-use super::user::{self, first_thread, with_signals, with_state, with_thread};
-use super::wait::signalled;
-use super::{counters, futex, poll};
+use super::user::{self, first_thread, with_state, with_thread};
+use super::{counters, futex};
+
+mod posting;
+pub use posting::{post, post_to, tell_readers};
 
 /// Thread ids beyond the first: the process id and a number from this bit on. Process ids are
 /// smaller.
@@ -636,58 +636,4 @@ pub fn is_of(id: u64, process: u64) -> bool {
 /// Is there such a thread in this process?
 pub fn exists(id: u64) -> bool {
     with(|threads| threads.find(|thread| thread.id == id)).is_some()
-}
-
-/// Lets the call of a thread that waits look for signals.
-fn interrupt(place: usize) {
-    let (asleep, waker) = with(|threads| {
-        let thread = threads.thread(place);
-        (thread.asleep, thread.waker.clone())
-    });
-    if let Some(waker) = waker {
-        waker.wake();
-    }
-    let Some((call, line)) = asleep else { return };
-    let before = work_for(place);
-    let is_signalled = signalled();
-    work_for(before);
-    if is_signalled {
-        line.leave();
-        with(|threads| threads.thread(place).outcome = Some((call, Err(Failure::Interrupted))));
-        wake_with(place, |_| ());
-    }
-}
-
-/// A signal to the process came: a thread that wants it is told.
-pub fn post(signal: u8, cause: Cause) -> Posted {
-    if !(1..=64).contains(&signal) {
-        return Posted::Ignored;
-    }
-    let chosen = with(|threads| threads.find(|thread| thread.signals.wants(signal)));
-    let posted = with_state(|state| state.signals.post(signal, cause, chosen.is_none()));
-    if let Some(place) = chosen {
-        interrupt(place);
-    }
-    tell_readers();
-    posted
-}
-
-/// Those who read signals as records look again.
-pub fn tell_readers() {
-    poll::all_changed(server::SIGNALS);
-    proxy().happenings.signalled();
-}
-
-/// A signal to one thread. `None` if there is none of that id.
-pub fn post_to(id: u64, signal: u8, cause: Cause) -> Option<Posted> {
-    let place = with(|threads| threads.find(|thread| thread.id == id))?;
-    if signal == 0 {
-        return Some(Posted::Ignored);
-    }
-    let before = work_for(place);
-    let posted = with_signals(|signals, thread| signals.post_to(thread, signal, cause));
-    work_for(before);
-    interrupt(place);
-    tell_readers();
-    Some(posted)
 }
