@@ -181,6 +181,10 @@ pub fn at_once([at, operation, value, second, second_at, third]: [u64; 6]) -> Op
         })
     };
     match operation & 0x7f {
+        // Of all operations these alone may be given a time of day, as on Linux.
+        kind if operation & BY_TIME_OF_DAY != 0 && !matches!(kind, WAIT_BITSET | LOCK_PI2) => {
+            Some(Err(Errno::ENOSYS.into()))
+        }
         WAIT | WAIT_BITSET if second == 0 => must_sleep(at, value, bits(operation, third)).err().map(Err),
         WAIT | LOCK_PI | WAIT_BITSET | LOCK_PI2 => None,
         kind if wakes_in_common(kind) && in_common(at, operation).is_some() => None,

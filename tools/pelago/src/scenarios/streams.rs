@@ -137,9 +137,20 @@ fn whole(machine: MachineType, bytes: usize) -> Result<()> {
     let words = ["--machine", machine.name(), "busybox", "sh", "-c", script, "sh", &half];
     let (output, error, status) = Piped::start(&words)?.talk(sent.clone())?;
     ensure!(status == 0, "status {status}: {}", String::from_utf8_lossy(&error));
-    ensure!(output == sent[..bytes / 2], "{} bytes of standard output differ from what was sent", output.len());
-    ensure!(error.ends_with(&sent[bytes / 2..]), "{} bytes of standard error differ from what was sent", error.len());
+    let (first, second) = sent.split_at(bytes / 2);
+    ensure!(output == first, "standard output differs from what was sent: {}", difference(&output, first));
+    ensure!(error.ends_with(second), "standard error differs from what was sent: {}", difference(&error, second));
     Ok(())
+}
+
+/// How many bytes came of how many, where the first one is wrong, and what the system said before
+/// and among them.
+fn difference(came: &[u8], sent: &[u8]) -> String {
+    let lines = came.split_inclusive(|byte| *byte == b'\n').filter(|line| line.starts_with(b"pelago: "));
+    let said: Vec<_> = lines.map(|line| String::from_utf8_lossy(line).into_owned()).collect();
+    let begin = if came.starts_with(b"pelago: ") { said[0].len() } else { 0 };
+    let first = came[begin..].iter().zip(sent).take_while(|(came, sent)| came == sent).count();
+    format!("{} bytes for {}, the first wrong one at {first}; it said {said:?}", came.len(), sent.len())
 }
 
 /// The carrier is killed again and again while bytes go both ways; none is lost or doubled.
