@@ -266,6 +266,10 @@ async fn load(program: Program) -> Result<(), Failure> {
         file.close();
     }
     describe(&program);
+    if vfork::is_lent() {
+        // The parent finds closed what exec closes; it hears of both by ways of their own.
+        proxy().until_all_is_closed().await;
+    }
     vfork::give_back(changes).await;
     Ok(())
 }

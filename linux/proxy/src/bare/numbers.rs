@@ -16,16 +16,13 @@ use super::wait::{answer, answer_of};
 /// S_IFIFO.
 const PIPE: u32 = 0o010000;
 
-/// Drops a reference at a server, without waiting for the answer: requests are served in order.
+/// Drops a reference at a server.
 pub fn close_id(server: u32, id: DescriptionId) {
     if server == server::CONSOLE {
         return;
     }
     if let Ok(client) = proxy().server(server) {
-        let call = client.close(id);
-        runtime::spawn(async move {
-            let _ = call.await;
-        });
+        proxy().close(client, id);
     }
 }
 

@@ -34,6 +34,9 @@ pub struct Proxy {
     /// Whose bulk areas are in use, by bits.
     taken: Cell<u32>,
     given_back: Watch,
+    /// Closes that servers have not done yet.
+    closing: Cell<usize>,
+    closed: Watch,
     /// Badge bits by which signals arrive.
     pub signal_bits: u64,
     /// Signals and readiness.
@@ -121,6 +124,23 @@ impl Proxy {
         self.given_back.until(|| (self.taken.get() == 0).then_some(())).await;
     }
 
+    /// Drops a reference at a server, without waiting for the answer: requests of one contract are
+    /// served in order.
+    pub fn close(&'static self, client: &DescriptionsClient, id: DescriptionId) {
+        let call = client.close(id);
+        self.closing.set(self.closing.get() + 1);
+        runtime::spawn(async move {
+            let _ = call.await;
+            self.closing.set(self.closing.get() - 1);
+            self.closed.changed();
+        });
+    }
+
+    /// Waits until servers have done all that was to be closed.
+    pub async fn until_all_is_closed(&self) {
+        self.closed.until(|| (self.closing.get() == 0).then_some(())).await;
+    }
+
     /// Paths.
     pub fn files(&self) -> Result<&FilesClient, Errno> {
         if self.files.get().is_none() {
@@ -188,6 +208,8 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         descriptions: Default::default(),
         taken: Cell::new(0),
         given_back: Watch::new(),
+        closing: Cell::new(0),
+        closed: Watch::new(),
         signal_bits,
         happenings: Happenings::default(),
         // Those of whoever had this domain's name before were smaller.

@@ -110,6 +110,9 @@ static void *counts(void *unused) {
     return NULL;
 }
 
+// Rounds in which a program's start closes a pipe.
+enum { CLOSES = 12 };
+
 static void lent(void) {
     int ends[2];
     pipe(ends);
@@ -139,6 +142,21 @@ static void lent(void) {
     kill(child, SIGKILL);
     check("until it is killed", status_of(child) == SIGKILL, 0);
     close(ends[0]);
+    int closed = 0;
+    for (int round = 0; round < CLOSES; round++) {
+        pipe2(ends, O_CLOEXEC | O_NONBLOCK);
+        child = vfork();
+        if (!child) {
+            execl("/checks", "checks", "waits", NULL);
+            _exit(99);
+        }
+        close(ends[1]);
+        closed += read(ends[0], bytes, 8) == 0;
+        close(ends[0]);
+        kill(child, SIGKILL);
+        status_of(child);
+    }
+    check("each time the parent finds it closed", closed == CLOSES, closed);
 
     long began = now_ms();
     child = vfork();
