@@ -17,6 +17,8 @@ pub const WAKE_SLOTS: u64 = 1024;
 pub const COMPONENT_BASE: u64 = 0x1000_0000;
 /// Where the Linux proxy is linked: above any non-PIE program and the room for its heap.
 pub const PROXY_BASE: u64 = 0x7000_0000;
+/// The proxy's image, bss and stack end below this.
+pub const PROXY_END: u64 = 0x8000_0000;
 /// Where the loader maps the start page, read-only.
 pub const START_INFO: u64 = 0x0000_7200_0000_0000;
 /// Where the loader maps the control page of the first context.

@@ -19,7 +19,7 @@ pub const LOWEST: u64 = 0x1_0000;
 /// Non-PIE images and their heap end below the proxy's own image.
 pub const LOW_END: u64 = abi::layout::PROXY_BASE;
 /// The proxy's image, bss and stack end below this.
-pub const PROXY_END: u64 = 0x8000_0000;
+pub const PROXY_END: u64 = abi::layout::PROXY_END;
 /// The process-state region, at a fixed address so that a forked child finds it.
 pub const STATE_BASE: u64 = 0x0000_7100_0000_0000;
 /// From the state region up to here everything is the proxy's: state, start page, channels, heap.

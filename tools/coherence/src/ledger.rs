@@ -3,7 +3,7 @@
 //! A stretch belongs to the core that began it. What a core without one of its own does goes to the
 //! stretch that counts every core, if one is open; else it is not kept.
 
-use crate::{Counters, FunctionId, FunctionRow, Names, Report, Row, Sample};
+use crate::{Counters, FunctionId, FunctionRow, Names, Report, Row, Sample, proxy_name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What is kept.
@@ -38,6 +38,8 @@ struct Stretch {
 #[derive(Default)]
 struct Entry {
     name: String,
+    /// The component that made the first mark.
+    begun_by: String,
     cores: BTreeSet<usize>,
     operations: u64,
     samples: Vec<Sample>,
@@ -54,6 +56,21 @@ pub struct Ledger {
     every: Option<(usize, Stretch)>,
     rows: Vec<Entry>,
     unmatched: u64,
+    /// Of each component that has one, the component of its proxy.
+    proxies: HashMap<u16, u16>,
+}
+
+/// A stretch as it begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Begin<'a> {
+    /// As its mark says.
+    pub name: &'a str,
+    /// As its mark says.
+    pub operations: u64,
+    /// It takes what other cores do, too, where they have none of their own.
+    pub every_core: bool,
+    /// The component that makes the mark.
+    pub component: u16,
 }
 
 impl Ledger {
@@ -68,6 +85,7 @@ impl Ledger {
             every: None,
             rows: Vec::new(),
             unmatched: 0,
+            proxies: HashMap::new(),
         }
     }
 
@@ -79,6 +97,16 @@ impl Ledger {
             self.components.len() - 1
         });
         u16::try_from(index).expect("fewer components than 65536")
+    }
+
+    /// The component of the Linux proxy that lies in another component's address space.
+    pub fn proxy_of(&mut self, component: u16) -> u16 {
+        if let Some(&proxy) = self.proxies.get(&component) {
+            return proxy;
+        }
+        let proxy = self.component(&proxy_name(self.component_name(component)));
+        self.proxies.insert(component, proxy);
+        proxy
     }
 
     /// The name of a component.
@@ -97,9 +125,11 @@ impl Ledger {
     }
 
     /// Begins a stretch of `core`, or of every core.
-    pub fn begin(&mut self, core: usize, name: &str, operations: u64, every_core: bool) {
+    pub fn begin(&mut self, core: usize, begin: Begin) {
+        let Begin { name, operations, every_core, component } = begin;
         let row = self.rows.iter().position(|row| row.name == name).unwrap_or_else(|| {
-            self.rows.push(Entry { name: name.to_owned(), ..Entry::default() });
+            let begun_by = self.component_name(component).to_owned();
+            self.rows.push(Entry { name: name.to_owned(), begun_by, ..Entry::default() });
             self.rows.len() - 1
         });
         let stretch = Stretch { row, operations, counters: Vec::new() };
@@ -158,6 +188,7 @@ impl Ledger {
     fn row(&self, entry: &Entry, names: &Names) -> Row {
         let mut row = Row {
             name: entry.name.clone(),
+            begun_by: entry.begun_by.clone(),
             cores: entry.cores.len() as u64,
             operations: entry.operations,
             stretches: entry.samples.len() as u64,
@@ -188,6 +219,11 @@ impl Ledger {
 mod tests {
     use super::*;
 
+    fn begin(ledger: &mut Ledger, core: usize, name: &str, operations: u64, every_core: bool) {
+        let component = ledger.component("user");
+        ledger.begin(core, Begin { name, operations, every_core, component });
+    }
+
     fn add(ledger: &mut Ledger, core: usize, component: &str, instructions: u64) {
         let component = ledger.component(component);
         let bucket = ledger.bucket(component, Names::default().at("", 0));
@@ -201,7 +237,7 @@ mod tests {
         let mut ledger = Ledger::new(Mode::Count, 2);
         add(&mut ledger, 0, "user", 99);
         for instructions in [50, 10, 20] {
-            ledger.begin(0, "call", 10, false);
+            begin(&mut ledger, 0, "call", 10, false);
             add(&mut ledger, 0, "user", instructions);
             add(&mut ledger, 0, "kernel", 5);
             add(&mut ledger, 1, "user", 1000);
@@ -216,10 +252,28 @@ mod tests {
     }
 
     #[test]
+    fn a_program_and_its_proxy_are_told_apart_and_so_is_who_measures() {
+        let mut ledger = Ledger::new(Mode::Count, 1);
+        let [server, user] = ["linux-3", "user"].map(|name| ledger.component(name));
+        let proxy = ledger.proxy_of(server);
+        assert_eq!(ledger.component_name(proxy), "linux-3/proxy");
+        assert_eq!((ledger.proxy_of(server), ledger.component("linux-3/proxy")), (proxy, proxy));
+        assert!(ledger.proxy_of(user) != proxy && proxy != server);
+        begin(&mut ledger, 0, "request", 1, false);
+        add(&mut ledger, 0, "linux-3", 7);
+        add(&mut ledger, 0, "linux-3/proxy", 9);
+        ledger.end(0);
+        let report = ledger.report(&Names::default(), 200);
+        let [row] = &report.rows[..] else { panic!("{report:?}") };
+        assert_eq!((row.begun_by.as_str(), row.median.instructions), ("user", 16));
+        assert_eq!((row.median.components["linux-3"], row.median.components["linux-3/proxy"]), (7, 9));
+    }
+
+    #[test]
     fn a_stretch_of_every_core_takes_what_others_do_not_keep() {
         let mut ledger = Ledger::new(Mode::Count, 3);
-        ledger.begin(0, "all", 1, true);
-        ledger.begin(1, "own", 1, false);
+        begin(&mut ledger, 0, "all", 1, true);
+        begin(&mut ledger, 1, "own", 1, false);
         (0..3).for_each(|core| add(&mut ledger, core, "user", 10u64.pow(core as u32)));
         ledger.end(1);
         ledger.end(0);
@@ -231,9 +285,9 @@ mod tests {
     #[test]
     fn lost_halves_are_counted() {
         let mut ledger = Ledger::new(Mode::Count, 2);
-        ledger.begin(0, "call", 1, false);
+        begin(&mut ledger, 0, "call", 1, false);
         ledger.end(1);
-        ledger.begin(0, "call", 1, false);
+        begin(&mut ledger, 0, "call", 1, false);
         assert_eq!(ledger.report(&Names::default(), 200).unmatched, 2);
         assert!(ledger.report(&Names::default(), 200).rows.is_empty());
     }

@@ -19,9 +19,9 @@ mod turns;
 pub use cache::Cache;
 pub use counters::Counters;
 pub use decode::{Instruction, decode};
-pub use ledger::{BucketId, Ledger, Mode};
+pub use ledger::{Begin, BucketId, Ledger, Mode};
 pub use machine::{Access, Machine, Privilege, Setting};
-pub use names::{FunctionId, KERNEL, Names};
+pub use names::{FunctionId, KERNEL, Names, proxy_name};
 pub use report::{FunctionRow, Report, Row, Sample};
 pub use turns::{Next, Turns};
 

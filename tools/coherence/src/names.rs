@@ -17,6 +17,12 @@ const UNKNOWN: &str = "?";
 pub const KERNEL: &str = "kernel";
 const ANY: &str = "*";
 
+/// The component that the Linux proxy in a program's address space is, which begins with the
+/// program's own name.
+pub fn proxy_name(program: &str) -> String {
+    format!("{program}/proxy")
+}
+
 #[derive(Debug, Default)]
 struct Image {
     /// First address, address past the end, function; in order.

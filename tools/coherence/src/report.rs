@@ -24,6 +24,8 @@ pub struct Report {
 pub struct Row {
     /// As the marks have it.
     pub name: String,
+    /// The component that made the first of them.
+    pub begun_by: String,
     /// How many cores had such stretches.
     pub cores: u64,
     /// Sum over all stretches.

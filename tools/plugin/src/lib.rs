@@ -221,7 +221,7 @@ unsafe extern "C" fn on_block(core: c_uint, index: *mut c_void) {
     let (own, index) = (core as usize, index as usize);
     if state.wants_component(own, index) {
         let name = component(core);
-        state.set_component(own, name.as_deref().unwrap_or(state::PROGRAM));
+        state.set_component(own, name.as_deref());
     }
     let next = state.block(own, index, counted());
     follow(state, core, next);

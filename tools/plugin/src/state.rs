@@ -7,7 +7,7 @@
 
 use crate::options::Options;
 use coherence::{
-    Access, BucketId, Counters, KERNEL, LINE_SHIFT, Ledger, Machine, Mode, Next, Privilege, Setting, Turns,
+    Access, Begin, BucketId, Counters, KERNEL, LINE_SHIFT, Ledger, Machine, Mode, Next, Privilege, Setting, Turns,
 };
 
 /// Until the first mark nothing is modelled, and short turns would cost more than they give.
@@ -15,7 +15,9 @@ const BOOT_TURN: u64 = 20_000;
 /// Cycles of PAUSE: between those of older and newer processors (10 and 140).
 const PAUSE_CYCLES: u64 = 40;
 /// User code of a system whose programs say no name.
-pub const PROGRAM: &str = "program";
+const PROGRAM: &str = "program";
+/// Where code of the Linux proxy lies, in programs of ours that have one.
+const PROXY: std::ops::Range<u64> = abi::layout::PROXY_BASE..abi::layout::PROXY_END;
 
 /// A block of instructions as it was translated.
 pub struct Code {
@@ -40,6 +42,8 @@ struct Core {
     bucket: Option<BucketId>,
     /// Component of the present address space.
     component: u16,
+    /// That address space is of a system whose programs say their names.
+    is_named: bool,
     /// The address space may be another than the one `component` was asked for.
     space_changed: bool,
     /// Line that a string instruction last read and wrote.
@@ -70,6 +74,7 @@ impl State {
             privilege: Privilege::Kernel,
             bucket: None,
             component: program,
+            is_named: false,
             space_changed: true,
             string_line: [None; 2],
         };
@@ -118,9 +123,11 @@ impl State {
         self.blocks[index].privilege == Privilege::User && self.cores[core].space_changed
     }
 
-    pub fn set_component(&mut self, core: usize, name: &str) {
-        self.cores[core].component = self.ledger.component(name);
-        self.cores[core].space_changed = false;
+    /// Says what `core` runs; `None` where programs say no name.
+    pub fn set_component(&mut self, core: usize, name: Option<&str>) {
+        let own = &mut self.cores[core];
+        own.component = self.ledger.component(name.unwrap_or(PROGRAM));
+        (own.is_named, own.space_changed) = (name.is_some(), false);
     }
 
     /// Adds the instructions since the last look to whoever ran.
@@ -142,7 +149,11 @@ impl State {
         self.running = core;
         let code = &mut self.blocks[index];
         let own = &mut self.cores[core];
-        let component = if code.privilege == Privilege::Kernel { self.kernel } else { own.component };
+        let component = match code.privilege {
+            Privilege::Kernel => self.kernel,
+            Privilege::User if own.is_named && PROXY.contains(&code.address) => self.ledger.proxy_of(own.component),
+            Privilege::User => own.component,
+        };
         own.privilege = code.privilege;
         own.bucket = match code.bucket {
             Some((known, bucket)) if known == component => Some(bucket),
@@ -212,7 +223,9 @@ impl State {
 
     pub fn begin(&mut self, core: usize, counted: u64, name: &str, operations: u64, every_core: bool) {
         self.settle(counted);
-        self.ledger.begin(core, name, operations, every_core);
+        let own = &self.cores[core];
+        let component = if own.privilege == Privilege::Kernel { self.kernel } else { own.component };
+        self.ledger.begin(core, Begin { name, operations, every_core, component });
     }
 
     pub fn end(&mut self, core: usize, counted: u64) {

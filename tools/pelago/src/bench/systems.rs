@@ -74,6 +74,8 @@ impl Boot<'_> {
     }
 }
 
+/// A Linux program's domain is called this and its number.
+pub const LINUX: &str = "linux-";
 /// Of so many Linux processes the proxy's functions are told by name.
 const PROCESSES_NAMED: u32 = 64;
 
@@ -166,7 +168,8 @@ impl Systems {
             return Ok(String::new());
         }
         let own = plugin::names(self.images(), self.pelago.system(), cpus)?;
-        let processes = (1..=PROCESSES_NAMED).map(|id| format!("component linux-{id} proxy\n"));
+        let proxy = |id| format!("component {} proxy\n", coherence::proxy_name(&format!("{LINUX}{id}")));
+        let processes = (1..=PROCESSES_NAMED).map(proxy);
         Ok(own + &processes.collect::<String>())
     }
 
