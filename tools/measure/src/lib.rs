@@ -20,6 +20,7 @@ pub mod model;
 pub mod network;
 pub mod page_server;
 pub mod problem;
+pub mod requests;
 pub mod round_trips;
 pub mod rows;
 pub mod sample;

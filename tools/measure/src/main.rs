@@ -1,6 +1,6 @@
-//! The program: `measure run WORKERS ROW...`, `measure serve PORT FILE`, `measure model WORKERS
-//! ROW...`, `measure list`, `measure first`, `measure nothing`.
-
+//! The program: `measure run WORKERS ROW...`, `measure ask PORT ROW... -- SERVER...`, `measure
+//! serve PORT FILE`, `measure model WORKERS ROW...`, `measure list`, `measure first`, `measure
+//! nothing`.
 //!
 //! The C library calls it without the start of Rust's runtime (a signal stack, a look at
 //! descriptors and at where the stack is), which would be most of what the rows measure that start
@@ -8,7 +8,7 @@
 #![no_main]
 
 use measure_core::rows::{self, ROWS, Setting};
-use measure_core::{model, page_server, system, tasks};
+use measure_core::{model, page_server, requests, system, tasks};
 use std::ffi::{CStr, c_char, c_int};
 
 const SUCCESS: c_int = 0;
@@ -39,10 +39,11 @@ unsafe extern "C" fn main(count: c_int, words: *const *const c_char) -> c_int {
         }
         [program, "run", workers, names @ ..] => run(program, workers, names),
         [_, "model", workers, names @ ..] => run_model(workers, names),
+        [program, "ask", port, words @ ..] => ask(program, port, words),
         [_, "serve", port, file] => serve(port, file),
         _ => {
             eprintln!(
-                "usage: measure run WORKERS ROW... | model WORKERS ROW... | serve PORT FILE | list | first | nothing"
+                "usage: measure run WORKERS ROW... | ask PORT ROW... -- SERVER... | model WORKERS ROW... | serve PORT FILE | list | first | nothing"
             );
             FAILURE
         }
@@ -63,6 +64,30 @@ fn run(program: &str, workers: &str, names: &[&str]) -> c_int {
     ROWS.iter().filter(|row| names.contains(&row.name)).for_each(|row| rows::run(row, &setting));
     println!("measure: done");
     SUCCESS
+}
+
+/// On one core, as instructions are counted.
+fn ask(program: &str, port: &str, words: &[&str]) -> c_int {
+    let (Ok(port), Some(end)) = (port.parse(), words.iter().position(|word| *word == "--")) else {
+        eprintln!("measure: `{port}` is no port, or no `--` stands before the server");
+        return FAILURE;
+    };
+    let (names, server) = (&words[..end], &words[end + 1..]);
+    if let Some(unknown) = names.iter().find(|name| !requests::knows(name)) {
+        eprintln!("measure: there is no row `{unknown}`");
+        return FAILURE;
+    }
+    let setting = Setting { workers: 1, program: program.to_owned() };
+    match requests::run(port, names, server, &setting) {
+        Ok(()) => {
+            println!("measure: done");
+            SUCCESS
+        }
+        Err(problem) => {
+            println!("measure: ask {problem:?}");
+            FAILURE
+        }
+    }
 }
 
 fn run_model(workers: &str, names: &[&str]) -> c_int {

@@ -24,7 +24,7 @@ const REQUESTS: u64 = 100;
 const REQUEST: [u8; 40] = [b'?'; 40];
 const REPLY: [u8; 128] = [b'x'; 128];
 /// A word that does not come within this is lost.
-const LIMIT: Duration = Duration::from_secs(5);
+pub const LIMIT: Duration = Duration::from_secs(5);
 
 /// The two sides of a row: the server is a child on the first core, and ends with its first failed
 /// call or when it is killed.
@@ -37,7 +37,8 @@ fn beside(setting: &Setting, server: impl FnOnce() -> Result<()>) -> Result<Serv
     Ok(Server(child))
 }
 
-struct Server(Child);
+/// A server, which ends when this value does.
+pub struct Server(pub Child);
 
 impl Drop for Server {
     fn drop(&mut self) {

@@ -71,11 +71,18 @@ fn nothing(_: &Setting) -> Result<Vec<Sample>> {
 
 /// Runs one and prints what it gives.
 pub fn run(row: &Row, setting: &Setting) {
-    let name = row.name;
+    tell_about(row.name, || {
+        if row.cores > setting.workers {
+            return Err(Problem::Absent(format!("{} cores; the machine has {}", row.cores, setting.workers)));
+        }
+        in_child(row.name, || (row.measure)(setting))
+    });
+}
+
+/// Prints the lines around a row, and why it has no figures if `measure` says so.
+pub fn tell_about(name: &str, measure: impl FnOnce() -> Result<()>) {
     println!("measure: {name} begin");
-    if row.cores > setting.workers {
-        println!("measure: {name} absent: {} cores; the machine has {}", row.cores, setting.workers);
-    } else if let Err(problem) = in_child(row, setting) {
+    if let Err(problem) = measure() {
         tell(name, &problem);
     }
     // A guest that dies in a later row leaves the figures of this one.
@@ -90,21 +97,22 @@ fn tell(name: &str, problem: &Problem) {
     }
 }
 
-/// The child's own group dies with it, so that no partner of it goes on.
-fn in_child(row: &Row, setting: &Setting) -> Result<()> {
+/// Measures a row in a child and prints its samples. The child's own group dies with it, so that no
+/// partner of it goes on.
+pub fn in_child(name: &'static str, measure: impl FnOnce() -> Result<Vec<Sample>>) -> Result<()> {
     let child = system::fork(|| {
         // SAFETY: a group of its own, and a signal that ends the process; neither touches memory.
         unsafe {
             libc::setpgid(0, 0);
             libc::alarm(LIMIT_S);
         }
-        sample::set_row(row.name);
-        match (row.measure)(setting) {
+        sample::set_row(name);
+        match measure() {
             Ok(samples) => samples.iter().for_each(|sample| {
                 let Sample { ns, operations, faults } = sample;
-                println!("measure: {} {ns} ns {operations} operations {faults} faults", row.name);
+                println!("measure: {name} {ns} ns {operations} operations {faults} faults");
             }),
-            Err(problem) => tell(row.name, &problem),
+            Err(problem) => tell(name, &problem),
         }
         Ok(())
     })?;

@@ -243,14 +243,15 @@ impl Bench {
             environment: run::environment(run::inherited(), &[])?,
             ..Run::default()
         };
-        if let Some((name, arguments)) = program.split_first() {
-            run.arguments.push(match &self.root {
-                None => rootfs::add_program(&mut root, name, rootfs::PATH)?,
-                Some(_) => container::find_program(&root, name, rootfs::PATH, "/")?,
-            });
-            run.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
+        if let (Some(name), None) = (program.first(), &self.root) {
+            run.arguments.push(rootfs::add_program(&mut root, name, rootfs::PATH)?);
         }
         fill(&mut root)?;
+        // In a root it may be one of the files that were just added.
+        if let (Some(name), Some(_)) = (program.first(), &self.root) {
+            run.arguments.push(container::find_program(&root, name, rootfs::PATH, "/")?);
+        }
+        run.arguments.extend(program.iter().skip(1).map(|&word| word.to_owned()));
         let mut archive = image::archive(&self.images, system, &run)?;
         archive.merge(root);
         Ok(archive)

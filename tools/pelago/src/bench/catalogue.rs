@@ -126,7 +126,8 @@ const fn pages(name: &'static str, unit: Unit, load: Load, figure: usize) -> Ent
 
 const fn server(name: &'static str, unit: Unit, server: Server, figure: usize) -> Entry {
     let source = Source::Outside { machine: Q35, experiment: Experiment::Server(server), figure };
-    Entry { name, unit, counts: false, paper: "", source }
+    // Instructions of a request stand under the name of the rate.
+    Entry { name, unit, counts: matches!(unit, Unit::PerSecond), paper: "", source }
 }
 
 const fn program(name: &'static str, paper: &'static str) -> Entry {

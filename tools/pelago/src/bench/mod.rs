@@ -15,6 +15,7 @@ mod known;
 pub mod layouts;
 mod outside;
 mod program;
+mod requests;
 mod results;
 mod servers;
 mod systems;
@@ -131,7 +132,8 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         results.write(path)?;
     }
     table::print(&results);
-    layouts::summaries(&results).iter().for_each(|line| println!("{line}"));
+    let summaries = layouts::summaries(&results).into_iter().chain(requests::summaries(&results));
+    summaries.for_each(|line| println!("{line}"));
     if let Some(before) = before {
         compare::print(&before, &results);
     }
@@ -232,6 +234,7 @@ fn count(systems: &Systems, chosen: &[&Entry], say: &dyn Fn(&str), results: &mut
     for side in [Side::Pelago, Side::Linux] {
         let say = |what: &str| say(&format!("counting instructions, {}: {what}", side.name()));
         program::turn(systems, chosen, side, 1, Some(&plugin), &say, results);
+        requests::turn(systems, chosen, side, &plugin, &say, results);
         if side == Side::Pelago {
             inside::turn(systems, chosen, 1, Some(&plugin), &say, results);
             layouts::turn(systems, chosen, 1, Some(&plugin), &say, results);

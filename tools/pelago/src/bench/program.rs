@@ -191,29 +191,69 @@ fn once(
     let instruments =
         plugin.map(|plugin| plugin.instruments(Mode::Count, counts::TURN, &systems.names(side, cpus)?)).transpose()?;
     let mut guest = systems.boot(side, &Boot { words: &words, instruments, ..Boot::bare(MachineType::Q35, cpus) })?;
-    let limit = if plugin.is_some() { SILENCE_COUNTING } else { SILENCE };
-    let result = read(&mut guest, limit, say, seen);
-    if result.is_err() {
-        eprint!("{}", guest.tail());
+    match plugin {
+        Some(plugin) => {
+            hear_counts(&mut guest, &Counting { plugin, functions: systems.functions, of: Count::of }, say, seen)
+        }
+        None => hear(&mut guest, SILENCE, say, seen),
     }
-    let Some(plugin) = plugin else { return result };
+}
+
+/// How rows of a guest are counted.
+pub struct Counting<'a> {
+    pub plugin: &'a Plugin,
+    /// So many functions are printed under each row.
+    pub functions: usize,
+    /// Makes a count of what the plugin reports.
+    pub of: fn(&coherence::Row) -> Count,
+}
+
+/// Instructions of rows of the measuring program in guests that `boot` boots for rows of those
+/// names, the known loop among them.
+pub fn count<'n>(
+    names: &[&'n str],
+    counting: &Counting,
+    boot: impl Fn(&[&str]) -> Result<Guest>,
+    say: &dyn Fn(&str),
+) -> Vec<(&'n str, Column)> {
+    // The last, so that what the other rows do before their first mark is not slowed down.
+    let all_names = [names, &[KNOWN_LOOP]].concat();
+    let seen = all(&all_names, |left, seen| hear_counts(&mut boot(left)?, counting, say, seen));
+    let mut given = seen.rows;
+    distrust_unless_known(&mut given);
+    names.iter().filter_map(|&name| Some((name, given.get(name)?.counts()))).collect()
+}
+
+/// Hears a guest, and then takes what the plugin has counted in it.
+fn hear_counts(guest: &mut Guest, counting: &Counting, say: &dyn Fn(&str), seen: &mut Seen) -> Result<()> {
+    let result = hear(guest, SILENCE_COUNTING, say, seen);
     // The program has the report written after each row, so a guest that died has left that of the
     // rows before.
-    match plugin.report() {
+    match counting.plugin.report() {
         Ok(report) => {
-            take_counts(&report, &mut seen.rows);
-            report.rows.iter().filter(|_| systems.functions > 0).for_each(|row| counts::print(row, systems.functions));
+            take_counts(&report, counting.of, &mut seen.rows);
+            let rows = report.rows.iter().filter(|_| counting.functions > 0);
+            rows.for_each(|row| counts::print(row, counting.functions));
         }
         Err(error) => return result.and(Err(error)),
     }
     result
 }
 
+/// Hears what the program says; prints the end of the console if that is not all.
+fn hear(guest: &mut Guest, limit: Duration, say: &dyn Fn(&str), seen: &mut Seen) -> Result<()> {
+    let result = read(guest, limit, say, seen);
+    if result.is_err() {
+        eprint!("{}", guest.tail());
+    }
+    result
+}
+
 /// Adds each row's count to what the row said.
-fn take_counts(report: &Report, given: &mut HashMap<String, Given>) {
+fn take_counts(report: &Report, count: fn(&coherence::Row) -> Count, given: &mut HashMap<String, Given>) {
     for row in &report.rows {
         if let Some(given) = given.get_mut(&row.name) {
-            given.count = Some(Count::of(row));
+            given.count = Some(count(row));
         }
     }
 }
@@ -344,7 +384,7 @@ mod tests {
             let mut given = taken(&["known-loop begin", "known-loop 9 ns 20000 operations 0 faults", "known-loop end"]);
             let median = Sample { operations: 20_000, instructions, ..Sample::default() };
             let row = Row { name: "known-loop".into(), median, ..Row::default() };
-            take_counts(&Report { rows: vec![row], ..Report::default() }, &mut given);
+            take_counts(&Report { rows: vec![row], ..Report::default() }, Count::of, &mut given);
             distrust_unless_known(&mut given);
             given["known-loop"].counts()
         };

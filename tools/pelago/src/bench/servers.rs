@@ -9,6 +9,7 @@ use crate::archive::Archive;
 use crate::built::Origin;
 use crate::emulator::{Forward, MachineType};
 use crate::guest::Guest;
+use crate::plugin::Instruments;
 use crate::scenario::free_port;
 use crate::{child, files, passt, rootfs};
 use anyhow::{Context, Result, bail, ensure};
@@ -47,6 +48,10 @@ pub enum Server {
     Node,
 }
 
+/// Where the programs are that are in no root.
+const PROGRAM: &str = "/program";
+const MEASURE: &str = "/served/measure";
+
 /// What one is in the guest.
 struct Parts {
     /// The root file system that it is in; else its program is static.
@@ -58,6 +63,9 @@ struct Parts {
 }
 
 impl Server {
+    /// All of them.
+    pub const ALL: [Server; 4] = [Server::Redis, Server::Nginx, Server::Go, Server::Node];
+
     fn parts(self) -> Result<Parts> {
         let (origin, words, port, settings): (_, &[&str], _, _) = match self {
             Server::Redis => {
@@ -75,6 +83,11 @@ impl Server {
         let mut all = if root.is_some() { Vec::new() } else { found };
         all.extend(words.iter().map(|&word| word.to_owned()));
         Ok(Parts { root, words: all, port, settings })
+    }
+
+    /// Boots with the measuring program beside the server, to be asked for rows of those names.
+    pub fn boot_asked(self, systems: &Systems, side: Side, instruments: Instruments, rows: &[&str]) -> Result<Guest> {
+        self.parts()?.boot_asked(systems, side, instruments, rows)
     }
 
     /// Requests per second and microseconds of the emulator's processor time for each, of each kind
@@ -147,35 +160,65 @@ fn benchmark(root: &Path, port: u16, operation: &str, clients: usize, requests: 
 }
 
 impl Parts {
+    /// Starts the measuring program, which starts the server and asks it for rows of those names.
+    fn boot_asked(&self, systems: &Systems, side: Side, instruments: Instruments, rows: &[&str]) -> Result<Guest> {
+        let port = self.port.to_string();
+        let own = systems.measure();
+        // Without a root our system is given a program of this machine.
+        let measure = match (side, &self.root) {
+            (Side::Pelago, None) => own.to_string_lossy(),
+            _ => MEASURE.into(),
+        };
+        let server = self.words_in_guest();
+        let words = [&*measure, "ask", &port].into_iter().chain(rows.iter().copied()).chain(["--"]);
+        let words: Vec<&str> = words.chain(server.iter().map(String::as_str)).collect();
+        let boot = Boot { words: &words, instruments: Some(instruments), ..Boot::bare(MachineType::Q35, 1) };
+        let (measure, program) = (files::read(own)?, self.program()?);
+        self.start(systems, side, boot, |archive| {
+            archive.file(&format!("root{MEASURE}"), 0o755, measure);
+            program.into_iter().for_each(|program| archive.file(&format!("root{PROGRAM}"), 0o755, program));
+        })
+    }
+
     /// Starts it; the guest, and the port of this machine that leads to it.
     fn boot(&self, systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<(Guest, u16)> {
         let port = free_port()?;
-        let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
+        let words = if side == Side::Linux { self.words_in_guest() } else { self.words.clone() };
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         // The emulator's own network takes one connection at a time; who came too soon tries again
         // after seconds.
         let (passt, socket) = passt::connect(&[Forward::local(port, self.port)])?;
         let boot = Boot { words: &words, socket: Some(Arc::new(socket)), ..Boot::bare(machine, cpus) };
+        let program = if side == Side::Linux { self.program()? } else { None };
+        let mut guest = self.start(systems, side, boot, |archive| {
+            program.into_iter().for_each(|program| archive.file(&format!("root{PROGRAM}"), 0o755, program));
+        })?;
+        guest.keep(passt);
+        Ok((guest, port))
+    }
+
+    /// Boots with what is served; `more` may add files.
+    fn start(&self, systems: &Systems, side: Side, boot: Boot, more: impl FnOnce(&mut Archive)) -> Result<Guest> {
         let fill = |archive: &mut Archive| {
             archive.file("root/served/file", 0o644, vec![b'x'; PAGE_BYTES]);
             if let Some((name, text)) = self.settings {
                 archive.file(&format!("root/served/{name}"), 0o644, text.as_bytes().to_vec());
             }
+            more(archive);
         };
-        let mut guest = match side {
-            Side::Pelago => systems.boot_server(&boot, self.root.as_deref(), fill)?,
+        match side {
+            Side::Pelago => systems.boot_server(&boot, self.root.as_deref(), fill),
             Side::Linux => {
-                let words = self.words_in_linux();
+                let words = in_root_of_linux(boot.words);
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();
                 let boot = Boot { words: &words, ..boot };
                 systems.boot_linux_filled(&boot, &[], |archive| {
                     self.add_to_linux(archive)?;
                     fill(archive);
                     Ok(())
-                })?
+                })
             }
-        };
-        guest.keep(passt);
-        Ok((guest, port))
+        }
     }
 
     /// The same folder as a root directory within Linux's own.
@@ -184,24 +227,34 @@ impl Parts {
             archive.folder(folder, 0o777);
         }
         match &self.root {
-            Some(root) => rootfs::add_root(archive, root, &root.metadata().context("there is no root")?)?,
-            None => archive.file("root/program", 0o755, files::read(Path::new(&self.words[0]))?),
+            Some(root) => rootfs::add_root(archive, root, &root.metadata().context("there is no root")?),
+            None => Ok(()),
         }
-        Ok(())
     }
 
-    fn words_in_linux(&self) -> Vec<String> {
+    /// The program, if no root has it.
+    fn program(&self) -> Result<Option<Vec<u8>>> {
+        if self.root.is_some() { Ok(None) } else { files::read(Path::new(&self.words[0])).map(Some) }
+    }
+
+    /// With the program where the guest has it.
+    fn words_in_guest(&self) -> Vec<String> {
         let mut words = self.words.clone();
         if self.root.is_none() {
-            words[0] = "/program".into();
+            words[0] = PROGRAM.into();
         }
-        let mounts = "for kind in devtmpfs proc; do busybox mount -t $kind none /root/${kind%tmpfs}; done";
-        let path = format!("PATH={}", rootfs::PATH);
-        let script = format!("{mounts}; exec busybox chroot /root \"$@\"");
-        ["busybox", "env", &path, "/bin/busybox", "sh", "-c", &script, "sh"]
-            .into_iter()
-            .map(str::to_owned)
-            .chain(words)
-            .collect()
+        words
     }
+}
+
+/// Linux runs it in a root directory within its own.
+fn in_root_of_linux(words: &[&str]) -> Vec<String> {
+    let mounts = "for kind in devtmpfs proc; do busybox mount -t $kind none /root/${kind%tmpfs}; done";
+    let path = format!("PATH={}", rootfs::PATH);
+    let script = format!("{mounts}; exec busybox chroot /root \"$@\"");
+    ["busybox", "env", &path, "/bin/busybox", "sh", "-c", &script, "sh"]
+        .into_iter()
+        .chain(words.iter().copied())
+        .map(str::to_owned)
+        .collect()
 }

@@ -109,6 +109,11 @@ impl Systems {
         })
     }
 
+    /// The measuring program.
+    pub fn measure(&self) -> &Path {
+        &self.measure
+    }
+
     /// Memory of each guest.
     pub fn memory_bytes(&self) -> u64 {
         self.memory_bytes

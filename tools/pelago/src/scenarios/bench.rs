@@ -2,6 +2,7 @@
 //! and says what it could not do.
 
 use super::door::read_lines;
+use crate::built::Origin;
 use crate::counts;
 use crate::emulator::PROGRAM;
 use crate::late::late;
@@ -19,6 +20,10 @@ use std::time::Duration;
 const ROWS: [&str; 3] = ["getpid", "dup-close/processes", "power-on-to-ready/q35"];
 /// Counted in both systems; all have a known figure of Linux.
 const COUNTED: [&str; 3] = ["getppid", "dup-close/processes", "page-touch/processes"];
+/// Counted with its parts.
+const REQUEST: &str = "redis-get/1-client";
+/// The same programs in both systems: their own instructions differ by less, as part of Linux's.
+const PROGRAMS_MARGIN: f64 = 0.15;
 /// Two runs differ by less, in per cent.
 const COUNTS_SPREAD_PERCENT_MAX: f64 = 0.5;
 /// Past what a run, or a row of one, takes on a busy machine.
@@ -30,6 +35,7 @@ pub fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(5, "bench/smoke".into(), smoke),
         Scenario::shared(5, "bench/counts".into(), both_count),
+        Scenario::shared(5, "bench/requests".into(), requests),
         Scenario::shared(5, "bench/no-linux-kernel".into(), no_linux_kernel),
         Scenario::shared(5, "bench/broken-linux-kernel".into(), broken_linux_kernel),
         Scenario::shared(5, "bench/guest-dies".into(), guest_dies),
@@ -133,6 +139,33 @@ fn both_count(_: &Bench) -> Result<()> {
     }
     let all = format!("{0} of {0} counts", COUNTED.len());
     ensure!(printed.contains(&all), "Linux's counts are not what is known of it:\n{printed}");
+    Ok(())
+}
+
+/// A request by its parts: who serves is told from who asks, and each program from its proxy.
+fn requests(_: &Bench) -> Result<()> {
+    need_linux()?;
+    Origin::Root("redis").words()?;
+    let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
+    let path = folder.path().join("results.json");
+    let output = bench(&[REQUEST, "--cpus", "1", "--measure", "instructions", "--json"], |tool| {
+        tool.arg(&path);
+    })?;
+    ensure!(output.status.success(), "it failed:\n{}", told(&output));
+    let results: Value = serde_json::from_slice(&crate::files::read(&path)?)?;
+    let row = &results["rows"][0];
+    let part = |system: &str, name: &str| row[system]["parts"][name].as_f64().unwrap_or_default();
+    for name in ["program", "program/proxy", "client", "client/proxy", "tcp", "kernel"] {
+        ensure!(part("ours", name) > 0.0, "nothing is {name}'s: {row}");
+    }
+    let (ours, linux) = (part("ours", "program") + part("ours", "client"), part("linux", "program"));
+    ensure!(
+        (ours / linux - 1.0).abs() < PROGRAMS_MARGIN,
+        "redis and its client take {ours} instructions here and {linux} in Linux: {row}"
+    );
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = printed.lines().find(|line| line.starts_with(&format!("{REQUEST}: ")));
+    ensure!(line.is_some_and(|line| line.contains("its proxy")), "no line has the parts:\n{printed}");
     Ok(())
 }
 
