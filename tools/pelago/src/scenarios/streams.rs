@@ -24,6 +24,7 @@ const LARGE_BYTES: usize = 64 << 20;
 const SMALL_BYTES: usize = 4 << 20;
 /// What a shell shows for a death by signal.
 const BY_SIGNAL: i32 = 128;
+const FIRST_BYTES: usize = 101;
 const WINDOW: Winsize = Winsize { ws_row: 41, ws_col: 101, ws_xpixel: 0, ws_ypixel: 0 };
 
 pub fn scenarios() -> Vec<Scenario> {
@@ -62,8 +63,12 @@ impl Piped {
     /// Hands `input` over and gathers both outputs and the status, within the limit.
     fn talk(mut self, input: Vec<u8>) -> Result<(Vec<u8>, Vec<u8>, i32)> {
         let mut stdin = self.0.stdin.take().context("no input")?;
-        // A program that ends before it has read all is right to do so.
-        let feeder = std::thread::spawn(move || drop(stdin.write_all(&input)));
+        // A program that ends before it has read all is right to do so. The first piece is of an
+        // odd length, so that no other ends where the guest's buffers do.
+        let feeder = std::thread::spawn(move || {
+            let (first, rest) = input.split_at(input.len().min(FIRST_BYTES));
+            drop(stdin.write_all(first).and_then(|()| stdin.write_all(rest)));
+        });
         let (sender, receiver) = channel();
         gather(0, self.0.stdout.take().context("no output")?, sender.clone());
         gather(1, self.0.stderr.take().context("no output")?, sender);
@@ -131,9 +136,9 @@ fn gather(which: usize, mut from: impl Read + Send + 'static, to: std::sync::mps
 /// Random bytes in by standard input, and out by both outputs, are the same bytes.
 fn whole(machine: MachineType, bytes: usize) -> Result<()> {
     let sent = content(bytes);
-    let script = "head -c $1; cat >&2";
-    let half = (bytes / 2).to_string();
-    // Busybox reads ahead no further than it is asked to.
+    // Of what reads a part, this alone reads no further, however short the pieces are that come.
+    let script = "dd bs=4096 count=$1 iflag=fullblock 2>/dev/null; cat >&2";
+    let half = (bytes / 2 / 4096).to_string();
     let words = ["--machine", machine.name(), "busybox", "sh", "-c", script, "sh", &half];
     let (output, error, status) = Piped::start(&words)?.talk(sent.clone())?;
     ensure!(status == 0, "status {status}: {}", String::from_utf8_lossy(&error));
