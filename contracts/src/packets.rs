@@ -26,6 +26,8 @@ pub struct Attached {
     /// Transmit buffers of the caller that the device may still read: not to be written before
     /// `sent` names them.
     pub busy: BufferSet,
+    /// No packet was lost since the last `attach`, as by a reset of the card.
+    pub kept: bool,
 }
 
 /// Why it was refused.
@@ -39,10 +41,11 @@ pub enum PacketsError {
 /// their next hop's address is being looked up. Limits: `packet::BATCH` references per message.
 /// Rights: one client per transport protocol. IP has checked the header, its checksum and the
 /// destination; the payload is unchecked.
-#[contract(name = "packets", version = 1)]
+#[contract(name = "packets", version = 2)]
 pub trait Packets {
-    /// Begins, or begins again. The caller holds no receive buffer and forgets what it sent but is
-    /// not in `busy`; it answers once the driver is attached. Repeatable.
+    /// Begins, or begins again. The caller holds no receive buffer. Of what it sent and what is not
+    /// `busy`, that with a number (`packet::Number`) has left; it sends the rest again. Answered
+    /// once the driver is attached. Repeatable.
     #[op(repeatable)]
     async fn attach(&self) -> Result<Attached, PacketsError>;
 

@@ -7,7 +7,8 @@
 //!
 //! Who owns a buffer is never written in shared memory. Whoever passed a buffer on remembers it;
 //! after a crash the survivor says what it holds and the other side takes the rest
-//! (`contracts/src/network.rs`, `packets.rs`).
+//! (`contracts/src/network.rs`, `packets.rs`). In front of an outgoing packet stands its
+//! [`Number`], by which a new IP knows what the device has read.
 //!
 //! [`Outbox`] and [`Prompt`] are how the three make one batch of a turn. Deliberately unknown here:
 //! Ethernet, IP, devices.
@@ -17,11 +18,13 @@
 
 extern crate alloc;
 
+pub mod number;
 pub mod outbox;
 pub mod pool;
 pub mod prompt;
 pub mod set;
 
+pub use number::Number;
 pub use outbox::Outbox;
 pub use pool::{Memory, OutOfBounds, Pool};
 pub use prompt::Prompt;
@@ -36,8 +39,8 @@ pub const BUFFERS: u16 = 256;
 pub const BUFFER_BYTES: usize = 2048;
 /// Bytes of a pool.
 pub const POOL_BYTES: usize = BUFFERS as usize * BUFFER_BYTES;
-/// Bytes in front of an outgoing IP packet: 14 for Ethernet, 12 for the virtio header, rounded so
-/// that the packet is aligned to 32.
+/// Bytes in front of an outgoing IP packet: 6 for its [`Number`], 12 for the virtio header, 14 for
+/// Ethernet.
 pub const HEADROOM: usize = 32;
 /// Largest IP packet.
 pub const MTU: usize = 1500;

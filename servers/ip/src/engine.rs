@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::Ipv4Addr;
-use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Pool, Span};
+use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Number, Pool, Span};
 use smoltcp::wire::{
     ArpOperation, ArpPacket, ArpRepr, EthernetAddress, EthernetFrame, EthernetProtocol, IpAddress, IpProtocol,
     Ipv4Packet, Ipv4Repr, UdpPacket, UdpRepr,
@@ -33,8 +33,8 @@ pub struct Link {
     pub busy: BufferSet,
     /// Nothing that the device had was lost.
     pub kept: bool,
-    /// Epoch and number of the next frame; of that epoch the device has those below and no other.
-    pub next: (u32, u16),
+    /// Of the next frame; of its epoch the device has those before and no other.
+    pub next: Number,
 }
 
 /// A frame that was given to a driver and not yet reported as read.
@@ -42,8 +42,8 @@ pub struct Link {
 struct Sent {
     /// A length of 0 stands for a frame of our predecessor.
     frame: Span,
-    /// Epoch and number; `None`: no driver was there.
-    number: Option<(u32, u16)>,
+    /// `None`: no driver was there.
+    number: Option<Number>,
 }
 
 /// What TCP is told when it attaches.
@@ -51,8 +51,11 @@ struct Sent {
 pub struct Attached {
     /// Our address, if there is one.
     pub host: Option<Host>,
-    /// Its transmit buffers that are still on their way.
+    /// Its transmit buffers that are still on their way. Of the others, those with a number have
+    /// left.
     pub busy: BufferSet,
+    /// Nothing was lost by a reset that no TCP was told of.
+    pub kept: bool,
 }
 
 /// What is to be passed on; taken as a whole at the end of a turn.
@@ -88,8 +91,8 @@ pub struct Ip<M> {
     own: BufferSet,
     /// Oldest first.
     on_the_way: VecDeque<Sent>,
-    /// The next one's number, with the epoch.
-    next: (u32, u16),
+    /// The next one's.
+    next: Number,
     /// Receive buffers that TCP has.
     with_tcp: BufferSet,
     /// Packets that came before TCP attached, as those do that our predecessor left.
@@ -97,6 +100,8 @@ pub struct Ip<M> {
     /// When those have waited long enough.
     early_until_ns: Option<u64>,
     pub(crate) tcp: bool,
+    /// A reset of the device that no TCP was told of.
+    is_untold: bool,
     pub(crate) counters: Counters,
     pub(crate) output: Output,
 }
@@ -120,11 +125,12 @@ impl<M: Memory> Ip<M> {
             fixed: fixed.is_some(),
             own: BufferSet::range(0, IP_TRANSMIT_BUFFERS),
             on_the_way: VecDeque::new(),
-            next: (0, 0),
+            next: Number { epoch: 0, number: 0 },
             with_tcp: BufferSet::EMPTY,
             early: Vec::new(),
             early_until_ns: None,
             tcp: false,
+            is_untold: false,
             counters: Counters::default(),
             output: Output::default(),
         }
@@ -176,16 +182,17 @@ impl<M: Memory> Ip<M> {
         // What is ours and was not read goes out (again); a predecessor's frame that the device
         // does not have is done.
         self.next = link.next;
-        let (epoch, number) = link.next;
-        let is_read = |(of, own): (u32, u16)| of == epoch && number.wrapping_sub(own).cast_signed() > 0;
+        let is_read = |number: Number| number.is_before(link.next);
+        self.forget_unread();
         let mut done = Vec::new();
         for sent in self.on_the_way.iter_mut().filter(|sent| !link.busy.contains(sent.frame.buffer)) {
             if sent.frame.length == 0 || sent.number.is_some_and(is_read) {
                 done.push(sent.frame.buffer);
                 continue;
             }
-            sent.number = Some(self.next);
-            self.next.1 = self.next.1.wrapping_add(1);
+            sent.number = Some(next(&mut self.next));
+            // A buffer that was written before can be written again.
+            let _ = self.transmit.set_number(sent.frame.buffer, sent.number);
             self.output.transmit.push(sent.frame);
         }
         self.counters.resubmitted += self.output.transmit.len() as u64;
@@ -197,7 +204,11 @@ impl<M: Memory> Ip<M> {
 
     /// The device was reset: packets may be lost.
     pub fn lost(&mut self) {
-        self.output.resumed = self.tcp;
+        if self.tcp {
+            self.output.resumed = true;
+        } else {
+            self.is_untold = true;
+        }
     }
 
     /// Is a driver attached?
@@ -211,8 +222,19 @@ impl<M: Memory> Ip<M> {
         self.tcp = true;
         self.early_until_ns = None;
         core::mem::take(&mut self.early).into_iter().for_each(|packet| self.pass_to_tcp(packet));
-        let own = BufferSet::range(0, IP_TRANSMIT_BUFFERS);
-        Attached { host: self.host, busy: self.with_device().without(&own) }
+        let busy = self.with_device().without(&BufferSet::range(0, IP_TRANSMIT_BUFFERS));
+        Attached { host: self.host, busy, kept: !core::mem::take(&mut self.is_untold) }
+    }
+
+    /// Takes the numbers away from TCP's packets that the device did not read, as far as is known:
+    /// a predecessor of ours gave them to a driver that did not come to them.
+    fn forget_unread(&self) {
+        for buffer in IP_TRANSMIT_BUFFERS..BUFFERS {
+            if self.transmit.number(buffer).is_some_and(|number| !number.is_before(self.next)) {
+                // A number that was read can be written.
+                let _ = self.transmit.set_number(buffer, None);
+            }
+        }
     }
 
     /// Buffers of frames that are on their way.
@@ -383,8 +405,10 @@ impl<M: Memory> Ip<M> {
         let offset = usize::from(packet.offset) - ETHERNET_BYTES;
         let Ok(start) = self.transmit.write(packet.buffer, offset, &header) else { return self.free(packet.buffer) };
         let frame = Span { length: packet.length + start.length, ..start };
-        let number = self.attached.then_some(self.next);
-        self.next.1 = self.next.1.wrapping_add(number.is_some().into());
+        let number = self.attached.then(|| next(&mut self.next));
+        if self.transmit.set_number(packet.buffer, number).is_err() {
+            return self.free(packet.buffer);
+        }
         self.on_the_way.push_back(Sent { frame, number });
         self.output.transmit.push(frame);
     }
@@ -399,7 +423,7 @@ impl<M: Memory> Ip<M> {
     /// Sends bytes that are a whole IPv4 packet to a neighbour.
     pub(crate) fn send_own(&mut self, packet: &[u8], ethernet: EthernetAddress, protocol: EthernetProtocol) {
         let Some(buffer) = self.own_buffer() else { return };
-        match self.transmit.write(buffer, HEADROOM, packet) {
+        match self.transmit.write_packet(buffer, packet) {
             Ok(span) => self.frame(span, ethernet, protocol),
             Err(_) => self.free(buffer),
         }
@@ -451,7 +475,7 @@ impl<M: Memory> Ip<M> {
             return self.send_own(packet, EthernetAddress::BROADCAST, EthernetProtocol::Ipv4);
         }
         let Some(buffer) = self.own_buffer() else { return };
-        match self.transmit.write(buffer, HEADROOM, packet) {
+        match self.transmit.write_packet(buffer, packet) {
             Ok(span) => self.route(span, message.destination, now_ns),
             Err(_) => self.free(buffer),
         }
@@ -476,4 +500,11 @@ impl<M: Memory> Ip<M> {
             self.output.sent.push(buffer);
         }
     }
+}
+
+/// The next number, which is taken.
+fn next(number: &mut Number) -> Number {
+    let taken = *number;
+    number.number = number.number.wrapping_add(1);
+    taken
 }

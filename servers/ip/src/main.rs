@@ -15,7 +15,7 @@ use contracts::network::{NetworkClient, NetworkEvent, Settings};
 use contracts::packets::{self, Attached, HostAddress, PacketsError, PacketsEvents, PacketsServer, serve_packets};
 use core::cell::{Cell, RefCell};
 use ip::{Host, Ip, Link, Output};
-use packet::{MTU, Outbox, Prompt, Span};
+use packet::{MTU, Number, Outbox, Prompt, Span};
 use runtime::{Bulk, Peer, Start};
 
 /// Until a full channel, or a driver without a device, is tried again.
@@ -67,7 +67,8 @@ impl PacketsServer for Service {
         self.tcp.replace(Some(PacketsEvents::new(peer)));
         self.stale.set((self.stale.get().0, true));
         self.prompt.ring();
-        Ok(Attached { address: wire_address(attached.host), mtu: MTU as u16, busy: attached.busy })
+        let address = wire_address(attached.host);
+        Ok(Attached { address, mtu: MTU as u16, busy: attached.busy, kept: attached.kept })
     }
 
     fn send(&self, _: &Peer, packets: Vec<Span>) {
@@ -103,8 +104,8 @@ async fn link(service: &Service, driver: &NetworkClient) {
     match driver.attach(held).await {
         Ok(answer) => {
             let ethernet = smoltcp::wire::EthernetAddress(answer.address);
-            let link =
-                Link { ethernet, busy: answer.busy, kept: answer.kept, next: (answer.next.epoch, answer.next.number) };
+            let next = Number { epoch: answer.next.epoch, number: answer.next.number };
+            let link = Link { ethernet, busy: answer.busy, kept: answer.kept, next };
             service.ip.borrow_mut().attach_driver(link, runtime::now_ns());
             let [receive, transmit] = answer.rings;
             if service.up.get().is_none() {

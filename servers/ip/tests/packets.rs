@@ -1,8 +1,8 @@
 //! IP as a whole on the host: a fake driver below, a fake TCP above, real packets, restarts of each
 //! side, and packets that lie.
 
-use ip::{Attached, Host, Ip, Link};
-use packet::{BUFFERS, BufferSet, HEADROOM, POOL_BYTES, Pool, Span};
+use ip::{Host, Ip, Link};
+use packet::{BUFFERS, BufferSet, Number, POOL_BYTES, Pool, Span};
 use smoltcp::wire::*;
 use std::cell::RefCell;
 use std::net::Ipv4Addr;
@@ -46,12 +46,16 @@ impl Machine {
 
     fn packet(&self, buffer: u16, destination: Ipv4Addr) -> Span {
         let bytes = ipv4(OURS, destination, IpProtocol::Tcp, &[7; 40]);
-        Pool::new(self.transmit.clone()).write(buffer, HEADROOM, &bytes).unwrap()
+        Pool::new(self.transmit.clone()).write_packet(buffer, &bytes).unwrap()
     }
 }
 
+fn number(epoch: u32, number: u16) -> Number {
+    Number { epoch, number }
+}
+
 fn link(busy: BufferSet) -> Link {
-    Link { ethernet: OUR_ETHERNET, busy, kept: false, next: (1, 0) }
+    Link { ethernet: OUR_ETHERNET, busy, kept: false, next: number(1, 0) }
 }
 
 fn ethernet(destination: EthernetAddress, protocol: EthernetProtocol, payload: &[u8]) -> Vec<u8> {
@@ -104,7 +108,8 @@ fn running(machine: &Machine) -> Ip<Region> {
     let mut ip = machine.ip();
     ip.detach_driver();
     ip.attach_driver(link(BufferSet::EMPTY), 0);
-    assert_eq!(ip.attach_tcp(), Attached { host: ip.host(), busy: BufferSet::EMPTY });
+    let attached = ip.attach_tcp();
+    assert_eq!((attached.host, attached.busy), (ip.host(), BufferSet::EMPTY));
     ip.received(&[machine.arrive(0, &arp(ArpOperation::Request, OURS))], 1);
     let output = ip.take_output();
     assert_eq!((output.give_back, output.transmit.len()), (vec![0], 1));
@@ -257,8 +262,7 @@ fn a_new_driver_gets_what_the_old_one_did_not_send() {
 fn what_the_device_has_read_is_not_sent_again() {
     let machine = Machine::new();
     for first in [0, u16::MAX - 1] {
-        let at =
-            |epoch: u32, count: u16, busy| Link { next: (epoch, first.wrapping_add(count)), kept: true, ..link(busy) };
+        let at = |epoch, count, busy| Link { next: number(epoch, first.wrapping_add(count)), kept: true, ..link(busy) };
         let attached = || {
             let mut ip = running(&machine);
             ip.detach_driver();
@@ -306,6 +310,69 @@ fn a_new_ip_knows_its_neighbours_and_waits_for_what_the_device_has() {
     assert_eq!(ip.take_output().transmit.len(), 1, "the neighbour is known");
     ip.transmitted(&[41]);
     assert_eq!(ip.take_output().sent, [41]);
+}
+
+/// IP dies with five frames out, of which the driver had come to three, and nobody was told: the
+/// next one tells TCP which have left, also if the driver died too, and after frames of its own.
+#[test]
+fn a_new_ip_knows_what_has_left() {
+    let machine = Machine::new();
+    for first in [0, u16::MAX - 3] {
+        let at = |epoch, count: u16| Link {
+            next: number(epoch, first.wrapping_add(count)),
+            kept: true,
+            ..link(BufferSet::range(41, 42))
+        };
+        let sending = || {
+            let mut ip = running(&machine);
+            ip.detach_driver();
+            ip.attach_driver(Link { busy: BufferSet::EMPTY, ..at(7, 0) }, 2);
+            ip.take_output();
+            ip.send(&[40, 41, 42, 43, 44].map(|buffer| machine.packet(buffer, PEER)), 3);
+            assert_eq!(ip.take_output().transmit.len(), 5);
+            ip
+        };
+        let dead = || {
+            drop(sending());
+            machine.ip()
+        };
+        let pool = Pool::new(machine.transmit.clone());
+        // As TCP sees it.
+        let left = |ip: &mut Ip<Region>| {
+            let busy = ip.attach_tcp().busy;
+            (40..45).filter(|buffer| !busy.contains(*buffer) && pool.number(*buffer).is_some()).collect::<Vec<_>>()
+        };
+
+        let mut ip = dead();
+        ip.attach_driver(at(7, 3), 5);
+        // An answer, by which it comes to the numbers of what the driver did not see.
+        ip.received(&[machine.arrive(1, &ping()), machine.arrive(2, &ping())], 6);
+        assert_eq!(ip.take_output().transmit.len(), 2);
+        assert_eq!(ip.attach_tcp().busy, BufferSet::range(41, 42));
+        assert_eq!(left(&mut ip), [40, 42]);
+        // Written again, and not given to IP.
+        machine.packet(42, PEER);
+        assert_eq!(left(&mut ip), [40]);
+        // What goes to this one is on its way, and then has left.
+        ip.send(&[machine.packet(43, PEER)], 7);
+        assert_eq!(left(&mut ip), [40]);
+        ip.transmitted(&[41, 43]);
+        assert_eq!(left(&mut ip), [40, 41, 43]);
+
+        // Of a device that was reset nobody knows it.
+        let mut ip = dead();
+        ip.attach_driver(Link { kept: false, ..at(8, 3) }, 5);
+        assert!(!ip.attach_tcp().kept);
+        assert!(ip.attach_tcp().kept && left(&mut ip).is_empty());
+
+        // After a reset all went out under new numbers.
+        let mut ip = sending();
+        ip.detach_driver();
+        ip.attach_driver(Link { busy: BufferSet::EMPTY, ..at(8, 0) }, 4);
+        let mut ip = machine.ip();
+        ip.attach_driver(at(8, 3), 5);
+        assert_eq!(left(&mut ip), [40, 42]);
+    }
 }
 
 #[test]

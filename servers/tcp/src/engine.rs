@@ -166,10 +166,12 @@ impl<M: Memory> Tcp<M> {
     }
 
     /// IP began, or began again: what was on its way is sent again as it is, except what is `busy`
-    /// with the device. Gives how many packets.
+    /// with the device and what has left the machine. Gives how many packets.
     pub fn attached(&mut self, busy: &BufferSet) -> usize {
         self.give_back.clear();
-        self.wire.restart(busy)
+        let again = self.wire.restart(busy);
+        self.datagrams_may_go();
+        again
     }
 
     /// Transmit buffers that are free.

@@ -35,7 +35,9 @@ async fn link(service: &Service, ip: &PacketsClient) {
             }
             service.stale.set(true);
             sockets.tcp.set_host(host(attached.address));
-            sockets.tcp.resume(runtime::now_ns());
+            if !attached.kept {
+                sockets.tcp.resume(runtime::now_ns());
+            }
             service.attached.set(true);
         }
         Err(error) => {

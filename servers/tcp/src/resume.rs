@@ -1,5 +1,4 @@
-//! What happens when the link came back after IP or the driver died: everything that may be lost is
-//! said again at once.
+//! What happens when the card had to be reset: everything that may be lost is said again at once.
 //!
 //! The library has no such call. Its retransmission timer is made to expire by putting the
 //! connection's own clock forward, so that it does what it would have done later anyway; and an
@@ -30,7 +29,9 @@ impl<M: Memory> Tcp<M> {
         self.counters.resumes += 1;
         let all: Vec<ConnectionId> = self.connections.keys().copied().collect();
         for id in all {
-            self.repeat(id, Again::First, now_ns);
+            if self.repeats_at_resume(id) {
+                self.repeat(id, Again::First, now_ns);
+            }
             self.acknowledge(id, now_ns);
             self.touch(id);
         }
@@ -41,6 +42,17 @@ impl<M: Memory> Tcp<M> {
         for _ in 0..DUPLICATES {
             busy.iter().for_each(|&id| self.acknowledge(id, now_ns));
         }
+    }
+
+    /// Not what has not left yet, as it goes out once. The answer to a SYN neither: its timer is
+    /// early enough, and passt, if it reads two of these at once, sends the first bytes of that
+    /// connection for ever and does nothing else.
+    fn repeats_at_resume(&self, id: ConnectionId) -> bool {
+        self.connections.get(&id).is_some_and(|connection| {
+            let record = &connection.record;
+            connection.state != State::SynReceived
+                && !self.wire.has_on_the_way(&record.pair, record.send_unacknowledged)
+        })
     }
 
     /// Makes the library's retransmission timer expire by putting the connection's clock forward, a

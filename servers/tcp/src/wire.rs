@@ -11,7 +11,7 @@
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::net::{Ipv4Addr, SocketAddrV4};
-use packet::{BUFFERS, BufferSet, HEADROOM, IP_TRANSMIT_BUFFERS, MTU, Memory, Pool, Span};
+use packet::{BUFFERS, BufferSet, IP_TRANSMIT_BUFFERS, MTU, Memory, Pool, Span};
 use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
@@ -92,7 +92,7 @@ impl<M: Memory> Wire<M> {
     /// Sends a packet that is not TCP's, with its checksums; false if no buffer is free.
     pub fn pass(&mut self, packet: &[u8]) -> bool {
         let Some(buffer) = self.sender.free.take() else { return false };
-        let span = self.sender.transmit.write(buffer, HEADROOM, packet);
+        let span = self.sender.transmit.write_packet(buffer, packet);
         span.map(|span| self.sender.go(span, None)).is_ok()
     }
 
@@ -156,9 +156,13 @@ impl<M: Memory> Wire<M> {
         buffer >= IP_TRANSMIT_BUFFERS && self.sender.free.insert(buffer)
     }
 
-    /// IP was restarted, and of our buffers only `busy` are still with the device: everything else
-    /// that was out goes out again, in order. Gives how many packets.
+    /// IP was restarted, and of our buffers only `busy` are still with the device. Of everything
+    /// else that was out, what has a number has left, and the rest goes out again, in order. Gives
+    /// how many packets.
     pub fn restart(&mut self, busy: &BufferSet) -> usize {
+        let transmit = &self.sender.transmit;
+        let is_on_its_way = |buffer: u16| busy.contains(buffer) || transmit.number(buffer).is_none();
+        self.sender.on_the_way.retain(|packet| is_on_its_way(packet.span.buffer));
         let spans = || self.sender.on_the_way.iter().map(|packet| packet.span);
         let free = BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS).without(busy);
         let free = spans().fold(free, |mut free, span| {
@@ -201,7 +205,7 @@ impl<M: Memory> Sender<M> {
         } else {
             let Some(buffer) = self.free.take() else { return };
             segment::fill_checksum(packet);
-            let Ok(span) = self.transmit.write(buffer, HEADROOM, packet) else { return };
+            let Ok(span) = self.transmit.write_packet(buffer, packet) else { return };
             self.go(span, Some((segment.sent_pair(), segment.sequence, segment.end)));
         }
         self.sent.push(segment);

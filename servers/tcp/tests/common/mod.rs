@@ -18,7 +18,7 @@ pub const ME: u64 = 1;
 pub struct Machine {
     pub sockets: Sockets<Region>,
     receive: Region,
-    transmit: Region,
+    pub transmit: Region,
     /// Its driver takes frames and says of none that it left.
     pub holds: bool,
 }
