@@ -4,6 +4,37 @@
 //! Invariant: deadlines saturate. An alarm that is wanted is never encoded as 0, which switches the
 //! hardware's off, however far away it is.
 
+/// Ticks of the PIT per second.
+pub const PIT_HZ: u64 = 1_193_182;
+
+/// The PIT's count, which runs down and goes round, with the TSC at the same time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PitSample {
+    /// What the PIT has left to count.
+    pub count: u16,
+    /// The TSC.
+    pub tsc: u64,
+}
+
+/// PIT ticks from `first` to `last`. The PIT may have gone round many times (each 55 ms); how often
+/// the TSC tells, whose rate is `rough_hz`, right to 0.1 %, for up to 20 s.
+pub fn pit_ticks(first: PitSample, last: PitSample, rough_hz: u64) -> u64 {
+    const ROUND: u64 = 1 << 16;
+    let about = scale_far(last.tsc.saturating_sub(first.tsc), ratio(PIT_HZ, rough_hz));
+    let rest = u64::from(first.count.wrapping_sub(last.count));
+    let rounds = (about + ROUND / 2).saturating_sub(rest) / ROUND;
+    rounds * ROUND + rest
+}
+
+/// The TSC's rate from `first` to `last`, whose rate is `rough_hz` roughly.
+pub fn tsc_hz(first: PitSample, last: PitSample, rough_hz: u64) -> u64 {
+    let ticks = u128::from(last.tsc.saturating_sub(first.tsc));
+    match pit_ticks(first, last, rough_hz) {
+        0 => rough_hz,
+        pit_ticks => saturate(ticks * u128::from(PIT_HZ) / u128::from(pit_ticks)),
+    }
+}
+
 /// 32.32 fixed-point `to / from`; an impossible rate of 0 counts as 1.
 pub const fn ratio(to: u64, from: u64) -> u64 {
     let from = if from == 0 { 1 } else { from };
@@ -51,6 +82,28 @@ mod tests {
     fn rates_are_kept_for_an_hour() {
         let hour = scale(GHZ_2_4 * 3600, ratio(BILLION, GHZ_2_4));
         assert!(hour.abs_diff(3600 * BILLION) < 3600 * 2, "{hour}");
+    }
+
+    /// A PIT and a TSC `ns` after the machine's start.
+    fn pit(ns: u64) -> PitSample {
+        let ticks = u128::from(ns) * u128::from(PIT_HZ) / u128::from(BILLION);
+        let tsc = 77 + u128::from(ns) * u128::from(GHZ_2_4) / u128::from(BILLION);
+        PitSample { count: 0xfff0u16.wrapping_sub(ticks as u16), tsc: tsc as u64 }
+    }
+
+    #[test]
+    fn the_rate_is_found_however_often_the_pit_goes_round() {
+        for (thousandths, ms) in
+            [999, 1000, 1001].iter().flat_map(|part| (4..20_000).step_by(13).map(move |ms| (part, ms)))
+        {
+            let (first, last) = (pit(123_456), pit(123_456 + ms * 1_000_000));
+            let rough_hz = GHZ_2_4 / 1000 * thousandths;
+            let found = tsc_hz(first, last, rough_hz);
+            // A tick of the PIT is 838 ns.
+            let most = 840 * GHZ_2_4 / (ms * 1_000_000);
+            assert!(found.abs_diff(GHZ_2_4) <= most, "{found} after {ms} ms, from {rough_hz}");
+        }
+        assert_eq!(tsc_hz(pit(5), pit(5), 123), 123);
     }
 
     #[test]

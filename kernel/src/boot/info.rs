@@ -6,6 +6,7 @@
 //! the table. This file does not know where the facts come from.
 
 use super::acpi::Facts;
+use crate::clock::PitSample;
 use crate::core_local::Shared;
 use crate::devices::{DeviceInfo, DeviceTable};
 use crate::memory::{PhysAddr, PhysRange};
@@ -66,6 +67,8 @@ pub struct Machine {
     /// Local APIC timer ticks per second, at the divider `arch::time` uses; 0 when the TSC deadline
     /// is used.
     pub apic_timer_hz: u64,
+    /// The PIT as it was started.
+    pub pit_at_boot: PitSample,
     /// TSC at the first instruction of the kernel.
     pub boot_tsc: u64,
     /// Index into [`MACHINE_NAMES`].

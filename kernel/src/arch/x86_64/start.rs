@@ -104,6 +104,7 @@ fn no_frames<T>() -> T {
 /// Fills in what loader and firmware say; returns the RAM nobody uses.
 fn learn(machine: &mut Machine, info: &StartInfo<'_>) -> FreeRam {
     machine.boot_tsc = image::tsc_at_entry();
+    time::start_pit(machine);
     machine.set_command_line(info.command_line);
     machine.archive = info.archive;
     machine.facts.decode(info.rsdp, &read_physical);

@@ -1,22 +1,27 @@
 //! The clock (TSC) and this core's alarm (local APIC timer, or TSC deadline where the CPU has it).
 //!
 //! Both rates are found once, by core 0: from the hypervisor's or the CPU's own word where there is
-//! one, else against the PIT, whose 1.193182 MHz is the one rate every PC shares. The PIT's channel
-//! 0 is read, not the speaker's channel 2, because microvm has no port 0x61. TSCs are taken to run
-//! together on all cores, as every hypervisor and emulator arranges.
+//! one, else against the PIT, whose 1.193182 MHz is the one rate every PC shares. The PIT runs from
+//! the kernel's start on, so the TSC is compared over all of boot. Its channel 0 is read, not the
+//! speaker's channel 2, because microvm has no port 0x61. TSCs are taken to run together on all
+//! cores, as every hypervisor and emulator arranges.
 
 use super::cpu::{self, msr, port_read8, port_write8};
 use super::{apic, irq};
 use crate::boot::info::{Machine, machine};
-use crate::clock::{self, ratio, scale};
+use crate::clock::{self, PIT_HZ, PitSample, ratio, scale};
 
-const PIT_HZ: u64 = 1_193_182;
 const PIT_DATA: u16 = 0x40;
 const PIT_COMMAND: u16 = 0x43;
-/// How long rates are compared: 4 ms give 0.02 % of accuracy.
-const CALIBRATION_TICKS: u16 = (PIT_HZ / 250) as u16;
+/// How long rates are compared at the end: 4 ms give 0.02 % of accuracy, enough for the APIC timer
+/// and to count how often the PIT has gone round since boot.
+const CALIBRATION_TICKS: u64 = PIT_HZ / 250;
+/// The TSC is compared for so long at least, boot included: 20 ms give 0.004 %.
+const BASELINE_TICKS: u64 = PIT_HZ / 50;
 /// Limit of the comparison in polls, for machines without a PIT.
-const CALIBRATION_POLLS_MAX: u32 = 200_000;
+const CALIBRATION_POLLS_MAX: u32 = 120_000;
+/// Looks for one sample.
+const SAMPLE_TRIES: u32 = 5;
 /// What is assumed when nothing tells the rate: wrong clocks, but a system that runs.
 const FALLBACK_HZ: u64 = 1_000_000_000;
 const DIVIDE_BY_16: u32 = 3;
@@ -57,13 +62,23 @@ pub fn init_core() {
     set_deadline(None);
 }
 
-/// Finds both rates. Core 0 during boot, its APIC on.
+/// Starts the PIT and looks at it; `calibrate` looks again. Core 0, first of all.
+pub fn start_pit(machine: &mut Machine) {
+    // Mode 0: counts down once and stays silent afterwards, but goes round; its interrupt is masked.
+    port_write8(PIT_COMMAND, 0x30);
+    port_write8(PIT_DATA, 0xff);
+    port_write8(PIT_DATA, 0xff);
+    machine.pit_at_boot = look(|| 0).0;
+}
+
+/// Finds both rates. Core 0 during boot, its APIC on, after `start_pit`.
 pub fn calibrate(machine: &mut Machine) {
     let told = told_tsc_hz();
     let has_deadline = cpu::cpuid(1).ecx & 1 << 24 != 0;
-    let (measured_tsc, measured_timer) = if told.is_some() && has_deadline { (None, None) } else { measure() };
-    machine.tsc_hz = told.or(measured_tsc).unwrap_or(FALLBACK_HZ);
-    machine.apic_timer_hz = if has_deadline { 0 } else { measured_timer.unwrap_or(FALLBACK_HZ / 16) };
+    let measured = if told.is_some() && has_deadline { None } else { measure(machine.pit_at_boot) };
+    machine.tsc_hz = told.or(measured.map(|(tsc_hz, _)| tsc_hz)).unwrap_or(FALLBACK_HZ);
+    let timer_hz = measured.map_or(FALLBACK_HZ / 16, |(_, timer_hz)| timer_hz);
+    machine.apic_timer_hz = if has_deadline { 0 } else { timer_hz };
     machine.ns_per_tick = ratio(1_000_000_000, machine.tsc_hz);
     machine.ticks_per_ns = ratio(machine.tsc_hz, 1_000_000_000);
 }
@@ -81,47 +96,54 @@ fn told_tsc_hz() -> Option<u64> {
     told.then(|| u64::from(leaf.ecx) * u64::from(leaf.ebx) / u64::from(leaf.eax))
 }
 
-/// Counts TSC and APIC timer over some PIT ticks. `None`: there is no PIT.
-fn measure() -> (Option<u64>, Option<u64>) {
+/// Rates of TSC and APIC timer, by the PIT. `None`: there is no PIT.
+fn measure(at_boot: PitSample) -> Option<(u64, u64)> {
     apic::write(apic::register::TIMER_DIVIDER, DIVIDE_BY_16);
     apic::write(apic::register::TIMER, MASKED);
     apic::write(apic::register::TIMER_INITIAL, u32::MAX);
-    // Mode 0: counts down once and stays silent afterwards; its interrupt is masked.
-    port_write8(PIT_COMMAND, 0x30);
-    port_write8(PIT_DATA, 0xff);
-    port_write8(PIT_DATA, 0xff);
     let first = sample();
-    let mut last = sample();
-    for _ in 0..CALIBRATION_POLLS_MAX {
-        if first.0.wrapping_sub(last.0) >= CALIBRATION_TICKS {
-            break;
-        }
-        last = sample();
-    }
+    let last = sample_when(|last| u64::from(first.pit.count.wrapping_sub(last.count)) >= CALIBRATION_TICKS)?;
     apic::write(apic::register::TIMER_INITIAL, 0);
-    let pit_ticks = u64::from(first.0.wrapping_sub(last.0));
-    if pit_ticks < u64::from(CALIBRATION_TICKS) {
-        return (None, None);
-    }
-    let per_second = |ticks: u64| ticks * PIT_HZ / pit_ticks;
-    (Some(per_second(last.1 - first.1)), Some(per_second(u64::from(first.2 - last.2))))
+    let pit_ticks = u64::from(first.pit.count.wrapping_sub(last.pit.count));
+    let timer_hz = u64::from(first.timer - last.timer) * PIT_HZ / pit_ticks;
+    let rough_hz = (last.pit.tsc - first.pit.tsc) * PIT_HZ / pit_ticks;
+    let end = sample_when(|end| clock::pit_ticks(at_boot, end, rough_hz) >= BASELINE_TICKS)?;
+    Some((clock::tsc_hz(at_boot, end.pit, rough_hz), timer_hz))
 }
 
-/// PIT count, TSC, APIC timer count, read as close together as an emulator allows: of a few tries
-/// the tightest.
-fn sample() -> (u16, u64, u32) {
-    let mut best = (0, 0, 0);
+/// A sample that will do. `None`: none does for long, as on a machine without a PIT.
+fn sample_when(will_do: impl Fn(PitSample) -> bool) -> Option<Sample> {
+    (0..CALIBRATION_POLLS_MAX).map(|_| sample()).find(|sample| will_do(sample.pit))
+}
+
+/// PIT, TSC and APIC timer at one time.
+#[derive(Clone, Copy)]
+struct Sample {
+    pit: PitSample,
+    timer: u32,
+}
+
+/// Reads PIT and timer together.
+fn sample() -> Sample {
+    let (pit, timer) = look(|| apic::read(apic::register::TIMER_CURRENT));
+    Sample { pit, timer }
+}
+
+/// The PIT's count with the TSC, and what `other` reads right after, as close together as an
+/// emulator allows: of a few tries the tightest.
+fn look(other: impl Fn() -> u32) -> (PitSample, u32) {
+    let mut best = (PitSample::default(), 0);
     let mut best_width = u64::MAX;
-    for _ in 0..3 {
+    for _ in 0..SAMPLE_TRIES {
         let before = tsc();
         port_write8(PIT_COMMAND, 0);
-        let timer = apic::read(apic::register::TIMER_CURRENT);
         let after = tsc();
+        let read = other();
         let low = port_read8(PIT_DATA);
         let count = u16::from(port_read8(PIT_DATA)) << 8 | u16::from(low);
         if after - before < best_width {
             best_width = after - before;
-            best = (count, before + (after - before) / 2, timer);
+            best = (PitSample { count, tsc: before + (after - before) / 2 }, read);
         }
     }
     best
