@@ -21,6 +21,8 @@ pub const PROXY_BASE: u64 = 0x7000_0000;
 pub const PROXY_END: u64 = 0x8000_0000;
 /// Where the loader maps the start page, read-only.
 pub const START_INFO: u64 = 0x0000_7200_0000_0000;
+/// Where the loader maps the clock page, read-only.
+pub const CLOCK_PAGE: u64 = 0x0000_7200_0008_0000;
 /// Where the loader maps the control page of the first context.
 pub const CONTROL_PAGE: u64 = 0x0000_7200_0010_0000;
 /// Top of the first context's stack; the pages below are mapped, then a guard.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+pub mod clock;
 pub mod control;
 pub mod error;
 pub mod handle;
@@ -18,6 +19,7 @@ pub mod start;
 pub mod status;
 
 pub use call::Call;
+pub use clock::ClockPage;
 pub use control::{ControlPage, ProgramRegisters};
 pub use error::Error;
 pub use handle::{Handle, ObjectType, Rights};

@@ -7,7 +7,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// `StartHeader::magic`: "PELAGO" and the layout's version.
-pub const MAGIC: u64 = 0x5045_4c41_474f_0002;
+pub const MAGIC: u64 = 0x5045_4c41_474f_0003;
 
 /// How a component is entered (MINIX SEF's three ways).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,8 @@ pub struct StartHeader {
     pub tsc_at_boot: u64,
     /// Multiplier for ns = ((tsc - tsc_at_boot) * tsc_to_ns_mul) >> 32.
     pub tsc_to_ns_mul: u64,
-    /// The wall clock at time 0, nanoseconds since 1970; 0 if it is not known. The kernel does not
-    /// know it.
-    pub realtime_at_boot_ns: u64,
+    /// Where the [`ClockPage`](crate::ClockPage) is; 0 for a monitor, which has none.
+    pub clock_page: u64,
     /// Own domain's object id.
     pub domain_id: u64,
     pub record_count: u64,

@@ -30,7 +30,7 @@ pub fn list_devices(system: &System) {
     let kinds: Vec<&str> = system.components.iter().flat_map(|it| it.devices.iter().map(String::as_str)).collect();
     let (mut driven, mut idle) = (Vec::new(), Vec::new());
     let all = (0..).map_while(|index| sys::device_list(index).ok());
-    // The clock was read, and needs nobody any more.
+    // The clock is ours.
     for device in all.filter(|device| device.hwid != metal::RTC) {
         match monitor_core::describe(&device, &kinds) {
             (Some(kind), place) => driven.push(format!("{place} {kind}")),

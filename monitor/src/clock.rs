@@ -1,5 +1,5 @@
-//! The wall clock, read once from the machine's real-time clock (the MC146818 of the PC and its
-//! copies).
+//! The machine's real-time clock (the MC146818 of the PC and its copies), as its registers tell
+//! it.
 
 const SECONDS: u8 = 0x00;
 const MINUTES: u8 = 0x02;

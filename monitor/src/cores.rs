@@ -43,11 +43,13 @@ impl Service {
                 let link = Rc::new(Link::new(core)?);
                 let (physical, pages) = link.place();
                 self.registry.borrow().tell_borrowed(core, physical, pages, "link");
+                let clock_place = self.registry.borrow().facts().clock_place;
+                self.registry.borrow().tell_borrowed(core, clock_place, 1, "clock page");
                 self.links.borrow_mut().insert(core, link.clone());
                 link
             }
         };
-        link.start(self.registry.borrow().facts().realtime_at_boot_ns).map(|memory| (link, memory))
+        link.start(self.registry.borrow().facts().clock_place).map(|memory| (link, memory))
     }
 
     /// A core that was started is up: its events are ours to tell.

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use abi::layout::{START_INFO, protection};
+use abi::layout::{CLOCK_PAGE, START_INFO, protection};
 use abi::start::{StartHeader, StartRecord, field, kind};
 use abi::{Error, Handle, PAGE_BYTES, Rights};
 use channel::Layout;
@@ -228,7 +228,7 @@ impl<M: Machine> Registry<M> {
             tsc_hz,
             tsc_at_boot,
             tsc_to_ns_mul,
-            realtime_at_boot_ns: self.facts.realtime_at_boot_ns,
+            clock_page: self.facts.clock_page.map_or(0, |_| CLOCK_PAGE),
             domain_id: parts.id,
             record_count: 0,
         };
@@ -239,6 +239,10 @@ impl<M: Machine> Registry<M> {
         let mapped =
             filled.and_then(|()| self.machine.map(parts.range, START_INFO, segment, 0, page_count, protection::READ));
         self.machine.drop(segment);
-        mapped
+        mapped?;
+        match self.facts.clock_page {
+            Some(page) => self.machine.map(parts.range, CLOCK_PAGE, page, 0, 1, protection::READ),
+            None => Ok(()),
+        }
     }
 }

@@ -26,6 +26,7 @@ mod loader;
 mod machine;
 mod moves;
 mod names;
+pub mod offset;
 mod program;
 mod start_page;
 #[cfg(test)]
@@ -57,8 +58,10 @@ pub struct Facts {
     /// Ticks per second, the counter at time 0, and ns per tick << 32: as in this monitor's own
     /// start page.
     pub tsc: [u64; 3],
-    /// The wall clock at time 0, as the start page has it.
-    pub realtime_at_boot_ns: u64,
+    /// The clock page's segment; every domain is shown it.
+    pub clock_page: Option<Handle>,
+    /// Where it lies in memory.
+    pub clock_place: u64,
     /// Where the archive begins in its first page.
     pub archive_offset: u64,
 }

@@ -28,7 +28,7 @@ const _: () =
     assert!((GREETED | CORE_CHANGED | ((1 << LINK_BITS) - 1) << LINK_BIT_FIRST) & (DEATH_BADGES | STALL_BADGES) == 0);
 
 /// The page after the channel: words 0 and 1 are the numbers by which each side rings the other (0
-/// is not told yet), word 2 is the wall clock at time 0.
+/// is not told yet), word 2 is where the clock page lies.
 struct Greeting {
     base: u64,
 }
@@ -89,7 +89,7 @@ impl Link {
     }
 
     /// Claims the core and runs a monitor there. No client of an earlier run is left.
-    pub fn start(&self, realtime_at_boot_ns: u64) -> Result<Memory, Error> {
+    pub fn start(&self, clock_place: u64) -> Result<Memory, Error> {
         // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and whoever
         // did has halted. The last page is left out of the channel.
         let memory = unsafe {
@@ -97,7 +97,7 @@ impl Link {
             Memory::format(self.address, self.bytes - PAGE_BYTES, layout(), Some(self.keeper.clone()))
         };
         let memory = memory.map_err(|_| Error::BadArgument)?;
-        self.greeting.word(2).store(realtime_at_boot_ns, Ordering::Relaxed);
+        self.greeting.word(2).store(clock_place, Ordering::Relaxed);
         self.greeting.word(0).store(self.slot, Ordering::Release);
         let pcore = sys::pcore_alloc(Handle::PCORE, Handle::ROOT_RAM, self.core.into())?;
         match self.run(pcore) {
@@ -169,8 +169,8 @@ impl Link {
     }
 }
 
-/// The wall clock at time 0 as core 0's monitor told it; `None` at core 0.
-pub fn realtime_at_boot_ns(start: &Start) -> Option<u64> {
+/// Where the clock page lies, as core 0's monitor told it; `None` at core 0.
+pub fn clock_place(start: &Start) -> Option<u64> {
     let region = start.region(NAME).filter(|region| region.bytes >= PAGE_BYTES)?;
     let greeting = Greeting { base: region.address + region.bytes - PAGE_BYTES };
     Some(greeting.word(2).load(Ordering::Relaxed))

@@ -10,6 +10,7 @@ mod lookup;
 mod memory;
 mod metal;
 mod service;
+mod time_of_day;
 
 use alloc::rc::Rc;
 use core::slice;
@@ -35,7 +36,10 @@ async fn component(start: Start) {
         // `./pelago bench` waits for this line: how soon the first program runs.
         runtime::log!("first program");
     }
-    let Some((facts, archive)) = given(&start) else { return give_up("the kernel gave no boot archive") };
+    let Some((mut facts, archive)) = given(&start) else { return give_up("the kernel gave no boot archive") };
+    if let Err(error) = time_of_day::start(&start, &mut facts, command_line(&start)) {
+        return give_up(&alloc::format!("no clock page: {}", error.name()));
+    }
     let service = Rc::new(Service::new(Registry::new(Metal, facts, archive, command_line(&start))));
     runtime::spawn(service.clone().watch_deaths());
     runtime::spawn(service.clone().watch_stalls());
@@ -79,26 +83,10 @@ fn given(start: &Start) -> Option<(Facts, &'static [u8])> {
         core: start.core(),
         cores: start.cores(),
         tsc: [header.tsc_hz, header.tsc_at_boot, header.tsc_to_ns_mul],
-        realtime_at_boot_ns: link::realtime_at_boot_ns(start).unwrap_or_else(|| realtime(command_line(start))),
         archive_offset: archive.as_ptr() as u64 % PAGE_BYTES,
+        ..Facts::default()
     };
     Some((facts, archive))
-}
-
-/// The wall clock at time 0: by the machine's clock, else by `time=SECONDS` of the command line.
-fn realtime(command_line: &[u8]) -> u64 {
-    let told = || {
-        let mut words = command_line.split(|byte| *byte == b' ');
-        let seconds = words.find_map(|word| word.strip_prefix(b"time="))?;
-        core::str::from_utf8(seconds).ok()?.parse().ok()
-    };
-    let found: Option<u64> = metal::real_time_clock().or_else(told);
-    if found.is_none() {
-        runtime::log!("the machine has no clock: time starts at 1970; give time=SECONDS on the kernel's command line");
-    }
-    // What it leaves out of the second is half of one on average.
-    let now_ns = found.map(|seconds| seconds.saturating_mul(1_000_000_000).saturating_add(500_000_000));
-    now_ns.map_or(0, |ns| ns.saturating_sub(runtime::now_ns()))
 }
 
 /// The kernel's command line; components get it too.

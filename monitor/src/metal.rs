@@ -6,6 +6,7 @@ use abi::layout::{CONTROL_PAGE, REGIONS, context, domain, lock, portal, protecti
 use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
 use channel::{Layout, Memory};
+use monitor_core::offset::Look;
 use monitor_core::{Machine, Stall};
 
 /// `DeviceRecord::hwid` of the real-time clock: an index port and a data port.
@@ -211,15 +212,24 @@ impl Machine for Metal {
     }
 }
 
-/// Seconds since 1970 by the machine's clock, if it has one that tells sense.
-pub fn real_time_clock() -> Option<u64> {
-    let device = sys::device_alloc(Handle::PCORE, Handle::ROOT_RAM, RTC).ok()?;
-    let register = |number: u8| {
-        let chosen = sys::device_port_write(device, 0, 1, number.into());
-        // What is not there reads as all ones.
-        chosen.and_then(|()| sys::device_port_read(device, 1, 1)).map_or(0xff, |value| value as u8)
-    };
-    let seconds = monitor_core::clock::read(register);
-    let _ = sys::cap_drop(device);
-    seconds
+/// The machine's real-time clock, claimed.
+pub struct RealTimeClock(Handle);
+
+impl RealTimeClock {
+    /// Claims it.
+    pub fn claim() -> Option<RealTimeClock> {
+        sys::device_alloc(Handle::PCORE, Handle::ROOT_RAM, RTC).ok().map(RealTimeClock)
+    }
+
+    /// Looks at it; `None` if there is none, or none that tells sense.
+    pub fn look(&self) -> Option<Look> {
+        let register = |number: u8| {
+            let chosen = sys::device_port_write(self.0, 0, 1, number.into());
+            // What is not there reads as all ones.
+            chosen.and_then(|()| sys::device_port_read(self.0, 1, 1)).map_or(0xff, |value| value as u8)
+        };
+        let before_ns = runtime::now_ns();
+        let seconds = monitor_core::clock::read(register)?;
+        Some(Look { before_ns, after_ns: runtime::now_ns(), seconds })
+    }
 }

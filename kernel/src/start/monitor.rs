@@ -199,7 +199,7 @@ impl Builder<'_> {
             tsc_hz: self.info.tsc_hz,
             tsc_at_boot: self.info.boot_tsc,
             tsc_to_ns_mul: tsc_to_ns_mul as u64,
-            realtime_at_boot_ns: 0,
+            clock_page: 0,
             domain_id: self.domain.header().id(),
             record_count,
         }

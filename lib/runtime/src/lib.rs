@@ -88,7 +88,7 @@ pub use platform::{log_line, now_ns};
 pub use random::fill_random;
 pub use semaphore::{Gate, Semaphore, semaphore};
 pub use start::{Device, Program, Region, Start, WireError};
-pub use time::{TimedOut, realtime_ns, sleep, timeout};
+pub use time::{TimedOut, realtime_moment, realtime_ns, sleep, timeout};
 pub use watch::Watch;
 
 #[cfg(target_os = "none")]

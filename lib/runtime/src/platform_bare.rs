@@ -4,6 +4,7 @@ use core::arch::{asm, global_asm};
 use core::fmt::{Arguments, Write};
 use core::future::Future;
 
+use abi::ClockPage;
 use abi::layout::START_INFO;
 use abi::start::{MAGIC, StartHeader};
 use executor::Platform;
@@ -37,6 +38,14 @@ pub fn header() -> &'static StartHeader {
     // SAFETY: the loader maps the start page here, read-only, before the program runs and for as
     // long as it does; plain data.
     unsafe { &*(START_INFO as *const StartHeader) }
+}
+
+/// The clock page; a monitor has none.
+pub fn clock_page() -> Option<&'static ClockPage> {
+    let address = header().clock_page;
+    // SAFETY: the loader maps the page where the header says, read-only, for the program's life;
+    // shared memory of atomics only.
+    (address != 0).then(|| unsafe { &*(address as *const ClockPage) })
 }
 
 /// Nanoseconds since boot, without a call.

@@ -4,6 +4,7 @@ use core::cell::Cell;
 use core::fmt::Arguments;
 use std::{eprintln, thread_local};
 
+use abi::ClockPage;
 use abi::start::StartHeader;
 use executor::Platform;
 
@@ -38,11 +39,16 @@ pub fn header() -> &'static StartHeader {
         tsc_hz: 1_000_000_000,
         tsc_at_boot: 0,
         tsc_to_ns_mul: 1 << 32,
-        realtime_at_boot_ns: 0,
+        clock_page: 0,
         domain_id: 1,
         record_count: 0,
     };
     &HEADER
+}
+
+/// There is none.
+pub fn clock_page() -> Option<&'static ClockPage> {
+    None
 }
 
 /// Virtual nanoseconds. Each look costs one, so that polling loops end.

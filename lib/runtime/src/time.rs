@@ -4,10 +4,12 @@ use core::future::{Future, poll_fn};
 use core::pin::pin;
 use core::task::Poll;
 
+use abi::ClockPage;
+use abi::clock::Setting;
 use executor::SleepUntil;
 
 use crate::now_ns;
-use crate::platform::header;
+use crate::platform::clock_page;
 
 /// The limit passed first; what was waited for has been dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +18,17 @@ pub struct TimedOut;
 /// Nanoseconds since 1970, without a call. Counts from the start of the machine where that has no
 /// clock.
 pub fn realtime_ns() -> u64 {
-    header().realtime_at_boot_ns.saturating_add(now_ns())
+    setting().day_at(now_ns())
+}
+
+/// The moment of [`now_ns`] at which [`realtime_ns`] is `ns`, now if that has passed. The time of
+/// day may be corrected meanwhile, by 1/20 at most.
+pub fn realtime_moment(ns: u64) -> u64 {
+    setting().moment(ns).max(now_ns())
+}
+
+fn setting() -> Setting {
+    clock_page().map_or(Setting::new(0, 0), ClockPage::setting)
 }
 
 /// Completes `duration_ns` from now.

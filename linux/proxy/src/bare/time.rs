@@ -23,7 +23,7 @@ pub fn is_of_day(which: u64) -> bool {
 
 /// The moment of [`runtime::now_ns`] at which a clock shows `ns`.
 pub fn moment(which: u64, ns: u64) -> u64 {
-    if is_of_day(which) { runtime::now_ns().saturating_add(ns.saturating_sub(runtime::realtime_ns())) } else { ns }
+    if is_of_day(which) { runtime::realtime_moment(ns) } else { ns }
 }
 
 /// A deadline from a relative `timespec` that may be absent (= never). `EINVAL`.
@@ -49,7 +49,12 @@ pub async fn sleep(which: u64, flags: u64, wanted_at: u64, left_at: u64) -> Outc
     let wanted = user::read::<TimeSpec>(wanted_at)?.to_ns().ok_or(Errno::EINVAL)?;
     let absolute = flags & ABSOLUTE != 0;
     let until = if absolute { moment(which, wanted) } else { runtime::now_ns().saturating_add(wanted) };
-    match sleep_until(until).await {
+    let mut slept = sleep_until(until).await;
+    // The time of day may have been slowed meanwhile.
+    while slept.is_ok() && absolute && is_of_day(which) && runtime::realtime_ns() < wanted {
+        slept = sleep_until(moment(which, wanted)).await;
+    }
+    match slept {
         Err(Failure::Interrupted) => {
             if !absolute {
                 user::write_if(left_at, &TimeSpec::from_ns(until.saturating_sub(runtime::now_ns())))?;
