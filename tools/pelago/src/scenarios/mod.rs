@@ -13,6 +13,7 @@ mod breadth;
 mod broken;
 mod busy_host;
 mod checks;
+mod clock;
 mod common_memory;
 mod cores;
 mod coverage;
@@ -74,6 +75,7 @@ pub fn all() -> Vec<Scenario> {
         many::scenarios(),
         programs::scenarios(),
         files::scenarios(),
+        clock::scenarios(),
         threads::scenarios(),
         servers::scenarios(),
         redis_suite::scenarios(),
