@@ -1,8 +1,8 @@
 //! Judges what the code of each core used (tools/audit). Kernels write memory of their own core
 //! only, but for wake bits of others, what core 0 prepares for a core that does not run yet, and
 //! the pool in which an application of several cores shares its objects. Programs write memory of
-//! their own core and what their monitor told that the core borrows, which are channels and regions
-//! of the description; and of others' they read nothing else that anybody writes.
+//! their own core and what their monitor told that the core borrows, which are channels, regions of
+//! the description and the clock page; and of others' they read nothing else that anybody writes.
 //!
 //! Whose memory is whose the kernel says at boot when it is asked (`pelago.list=memory`), and
 //! monitors when a channel is made. Deliberately unknown here: what is in it.
