@@ -64,7 +64,8 @@ pub fn init_core() {
 
 /// Starts the PIT and looks at it; `calibrate` looks again. Core 0, first of all.
 pub fn start_pit(machine: &mut Machine) {
-    // Mode 0: counts down once and stays silent afterwards, but goes round; its interrupt is masked.
+    // Mode 0: counts down once and stays silent afterwards, but goes round; its interrupt is
+    // masked.
     port_write8(PIT_COMMAND, 0x30);
     port_write8(PIT_DATA, 0xff);
     port_write8(PIT_DATA, 0xff);

@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn clocks_that_are_apart_or_part_are_found() {
-        let between = |least_ms, most_ms| Ahead { least: least_ms * 1_000_000, most: most_ms * 1_000_000 };
+        let between = |least_ms: i128, most_ms: i128| Ahead { least: least_ms * 1_000_000, most: most_ms * 1_000_000 };
         let passed_ns = 10 * SECOND_NS;
         assert!(between(-50, 0).judge(between(-51, -1), passed_ns).is_ok());
         // A slow answer may hide what a quick one shows.
