@@ -29,8 +29,6 @@ pub struct Far {
     /// Its monitor.
     pub client: MonitorClient,
     events: TaskId,
-    /// Since when it is.
-    up_since_ns: u64,
 }
 
 impl Service {
@@ -56,7 +54,8 @@ impl Service {
     pub fn link_up(self: &Rc<Self>, link: &Link, memory: Memory) -> Result<(), Error> {
         let client = link.client(memory)?;
         let events = runtime::spawn(self.clone().hear(link.core(), client.clone()));
-        self.far.borrow_mut().insert(link.core(), Far { client, events, up_since_ns: now_ns() });
+        self.far.borrow_mut().insert(link.core(), Far { client, events });
+        self.lost.borrow_mut().up(link.core(), now_ns());
         self.wake_waiting();
         Ok(())
     }
@@ -125,7 +124,7 @@ impl Service {
     async fn core_lost(self: Rc<Self>, core: u32) {
         let far = self.far.borrow_mut().remove(&core);
         let (Some(far), Some(link)) = (far, self.links.borrow_mut().remove(&core)) else { return };
-        let mut served_ns = Some(now_ns().saturating_sub(far.up_since_ns));
+        self.lost.borrow_mut().lost(core, now_ns());
         runtime::abort(far.events);
         // Whoever waits for its answer has an error now.
         far.client.channel().close();
@@ -151,10 +150,7 @@ impl Service {
         drop(far);
         link.discard();
         loop {
-            let wait_ns = {
-                let mut lost = self.lost.borrow_mut();
-                lost.entry(core).or_default().failed(now_ns(), served_ns.take())
-            };
+            let wait_ns = self.lost.borrow_mut().wait_ns(core, now_ns());
             runtime::sleep(wait_ns).await;
             match self.change_core(core, true).await {
                 Ok(()) => {

@@ -18,8 +18,8 @@ use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
 use contracts::spawn::{Death, DomainId};
-use monitor_core::{DEATH_BADGES, Dead, EndpointWire, Moves, Registry, STALL_BADGES, Wire};
-use runtime::{Backoff, Watch, now_ns};
+use monitor_core::{DEATH_BADGES, Dead, EndpointWire, LostCores, Moves, Registry, STALL_BADGES, Wire};
+use runtime::{Watch, now_ns};
 
 use crate::cores::Far;
 use crate::link::Link;
@@ -51,7 +51,7 @@ pub struct Service {
     /// How components of other cores ended last: their monitors may be lost. Only at core 0.
     pub ends: RefCell<BTreeMap<String, (u64, Death)>>,
     /// Cores that were lost, and how long to wait before each runs again.
-    pub lost: RefCell<BTreeMap<u32, Backoff>>,
+    pub lost: RefCell<LostCores>,
     /// Some core started or halted.
     pub cores_changed: Watch,
     /// Pages between cores; only at core 0.
