@@ -11,6 +11,8 @@ mod descriptions;
 mod paths;
 mod processes;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use abi::Handle;
 use alloc::rc::Rc;

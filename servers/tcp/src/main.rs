@@ -6,6 +6,8 @@
 extern crate alloc;
 
 mod service;
+#[cfg(test)]
+mod tests;
 
 use alloc::rc::Rc;
 use contracts::packets::{HostAddress, PacketsClient, PacketsEvent};
