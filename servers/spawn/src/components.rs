@@ -3,6 +3,7 @@
 //! none stays.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -18,7 +19,7 @@ use contracts::spawn::{Death, DomainId, SpawnError, SpawnEvents};
 use spawn_core::{Outcome, all_or_none, home};
 use system::{Component, Region};
 
-use crate::service::{Service, refused};
+use crate::service::Service;
 
 /// Pages that must be free for a component on its core, whatever its limit says: program, stack and
 /// first heap.
@@ -179,9 +180,9 @@ impl Service {
         match answer {
             Err(CallError::Server(MonitorError::NoMemory)) if plan.name != MEMORY => {
                 self.room(&plan.name, core, wanted_pages, plan.limit_pages).await?;
-                self.monitor.create(core, plan.clone()).await.map_err(refused)
+                self.monitor.create(core, plan.clone()).await.map_err(|error| self.refused(error))
             }
-            answer => answer.map_err(refused),
+            answer => answer.map_err(|error| self.refused(error)),
         }
     }
 
@@ -190,7 +191,7 @@ impl Service {
         match runtime::timeout(ROOM_LIMIT_NS, self.memory.prepare(core, wanted_pages, limit_pages)).await {
             Ok(Ok(_)) => Ok(()),
             answer => {
-                runtime::log!("no room for {name} on core {core}: {answer:?}");
+                self.refusals.log(format!("no room for {name} on core {core}: {answer:?}"));
                 Err(SpawnError::NoMemory)
             }
         }
@@ -202,7 +203,7 @@ impl Service {
         for some in domains.chunks(AT_ONCE) {
             let asked: Vec<_> = some.iter().map(|domain| self.monitor.start(home(*domain), *domain)).collect();
             for answer in asked {
-                outcome = outcome.and(answer.await.map_err(refused));
+                outcome = outcome.and(answer.await.map_err(|error| self.refused(error)));
             }
         }
         outcome
@@ -312,7 +313,7 @@ impl Service {
             let servers: Vec<_> =
                 some.iter().map(|plan| self.monitor.open(plan.server_core, (*plan).clone(), None)).collect();
             for (plan, place) in some.iter().zip(servers) {
-                self.open_to_client(plan, place.await.map_err(refused)?).await?;
+                self.open_to_client(plan, place.await.map_err(|error| self.refused(error))?).await?;
             }
         }
         Ok(())
@@ -321,8 +322,15 @@ impl Service {
     /// The server's core has its part of the channel.
     async fn open_to_client(&self, plan: &ChannelPlan, place: Place) -> Result<(), SpawnError> {
         if plan.client_core != plan.server_core {
-            let place = self.monitor.open(plan.client_core, plan.clone(), Some(place)).await.map_err(refused)?;
-            self.monitor.open(plan.server_core, plan.clone(), Some(place)).await.map_err(refused)?;
+            let place = self
+                .monitor
+                .open(plan.client_core, plan.clone(), Some(place))
+                .await
+                .map_err(|error| self.refused(error))?;
+            self.monitor
+                .open(plan.server_core, plan.clone(), Some(place))
+                .await
+                .map_err(|error| self.refused(error))?;
         }
         if plan.id < wiring::RUN_TIME_CHANNELS {
             self.opened.borrow_mut().insert(plan.id);
@@ -347,9 +355,16 @@ impl Service {
             (false, true) => RegionKind::Contiguous,
             (false, false) => RegionKind::Scattered,
         };
-        let place = self.monitor.region(owner, region.name.clone(), pages, kind, None).await.map_err(refused)?;
+        let place = self
+            .monitor
+            .region(owner, region.name.clone(), pages, kind, None)
+            .await
+            .map_err(|error| self.refused(error))?;
         for core in cores.iter().filter(|core| **core != owner) {
-            self.monitor.region(*core, region.name.clone(), pages, kind, Some(place)).await.map_err(refused)?;
+            self.monitor
+                .region(*core, region.name.clone(), pages, kind, Some(place))
+                .await
+                .map_err(|error| self.refused(error))?;
         }
         Ok(())
     }

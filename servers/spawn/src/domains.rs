@@ -8,7 +8,7 @@ use contracts::monitor::{ChannelPlan, Created, MonitorError};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnError, SpawnEvents};
 use spawn_core::{ChannelSet, LinuxEntry, close_all, home};
 
-use crate::service::{Service, refused};
+use crate::service::Service;
 
 /// How long the first domain waits for the components.
 const READY_LIMIT_NS: u64 = 30_000_000_000;
@@ -88,7 +88,9 @@ impl Service {
     async fn connect(&self, channels: &[ChannelPlan], set: u32) -> Result<(), SpawnError> {
         self.open(channels.iter()).await?;
         for plan in channels {
-            queued(|| self.monitor.announce(plan.server_core, plan.id, set)).await.map_err(refused)?;
+            queued(|| self.monitor.announce(plan.server_core, plan.id, set))
+                .await
+                .map_err(|error| self.refused(error))?;
         }
         Ok(())
     }

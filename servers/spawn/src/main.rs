@@ -16,7 +16,7 @@ mod tests;
 use alloc::rc::Rc;
 
 use contracts::memory::MemoryClient;
-use contracts::monitor::{MonitorClient, MonitorEvent};
+use contracts::monitor::MonitorClient;
 use contracts::names::NamesClient;
 use contracts::spawn::{NAME, serve_spawn};
 use runtime::Start;
@@ -38,7 +38,7 @@ async fn component(start: Start) {
     let Some(Ok(description)) = start.file(SYSTEM_PATH).map(system::decode::<System>) else {
         return runtime::log!("{SYSTEM_PATH} is missing or damaged: build the archive again");
     };
-    let service = Rc::new(Service::new(description, start.cores(), monitor.clone(), memory, names));
+    let service = Rc::new(Service::new(description, start.cores(), monitor, memory, names));
     let mut channels = start.incoming(NAME);
     let shared = Rc::new(Shared(service.clone()));
     runtime::spawn(async move {
@@ -54,26 +54,5 @@ async fn component(start: Start) {
         other.probe_all().await;
         other.watch_names().await;
     });
-    loop {
-        match monitor.next_event().await {
-            MonitorEvent::Died { linux: true, death, .. } => {
-                runtime::spawn(service.clone().domain_died(death));
-            }
-            MonitorEvent::Died { death, .. } => {
-                runtime::spawn(service.clone().unbind(death.domain));
-                runtime::spawn(service.clone().dispatcher_died(death));
-            }
-            MonitorEvent::CoreLost { core } => service.clone().core_lost(core),
-            MonitorEvent::Wants { domain, request, contract, index } => {
-                runtime::spawn(service.clone().bind(domain, request, contract, index));
-            }
-            MonitorEvent::Serving { .. } | MonitorEvent::Stalled { .. } => {}
-            MonitorEvent::Lost => {
-                runtime::log!("events of the monitor were lost: looking who is not there any more");
-                runtime::spawn(service.clone().look_for_dead());
-            }
-            MonitorEvent::PeerRestarted => {}
-            MonitorEvent::Closed => return runtime::log!("the monitor is gone"),
-        }
-    }
+    service.listen().await;
 }

@@ -10,10 +10,10 @@ use core::task::Waker;
 
 use channel::{CallError, Peer, queued};
 use contracts::memory::MemoryClient;
-use contracts::monitor::{ChannelId, ChannelPlan, MonitorClient, MonitorError};
+use contracts::monitor::{ChannelId, ChannelPlan, MonitorClient, MonitorError, MonitorEvent};
 use contracts::names::NamesClient;
 use contracts::spawn::*;
-use runtime::Watch;
+use runtime::{LogLimit, Watch};
 use spawn_core::{Programs, Table, home};
 use system::System;
 
@@ -43,6 +43,8 @@ pub struct Service {
     pub making: RefCell<BTreeSet<String>>,
     /// One of them was, or could not be.
     pub made: Watch,
+    /// Says what was refused: forks come in thousands.
+    pub refusals: LogLimit,
 }
 
 impl Service {
@@ -72,22 +74,51 @@ impl Service {
             is_ready: Cell::new(false),
             making: RefCell::default(),
             made: Watch::default(),
+            refusals: LogLimit::default(),
+        }
+    }
+
+    /// What a monitor said, as spawn's clients are told.
+    pub fn refused(&self, error: CallError<MonitorError>) -> SpawnError {
+        match error {
+            CallError::Server(MonitorError::NotFound) => SpawnError::NotFound,
+            CallError::Server(MonitorError::NoMemory) => SpawnError::NoMemory,
+            CallError::Server(MonitorError::NoCore | MonitorError::Away) => SpawnError::NoCore,
+            CallError::Server(MonitorError::BadProgram) => SpawnError::BadProgram,
+            CallError::Server(MonitorError::Busy) => SpawnError::Busy,
+            CallError::Server(MonitorError::Failed) => SpawnError::Failed,
+            other => {
+                self.refusals.log(format!("the monitor does not answer: {other:?}"));
+                SpawnError::Failed
+            }
         }
     }
 }
 
-/// What a monitor said, as spawn's clients are told.
-pub fn refused(error: CallError<MonitorError>) -> SpawnError {
-    match error {
-        CallError::Server(MonitorError::NotFound) => SpawnError::NotFound,
-        CallError::Server(MonitorError::NoMemory) => SpawnError::NoMemory,
-        CallError::Server(MonitorError::NoCore | MonitorError::Away) => SpawnError::NoCore,
-        CallError::Server(MonitorError::BadProgram) => SpawnError::BadProgram,
-        CallError::Server(MonitorError::Busy) => SpawnError::Busy,
-        CallError::Server(MonitorError::Failed) => SpawnError::Failed,
-        other => {
-            runtime::log!("the monitor does not answer: {}", format!("{other:?}"));
-            SpawnError::Failed
+impl Service {
+    /// Hears what the monitors tell.
+    pub async fn listen(self: Rc<Self>) {
+        loop {
+            match self.monitor.next_event().await {
+                MonitorEvent::Died { linux: true, death, .. } => {
+                    runtime::spawn(self.clone().domain_died(death));
+                }
+                MonitorEvent::Died { death, .. } => {
+                    runtime::spawn(self.clone().unbind(death.domain));
+                    runtime::spawn(self.clone().dispatcher_died(death));
+                }
+                MonitorEvent::CoreLost { core } => self.clone().core_lost(core),
+                MonitorEvent::Wants { domain, request, contract, index } => {
+                    runtime::spawn(self.clone().bind(domain, request, contract, index));
+                }
+                MonitorEvent::Serving { .. } | MonitorEvent::Stalled { .. } => {}
+                MonitorEvent::Lost => {
+                    runtime::log!("events of the monitor were lost: looking who is not there any more");
+                    runtime::spawn(self.clone().look_for_dead());
+                }
+                MonitorEvent::PeerRestarted => {}
+                MonitorEvent::Closed => return runtime::log!("the monitor is gone"),
+            }
         }
     }
 }
@@ -130,15 +161,15 @@ impl SpawnServer for Shared {
     }
 
     async fn start(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
-        queued(|| self.0.monitor.start(home(domain), domain)).await.map_err(refused)
+        queued(|| self.0.monitor.start(home(domain), domain)).await.map_err(|error| self.0.refused(error))
     }
 
     async fn kill(&self, _: &Peer, domain: DomainId, status: u64) -> Result<(), SpawnError> {
-        queued(|| self.0.monitor.kill(home(domain), domain, status)).await.map_err(refused)
+        queued(|| self.0.monitor.kill(home(domain), domain, status)).await.map_err(|error| self.0.refused(error))
     }
 
     async fn discard(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
-        queued(|| self.0.monitor.discard(home(domain), domain)).await.map_err(refused)
+        queued(|| self.0.monitor.discard(home(domain), domain)).await.map_err(|error| self.0.refused(error))
     }
 
     async fn domains(&self, _: &Peer, from: DomainId) -> Result<Vec<DomainId>, SpawnError> {
@@ -146,7 +177,7 @@ impl SpawnServer for Shared {
     }
 
     async fn usage(&self, _: &Peer, domain: DomainId) -> Result<(u64, u64), SpawnError> {
-        let line = self.0.monitor.domain(home(domain), domain).await.map_err(refused)?;
+        let line = self.0.monitor.domain(home(domain), domain).await.map_err(|error| self.0.refused(error))?;
         let line = line.filter(|line| line.domain == domain).ok_or(SpawnError::NotFound)?;
         Ok((line.pages, line.cpu_ns))
     }
