@@ -1,6 +1,6 @@
 //! Spawn between monitors, memory and names that are played.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use channel::{Layout, Peer};
@@ -8,7 +8,7 @@ use contracts::endpoint::BindError;
 use contracts::memory::{MemoryClient, MemoryError, MemoryServer, serve_memory};
 use contracts::monitor::*;
 use contracts::names::{Named, NamesClient, NamesError, NamesServer, serve_names};
-use contracts::spawn::{Death, DomainId, SpawnClient, serve_spawn};
+use contracts::spawn::{Death, DomainId, SpawnClient, SpawnEvent, serve_spawn};
 use system::{Component, Linux, Placement, Restart, System};
 
 use crate::service::{Service, Shared};
@@ -16,17 +16,30 @@ use crate::service::{Service, Shared};
 /// How long the answer of the monitor that makes a domain takes.
 const MAKING_NS: u64 = 10_000_000;
 const MADE: DomainId = 7;
+/// What the component may ask for while it runs.
+const BOUND: &str = "packets";
 
 /// What the monitor was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Create,
     Start,
+    /// To close a channel, of that core.
+    Close(u32, ChannelId),
+    Introduce,
+    Refuse,
 }
 
 #[derive(Default)]
 struct Fake {
     asked: RefCell<Vec<Asked>>,
+    /// How often the name server says yet that it does not know all.
+    not_yet: Cell<u32>,
+    /// Monitors close nothing.
+    keeps_channels: Cell<bool>,
+    /// What runs by the monitor's word.
+    runs: Cell<Option<DomainId>>,
+    peer: RefCell<Option<Peer>>,
 }
 
 /// Operations that no test here needs.
@@ -40,16 +53,10 @@ macro_rules! refused {
 
 impl MonitorServer for Fake {
     refused! {
-        open(u32, ChannelPlan, Option<Place>) -> Place;
-        close(u32, ChannelId) -> ();
-        announce(u32, ChannelId, u32) -> ();
-        introduce(u32, ChannelId, DomainId, u64) -> ();
-        refuse(u32, DomainId, u64, BindError) -> ();
         region(u32, String, u64, RegionKind, Option<u64>) -> u64;
         kill(u32, DomainId, u64) -> ();
         discard(u32, DomainId) -> ();
         harm(u32, DomainId, Harm, u64) -> ();
-        domain(u32, DomainId) -> Option<DomainLine>;
         last_end(u32, String) -> Option<(u64, Death)>;
         memory(u32) -> CoreMemory;
         objects(u32) -> Vec<u64>;
@@ -60,6 +67,43 @@ impl MonitorServer for Fake {
         change_core(u32, bool) -> ();
         leave(u32) -> ();
         forget_core(u32, u32) -> ();
+    }
+
+    async fn open(&self, _: &Peer, _: u32, _: ChannelPlan, _: Option<Place>) -> Result<Place, MonitorError> {
+        Ok(Place::default())
+    }
+
+    async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
+        self.asked.borrow_mut().push(Asked::Close(core, id));
+        if self.keeps_channels.get() { Err(MonitorError::Busy) } else { Ok(()) }
+    }
+
+    async fn announce(&self, _: &Peer, _: u32, _: ChannelId, _: u32) -> Result<(), MonitorError> {
+        Ok(())
+    }
+
+    async fn introduce(&self, _: &Peer, _: u32, _: ChannelId, _: DomainId, _: u64) -> Result<(), MonitorError> {
+        self.asked.borrow_mut().push(Asked::Introduce);
+        Ok(())
+    }
+
+    async fn refuse(&self, _: &Peer, _: u32, _: DomainId, _: u64, _: BindError) -> Result<(), MonitorError> {
+        self.asked.borrow_mut().push(Asked::Refuse);
+        Ok(())
+    }
+
+    async fn domain(&self, peer: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {
+        *self.peer.borrow_mut() = Some(peer.clone());
+        let there = self.runs.get().filter(|domain| *domain >= from);
+        Ok(there.map(|domain| DomainLine {
+            domain,
+            name: "ip".into(),
+            core,
+            generation: 1,
+            serving: true,
+            pages: 1,
+            cpu_ns: 1,
+        }))
     }
 
     async fn create(&self, _: &Peer, _: u32, _: DomainPlan) -> Result<Created, MonitorError> {
@@ -102,8 +146,14 @@ impl NamesServer for Fake {
         Ok(())
     }
 
-    async fn find(&self, _: &Peer, _: String, _: u32, _: u32) -> Result<Named, NamesError> {
-        Err(NamesError::NotFound)
+    async fn find(&self, _: &Peer, contract: String, core: u32, _: u32) -> Result<Named, NamesError> {
+        match self.not_yet.get().checked_sub(1) {
+            Some(left) => {
+                self.not_yet.set(left);
+                Err(NamesError::NotYet)
+            }
+            None => Ok(Named { component: "driver".into(), contract, domain: MADE + 1, core, generation: 1 }),
+        }
     }
 }
 
@@ -117,13 +167,26 @@ fn description() -> System {
         memory_limit_pages: 1,
         provides: Vec::new(),
         uses: Vec::new(),
-        binds: Vec::new(),
+        binds: vec![BOUND.into()],
         restart: Restart::Always,
         devices: Vec::new(),
         regions: Vec::new(),
     };
     let linux = Linux { core: Placement::default(), priority: 1, memory_limit_pages: 1, uses: Vec::new() };
     System { components: vec![component], linux }
+}
+
+/// Spawn, and a client of it.
+fn begin(fake: &Rc<Fake>) -> (Rc<Service>, SpawnClient) {
+    let [monitor, memory, names, spawn] = [(); 4].map(|()| channel::loopback(Layout::default()));
+    runtime::spawn(serve_monitor(fake.clone(), monitor.1));
+    runtime::spawn(serve_memory(fake.clone(), memory.1));
+    runtime::spawn(serve_names(fake.clone(), names.1));
+    let clients = (MonitorClient::new(monitor.0), MemoryClient::new(memory.0), NamesClient::new(names.0));
+    let service = Rc::new(Service::new(description(), 1, clients.0, clients.1, clients.2));
+    runtime::spawn(service.clone().listen());
+    runtime::spawn(serve_spawn(Rc::new(Shared(service.clone())), spawn.1));
+    (service, SpawnClient::new(spawn.0))
 }
 
 /// The supervisor dies at any time after it asked for a component: what is made is started, or
@@ -133,14 +196,7 @@ fn a_component_that_is_begun_is_started_whatever_becomes_of_who_asked() {
     for dies_after_ns in (0..=MAKING_NS + MAKING_NS / 2).step_by(MAKING_NS as usize / 10) {
         let asked = runtime::testing::run(async {
             let fake = Rc::new(Fake::default());
-            let [monitor, memory, names, spawn] = [(); 4].map(|()| channel::loopback(Layout::default()));
-            runtime::spawn(serve_monitor(fake.clone(), monitor.1));
-            runtime::spawn(serve_memory(fake.clone(), memory.1));
-            runtime::spawn(serve_names(fake.clone(), names.1));
-            let clients = (MonitorClient::new(monitor.0), MemoryClient::new(memory.0), NamesClient::new(names.0));
-            let service = Rc::new(Service::new(description(), 1, clients.0, clients.1, clients.2));
-            runtime::spawn(serve_spawn(Rc::new(Shared(service)), spawn.1));
-            let supervisor = SpawnClient::new(spawn.0);
+            let (_, supervisor) = begin(&fake);
             // It is asked, and the wait for its answer ends with who waits.
             let _ = runtime::timeout(dies_after_ns, supervisor.component("ip".into(), 1, 0)).await;
             supervisor.channel().close();
@@ -151,4 +207,61 @@ fn a_component_that_is_begun_is_started_whatever_becomes_of_who_asked() {
         assert!(is_whole, "dead after {dies_after_ns} ns: {asked:?}");
         assert!(dies_after_ns < MAKING_NS / 2 || !asked.is_empty(), "it was not even asked");
     }
+}
+
+/// A name server that was restarted does not know all at once: who asks it meanwhile is connected a
+/// little later.
+#[test]
+fn who_asks_a_restarted_name_server_waits_until_it_was_told_all() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake { not_yet: Cell::new(3), runs: Cell::new(Some(MADE)), ..Fake::default() });
+        let (service, _supervisor) = begin(&fake);
+        service.clone().bind(MADE, 1, BOUND.into(), 0).await;
+        assert_eq!(fake.asked.take(), [Asked::Introduce]);
+        assert_eq!(fake.not_yet.get(), 0);
+        // One that never is told all is not waited for for ever.
+        fake.not_yet.set(u32::MAX);
+        service.bind(MADE, 2, BOUND.into(), 0).await;
+        assert_eq!(fake.asked.take(), [Asked::Refuse]);
+    });
+}
+
+/// The core of the server keeps a channel's memory until the client's has let it go: that is asked
+/// for again.
+#[test]
+fn what_a_core_did_not_let_go_is_closed_later() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake { keeps_channels: Cell::new(true), ..Fake::default() });
+        let (service, _supervisor) = begin(&fake);
+        let plan = wiring::plan(5, BOUND, ("ip", 1), ("driver", 0));
+        service.close(&[plan]).await;
+        assert_eq!(fake.asked.take(), [Asked::Close(1, 5)]);
+        fake.keeps_channels.set(false);
+        service.close(&[]).await;
+        assert_eq!(fake.asked.take(), [Asked::Close(1, 5), Asked::Close(0, 5)]);
+        service.close(&[]).await;
+        assert_eq!(fake.asked.take(), [], "once");
+    });
+}
+
+/// Deaths that were not told are found.
+#[test]
+fn who_ended_while_events_were_lost_is_told_of() {
+    const SOON_NS: u64 = 1_000_000_000;
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake { runs: Cell::new(Some(MADE)), ..Fake::default() });
+        let (service, process) = begin(&fake);
+        process.ready().unwrap();
+        assert_eq!(process.linux(None, None, 0, false).await.unwrap().domain, MADE);
+        let lose = async || {
+            // So that the fake has met it.
+            let _ = service.monitor.domain(0, 0).await;
+            MonitorEvents::new(fake.peer.borrow().as_ref().unwrap()).lost();
+            runtime::timeout(SOON_NS, process.next_event()).await
+        };
+        assert!(lose().await.is_err(), "it lives");
+        fake.runs.set(None);
+        let told = lose().await;
+        assert!(matches!(told, Ok(SpawnEvent::Died { death }) if death.domain == MADE));
+    });
 }

@@ -12,7 +12,7 @@ use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, Sp
 use runtime::now_ns;
 use system::{Component, Linux, Placement, Restart, System};
 
-use crate::watch::Supervisor;
+use crate::watch::{STEP_LIMIT_NS, Supervisor};
 
 /// A restart may take so long beside what else goes on.
 const PROMPT_NS: u64 = 50_000_000;
@@ -26,6 +26,8 @@ struct Fake {
     made: RefCell<Vec<(String, u64, u64)>>,
     /// How components ended that do not run.
     ends: RefCell<Vec<(String, u64)>>,
+    /// Domains that the monitor was to end, with what status.
+    ended: RefCell<Vec<(DomainId, u64)>>,
     /// Components that do not run.
     gone: RefCell<Vec<String>>,
     peer: RefCell<Option<Peer>>,
@@ -69,7 +71,6 @@ impl MonitorServer for Fake {
         region(u32, String, u64, RegionKind, Option<u64>) -> u64;
         create(u32, DomainPlan) -> Created;
         start(u32, DomainId) -> ();
-        kill(u32, DomainId, u64) -> ();
         discard(u32, DomainId) -> ();
         harm(u32, DomainId, Harm, u64) -> ();
         memory(u32) -> CoreMemory;
@@ -94,6 +95,14 @@ impl MonitorServer for Fake {
         }
         let generation = made.unwrap_or(1);
         Ok(Some(DomainLine { domain, name: name.into(), core, generation, serving: true, pages: 1, cpu_ns: 1 }))
+    }
+
+    async fn kill(&self, peer: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
+        self.ended.borrow_mut().push((domain, status));
+        let (name, generation) = (NAMES[core as usize], domain & u64::from(u32::MAX));
+        self.gone.borrow_mut().push(name.into());
+        let death = Death { status, ..killed(domain) };
+        MonitorEvents::new(peer).died(name.into(), generation, false, death).map_err(|_| MonitorError::Failed)
     }
 
     async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
@@ -265,6 +274,35 @@ fn a_generation_that_has_ended_is_not_waited_for() {
     });
 }
 
+/// One that runs and does not come to serve would be waited for without end.
+#[test]
+fn one_that_stands_still_before_it_serves_is_ended_and_another_is_started() {
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        kill_near(&fake, 1);
+        let made_ns = made(&fake, "near", 2).await;
+        let ended = runtime::timeout(10 * STEP_LIMIT_NS, made(&fake, "near", 3)).await;
+        assert!(ended.is_ok_and(|next_ns| next_ns - made_ns < 2 * STEP_LIMIT_NS + PROMPT_NS));
+        assert_eq!(fake.ended.take(), [(domain_of(0, 2), STALLED)]);
+    });
+}
+
+/// A death that was not told is found, although the monitor of another core is stuck.
+#[test]
+fn who_ended_while_events_were_lost_is_found_beside_a_stuck_monitor() {
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        fake.is_stuck.set(true);
+        fake.gone.borrow_mut().push("near".into());
+        fake.ends.borrow_mut().push(("near".into(), 1));
+        MonitorEvents::new(&fake.peer.borrow().clone().unwrap()).lost();
+        let found = runtime::timeout(10 * STEP_LIMIT_NS, made(&fake, "near", 2)).await;
+        assert!(found.is_ok(), "nobody looked");
+    });
+}
+
 /// A stuck monitor is waited for: by who asks it, not by whoever else needs the supervisor.
 #[test]
 fn a_stuck_monitor_does_not_make_the_supervisor_deaf() {
@@ -306,7 +344,8 @@ fn what_nobody_knows_is_not_begun_anew() {
             }
             runtime::sleep(PROMPT_NS).await;
             fake.is_stuck.set(false);
-            runtime::sleep(100 * PROMPT_NS).await;
+            // Not so long that it would have to serve by then.
+            runtime::sleep(60 * PROMPT_NS).await;
             assert_eq!(generations(&fake, "far"), [4], "{is_told}");
         });
     }
