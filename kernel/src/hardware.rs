@@ -10,6 +10,7 @@ pub use crate::arch::paging::{flush_all, flush_page};
 pub use crate::arch::time::{now_ns, set_deadline};
 pub use crate::backtrace::print_user;
 pub use crate::devices::claims::{claim as claim_device, free as free_device};
+pub use crate::devices::set_bus_master;
 pub use crate::log::{write_line, write_user};
 pub use crate::orders::{
     Order, State, Used, give as give_order, order as core_order, set_state as set_core_state, set_used,

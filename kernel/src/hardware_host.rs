@@ -5,6 +5,7 @@ use crate::arch::context::Registers;
 use crate::arch::fpu::Area;
 use crate::arch::paging::Root;
 use crate::clock;
+use crate::devices::DeviceInfo;
 use crate::shared::registry;
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
@@ -19,6 +20,7 @@ std::thread_local! {
     static USED: Cell<[Used; CORES]> = const { Cell::new([Used::NONE; CORES]) };
     static ORDERS: Cell<[Order; CORES]> = const { Cell::new([Order::Halt(0); CORES]) };
     static CLAIMED: Cell<u128> = const { Cell::new(0) };
+    static MASTERS: RefCell<Vec<(u32, bool)>> = const { RefCell::new(Vec::new()) };
     static SHOOTDOWNS_TAKEN: RefCell<Option<Vec<usize>>> = const { RefCell::new(Some(Vec::new())) };
     static LAST_LOOK: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     static WORK: Cell<u64> = const { Cell::new(0) };
@@ -224,6 +226,16 @@ pub fn post_count(_core: usize, slot: usize, count: u32) {
 /// As in `hardware.rs`.
 pub fn take_count(slot: usize) -> u64 {
     COUNTS.with_borrow_mut(|counts| counts.remove(&slot).unwrap_or_default())
+}
+
+/// As in `hardware.rs`: the test is told.
+pub fn set_bus_master(device: &DeviceInfo, on: bool) {
+    MASTERS.with_borrow_mut(|masters| masters.push((device.hwid, on)));
+}
+
+/// Which devices were allowed to reach memory or forbidden since the last question.
+pub fn take_bus_masters() -> Vec<(u32, bool)> {
+    MASTERS.take()
 }
 
 /// As in `hardware.rs`: the last lines are kept, and so made, which finds what panics in making

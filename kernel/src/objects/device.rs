@@ -10,7 +10,7 @@ use super::notification::Notification;
 use super::slot::Source;
 use super::{Header, Object, Ptr, Slot};
 use crate::arch::irq;
-use crate::devices::{self, DeviceInfo};
+use crate::devices::DeviceInfo;
 use crate::hardware;
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
@@ -170,7 +170,7 @@ impl Kernel {
     /// Lets a device reach memory, or makes it quiet: no DMA, no interrupts.
     pub fn set_master(&mut self, device: Ptr<Device>, on: bool) -> Result<(), Error> {
         let info = device.found()?;
-        devices::set_bus_master(info, on);
+        hardware::set_bus_master(info, on);
         for route in device.routes.iter().filter_map(Cell::get) {
             mask(device, route.entry, !on);
         }
@@ -193,7 +193,7 @@ fn mask(device: Ptr<Device>, entry: u16, masked: bool) {
 
 pub(super) fn destroy(kernel: &mut Kernel, device: Ptr<Device>) {
     // Nobody answers for what it would still do.
-    device.found().into_iter().for_each(|info| devices::set_bus_master(info, false));
+    device.found().into_iter().for_each(|info| hardware::set_bus_master(info, false));
     for route in device.routes.iter().filter_map(Cell::take) {
         mask(device, route.entry, true);
         kernel.aim(route.vector, None);

@@ -2,6 +2,7 @@
 //! there is with bad and good arguments, and models.
 
 mod backtrace;
+mod devices;
 mod fuzz;
 mod gang;
 mod ids;
@@ -38,7 +39,8 @@ use ::fuzz::Random;
 use abi::{Handle, Rights, layout};
 
 /// A machine of some cores and no devices.
-static INFO: CoreInfo = CoreInfo {
+static INFO: CoreInfo = MACHINE;
+const MACHINE: CoreInfo = CoreInfo {
     core: 0,
     cores: &[CoreEntry { apic_id: 0, node: 0 }; hardware::CORES],
     ram: &[],

@@ -1,0 +1,36 @@
+//! What a device may still do when nobody has it any more.
+
+use super::{MACHINE, World};
+use crate::boot::info::CoreInfo;
+use crate::devices::DeviceInfo;
+use crate::hardware;
+use abi::{Call, Handle};
+
+const HWID: u32 = 8;
+
+static WITH_A_CARD: CoreInfo =
+    CoreInfo { devices: &[DeviceInfo { hwid: HWID, vendor: 0x1af4, ..DeviceInfo::NONE }], ..MACHINE };
+
+/// Its driver may have left it with addresses of memory that will be somebody else's.
+#[test]
+fn a_device_that_nobody_has_reaches_no_memory() {
+    for gone in [Call::CapDrop, Call::DomainExit] {
+        let mut world = World::new(512);
+        world.monitor();
+        world.kernel.info = Some(&WITH_A_CARD);
+        world.kernel.decide();
+        let claim = [Handle::PCORE.0, Handle::SELF_RAM.0, HWID.into(), 0, 0, 0];
+        let (error, card) = world.runner_calls(Call::DeviceAlloc, claim);
+        assert_eq!(error, 0);
+        hardware::take_bus_masters();
+        assert_eq!(world.runner_calls(Call::DeviceMaster, [card, 1, 0, 0, 0, 0]).0, 0);
+        assert_eq!(hardware::take_bus_masters(), [(HWID, true)]);
+        assert_ne!(world.runner_calls(Call::DeviceAlloc, claim).0, 0, "it is taken");
+        world.runner_calls(gone, [card, 0, 0, 0, 0, 0]);
+        assert_eq!(hardware::take_bus_masters(), [(HWID, false)], "{gone:?}");
+        if gone == Call::CapDrop {
+            assert_eq!(world.runner_calls(Call::DeviceAlloc, claim).0, 0, "it is free");
+        }
+        hardware::free_device(0);
+    }
+}
