@@ -2,8 +2,11 @@
 
 use std::rc::Rc;
 
-use channel::{CallError, Layout, ServerChannel, Wiring, client_id, loopback, loopback_memory, loopback_wiring};
+use channel::{
+    CallError, ClientChannel, Layout, ServerChannel, Wiring, client_id, loopback, loopback_memory, loopback_wiring,
+};
 use contracts::descriptions::{DescriptionError, DescriptionsClient, serve_descriptions};
+use contracts::sockets::{Address, Family, SocketAddress, SocketKind, SocketsServer};
 use tcp::{Sockets, Tcp};
 
 use crate::service::Service;
@@ -33,5 +36,32 @@ fn a_client_gives_what_it_holds_to_the_newborn_only() {
         let child = ServerChannel::new(Wiring { peer_set: 9, ..loopback_wiring(child, false) });
         service.clients.add(&child);
         assert_eq!(client.inherit(child.peer().id()).await, Ok(()));
+    });
+}
+
+/// A program that has ended, and was waited for, has no address any more, although its end was not
+/// looked for yet.
+#[test]
+fn an_address_is_free_once_its_program_has_ended() {
+    runtime::testing::run(async {
+        let service = Rc::new(service());
+        let [one, two, _, monitor] = loopback_memory(Layout::default());
+        let first = ServerChannel::new(loopback_wiring(two, false));
+        let client = DescriptionsClient::new(ClientChannel::new(loopback_wiring(one, true)));
+        service.clients.add(&first);
+        let [other] = loopback_memory(Layout::default());
+        let second = ServerChannel::new(Wiring { peer_set: 5, ..loopback_wiring(other, false) });
+        let peers = [first.peer().clone(), second.peer().clone()];
+        runtime::spawn(serve_descriptions(service.clone(), first));
+        assert_eq!(client.inherit(0).await, Err(CallError::Server(DescriptionError::Invalid)), "it is heard");
+        let address = || Address::Internet(SocketAddress { address: [0; 4], port: 80 });
+        let mut ids = Vec::new();
+        for peer in &peers {
+            ids.push(service.socket(peer, Family::Internet, SocketKind::Stream).await.unwrap());
+        }
+        assert_eq!(service.bind(&peers[0], ids[0], address()).await, Ok(()));
+        assert_eq!(service.bind(&peers[1], ids[1], address()).await, Err(DescriptionError::AddressInUse));
+        monitor.begin_generation(9);
+        assert_eq!(service.bind(&peers[1], ids[1], address()).await, Ok(()));
     });
 }
