@@ -160,7 +160,7 @@ pub const TIMERS_MAX: u32 = 35;
 /// Processes of one branch: a child of the first program with all that descends from it. A fork
 /// bomb reaches this and then only gets errors, while other branches have room. A living process
 /// takes some 36 of its monitor's 16,384 slots, most of them for its 8 channels, so that about 450
-/// live on a core at once, of which this leaves 30 to others.
+/// live on a core at once, of which this leaves 30 to others. Those that are being made count.
 pub const BRANCH_MAX: usize = 420;
 /// Most threads of one process, the first among them.
 pub const THREADS_MAX: usize = 1024;

@@ -14,11 +14,13 @@ mod local;
 mod log;
 mod serve;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use alloc::rc::Rc;
 
 use contracts::descriptions::{NAME as DESCRIPTIONS, serve_descriptions};
-use contracts::spawn::{SpawnClient, SpawnEvent};
+use contracts::spawn::SpawnClient;
 use contracts::{process, sockets};
 use runtime::Start;
 
@@ -30,7 +32,7 @@ async fn component(start: Start) {
         Err(error) => return runtime::log!("no channel to spawn ({error:?}): no Linux programs"),
     };
     let opened = Rc::new(descriptions::Service::new(Rc::default()));
-    let server = Rc::new(server::Server::new(spawn.clone(), opened.clone(), start.capability("power")));
+    let server = Rc::new(server::Server::new(spawn, opened.clone(), start.capability("power")));
 
     let mut channels = start.incoming(process::NAME);
     let (serving, known) = (Rc::new(serve::Service(server.clone())), opened.clone());
@@ -62,15 +64,5 @@ async fn component(start: Start) {
     runtime::spawn(server.clone().keep_time());
     runtime::spawn(server::start_first(server.clone(), start.file("etc/run")));
 
-    loop {
-        match spawn.next_event().await {
-            SpawnEvent::Died { death } => server.domain_died(&death),
-            SpawnEvent::Closed => return runtime::log!("spawn is gone"),
-            SpawnEvent::Lost => {
-                runtime::log!("events of spawn were lost: asking who is not there any more");
-                runtime::spawn(server.clone().look_for_dead());
-            }
-            SpawnEvent::PeerRestarted | SpawnEvent::Ended { .. } => {}
-        }
-    }
+    server.listen().await;
 }

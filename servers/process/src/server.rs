@@ -2,6 +2,7 @@
 //! served from.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
 use alloc::rc::Rc;
 use alloc::string::String;
 use core::cell::{Cell, RefCell};
@@ -10,12 +11,12 @@ use abi::{DeathCause, Handle};
 use channel::{CallError, Peer, queued};
 use contracts::descriptions::DescriptionError;
 use contracts::process::*;
-use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError};
+use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
 use process_core::loans::Loans;
 use process_core::notices::{Notice, Notices};
 use process_core::table::{FIRST, Phase, Table};
 use process_core::timer::Timers;
-use runtime::Watch;
+use runtime::{LogLimit, Watch};
 
 use crate::beds::Beds;
 use crate::descriptions;
@@ -49,6 +50,8 @@ pub struct Server {
     pub refusals: RefCell<BTreeMap<ProcessId, u32>>,
     /// Domains of children that nobody started, while they are ended.
     discarded: RefCell<BTreeSet<DomainId>>,
+    /// Says whose proxy ended out of order: a program may have thousands of children that do.
+    deaths: LogLimit,
     /// Some process ended, stopped or was continued, or gave back what it had on loan.
     pub changed: Watch,
     /// How the first program ended, and whether somebody asked for that.
@@ -98,6 +101,7 @@ impl Server {
             names: RefCell::new(["pelago", "(none)"].map(String::from)),
             refusals: RefCell::default(),
             discarded: RefCell::default(),
+            deaths: LogLimit::default(),
             changed: Watch::default(),
             ended: Cell::default(),
             is_attended: Cell::default(),
@@ -106,6 +110,21 @@ impl Server {
 
     pub fn caller(&self, peer: &Peer) -> Result<ProcessId, ProcessError> {
         self.table.borrow().by_client(peer.id()).ok_or(ProcessError::NotFound)
+    }
+
+    /// Hears what spawn tells.
+    pub async fn listen(self: Rc<Self>) {
+        loop {
+            match self.spawn.next_event().await {
+                SpawnEvent::Died { death } => self.domain_died(&death),
+                SpawnEvent::Closed => return runtime::log!("spawn is gone"),
+                SpawnEvent::Lost => {
+                    runtime::log!("events of spawn were lost: asking who is not there any more");
+                    runtime::spawn(self.clone().look_for_dead());
+                }
+                SpawnEvent::PeerRestarted | SpawnEvent::Ended { .. } => {}
+            }
+        }
     }
 
     /// The kernel says a domain is gone, by its proxy's own word or otherwise: only now has its
@@ -124,7 +143,7 @@ impl Server {
             _ => (Ended::Signalled(SIGKILL), true),
         };
         if !in_order {
-            runtime::log!("process {id}: its proxy ended ({death:?})");
+            self.deaths.log(format!("process {id}: its proxy ended ({death:?})"));
         }
         // What it held is closed before its parent hears of the end, as on Linux.
         let client = self.table.borrow().get(id).map_or(0, |process| process.client);
@@ -338,12 +357,13 @@ impl Server {
 
     /// Makes a child of `parent`, which may lend it its memory.
     pub async fn prepare(self: &Rc<Self>, parent: ProcessId, lends: bool) -> Result<Forked, ProcessError> {
-        let spare_pages = self.table.borrow().room(parent)?;
+        let (spare_pages, making) = Making::begin(&self.table, parent)?;
         let domain = self.table.borrow().get(parent).map(|process| process.domain);
         // Each child of the first process begins a program with turns of its own.
         let shares_turns = parent != FIRST;
         let made = queued(|| self.spawn.linux(None, domain, spare_pages, shares_turns)).await;
         let made = made.map_err(|_| ProcessError::TooMany)?;
+        drop(making);
         let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);
         match prepared {
             Ok(process) => {
@@ -366,6 +386,25 @@ impl Server {
         // It has ended when its death is told: then its parent hears of it.
         let domain = self.table.borrow_mut().kill(id);
         domain.into_iter().for_each(|domain| self.kill(domain));
+    }
+}
+
+/// The place of a child that is being made, whatever becomes of who wants it.
+struct Making {
+    table: Rc<RefCell<Table>>,
+    branch: ProcessId,
+}
+
+impl Making {
+    fn begin(table: &Rc<RefCell<Table>>, parent: ProcessId) -> Result<(u64, Making), ProcessError> {
+        let (spare_pages, branch) = table.borrow_mut().begin(parent)?;
+        Ok((spare_pages, Making { table: table.clone(), branch }))
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.table.borrow_mut().made(self.branch);
     }
 }
 

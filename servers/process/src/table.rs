@@ -116,6 +116,8 @@ pub struct Table {
     clients: BTreeMap<u64, ProcessId>,
     /// The living, by domain.
     domains: BTreeMap<u64, ProcessId>,
+    /// Children that are being made, by branch.
+    making: BTreeMap<ProcessId, usize>,
     last_id: ProcessId,
 }
 
@@ -207,12 +209,34 @@ impl Table {
         let in_branch = if parent == FIRST {
             0
         } else {
-            self.processes.values().filter(|process| process.branch == branch).count()
+            let making = self.making.get(&branch).copied().unwrap_or_default();
+            self.processes.values().filter(|process| process.branch == branch).count() + making
         };
-        if self.processes.len() >= MAX_PROCESSES || in_branch >= BRANCH_MAX {
+        let making: usize = self.making.values().sum();
+        if self.processes.len() + making >= MAX_PROCESSES || in_branch >= BRANCH_MAX {
             return Err(ProcessError::TooMany);
         }
         Ok(in_branch as u64 * SPARE_PAGES_EACH)
+    }
+
+    /// A child of `parent` is going to be made, so its place is taken; gives the pages that have to
+    /// stay free, and its branch for [`Table::made`]. Errors as of [`Table::room`].
+    pub fn begin(&mut self, parent: ProcessId) -> Result<(u64, ProcessId), ProcessError> {
+        let spare_pages = self.room(parent)?;
+        // What the first program begins is nobody's branch yet.
+        let branch = self.processes.get(&parent).map_or(0, |process| if parent == FIRST { 0 } else { process.branch });
+        *self.making.entry(branch).or_default() += 1;
+        Ok((spare_pages, branch))
+    }
+
+    /// A child of that branch was made, or could not be.
+    pub fn made(&mut self, branch: ProcessId) {
+        if let Some(count) = self.making.get_mut(&branch) {
+            *count -= 1;
+            if *count == 0 {
+                self.making.remove(&branch);
+            }
+        }
     }
 
     /// A child of `parent`, not yet running.

@@ -203,6 +203,25 @@ fn a_fork_bomb_leaves_room_for_other_branches() {
     assert!(table.prepare(other, 9999, 9999 << 32).is_ok() && table.prepare(FIRST, 10_000, (10_000) << 32).is_ok());
 }
 
+/// Each of a bomb's processes asks for a child while those of the others are being made: the
+/// channels of all these would be as many as the bomb's own.
+#[test]
+fn children_that_are_being_made_have_their_places() {
+    let mut table = Table::default();
+    table.add_first(1, 1 << 32);
+    let (bomb, other) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
+    let begun = (1..).map_while(|_| table.begin(bomb).ok()).last().unwrap();
+    assert_eq!(begun, ((BRANCH_MAX as u64 - 1) * SPARE_PAGES_EACH, bomb));
+    assert_eq!((table.begin(bomb), table.room(other)), (Err(ProcessError::TooMany), Ok(SPARE_PAGES_EACH)));
+    // One is made, one could not be.
+    table.made(bomb);
+    assert!(table.prepare(bomb, 4, 4 << 32).is_ok());
+    table.made(bomb);
+    assert!(table.begin(bomb).is_ok() && table.begin(bomb).is_err());
+    let made = (1..).map_while(|_| table.begin(FIRST).ok()).count();
+    assert_eq!(made, MAX_PROCESSES - BRANCH_MAX - 2);
+}
+
 #[test]
 fn groups_and_sessions_follow_posix() {
     let mut table = Table::default();

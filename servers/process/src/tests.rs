@@ -1,0 +1,145 @@
+//! The process server between spawn and clients that are played.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use abi::DeathCause;
+use channel::Peer;
+use channel::{CallError, Layout, ServerChannel, Wiring, client_id, loopback, loopback_memory, loopback_wiring};
+use contracts::descriptions::{DescriptionError, DescriptionsClient, serve_descriptions};
+use contracts::process::Ended;
+use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnEvents, SpawnServer, serve_spawn};
+
+use process_core::table::FIRST;
+
+use crate::descriptions;
+use crate::server::Server;
+
+/// The first program's domain, and its id at servers.
+const DOMAIN: DomainId = 7;
+const CLIENT: u64 = 1 << 32 | 1;
+const SOON_NS: u64 = 1_000_000_000;
+
+/// Spawn.
+#[derive(Default)]
+struct Fake {
+    domains: RefCell<Vec<DomainId>>,
+    /// What was to be thrown away.
+    discarded: RefCell<Vec<DomainId>>,
+    peer: RefCell<Option<Peer>>,
+}
+
+impl SpawnServer for Fake {
+    async fn component(&self, _: &Peer, _: String, _: u64, _: u64) -> Result<DomainId, SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn dispatchers(&self, _: &Peer, _: String, _: u64, _: u32) -> Result<Vec<DomainId>, SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn linux(
+        &self,
+        _: &Peer,
+        _: Option<u32>,
+        _: Option<DomainId>,
+        _: u64,
+        _: bool,
+    ) -> Result<LinuxDomain, SpawnError> {
+        Err(SpawnError::NoMemory)
+    }
+
+    async fn start(&self, _: &Peer, _: DomainId) -> Result<(), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn kill(&self, _: &Peer, _: DomainId, _: u64) -> Result<(), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn discard(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
+        self.discarded.borrow_mut().push(domain);
+        Ok(())
+    }
+
+    async fn domains(&self, peer: &Peer, from: DomainId) -> Result<Vec<DomainId>, SpawnError> {
+        *self.peer.borrow_mut() = Some(peer.clone());
+        Ok(self.domains.borrow().iter().copied().filter(|domain| *domain >= from).collect())
+    }
+
+    async fn usage(&self, _: &Peer, _: DomainId) -> Result<(u64, u64), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    fn ready(&self, _: &Peer) {}
+}
+
+/// A server with the first program, and a client of its spawn.
+fn begin(fake: &Rc<Fake>) -> (Rc<Server>, SpawnClient) {
+    let (spawn, served) = loopback(Layout::default());
+    runtime::spawn(serve_spawn(fake.clone(), served));
+    let spawn = SpawnClient::new(spawn);
+    let opened = Rc::new(descriptions::Service::new(Rc::default()));
+    let server = Rc::new(Server::new(spawn.clone(), opened, None));
+    server.table.borrow_mut().add_first(DOMAIN, CLIENT);
+    runtime::spawn(server.clone().listen());
+    (server, spawn)
+}
+
+/// A parent that ends between fork's halves leaves a domain that nobody would ever start or end.
+#[test]
+fn a_child_that_nobody_started_goes_with_its_parent() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake::default());
+        let (server, _spawn) = begin(&fake);
+        server.table.borrow_mut().prepare(FIRST, DOMAIN + 1, CLIENT + 1).unwrap();
+        let (cause, status) = (DeathCause::Killed as u64, 0);
+        server.domain_died(&Death { domain: DOMAIN, cause, status, address: 0, rip: 0, cpu_ns: 0 });
+        runtime::sleep(SOON_NS).await;
+        assert_eq!(fake.discarded.take(), [DOMAIN + 1]);
+        assert_eq!(server.table.borrow().living_domains(), [DOMAIN + 1], "until its death is told");
+        server.domain_died(&Death { domain: DOMAIN + 1, cause, status, address: 0, rip: 0, cpu_ns: 0 });
+        assert_eq!(server.table.borrow().living_domains(), []);
+    });
+}
+
+/// Deaths that were not told are found.
+#[test]
+fn who_ended_while_events_were_lost_has_ended() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake { domains: RefCell::new(vec![DOMAIN]), ..Fake::default() });
+        let (server, spawn) = begin(&fake);
+        let lose = async || {
+            // So that the fake has met it.
+            assert!(spawn.domains(0).await.is_ok());
+            SpawnEvents::new(fake.peer.borrow().as_ref().unwrap()).lost();
+            runtime::sleep(SOON_NS).await;
+            server.ended.get()
+        };
+        assert_eq!(lose().await, None, "it lives");
+        fake.domains.borrow_mut().clear();
+        assert_eq!(lose().await, Some(Ended::Signalled(9)));
+    });
+}
+
+/// Whoever it names, a client gives what it holds to a program that was not heard yet, and to nobody
+/// else: not to another that runs, nor to one that there is not.
+#[test]
+fn a_client_gives_what_it_holds_to_the_newborn_only() {
+    runtime::testing::run(async {
+        let service = Rc::new(descriptions::Service::new(Rc::default()));
+        let (client, served) = loopback(Layout::default());
+        service.clients.add(&served);
+        let own = served.peer().id();
+        runtime::spawn(serve_descriptions(service.clone(), served));
+        let client = DescriptionsClient::new(client);
+        for other in [own, 0, 1, client_id(9, 1), u64::MAX] {
+            let refused = CallError::Server(DescriptionError::Invalid);
+            assert_eq!(client.inherit(other).await, Err(refused), "{other:#x}");
+        }
+        let [child] = loopback_memory(Layout::default());
+        let child = ServerChannel::new(Wiring { peer_set: 9, ..loopback_wiring(child, false) });
+        service.clients.add(&child);
+        assert_eq!(client.inherit(child.peer().id()).await, Ok(()));
+    });
+}
