@@ -53,7 +53,9 @@ calls! {
     /// (). The kernel puts the domain's name in front of each line, `pelago: NAME: `; only who may
     /// end the machine may write in its name, `pelago: `. Whole lines stay whole, eight at most;
     /// control characters but tabs are shown as escapes, so no terminal obeys them. What a domain
-    /// writes faster than 16 KiB a second (64 KiB at once) is dropped, and counted in a later line.
+    /// and those that share its part of the log (`DomainAlloc`) write faster than 16 KiB a second
+    /// (64 KiB at once) is dropped, and counted in a later line; a line of a domain that may make
+    /// code costs 8 KiB at least.
     Log = 1,
     /// Raw text to the console port. (console device handle: CONTROL, pointer, length ≤ 4096) → ().
     /// Only on core 0.
@@ -197,10 +199,13 @@ calls! {
 
     /// A protection domain: root Share, root AddressRange, owner of what is made in it. (ram: WRITE
     /// that will pay for all its tables; limit = RamSplit before, flags, pcore: CONTROL or
-    /// `Handle::NONE`, pointer, length ≤ 32) → (new domain with all rights, object id). The pointer
-    /// is to its name in the log, ASCII without spaces and colons; without a pcore it has its
-    /// maker's, so that nobody can write in the name of another. `NoMemory`. A domain ends when the
-    /// last capability for it outside its own share goes: whoever wants it alive keeps one.
+    /// `Handle::NONE`, pointer, length ≤ 32, domain: READ or `Handle::NONE`) → (new domain with all
+    /// rights, object id). The pointer is to its name in the log, ASCII without spaces and colons.
+    /// It shares the last domain's part of the log, so that forks get what one program gets, or has
+    /// one of its own. Without a pcore it has its maker's name and shares its maker's part, so that
+    /// nobody can write in the name of another or gains by making domains. `NoMemory`; `PeerDead`
+    /// if that domain has ended. A domain ends when the last capability for it outside its own
+    /// share goes: whoever wants it alive keeps one.
     DomainAlloc = 40,
     /// Copies a capability into another domain's root share. (domain: WRITE, source handle: GRANT,
     /// rights) → (handle there). `NoSlot`.

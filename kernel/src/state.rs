@@ -13,6 +13,7 @@ use crate::objects::device::Interrupts;
 use crate::objects::frames::Frames;
 use crate::objects::mapping::VaRange;
 use crate::objects::remote::WakeSlots;
+use crate::objects::writer::LogParts;
 use crate::objects::{Context, Domain, Header, List, Pcore, Ptr, Ram, Range};
 use crate::polling::Polling;
 use crate::scheduler::Scheduler;
@@ -34,6 +35,8 @@ pub struct Kernel {
     pub counters: Counters,
     /// Event trace.
     pub trace: Trace,
+    /// What domains may write into the log.
+    pub(crate) log: LogParts,
     /// Wake slots given to contexts.
     pub wake_slots: WakeSlots,
     /// Who gets which interrupt, and who claimed which device.
@@ -82,6 +85,7 @@ impl Kernel {
             scheduler: Scheduler::new(),
             counters: Counters::new(),
             trace: Trace::new(),
+            log: LogParts::new(),
             wake_slots: WakeSlots::new(),
             interrupts: Interrupts::new(),
             user_window: VaRange { start: USER_START, end: USER_END },

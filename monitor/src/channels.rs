@@ -134,7 +134,7 @@ impl<M: Machine> Registry<M> {
         let mut channel = self.memory_of(&plan, is_local[1], other)?;
         if let Err(error) = self.equip(&mut channel, is_local) {
             self.dismantle(channel);
-            return Err(refused(error));
+            return Err(refused(&self.machine, error));
         }
         let (id, place) = (plan.id, channel.place());
         self.channels.insert(id, channel);
@@ -143,7 +143,9 @@ impl<M: Machine> Registry<M> {
         }
         let ends = [(End::Client, &plan.client), (End::Server, &plan.server)];
         let own = ends.into_iter().zip(is_local).find(|((_, owner), is_local)| *is_local && *owner == MONITOR);
-        let wire = |((end, _), _)| self.own_wire(id, end).map(|wire| (end, wire)).map_err(refused);
+        let wire = |((end, _), _)| {
+            self.own_wire(id, end).map(|wire| (end, wire)).map_err(|error| refused(&self.machine, error))
+        };
         Ok(Opened { place, own: own.map(wire).transpose()? })
     }
 
@@ -151,10 +153,12 @@ impl<M: Machine> Registry<M> {
         let layout = Channel::layout(plan);
         let pages = layout.bytes() / PAGE_BYTES;
         let (segment, physical) = if owns {
-            self.machine.segment(pages, plan.client_core != plan.server_core).map_err(refused)?
+            self.machine
+                .segment(pages, plan.client_core != plan.server_core)
+                .map_err(|error| refused(&self.machine, error))?
         } else {
             let physical = other.ok_or(MonitorError::NotFound)?.physical;
-            (self.import(physical, pages, &plan.contract).map_err(refused)?, physical)
+            (self.import(physical, pages, &plan.contract).map_err(|error| refused(&self.machine, error))?, physical)
         };
         match self.machine.channel(segment, layout, owns) {
             Ok(memory) => {
@@ -164,7 +168,7 @@ impl<M: Machine> Registry<M> {
             }
             Err(error) => {
                 self.machine.drop(segment);
-                Err(refused(error))
+                Err(refused(&self.machine, error))
             }
         }
     }
@@ -211,7 +215,8 @@ impl<M: Machine> Registry<M> {
         let cores = [channel.plan.client_core, channel.plan.server_core];
         for (half, core) in channel.halves.iter_mut().zip(cores) {
             if core != self.facts.core && half.remote.is_none() {
-                half.remote = Some(self.machine.remote(core, other.slot).map_err(refused)?);
+                half.remote =
+                    Some(self.machine.remote(core, other.slot).map_err(|error| refused(&self.machine, error))?);
             }
         }
         Ok(())
@@ -373,10 +378,15 @@ impl<M: Machine> Registry<M> {
         let (side, parts, remote) = (side(end), domain.parts, channel.is_remote());
         let (portal, badge) = channel.halves[side as usize].portal.ok_or(MonitorError::NotFound)?;
         let doorbell = channel.doorbell(side.other()).ok_or(MonitorError::NotFound)?;
-        let segment =
-            self.machine.grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE)).map_err(refused)?;
-        let doorbell = self.machine.grant(parts.domain, doorbell, doorbell_rights(end, remote)).map_err(refused)?;
-        self.machine.lead(portal, parts.context).map_err(refused)?;
+        let segment = self
+            .machine
+            .grant(parts.domain, channel.segment, Rights::READ.union(Rights::WRITE))
+            .map_err(|error| refused(&self.machine, error))?;
+        let doorbell = self
+            .machine
+            .grant(parts.domain, doorbell, doorbell_rights(end, remote))
+            .map_err(|error| refused(&self.machine, error))?;
+        self.machine.lead(portal, parts.context).map_err(|error| refused(&self.machine, error))?;
         channel.halves[side as usize].domain = Some(parts.id);
         domain.channels.push((id, end));
         Ok(Wired {

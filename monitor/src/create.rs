@@ -14,7 +14,7 @@ use crate::channels::FIRST_ADDRESS;
 use crate::domains::{Domain, EndpointWire, Parts};
 use crate::machine::{Machine, Stall};
 use crate::start_page::{pages, record};
-use crate::{Registry, archive, refused};
+use crate::{Registry, archive, told};
 
 /// The whole archive, among the files of a plan.
 const WHOLE_ARCHIVE: &str = "archive";
@@ -73,10 +73,10 @@ impl<M: Machine> Registry<M> {
                 Ok((created, wire))
             }
             Err(error) => {
-                self.machine_log(&alloc::format!("{} cannot be made: {}", domain.plan.name, error.name()));
+                self.machine.log_refusal(alloc::format!("{} cannot be made: {}", domain.plan.name, error.name()));
                 domain.channels.iter().for_each(|(channel, end)| self.let_go(*channel, *end));
                 self.scrap(&domain);
-                Err(refused(error))
+                Err(told(error))
             }
         }
     }
@@ -89,7 +89,11 @@ impl<M: Machine> Registry<M> {
             None => None,
         };
         parts.ram = self.machine.account(plan.limit_pages, turns_of)?;
-        (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux, &plan.name)?;
+        let log_of = match plan.parent {
+            Some(parent) => Some(self.domains.get(&parent).ok_or(Error::NotFound)?.parts.domain),
+            None => None,
+        };
+        (parts.domain, parts.id) = self.machine.domain(parts.ram, plan.linux, &plan.name, log_of)?;
         parts.range = self.machine.range(parts.domain)?;
         self.place(&plan.program, parts.ram, parts.range)?;
         parts.context = self.machine.context(parts.ram, parts.domain, plan.priority, plan.linux)?;

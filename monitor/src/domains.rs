@@ -86,7 +86,7 @@ impl<M: Machine> Registry<M> {
     pub fn start(&mut self, id: DomainId) -> Result<(), MonitorError> {
         let domain = self.domains.get(&id).ok_or(MonitorError::NotFound)?;
         let (context, entry, channels) = (domain.parts.context, domain.entry, domain.channels.clone());
-        self.machine.start(context, entry, abi::layout::STACK_TOP).map_err(refused)?;
+        self.machine.start(context, entry, abi::layout::STACK_TOP).map_err(|error| refused(&self.machine, error))?;
         channels.into_iter().for_each(|(channel, end)| self.ring_other(channel, end));
         Ok(())
     }
@@ -191,7 +191,9 @@ impl<M: Machine> Registry<M> {
     /// Ends a domain. Fine if it has ended.
     pub fn kill(&mut self, id: DomainId, status: u64) -> Result<(), MonitorError> {
         match self.domains.get(&id) {
-            Some(domain) => self.machine.kill(domain.parts.domain, status).map_err(refused),
+            Some(domain) => {
+                self.machine.kill(domain.parts.domain, status).map_err(|error| refused(&self.machine, error))
+            }
             None => Ok(()),
         }
     }
@@ -237,7 +239,8 @@ impl<M: Machine> Registry<M> {
 
     /// Pages of this core.
     pub fn memory(&mut self) -> Result<CoreMemory, MonitorError> {
-        let (_, used_pages, free_pages) = sys::ram_stat(Handle::ROOT_RAM).map_err(refused)?;
+        let (_, used_pages, free_pages) =
+            sys::ram_stat(Handle::ROOT_RAM).map_err(|error| refused(&self.machine, error))?;
         Ok(CoreMemory { used_pages, free_pages })
     }
 

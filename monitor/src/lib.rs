@@ -159,15 +159,20 @@ impl<M: Machine> Registry<M> {
             (_, Some(physical)) => self.import(physical, pages, name).map(|segment| (segment, physical)),
             (kind, None) => self.machine.segment(pages, kind == RegionKind::Contiguous),
         };
-        let (object, place) = made.map_err(refused)?;
+        let (object, place) = made.map_err(|error| refused(&self.machine, error))?;
         self.regions.insert(name.into(), Kept { object, is_pool: kind == RegionKind::Pool, pages, place });
         Ok(place)
     }
 }
 
 /// A refused kernel call, as clients of the monitor are told; the log says more.
-pub(crate) fn refused(error: abi::Error) -> MonitorError {
-    let _ = sys::log(&alloc::format!("refused by the kernel: {}", error.name()));
+pub(crate) fn refused(machine: &impl Machine, error: abi::Error) -> MonitorError {
+    machine.log_refusal(alloc::format!("refused by the kernel: {}", error.name()));
+    told(error)
+}
+
+/// A kernel's error, as clients of the monitor are told.
+pub(crate) fn told(error: abi::Error) -> MonitorError {
     match error {
         abi::Error::NoMemory | abi::Error::NoSlot | abi::Error::Busy => MonitorError::NoMemory,
         _ => MonitorError::Failed,

@@ -53,7 +53,7 @@ impl<M: Machine> Registry<M> {
                 Err(error) => {
                     let own = pieces.into_iter().map(|shown: Shown| shown.segment).filter(|it| *it != Handle::ARCHIVE);
                     own.for_each(|segment| self.machine.drop(segment));
-                    return Err(refused(error));
+                    return Err(refused(&self.machine, error));
                 }
             }
         }

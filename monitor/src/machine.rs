@@ -1,5 +1,7 @@
 //! The kernel's calls that a monitor needs, as it needs them.
 
+use alloc::string::String;
+
 use abi::start::DeviceRecord;
 use abi::{DomainState, Error, Handle, Rights};
 use channel::{Layout, Memory};
@@ -60,8 +62,8 @@ pub trait Machine {
     /// An account of at most that many pages; its contexts share turns of the core with those of
     /// another account, or have turns of their own.
     fn account(&mut self, limit_pages: u64, turns_of: Option<Handle>) -> Result<Handle, Error>;
-    /// A domain, and its id.
-    fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error>;
+    /// A domain, and its id. It has a part of the log of its own, or shares that of `log_of`.
+    fn domain(&mut self, ram: Handle, linux: bool, name: &str, log_of: Option<Handle>) -> Result<(Handle, u64), Error>;
     /// A capability put into a domain: its handle there.
     fn grant(&mut self, domain: Handle, source: Handle, rights: Rights) -> Result<Handle, Error>;
     /// The domain's address range.
@@ -84,6 +86,8 @@ pub trait Machine {
     fn watch(&mut self, domain: Handle, context: Handle, death_badge: u64, stall: Option<Stall>) -> Result<(), Error>;
     /// Ends a domain.
     fn kill(&mut self, domain: Handle, status: u64) -> Result<(), Error>;
+    /// Says what the kernel refused: once a second at most, as refusals come in thousands.
+    fn log_refusal(&self, line: String);
     /// How a domain stands.
     fn state(&mut self, domain: Handle) -> Result<DomainState, Error>;
 

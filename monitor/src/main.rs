@@ -40,7 +40,7 @@ async fn component(start: Start) {
     if let Err(error) = time_of_day::start(&start, &mut facts, command_line(&start)) {
         return give_up(&alloc::format!("no clock page: {}", error.name()));
     }
-    let service = Rc::new(Service::new(Registry::new(Metal, facts, archive, command_line(&start))));
+    let service = Rc::new(Service::new(Registry::new(Metal::default(), facts, archive, command_line(&start))));
     runtime::spawn(service.clone().watch_deaths());
     runtime::spawn(service.clone().watch_stalls());
     runtime::spawn(service.clone().beat());

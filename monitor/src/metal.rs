@@ -1,5 +1,6 @@
 //! The kernel's calls, as [`monitor_core::Machine`] wants them.
 
+use alloc::string::String;
 use core::slice;
 
 use abi::layout::{CONTROL_PAGE, REGIONS, context, domain, lock, portal, protection, segment};
@@ -8,6 +9,7 @@ use abi::{DomainState, Error, Handle, PAGE_BYTES, Rights};
 use channel::{Layout, Memory};
 use monitor_core::offset::Look;
 use monitor_core::{Machine, Stall};
+use runtime::LogLimit;
 
 /// `DeviceRecord::hwid` of the real-time clock: an index port and a data port.
 pub const RTC: u64 = 0x2_0001;
@@ -23,7 +25,11 @@ const KEPT_PART: u64 = 8;
 const BELL: Rights = Rights::NOTIFY.union(Rights::GRANT);
 
 /// The kernel.
-pub struct Metal;
+#[derive(Default)]
+pub struct Metal {
+    /// What it refused.
+    refusals: LogLimit,
+}
 
 impl Machine for Metal {
     fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error> {
@@ -135,9 +141,9 @@ impl Machine for Metal {
         sys::ram_split(Handle::ROOT_RAM, limit_pages, turns_of.unwrap_or(Handle::PCORE))
     }
 
-    fn domain(&mut self, ram: Handle, linux: bool, name: &str) -> Result<(Handle, u64), Error> {
+    fn domain(&mut self, ram: Handle, linux: bool, name: &str, log_of: Option<Handle>) -> Result<(Handle, u64), Error> {
         let flags = if linux { domain::WRITE_EXECUTE } else { 0 };
-        sys::domain_alloc_named(ram, flags, Handle::PCORE, name)
+        sys::domain_alloc_named(ram, flags, Handle::PCORE, name, log_of.unwrap_or(Handle::NONE))
     }
 
     fn grant(&mut self, domain: Handle, source: Handle, rights: Rights) -> Result<Handle, Error> {
@@ -193,6 +199,10 @@ impl Machine for Metal {
 
     fn kill(&mut self, domain: Handle, status: u64) -> Result<(), Error> {
         sys::domain_kill(domain, status)
+    }
+
+    fn log_refusal(&self, line: String) {
+        self.refusals.log(line);
     }
 
     fn state(&mut self, domain: Handle) -> Result<DomainState, Error> {

@@ -5,6 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use abi::start::DeviceRecord;
 use abi::{DeathCause, DomainState, Error, Handle, Rights};
@@ -28,6 +29,10 @@ struct Fake {
     free_pages: u64,
     /// Whose turns each account shares.
     turns_of: Vec<Option<Handle>>,
+    /// Whose part of the log each domain shares.
+    log_of: Vec<Option<Handle>>,
+    /// What was said of refusals.
+    refusals: RefCell<Vec<String>>,
     /// Allocations that still succeed.
     budget: Option<u32>,
 }
@@ -110,7 +115,8 @@ impl Machine for Fake {
         self.turns_of.push(turns_of);
         self.new_handle()
     }
-    fn domain(&mut self, _: Handle, _: bool, _: &str) -> Result<(Handle, u64), Error> {
+    fn domain(&mut self, _: Handle, _: bool, _: &str, log_of: Option<Handle>) -> Result<(Handle, u64), Error> {
+        self.log_of.push(log_of);
         self.new_handle().map(|handle| (handle, handle.0))
     }
     fn grant(&mut self, _: Handle, source: Handle, _: Rights) -> Result<Handle, Error> {
@@ -137,6 +143,9 @@ impl Machine for Fake {
     fn kill(&mut self, domain: Handle, _: u64) -> Result<(), Error> {
         self.dead.insert(domain.0);
         Ok(())
+    }
+    fn log_refusal(&self, line: String) {
+        self.refusals.borrow_mut().push(line);
     }
     fn state(&mut self, domain: Handle) -> Result<DomainState, Error> {
         let cause = if self.dead.contains(&domain.0) { DeathCause::Killed } else { DeathCause::Alive };
@@ -315,6 +324,7 @@ fn whatever_fails_on_the_way_is_undone() {
             Ok(_) => break,
             Err(error) => assert_eq!(error, MonitorError::NoMemory),
         }
+        assert_eq!(registry.machine.refusals.take(), ["ip cannot be made: NoMemory"]);
         // The device, once claimed, is kept.
         assert!(registry.machine.held.len() <= held + 1, "with {budget} allocations");
         assert!(registry.domains.is_empty());
@@ -432,6 +442,9 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     assert_eq!(registry.machine.turns_of.pop(), Some(Some(parents)), "a fork shares turns");
     let (own, _) = registry.create(DomainPlan { shares_turns: false, ..linux() }).map_err(|_| ()).unwrap();
     assert_eq!(registry.machine.turns_of.pop(), Some(None), "a new program has its own");
+    let parents = registry.domains[&parent].parts.domain;
+    let log_of = registry.machine.log_of.split_off(registry.machine.log_of.len() - 2);
+    assert_eq!(log_of, [Some(parents); 2], "whatever turns it has, a fork shares its parent's part of the log");
     registry.kill(own.domain, 0).unwrap();
     registry.deaths(crate::DEATH_BADGES);
     let held = registry.machine.held.len();

@@ -25,7 +25,7 @@ pub(super) fn log(kernel: &mut Kernel, request: &Request) -> Answer {
     if is_the_machines {
         writer::lines(text).for_each(|line| hardware::write_line(format_args!("pelago: {}", Printable(line))));
     } else {
-        domain.writer.write(text);
+        domain.writer.write(&mut kernel.log, text);
     }
     NOTHING
 }

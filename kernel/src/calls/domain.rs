@@ -31,6 +31,16 @@ fn name(kernel: &mut Kernel, request: &Request) -> Result<Name, Error> {
     Name::new(text).ok_or(Error::BadArgument)
 }
 
+/// Whose part of the log a new domain shares: its maker's, or whose one who holds the core says.
+fn log_of(request: &Request) -> Result<Option<Ptr<Domain>>, Error> {
+    let [_, _, pcore, _, _, log_of] = request.words();
+    match (Handle(pcore), Handle(log_of)) {
+        (Handle::NONE, _) => Ok(Some(request.caller.domain())),
+        (_, Handle::NONE) => Ok(None),
+        _ => living(request, 5, Rights::READ).map(Some),
+    }
+}
+
 pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let (parent, _) = request.source(0)?;
@@ -38,9 +48,12 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     if options & !flags::WRITE_EXECUTE != 0 {
         return Err(Error::BadArgument);
     }
-    let name = name(kernel, request)?;
+    let (name, log_of) = (name(kernel, request)?, log_of(request)?);
     let slot = request.slot(kernel)?;
     let domain = Ptr::<Domain>::create(kernel, ram, options, name)?;
+    if let Some(other) = log_of {
+        domain.writer.share(&other.writer, &mut kernel.log);
+    }
     domain.share().find_slot(Handle::SELF_RAM)?.0.derive_from(parent);
     let id = domain.header().id();
     Ok(Outcome::Done([request.place(slot, domain.any(), Rights::ALL), id, 0]))

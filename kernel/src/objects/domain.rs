@@ -121,6 +121,7 @@ impl Ptr<Domain> {
             kernel.release(range);
             return made;
         };
+        domain.writer.begin(&mut kernel.log, options & flags::WRITE_EXECUTE != 0);
         if let Err(error) = domain.ensure_slot(kernel, 1) {
             // Never named: dismantling takes it apart like a dead one.
             kernel.release(domain);
@@ -207,7 +208,7 @@ impl Kernel {
         let used_pages = domain.ram().used();
         domain.death.set(Some(Death { used_pages, ..death }));
         self.trace(Event::Death, 0, [domain.header().id(), death.cause as u64]);
-        domain.writer.tell_dropped();
+        domain.writer.end(&mut self.log);
         while let Some(context) = domain.contexts.first() {
             self.end_context(context);
         }

@@ -2,19 +2,25 @@
 //!
 //! Invariants: a domain's name is given when it is made, by whoever holds the core, or is its
 //! maker's; it is text without spaces and colons, so that no line `pelago: NAME: ...` can look like
-//! one of the kernel's or of another domain. What a domain writes beyond its rate is dropped and
-//! counted until it has paused; the count is told before its next line that is taken, or when it
-//! ends.
+//! one of the kernel's or of another domain. A domain has a part of the log of its own, or shares
+//! that of another: all forks of a program have one together. What is written beyond a part's rate
+//! is dropped and counted until there was a pause; the count is told before the next line that is
+//! taken, or when one of the part's domains ends, once a second at most.
 
 use crate::hardware;
 use core::cell::Cell;
 use core::fmt;
 
-/// What a domain may write without a pause: the longest report that a test prints, several times.
+/// What a part of the log takes without a pause: the longest report that a test prints, several
+/// times.
 const BURST_BYTES: u64 = 64 << 10;
-/// What it may write for long.
+/// What it takes for long.
 const BYTES_PER_SECOND: u64 = 16 << 10;
-const NS_PER_BYTE: u64 = 1_000_000_000 / BYTES_PER_SECOND;
+const NS_PER_BYTE: u64 = SECOND_NS / BYTES_PER_SECOND;
+/// What a line of a program costs at least: 8 at once and 2 a second are enough to be told what it
+/// lacks.
+const PROGRAM_LINE_BYTES: usize = 8 << 10;
+const SECOND_NS: u64 = 1_000_000_000;
 /// Most lines of a call: each has the name in front.
 const LINES_MAX: usize = 8;
 /// What a line has besides its text and name: `pelago: `, `: ` and its end.
@@ -46,15 +52,14 @@ impl Name {
 /// A domain as one who writes into the log.
 pub struct Writer {
     name: Name,
-    /// When what it has written will have been paid for, at its rate.
-    paid_at_ns: Cell<u64>,
-    dropped: Cell<u64>,
+    /// Which part it has.
+    part: Cell<usize>,
 }
 
 impl Writer {
-    /// One who has written nothing.
+    /// One who has no part yet.
     pub fn new(name: Name) -> Writer {
-        Writer { name, paid_at_ns: Cell::new(0), dropped: Cell::new(0) }
+        Writer { name, part: Cell::new(0) }
     }
 
     /// Its name.
@@ -62,34 +67,116 @@ impl Writer {
         self.name
     }
 
+    /// Begins a part of its own.
+    pub fn begin(&self, parts: &mut LogParts, is_program: bool) {
+        self.part.set(parts.begin(self.name, is_program));
+    }
+
+    /// Shares the part of `other`, who has not ended, instead of its own.
+    pub fn share(&self, other: &Writer, parts: &mut LogParts) {
+        self.end(parts);
+        self.part.set(other.part.get());
+        parts.0[other.part.get()].domains += 1;
+    }
+
+    /// Writes no more.
+    pub fn end(&self, parts: &mut LogParts) {
+        let part = &mut parts.0[self.part.get()];
+        part.domains -= 1;
+        if part.domains == 0 || hardware::now_ns() >= part.told_ns.saturating_add(SECOND_NS) {
+            part.tell_dropped();
+        }
+    }
+
     /// Writes the lines of `text`, each with the name in front, or drops them all.
-    pub fn write(&self, text: &[u8]) {
+    pub fn write(&self, parts: &mut LogParts, text: &[u8]) {
         let own = self.name.as_str();
-        let bytes: usize = lines(text).map(|line| line.len() + own.len() + FRAME_BYTES).sum();
-        let now_ns = hardware::now_ns();
-        let paid_at_ns = self.paid_at_ns.get().max(now_ns).saturating_add(bytes as u64 * NS_PER_BYTE);
-        // Who was too fast has half a burst again before it is heard: so counts come seldom.
-        let burst_bytes = if self.dropped.get() > 0 { BURST_BYTES / 2 } else { BURST_BYTES };
-        if paid_at_ns - now_ns > burst_bytes * NS_PER_BYTE {
-            self.dropped.set(self.dropped.get() + 1);
+        let part = &mut parts.0[self.part.get()];
+        if !part.pay(lines(text).map(|line| line.len() + own.len() + FRAME_BYTES)) {
+            part.dropped += 1;
             return;
         }
-        self.paid_at_ns.set(paid_at_ns);
-        self.tell_dropped();
+        part.tell_dropped();
         for line in lines(text) {
             hardware::write_line(format_args!("pelago: {own}: {}", Printable(line)));
         }
     }
+}
+
+/// What one domain writes, or a program and all its forks together.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Of whom it was begun for.
+    name: Name,
+    is_program: bool,
+    /// How many have it; none: it is free.
+    domains: u32,
+    /// When what was written will have been paid for, at its rate.
+    paid_at_ns: u64,
+    dropped: u64,
+    /// When the count was told last.
+    told_ns: u64,
+}
+
+impl Part {
+    const FREE: Part =
+        Part { name: Name([0; Name::BYTES_MAX]), is_program: false, domains: 0, paid_at_ns: 0, dropped: 0, told_ns: 0 };
+
+    /// Pays for lines so long, unless there were too many.
+    fn pay(&mut self, lines: impl Iterator<Item = usize>) -> bool {
+        let least = if self.is_program { PROGRAM_LINE_BYTES } else { 0 };
+        // Who was too fast is heard again, however many lines it says at once.
+        let bytes = lines.map(|bytes| bytes.max(least)).sum::<usize>().min(BURST_BYTES as usize / 2);
+        let now_ns = hardware::now_ns();
+        let paid_at_ns = self.paid_at_ns.max(now_ns).saturating_add(bytes as u64 * NS_PER_BYTE);
+        // Who was too fast has half a burst again before it is heard: so counts come seldom.
+        let burst_bytes = if self.dropped > 0 { BURST_BYTES / 2 } else { BURST_BYTES };
+        let pays = paid_at_ns - now_ns <= burst_bytes * NS_PER_BYTE;
+        if pays {
+            self.paid_at_ns = paid_at_ns;
+        }
+        pays
+    }
 
     /// Says how much was dropped since this was said last.
-    pub fn tell_dropped(&self) {
-        let dropped = self.dropped.take();
-        if dropped > 0 {
-            let (own, rate) = (self.name.as_str(), BYTES_PER_SECOND >> 10);
-            hardware::write_line(format_args!(
-                "pelago: {dropped} messages of {own} were dropped: it writes more than {rate} KiB a second"
-            ));
+    fn tell_dropped(&mut self) {
+        let dropped = core::mem::take(&mut self.dropped);
+        if dropped == 0 {
+            return;
         }
+        self.told_ns = hardware::now_ns();
+        let own = self.name.as_str();
+        let (rate, unit) = match self.is_program {
+            true => (BYTES_PER_SECOND / PROGRAM_LINE_BYTES as u64, "lines"),
+            false => (BYTES_PER_SECOND >> 10, "KiB"),
+        };
+        hardware::write_line(format_args!(
+            "pelago: {dropped} messages of {own} were dropped: it writes more than {rate} {unit} a second"
+        ));
+    }
+}
+
+/// The parts that domains of this core have.
+pub struct LogParts([Part; LogParts::COUNT]);
+
+impl LogParts {
+    /// More than a core has components: all forks of a program have one part.
+    const COUNT: usize = 32;
+
+    /// Nobody has any.
+    pub const fn new() -> LogParts {
+        LogParts([Part::FREE; LogParts::COUNT])
+    }
+
+    /// Begins one. The last is for all for whom none is free.
+    fn begin(&mut self, name: Name, is_program: bool) -> usize {
+        let free = self.0.iter().position(|part| part.domains == 0);
+        if let Some(index) = free {
+            self.0[index] = Part { name, is_program, ..Part::FREE };
+        }
+        let index = free.unwrap_or(LogParts::COUNT - 1);
+        self.0[index].domains += 1;
+        index
     }
 }
 

@@ -4,8 +4,10 @@ use super::World;
 use super::time::{context, refusal};
 use crate::hardware;
 use crate::memory::phys_to_virt;
+use crate::objects::domain::Death;
+use crate::objects::writer::{LogParts, Name, Writer};
 use crate::objects::{Domain, Ptr};
-use abi::{Call, Error, Handle, Rights, layout};
+use abi::{Call, DeathCause, Error, Handle, Rights, layout};
 
 const NONE: u64 = Handle::NONE.0;
 
@@ -33,6 +35,19 @@ impl Scene {
         // SAFETY: the page of a living context in the world's memory.
         unsafe { core::ptr::copy_nonoverlapping(text.as_ptr(), self.page.add(AT), text.len()) };
         self.world.runner_calls(call, words(layout::CONTROL_PAGE + AT as u64, text.len() as u64)).0
+    }
+
+    /// A domain of that name, which shares a part of the log or has its own.
+    fn made(&mut self, [flags, pcore, log_of]: [u64; 3], name: &[u8]) -> Result<(Handle, Ptr<Domain>), u64> {
+        let words = |at, bytes| [Handle::SELF_RAM.0, flags, pcore, at, bytes, log_of];
+        let error = self.call(Call::DomainAlloc, name, words);
+        let runner = self.world.kernel.scheduler.current().unwrap();
+        if error != 0 {
+            return Err(error);
+        }
+        let handle = Handle(runner.with_registers(|registers| registers.rdi));
+        let (domain, _): (Ptr<Domain>, _) = runner.domain().share().find(handle, Rights::READ).unwrap();
+        Ok((handle, domain))
     }
 
     fn logs(&mut self, text: &[u8], machine: u64) -> Vec<String> {
@@ -83,15 +98,7 @@ fn the_machines_lines_need_its_power() {
 fn names_come_from_who_holds_the_core() {
     let mut scene = Scene::new();
     let mut made = |pcore: u64, name: &[u8]| {
-        let words = |at, bytes| [Handle::SELF_RAM.0, 0, pcore, at, bytes, 0];
-        let error = scene.call(Call::DomainAlloc, name, words);
-        let runner = scene.world.kernel.scheduler.current().unwrap();
-        if error != 0 {
-            return Err(error);
-        }
-        let handle = Handle(runner.with_registers(|registers| registers.rdi));
-        let (domain, _): (Ptr<Domain>, _) = runner.domain().share().find(handle, Rights::READ).unwrap();
-        Ok(domain.writer.name().as_str().to_string())
+        scene.made([0, pcore, NONE], name).map(|(_, domain)| domain.writer.name().as_str().to_string())
     };
     assert_eq!(made(NONE, b"supervisor"), Ok("test".into()));
     assert_eq!(made(Handle::PCORE.0, b"supervisor"), Ok("supervisor".into()));
@@ -127,4 +134,72 @@ fn a_flood_is_counted_and_dropped() {
         "pelago: {} messages of test were dropped: it writes more than 16 KiB a second",
         LINES - more
     )));
+}
+
+/// However many domains a program forks or makes, they write what one may, and their ends say what
+/// was dropped once a second at most; nobody else has less for it.
+#[test]
+fn a_program_and_its_forks_have_one_part_of_the_log() {
+    const PROGRAM: u64 = layout::domain::WRITE_EXECUTE;
+    const FORKS: usize = 20;
+    let mut scene = Scene::new();
+    let (program, first) = scene.made([PROGRAM, Handle::PCORE.0, NONE], b"linux-1").unwrap();
+    let (_, other) = scene.made([PROGRAM, Handle::PCORE.0, NONE], b"linux-2").unwrap();
+    let forks = (0..FORKS).map(|_| scene.made([PROGRAM, Handle::PCORE.0, program.0], b"linux-3").unwrap().1);
+    let family: Vec<_> = forks.chain([first]).collect();
+    let kernel = &mut scene.world.kernel;
+    let mut lines_of = |domain: &Ptr<Domain>, count: usize| {
+        (0..count).for_each(|_| domain.writer.write(&mut kernel.log, b"x"));
+        hardware::take_lines()
+    };
+    let taken: usize = family.iter().map(|domain| lines_of(domain, 5).len()).sum();
+    assert_eq!(taken, 8);
+    assert_eq!(lines_of(&other, 1), ["pelago: linux-2: x"]);
+    let ends = |scene: &mut Scene, domain| {
+        scene.world.kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
+        hardware::take_lines()
+    };
+    let said = |count: usize| {
+        format!("pelago: {count} messages of linux-1 were dropped: it writes more than 2 lines a second")
+    };
+    hardware::set_clock(1_000_000_000);
+    assert_eq!(ends(&mut scene, family[0]), [said(family.len() * 5 - taken)]);
+    (0..5).for_each(|_| family[1].writer.write(&mut scene.world.kernel.log, b"x"));
+    assert_eq!(hardware::take_lines().len(), 2);
+    assert_eq!(ends(&mut scene, family[1]), [""; 0]);
+    hardware::set_clock(2_000_000_000);
+    assert_eq!(ends(&mut scene, family[2]), [said(3)]);
+    // What one makes by itself shares its maker's, and who has ended shares nothing.
+    let (_, own) = scene.made([PROGRAM, NONE, NONE], b"").unwrap();
+    let runner = scene.world.kernel.scheduler.current().unwrap();
+    let flood = |writer: &Writer, log: &mut LogParts| (0..10_000).for_each(|_| writer.write(log, b"x"));
+    flood(&own.writer, &mut scene.world.kernel.log);
+    hardware::take_lines();
+    runner.domain().writer.write(&mut scene.world.kernel.log, b"x");
+    assert_eq!(hardware::take_lines(), [""; 0]);
+    ends(&mut scene, first);
+    let refused = scene.made([PROGRAM, Handle::PCORE.0, program.0], b"linux-3").err();
+    assert_eq!(refused, Some(refusal(Error::PeerDead)));
+}
+
+/// More writers than there are parts share the last, and what has ended makes room.
+#[test]
+fn parts_of_the_log_are_used_again() {
+    hardware::set_clock(0);
+    let mut parts = LogParts::new();
+    let names = |from: usize| (from..from + 40).map(|number| Name::new(format!("{number}").as_bytes()).unwrap());
+    for round in 0..3 {
+        let writers: Vec<_> = names(round * 40).map(Writer::new).collect();
+        for writer in &writers {
+            writer.begin(&mut parts, true);
+        }
+        hardware::take_lines();
+        for writer in &writers {
+            (0..8).for_each(|_| writer.write(&mut parts, b"x"));
+        }
+        assert_eq!(hardware::take_lines().len(), 32 * 8);
+        writers.iter().for_each(|writer| writer.end(&mut parts));
+        let dropped = format!("pelago: {} messages of {}", 8 * 8, round * 40 + 31);
+        assert!(hardware::take_lines()[0].starts_with(&dropped));
+    }
 }

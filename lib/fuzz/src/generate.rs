@@ -162,7 +162,7 @@ fn shape(call: Call) -> &'static str {
         Call::RangeUnmap | Call::RangeGet | Call::RangeFill => "Aap",
         Call::RangeRetype => "Sgf",
         Call::RangeProtect => "Aapf",
-        Call::DomainAlloc => "Rfimp",
+        Call::DomainAlloc => "RfimpD",
         Call::DomainGrant => "Dhr",
         Call::DomainRange | Call::DomainKill => "Di",
         Call::DomainState => "Dm",

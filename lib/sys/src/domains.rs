@@ -6,14 +6,21 @@ use crate::{Outcome, call};
 
 /// `DomainAlloc`: the domain and its object id. It has the caller's name in the log.
 pub fn domain_alloc(ram: Handle, flags: u64) -> Outcome<(Handle, u64)> {
-    domain_alloc_named(ram, flags, Handle::NONE, "")
+    domain_alloc_named(ram, flags, Handle::NONE, "", Handle::NONE)
 }
 
-/// `DomainAlloc` by one who holds the core and says what the domain is called.
-pub fn domain_alloc_named(ram: Handle, flags: u64, pcore: Handle, name: &str) -> Outcome<(Handle, u64)> {
+/// `DomainAlloc` by one who holds the core and says what the domain is called. `log_of`: whose part
+/// of the log it shares, or none.
+pub fn domain_alloc_named(
+    ram: Handle,
+    flags: u64,
+    pcore: Handle,
+    name: &str,
+    log_of: Handle,
+) -> Outcome<(Handle, u64)> {
     let (address, length) = (name.as_ptr() as u64, name.len() as u64);
     // SAFETY: makes an object; the kernel reads `length` bytes of `name`.
-    let results = unsafe { call(Call::DomainAlloc, [ram.0, flags, pcore.0, address, length, 0]) }?;
+    let results = unsafe { call(Call::DomainAlloc, [ram.0, flags, pcore.0, address, length, log_of.0]) }?;
     Ok((Handle(results.words[0]), results.words[1]))
 }
 

@@ -128,10 +128,7 @@ impl Service {
     /// later programs are made anew when they are needed: what their generation names must be the
     /// same to all their servers.
     async fn announce_clients(&self, name: &str) {
-        let spare = self.linux.borrow_mut().take_spare();
-        for set in &spare {
-            self.close(&set.channels).await;
-        }
+        self.close_spare().await;
         let mut clients = self.linux.borrow().clients_of(name);
         let is_its = |(_, plan): &&(DomainId, ChannelPlan)| plan.server == name;
         clients.extend(self.bound.borrow().iter().filter(is_its).map(|(_, plan)| (NO_SET, plan.clone())));
@@ -179,10 +176,20 @@ impl Service {
     ) -> Result<Created, SpawnError> {
         match answer {
             Err(CallError::Server(MonitorError::NoMemory)) if plan.name != MEMORY => {
+                // Pages or slots of the core's monitor, and each spare set has both.
+                self.close_spare().await;
                 self.room(&plan.name, core, wanted_pages, plan.limit_pages).await?;
                 self.monitor.create(core, plan.clone()).await.map_err(|error| self.refused(error))
             }
             answer => answer.map_err(|error| self.refused(error)),
+        }
+    }
+
+    /// Closes the channels that nobody has.
+    async fn close_spare(&self) {
+        let spare = self.linux.borrow_mut().take_spare();
+        for set in &spare {
+            self.close(&set.channels).await;
         }
     }
 

@@ -11,6 +11,8 @@ use contracts::names::{Named, NamesClient, NamesError, NamesServer, serve_names}
 use contracts::spawn::{Death, DomainId, SpawnClient, SpawnEvent, serve_spawn};
 use system::{Component, Linux, Placement, Restart, System};
 
+use spawn_core::ChannelSet;
+
 use crate::service::{Service, Shared};
 
 /// How long the answer of the monitor that makes a domain takes.
@@ -37,6 +39,8 @@ struct Fake {
     not_yet: Cell<u32>,
     /// Monitors close nothing.
     keeps_channels: Cell<bool>,
+    /// Monitors make no domain before they have closed a channel.
+    is_full: Cell<bool>,
     /// What runs by the monitor's word.
     runs: Cell<Option<DomainId>>,
     peer: RefCell<Option<Peer>>,
@@ -109,6 +113,9 @@ impl MonitorServer for Fake {
     async fn create(&self, _: &Peer, _: u32, _: DomainPlan) -> Result<Created, MonitorError> {
         self.asked.borrow_mut().push(Asked::Create);
         runtime::sleep(MAKING_NS).await;
+        if self.is_full.get() && !self.asked.borrow().iter().any(|asked| matches!(asked, Asked::Close(..))) {
+            return Err(MonitorError::NoMemory);
+        }
         Ok(Created { domain: MADE, ..Created::default() })
     }
 
@@ -124,8 +131,8 @@ impl MonitorServer for Fake {
 }
 
 impl MemoryServer for Fake {
-    async fn prepare(&self, _: &Peer, _: u32, _: u64, _: u64) -> Result<u64, MemoryError> {
-        Err(MemoryError::NoMemory)
+    async fn prepare(&self, _: &Peer, _: u32, pages: u64, _: u64) -> Result<u64, MemoryError> {
+        Ok(pages)
     }
 
     async fn usage(&self, _: &Peer, _: u32) -> Result<(u64, u64), MemoryError> {
@@ -263,5 +270,22 @@ fn who_ended_while_events_were_lost_is_told_of() {
         fake.runs.set(None);
         let told = lose().await;
         assert!(matches!(told, Ok(SpawnEvent::Died { death }) if death.domain == MADE));
+    });
+}
+
+/// Channels are kept for later programs; while there is no room for one that comes they go.
+#[test]
+fn spare_channels_make_room_for_a_program() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake { is_full: Cell::new(true), ..Fake::default() });
+        let (service, process) = begin(&fake);
+        for number in [1, 2] {
+            let channels = vec![wiring::plan(number.into(), BOUND, ("linux", 0), ("driver", 0))];
+            let set = ChannelSet { number, core: 0, channels, is_broken: false };
+            assert!(service.linux.borrow_mut().keep(set).is_none());
+        }
+        let _ = process.ready();
+        assert_eq!(process.linux(None, None, 0, false).await.unwrap().domain, MADE);
+        assert_eq!(fake.asked.take(), [Asked::Create, Asked::Close(0, 1), Asked::Create], "it has the other set");
     });
 }

@@ -12,6 +12,8 @@ use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, Sp
 use runtime::now_ns;
 use system::{Component, Linux, Placement, Restart, System};
 
+use supervisor_core::Phase;
+
 use crate::watch::{STEP_LIMIT_NS, Supervisor};
 
 /// A restart may take so long beside what else goes on.
@@ -26,6 +28,9 @@ struct Fake {
     made: RefCell<Vec<(String, u64, u64)>>,
     /// How components ended that do not run.
     ends: RefCell<Vec<(String, u64)>>,
+    /// How often spawn still refuses to start something, and why.
+    refusals: Cell<u32>,
+    refusal: Cell<Option<SpawnError>>,
     /// Domains that the monitor was to end, with what status.
     ended: RefCell<Vec<(DomainId, u64)>>,
     /// Components that do not run.
@@ -120,6 +125,10 @@ impl MonitorServer for Fake {
 
 impl SpawnServer for Fake {
     async fn component(&self, _: &Peer, name: String, generation: u64, _: u64) -> Result<DomainId, SpawnError> {
+        if let Some(left) = self.refusals.get().checked_sub(1) {
+            self.refusals.set(left);
+            return Err(self.refusal.get().unwrap());
+        }
         let core = NAMES.iter().position(|known| *known == name).unwrap() as u32;
         self.made.borrow_mut().push((name.clone(), generation, now_ns()));
         self.gone.borrow_mut().retain(|gone| *gone != name);
@@ -271,6 +280,32 @@ fn a_generation_that_has_ended_is_not_waited_for() {
         }
         assert_eq!(runtime::timeout(PROMPT_NS, supervisor.wait("near", Some(2))).await, Ok(false));
         assert!(runtime::timeout(PROMPT_NS, supervisor.wait("near", Some(3))).await.is_err(), "it may still come");
+    });
+}
+
+/// What a start lacks may be there later, but for a program that is no program.
+#[test]
+fn a_start_that_is_refused_is_tried_again() {
+    const LATER_NS: u64 = 300_000_000;
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        for (generation, refusal) in [(2, SpawnError::NoMemory), (3, SpawnError::NotFound), (4, SpawnError::Failed)] {
+            fake.refusals.set(3);
+            fake.refusal.set(Some(refusal));
+            let killed_ns = kill_near(&fake, generation - 1);
+            let took_ns = made(&fake, "near", generation).await - killed_ns;
+            assert!((LATER_NS..2 * LATER_NS).contains(&took_ns), "{refusal:?}: {took_ns}");
+            let events = MonitorEvents::new(&fake.peer.borrow().clone().unwrap());
+            events.serving(domain_of(0, generation)).unwrap();
+            runtime::sleep(LATER_NS).await;
+        }
+        fake.refusals.set(1);
+        fake.refusal.set(Some(SpawnError::BadProgram));
+        kill_near(&fake, 4);
+        runtime::sleep(10 * LATER_NS).await;
+        assert_eq!(supervisor.with("near", |entry| entry.phase), Some(Phase::GivenUp));
+        assert_eq!(generations(&fake, "near"), [2, 3, 4]);
     });
 }
 

@@ -101,7 +101,8 @@ const CASES: [Case; 11] = [
         shows: &[],
         ends: Ends::Somehow,
     },
-    // The kernel's own call, past the proxy: a line that looks like the supervisor's, then a flood.
+    // The kernel's own call, past the proxy: a line that looks like the supervisor's, then a flood,
+    // and a line after it, before which it is told what was dropped.
     Case {
         name: "forged-log",
         body: r#"
@@ -109,6 +110,9 @@ const CASES: [Case; 11] = [
     for (int n = 0; n <= 20000; n++) {
         native(1, (long)(n ? flood : forged), n ? sizeof flood - 1 : sizeof forged - 1, 0, 0, 0, 0);
     }
+    long pause[2] = { 3, 0 };
+    call(35, (long)pause, 0, 0, 0, 0, 0);
+    native(1, (long)"the flood is over\n", 18, 0, 0, 0, 0);
     leave(0);"#,
         shows: &[],
         ends: Ends::With(0),
