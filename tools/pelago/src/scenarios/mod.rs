@@ -8,6 +8,7 @@ mod bad_programs;
 mod bad_threads;
 mod bench;
 mod bochs;
+mod bombs;
 mod boot;
 mod breadth;
 mod broken;
@@ -97,6 +98,7 @@ pub fn all() -> Vec<Scenario> {
         streams::scenarios(),
         bad_executables::scenarios(),
         bad_programs::scenarios(),
+        bombs::scenarios(),
         bad_threads::scenarios(),
         groups::scenarios(),
         linux_fuzz::scenarios(),
