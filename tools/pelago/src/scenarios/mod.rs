@@ -4,6 +4,7 @@ mod areas;
 mod audit;
 mod bad_executables;
 mod bad_input;
+mod bad_neighbours;
 mod bad_programs;
 mod bad_threads;
 mod bench;
@@ -97,6 +98,7 @@ pub fn all() -> Vec<Scenario> {
         memory::scenarios(),
         streams::scenarios(),
         bad_executables::scenarios(),
+        bad_neighbours::scenarios(),
         bad_programs::scenarios(),
         bombs::scenarios(),
         bad_threads::scenarios(),
