@@ -17,8 +17,8 @@ fn service() -> Service {
     Service::new(Sockets::new(Tcp::new(receive, transmit, [0; 16])))
 }
 
-/// Whoever it names, a client gives what it holds to a program that was not heard yet, and to nobody
-/// else: not to another that runs, nor to one that there is not.
+/// Whatever id it names, a client gives what it holds to a program that was not heard yet: not to
+/// another that runs, nor to one that there is not.
 #[test]
 fn a_client_gives_what_it_holds_to_the_newborn_only() {
     runtime::testing::run(async {

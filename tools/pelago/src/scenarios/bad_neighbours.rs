@@ -22,8 +22,8 @@ const PAGE: &[u8] = b"still here\n";
 
 struct Case {
     name: &'static str,
-    /// Contexts that it makes first, as many as it may, with the best time it may give, in slices of
-    /// a second.
+    /// Contexts that it makes first, as many as it may, with the best time that it may give, in
+    /// slices of a second.
     contexts: usize,
     /// What they do.
     entry: &'static str,

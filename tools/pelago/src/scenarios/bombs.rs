@@ -74,7 +74,8 @@ pub fn scenarios() -> Vec<Scenario> {
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let program = bad_programs::compile(&format!("say(\"{STARTS}\\n\", {});{}", STARTS.len() + 1, case.body))?;
     let port = free_port()?;
-    // The shell would become what it runs last, and each child of the first program is one of its own.
+    // The shell would become what it runs last, and what the first program forks are programs of
+    // their own.
     let script = format!("httpd -f -p 80 -h /www & {}; wait", case.command);
     let guest =
         bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", &script], |root, machine: &mut Machine| {
