@@ -47,8 +47,14 @@ static int end(pid_t child) {
     return status;
 }
 
+static long ns_of(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
 static void clocks(void) {
-    struct timespec now, later, used;
+    struct timespec now, later;
     struct timeval day;
     struct stat status;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -67,9 +73,15 @@ static void clocks(void) {
     check("sleep-until", slept == 0 && early_ns <= 0 && early_ns > -60000000000, early_ns);
     check("clock_settime", clock_settime(CLOCK_REALTIME, &now) == -1 && errno == EPERM, errno);
     check("settimeofday", settimeofday(&day, NULL) == -1 && errno == EPERM, errno);
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    clock_gettime(CLOCK_MONOTONIC, &later);
-    check("cpu-time", used.tv_sec <= later.tv_sec, used.tv_sec);
+    // Who computes uses time, no more than passes, and who sleeps uses none.
+    long begun_ns = ns_of(CLOCK_MONOTONIC), used_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID), computed_ns;
+    do computed_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID) - used_ns;
+    while (computed_ns < 20000000 && ns_of(CLOCK_MONOTONIC) - begun_ns < 10000000000);
+    check("cpu-time", computed_ns >= 20000000 && computed_ns <= ns_of(CLOCK_MONOTONIC) - begun_ns, computed_ns);
+    used_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID);
+    usleep(200000);
+    computed_ns = ns_of(CLOCK_PROCESS_CPUTIME_ID) - used_ns;
+    check("cpu-time-asleep", computed_ns >= 0 && computed_ns < 100000000, computed_ns);
 }
 
 static void record_locks(void) {
