@@ -96,7 +96,7 @@ pub struct Connection {
     pub state: State,
     /// Why it ended, until somebody is told.
     pub fault: Option<Fault>,
-    /// It is reset as soon as what may be sent at once has left.
+    /// It is reset as soon as what was sent is acknowledged, or was long enough ago.
     pub is_to_reset: bool,
     /// When bytes were sent last.
     bytes_sent_ns: u64,

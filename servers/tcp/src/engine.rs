@@ -418,9 +418,9 @@ impl<M: Memory> Tcp<M> {
         true
     }
 
-    /// Resets what is to be reset, unless something of it still waits for a buffer or has only just
-    /// left: as in Linux, where a write sends by itself, a peer has what was written and fits its
-    /// window before it has the reset.
+    /// Resets what is to be reset, unless something of it waits for a buffer, or for its
+    /// acknowledgement (`RESET_AFTER_NS`). As in Linux, where a write sends by itself, a peer has
+    /// what was written and fits its window before it has the reset.
     fn resets_now(&mut self, id: ConnectionId, now_ns: u64) -> bool {
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let due_ns = connection.resets_at_ns(self.wire.is_aimed_here());
