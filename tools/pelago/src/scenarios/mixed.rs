@@ -308,7 +308,8 @@ fn under_faults(
     let mut problems = vec![broken, judge_transfers(&faults, &records), judge_begun(&faults, &records)];
     if let Some(record) = record {
         let was_reset = guest.transcript.iter().any(|line| line.contains("the device is reset"));
-        let is_lossless = plan.victims.iter().all(|victim| LOSSLESS.contains(victim));
+        // Without a victim it is the way that loses frames.
+        let is_lossless = !plan.victims.is_empty() && plan.victims.iter().all(|victim| LOSSLESS.contains(victim));
         let is_judged = plan.victims == [DRIVER] || is_lossless && !was_reset;
         problems.push(frames(record, before_load, &faults, is_judged));
     }
