@@ -164,7 +164,7 @@ impl LogParts {
     const COUNT: usize = 32;
 
     /// Nobody has any.
-    pub const fn new() -> LogParts {
+    pub(crate) const fn new() -> LogParts {
         LogParts([Part::FREE; LogParts::COUNT])
     }
 
