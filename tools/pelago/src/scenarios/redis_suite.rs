@@ -267,7 +267,10 @@ mod tests {
     fn what_differs_is_told_both_ways() {
         assert_eq!(judge(&few(), SAID), Vec::<String>::new());
         let told = |from: &str, to: &str| judge(&few(), &SAID.replace(from, to)).join("\n");
-        assert_eq!(told("[ok]: A (3 ms)", "[err]: A in tests/unit/a.tcl\nno"), "unit/a A does not pass: no\n0 tests pass, the list says 1");
+        assert_eq!(
+            told("[ok]: A (3 ms)", "[err]: A in tests/unit/a.tcl\nno"),
+            "unit/a A does not pass: no\n0 tests pass, the list says 1"
+        );
         assert!(told("[err]: B: c in tests/unit/a.tcl\nExpected", "").contains("unit/a B: c passes: strike it out"));
         assert!(told("[skip]: D", "").contains("unit/a D is no test of the suite"));
         assert!(told("[ignore]: Not here\n", "").contains("the list says {\"Not here\": 2}"));
