@@ -31,7 +31,7 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 const EVENTS_MAX: usize = 1024;
 /// What an emulator wrote before its end has been read by then.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// How long the emulator takes until the counter of its processors runs: 26 to 46 ms were seen.
+/// How long the emulator takes until the counter of its processors runs: 24 to 46 ms were seen.
 const EMULATOR_START: Duration = Duration::from_millis(30);
 /// Lines shown when a scenario fails, each once: what waits says so again and again.
 const TAIL_LINES: usize = 40;
