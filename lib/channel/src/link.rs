@@ -207,8 +207,13 @@ impl Link {
         self.write(header, body)?;
         // As in `flush`.
         fence(Ordering::SeqCst);
-        if self.memory.asleep(self.side.other()).load(Ordering::Relaxed) != 0 {
-            self.mark();
+        if self.memory.asleep(self.side.other()).load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        match self.port.get() {
+            // One on this core mostly asks again when the server sleeps, and rings.
+            Some(port) if !self.remote => executor::announce(port),
+            _ => self.mark(),
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ mod turn;
 #[cfg(all(test, not(target_os = "none")))]
 mod tests;
 
-pub use port::{Port, PortId, Rank, mark, register, unregister};
+pub use port::{Port, PortId, Rank, announce, mark, register, unregister};
 pub use signal::{Notified, notified, post};
 pub use task::{BoxedTask, TaskId, YieldNow, abort, begin, reserve, spawn, yield_now};
 pub use timer::{SleepUntil, sleep_until};
@@ -84,6 +84,11 @@ impl Executor {
             self.swept_ns = now_ns;
         }
         is_time
+    }
+
+    /// Has all that is known been handled, and every peer been rung that is to be?
+    fn is_done(&self) -> bool {
+        self.tasks.ready_count() == 0 && !self.signals.has_posted() && !self.ports.any_dirty()
     }
 
     /// Is this a turn for what need not be looked at in each?

@@ -28,11 +28,11 @@ pub enum Rank {
 pub trait Port {
     /// Takes what has arrived.
     fn poll(&self);
-    /// Is there anything to take? Reads memory only.
+    /// Is there anything to take? Reads memory only, and does not call the executor.
     fn ready(&self) -> bool;
     /// Tells the peer to ring from now on.
     fn arm(&self);
-    /// Tells the peer that ringing is needless.
+    /// Tells the peer that ringing is needless. Writes memory only, and does not call the executor.
     fn disarm(&self);
     /// Rings the peer if it wants that.
     fn flush(&self);
@@ -51,6 +51,7 @@ pub struct PortId(u32);
 struct Entry {
     port: Rc<dyn Port>,
     badge: u64,
+    rank: Rank,
     remote: bool,
     hot: bool,
     dirty: bool,
@@ -61,6 +62,8 @@ pub(crate) struct Ports {
     free: Vec<u32>,
     /// Polled each turn; by rank.
     hot: [Vec<u32>; 2],
+    /// How many of them have their peer on another core.
+    hot_remote: usize,
     /// Something was sent since the last flush.
     dirty: Vec<u32>,
     /// The ports with each badge bit.
@@ -83,22 +86,64 @@ impl Ports {
     pub const fn new() -> Ports {
         let hot = [const { Vec::new() }; 2];
         let by_bit = [const { Vec::new() }; u64::BITS as usize];
-        Ports { entries: Vec::new(), free: Vec::new(), hot, dirty: Vec::new(), by_bit, badges: 0 }
+        Ports { entries: Vec::new(), free: Vec::new(), hot, hot_remote: 0, dirty: Vec::new(), by_bit, badges: 0 }
     }
 
-    /// Is nothing hot, and nothing sent that is not rung yet?
+    /// Is nothing hot?
     pub fn are_cold(&self) -> bool {
-        self.dirty.is_empty() && self.hot.iter().all(Vec::is_empty)
+        self.hot.iter().all(Vec::is_empty)
     }
 
-    fn heat(&mut self, index: u32) -> Option<Rc<dyn Port>> {
-        let entry = self.entries.get_mut(index as usize)?.as_mut()?;
-        if entry.hot {
-            return None;
+    /// Was something sent of which the peer has not been told?
+    pub fn any_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// The port's peer is to be rung.
+    fn soil(&mut self, port: PortId) {
+        if let Some(Some(entry)) = self.entries.get_mut(port.0 as usize)
+            && !core::mem::replace(&mut entry.dirty, true)
+        {
+            self.dirty.push(port.0);
         }
-        entry.hot = true;
-        self.hot[entry.port.rank() as usize].push(index);
-        Some(entry.port.clone())
+    }
+
+    /// Makes a port hot, and tells its peer so.
+    fn heat(&mut self, index: u32) {
+        if let Some(Some(entry)) = self.entries.get_mut(index as usize)
+            && !core::mem::replace(&mut entry.hot, true)
+        {
+            self.hot_remote += usize::from(entry.remote);
+            self.hot[entry.rank as usize].push(index);
+            entry.port.disarm();
+        }
+    }
+
+    /// Makes the ports with these badge bits hot.
+    fn deliver(&mut self, bits: u64) {
+        for bit in bits_of(bits) {
+            for at in 0..self.by_bit[bit].len() {
+                self.heat(self.by_bit[bit][at]);
+            }
+        }
+    }
+
+    /// Makes hot ports without news cold, which were armed; true if all are cold now.
+    fn cool(&mut self) -> bool {
+        let Ports { entries, hot, hot_remote, .. } = self;
+        for hot in hot.iter_mut() {
+            hot.retain(|index| {
+                let Some(Some(entry)) = entries.get_mut(*index as usize) else { return false };
+                entry.hot = entry.port.ready();
+                if entry.hot {
+                    entry.port.disarm();
+                } else {
+                    *hot_remote -= usize::from(entry.remote);
+                }
+                entry.hot
+            });
+        }
+        self.are_cold()
     }
 
     fn get(&self, index: u32) -> Option<Rc<dyn Port>> {
@@ -118,25 +163,6 @@ impl Ports {
     fn hot_at(&self, rank: usize, at: usize) -> Option<Rc<dyn Port>> {
         self.get(*self.hot[rank].get(at)?)
     }
-
-    fn cool_at(&mut self, rank: usize, at: usize) {
-        let index = self.hot[rank].remove(at);
-        if let Some(Some(entry)) = self.entries.get_mut(index as usize) {
-            entry.hot = false;
-        }
-    }
-
-    /// The next port from place `at` on among those with the badge bit that was cold.
-    fn heat_next(&mut self, bit: usize, at: &mut usize) -> Option<Rc<dyn Port>> {
-        while let Some(&index) = self.by_bit[bit].get(*at) {
-            *at += 1;
-            let heated = self.heat(index);
-            if heated.is_some() {
-                return heated;
-            }
-        }
-        None
-    }
 }
 
 /// Adds a port; it is hot at first.
@@ -147,11 +173,12 @@ pub fn register(port: Rc<dyn Port>) -> PortId {
             ports.entries.push(None);
             ports.entries.len() as u32 - 1
         });
-        let (badge, remote) = (port.badge(), port.remote());
+        let (badge, rank, remote) = (port.badge(), port.rank(), port.remote());
         ports.badges |= badge;
         bits_of(badge).for_each(|bit| ports.by_bit[bit].push(index));
-        ports.hot[port.rank() as usize].push(index);
-        ports.entries[index as usize] = Some(Entry { port, badge, remote, hot: true, dirty: false });
+        ports.hot[rank as usize].push(index);
+        ports.hot_remote += usize::from(remote);
+        ports.entries[index as usize] = Some(Entry { port, badge, rank, remote, hot: true, dirty: false });
         PortId(index)
     })
 }
@@ -161,7 +188,8 @@ pub fn unregister(port: PortId) {
     let entry = with(|executor| {
         let ports = &mut executor.ports;
         let entry = ports.entries.get_mut(port.0 as usize)?.take()?;
-        ports.hot[entry.port.rank() as usize].retain(|hot| *hot != port.0);
+        ports.hot[entry.rank as usize].retain(|hot| *hot != port.0);
+        ports.hot_remote -= usize::from(entry.hot && entry.remote);
         ports.dirty.retain(|dirty| *dirty != port.0);
         bits_of(entry.badge).for_each(|bit| ports.by_bit[bit].retain(|other| *other != port.0));
         ports.free.push(port.0);
@@ -173,17 +201,16 @@ pub fn unregister(port: PortId) {
 /// Something was sent through the port: its peer is rung at the end of the turn, and an answer is
 /// expected.
 pub fn mark(port: PortId) {
-    let heated = with(|executor| {
-        let ports = &mut executor.ports;
-        let entry = ports.entries.get_mut(port.0 as usize)?.as_mut()?;
-        if !core::mem::replace(&mut entry.dirty, true) {
-            ports.dirty.push(port.0);
-        }
-        if entry.hot { None } else { ports.heat(port.0) }
+    with(|executor| {
+        executor.ports.soil(port);
+        executor.ports.heat(port.0);
     });
-    if let Some(port) = heated {
-        port.disarm();
-    }
+}
+
+/// Something was sent through the port: its peer is rung at the end of the turn, and rings in turn
+/// when it sends something.
+pub fn announce(port: PortId) {
+    with(|executor| executor.ports.soil(port));
 }
 
 /// Polls hot ports of a rank.
@@ -208,14 +235,14 @@ pub(crate) fn flush() {
 
 /// Does any hot port talk to another core?
 pub(crate) fn any_remote_hot() -> bool {
-    with(|executor| {
-        let ports = &executor.ports;
-        ports
-            .hot
-            .iter()
-            .flatten()
-            .any(|index| ports.entries[*index as usize].as_ref().is_some_and(|entry| entry.remote))
-    })
+    with(|executor| executor.ports.hot_remote > 0)
+}
+
+/// Can there be news at a hot port though no time was given away but by ringing? From another core,
+/// or from whom was rung on this one. What clients of this core ask while they are not let run is
+/// found by [`cool_all`].
+pub(crate) fn may_be_answered() -> bool {
+    with(|executor| executor.ports.hot_remote > 0 || !executor.ports.hot[Rank::Response as usize].is_empty())
 }
 
 /// Is there anything at a hot port? Reads memory only.
@@ -232,6 +259,9 @@ pub(crate) fn any_hot_ready() -> bool {
 
 /// Arms all hot ports and makes those without news cold; true if all are cold now.
 pub(crate) fn cool_all() -> bool {
+    if with(|executor| executor.ports.are_cold()) {
+        return true;
+    }
     for rank in 0..2 {
         for at in 0.. {
             let Some(port) = with(|executor| executor.ports.hot_at(rank, at)) else { break };
@@ -240,36 +270,19 @@ pub(crate) fn cool_all() -> bool {
     }
     // The peers either see the announcement or we see what they sent.
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
-    let mut all_cold = true;
-    for rank in 0..2 {
-        for at in (0..with(|executor| executor.ports.hot[rank].len())).rev() {
-            let Some(port) = with(|executor| executor.ports.hot_at(rank, at)) else { continue };
-            if port.ready() {
-                port.disarm();
-                all_cold = false;
-            } else {
-                with(|executor| executor.ports.cool_at(rank, at));
-            }
-        }
-    }
-    all_cold
+    with(|executor| executor.ports.cool())
 }
 
 /// Makes the ports with these badge bits hot; gives the bits that belong to no port.
 pub(crate) fn deliver(bits: u64) -> u64 {
-    let badges = with(|executor| executor.ports.badges);
-    for bit in bits_of(bits & badges) {
-        let mut at = 0;
-        while let Some(port) = with(|executor| executor.ports.heat_next(bit, &mut at)) {
-            port.disarm();
-        }
-    }
-    bits & !badges
+    with(|executor| {
+        let badges = executor.ports.badges;
+        executor.ports.deliver(bits & badges);
+        bits & !badges
+    })
 }
 
 /// Makes all ports hot.
 pub(crate) fn heat_all() {
-    for index in 0..with(|executor| executor.ports.entries.len()) {
-        with(|executor| executor.ports.heat(index as u32)).into_iter().for_each(|port| port.disarm());
-    }
+    with(|executor| (0..executor.ports.entries.len()).for_each(|index| executor.ports.heat(index as u32)));
 }

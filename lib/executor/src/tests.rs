@@ -6,7 +6,7 @@ use core::future::poll_fn;
 use core::task::Poll;
 
 use crate::turn::SWEEP_NS;
-use crate::{Platform, Port, Rank, block_on, register, spawn};
+use crate::{Platform, Port, PortId, Rank, announce, block_on, is_at_rest, mark, register, rest, spawn};
 
 /// The bit of the monitor's beat, which is of no port.
 const BEAT: u64 = 1 << 60;
@@ -111,4 +111,109 @@ fn a_message_that_nobody_rang_for_is_found_by_the_next_sweep() {
     register(port.clone());
     block_on(&platform, poll_fn(|_| if port.taken.get() { Poll::Ready(()) } else { Poll::Pending }));
     assert!(platform.now_ns() <= 3 * SWEEP_NS, "{} ns", platform.now_ns());
+}
+
+/// Counts what the executor does to a port.
+struct Counted {
+    rank: Rank,
+    is_armed: Cell<bool>,
+    polled: Cell<u32>,
+    rung: Cell<u32>,
+    /// Messages that are there, and one that comes as the port is armed.
+    messages: Cell<u32>,
+    comes_late: Cell<bool>,
+}
+
+impl Counted {
+    fn new(rank: Rank) -> (Rc<Counted>, PortId) {
+        let [is_armed, comes_late] = [false; 2].map(Cell::new);
+        let [polled, rung, messages] = [0; 3].map(Cell::new);
+        let port = Rc::new(Counted { rank, is_armed, polled, rung, messages, comes_late });
+        let id = register(port.clone());
+        (port, id)
+    }
+}
+
+impl Port for Counted {
+    fn poll(&self) {
+        self.polled.set(self.polled.get() + 1);
+        self.messages.set(0);
+    }
+
+    fn ready(&self) -> bool {
+        self.messages.get() > 0
+    }
+
+    fn arm(&self) {
+        self.is_armed.set(true);
+        self.messages.set(self.messages.get() + u32::from(self.comes_late.take()));
+    }
+
+    fn disarm(&self) {
+        self.is_armed.set(false);
+    }
+
+    fn flush(&self) {
+        self.rung.set(self.rung.get() + 1);
+    }
+
+    fn badge(&self) -> u64 {
+        2
+    }
+
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn remote(&self) -> bool {
+        false
+    }
+}
+
+/// Time stands, and nobody rings.
+struct Quiet;
+
+impl Platform for Quiet {
+    fn now_ns(&self) -> u64 {
+        1
+    }
+
+    fn wait(&self, deadline_ns: u64) -> u64 {
+        assert_eq!(deadline_ns, 0, "it may not sleep");
+        0
+    }
+}
+
+#[test]
+fn who_announces_has_the_peer_rung_and_is_not_polled_for_it() {
+    let (port, id) = Counted::new(Rank::Request);
+    rest(&Quiet, false);
+    assert!(port.is_armed.get() && is_at_rest());
+    let polled = port.polled.get();
+    announce(id);
+    announce(id);
+    assert!(port.is_armed.get() && !is_at_rest());
+    rest(&Quiet, false);
+    assert_eq!((port.rung.get(), port.polled.get(), is_at_rest()), (1, polled, true));
+    // Who expects an answer is polled, and need not be rung.
+    mark(id);
+    assert!(!port.is_armed.get());
+    rest(&Quiet, false);
+    assert!(port.rung.get() == 2 && port.polled.get() > polled && port.is_armed.get() && is_at_rest());
+}
+
+#[test]
+fn what_comes_while_peers_are_told_to_ring_is_taken_before_rest() {
+    for rank in [Rank::Response, Rank::Request] {
+        let (port, id) = Counted::new(rank);
+        mark(id);
+        port.comes_late.set(true);
+        rest(&Quiet, false);
+        assert_eq!((port.messages.get(), port.is_armed.get(), is_at_rest()), (0, true, true), "{rank:?}");
+        // The same where nothing is left to be done but that.
+        crate::port::deliver(port.badge());
+        port.comes_late.set(true);
+        rest(&Quiet, false);
+        assert_eq!((port.messages.get(), port.is_armed.get(), is_at_rest()), (0, true, true), "{rank:?}");
+    }
 }

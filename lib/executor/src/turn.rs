@@ -51,6 +51,10 @@ pub fn block_on<F: Future>(platform: &impl Platform, future: F) -> F::Output {
 /// for a component that now does something else until a notification comes (a Linux program running
 /// beside its proxy). `looks`: there may be one already, so look for it first.
 pub fn rest(platform: &impl Platform, mut looks: bool) {
+    // Mostly all is done, and peers are to be told.
+    if !looks && with(|executor| executor.is_done()) && !idle(platform, false) {
+        return;
+    }
     loop {
         receive(platform, false, looks);
         looks = false;
@@ -63,7 +67,7 @@ pub fn rest(platform: &impl Platform, mut looks: bool) {
 /// Is nothing ready, nothing to be announced, and every peer told to ring? Then [`rest`] has only
 /// notifications to look for. Reads memory only.
 pub fn is_at_rest() -> bool {
-    with(|executor| executor.tasks.ready_count() == 0 && executor.ports.are_cold() && !executor.signals.has_posted())
+    with(|executor| executor.is_done() && executor.ports.are_cold())
 }
 
 /// Has a time come that somebody waits for? Reads memory only.
@@ -74,10 +78,14 @@ pub fn is_due(now_ns: u64) -> bool {
 /// First half of a turn: takes in what has come. Looks for notifications if it `must`, and now and
 /// then.
 fn receive(platform: &impl Platform, may_sleep: bool, must: bool) {
-    let (looks, posted) = with(|executor| {
+    let (looks, posted, is_quiet) = with(|executor| {
         executor.begin_turn();
-        (executor.looks() || must, executor.signals.take_posted())
+        let is_quiet = executor.tasks.ready_count() == 0 && executor.ports.are_cold();
+        (executor.looks() || must, executor.signals.take_posted(), is_quiet)
     });
+    if is_quiet && !looks && posted == 0 {
+        return;
+    }
     deliver(posted | if looks { platform.wait(0) } else { 0 });
     port::poll_hot(Rank::Response);
     // Whom an answer wakes goes on before new work begins.
@@ -111,7 +119,7 @@ fn work(platform: &impl Platform, may_sleep: bool) -> bool {
     }
     // Mostly the answer is there: who was rung on this core had our time. Now and then the long
     // way, so that quiet ports become cold.
-    if !with(|executor| executor.looks()) && port::any_hot_ready() {
+    if !with(|executor| executor.looks()) && port::may_be_answered() && port::any_hot_ready() {
         return true;
     }
     idle(platform, may_sleep)

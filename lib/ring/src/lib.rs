@@ -30,6 +30,8 @@ pub const SLOT_WORDS: usize = 7;
 pub const MESSAGE_SLOTS: usize = 16;
 /// Most body bytes: all payload words but the header's.
 pub const BODY_BYTES: usize = (MESSAGE_SLOTS * SLOT_WORDS - 1) * 8;
+/// Most body bytes of a message that takes one slot, as most do.
+const SLOT_BODY_BYTES: usize = (SLOT_WORDS - 1) * 8;
 /// Fewest slots of a ring: the longest message must fit.
 pub const RING_SLOTS_MIN: usize = MESSAGE_SLOTS;
 

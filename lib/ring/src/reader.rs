@@ -1,7 +1,7 @@
 //! The reading side.
 
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::{BODY_BYTES, Broken, Header, SLOT_WORDS, Slot, slot, slots_of, stamp};
+use crate::{BODY_BYTES, Broken, Header, SLOT_BODY_BYTES, SLOT_WORDS, Slot, slot, slots_of, stamp};
 
 /// Room for the body of any message.
 pub struct Buffer(pub [u8; BODY_BYTES]);
@@ -51,7 +51,27 @@ impl Reader {
     fn take(&mut self, slots: &[Slot], index: &AtomicU64, buffer: &mut Buffer) -> Result<(Header, usize), Broken> {
         let first = slot(slots, self.next);
         let (header, body_bytes) = Header::decode(first.words[0].load(Ordering::Relaxed))?;
-        let count = slots_of(body_bytes);
+        let count = if body_bytes <= SLOT_BODY_BYTES {
+            let words = first.words[1..].iter().take(body_bytes.div_ceil(8));
+            for (bytes, word) in buffer.0.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+                *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+            }
+            1
+        } else {
+            let count = slots_of(body_bytes);
+            self.check(slots, count)?;
+            self.copy(slots, body_bytes, buffer);
+            count
+        };
+        self.next = self.next.wrapping_add(count as u32);
+        fence(Ordering::Acquire);
+        // Release: the copy is done before the writer may reuse the slots.
+        index.store(stamp(self.generation, self.next), Ordering::Release);
+        Ok((header, body_bytes))
+    }
+
+    /// Are all slots of a message there?
+    fn check(&self, slots: &[Slot], count: usize) -> Result<(), Broken> {
         if count > slots.len() {
             return Err(Broken);
         }
@@ -61,12 +81,7 @@ impl Reader {
                 return Err(Broken);
             }
         }
-        self.copy(slots, body_bytes, buffer);
-        self.next = self.next.wrapping_add(count as u32);
-        fence(Ordering::Acquire);
-        // Release: the copy is done before the writer may reuse the slots.
-        index.store(stamp(self.generation, self.next), Ordering::Release);
-        Ok((header, body_bytes))
+        Ok(())
     }
 
     fn copy(&self, slots: &[Slot], body_bytes: usize, buffer: &mut Buffer) {

@@ -1,7 +1,7 @@
 //! The writing side.
 
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::{BODY_BYTES, Broken, Header, SLOT_WORDS, Slot, slot, slots_of, stamp};
+use crate::{BODY_BYTES, Broken, Header, SLOT_BODY_BYTES, SLOT_WORDS, Slot, slot, slots_of, stamp};
 
 /// Why a message was not sent; nothing of it is visible to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,14 +56,20 @@ impl Writer {
         if body.len() > BODY_BYTES {
             return Err(Refused::TooLong);
         }
-        let count = slots_of(body.len());
+        let is_short = body.len() <= SLOT_BODY_BYTES;
+        let count = if is_short { 1 } else { slots_of(body.len()) };
         if self.room(slots) < count {
             self.look_up(slots, index)?;
             if self.room(slots) < count {
                 return Err(Refused::Full);
             }
         }
-        self.put(slots, header.encode(body.len()), body);
+        let header = header.encode(body.len());
+        if is_short {
+            self.put_short(slots, header, body);
+        } else {
+            self.put(slots, header, body);
+        }
         // All but the first stamp, then the first with Release: the message appears whole.
         for offset in 1..count as u32 {
             let position = self.next.wrapping_add(offset);
@@ -92,6 +98,20 @@ impl Writer {
         }
         self.consumed = consumed;
         Ok(())
+    }
+
+    /// Fills the payload words of the next slot.
+    fn put_short(&self, slots: &[Slot], header: u64, body: &[u8]) {
+        let [first, others @ ..] = &slot(slots, self.next).words;
+        first.store(header, Ordering::Relaxed);
+        let (whole, rest) = body.as_chunks::<8>();
+        for (word, bytes) in others.iter().zip(whole) {
+            word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+        }
+        if let (false, Some(word)) = (rest.is_empty(), others.get(whole.len())) {
+            let value = rest.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
+            word.store(value, Ordering::Relaxed);
+        }
     }
 
     /// Fills payload words from the next slot on.

@@ -39,6 +39,8 @@ pub struct Service {
     /// Who the clients are.
     pub processes: Rc<RefCell<Table>>,
     table: RefCell<Descriptions>,
+    /// Empty: memory for what an operation changed.
+    changed: Cell<Vec<DescriptionId>>,
     /// Requests that wait for a change of a description, by that and a number of their own.
     waiting: RefCell<BTreeMap<(DescriptionId, u64), Waker>>,
     last_wait: Cell<u64>,
@@ -93,6 +95,7 @@ impl Service {
         Service {
             processes,
             table: RefCell::default(),
+            changed: Cell::default(),
             waiting: RefCell::default(),
             last_wait: Cell::default(),
             watchers: RefCell::default(),
@@ -134,7 +137,23 @@ impl Service {
     pub fn act<T>(&self, operation: impl FnOnce(&mut Descriptions) -> T) -> T {
         let mut table = self.table.borrow_mut();
         let result = operation(&mut table);
-        let (changed, settled, logged) = (table.take_changed(), table.take_settled(), table.take_logged());
+        let mut changed = self.changed.take();
+        table.move_changed(&mut changed);
+        let has_word = table.has_word();
+        drop(table);
+        if has_word {
+            self.pass_word();
+        }
+        changed.drain(..).for_each(|id| self.notify(id));
+        self.changed.set(changed);
+        result
+    }
+
+    /// Tells the log, and the servers that lend, what is for them.
+    #[cold]
+    fn pass_word(&self) {
+        let mut table = self.table.borrow_mut();
+        let (settled, logged) = (table.take_settled(), table.take_logged());
         drop(table);
         for (process, line) in logged {
             let processes = self.processes.borrow();
@@ -146,13 +165,17 @@ impl Service {
                 let _ = lender.settled(ticket);
             }
         }
-        changed.into_iter().for_each(|id| self.notify(id));
-        result
     }
 
     fn notify(&self, id: DescriptionId) {
-        self.waiting.borrow().range(all_of(id)).for_each(|(_, waker)| waker.wake_by_ref());
+        let waiting = self.waiting.borrow();
+        if !waiting.is_empty() {
+            waiting.range(all_of(id)).for_each(|(_, waker)| waker.wake_by_ref());
+        }
         let mut watchers = self.watchers.borrow_mut();
+        if watchers.is_empty() {
+            return;
+        }
         let told: Vec<_> = watchers
             .range(all_of(id))
             .filter_map(|(key, watcher)| {

@@ -15,7 +15,6 @@ mod pipes;
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
-use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
@@ -46,6 +45,8 @@ pub const EVENTS_MAX: usize = 4096;
 pub const TIMERS_MAX: usize = 1024;
 /// Process handles at once, some 100 bytes each.
 pub const HANDLES_MAX: usize = 4096;
+/// A write of so many bytes needs no memory on its way to a pipe.
+const FEW_BYTES: usize = 64;
 /// Tickets of other servers on their way at once.
 pub const TICKETS_MAX: usize = 4096;
 
@@ -98,10 +99,17 @@ pub struct Descriptions {
 }
 
 impl Descriptions {
-    /// Who must look again since this was asked last.
-    pub fn take_changed(&mut self) -> Vec<DescriptionId> {
-        self.changed.append(&mut self.sockets.changed);
-        core::mem::take(&mut self.changed)
+    /// Puts into `changed`, which is empty, who must look again since this was asked last.
+    pub fn move_changed(&mut self, changed: &mut Vec<DescriptionId>) {
+        if !self.sockets.changed.is_empty() {
+            self.changed.append(&mut self.sockets.changed);
+        }
+        core::mem::swap(&mut self.changed, changed);
+    }
+
+    /// Are there settled tickets, or lines for the log?
+    pub fn has_word(&self) -> bool {
+        !self.settled.is_empty() || !self.sockets.logged.is_empty()
     }
 
     /// Tickets that are done with since this was asked last.
@@ -503,15 +511,11 @@ impl Descriptions {
         offered: usize,
         get: impl FnOnce(&mut [u8]) -> bool,
     ) -> Result<usize, Error> {
-        if let Object::Socket = self.held(client, id)? {
-            return self.sockets.send(id, &Sender { who: writer(), ..Sender::default() }, offered, get);
-        }
-        let fetch = |count: usize| {
-            let mut bytes = vec![0; count];
-            if get(&mut bytes) { Ok(bytes) } else { Err(Error::Invalid) }
-        };
         let pipe = match self.held(client, id)? {
-            Object::PipeEnd { reads: true, .. } | Object::NamedEnd(End { writes: false, .. }) | Object::Socket => {
+            Object::Socket => {
+                return self.sockets.send(id, &Sender { who: writer(), ..Sender::default() }, offered, get);
+            }
+            Object::PipeEnd { reads: true, .. } | Object::NamedEnd(End { writes: false, .. }) => {
                 return Err(Error::BadId);
             }
             Object::Timer { .. } | Object::Process { .. } => return Err(Error::Invalid),
@@ -520,9 +524,11 @@ impl Descriptions {
                 if offered < BYTES {
                     return Err(Error::Invalid);
                 }
-                let bytes = fetch(BYTES)?;
-                let more = bytes.try_into().map(u64::from_ne_bytes).map_err(|_| Error::Failed)?;
-                event.add(more).map_err(|refused| match refused {
+                let mut bytes = [0; BYTES];
+                if !get(&mut bytes) {
+                    return Err(Error::Invalid);
+                }
+                event.add(u64::from_ne_bytes(bytes)).map_err(|refused| match refused {
                     Refused::TooLarge => Error::Invalid,
                     Refused::Full => Error::WouldBlock,
                 })?;
@@ -536,7 +542,17 @@ impl Descriptions {
             Room::Over => return Err(Error::BrokenPipe),
             Room::Wait => return Err(Error::WouldBlock),
         };
-        content.put(&fetch(count)?);
+        let (mut few, mut many) = ([0; FEW_BYTES], Vec::new());
+        let bytes = if count <= FEW_BYTES {
+            &mut few[..count]
+        } else {
+            many.resize(count, 0);
+            &mut many[..]
+        };
+        if !get(bytes) {
+            return Err(Error::Invalid);
+        }
+        content.put(bytes);
         self.tell_end(pipe, true);
         Ok(count)
     }

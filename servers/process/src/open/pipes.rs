@@ -178,6 +178,7 @@ impl Descriptions {
 mod tests {
     use super::super::tests::{CHILD, ME, read, write};
     use super::*;
+    use alloc::vec;
 
     const TO_READ: (bool, bool) = (true, false);
     const TO_WRITE: (bool, bool) = (false, true);

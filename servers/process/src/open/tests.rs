@@ -1,6 +1,17 @@
 //! Tests of the open descriptions.
 
+use alloc::vec;
+
 use super::*;
+
+impl Descriptions {
+    /// Who must look again since this was asked last.
+    pub(super) fn take_changed(&mut self) -> Vec<DescriptionId> {
+        let mut changed = Vec::new();
+        self.move_changed(&mut changed);
+        changed
+    }
+}
 
 pub(super) const ME: u64 = 1 << 32;
 pub(super) const CHILD: u64 = 2 << 32;
