@@ -162,7 +162,9 @@ impl ClientChannel {
         inner.link.flush();
         inner.poll();
         if was_armed {
-            inner.link.arm();
+            if inner.link.arm() {
+                inner.link.nudge();
+            }
             // Whoever sent in between has seen that there was no need to ring.
             fence(Ordering::SeqCst);
             if inner.ready() {
@@ -411,8 +413,12 @@ impl Port for Inner {
         waiting && self.link.room_came()
     }
 
-    fn arm(&self) {
-        self.link.arm();
+    fn arm(&self) -> bool {
+        self.link.arm()
+    }
+
+    fn nudge(&self) {
+        self.link.nudge();
     }
 
     fn disarm(&self) {

@@ -318,7 +318,8 @@ impl Link {
         self.memory.wants_room(self.side).load(Ordering::Relaxed) == 0
     }
 
-    pub fn arm(&self) {
+    /// Has the peer ring from now on; true if it is to be nudged.
+    pub fn arm(&self) -> bool {
         self.memory.asleep(self.side).store(1, Ordering::Relaxed);
         // Whoever sleeps while the peer, awake as it says, has not taken everything sets its bits
         // once: a peer that hangs then has something pending and the kernel's watch sees it; for
@@ -326,13 +327,18 @@ impl Link {
         // nothing new can be sent, and the bits of before may have been taken without a look at the
         // ring: then they are set each time.
         let writer = self.writer.borrow();
-        if (self.rung_at.get() != writer.position() || !self.room_came())
+        let is_behind = (self.rung_at.get() != writer.position() || !self.room_came())
             && !self.closed.get()
-            && writer.is_unread(self.memory.index(self.side))
-        {
+            && writer.is_unread(self.memory.index(self.side));
+        if is_behind {
             self.rung_at.set(writer.position());
-            self.doorbell.nudge();
         }
+        is_behind
+    }
+
+    /// Sets the peer's bits without lending it time.
+    pub fn nudge(&self) {
+        self.doorbell.nudge();
     }
 
     /// Was the peer told to ring, and has not?

@@ -404,8 +404,12 @@ impl Port for ServerPort {
         !state.unsent.is_empty() && inner.link.room_came()
     }
 
-    fn arm(&self) {
-        self.0.inner.link.arm();
+    fn arm(&self) -> bool {
+        self.0.inner.link.arm()
+    }
+
+    fn nudge(&self) {
+        self.0.inner.link.nudge();
     }
 
     fn disarm(&self) {

@@ -30,8 +30,11 @@ pub trait Port {
     fn poll(&self);
     /// Is there anything to take? Reads memory only, and does not call the executor.
     fn ready(&self) -> bool;
-    /// Tells the peer to ring from now on.
-    fn arm(&self);
+    /// Tells the peer to ring from now on; true if a [`nudge`](Port::nudge) is to follow. Writes
+    /// memory only, and does not call the executor.
+    fn arm(&self) -> bool;
+    /// Sets the bits of a peer that has not taken everything though it is awake, as it says.
+    fn nudge(&self);
     /// Tells the peer that ringing is needless. Writes memory only, and does not call the executor.
     fn disarm(&self);
     /// Rings the peer if it wants that.
@@ -128,6 +131,19 @@ impl Ports {
         }
     }
 
+    /// Arms all hot ports; gives those that are to be nudged.
+    fn arm(&self) -> Vec<Rc<dyn Port>> {
+        let mut nudged = Vec::new();
+        for index in self.hot.iter().flatten() {
+            if let Some(Some(entry)) = self.entries.get(*index as usize)
+                && entry.port.arm()
+            {
+                nudged.push(entry.port.clone());
+            }
+        }
+        nudged
+    }
+
     /// Makes hot ports without news cold, which were armed; true if all are cold now.
     fn cool(&mut self) -> bool {
         let Ports { entries, hot, hot_remote, .. } = self;
@@ -214,7 +230,14 @@ pub fn announce(port: PortId) {
 }
 
 /// Polls hot ports of a rank.
+#[inline]
 pub(crate) fn poll_hot(rank: Rank) {
+    if with(|executor| !executor.ports.hot[rank as usize].is_empty()) {
+        poll_each(rank);
+    }
+}
+
+fn poll_each(rank: Rank) {
     let mut polled = 0;
     for at in 0.. {
         // A port may come or go while another is polled; then one may be polled late, never lost.
@@ -262,12 +285,8 @@ pub(crate) fn cool_all() -> bool {
     if with(|executor| executor.ports.are_cold()) {
         return true;
     }
-    for rank in 0..2 {
-        for at in 0.. {
-            let Some(port) = with(|executor| executor.ports.hot_at(rank, at)) else { break };
-            port.arm();
-        }
-    }
+    let nudged = with(|executor| executor.ports.arm());
+    nudged.into_iter().for_each(|port| port.nudge());
     // The peers either see the announcement or we see what they sent.
     core::sync::atomic::fence(core::sync::atomic::Ordering::SeqCst);
     with(|executor| executor.ports.cool())

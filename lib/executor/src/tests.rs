@@ -81,9 +81,12 @@ impl Port for Unrung {
         self.is_there.get()
     }
 
-    fn arm(&self) {
+    fn arm(&self) -> bool {
         self.armed.set(true);
+        false
     }
+
+    fn nudge(&self) {}
 
     fn disarm(&self) {
         self.armed.set(false);
@@ -122,13 +125,15 @@ struct Counted {
     /// Messages that are there, and one that comes as the port is armed.
     messages: Cell<u32>,
     comes_late: Cell<bool>,
+    /// Its peer has not taken everything.
+    is_behind: Cell<bool>,
 }
 
 impl Counted {
     fn new(rank: Rank) -> (Rc<Counted>, PortId) {
-        let [is_armed, comes_late] = [false; 2].map(Cell::new);
+        let [is_armed, comes_late, is_behind] = [false; 3].map(Cell::new);
         let [polled, rung, messages] = [0; 3].map(Cell::new);
-        let port = Rc::new(Counted { rank, is_armed, polled, rung, messages, comes_late });
+        let port = Rc::new(Counted { rank, is_armed, polled, rung, messages, comes_late, is_behind });
         let id = register(port.clone());
         (port, id)
     }
@@ -144,9 +149,16 @@ impl Port for Counted {
         self.messages.get() > 0
     }
 
-    fn arm(&self) {
+    fn arm(&self) -> bool {
         self.is_armed.set(true);
         self.messages.set(self.messages.get() + u32::from(self.comes_late.take()));
+        self.is_behind.get()
+    }
+
+    fn nudge(&self) {
+        // A peer in the same component is rung by the executor.
+        crate::post(self.badge());
+        self.is_behind.set(false);
     }
 
     fn disarm(&self) {
@@ -216,4 +228,15 @@ fn what_comes_while_peers_are_told_to_ring_is_taken_before_rest() {
         rest(&Quiet, false);
         assert_eq!((port.messages.get(), port.is_armed.get(), is_at_rest()), (0, true, true), "{rank:?}");
     }
+}
+
+#[test]
+fn a_peer_that_is_behind_is_nudged_once() {
+    let (port, id) = Counted::new(Rank::Request);
+    rest(&Quiet, false);
+    let polled = port.polled.get();
+    mark(id);
+    port.is_behind.set(true);
+    rest(&Quiet, false);
+    assert!(!port.is_behind.get() && port.polled.get() > polled && port.is_armed.get() && is_at_rest());
 }

@@ -126,7 +126,14 @@ fn work(platform: &impl Platform, may_sleep: bool) -> bool {
 }
 
 /// Polls the tasks that are ready now; what they wake runs after new messages.
+#[inline]
 fn run_ready() {
+    if with(|executor| executor.tasks.ready_count() > 0) {
+        run_each();
+    }
+}
+
+fn run_each() {
     for _ in 0..with(|executor| executor.tasks.ready_count()) {
         task::poll_next();
     }

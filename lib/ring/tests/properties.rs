@@ -108,6 +108,20 @@ fn positions_wrap_around() {
 }
 
 #[test]
+fn each_byte_has_its_place_in_a_body_of_any_length() {
+    let slots = slots(16);
+    let index = AtomicU64::new(0);
+    let (mut writer, mut reader) = (Writer::new(1), Reader::new(1, &index));
+    let mut buffer = Buffer::default();
+    for length in 0..=BODY_BYTES {
+        let body: Vec<u8> = (0..length).map(|place| (place * 7 + length) as u8).collect();
+        writer.write(&slots, &index, header(1), &body).unwrap();
+        let (_, bytes) = reader.read(&slots, &index, &mut buffer).unwrap().unwrap();
+        assert_eq!(buffer.0[..bytes], body, "{length} bytes");
+    }
+}
+
+#[test]
 fn what_is_too_long_is_refused() {
     let slots = slots(16);
     let index = AtomicU64::new(0);
