@@ -294,7 +294,8 @@ fn a_start_that_is_refused_is_tried_again() {
             fake.refusals.set(3);
             fake.refusal.set(Some(refusal));
             let killed_ns = kill_near(&fake, generation - 1);
-            let took_ns = made(&fake, "near", generation).await - killed_ns;
+            let made_ns = runtime::timeout(10 * LATER_NS, made(&fake, "near", generation)).await;
+            let took_ns = made_ns.expect("it is tried again") - killed_ns;
             assert!((LATER_NS..2 * LATER_NS).contains(&took_ns), "{refusal:?}: {took_ns}");
             let events = MonitorEvents::new(&fake.peer.borrow().clone().unwrap());
             events.serving(domain_of(0, generation)).unwrap();
