@@ -26,3 +26,5 @@ pub mod process;
 pub mod sockets;
 pub mod spawn;
 pub mod supervisor;
+#[cfg(not(target_os = "none"))]
+pub mod testing;

@@ -3,10 +3,10 @@
 //!
 //! Both are measured in one boot, one after the other, so that the host's speed is the same.
 
-use crate::emulator::{Forward, Machine, MachineType};
 use crate::late::late;
 use crate::scenario::{Bench, Scenario, free_port, with_console};
-use crate::scenarios::{bad_programs, web};
+use crate::scenarios::bad_programs::{self, PAGE};
+use crate::scenarios::web;
 use anyhow::{Context, Result, ensure};
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,6 @@ const ROUNDS: usize = 3;
 const FACTOR: u32 = 2;
 const LOOPS: &str = "the loop starts";
 const STARTS: &str = "the neighbour starts";
-const PAGE: &[u8] = b"still here\n";
 
 struct Case {
     name: &'static str,
@@ -126,14 +125,8 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
         (program(case)?, bad_programs::compile(&format!("say(\"{LOOPS}\\n\", {}); for (;;);", LOOPS.len() + 1))?);
     let port = free_port()?;
     let script = "httpd -f -p 80 -h /www & /loop & first=$!; read line; kill -9 $first; while :; do /bad; done";
-    let guest =
-        bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", script], |root, machine: &mut Machine| {
-            root.file("root/www/page", 0o644, PAGE.to_vec());
-            root.file("root/bad", 0o755, bad);
-            root.file("root/loop", 0o755, plain);
-            machine.forwards.push(Forward::local(port, 80));
-            Ok(())
-        })?;
+    let programs = vec![("root/bad", bad), ("root/loop", plain)];
+    let guest = bad_programs::boot_beside_server(bench, cpus, script, port, programs)?;
     let address = format!("http://127.0.0.1:{port}/page");
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;

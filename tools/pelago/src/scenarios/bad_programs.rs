@@ -21,7 +21,8 @@ const FLOOD_LINES: u32 = 20_000;
 /// What each bad program says first, and the shell when one has ended.
 const STARTS: &str = "bad program starts";
 const ENDED: &str = "bad program ended: ";
-const PAGE: &[u8] = b"still here\n";
+/// What the web server beside them gives.
+pub const PAGE: &[u8] = b"still here\n";
 
 /// What every program begins with: system calls as the System V ABI for x86-64 has them, calls of
 /// the kernel itself (`abi/src/call.rs`), and where a context may begin that has no stack.
@@ -170,17 +171,28 @@ pub fn scenarios() -> Vec<Scenario> {
         .collect()
 }
 
+/// Boots a shell with a script that starts a web server for [`PAGE`], on a port of this machine,
+/// and bad programs.
+pub fn boot_beside_server(
+    bench: &Bench,
+    cpus: u32,
+    script: &str,
+    port: u16,
+    programs: Vec<(&str, Vec<u8>)>,
+) -> Result<Guest> {
+    bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", script], |root, machine: &mut Machine| {
+        root.file("root/www/page", 0o644, PAGE.to_vec());
+        programs.into_iter().for_each(|(path, program)| root.file(path, 0o755, program));
+        machine.forwards.push(Forward::local(port, 80));
+        Ok(())
+    })
+}
+
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let program = compile(&format!("say(\"{STARTS}\\n\", {});{}", STARTS.len() + 1, case.body))?;
     let port = free_port()?;
     let script = format!("httpd -f -p 80 -h /www & /bad; echo \"{ENDED}$?\"; wait");
-    let guest =
-        bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", &script], |root, machine: &mut Machine| {
-            root.file("root/www/page", 0o644, PAGE.to_vec());
-            root.file("root/bad", 0o755, program);
-            machine.forwards.push(Forward::local(port, 80));
-            Ok(())
-        })?;
+    let guest = boot_beside_server(bench, cpus, &script, port, vec![("root/bad", program)])?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
         guest.heard(STARTS, LIMIT)?;
