@@ -8,9 +8,9 @@
 //! task and does not stop it.
 //!
 //! Invariants: wakers carry a task's number and count, not a pointer, so a late wake-up is at worst
-//! ignored; no borrow of the executor is held while foreign code (poll, drop, wake, port) runs;
-//! every queue is bounded by what was spawned or registered. Deliberately unknown here: system
-//! calls (see [`Platform`]), what ports carry.
+//! ignored; no borrow of the executor is held while foreign code (poll, drop, wake, port) runs,
+//! save what a [`Port`] promises not to call us from; every queue is bounded by what was spawned or
+//! registered. Deliberately unknown here: system calls (see [`Platform`]), what ports carry.
 #![no_std]
 
 extern crate alloc;

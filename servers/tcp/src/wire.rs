@@ -2,12 +2,13 @@
 //! buffers.
 //!
 //! Invariants: a packet handed in is a private copy; every packet out lies in a buffer taken from
-//! `free` and is listed in `out`, in `on_the_way` until IP names its buffer as sent, and, decoded,
-//! in `sent`. A buffer is in exactly one of `free` and `on_the_way`, or still with the device for a
-//! TCP before us. With no buffer free the library is told so and asks again later. TCP's checksum
-//! is made where a packet leaves the machine. Packets for this machine itself turn round in
-//! `local`: a connection may send while fewer than [`LOCAL_MAX`] wait there, answers always, so
-//! that nothing is lost on that way, and who sends faster than is read waits.
+//! `free` and is listed in `out`, in `on_the_way` until IP names its buffer as sent or a new IP has
+//! left it its number, and, decoded, in `sent`. A buffer is in exactly one of `free` and
+//! `on_the_way`, or still with the device for a TCP before us. With no buffer free the library is
+//! told so and asks again later. TCP's checksum is made where a packet leaves the machine. Packets
+//! for this machine itself turn round in `local`: a connection may send while fewer than
+//! [`LOCAL_MAX`] wait there, answers always, so that nothing is lost on that way, and who sends
+//! faster than is read waits.
 
 use alloc::{boxed::Box, collections::VecDeque, vec::Vec};
 use core::net::{Ipv4Addr, SocketAddrV4};

@@ -2,7 +2,8 @@
 mod common;
 
 use common::*;
-use contracts::descriptions::DescriptionError;
+use contracts::descriptions::{DescriptionError, WatchFor, ready};
+use contracts::sockets::{Family, SocketAddress, SocketKind};
 use packet::{BUFFERS, BufferSet, IP_TRANSMIT_BUFFERS, Number, Pool, Span};
 use tcp::segment::{Pair, Segment, acknowledgement, before};
 
@@ -281,6 +282,30 @@ fn a_hundred_deaths_of_ip_lose_no_buffer() {
     }
     assert_eq!((received, net.server.sockets.tcp.free_buffers()), (written, all));
     assert_eq!(net.server.sockets.tcp.counters().bad_sent, 0);
+}
+
+/// Who found no room for a datagram is told when a new IP shows that all has left: nothing else
+/// would tell it.
+#[test]
+fn datagrams_go_on_where_a_new_ip_shows_that_all_has_left() {
+    let Net { server: mut machine, now_ns, .. } = Net::new();
+    let socket = machine.sockets.socket(ME, Family::Internet, SocketKind::Datagram).unwrap();
+    let to = Some(SocketAddress { address: CLIENT, port: 53 });
+    let sends = |machine: &mut Machine| machine.sockets.send_datagram(ME, socket, 4, to, |room| room.len() == 4);
+    while sends(&mut machine).is_ok() {}
+    assert_eq!(sends(&mut machine), Err(DescriptionError::WouldBlock));
+    machine.sockets.tcp.turn(now_ns);
+    let sent = machine.sockets.tcp.take_output().send;
+    assert!(machine.sockets.settle().is_empty());
+    let pool = Pool::new(machine.transmit.clone());
+    for span in sent {
+        pool.set_number(span.buffer, Some(Number { epoch: 1, number: 7 })).unwrap();
+    }
+    let mask = ready::WRITE;
+    machine.sockets.poll(ME, socket, mask, WatchFor::Level).unwrap();
+    assert_eq!(machine.sockets.tcp.attached(&BufferSet::EMPTY), 0);
+    assert!(machine.sockets.settle().iter().any(|told| told.id == socket), "nobody was told");
+    assert!(sends(&mut machine).is_ok());
 }
 
 fn set(buffers: &[u16]) -> BufferSet {
