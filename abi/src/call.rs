@@ -113,6 +113,12 @@ calls! {
     /// until the last has. What other cores imported of this memory is for their monitors to take
     /// back first.
     RamRevoke = 20,
+    /// Gives an account turns of the core of its own, if it shares those of another (`RamSplit`).
+    /// (ram: WRITE, this core's pcore: CONTROL) → (). What it pays for has them from now on, and
+    /// accounts that are split from it later; those split before keep what they share. `OtherCore`
+    /// for the pcore of another; `BadArgument` for the root; `NoMemory`: its parent cannot pay a
+    /// page; `Busy`: it pays for more than 64 domains, contexts and the like.
+    RamTurns = 21,
 
     /// (ram: WRITE, pages 1..=layout::SEGMENT_PAGES_MAX, flags: layout::segment::*, 0) → (new
     /// segment, physical address if CONTIGUOUS else 0). Zeroed; without EAGER pages appear at first

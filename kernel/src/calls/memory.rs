@@ -29,6 +29,16 @@ fn decode_turns(kernel: &Kernel, request: &Request) -> Result<Turns, Error> {
     }
 }
 
+pub(super) fn turns(kernel: &mut Kernel, request: &Request) -> Answer {
+    let ram = request.ram(0)?;
+    let pcore = request.object::<Pcore>(1, Rights::CONTROL)?;
+    if pcore.core != kernel.core() {
+        return Err(Error::OtherCore);
+    }
+    ram.begin_turns(kernel)?;
+    NOTHING
+}
+
 pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {
     let ram = request.object::<Ram>(0, Rights(0))?;
     Ok(Outcome::Done([ram.limit(kernel), ram.used(), kernel.frames.free()]))

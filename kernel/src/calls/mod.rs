@@ -150,6 +150,7 @@ fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
         Call::CapRevoke => revoke::derived(kernel, request),
         Call::RamSplit => memory::split(kernel, request),
         Call::RamStat => memory::stat(kernel, request),
+        Call::RamTurns => memory::turns(kernel, request),
         Call::RamCarve => memory::carve(kernel, request),
         Call::RamAdd => memory::add(kernel, request),
         Call::RamRevoke => revoke::ram(kernel, request),

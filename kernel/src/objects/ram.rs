@@ -9,7 +9,7 @@
 
 use super::frames;
 use super::group::{Band, Group, Turns};
-use super::{AnyObject, Header, Link, Linked, List, Object, Ptr};
+use super::{AnyObject, Header, Link, Linked, List, Object, Ptr, Schedule};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
@@ -33,6 +33,8 @@ const fn class_of(bytes: usize) -> usize {
 const fn all_free(class: usize) -> u32 {
     ((1u64 << (PAGE_BYTES / CLASS_BYTES[class])) - 2) as u32
 }
+/// Most objects that act of an account that may change its turns: bounds that step.
+const MOVED_MAX: usize = 64;
 /// Most accounts from the root down: bounds the cost of a charge.
 const DEPTH_MAX: u8 = 8;
 
@@ -47,8 +49,8 @@ pub struct Ram {
     depth: u8,
     limit: u64,
     /// What its contexts share turns with, and the account that leads it, if that is another.
-    group: Ptr<Group>,
-    leader: Option<Ptr<Ram>>,
+    group: Cell<Ptr<Group>>,
+    leader: Cell<Option<Ptr<Ram>>>,
     used: Cell<u64>,
     /// Pages of small objects with a free place.
     small: [List<SmallPage>; CLASS_BYTES.len()],
@@ -100,6 +102,7 @@ impl Ram {
         (group, leader): (Ptr<Group>, Option<Ptr<Ram>>),
     ) -> Ram {
         let (actors, objects) = (List::new(), List::new());
+        let (group, leader) = (Cell::new(group), Cell::new(leader));
         Ram { header, parent, depth, limit, group, leader, used: Cell::new(0), small: NO_SMALL, actors, objects }
     }
 
@@ -110,7 +113,7 @@ impl Ram {
 
     /// Where time that it pays for waits, of that priority.
     pub(super) fn band(&self, priority: usize) -> Ptr<Band> {
-        self.group.band(priority)
+        self.group.get().band(priority)
     }
 
     /// Pages charged.
@@ -132,11 +135,11 @@ impl Ptr<Ram> {
         }
         let parent = Some(self);
         let depth = self.depth + 1;
-        let leader_of = |ram: Ptr<Ram>| Some(ram.leader.unwrap_or(ram));
+        let leader_of = |ram: Ptr<Ram>| Some(ram.leader.get().unwrap_or(ram));
         let (group, leader) = match turns {
-            Turns::Parents => (self.group, leader_of(self)),
+            Turns::Parents => (self.group.get(), leader_of(self)),
             Turns::Own => (Group::create(kernel, Some(self))?, None),
-            Turns::Of(ram) => (ram.group, leader_of(ram)),
+            Turns::Of(ram) => (ram.group.get(), leader_of(ram)),
         };
         let child = kernel.create(self, |header| Ram::new(header, parent, depth, limit, (group, leader)));
         match (child, leader) {
@@ -148,6 +151,27 @@ impl Ptr<Ram> {
             kernel.retain(self);
         }
         child
+    }
+
+    /// Gives it turns of its own, if it shares another's: the time that it pays for has them from
+    /// now on. Accounts split from it before stay where they are. `Busy` if it pays for more than
+    /// [`MOVED_MAX`] objects that act.
+    pub fn begin_turns(self, kernel: &mut Kernel) -> Result<(), Error> {
+        let parent = self.parent.ok_or(Error::BadArgument)?;
+        let Some(leader) = self.leader.get() else { return Ok(()) };
+        let first = self.actors.first();
+        let actors = || core::iter::successors(first, |actor| Linked::<0>::link(&**actor).next());
+        if actors().nth(MOVED_MAX).is_some() {
+            return Err(Error::Busy);
+        }
+        self.group.set(Group::create(kernel, Some(parent))?);
+        self.leader.set(None);
+        kernel.bring_bills_up();
+        for time in actors().filter_map(|actor| actor.cast::<Schedule>().ok()) {
+            kernel.scheduler.set_band(time, self.band(time.priority));
+        }
+        kernel.release(leader);
+        Ok(())
     }
 
     fn chain(self) -> impl Iterator<Item = Ptr<Ram>> {
@@ -287,9 +311,9 @@ pub(crate) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>,
 pub(super) fn destroy(kernel: &mut Kernel, ram: Ptr<Ram>) {
     assert!(ram.used.get() == 0, "an account outlives what it paid for");
     let parent = ram.parent.expect("the root account stays");
-    match ram.leader {
+    match ram.leader.get() {
         Some(leader) => kernel.release(leader),
-        None => Group::destroy(kernel, ram.group, parent),
+        None => Group::destroy(kernel, ram.group.get(), parent),
     }
     kernel.release(parent);
 }

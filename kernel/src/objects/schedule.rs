@@ -34,7 +34,7 @@ pub struct Schedule {
     /// When the period ends that has begun.
     pub(crate) refill_at_ns: Cell<u64>,
     /// Where it waits: its share of the core is that of all who wait there.
-    pub(crate) band: Ptr<Band>,
+    pub(crate) band: Cell<Ptr<Band>>,
     /// The bill of the slices before.
     spent_ns: Cell<u64>,
     ready: Link<Schedule>,
@@ -84,7 +84,7 @@ impl Schedule {
             left_ns,
             period_ns: Cell::new(0),
             refill_at_ns: Cell::new(0),
-            band,
+            band: Cell::new(band),
             spent_ns,
             ready: Link::new(),
         }
@@ -99,8 +99,9 @@ impl Schedule {
     #[inline(always)]
     pub(crate) fn charge(&self, used_ns: i64) -> i64 {
         self.left_ns.set(self.left_ns.get().wrapping_sub(used_ns));
-        let band_left_ns = self.band.left_ns.get().wrapping_sub(used_ns);
-        self.band.left_ns.set(band_left_ns);
+        let band = self.band.get();
+        let band_left_ns = band.left_ns.get().wrapping_sub(used_ns);
+        band.left_ns.set(band_left_ns);
         band_left_ns
     }
 

@@ -33,7 +33,7 @@ impl Scheduler {
     fn push(&mut self, schedule: Ptr<Schedule>) {
         let level = schedule.level.get();
         let Some(queue) = self.ready.get(level) else { return self.await_window(schedule) };
-        let band = schedule.band;
+        let band = schedule.band.get();
         if is_window(level) {
             queue.push_back(schedule);
         } else if band.head.get().is_some() {
@@ -47,7 +47,7 @@ impl Scheduler {
     }
 
     pub(super) fn dequeue(&mut self, schedule: Ptr<Schedule>) {
-        let (level, band) = (schedule.level.get(), schedule.band);
+        let (level, band) = (schedule.level.get(), schedule.band.get());
         let queue = &self.ready[level];
         if band.head.get() == Some(schedule) {
             let next = band.rest.pop_front();
@@ -75,9 +75,10 @@ impl Scheduler {
         let level = self.ready_set.checked_ilog2()?;
         let queue = &self.ready[level as usize];
         let first = queue.pop_front()?;
-        if first.band.head.get() == Some(first) {
-            let next = first.band.rest.pop_front();
-            first.band.head.set(next);
+        let band = first.band.get();
+        if band.head.get() == Some(first) {
+            let next = band.rest.pop_front();
+            band.head.set(next);
             next.iter().for_each(|next| queue.push_front(*next));
         }
         if queue.is_empty() {
@@ -95,7 +96,7 @@ impl Scheduler {
     }
 
     fn set_end(&mut self, schedule: Ptr<Schedule>) {
-        let left_ns = schedule.left_ns.get().min(schedule.band.left_ns.get());
+        let left_ns = schedule.left_ns.get().min(schedule.band.get().left_ns.get());
         self.until_ns = self.since_ns.wrapping_add_signed(left_ns);
     }
 
@@ -129,7 +130,7 @@ impl Scheduler {
     #[inline(always)]
     pub(super) fn leave(&mut self, schedule: Ptr<Schedule>) {
         if schedule.charge(self.since_ns.wrapping_sub(self.began_ns) as i64) <= 0 {
-            self.end_turn(schedule.band, schedule.priority);
+            self.end_turn(schedule.band.get(), schedule.priority);
         }
     }
 
@@ -159,7 +160,7 @@ impl Scheduler {
     #[cold]
     pub(super) fn end_slice(&mut self, schedule: Ptr<Schedule>, context: Ptr<Context>) {
         self.charge();
-        let (band, yielded) = (schedule.band, self.until_ns == YIELDED);
+        let (band, yielded) = (schedule.band.get(), self.until_ns == YIELDED);
         let ends_slice = yielded || schedule.left_ns.get() <= 0;
         let ends_turn = yielded || band.left_ns.get() <= 0;
         if ends_slice {
@@ -190,13 +191,24 @@ impl Scheduler {
         let level = schedule.level.get();
         let queue = &self.ready[level];
         if !is_window(level)
-            && let Some(head) = schedule.band.head.replace(Some(schedule))
+            && let Some(head) = schedule.band.get().head.replace(Some(schedule))
         {
             queue.remove(head);
-            schedule.band.rest.push_front(head);
+            schedule.band.get().rest.push_front(head);
         }
         queue.push_front(schedule);
         self.ready_set |= 1 << level;
+    }
+
+    /// It waits with the time of that band from now on, which is of its priority. Bills are up to
+    /// date.
+    pub fn set_band(&mut self, schedule: Ptr<Schedule>, band: Ptr<Band>) {
+        let is_ready = self.withdraw(schedule);
+        schedule.band.set(band);
+        if is_ready {
+            self.enqueue(schedule);
+        }
+        self.changed = true;
     }
 
     /// The length of slices from now on, and, if not 0, the period whose budget one is. Bills are
@@ -231,13 +243,23 @@ mod tests {
                 assert_eq!(self.ready_set & 1 << level != 0, !queue.is_empty());
                 for first in all(queue.first()) {
                     assert!(first.level.get() == level && first.is_queued() && self.running != Some(first));
-                    assert_eq!(first.band.head.get() == Some(first), !is_window(level), "who stands for its group");
+                    assert_eq!(
+                        first.band.get().head.get() == Some(first),
+                        !is_window(level),
+                        "who stands for its group"
+                    );
                     if is_window(level) {
                         continue;
                     }
-                    assert!(first.priority * 2 == level && first.band.left_ns.get() > 0 || self.running.is_some());
-                    for next in all(first.band.rest.first()) {
-                        assert!(next.level.get() == level && next.band == first.band && self.running != Some(next));
+                    assert!(
+                        first.priority * 2 == level && first.band.get().left_ns.get() > 0 || self.running.is_some()
+                    );
+                    for next in all(first.band.get().rest.first()) {
+                        assert!(
+                            next.level.get() == level
+                                && next.band.get() == first.band.get()
+                                && self.running != Some(next)
+                        );
                     }
                 }
             }

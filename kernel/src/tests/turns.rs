@@ -115,6 +115,48 @@ fn forks_share_the_turns_of_their_first_parent() {
     world.end_homes(&all, &accounts);
 }
 
+/// What shares the turns of another account may get some of its own: what it made before has them,
+/// whether it waits, runs or sleeps, and what it makes later.
+#[test]
+fn an_account_begins_turns_of_its_own() {
+    set_clock(0);
+    let mut world = World::new(4000);
+    let root = world.ram;
+    let first = world.account(root, Turns::Own);
+    let forks: Vec<_> = (0..30).map(|_| world.account(root, Turns::Of(first))).collect();
+    let moved = world.account(root, Turns::Of(first));
+    let accounts: Vec<_> = [first].into_iter().chain(forks).chain([moved]).collect();
+    let mut homes: Vec<_> = accounts.iter().map(|ram| world.home(*ram)).collect();
+    let own = *homes.last().unwrap();
+    for home in &homes {
+        world.busy(*home, 0, PRIORITY, TURN);
+    }
+    world.busy(own, 1, PRIORITY, TURN);
+    world.play(SECOND_NS);
+    assert!(percent(own, SECOND_NS) <= 7, "two of 33 contexts");
+    let used = root.used();
+    moved.begin_turns(&mut world.kernel).unwrap();
+    moved.begin_turns(&mut world.kernel).unwrap();
+    assert_eq!(root.used(), used + 1, "a page for the group, once");
+    world.kernel.scheduler.assert_queues();
+    let before_ns = own.cpu_ns.get();
+    world.busy(own, 2, PRIORITY, TURN);
+    let later = world.account(root, Turns::Of(moved));
+    homes.push(world.home(later));
+    world.busy(homes[homes.len() - 1], 0, PRIORITY, TURN);
+    world.play(SECOND_NS);
+    let together_ns = own.cpu_ns.get() - before_ns + homes[homes.len() - 1].cpu_ns.get();
+    assert!((49..=51).contains(&(together_ns * 100 / SECOND_NS)), "{together_ns} ns");
+    assert_eq!(root.begin_turns(&mut world.kernel), Err(abi::Error::BadArgument));
+    let many = world.account(root, Turns::Of(first));
+    homes.push(world.home(many));
+    for number in 0..64 {
+        world.busy(homes[homes.len() - 1], number, PRIORITY, TURN);
+    }
+    assert_eq!(many.begin_turns(&mut world.kernel), Err(abi::Error::Busy));
+    world.end_homes(&homes, &accounts.into_iter().chain([later, many]).collect::<Vec<_>>());
+}
+
 /// One that waits now and then comes to its turn after one turn of the other group at most, and
 /// sets its own slices as often as it likes without getting more.
 #[test]

@@ -149,6 +149,7 @@ fn shape(call: Call) -> &'static str {
         Call::CapCopy | Call::CapDrop | Call::CapRevoke | Call::CapStat => "hr",
         Call::CapMint => "Cri",
         Call::RamSplit => "RpX",
+        Call::RamTurns => "RX",
         Call::RamCarve | Call::RamRevoke | Call::RamStat => "Rp",
         Call::RamAdd => "Rap",
         Call::SegmentAlloc => "Rpf",

@@ -12,6 +12,13 @@ pub fn ram_split(ram: Handle, limit_pages: u64, turns: Handle) -> Outcome<Handle
     Ok(Handle(results.words[0]))
 }
 
+/// `RamTurns`: the account has turns of the core of its own from now on.
+pub fn ram_turns(ram: Handle) -> Outcome<()> {
+    // SAFETY: changes when contexts run, not what they do.
+    unsafe { call(Call::RamTurns, [ram.0, Handle::PCORE.0, 0, 0, 0, 0]) }?;
+    Ok(())
+}
+
 /// `RamStat`: limit, used, and free pages of the root account.
 pub fn ram_stat(ram: Handle) -> Outcome<(u64, u64, u64)> {
     // SAFETY: reads only.
