@@ -77,10 +77,9 @@ pub struct DomainPlan {
     pub linux: bool,
     /// Pages that must be free on the core besides, or it is `NoMemory`.
     pub first_pages: u64,
-    /// Whoever fills it by `DomainFork` and starts it; gets capabilities of it.
+    /// Whoever fills it by `DomainFork` and starts it; gets capabilities of it. The domain shares
+    /// its turns of the core; without a parent it has its own.
     pub parent: Option<DomainId>,
-    /// Shares turns of the core with its parent; otherwise it has its own.
-    pub shares_turns: bool,
     /// Can be restarted, so that its monitor's beat asks it, while it serves, whether it hangs.
     /// What cannot may compute for as long as it likes.
     pub is_beaten: bool,
@@ -231,6 +230,10 @@ pub trait Monitor {
     /// are ready for the next, and their servers drop what it held.
     #[op]
     async fn create(&self, core: u32, plan: DomainPlan) -> Result<Created, MonitorError>;
+
+    /// Gives a domain that shares its parent's turns some of its own. `NotFound`: it has ended.
+    #[op(repeatable)]
+    async fn begin_turns(&self, core: u32, domain: DomainId) -> Result<(), MonitorError>;
 
     /// Runs it.
     #[op]

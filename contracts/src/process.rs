@@ -157,8 +157,10 @@ pub struct ChildNews {
 /// Interval timers of a process that send signals: the first is `alarm(2)`'s, the last two look
 /// after the time that it used.
 pub const TIMERS_MAX: u32 = 35;
-/// Processes of one branch: a child of the first program with all that descends from it. A fork
-/// bomb reaches this and then only gets errors, while other branches have room. A living process
+/// Processes of one branch: a program with all that descends from it. The first program's is what
+/// descends from it without exec; exec there begins a branch, for which the first program's has a
+/// place less. A fork bomb reaches this and then only gets errors, while other branches have room.
+/// Each branch has turns of the core of its own. A living process
 /// takes some 36 of its monitor's 16,384 slots, most of them for its 8 channels, so that about 450
 /// live on a core at once, of which this leaves 30 to others. Those that are being made count.
 pub const BRANCH_MAX: usize = 420;

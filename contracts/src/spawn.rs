@@ -81,16 +81,20 @@ pub trait Spawn {
     /// console); it does not run yet. With `parent`, that domain gets handles of the child for
     /// `DomainFork` and `ContextStart`, and the child is entered as `Entrance::Adopt`. `NoMemory`
     /// unless `spare_pages` stay free on its core besides what it needs to begin. It shares turns
-    /// of the core with its parent if `shares_turns`, so that a tree of forks gets what one program
-    /// gets; otherwise it has turns of its own.
+    /// of the core with its parent, so that a tree of forks gets what one program gets; without one
+    /// it has turns of its own.
     #[op]
     async fn linux(
         &self,
         core: Option<u32>,
         parent: Option<DomainId>,
         spare_pages: u64,
-        shares_turns: bool,
     ) -> Result<LinuxDomain, SpawnError>;
+
+    /// Gives a domain made by `linux` turns of its own, which it shares with what is made as its
+    /// child later; for a fork that became another program. `NotFound`: it has ended.
+    #[op(repeatable)]
+    async fn begin_turns(&self, domain: DomainId) -> Result<(), SpawnError>;
 
     /// Starts a domain made by `linux`.
     #[op]

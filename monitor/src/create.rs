@@ -84,7 +84,7 @@ impl<M: Machine> Registry<M> {
     fn build(&mut self, domain: &mut Domain) -> Result<(Created, Option<EndpointWire>), Error> {
         let plan = domain.plan.clone();
         let parts = &mut domain.parts;
-        let turns_of = match plan.parent.filter(|_| plan.shares_turns) {
+        let turns_of = match plan.parent {
             Some(parent) => Some(self.domains.get(&parent).ok_or(Error::NotFound)?.parts.ram),
             None => None,
         };

@@ -198,6 +198,12 @@ impl<M: Machine> Registry<M> {
         }
     }
 
+    /// Gives a domain turns of its own. `NotFound` if it has ended.
+    pub fn begin_turns(&mut self, id: DomainId) -> Result<(), MonitorError> {
+        let ram = self.domains.get(&id).ok_or(MonitorError::NotFound)?.parts.ram;
+        self.machine.begin_turns(ram).map_err(|error| refused(&self.machine, error))
+    }
+
     /// Ends a domain that nobody has started. Fine if it has ended; `Busy` if it was started.
     pub fn discard(&mut self, id: DomainId) -> Result<(), MonitorError> {
         let Some(domain) = self.domains.get(&id) else { return Ok(()) };

@@ -62,6 +62,8 @@ pub trait Machine {
     /// An account of at most that many pages; its contexts share turns of the core with those of
     /// another account, or have turns of their own.
     fn account(&mut self, limit_pages: u64, turns_of: Option<Handle>) -> Result<Handle, Error>;
+    /// The account has turns of its own from now on.
+    fn begin_turns(&mut self, ram: Handle) -> Result<(), Error>;
     /// A domain, and its id. It has a part of the log of its own, or shares that of `log_of`.
     fn domain(&mut self, ram: Handle, linux: bool, name: &str, log_of: Option<Handle>) -> Result<(Handle, u64), Error>;
     /// A capability put into a domain: its handle there.

@@ -141,6 +141,10 @@ impl Machine for Metal {
         sys::ram_split(Handle::ROOT_RAM, limit_pages, turns_of.unwrap_or(Handle::PCORE))
     }
 
+    fn begin_turns(&mut self, ram: Handle) -> Result<(), Error> {
+        sys::ram_turns(ram)
+    }
+
     fn domain(&mut self, ram: Handle, linux: bool, name: &str, log_of: Option<Handle>) -> Result<(Handle, u64), Error> {
         let flags = if linux { domain::WRITE_EXECUTE } else { 0 };
         sys::domain_alloc_named(ram, flags, Handle::PCORE, name, log_of.unwrap_or(Handle::NONE))

@@ -544,6 +544,13 @@ impl MonitorServer for Shared {
         self.0.far(core, |monitor| monitor.kill(core, domain, status)).await
     }
 
+    async fn begin_turns(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
+        if self.is_here(core) {
+            return self.0.registry.borrow_mut().begin_turns(domain);
+        }
+        self.0.far(core, |monitor| monitor.begin_turns(core, domain)).await
+    }
+
     async fn discard(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().discard(domain);

@@ -29,6 +29,7 @@ struct Fake {
     free_pages: u64,
     /// Whose turns each account shares.
     turns_of: Vec<Option<Handle>>,
+    own_turns: Vec<Handle>,
     /// Whose part of the log each domain shares.
     log_of: Vec<Option<Handle>>,
     /// What was said of refusals.
@@ -115,6 +116,10 @@ impl Machine for Fake {
         self.turns_of.push(turns_of);
         self.new_handle()
     }
+    fn begin_turns(&mut self, ram: Handle) -> Result<(), Error> {
+        self.own_turns.push(ram);
+        Ok(())
+    }
     fn domain(&mut self, _: Handle, _: bool, _: &str, log_of: Option<Handle>) -> Result<(Handle, u64), Error> {
         self.log_of.push(log_of);
         self.new_handle().map(|handle| (handle, handle.0))
@@ -192,7 +197,6 @@ fn domain(name: &str, generation: u64, channels: &[(u64, End)]) -> DomainPlan {
         linux: false,
         first_pages: 0,
         parent: None,
-        shares_turns: false,
         is_beaten: true,
         channels: channels.into(),
         regions: Vec::from([String::from("pool")]),
@@ -428,7 +432,6 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     let linux = || DomainPlan {
         linux: true,
         parent: Some(parent),
-        shares_turns: true,
         first_pages: 10,
         regions: Vec::new(),
         devices: Vec::new(),
@@ -440,12 +443,15 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     assert!(endpoint.is_none() && first.generation == 1 && first.parent_handles != [0; 2]);
     let parents = registry.domains[&parent].parts.ram;
     assert_eq!(registry.machine.turns_of.pop(), Some(Some(parents)), "a fork shares turns");
-    let (own, _) = registry.create(DomainPlan { shares_turns: false, ..linux() }).map_err(|_| ()).unwrap();
-    assert_eq!(registry.machine.turns_of.pop(), Some(None), "a new program has its own");
+    registry.begin_turns(first.domain).unwrap();
+    let own = registry.domains[&first.domain].parts.ram;
+    assert_eq!(registry.machine.own_turns, [own], "a fork that became another program has its own");
+    assert_eq!(registry.begin_turns(first.domain + 999), Err(MonitorError::NotFound));
+    let (second, _) = registry.create(linux()).map_err(|_| ()).unwrap();
     let parents = registry.domains[&parent].parts.domain;
     let log_of = registry.machine.log_of.split_off(registry.machine.log_of.len() - 2);
-    assert_eq!(log_of, [Some(parents); 2], "whatever turns it has, a fork shares its parent's part of the log");
-    registry.kill(own.domain, 0).unwrap();
+    assert_eq!(log_of, [Some(parents); 2], "a fork shares its parent's part of the log");
+    registry.kill(second.domain, 0).unwrap();
     registry.deaths(crate::DEATH_BADGES);
     let held = registry.machine.held.len();
     // Whatever the client writes into the memory, the next generation is not one it knew.

@@ -166,7 +166,6 @@ fn domain(component: &Component, name: String, channels: &[ChannelPlan], generat
         linux: false,
         first_pages: 0,
         parent: None,
-        shares_turns: false,
         is_beaten: component.restart == Restart::Always,
         channels: ends,
         regions: component.regions.iter().map(|region| region.name.clone()).collect(),
@@ -183,7 +182,6 @@ pub fn linux(
     channels: &[ChannelPlan],
     first_pages: u64,
     parent: Option<DomainId>,
-    shares_turns: bool,
 ) -> DomainPlan {
     let entrance = if parent.is_some() { Entrance::Adopt } else { Entrance::Fresh };
     DomainPlan {
@@ -197,7 +195,6 @@ pub fn linux(
         linux: true,
         first_pages,
         parent,
-        shares_turns,
         is_beaten: false,
         channels: channels.iter().map(|channel| (channel.id, End::Client)).collect(),
         regions: Vec::new(),

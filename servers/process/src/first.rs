@@ -10,7 +10,7 @@ pub async fn first_domain(spawn: &SpawnClient) -> Result<LinuxDomain, CallError<
     const PAUSE_NS: u64 = 2_000_000;
     let give_up_ns = runtime::now_ns() + LIMIT_NS;
     loop {
-        match spawn.linux(None, None, 0, false).await {
+        match spawn.linux(None, None, 0).await {
             Err(CallError::Server(SpawnError::NotFound | SpawnError::Failed)) if runtime::now_ns() < give_up_ns => {
                 runtime::sleep_until(runtime::now_ns() + PAUSE_NS).await;
             }

@@ -263,7 +263,10 @@ impl ProcessServer for Service {
 
     fn describe(&self, peer: &Peer, name: String, command_line: String) {
         if let Ok(caller) = self.caller(peer) {
-            self.table.borrow_mut().describe(caller, &name, &command_line);
+            let begins = self.table.borrow_mut().describe(caller, &name, &command_line);
+            if let Some(domain) = begins {
+                runtime::spawn(self.0.clone().begin_turns(domain));
+            }
         }
     }
 

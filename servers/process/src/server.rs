@@ -14,7 +14,7 @@ use contracts::process::*;
 use contracts::spawn::{DOMAINS_AT_ONCE, Death, DomainId, SpawnClient, SpawnError, SpawnEvent};
 use process_core::loans::Loans;
 use process_core::notices::{Notice, Notices};
-use process_core::table::{FIRST, Phase, Table};
+use process_core::table::{Phase, Table};
 use process_core::timer::Timers;
 use runtime::{LogLimit, Watch};
 
@@ -355,13 +355,20 @@ impl Server {
         self.discarded.borrow_mut().remove(&domain);
     }
 
+    /// Has a program that begins a branch take turns of its own.
+    pub async fn begin_turns(self: Rc<Self>, domain: DomainId) {
+        match queued(|| self.spawn.begin_turns(domain)).await {
+            // It may have ended already.
+            Ok(()) | Err(CallError::Server(SpawnError::NotFound)) => {}
+            Err(error) => runtime::log!("domain {domain:#x} goes on with its parent's turns: {error:?}"),
+        }
+    }
+
     /// Makes a child of `parent`, which may lend it its memory.
     pub async fn prepare(self: &Rc<Self>, parent: ProcessId, lends: bool) -> Result<Forked, ProcessError> {
         let (spare_pages, making) = Making::begin(&self.table, parent)?;
         let domain = self.table.borrow().get(parent).map(|process| process.domain);
-        // Each child of the first process begins a program with turns of its own.
-        let shares_turns = parent != FIRST;
-        let made = queued(|| self.spawn.linux(None, domain, spare_pages, shares_turns)).await;
+        let made = queued(|| self.spawn.linux(None, domain, spare_pages)).await;
         let made = made.map_err(|_| ProcessError::TooMany)?;
         drop(making);
         let prepared = self.table.borrow_mut().prepare(parent, made.domain, made.client);

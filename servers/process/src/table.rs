@@ -5,7 +5,7 @@
 //! domain that could still act; only an ended process leaves. Stopping is done by the process
 //! itself (its proxy); the table knows who is stopped, and who must not be.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -55,8 +55,11 @@ pub struct Process {
     pub domain: u64,
     /// As servers know it.
     pub client: u64,
-    /// The child of the first program it descends from, or is; the first program's own is itself.
+    /// The branch it is of, by the id of who began it: the first program and each that descends
+    /// from it without exec are of one; with exec one of these begins a branch.
     pub branch: ProcessId,
+    /// The parent that it was born to has ended.
+    pub is_adopted: bool,
     /// Life.
     pub phase: Phase,
     /// Is being ended: it makes no more children.
@@ -163,10 +166,9 @@ impl Table {
         loop {
             self.last_id = if self.last_id >= LAST_ID { 2 } else { self.last_id + 1 };
             let id = self.last_id;
-            let borne = self
-                .processes
-                .iter()
-                .any(|(other, process)| *other == id || process.group == id || process.session == id);
+            let borne = self.processes.iter().any(|(other, process)| {
+                *other == id || process.group == id || process.session == id || process.branch == id
+            });
             if !borne {
                 return id;
             }
@@ -179,6 +181,7 @@ impl Table {
         let process = Process {
             parent: 0,
             branch: id,
+            is_adopted: false,
             group: id,
             session: id,
             domain,
@@ -205,26 +208,28 @@ impl Table {
         let lives = |process: &&Process| !process.killed && !matches!(process.phase, Phase::Zombie(_));
         let living = self.processes.get(&parent).filter(lives);
         let branch = living.ok_or(ProcessError::NotFound)?.branch;
-        // Children of the first program begin branches of their own.
-        let in_branch = if parent == FIRST {
-            0
-        } else {
-            let making = self.making.get(&branch).copied().unwrap_or_default();
-            self.processes.values().filter(|process| process.branch == branch).count() + making
-        };
+        let making = self.making.get(&branch).copied().unwrap_or_default();
+        let in_branch = self.processes.values().filter(|process| process.branch == branch).count() + making;
+        // The first program answers for the branches that come from its own: each has a place.
+        let (begun, forks) = if branch == FIRST { (self.begun(), in_branch - 1) } else { (0, in_branch) };
         let making: usize = self.making.values().sum();
-        if self.processes.len() + making >= MAX_PROCESSES || in_branch >= BRANCH_MAX {
+        if self.processes.len() + making >= MAX_PROCESSES || in_branch + begun >= BRANCH_MAX {
             return Err(ProcessError::TooMany);
         }
-        Ok(in_branch as u64 * SPARE_PAGES_EACH)
+        Ok(forks as u64 * SPARE_PAGES_EACH)
+    }
+
+    /// Branches besides the first program's.
+    fn begun(&self) -> usize {
+        let all: BTreeSet<ProcessId> = self.processes.values().map(|process| process.branch).collect();
+        all.iter().filter(|branch| **branch != FIRST).count()
     }
 
     /// A child of `parent` is going to be made, so its place is taken; gives the pages that have to
     /// stay free, and its branch for [`Table::made`]. Errors as of [`Table::room`].
     pub fn begin(&mut self, parent: ProcessId) -> Result<(u64, ProcessId), ProcessError> {
         let spare_pages = self.room(parent)?;
-        // What the first program begins is nobody's branch yet.
-        let branch = self.processes.get(&parent).map_or(0, |process| if parent == FIRST { 0 } else { process.branch });
+        let branch = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.branch;
         *self.making.entry(branch).or_default() += 1;
         Ok((spare_pages, branch))
     }
@@ -244,10 +249,9 @@ impl Table {
         self.room(parent)?;
         let like = self.processes.get(&parent).ok_or(ProcessError::NotFound)?.clone();
         let id = self.fresh_id();
-        let branch = if parent == FIRST { id } else { like.branch };
         let born = Process {
             parent,
-            branch,
+            is_adopted: false,
             domain,
             client,
             phase: Phase::Prepared,
@@ -312,7 +316,7 @@ impl Table {
         let parent = process.parent;
         let (mut heir_has_zombies, mut adopted, mut unborn) = (false, Vec::new(), Vec::new());
         for (child_id, child) in self.processes.iter_mut().filter(|(_, child)| child.parent == id) {
-            child.parent = FIRST;
+            (child.parent, child.is_adopted) = (FIRST, true);
             match child.phase {
                 Phase::Zombie(_) => heir_has_zombies = true,
                 Phase::Running => adopted.push(*child_id),
@@ -349,8 +353,7 @@ impl Table {
     /// The parent of a process whose first one ended.
     pub fn adopter(&self, id: ProcessId) -> Option<ProcessId> {
         let process = self.processes.get(&id)?;
-        // Born as the first program's child, it would begin a branch.
-        (process.parent == FIRST && process.branch != id).then_some(FIRST)
+        (process.parent == FIRST && process.is_adopted).then_some(FIRST)
     }
 
     fn living(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
@@ -533,13 +536,18 @@ impl Table {
         identity::set_groups(&mut process.identity, groups)
     }
 
-    /// Name and arguments after exec.
-    pub fn describe(&mut self, id: ProcessId, name: &str, command_line: &str) {
-        if let Some(process) = self.processes.get_mut(&id) {
-            process.name = cut(name, NAME_BYTES);
-            process.command_line = cut(command_line, COMMAND_LINE_BYTES);
-            identity::run_program(&mut process.identity);
+    /// Name and arguments after exec. Gives its domain if it was of the first program's branch and
+    /// begins one of its own.
+    pub fn describe(&mut self, id: ProcessId, name: &str, command_line: &str) -> Option<u64> {
+        let process = self.processes.get_mut(&id)?;
+        process.name = cut(name, NAME_BYTES);
+        process.command_line = cut(command_line, COMMAND_LINE_BYTES);
+        identity::run_program(&mut process.identity);
+        let begins = id != FIRST && process.branch == FIRST;
+        if begins {
+            process.branch = id;
         }
+        begins.then_some(process.domain)
     }
 
     /// The program ignores SIGCHLD or no longer does, and wants it for stops or not; zombies of one

@@ -4,15 +4,15 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use abi::DeathCause;
-use channel::Peer;
-use channel::{CallError, Layout, ServerChannel, Wiring, client_id, loopback, loopback_memory, loopback_wiring};
-use contracts::descriptions::{DescriptionError, DescriptionsClient, serve_descriptions};
-use contracts::process::Ended;
+use channel::{Layout, Peer, loopback};
+use contracts::descriptions::serve_descriptions;
+use contracts::process::{Ended, ProcessClient, serve_process};
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnEvents, SpawnServer, serve_spawn};
-
+use contracts::testing::gives_to_the_newborn_only;
 use process_core::table::FIRST;
 
 use crate::descriptions;
+use crate::serve::Service;
 use crate::server::Server;
 
 /// The first program's domain, and its id at servers.
@@ -26,6 +26,8 @@ struct Fake {
     domains: RefCell<Vec<DomainId>>,
     /// What was to be thrown away.
     discarded: RefCell<Vec<DomainId>>,
+    /// What was to have turns of its own.
+    own_turns: RefCell<Vec<DomainId>>,
     peer: RefCell<Option<Peer>>,
 }
 
@@ -38,14 +40,7 @@ impl SpawnServer for Fake {
         Err(SpawnError::NotFound)
     }
 
-    async fn linux(
-        &self,
-        _: &Peer,
-        _: Option<u32>,
-        _: Option<DomainId>,
-        _: u64,
-        _: bool,
-    ) -> Result<LinuxDomain, SpawnError> {
+    async fn linux(&self, _: &Peer, _: Option<u32>, _: Option<DomainId>, _: u64) -> Result<LinuxDomain, SpawnError> {
         Err(SpawnError::NoMemory)
     }
 
@@ -55,6 +50,11 @@ impl SpawnServer for Fake {
 
     async fn kill(&self, _: &Peer, _: DomainId, _: u64) -> Result<(), SpawnError> {
         Err(SpawnError::NotFound)
+    }
+
+    async fn begin_turns(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
+        self.own_turns.borrow_mut().push(domain);
+        Ok(())
     }
 
     async fn discard(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
@@ -103,6 +103,26 @@ fn a_child_that_nobody_started_goes_with_its_parent() {
     });
 }
 
+/// A fork of the first program shares its turns until it becomes another program.
+#[test]
+fn a_fork_that_becomes_another_program_has_turns_of_its_own() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake::default());
+        let (server, _spawn) = begin(&fake);
+        let (client, served) = loopback(Layout::default());
+        let child = server.table.borrow_mut().prepare(FIRST, DOMAIN + 1, served.peer().id()).unwrap();
+        server.table.borrow_mut().start(child);
+        runtime::spawn(serve_process(Rc::new(Service(server.clone())), served));
+        let client = ProcessClient::new(client);
+        assert_eq!(fake.own_turns.take(), []);
+        for _ in 0..2 {
+            client.describe("other".into(), "other".into()).unwrap();
+            runtime::sleep(SOON_NS).await;
+        }
+        assert_eq!(fake.own_turns.take(), [DOMAIN + 1], "once");
+    });
+}
+
 /// Deaths that were not told are found.
 #[test]
 fn who_ended_while_events_were_lost_has_ended() {
@@ -122,24 +142,13 @@ fn who_ended_while_events_were_lost_has_ended() {
     });
 }
 
-/// Whatever id it names, a client gives what it holds to a program that was not heard yet: not to
-/// another that runs, nor to one that there is not.
 #[test]
 fn a_client_gives_what_it_holds_to_the_newborn_only() {
     runtime::testing::run(async {
         let service = Rc::new(descriptions::Service::new(Rc::default()));
-        let (client, served) = loopback(Layout::default());
-        service.clients.add(&served);
-        let own = served.peer().id();
-        runtime::spawn(serve_descriptions(service.clone(), served));
-        let client = DescriptionsClient::new(client);
-        for other in [own, 0, 1, client_id(9, 1), u64::MAX] {
-            let refused = CallError::Server(DescriptionError::Invalid);
-            assert_eq!(client.inherit(other).await, Err(refused), "{other:#x}");
-        }
-        let [child] = loopback_memory(Layout::default());
-        let child = ServerChannel::new(Wiring { peer_set: 9, ..loopback_wiring(child, false) });
-        service.clients.add(&child);
-        assert_eq!(client.inherit(child.peer().id()).await, Ok(()));
+        let serve = |channel| {
+            runtime::spawn(serve_descriptions(service.clone(), channel));
+        };
+        gives_to_the_newborn_only(|channel| service.clients.add(channel), serve).await;
     });
 }

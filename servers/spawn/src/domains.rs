@@ -26,7 +26,6 @@ impl Service {
         core: Option<u32>,
         parent: Option<DomainId>,
         spare_pages: u64,
-        shares_turns: bool,
     ) -> Result<LinuxDomain, SpawnError> {
         self.wait_ready().await?;
         let linux = &self.description.linux;
@@ -36,7 +35,7 @@ impl Service {
         }
         let mut set = self.linux.borrow_mut().begin(core).ok_or(SpawnError::NoMemory)?;
         let first_pages = FIRST_PAGES.saturating_add(spare_pages);
-        match self.make_linux(&mut set, (parent, shares_turns), first_pages).await {
+        match self.make_linux(&mut set, parent, first_pages).await {
             Ok(made) => {
                 self.linux.borrow_mut().made(made.domain, LinuxEntry { set, client: client.clone() });
                 Ok(made)
@@ -64,7 +63,7 @@ impl Service {
     async fn make_linux(
         &self,
         set: &mut ChannelSet,
-        (parent, shares_turns): (Option<DomainId>, bool),
+        parent: Option<DomainId>,
         first_pages: u64,
     ) -> Result<LinuxDomain, SpawnError> {
         let (name, core) = (format!("linux-{}", set.number), set.core);
@@ -77,7 +76,7 @@ impl Service {
             }
             set.channels = channels;
         }
-        let plan = wiring::linux(&self.description, &name, &set.channels, first_pages, parent, shares_turns);
+        let plan = wiring::linux(&self.description, &name, &set.channels, first_pages, parent);
         let answer = queued(|| self.monitor.create(core, plan.clone())).await;
         let Created { domain, generation, parent_handles } =
             self.or_with_room(core, &plan, first_pages, answer).await?;

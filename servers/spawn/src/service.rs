@@ -155,9 +155,12 @@ impl SpawnServer for Shared {
         core: Option<u32>,
         parent: Option<DomainId>,
         spare_pages: u64,
-        shares_turns: bool,
     ) -> Result<LinuxDomain, SpawnError> {
-        self.0.linux(peer, core, parent, spare_pages, shares_turns).await
+        self.0.linux(peer, core, parent, spare_pages).await
+    }
+
+    async fn begin_turns(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {
+        queued(|| self.0.monitor.begin_turns(home(domain), domain)).await.map_err(|error| self.0.refused(error))
     }
 
     async fn start(&self, _: &Peer, domain: DomainId) -> Result<(), SpawnError> {

@@ -119,6 +119,10 @@ impl MonitorServer for Fake {
         Ok(Created { domain: MADE, ..Created::default() })
     }
 
+    async fn begin_turns(&self, _: &Peer, _: u32, _: DomainId) -> Result<(), MonitorError> {
+        Err(MonitorError::NotFound)
+    }
+
     async fn start(&self, _: &Peer, _: u32, domain: DomainId) -> Result<(), MonitorError> {
         assert_eq!(domain, MADE);
         self.asked.borrow_mut().push(Asked::Start);
@@ -259,7 +263,7 @@ fn who_ended_while_events_were_lost_is_told_of() {
         let fake = Rc::new(Fake { runs: Cell::new(Some(MADE)), ..Fake::default() });
         let (service, process) = begin(&fake);
         process.ready().unwrap();
-        assert_eq!(process.linux(None, None, 0, false).await.unwrap().domain, MADE);
+        assert_eq!(process.linux(None, None, 0).await.unwrap().domain, MADE);
         let lose = async || {
             // So that the fake has met it.
             let _ = service.monitor.domain(0, 0).await;
@@ -285,7 +289,7 @@ fn spare_channels_make_room_for_a_program() {
             assert!(service.linux.borrow_mut().keep(set).is_none());
         }
         let _ = process.ready();
-        assert_eq!(process.linux(None, None, 0, false).await.unwrap().domain, MADE);
+        assert_eq!(process.linux(None, None, 0).await.unwrap().domain, MADE);
         assert_eq!(fake.asked.take(), [Asked::Create, Asked::Close(0, 1), Asked::Create], "it has the other set");
     });
 }

@@ -76,6 +76,7 @@ impl MonitorServer for Fake {
         region(u32, String, u64, RegionKind, Option<u64>) -> u64;
         create(u32, DomainPlan) -> Created;
         start(u32, DomainId) -> ();
+        begin_turns(u32, DomainId) -> ();
         discard(u32, DomainId) -> ();
         harm(u32, DomainId, Harm, u64) -> ();
         memory(u32) -> CoreMemory;
@@ -139,14 +140,7 @@ impl SpawnServer for Fake {
         Err(SpawnError::NotFound)
     }
 
-    async fn linux(
-        &self,
-        _: &Peer,
-        _: Option<u32>,
-        _: Option<DomainId>,
-        _: u64,
-        _: bool,
-    ) -> Result<LinuxDomain, SpawnError> {
+    async fn linux(&self, _: &Peer, _: Option<u32>, _: Option<DomainId>, _: u64) -> Result<LinuxDomain, SpawnError> {
         Err(SpawnError::Failed)
     }
 
@@ -155,6 +149,10 @@ impl SpawnServer for Fake {
     }
 
     async fn kill(&self, _: &Peer, _: DomainId, _: u64) -> Result<(), SpawnError> {
+        Err(SpawnError::NotFound)
+    }
+
+    async fn begin_turns(&self, _: &Peer, _: DomainId) -> Result<(), SpawnError> {
         Err(SpawnError::NotFound)
     }
 

@@ -16,6 +16,13 @@ fn child(table: &mut Table, parent: ProcessId, domain: u64) -> ProcessId {
     id
 }
 
+/// A child that has become another program.
+fn program(table: &mut Table, domain: u64) -> ProcessId {
+    let id = child(table, FIRST, domain);
+    assert_eq!(table.describe(id, "other", "other"), Some(domain));
+    id
+}
+
 #[test]
 fn zombies_wait_for_their_parent_and_orphans_go_to_the_first() {
     let mut table = Table::default();
@@ -181,8 +188,14 @@ fn ignored_children_vanish() {
 fn a_fork_bomb_meets_the_limit() {
     let mut table = Table::default();
     table.add_first(1, 1 << 32);
-    let made = (2..).map_while(|domain| table.prepare(FIRST, domain, domain << 32).ok()).count();
-    assert_eq!(made, MAX_PROCESSES - 1);
+    let mut program = |first: u64| {
+        let id = program(&mut table, first);
+        (first + 1..).map_while(|domain| table.prepare(id, domain, domain << 32).ok()).count()
+    };
+    assert_eq!(
+        [1000, 2000, 3000].map(&mut program),
+        [BRANCH_MAX - 1, BRANCH_MAX - 1, MAX_PROCESSES - 2 * BRANCH_MAX - 2]
+    );
     assert_eq!(table.prepare(FIRST, 9999, 9999 << 32), Err(ProcessError::TooMany));
 }
 
@@ -190,7 +203,7 @@ fn a_fork_bomb_meets_the_limit() {
 fn a_fork_bomb_leaves_room_for_other_branches() {
     let mut table = Table::default();
     table.add_first(1, 1 << 32);
-    let (bomb, other) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
+    let (bomb, other) = (program(&mut table, 2), program(&mut table, 3));
     let mut last = bomb;
     let mut made = 1;
     while let Ok(next) = table.prepare(last, 1000 + made, (1000 + made) << 32) {
@@ -203,13 +216,47 @@ fn a_fork_bomb_leaves_room_for_other_branches() {
     assert!(table.prepare(other, 9999, 9999 << 32).is_ok() && table.prepare(FIRST, 10_000, (10_000) << 32).is_ok());
 }
 
+/// The first program and what it forks are one branch, whichever of them forks. What becomes
+/// another program begins a branch, and has a place in the first one's.
+#[test]
+fn the_first_programs_own_forks_leave_room_for_other_programs() {
+    let mut table = Table::default();
+    table.add_first(1, 1 << 32);
+    assert_eq!(table.room(FIRST), Ok(0));
+    let server = program(&mut table, 2);
+    assert_eq!((table.room(FIRST), table.room(server)), (Ok(0), Ok(SPARE_PAGES_EACH)));
+    assert_eq!(table.describe(server, "again", ""), None, "it has its branch");
+    let request = child(&mut table, server, 3);
+    assert_eq!(table.describe(request, "script", ""), None, "it is of its parent's");
+    let mut parents = vec![FIRST];
+    while let Ok(next) = table.prepare(parents[parents.len() / 2], 1000 + parents.len() as u64, 1 << 40) {
+        table.start(next);
+        parents.push(next);
+    }
+    assert_eq!(parents.len(), BRANCH_MAX - 1);
+    assert!(table.prepare(server, 9999, 1 << 41).is_ok());
+    // One of them becomes another program, and so begins a branch, but frees no place.
+    let last = *parents.last().unwrap();
+    assert!(table.describe(last, "daemon", "").is_some() && table.room(FIRST).is_err());
+    table.end(last, Ended::Exited(0));
+    table.watch_children(table.get(last).unwrap().parent, true, true);
+    assert!(table.room(FIRST).is_ok());
+    // Programs without end are bounded as forks are.
+    let mut begun = 0;
+    while let Ok(id) = table.prepare(FIRST, 20_000 + begun, (20_000 + begun) << 32) {
+        assert_eq!(table.describe(id, "one of many", ""), Some(20_000 + begun));
+        begun += 1;
+    }
+    assert!(begun == 1 && table.prepare(server, 30_000, 1 << 42).is_ok(), "{begun} were begun");
+}
+
 /// Each of a bomb's processes asks for a child while those of the others are being made: the
 /// channels of all these would be as many as the bomb's own.
 #[test]
 fn children_that_are_being_made_have_their_places() {
     let mut table = Table::default();
     table.add_first(1, 1 << 32);
-    let (bomb, other) = (child(&mut table, FIRST, 2), child(&mut table, FIRST, 3));
+    let (bomb, other) = (program(&mut table, 2), program(&mut table, 3));
     let begun = (1..).map_while(|_| table.begin(bomb).ok()).last().unwrap();
     assert_eq!(begun, ((BRANCH_MAX as u64 - 1) * SPARE_PAGES_EACH, bomb));
     assert_eq!((table.begin(bomb), table.room(other)), (Err(ProcessError::TooMany), Ok(SPARE_PAGES_EACH)));
@@ -219,7 +266,7 @@ fn children_that_are_being_made_have_their_places() {
     table.made(bomb);
     assert!(table.begin(bomb).is_ok() && table.begin(bomb).is_err());
     let made = (1..).map_while(|_| table.begin(FIRST).ok()).count();
-    assert_eq!(made, MAX_PROCESSES - BRANCH_MAX - 2);
+    assert_eq!(made, BRANCH_MAX - 3, "itself and two programs have places there");
 }
 
 #[test]
