@@ -1,10 +1,10 @@
 //! Tier 4: programs that fork without end. Whatever their forks have to say, or make others say, is
 //! a few lines, and a web server beside them keeps answering.
 
-use crate::emulator::{Forward, Machine, MachineType};
 use crate::guest::{Event, Guest};
 use crate::scenario::{Bench, Scenario, free_port, with_console};
-use crate::scenarios::{bad_programs, web};
+use crate::scenarios::bad_programs::{self, PAGE};
+use crate::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,22 @@ const COUNTED: Duration = Duration::from_secs(5);
 const LINES_MAX: usize = 40;
 /// What each bomb says first.
 const STARTS: &str = "bomb starts";
-const PAGE: &[u8] = b"still here\n";
 
 struct Case {
     name: &'static str,
     body: &'static str,
-    /// How the shell starts it.
+    /// How the shell starts it, beside the server. Without a `wait` it would become what it runs
+    /// last.
     command: &'static str,
     /// Of a line that it has to lead to, so that there is something to be bounded.
     shows: &'static str,
 }
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     // Soon no fork is left to be had: what refuses them has much to say.
-    Case { name: "forks", body: "for (;;) call(57, 0, 0, 0, 0, 0, 0);", command: "/bad", shows: "" },
+    Case { name: "forks", body: "for (;;) call(57, 0, 0, 0, 0, 0, 0);", command: "/bad; wait", shows: "" },
+    // The first program itself is the bomb: the server, which it started, is another program.
+    Case { name: "first", body: "for (;;) call(57, 0, 0, 0, 0, 0, 0);", command: "exec /bad", shows: "" },
     // All forks write by the kernel's own call, for ever.
     Case {
         name: "logs",
@@ -36,16 +38,16 @@ const CASES: [Case; 4] = [
         call(57, 0, 0, 0, 0, 0, 0);
         for (int n = 0; n < 20; n++) native(1, (long)"one of many\n", 12, 0, 0, 0, 0);
     }"#,
-        command: "/bad",
+        command: "/bad; wait",
         shows: " messages of linux-",
     },
-    // The children of the first program are programs of their own, as far as time goes.
+    // What the first program starts are programs of their own, as far as time goes.
     Case {
         name: "children",
         body: r#"
     for (int n = 0; n < 20; n++) native(1, (long)"one of many\n", 12, 0, 0, 0, 0);
     leave(0);"#,
-        command: "while :; do /bad; done",
+        command: "while :; do /bad; done; wait",
         shows: " messages of linux-",
     },
     // Each fork ends past its proxy, with a status that no proxy gives.
@@ -56,7 +58,7 @@ const CASES: [Case; 4] = [
         if (call(57, 0, 0, 0, 0, 0, 0) == 0) native(44, -1, 0, 0, 0, 0, 0);
         call(61, -1, 0, 0, 0, 0, 0);
     }"#,
-        command: "/bad",
+        command: "/bad; wait",
         shows: ": its proxy ended",
     },
 ];
@@ -74,16 +76,8 @@ pub fn scenarios() -> Vec<Scenario> {
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let program = bad_programs::compile(&format!("say(\"{STARTS}\\n\", {});{}", STARTS.len() + 1, case.body))?;
     let port = free_port()?;
-    // The shell would become what it runs last, and what the first program forks are programs of
-    // their own.
-    let script = format!("httpd -f -p 80 -h /www & {}; wait", case.command);
-    let guest =
-        bench.boot(MachineType::Q35, cpus, &["busybox", "sh", "-c", &script], |root, machine: &mut Machine| {
-            root.file("root/www/page", 0o644, PAGE.to_vec());
-            root.file("root/bad", 0o755, program);
-            machine.forwards.push(Forward::local(port, 80));
-            Ok(())
-        })?;
+    let script = format!("httpd -f -p 80 -h /www & {}", case.command);
+    let guest = bad_programs::boot_beside_server(bench, cpus, &script, port, vec![("root/bad", program)])?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
         guest.heard(STARTS, LIMIT)?;
