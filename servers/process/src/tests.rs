@@ -1,5 +1,7 @@
 //! The process server between spawn and clients that are played.
 
+mod order;
+
 use std::cell::RefCell;
 use std::rc::Rc;
 
