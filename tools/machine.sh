@@ -58,7 +58,6 @@ choose_cache() {
 }
 
 # ---- Debian packages
-# -------------------------------------------------------------------------------------------------------------
 
 require_debian() {
     have apt-get && have dpkg && return 0
@@ -129,7 +128,6 @@ unpack_packages() {
 }
 
 # ---- Rust
-# ------------------------------------------------------------------------------------------------------------------------
 
 # True if the compiler in PATH is new enough and has the core library of the bare target.
 rust_can_build() {
@@ -237,7 +235,6 @@ write_wrapper() {
 }
 
 # ---- The emulator and what the tests use
-# -------------------------------------------------------------------------------------------
 
 ready_emulator() {
     PATH="$PATH:$PELAGO_CACHE/bin:/usr/sbin:/sbin"
@@ -327,7 +324,6 @@ fetch_busybox() {
 }
 
 # ---- Roots of the programs that tests run
-# -----------------------------------------------------------------------------------------------
 
 # NAME PACKAGE...: each root has these packages of Debian and all that they need, unpacked as in a
 # container image and never installed. A changed line makes its root anew, and another
@@ -457,7 +453,6 @@ unpack_root() {
 }
 
 # ---- Sources whose tests are run
-# ------------------------------------------------------------------------------------------------
 
 # What Debian made the package of the root `redis` of. In Debian's pool it lies beside the package.
 redis_version=7.0.15
@@ -498,7 +493,6 @@ fetch_redis_source() {
 }
 
 # ---- The Linux guest that the bench measures beside us
-# ------------------------------------------------------------------------------
 
 # Debian's cloud kernel, unpacked, never installed; apt verifies what it downloads against the
 # signed package lists. Where it is not to be had, the bench says so in its rows.
