@@ -82,3 +82,6 @@ impl LookupServer for Names {
         Ok(self.cache.borrow().counters())
     }
 }
+
+#[cfg(test)]
+mod tests;
