@@ -483,15 +483,15 @@ impl Store {
         let Content::Directory { listed, parent, .. } = &self.get(id)?.content else {
             return Err(Error::NotDirectory);
         };
-        let dots = [(1, ".", id), (2, "..", *parent)];
+        let dots = [(1, ".", id), (2, "..", *parent)].into_iter().filter(|(cookie, ..)| *cookie > from);
         // Hard links in one directory share an inode number: they get the same cookie, so such a
-        // run is never split.
+        // run is never split. Nothing that was listed is looked at again: all from there on is new.
         let first = (from.saturating_sub(1), String::new());
         let named = listed.range(first..).map(|(inode, name)| (inode + 2, name.as_str(), *inode));
         let mut entries = Vec::new();
         let mut next = from;
         let mut bytes = 0;
-        for (cookie, name, inode) in dots.into_iter().chain(named).filter(|(cookie, ..)| *cookie > from) {
+        for (cookie, name, inode) in dots.chain(named) {
             bytes += name.len() + ENTRY_BYTES;
             if (entries.len() >= limit || bytes > ENTRIES_BYTES_MAX) && cookie != next && !entries.is_empty() {
                 break;
