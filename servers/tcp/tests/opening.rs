@@ -2,7 +2,7 @@
 mod common;
 
 use common::*;
-use contracts::sockets::{Family, SocketKind};
+use contracts::sockets::{Family, SocketAddress, SocketKind, SocketOption};
 use std::collections::BTreeSet;
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -19,14 +19,14 @@ fn syn(packets: &[Vec<u8>]) -> (u32, u16, bool) {
 fn opened(machine: &mut Machine, from: Option<u16>, now_ns: u64) -> (u32, u16) {
     let id = machine.sockets.socket(ME, Family::Internet, SocketKind::Stream).unwrap();
     if let Some(port) = from {
-        let address = contracts::sockets::SocketAddress { address: [0; 4], port };
+        let address = SocketAddress { address: [0; 4], port };
         machine.sockets.bind(ME, id, address).unwrap();
     }
-    let to = contracts::sockets::SocketAddress { address: CLIENT, port: 80 };
+    let to = SocketAddress { address: CLIENT, port: 80 };
     machine.sockets.connect(ME, id, to, now_ns).unwrap();
     let (sequence, port, acknowledges) = syn(&machine.turn(now_ns));
     assert!(!acknowledges);
-    machine.sockets.set_option(ME, id, contracts::sockets::SocketOption::Linger(Some(0))).unwrap();
+    machine.sockets.set_option(ME, id, SocketOption::Linger(Some(0))).unwrap();
     machine.sockets.close(ME, id).unwrap();
     machine.turn(now_ns);
     (sequence, port)
@@ -77,6 +77,33 @@ fn answers() -> Vec<(u32, u16, bool)> {
         net.pass(SECOND_NS);
     }
     answers
+}
+
+/// Answers to one pair of ends are a clock too: a number drawn at random, or from a seed, is not.
+#[test]
+fn answers_to_one_pair_follow_the_clock() {
+    let (mut client, mut server) = (Machine::new(CLIENT), Machine::new(SERVER));
+    server.listen(80);
+    let mut answered = |now_ns: u64| {
+        let id = client.sockets.socket(ME, Family::Internet, SocketKind::Stream).unwrap();
+        client.sockets.bind(ME, id, SocketAddress { address: [0; 4], port: 5000 }).unwrap();
+        client.sockets.connect(ME, id, SocketAddress { address: SERVER, port: 80 }, now_ns).unwrap();
+        client.turn(now_ns).iter().for_each(|packet| server.deliver(packet, now_ns));
+        let answer = server.turn(now_ns);
+        let (sequence, port, acknowledges) = syn(&answer);
+        assert_eq!((port, acknowledges), (80, true));
+        answer.iter().for_each(|packet| client.deliver(packet, now_ns));
+        // A reset, so that the pair is free again.
+        client.sockets.set_option(ME, id, SocketOption::Linger(Some(0))).unwrap();
+        client.sockets.close(ME, id).unwrap();
+        client.turn(now_ns).iter().for_each(|packet| server.deliver(packet, now_ns));
+        server.turn(now_ns);
+        sequence
+    };
+    let first = answered(SECOND_NS);
+    for at in 2..20 {
+        assert_eq!(answered(at * SECOND_NS).wrapping_sub(first), (at as u32 - 1) * 250_000);
+    }
 }
 
 #[test]
