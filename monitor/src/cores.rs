@@ -8,12 +8,13 @@
 use alloc::format;
 use alloc::rc::Rc;
 use alloc::vec::Vec;
+use core::cell::RefCell;
 
 use abi::Error;
 use channel::Memory;
 use contracts::monitor::{MonitorClient, MonitorError, MonitorEvent};
 use contracts::spawn::DomainId;
-use monitor_core::Dead;
+use monitor_core::{Dead, LostCores};
 use runtime::{TaskId, now_ns};
 
 use crate::link::{CORE_CHANGED, GREETED, Link};
@@ -149,17 +150,8 @@ impl Service {
         }
         drop(far);
         link.discard();
-        loop {
-            let wait_ns = self.lost.borrow_mut().wait_ns(core, now_ns());
-            runtime::sleep(wait_ns).await;
-            match self.change_core(core, true).await {
-                Ok(()) => {
-                    runtime::log!("core {core} runs again");
-                    return self.offer_again(core).await;
-                }
-                Err(error) => runtime::log!("core {core} does not run again: {error:?}"),
-            }
-        }
+        run_at_last(&self.lost, core, || self.change_core(core, true)).await;
+        self.offer_again(core).await;
     }
 
     /// All cores that start at boot did: from now on they may be changed.
@@ -224,6 +216,21 @@ impl Service {
     }
 }
 
+/// Has a lost core run, again and again until it does; before each time waits as `lost` says.
+async fn run_at_last<F>(lost: &RefCell<LostCores>, core: u32, run: impl Fn() -> F)
+where
+    F: Future<Output = Result<(), MonitorError>>,
+{
+    loop {
+        let wait_ns = lost.borrow_mut().wait_ns(core, now_ns());
+        runtime::sleep(wait_ns).await;
+        match run().await {
+            Ok(()) => return runtime::log!("core {core} runs again"),
+            Err(error) => runtime::log!("core {core} does not run again: {error:?}"),
+        }
+    }
+}
+
 /// Looks again at each notification of `badge` until it is so.
 async fn until(badge: u64, is_so: impl Fn() -> bool) -> Result<(), ()> {
     let change = async {
@@ -232,4 +239,51 @@ async fn until(badge: u64, is_so: impl Fn() -> bool) -> Result<(), ()> {
         }
     };
     runtime::timeout(CHANGE_LIMIT_NS, change).await.map_err(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORE: u32 = 1;
+    const MS: u64 = 1_000_000;
+
+    /// Loses the core so long after it came up, and has it run again; `refused` times it does not.
+    /// Gives when it was tried, in milliseconds since it was lost, to 10.
+    async fn lose(lost: &RefCell<LostCores>, served_ns: u64, refused: usize) -> Vec<u64> {
+        lost.borrow_mut().up(CORE, now_ns());
+        runtime::sleep(served_ns).await;
+        lost.borrow_mut().lost(CORE, now_ns());
+        let (lost_ns, tries) = (now_ns(), RefCell::new(Vec::new()));
+        run_at_last(lost, CORE, async || {
+            tries.borrow_mut().push((now_ns() - lost_ns + 2 * MS) / (10 * MS) * 10);
+            if tries.borrow().len() > refused { Ok(()) } else { Err(MonitorError::Failed) }
+        })
+        .await;
+        tries.into_inner()
+    }
+
+    /// Its programs wait for it, so nothing is lost by trying at once, and much by trying for ever.
+    #[test]
+    fn a_lost_core_is_run_at_once_and_ever_later_while_it_does_not_come_up() {
+        runtime::testing::run(async {
+            let lost = RefCell::default();
+            assert_eq!(lose(&lost, 1_000 * MS, 0).await, [0]);
+            assert_eq!(lose(&lost, 1_000 * MS, 5).await, [0, 10, 30, 70, 150, 310]);
+            assert_eq!(lose(&lost, 1_000 * MS, 0).await, [0], "it served");
+        });
+    }
+
+    /// One that is lost as soon as it is up waits too: its log would be all that anybody reads.
+    #[test]
+    fn a_core_that_is_lost_again_and_again_waits_ever_longer() {
+        runtime::testing::run(async {
+            let lost = RefCell::default();
+            let mut waits = Vec::new();
+            for _ in 0..12 {
+                waits.extend(lose(&lost, MS, 0).await);
+            }
+            assert_eq!(waits, [0, 0, 0, 0, 0, 0, 0, 0, 100, 200, 400, 800]);
+        });
+    }
 }
