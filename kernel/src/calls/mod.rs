@@ -1,9 +1,10 @@
 //! The kernel's calls, one file per family.
 //!
 //! Each call first decodes (finds objects, checks rights and numbers, makes what it needs) and then
-//! applies. Up to the last `?` of a call nothing is changed that its caller could see, so every
-//! error leaves things as they were. A call ends with results, or has put its caller into a state
-//! that waits.
+//! applies. Up to the last `?` of a call nothing is changed that its caller could see, so an error
+//! leaves things as they were. Two calls differ: a `PortalReplyWait` that ends with `Timeout` has
+//! given its answer, and the child of a refused `DomainFork` keeps what it got so far. A call ends
+//! with results, or has put its caller into a state that waits.
 
 mod basic;
 mod capability;
