@@ -19,6 +19,7 @@ use crate::server::Server;
 const CHILD_DOMAIN: u64 = DOMAIN + 1;
 const CHILD: u64 = 2 << 32 | 1;
 const ENDED: Interest = Interest { ended: true, stopped: false, continued: false };
+const SIGKILL: u8 = 9;
 const SIGCHLD: u8 = 17;
 const CPU_NS: u64 = 5;
 
@@ -105,6 +106,24 @@ fn what_a_child_held_is_closed_when_sigchld_comes() {
         let cause = SignalCause::Child { process: family.child, state: family.news().state };
         let event = family.parent.next_event().await;
         assert!(matches!(event, ProcessEvent::SignalSent { number: SIGCHLD, cause: of } if of == cause), "{event:?}");
+        family.is_over();
+        assert_eq!(family.parent.wait(Target::Any, ENDED, false, true).await, Ok(Some(family.news())));
+    });
+}
+
+/// A signal that cannot be caught is no end yet: the child runs until its kernel says that it does
+/// not.
+#[test]
+fn who_was_killed_is_waited_for_until_it_is_gone() {
+    runtime::testing::run(async {
+        let (server, _spawn) = begin(&Rc::new(Fake::default()));
+        let family = Family::new(server.clone()).await;
+        server.deliver(family.child, SIGKILL, SignalCause::Process(FIRST));
+        runtime::sleep(SOON_NS).await;
+        assert_eq!(family.parent.wait(Target::Any, ENDED, false, true).await, Ok(None), "its domain is still there");
+        assert_eq!(family.read(), Err(DescriptionError::WouldBlock), "and holds the other end");
+        let cause = DeathCause::Killed as u64;
+        server.domain_died(&Death { domain: CHILD_DOMAIN, cause, status: 0, address: 0, rip: 0, cpu_ns: CPU_NS });
         family.is_over();
         assert_eq!(family.parent.wait(Target::Any, ENDED, false, true).await, Ok(Some(family.news())));
     });
