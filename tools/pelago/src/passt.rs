@@ -115,6 +115,28 @@ fn reason(words: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// One that takes its time, and has sent frames that nobody read. The pair does not wait, as
+    /// the emulator leaves it.
+    #[test]
+    fn its_end_is_waited_for() {
+        let (ours, mut its) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let ends = has_ended.clone();
+        let passt = std::thread::spawn(move || {
+            its.write_all(&[7; 10_000]).unwrap();
+            assert_eq!(its.read(&mut [0]).unwrap(), 0, "it can read no more");
+            std::thread::sleep(Duration::from_millis(200));
+            ends.store(true, Ordering::SeqCst);
+        });
+        drop(Passt { socket: ours });
+        assert!(has_ended.load(Ordering::SeqCst), "its ports may be taken still");
+        passt.join().unwrap();
+    }
 
     #[test]
     fn ports_are_told_with_their_address() {
