@@ -3,12 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use channel::{Layout, Peer};
+use abi::DeathCause;
+use channel::{CallError, Layout, Peer};
 use contracts::endpoint::BindError;
 use contracts::memory::{MemoryClient, MemoryError, MemoryServer, serve_memory};
 use contracts::monitor::*;
 use contracts::names::{Named, NamesClient, NamesError, NamesServer, serve_names};
-use contracts::spawn::{Death, DomainId, SpawnClient, SpawnEvent, serve_spawn};
+use contracts::spawn::{Death, DomainId, SpawnClient, SpawnError, SpawnEvent, serve_spawn};
 use system::{Component, Linux, Placement, Restart, System};
 
 use spawn_core::ChannelSet;
@@ -26,6 +27,7 @@ const BOUND: &str = "packets";
 enum Asked {
     Create,
     Start,
+    Kill(DomainId),
     /// To close a channel, of that core.
     Close(u32, ChannelId),
     Introduce,
@@ -37,6 +39,8 @@ struct Fake {
     asked: RefCell<Vec<Asked>>,
     /// How often the name server says yet that it does not know all.
     not_yet: Cell<u32>,
+    /// Monitors start nothing.
+    starts_nothing: Cell<bool>,
     /// Monitors close nothing.
     keeps_channels: Cell<bool>,
     /// Monitors make no domain before they have closed a channel.
@@ -58,7 +62,6 @@ macro_rules! refused {
 impl MonitorServer for Fake {
     refused! {
         region(u32, String, u64, RegionKind, Option<u64>) -> u64;
-        kill(u32, DomainId, u64) -> ();
         discard(u32, DomainId) -> ();
         harm(u32, DomainId, Harm, u64) -> ();
         last_end(u32, String) -> Option<(u64, Death)>;
@@ -126,6 +129,14 @@ impl MonitorServer for Fake {
     async fn start(&self, _: &Peer, _: u32, domain: DomainId) -> Result<(), MonitorError> {
         assert_eq!(domain, MADE);
         self.asked.borrow_mut().push(Asked::Start);
+        if self.starts_nothing.get() { Err(MonitorError::Failed) } else { Ok(()) }
+    }
+
+    /// And tells of the death.
+    async fn kill(&self, peer: &Peer, _: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
+        self.asked.borrow_mut().push(Asked::Kill(domain));
+        let death = Death { domain, cause: DeathCause::Killed as u64, status, address: 0, rip: 0, cpu_ns: 0 };
+        assert!(MonitorEvents::new(peer).died("ip".into(), 1, false, death).is_ok());
         Ok(())
     }
 
@@ -218,6 +229,24 @@ fn a_component_that_is_begun_is_started_whatever_becomes_of_who_asked() {
         assert!(is_whole, "dead after {dies_after_ns} ns: {asked:?}");
         assert!(dies_after_ns < MAKING_NS / 2 || !asked.is_empty(), "it was not even asked");
     }
+}
+
+/// A start that fails when the component is made: nobody would end what stands there, and its name
+/// would stay taken. Who asked hears of it, and asks again.
+#[test]
+fn what_is_made_and_does_not_start_is_ended() {
+    runtime::testing::run(async {
+        let fake = Rc::new(Fake { starts_nothing: Cell::new(true), ..Fake::default() });
+        let (_, supervisor) = begin(&fake);
+        for _ in 0..2 {
+            let refused = supervisor.component("ip".into(), 1, 0).await;
+            assert_eq!(refused, Err(CallError::Server(SpawnError::Failed)));
+            assert_eq!(fake.asked.take(), [Asked::Create, Asked::Start, Asked::Kill(MADE)]);
+        }
+        fake.starts_nothing.set(false);
+        assert_eq!(supervisor.component("ip".into(), 1, 0).await, Ok(MADE));
+        assert_eq!(fake.asked.take(), [Asked::Create, Asked::Start]);
+    });
 }
 
 /// A name server that was restarted does not know all at once: who asks it meanwhile is connected a
