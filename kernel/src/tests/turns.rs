@@ -157,6 +157,22 @@ fn an_account_begins_turns_of_its_own() {
     world.end_homes(&homes, &accounts.into_iter().chain([later, many]).collect::<Vec<_>>());
 }
 
+/// Turns that nobody shares any more go with the account that led them.
+#[test]
+fn an_account_that_begins_its_own_turns_lets_go_of_those_it_shared() {
+    let mut world = World::new(4000);
+    let root = world.ram;
+    let leader = world.account(root, Turns::Own);
+    let moved = world.account(root, Turns::Of(leader));
+    let objects = world.kernel.kernel_objects;
+    moved.begin_turns(&mut world.kernel).unwrap();
+    world.kernel.release(leader);
+    world.kernel.drain_dead();
+    assert_eq!(world.kernel.kernel_objects, objects - 1, "nobody holds the leader");
+    world.kernel.release(moved);
+    world.assert_empty();
+}
+
 /// One that waits now and then comes to its turn after one turn of the other group at most, and
 /// sets its own slices as often as it likes without getting more.
 #[test]
