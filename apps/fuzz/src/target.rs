@@ -36,7 +36,8 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 const ECHOES: [Call; 6] =
     [Call::RamStat, Call::Wait, Call::PortalCall, Call::PortalReplyWait, Call::ObjectName, Call::RangeGet];
 /// Calls that want rights to the core, or to a device's registers, which servants have not.
-const OF_CORES: [Call; 25] = [
+const OF_CORES: [Call; 26] = [
+    Call::RamTurns,
     Call::ScheduleGang,
     Call::PowerOff,
     Call::ConsoleWrite,

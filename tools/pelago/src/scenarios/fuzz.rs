@@ -36,11 +36,12 @@ const UNSEEN_MAX: usize = 5;
 const PROGRESS: Duration = Duration::from_secs(30);
 
 /// Calls that cannot succeed here, and why.
-const NEVER_SUCCEED: [(&str, &str); 27] = [
+const NEVER_SUCCEED: [(&str, &str); 28] = [
     ("ConsoleWrite", NO_CONSOLE),
     ("DevicePortRead", NO_CONSOLE),
     ("DevicePortWrite", NO_CONSOLE),
     ("PowerOff", NO_CORE),
+    ("RamTurns", NO_CORE),
     ("TraceRead", NO_CORE),
     ("SegmentImport", NO_CORE),
     ("PcoreThrottle", NO_CORE),
