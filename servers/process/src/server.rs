@@ -52,6 +52,8 @@ pub struct Server {
     discarded: RefCell<BTreeSet<DomainId>>,
     /// Says whose proxy ended out of order: a program may have thousands of children that do.
     deaths: LogLimit,
+    /// Says who goes on with its parent's turns.
+    shared_turns: LogLimit,
     /// Some process ended, stopped or was continued, or gave back what it had on loan.
     pub changed: Watch,
     /// How the first program ended, and whether somebody asked for that.
@@ -102,6 +104,7 @@ impl Server {
             refusals: RefCell::default(),
             discarded: RefCell::default(),
             deaths: LogLimit::default(),
+            shared_turns: LogLimit::default(),
             changed: Watch::default(),
             ended: Cell::default(),
             is_attended: Cell::default(),
@@ -360,7 +363,9 @@ impl Server {
         match queued(|| self.spawn.begin_turns(domain)).await {
             // It may have ended already.
             Ok(()) | Err(CallError::Server(SpawnError::NotFound)) => {}
-            Err(error) => runtime::log!("domain {domain:#x} goes on with its parent's turns: {error:?}"),
+            Err(error) => {
+                self.shared_turns.log(format!("domain {domain:#x} goes on with its parent's turns: {error:?}"));
+            }
         }
     }
 
