@@ -438,6 +438,7 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
         ..domain("linux-1", 1, &[(wiring::RUN_TIME_CHANNELS, End::Client)])
     };
     assert!(matches!(registry.create(linux()), Err(MonitorError::NoMemory)), "too little is free");
+    assert!(registry.machine.turns_of.iter().all(Option::is_none), "without a parent a domain has its own turns");
     registry.machine.free_pages = 10;
     let (first, endpoint) = registry.create(linux()).map_err(|_| ()).unwrap();
     assert!(endpoint.is_none() && first.generation == 1 && first.parent_handles != [0; 2]);
