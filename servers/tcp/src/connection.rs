@@ -21,6 +21,12 @@ use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, before};
 /// passt crawl: what it frees in its own socket is then less than a segment on the host's loopback,
 /// and the host sends the next only when its timer of 200 ms says so.
 pub const RECEIVE_BYTES: usize = 64 * 1024;
+/// A window is told shorter than the room is by so many of its units: passt passes over a window
+/// that became smaller by less than a hundredth, and sends as much as the one before allowed. What
+/// finds no room then it repeats after 2 s.
+pub const UNTOLD: u16 = u16::MAX / 100 + 1;
+/// Bytes in a unit of the window, with room for up to 128 KiB.
+const WINDOW_UNIT: usize = 2;
 /// Bytes a connection can hold that the peer has not acknowledged: what may be on the way at once.
 pub const SEND_BYTES: usize = 64 * 1024;
 /// Room beyond that for a segment while the peer is silent, see [`Connection::send_room`].
@@ -30,7 +36,7 @@ const VAIN_MAX: u32 = 1;
 /// A reset that leaves the machine waits so long at most until the last bytes are acknowledged:
 /// passt drops what it reads together with a reset.
 const RESET_AFTER_NS: u64 = 100_000_000;
-/// Sockets of ended connections kept for new ones, with their buffers: saves clearing 129 KiB per
+/// Sockets of ended connections kept for new ones, with their buffers: saves clearing 130 KiB per
 /// connection.
 pub const SPARE_MAX: usize = 64;
 
@@ -184,6 +190,11 @@ impl Connection {
         self.heard_ns = now_ns;
     }
 
+    /// Something is missing before what came.
+    pub fn has_gap(&self) -> bool {
+        before(self.record.receive_next, self.heard_to)
+    }
+
     /// The acknowledgement that it shall not say once more. A peer that is told of pieces learns
     /// from each of them.
     pub fn hushed(&self, now_ns: u64) -> Option<Told> {
@@ -279,8 +290,8 @@ impl Spares {
     pub fn take(&mut self) -> (SocketSet<'static>, SocketHandle) {
         let (mut set, handle) = self.0.pop().unwrap_or_else(|| {
             let mut set = SocketSet::new(Vec::with_capacity(1));
-            let (receive, send) =
-                (SocketBuffer::new(vec![0; RECEIVE_BYTES]), SocketBuffer::new(vec![0; SEND_BYTES + PROBE_BYTES]));
+            let (receive, send) = (RECEIVE_BYTES + usize::from(UNTOLD) * WINDOW_UNIT, SEND_BYTES + PROBE_BYTES);
+            let [receive, send] = [receive, send].map(|bytes| SocketBuffer::new(vec![0; bytes]));
             let handle = set.add(Socket::new(receive, send));
             (set, handle)
         });

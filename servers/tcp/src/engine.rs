@@ -20,7 +20,7 @@ use crate::datagrams::Datagrams;
 use crate::listener::{Listener, Notice, Shortage, Tally};
 use crate::opening::{Opening, seed_for};
 use crate::record::Record;
-use crate::segment::{Pair, Segment, with_acknowledgement};
+use crate::segment::{Pair, Segment, shortened, with_acknowledgement};
 use crate::time_wait::TimeWait;
 use crate::wire::{LOCAL_MAX, Wire};
 
@@ -306,6 +306,10 @@ impl<M: Memory> Tcp<M> {
         let renewed = connection.record.renewed(segment);
         let renewed = renewed.map(|(number, window)| with_acknowledgement(packet, number, window));
         let packet = renewed.as_deref().unwrap_or(packet);
+        // The library takes the window of its SYN for a scaled one, and too much for it is its end;
+        // of a segment that does not fit it leaves bytes and takes the end of the stream.
+        let fitting = connection.record.fitting(segment).map(|bytes| shortened(packet, bytes));
+        let packet = fitting.as_deref().unwrap_or(packet);
         let is_answered = !connection.record.is_old(segment) || connection.quiet.may_answer_old(now_ns);
         connection.received(segment, now_ns);
         for packet in [alone.as_ref().map(|alone| &alone[..]), is_answered.then_some(packet)].into_iter().flatten() {
@@ -377,9 +381,7 @@ impl<M: Memory> Tcp<M> {
             // There is room for one segment more.
             self.changes.note(Change::Connection(id));
         }
-        if self.connections.get_mut(&id).is_some_and(|connection| connection.quiet.take_due(now_ns)) {
-            self.acknowledge(id, now_ns);
-        }
+        self.tell_after_all(id, now_ns);
         let mut more = self.send(id, now_ns);
         if !more && self.resets_now(id, now_ns) {
             more = self.send(id, now_ns);

@@ -9,9 +9,12 @@ use crate::segment::Segment;
 
 /// So many in a row are said at once, which is what makes a peer send again.
 const AT_ONCE: u8 = 3;
-/// Then one in this time, and a last one after it, should those be lost or not be understood: passt
-/// passes over them if bytes follow at once.
+/// Then one in this time. What was not said is said after it, and again after twice as long each
+/// time while the gap is there, should those be lost or not be understood: passt passes over them
+/// if bytes follow at once.
 const AGAIN_NS: u64 = 20_000_000;
+/// So many times, after 2.5 s in all.
+const AGAIN_MAX: u8 = 7;
 /// What was acknowledged before is answered once in this time.
 const OLD_NS: u64 = 100_000_000;
 
@@ -26,6 +29,8 @@ pub struct Quiet {
     last_ns: u64,
     /// One was not said.
     owes: bool,
+    /// How often what was not said was said after all, of this number.
+    again: u8,
     /// When it answered last to what it had acknowledged before.
     old_answered_ns: Option<u64>,
 }
@@ -41,7 +46,13 @@ impl Quiet {
         let Some(acknowledged) = segment.acknowledged.filter(|_| segment.is_bare()) else { return };
         let told = Some((acknowledged, segment.window));
         self.times = if self.told == told { self.times.saturating_add(1) } else { 1 };
-        (self.told, self.last_ns, self.owes) = (told, now_ns, false);
+        if self.told.is_none_or(|(number, _)| number != acknowledged) {
+            (self.owes, self.again) = (false, 0);
+        } else {
+            // With another window it is news of that, and not the third of three.
+            self.owes &= self.told != told;
+        }
+        (self.told, self.last_ns) = (told, now_ns);
     }
 
     /// One was not said since it was not due.
@@ -51,14 +62,19 @@ impl Quiet {
 
     /// When what was not said is to be said after all.
     pub fn due_ns(&self) -> Option<u64> {
-        self.owes.then(|| self.last_ns.saturating_add(AGAIN_NS))
+        self.owes.then(|| self.last_ns.saturating_add(AGAIN_NS << self.again))
     }
 
-    /// Whether that is now; not again then.
-    pub fn take_due(&mut self, now_ns: u64) -> bool {
-        let is_due = self.due_ns().is_some_and(|due_ns| due_ns <= now_ns);
-        self.owes &= !is_due;
-        is_due
+    /// Whether that is now.
+    pub fn is_due(&self, now_ns: u64) -> bool {
+        self.due_ns().is_some_and(|due_ns| due_ns <= now_ns)
+    }
+
+    /// What was not said was said; `has_gap` if the peer still has to send what lies before what
+    /// came.
+    pub fn told_after_all(&mut self, has_gap: bool) {
+        self.again += 1;
+        self.owes = has_gap && self.again < AGAIN_MAX;
     }
 
     /// Whether another segment that brings nothing but what was acknowledged before is answered. A

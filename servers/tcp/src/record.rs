@@ -16,7 +16,7 @@
 use core::net::SocketAddrV4;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::connection::SEND_BYTES;
+use crate::connection::{SEND_BYTES, UNTOLD};
 use crate::quiet::Told;
 use crate::segment::{ACKNOWLEDGEMENT_BYTES, Pair, Segment, acknowledgement, before};
 
@@ -115,7 +115,9 @@ impl Record {
         }
         if let Some(acknowledged) = segment.acknowledged {
             self.receive_next = acknowledged;
-            self.receive_window = segment.window;
+            // The window of a SYN is not scaled (RFC 7323, section 2.2).
+            self.receive_window =
+                if segment.syn { segment.window >> segment.scale.unwrap_or(0) } else { segment.window };
         }
     }
 
@@ -127,6 +129,9 @@ impl Record {
         if segment.syn {
             self.send_scale = segment.scale;
             self.segment_max = segment.segment_max;
+            if segment.scale.is_none() {
+                self.receive_scale = None;
+            }
         }
         if segment.fin {
             self.receive_end = Some(segment.end);
@@ -148,6 +153,18 @@ impl Record {
     /// Whether a segment begins behind the window that we told last.
     pub fn is_beyond(&self, segment: &Segment) -> bool {
         !segment.syn && !segment.reset && !before(segment.sequence, self.window_end())
+    }
+
+    /// How many bytes of a segment are taken, if it brings more than the window that we told allows.
+    /// Its end is not taken then: it comes behind bytes that are missing.
+    pub fn fitting(&self, segment: &Segment) -> Option<usize> {
+        let bytes_end = segment.end.wrapping_sub(u32::from(segment.fin));
+        if !brings_bytes(segment) || !before(self.window_end(), bytes_end) {
+            return None;
+        }
+        let room_end = self.window_end().wrapping_add(u32::from(UNTOLD) << self.receive_scale.unwrap_or(0));
+        let end = if before(room_end, bytes_end) { room_end } else { bytes_end };
+        Some(if before(segment.sequence, end) { end.wrapping_sub(segment.sequence) as usize } else { 0 })
     }
 
     /// Whether a segment acknowledges what nothing before it did, of what we sent.

@@ -90,6 +90,18 @@ impl<M: Memory> Tcp<M> {
         }
     }
 
+    /// Says the acknowledgement that a connection did not say too often, if that is due. It says it
+    /// twice: where passt passed over a change of the window, the first is none of two equal ones.
+    pub(crate) fn tell_after_all(&mut self, id: ConnectionId, now_ns: u64) {
+        if self.connections.get(&id).is_some_and(|connection| connection.quiet.is_due(now_ns)) {
+            self.acknowledge(id, now_ns);
+            self.acknowledge(id, now_ns);
+            if let Some(connection) = self.connections.get_mut(&id) {
+                connection.quiet.told_after_all(connection.has_gap());
+            }
+        }
+    }
+
     /// Says what was received and how much more may come, whether the library thinks it has to or
     /// not.
     pub(crate) fn acknowledge(&mut self, id: ConnectionId, now_ns: u64) {

@@ -134,6 +134,29 @@ pub fn fill_checksum(packet: &mut [u8]) {
     set(packet, sum);
 }
 
+/// Tells a window by so many units shorter, or none; the checksum is left as it is.
+pub fn shorten_window(packet: &mut [u8], units: u16) {
+    let mut ip = Ipv4Packet::new_unchecked(packet);
+    if ip.next_header() == IpProtocol::Tcp {
+        let mut tcp = TcpPacket::new_unchecked(ip.payload_mut());
+        tcp.set_window_len(tcp.window_len().saturating_sub(units));
+    }
+}
+
+/// The first bytes of a packet's, without the end of the stream; TCP's checksum is left as it is.
+pub fn shortened(packet: &[u8], bytes: usize) -> Vec<u8> {
+    let mut packet = packet.to_vec();
+    let mut ip = Ipv4Packet::new_unchecked(&mut packet[..]);
+    let mut tcp = TcpPacket::new_unchecked(ip.payload_mut());
+    tcp.set_fin(false);
+    let headers = ip.header_len() as usize + TcpPacket::new_unchecked(ip.payload_mut()).header_len() as usize;
+    let length = (ip.total_len() as usize).min(headers + bytes);
+    ip.set_total_len(length as u16);
+    ip.fill_checksum();
+    packet.truncate(length);
+    packet
+}
+
 /// The same packet with another acknowledgement; its checksum is left as it is.
 pub fn with_acknowledgement(packet: &[u8], number: u32, window: u16) -> Vec<u8> {
     let mut packet = packet.to_vec();

@@ -16,6 +16,7 @@ use packet::{BUFFERS, BufferSet, IP_TRANSMIT_BUFFERS, MTU, Memory, Pool, Span};
 use smoltcp::phy::{self, Checksum, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
+use crate::connection::UNTOLD;
 use crate::quiet::Told;
 use crate::segment::{self, Pair, Segment, before};
 
@@ -245,6 +246,7 @@ impl<M: Memory> phy::TxToken for Sending<'_, M> {
         // error.
         let length = length.min(MTU);
         let result = fill(&mut self.0.scratch[..length]);
+        segment::shorten_window(&mut self.0.scratch[..length], UNTOLD);
         self.0.send(length);
         result
     }
