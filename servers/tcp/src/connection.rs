@@ -230,6 +230,16 @@ impl Connection {
         Some(again)
     }
 
+    /// Bytes from this number on left the machine only now. If nothing before them is unacknowledged
+    /// the wait for the peer begins now; true then.
+    pub fn left_late(&mut self, first: u32, now_ns: u64) -> bool {
+        let is_oldest = self.record.unacknowledged() && first == self.record.send_unacknowledged;
+        if is_oldest {
+            self.retransmission.put_off(now_ns);
+        }
+        is_oldest
+    }
+
     /// When it may be reset, if it is to be; `is_local` if its peer is in this machine.
     pub fn resets_at_ns(&self, is_local: bool) -> Option<u64> {
         let waits = !is_local && self.record.unacknowledged();

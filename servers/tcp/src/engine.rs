@@ -180,15 +180,23 @@ impl<M: Memory> Tcp<M> {
     }
 
     /// IP has sent these.
-    pub fn sent(&mut self, buffers: &[u16]) {
+    pub fn sent(&mut self, buffers: &[u16], now_ns: u64) {
+        self.wire.set_now(now_ns);
         for &buffer in buffers {
             self.counters.bad_sent += u64::from(!self.wire.freed(buffer));
+        }
+        for (pair, first) in self.wire.take_late() {
+            let Some(&id) = self.pairs.get(&pair) else { continue };
+            if self.connections.get_mut(&id).is_some_and(|connection| connection.left_late(first, now_ns)) {
+                self.touch(id);
+            }
         }
         self.datagrams_may_go();
     }
 
     /// Packets from IP.
     pub fn received(&mut self, packets: &[Span], now_ns: u64) {
+        self.wire.set_now(now_ns);
         for &packet in packets {
             let mut bytes = [0; MTU];
             let read = self.receive.read(packet, &mut bytes).map(|bytes| &*bytes);
@@ -206,6 +214,7 @@ impl<M: Memory> Tcp<M> {
 
     /// Polls what has something to do.
     pub fn turn(&mut self, now_ns: u64) {
+        self.wire.set_now(now_ns);
         while let Some(&(when, id)) = self.timers.first()
             && when <= now_ns
         {

@@ -53,7 +53,7 @@ async fn link(service: &Service, ip: &PacketsClient) {
             PacketsEvent::Received { packets } => {
                 service.sockets.borrow_mut().tcp.received(&packets, runtime::now_ns())
             }
-            PacketsEvent::Sent { buffers } => service.sockets.borrow_mut().tcp.sent(&buffers),
+            PacketsEvent::Sent { buffers } => service.sockets.borrow_mut().tcp.sent(&buffers, runtime::now_ns()),
             PacketsEvent::Address { address } => service.sockets.borrow_mut().tcp.set_host(host(address)),
             PacketsEvent::Resumed {} => service.sockets.borrow_mut().tcp.resume(runtime::now_ns()),
             PacketsEvent::Lost | PacketsEvent::PeerRestarted => return service.attached.set(false),

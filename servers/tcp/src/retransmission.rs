@@ -84,7 +84,7 @@ impl Retransmission {
         self.doubled
     }
 
-    /// It was time, but what would be sent again has not left the machine: it waits as long again.
+    /// What would be sent again has not left the machine or only now: it waits as long again.
     /// What is measured then would be our own delay.
     pub fn put_off(&mut self, now_ns: u64) {
         (self.timed, self.waits_since_ns) = (None, Some(now_ns));

@@ -23,6 +23,10 @@ use crate::segment::{self, Pair, Segment, before};
 /// Packets to ourselves that may wait before connections have to.
 pub const LOCAL_MAX: usize = 128;
 
+/// Bytes that waited here for longer than this before they left are told of, see
+/// [`Wire::take_late`].
+const LATE_NS: u64 = 50_000_000;
+
 /// The device.
 pub struct Wire<M> {
     incoming: Vec<u8>,
@@ -35,6 +39,7 @@ struct Packet {
     span: Span,
     /// Whose, and its numbers from the first to that after the last; `None` if it is not TCP's.
     carries: Option<(Pair, u32, u32)>,
+    given_ns: u64,
 }
 
 struct Sender<M> {
@@ -44,6 +49,9 @@ struct Sender<M> {
     out: Vec<Span>,
     /// Oldest first: what a new IP gets again.
     on_the_way: VecDeque<Packet>,
+    /// Bytes that have left late: whose, and their first number.
+    late: Vec<(Pair, u32)>,
+    now_ns: u64,
     sent: Vec<Segment>,
     own: Option<Ipv4Addr>,
     local: VecDeque<Vec<u8>>,
@@ -63,6 +71,8 @@ impl<M: Memory> Wire<M> {
             scratch: Box::new([0; MTU]),
             out: Vec::new(),
             on_the_way: VecDeque::new(),
+            late: Vec::new(),
+            now_ns: 0,
             sent: Vec::new(),
             own: None,
             local: VecDeque::new(),
@@ -148,11 +158,21 @@ impl<M: Memory> Wire<M> {
         self.sender.local.pop_front()
     }
 
+    /// What time it is from now on.
+    pub fn set_now(&mut self, now_ns: u64) {
+        self.sender.now_ns = now_ns;
+    }
+
     /// IP named a buffer as read; true if it was out.
     pub fn freed(&mut self, buffer: u16) -> bool {
-        let position = self.sender.on_the_way.iter().position(|packet| packet.span.buffer == buffer);
-        if let Some(position) = position {
-            self.sender.on_the_way.remove(position);
+        let sender = &mut self.sender;
+        let position = sender.on_the_way.iter().position(|packet| packet.span.buffer == buffer);
+        let packet = position.and_then(|position| sender.on_the_way.remove(position));
+        if let Some(Packet { carries: Some((pair, first, end)), given_ns, .. }) = packet
+            && first != end
+            && sender.now_ns.saturating_sub(given_ns) > LATE_NS
+        {
+            sender.late.push((pair, first));
         }
         // What the device had for a TCP before us is not in the list.
         buffer >= IP_TRANSMIT_BUFFERS && self.sender.free.insert(buffer)
@@ -174,6 +194,12 @@ impl<M: Memory> Wire<M> {
         let out = spans().filter(|span| !busy.contains(span.buffer)).collect();
         (self.sender.free, self.sender.out) = (free, out);
         self.sender.out.len()
+    }
+
+    /// Whose bytes have left late, and their first number, since this was asked last: how long the
+    /// peer takes counts from then.
+    pub fn take_late(&mut self) -> Vec<(Pair, u32)> {
+        core::mem::take(&mut self.sender.late)
     }
 
     /// Whether a segment of the connection with this number in it has not left the machine, as far
@@ -215,7 +241,7 @@ impl<M: Memory> Sender<M> {
 
     fn go(&mut self, span: Span, carries: Option<(Pair, u32, u32)>) {
         self.out.push(span);
-        self.on_the_way.push_back(Packet { span, carries });
+        self.on_the_way.push_back(Packet { span, carries, given_ns: self.now_ns });
     }
 }
 

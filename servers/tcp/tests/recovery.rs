@@ -144,14 +144,16 @@ fn what_has_not_left_the_machine_is_not_sent_again() {
     let start = net.now_ns;
     let held = net.server.turn(start);
     assert_eq!(held.len(), 1);
-    while net.now_ns < start + 700_000_000 {
+    while net.now_ns < start + 300_000_000 {
         net.now_ns = net.server.sockets.tcp.next_ns().unwrap().max(net.now_ns + 1);
         assert_eq!(net.server.turn(net.now_ns), Vec::<Vec<u8>>::new(), "after {} ns", net.now_ns - start);
     }
-    // It leaves at last, and is lost: TCP waits as long as for any other, and no longer.
+    // It leaves at last, just before the timer ends, and is lost: TCP waits as long as for any
+    // other, and no longer.
     net.server.holds = false;
+    net.now_ns = net.server.sockets.tcp.next_ns().unwrap() - 2_000_000;
     let told: Vec<u16> = (IP_TRANSMIT_BUFFERS..BUFFERS).collect();
-    net.server.sockets.tcp.sent(&told);
+    net.server.sockets.tcp.sent(&told, net.now_ns);
     let left = net.now_ns;
     let again = loop {
         let packets = net.server.turn(net.now_ns);
@@ -224,7 +226,7 @@ fn what_a_dead_ip_had_goes_to_the_next_except_what_the_device_has() {
     let busy = BufferSet::range(sent[0].buffer, sent[0].buffer + 1);
     assert_eq!(net.server.sockets.tcp.attached(&busy), sent.len() - 1);
     assert_eq!(net.server.sockets.tcp.take_output().send, sent[1..]);
-    net.server.sockets.tcp.sent(&[sent[0].buffer, sent[0].buffer, 3, 999]);
+    net.server.sockets.tcp.sent(&[sent[0].buffer, sent[0].buffer, 3, 999], 0);
     assert_eq!(net.server.sockets.tcp.counters().bad_sent, 3);
     // The one that the device had is lost on its way, the others come: no timer of a second is
     // waited for.
@@ -261,7 +263,7 @@ fn a_hundred_deaths_of_ip_lose_no_buffer() {
             pool.set_number(span.buffer, Some(Number { epoch: 1, number: 7 })).unwrap();
         }
         let gone: Vec<u16> = gone.iter().map(|span| span.buffer).collect();
-        net.server.sockets.tcp.sent(&gone[gone.len() / 2..]);
+        net.server.sockets.tcp.sent(&gone[gone.len() / 2..], 0);
         // What is written meanwhile went to nobody.
         written += net.server.write(server, &[7; 1]).unwrap_or(0);
         net.server.sockets.tcp.turn(net.now_ns);
@@ -269,7 +271,7 @@ fn a_hundred_deaths_of_ip_lose_no_buffer() {
         let again = net.server.sockets.tcp.attached(&busy);
         assert_eq!(again, rest.len() - with_device.len() + meanwhile, "what has left goes out twice");
         net.server.sockets.tcp.resume(net.now_ns);
-        net.server.sockets.tcp.sent(&busy.iter().collect::<Vec<_>>());
+        net.server.sockets.tcp.sent(&busy.iter().collect::<Vec<_>>(), 0);
         net.pass(20_000_000);
         while let Ok(bytes) = net.client.read(client, 99_999) {
             received += bytes.len();
@@ -667,7 +669,7 @@ fn the_answer_to_a_syn_is_not_said_again_at_once() {
     net.server.sockets.tcp.resume(now_ns);
     assert_eq!(bytes(&mut net.server), 0, "it waits here");
     net.server.holds = false;
-    net.server.sockets.tcp.sent(&(IP_TRANSMIT_BUFFERS..BUFFERS).collect::<Vec<_>>());
+    net.server.sockets.tcp.sent(&(IP_TRANSMIT_BUFFERS..BUFFERS).collect::<Vec<_>>(), net.now_ns);
     net.server.sockets.tcp.resume(now_ns);
     assert_eq!(bytes(&mut net.server), 1);
 }

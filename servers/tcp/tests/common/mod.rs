@@ -49,7 +49,7 @@ impl Machine {
         });
         let packets = packets.collect();
         if !self.holds {
-            self.sockets.tcp.sent(&output.send.iter().map(|span| span.buffer).collect::<Vec<_>>());
+            self.sockets.tcp.sent(&output.send.iter().map(|span| span.buffer).collect::<Vec<_>>(), now_ns);
         }
         packets
     }
