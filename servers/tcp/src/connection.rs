@@ -230,8 +230,8 @@ impl Connection {
         Some(again)
     }
 
-    /// Bytes from this number on left the machine only now. If nothing before them is unacknowledged
-    /// the wait for the peer begins now; true then.
+    /// Bytes from this number on left the machine only now. If nothing before them is
+    /// unacknowledged the wait for the peer begins now; true then.
     pub fn left_late(&mut self, first: u32, now_ns: u64) -> bool {
         let is_oldest = self.record.unacknowledged() && first == self.record.send_unacknowledged;
         if is_oldest {

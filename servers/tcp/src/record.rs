@@ -155,8 +155,8 @@ impl Record {
         !segment.syn && !segment.reset && !before(segment.sequence, self.window_end())
     }
 
-    /// How many bytes of a segment are taken, if it brings more than the window that we told allows.
-    /// Its end is not taken then: it comes behind bytes that are missing.
+    /// How many bytes of a segment are taken, if it brings more than the window that we told
+    /// allows. Its end is not taken then: it comes behind bytes that are missing.
     pub fn fitting(&self, segment: &Segment) -> Option<usize> {
         let bytes_end = segment.end.wrapping_sub(u32::from(segment.fin));
         if !brings_bytes(segment) || !before(self.window_end(), bytes_end) {

@@ -157,3 +157,18 @@ impl Net {
         (accepted.id, at_client)
     }
 }
+
+/// Makes TCP's checksum of a packet.
+pub fn repair(packet: &mut [u8]) {
+    use smoltcp::wire::{Ipv4Packet, TcpPacket};
+    let ip = Ipv4Packet::new_unchecked(&packet[..]);
+    let (from, to) = (ip.src_addr().into(), ip.dst_addr().into());
+    TcpPacket::new_unchecked(&mut packet[20..]).fill_checksum(&from, &to);
+}
+
+/// Takes the offer to be told of pieces out of a SYN: the option becomes two that say nothing.
+pub fn without_pieces(syn: &mut [u8]) {
+    let at = syn.windows(2).rposition(|option| option == [4, 2]).unwrap();
+    syn[at..at + 2].copy_from_slice(&[1, 1]);
+    repair(syn);
+}
