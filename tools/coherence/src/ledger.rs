@@ -124,6 +124,11 @@ impl Ledger {
         id
     }
 
+    /// The function of a bucket.
+    pub fn function(&self, bucket: BucketId) -> FunctionId {
+        self.buckets[bucket.0 as usize].1
+    }
+
     /// Begins a stretch of `core`, or of every core.
     pub fn begin(&mut self, core: usize, begin: Begin) {
         let Begin { name, operations, every_core, component } = begin;
@@ -182,7 +187,7 @@ impl Ledger {
     /// Everything so far.
     pub fn report(&self, names: &Names, turn: u64) -> Report {
         let rows = self.rows.iter().filter(|row| !row.samples.is_empty()).map(|row| self.row(row, names)).collect();
-        Report { mode: self.mode.name().to_owned(), turn, unmatched: self.unmatched, rows }
+        Report { mode: self.mode.name().to_owned(), turn, unmatched: self.unmatched, rows, steps: Vec::new() }
     }
 
     fn row(&self, entry: &Entry, names: &Names) -> Row {

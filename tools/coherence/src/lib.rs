@@ -3,7 +3,8 @@
 //!
 //! [`Machine`] is private caches and a directory; [`Turns`] lets cores run in turns of modelled
 //! time; [`Ledger`] adds up what happened in each measured stretch, by component and function;
-//! [`decode`] tells the few instructions that matter apart; [`Names`] gives functions their names.
+//! [`Steps`] keeps
+//! the longest steps of a kernel; [`decode`] tells the few instructions that matter apart; [`Names`] gives functions their names.
 //! docs/coherence.md says what is modelled and what is not. Unknown here: QEMU, guests, files.
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,7 @@ mod ledger;
 mod machine;
 mod names;
 mod report;
+mod steps;
 mod turns;
 
 pub use cache::Cache;
@@ -23,6 +25,7 @@ pub use ledger::{Begin, BucketId, Ledger, Mode};
 pub use machine::{Access, Machine, Privilege, Setting};
 pub use names::{FunctionId, KERNEL, Names, proxy_name};
 pub use report::{FunctionRow, Report, Row, Sample};
+pub use steps::{StepRow, Steps, merge};
 pub use turns::{Next, Turns};
 
 /// Most cores; the directory's sets of sharers have this many bits.

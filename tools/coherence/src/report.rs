@@ -1,7 +1,7 @@
 //! What the plugin writes and the host tool reads: whole numbers only, in a fixed order, so that
 //! two equal runs give equal bytes.
 
-use crate::Counters;
+use crate::{Counters, StepRow};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -17,6 +17,8 @@ pub struct Report {
     pub unmatched: u64,
     /// In the order of their first stretches.
     pub rows: Vec<Row>,
+    /// The longest steps of the kernel since the first mark, longest first.
+    pub steps: Vec<StepRow>,
 }
 
 /// All stretches of one name.

@@ -60,6 +60,7 @@ fn description(machine: &Machine, folder: &Path) -> String {
          boot: cdrom\n\
          com1: enabled=1, mode=file, dev=/dev/stdout\n\
          display_library: rfb, options=\"timeout=0\"\n\
+         sound: driver=dummy\n\
          clock: sync=none\n\
          log: {}\n",
         log.display()

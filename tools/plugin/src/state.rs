@@ -7,7 +7,8 @@
 
 use crate::options::Options;
 use coherence::{
-    Access, Begin, BucketId, Counters, KERNEL, LINE_SHIFT, Ledger, Machine, Mode, Next, Privilege, Setting, Turns,
+    Access, Begin, BucketId, Counters, KERNEL, LINE_SHIFT, Ledger, Machine, Mode, Next, Privilege, Setting, Steps,
+    Turns,
 };
 
 /// Until the first mark nothing is modelled, and short turns would cost more than they give.
@@ -57,6 +58,7 @@ pub struct State {
     pub armed: bool,
     pub blocks: Vec<Code>,
     ledger: Ledger,
+    steps: Steps,
     turns: Turns,
     machine: Option<Machine>,
     kernel: u16,
@@ -82,6 +84,7 @@ impl State {
             armed: false,
             blocks: Vec::new(),
             ledger,
+            steps: Steps::new(cores),
             turns: Turns::new(cores, BOOT_TURN),
             machine: (options.mode == Mode::Coherence).then(|| Machine::new(cores, Setting::default())),
             kernel,
@@ -135,6 +138,9 @@ impl State {
         let instructions = counted.wrapping_sub(std::mem::replace(&mut self.seen, counted));
         let core = self.running;
         self.turns.advance(core, instructions);
+        if let (Privilege::Kernel, Some(bucket)) = (self.cores[core].privilege, self.cores[core].bucket) {
+            self.steps.add(core, bucket, instructions);
+        }
         if let Some(bucket) = self.cores[core].bucket
             && let Some(counters) = self.ledger.at(core, bucket)
         {
@@ -147,6 +153,9 @@ impl State {
     pub fn block(&mut self, core: usize, index: usize, counted: u64) -> Next {
         self.settle(counted);
         self.running = core;
+        if self.blocks[index].privilege == Privilege::User {
+            self.end_step(core);
+        }
         let code = &mut self.blocks[index];
         let own = &mut self.cores[core];
         let component = match code.privilege {
@@ -199,8 +208,16 @@ impl State {
         self.turns.advance(core, cycles);
     }
 
+    fn end_step(&mut self, core: usize) {
+        if self.cores[core].privilege == Privilege::Kernel {
+            let (ledger, names) = (&self.ledger, &self.options.names);
+            self.steps.end(core, |bucket| names.name(ledger.function(bucket)));
+        }
+    }
+
     /// The core runs a HLT; ask [`State::released`].
     pub fn halt(&mut self, core: usize) {
+        self.end_step(core);
         if self.takes_turns() {
             self.turns.halt(core);
         }
@@ -237,7 +254,8 @@ impl State {
 
     /// The report as text.
     pub fn report(&self) -> Result<String, String> {
-        let report = self.ledger.report(&self.options.names, self.options.turn);
+        let mut report = self.ledger.report(&self.options.names, self.options.turn);
+        report.steps = self.steps.rows();
         serde_json::to_string_pretty(&report).map_err(|error| error.to_string())
     }
 }

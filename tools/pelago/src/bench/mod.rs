@@ -26,7 +26,7 @@ pub use systems::Side;
 
 use crate::emulator::MachineType;
 use crate::plugin::Plugin;
-use crate::{accelerator, coherence, instruments};
+use crate::{accelerator, coherence, counts, instruments};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{ENTRIES, Entry, Source};
 use clap::Args;
@@ -238,6 +238,7 @@ fn count(systems: &Systems, chosen: &[&Entry], say: &dyn Fn(&str), results: &mut
         if side == Side::Pelago {
             inside::turn(systems, chosen, 1, Some(&plugin), &say, results);
             layouts::turn(systems, chosen, 1, Some(&plugin), &say, results);
+            counts::print_steps(&plugin.take_steps(), systems.functions);
         }
     }
 }

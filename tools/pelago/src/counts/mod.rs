@@ -12,7 +12,7 @@ use crate::plugin::{self, Instruments, Mode, Plugin};
 use crate::scenario::Bench;
 use crate::{files, image};
 use anyhow::{Context, Result, ensure};
-use coherence::{Report, Row};
+use coherence::{Report, Row, StepRow};
 use std::path::Path;
 use std::time::Duration;
 use system::System;
@@ -30,6 +30,9 @@ pub const TURN: u64 = 1000;
 const KNOWN: (&str, f64) = ("known-loop", 20_000.0);
 /// What the stopwatch adds to a stretch.
 const KNOWN_SLACK: f64 = 50.0;
+/// Instructions of the longest step that the kernel may do: what it does between an entry and the
+/// return to a program, with interrupts off.
+pub const STEP_MAX: u64 = 100_000;
 /// The part of a count that is no component.
 pub const KERNEL: &str = "kernel";
 
@@ -107,6 +110,17 @@ pub fn print(row: &Row, functions: usize) {
     }
 }
 
+/// Prints the longest steps of the kernel, and of each the functions with most instructions.
+pub fn print_steps(steps: &[StepRow], functions: usize) {
+    println!("\n{:<40} {:>10} {:>10}", "longest kernel step, by call", "all", "times");
+    for step in steps {
+        println!("{:<40} {:>10} {:>10}", step.name, step.instructions, step.times);
+        for (function, instructions) in step.parts.iter().take(functions) {
+            println!("    {instructions:>10} {function}");
+        }
+    }
+}
+
 /// What is wished for.
 pub struct Wish<'a> {
     /// Functions printed under each row.
@@ -126,6 +140,7 @@ pub fn command(bench: &Bench, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Res
         "instructions per operation, 1 core", "all", "kernel", "user"
     );
     report.rows.iter().filter(|row| wanted(&row.name)).for_each(|row| print(row, wish.functions));
+    print_steps(&report.steps, wish.functions);
     if let Some(path) = wish.json {
         files::write(path, &serde_json::to_vec_pretty(&report)?)?;
     }

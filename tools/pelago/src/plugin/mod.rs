@@ -14,8 +14,9 @@ use crate::guest::Guest;
 use crate::{cargo, files, rootfs};
 use anyhow::{Context, Result, bail, ensure};
 pub use coherence::Mode;
-use coherence::Report;
+use coherence::{Report, StepRow};
 use object::{Object, ObjectSymbol};
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -57,6 +58,7 @@ impl Instruments {
 pub struct Plugin {
     library: PathBuf,
     folder: tempfile::TempDir,
+    steps: RefCell<Vec<StepRow>>,
 }
 
 impl Plugin {
@@ -69,7 +71,7 @@ impl Plugin {
             "the temporary folder {} has a comma in its name, which the emulator cannot take; set TMPDIR to another",
             folder.path().display()
         );
-        Ok(Plugin { library: build("pelago-plugin")?, folder })
+        Ok(Plugin { library: build("pelago-plugin")?, folder, steps: RefCell::default() })
     }
 
     /// Boots by `start`, which is given the machine's plugin; waits for the line `done`; returns
@@ -105,7 +107,14 @@ impl Plugin {
         let text = std::fs::read(self.out()).context("the plugin wrote no figures; its complaint is above")?;
         let report: Report = serde_json::from_slice(&text).context("tool and plugin are of different builds")?;
         ensure!(!report.rows.is_empty(), "the guest made no marks, so nothing was measured");
+        coherence::merge(&mut self.steps.borrow_mut(), &report.steps);
         Ok(report)
+    }
+
+    /// The longest steps of the kernel in all guests whose reports were read since this was asked
+    /// last.
+    pub fn take_steps(&self) -> Vec<StepRow> {
+        self.steps.take()
     }
 
     fn out(&self) -> PathBuf {

@@ -64,11 +64,17 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// No row rose or fell by more than the margin since it was last kept.
+/// No row rose or fell by more than the margin since it was last kept, and no step of the kernel was
+/// longer than one may be.
 fn kept(bench: &Bench) -> Result<()> {
     let book = counts::KeptCounts::read()?;
     let kept = book.of(&image::compiler()?).map_err(Skip::Cannot)?;
-    kept.check(&count(bench)?.0)
+    let (rows, report) = count(bench)?;
+    for step in &report.steps {
+        let (name, instructions) = (&step.name, step.instructions);
+        ensure!(instructions <= counts::STEP_MAX, "a step of {name} was {instructions} instructions long: {step:?}");
+    }
+    kept.check(&rows)
 }
 
 /// Two runs count the same.
