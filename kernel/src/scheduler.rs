@@ -7,10 +7,13 @@
 //! slice while another of the same priority is ready or a context of the core wants to know of ends
 //! of slices. Picking is round robin among groups per priority, highest first, and within a group
 //! ([`queues`]); a slice that is preempted goes to the front of its queue with what is left of it.
+//! A step wakes a bounded number of contexts ([`wakes`]) and drops as much time that cannot run; an
+//! alarm for now begins the next one, which goes on with the rest.
 //! Time of a gang ([`windows`]) is ready in its windows only, and then before others of its
 //! priority.
 
 mod queues;
+mod wakes;
 mod windows;
 
 use crate::arch::context::Registers;
@@ -19,8 +22,8 @@ use crate::objects::context::State;
 use crate::objects::notification::Notification;
 use crate::objects::{Context, List, Ptr, Schedule};
 use crate::state::Kernel;
+use crate::steps::{QUEUE_WORK, WAKES};
 use crate::trace::Event;
-use abi::Error;
 use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
@@ -93,14 +96,18 @@ pub struct Scheduler {
     speed: u64,
     /// Contexts that want to know the ends of their slices.
     tickers: usize,
-    /// The core is throttled, or there are such contexts, or windows: one look for all where it
-    /// counts.
+    /// The core is throttled, or there are such contexts, or windows, or donors to be woken: one
+    /// look for all where it counts.
     is_special: bool,
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
     turns: RBTree<ByTurn>,
     /// All time that has windows.
     members: List<Schedule, 1>,
+    /// Contexts that were woken, with donors that were not yet.
+    waking: List<Context, 4>,
+    /// Donors of those with several that may still be woken before it is next decided what runs.
+    wakes_left: u32,
 }
 
 fn entry(context: Ptr<Context>) -> UnsafeRef<Context> {
@@ -129,6 +136,8 @@ impl Scheduler {
             watches: RBTree::new(ByWatch::NEW),
             turns: RBTree::new(ByTurn::NEW),
             members: List::new(),
+            waking: List::new(),
+            wakes_left: WAKES,
         }
     }
 
@@ -158,7 +167,8 @@ impl Scheduler {
     }
 
     fn specials_changed(&mut self) {
-        self.is_special = self.speed != THROTTLE_STEPS || self.tickers > 0 || !self.turns.is_empty();
+        self.is_special =
+            self.speed != THROTTLE_STEPS || self.tickers > 0 || !self.turns.is_empty() || !self.waking.is_empty();
         self.changed = true;
     }
 
@@ -270,7 +280,12 @@ fn standing(context: Ptr<Context>) -> Standing {
 /// The end of a chain of donations, if it can run.
 #[inline(always)]
 fn resolve(schedule: Ptr<Schedule>) -> Option<Ptr<Context>> {
-    let mut context = schedule.context.get()?;
+    schedule.context.get().and_then(end_of_chain)
+}
+
+/// The same of a context's own chain.
+#[inline(always)]
+fn end_of_chain(mut context: Ptr<Context>) -> Option<Ptr<Context>> {
     while let Some(callee) = context.donates_to() {
         context = callee;
     }
@@ -290,28 +305,6 @@ impl Kernel {
         context.set_state(State::Runnable);
         self.scheduler.changed = true;
         self.make_ready(context);
-    }
-
-    /// Queues all time that now ends in this runnable context: its own and what it is donated. If
-    /// that is the time that runs, see `direct_switch`.
-    #[inline(always)]
-    pub fn make_ready(&mut self, context: Ptr<Context>) {
-        if let Some(schedule) = context.schedule.get() {
-            self.scheduler.enqueue(schedule);
-        }
-        if let Some(first) = context.first_donor() {
-            self.make_donors_ready(first);
-        }
-    }
-
-    /// Chains of donations are at most 16 long, so is this recursion.
-    #[inline(never)]
-    fn make_donors_ready(&mut self, first: Ptr<Context>) {
-        let mut next = Some(first);
-        while let Some(donor) = next {
-            next = donor.next_donor();
-            self.make_ready(donor);
-        }
     }
 
     /// A mailbox caller gets its time back before the callee idles, because it was notified. If its
@@ -344,6 +337,7 @@ impl Kernel {
         if let Some(schedule) = context.schedule.get() {
             scheduler.withdraw(schedule);
         }
+        scheduler.wake_no_more(context);
         if scheduler.current == Some(context) {
             scheduler.current = None;
             hardware::set_current(None);
@@ -380,31 +374,6 @@ impl Kernel {
             if scheduler.until_ns != YIELDED {
                 scheduler.until_ns = scheduler.until_ns.wrapping_add(elapsed);
             }
-        }
-    }
-
-    /// The alarm rang: ends waits whose deadline passed and reports stalls.
-    pub fn alarm_rang(&mut self) {
-        self.scheduler.alarm_ns = u64::MAX;
-        self.scheduler.changed = true;
-        let now_ns = hardware::now_ns();
-        while let Some(context) =
-            first(self.scheduler.timeouts.front().get(), |context| context.timeout_ns.get() <= now_ns)
-        {
-            let result = if context.state() == State::Waiting { Ok([0; 3]) } else { Err(Error::Timeout) };
-            self.complete(context, result);
-        }
-        while let Some(context) =
-            first(self.scheduler.watches.front().get(), |context| context.watch_ns.get() <= now_ns)
-        {
-            self.bring_bills_up();
-            self.watch_probe(context, now_ns);
-        }
-        let scheduler = &mut self.scheduler;
-        let timeout = scheduler.timeouts.front().get().map(|context| context.timeout_ns.get());
-        let watch = scheduler.watches.front().get().map(|context| context.watch_ns.get());
-        if let Some(next_ns) = timeout.into_iter().chain(watch).min() {
-            scheduler.ring_by(next_ns);
         }
     }
 
@@ -494,9 +463,11 @@ impl Kernel {
     fn choose(&mut self) {
         self.account();
         let is_held = self.scheduler.is_special && {
+            self.wake_rest();
             self.scheduler.turn_windows();
             self.scheduler.is_held()
         };
+        self.scheduler.wakes_left = WAKES;
         self.scheduler.changed = false;
         match if is_held { None } else { self.pick() } {
             Some(context) => {
@@ -521,13 +492,21 @@ impl Kernel {
                 going_on => return going_on,
             }
         }
+        let mut looks = WAKES;
         while let Some(schedule) = scheduler.take_first() {
-            let Some(context) = resolve(schedule) else { continue };
-            if !schedule.is_spent(scheduler.since_ns) {
-                scheduler.enter(schedule);
-                return Some(context);
+            hardware::count_work(QUEUE_WORK);
+            if let Some(context) = resolve(schedule) {
+                if !schedule.is_spent(scheduler.since_ns) {
+                    scheduler.enter(schedule);
+                    return Some(context);
+                }
+                scheduler.close_until(schedule, schedule.refill_at_ns.get());
             }
-            scheduler.close_until(schedule, schedule.refill_at_ns.get());
+            looks -= 1;
+            if looks == 0 {
+                scheduler.ring_by(scheduler.since_ns);
+                break;
+            }
         }
         scheduler.running = None;
         None
@@ -591,9 +570,4 @@ impl Kernel {
     pub fn trace(&mut self, event: Event, context: u64, words: [u64; 2]) {
         self.trace.add(hardware::now_ns(), event, context, words);
     }
-}
-
-fn first(context: Option<&Context>, due: impl Fn(&Context) -> bool) -> Option<Ptr<Context>> {
-    // SAFETY: contexts in the trees are alive.
-    context.filter(|context| due(context)).map(|context| unsafe { Ptr::new(NonNull::from(context)) })
 }

@@ -16,6 +16,13 @@ pub const PAGE_UNITS: u32 = 2;
 pub const MAPPING_UNITS: u32 = 2;
 /// Of a table of leaves whose entries are changed.
 pub const TABLE_UNITS: u32 = 8;
+/// Contexts that one entry wakes for the same reason, and times that it looks at to find one that
+/// can run.
+pub const WAKES: u32 = UNITS / 4;
+/// Work of waking a context, as tests count it, and of queueing or dropping time.
+pub const WAKE_WORK: u64 = 30;
+/// See above.
+pub const QUEUE_WORK: u64 = 6;
 
 /// Work that may still be done in this entry.
 pub struct Budget(u32);

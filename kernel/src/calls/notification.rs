@@ -23,7 +23,9 @@ pub(super) fn wait(kernel: &mut Kernel, request: &Request) -> Answer {
     if bits != 0 || deadline_ns == 0 {
         return one(bits);
     }
-    kernel.release_donors(caller);
+    if !kernel.release_donors(caller) {
+        return Ok(Outcome::Again);
+    }
     kernel.wait_in(caller, State::Waiting, deadline_ns);
     Ok(Outcome::Left)
 }

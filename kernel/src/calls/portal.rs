@@ -61,8 +61,10 @@ pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Passed {
             return Err(Error::Timeout);
         }
         // Idle as in Wait: whoever donated it time by a mailbox call goes on.
-        if request.caller.first_donor().is_some() {
-            kernel.release_donors(request.caller);
+        // The answer is given already: the call made again goes on here, or with a new caller.
+        if request.caller.first_donor().is_some() && !kernel.release_donors(request.caller) {
+            request.caller.make_call_again();
+            return Ok(None);
         }
         request.caller.set_state(State::Accepting);
         kernel.scheduler.set_timeout(request.caller, deadline_ns);

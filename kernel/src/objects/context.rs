@@ -29,11 +29,11 @@ use super::portal::Depths;
 use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
-use crate::hardware::VectorArea;
+use crate::hardware::{self, VectorArea};
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::scheduler::Standing;
 use crate::state::Kernel;
-use crate::steps::Budget;
+use crate::steps::{Budget, WAKE_WORK};
 use abi::control::{ControlPage, ProgramRegisters};
 use abi::layout::protection;
 use abi::{Error, ExceptionInfo, ObjectType};
@@ -101,8 +101,14 @@ pub struct Context {
     pub(super) of_callee: Link<Context>,
     /// Rendezvous callers in line.
     pub(super) callers: List<Context, 2>,
+    /// In the line of a rendezvous callee, or among the callers of a mailbox.
     in_line: Link<Context>,
     on_semaphore: Link<Context>,
+    /// Mailbox callers, donors that go on when it idles, but for one that is its first donor.
+    pub(super) mailbox_callers: List<Context, 2>,
+    /// Linked while it was woken and not all its donors were: the next of them.
+    waking: Link<Context>,
+    pub(crate) next_to_wake: Cell<Option<Ptr<Context>>>,
     /// Longest chain of donations that ends here, and the depths of its donors but the first.
     pub(super) depth: Cell<u8>,
     pub(super) depths: Depths,
@@ -156,6 +162,11 @@ impl Linked<3> for Context {
         &self.on_semaphore
     }
 }
+impl Linked<4> for Context {
+    fn link(&self) -> &Link<Self> {
+        &self.waking
+    }
+}
 
 impl Context {
     /// What it does.
@@ -178,12 +189,22 @@ impl Context {
         self.depth.get()
     }
 
+    /// Contexts on the longest chain of donations that ends here, itself among them.
+    pub(crate) fn chain(&self) -> u32 {
+        u32::from(self.depth.get()) + 1
+    }
+
     /// To whom it donates its time.
     pub fn donates_to(&self) -> Option<Ptr<Context>> {
         match self.state.get() {
             State::Queued(callee) | State::Served(callee) | State::Donation(callee) => Some(callee),
             _ => None,
         }
+    }
+
+    /// Whether donors of it are still to be woken.
+    pub(crate) fn is_waking(&self) -> bool {
+        self.waking.is_linked()
     }
 
     /// Where its registers are saved.
@@ -379,6 +400,9 @@ impl Context {
             callers: List::new(),
             in_line: Link::new(),
             on_semaphore: Link::new(),
+            mailbox_callers: List::new(),
+            waking: Link::new(),
+            next_to_wake: Cell::new(None),
             depth: Cell::new(0),
             depths: Depths::default(),
             serving: Cell::new(None),
@@ -436,6 +460,7 @@ impl Kernel {
     /// Ends a wait of any kind: undoes what it hangs on, sets the result and makes the context
     /// runnable.
     pub fn complete(&mut self, context: Ptr<Context>, result: Result<[u64; 3], Error>) {
+        hardware::count_work(WAKE_WORK);
         self.detach(context);
         context.set_result(result);
         self.unblock(context);
@@ -455,7 +480,12 @@ impl Kernel {
                 callee.serving.set(None);
                 context.take_back_from(callee);
             }
-            State::Donation(callee) => context.take_back_from(callee),
+            State::Donation(callee) => {
+                if context.in_line.is_linked() {
+                    callee.mailbox_callers.remove(context);
+                }
+                context.take_back_from(callee);
+            }
             State::New | State::Runnable | State::Waiting | State::Accepting | State::Dead => (),
         }
     }

@@ -21,6 +21,7 @@
 use super::context::{Context, State};
 use super::{Header, Link, Linked, Object, Ptr};
 use crate::state::Kernel;
+use crate::steps::WAKES;
 use abi::{Error, ObjectType};
 use core::cell::Cell;
 
@@ -147,6 +148,9 @@ impl Ptr<Context> {
     #[inline(always)]
     pub(super) fn take_back_from(self, callee: Ptr<Context>) {
         let was_first = self.of_callee.previous().is_none();
+        if callee.next_to_wake.get() == Some(self) {
+            callee.pass_over(self);
+        }
         callee.donors.remove(self);
         match callee.donors.first() {
             None => callee.set_depth(0),
@@ -157,6 +161,12 @@ impl Ptr<Context> {
                 }
             }
         }
+    }
+
+    /// The donor that was to be woken next goes. The one before it may be woken twice instead.
+    #[cold]
+    fn pass_over(self, donor: Ptr<Context>) {
+        self.next_to_wake.set(donor.of_callee.next().or_else(|| donor.of_callee.previous()));
     }
 
     /// One of that depth is no longer counted among its donors, but there are others.
@@ -322,19 +332,35 @@ impl Kernel {
         self.signal(callee, badge);
         if donates {
             caller.donate_to(callee);
+            if callee.donors.first() != Some(caller) {
+                callee.mailbox_callers.push_back(caller);
+            }
             self.block(caller, State::Donation(callee));
         }
     }
 
-    /// The callee idles: whoever donated it time by a mailbox call goes on.
-    pub fn release_donors(&mut self, callee: Ptr<Context>) {
-        let mut next = callee.donors.first();
-        while let Some(donor) = next {
-            next = donor.next_donor();
-            if donor.state() == State::Donation(callee) {
-                self.complete(donor, Ok([0; 3]));
-            }
+    /// The callee idles: whoever donated it time by a mailbox call goes on, or as many of them as
+    /// one step may wake; tells whether that was all. The first donor stays the first until it
+    /// leaves, so it needs no other list to be found.
+    pub fn release_donors(&mut self, callee: Ptr<Context>) -> bool {
+        if let Some(first) = callee.first_donor()
+            && first.state() == State::Donation(callee)
+        {
+            self.complete(first, Ok([0; 3]));
         }
+        callee.mailbox_callers.is_empty() || self.release_more(callee)
+    }
+
+    #[cold]
+    fn release_more(&mut self, callee: Ptr<Context>) -> bool {
+        let mut left = WAKES;
+        while left > 0
+            && let Some(donor) = callee.mailbox_callers.first()
+        {
+            left = left.saturating_sub(donor.chain());
+            self.complete(donor, Ok([0; 3]));
+        }
+        callee.mailbox_callers.is_empty()
     }
 
     /// The callee is gone.

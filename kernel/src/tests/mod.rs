@@ -24,6 +24,7 @@ mod spaces;
 mod steps;
 mod time;
 mod turns;
+mod wakes;
 mod watch;
 
 use crate::boot::info::{CoreEntry, CoreInfo};

@@ -15,7 +15,7 @@ use abi::layout::{self, protection, segment as kinds};
 use abi::{Call, DeathCause, Error, Handle, Rights};
 
 /// What one step of any call may do, in tens of instructions.
-const STEP_WORK_MAX: u64 = 10_000;
+pub(super) const STEP_WORK_MAX: u64 = 10_000;
 
 const PAGE: u64 = 4096;
 /// More calls than any revocation here needs.

@@ -1,0 +1,173 @@
+//! Many wait for one: that it is woken, idles or lets them wait too long are steps of bounded
+//! length, and all of them have what one step would have given them.
+
+use super::World;
+use super::revoke::STEP_WORK_MAX;
+use crate::arch::context::{Event, Registers};
+use crate::objects::context::{Options, State};
+use crate::objects::domain::Death;
+use crate::objects::mapping::{PAGE, PageRun};
+use crate::objects::{Context, Domain, Ptr, Schedule};
+use crate::steps::WAKES;
+use crate::{calls, hardware};
+use abi::{Call, DeathCause, Error, layout};
+
+const CALLERS: usize = 2000;
+const STEPS_MIN: usize = CALLERS / WAKES as usize;
+
+struct Crowd {
+    world: World,
+    domain: Ptr<Domain>,
+    server: Ptr<Context>,
+    callers: Vec<Ptr<Context>>,
+}
+
+impl Crowd {
+    /// A server and its callers to be, all of priority 1 but the last caller, which has 6. Nothing
+    /// else runs.
+    fn new() -> Crowd {
+        hardware::set_clock(0);
+        let mut world = World::new(12_000);
+        let domain = world.monitor();
+        let mut threads: Vec<_> = (0..=CALLERS as u64)
+            .map(|number| world.thread(domain, number, if number == CALLERS as u64 { 6 } else { 1 }))
+            .collect();
+        let server = threads.remove(0);
+        let first = domain.contexts.first().unwrap();
+        world.kernel.block(first, State::Waiting);
+        Crowd { world, domain, server, callers: threads }
+    }
+
+    /// Counts steps until none is to follow at once.
+    fn settle(&mut self) -> usize {
+        for step in 1.. {
+            hardware::set_deadline(None);
+            hardware::take_work();
+            self.world.kernel.step(Event::Timer);
+            self.assert_bounded();
+            if hardware::alarm().is_none_or(|at_ns| at_ns > hardware::now_ns()) {
+                return step;
+            }
+            assert!(step < 10 * STEPS_MIN, "it does not come to an end");
+        }
+        unreachable!()
+    }
+
+    fn assert_bounded(&self) {
+        let work = hardware::take_work();
+        assert!(work <= STEP_WORK_MAX, "a step does {work} units of work");
+        self.world.kernel.scheduler.assert_queues();
+    }
+
+    /// The server makes a call until it is done; counts its steps.
+    fn call(&mut self, call: Call, deadline_argument: usize) -> usize {
+        for step in 1.. {
+            self.server.with_registers(|registers| {
+                registers.rip = 0x1000 + Registers::CALL_BYTES;
+                let words = [&mut registers.rdi, &mut registers.rsi, &mut registers.rdx, &mut registers.r10];
+                *words.into_iter().nth(deadline_argument).unwrap() = u64::MAX;
+            });
+            hardware::take_work();
+            calls::enter(&mut self.world.kernel, self.server, call);
+            self.assert_bounded();
+            if self.server.with_registers(|registers| registers.rip) != 0x1000 {
+                return step;
+            }
+        }
+        unreachable!()
+    }
+
+    fn ready(&self) -> usize {
+        self.callers.iter().filter(|caller| caller.schedule.get().unwrap().is_queued()).count()
+    }
+
+    fn end(mut self) {
+        self.world.kernel.kill(self.domain, Death::by_call(DeathCause::Killed, 0));
+        self.world.kernel.release(self.domain);
+        self.world.assert_empty();
+    }
+}
+
+impl World {
+    /// A running context of `domain`, which alone holds it.
+    fn thread(&mut self, domain: Ptr<Domain>, number: u64, priority: usize) -> Ptr<Context> {
+        let (kernel, ram) = (&mut *self.kernel, self.ram);
+        let place = PageRun { start: layout::REGIONS + number * PAGE, pages: 1 };
+        let options = Options { has_vectors: false, is_linux: false, priority_max: 7 };
+        let context = Ptr::<Context>::create(kernel, ram, domain, place, options).unwrap();
+        let schedule = kernel.create(ram, |header| Schedule::new(header, context, priority, 1_000_000)).unwrap();
+        context.schedule.set(Some(schedule));
+        kernel.start(context, 0x1000, 0x2000, [0; 2]);
+        kernel.release(context);
+        context
+    }
+}
+
+#[test]
+fn one_whom_thousands_called_is_woken_in_bounded_steps() {
+    let mut crowd = Crowd::new();
+    for caller in &crowd.callers {
+        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
+    }
+    crowd.world.kernel.block(crowd.server, State::Waiting);
+    assert!(crowd.settle() >= STEPS_MIN, "time that cannot run is dropped a bit at a time");
+    assert_eq!(crowd.ready(), 0);
+    for round in 0..3 {
+        crowd.world.kernel.signal(crowd.server, 1);
+        hardware::set_deadline(None);
+        crowd.world.kernel.step(Event::Timer);
+        crowd.assert_bounded();
+        let ready = crowd.ready();
+        assert!(0 < ready && ready < CALLERS / 2, "{ready} were woken at once");
+        // Some give up meanwhile, the one among them that is next, and the last.
+        if round == 1 {
+            for gone in
+                crowd.callers.split_off(CALLERS - 1).into_iter().chain(crowd.callers.drain(ready - 2..ready + 80))
+            {
+                crowd.world.kernel.complete(gone, Err(Error::Timeout));
+                crowd.world.kernel.block(gone, State::Waiting);
+            }
+        }
+        // It waits again before all are woken, or after.
+        if round < 2 {
+            crowd.settle();
+            assert!(crowd.ready() + 1 >= crowd.callers.len(), "all are ready but for the one that runs");
+            if round == 0 {
+                assert_eq!(crowd.world.kernel.scheduler.running_priority(), 6, "the last caller's time is the best");
+            }
+        }
+        crowd.world.kernel.block(crowd.server, State::Waiting);
+        crowd.settle();
+        assert_eq!(crowd.ready(), 0);
+    }
+    crowd.end();
+}
+
+#[test]
+fn one_whom_thousands_rang_idles_in_bounded_steps() {
+    for (call, deadline_argument) in [(Call::Wait, 0), (Call::PortalReplyWait, 3)] {
+        let mut crowd = Crowd::new();
+        for caller in &crowd.callers {
+            crowd.world.kernel.call_mailbox(*caller, crowd.server, 1);
+        }
+        crowd.server.pending.set(0);
+        assert!(crowd.callers.iter().all(|caller| caller.donates_to() == Some(crowd.server)));
+        assert!(crowd.call(call, deadline_argument) >= STEPS_MIN);
+        assert!(crowd.callers.iter().all(|caller| caller.state() == State::Runnable));
+        assert!(matches!(crowd.server.state(), State::Waiting | State::Accepting));
+        crowd.end();
+    }
+}
+
+#[test]
+fn thousands_of_deadlines_pass_in_bounded_steps() {
+    let mut crowd = Crowd::new();
+    for caller in &crowd.callers {
+        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, 1000);
+    }
+    hardware::set_clock(1000);
+    assert!(crowd.settle() >= STEPS_MIN);
+    let timeout = (Error::Timeout as u64).wrapping_neg();
+    assert!(crowd.callers.iter().all(|caller| caller.with_registers(|registers| registers.rax) == timeout));
+    crowd.end();
+}
