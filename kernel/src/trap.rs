@@ -126,7 +126,7 @@ impl Kernel {
     fn exception(&mut self, context: Ptr<Context>, exception: ExceptionInfo) {
         if exception.vector == u64::from(PAGE_FAULT) {
             let range = context.domain().range();
-            match range.resolve(self, exception.address, Access::decode(exception.error)) {
+            match range.try_resolve(self, exception.address, Access::decode(exception.error)) {
                 Ok(_) => {
                     self.counters.soft_faults += 1;
                     let faults = &context.domain().soft_faults;
@@ -134,6 +134,8 @@ impl Kernel {
                     self.trace(Traced::SoftFault, context.header().id(), [exception.address, exception.error]);
                     return;
                 }
+                // The program makes the access again.
+                Err(Refused::Later) => (),
                 Err(Refused::NotAllowed) => self.hard_fault(context, exception, DeathCause::Exception),
                 Err(Refused::NoMemory) => {
                     let starved = ExceptionInfo { vector: ExceptionInfo::NO_MEMORY, ..exception };

@@ -65,11 +65,17 @@ pub(super) fn retype(kernel: &mut Kernel, request: &Request) -> Answer {
 pub(super) fn fill(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
     let place = range.place(request.words()[1], request.words()[2])?;
-    one(range.fill(kernel, place)?)
+    match range.fill(kernel, place)? {
+        0 if place.pages > 0 => Ok(Outcome::Again),
+        pages => one(pages),
+    }
 }
 
 pub(super) fn map(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
+    if range.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     let (segment, rights) = request.object_anywhere::<Segment>(kernel, 2, Rights(0))?;
     let mapped = map_segment(kernel, request, range, (segment, rights));
     kernel.release(segment);
@@ -115,6 +121,9 @@ fn nest_range(
 
 pub(super) fn unmap(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
+    if range.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     let place = range.place(request.words()[1], request.words()[2])?;
     let before = request.words()[3];
     if before > USER_END / PAGE {
@@ -130,6 +139,9 @@ pub(super) fn unmap(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::WRITE)?;
+    if range.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     let [_, start, pages, wanted, checked, _] = request.words();
     let place = range.place(start, pages)?;
     decode_protection(wanted)?;
@@ -151,6 +163,9 @@ pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn get(kernel: &mut Kernel, request: &Request) -> Answer {
     let range = living(request, Rights::READ)?;
+    if range.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     let entry = range.get(kernel, request.words()[1]).ok_or(Error::NotFound)?;
     Ok(Outcome::Done(entry.words()))
 }

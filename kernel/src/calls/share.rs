@@ -100,6 +100,9 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
         return Ok(Outcome::Done([request.place(slot, share.any(), Rights::ALL), id, 0]));
     }
     let parent = request.object::<SharedShare>(0, Rights::WRITE)?;
+    if parent.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     made(request, parent.make(kernel, New::Share, lock, [first, second])?, 0)
 }
 
@@ -111,6 +114,9 @@ fn made(request: &Request, id: u64, pages: u64) -> Answer {
 
 pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
     let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    if share.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     let [_, pages, first, second, options, _] = request.words();
     check_pages(pages)?;
     if options & !CONTIGUOUS != 0 {
@@ -122,6 +128,9 @@ pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    if share.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     let [_, _, first, second, ..] = request.words();
     let found = request.shared_object(1)?;
     let id = match (found.object.kind(), found.rights.contains(Rights::READ)) {
@@ -137,6 +146,9 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
 
 pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
     let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    if share.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     let [_, pages, lock, first, second, options] = request.words();
     let (lock, write_execute) = (decode_lock(lock)?, decode_options(options)?);
     let level = level_for(pages).ok_or(Error::BadArgument)?;
@@ -150,6 +162,9 @@ pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
         Handle::NONE => None,
         _ => Some(request.object::<SharedShare>(0, Rights::WRITE)?),
     };
+    if share.is_some_and(Ptr::<SharedShare>::is_stuck) {
+        return Ok(Outcome::Again);
+    }
     let found = request.shared_object(1)?;
     let added = add_found(kernel, request, share, &found, wanted);
     found.end(kernel);
@@ -179,6 +194,9 @@ fn add_found(
 
 pub(super) fn remove(kernel: &mut Kernel, request: &Request) -> Answer {
     let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+    if share.is_stuck() {
+        return Ok(Outcome::Again);
+    }
     share.remove(kernel, request.words()[1])?;
     NOTHING
 }

@@ -69,11 +69,23 @@ pub enum Refused {
     NotAllowed,
     /// It would be allowed, but there is no page for it.
     NoMemory,
+    /// Another core that has to let go of something first is stuck: to be tried again later.
+    Later,
 }
 
 impl Ptr<Range> {
-    /// Makes the access possible at `address`: gives the frame that the hardware entry now shows.
+    /// As `try_resolve`, however long it takes.
     pub fn resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
+        loop {
+            let resolved = self.try_resolve(kernel, address, access);
+            if !matches!(resolved, Err(Refused::Later)) {
+                return resolved;
+            }
+        }
+    }
+
+    /// Makes the access possible at `address`: gives the frame that the hardware entry now shows.
+    pub fn try_resolve(self, kernel: &mut Kernel, address: u64, access: Access) -> Result<PhysAddr, Refused> {
         let found = self.find(address).ok_or(Refused::NotAllowed)?;
         if found.allowed & access.needs() == 0 {
             return Err(Refused::NotAllowed);
@@ -81,6 +93,7 @@ impl Ptr<Range> {
         let local = found.local;
         let (mapping, segment) = match found.backing {
             Backing::Own(mapping, segment) => (mapping, segment),
+            Backing::Shared(range) if range.is_stuck() => return Err(Refused::Later),
             Backing::Shared(range) => return kernel.resolve_shared(range, local, access, address),
         };
         let page = mapping.page_at(local);
@@ -101,12 +114,14 @@ impl Ptr<Range> {
         Ok(frame)
     }
 
-    /// Maps pages before they are touched, at most [`FILL_PAGES`]; tells how many, at least 1.
+    /// Maps pages before they are touched, at most [`FILL_PAGES`]; tells how many: 0 if another
+    /// core is stuck with what that takes.
     pub fn fill(self, kernel: &mut Kernel, place: PageRun) -> Result<u64, Error> {
         let mut done = 0;
         while done < place.pages.min(FILL_PAGES) {
-            match self.resolve(kernel, place.start + done * PAGE, Access::Read) {
+            match self.try_resolve(kernel, place.start + done * PAGE, Access::Read) {
                 Ok(_) => done += 1,
+                Err(Refused::Later) => break,
                 Err(_) if done > 0 => break,
                 Err(Refused::NotAllowed) => return Err(Error::BadArgument),
                 Err(Refused::NoMemory) => return Err(Error::NoMemory),
@@ -166,6 +181,9 @@ fn frame_for(
         return Ok((base + page * PAGE_BYTES as u64, true));
     }
     if let Some(alias) = segment.alias() {
+        if alias.object().is_stuck() {
+            return Err(Refused::Later);
+        }
         let frame = alias.object().touch(kernel.core(), page).map_err(|_| Refused::NoMemory)?;
         return Ok((frame, true));
     }

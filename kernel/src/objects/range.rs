@@ -256,6 +256,12 @@ impl Ptr<Range> {
         Some(mapping.entry(object.id()))
     }
 
+    /// Whether another core is stuck with it: see `SharedObject::is_stuck`.
+    #[inline]
+    pub fn is_stuck(self) -> bool {
+        self.shared().is_some_and(|range| range.is_stuck())
+    }
+
     /// Maps `segment` from page `first` on. Protection and rights have been checked; `Busy` if
     /// something is there.
     pub fn map(

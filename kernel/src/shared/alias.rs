@@ -147,6 +147,11 @@ impl Ptr<SharedShare> {
         self.alias.object
     }
 
+    /// See [`SharedObject::is_stuck`].
+    pub fn is_stuck(self) -> bool {
+        self.shared().is_stuck()
+    }
+
     fn living(self) -> Result<SharedObject, Error> {
         Some(self.shared()).filter(|object| object.is_alive()).ok_or(Error::PeerDead)
     }

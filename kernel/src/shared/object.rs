@@ -7,7 +7,7 @@
 //! theirs back only after the sections that may have found them.
 
 use super::pool::{PAGE_LINES, Pool};
-use super::{SpinTimeout, range, share};
+use super::{SpinWait, is_stuck, range, share};
 use crate::memory::PhysAddr;
 use abi::Error;
 use lock::{AtomicU64, Guard, Kind, LineIndex, Lock, Ordering, Spare};
@@ -145,9 +145,28 @@ impl SharedObject {
         Lock::new(kind, self.guarded(LOCK), lines)
     }
 
+    /// Whether whoever has its lock, or its pool's, has stopped or is very slow: a call that would
+    /// take it is made again, and an access, so that this kernel serves others meanwhile.
+    #[inline(never)]
+    pub fn is_stuck(self) -> bool {
+        let is_held = self.guarded(LOCK).load(Ordering::Relaxed) | self.pool.lock_word();
+        is_held != 0 && self.stays_stuck()
+    }
+
+    #[cold]
+    fn stays_stuck(self) -> bool {
+        [self.lock(), self.pool.own_lock()].into_iter().any(is_stuck)
+    }
+
+    /// What a core does that stops with the lock in its hands.
+    #[cfg(test)]
+    pub(crate) fn hold(self, core: usize) -> Guard<'static, SpinWait> {
+        self.held(core)
+    }
+
     /// Takes its lock.
     #[inline(never)]
-    pub(super) fn held(self, core: usize) -> Guard<'static, SpinTimeout> {
+    pub(super) fn held(self, core: usize) -> Guard<'static, SpinWait> {
         self.lock().write(core)
     }
 

@@ -15,7 +15,7 @@
 //! All four are sequentially consistent, so an alias of a dead pool is either not made or its core
 //! is rung and takes it apart.
 
-use super::{SpinTimeout, registry};
+use super::{SpinWait, registry};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::objects::frames;
 use abi::Error;
@@ -237,9 +237,19 @@ impl Pool {
         before == 1
     }
 
+    /// Its lock.
+    pub(super) fn own_lock(self) -> Lock<'static> {
+        Lock::new(Kind::Spin, self.guarded(LOCK), self.lines(LOCK_LINE, 1))
+    }
+
     #[inline(never)]
-    fn lock(self, core: usize) -> Guard<'static, SpinTimeout> {
-        Lock::new(Kind::Spin, self.guarded(LOCK), self.lines(LOCK_LINE, 1)).write(core)
+    fn lock(self, core: usize) -> Guard<'static, SpinWait> {
+        self.own_lock().write(core)
+    }
+
+    /// 0: nobody has the lock.
+    pub(super) fn lock_word(self) -> u64 {
+        self.guarded(LOCK).load(Ordering::Relaxed)
     }
 
     fn count(self, page: u64) -> &'static AtomicU64 {
@@ -322,5 +332,5 @@ impl Pool {
 /// Waits until none of those cores can still see what was unlinked.
 #[inline(never)]
 pub(super) fn wait_for_readers(cores: impl Iterator<Item = usize>) {
-    Reader::wait_for_all::<SpinTimeout>(cores.filter_map(registry::reader_of));
+    Reader::wait_for_all::<SpinWait>(cores.filter_map(registry::reader_of));
 }

@@ -20,7 +20,7 @@
 
 use super::object::{ObjectKind, SharedObject};
 use super::pool::PAGE_LINES;
-use super::{SpinTimeout, registry};
+use super::{SpinWait, registry};
 use crate::arch::paging::{self, Leaves, Pte, Table};
 use crate::boot::info::CORES_MAX;
 use crate::hardware;
@@ -393,7 +393,7 @@ impl Kernel {
         access: Access,
         seen: u64,
     ) -> Result<PhysAddr, Refused> {
-        let mut patience = SpinTimeout::default();
+        let mut wait = SpinWait::default();
         loop {
             // While others were waited for, the mapping may have gone, and its frame.
             let (resolved, has_waited) = self.change_and_wait(object, |range| range.resolve(address, access, seen));
@@ -403,7 +403,7 @@ impl Kernel {
                 _ => (),
             }
             self.shoot_down_others();
-            patience.relax();
+            wait.relax();
         }
     }
 
@@ -419,7 +419,7 @@ impl Kernel {
     /// Ends a change: lets go of the lock, and waits for all who may remember what is not true any
     /// more.
     #[inline(never)]
-    fn wait_for_shootdown(&mut self, range: &mut SharedRange, held: Guard<'static, SpinTimeout>) {
+    fn wait_for_shootdown(&mut self, range: &mut SharedRange, held: Guard<'static, SpinWait>) {
         let (object, core) = (range.object, range.core);
         let mut others = if range.stale { object.mapped_by() } else { Cores::default() };
         let own = others[core / 64] >> (core % 64) & 1 != 0;
@@ -449,10 +449,10 @@ impl Kernel {
             hardware::send_tlb_shootdown(core);
         }
         for core in each() {
-            let mut patience = SpinTimeout::default();
+            let mut wait = SpinWait::default();
             while !hardware::shootdown_is_done(core) {
                 self.shoot_down_others();
-                patience.relax();
+                wait.relax();
             }
         }
     }

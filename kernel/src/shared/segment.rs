@@ -9,7 +9,7 @@
 //! that whoever changes its pages knows by whose lock and whom to ask. While it is `FROZEN` nothing
 //! of it is shown so that it can be written.
 
-use super::SpinTimeout;
+use super::SpinWait;
 use super::object::{SEGMENT_WORDS, SharedObject};
 use super::range::READ_ONLY;
 use crate::memory::{PAGE_BYTES, PhysAddr};
@@ -203,13 +203,13 @@ impl Kernel {
     /// written: as they are when no core can write them. `Busy`: see [`SharedObject::begin_copy`].
     pub(super) fn copy_shared(&mut self, source: SharedObject, copy: SharedObject) -> Result<(), Error> {
         let core = self.core();
-        let mut patience = SpinTimeout::default();
+        let mut wait = SpinWait::default();
         let range = loop {
             if let Some(range) = source.begin_copy(core)? {
                 break range;
             }
             self.shoot_down_others();
-            patience.relax();
+            wait.relax();
         };
         if let Some(range) = range {
             self.change_shared(range, |range| range.downgrade_pages(source, 0, source.pages(), READ_ONLY));

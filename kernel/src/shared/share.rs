@@ -2,7 +2,7 @@
 //! lock, read without.
 
 use super::object::SharedObject;
-use super::{SpinTimeout, registry};
+use super::{SpinWait, registry};
 use abi::{Error, Rights};
 use lock::{Entry, LineIndex, Ordering, Stat, Table};
 
@@ -28,7 +28,7 @@ pub(super) fn find(share: SharedObject, id: u64) -> Result<(SharedObject, Rights
 /// Makes `object` known in `share`. `Busy`: it is.
 #[inline]
 pub(super) fn insert(share: SharedObject, core: usize, object: SharedObject, rights: Rights) -> Result<(), Error> {
-    let _held = share.lock().write::<SpinTimeout>(core);
+    let _held = share.lock().write::<SpinWait>(core);
     let (table, id, entries) = (table(share), object.id(), share.entries().load(Ordering::Relaxed));
     if entries >= ENTRIES_MAX {
         return Err(Error::NoSlot);
@@ -48,7 +48,7 @@ pub(super) fn insert(share: SharedObject, core: usize, object: SharedObject, rig
 #[inline]
 pub(super) fn remove(share: SharedObject, core: usize, id: u64) -> Result<(), Error> {
     let (object, place) = {
-        let _held = share.lock().write::<SpinTimeout>(core);
+        let _held = share.lock().write::<SpinWait>(core);
         let removed = table(share).remove(&share.pool, id).ok_or(Error::NotFound)?;
         share.entries().store(share.entries().load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         removed

@@ -22,6 +22,7 @@ mod shared_segments;
 mod shared_threads;
 mod spaces;
 mod steps;
+mod stuck;
 mod time;
 mod turns;
 mod wakes;

@@ -97,6 +97,12 @@ impl<'a> Lock<'a> {
         Lock { kind, word, lines }
     }
 
+    /// Whether nobody had it or waited for it at this look.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == 0
+    }
+
     /// Counts so far; exact while nobody holds it.
     pub fn stat(&self) -> Stat {
         let sum = |word: usize| self.lines.iter().map(|line| line.0[word].load(Ordering::Relaxed)).sum();

@@ -4,7 +4,7 @@
 //! All of it works on [`Line`]s, cache lines of eight atomic words that the caller provides:
 //! whatever a wrong pointer or a peer wrote there is a wrong value, never undefined behaviour.
 //! Invariants: a lock's holder alone changes what it guards; whoever waits calls its [`Relax`],
-//! which bounds the wait; what a table gave up is in nobody's sight when [`Reader::wait_for_all`]
+//! which says how; what a table gave up is in nobody's sight when [`Reader::wait_for_all`]
 //! returns. Deliberately unknown here: where the lines lie, what an entry names, how a core spends
 //! the time it waits.
 #![no_std]
@@ -46,7 +46,7 @@ impl Default for Line {
 }
 
 /// What a core does between two looks at what it waits for. A fresh one is made for each wait, so
-/// it can count and give up.
+/// it can count.
 pub trait Relax: Default {
     /// Once per look.
     fn relax(&mut self);
