@@ -83,12 +83,14 @@ impl Request {
 
     /// Whether an argument names the core that this is, with these rights. A claim on another core
     /// is no right to this one.
+    #[inline(never)]
     fn check_core(&self, kernel: &Kernel, argument: usize, rights: Rights) -> Result<(), Error> {
         let pcore = self.object::<Pcore>(argument, rights)?;
         if pcore.core == kernel.core() { Ok(()) } else { Err(Error::OtherCore) }
     }
 
     /// The Ram that pays for something new.
+    #[inline(never)]
     fn ram(&self, argument: usize) -> Result<Ptr<Ram>, Error> {
         self.object(argument, Rights::WRITE)
     }

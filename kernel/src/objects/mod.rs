@@ -162,6 +162,7 @@ impl Kernel {
         }
     }
 
+    #[inline(never)]
     pub(crate) fn new_header(&mut self, object_type: ObjectType, ram: Option<Ptr<Ram>>) -> Header {
         self.kernel_objects += 1;
         self.objects_by_type[object_type as usize] += 1;

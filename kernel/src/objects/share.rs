@@ -138,6 +138,7 @@ impl Ptr<Domain> {
     }
 
     /// The lowest free slot, its page made; nothing is put there yet.
+    #[inline(never)]
     pub fn reserve(self, kernel: &mut Kernel) -> Result<usize, Error> {
         let index = self.share.first_free()?;
         self.ensure_slot(kernel, index)?;

@@ -160,14 +160,18 @@ fn own_apic_id() -> u32 {
 /// One line per NUMA node, if the firmware tells of nodes.
 fn list_nodes(machine: &Machine) {
     let affinities = machine.facts.affinities.all();
-    let nodes = || {
-        let named = affinities.iter().map(|affinity| affinity.node).chain(machine.cores().iter().map(|core| core.node));
-        let mut last = None;
-        core::iter::from_fn(move || {
-            last = named.clone().filter(|node| last.is_none_or(|last| *node > last)).min();
-            last
-        })
+    let next = |after: Option<u32>| {
+        let mut next = None;
+        let mut look = |node: u32| {
+            if after.is_none_or(|after| node > after) && next.is_none_or(|next| node < next) {
+                next = Some(node);
+            }
+        };
+        affinities.iter().for_each(|affinity| look(affinity.node));
+        machine.cores().iter().for_each(|core| look(core.node));
+        next
     };
+    let nodes = || core::iter::successors(next(None), |node| next(Some(*node)));
     for node in nodes().filter(|_| !affinities.is_empty()) {
         let cores = machine.cores().iter().filter(|core| core.node == node).count();
         let memory: u64 = affinities.iter().filter(|part| part.node == node).map(|part| part.range.bytes).sum();
