@@ -306,7 +306,8 @@ calls! {
     /// its windows until it leaves, gets others, or its context ends. `Busy`: they would at some
     /// time be open together with those of another member on this core, of whatever priority; take
     /// another phase, or a period that divides theirs or that theirs divides. Also `Busy` if the
-    /// time has a budget. `OtherCore` for the pcore of another, `PeerDead`: its context ended.
+    /// time has a budget, or the core has 64 members. `OtherCore` for the pcore of another,
+    /// `PeerDead`: its context ended.
     ScheduleGang = 69,
 
     /// Sets the capability's badge bits at its execution context and makes it runnable if it waits.

@@ -28,7 +28,7 @@ use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, RBTree, UnsafeRef, intrusive_adapter};
 
 use windows::ByTurn;
-pub use windows::GangWindow;
+pub use windows::{GangWindow, MEMBERS_MAX};
 
 /// Number of priorities.
 pub const PRIORITIES: usize = 8;
@@ -464,8 +464,7 @@ impl Kernel {
         self.account();
         let is_held = self.scheduler.is_special && {
             self.wake_rest();
-            self.scheduler.turn_windows();
-            self.scheduler.is_held()
+            !self.scheduler.turn_windows() || self.scheduler.is_held()
         };
         self.scheduler.wakes_left = WAKES;
         self.scheduler.changed = false;

@@ -7,11 +7,13 @@
 //! Outside it does not run. It stands in `turns` while it is ready or running, by when its window
 //! next opens or closes; one that waits is found out when its window closes, and leaves: so a core
 //! whose gangs sleep sets no alarm for them. The steps of a throttled core are windows of
-//! everybody.
+//! everybody. A step turns a bounded number of windows; until all are turned whose time has come,
+//! nothing runs.
 
 use super::{Scheduler, THROTTLE_STEPS, resolve};
 use crate::hardware;
 use crate::objects::{Ptr, Schedule};
+use crate::steps::{WAKE_WORK, WAKES};
 use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, UnsafeRef, intrusive_adapter};
 
@@ -59,16 +61,22 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
+/// Time with windows that one core has at most: a new one is compared with all others in one step.
+pub const MEMBERS_MAX: usize = WAKES as usize;
+
 /// Length of a step of a throttled core's turn.
 const THROTTLE_STEP_NS: u64 = 1_000_000;
 
 impl Scheduler {
-    /// Whether no other member on this core, asleep or not, has a window that is ever open together
-    /// with this one.
+    /// Whether there are fewer than [`MEMBERS_MAX`] other members on this core, asleep or not, and
+    /// none of them has a window that is ever open together with this one.
     pub fn has_room(&self, schedule: Ptr<Schedule>, window: GangWindow) -> bool {
         let members = core::iter::successors(self.members.first(), |member| member.member.next());
-        let mut others = members.filter(|member| *member != schedule).filter_map(|member| member.window.get());
-        others.all(|other| window.is_clear_of(other))
+        let others = members.filter(|member| *member != schedule).filter_map(|member| member.window.get());
+        let mut places = 1..MEMBERS_MAX;
+        others
+            .inspect(|_| hardware::count_work(WAKE_WORK))
+            .all(|other| places.next().is_some() && window.is_clear_of(other))
     }
 
     /// `schedule` runs in these windows only, for which there is room, or again at any time.
@@ -108,10 +116,14 @@ impl Scheduler {
         }
     }
 
-    /// Opens and closes windows whose time has come, and looks again when the next one's does. The
-    /// clock was just read.
-    pub(super) fn turn_windows(&mut self) {
-        while let Some(schedule) = self.turns.front().get().filter(|schedule| schedule.turn_ns.get() <= self.since_ns) {
+    /// Opens and closes windows and ends periods of budgets whose time has come, as many as one
+    /// step may, and looks again when the next one's does; tells whether that was all. The clock
+    /// was just read.
+    pub(super) fn turn_windows(&mut self) -> bool {
+        for _ in 0..WAKES {
+            let due = self.turns.front().get().filter(|schedule| schedule.turn_ns.get() <= self.since_ns);
+            let Some(schedule) = due else { break };
+            hardware::count_work(WAKE_WORK);
             // SAFETY: time is withdrawn before it ends.
             let schedule = unsafe { Ptr::new(NonNull::from(schedule)) };
             let was_open = schedule.level.get() != Schedule::CLOSED;
@@ -127,9 +139,9 @@ impl Scheduler {
                 self.turn(schedule, self.since_ns);
             }
         }
-        if let Some(first) = self.turns.front().get() {
-            self.ring_by(first.turn_ns.get());
-        }
+        let Some(next_ns) = self.turns.front().get().map(|first| first.turn_ns.get()) else { return true };
+        self.ring_by(next_ns);
+        next_ns > self.since_ns
     }
 
     /// Takes it out of everything; whether it was ready or running.

@@ -1,5 +1,6 @@
 //! Gangs: windows on one core, and on four cores whose interrupts come late.
 
+use super::revoke::STEP_WORK_MAX;
 use super::time::{context, refusal};
 use super::{Random, World};
 use crate::arch::context::Event;
@@ -11,7 +12,7 @@ use crate::objects::domain::Death;
 use crate::objects::mapping::PageRun;
 use crate::objects::share::Capability;
 use crate::objects::{Context, Ptr, Schedule};
-use crate::scheduler::GangWindow;
+use crate::scheduler::{GangWindow, MEMBERS_MAX};
 use abi::{Call, DeathCause, Error, Handle, Rights, layout};
 
 const US: u64 = 1000;
@@ -110,6 +111,30 @@ impl Core {
         set_clock(at_us * US);
         self.runs()
     }
+}
+
+/// Windows are compared with all others of their core in one step.
+#[test]
+fn a_core_has_so_many_members_at_most() {
+    let mut core = Core::new({
+        set_clock(0);
+        World::new(2 * PAGES)
+    });
+    let window = |number: usize| [PERIOD_US, 100, 100 * number as u64];
+    for number in 0..=MEMBERS_MAX {
+        let member = core.program(1);
+        hardware::take_work();
+        let status = core.join(member, window(number));
+        assert!(hardware::take_work() <= STEP_WORK_MAX);
+        let expected = if number < MEMBERS_MAX { 0 } else { refusal(Error::Busy) };
+        assert_eq!(status, expected, "member {number}");
+    }
+    // Each may have other windows, and makes room by having none.
+    let (one, late) = (core.programs[3], core.programs[MEMBERS_MAX]);
+    assert_eq!(core.join(one, window(MEMBERS_MAX)), 0);
+    assert_eq!(core.join(one, [0; 3]), 0);
+    assert_eq!(core.join(late, window(3)), 0);
+    core.end();
 }
 
 #[test]

@@ -171,3 +171,33 @@ fn thousands_of_deadlines_pass_in_bounded_steps() {
     assert!(crowd.callers.iter().all(|caller| caller.with_registers(|registers| registers.rax) == timeout));
     crowd.end();
 }
+
+/// All have spent their budgets, and the machine stood still: their periods are over at once.
+#[test]
+fn thousands_of_budgets_are_renewed_in_bounded_steps() {
+    const SLICE_NS: u64 = 1_000_000;
+    const PERIOD_NS: u64 = 60_000_000_000;
+    let mut crowd = Crowd::new();
+    let kernel = &mut *crowd.world.kernel;
+    kernel.block(crowd.server, State::Waiting);
+    for caller in &crowd.callers {
+        kernel.bring_bills_up();
+        kernel.scheduler.set_slice(caller.schedule.get().unwrap(), SLICE_NS, PERIOD_NS);
+    }
+    kernel.decide();
+    for spent in 1..=CALLERS as u64 {
+        assert!(kernel.scheduler.current().is_some());
+        hardware::set_clock(spent * SLICE_NS);
+        kernel.step(Event::Timer);
+    }
+    assert!(kernel.scheduler.current().is_none(), "all budgets are spent");
+    hardware::set_clock(2 * PERIOD_NS);
+    hardware::set_deadline(None);
+    hardware::take_work();
+    kernel.step(Event::Timer);
+    assert!(kernel.scheduler.current().is_none(), "nothing runs before all are looked at");
+    crowd.assert_bounded();
+    assert!(crowd.settle() + 1 >= STEPS_MIN);
+    assert_eq!((crowd.ready(), crowd.world.kernel.scheduler.running_priority()), (CALLERS - 1, 6));
+    crowd.end();
+}
