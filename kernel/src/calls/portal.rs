@@ -2,7 +2,7 @@
 
 use super::{Answer, NOTHING, Passed, Request, one};
 use crate::objects::context::State;
-use crate::objects::portal::PortalKind;
+use crate::objects::portal::{PortalKind, Room};
 use crate::objects::{Context, Portal, Ptr};
 use crate::state::Kernel;
 use abi::layout::portal as kinds;
@@ -33,15 +33,17 @@ pub(super) fn call(kernel: &mut Kernel, request: &Request) -> Passed {
     kernel.counters.portal_calls += 1;
     match portal.kind {
         PortalKind::Mailbox => {
-            // The result comes first: whoever ends the donation does not set it again with anything
-            // else.
-            caller.set_result(Ok([0; 3]));
             kernel.call_mailbox(caller, callee, capability.badge);
             Ok(None)
         }
         PortalKind::Rendezvous => {
-            if !kernel.may_call(caller, callee) {
-                return Err(Error::Busy);
+            match kernel.may_call(caller, callee) {
+                Room::Yes => (),
+                Room::No => return Err(Error::Busy),
+                Room::Later => {
+                    kernel.make_again(caller);
+                    return Ok(None);
+                }
             }
             if callee.state() != State::Accepting && deadline_ns == 0 {
                 return Err(Error::Timeout);
@@ -63,7 +65,7 @@ pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Passed {
         // Idle as in Wait: whoever donated it time by a mailbox call goes on.
         // The answer is given already: the call made again goes on here, or with a new caller.
         if request.caller.first_donor().is_some() && !kernel.release_donors(request.caller) {
-            request.caller.make_call_again();
+            kernel.make_again(request.caller);
             return Ok(None);
         }
         request.caller.set_state(State::Accepting);

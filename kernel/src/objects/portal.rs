@@ -20,8 +20,9 @@
 
 use super::context::{Context, State};
 use super::{Header, Link, Linked, Object, Ptr};
+use crate::hardware;
 use crate::state::Kernel;
-use crate::steps::WAKES;
+use crate::steps::{QUEUE_WORK, WAKES};
 use abi::{Error, ObjectType};
 use core::cell::Cell;
 
@@ -61,6 +62,17 @@ impl Depths {
     fn deepest(&self) -> u8 {
         (u16::BITS - self.known.get().leading_zeros()) as u8
     }
+}
+
+/// Whether a caller may donate its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// It may.
+    Yes,
+    /// Its chain would have a cycle or be too long.
+    No,
+    /// More of those in line are to be looked at: the call is made again.
+    Later,
 }
 
 /// How a portal is entered.
@@ -169,6 +181,15 @@ impl Ptr<Context> {
         self.next_to_wake.set(donor.of_callee.next().or_else(|| donor.of_callee.previous()));
     }
 
+    /// A donor that is not the first goes to the end.
+    fn put_donor_last(self, donor: Ptr<Context>) {
+        if self.next_to_wake.get() == Some(donor) {
+            self.pass_over(donor);
+        }
+        self.donors.remove(donor);
+        self.donors.push_back(donor);
+    }
+
     /// One of that depth is no longer counted among its donors, but there are others.
     #[cold]
     fn donor_left(self, depth: u8) {
@@ -219,21 +240,26 @@ impl Kernel {
     /// Whether `caller`, which runs, may donate its time to `callee`: no cycle, and no chain longer
     /// than [`DEPTH_MAX`].
     #[inline(always)]
-    fn may_donate(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> bool {
-        callee.links_below(caller).is_some_and(|below| {
-            caller.depth.get().wrapping_add(below) < DEPTH_MAX || self.make_room(caller, below.wrapping_add(1))
-        })
+    fn may_donate(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> Room {
+        match callee.links_below(caller) {
+            None => Room::No,
+            Some(below) if caller.depth.get().wrapping_add(below) < DEPTH_MAX => Room::Yes,
+            Some(below) => self.make_room(caller, below.wrapping_add(1)),
+        }
     }
 
     /// The same for a rendezvous call.
     #[inline(always)]
-    pub fn may_call(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> bool {
-        let begins = callee.state() == State::Accepting && caller.depth.get() < DEPTH_MAX;
-        begins || self.may_stand_in_line(caller, callee)
+    pub fn may_call(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> Room {
+        if callee.state() == State::Accepting && caller.depth.get() < DEPTH_MAX {
+            Room::Yes
+        } else {
+            self.may_stand_in_line(caller, callee)
+        }
     }
 
     #[inline(never)]
-    fn may_stand_in_line(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> bool {
+    fn may_stand_in_line(&mut self, caller: Ptr<Context>, callee: Ptr<Context>) -> Room {
         self.may_donate(caller, callee)
     }
 
@@ -241,25 +267,49 @@ impl Kernel {
     /// has room for them. Whoever only waits in line on the way does not count: where its chain
     /// would become too long, it is refused (`Busy`) instead.
     #[cold]
-    fn make_room(&mut self, caller: Ptr<Context>, links: u8) -> bool {
+    fn make_room(&mut self, caller: Ptr<Context>, links: u8) -> Room {
         let served = core::iter::successors(Some(caller), |context| context.serving.get());
         if served.count() - 1 + usize::from(links) > usize::from(DEPTH_MAX) {
-            return false;
+            return Room::No;
         }
-        let (mut context, mut below) = (Some(caller), links);
-        while let Some(server) = context {
-            context = server.serving.get();
-            let mut next = server.donors.first();
-            while let Some(donor) = next {
-                next = donor.next_donor();
-                if donor.depth.get() + below >= DEPTH_MAX && Some(donor) != context {
-                    let is_mailbox = donor.state() == State::Donation(server);
-                    self.complete(donor, if is_mailbox { Ok([0; 3]) } else { Err(Error::Busy) });
-                }
-            }
-            below += 1;
+        if !self.shorten_chains(caller, links, &mut { WAKES }) {
+            return Room::Later;
         }
         assert!(caller.depth.get() + links <= DEPTH_MAX, "chains of those in line are gone");
+        Room::Yes
+    }
+
+    /// Refuses donors of `server` and of all whom it works for, whose chains would be too long with
+    /// so many links below it; tells whether `left` looks sufficed. The far end of the request comes
+    /// first, so whom `server` serves has room when its turn comes. A donor that may stay goes to
+    /// the end, and how many are too deep is known without a look: so this call made again goes on
+    /// where it was. It calls itself for each link of the request at most.
+    fn shorten_chains(&mut self, server: Ptr<Context>, below: u8, left: &mut u32) -> bool {
+        if let Some(served) = server.serving.get()
+            && !self.shorten_chains(served, below + 1, left)
+        {
+            return false;
+        }
+        let is_deep = |donor: Ptr<Context>| donor.depth.get() + below >= DEPTH_MAX;
+        while let Some(first) = server.first_donor() {
+            let are_others_deep = server.depths.deepest() + below > DEPTH_MAX;
+            let donor = match is_deep(first) {
+                true => first,
+                false if are_others_deep => first.next_donor().expect("others are counted"),
+                false => break,
+            };
+            if *left == 0 {
+                return false;
+            }
+            *left = left.saturating_sub(donor.chain());
+            hardware::count_work(QUEUE_WORK);
+            if is_deep(donor) {
+                let is_mailbox = donor.state() == State::Donation(server);
+                self.complete(donor, if is_mailbox { Ok([0; 3]) } else { Err(Error::Busy) });
+            } else {
+                server.put_donor_last(donor);
+            }
+        }
         true
     }
 
@@ -328,7 +378,15 @@ impl Kernel {
     /// A mailbox call: sets the bits and donates time until the callee idles. One that was not
     /// started has nothing to do yet, and it may be the caller who has it started.
     pub fn call_mailbox(&mut self, caller: Ptr<Context>, callee: Ptr<Context>, badge: u64) {
-        let donates = callee.state() != State::New && self.may_donate(caller, callee);
+        let donates = callee.state() != State::New
+            && match self.may_donate(caller, callee) {
+                Room::Yes => true,
+                Room::No => false,
+                Room::Later => return self.make_again(caller),
+            };
+        // The result comes first: whoever ends the donation does not set it again with anything
+        // else.
+        caller.set_result(Ok([0; 3]));
         self.signal(callee, badge);
         if donates {
             caller.donate_to(callee);
@@ -337,6 +395,13 @@ impl Kernel {
             }
             self.block(caller, State::Donation(callee));
         }
+    }
+
+    /// The caller makes its call again; others have their turn before.
+    #[cold]
+    pub fn make_again(&mut self, caller: Ptr<Context>) {
+        caller.make_call_again();
+        self.scheduler.look_again();
     }
 
     /// The callee idles: whoever donated it time by a mailbox call goes on, or as many of them as

@@ -1,5 +1,5 @@
-//! Many wait for one: that it is woken, idles or lets them wait too long are steps of bounded
-//! length, and all of them have what one step would have given them.
+//! Many wait for one: that it is woken, idles, lets them wait too long or calls another are steps
+//! of bounded length, and all of them have what one step would have given them.
 
 use super::World;
 use super::revoke::STEP_WORK_MAX;
@@ -7,12 +7,16 @@ use crate::arch::context::{Event, Registers};
 use crate::objects::context::{Options, State};
 use crate::objects::domain::Death;
 use crate::objects::mapping::{PAGE, PageRun};
-use crate::objects::{Context, Domain, Ptr, Schedule};
+use crate::objects::portal::PortalKind;
+use crate::objects::share::Capability;
+use crate::objects::{Context, Domain, Portal, Ptr, Schedule};
 use crate::steps::WAKES;
 use crate::{calls, hardware};
-use abi::{Call, DeathCause, Error, layout};
+use abi::{Call, DeathCause, Error, Rights, layout};
 
 const CALLERS: usize = 2000;
+/// Where the server's capability is.
+const PORTAL: usize = 20;
 const STEPS_MIN: usize = CALLERS / WAKES as usize;
 
 struct Crowd {
@@ -200,4 +204,54 @@ fn thousands_of_budgets_are_renewed_in_bounded_steps() {
     assert!(crowd.settle() + 1 >= STEPS_MIN);
     assert_eq!((crowd.ready(), crowd.world.kernel.scheduler.running_priority()), (CALLERS - 1, 6));
     crowd.end();
+}
+
+/// A chain of calls as long as any may be is in the middle of the line. It gives way to the
+/// server's own call, and nobody else does.
+#[test]
+fn a_server_whom_thousands_called_makes_room_in_bounded_steps() {
+    for kind in [PortalKind::Rendezvous, PortalKind::Mailbox] {
+        let mut crowd = Crowd::new();
+        let (server, kernel, ram) = (crowd.server, &mut *crowd.world.kernel, crowd.world.ram);
+        let back = crowd.callers.pop().unwrap();
+        let chain = crowd.callers.split_off(crowd.callers.len() - 16);
+        kernel.block(back, if kind == PortalKind::Mailbox { State::Waiting } else { State::Accepting });
+        kernel.block(server, State::Accepting);
+        let (before, after) = crowd.callers.split_at(CALLERS / 2);
+        before.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
+        for (caller, callee) in chain.iter().zip(chain[1..].iter().chain([&server])) {
+            kernel.call_rendezvous(*caller, *callee, 0, u64::MAX);
+        }
+        after.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
+        assert_eq!((chain[15].depth(), server.depth()), (15, 16));
+        let portal = kernel.create(ram, |header| Portal::new(header, kind)).unwrap();
+        portal.set_callee(Some(back));
+        crowd.domain.ensure_slot(kernel, PORTAL).unwrap();
+        crowd.domain.insert(PORTAL, Capability { object: portal.any(), badge: 1, rights: Rights::ALL });
+        let words = [PORTAL as u64, 1, 2, 3, 4, u64::MAX];
+        server.with_registers(|r| {
+            r.rip = 0x1000 + Registers::CALL_BYTES;
+            [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words;
+        });
+        let mut steps = 1;
+        hardware::take_work();
+        loop {
+            calls::enter(&mut crowd.world.kernel, server, Call::PortalCall);
+            crowd.assert_bounded();
+            if server.with_registers(|registers| registers.rip) != 0x1000 {
+                break;
+            }
+            assert!(steps < 10 * STEPS_MIN, "it does not come to an end");
+            assert_eq!(server.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]), words, "as it was made");
+            server.with_registers(|registers| registers.rip += Registers::CALL_BYTES);
+            steps += 1;
+        }
+        assert!(steps >= STEPS_MIN / 2, "{steps} steps");
+        let busy = (Error::Busy as u64).wrapping_neg();
+        assert!(chain[15].state() == State::Runnable && chain[15].with_registers(|registers| registers.rax) == busy);
+        assert!(crowd.callers.iter().all(|caller| caller.donates_to() == Some(server)));
+        assert!(chain[..15].iter().all(|caller| caller.donates_to().is_some()));
+        assert_eq!((server.donates_to(), server.depth(), back.depth()), (Some(back), 1, 2));
+        crowd.end();
+    }
 }
