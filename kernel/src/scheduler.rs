@@ -104,7 +104,7 @@ pub struct Scheduler {
     turns: RBTree<ByTurn>,
     /// All time that has windows.
     members: List<Schedule, 1>,
-    /// Contexts that were woken, with donors that were not yet.
+    /// Contexts that were woken, or ended, with donors that were not told yet.
     waking: List<Context, 4>,
     /// Donors of those with several that may still be woken before it is next decided what runs.
     wakes_left: u32,

@@ -236,6 +236,7 @@ impl Kernel {
             self.release(first);
             self.reap();
         }
+        self.drain_waking();
         self.scheduler.silence();
         let (objects, pages) = (self.kernel_objects - 1, self.root_ram().used() - ROOT_PAGES);
         if (objects, pages) != (0, 0) {

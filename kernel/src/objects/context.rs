@@ -106,7 +106,7 @@ pub struct Context {
     on_semaphore: Link<Context>,
     /// Mailbox callers, donors that go on when it idles, but for one that is its first donor.
     pub(super) mailbox_callers: List<Context, 2>,
-    /// Linked while it was woken and not all its donors were: the next of them.
+    /// Linked while it was woken, or ended, and not all its donors were told: the next to be woken.
     waking: Link<Context>,
     pub(crate) next_to_wake: Cell<Option<Ptr<Context>>>,
     /// Longest chain of donations that ends here, and the depths of its donors but the first.
@@ -497,6 +497,7 @@ impl Kernel {
         }
         self.detach(context);
         self.scheduler.cancel_watch(context);
+        context.watch_limit_ns.set(0);
         self.scheduler.set_ticks(context, false);
         self.flush_running(context);
         context.set_state(State::Dead);

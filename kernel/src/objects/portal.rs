@@ -5,8 +5,9 @@
 //! is picked by the scheduler then runs the end of its chain of donations, so that helping a busy
 //! callee needs no code of its own. Invariants: chains have no cycle and at most [`DEPTH_MAX`]
 //! links; a context's depth is the length of the longest chain that ends in it; a donor's state
-//! names the donation; a callee's death ends all donations with `PeerDead`. Only the chain of the
-//! request that a caller works for bounds its calls: chains of others in line give way.
+//! names the donation; a callee's death ends all donations with `PeerDead`, and its husk stays
+//! until they have. Only the chain of the request that a caller works for bounds its calls: chains
+//! of others in line give way.
 //! A mailbox caller who is itself notified gets its time back at once if the callee has time of its
 //! own: otherwise a callee that never idles would keep it.
 //!
@@ -280,10 +281,10 @@ impl Kernel {
     }
 
     /// Refuses donors of `server` and of all whom it works for, whose chains would be too long with
-    /// so many links below it; tells whether `left` looks sufficed. The far end of the request comes
-    /// first, so whom `server` serves has room when its turn comes. A donor that may stay goes to
-    /// the end, and how many are too deep is known without a look: so this call made again goes on
-    /// where it was. It calls itself for each link of the request at most.
+    /// so many links below it; tells whether `left` looks sufficed. The far end of the request
+    /// comes first, so whom `server` serves has room when its turn comes. A donor that may stay
+    /// goes to the end, and how many are too deep is known without a look: so the call made again
+    /// goes on where it was. The recursion is as deep as the request is long.
     fn shorten_chains(&mut self, server: Ptr<Context>, below: u8, left: &mut u32) -> bool {
         if let Some(served) = server.serving.get()
             && !self.shorten_chains(served, below + 1, left)
@@ -428,10 +429,16 @@ impl Kernel {
         callee.mailbox_callers.is_empty()
     }
 
-    /// The callee is gone.
-    pub(super) fn fail_donors(&mut self, callee: Ptr<Context>) {
-        while let Some(donor) = callee.donors.first() {
+    /// The callee is gone: whoever donated it time learns so, or as many of them as one step may
+    /// tell. While more are left, `callee` stays, and the next steps go on.
+    pub(crate) fn fail_donors(&mut self, callee: Ptr<Context>) {
+        for _ in 0..WAKES {
+            let Some(donor) = callee.first_donor() else { return };
             self.complete(donor, Err(Error::PeerDead));
+        }
+        if callee.first_donor().is_some() {
+            self.retain(callee);
+            self.scheduler.fail_later(callee);
         }
     }
 }

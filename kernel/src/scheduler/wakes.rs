@@ -5,7 +5,8 @@
 //! passed; an alarm for now begins the next step, which goes on with the rest. Invariants: a
 //! context some of whose donors are still to be woken is in `waking`, and the next one it knows is
 //! a donor of it; one that joins meanwhile is woken already, so it may be woken twice. Whoever is
-//! found asleep is no longer waking: who wakes it begins anew.
+//! found asleep is no longer waking: who wakes it begins anew. Donors of one that has ended are
+//! told in the same way; the list holds a reference of it.
 
 use super::{Scheduler, end_of_chain};
 use crate::hardware;
@@ -26,6 +27,12 @@ impl Scheduler {
     fn wake_later(&mut self, context: Ptr<Context>, next: Ptr<Context>) {
         self.wake_no_more(context);
         context.next_to_wake.set(Some(next));
+        self.waking.push_back(context);
+        self.specials_changed();
+    }
+
+    /// Donors of `context`, which has ended, are told so in the next steps; the list holds it.
+    pub(crate) fn fail_later(&mut self, context: Ptr<Context>) {
         self.waking.push_back(context);
         self.specials_changed();
     }
@@ -86,6 +93,12 @@ impl Kernel {
             let Some(context) = self.scheduler.waking.pop_front() else {
                 return self.scheduler.specials_changed();
             };
+            if context.state() == State::Dead {
+                self.scheduler.wakes_left = 0;
+                self.fail_donors(context);
+                self.release(context);
+                break;
+            }
             self.scheduler.wakes_left -= 1;
             let next = context.next_to_wake.take();
             // Whoever wakes the end of its chain begins anew.
@@ -94,6 +107,15 @@ impl Kernel {
             }
         }
         self.scheduler.ring_by(self.scheduler.since_ns);
+    }
+
+    /// Nobody is left to be woken or told: all contexts of this core have ended.
+    pub(crate) fn drain_waking(&mut self) {
+        while let Some(context) = self.scheduler.waking.pop_front() {
+            assert!(context.state() == State::Dead && context.first_donor().is_none(), "all have ended");
+            self.release(context);
+        }
+        self.reap();
     }
 
     /// The alarm rang: ends waits whose deadline passed and reports stalls.

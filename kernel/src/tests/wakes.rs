@@ -88,6 +88,7 @@ impl Crowd {
     fn end(mut self) {
         self.world.kernel.kill(self.domain, Death::by_call(DeathCause::Killed, 0));
         self.world.kernel.release(self.domain);
+        self.settle();
         self.world.assert_empty();
     }
 }
@@ -254,4 +255,56 @@ fn a_server_whom_thousands_called_makes_room_in_bounded_steps() {
         assert_eq!((server.donates_to(), server.depth(), back.depth()), (Some(back), 1, 2));
         crowd.end();
     }
+}
+
+/// Its time, memory and domain go at once; its callers, and what they need of it, go on in steps.
+#[test]
+fn one_whom_thousands_called_ends_in_bounded_steps() {
+    let mut crowd = Crowd::new();
+    let (kernel, ram) = (&mut *crowd.world.kernel, crowd.world.ram);
+    let domain = Ptr::<Domain>::create(kernel, ram, 0, super::name()).unwrap();
+    domain.keep_alive();
+    let server = crowd.world.thread(domain, 0, 1);
+    let kernel = &mut *crowd.world.kernel;
+    kernel.block(server, State::Accepting);
+    let (called, rang) = crowd.callers.split_at(CALLERS / 2);
+    called.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
+    rang.iter().for_each(|caller| kernel.call_mailbox(*caller, server, 1));
+    // One of the callers is watched, and so is the server.
+    for context in [called[0], server] {
+        context.watch_limit_ns.set(1000);
+    }
+    hardware::take_work();
+    kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
+    kernel.release(domain);
+    kernel.drain_dead();
+    crowd.assert_bounded();
+    let waiting = |crowd: &Crowd| crowd.callers.iter().filter(|caller| caller.donates_to() == Some(server)).count();
+    assert!(waiting(&crowd) > CALLERS / 2, "the rest is told later");
+    // Meanwhile some are notified, and some end.
+    let late = crowd.callers.pop().unwrap();
+    crowd.world.kernel.signal(late, 1);
+    let gone = crowd.callers.swap_remove(CALLERS / 2);
+    crowd.world.kernel.end_context(gone);
+    assert!(crowd.settle() + 2 >= STEPS_MIN);
+    let gave_up = (Error::PeerDead as u64).wrapping_neg();
+    let is_told = |caller: &Ptr<Context>| caller.with_registers(|registers| registers.rax) == gave_up;
+    assert!(waiting(&crowd) == 0 && crowd.callers.iter().all(is_told));
+    crowd.end();
+}
+
+/// A core that halts in the same step has nothing left.
+#[test]
+fn nobody_is_told_of_an_end_who_has_ended() {
+    let mut crowd = Crowd::new();
+    for caller in &crowd.callers {
+        crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
+    }
+    crowd.world.kernel.end_context(crowd.server);
+    assert!(crowd.callers.iter().any(|caller| caller.donates_to().is_some()));
+    crowd.world.kernel.kill(crowd.domain, Death::by_call(DeathCause::Killed, 0));
+    crowd.world.kernel.release(crowd.domain);
+    crowd.world.kernel.drain_dead();
+    crowd.world.kernel.drain_waking();
+    crowd.world.assert_empty();
 }
