@@ -11,7 +11,7 @@
 /// fork of a small program.
 pub const UNITS: u32 = 256;
 /// Of a page that is cleared or copied.
-pub const PAGE_UNITS: u32 = 2;
+pub const PAGE_UNITS: u32 = 3;
 /// Of one mapping that is looked at, changed or taken out.
 pub const MAPPING_UNITS: u32 = 2;
 /// Of a table of leaves whose entries are changed.

@@ -3,8 +3,8 @@
 //!
 //! [`Machine`] is private caches and a directory; [`Turns`] lets cores run in turns of modelled
 //! time; [`Ledger`] adds up what happened in each measured stretch, by component and function;
-//! [`Steps`] keeps
-//! the longest steps of a kernel; [`decode`] tells the few instructions that matter apart; [`Names`] gives functions their names.
+//! [`Steps`] keeps the longest steps of a kernel; [`decode`] tells the few instructions that matter
+//! apart; [`Names`] gives functions their names.
 //! docs/coherence.md says what is modelled and what is not. Unknown here: QEMU, guests, files.
 #![forbid(unsafe_code)]
 

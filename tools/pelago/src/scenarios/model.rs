@@ -64,8 +64,8 @@ pub fn scenarios() -> Vec<Scenario> {
     scenarios
 }
 
-/// No row rose or fell by more than the margin since it was last kept, and no step of the kernel was
-/// longer than one may be.
+/// No row rose or fell by more than the margin since it was last kept, and no step of the kernel
+/// was longer than one may be.
 fn kept(bench: &Bench) -> Result<()> {
     let book = counts::KeptCounts::read()?;
     let kept = book.of(&image::compiler()?).map_err(Skip::Cannot)?;
