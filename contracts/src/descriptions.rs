@@ -141,7 +141,7 @@ pub enum WatchFor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watched {
     mask: u32,
-    /// What held when it began.
+    /// What has held all the time since it began.
     before: u32,
 }
 
@@ -162,9 +162,11 @@ impl Watched {
     }
 
     /// There was a change, and `holds` is what holds now: what to tell, 0 = nothing yet.
-    pub fn at_change(&self, holds: u32) -> u32 {
+    pub fn at_change(&mut self, holds: u32) -> u32 {
         let holds = holds & (self.mask | ready::ERROR | ready::HANGUP);
-        if holds & ready::READ != 0 || holds & !self.before != 0 { holds } else { 0 }
+        let is_news = holds & ready::READ != 0 || holds & !self.before != 0;
+        self.before &= holds;
+        if is_news { holds } else { 0 }
     }
 }
 
@@ -398,15 +400,19 @@ mod tests {
     fn a_watch_tells_what_is_new() {
         assert_eq!(Watched::new(WatchFor::Nothing, ready::READ, 0), None);
         assert_eq!(Watched::new(WatchFor::Level, ready::READ, ready::READ), None);
-        let level = Watched::new(WatchFor::Level, ready::READ, 0).unwrap();
+        let mut level = Watched::new(WatchFor::Level, ready::READ, 0).unwrap();
         assert_eq!((level.at_change(ready::WRITE), level.at_change(ready::READ | ready::WRITE)), (0, ready::READ));
         assert_eq!(level.at_change(ready::HANGUP), ready::HANGUP);
         let both = ready::READ | ready::WRITE;
-        let edge = Watched::new(WatchFor::Edge, both, both).unwrap();
+        let mut edge = Watched::new(WatchFor::Edge, both, both).unwrap();
         // More to read is news, room that was there is not.
         assert_eq!((edge.at_change(ready::WRITE), edge.at_change(both)), (0, both));
         let other = Watched::new(WatchFor::Edge, ready::WRITE, 0).unwrap();
         assert_eq!(edge.join(other).at_change(ready::WRITE), ready::WRITE);
+        // A hang-up after a writer that came and went is another one.
+        let mut ended = Watched::new(WatchFor::Edge, ready::READ, ready::HANGUP).unwrap();
+        let told = [ready::HANGUP, 0, ready::HANGUP].map(|holds| ended.at_change(holds));
+        assert_eq!(told, [0, 0, ready::HANGUP]);
     }
 
     /// Clients that take what they can get, one after the other, and then some that want little.

@@ -365,7 +365,7 @@ impl Console {
     fn note_change(&self) {
         self.changes.set(self.changes.get().wrapping_add(1));
         self.changed.changed();
-        self.waiting.borrow_mut().retain(|waiting| {
+        self.waiting.borrow_mut().retain_mut(|waiting| {
             let found = waiting.watched.at_change(self.ready(waiting.id, u32::MAX));
             if found != 0 {
                 // A client with a full event queue is told `Lost` by its own side and polls again.
@@ -378,7 +378,7 @@ impl Console {
     pub(crate) fn ready(&self, id: DescriptionId, mask: u32) -> u32 {
         match (self.stream(id), &self.streams) {
             (Ok(Stream::Input), Some(streams)) => {
-                let ended = if streams.input_ended() { ready::READ | ready::HANGUP } else { 0 };
+                let ended = if streams.input_ended() { ready::HANGUP } else { 0 };
                 let held = if streams.input_held() > 0 { ready::READ } else { 0 };
                 (ended | held) & (mask | ready::HANGUP)
             }

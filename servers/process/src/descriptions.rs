@@ -177,7 +177,7 @@ impl Service {
             return;
         }
         let told: Vec<_> = watchers
-            .range(all_of(id))
+            .range_mut(all_of(id))
             .filter_map(|(key, watcher)| {
                 let found = watcher.watched.at_change(self.table.borrow().ready(id, u32::MAX));
                 // A client with a full event queue is told `Lost` by its own side and polls again.

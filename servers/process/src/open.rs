@@ -681,7 +681,7 @@ impl Descriptions {
 }
 
 fn of_reader(pipe: &Pipe) -> u32 {
-    let data = if pipe.readable(1) == Room::Wait { 0 } else { ready::READ };
+    let data = if pipe.held() > 0 { ready::READ } else { 0 };
     data | if pipe.writers_gone { ready::HANGUP } else { 0 }
 }
 

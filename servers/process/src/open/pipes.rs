@@ -146,7 +146,7 @@ impl Descriptions {
         let mut found = 0;
         if end.reads {
             let is_over = named.writers == 0 && named.opened.to_write != end.since.to_write;
-            found |= if is_over { ready::READ | ready::HANGUP } else { 0 };
+            found |= if is_over { ready::HANGUP } else { 0 };
             found |= if content.held() > 0 { ready::READ } else { 0 };
         }
         if end.writes {
@@ -221,11 +221,13 @@ mod tests {
         all.close(ME, writers[0]).unwrap();
         assert_eq!(read(&mut all, ME, reading, 2).unwrap(), b"he");
         all.forget(CHILD..=CHILD, |_| true);
-        assert_eq!(all.ready(reading, 0), ready::HANGUP);
+        assert_eq!(all.ready(reading, ready::READ), ready::READ | ready::HANGUP);
         assert_eq!(
             (read(&mut all, ME, reading, 9).unwrap(), read(&mut all, ME, reading, 9)),
             (b"llo".to_vec(), Ok(vec![]))
         );
+        // The end can be read, and is told by the hang-up alone.
+        assert_eq!(all.ready(reading, ready::READ), ready::HANGUP);
         // One more writer, and it is a pipe again.
         let again = all.open_named(ME, 5, TO_WRITE, false).unwrap();
         assert_eq!((all.ready(reading, ready::READ), write(&mut all, ME, again, b"left")), (0, Ok(4)));

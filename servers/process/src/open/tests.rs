@@ -75,10 +75,22 @@ fn ends_close_with_their_last_holder() {
     all.take_changed();
     all.forget(CHILD..=CHILD, |_| true);
     assert_eq!(all.take_changed(), [writing, reading]);
+    // Nothing is left to read but the end.
+    assert_eq!(all.ready(reading, ready::READ), ready::HANGUP);
     assert_eq!(read(&mut all, ME, reading, 1), Ok(Vec::new()));
-    assert_eq!(all.ready(reading, 0), ready::HANGUP);
     all.close(ME, reading).unwrap();
     assert!(all.all.is_empty() && all.pipes.is_empty());
+}
+
+#[test]
+fn what_is_left_is_read_before_the_end() {
+    let mut all = Descriptions::default();
+    let (reading, writing) = all.pipe(ME).unwrap();
+    assert_eq!(write(&mut all, ME, writing, b"last"), Ok(4));
+    all.close(ME, writing).unwrap();
+    assert_eq!(all.ready(reading, ready::READ), ready::READ | ready::HANGUP);
+    assert_eq!(read(&mut all, ME, reading, 9).unwrap(), b"last");
+    assert_eq!((all.ready(reading, ready::READ), read(&mut all, ME, reading, 9)), (ready::HANGUP, Ok(Vec::new())));
 }
 
 #[test]

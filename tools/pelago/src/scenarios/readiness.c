@@ -11,6 +11,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
 
@@ -112,6 +114,60 @@ static void streams(void) {
     int server = accept(listener, 0, 0);
     a_stream_by_edges(server, client, "a megabyte through a connection");
     close(listener), close(set), close(clients);
+}
+
+// The end of a pipe: a hang-up and nothing else, which select counts as readable.
+static void *read_there(void *file) { char byte; return (void *)(long)read((long)file, &byte, 1); }
+static void is_over(int file, int wait_ms, const char *name) {
+    struct pollfd entry = { file, POLLIN, 0 };
+    check(name, poll(&entry, 1, wait_ms) == 1 && entry.revents == POLLHUP, entry.revents);
+    int set = epoll_create1(0);
+    add(set, file, EPOLLIN);
+    long found = wait_one(set, file, 0);
+    check("epoll has a hang-up alone", found == EPOLLHUP && wait_one(set, file, 0) == EPOLLHUP, found);
+    fd_set reads;
+    struct timeval none = { 0, 0 };
+    FD_ZERO(&reads);
+    FD_SET(file, &reads);
+    check("select has it to be read", select(file + 1, &reads, 0, 0, &none) == 1 && FD_ISSET(file, &reads), 0);
+    check("and so it is", read_there((void *)(long)file) == 0, 0);
+    close(set);
+}
+static void ends_of_pipes(void) {
+    int files[2], again[2];
+    char byte;
+    if (pipe(files) || pipe(again) || write(files[1], "x", 1) != 1) exit(99);
+    close(files[1]);
+    struct pollfd entry = { files[0], POLLIN, 0 };
+    check("what is left is told with the end", poll(&entry, 1, 0) == 1 && entry.revents == (POLLIN | POLLHUP), entry.revents);
+    if (read(files[0], &byte, 1) != 1) exit(99);
+    is_over(files[0], 0, "what is read is told no more"), close(files[0]);
+    // Two threads wait, by one call each, when the last writer goes.
+    pthread_t reader;
+    void *read_there_gave = (void *)9;
+    pthread_create(&reader, 0, read_there, (void *)(long)again[0]);
+    pid_t child = fork();
+    if (child == 0) {
+        close(again[0]), usleep(50000);
+        _exit(0);
+    }
+    close(again[1]);
+    is_over(again[0], 20000, "a poll that waits hears of the end");
+    pthread_join(reader, &read_there_gave);
+    check("a read that waits gives 0", read_there_gave == 0, (long)read_there_gave);
+    waitpid(child, 0, 0), close(again[0]);
+    // A named one, by edges: each hang-up is one.
+    if (mkfifo("/tmp/ends", 0600)) exit(99);
+    int set = epoll_create1(0), from = open("/tmp/ends", O_RDONLY | O_NONBLOCK);
+    close(open("/tmp/ends", O_WRONLY));
+    add(set, from, EPOLLIN | EPOLLET);
+    long found = wait_one(set, from, 1000);
+    check("a named pipe's end", found == EPOLLHUP && wait_one(set, from, 0) == 0, found);
+    int to = open("/tmp/ends", O_WRONLY);
+    usleep(20000), close(to);
+    found = wait_one(set, from, 1000);
+    check("and the next one", found == EPOLLHUP && wait_one(set, from, 0) == 0, found);
+    close(set), is_over(from, 0, "a named pipe's, looked at"), close(from), unlink("/tmp/ends");
 }
 
 // A thread that sends what it has while another one waits for the set, as event loops of several
@@ -453,6 +509,7 @@ int main(int count, char **arguments) {
     }
     levels_and_edges();
     streams();
+    ends_of_pipes();
     sets();
     threads();
     crowd();
