@@ -208,6 +208,8 @@ fn start(child: Handle) -> Result<(), Failure> {
 /// Descriptions first, then memory with the state the child starts from.
 async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Failure> {
     counters::share(wishes.lends).await?;
+    // Else the child would be given what this process has closed.
+    proxy().until_few_are_closing().await;
     // Asked together, then awaited.
     let asked: Vec<_> = proxy().heritable().map(|server| server.inherit(forked.client)).collect();
     for answer in asked {

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use core::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 
-use channel::Client;
+use channel::{CALLS_MAX, CallError, Client, queued};
 use contracts::descriptions::{DescriptionId, DescriptionsClient, DescriptionsEvent};
 use contracts::files::FilesClient;
 use contracts::process::{ProcessClient, ProcessEvent};
@@ -23,6 +23,9 @@ use super::timers::{self, Timers, UsedTimer};
 use super::user::with_state;
 use super::wait::Happenings;
 
+/// So many closes under way leave room for other calls.
+const CLOSING_FEW: usize = CALLS_MAX / 2;
+
 /// Channels and the like. A channel is opened at its first use: most processes need few of them.
 pub struct Proxy {
     start: Start,
@@ -36,6 +39,8 @@ pub struct Proxy {
     given_back: Watch,
     /// Closes that servers have not done yet.
     closing: Cell<usize>,
+    /// Many were, and some are.
+    closes_many: Cell<bool>,
     closed: Watch,
     /// Badge bits by which signals arrive.
     pub signal_bits: u64,
@@ -125,15 +130,30 @@ impl Proxy {
     }
 
     /// Drops a reference at a server, without waiting for the answer: requests of one contract are
-    /// served in order.
+    /// served in order, but for closes that are more than may be under way at once.
     pub fn close(&'static self, client: &DescriptionsClient, id: DescriptionId) {
-        let call = client.close(id);
+        let (call, client) = (client.close(id), client.clone());
         self.closing.set(self.closing.get() + 1);
+        if self.closing.get() >= CLOSING_FEW {
+            self.closes_many.set(true);
+        }
         runtime::spawn(async move {
-            let _ = call.await;
+            if call.await == Err(CallError::Full) {
+                // A server that is gone has closed all.
+                let _ = queued(|| client.close(id)).await;
+            }
             self.closing.set(self.closing.get() - 1);
+            if self.closing.get() == 0 {
+                self.closes_many.set(false);
+            }
             self.closed.changed();
         });
+    }
+
+    /// Waits until all is closed if there was so much of it that servers may not have been asked to
+    /// close some, or that there may be no room to ask them for anything else.
+    pub async fn until_few_are_closing(&self) {
+        self.closed.until(|| (!self.closes_many.get()).then_some(())).await;
     }
 
     /// Waits until servers have done all that was to be closed.
@@ -209,6 +229,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         taken: Cell::new(0),
         given_back: Watch::new(),
         closing: Cell::new(0),
+        closes_many: Cell::new(false),
         closed: Watch::new(),
         signal_bits,
         happenings: Happenings::default(),

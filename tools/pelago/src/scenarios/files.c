@@ -250,8 +250,7 @@ static void devices(void) {
     int big = open("/tmp/big", O_RDWR | O_CREAT, 0600);
     check("sparse", ftruncate(big, 400l << 20) == 0, errno);
     void *mapped = mmap(NULL, 400l << 20, PROT_READ, MAP_PRIVATE, big, 0);
-    check("mmap-large", mapped == MAP_FAILED ? errno == ENOMEM : ((char *)mapped)[399l << 20] == 0, errno);
-    if (mapped != MAP_FAILED) munmap(mapped, 400l << 20);
+    check("mmap-large", mapped != MAP_FAILED && ((char *)mapped)[399l << 20] == 0 && munmap(mapped, 400l << 20) == 0, errno);
     mapped = mmap(NULL, 4 << 20, PROT_READ, MAP_PRIVATE, big, 399l << 20);
     check("mmap-past-the-end", mapped != MAP_FAILED && ((char *)mapped)[2 << 20] == 0, errno);
     munmap(mapped, 4 << 20);
@@ -375,6 +374,46 @@ static void watched(void) {
     check("select-time-left", select(second[0] + 1, &none, NULL, NULL, &left) == 1 && left.tv_sec >= 30 && left.tv_sec < 100, left.tv_sec);
 }
 
+// More pipes are closed by one call than closes may be under way.
+enum { MANY = 300, FROM = 600 };
+static struct pollfd readers[MANY];
+static int close_writers(void) {
+    int ends[2];
+    for (int i = 0; i < MANY; i++) {
+        if (pipe(ends) || fcntl(ends[1], F_DUPFD, FROM) != FROM + i || close(ends[1])) exit(99);
+        readers[i] = (struct pollfd){ .fd = ends[0], .events = POLLIN };
+    }
+    return close_range(FROM, FROM + MANY - 1, 0);
+}
+// How many readers hear of the end.
+static int ended_readers(void) {
+    int over = 0;
+    while (over < MANY && poll(readers + over, 1, 5000) == 1 && readers[over].revents == POLLHUP) over++;
+    for (int i = 0; i < MANY; i++) close(readers[i].fd);
+    return over;
+}
+
+// No reader is told of an error meanwhile, all hear of the end, and a child holds none of them.
+static void closes(void) {
+    int fine = 0, over;
+    check("close-300", close_writers() == 0, errno);
+    poll(readers, MANY, 0);
+    for (int i = 0; i < MANY; i++) fine += (readers[i].revents & ~POLLHUP) == 0;
+    check("poll-while-300-close", fine == MANY, fine);
+    over = ended_readers();
+    check("300-are-closed", over == MANY, over);
+    check("close-300-again", close_writers() == 0, errno);
+    pid_t child = fork();
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    check("fork-while-300-close", child > 0, errno);
+    over = ended_readers();
+    check("none-is-inherited", over == MANY, over);
+    if (child > 0) kill(child, SIGKILL), waitpid(child, NULL, 0);
+}
+
 // What a name leads to, opened without being used; by its number a file's permissions are changed, as
 // the C library does for fchmodat.
 static void places(void) {
@@ -403,10 +442,7 @@ static void places(void) {
 
 static void sockets(void) {
     int listener = socket(AF_INET, SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-    if (listener < 0) {
-        puts("no sockets");
-        return;
-    }
+    check("sockets", listener >= 0 && client >= 0, errno);
     struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons(8081), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
     check("reuseport", setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) == 0, errno);
     struct timeval limit = { .tv_usec = 50000 }, told = { 0 };
@@ -440,6 +476,7 @@ int main(int count, char **words) {
     map_flags();
     limits();
     watched();
+    closes();
     places();
     sockets();
     return all_checked();
