@@ -1,5 +1,6 @@
-//! Tier 4: what a program does past its proxy, by the kernel's own calls, takes no more of its
-//! neighbours' time than a plain loop: a request to a web server takes at most twice as long.
+//! Tier 4: what a program does past its proxy, by the kernel's own calls, or with forks of its own,
+//! takes no more of its neighbours' time than a plain loop: a request to a web server takes at most
+//! twice as long.
 //!
 //! Both are measured in one boot, one after the other, so that the host's speed is the same.
 
@@ -22,6 +23,9 @@ const STARTS: &str = "the neighbour starts";
 
 struct Case {
     name: &'static str,
+    /// If not 0, the first program becomes it, with so many forks that compute. The server, which
+    /// the first program started, was such a fork before its exec.
+    forks: usize,
     /// Contexts that it makes first, as many as it may, with the best time that it may give, in
     /// slices of a second.
     contexts: usize,
@@ -39,13 +43,15 @@ const SLEEPS: &str = r#"
         "movabs $0x100000049, %rax; movabs $0xfffffffffffffffe, %rdi; syscall\n"
         "jmp sleeps\n3:");"#;
 
-const CASES: [Case; 7] = [
-    Case { name: "context", contexts: 1, entry: "spin", body: "for (;;);" },
-    Case { name: "contexts-20", contexts: 20, entry: "spin", body: "for (;;);" },
-    Case { name: "contexts-2000", contexts: 2000, entry: "spin", body: "for (;;);" },
+const CASES: [Case; 8] = [
+    Case { name: "first", forks: 100, contexts: 0, entry: "spin", body: "for (;;);" },
+    Case { name: "context", forks: 0, contexts: 1, entry: "spin", body: "for (;;);" },
+    Case { name: "contexts-20", forks: 0, contexts: 20, entry: "spin", body: "for (;;);" },
+    Case { name: "contexts-2000", forks: 0, contexts: 2000, entry: "spin", body: "for (;;);" },
     // Watches of 1 ns, and of what is allowed, on contexts that never take what they were told.
     Case {
         name: "watch",
+        forks: 0,
         contexts: 20,
         entry: "spin",
         body: r#"
@@ -57,12 +63,14 @@ const CASES: [Case; 7] = [
     },
     Case {
         name: "deadlines",
+        forks: 0,
         contexts: 20,
         entry: "sleeps",
         body: "for (;;) for (long n = 0; n < made; n++) native(72, contexts[n], 0, 0, 0, 0, 0);",
     },
     Case {
         name: "refills",
+        forks: 0,
         contexts: 20,
         entry: "spin",
         body: "for (;;) for (long n = 0; n < made; n++) native(67, schedules[n], 1000000, 0, 0, 0, 0);",
@@ -71,6 +79,7 @@ const CASES: [Case; 7] = [
     // may hit its own memory all the same: then the shell starts another.
     Case {
         name: "calls",
+        forks: 0,
         contexts: 0,
         entry: "spin",
         body: r#"
@@ -92,13 +101,13 @@ pub fn scenarios() -> Vec<Scenario> {
     matrix
         .map(|(case, cpus)| {
             Scenario::alone(4, format!("bad-neighbour/{}/{cpus}", case.name), move |bench| check(bench, case, cpus))
-                .by_night(cpus == 1)
+                .by_night(cpus == 1 && case.forks == 0)
         })
         .collect()
 }
 
 fn program(case: &Case) -> Result<Vec<u8>> {
-    let Case { contexts, entry, body, .. } = case;
+    let Case { forks, contexts, entry, body, .. } = case;
     let least = (*contexts).min(500);
     bad_programs::compile(&format!(
         r#"{SLEEPS}
@@ -113,6 +122,11 @@ fn program(case: &Case) -> Result<Vec<u8>> {
         schedules[made] = got;
     }}
     if (made < {least}) leave(2);
+    for (long n = 0; n < {forks}; n++) {{
+        long child = call(57, 0, 0, 0, 0, 0, 0);
+        if (child < 0) leave(3);
+        if (child == 0) for (;;);
+    }}
     say("{STARTS}\n", {});
     for (long n = 0; n < made; n++) native(58, contexts[n], (long){entry}, 0, 0, 0, 0);
     {body}"#,
@@ -124,9 +138,10 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let (bad, plain) =
         (program(case)?, bad_programs::compile(&format!("say(\"{LOOPS}\\n\", {}); for (;;);", LOOPS.len() + 1))?);
     let port = free_port()?;
-    let script = "httpd -f -p 80 -h /www & /loop & first=$!; read line; kill -9 $first; while :; do /bad; done";
+    let starts = if case.forks > 0 { "exec /bad" } else { "while :; do /bad; done" };
+    let script = format!("httpd -f -p 80 -h /www & /loop & loop=$!; read line; kill -9 $loop; {starts}");
     let programs = vec![("root/bad", bad), ("root/loop", plain)];
-    let guest = bad_programs::boot_beside_server(bench, cpus, script, port, programs)?;
+    let guest = bad_programs::boot_beside_server(bench, cpus, &script, port, programs)?;
     let address = format!("http://127.0.0.1:{port}/page");
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
