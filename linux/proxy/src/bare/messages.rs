@@ -19,7 +19,9 @@ use super::input_output::vectors;
 use super::poll;
 use super::proxy::proxy;
 use super::rights;
-use super::sockets::{receive_message as receive_one, send_message as send_one, socket_of, sockets, turn_of, wait_of};
+use super::sockets::{
+    after_closes, receive_message as receive_one, send_message as send_one, socket_of, sockets, turn_of, wait_of,
+};
 use super::time::deadline;
 use super::user::{self, with_state};
 use super::wait::{answer_when_ready, answer_within};
@@ -85,7 +87,7 @@ pub async fn send(
     let to = if to == 0 || to_bytes == 0 { None } else { Some(addresses::found(found.server, to, to_bytes).await?) };
     let total = from.iter().try_fold(0u64, |total, vector| total.checked_add(vector.bytes)).ok_or(Errno::EINVAL)?;
     from.iter().try_for_each(|vector| user::check_readable(vector.base, vector.bytes))?;
-    let client = sockets(found.server)?;
+    let client = after_closes(found.server).await?;
     let (server, bulk) = (found.server, client.bulk());
     let mut left = from.to_vec();
     let mut done = 0;
@@ -143,7 +145,7 @@ pub async fn receive(
 ) -> Result<(u64, Received), Failure> {
     may_receive(flags)?;
     let room = check(into)?;
-    let client = sockets(found.server)?;
+    let client = after_closes(found.server).await?;
     let (server, bulk) = (found.server, client.bulk());
     let mut done = 0;
     let mut first: Option<Received> = None;

@@ -18,11 +18,8 @@ const PIPE: u32 = 0o010000;
 
 /// Drops a reference at a server.
 pub fn close_id(server: u32, id: DescriptionId) {
-    if server == server::CONSOLE {
-        return;
-    }
-    if let Ok(client) = proxy().server(server) {
-        proxy().close(client, id);
+    if server != server::CONSOLE {
+        proxy().close(server, id);
     }
 }
 

@@ -24,7 +24,7 @@ use super::user::with_state;
 use super::wait::Happenings;
 
 /// So many closes under way leave room for other calls.
-const CLOSING_FEW: usize = CALLS_MAX / 2;
+const CLOSING_FEW: u64 = CALLS_MAX as u64 / 2;
 
 /// Channels and the like. A channel is opened at its first use: most processes need few of them.
 pub struct Proxy {
@@ -37,10 +37,8 @@ pub struct Proxy {
     /// Whose bulk areas are in use, by bits.
     taken: Cell<u32>,
     given_back: Watch,
-    /// Closes that servers have not done yet.
-    closing: Cell<usize>,
-    /// Many were, and some are.
-    closes_many: Cell<bool>,
+    /// What each server was told to close.
+    closes: [Cell<Closes>; SERVERS.len()],
     closed: Watch,
     /// Badge bits by which signals arrive.
     pub signal_bits: u64,
@@ -63,6 +61,27 @@ pub struct Proxy {
 /// Servers of descriptions, in the order of their numbers, from 1
 /// (`personality::descriptors::server`).
 const SERVERS: [&str; 4] = ["fs", "process", "console", "tcp"];
+
+/// Closes that a server was told of, and how many of them it has done.
+#[derive(Clone, Copy, Default)]
+struct Closes {
+    told: u64,
+    done: u64,
+    /// Many were under way, and some are.
+    are_many: bool,
+}
+
+impl Closes {
+    fn one_told(self) -> Closes {
+        let told = self.told + 1;
+        Closes { told, are_many: self.are_many || told - self.done >= CLOSING_FEW, ..self }
+    }
+
+    fn one_done(self) -> Closes {
+        let done = self.done + 1;
+        Closes { done, are_many: self.are_many && done != self.told, ..self }
+    }
+}
 
 struct Global(UnsafeCell<Option<&'static Proxy>>);
 // SAFETY: one context runs proxy code.
@@ -130,35 +149,45 @@ impl Proxy {
     }
 
     /// Drops a reference at a server, without waiting for the answer: requests of one contract are
-    /// served in order, but for closes that are more than may be under way at once.
-    pub fn close(&'static self, client: &DescriptionsClient, id: DescriptionId) {
+    /// served in order, but for closes that are more than may be under way at once. Those of
+    /// sockets are another contract: see [`Proxy::until_closed`].
+    pub fn close(&'static self, server: u32, id: DescriptionId) {
+        let (Ok(client), Some(closes)) = (self.server(server), self.closes_at(server)) else { return };
         let (call, client) = (client.close(id), client.clone());
-        self.closing.set(self.closing.get() + 1);
-        if self.closing.get() >= CLOSING_FEW {
-            self.closes_many.set(true);
-        }
+        closes.set(closes.get().one_told());
         runtime::spawn(async move {
             if call.await == Err(CallError::Full) {
                 // A server that is gone has closed all.
                 let _ = queued(|| client.close(id)).await;
             }
-            self.closing.set(self.closing.get() - 1);
-            if self.closing.get() == 0 {
-                self.closes_many.set(false);
-            }
+            closes.set(closes.get().one_done());
             self.closed.changed();
         });
+    }
+
+    fn closes_at(&self, server: u32) -> Option<&Cell<Closes>> {
+        self.closes.get((server as usize).wrapping_sub(1))
     }
 
     /// Waits until all is closed if there was so much of it that servers may not have been asked to
     /// close some, or that there may be no room to ask them for anything else.
     pub async fn until_few_are_closing(&self) {
-        self.closed.until(|| (!self.closes_many.get()).then_some(())).await;
+        self.closed.until(|| self.closes.iter().all(|closes| !closes.get().are_many).then_some(())).await;
+    }
+
+    /// Waits until a server has done what it was told to close before.
+    pub async fn until_closed(&self, server: u32) {
+        let Some(closes) = self.closes_at(server) else { return };
+        let told = closes.get().told;
+        // Many are not done in the order in which they were told.
+        self.closed.until(|| (closes.get().done >= told && !closes.get().are_many).then_some(())).await;
     }
 
     /// Waits until servers have done all that was to be closed.
     pub async fn until_all_is_closed(&self) {
-        self.closed.until(|| (self.closing.get() == 0).then_some(())).await;
+        for server in 1..=SERVERS.len() as u32 {
+            self.until_closed(server).await;
+        }
     }
 
     /// Paths.
@@ -228,8 +257,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         descriptions: Default::default(),
         taken: Cell::new(0),
         given_back: Watch::new(),
-        closing: Cell::new(0),
-        closes_many: Cell::new(false),
+        closes: Default::default(),
         closed: Watch::new(),
         signal_bits,
         happenings: Happenings::default(),

@@ -40,6 +40,14 @@ pub fn sockets(server: u32) -> Result<&'static SocketsClient, Errno> {
     proxy().sockets(server).ok_or(Errno::EAFNOSUPPORT)
 }
 
+/// The same, once the server has closed what was closed before: its peer has heard of that, and its
+/// port is free. Closes are told by another channel, which a request for sockets may overtake.
+pub async fn after_closes(server: u32) -> Result<&'static SocketsClient, Errno> {
+    let client = sockets(server)?;
+    proxy().until_closed(server).await;
+    Ok(client)
+}
+
 /// The socket that a descriptor names. `ENOTSOCK`.
 pub fn socket_of(descriptor: u64) -> Result<Description, Errno> {
     description(descriptor).and_then(|found| if found.kind == SOCKET { Ok(found) } else { Err(Errno::ENOTSOCK) })
@@ -94,7 +102,7 @@ fn kind_of(family: u64, kind: u64, protocol: u64) -> Result<(u32, Family, Socket
 pub async fn socket(family: u64, kind: u64, protocol: u64) -> Outcome {
     let (server, family, wanted) = kind_of(family, kind, protocol)?;
     with_state(|state| state.descriptors.room(1))?;
-    let id = answer(sockets(server)?.socket(family, wanted)).await?;
+    let id = answer(after_closes(server).await?.socket(family, wanted)).await?;
     Ok(add(id, server, kind)?)
 }
 
@@ -103,7 +111,7 @@ pub async fn pair(family: u64, kind: u64, protocol: u64, at: u64) -> Outcome {
     let (server, _, wanted) = kind_of(family, kind, protocol)?;
     user::check_writable(at, 8)?;
     with_state(|state| state.descriptors.room(2))?;
-    let (one, two) = answer(sockets(server)?.pair(wanted)).await?;
+    let (one, two) = answer(after_closes(server).await?.pair(wanted)).await?;
     let numbers = [add(one, server, kind)? as u32, add(two, server, kind)? as u32];
     user::write(at, &numbers)?;
     Ok(0)
@@ -113,7 +121,7 @@ pub async fn pair(family: u64, kind: u64, protocol: u64, at: u64) -> Outcome {
 pub async fn bind(descriptor: u64, at: u64, bytes: u64) -> Outcome {
     let found = socket_of(descriptor)?;
     let address = addresses::made(found.server, at, bytes).await?;
-    let bound = answer(sockets(found.server)?.bind(found.id, address.clone())).await;
+    let bound = answer(after_closes(found.server).await?.bind(found.id, address.clone())).await;
     if bound.is_err() {
         addresses::unmade(address).await;
     }
@@ -124,7 +132,7 @@ pub async fn bind(descriptor: u64, at: u64, bytes: u64) -> Outcome {
 /// listen.
 pub async fn listen(descriptor: u64, backlog: u64) -> Outcome {
     let found = socket_of(descriptor)?;
-    answer(sockets(found.server)?.listen(found.id, (backlog as i32).max(0) as u32)).await?;
+    answer(after_closes(found.server).await?.listen(found.id, (backlog as i32).max(0) as u32)).await?;
     poll::again(&found);
     Ok(0)
 }
@@ -149,7 +157,7 @@ pub async fn accept(descriptor: u64, at: u64, length_at: u64, flags: u64) -> Out
 pub async fn connect(descriptor: u64, at: u64, bytes: u64) -> Outcome {
     let found = socket_of(descriptor)?;
     let address = addresses::found(found.server, at, bytes).await?;
-    let client = sockets(found.server)?;
+    let client = after_closes(found.server).await?;
     let ask = || client.connect(found.id, address.clone(), waits(&found));
     let answer = answer_within(found.server, found.send_limit_ns, ask).await;
     poll::again(&found);
@@ -179,7 +187,7 @@ pub async fn shutdown(descriptor: u64, how: u64) -> Outcome {
 /// getsockname, and getpeername with `peer`.
 pub async fn name(descriptor: u64, at: u64, length_at: u64, peer: bool) -> Outcome {
     let found = socket_of(descriptor)?;
-    let (local, remote) = answer(sockets(found.server)?.names(found.id)).await?;
+    let (local, remote) = answer(after_closes(found.server).await?.names(found.id)).await?;
     tell(&if peer { remote.ok_or(Errno::ENOTCONN)? } else { local }, at, length_at)?;
     Ok(0)
 }
@@ -304,7 +312,7 @@ pub async fn option(descriptor: u64, level: u64, name: u64, at: u64, length_at: 
         (IPPROTO_TCP, 1) => SocketOptionName::NoDelay,
         _ => return Err(Errno::ENOPROTOOPT.into()),
     };
-    let (first, second) = match answer(sockets(found.server)?.option(found.id, wanted)).await? {
+    let (first, second) = match answer(after_closes(found.server).await?.option(found.id, wanted)).await? {
         SocketOption::ReuseAddress(on)
         | SocketOption::KeepAlive(on)
         | SocketOption::NoDelay(on)
@@ -386,7 +394,7 @@ pub async fn receive([descriptor, buffer, count, flags, at, length_at]: [u64; 6]
 /// A stream's source is its peer.
 async fn tell_peer(found: &Description, at: u64, length_at: u64) -> Result<(), Failure> {
     if at != 0 && length_at != 0 {
-        let (_, peer) = answer(sockets(found.server)?.names(found.id)).await?;
+        let (_, peer) = answer(after_closes(found.server).await?.names(found.id)).await?;
         tell(&peer.unwrap_or(Address::Internet(SocketAddress::default())), at, length_at)?;
     }
     Ok(())

@@ -1,5 +1,5 @@
-// What Linux promises of UDP, of IPv6 sockets that speak IPv4, and of ports that are shared, asked by a program. Each check
-// prints "FAILED NAME" with what was found if it does not hold.
+// What Linux promises of UDP, of IPv6 sockets that speak IPv4, of ports that are shared, and of what was closed, asked by a
+// program. Each check prints "FAILED NAME" with what was found if it does not hold.
 #define ONLY_FAILURES
 #include "checks.h"
 #include <arpa/inet.h>
@@ -277,6 +277,42 @@ static void refused(void) {
     }
 }
 
+// What is closed has ended for whoever asks next: its peer, and who wants its port.
+static void closed(void) {
+    struct linger at_once = { 1, 0 };
+    long named = 0, lost = 0, still_open = 0, taken = 0, heard = 0, pairs = 0;
+    char bytes[16];
+    for (int round = 0; round < 50; round++) {
+        int listener = bound(SOCK_STREAM, 0), client = socket(AF_INET, SOCK_STREAM, 0), pair[2];
+        struct sockaddr_in to = at(port_of(listener)), peer;
+        socklen_t length = sizeof peer;
+        listen(listener, 1), connect(client, (void *)&to, sizeof to);
+        int server = accept(listener, 0, 0);
+        setsockopt(client, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+        if (write(client, "data", 4) != 4) check("bytes before a reset", 0, round);
+        close(client);
+        named += getpeername(server, (void *)&peer, &length) != -1 || errno != ENOTCONN;
+        lost += recv(server, bytes, sizeof bytes, MSG_DONTWAIT) != 4;
+        still_open += recv(server, bytes, sizeof bytes, MSG_DONTWAIT) != -1 || errno != ECONNRESET;
+        close(server), close(listener);
+        client = socket(AF_INET, SOCK_STREAM, 0);
+        heard += connect(client, (void *)&to, sizeof to) != -1 || errno != ECONNREFUSED;
+        close(client), close(bound(SOCK_STREAM, ntohs(to.sin_port)));
+        listener = bound(SOCK_STREAM, ntohs(to.sin_port));
+        taken += listener < 0 || listen(listener, 1);
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) check("a pair", 0, round);
+        close(listener), close(pair[0]);
+        pairs += recv(pair[1], bytes, sizeof bytes, MSG_DONTWAIT) != 0;
+        close(pair[1]);
+    }
+    check("who was reset has no peer", named == 0, named);
+    check("what came before a reset is there", lost == 0, lost);
+    check("and then the reset", still_open == 0, still_open);
+    check("a closed listener refuses", heard == 0, heard);
+    check("a closed port is free", taken == 0, taken);
+    check("the other of a pair is at its end", pairs == 0, pairs);
+}
+
 int main(void) {
     messages();
     connected();
@@ -284,5 +320,6 @@ int main(void) {
     mapped();
     shared();
     refused();
+    closed();
     return all_checked();
 }
