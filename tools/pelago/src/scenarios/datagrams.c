@@ -1,5 +1,6 @@
-// What Linux promises of UDP, of IPv6 sockets that speak IPv4, of ports that are shared, and of what was closed, asked by a
-// program. Each check prints "FAILED NAME" with what was found if it does not hold.
+// What Linux promises of UDP, of IPv6 sockets that speak IPv4, of ports that are shared, and of what
+// was closed, asked by a program. Each check prints "FAILED NAME" with what was found if it does not
+// hold.
 #define ONLY_FAILURES
 #include "checks.h"
 #include <arpa/inet.h>

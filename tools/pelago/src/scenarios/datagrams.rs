@@ -1,5 +1,5 @@
-//! Tier 3: UDP, IPv6 sockets that speak IPv4, shared ports: a program of checks (`datagrams.c`),
-//! and datagrams to and from the host.
+//! Tier 3: UDP, IPv6 sockets that speak IPv4, shared ports, closed sockets: a program of checks
+//! (`datagrams.c`), and datagrams to and from the host.
 
 use super::checks;
 use super::door::Running;
