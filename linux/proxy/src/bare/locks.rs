@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use contracts::descriptions::Whence;
-use contracts::files::{Hold, Lock, LockKind};
+use contracts::files::{FilesClient, Hold, Lock, LockKind};
 use personality::Errno;
 use personality::descriptors::{Description, server};
 use personality::flags::*;
@@ -22,6 +22,13 @@ static OWNS: AtomicBool = AtomicBool::new(false);
 /// The file that is to be locked. Others cannot be.
 fn file(descriptor: u64, otherwise: Errno) -> Result<Description, Errno> {
     description(descriptor).and_then(|found| if found.server == server::FS { Ok(found) } else { Err(otherwise) })
+}
+
+/// Where locks are asked for, once the server has closed what was closed before: that gives locks
+/// back, and is told by another channel, which a lock may overtake.
+async fn after_closes() -> Result<&'static FilesClient, Errno> {
+    proxy().until_closed(server::FS).await;
+    proxy().files()
 }
 
 /// First byte, and the first one after, of what a program wants to lock.
@@ -58,7 +65,7 @@ pub async fn control(descriptor: u64, command: u64, at: u64) -> Outcome {
     if !of_description {
         OWNS.store(true, Ordering::Relaxed);
     }
-    answer(proxy().files()?.lock(found.id, lock, matches!(command, F_SETLKW | F_OFD_SETLKW))).await?;
+    answer(after_closes().await?.lock(found.id, lock, matches!(command, F_SETLKW | F_OFD_SETLKW))).await?;
     Ok(0)
 }
 
@@ -67,7 +74,7 @@ async fn tell(found: &Description, lock: Lock, wish: FileLock, at: u64) -> Outco
     if lock.hold.is_none() {
         return Err(Errno::EINVAL.into());
     }
-    let told = match answer(proxy().files()?.blocking_lock(found.id, lock)).await? {
+    let told = match answer(after_closes().await?.blocking_lock(found.id, lock)).await? {
         None => FileLock { hold: F_UNLCK, ..wish },
         Some(other) => FileLock {
             hold: if other.hold == Some(Hold::Exclusive) { F_WRLCK } else { F_RDLCK },
@@ -97,7 +104,7 @@ pub async fn whole(descriptor: u64, operation: u64) -> Outcome {
     };
     let process = with_state(|state| state.process);
     let lock = Lock { kind: LockKind::Whole, hold, from: 0, to: u64::MAX, process };
-    answer(proxy().files()?.lock(found.id, lock, operation & LOCK_NB == 0)).await?;
+    answer(after_closes().await?.lock(found.id, lock, operation & LOCK_NB == 0)).await?;
     Ok(0)
 }
 

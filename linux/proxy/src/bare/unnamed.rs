@@ -135,6 +135,8 @@ pub async fn make_node(directory: u64, path: u64, mode: u64) -> Outcome {
 pub async fn open_pipe(file: u64, flags: u32) -> Outcome {
     let access = flags & O_ACCMODE;
     let (reads, writes) = (access != O_WRONLY, access != 0);
+    // Whether there is another side depends on what was closed before, by another channel.
+    proxy().until_closed(server::PROCESS).await;
     let id = answer(proxy().process.open_pipe(file, reads, writes, flags & O_NONBLOCK == 0)).await;
     let id = id.map_err(|error| match error {
         channel::CallError::Server(contracts::process::ProcessError::NotFound) => Failure::from(Errno::ENXIO),

@@ -130,6 +130,32 @@ static void record_locks(void) {
     close(file);
 }
 
+// What is closed has ended for whoever asks next, be it the same process.
+static void after_close(void) {
+    int kept = 0, lost = 0, heard = 0;
+    close(make("/tmp/closed"));
+    if (mkfifo("/tmp/closed.pipe", 0600)) check("mkfifo", 0, errno);
+    for (int round = 0; round < 50; round++) {
+        int file = open("/tmp/closed", O_RDWR), other = open("/tmp/closed", O_RDWR);
+        flock(other, LOCK_EX);
+        close(other);
+        kept += flock(file, LOCK_EX | LOCK_NB) != 0;
+        close(open("/tmp/closed", O_RDWR));
+        lock(file, F_SETLK, F_WRLCK, 0, 1);
+        other = open("/tmp/closed", O_RDWR);
+        struct flock found = range(F_WRLCK, 0, 0);
+        lost += fcntl(other, F_OFD_GETLK, &found) != 0 || found.l_type != F_WRLCK;
+        close(other), close(file);
+        close(open("/tmp/closed.pipe", O_RDONLY | O_NONBLOCK));
+        file = open("/tmp/closed.pipe", O_WRONLY | O_NONBLOCK);
+        heard += file != -1 || errno != ENXIO;
+        if (file >= 0) close(file);
+    }
+    check("flock-after-close", kept == 0, kept);
+    check("setlk-after-close", lost == 0, lost);
+    check("pipe-after-close", heard == 0, heard);
+}
+
 static void on_alarm(int number) { (void)number; }
 
 static void lock_waits(void) {
@@ -468,6 +494,7 @@ int main(int count, char **words) {
     if (count > 1 && !strcmp(words[1], "limited")) return limited();
     clocks();
     record_locks();
+    after_close();
     lock_waits();
     flocks();
     after_fork();
