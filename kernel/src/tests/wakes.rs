@@ -270,8 +270,8 @@ fn one_whom_thousands_called_ends_in_bounded_steps() {
     let (called, rang) = crowd.callers.split_at(CALLERS / 2);
     called.iter().for_each(|caller| _ = kernel.call_rendezvous(*caller, server, 0, u64::MAX));
     rang.iter().for_each(|caller| kernel.call_mailbox(*caller, server, 1));
-    // One of the callers is watched, and so is the server.
-    for context in [called[0], server] {
+    // The last caller is watched, and so is the server.
+    for context in [rang[rang.len() - 1], server] {
         context.watch_limit_ns.set(1000);
     }
     hardware::take_work();
@@ -281,9 +281,12 @@ fn one_whom_thousands_called_ends_in_bounded_steps() {
     crowd.assert_bounded();
     let waiting = |crowd: &Crowd| crowd.callers.iter().filter(|caller| caller.donates_to() == Some(server)).count();
     assert!(waiting(&crowd) > CALLERS / 2, "the rest is told later");
-    // Meanwhile some are notified, and some end.
-    let late = crowd.callers.pop().unwrap();
-    crowd.world.kernel.signal(late, 1);
+    // Meanwhile one is notified, and looked at, and one ends.
+    crowd.world.kernel.signal(crowd.callers[CALLERS - 1], 1);
+    hardware::set_clock(1000);
+    crowd.world.kernel.step(Event::Timer);
+    crowd.assert_bounded();
+    assert!(waiting(&crowd) > CALLERS / 2 && !server.watch.is_linked(), "who has ended is not watched");
     let gone = crowd.callers.swap_remove(CALLERS / 2);
     crowd.world.kernel.end_context(gone);
     assert!(crowd.settle() + 2 >= STEPS_MIN);
