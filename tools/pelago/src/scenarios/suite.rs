@@ -50,7 +50,8 @@ pub fn scenarios() -> Vec<Scenario> {
     let boots: BTreeSet<usize> = modules.iter().filter(is_run).map(|module| module.boot).collect();
     let of = |boot: usize| {
         let some: Vec<Module> = modules.iter().filter(is_run).filter(|module| module.boot == boot).cloned().collect();
-        Scenario::nightly(3, format!("suite/python/{boot}"), move |_| run(&some))
+        let name = format!("suite/python/{boot}");
+        Scenario::nightly(3, name.clone(), move |_| run(&name, &some))
     };
     boots.into_iter().map(of).collect()
 }
@@ -91,8 +92,8 @@ fn read(text: &str) -> Result<Vec<Module>> {
     Ok(modules)
 }
 
-/// Runs the modules of one boot, and judges what became of them.
-fn run(modules: &[Module]) -> Result<()> {
+/// Runs the modules of one boot, and judges and tells what became of them.
+fn run(name: &str, modules: &[Module]) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let file = |name: &str, text: &str| crate::files::write(&folder.path().join(name), text.as_bytes());
     let out: Vec<&str> = modules.iter().flat_map(|module| &module.out).map(String::as_str).collect();
@@ -112,7 +113,23 @@ fn run(modules: &[Module]) -> Result<()> {
     ensure!(status.success(), "{status}:\n{said}");
     let found = judge(modules.iter(), &run.seen);
     ensure!(found.is_empty(), "{}\n{said}", found.join("\n"));
+    let (passed, skipped) = tally(&run.seen);
+    let failing: usize = modules.iter().map(|module| module.failing.len()).sum();
+    println!(
+        "     {name}: {passed} passed, {skipped} skipped themselves; as listed {failing} fail, {} are out",
+        out.len()
+    );
     Ok(())
+}
+
+/// Tests of all modules that passed, and that skipped themselves.
+fn tally(lines: &[String]) -> (usize, usize) {
+    let modules = lines.iter().filter_map(|line| line.strip_prefix(LINE)?.strip_prefix("module "));
+    let number = |word: Option<&str>| word.and_then(|word| word.parse().ok()).unwrap_or(0);
+    modules.fold((0, 0), |(passed, skipped), line| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (passed + number(words.get(1).copied()), skipped + number(words.get(3).copied()))
+    })
 }
 
 /// What differs from the list.
@@ -190,13 +207,19 @@ mod tests {
         );
     }
 
+    #[test]
+    fn what_passed_is_added_up() {
+        let seen = "suite at 5\nsuite module a 3 passed 1 skipped 2 s\nsuite module b 40 passed 2 skipped 1 s\nb 7";
+        assert_eq!(tally(&lines(seen)), (43, 3));
+    }
+
     /// Who mends something lowers these; nobody raises them.
     #[test]
     fn the_list_of_python_only_shrinks() {
         const MODULES: usize = 64;
-        const WHOLE: usize = 53;
-        const NEVER: usize = 4;
-        const TESTS: usize = 53;
+        const WHOLE: usize = 55;
+        const NEVER: usize = 3;
+        const TESTS: usize = 52;
         let all = read(LIST).unwrap();
         let of = |state: State| all.iter().filter(|module| module.state == state).count();
         let tests: usize = all.iter().map(|module| module.failing.len() + module.out.len()).sum();
