@@ -106,7 +106,8 @@ fn run(name: &str, modules: &[Module]) -> Result<()> {
     let mut run = Running::start(&[&options, &origin[..], &["python3", "/suite/run.py"], &names].concat(), &[])?;
     let end = Instant::now() + LIMIT;
     while run.expect(LINE)? != "suite ends" {
-        ensure!(Instant::now() < end, "not at its end after {} s", LIMIT.as_secs());
+        let said = || run.seen.join("\n");
+        ensure!(Instant::now() < end, "not at its end after {} s:\n{}", LIMIT.as_secs(), said());
     }
     let status = run.finish()?;
     let said = run.seen.join("\n");
@@ -116,7 +117,7 @@ fn run(name: &str, modules: &[Module]) -> Result<()> {
     let (passed, skipped) = tally(&run.seen);
     let failing: usize = modules.iter().map(|module| module.failing.len()).sum();
     println!(
-        "     {name}: {passed} passed, {skipped} skipped themselves; as listed {failing} fail, {} are out",
+        "     {name}: {passed} passed, {skipped} skipped themselves; as listed {failing} failed, {} names not run",
         out.len()
     );
     Ok(())
@@ -213,13 +214,13 @@ mod tests {
         assert_eq!(tally(&lines(seen)), (43, 3));
     }
 
-    /// Who mends something lowers these; nobody raises them.
+    /// Who mends something lowers these. Only what was never run before, and is now, brings tests.
     #[test]
     fn the_list_of_python_only_shrinks() {
         const MODULES: usize = 64;
         const WHOLE: usize = 55;
-        const NEVER: usize = 3;
-        const TESTS: usize = 52;
+        const NEVER: usize = 0;
+        const TESTS: usize = 64;
         let all = read(LIST).unwrap();
         let of = |state: State| all.iter().filter(|module| module.state == state).count();
         let tests: usize = all.iter().map(|module| module.failing.len() + module.out.len()).sum();
