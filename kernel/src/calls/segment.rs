@@ -34,7 +34,7 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
         _ => {
             let begin = if is_run { Ptr::<Segment>::reserve_contiguous } else { Ptr::<Segment>::new_anonymous };
             let fits = |made: Ptr<Segment>| made.base().is_some() == is_run;
-            let made = make(kernel, request, (ram, pages), begin, fits, Ptr::<Segment>::populate)?;
+            let made = make(kernel, request, (ram, pages, None), begin, fits, Ptr::<Segment>::populate)?;
             let Some(segment) = made else { return Ok(Outcome::Again) };
             if is_common {
                 segment.make_common();
@@ -54,13 +54,14 @@ const GO_ON: u64 = 1;
 /// There is no memory: the pages made go back, then the call says so.
 const UNDO: u64 = 2;
 
-/// Makes a segment of so many pages, a bounded part in each step; `None`: the call is to be made
-/// again. Until it is whole only its maker's context holds it. One that a call given up has left
-/// there goes first.
+/// Makes a segment of so many pages, a copy of `source` if there is one, a bounded part in each
+/// step; `None`: the call is to be made again. Until it is whole only its maker's context holds it.
+/// One that a call given up has left there goes first, and none goes on with a copy
+/// of something else.
 pub(super) fn make(
     kernel: &mut Kernel,
     request: &Request,
-    (ram, pages): (Ptr<Ram>, u64),
+    (ram, pages, source): (Ptr<Ram>, u64, Option<Ptr<Segment>>),
     begin: impl FnOnce(&mut Kernel, Ptr<Ram>, u64) -> Result<Ptr<Segment>, Error>,
     fits: impl FnOnce(Ptr<Segment>) -> bool,
     fill: impl FnOnce(Ptr<Segment>, &mut Kernel, &mut Budget) -> Result<bool, Error>,
@@ -71,11 +72,14 @@ pub(super) fn make(
     let segment = match (word >> STAGE_SHIFT, held) {
         (BEGIN, None) => {
             let new = begin(kernel, ram, pages)?;
+            new.set_source(source);
             kernel.keep(partial, Some(Capability { object: new.any(), badge: 0, rights: Rights(0) }), None);
             kernel.release(new);
             new
         }
-        (GO_ON, Some(made)) if made.ram() == ram && made.pages() == pages && fits(made) => made,
+        (GO_ON, Some(made)) if made.ram() == ram && made.pages() == pages && made.is_made_of(source) && fits(made) => {
+            made
+        }
         (BEGIN | UNDO, Some(made)) => {
             if made.free_pages(kernel, budget) {
                 kernel.keep(partial, None, None);
@@ -88,6 +92,7 @@ pub(super) fn make(
     };
     let stage = match fill(segment, kernel, budget) {
         Ok(true) => {
+            segment.set_source(None);
             kernel.retain(segment);
             kernel.keep(partial, None, None);
             return Ok(Some(segment));
@@ -112,7 +117,7 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
         (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Contiguous(_)) | (modes::PLAIN, _) if source.is_ram() => {
             let fits = |made: Ptr<Segment>| made.kind() == Kind::Anonymous;
             let fill = |made, kernel: &mut Kernel, budget: &mut Budget| source.copy_pages(kernel, made, budget);
-            let of = (ram, source.pages());
+            let of = (ram, source.pages(), Some(source));
             let made = make(kernel, request, of, Ptr::<Segment>::new_anonymous, fits, fill)?;
             let Some(copy) = made else { return Ok(Outcome::Again) };
             copy

@@ -91,7 +91,7 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
             share.map(|_| true)
         };
         let is_run = |run: Ptr<Segment>| run.base().is_some();
-        let Some(run) = make(kernel, request, (ram, pages), Kernel::reserve_pool, is_run, fill)? else {
+        let Some(run) = make(kernel, request, (ram, pages, None), Kernel::reserve_pool, is_run, fill)? else {
             return Ok(Outcome::Again);
         };
         kernel.release(run);

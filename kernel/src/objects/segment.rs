@@ -78,7 +78,8 @@ pub struct Segment {
     is_common: Cell<bool>,
     /// Its mappings, in whatever ranges.
     pub(super) mappings: List<Mapping, 1>,
-    /// While `DomainFork` runs: the child's copy.
+    /// While `DomainFork` runs: the child's copy. Of one that is being made: what it is a copy of,
+    /// which may have gone.
     pub(super) copy: Cell<Option<Ptr<Segment>>>,
     table: Cell<u64>,
     inline: [Cell<u64>; INLINE],
@@ -308,6 +309,16 @@ impl Ptr<Segment> {
     /// See [`share_pages`](Self::share_pages).
     pub fn is_common(self) -> bool {
         self.is_common.get()
+    }
+
+    /// What one that is being made is a copy of: the steps that follow go on only with that.
+    pub fn set_source(self, source: Option<Ptr<Segment>>) {
+        self.copy.set(source);
+    }
+
+    /// Whether it was begun as that.
+    pub fn is_made_of(self, source: Option<Ptr<Segment>>) -> bool {
+        self.copy.get() == source
     }
 
     /// From now on a fork shares its pages; all were made.

@@ -151,10 +151,16 @@ fn a_call_given_up_leaves_nothing_that_stays() {
     }
     let source = world.make(actor, Call::SegmentAlloc, &[RAM, 2000, kinds::EAGER]);
     assert!(one_step(&mut world, actor, Call::SegmentCopy, [RAM, source, copy::PLAIN, 0, 0, 0]));
-    // A copy cannot become an eager segment of other size, nor one of a run.
-    for words in [[RAM, 8, kinds::EAGER, 1 << 32], [RAM, 2000, kinds::CONTIGUOUS, 1 << 32]] {
+    // A copy cannot become an eager segment, of whatever size, nor one of a run, and not the copy
+    // of something else: of pages that its source lacks it would have none.
+    for (pages, kind) in [(8, kinds::EAGER), (2000, kinds::CONTIGUOUS), (2000, kinds::EAGER | kinds::COMMON)] {
+        let words = [RAM, pages, kind, 1 << 32];
         assert_eq!(world.run(actor, Call::SegmentAlloc, &words), Err(Error::BadArgument));
     }
+    let other = world.make(actor, Call::SegmentAlloc, &[RAM, 2000, 0]);
+    let words = [RAM, other, copy::PLAIN, 1 << 32];
+    assert_eq!(world.run(actor, Call::SegmentCopy, &words), Err(Error::BadArgument));
+    world.run(actor, Call::CapDrop, &[other]).unwrap();
     // Its maker's end takes it along.
     world.run(actor, Call::CapDrop, &[source]).unwrap();
     world.kernel.end_context(actor.context);
