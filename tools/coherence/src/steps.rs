@@ -91,7 +91,7 @@ impl Steps {
                 (row.name, row.instructions, row.parts) = (kind.to_owned(), step.instructions, parts.collect());
             }
         }
-        (step.instructions, step.parts) = (0, std::mem::take(&mut step.parts));
+        step.instructions = 0;
         step.parts.clear();
     }
 
