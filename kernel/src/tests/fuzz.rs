@@ -1,5 +1,6 @@
 //! Every call with every kind of argument: no panic, and at the end no page is missing.
 
+use super::transcript::Transcript;
 use super::{Random, World};
 use crate::arch::context::Event;
 use crate::hardware;
@@ -162,7 +163,12 @@ fn ended(caller: Ptr<Context>) -> Option<Result<(), Error>> {
     }
 }
 
-fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally) {
+/// What a call's result and its words are in: number or result, then arguments or results.
+fn call_registers(caller: Ptr<Context>) -> [u64; 7] {
+    caller.with_registers(|r| [r.rax, r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9])
+}
+
+pub(super) fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally, transcript: &mut Transcript) {
     let mut world = World::new(pages);
     let mut random = Random::new(seed);
     let first = world.monitor();
@@ -182,14 +188,15 @@ fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally) {
         hardware::set_clock(now_ns);
         let event = event(&mut random, &world);
         let caller = world.kernel.scheduler.current();
-        let made = caller.map_or(0, |caller| caller.with_registers(|r| r.rax));
+        let made = caller.map_or([0; 7], call_registers);
         decision = world.kernel.step(event);
         if let (Event::Syscall, Some(caller)) = (event, caller) {
             let is_back = world.kernel.scheduler.current() == Some(caller);
-            tally.count(made, if is_back { ended(caller) } else { None });
+            tally.count(made[0], if is_back { ended(caller) } else { None });
+            transcript.note(made, is_back.then(|| call_registers(caller)));
             if is_back {
-                note_id(caller, made);
-                domains.extend(new_domain(&mut world, caller, made));
+                note_id(caller, made[0]);
+                domains.extend(new_domain(&mut world, caller, made[0]));
             }
         }
         if !first.is_alive() {
@@ -229,7 +236,7 @@ const NEVER_SUCCEED: [&str; 15] = [
 fn random_programs_break_nothing() {
     let mut tally = Tally::new();
     for seed in 1..=500 {
-        play(seed, 3000, 1200, &mut tally);
+        play(seed, 3000, 1200, &mut tally, &mut Transcript::default());
     }
     let missing: Vec<_> =
         tally.calls().filter(|(name, _, succeeded)| *succeeded == 0 && !NEVER_SUCCEED.contains(name)).collect();
@@ -245,6 +252,6 @@ fn random_programs_break_nothing() {
 fn random_programs_break_nothing_without_memory() {
     let mut tally = Tally::new();
     for seed in 1001..=1400 {
-        play(seed, 1500, 60 + seed % 40, &mut tally);
+        play(seed, 1500, 60 + seed % 40, &mut tally, &mut Transcript::default());
     }
 }

@@ -24,6 +24,7 @@ mod spaces;
 mod steps;
 mod stuck;
 mod time;
+mod transcript;
 mod turns;
 mod wakes;
 mod watch;
