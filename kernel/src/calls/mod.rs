@@ -138,6 +138,7 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Pt
 }
 
 #[inline(always)]
+#[expect(clippy::too_many_lines, reason = "a table of one match")]
 fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
     match call {
         Call::Null => NOTHING,

@@ -139,6 +139,7 @@ fn leave(world: &mut World, actor: Actor) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one of each kind of object")]
 fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
     let mut world = World::new(4000);
     let outside = world.outsider();

@@ -30,6 +30,7 @@ fn read(core: &mut Core, address: u64) -> u64 {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one page after the other")]
 fn both_sides_have_what_was_there_and_part_page_by_page() {
     set_alone(true);
     let block = Block::new(2);

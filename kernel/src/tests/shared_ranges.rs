@@ -431,6 +431,7 @@ impl Simulation {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each kind of change")]
     fn step(&mut self, random: &mut Random) {
         let core = random.below(self.cores.len() as u64) as usize;
         self.block.be(core);

@@ -138,6 +138,7 @@ pub fn argument(random: &mut Random, around: &mut impl Surroundings) -> u64 {
 /// s length of a slice, y microseconds
 /// of a window, j limit of a watch, z first page in a segment, e entry of a context and w its
 /// argument, f flags or protection, r rights, t deadline, i small number.
+#[expect(clippy::too_many_lines, reason = "a table of one match")]
 fn shape(call: Call) -> &'static str {
     match call {
         Call::Null | Call::Yield | Call::ContextResume | Call::PcoreCurrent => "",

@@ -128,6 +128,7 @@ fn letters(range: std::ops::Range<usize>) -> Vec<u8> {
 }
 
 /// The first console dies after so many stores, the second after some of its own; true if any did.
+#[expect(clippy::too_many_lines, reason = "lives share the machine")]
 async fn live(stores: u64, seed: u64) -> bool {
     let world = World::new();
     let machine = &world.machine;

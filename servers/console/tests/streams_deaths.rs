@@ -172,6 +172,7 @@ fn pass(machine: &Machine, chance: &mut u64) {
 
 /// A machine whose consoles die after so many stores, one after the other, the last copy cut; the
 /// last console lives. All that happens comes from `seed`.
+#[expect(clippy::too_many_lines, reason = "lives share the machine")]
 fn live(lives: &[u64], seed: u64) -> Outcome {
     let machine = Machine::new(REGION_BYTES);
     let (mut programs, mut host, mut chance) = (Programs::new(), Host::new(), seed);

@@ -50,6 +50,7 @@ pub fn walk(store: &Store, path: &str, follow: bool) -> Result<Walked, Error> {
 }
 
 /// Walks a path that starts at a directory unless it is absolute.
+#[expect(clippy::too_many_lines, reason = "steps share six locals")]
 pub fn walk_from(store: &Store, start: &Located, path: &str, follow: bool) -> Result<Walked, Error> {
     if path.is_empty() {
         return Err(Error::NotFound);

@@ -363,6 +363,7 @@ impl Machine {
     }
 
     /// QEMU's arguments.
+    #[expect(clippy::too_many_lines, reason = "a line for each of QEMU's options")]
     pub fn arguments(&self) -> Vec<String> {
         let mut words = Vec::new();
         let mut add = |text: &[&str]| words.extend(text.iter().map(|&word| word.to_owned()));

@@ -1,8 +1,10 @@
 //! House rules that the compiler does not know: where unsafe may stand, where the kernel may share,
 //! how long a file may be, which way dependencies point, and that no path of somebody's machine is
-//! in the tree. What the kernel may be about is in `tidy/kernel.rs`.
+//! in the tree. What the kernel may be about is in `tidy/kernel.rs`, what there may only be less of
+//! in `tidy/ratchets.rs`.
 
 mod kernel;
+mod ratchets;
 
 use crate::image;
 use anyhow::{Context, Result};
@@ -98,13 +100,17 @@ pub fn findings(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let mut files = Vec::new();
     list(root, &mut files)?;
+    let mut texts = Vec::new();
     for file in &files {
         let name = file.strip_prefix(root).unwrap_or(file).to_string_lossy().into_owned();
         if let Ok(text) = std::fs::read_to_string(file) {
             check_text(&name, &text, &mut found);
             kernel::check(&name, &text, &mut found);
+            texts.push((name, text));
         }
     }
+    let counts = ratchets::counts(texts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
+    ratchets::check(root, &counts, &mut found)?;
     check_unsafe(root, metadata, &mut found);
     check_index(root, &files, &mut found);
     check_layers(metadata, &mut found);

@@ -1,0 +1,261 @@
+//! What there shall be less of: counted, and never more of than the file of counts says. Who brings
+//! a count down has `./pelago check` write the lower one, which goes into the same commit.
+
+use crate::files;
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The counts, from the root on.
+const KEPT: &str = "tools/pelago/ratchets.toml";
+const HEAD: &str = "# What there shall be less of (tools/pelago/src/tidy/ratchets.rs). Written by `./pelago check` when it\n# is less; more than this fails the check.\n";
+const MARKDOWN_COLUMNS_MAX: usize = 120;
+/// Why a function may be as long as it likes.
+const TABLE: &str = "reason = \"a table of one match\"";
+/// Of a count that is too high.
+const PLACES_TOLD: usize = 8;
+/// Names that are ours, where the field has a term that a reader knows (docs/glossary.md).
+const OUR_WORDS: [&str; 40] = [
+    "alarm_rang",
+    "bring_bills_up",
+    "condemned",
+    "doomed",
+    "dismantle",
+    "dissolve",
+    "forget",
+    "gets_on",
+    "go_back",
+    "gross",
+    "Happenings",
+    "Harm",
+    "Hurt",
+    "is_rivalled",
+    "Keeper",
+    "left_behind",
+    "lenders",
+    "lends",
+    "let_at_memory",
+    "Lifeline",
+    "loans",
+    "Metal",
+    "mourn",
+    "News",
+    "Prompt",
+    "reap",
+    "Remembered",
+    "ring_by",
+    "rung",
+    "Servant",
+    "settle_all",
+    "shared_rang",
+    "Shortage",
+    "Spares",
+    "stand_in_line",
+    "Standing",
+    "take_rung",
+    "wake_slot_rang",
+    "was_held_up",
+    "whoever",
+];
+/// The tool's rooms from the bottom to the top, with the modules that are in each: one that is not
+/// named is in the room of its folder's name.
+const TOOL_ROOMS: [(&str, &[&str]); 7] = [
+    (
+        "host",
+        &[
+            "cargo",
+            "child",
+            "doctor",
+            "files",
+            "late",
+            "leftovers",
+            "lifeline",
+            "namespace",
+            "package",
+            "place",
+            "progress",
+            "set_up",
+            "terminal",
+            "times",
+        ],
+    ),
+    (
+        "image",
+        &[
+            "archive",
+            "built",
+            "container",
+            "description",
+            "disk_image",
+            "elf",
+            "image",
+            "libraries",
+            "origin",
+            "rootfs",
+            "symbols",
+        ],
+    ),
+    ("machine", &["accelerator", "bochs", "control", "emulator", "guest", "news", "passt", "streams"]),
+    ("run", &["chaos", "commands", "run"]),
+    ("bench", &["bench", "coherence", "counts", "instruments", "peer", "plugin"]),
+    ("test", &["audit", "notes", "quick", "record", "repeat", "scenario", "scenarios", "sim", "testing", "unit"]),
+    ("tidy", &["check", "size", "tidy"]),
+];
+
+/// What is counted, and where it is.
+pub type Counts = BTreeMap<&'static str, BTreeSet<String>>;
+
+/// Counts over the files of the tree, from `root` on.
+pub fn counts<'a>(texts: impl Iterator<Item = (&'a str, &'a str)>) -> Counts {
+    let mut counts = Counts::new();
+    for (name, text) in texts {
+        for (what, place) in of_file(name, text) {
+            counts.entry(what).or_default().insert(format!("{name}:{place}"));
+        }
+    }
+    counts
+}
+
+/// Compares with the counts that are kept, and writes lower ones unless this is a judge's run.
+pub fn check(root: &Path, counts: &Counts, found: &mut Vec<String>) -> Result<()> {
+    let path = root.join(KEPT);
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let kept: BTreeMap<String, usize> = toml::from_str(&text).with_context(|| format!("{KEPT} cannot be read"))?;
+    found.extend(more_than(&kept, counts));
+    let is_less = kept.iter().any(|(what, kept)| counts.get(what.as_str()).map_or(0, BTreeSet::len) < *kept);
+    if is_less && std::env::var_os("CI").is_none() {
+        let now = |what: &String, kept: usize| counts.get(what.as_str()).map_or(0, BTreeSet::len).min(kept);
+        let lines = kept.iter().map(|(what, kept)| format!("{what} = {}\n", now(what, *kept)));
+        files::write(&path, format!("{HEAD}{}", lines.collect::<String>()).as_bytes())?;
+        println!("     {KEPT}: less than it said, so it says so now; commit it");
+    }
+    Ok(())
+}
+
+fn more_than(kept: &BTreeMap<String, usize>, counts: &Counts) -> Vec<String> {
+    let mut found = Vec::new();
+    for (what, places) in counts {
+        let limit = kept.get(*what).copied().unwrap_or(0);
+        if places.len() > limit {
+            let some: Vec<&str> = places.iter().take(PLACES_TOLD).map(String::as_str).collect();
+            let more = places.len().saturating_sub(PLACES_TOLD);
+            found.push(format!(
+                "{KEPT}:1: {what}: {} now, and {limit} at most; `git diff` shows what came: {}, and {more} more",
+                places.len(),
+                some.join(", ")
+            ));
+        }
+    }
+    found
+}
+
+/// What is to be counted in a file, and where in it.
+fn of_file(name: &str, text: &str) -> Vec<(&'static str, String)> {
+    let mut found = Vec::new();
+    if name.ends_with(".md") {
+        let long = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > MARKDOWN_COLUMNS_MAX);
+        found.extend(long.map(|(number, _)| ("markdown-lines-over-120-columns", number.to_string())));
+    }
+    if !name.ends_with(".rs") || name.ends_with("tidy/ratchets.rs") {
+        return found;
+    }
+    if name.starts_with("kernel/src/") && !name.contains("/tests/") {
+        if text.lines().any(|line| line.starts_with("impl Kernel {")) {
+            found.push(("files-with-impl-kernel", "1".into()));
+        }
+        if name.starts_with("kernel/src/objects/") && text.contains("crate::shared") {
+            found.push(("objects-that-name-shared", "1".into()));
+        }
+        let is_above =
+            ["lib.rs", "main.rs", "start", "trap.rs", "arch/"].iter().any(|above| name[11..].starts_with(above));
+        if !is_above && text.contains("crate::trap") {
+            found.push(("below-trap-that-name-it", "1".into()));
+        }
+    }
+    let mut is_unsafe = false;
+    for (number, line) in (1..).zip(text.lines()) {
+        let code = line.split("//").next().unwrap_or("");
+        is_unsafe |= super::words(line).any(|word| word == "unsafe");
+        if code.contains("expect(clippy::too_many_lines") && !code.contains(TABLE) {
+            found.push(("functions-over-70-lines", number.to_string()));
+        }
+        let ours = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        for word in ours.filter(|word| OUR_WORDS.contains(word)) {
+            found.push(("words-of-ours", format!("{number} {word}")));
+        }
+    }
+    if is_unsafe {
+        found.push(("files-with-unsafe", "1".into()));
+    }
+    found.extend(arrows_up(name, text).into_iter().map(|to| ("tool-arrows-up", to)));
+    found
+}
+
+/// Modules of the tool that a file of it names and that are in a room above its own.
+fn arrows_up(name: &str, text: &str) -> BTreeSet<String> {
+    let Some(inside) = name.strip_prefix("tools/pelago/src/") else { return BTreeSet::new() };
+    let own = inside.split(['/', '.']).next().unwrap_or("");
+    let Some(own) = room(own) else { return BTreeSet::new() };
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
+    let mut above = BTreeSet::new();
+    for (start, _) in code.match_indices("crate::") {
+        let rest = &code[start + "crate::".len()..];
+        let list = match rest.strip_prefix('{') {
+            Some(list) => list.split('}').next().unwrap_or(""),
+            None => rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(""),
+        };
+        let modules = list.split(',').filter_map(|one| one.trim().split("::").next());
+        above.extend(modules.filter(|module| room(module).is_some_and(|room| room > own)).map(str::to_owned));
+    }
+    above
+}
+
+/// How high a module of the tool stands; `main.rs` is in no room.
+fn room(module: &str) -> Option<usize> {
+    TOOL_ROOMS.iter().position(|(room, modules)| *room == module || modules.contains(&module))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(name: &str, text: &str) -> Vec<&'static str> {
+        of_file(name, text).into_iter().map(|(what, _)| what).collect()
+    }
+
+    #[test]
+    fn what_there_shall_be_less_of_is_counted() {
+        let long = "x".repeat(MARKDOWN_COLUMNS_MAX + 1);
+        assert_eq!(count("docs/x.md", &format!("{long}\nshort\n")), ["markdown-lines-over-120-columns"]);
+        assert_eq!(count("kernel/src/state.rs", "impl Kernel {\n"), ["files-with-impl-kernel"]);
+        assert_eq!(count("kernel/src/tests/x.rs", "impl Kernel {\n"), Vec::<&str>::new());
+        assert_eq!(count("kernel/src/objects/x.rs", "use crate::shared::Pool;\n"), ["objects-that-name-shared"]);
+        assert_eq!(count("kernel/src/calls/x.rs", "use crate::trap;\n"), ["below-trap-that-name-it"]);
+        assert_eq!(count("lib/ring/src/x.rs", "unsafe { 1 } // unsafe\nunsafe { 2 }\n"), ["files-with-unsafe"]);
+        assert_eq!(count("lib/ring/src/x.rs", "// not unsafe\n"), Vec::<&str>::new());
+        assert_eq!(
+            count("lib/x.rs", "#[expect(clippy::too_many_lines, reason = \"x\")]\n"),
+            ["functions-over-70-lines"]
+        );
+        assert_eq!(count("lib/x.rs", &format!("#[expect(clippy::too_many_lines, {TABLE})]\n")), Vec::<&str>::new());
+        assert_eq!(count("lib/x.rs", "/// whoever lends\nfn rungs() {}\n"), ["words-of-ours", "words-of-ours"]);
+    }
+
+    #[test]
+    fn arrows_that_go_up_are_found() {
+        let up = |name: &str, text: &str| arrows_up(name, text).into_iter().collect::<Vec<_>>();
+        assert_eq!(up("tools/pelago/src/child.rs", "use crate::{files, scenario::Skip};\n"), ["scenario"]);
+        assert_eq!(up("tools/pelago/src/elf.rs", "crate::rootfs::x(); crate::guest::y()\n"), ["guest"]);
+        assert_eq!(up("tools/pelago/src/bench/mod.rs", "use crate::guest::Guest;\n"), Vec::<String>::new());
+        assert_eq!(up("lib/sys/src/lib.rs", "use crate::scenario;\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn more_than_is_kept_is_found_with_all_its_places() {
+        let counts = counts([("a.rs", "unsafe {}"), ("b.rs", "unsafe {}")].into_iter());
+        let kept = |limit| BTreeMap::from([("files-with-unsafe".to_owned(), limit)]);
+        assert_eq!(more_than(&kept(2), &counts), Vec::<String>::new());
+        let found = more_than(&kept(1), &counts);
+        assert!(found.len() == 1 && found[0].contains("a.rs:1") && found[0].contains("b.rs:1"), "{found:?}");
+    }
+}
