@@ -13,7 +13,7 @@ use crate::{Partner, Scene, partner, suites};
 const PAUSE_NS: u64 = 1;
 
 /// Word of the command line by which one test is run alone
-/// (`tools/pelago/src/scenarios/objects.rs`).
+/// (`tools/pelago/src/test/scenarios/objects.rs`).
 const ONLY: &str = "conform.only=";
 
 /// The component.

@@ -32,7 +32,7 @@ const PAGE_REGION: &str = "conform-page";
 /// Name of the pool of all cores.
 const POOL: &str = "conform-pool";
 /// Word of the command line that says that time is instructions
-/// (`tools/pelago/src/scenarios/objects.rs`).
+/// (`tools/pelago/src/test/scenarios/objects.rs`).
 const EXACT: &str = "conform.exact-time";
 /// Past the words, each core has some bytes of the region for itself.
 const ROOM: u64 = 64 << 10;

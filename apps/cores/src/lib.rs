@@ -21,7 +21,7 @@ use contracts::monitor::MonitorClient;
 use runtime::Start;
 
 /// Word of the command line by which a program has its core for so many seconds, and nothing else
-/// is tried (`tools/pelago/src/scenarios/cores.rs`).
+/// is tried (`tools/pelago/src/test/scenarios/cores.rs`).
 const ALONE: &str = "cores.alone=";
 
 /// Why a test failed.

@@ -6,61 +6,13 @@
 
 #![forbid(unsafe_code)]
 
-mod accelerator;
-mod archive;
-mod audit;
 mod bench;
-mod bochs;
-mod built;
-mod cargo;
-mod chaos;
-mod check;
-mod child;
-mod coherence;
-mod commands;
-mod container;
-mod control;
-mod counts;
-mod description;
-mod disk_image;
-mod doctor;
-mod elf;
-mod emulator;
-mod files;
-mod guest;
+mod host;
 mod image;
-mod instruments;
-mod late;
-mod leftovers;
-mod libraries;
-mod lifeline;
-mod namespace;
-mod news;
-mod notes;
-mod origin;
-mod package;
-mod passt;
-mod peer;
-mod place;
-mod plugin;
-mod progress;
-mod quick;
-mod record;
-mod repeat;
-mod rootfs;
+mod machine;
 mod run;
-mod scenario;
-mod scenarios;
-mod set_up;
-mod sim;
-mod size;
-mod streams;
-mod symbols;
-mod terminal;
-mod testing;
+mod test;
 mod tidy;
-mod times;
-mod unit;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -78,27 +30,27 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Boot the system and run a Linux program of this machine in it
-    Run(run::Options),
+    Run(run::program::Options),
     /// Leave the bootable ELF at out/pelago.elf and its archive at out/boot.archive
     Build {
         /// Also make out/pelago.iso, a disk image that boots by itself and runs the program given
         #[arg(long)]
         image: bool,
         #[command(flatten)]
-        run: Box<run::Options>,
+        run: Box<run::program::Options>,
     },
     /// Boot scenarios and unit tests; the last line is `N passed, N failed`
-    Test(testing::Options),
+    Test(test::testing::Options),
     /// Measure the system
     Bench(bench::Options),
     /// Run the nodes' protocols under simulated delays, deaths and restarts
-    Sim(sim::Options),
+    Sim(test::sim::Options),
     /// Format, lints and tidy
     Check,
     /// Say what this machine has and lacks
     Doctor,
     /// Break a component of the running system on purpose
-    Chaos(chaos::Options),
+    Chaos(run::chaos::Options),
     /// List the components of the running system, and where each runs
     Components {
         /// Process id of the `pelago run` meant, if several run
@@ -125,17 +77,17 @@ fn main() -> ExitCode {
         }
     };
     let result = match arguments.command {
-        Command::Run(options) => run::run(&options),
-        Command::Build { image: true, run } => run::image(&run),
-        Command::Build { image: false, .. } => image::build_everything().map(|()| ExitCode::SUCCESS),
-        Command::Test(options) => testing::run(&options),
+        Command::Run(options) => run::program::run(&options),
+        Command::Build { image: true, run } => run::program::image(&run),
+        Command::Build { image: false, .. } => image::build::build_everything().map(|()| ExitCode::SUCCESS),
+        Command::Test(options) => test::testing::run(&options),
         Command::Bench(options) => bench::run(&options),
-        Command::Sim(options) => sim::run(&options),
-        Command::Check => check::run(),
-        Command::Doctor => doctor::run(),
-        Command::Chaos(options) => chaos::run(&options),
-        Command::Components { run } => control::ask(run, "components"),
-        Command::Cores { run } => control::ask(run, "cores"),
+        Command::Sim(options) => test::sim::run(&options),
+        Command::Check => tidy::check::run(),
+        Command::Doctor => run::doctor::run(),
+        Command::Chaos(options) => run::chaos::run(&options),
+        Command::Components { run } => machine::control::ask(run, "components"),
+        Command::Cores { run } => machine::control::ask(run, "cores"),
     };
     result.unwrap_or_else(|error| {
         eprintln!("pelago: {}", one_line(&format!("{error:#}")));

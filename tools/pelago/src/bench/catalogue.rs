@@ -5,7 +5,7 @@ use super::clients::Load;
 use super::outside::Experiment;
 use super::results::{Unit, host_cores};
 use super::servers::Server;
-use crate::emulator::MachineType;
+use crate::machine::emulator::MachineType;
 use serde::{Deserialize, Serialize};
 
 /// What a figure can be trusted for; docs/measuring.md says how that was found.
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn every_kept_count_has_its_row() {
-        let kept = crate::counts::KeptCounts::read().unwrap();
+        let kept = crate::bench::counts::KeptCounts::read().unwrap();
         let has = |name: &str| {
             ENTRIES.iter().any(|entry| matches!(entry.source, Source::Inside { row, .. } if row == name))
                 || name == "known-loop"

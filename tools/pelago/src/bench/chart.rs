@@ -133,8 +133,8 @@ type Points = Vec<(f64, f64)>;
 
 /// Draws it to `out/` and says where.
 pub fn draw(figure: &Figure, results: &Results) -> Result<()> {
-    let path = crate::place::out().join(format!("{}.svg", figure.name));
-    crate::files::write(&path, render(figure, results)?.as_bytes())?;
+    let path = crate::host::place::out().join(format!("{}.svg", figure.name));
+    crate::host::files::write(&path, render(figure, results)?.as_bytes())?;
     println!("{}: {}", figure.name, path.display());
     println!("  the paper's: {} (dashed in the chart, from the paper's text)", figure.shape);
     println!("  ours: {}", in_words(figure, results));

@@ -3,10 +3,10 @@
 
 use super::outside::cpu_us;
 use super::systems::{Boot, PAGE_BYTES, PAGE_PATH, Side, Systems};
-use crate::emulator::MachineType;
-use crate::guest::Guest;
-use crate::peer::MEASURE;
-use crate::scenario::free_port;
+use crate::bench::peer::MEASURE;
+use crate::machine::emulator::MachineType;
+use crate::machine::guest::Guest;
+use crate::test::scenario::free_port;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -37,7 +37,7 @@ pub fn serve(
 ) -> Result<(Guest, String)> {
     let port = free_port()?;
     let mut guest = systems.boot(side, &Boot { words, port: Some((port, 80)), ..Boot::bare(machine, cpus) })?;
-    let ready = if side == Side::Pelago { "pelago: ready" } else { crate::peer::READY };
+    let ready = if side == Side::Pelago { "pelago: ready" } else { crate::bench::peer::READY };
     guest.expect(ready, LIMIT)?;
     let host = format!("127.0.0.1:{port}");
     let start = Instant::now();

@@ -4,9 +4,9 @@
 use super::catalogue::{Entry, Source};
 use super::results::{Column, Results, Unit};
 use super::systems::{Boot, Side, Systems};
-use crate::counts;
-use crate::emulator::MachineType;
-use crate::plugin::Plugin;
+use crate::bench::counts;
+use crate::bench::plugin::Plugin;
+use crate::machine::emulator::MachineType;
 use anyhow::{Result, bail};
 use std::time::Duration;
 

@@ -9,11 +9,16 @@
 mod catalogue;
 mod chart;
 mod clients;
+pub mod coherence;
 mod compare;
+pub mod counts;
 mod inside;
+pub mod instruments;
 mod known;
 pub mod layouts;
 mod outside;
+pub mod peer;
+pub mod plugin;
 mod program;
 mod requests;
 mod results;
@@ -24,9 +29,9 @@ mod table;
 pub use results::SMALLEST as SMALLEST_RESULTS;
 pub use systems::Side;
 
-use crate::emulator::MachineType;
-use crate::plugin::Plugin;
-use crate::{accelerator, coherence, counts, instruments};
+use crate::bench::plugin::Plugin;
+use crate::machine::accelerator;
+use crate::machine::emulator::MachineType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{ENTRIES, Entry, Source};
 use clap::Args;
@@ -114,9 +119,9 @@ pub fn run(options: &Options) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     ensure!(
-        options.cpus.iter().all(|cpus| (1..=crate::emulator::CPUS_MAX).contains(cpus)),
+        options.cpus.iter().all(|cpus| (1..=crate::machine::emulator::CPUS_MAX).contains(cpus)),
         "--cpus: the emulator takes 1 to {} cores; choose others",
-        crate::emulator::CPUS_MAX
+        crate::machine::emulator::CPUS_MAX
     );
     // A file that cannot be read is told before minutes of measuring.
     let before = options.against.as_ref().map(|path| Results::read(path)).transpose()?;

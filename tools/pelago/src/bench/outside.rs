@@ -4,9 +4,9 @@
 use super::clients;
 use super::servers::Server;
 use super::systems::{Boot, Side, Systems};
-use crate::emulator::MachineType;
-use crate::guest::Guest;
-use crate::peer::{self, MEASURE};
+use crate::bench::peer::{self, MEASURE};
+use crate::machine::emulator::MachineType;
+use crate::machine::guest::Guest;
 use anyhow::{Context, Result};
 use std::time::Duration;
 

@@ -12,8 +12,8 @@ use super::results::{Column, Results, Unit};
 use super::servers::Server;
 use super::systems::{LINUX, Side, Systems};
 use super::table::number;
-use crate::counts::{self, Count, KERNEL};
-use crate::plugin::{Mode, Plugin};
+use crate::bench::counts::{self, Count, KERNEL};
+use crate::bench::plugin::{Mode, Plugin};
 use coherence::{Row, proxy_name};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 
 use super::catalogue::{Entry, Trust};
 use super::systems::{Side, Systems};
-use crate::counts::{Count, KERNEL};
+use crate::bench::counts::{Count, KERNEL};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -164,7 +164,7 @@ impl Results {
             accelerator: format!("{:?}", systems.accelerator()),
             memory_mib: systems.memory_bytes() >> 20,
             linux_kernel: systems.linux.as_ref().map_or_else(|_| "none".into(), |linux| linux.version().to_owned()),
-            linux_command_line: crate::peer::Linux::command_line(systems.accelerator()).join(" "),
+            linux_command_line: crate::bench::peer::Linux::command_line(systems.accelerator()).join(" "),
             placement: BTreeMap::new(),
             host_cores: host_cores(),
             load_before: load(),
@@ -217,14 +217,14 @@ impl Results {
     /// Reads what [`Results::write`] wrote.
     pub fn read(path: &Path) -> Result<Results> {
         let wrong = || format!("{} holds no results of `./pelago bench --json`; make it again", path.display());
-        let results: Results = serde_json::from_slice(&crate::files::read(path)?).with_context(wrong)?;
+        let results: Results = serde_json::from_slice(&crate::host::files::read(path)?).with_context(wrong)?;
         ensure!(results.format == FORMAT, "{} has another format; make it again", path.display());
         Ok(results)
     }
 
     /// Keeps it.
     pub fn write(&self, path: &Path) -> Result<()> {
-        crate::files::write(path, &serde_json::to_vec_pretty(self)?)
+        crate::host::files::write(path, &serde_json::to_vec_pretty(self)?)
     }
 }
 

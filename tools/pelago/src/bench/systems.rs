@@ -1,11 +1,11 @@
 //! The two systems under one roof: the same machine, memory, program and page for both.
 
-use crate::archive::Archive;
-use crate::emulator::{Accelerator, Forward, Machine, MachineType};
-use crate::guest::Guest;
-use crate::peer::{self, Linux, MEASURE};
-use crate::plugin::{self, Instruments};
-use crate::{accelerator, scenario};
+use crate::bench::peer::{self, Linux, MEASURE};
+use crate::bench::plugin::{self, Instruments};
+use crate::image::archive::Archive;
+use crate::machine::emulator::{Accelerator, Forward, Machine, MachineType};
+use crate::machine::guest::Guest;
+use crate::{machine::accelerator, test::scenario};
 use anyhow::{Context, Result, ensure};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@ use super::catalogue::{ENTRIES, Source};
 use super::chart;
 use super::known;
 use super::results::{Column, Results, Row, Unit};
-use crate::counts::KERNEL;
+use crate::bench::counts::KERNEL;
 
 /// `--list`.
 pub fn list() {

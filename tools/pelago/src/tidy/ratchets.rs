@@ -1,7 +1,7 @@
 //! What there shall be less of: counted, and never more of than the file of counts says. Who brings
 //! a count down has `./pelago check` write the lower one, which goes into the same commit.
 
-use crate::files;
+use crate::host::files;
 use anyhow::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -57,50 +57,8 @@ const OUR_WORDS: [&str; 40] = [
     "was_held_up",
     "whoever",
 ];
-/// The tool's rooms from the bottom to the top, with the modules that are in each: one that is not
-/// named is in the room of its folder's name.
-const TOOL_ROOMS: [(&str, &[&str]); 7] = [
-    (
-        "host",
-        &[
-            "cargo",
-            "child",
-            "doctor",
-            "files",
-            "late",
-            "leftovers",
-            "lifeline",
-            "namespace",
-            "package",
-            "place",
-            "progress",
-            "set_up",
-            "terminal",
-            "times",
-        ],
-    ),
-    (
-        "image",
-        &[
-            "archive",
-            "built",
-            "container",
-            "description",
-            "disk_image",
-            "elf",
-            "image",
-            "libraries",
-            "origin",
-            "rootfs",
-            "symbols",
-        ],
-    ),
-    ("machine", &["accelerator", "bochs", "control", "emulator", "guest", "news", "passt", "streams"]),
-    ("run", &["chaos", "commands", "run"]),
-    ("bench", &["bench", "coherence", "counts", "instruments", "peer", "plugin"]),
-    ("test", &["audit", "notes", "quick", "record", "repeat", "scenario", "scenarios", "sim", "testing", "unit"]),
-    ("tidy", &["check", "size", "tidy"]),
-];
+/// The tool's rooms (folders of its sources), from the bottom to the top.
+const TOOL_ROOMS: [&str; 7] = ["host", "image", "machine", "run", "bench", "test", "tidy"];
 
 /// What is counted, and where it is.
 pub type Counts = BTreeMap<&'static str, BTreeSet<String>>;
@@ -191,28 +149,31 @@ fn of_file(name: &str, text: &str) -> Vec<(&'static str, String)> {
     found
 }
 
-/// Modules of the tool that a file of it names and that are in a room above its own.
+/// What a file of the tool names in a room above its own: room and module.
 fn arrows_up(name: &str, text: &str) -> BTreeSet<String> {
     let Some(inside) = name.strip_prefix("tools/pelago/src/") else { return BTreeSet::new() };
-    let own = inside.split(['/', '.']).next().unwrap_or("");
-    let Some(own) = room(own) else { return BTreeSet::new() };
+    let Some(own) = inside.split('/').next().and_then(height) else { return BTreeSet::new() };
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or("");
     let mut above = BTreeSet::new();
     for (start, _) in code.match_indices("crate::") {
         let rest = &code[start + "crate::".len()..];
         let list = match rest.strip_prefix('{') {
             Some(list) => list.split('}').next().unwrap_or(""),
-            None => rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or(""),
+            None => rest.split(|letter: char| !letter.is_alphanumeric() && !"_:".contains(letter)).next().unwrap_or(""),
         };
-        let modules = list.split(',').filter_map(|one| one.trim().split("::").next());
-        above.extend(modules.filter(|module| room(module).is_some_and(|room| room > own)).map(str::to_owned));
+        for path in list.split(',').map(str::trim) {
+            let mut steps = path.split("::");
+            if steps.next().and_then(height).is_some_and(|height| height > own) {
+                above.insert(path.split("::").take(2).collect::<Vec<_>>().join("::"));
+            }
+        }
     }
     above
 }
 
-/// How high a module of the tool stands; `main.rs` is in no room.
-fn room(module: &str) -> Option<usize> {
-    TOOL_ROOMS.iter().position(|(room, modules)| *room == module || modules.contains(&module))
+/// How high a room of the tool stands; `main.rs` is in none.
+fn height(room: &str) -> Option<usize> {
+    TOOL_ROOMS.iter().position(|one| *one == room)
 }
 
 #[cfg(test)]
@@ -244,10 +205,11 @@ mod tests {
     #[test]
     fn arrows_that_go_up_are_found() {
         let up = |name: &str, text: &str| arrows_up(name, text).into_iter().collect::<Vec<_>>();
-        assert_eq!(up("tools/pelago/src/child.rs", "use crate::{files, scenario::Skip};\n"), ["scenario"]);
-        assert_eq!(up("tools/pelago/src/elf.rs", "crate::rootfs::x(); crate::guest::y()\n"), ["guest"]);
-        assert_eq!(up("tools/pelago/src/bench/mod.rs", "use crate::guest::Guest;\n"), Vec::<String>::new());
-        assert_eq!(up("lib/sys/src/lib.rs", "use crate::scenario;\n"), Vec::<String>::new());
+        let child = "tools/pelago/src/host/child.rs";
+        assert_eq!(up(child, "use crate::{host::files, test::scenario::Skip};\n"), ["test::scenario"]);
+        assert_eq!(up("tools/pelago/src/image/elf.rs", "crate::image::x(); crate::machine::y::z()\n"), ["machine::y"]);
+        assert_eq!(up("tools/pelago/src/bench/mod.rs", "use crate::machine::guest::Guest;\n"), Vec::<String>::new());
+        assert_eq!(up("lib/sys/src/lib.rs", "use crate::test;\n"), Vec::<String>::new());
     }
 
     #[test]

@@ -1,0 +1,405 @@
+//! `system/*.toml`: reads one, checks it and turns it into what the guest decodes.
+//!
+//! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used
+//! but not provided or provided twice, a cycle in the order of boot, a number out of range.
+
+use crate::machine::emulator::MachineType;
+use anyhow::{Context, Result, bail, ensure};
+use petgraph::{algo::toposort, graph::DiGraph};
+use serde::Deserialize;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use system::{Component, Linux, Placement, Region, Restart, System, Use};
+
+/// abi's name fields hold 32 bytes with a zero at the end.
+const NAME_BYTES_MAX: usize = 31;
+const PRIORITY_MAX: u8 = 63;
+const PAGE_BYTES: u64 = 4096;
+/// What follows a program's name in its dispatchers' names: at most `-255`.
+const CORE_SUFFIX_BYTES: usize = 4;
+/// The component that is on every core before all others.
+pub const MONITOR: &str = "monitor";
+/// The contract of a core's name cache, and that of the name server.
+const LOOKUP: &str = "lookup";
+const NAMES: &str = "names";
+/// What each dispatcher of a program can be given: a right, no device.
+const SHARED_DEVICES: [&str; 2] = ["cores", "power"];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    component: Vec<Entry>,
+    linux: LinuxEntry,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinuxEntry {
+    core: Core,
+    priority: u8,
+    memory: String,
+    uses: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    program: Option<String>,
+    core: Option<Core>,
+    cores: Option<BTreeSet<u32>>,
+    priority: u8,
+    memory: String,
+    #[serde(default)]
+    provides: Vec<String>,
+    #[serde(default)]
+    uses: Vec<String>,
+    #[serde(default)]
+    binds: Vec<String>,
+    restart: RestartName,
+    #[serde(default)]
+    devices: Vec<String>,
+    #[serde(default)]
+    regions: Vec<RegionEntry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegionEntry {
+    name: String,
+    size: String,
+    #[serde(default)]
+    contiguous: bool,
+    #[serde(default)]
+    pool: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Core {
+    Word(String),
+    List(Vec<u32>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum RestartName {
+    Always,
+    Never,
+}
+
+/// Reads and checks the page at `path`.
+pub fn load(path: &Path) -> Result<System> {
+    let text = String::from_utf8(crate::host::files::read(path)?)
+        .with_context(|| format!("{} is not text", path.display()))?;
+    parse(&text).with_context(|| format!("in {}", path.display()))
+}
+
+fn parse(text: &str) -> Result<System> {
+    let page: Page = toml::from_str(text)?;
+    let components = page.component.into_iter().map(component).collect::<Result<Vec<_>>>()?;
+    let mut names = BTreeSet::new();
+    for component in &components {
+        ensure!(names.insert(&component.name), "component {} is described twice", component.name);
+    }
+    for program in components.iter().filter(|component| component.core.is_program()) {
+        let of_program = |name: &str| {
+            let core = name.strip_prefix(&*program.name)?.strip_prefix('-')?;
+            core.parse::<u8>().ok()
+        };
+        let clash = components.iter().find(|component| of_program(&component.name).is_some());
+        ensure!(
+            clash.is_none_or(|component| component.name == program.name),
+            "component {} is named like a dispatcher of {}",
+            clash.map_or("", |component| &component.name),
+            program.name
+        );
+    }
+    let mut regions = HashMap::new();
+    for region in components.iter().flat_map(|component| &component.regions) {
+        let first = regions.entry(&region.name).or_insert(region);
+        ensure!(*first == region, "region {} is described in two ways", region.name);
+    }
+    let mut system = in_boot_order(components)?;
+    system.linux = linux(page.linux, &system.components)?;
+    check_lookups(&system)?;
+    check_binds(&system)?;
+    Ok(system)
+}
+
+/// A component may ask for what somebody provides and spawn can connect it to.
+fn check_binds(system: &System) -> Result<()> {
+    let servers = || system.components.iter().filter(|component| component.name != MONITOR);
+    for component in &system.components {
+        let missing = component.binds.iter().find(|bound| !servers().any(|server| server.provides.contains(bound)));
+        ensure!(missing.is_none(), "{} binds {missing:?}, which no component provides", component.name);
+    }
+    Ok(())
+}
+
+/// Names are looked up in the monitor of one's core, which asks the name server; programs of Linux
+/// have no use for it.
+fn check_lookups(system: &System) -> Result<()> {
+    let provider = |contract: &str| {
+        let provides = |it: &&Component| it.provides.iter().any(|provided| provided == contract);
+        system.components.iter().find(provides).map(|component| component.name.as_str())
+    };
+    let provides = provider(LOOKUP);
+    ensure!(provides.is_none_or(|name| name == MONITOR), "{LOOKUP} is the monitor's, not {provides:?}'s, to provide");
+    let mut uses = system.components.iter().flat_map(|component| &component.uses);
+    let is_used = uses.any(|used| used.contract == LOOKUP);
+    ensure!(!is_used || provider(NAMES).is_some(), "{LOOKUP} is used, and no component provides {NAMES}");
+    ensure!(!system.linux.uses.iter().any(|used| used.contract == LOOKUP), "linux: {LOOKUP} is for components");
+    Ok(())
+}
+
+fn linux(entry: LinuxEntry, components: &[Component]) -> Result<Linux> {
+    ensure!(entry.priority <= PRIORITY_MAX, "linux: priority {} is above {PRIORITY_MAX}", entry.priority);
+    let uses = entry.uses.iter().map(|text| resolve("linux", text, components)).collect::<Result<_>>()?;
+    let (core, memory_limit_pages) = (placement("linux", entry.core)?, pages("linux", &entry.memory)?);
+    ensure!(!core.is_program(), "linux: core is a list of numbers: every program has one");
+    Ok(Linux { core, priority: entry.priority, memory_limit_pages, uses })
+}
+
+/// `CONTRACT`, or `COMPONENT/CONTRACT` where several components provide it.
+fn resolve(user: &str, text: &str, components: &[Component]) -> Result<Use> {
+    let (server, contract) = match text.split_once('/') {
+        Some((server, contract)) => (Some(server), contract),
+        None => (None, text),
+    };
+    let provides = |component: &&Component| {
+        server.is_none_or(|server| server == component.name)
+            && component.provides.iter().any(|provided| provided == contract)
+    };
+    let mut all = components.iter().filter(provides);
+    let Some(provider) = all.next() else { bail!("{user} uses contract {text}, which no component provides") };
+    if let Some(other) = all.next() {
+        bail!(
+            "{user} uses contract {contract}, which both {} and {} provide: write COMPONENT/{contract}",
+            provider.name,
+            other.name
+        );
+    }
+    Ok(Use { contract: contract.into(), server: provider.name.clone() })
+}
+
+fn component(entry: Entry) -> Result<Component> {
+    let Entry { name, program, core, cores, priority, memory, provides, uses, binds, restart, devices, regions } =
+        entry;
+    let regions = regions.into_iter().map(region).collect::<Result<Vec<_>>>().with_context(|| name.clone())?;
+    for name in [&name]
+        .into_iter()
+        .chain(&provides)
+        .chain(&uses)
+        .chain(&binds)
+        .chain(&devices)
+        .chain(regions.iter().map(|region| &region.name))
+    {
+        ensure!((1..=NAME_BYTES_MAX).contains(&name.len()), "the name `{name}` must have 1 to {NAME_BYTES_MAX} bytes");
+    }
+    ensure!(priority <= PRIORITY_MAX, "{name}: priority {priority} is above {PRIORITY_MAX}");
+    let memory_limit_pages = pages(&name, &memory)?;
+    let core = match (core, cores) {
+        (Some(core), None) => placement(&name, core)?,
+        (None, Some(cores)) if !cores.is_empty() => Placement::Each(cores),
+        _ => bail!("{name}: give core, or cores with one at least, and not both"),
+    };
+    if core.is_program() && name != MONITOR {
+        ensure!(
+            name.len() <= NAME_BYTES_MAX - CORE_SUFFIX_BYTES,
+            "{name}: the name of a program of several cores has at most {} bytes, as `-` and the core follow it",
+            NAME_BYTES_MAX - CORE_SUFFIX_BYTES
+        );
+        let unshared = devices.iter().find(|device| !SHARED_DEVICES.contains(&device.as_str()));
+        ensure!(
+            unshared.is_none(),
+            "{name}: a device is one domain's, so no program of several cores has {unshared:?}"
+        );
+    }
+    // Servers are found when all components are known.
+    let uses = uses.into_iter().map(|contract| Use { contract, server: String::new() }).collect();
+    let restart = match restart {
+        RestartName::Always => Restart::Always,
+        RestartName::Never => Restart::Never,
+    };
+    let program = program.unwrap_or_else(|| name.clone());
+    Ok(Component {
+        program,
+        name,
+        core,
+        priority,
+        memory_limit_pages,
+        provides,
+        uses,
+        binds,
+        restart,
+        devices,
+        regions,
+    })
+}
+
+fn placement(name: &str, core: Core) -> Result<Placement> {
+    Ok(match core {
+        Core::Word(word) if word == "every" => Placement::Every,
+        Core::Word(word) => bail!("{name}: core is a list of numbers or \"every\", not \"{word}\""),
+        Core::List(list) => {
+            ensure!(!list.is_empty(), "{name}: the list of cores is empty");
+            Placement::Preferred(list)
+        }
+    })
+}
+
+fn pages(name: &str, memory: &str) -> Result<u32> {
+    if memory == "all" {
+        return Ok(system::ALL_MEMORY);
+    }
+    let bytes = crate::machine::emulator::parse_size(memory).with_context(|| format!("{name}: memory, or \"all\""))?;
+    u32::try_from(bytes / PAGE_BYTES).with_context(|| format!("{name}: memory is too large"))
+}
+
+fn region(entry: RegionEntry) -> Result<Region> {
+    let bytes = crate::machine::emulator::parse_size(&entry.size).with_context(|| format!("region {}", entry.name))?;
+    ensure!(bytes > 0 && bytes % PAGE_BYTES == 0, "region {}: its size is not a multiple of {PAGE_BYTES}", entry.name);
+    let bytes = u32::try_from(bytes).with_context(|| format!("region {} is too large", entry.name))?;
+    ensure!(
+        !(entry.pool && entry.contiguous),
+        "region {}: a pool is not mapped, so it is not contiguous for anybody",
+        entry.name
+    );
+    Ok(Region { name: entry.name, bytes, contiguous: entry.contiguous, pool: entry.pool })
+}
+
+/// Sorts so that whoever provides a contract comes before whoever uses it; else in no particular
+/// order.
+fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
+    for index in 0..components.len() {
+        let name = components[index].name.clone();
+        let uses: Result<Vec<_>> =
+            components[index].uses.iter().map(|wanted| resolve(&name, &wanted.contract, &components)).collect();
+        components[index].uses = uses?;
+    }
+    let mut graph = DiGraph::<usize, ()>::new();
+    let nodes: Vec<_> = (0..components.len()).map(|index| graph.add_node(index)).collect();
+    for (index, component) in components.iter().enumerate() {
+        for wanted in &component.uses {
+            let server = components.iter().position(|other| other.name == wanted.server);
+            // A program's own contract leads to its next dispatcher.
+            let is_own = server == Some(index) && component.core.is_program();
+            if let Some(server) = server.filter(|_| !is_own) {
+                graph.add_edge(nodes[server], nodes[index], ());
+            }
+        }
+    }
+    let order = toposort(&graph, None).map_err(|cycle| {
+        anyhow::anyhow!(
+            "{} is in a cycle of boot order: it uses, through others, what needs it first",
+            components[graph[cycle.node_id()]].name
+        )
+    })?;
+    let mut slots: Vec<_> = components.into_iter().map(Some).collect();
+    let components = order.into_iter().filter_map(|node| slots[graph[node]].take()).collect();
+    Ok(System { components, ..System::default() })
+}
+
+/// The system as it is laid out on a kind of machine: who has the network card is on core 0 where
+/// its interrupt is a line, since lines are that core's.
+pub fn placed(mut system: System, machine: MachineType) -> System {
+    let drivers =
+        system.components.iter_mut().filter(|component| component.devices.iter().any(|kind| kind == "virtio-net"));
+    if machine.has_line() {
+        drivers.for_each(|component| component.core = Placement::Preferred(vec![0]));
+    }
+    system
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINUX: &str = "[linux]\ncore = [0]\npriority = 1\nmemory = '4M'\nuses = []\n";
+
+    fn entry(name: &str, provides: &str, uses: &str) -> String {
+        format!(
+            "[[component]]\nname = '{name}'\ncore = [0, 1]\npriority = 1\nmemory = '4M'\nprovides = [{provides}]\nuses = [{uses}]\nrestart = 'always'\n"
+        )
+    }
+
+    #[test]
+    fn servers_boot_before_their_clients() {
+        let system = parse(&(entry("client", "", "'a'") + &entry("server", "'a'", "") + LINUX)).unwrap();
+        let names: Vec<_> = system.components.iter().map(|component| component.name.as_str()).collect();
+        assert_eq!(names, ["server", "client"]);
+        assert_eq!(system.components[0].memory_limit_pages, 1024);
+        assert_eq!(pages("linux", "all").unwrap(), system::ALL_MEMORY);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let every = |name: &str| entry(name, "", "").replace("[0, 1]", "'every'");
+        let cases = [
+            (entry("x", "'a'", "'b'") + &entry("y", "'b'", "'a'"), "cycle"),
+            (entry("x", "", "'b'"), "no component provides"),
+            (entry("x", "'a'", "") + &entry("x", "", ""), "described twice"),
+            (entry("x", "'a'", "") + &entry("y", "'a'", "") + &entry("z", "", "'a'"), "both x and y"),
+            (entry("x", "", "") + "priorty = 1\n", "unknown field"),
+            (entry("x", "", "").replace("4M", "4Q"), "memory"),
+            (entry("x", "", "").replace("[0, 1]", "'some'"), "every"),
+            (entry("x", "", "") + "cores = [1]\n", "not both"),
+            (entry("x", "", "").replace("core = [0, 1]", "cores = []"), "one at least"),
+            (entry("x", "", "").replace("core = [0, 1]\n", ""), "give core"),
+            (entry("x", "'a'", "'a'"), "cycle"),
+            (every("x") + "devices = ['cores', 'serial']\n", "\"serial\""),
+            (every(&"x".repeat(28)), "at most 27 bytes"),
+            (every("x") + &entry("x-2", "", ""), "x-2 is named like a dispatcher of x"),
+            (entry("x", "", "") + "regions = [{ name = 'r', size = '4K' }, { name = 'r', size = '8K' }]\n", "two ways"),
+            (entry("x", "", "") + "regions = [{ name = 'r', size = '5' }]\n", "multiple"),
+            (
+                entry("x", "", "") + "regions = [{ name = 'r', size = '64K', pool = true, contiguous = true }]\n",
+                "not mapped",
+            ),
+            (entry("x", "'lookup'", ""), "monitor's"),
+            (entry("monitor", "'a'", "") + &entry("x", "'b'", "") + "binds = ['b', 'a']\n", "x binds Some(\"a\")"),
+            (entry("monitor", "'lookup'", "") + &entry("x", "", "'lookup'"), "no component provides names"),
+        ];
+        for (text, words) in cases {
+            let message = format!("{:#}", parse(&(text + LINUX)).unwrap_err());
+            assert!(message.contains(words), "{message} lacks {words}");
+        }
+        let looks_up = LINUX.replace("uses = []", "uses = ['lookup']");
+        let page = entry("monitor", "'lookup'", "") + &entry("x", "'names'", "") + &looks_up;
+        assert!(format!("{:#}", parse(&page).unwrap_err()).contains("for components"));
+        let everywhere = LINUX.replace("[0]", "'every'");
+        assert!(
+            format!("{:#}", parse(&(entry("x", "", "") + &everywhere)).unwrap_err()).contains("every program has one")
+        );
+    }
+
+    #[test]
+    fn the_pages_in_the_tree_are_sound() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system");
+        for file in std::fs::read_dir(folder).unwrap() {
+            load(&file.unwrap().path()).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_program_of_several_cores_is_on_all_or_on_those_listed() {
+        let every = entry("a", "'x'", "'x'").replace("[0, 1]", "'every'");
+        let some = entry("b", "", "'x'").replace("core = [0, 1]", "cores = [3, 0]");
+        let system = parse(&(every + &some + LINUX)).unwrap();
+        let names = |index: usize, cores| system.components[index].domains(cores).into_iter().map(|(name, _)| name);
+        assert!(names(0, 2).eq(["a-0", "a-1"]) && names(1, 2).eq(["b-0"]) && names(1, 8).eq(["b-0", "b-3"]));
+        // Its own contract leads to the next one of it, and orders nothing.
+        assert_eq!(system.components[0].uses[0].server, "a");
+    }
+
+    #[test]
+    fn a_card_with_a_line_is_driven_on_core_0() {
+        let system = load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../system/default.toml")).unwrap();
+        let core = |machine| {
+            let placed = placed(system.clone(), machine);
+            placed.components.iter().find(|component| component.name == "virtio-net").unwrap().core.core_on(4)
+        };
+        assert_eq!((core(MachineType::Microvm), core(MachineType::MicrovmMmio)), (Some(1), Some(0)));
+    }
+}

@@ -1,0 +1,58 @@
+//! Hardware virtualisation or emulation? KVM may be there and yet hang or break a guest, so a probe
+//! boot decides, once per boot of the host.
+
+use crate::machine::emulator::{Accelerator, Machine, MachineType};
+use crate::machine::guest::Guest;
+use clap::ValueEnum;
+use std::time::Duration;
+
+/// What the user asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Wish {
+    Auto,
+    Kvm,
+    Tcg,
+}
+
+const PROBE_LIMIT: Duration = Duration::from_secs(5);
+/// A program says so: user mode and its calls work too. Under a KVM without the processor's own
+/// virtualisation (`kvm_pvm`) the kernel comes up, and the first program's first call does not get
+/// into it.
+const PROBE_LINE: &str = "pelago: ready";
+
+/// Decides, and says why.
+pub fn choose(wish: Wish) -> (Accelerator, String) {
+    match wish {
+        Wish::Kvm => return (Accelerator::Kvm, "as was asked".into()),
+        Wish::Tcg => return (Accelerator::Tcg, "as was asked".into()),
+        Wish::Auto => {}
+    }
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    let (works, reason) = match device {
+        Err(error) => (false, format!("/dev/kvm: {error}")),
+        Ok(_) => probe_cached(),
+    };
+    (if works { Accelerator::Kvm } else { Accelerator::Tcg }, reason)
+}
+
+fn probe_cached() -> (bool, String) {
+    let file = crate::host::place::cache().join("kvm-runs-programs");
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let answer = |works: bool| if works { format!("{}yes", boot.trim()) } else { format!("{}no", boot.trim()) };
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    let reason = |works| if works { "the probe boot answered" } else { "the probe boot under KVM failed" }.to_owned();
+    for works in [true, false] {
+        if !boot.is_empty() && known == answer(works) {
+            return (works, reason(works));
+        }
+    }
+    let works = probe();
+    // Without the note the next run probes again: slower, not wrong.
+    let _ = crate::host::files::write(&file, answer(works).as_bytes());
+    (works, reason(works))
+}
+
+fn probe() -> bool {
+    let machine = Machine::new(MachineType::Q35, 1, Accelerator::Kvm);
+    Guest::start_quietly(&machine).is_ok_and(|mut guest| guest.expect(PROBE_LINE, PROBE_LIMIT).is_ok())
+}

@@ -1,0 +1,559 @@
+//! The emulator's command line: one value describes a machine, one function turns it into QEMU's
+//! words.
+//!
+//! q35 and microvm have the network card on PCI: q35 tells its configuration space in ACPI's MCFG;
+//! microvm describes it in AML alone, which the kernel does not interpret, so the command line
+//! tells it (`pelago.ecam`; QEMU's hw/i386/microvm.c fixes the address). microvm-mmio has no PCI;
+//! its card sits behind a virtio-mmio window, named on the command line in Linux's syntax.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// The program we run.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+/// The number of [`Machine::socket`] in the emulator's process.
+pub const SOCKET: i32 = 3;
+/// QEMU 7.2 to 9 refuse more without an interrupt remapper.
+pub const CPUS_MAX: u32 = 255;
+/// What kernel and components need beside the archive and its copy in the file system.
+const BASE_MIB: u64 = 40;
+/// The kernel's own least share per core.
+const MIB_PER_CORE: u64 = 2;
+/// What programs are known to need beside the archive and its copy: names, and MiB.
+const KNOWN_MIB: [(&str, u64); 2] = [
+    // Node 20 starts with 36 and does not with 8.
+    ("node", 36),
+    ("nodejs", 36),
+];
+/// As much as an emulated processor can address.
+const MIB_MAX: u64 = 1 << 20;
+const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
+/// The second of microvm's windows, and its line at the second I/O APIC (QEMU's
+/// include/hw/i386/microvm.h; with ACPI, which is the default). Not the first: QEMU's model moves
+/// pin 0 of every I/O APIC to pin 2, as is right for the first APIC's timer.
+const MICROVM_WINDOW: &str = "virtio_mmio.device=512@0xfeb00200:25";
+/// The third, for the streams.
+const MICROVM_STREAMS_WINDOW: &str = "virtio_mmio.device=512@0xfeb00400:26";
+
+/// Machine types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum MachineType {
+    Q35,
+    Microvm,
+    MicrovmMmio,
+}
+
+impl MachineType {
+    /// Those with PCI, for matrices.
+    pub const ALL: [MachineType; 2] = [MachineType::Q35, MachineType::Microvm];
+
+    /// As QEMU calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            MachineType::Q35 => "q35",
+            MachineType::Microvm => "microvm",
+            MachineType::MicrovmMmio => "microvm-mmio",
+        }
+    }
+
+    /// QEMU's machine and its properties.
+    fn model(self) -> &'static str {
+        match self {
+            MachineType::Q35 => "q35",
+            MachineType::Microvm => "microvm,pcie=on,rtc=on",
+            MachineType::MicrovmMmio => "microvm,pcie=off,rtc=on",
+        }
+    }
+
+    /// QEMU's network card. No option ROM: nothing boots from the card, and a QEMU without ROM
+    /// files then works too.
+    fn card(self) -> &'static [&'static str] {
+        match self {
+            MachineType::Q35 | MachineType::Microvm => {
+                &["-device", "virtio-net-pci,netdev=n0,disable-legacy=on,romfile="]
+            }
+            MachineType::MicrovmMmio => &[
+                "-global",
+                "virtio-mmio.force-legacy=false",
+                "-device",
+                "virtio-net-device,netdev=n0,bus=virtio-mmio-bus.1",
+            ],
+        }
+    }
+
+    /// QEMU's console device.
+    fn console(self) -> &'static [&'static str] {
+        match self {
+            MachineType::Q35 | MachineType::Microvm => {
+                &["-device", "virtio-serial-pci,id=s0,disable-legacy=on,max_ports=6"]
+            }
+            MachineType::MicrovmMmio => &[
+                "-global",
+                "virtio-mmio.force-legacy=false",
+                "-device",
+                "virtio-serial-device,id=s0,max_ports=6,bus=virtio-mmio-bus.2",
+            ],
+        }
+    }
+
+    /// Its card's interrupt is a line, and lines are core 0's (`kernel/src/arch/x86_64/irq.rs`).
+    pub fn has_line(self) -> bool {
+        self == MachineType::MicrovmMmio
+    }
+
+    /// What the kernel cannot find out about the machine.
+    fn command_line(self) -> Option<&'static str> {
+        match self {
+            MachineType::Q35 => None,
+            MachineType::Microvm => Some(MICROVM_ECAM),
+            MachineType::MicrovmMmio => Some(MICROVM_WINDOW),
+        }
+    }
+}
+
+/// How guest instructions run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accelerator {
+    Kvm,
+    Tcg,
+}
+
+impl Accelerator {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accelerator::Kvm => "KVM",
+            Accelerator::Tcg => "emulation",
+        }
+    }
+}
+
+/// What a port is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    #[default]
+    Tcp,
+    Udp,
+}
+
+impl Protocol {
+    /// As `-p` and the emulator write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        }
+    }
+}
+
+/// A port of the host that leads to one of the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forward {
+    /// Address of the host to listen at.
+    pub address: Ipv4Addr,
+    pub host: u16,
+    pub guest: u16,
+    pub protocol: Protocol,
+}
+
+impl FromStr for Forward {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Forward> {
+        let (ports, protocol) = match text.rsplit_once('/') {
+            None => (text, Protocol::Tcp),
+            Some((ports, "tcp")) => (ports, Protocol::Tcp),
+            Some((ports, "udp")) => (ports, Protocol::Udp),
+            Some((_, other)) => bail!("`{other}` is no protocol of the guest's; write HOST:GUEST/tcp or /udp"),
+        };
+        let (rest, guest) = ports.rsplit_once(':').context("write HOST:GUEST, for instance 8080:80")?;
+        let (address, host) = match rest.rsplit_once(':') {
+            None => (Ipv4Addr::LOCALHOST, rest),
+            Some((address, host)) => {
+                let remedy = "write for instance 0.0.0.0:8080:80 for all addresses of this machine";
+                (address.parse().with_context(|| format!("`{address}` is no IPv4 address; {remedy}"))?, host)
+            }
+        };
+        let port = |text: &str| {
+            text.parse().ok().filter(|&port| port != 0).with_context(|| format!("`{text}` is no port number"))
+        };
+        Ok(Forward { address, host: port(host)?, guest: port(guest)?, protocol })
+    }
+}
+
+impl Forward {
+    /// Leads a port of 127.0.0.1.
+    pub fn local(host: u16, guest: u16) -> Forward {
+        Forward { address: Ipv4Addr::LOCALHOST, host, guest, protocol: Protocol::Tcp }
+    }
+
+    /// Fails with one line if another program has the port.
+    pub fn check_free(&self) -> Result<()> {
+        let Forward { address, host, guest, protocol } = self;
+        let bound = match protocol {
+            Protocol::Tcp => TcpListener::bind((*address, *host)).map(drop),
+            Protocol::Udp => UdpSocket::bind((*address, *host)).map(drop),
+        };
+        bound.map_err(|error| {
+            let other = host.wrapping_add(1).max(1024);
+            let suffix = if *protocol == Protocol::Udp { "/udp" } else { "" };
+            anyhow::anyhow!(
+                "cannot listen at {address} port {host} ({error}); choose another, for instance -p {other}:{guest}{suffix}"
+            )
+        })
+    }
+}
+
+/// A number of bytes: digits, then K, M or G (powers of 1024) or nothing.
+pub fn parse_size(text: &str) -> Result<u64> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
+        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().with_context(|| format!("`{text}` is no size; write for instance 512M"))?;
+    number.checked_mul(1 << shift).with_context(|| format!("`{text}` is too large"))
+}
+
+/// The memory of a machine: as [`parse_size`], and a number without a unit is MiB.
+pub fn parse_memory(text: &str) -> Result<u64> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return parse_size(text);
+    }
+    let mib = parse_size(text)?;
+    let bytes = mib.checked_mul(1 << 20).filter(|_| mib <= MIB_MAX);
+    bytes.with_context(|| format!("{text} MiB are more than any machine has; write a unit, for instance 512M"))
+}
+
+/// A machine to boot.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub machine: MachineType,
+    pub cpus: u32,
+    /// NUMA nodes, which share cores and memory equally; q35 only. 1: the firmware tells of none.
+    pub nodes: u32,
+    pub memory_bytes: u64,
+    pub accelerator: Accelerator,
+    pub kernel: PathBuf,
+    pub archive: Option<PathBuf>,
+    /// Name of the program that it is to run.
+    pub program: Option<String>,
+    pub forwards: Vec<Forward>,
+    /// The emulator's model of a processor, and what is taken from it.
+    pub processor: &'static str,
+    /// Words for the kernel.
+    pub command_line: Vec<String>,
+    /// The guest's memory is a file of its own to the host, in small pages, so that what was
+    /// touched can be seen (smaps of proc(5)).
+    pub shows_memory: bool,
+    /// Time is instructions, so many nanoseconds each (a power of two), and one thread of the host
+    /// runs all cores in turn: nothing the host does is seen in the guest's times. Emulation only.
+    pub instruction_ns: Option<u32>,
+    /// Measured by the emulator's plugin, with exact time: see `plugin`. Emulation only.
+    pub plugin: Option<crate::bench::plugin::Instruments>,
+    /// Where kernels write is written down.
+    pub audit: Option<crate::test::audit::Audit>,
+    /// Sockets that the emulator inherits, one for each port of a console device (`streams`); none:
+    /// no such device.
+    pub streams: Vec<i32>,
+    /// Has a network card.
+    pub has_card: bool,
+    /// Has a second one, with PCI only, on one cable with the first and nobody else.
+    pub has_pair: bool,
+    /// Has a disk of so many zeros, with PCI only; 0: none.
+    pub disk_bytes: u64,
+    /// Socket at which the emulator takes commands (QMP).
+    pub commands: Option<PathBuf>,
+    /// Stay before the first instruction.
+    pub paused: bool,
+    /// Wait for a debugger on this port of 127.0.0.1.
+    pub gdb: Option<u16>,
+    /// Record of every frame at the network card.
+    pub pcap: Option<PathBuf>,
+    /// Of each frame so many bytes are recorded; none: all.
+    pub pcap_frame_bytes: Option<u32>,
+    /// Network namespace that the emulator runs in, with its card on the tap there instead of the
+    /// emulator's user network.
+    pub namespace: Option<String>,
+    /// The card's frames go through this socket, each behind its length, instead of the emulator's
+    /// user network; the emulator finds it at [`SOCKET`].
+    pub socket: Option<Arc<OwnedFd>>,
+    /// Ports of this machine (the emulator's, ours) that the card's frames go between, one a
+    /// datagram, instead of any network.
+    pub frames: Option<(u16, u16)>,
+}
+
+impl Machine {
+    /// A machine with a kernel and nothing else.
+    pub fn new(machine: MachineType, cpus: u32, accelerator: Accelerator) -> Machine {
+        Machine {
+            machine,
+            cpus,
+            nodes: 1,
+            memory_bytes: 512 << 20,
+            accelerator,
+            kernel: crate::host::place::kernel(),
+            archive: None,
+            program: None,
+            forwards: Vec::new(),
+            // Without ERMS: see docs/decisions/0001-build.md.
+            processor: "max,-erms",
+            command_line: Vec::new(),
+            shows_memory: false,
+            instruction_ns: None,
+            plugin: None,
+            audit: None,
+            streams: Vec::new(),
+            has_card: true,
+            has_pair: false,
+            disk_bytes: 0,
+            commands: None,
+            paused: false,
+            gdb: None,
+            pcap: None,
+            pcap_frame_bytes: None,
+            namespace: None,
+            socket: None,
+            frames: None,
+        }
+    }
+
+    /// Fails with one line that says what to do if the machine cannot work.
+    pub fn check(&self) -> Result<()> {
+        let cpus = self.cpus;
+        ensure!((1..=CPUS_MAX).contains(&cpus), "--cpus {cpus}: the emulator takes 1 to {CPUS_MAX}; choose fewer");
+        ensure!(
+            crate::image::rootfs::in_path(PROGRAM).is_some(),
+            "{PROGRAM} is missing; install it, for instance: apt-get install qemu-system-x86"
+        );
+        let archive_bytes = self.archive.as_ref().and_then(|path| path.metadata().ok()).map_or(0, |data| data.len());
+        // The archive's files are copied into the guest's file system, so they count twice.
+        let mut needed_mib = BASE_MIB + MIB_PER_CORE * u64::from(cpus) + (2 * archive_bytes).div_ceil(1 << 20);
+        let known = KNOWN_MIB.iter().find(|(name, _)| self.program.as_deref() == Some(name));
+        let for_program = known.map(|(name, mib)| {
+            needed_mib += mib;
+            format!(", what is copied in and what {name} needs")
+        });
+        let whose = for_program.unwrap_or_else(|| " and what is copied in".into());
+        let given_mib = self.memory_bytes >> 20;
+        ensure!(
+            given_mib >= needed_mib,
+            "{given_mib} MiB of memory is too little for {cpus} cores{whose}; give -m {needed_mib}M or more"
+        );
+        if let Some(port) = self.gdb {
+            TcpListener::bind(("127.0.0.1", port)).map_err(|error| {
+                anyhow::anyhow!(
+                    "the debugger's port {port} is taken ({error}); choose another: --gdb={}",
+                    port.wrapping_add(1).max(1024)
+                )
+            })?;
+        }
+        self.forwards.iter().try_for_each(Forward::check_free)
+    }
+
+    /// Its instructions are counted or are its time.
+    pub fn is_instrumented(&self) -> bool {
+        self.instruction_ns.is_some() || self.plugin.is_some() || self.audit.is_some()
+    }
+
+    /// QEMU's arguments.
+    #[expect(clippy::too_many_lines, reason = "a line for each of QEMU's options")]
+    pub fn arguments(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut add = |text: &[&str]| words.extend(text.iter().map(|&word| word.to_owned()));
+        let machine = self.machine.model();
+        let size = format!("{}M", self.memory_bytes >> 20);
+        if self.shows_memory {
+            add(&["-object", &format!("memory-backend-memfd,id=m,size={size}")]);
+            add(&["-M", &format!("{machine},memory-backend=m")]);
+        } else {
+            add(&["-M", machine]);
+        }
+        let accelerator = match self.accelerator {
+            _ if self.instruction_ns.is_some() => "tcg,thread=single",
+            Accelerator::Kvm => "kvm",
+            Accelerator::Tcg => "tcg,thread=multi",
+        };
+        add(&["-accel", accelerator, "-cpu", self.processor]);
+        if let Some(ns) = self.instruction_ns {
+            add(&["-icount", &format!("shift={},sleep=off", ns.ilog2())]);
+        }
+        if let Some(plugin) = &self.plugin {
+            add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm", "-plugin", &plugin.argument()]);
+        }
+        if let Some(audit) = &self.audit {
+            add(&["-plugin", &audit.argument()]);
+        }
+        add(&["-smp", &self.cpus.to_string(), "-m", &size]);
+        if self.nodes > 1 {
+            self.numa().iter().for_each(|word| add(&[word]));
+        }
+        add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio"]);
+        add(&["-device", "isa-debug-exit,iobase=0xf4,iosize=4"]);
+        if self.has_card {
+            add(&["-netdev", &self.network()]);
+            add(self.machine.card());
+        }
+        if !self.streams.is_empty() {
+            add(self.machine.console());
+            for (port, socket) in (1..).zip(&self.streams) {
+                add(&["-chardev", &format!("socket,id=c{port},fd={socket}")]);
+                add(&["-device", &format!("virtserialport,bus=s0.0,nr={port},chardev=c{port}")]);
+            }
+        }
+        if self.has_pair {
+            add(&[
+                "-netdev",
+                "hubport,id=n1,hubid=0",
+                "-device",
+                "virtio-net-pci,netdev=n1,disable-legacy=on,romfile=",
+            ]);
+        }
+        if self.disk_bytes > 0 {
+            add(&["-blockdev", &format!("driver=null-co,node-name=d0,size={},read-zeroes=on", self.disk_bytes)]);
+            add(&["-device", "virtio-blk-pci,drive=d0,disable-legacy=on"]);
+        }
+        if let Some(path) = &self.commands {
+            add(&["-qmp", &format!("unix:{},server=on,wait=off", path.display())]);
+        }
+        if let Some(path) = &self.pcap {
+            let most = self.pcap_frame_bytes.map(|bytes| format!(",maxlen={bytes}")).unwrap_or_default();
+            add(&["-object", &format!("filter-dump,id=f0,netdev=n0,file={}{most}", path.display())]);
+        }
+        if let Some(port) = self.gdb {
+            add(&["-gdb", &format!("tcp:127.0.0.1:{port}")]);
+        }
+        if self.gdb.is_some() || self.paused {
+            add(&["-S"]);
+        }
+        add(&["-kernel", &self.kernel.to_string_lossy()]);
+        if let Some(archive) = &self.archive {
+            add(&["-initrd", &archive.to_string_lossy()]);
+        }
+        let mut line = self.command_line.clone();
+        line.extend(self.machine.command_line().map(str::to_owned));
+        if self.machine == MachineType::MicrovmMmio && !self.streams.is_empty() {
+            line.push(MICROVM_STREAMS_WINDOW.to_owned());
+        }
+        if !line.is_empty() {
+            add(&["-append", &line.join(" ")]);
+        }
+        words
+    }
+
+    /// Nodes in a line, each as far from the next as firmware says of two sockets.
+    fn numa(&self) -> Vec<String> {
+        let (cpus, mib) = (self.cpus / self.nodes, (self.memory_bytes >> 20) / u64::from(self.nodes));
+        let mut words = Vec::new();
+        for node in 0..self.nodes {
+            let (first, last) = (node * cpus, if node + 1 == self.nodes { self.cpus } else { (node + 1) * cpus } - 1);
+            words.extend(["-object".into(), format!("memory-backend-ram,id=m{node},size={mib}M")]);
+            words.extend(["-numa".into(), format!("node,nodeid={node},cpus={first}-{last},memdev=m{node}")]);
+        }
+        for (source, target) in (0..self.nodes).flat_map(|source| (0..self.nodes).map(move |target| (source, target))) {
+            let distance = 10 + 10 * source.abs_diff(target);
+            words.extend(["-numa".into(), format!("dist,src={source},dst={target},val={distance}")]);
+        }
+        words
+    }
+
+    /// What is behind the network card.
+    fn network(&self) -> String {
+        if self.has_pair {
+            return "hubport,id=n0,hubid=0".into();
+        }
+        if self.socket.is_some() {
+            return format!("stream,id=n0,server=off,addr.type=fd,addr.str={SOCKET}");
+        }
+        match (&self.namespace, self.frames) {
+            (Some(_), _) => format!("tap,id=n0,ifname={},script=no,downscript=no", crate::host::namespace::TAP),
+            (None, None) => self.user_network(),
+            (None, Some((emulator, ours))) => {
+                let local = format!("local.type=inet,local.host=127.0.0.1,local.port={emulator}");
+                let remote = format!("remote.type=inet,remote.host=127.0.0.1,remote.port={ours}");
+                format!("dgram,id=n0,{local},{remote}")
+            }
+        }
+    }
+
+    fn user_network(&self) -> String {
+        self.forwards.iter().fold("user,id=n0".to_owned(), |text, forward| {
+            let Forward { address, host, guest, protocol } = forward;
+            text + &format!(",hostfwd={}:{address}:{host}-:{guest}", protocol.name())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_are_read_as_docker_writes_them() {
+        assert_eq!("8080:80".parse::<Forward>().unwrap(), Forward::local(8080, 80));
+        assert_eq!("8080:80/tcp".parse::<Forward>().unwrap(), Forward::local(8080, 80));
+        let all = Forward { address: Ipv4Addr::UNSPECIFIED, ..Forward::local(8080, 80) };
+        assert_eq!("0.0.0.0:8080:80".parse::<Forward>().unwrap(), all);
+        for bad in ["80", "a:80", "0:80", "80:70000", "1:2/sctp", ":", "", "localhost:1:2", ":1:2"] {
+            assert!(bad.parse::<Forward>().is_err(), "{bad}");
+        }
+        let udp = Forward { protocol: Protocol::Udp, ..Forward::local(5353, 53) };
+        assert_eq!("5353:53/udp".parse::<Forward>().unwrap(), udp);
+    }
+
+    #[test]
+    fn ports_are_opened_to_this_machine_only() {
+        let mut machine = Machine::new(MachineType::Q35, 1, Accelerator::Tcg);
+        machine.forwards.push("8080:80".parse().unwrap());
+        assert!(machine.arguments().contains(&"user,id=n0,hostfwd=tcp:127.0.0.1:8080-:80".to_owned()));
+        let (end, _) = std::os::unix::net::UnixStream::pair().unwrap();
+        machine.socket = Some(Arc::new(end.into()));
+        assert!(machine.arguments().contains(&"stream,id=n0,server=off,addr.type=fd,addr.str=3".to_owned()));
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(parse_size("512M").unwrap(), 512 << 20);
+        assert_eq!(parse_size("1g").unwrap(), 1 << 30);
+        for bad in ["", "M", "-1M", "1T", "99999999999999G"] {
+            assert!(parse_size(bad).is_err() && parse_memory(bad).is_err(), "{bad}");
+        }
+        assert_eq!((parse_memory("512").unwrap(), parse_memory("1G").unwrap()), (512 << 20, 1 << 30));
+        let bytes = parse_memory("536870912").unwrap_err().to_string();
+        assert!(bytes.contains("write a unit"), "{bytes}");
+    }
+
+    #[test]
+    fn a_machine_that_cannot_work_is_refused() {
+        let machine = |cpus, memory_mib: u64| Machine {
+            memory_bytes: memory_mib << 20,
+            ..Machine::new(MachineType::Q35, cpus, Accelerator::Tcg)
+        };
+        assert!(machine(256, 4096).check().is_err());
+        assert!(machine(4, 16).check().is_err());
+        assert!(machine(4, 512).check().is_ok());
+        // What a program is known to need is told with what to give, and that is enough.
+        for (name, mib) in KNOWN_MIB {
+            let of = |memory_mib| Machine { program: Some(name.into()), ..machine(2, memory_mib) };
+            let enough = BASE_MIB + 2 * MIB_PER_CORE + mib;
+            let problem = of(enough - 1).check().unwrap_err().to_string();
+            let words = [format!("what {name} needs"), format!("give -m {enough}M or more")];
+            assert!(words.iter().all(|words| problem.contains(words)), "{problem}");
+            assert!(of(enough).check().is_ok());
+        }
+    }
+
+    #[test]
+    fn a_port_in_use_is_refused() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let text = format!("127.0.0.1:{}:80", other.local_addr().unwrap().port());
+        let message = text.parse::<Forward>().unwrap().check_free().unwrap_err().to_string();
+        assert!(message.contains("choose another"), "{message}");
+    }
+}

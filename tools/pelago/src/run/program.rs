@@ -1,0 +1,498 @@
+//! `./pelago run`: builds what changed, packs the program into an archive of its own, boots, and
+//! connects console and control.
+
+use crate::image::origin::Origin;
+use crate::image::rootfs::{self, Volume};
+use crate::machine::accelerator::{self, Wish};
+use crate::machine::emulator::{Forward, Machine, MachineType, Protocol, parse_memory};
+use crate::machine::guest::{Event, Guest};
+use crate::machine::news::{Detail, News};
+use crate::machine::streams::{self, Streams};
+use crate::{
+    host::place, host::terminal, image::build, image::container, image::description, image::disk_image, image::symbols,
+    machine::control,
+};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use system::Run;
+
+/// How often a waiting tool looks whether Ctrl-C was pressed.
+const WAKE_EVERY: Duration = Duration::from_millis(50);
+/// Status after Ctrl-C: 128 and the signal's number, as shells have it.
+const INTERRUPTED: u8 = 130;
+const END_OF_INPUT: u8 = 0x04;
+const DEFAULT_FORWARD: &str = "8080:80";
+
+static INTERRUPT: AtomicBool = AtomicBool::new(false);
+/// The status of a machine that was switched off from outside.
+static STOPPED: AtomicU8 = AtomicU8::new(0);
+
+/// Options of `run`.
+#[derive(Args, Debug)]
+#[command(trailing_var_arg = true)]
+pub struct Options {
+    /// Cores of the machine, 1 to 255
+    #[arg(long, default_value_t = 2)]
+    pub cpus: u32,
+    /// Memory of the machine, for instance 512M or 2G; a number alone is MiB
+    #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
+    pub memory: u64,
+    /// Lead a port of this machine to the guest: [ADDRESS:]HOST:GUEST[/udp]; without an address
+    /// that of 127.0.0.1
+    #[arg(short, long, value_name = "HOST:GUEST")]
+    pub publish: Vec<Forward>,
+    /// Copy a file or folder in at start
+    #[arg(short, long, value_name = "HOST:GUEST")]
+    pub volume: Vec<Volume>,
+    /// Copy a file or folder in at the path it has here, with the libraries of what is in it
+    #[arg(long, value_name = "PATH")]
+    pub with: Vec<PathBuf>,
+    /// Copy the files of an installed Debian package in, and of those that it depends on, with
+    /// the system users and the folders that their set-up made
+    #[arg(long, value_name = "NAME")]
+    pub package: Vec<String>,
+    /// Run from a root file system: the guest's root is this folder, and PROGRAM is in it
+    #[arg(long, value_name = "DIR")]
+    pub rootfs: Option<PathBuf>,
+    /// Set a variable of the program's environment; without =VALUE, this shell's value is taken
+    #[arg(short, long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// Working directory of the program
+    #[arg(short, long, value_name = "DIR", default_value = "/")]
+    pub workdir: String,
+    /// Kind of machine
+    #[arg(long, value_enum, default_value = "q35")]
+    pub machine: MachineType,
+    /// Description of the system [default: system/default.toml]
+    #[arg(long, value_name = "FILE")]
+    pub system: Option<PathBuf>,
+    /// Hardware virtualisation or emulation
+    #[arg(long, value_enum, default_value = "auto")]
+    pub accel: Wish,
+    /// Wait for a debugger at this port of 127.0.0.1 before the first instruction
+    #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "1234")]
+    pub gdb: Option<u16>,
+    /// Say nothing but what the program says, and errors
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Show all that the system says, from its first line
+    #[arg(long)]
+    pub verbose: bool,
+    /// Print the exact emulator command instead of running it
+    #[arg(long)]
+    pub print: bool,
+    /// Record all frames at the network card
+    #[arg(long, value_name = "FILE")]
+    pub pcap: Option<PathBuf>,
+    /// A program of this machine (path, or name in PATH), and its arguments
+    #[arg(value_name = "PROGRAM", allow_hyphen_values = true)]
+    pub program: Vec<String>,
+}
+
+impl Options {
+    fn detail(&self) -> Detail {
+        match (self.quiet, self.verbose) {
+            (true, _) => Detail::Quiet,
+            (_, true) => Detail::All,
+            _ => Detail::News,
+        }
+    }
+}
+
+/// Boots and runs. The status is the program's.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(word) = options.program.first().filter(|word| word.starts_with('-')) {
+        bail!("run: there is no option {word}; ./pelago run --help lists them");
+    }
+    let folder = Instance::create()?;
+    // A printed command is run later, so its archive stays, among the other things that a build
+    // leaves.
+    let archive = if options.print { place::out().join("run.archive") } else { folder.path().join("boot.archive") };
+    // Declared before the machine and the guest, so it ends after them.
+    let _passt;
+    let (mut machine, origin) = prepare(options, &archive)?;
+    machine.check()?;
+    let (accelerator, reason) = accelerator::choose(options.accel);
+    machine.accelerator = accelerator;
+    if options.print {
+        let words: Vec<_> = machine.arguments().iter().map(|word| quoted(word)).collect();
+        println!("{} {}", crate::machine::emulator::PROGRAM, words.join(" "));
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !machine.forwards.is_empty() {
+        match crate::machine::passt::connect(&machine.forwards) {
+            Ok((passt, socket)) => {
+                machine.socket = Some(socket.into());
+                _passt = passt;
+            }
+            Err(problem) => eprintln!(
+                "pelago: the emulator's own network leads the ports, which is slow for many clients at once: {problem:#}"
+            ),
+        }
+    }
+    let is_carried = has_console_device(options)?;
+    let held = if is_carried { Some(streams::hold_signals()?) } else { None };
+    let streams = if is_carried { Some(Streams::open()?) } else { None };
+    machine.streams = streams.as_ref().map(Streams::descriptors).unwrap_or_default();
+    ctrlc::set_handler(|| INTERRUPT.store(true, Ordering::Relaxed)).context("cannot catch Ctrl-C")?;
+    if !options.quiet {
+        eprintln!("pelago: {}", start(options, &machine, &reason));
+    }
+    if let Some(port) = options.gdb {
+        eprintln!(
+            "pelago: waiting for a debugger; run: gdb {} -ex 'target remote 127.0.0.1:{port}'",
+            place::images().join("kernel").display()
+        );
+    }
+    let guest = Guest::start(&machine)?;
+    let replies = control::serve(folder.path(), guest.input())?;
+    if let (Some(streams), Some(held)) = (streams, held) {
+        let has_program = !options.program.is_empty();
+        let [input, output, _] = streams::terminals();
+        let direct =
+            Mutex::new(if has_program { terminal::Direct::enter_raw(output) } else { terminal::Direct::enter() });
+        let direct = Arc::new(direct);
+        let (at_end, process) = (direct.clone(), guest.process_id());
+        let running = streams.run(held, has_program, move |reason, status| {
+            if let Ok(mut direct) = at_end.lock() {
+                direct.take();
+            }
+            eprintln!("\npelago: {reason}");
+            STOPPED.store(status, Ordering::Relaxed);
+            switch_off(process);
+        })?;
+        let line_end = if has_program && input && output { "\r\n" } else { "\n" };
+        let result = relay_system(guest, &replies, running, News::new(options.detail()), line_end);
+        if let Ok(mut direct) = direct.lock() {
+            direct.take();
+        }
+        return Ok(ended(result?, options, origin.as_ref()));
+    }
+    let _direct = terminal::Direct::enter();
+    forward_input(&guest);
+    let status = relay(guest, &replies, News::new(options.detail()))?;
+    Ok(ended(status, options, origin.as_ref()))
+}
+
+/// The program's status is the tool's; of a bad one a likely cause is told.
+fn ended(status: u8, options: &Options, origin: Option<&Origin>) -> ExitCode {
+    if !options.quiet
+        && let Some(remedy) = origin.and_then(|origin| origin.remedy(status))
+    {
+        eprintln!("pelago: {remedy}");
+    }
+    ExitCode::from(status)
+}
+
+/// The line that says what was started.
+fn start(options: &Options, machine: &Machine, reason: &str) -> String {
+    let ports: Vec<_> = machine
+        .forwards
+        .iter()
+        .map(|Forward { address, host, guest, protocol }| match address {
+            address if *protocol == Protocol::Udp => format!("{address}:{host}/udp leads to its port {guest}"),
+            address if address.is_loopback() => format!("http://localhost:{host}/ leads to its port {guest}"),
+            address => format!("{address}:{host} leads to its port {guest}"),
+        })
+        .collect();
+    let what = options.program.first().map_or("no program given, so it serves its own page", String::as_str);
+    let (cpus, mib, by) = (machine.cpus, machine.memory_bytes >> 20, machine.accelerator.name());
+    let ports = if ports.is_empty() { String::new() } else { format!("; {}", ports.join(", ")) };
+    format!("{what}; {cpus} cores, {mib} MiB, {by} ({reason}){ports}")
+}
+
+/// Does somebody in the system serve the streams' device?
+fn has_console_device(options: &Options) -> Result<bool> {
+    let path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
+    let system = description::load(&path)?;
+    Ok(system.components.iter().any(|component| component.devices.iter().any(|kind| kind == "virtio-console")))
+}
+
+/// Ends the emulator that has this process id, ours: for an end out of any order.
+fn switch_off(process: u32) {
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process as i32), nix::sys::signal::Signal::SIGKILL);
+}
+
+/// Shows what the system says until the guest ends, while the streams go their own way.
+fn relay_system(
+    mut guest: Guest,
+    replies: &control::Replies,
+    running: streams::Running,
+    mut news: News,
+    line_end: &str,
+) -> Result<u8> {
+    let mut symbols = symbols::Symbols::default();
+    loop {
+        let Ok(event) = guest.next(WAKE_EVERY) else { continue };
+        match event {
+            Some(Event::Line { whole, .. }) => {
+                news.line(whole).into_iter().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
+            }
+            Some(Event::Reply(text)) => replies.deliver(text),
+            Some(Event::Part(_) | Event::Exit(_)) => {}
+            None => break,
+        }
+    }
+    if let status @ 1.. = STOPPED.load(Ordering::Relaxed) {
+        return Ok(status);
+    }
+    if let Some(status) = running.finish() {
+        return Ok(status);
+    }
+    news.rest().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
+    let status = guest.finish(Duration::ZERO)?;
+    Ok(status.clamp(0, 255) as u8)
+}
+
+/// Makes a disk image of what `run` with these options would boot (`./pelago build --image`).
+pub fn image(options: &Options) -> Result<ExitCode> {
+    let archive = place::out().join("boot.archive");
+    let (machine, _) = prepare(options, &archive)?;
+    let path = place::out().join("pelago.iso");
+    disk_image::make(&archive, &machine.command_line, &path)?;
+    println!("{}", path.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Builds what changed and writes the archive. Gives of a program of this machine where it came
+/// from.
+fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine, Option<Origin>)> {
+    let system_path = options.system.clone().unwrap_or_else(|| place::root().join("system/default.toml"));
+    let system = description::placed(description::load(&system_path)?, options.machine);
+    let mut root = crate::image::archive::Archive::default();
+    match &options.rootfs {
+        Some(folder) => container::add(&mut root, folder)?,
+        None => rootfs::add_base(&mut root),
+    }
+    for volume in &options.volume {
+        rootfs::add_volume(&mut root, volume)?;
+    }
+    let environment = environment(inherited().filter(|_| options.rootfs.is_none()), &options.env)?;
+    let path = environment.iter().find_map(|variable| variable.strip_prefix("PATH=")).unwrap_or_default().to_owned();
+    rootfs::add_packages(&mut root, &options.package, &path)?;
+    for wish in &options.with {
+        rootfs::add_with(&mut root, wish, &path)?;
+    }
+    let mut run = Run { working_directory: options.workdir.clone(), environment, ..Run::default() };
+    (run.terminals, run.window) = (streams::terminals(), streams::window());
+    if let Some((name, arguments)) = options.program.split_first() {
+        run.arguments.push(match options.rootfs {
+            Some(_) => container::find_program(&root, name, &path, &options.workdir)?,
+            None => rootfs::add_program(&mut root, name, &path)?,
+        });
+        run.arguments.extend_from_slice(arguments);
+    } else if let Some(folder) = &options.rootfs {
+        bail!("--rootfs {}: name the program of it to run, for instance /bin/sh", folder.display());
+    }
+    rootfs::check_folder(&root, &options.workdir)?;
+    // The user's mistakes above are told before anything is compiled.
+    let images = build::build_programs()?;
+    let mut archive = build::archive(&images, &system, &run)?;
+    archive.merge(root);
+    archive.write(archive_path)?;
+    let program = run.arguments.first().filter(|_| options.rootfs.is_none()).cloned();
+    let mut forwards = options.publish.clone();
+    if forwards.is_empty() && options.program.is_empty() {
+        forwards.push(DEFAULT_FORWARD.parse()?);
+    }
+    let machine = Machine {
+        memory_bytes: options.memory,
+        archive: Some(archive_path.to_owned()),
+        program: run.arguments.first().and_then(|path| path.rsplit('/').next()).map(str::to_owned),
+        forwards,
+        gdb: options.gdb,
+        pcap: options.pcap.clone(),
+        ..Machine::new(options.machine, options.cpus, crate::machine::emulator::Accelerator::Tcg)
+    };
+    Ok((machine, program.map(|program| Origin { files: archive, program })))
+}
+
+/// What a program has of this shell's environment unasked. Libraries that were found by it are
+/// found by it there, too.
+pub fn inherited() -> Option<String> {
+    std::env::var("LD_LIBRARY_PATH").ok().map(|folders| format!("LD_LIBRARY_PATH={folders}"))
+}
+
+/// The program's environment: a few defaults, then what the user set; the last value of a name
+/// counts.
+pub fn environment(inherited: Option<String>, wishes: &[String]) -> Result<Vec<String>> {
+    let mut variables =
+        vec![format!("PATH={}", rootfs::PATH), "HOME=/root".into(), "TERM=linux".into(), "HOSTNAME=pelago".into()];
+    variables.extend(inherited);
+    for wish in wishes {
+        let variable = match wish.split_once('=') {
+            Some(("", _)) => bail!("-e {wish}: the variable has no name"),
+            Some(_) => wish.clone(),
+            None => format!(
+                "{wish}={}",
+                std::env::var(wish)
+                    .with_context(|| format!("-e {wish}: this shell has no such variable; write {wish}=VALUE"))?
+            ),
+        };
+        let name = variable.split('=').next().unwrap_or_default().to_owned() + "=";
+        variables.retain(|other| !other.starts_with(&name));
+        variables.push(variable);
+    }
+    Ok(variables)
+}
+
+/// Hands what is typed to the guest's console. The thread ends with the process: reading a terminal
+/// cannot be interrupted.
+fn forward_input(guest: &Guest) {
+    let input = guest.input();
+    std::thread::spawn(move || {
+        let mut stdin = std::io::stdin().lock();
+        let mut bytes = [0; 4096];
+        let mut line_ended = true;
+        while let Ok(count @ 1..) = stdin.read(&mut bytes) {
+            line_ended = bytes[count - 1] == b'\n';
+            // What the user types must not pass for a control request.
+            let typed: Vec<u8> =
+                bytes[..count].iter().copied().filter(|&byte| byte != crate::machine::guest::CONTROL).collect();
+            if !input.send(&typed) {
+                return;
+            }
+        }
+        // The first of two ends a line that has no end yet, as on any terminal.
+        input.send(if line_ended { &[END_OF_INPUT] } else { &[END_OF_INPUT, END_OF_INPUT] });
+    });
+}
+
+/// Shows the console until the guest ends: the system's own lines on standard error, the program's
+/// on standard output.
+fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result<u8> {
+    let mut symbols = symbols::Symbols::default();
+    loop {
+        if INTERRUPT.load(Ordering::Relaxed) {
+            eprintln!("\npelago: interrupted; the machine is switched off");
+            return Ok(INTERRUPTED);
+        }
+        let Ok(event) = guest.next(WAKE_EVERY) else { continue };
+        match event {
+            Some(Event::Part(bytes)) => show(&bytes),
+            Some(Event::Line { whole, .. }) if ["pelago: ", "bt: "].iter().any(|start| whole.starts_with(start)) => {
+                news.line(whole).into_iter().for_each(|line| eprintln!("{}", symbols.describe(&line)));
+            }
+            Some(Event::Line { mut rest, .. }) => {
+                rest.push(b'\n');
+                show(&rest);
+            }
+            Some(Event::Reply(text)) => replies.deliver(text),
+            Some(Event::Exit(_)) => {}
+            None => break,
+        }
+    }
+    news.rest().for_each(|line| eprintln!("{}", symbols.describe(&line)));
+    let status = guest.finish(Duration::ZERO)?;
+    Ok(status.clamp(0, 255) as u8)
+}
+
+fn show(bytes: &[u8]) {
+    let mut out = std::io::stdout().lock();
+    // A closed pipe behind us is no reason to stop the guest.
+    let _ = out.write_all(bytes).and_then(|()| out.flush());
+}
+
+/// Removes folders of runs that could not: their process is gone, or another has its number.
+fn remove_ended(base: &std::path::Path) {
+    let Ok(folders) = std::fs::read_dir(base) else { return };
+    for folder in folders.flatten().map(|entry| entry.path()) {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let Some(id) = name.split('-').next().filter(|id| id.parse::<u32>().is_ok()) else { continue };
+        let is_gone = !std::path::Path::new("/proc").join(id).exists();
+        if is_gone || control::is_abandoned(&folder) {
+            // It may be another user's; then it is theirs to remove.
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+pub fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_./,=:+@".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// The folder of this run; removed with it.
+struct Instance(tempfile::TempDir);
+
+impl Instance {
+    fn create() -> Result<Instance> {
+        let base = place::instances();
+        remove_ended(&base);
+        let make = || -> std::io::Result<tempfile::TempDir> {
+            std::fs::create_dir_all(&base)?;
+            tempfile::Builder::new().prefix(&format!("{}-", std::process::id())).tempdir_in(&base)
+        };
+        let problem = || format!("cannot make a folder in {}; set XDG_RUNTIME_DIR", base.display());
+        make().map(Instance).with_context(problem)
+    }
+
+    fn path(&self) -> &std::path::Path {
+        self.0.path()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_value_of_a_variable_counts() {
+        let variables = environment(None, &["TERM=dumb".into(), "A=1".into(), "A=2".into()]).unwrap();
+        assert!(
+            variables.contains(&"TERM=dumb".into())
+                && variables.contains(&"A=2".into())
+                && !variables.contains(&"A=1".into())
+        );
+        assert!(
+            environment(None, &["=x".into()]).is_err() && environment(None, &["NO_SUCH_VARIABLE_HERE".into()]).is_err()
+        );
+    }
+
+    #[test]
+    fn folders_of_ended_runs_are_removed_and_no_others() {
+        let base = tempfile::tempdir().unwrap();
+        let own = std::process::id();
+        // No process has the largest number (proc(5), pid_max).
+        let names = ["4294967295-gone", &format!("{own}-here"), &format!("{own}-refuses"), "notes"];
+        names.iter().for_each(|name| std::fs::create_dir(base.path().join(name)).unwrap());
+        drop(std::os::unix::net::UnixListener::bind(base.path().join(names[2]).join("control")).unwrap());
+        remove_ended(base.path());
+        let left = names.map(|name| base.path().join(name).exists());
+        assert_eq!(left, [false, true, false, true]);
+    }
+
+    #[test]
+    fn what_is_started_is_told_in_one_line() {
+        let parse = |words: &[&str]| {
+            <Options as clap::Args>::augment_args(clap::Command::new("run"))
+                .try_get_matches_from(words)
+                .map(|found| <Options as clap::FromArgMatches>::from_arg_matches(&found).unwrap())
+        };
+        let options = parse(&["run", "-p", "8080:80", "httpd", "-f", "--bogus"]).unwrap();
+        assert_eq!(options.program, ["httpd", "-f", "--bogus"]);
+        let mut machine = Machine::new(MachineType::Q35, 2, crate::machine::emulator::Accelerator::Tcg);
+        machine.forwards = options.publish.clone();
+        let line = start(&options, &machine, "as was asked");
+        assert!(line.starts_with("httpd; 2 cores, 512 MiB") && line.contains("http://localhost:8080/"), "{line}");
+        let bogus = run(&parse(&["run", "--bogus", "busybox"]).unwrap()).unwrap_err().to_string();
+        assert!(bogus.contains("no option --bogus"), "{bogus}");
+        assert!(parse(&["run", "-q", "--verbose", "busybox"]).is_err());
+    }
+
+    #[test]
+    fn printed_words_survive_a_shell() {
+        assert_eq!(quoted("a b'c"), r"'a b'\''c'");
+        assert_eq!(quoted("-smp"), "-smp");
+    }
+}

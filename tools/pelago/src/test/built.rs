@@ -1,0 +1,82 @@
+//! Where a program that is tested or measured comes from: a root of Debian's packages, or a program
+//! of ours (`scenarios/servers/`) that stands on another language's runtime. Those are built for
+//! this machine where its compiler is there, with their outputs in the cache.
+
+use crate::test::scenario::Skip;
+use crate::{host::cargo, host::child, host::place, image::rootfs};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Where Go's own packages put it.
+const GO: &str = "/usr/local/go/bin/go";
+const TOKIO: &str = "tokio/Cargo.toml";
+
+#[derive(Clone, Copy)]
+pub enum Origin {
+    /// A root of `tools/machine.sh`, by its name.
+    Root(&'static str),
+    /// A source file of `servers/`, without its ending; a static program.
+    Go(&'static str),
+    /// The same with the C library, which Go's runtime then starts its threads by.
+    GoWithC(&'static str),
+    /// A program of `servers/tokio`.
+    Tokio(&'static str),
+}
+
+impl Origin {
+    /// What `run` is to be told: of a root, options; else the program.
+    pub fn words(self) -> Result<Vec<String>> {
+        match self {
+            Origin::Root(name) => {
+                let root = place::test_root(name);
+                if !root.is_dir() {
+                    bail!(Skip::Root(name));
+                }
+                Ok(vec!["--rootfs".into(), root.display().to_string()])
+            }
+            Origin::Go(name) => go(name, "0"),
+            Origin::GoWithC(name) => go(name, "1"),
+            Origin::Tokio(name) => tokio(name),
+        }
+    }
+}
+
+fn source(name: &str) -> PathBuf {
+    place::root().join("tools/pelago/src/test/scenarios/servers").join(name)
+}
+
+fn go(name: &str, with_c: &str) -> Result<Vec<String>> {
+    let own = Some(PathBuf::from(GO)).filter(|path| path.is_file());
+    let Some(go) = rootfs::in_path("go").or(own) else {
+        bail!(Skip::Cannot("there is no go; install Go from https://go.dev or Debian's golang-go".into()));
+    };
+    let folder = place::cache().join("go");
+    // Both of a name may be wanted at once.
+    let program = folder.join(if with_c == "1" { format!("{name}-with-c") } else { name.to_owned() });
+    let mut build = Command::new(go);
+    build.arg("build").arg("-o").arg(&program).arg(source(&format!("{name}.go")));
+    build.env("CGO_ENABLED", with_c).env("GOTOOLCHAIN", "local").env("GOFLAGS", "");
+    build.env("GOCACHE", folder.join("cache")).env("GOPATH", folder.join("path"));
+    let output = cargo::timed(|| child::output(&mut build, cargo::BUILD_LIMIT))?;
+    ensure!(output.status.success(), "go build: {}", String::from_utf8_lossy(&output.stderr).trim());
+    Ok(vec![program.display().to_string()])
+}
+
+/// Its crates come from the registry, once.
+fn tokio(name: &str) -> Result<Vec<String>> {
+    let manifest = source(TOKIO);
+    let words = |verb| [verb, "--quiet", "--locked", "--manifest-path"];
+    let mut fetch = cargo::command(&words("fetch"));
+    let output = cargo::timed(|| child::output(fetch.arg(&manifest), cargo::BUILD_LIMIT))?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!(Skip::Cannot(format!("tokio cannot be fetched: {}", why.trim().lines().last().unwrap_or_default())));
+    }
+    let mut build = cargo::command(&words("build"));
+    build.arg(&manifest).args(["--release", "--bin", name, "--target-dir"]).arg(place::cache().join("tokio"));
+    let made = cargo::build(build)?.context("the programs on tokio do not build")?;
+    let program =
+        made.iter().find_map(|artifact| artifact.executable.as_ref().filter(|_| artifact.target.name == name));
+    Ok(vec![program.context("cargo made no program")?.to_string()])
+}

@@ -1,0 +1,14 @@
+//! Unit tests, boot scenarios, and what judges them.
+
+pub mod audit;
+pub mod built;
+pub mod notes;
+pub mod quick;
+pub mod record;
+pub mod repeat;
+pub mod scenario;
+pub mod scenarios;
+pub mod sim;
+pub mod testing;
+pub mod times;
+pub mod unit;

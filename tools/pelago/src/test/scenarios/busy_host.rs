@@ -1,0 +1,63 @@
+//! Tier 4: recovery on a host that others use: four busy loops run beside the emulator.
+//!
+//! What a guest takes for a hang, and what waits with a limit, depends on how much of the host it
+//! gets; nothing may fail for want of that.
+
+use crate::test::scenario::{Bench, Scenario, Skip};
+use crate::test::scenarios::{held, keep_alive, recovery, recovery_other};
+use anyhow::{Context, Result, bail};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const LOOPS: usize = 4;
+/// Rounds of the nightly form, each of the whole of both groups.
+const ROUNDS: usize = 20;
+/// What the plain run tries, one of each group.
+const BRIEF: [&str; 2] = ["held/hang/q35/1", "recovery/hang/q35/2"];
+
+/// Of those that run by night only, these are short enough to be run in each round.
+const NIGHTLY: [&str; 3] = ["held/400/q35/2", "recovery/keep-alive/user/2", "recovery/keep-alive/tap/2"];
+
+pub fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(4, "busy-host/brief".into(), |bench| run(bench, 1, |name| BRIEF.contains(&name))),
+        Scenario::nightly(4, "busy-host/rounds".into(), |bench| run(bench, ROUNDS, |_| true)),
+    ]
+}
+
+fn run(bench: &Bench, rounds: usize, is_meant: impl Fn(&str) -> bool) -> Result<()> {
+    let groups = [held::scenarios(), recovery::scenarios(), keep_alive::scenarios(), recovery_other::scenarios()];
+    let is_short = |scenario: &Scenario| !scenario.nightly || NIGHTLY.contains(&scenario.name.as_str());
+    let chosen = groups.into_iter().flatten().filter(|scenario| is_short(scenario) && is_meant(&scenario.name));
+    let chosen: Vec<Scenario> = chosen.collect();
+    let is_over = AtomicBool::new(false);
+    let passed = std::thread::scope(|scope| {
+        for _ in 0..LOOPS {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
+        }
+        let passed = (1..=rounds).map(|round| all_pass(bench, round, &chosen)).sum::<Result<usize>>();
+        is_over.store(true, Ordering::Relaxed);
+        passed
+    })?;
+    if passed == 0 {
+        bail!(Skip::Cannot("it repeats scenarios of held and recovery, and this machine can have none".into()));
+    }
+    println!("     {passed} scenarios passed beside {LOOPS} busy loops");
+    Ok(())
+}
+
+/// How many passed; those that this machine cannot have are left out.
+fn all_pass(bench: &Bench, round: usize, chosen: &[Scenario]) -> Result<usize> {
+    let mut passed = 0;
+    for scenario in chosen {
+        match (scenario.body)(bench) {
+            Ok(()) => passed += 1,
+            Err(error) if error.is::<Skip>() => {}
+            Err(error) => return Err(error).with_context(|| format!("round {round}, {}", scenario.name)),
+        }
+    }
+    Ok(passed)
+}
