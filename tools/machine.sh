@@ -14,7 +14,9 @@
 #   half made.
 
 oldest_rust_minor=90
-bare_target=x86_64-unknown-none
+# rust-toolchain.toml is the one source of both; it is written for one value a line.
+rust_channel=$(sed -n 's/^channel = "\(.*\)"$/\1/p' "$root/rust-toolchain.toml")
+bare_target=$(sed -n 's/^targets = \["\(.*\)"\]$/\1/p' "$root/rust-toolchain.toml")
 host_target=x86_64-unknown-linux-gnu
 
 step() { printf 'pelago: %s\n' "$1" >&2; }
@@ -137,6 +139,28 @@ rust_can_build() {
     [ -d "$(rustc --print sysroot)/lib/rustlib/$bare_target/lib" ]
 }
 
+# Sets RUSTUP_TOOLCHAIN to one that is installed and can build: that of rust-toolchain.toml, else
+# the user's default. rustup by itself would download the former where the latter will do. It may
+# not install any on the way, either: what is missing is said first.
+choose_toolchain() {
+    have rustup && [ -z "${RUSTUP_TOOLCHAIN:-}" ] || return 0
+    RUSTUP_AUTO_INSTALL=0
+    export RUSTUP_AUTO_INSTALL
+    installed=$(rustup toolchain list 2>/dev/null) || return 0
+    default=$(printf '%s\n' "$installed" | sed -n 's/ (.*default.*//p')
+    for toolchain in "$rust_channel-$host_target" $default; do
+        printf '%s\n' "$installed" | grep -q "^$toolchain\( \|\$\)" || continue
+        chosen=${chosen:-$toolchain}
+        if RUSTUP_TOOLCHAIN=$toolchain rust_can_build; then
+            chosen=$toolchain
+            break
+        fi
+    done
+    [ -z "${chosen:-}" ] && return 0
+    RUSTUP_TOOLCHAIN=$chosen
+    export RUSTUP_TOOLCHAIN
+}
+
 ready_compiler() {
     if ! have cc; then
         require_debian "a C linker (cc)" "install gcc and the C library's development files"
@@ -144,6 +168,7 @@ ready_compiler() {
             || fail "there is no C linker (cc), which Rust needs for the host tool" \
                 "run as root: apt-get install gcc libc6-dev"
     fi
+    choose_toolchain
     rust_can_build && return 0
     if [ -x "$own_rust/bin/rustc" ]; then
         PATH="$own_rust/bin:$PATH"
