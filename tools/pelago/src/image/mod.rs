@@ -1,4 +1,5 @@
-//! What the guest boots: the system's programs, its description, and the files of the program that runs.
+//! What the guest boots: the system's programs, its description, and the files of the program that
+//! runs.
 
 pub mod archive;
 pub mod build;
