@@ -5,7 +5,7 @@ use super::clients::Load;
 use super::outside::Experiment;
 use super::results::{Unit, host_cores};
 use super::servers::Server;
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use serde::{Deserialize, Serialize};
 
 /// What a figure can be trusted for; docs/measuring.md says how that was found.

@@ -4,9 +4,9 @@
 use super::outside::cpu_us;
 use super::systems::{Boot, PAGE_BYTES, PAGE_PATH, Side, Systems};
 use crate::bench::peer::MEASURE;
-use crate::machine::emulator::MachineType;
+use crate::host::port;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
-use crate::test::scenario::free_port;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -35,7 +35,7 @@ pub fn serve(
     cpus: u32,
     words: &[&str],
 ) -> Result<(Guest, String)> {
-    let port = free_port()?;
+    let port = port::free()?;
     let mut guest = systems.boot(side, &Boot { words, port: Some((port, 80)), ..Boot::bare(machine, cpus) })?;
     let ready = if side == Side::Pelago { "pelago: ready" } else { crate::bench::peer::READY };
     guest.expect(ready, LIMIT)?;

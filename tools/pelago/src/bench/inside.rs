@@ -6,7 +6,7 @@ use super::results::{Column, Results, Unit};
 use super::systems::{Boot, Side, Systems};
 use crate::bench::counts;
 use crate::bench::plugin::Plugin;
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use anyhow::{Result, bail};
 use std::time::Duration;
 

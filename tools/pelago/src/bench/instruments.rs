@@ -1,7 +1,7 @@
 //! The options of `./pelago bench` that the emulator's plugin serves instead of a clock:
 //! instruction counts and the coherence model.
 
-use crate::test::scenario::Bench;
+use crate::machine::testbed::Testbed;
 use crate::{bench::coherence, bench::counts, bench::plugin, machine::accelerator};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
@@ -55,7 +55,7 @@ impl Options {
         let wanted =
             |name: &str| common.names.is_empty() || common.names.iter().any(|wish| name.contains(wish.as_str()));
         if self.model.is_none() {
-            let bench = Bench::with_system(accelerator::Wish::Tcg, counts::SYSTEM)?;
+            let bench = Testbed::with_system(accelerator::Wish::Tcg, counts::SYSTEM)?;
             let wish = counts::Wish { functions: self.functions, keep: self.keep_counts, json: common.json };
             return counts::command(&bench, &wish, wanted);
         }

@@ -6,7 +6,7 @@ use super::results::{self, Column, Results, Unit};
 use super::systems::{Boot, Side, Systems};
 use super::table::number;
 use crate::bench::plugin::{self, Plugin};
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::{bench::counts, host::place, image::description};
 use anyhow::{Result, bail, ensure};

@@ -30,8 +30,8 @@ pub use results::SMALLEST as SMALLEST_RESULTS;
 pub use systems::Side;
 
 use crate::bench::plugin::Plugin;
+use crate::image::machine_type::MachineType;
 use crate::machine::accelerator;
-use crate::machine::emulator::MachineType;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{ENTRIES, Entry, Source};
 use clap::Args;

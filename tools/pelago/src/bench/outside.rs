@@ -5,7 +5,7 @@ use super::clients;
 use super::servers::Server;
 use super::systems::{Boot, Side, Systems};
 use crate::bench::peer::{self, MEASURE};
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use anyhow::{Context, Result};
 use std::time::Duration;

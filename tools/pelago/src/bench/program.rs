@@ -11,7 +11,7 @@ use super::systems::{Boot, Side, Systems};
 use crate::bench::counts::{self, Count};
 use crate::bench::peer::MEASURE;
 use crate::bench::plugin::{Mode, Plugin};
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::{Event, Guest};
 use anyhow::Result;
 use coherence::Report;

@@ -6,11 +6,12 @@ use super::clients::{self, kept};
 use super::outside::cpu_us;
 use super::systems::{Boot, PAGE_BYTES, Side, Systems};
 use crate::bench::plugin::Instruments;
+use crate::host::port;
 use crate::image::archive::Archive;
-use crate::machine::emulator::{Forward, MachineType};
+use crate::image::built::Origin;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Forward;
 use crate::machine::guest::Guest;
-use crate::test::built::Origin;
-use crate::test::scenario::free_port;
 use crate::{host::child, host::files, image::rootfs, machine::passt};
 use anyhow::{Context, Result, bail, ensure};
 use std::net::TcpStream;
@@ -182,7 +183,7 @@ impl Parts {
 
     /// Starts it; the guest, and the port of this machine that leads to it.
     fn boot(&self, systems: &Systems, side: Side, machine: MachineType, cpus: u32) -> Result<(Guest, u16)> {
-        let port = free_port()?;
+        let port = port::free()?;
         let words = if side == Side::Linux { self.words_in_guest() } else { self.words.clone() };
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         // The emulator's own network takes one connection at a time; who came too soon tries again

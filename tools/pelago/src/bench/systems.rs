@@ -3,9 +3,11 @@
 use crate::bench::peer::{self, Linux, MEASURE};
 use crate::bench::plugin::{self, Instruments};
 use crate::image::archive::Archive;
-use crate::machine::emulator::{Accelerator, Forward, Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::accelerator;
+use crate::machine::emulator::{Accelerator, Forward, Machine};
 use crate::machine::guest::Guest;
-use crate::{machine::accelerator, test::scenario};
+use crate::machine::testbed::Testbed;
 use anyhow::{Context, Result, ensure};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -81,9 +83,9 @@ const PROCESSES_NAMED: u32 = 64;
 
 /// Both, built.
 pub struct Systems {
-    pelago: scenario::Bench,
+    pelago: Testbed,
     /// The system that measures itself from inside.
-    inside: Option<scenario::Bench>,
+    inside: Option<Testbed>,
     /// Or why there is none.
     pub linux: Result<Linux, String>,
     measure: PathBuf,
@@ -98,9 +100,9 @@ impl Systems {
     /// none.
     pub fn prepare(wish: accelerator::Wish, inside: bool, memory_bytes: u64, functions: usize) -> Result<Systems> {
         let measure = peer::build_measure()?;
-        let inside = if inside { Some(scenario::Bench::with_system(wish, "bench.toml")?) } else { None };
+        let inside = if inside { Some(Testbed::with_system(wish, "bench.toml")?) } else { None };
         Ok(Systems {
-            pelago: scenario::Bench::new(wish)?,
+            pelago: Testbed::new(wish)?,
             inside,
             linux: Linux::find(&measure).map_err(|error| format!("{error:#}")),
             measure,
@@ -144,7 +146,7 @@ impl Systems {
     }
 
     /// The system that measures itself.
-    pub fn inside(&self) -> Result<&scenario::Bench> {
+    pub fn inside(&self) -> Result<&Testbed> {
         self.inside.as_ref().context("the system for the rows inside was not built")
     }
 
@@ -178,7 +180,7 @@ impl Systems {
         Ok(own + &processes.collect::<String>())
     }
 
-    fn boot_pelago(&self, bench: &scenario::Bench, boot: &Boot) -> Result<Guest> {
+    fn boot_pelago(&self, bench: &Testbed, boot: &Boot) -> Result<Guest> {
         let measure = self.measure.to_string_lossy();
         let words: Vec<&str> = boot.words.iter().map(|&word| if word == MEASURE { &*measure } else { word }).collect();
         bench.boot(boot.machine, boot.cpus, &words, |root, machine| {

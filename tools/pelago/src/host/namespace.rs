@@ -6,7 +6,7 @@
 //! says which is missing. Only a thread that called [`Namespace::enter`] is inside.
 
 use crate::host::child;
-use crate::test::scenario::Skip;
+use crate::host::skip::Skip;
 use anyhow::{Context, Result, bail};
 use std::fs::File;
 use std::process::Command;
@@ -30,7 +30,7 @@ pub struct Namespace {
 impl Namespace {
     /// Makes one. Where that cannot be done the error is a [`Skip`] that says what is missing.
     pub fn create() -> Result<Namespace> {
-        if crate::image::rootfs::in_path("ip").is_none() {
+        if crate::host::path::find("ip").is_none() {
             bail!(Skip::Package { program: "ip", package: "iproute2" });
         }
         if let Err(error) = File::options().read(true).write(true).open("/dev/net/tun") {

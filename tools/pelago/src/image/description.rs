@@ -3,7 +3,7 @@
 //! Refused, each with a line that says where: unknown keys, a name twice, a contract that is used
 //! but not provided or provided twice, a cycle in the order of boot, a number out of range.
 
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use anyhow::{Context, Result, bail, ensure};
 use petgraph::{algo::toposort, graph::DiGraph};
 use serde::Deserialize;
@@ -253,12 +253,12 @@ fn pages(name: &str, memory: &str) -> Result<u32> {
     if memory == "all" {
         return Ok(system::ALL_MEMORY);
     }
-    let bytes = crate::machine::emulator::parse_size(memory).with_context(|| format!("{name}: memory, or \"all\""))?;
+    let bytes = crate::host::size::parse_size(memory).with_context(|| format!("{name}: memory, or \"all\""))?;
     u32::try_from(bytes / PAGE_BYTES).with_context(|| format!("{name}: memory is too large"))
 }
 
 fn region(entry: RegionEntry) -> Result<Region> {
-    let bytes = crate::machine::emulator::parse_size(&entry.size).with_context(|| format!("region {}", entry.name))?;
+    let bytes = crate::host::size::parse_size(&entry.size).with_context(|| format!("region {}", entry.name))?;
     ensure!(bytes > 0 && bytes % PAGE_BYTES == 0, "region {}: its size is not a multiple of {PAGE_BYTES}", entry.name);
     let bytes = u32::try_from(bytes).with_context(|| format!("region {} is too large", entry.name))?;
     ensure!(

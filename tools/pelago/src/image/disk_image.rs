@@ -22,7 +22,7 @@ const PACKAGES: &str = "grub-common grub-pc-bin xorriso mtools";
 /// Makes the image `to` of the kernel that was built and an archive.
 pub fn make(archive: &Path, command_line: &[String], to: &Path) -> Result<()> {
     let remedy = || format!("install {PACKAGES}: run `./pelago build --image`, which does it, or apt-get");
-    ensure!(crate::image::rootfs::in_path(MAKER).is_some(), "{MAKER} is missing; {}", remedy());
+    ensure!(crate::host::path::find(MAKER).is_some(), "{MAKER} is missing; {}", remedy());
     ensure!(Path::new(LOADER).is_dir(), "{LOADER} is missing; {}", remedy());
     let root = tempfile::tempdir().context("cannot make a temporary folder")?;
     let boot = root.path().join("boot");

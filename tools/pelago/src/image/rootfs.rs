@@ -5,7 +5,7 @@
 //! too. What `-v` brought in counts before what the host has at the same path.
 
 use crate::image::archive::{Archive, HostFile, Owner};
-use crate::{host::child, image::elf, image::libraries, image::package, image::set_up};
+use crate::{host::child, host::path, image::elf, image::libraries, image::package, image::set_up};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -50,16 +50,6 @@ impl std::str::FromStr for Volume {
         }
         Ok(Volume { host: host.into(), guest: guest.into() })
     }
-}
-
-/// Where a program of that name is in PATH.
-pub fn in_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
-}
-
-fn is_program(file: &Path) -> bool {
-    file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
 }
 
 /// Where a path of the guest is in the archive.
@@ -364,7 +354,7 @@ impl<'a> View<'a> {
         let paths =
             || self.path.split(':').filter(|folder| folder.starts_with('/')).map(|folder| format!("{folder}/{name}"));
         let brought = paths().find(|path| self.archive.has_file(&in_root(path)));
-        brought.or_else(|| paths().find(|path| is_program(&host(path))))
+        brought.or_else(|| paths().find(|path| path::is_program(&host(path))))
     }
 }
 
@@ -389,7 +379,7 @@ pub fn add_program(archive: &mut Archive, name: &str, path: &str) -> Result<Stri
             text(&std::path::absolute(name).with_context(|| format!("cannot find {name}"))?)
         }
     } else {
-        let found = view.find(name).or_else(|| in_path(name).map(|path| text(&path)));
+        let found = view.find(name).or_else(|| path::find(name).map(|path| text(&path)));
         found.with_context(|| format!("there is no program `{name}` in PATH; install it or give its path"))?
     };
     if !view.archive.has_file(&in_root(&program)) {
@@ -397,7 +387,7 @@ pub fn add_program(archive: &mut Archive, name: &str, path: &str) -> Result<Stri
         if !host.is_file() {
             bail!("there is no program {}; give the path of one, or a name in PATH", host.display());
         }
-        if !is_program(&host) {
+        if !path::is_program(&host) {
             bail!("{} is not executable; run: chmod +x {}", host.display(), host.display());
         }
     }
@@ -410,7 +400,7 @@ pub fn add_program(archive: &mut Archive, name: &str, path: &str) -> Result<Stri
 pub fn add_with(archive: &mut Archive, wish: &Path, path: &str) -> Result<()> {
     let named = || format!("--with {}", wish.display());
     let is_name = wish.components().count() == 1 && !wish.exists();
-    let found = if is_name { wish.to_str().and_then(in_path) } else { None };
+    let found = if is_name { wish.to_str().and_then(path::find) } else { None };
     let host = std::path::absolute(found.as_deref().unwrap_or(wish)).with_context(named)?;
     let data = host.metadata().with_context(|| {
         format!("{}: cannot read it; give a file or folder of this machine, or a name in PATH", named())
@@ -483,7 +473,7 @@ fn add_busybox(archive: &mut Archive) -> Result<String> {
     let host = std::env::var_os("PELAGO_BUSYBOX")
         .map(PathBuf::from)
         .filter(|path| path.is_file())
-        .or_else(|| in_path("busybox"));
+        .or_else(|| path::find("busybox"));
     let host = host.context("there is no busybox; install one, for instance: apt-get install busybox-static")?;
     let data = crate::host::files::read(&host)?;
     libraries::bring(&mut View::new(archive, PATH), &text(&host), &data)?;

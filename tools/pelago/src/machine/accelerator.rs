@@ -1,7 +1,8 @@
 //! Hardware virtualisation or emulation? KVM may be there and yet hang or break a guest, so a probe
 //! boot decides, once per boot of the host.
 
-use crate::machine::emulator::{Accelerator, Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Accelerator, Machine};
 use crate::machine::guest::Guest;
 use clap::ValueEnum;
 use std::time::Duration;

@@ -32,7 +32,7 @@ pub struct Machine<'a> {
 /// it.
 pub fn start(machine: &Machine) -> Result<Guest> {
     ensure!(
-        crate::image::rootfs::in_path(PROGRAM).is_some(),
+        crate::host::path::find(PROGRAM).is_some(),
         "{PROGRAM} is missing; install it: apt-get install bochs bochsbios vgabios"
     );
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;

@@ -6,8 +6,9 @@
 //! tells it (`pelago.ecam`; QEMU's hw/i386/microvm.c fixes the address). microvm-mmio has no PCI;
 //! its card sits behind a virtio-mmio window, named on the command line in Linux's syntax.
 
+use crate::host::path;
+use crate::image::machine_type::MachineType;
 use anyhow::{Context, Result, bail, ensure};
-use clap::ValueEnum;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -30,8 +31,6 @@ const KNOWN_MIB: [(&str, u64); 2] = [
     ("node", 36),
     ("nodejs", 36),
 ];
-/// As much as an emulated processor can address.
-const MIB_MAX: u64 = 1 << 20;
 const MICROVM_ECAM: &str = "pelago.ecam=0xe0000000";
 /// The second of microvm's windows, and its line at the second I/O APIC (QEMU's
 /// include/hw/i386/microvm.h; with ACPI, which is the default). Not the first: QEMU's model moves
@@ -40,27 +39,7 @@ const MICROVM_WINDOW: &str = "virtio_mmio.device=512@0xfeb00200:25";
 /// The third, for the streams.
 const MICROVM_STREAMS_WINDOW: &str = "virtio_mmio.device=512@0xfeb00400:26";
 
-/// Machine types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MachineType {
-    Q35,
-    Microvm,
-    MicrovmMmio,
-}
-
 impl MachineType {
-    /// Those with PCI, for matrices.
-    pub const ALL: [MachineType; 2] = [MachineType::Q35, MachineType::Microvm];
-
-    /// As QEMU calls it.
-    pub fn name(self) -> &'static str {
-        match self {
-            MachineType::Q35 => "q35",
-            MachineType::Microvm => "microvm",
-            MachineType::MicrovmMmio => "microvm-mmio",
-        }
-    }
-
     /// QEMU's machine and its properties.
     fn model(self) -> &'static str {
         match self {
@@ -99,11 +78,6 @@ impl MachineType {
                 "virtio-serial-device,id=s0,max_ports=6,bus=virtio-mmio-bus.2",
             ],
         }
-    }
-
-    /// Its card's interrupt is a line, and lines are core 0's (`kernel/src/arch/x86_64/irq.rs`).
-    pub fn has_line(self) -> bool {
-        self == MachineType::MicrovmMmio
     }
 
     /// What the kernel cannot find out about the machine.
@@ -209,28 +183,6 @@ impl Forward {
     }
 }
 
-/// A number of bytes: digits, then K, M or G (powers of 1024) or nothing.
-pub fn parse_size(text: &str) -> Result<u64> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 20),
-        Some(b'g' | b'G') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number: u64 = digits.parse().with_context(|| format!("`{text}` is no size; write for instance 512M"))?;
-    number.checked_mul(1 << shift).with_context(|| format!("`{text}` is too large"))
-}
-
-/// The memory of a machine: as [`parse_size`], and a number without a unit is MiB.
-pub fn parse_memory(text: &str) -> Result<u64> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return parse_size(text);
-    }
-    let mib = parse_size(text)?;
-    let bytes = mib.checked_mul(1 << 20).filter(|_| mib <= MIB_MAX);
-    bytes.with_context(|| format!("{text} MiB are more than any machine has; write a unit, for instance 512M"))
-}
-
 /// A machine to boot.
 #[derive(Clone, Debug)]
 pub struct Machine {
@@ -255,10 +207,10 @@ pub struct Machine {
     /// Time is instructions, so many nanoseconds each (a power of two), and one thread of the host
     /// runs all cores in turn: nothing the host does is seen in the guest's times. Emulation only.
     pub instruction_ns: Option<u32>,
-    /// Measured by the emulator's plugin, with exact time: see `plugin`. Emulation only.
-    pub plugin: Option<crate::bench::plugin::Instruments>,
-    /// Where kernels write is written down.
-    pub audit: Option<crate::test::audit::Audit>,
+    /// Arguments of the plugins that the emulator loads. Emulation only.
+    pub plugins: Vec<String>,
+    /// What the emulator rolls dice for, and its time of day, are the same at each boot.
+    pub is_repeatable: bool,
     /// Sockets that the emulator inherits, one for each port of a console device (`streams`); none:
     /// no such device.
     pub streams: Vec<i32>,
@@ -307,8 +259,8 @@ impl Machine {
             command_line: Vec::new(),
             shows_memory: false,
             instruction_ns: None,
-            plugin: None,
-            audit: None,
+            plugins: Vec::new(),
+            is_repeatable: false,
             streams: Vec::new(),
             has_card: true,
             has_pair: false,
@@ -329,7 +281,7 @@ impl Machine {
         let cpus = self.cpus;
         ensure!((1..=CPUS_MAX).contains(&cpus), "--cpus {cpus}: the emulator takes 1 to {CPUS_MAX}; choose fewer");
         ensure!(
-            crate::image::rootfs::in_path(PROGRAM).is_some(),
+            path::find(PROGRAM).is_some(),
             "{PROGRAM} is missing; install it, for instance: apt-get install qemu-system-x86"
         );
         let archive_bytes = self.archive.as_ref().and_then(|path| path.metadata().ok()).map_or(0, |data| data.len());
@@ -359,7 +311,7 @@ impl Machine {
 
     /// Its instructions are counted or are its time.
     pub fn is_instrumented(&self) -> bool {
-        self.instruction_ns.is_some() || self.plugin.is_some() || self.audit.is_some()
+        self.instruction_ns.is_some() || !self.plugins.is_empty()
     }
 
     /// QEMU's arguments.
@@ -384,12 +336,10 @@ impl Machine {
         if let Some(ns) = self.instruction_ns {
             add(&["-icount", &format!("shift={},sleep=off", ns.ilog2())]);
         }
-        if let Some(plugin) = &self.plugin {
-            add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm", "-plugin", &plugin.argument()]);
+        if self.is_repeatable {
+            add(&["-seed", "1", "-rtc", "base=2024-01-01,clock=vm"]);
         }
-        if let Some(audit) = &self.audit {
-            add(&["-plugin", &audit.argument()]);
-        }
+        self.plugins.iter().for_each(|plugin| add(&["-plugin", plugin]));
         add(&["-smp", &self.cpus.to_string(), "-m", &size]);
         if self.nodes > 1 {
             self.numa().iter().for_each(|word| add(&[word]));
@@ -515,18 +465,6 @@ mod tests {
         let (end, _) = std::os::unix::net::UnixStream::pair().unwrap();
         machine.socket = Some(Arc::new(end.into()));
         assert!(machine.arguments().contains(&"stream,id=n0,server=off,addr.type=fd,addr.str=3".to_owned()));
-    }
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("512M").unwrap(), 512 << 20);
-        assert_eq!(parse_size("1g").unwrap(), 1 << 30);
-        for bad in ["", "M", "-1M", "1T", "99999999999999G"] {
-            assert!(parse_size(bad).is_err() && parse_memory(bad).is_err(), "{bad}");
-        }
-        assert_eq!((parse_memory("512").unwrap(), parse_memory("1G").unwrap()), (512 << 20, 1 << 30));
-        let bytes = parse_memory("536870912").unwrap_err().to_string();
-        assert!(bytes.contains("write a unit"), "{bytes}");
     }
 
     #[test]

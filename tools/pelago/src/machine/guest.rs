@@ -371,7 +371,7 @@ fn emulator_command(namespace: Option<&str>) -> Command {
     if let Some(namespace) = namespace {
         words.extend(["ip", "netns", "exec", namespace]);
     }
-    if crate::image::rootfs::in_path("setpriv").is_some() {
+    if crate::host::path::find("setpriv").is_some() {
         words.extend(["setpriv", "--pdeathsig", "KILL"]);
     }
     words.push(PROGRAM);
@@ -449,7 +449,8 @@ mod tests {
 
     #[test]
     fn our_kernel_is_told_when_it_starts_if_time_goes_on() {
-        use crate::machine::emulator::{Accelerator, MachineType};
+        use crate::image::machine_type::MachineType;
+        use crate::machine::emulator::Accelerator;
         let machine = Machine::new(MachineType::Q35, 1, Accelerator::Tcg);
         let words = |machine: &Machine| {
             let now = UNIX_EPOCH + Duration::new(1_795_383_516, 5_000_000) - EMULATOR_START;

@@ -8,4 +8,6 @@ pub mod guest;
 pub mod lifeline;
 pub mod news;
 pub mod passt;
+pub mod record;
 pub mod streams;
+pub mod testbed;

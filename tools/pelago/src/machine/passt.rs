@@ -7,8 +7,8 @@
 //! nobody where we are root, and needs no route, no address and no name server of this machine: the
 //! guest is told those of the emulator's own network.
 
+use crate::host::child;
 use crate::machine::emulator::Forward;
-use crate::{host::child, image::rootfs};
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::net::sockopt::set_socket_send_buffer_size;
@@ -73,7 +73,7 @@ impl Drop for Passt {
 
 /// Starts passt with these ports. Gives it and the emulator's end of the pair.
 pub fn connect(forwards: &[Forward]) -> Result<(Passt, OwnedFd)> {
-    if rootfs::in_path(PROGRAM).is_none() {
+    if crate::host::path::find(PROGRAM).is_none() {
         bail!("{PROGRAM} is missing; install it, for instance: apt-get install passt");
     }
     let (ours, its) = UnixStream::pair().context("cannot make a pair of sockets")?;

@@ -1,6 +1,6 @@
 //! `./pelago doctor`: what this machine has, and what to do about what it lacks.
 
-use crate::image::rootfs::in_path;
+use crate::host::path;
 use crate::{host::place, image::elf, machine::emulator};
 use anyhow::Result;
 use std::path::PathBuf;
@@ -39,14 +39,14 @@ pub fn run() -> Result<ExitCode> {
     );
     need(
         "passt",
-        in_path("passt").map(|path| path.display().to_string()),
+        path::find("passt").map(|path| path.display().to_string()),
         "apt-get install passt (without it the emulator leads the ports, slowly for many clients)",
         false,
     );
     need("curl", first_line("curl", "--version"), "apt-get install curl (tests use it)", false);
     need(
         "ip",
-        in_path("ip").map(|path| path.display().to_string()),
+        path::find("ip").map(|path| path.display().to_string()),
         "apt-get install iproute2 (tests over a tap use it)",
         false,
     );

@@ -1,10 +1,13 @@
 //! `./pelago run`: builds what changed, packs the program into an archive of its own, boots, and
 //! connects console and control.
 
+use crate::host::size::parse_memory;
+use crate::image::environment;
+use crate::image::machine_type::MachineType;
 use crate::image::origin::Origin;
 use crate::image::rootfs::{self, Volume};
 use crate::machine::accelerator::{self, Wish};
-use crate::machine::emulator::{Forward, Machine, MachineType, Protocol, parse_memory};
+use crate::machine::emulator::{Forward, Machine, Protocol};
 use crate::machine::guest::{Event, Guest};
 use crate::machine::news::{Detail, News};
 use crate::machine::streams::{self, Streams};
@@ -273,7 +276,7 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine
     for volume in &options.volume {
         rootfs::add_volume(&mut root, volume)?;
     }
-    let environment = environment(inherited().filter(|_| options.rootfs.is_none()), &options.env)?;
+    let environment = environment::of(environment::inherited().filter(|_| options.rootfs.is_none()), &options.env)?;
     let path = environment.iter().find_map(|variable| variable.strip_prefix("PATH=")).unwrap_or_default().to_owned();
     rootfs::add_packages(&mut root, &options.package, &path)?;
     for wish in &options.with {
@@ -311,35 +314,6 @@ fn prepare(options: &Options, archive_path: &std::path::Path) -> Result<(Machine
         ..Machine::new(options.machine, options.cpus, crate::machine::emulator::Accelerator::Tcg)
     };
     Ok((machine, program.map(|program| Origin { files: archive, program })))
-}
-
-/// What a program has of this shell's environment unasked. Libraries that were found by it are
-/// found by it there, too.
-pub fn inherited() -> Option<String> {
-    std::env::var("LD_LIBRARY_PATH").ok().map(|folders| format!("LD_LIBRARY_PATH={folders}"))
-}
-
-/// The program's environment: a few defaults, then what the user set; the last value of a name
-/// counts.
-pub fn environment(inherited: Option<String>, wishes: &[String]) -> Result<Vec<String>> {
-    let mut variables =
-        vec![format!("PATH={}", rootfs::PATH), "HOME=/root".into(), "TERM=linux".into(), "HOSTNAME=pelago".into()];
-    variables.extend(inherited);
-    for wish in wishes {
-        let variable = match wish.split_once('=') {
-            Some(("", _)) => bail!("-e {wish}: the variable has no name"),
-            Some(_) => wish.clone(),
-            None => format!(
-                "{wish}={}",
-                std::env::var(wish)
-                    .with_context(|| format!("-e {wish}: this shell has no such variable; write {wish}=VALUE"))?
-            ),
-        };
-        let name = variable.split('=').next().unwrap_or_default().to_owned() + "=";
-        variables.retain(|other| !other.starts_with(&name));
-        variables.push(variable);
-    }
-    Ok(variables)
 }
 
 /// Hands what is typed to the guest's console. The thread ends with the process: reading a terminal
@@ -445,19 +419,6 @@ impl Instance {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_value_of_a_variable_counts() {
-        let variables = environment(None, &["TERM=dumb".into(), "A=1".into(), "A=2".into()]).unwrap();
-        assert!(
-            variables.contains(&"TERM=dumb".into())
-                && variables.contains(&"A=2".into())
-                && !variables.contains(&"A=1".into())
-        );
-        assert!(
-            environment(None, &["=x".into()]).is_err() && environment(None, &["NO_SUCH_VARIABLE_HERE".into()]).is_err()
-        );
-    }
 
     #[test]
     fn folders_of_ended_runs_are_removed_and_no_others() {

@@ -1,10 +1,8 @@
 //! Unit tests, boot scenarios, and what judges them.
 
 pub mod audit;
-pub mod built;
 pub mod notes;
 pub mod quick;
-pub mod record;
 pub mod repeat;
 pub mod scenario;
 pub mod scenarios;

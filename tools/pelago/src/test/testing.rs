@@ -7,9 +7,11 @@
 
 use crate::host::late::Late;
 use crate::host::progress::{self, Progress};
-use crate::test::record::Record;
+use crate::host::skip::Skip;
+use crate::machine::record::Record;
+use crate::machine::testbed::Testbed;
 use crate::test::repeat::{self, End, Ran};
-use crate::test::scenario::{Bench, CONSOLE, Scenario, Skip};
+use crate::test::scenario::{Bench, CONSOLE, Scenario};
 use crate::{
     host::cargo, host::leftovers, host::place, machine::accelerator, test::quick, test::scenarios, test::times,
     test::unit,
@@ -93,7 +95,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     if !chosen.is_empty() {
         let building = progress.begin("the guest's build", progress::LIMIT);
-        let bench = Bench::new(options.accel);
+        let bench = Testbed::new(options.accel).map(Bench::new);
         drop(building);
         match bench {
             Ok(bench) => {
@@ -398,7 +400,7 @@ mod tests {
                 })
             })
             .collect();
-        let (bench, progress) = (Bench::empty().unwrap(), Progress::start());
+        let (bench, progress) = (Bench::new(Testbed::empty().unwrap()), Progress::start());
         let runner = Runner { kept: folder.path().to_owned(), ..Runner::new(&bench, &progress, true) };
         let ends = runner.all(&plays);
         for (scenario, _) in ends.iter().filter(|(_, end)| *end == End::Failed) {

@@ -10,8 +10,9 @@ mod table;
 use crate::bench::Side;
 use crate::bench::peer::{self, Linux, MEASURE};
 use crate::bench::plugin::{self, Mode, Plugin};
-use crate::machine::emulator::{Accelerator, Machine, MachineType};
-use crate::test::scenario::Bench;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Accelerator, Machine};
+use crate::machine::testbed::Testbed;
 use crate::{host::place, image::description, machine::accelerator};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{Boot, Load};
@@ -64,7 +65,7 @@ pub fn command(wish: &Wish) -> Result<()> {
         "the model has no row of such a name; `./pelago bench --model coherence --list` prints them"
     );
     let ours = boots.iter().any(|(boot, _)| boot.side == Side::Pelago);
-    let bench = if ours { Some(Bench::new(accelerator::Wish::Tcg)?) } else { None };
+    let bench = if ours { Some(Testbed::new(accelerator::Wish::Tcg)?) } else { None };
     let guests = Guests::prepare(bench.as_ref())?;
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     let began = Instant::now();
@@ -95,7 +96,7 @@ pub fn command(wish: &Wish) -> Result<()> {
 pub struct Guests<'a> {
     plugin: Plugin,
     /// Without it Linux alone can be booted.
-    bench: Option<&'a Bench>,
+    bench: Option<&'a Testbed>,
     measure: PathBuf,
     /// Or why there is none.
     linux: Result<Linux, String>,
@@ -104,7 +105,7 @@ pub struct Guests<'a> {
 impl Guests<'_> {
     /// Builds the plugin and the measuring program. A Linux guest that cannot be had is no failure
     /// yet: our own rows need none.
-    pub fn prepare(bench: Option<&Bench>) -> Result<Guests<'_>> {
+    pub fn prepare(bench: Option<&Testbed>) -> Result<Guests<'_>> {
         let measure = peer::build_measure()?;
         let linux = Linux::find(&measure).map_err(|error| format!("{error:#}"));
         Ok(Guests { plugin: Plugin::prepare()?, bench, measure, linux })
@@ -149,7 +150,7 @@ impl Guests<'_> {
         self.plugin.run(Mode::Coherence, turn, &names, start, done, limit(cpus))
     }
 
-    fn bench(&self) -> Result<&Bench> {
+    fn bench(&self) -> Result<&Testbed> {
         self.bench.context("our own guest was not built")
     }
 

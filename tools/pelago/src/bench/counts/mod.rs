@@ -7,9 +7,10 @@
 mod kept;
 
 use crate::bench::plugin::{self, Instruments, Mode, Plugin};
-use crate::machine::emulator::{Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
-use crate::test::scenario::Bench;
+use crate::machine::testbed::Testbed;
 use crate::{host::files, image::build};
 use anyhow::{Context, Result, ensure};
 use coherence::{Report, Row, StepRow};
@@ -72,7 +73,7 @@ impl Count {
 }
 
 /// Counts once, on one core.
-pub fn measure(plugin: &Plugin, bench: &Bench, system: &System) -> Result<(Vec<Count>, Report)> {
+pub fn measure(plugin: &Plugin, bench: &Testbed, system: &System) -> Result<(Vec<Count>, Report)> {
     let start = |instruments| {
         bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine: &mut Machine| {
             plugin::fit(machine, instruments);
@@ -132,7 +133,7 @@ pub struct Wish<'a> {
 }
 
 /// `./pelago bench --counts` and `--keep-counts`.
-pub fn command(bench: &Bench, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Result<()> {
+pub fn command(bench: &Testbed, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let plugin = Plugin::prepare()?;
     let (counts, report) = measure(&plugin, bench, bench.system())?;
     println!(

@@ -15,7 +15,8 @@ pub use package::Package;
 pub use program::build as build_measure;
 
 use crate::image::archive::Archive;
-use crate::machine::emulator::{Accelerator, Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Accelerator, Machine};
 use crate::machine::guest::Guest;
 use anyhow::{Context, Result};
 use std::path::Path;

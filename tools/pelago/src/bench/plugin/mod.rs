@@ -11,7 +11,7 @@ pub use names::of as names;
 
 use crate::machine::emulator::{Machine, PROGRAM};
 use crate::machine::guest::Guest;
-use crate::{host::cargo, host::files, image::rootfs};
+use crate::{host::cargo, host::files};
 use anyhow::{Context, Result, bail, ensure};
 pub use coherence::Mode;
 use coherence::{Report, StepRow};
@@ -35,7 +35,7 @@ const INTERNALS: [&str; 7] = [
 ];
 const REMEDY: &str = "use an emulator of version 7.2 to 8 as Debian builds it: apt-get install qemu-system-x86";
 
-/// A plugin and its arguments, for [`Machine::plugin`].
+/// A plugin and its arguments, for [`Machine::plugins`].
 #[derive(Clone, Debug)]
 pub struct Instruments {
     library: PathBuf,
@@ -124,7 +124,8 @@ impl Plugin {
 
 /// Puts the plugin into a machine and everything out that would make two runs differ.
 pub fn fit(machine: &mut Machine, instruments: Instruments) {
-    machine.plugin = Some(instruments);
+    machine.plugins.push(instruments.argument());
+    machine.is_repeatable = true;
     machine.instruction_ns = Some(1);
     machine.has_card = false;
     machine.accelerator = crate::machine::emulator::Accelerator::Tcg;
@@ -132,7 +133,7 @@ pub fn fit(machine: &mut Machine, instruments: Instruments) {
 
 /// Fails with one line if this machine's emulator cannot carry the plugin.
 pub fn check_emulator() -> Result<()> {
-    check(&rootfs::in_path(PROGRAM).with_context(|| format!("{PROGRAM} is missing; {REMEDY}"))?)
+    check(&crate::host::path::find(PROGRAM).with_context(|| format!("{PROGRAM} is missing; {REMEDY}"))?)
 }
 
 fn check(emulator: &Path) -> Result<()> {

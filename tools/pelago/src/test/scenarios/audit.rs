@@ -3,8 +3,9 @@
 //! (B-P1).
 
 use super::{objects, recovery, web};
+use crate::image::machine_type::MachineType;
 use crate::image::symbols::Symbols;
-use crate::machine::emulator::{Accelerator, Machine, MachineType};
+use crate::machine::emulator::{Accelerator, Machine};
 use crate::test::audit::{Audit, Breach, COMMAND_LINE, Deed, Verdict};
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};
@@ -34,7 +35,7 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 fn fit(machine: &mut Machine, audit: &Audit) {
-    machine.audit = Some(audit.clone());
+    machine.plugins.push(audit.argument());
     machine.accelerator = Accelerator::Tcg;
     machine.command_line.push(COMMAND_LINE.into());
 }

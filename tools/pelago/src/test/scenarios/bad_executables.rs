@@ -4,7 +4,7 @@
 //! One boot: a program compiled here starts each file in a child and says how that ended. Host
 //! tests go through many more damaged headers (`linux/proxy/src/image.rs`).
 
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::bad_programs::compile;
 use anyhow::{Context, Result, ensure};
@@ -87,7 +87,7 @@ fn cases() -> Result<Vec<Case>> {
     let mut unloaded = good.clone();
     loads.iter().for_each(|at| unloaded[*at] = 0);
     let word = |at: usize, value: u64| changed(&good, at, &value.to_le_bytes());
-    let shell = crate::image::rootfs::in_path("ls").context("there is no ls")?;
+    let shell = crate::host::path::find("ls").context("there is no ls")?;
     let files: Vec<(&str, Vec<u8>, u32)> = vec![
         ("good", good.clone(), 0),
         ("empty", Vec::new(), ENOEXEC),

@@ -2,7 +2,8 @@
 //! status that is not zero.
 
 use crate::host::child;
-use crate::test::scenario::{Scenario, Skip};
+use crate::host::skip::Skip;
+use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
 use std::net::TcpListener;
 use std::path::Path;
@@ -105,7 +106,7 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
         }
         "little-memory-for-program" => executable(&folder.join("node"), b"#!/bin/sh\n"),
         "no-library" => {
-            let program = crate::image::rootfs::in_path("ls").context("there is no ls")?;
+            let program = crate::host::path::find("ls").context("there is no ls")?;
             let mut data = crate::host::files::read(&program)?;
             let Some(place) = data.windows(10).position(|window| window == b"libc.so.6\0") else {
                 bail!(Skip::Cannot(format!(
@@ -129,7 +130,7 @@ fn prepare(folder: &Path, case: &Case) -> Result<()> {
                 }
             }
             if case.name == "no-plugins" {
-                let other = crate::image::rootfs::in_path("ls").context("there is no ls")?;
+                let other = crate::host::path::find("ls").context("there is no ls")?;
                 std::os::unix::fs::symlink(other, bin.join(crate::machine::emulator::PROGRAM))
                     .context("cannot make a link")?;
             }

@@ -5,7 +5,8 @@
 //! Both are measured in one boot, one after the other, so that the host's speed is the same.
 
 use crate::host::late::late;
-use crate::test::scenario::{Bench, Scenario, free_port, with_console};
+use crate::host::port;
+use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::bad_programs::{self, PAGE};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, ensure};
@@ -137,7 +138,7 @@ fn program(case: &Case) -> Result<Vec<u8>> {
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let (bad, plain) =
         (program(case)?, bad_programs::compile(&format!("say(\"{LOOPS}\\n\", {}); for (;;);", LOOPS.len() + 1))?);
-    let port = free_port()?;
+    let port = port::free()?;
     let starts = if case.forks > 0 { "exec /bad" } else { "while :; do /bad; done" };
     let script = format!("httpd -f -p 80 -h /www & /loop & loop=$!; read line; kill -9 $loop; {starts}");
     let programs = vec![("root/bad", bad), ("root/loop", plain)];

@@ -5,9 +5,12 @@
 
 use crate::host::child;
 use crate::host::late::Late;
-use crate::machine::emulator::{Forward, Machine, MachineType};
+use crate::host::port;
+use crate::host::skip::Skip;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Forward, Machine};
 use crate::machine::guest::{Event, Guest};
-use crate::test::scenario::{Bench, Scenario, Skip, free_port, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
@@ -190,7 +193,7 @@ pub fn boot_beside_server(
 
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let program = compile(&format!("say(\"{STARTS}\\n\", {});{}", STARTS.len() + 1, case.body))?;
-    let port = free_port()?;
+    let port = port::free()?;
     let script = format!("httpd -f -p 80 -h /www & /bad; echo \"{ENDED}$?\"; wait");
     let guest = boot_beside_server(bench, cpus, &script, port, vec![("root/bad", program)])?;
     with_console(guest, |guest| {

@@ -5,8 +5,9 @@
 use super::checks;
 use super::random::{seed_of_the_night, seed_wished};
 use super::web;
+use crate::host::port;
 use crate::machine::emulator::Forward;
-use crate::test::scenario::{Bench, Scenario, free_port, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 fn check(bench: &Bench, cpus: u32, seed: u64, rounds: u32, limit: Duration) -> Result<()> {
-    let port = free_port()?;
+    let port = port::free()?;
     let script = format!(
         "httpd -f -p 80 -h /www & server=$!; /checks {} {rounds}; echo \"ended: $?\"; read line; kill $server",
         seed_wished(seed)?

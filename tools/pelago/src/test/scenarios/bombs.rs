@@ -1,8 +1,9 @@
 //! Tier 4: programs that fork without end. Whatever their forks have to say, or make others say, is
 //! a few lines, and a web server beside them keeps answering.
 
+use crate::host::port;
 use crate::machine::guest::{Event, Guest};
-use crate::test::scenario::{Bench, Scenario, free_port, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::bad_programs::{self, PAGE};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -75,7 +76,7 @@ pub fn scenarios() -> Vec<Scenario> {
 
 fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
     let program = bad_programs::compile(&format!("say(\"{STARTS}\\n\", {});{}", STARTS.len() + 1, case.body))?;
-    let port = free_port()?;
+    let port = port::free()?;
     let script = format!("httpd -f -p 80 -h /www & {}", case.command);
     let guest = bad_programs::boot_beside_server(bench, cpus, &script, port, vec![("root/bad", program)])?;
     with_console(guest, |guest| {

@@ -1,7 +1,8 @@
 //! Tier 0: the machine comes up, whatever its type and number of cores, and every core's monitor
 //! answers.
 
-use crate::machine::emulator::{Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Machine;
 use crate::run::commands::{Emulator, Mapping};
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};

@@ -8,9 +8,10 @@ use super::door::Running;
 use super::random::Random;
 use super::servers::{Server, wait_until};
 use super::web::first_tries;
+use crate::host::port;
+use crate::image::built::Origin;
 use crate::machine::control;
-use crate::test::built::Origin;
-use crate::test::scenario::{Bench, Scenario, free_port};
+use crate::test::scenario::{Bench, Scenario};
 use anyhow::{Context, Result, bail, ensure};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -61,7 +62,7 @@ fn run(bench: &Bench, name: &'static str, faults: usize) -> Result<()> {
     for page in 0..PAGES {
         crate::host::files::write(&folder.path().join(page.to_string()), &content(page))?;
     }
-    let host = free_port()?;
+    let host = port::free()?;
     let (origin, folder) = (Origin::Root(name), folder.path());
     let server = Server { origin, cpus: 2, port: (host, port), folder, words };
     let mut run = server.start()?;

@@ -3,7 +3,8 @@
 //! What a guest takes for a hang, and what waits with a limit, depends on how much of the host it
 //! gets; nothing may fail for want of that.
 
-use crate::test::scenario::{Bench, Scenario, Skip};
+use crate::host::skip::Skip;
+use crate::test::scenario::{Bench, Scenario};
 use crate::test::scenarios::{held, keep_alive, recovery, recovery_other};
 use anyhow::{Context, Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,10 +3,12 @@
 
 use crate::host::child;
 use crate::host::late::Late;
+use crate::host::skip::Skip;
 use crate::image::archive::Archive;
-use crate::machine::emulator::{Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
-use crate::test::scenario::{Bench, Skip, with_console};
+use crate::test::scenario::{Bench, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //! answer makes a judgement milder and never wrong.
 
 use super::checks;
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};

@@ -2,7 +2,8 @@
 //! system serves; kernel cores; and what the kernel tells of the machine, held against what the
 //! emulator was told to build.
 
-use crate::machine::emulator::{Accelerator, Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Accelerator, Machine};
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};

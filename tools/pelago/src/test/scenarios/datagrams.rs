@@ -3,7 +3,8 @@
 
 use super::checks;
 use super::door::Running;
-use crate::test::scenario::{Scenario, free_port};
+use crate::host::port;
+use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
@@ -45,7 +46,7 @@ fn socket() -> Result<UdpSocket> {
 }
 
 fn with_host() -> Result<()> {
-    let (server, port) = (socket()?, free_port()?);
+    let (server, port) = (socket()?, port::free()?);
     let (asked, forward) = (server.local_addr()?.port().to_string(), format!("{port}:5353/udp"));
     let words =
         ["--accel", "tcg", "-q", "-p", &forward, "--package", "python3", "/usr/bin/python3", "-c", PROGRAM, &asked];

@@ -2,8 +2,10 @@
 
 use crate::host::child;
 use crate::host::late::late;
+use crate::host::port;
+use crate::host::skip::Skip;
 use crate::machine::lifeline::Lifeline;
-use crate::test::scenario::{Scenario, Skip, free_port};
+use crate::test::scenario::Scenario;
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -42,7 +44,7 @@ fn options() -> Result<()> {
     let system = std::fs::read(crate::host::place::root().join("system/default.toml"))
         .context("there is no system/default.toml")?;
     crate::host::files::write(&folder.path().join("system.toml"), &system)?;
-    let port = free_port()?;
+    let port = port::free()?;
     let script = "echo \"facts: $COLOUR $INHERITED $(pwd) $(cat /in/file) $(cat sub/page)\"; \
         echo \"cores: $(grep -c ^processor /proc/cpuinfo)\"; \
         awk '/MemTotal/ { print \"memory:\", ($2 > 100000 && $2 < 204800) }' /proc/meminfo; \
@@ -90,7 +92,7 @@ fn options() -> Result<()> {
 
 /// Without a program there is a page, the tool says where, and Ctrl-C ends tool and emulator.
 fn page() -> Result<()> {
-    let port = free_port()?;
+    let port = port::free()?;
     let mut run = Running::start(&["--accel", "tcg", "-p", &format!("{port}:80")], &[])?;
     run.expect(&format!("http://localhost:{port}/"))?;
     let got = web::fetch_first(&run.lifeline(), &format!("http://localhost:{port}/"), LIMIT)?;
@@ -109,14 +111,14 @@ fn page() -> Result<()> {
 /// the whole page, and it is gone with the tool, however that ends.
 fn ports() -> Result<()> {
     for (program, package) in [("passt", "passt"), ("ss", "iproute2")] {
-        if crate::image::rootfs::in_path(program).is_none() {
+        if crate::host::path::find(program).is_none() {
             bail!(Skip::Package { program, package });
         }
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let page: Vec<u8> = (0..1024u32).flat_map(u32::to_le_bytes).collect();
     crate::host::files::write(&folder.path().join("page"), &page)?;
-    let (port, volume) = (free_port()?, format!("{}:/www", folder.path().display()));
+    let (port, volume) = (port::free()?, format!("{}:/www", folder.path().display()));
     // A process for each client.
     let words = ["--accel", "tcg", "-m", "1G", "-p", &format!("{port}:80"), "-v", &volume];
     let mut run = Running::start(&[&words[..], &web::SERVER].concat(), &[])?;
@@ -204,10 +206,10 @@ fn print() -> Result<()> {
 /// A debugger of the host stops the kernel where it is asked to, and names its functions, files and
 /// lines.
 fn debugger() -> Result<()> {
-    if crate::image::rootfs::in_path("gdb").is_none() {
+    if crate::host::path::find("gdb").is_none() {
         bail!(Skip::Package { program: "gdb", package: "gdb" });
     }
-    let port = free_port()?;
+    let port = port::free()?;
     let mut run = Running::start(&["--accel", "tcg", &format!("--gdb={port}"), "busybox", "echo", "debugged"], &[])?;
     let line = run.expect("waiting for a debugger; run: gdb ")?;
     let image = line.rsplit("gdb ").next().and_then(|rest| rest.split(' ').next()).unwrap_or_default();

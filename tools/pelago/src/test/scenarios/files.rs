@@ -2,10 +2,12 @@
 //! (`files.c`), several sqlite writers at once, and what shells and file utilities do.
 
 use super::checks;
+use crate::host::skip::Skip;
+use crate::image::machine_type::MachineType;
 use crate::image::rootfs;
-use crate::machine::emulator::{Machine, MachineType};
+use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
-use crate::test::scenario::{Bench, Scenario, Skip, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -42,7 +44,7 @@ fn checks(bench: &Bench, cpus: u32) -> Result<()> {
 
 /// Writers that find each other at work lose no row, and the file stays whole.
 fn sqlite(bench: &Bench, cpus: u32) -> Result<()> {
-    if rootfs::in_path("sqlite3").is_none() {
+    if crate::host::path::find("sqlite3").is_none() {
         bail!(Skip::Package { program: "sqlite3", package: "sqlite3" });
     }
     let script = format!(

@@ -6,7 +6,8 @@
 //! between. The damage is drawn from a seed: a failure can be repeated. Half of the damaged frames
 //! get right checksums again, or nothing behind a checksum would be tried.
 
-use crate::machine::emulator::{Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::random::Random;

@@ -4,7 +4,7 @@
 //! NAME`. What cores do to each other depends on their speed, too, so with several it may take some
 //! tries.
 
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::{host::place, image::description};

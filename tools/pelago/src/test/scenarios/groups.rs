@@ -1,7 +1,8 @@
 //! Tier 4: killed processes leave nothing behind, whatever they were doing, and are gone when their
 //! parent has waited for them.
 
-use crate::machine::emulator::{Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::{bad_programs, web};

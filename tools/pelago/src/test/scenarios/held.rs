@@ -5,7 +5,8 @@
 //! skipped and says what is missing.
 
 use crate::host::namespace::{COMMAND_LINE, GUEST, Namespace};
-use crate::machine::emulator::{Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::machine::lifeline::Lifeline;
 use crate::test::scenario::{Bench, Scenario, with_console};

@@ -3,7 +3,8 @@
 
 use super::door::Running;
 use crate::host::child;
-use crate::test::scenario::{Scenario, Skip};
+use crate::host::skip::Skip;
+use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::OsStr;
 use std::fs::{File, FileTimes, Permissions};

@@ -9,9 +9,12 @@
 
 use crate::host::late::all_well;
 use crate::host::namespace::{COMMAND_LINE, GUEST, Namespace};
-use crate::machine::emulator::{Forward, Machine, MachineType};
+use crate::host::port;
+use crate::host::skip::Skip;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Forward, Machine};
 use crate::machine::guest::Guest;
-use crate::test::scenario::{Bench, Scenario, Skip, free_port, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::recovery::{VICTIMS, break_component};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -74,7 +77,7 @@ struct Plan {
 
 fn run(bench: &Bench, machine: MachineType, own_network: bool, cpus: u32, plan: Plan) -> Result<()> {
     let namespace = own_network.then(Namespace::create).transpose()?;
-    let port = free_port()?;
+    let port = port::free()?;
     let guest = bench.boot(machine, cpus, &SERVER, |_, machine: &mut Machine| {
         match &namespace {
             Some(namespace) => {

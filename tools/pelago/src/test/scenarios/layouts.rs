@@ -4,7 +4,7 @@
 //! is, the turns go round the nodes, and every page of a core's own is of its node.
 
 use crate::bench::layouts::{self, Row};
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::run::commands::Emulator;
 use crate::test::scenario::{Bench, Scenario, with_console};

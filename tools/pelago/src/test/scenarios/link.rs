@@ -1,7 +1,7 @@
 //! Tier 4: the network card's link goes down and up again, by the emulator's own commands: the
 //! system says so, and serves again.
 
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::run::commands::Emulator;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::web;

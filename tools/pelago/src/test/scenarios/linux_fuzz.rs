@@ -5,9 +5,10 @@ use super::checks;
 use super::groups::{Held, is_left, settled};
 use super::random::{seed_of_the_night, seed_wished};
 use super::web;
+use crate::host::port;
 use crate::machine::emulator::Forward;
 use crate::machine::guest::Guest;
-use crate::test::scenario::{Bench, Scenario, free_port, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, ensure};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -56,7 +57,7 @@ fn fuzz(bench: &Bench, cpus: u32, seed: u64, amount: Amount) -> Result<()> {
     let calls = std::env::var(CALLS_VARIABLE).ok().map(|text| text.parse());
     let calls = calls.transpose().with_context(|| format!("{CALLS_VARIABLE} is a number"))?.unwrap_or(amount.calls);
     let amount = Amount { calls, ..amount };
-    let port = free_port()?;
+    let port = port::free()?;
     let guest = checks::boot_by(bench, cpus, checks::compile(FUZZER)?, SCRIPT, |root, machine| {
         root.file("root/www/page", 0o644, PAGE.to_vec());
         machine.forwards.push(Forward::local(port, 80));

@@ -3,7 +3,8 @@
 
 use super::checks;
 use super::door::Running;
-use crate::test::scenario::{Scenario, Skip};
+use crate::host::skip::Skip;
+use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::Path;
 

@@ -3,8 +3,10 @@
 
 use super::bad_programs::compile;
 use super::web;
-use crate::machine::emulator::{Forward, Machine, MachineType};
-use crate::test::scenario::{Bench, Scenario, free_port, with_console};
+use crate::host::port;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Forward, Machine};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ fn taker(mib: u64) -> Result<Vec<u8>> {
 }
 
 fn take(bench: &Bench, cpus: u32) -> Result<()> {
-    let (fits, too_much, port) = (taker(FITS_MIB)?, taker(TOO_MANY_MIB)?, free_port()?);
+    let (fits, too_much, port) = (taker(FITS_MIB)?, taker(TOO_MANY_MIB)?, port::free()?);
     let script = "httpd -f -p 80 -h /www & /fits; echo \"fits: $?\"; /too-much; echo \"too much: $?\"; wait";
     let words = ["busybox", "sh", "-c", script];
     let guest = bench.boot(MachineType::Q35, cpus, &words, |root, machine: &mut Machine| {

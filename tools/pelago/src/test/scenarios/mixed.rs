@@ -26,11 +26,13 @@ mod stalls;
 
 use crate::host::late::late;
 use crate::host::namespace::{GUEST, Namespace};
-use crate::machine::emulator::{Forward, Machine, MachineType};
+use crate::host::skip::Skip;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Forward, Machine};
 use crate::machine::guest::Guest;
-use crate::test::scenario::{Bench, Scenario, Skip, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::web;
-use crate::{host::place, image::description, image::rootfs, machine::passt};
+use crate::{host::place, image::description, machine::passt};
 use anyhow::{Context, Result, bail, ensure};
 use capture::Seen;
 use client::{Board, Client, Record};
@@ -238,7 +240,7 @@ fn boot(
             let guest: Ipv4Addr = GUEST.parse()?;
             addresses = (0..CLIENTS).map(|number| (guest, Client::guest_port(number)).into()).collect();
         }
-        Network::Passt if rootfs::in_path(passt::PROGRAM).is_none() => {
+        Network::Passt if crate::host::path::find(passt::PROGRAM).is_none() => {
             bail!(Skip::Package { program: passt::PROGRAM, package: passt::PROGRAM })
         }
         Network::Passt => {

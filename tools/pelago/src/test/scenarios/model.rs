@@ -4,7 +4,8 @@
 use crate::bench::coherence::{Guests, catalogue};
 use crate::bench::counts;
 use crate::bench::plugin::Plugin;
-use crate::test::scenario::{Bench, Scenario, Skip};
+use crate::host::skip::Skip;
+use crate::test::scenario::{Bench, Scenario};
 use crate::{host::child, host::place, image::build, image::description};
 use ::coherence::Row;
 use anyhow::{Context, Result, bail, ensure};

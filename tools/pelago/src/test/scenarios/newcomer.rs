@@ -3,8 +3,9 @@
 
 use super::checks;
 use super::door::Running;
-use crate::image::rootfs;
-use crate::test::scenario::{Scenario, Skip, free_port};
+use crate::host::port;
+use crate::host::skip::Skip;
+use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::Permissions;
 use std::io::{Read, Write};
@@ -52,10 +53,10 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// A program finds this machine by name, through the emulator's own network and through passt.
 fn host() -> Result<()> {
-    if rootfs::in_path(crate::machine::passt::PROGRAM).is_none() {
+    if crate::host::path::find(crate::machine::passt::PROGRAM).is_none() {
         bail!(Skip::Package { program: crate::machine::passt::PROGRAM, package: "passt" });
     }
-    let forward = format!("{}:80", free_port()?);
+    let forward = format!("{}:80", port::free()?);
     for network in [&[][..], &["-p", &forward]] {
         let listener = TcpListener::bind("127.0.0.1:0").context("no free port")?;
         let address = format!("http://host:{}/", listener.local_addr()?.port());
@@ -124,7 +125,7 @@ fn data_base(folder: &Path, package: &str, files: &[&str]) -> Result<String> {
 /// A program of a package that was not named, and so lacks what it reads, ends badly: the package
 /// is named.
 fn belongs() -> Result<()> {
-    if rootfs::in_path("dpkg-query").is_none() || !Path::new(OF_ETC_OR_LIB).exists() {
+    if crate::host::path::find("dpkg-query").is_none() || !Path::new(OF_ETC_OR_LIB).exists() {
         bail!(Skip::Cannot("this machine is no Debian".into()));
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -153,7 +154,7 @@ fn belongs() -> Result<()> {
 fn set_up() -> Result<()> {
     const USER: &str = "backup:x:34:34:";
     let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
-    if rootfs::in_path("dpkg-query").is_none() || !passwd.lines().any(|line| line.starts_with(USER)) {
+    if crate::host::path::find("dpkg-query").is_none() || !passwd.lines().any(|line| line.starts_with(USER)) {
         bail!(Skip::Cannot("this machine is no Debian".into()));
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;

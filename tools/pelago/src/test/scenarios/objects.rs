@@ -2,7 +2,8 @@
 //! (apps/conform).
 
 use super::web;
-use crate::machine::emulator::{Accelerator, Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Accelerator, Machine};
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::{host::place, image::description};

@@ -1,6 +1,6 @@
 //! Tier 3: unmodified Linux programs, by their output and their status.
 
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Result, ensure};
 use std::time::Duration;

@@ -6,9 +6,10 @@
 
 use crate::host::child;
 use crate::host::late::{all_well, late, of_transfer};
-use crate::machine::emulator::MachineType;
+use crate::host::skip::Skip;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
-use crate::test::scenario::{Bench, Scenario, Skip, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::Read;

@@ -2,7 +2,7 @@
 //! client does not notice.
 
 use crate::host::late::all_well;
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::recovery::content;

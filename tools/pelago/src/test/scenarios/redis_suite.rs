@@ -5,9 +5,11 @@
 use super::door::Running;
 use super::servers::wait_until;
 use super::tools;
-use crate::test::built::Origin;
-use crate::test::scenario::{Scenario, Skip, free_port};
-use crate::{host::child, host::files, host::place, image::rootfs};
+use crate::host::port;
+use crate::host::skip::Skip;
+use crate::image::built::Origin;
+use crate::test::scenario::Scenario;
+use crate::{host::child, host::files, host::place};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -88,7 +90,7 @@ fn read(text: &str) -> Result<List> {
 
 fn run() -> Result<()> {
     let list = read(LIST)?;
-    if rootfs::in_path("tclsh").is_none() {
+    if crate::host::path::find("tclsh").is_none() {
         bail!(Skip::Package { program: "tclsh", package: "tcl" });
     }
     let (source, origin) = (place::test_source("redis"), Origin::Root("redis").words()?);
@@ -97,7 +99,7 @@ fn run() -> Result<()> {
     }
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     prepare(&source, &place::test_root("redis"), folder.path())?;
-    let port = free_port()?;
+    let port = port::free()?;
     let forward = format!("{port}:6379");
     let options = ["--accel", "tcg", "-q", "--cpus", "1", "-p", &forward];
     let origin: Vec<&str> = origin.iter().map(String::as_str).collect();

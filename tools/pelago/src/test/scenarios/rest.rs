@@ -1,7 +1,7 @@
 //! Tier 4: who waits does not use its core (Barrelfish section 4.6): a component that spoke with
 //! others polls for about the cost of a wake-up, then sleeps until a message wakes it.
 
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::web;

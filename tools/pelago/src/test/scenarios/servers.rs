@@ -7,8 +7,10 @@ use super::rest::microseconds;
 use super::tools;
 use super::web::first_tries;
 use crate::host::late::of_transfer;
-use crate::test::built::Origin;
-use crate::test::scenario::{Scenario, Skip, free_port};
+use crate::host::port;
+use crate::host::skip::Skip;
+use crate::image::built::Origin;
+use crate::test::scenario::Scenario;
 use crate::{host::child, machine::control};
 use anyhow::{Context, Result, bail, ensure};
 use std::cell::RefCell;
@@ -290,7 +292,7 @@ fn serve(case: &Case, cpus: u32) -> Result<()> {
     if !case.beside.0.is_empty() {
         file(case.beside.0, case.beside.1.as_bytes())?;
     }
-    let port = free_port()?;
+    let port = port::free()?;
     let (origin, words) = (case.origin, case.words);
     let mut run = Server { origin, cpus, port: (port, case.port), folder: folder.path(), words }.start()?;
     let tries = RefCell::new(first_tries());
@@ -393,7 +395,7 @@ fn used(run: &Running) -> Result<u64> {
 /// both directions.
 fn shell() -> Result<()> {
     for program in ["ssh", "ssh-keygen"] {
-        if crate::image::rootfs::in_path(program).is_none() {
+        if crate::host::path::find(program).is_none() {
             bail!(Skip::Package { program, package: "openssh-client" });
         }
     }
@@ -409,7 +411,7 @@ fn shell() -> Result<()> {
         std::fs::set_permissions(path(private), owner_only).context("cannot change permissions")?;
     }
     crate::host::files::write(&path("home/passwd"), b"root:x:0:0:root:/served:/bin/sh\n")?;
-    let port = free_port()?;
+    let port = port::free()?;
     let script = "cp /served/passwd /etc; mkdir /etc/dropbear; exec dropbear -F -E -R";
     let home = path("home");
     let words = ["sh", "-c", script];

@@ -2,9 +2,10 @@
 //! that find each other at one sqlite database in WAL mode.
 
 use super::checks;
+use crate::host::skip::Skip;
+use crate::image::machine_type::MachineType;
 use crate::image::rootfs;
-use crate::machine::emulator::MachineType;
-use crate::test::scenario::{Bench, Scenario, Skip, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub fn scenarios() -> Vec<Scenario> {
 
 /// Each row that a writer was told is there is there, and no other; some are.
 fn sqlite(bench: &Bench, cpus: u32) -> Result<()> {
-    if rootfs::in_path("sqlite3").is_none() {
+    if crate::host::path::find("sqlite3").is_none() {
         bail!(Skip::Package { program: "sqlite3", package: "sqlite3" });
     }
     let script = format!(

@@ -5,7 +5,8 @@
 //! cannot pass for it (`$((3*7))` for 21).
 
 use crate::host::child;
-use crate::machine::emulator::{Machine, MachineType};
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::recovery::content;

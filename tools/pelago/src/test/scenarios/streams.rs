@@ -3,7 +3,7 @@
 
 use crate::host::child;
 use crate::host::late::late;
-use crate::machine::emulator::MachineType;
+use crate::image::machine_type::MachineType;
 use crate::test::scenario::Scenario;
 use crate::test::scenarios::door::read_lines;
 use crate::test::scenarios::recovery::content;

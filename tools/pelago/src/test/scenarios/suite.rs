@@ -3,7 +3,7 @@
 //! do not pass here; that list is judged both ways (decision 83).
 
 use super::door::Running;
-use crate::test::built::Origin;
+use crate::image::built::Origin;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 //! running this very tool as a person does.
 
 use super::door::Running;
-use crate::test::built::Origin;
+use crate::image::built::Origin;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, ensure};
 

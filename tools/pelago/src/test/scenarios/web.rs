@@ -2,10 +2,12 @@
 
 use crate::host::child;
 use crate::host::late::of_transfer;
-use crate::machine::emulator::{Forward, Machine, MachineType};
+use crate::host::port;
+use crate::image::machine_type::MachineType;
+use crate::machine::emulator::{Forward, Machine};
 use crate::machine::guest::Guest;
 use crate::machine::lifeline::Lifeline;
-use crate::test::scenario::{Bench, Scenario, free_port, with_console};
+use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -41,7 +43,7 @@ pub fn serve_on(
     content: Vec<u8>,
     change: impl FnOnce(&mut Machine),
 ) -> Result<(Guest, String)> {
-    let port = free_port()?;
+    let port = port::free()?;
     let forward = Forward::local(port, 80);
     let guest = bench.boot(machine, cpus, &SERVER, |root, machine: &mut Machine| {
         // Three copies: the archive, the file system's, and what is on its way out.

@@ -2,8 +2,8 @@
 //! of ours (`scenarios/servers/`) that stands on another language's runtime. Those are built for
 //! this machine where its compiler is there, with their outputs in the cache.
 
-use crate::test::scenario::Skip;
-use crate::{host::cargo, host::child, host::place, image::rootfs};
+use crate::host::skip::Skip;
+use crate::{host::cargo, host::child, host::place};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::Command;
@@ -48,7 +48,7 @@ fn source(name: &str) -> PathBuf {
 
 fn go(name: &str, with_c: &str) -> Result<Vec<String>> {
     let own = Some(PathBuf::from(GO)).filter(|path| path.is_file());
-    let Some(go) = rootfs::in_path("go").or(own) else {
+    let Some(go) = crate::host::path::find("go").or(own) else {
         bail!(Skip::Cannot("there is no go; install Go from https://go.dev or Debian's golang-go".into()));
     };
     let folder = place::cache().join("go");

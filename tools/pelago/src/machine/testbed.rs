@@ -1,0 +1,188 @@
+//! The built system and ways to boot it.
+
+use crate::host::place;
+use crate::image::archive::Archive;
+use crate::image::machine_type::MachineType;
+use crate::image::{build, container, description, environment, rootfs};
+use crate::machine::accelerator;
+use crate::machine::emulator::{Accelerator, Machine};
+use crate::machine::guest::Guest;
+use crate::machine::record::Record;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use system::{Run, System};
+
+/// Of each frame of a scenario's machines so many bytes are recorded: all headers.
+const FRAME_BYTES: u32 = 128;
+
+/// The built system, and where its programs come from.
+#[derive(Clone)]
+pub struct Testbed {
+    images: Vec<PathBuf>,
+    system: System,
+    accelerator: Accelerator,
+    folder: Arc<tempfile::TempDir>,
+    /// Its programs are in this root file system, not this machine's.
+    root: Option<PathBuf>,
+    /// What its machines leave to look at.
+    record: Option<Arc<Record>>,
+}
+
+impl Testbed {
+    /// Builds the guest.
+    pub fn new(wish: accelerator::Wish) -> Result<Testbed> {
+        let images = build::build_programs()?;
+        let (accelerator, reason) = accelerator::choose(wish);
+        eprintln!("pelago: guests run by {}: {reason}", accelerator.name());
+        Testbed::of(images, accelerator)
+    }
+
+    /// One that cannot boot anything.
+    #[cfg(test)]
+    pub fn empty() -> Result<Testbed> {
+        Testbed::of(Vec::new(), Accelerator::Tcg)
+    }
+
+    fn of(images: Vec<PathBuf>, accelerator: Accelerator) -> Result<Testbed> {
+        let system = description::load(&place::root().join("system/default.toml"))?;
+        let folder = Arc::new(tempfile::tempdir().context("cannot make a temporary folder")?);
+        Ok(Testbed { images, system, accelerator, folder, root: None, record: None })
+    }
+
+    /// The same, and what its machines say and send is recorded.
+    pub fn recorded(&self) -> Result<(Testbed, Arc<Record>)> {
+        let record = Arc::new(Record::create(self.folder.path())?);
+        Ok((Testbed { record: Some(record.clone()), ..self.clone() }, record))
+    }
+
+    /// The same whose programs are in a root file system.
+    pub fn in_root(&self, root: Option<&Path>) -> Testbed {
+        Testbed { root: root.map(Path::to_owned), ..self.clone() }
+    }
+
+    /// The same with another system, one of `system/`.
+    pub fn with_system(wish: accelerator::Wish, name: &str) -> Result<Testbed> {
+        let system = description::load(&place::root().join("system").join(name))?;
+        Ok(Testbed { system, ..Testbed::new(wish)? })
+    }
+
+    /// Boots with a program of this machine (none: the system alone), adding files to the root
+    /// directory by `fill`.
+    pub fn boot(
+        &self,
+        machine: MachineType,
+        cpus: u32,
+        program: &[&str],
+        fill: impl FnOnce(&mut Archive, &mut Machine) -> Result<()>,
+    ) -> Result<Guest> {
+        self.boot_system(&self.system, machine, cpus, program, fill)
+    }
+
+    /// The images that were built.
+    pub fn images(&self) -> &[PathBuf] {
+        &self.images
+    }
+
+    /// The description that is booted.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Boots another description.
+    pub fn boot_system(
+        &self,
+        system: &System,
+        machine: MachineType,
+        cpus: u32,
+        program: &[&str],
+        fill: impl FnOnce(&mut Archive, &mut Machine) -> Result<()>,
+    ) -> Result<Guest> {
+        let mut machine = Machine::new(machine, cpus, self.accelerator);
+        machine.memory_bytes += u64::from(cpus) * (4 << 20);
+        let placed = description::placed(system.clone(), machine.machine);
+        let archive = self.archive(&placed, program, |root| fill(root, &mut machine))?;
+        let path = tempfile::NamedTempFile::new_in(self.folder.path())
+            .context("cannot make a file for the boot archive")?
+            .into_temp_path();
+        archive.write(&path)?;
+        machine.archive = Some(path.to_path_buf());
+        let files = self.record.as_ref().map(|record| record.machine());
+        // Nothing beside the card of a machine whose every instruction counts.
+        if let Some(files) = &files
+            && machine.has_card
+            && !machine.is_instrumented()
+        {
+            machine.pcap = Some(files.frames.clone());
+            machine.pcap_frame_bytes = Some(FRAME_BYTES);
+        }
+        // To look at a failure with: the frames of the last machine that was booted.
+        if let Some(path) = std::env::var_os("PELAGO_PCAP") {
+            machine.pcap = Some(path.into());
+            machine.pcap_frame_bytes = None;
+        }
+        machine.check()?;
+        let mut guest = Guest::start(&machine)?;
+        guest.keep(path);
+        if let Some(files) = files {
+            guest.record(files.console);
+        }
+        Ok(guest)
+    }
+
+    /// The boot archive of a description with a program of this machine (none: the system alone).
+    pub fn archive(
+        &self,
+        system: &System,
+        program: &[&str],
+        fill: impl FnOnce(&mut Archive) -> Result<()>,
+    ) -> Result<Archive> {
+        let mut root = Archive::default();
+        match &self.root {
+            None => rootfs::add_base(&mut root),
+            Some(folder) => container::add(&mut root, folder)?,
+        }
+        let mut run = Run {
+            working_directory: "/".into(),
+            environment: environment::of(environment::inherited(), &[])?,
+            ..Run::default()
+        };
+        if let (Some(name), None) = (program.first(), &self.root) {
+            run.arguments.push(rootfs::add_program(&mut root, name, rootfs::PATH)?);
+        }
+        fill(&mut root)?;
+        // In a root it may be one of the files that were just added.
+        if let (Some(name), Some(_)) = (program.first(), &self.root) {
+            run.arguments.push(container::find_program(&root, name, rootfs::PATH, "/")?);
+        }
+        run.arguments.extend(program.iter().skip(1).map(|&word| word.to_owned()));
+        let mut archive = build::archive(&self.images, system, &run)?;
+        archive.merge(root);
+        Ok(archive)
+    }
+
+    /// Boots the system alone.
+    pub fn boot_bare(&self, machine: MachineType, cpus: u32) -> Result<Guest> {
+        self.boot(machine, cpus, &[], |_, _| Ok(()))
+    }
+
+    /// Boots another system, one of `system/`, alone, on a machine changed by `change`.
+    pub fn boot_other(
+        &self,
+        name: &str,
+        machine: MachineType,
+        cpus: u32,
+        change: impl FnOnce(&mut Machine),
+    ) -> Result<Guest> {
+        let system = description::load(&place::root().join("system").join(name))?;
+        self.boot_system(&system, machine, cpus, &[], |_, machine| {
+            change(machine);
+            Ok(())
+        })
+    }
+
+    /// How the guests of this run are run.
+    pub fn accelerator(&self) -> Accelerator {
+        self.accelerator
+    }
+}
