@@ -1,10 +1,11 @@
 //! House rules that the compiler does not know: where unsafe may stand, where the kernel may share,
 //! how long a file may be, which way dependencies point, and that no path of somebody's machine is
-//! in the tree. What the kernel may be about is in `tidy/kernel.rs`, what there may only be less of
-//! in `tidy/ratchets.rs`.
+//! in the tree. What the kernel may be about is in `tidy/kernel.rs`, what pages lean on in
+//! `tidy/pages.rs`, and what there may only be less of in `tidy/ratchets.rs`.
 
 pub mod check;
 mod kernel;
+mod pages;
 mod ratchets;
 pub mod size;
 
@@ -108,6 +109,7 @@ pub fn findings(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
         if let Ok(text) = std::fs::read_to_string(file) {
             check_text(&name, &text, &mut found);
             kernel::check(&name, &text, &mut found);
+            pages::check(root, &name, &text, &mut found);
             texts.push((name, text));
         }
     }

@@ -1,0 +1,78 @@
+//! House rules of pages: what a link or a worked example leans on is there.
+//!
+//! It knows links to files of the tree. Addresses of the network and places within a page are not
+//! looked at.
+
+use std::path::Path;
+
+/// Finds links of the Markdown page `name`, below `root`, that lead to no file.
+pub fn check(root: &Path, name: &str, text: &str, found: &mut Vec<String>) {
+    if !name.ends_with(".md") {
+        return;
+    }
+    let folder = root.join(name).parent().unwrap_or(root).to_path_buf();
+    for (number, line) in (1..).zip(text.lines()) {
+        for target in links(line) {
+            if !folder.join(target).exists() {
+                found.push(format!("{name}:{number}: the link leads to no file: {target}"));
+            }
+        }
+    }
+}
+
+/// Files that a line links to.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.filter(|target| !target.contains("://")).map(|target| target.split('#').next().unwrap_or(""));
+    files.filter(|target| !target.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::place;
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let root = place::root();
+        let check = |text: &str| {
+            let mut found = Vec::new();
+            check(&root, "docs/glossary.md", text, &mut found);
+            found.len()
+        };
+        assert_eq!(check("see [a](style.md), [b](../README.md#commands), [c](#here), [d](https://x.y/z)"), 0);
+        assert_eq!(check("\n[a](style.md) and [b](no-style.md)\n"), 1);
+        assert_eq!(check("[a](README.md/x)"), 1);
+    }
+
+    /// The lines and rows that CONTRIBUTING.md has a reader change. If one has gone, the example
+    /// cannot be followed any more: write it anew, or take another one.
+    const LEANT_ON: [(&str, &str); 8] = [
+        ("linux/proxy/src/table.rs", "441 \"epoll_pwait2\" absent;"),
+        ("linux/proxy/src/bare/poll.rs", "let deadline_ns = milliseconds(timeout_ms);"),
+        ("abi/src/call.rs", "CapRevoke = 12"),
+        ("kernel/src/calls/mod.rs", "fn dispatch"),
+        ("lib/fuzz/src/generate.rs", "fn shape"),
+        ("kernel/src/tests/rights.rs", "use super::World;"),
+        ("tools/pelago/src/test/scenarios/mod.rs", "mod processes;"),
+        ("system/default.toml", "name = \"virtio-net\""),
+    ];
+    /// What the examples make, so it is not there.
+    const MADE: [&str; 3] = ["contracts/src/tally.rs", "servers/tally", "tools/pelago/src/test/scenarios/pipeline.rs"];
+
+    #[test]
+    fn the_examples_of_contributing_can_be_followed() {
+        let root = place::root();
+        let read = |name: &str| std::fs::read_to_string(root.join(name)).expect(name);
+        let page = read("CONTRIBUTING.md");
+        for (name, text) in LEANT_ON {
+            assert!(page.contains(&format!("`{name}`")), "CONTRIBUTING.md does not name {name}");
+            assert!(read(name).contains(text), "{name} lacks what an example leans on: {text}");
+        }
+        for name in MADE {
+            assert!(page.contains(name), "no example makes {name}");
+            assert!(!root.join(name).exists(), "{name} is there: take another example");
+        }
+        assert!(!read("abi/src/call.rs").contains(" = 13,"), "call 13 is taken: take another number");
+    }
+}
