@@ -58,7 +58,7 @@ calls! {
     /// code costs 8 KiB at least.
     Log = 1,
     /// Raw text to the console port. (console device handle: CONTROL, pointer, length ≤ 4096) → ().
-    /// Only on core 0.
+    /// Only on core 0. `BadPointer`: what lies before the pages that cannot be read may be written.
     ConsoleWrite = 2,
     /// Ends the machine. (pcore: POWER, status 0..=255) → never.
     PowerOff = 3,
@@ -66,7 +66,8 @@ calls! {
     /// the last.
     CounterRead = 4,
     /// Copies trace records of this core, oldest first. (pcore: CONTROL, pointer, bytes) → (bytes
-    /// written, records lost).
+    /// written, records lost). `BadPointer`: records that fit before that address are there, and
+    /// gone from the trace.
     TraceRead = 5,
 
     /// Copies a capability inside the caller's share, with equal or fewer rights. (handle, rights)
@@ -144,9 +145,9 @@ calls! {
     /// Grows or shrinks, or frees pages inside. (segment: WRITE, pages, 0, 0) → (). Shrinking frees
     /// pages and unmaps them. (segment: WRITE, 0, first page, number of pages) → (): the length
     /// stays, and mappings too; the pages are absent, so that the next touch finds zeroes. That may
-    /// take several steps (decision 60), from the first page up; one that is given up leaves the
-    /// rest as it was. `NoMemory`, `BadArgument` (contiguous, imported, common, or of a pool; pages
-    /// past the end).
+    /// take several steps (decision 60), from the first page up; one that is given up, or refused
+    /// as others made the segment shorter, leaves the rest as it was. `NoMemory`, `BadArgument`
+    /// (contiguous, imported, common, or of a pool; pages past the end).
     SegmentSetPages = 27,
     /// A segment over memory that belongs to another core or to a device. (pcore: CONTROL, ram,
     /// physical address, pages, flags: layout::segment::UNCACHED) → (new segment). Owns no page.
@@ -162,7 +163,8 @@ calls! {
     /// (address range: WRITE, virtual address, pages, 0) → (pages unmapped). Holes are no error.
     /// Splits mappings as needed: `NoMemory`, and then nothing has changed. May take several steps
     /// (decision 60), from the first address up; after each, all below where it is are gone for
-    /// everybody. One that is given up leaves the rest mapped. The fourth word is what the steps
+    /// everybody. One that is given up, or refused in a later step as others mapped there or
+    /// revoked the range, leaves the rest mapped. The fourth word is what the steps
     /// before have unmapped: `BadArgument` if it is more than there are addresses.
     RangeUnmap = 33,
     /// (address range: WRITE, virtual address, pages, protection) → (). Every page must be mapped
@@ -223,7 +225,8 @@ calls! {
     DomainKill = 43,
     /// Ends the caller's own domain. (status) → never.
     DomainExit = 44,
-    /// (domain: READ, pointer to `DomainState`) → ().
+    /// (domain: READ, pointer to `DomainState`) → (). `BadPointer`: the part before that address may
+    /// be written.
     DomainState = 45,
     /// Who is told when the domain dies. (domain: CONTROL, notification capability: NOTIFY) → ().
     /// Fires at once if it is already dead. Replaces an earlier one.
@@ -337,10 +340,10 @@ calls! {
     /// and helping). RENDEZVOUS portal: (portal: CALL, word, word, word, word, deadline_ns) →
     /// (word, word, word); waits for `PortalReplyWait` of the callee. MAILBOX portal: (portal:
     /// CALL) → (); sets the badge bits, lends time until the callee reaches Wait, none to one that
-    /// was not started. `Timeout`, `PeerDead`. A mailbox caller also goes on when it is itself
-    /// notified, if the callee has time of its own. `Busy`: the callee waits for the caller, or
-    /// more than 16 calls would wait for each other; one that is in line gets it later if the
-    /// callee's own calls need the room.
+    /// was not started. `Timeout`, `PeerDead`: what the callee did for it until then stays. A
+    /// mailbox caller also goes on when it is itself notified, if the callee has time of its own.
+    /// `Busy`: the callee waits for the caller, or more than 16 calls would wait for each other;
+    /// one that is in line gets it later if the callee's own calls need the room.
     PortalCall = 81,
     /// Answers the current rendezvous caller if there is one and waits for the next. (word, word,
     /// word, deadline_ns) → (portal badge, word, word; R8 and R9: word, word; R10: 0). `Timeout`:
@@ -395,7 +398,8 @@ calls! {
     /// found). `NotFound` past the last, and on every core that is no kernel core.
     PcoreDeviceStat = 103,
 
-    /// (index, pointer to `start::DeviceRecord`) → (). `NotFound` past the last.
+    /// (index, pointer to `start::DeviceRecord`) → (). `NotFound` past the last. `BadPointer`: the
+    /// part before that address may be written.
     DeviceList = 104,
     /// Exclusive claim. (pcore: CONTROL, ram, hardware id: `DeviceRecord::hwid`) → (new device with
     /// all rights). `Busy` if claimed, on whatever core; `NotFound`.

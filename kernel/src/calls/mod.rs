@@ -1,10 +1,20 @@
 //! The kernel's calls, one file per family.
 //!
 //! Each call first decodes (finds objects, checks rights and numbers, makes what it needs) and then
-//! applies. Up to the last `?` of a call nothing is changed that its caller could see, so an error
-//! leaves things as they were. Two calls differ: a `PortalReplyWait` that ends with `Timeout` has
-//! given its answer, and the child of a refused `DomainFork` keeps what it got so far. A call ends
-//! with results, or has put its caller into a state that waits.
+//! applies. Up to the last `?` of a call nothing is changed that its caller sees, so an error
+//! leaves things as they were. A call ends with results, or has put its caller into a state that
+//! waits. These differ, and a refusal leaves:
+//!
+//! - `PortalReplyWait`, `Timeout`: the answer is given.
+//! - `PortalCall`, `Timeout` or `PeerDead`: what the callee did for it until then.
+//! - `DomainFork`: what the child got until then.
+//! - `RangeUnmap`, `RangeProtect`, `SegmentSetPages`, in a step after the first, as others changed
+//!   what they are at: what the steps before did.
+//! - `ConsoleWrite`, `TraceRead`, `DomainState`, `DeviceList`, `BadPointer`: what was written
+//!   before that address; records that `TraceRead` wrote are no longer in the trace.
+//!
+//! Pages that a call made on its way for slots, tables or the touch of a pointer stay after each
+//! refusal: the next call needs none.
 
 mod basic;
 mod capability;
