@@ -225,8 +225,8 @@ calls! {
     DomainKill = 43,
     /// Ends the caller's own domain. (status) → never.
     DomainExit = 44,
-    /// (domain: READ, pointer to `DomainState`) → (). `BadPointer`: the part before that address may
-    /// be written.
+    /// (domain: READ, pointer to `DomainState`) → (). `BadPointer`: the part before that address
+    /// may be written.
     DomainState = 45,
     /// Who is told when the domain dies. (domain: CONTROL, notification capability: NOTIFY) → ().
     /// Fires at once if it is already dead. Replaces an earlier one.
