@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// A thread of a test that waits longer for another waits for nothing.
-const LIMIT: Duration = Duration::from_secs(100);
+pub(super) const LIMIT: Duration = Duration::from_secs(100);
 const PAGES: u64 = 600;
 pub(super) const NONE: u64 = 0;
 pub(super) const RAM: u64 = Handle::ROOT_RAM.0;
@@ -264,6 +264,85 @@ fn changes_take_the_lock_once_and_lookups_never() {
         block.be(0);
         home.end();
     }
+}
+
+#[test]
+fn an_object_that_three_shares_know_is_freed_when_the_third_forgets_it() {
+    let block = Block::new(1);
+    let mut home = block.core(0);
+    let share = home.pool(64, lock::SPIN);
+    let shares: [u64; 3] = std::array::from_fn(|_| {
+        let [inner, ..] = home.run(Call::ShareAlloc, &[share, 0, 0, lock::SPIN, 0, 0]).unwrap();
+        home.make(Call::ShareAdd, &[NONE, inner, ALL])
+    });
+    let free = |core: &Core| core.named(share).stat().unwrap().2;
+    let before = free(&home);
+    let [segment, id, _] = home.run(Call::ShareSegment, &[shares[0], 8, 7, 8, CONTIGUOUS]).unwrap();
+    let held = free(&home);
+    assert!(held + 8 <= before, "its pages are the pool's");
+    shares[1..].iter().for_each(|other| _ = home.make(Call::ShareAdd, &[*other, segment, ALL]));
+    for (gone, left) in [(0, 2), (2, 1)] {
+        home.make(Call::ShareRemove, &[shares[gone], id]);
+        home.ring();
+        assert_eq!(home.run(Call::ObjectName, &[in_share(shares[1], id)]).unwrap(), [7, 8, left]);
+        assert_eq!(free(&home), held, "{left} references are left");
+    }
+    home.make(Call::ShareRemove, &[shares[1], id]);
+    home.ring();
+    assert_eq!(free(&home), before, "freed with the last reference");
+    shares.into_iter().for_each(|inner| home.drop(inner));
+    home.drop(share);
+    home.close();
+}
+
+#[test]
+fn the_name_an_object_was_given_is_told_and_a_wrong_id_is_refused() {
+    let block = Block::new(1);
+    let mut home = block.core(0);
+    let share = home.pool(64, lock::SPIN);
+    let made = [
+        (home.run(Call::ShareAlloc, &[share, 0, 0, lock::SPIN, 3, 4]).unwrap(), [3, 4]),
+        (home.run(Call::ShareRange, &[share, 512, lock::SPIN, 5, u64::MAX, 0]).unwrap(), [5, u64::MAX]),
+        (home.run(Call::ShareSegment, &[share, 1, 0, 8]).unwrap(), [0, 8]),
+    ];
+    for ([handle, ..], name) in made {
+        assert_eq!(home.run(Call::ObjectName, &[handle]).unwrap()[..2], name);
+    }
+    let last = made[2].0[1];
+    home.make(Call::ShareRemove, &[share, last]);
+    for id in [last, last + 1, 1] {
+        assert_eq!(home.run(Call::ObjectName, &[in_share(share, id)]), Err(Error::BadHandle), "id {id:#x}");
+    }
+    assert_eq!(home.run(Call::ObjectName, &[share + 1]), Err(Error::BadHandle));
+    assert_eq!(home.run(Call::ObjectName, &[RAM]), Err(Error::WrongType), "private objects have no names");
+    home.drop(share);
+    home.close();
+}
+
+#[test]
+fn a_new_share_is_in_its_parent_and_its_memory_is_charged_to_the_account_named() {
+    const POOL: u64 = 64;
+    let block = Block::new(1);
+    let mut home = block.core(0);
+    let [account, other] = [(); 2].map(|()| home.make(Call::RamSplit, &[RAM, 2 * POOL]));
+    let used = |core: &mut Core, ram: u64| core.run(Call::RamStat, &[ram]).unwrap()[1];
+    let before = [account, other].map(|ram| used(&mut home, ram));
+    let share = home.make(Call::ShareAlloc, &[NONE, account, POOL, lock::SPIN, 0, 0]);
+    assert!(used(&mut home, account) >= before[0] + POOL, "the pool is its account's");
+    assert_eq!(used(&mut home, other), before[1], "and no other's");
+    assert_eq!(home.run(Call::ShareStat, &[share]).unwrap()[0], 0);
+    let (charged, free) = (used(&mut home, account), home.named(share).stat().unwrap().2);
+    let [inner, id, _] = home.run(Call::ShareAlloc, &[share, 0, 0, lock::SPIN, 0, 0]).unwrap();
+    assert_eq!(inner, in_share(share, id), "known in its parent");
+    assert_eq!(home.run(Call::ShareStat, &[share]).unwrap()[0], 1);
+    assert_eq!(free - home.named(share).stat().unwrap().2, 1, "its page is of its parent's pool");
+    assert_eq!(used(&mut home, account), charged);
+    home.make(Call::ShareRemove, &[share, id]);
+    home.drop(share);
+    home.ring();
+    assert_eq!(used(&mut home, account), before[0], "all is given back");
+    [account, other].into_iter().for_each(|ram| home.drop(ram));
+    home.close();
 }
 
 #[test]

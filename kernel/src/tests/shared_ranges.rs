@@ -2,7 +2,7 @@
 //! frame is used again before.
 
 use super::Random;
-use super::shared::{ALL, Block, CONTIGUOUS, Core, NONE, PCORE, RAM, READ_WRITE, in_share, pair};
+use super::shared::{ALL, Block, CONTIGUOUS, Core, LIMIT, NONE, PCORE, RAM, READ_WRITE, in_share, pair};
 use crate::arch::paging::{Flags, Pte, view};
 use crate::hardware::{Flush, set_alone, set_last_look, take_flushes, take_shootdowns};
 use crate::memory::phys_to_virt;
@@ -12,6 +12,8 @@ use abi::{Call, Error, Handle, RangeEntry, Rights};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 pub(super) const PAGE: u64 = 4096;
 pub(super) const GIB: u64 = 1 << 30;
@@ -181,6 +183,42 @@ fn cores_in_different_ranges_do_not_meet() {
     other.close();
     block.be(0);
     home.end();
+}
+
+/// Corey section 3.1: a range is the unit of its lock. Who changes one alone waits for nobody; two
+/// cores that change the same one do, and both cases are counted.
+#[test]
+fn cores_that_change_the_same_range_wait_for_each_other_and_one_alone_does_not() {
+    let change = |core: &mut Core, range: u64| _ = core.make(Call::RangeProtect, &[range, 0, 8, READ_WRITE]);
+    let block = Block::new(2);
+    let mut home = block.core(0);
+    let share = home.pool(200, lock::SPIN);
+    let [[range, id], _] = showing(&mut home, share, 8, 0);
+    let pool = home.make(Call::SharePool, &[PCORE, share]);
+    (0..1000).for_each(|_| change(&mut home, range));
+    let [acquires, waits, _] = stat(&mut home, range, range_stat::LOCK);
+    assert!(acquires >= 1000 && waits == 0, "{waits} waits of {acquires}");
+    let (done, since) = (AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = block.core(1);
+            let [imported, same] = import(&mut other, pool, id);
+            while !done.load(Ordering::Relaxed) && since.elapsed() < LIMIT {
+                change(&mut other, same);
+            }
+            other.drop(same);
+            other.drop(imported);
+            other.close();
+        });
+        while stat(&mut home, range, range_stat::LOCK)[1] == 0 && since.elapsed() < LIMIT {
+            change(&mut home, range);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(stat(&mut home, range, range_stat::LOCK)[1] > 0, "two cores never met");
+    home.drop(range);
+    home.drop(share);
+    home.close();
 }
 
 #[test]

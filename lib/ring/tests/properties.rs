@@ -91,6 +91,31 @@ proptest! {
     }
 }
 
+/// The writer writes the last word of a message's first line last, and that is what the reader
+/// polls: all the rest of a message may be there and is not seen.
+#[test]
+fn a_message_that_lacks_its_last_word_is_not_seen() {
+    const GENERATION: u64 = 1 << 32;
+    const LINES: u64 = 16;
+    let index = AtomicU64::new(0);
+    let mut reader = Reader::new(1, &index);
+    for lacks in [0, 1, 2, 3] {
+        // Words that look like a header of whatever kind and length.
+        for word in [0, 1, 0x100, 0x01ff_ffff, u64::MAX] {
+            let last = |line: u64| if line == 0 { lacks << 32 } else { GENERATION | line };
+            let lines: Vec<_> = (0..LINES).map(|line| Slot::of([word; 7], last(line))).collect();
+            if lacks == 1 {
+                assert!(reader.ready(&lines), "whole");
+                continue;
+            }
+            assert!(!reader.ready(&lines));
+            let read = reader.read(&lines, &index, &mut Buffer::default());
+            assert!(read.is_ok_and(|message| message.is_none()), "a part of a message was taken");
+            assert_eq!(index.load(Ordering::Relaxed), GENERATION, "and its room given back");
+        }
+    }
+}
+
 #[test]
 fn positions_wrap_around() {
     // 2^32 slots are too many for a test; the arithmetic is the same for each lap, so many laps of
