@@ -168,6 +168,37 @@ fn call_registers(caller: Ptr<Context>) -> [u64; 7] {
     caller.with_registers(|r| [r.rax, r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9])
 }
 
+/// In one game of so many it is looked at what refused calls leave.
+const LOOKED_AT_IN: u64 = 5;
+/// Refused calls that may leave something done that is seen in slots or mappings: the last three
+/// where a word of theirs says that earlier steps were made, as it may without truth.
+const LEAVES_SOMETHING: [Call; 4] = [Call::DomainFork, Call::RangeUnmap, Call::RangeProtect, Call::SegmentSetPages];
+
+/// What programs see of domains that live: their slots and their mappings.
+fn seen(domains: &[Ptr<Domain>]) -> Vec<[u64; 5]> {
+    let mut all = Vec::new();
+    for domain in domains.iter().filter(|domain| domain.is_alive()) {
+        let (mut index, mut address) = (0, 0);
+        while let Some(slot) = domain.share().next_taken(index) {
+            let found = domain.share().get(Handle(slot as u64)).expect("taken");
+            all.push([
+                slot as u64,
+                found.object.id(),
+                found.object.object_type() as u64,
+                found.badge,
+                found.rights.0.into(),
+            ]);
+            index = slot + 1;
+        }
+        while let Some(mapping) = domain.range().at_or_after(address) {
+            let rights = [mapping.protection(), mapping.allowed()];
+            all.push([mapping.start(), mapping.pages(), mapping.first(), rights[0], rights[1]]);
+            address = mapping.place().end();
+        }
+    }
+    all
+}
+
 pub(super) fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally, transcript: &mut Transcript) {
     let mut world = World::new(pages);
     let mut random = Random::new(seed);
@@ -189,11 +220,17 @@ pub(super) fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally, transcr
         let event = event(&mut random, &world);
         let caller = world.kernel.scheduler.current();
         let made = caller.map_or([0; 7], call_registers);
+        let before = seed.is_multiple_of(LOOKED_AT_IN).then(|| seen(&domains));
         decision = world.kernel.step(event);
         if let (Event::Syscall, Some(caller)) = (event, caller) {
             let is_back = world.kernel.scheduler.current() == Some(caller);
             tally.count(made[0], if is_back { ended(caller) } else { None });
             transcript.note(made, is_back.then(|| call_registers(caller)));
+            let is_refused = is_back && ended(caller).is_some_and(|ended| ended.is_err());
+            let is_bound = Call::decode(made[0]).is_some_and(|call| !LEAVES_SOMETHING.contains(&call));
+            if let Some(before) = before.filter(|_| is_refused && is_bound) {
+                assert_eq!(seen(&domains), before, "{:?} was refused and changed this", Call::decode(made[0]));
+            }
             if is_back {
                 note_id(caller, made[0]);
                 domains.extend(new_domain(&mut world, caller, made[0]));
