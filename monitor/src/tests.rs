@@ -25,6 +25,8 @@ struct Fake {
     rung: Vec<u64>,
     quieted: Vec<u64>,
     dead: BTreeSet<u64>,
+    /// Those that ended by themselves, and their status.
+    exits: BTreeMap<u64, u64>,
     started: BTreeSet<u64>,
     free_pages: u64,
     /// Whose turns each account shares.
@@ -153,8 +155,13 @@ impl Machine for Fake {
         self.refusals.borrow_mut().push(line);
     }
     fn state(&mut self, domain: Handle) -> Result<DomainState, Error> {
-        let cause = if self.dead.contains(&domain.0) { DeathCause::Killed } else { DeathCause::Alive };
-        Ok(DomainState { cause: cause as u64, ..DomainState::default() })
+        let cause = match self.exits.get(&domain.0) {
+            Some(_) => DeathCause::Exit,
+            None if self.dead.contains(&domain.0) => DeathCause::Killed,
+            None => DeathCause::Alive,
+        };
+        let status = self.exits.get(&domain.0).copied().unwrap_or(0);
+        Ok(DomainState { cause: cause as u64, status, ..DomainState::default() })
     }
     fn device(&mut self, index: u64) -> Option<DeviceRecord> {
         (index == 0).then(|| DeviceRecord { vendor: 0x1af4, device: 0x1041, ..DeviceRecord::default() })
@@ -269,6 +276,44 @@ fn a_device_is_quieted_when_nobody_comes_to_serve_with_it() {
     assert!(registry.machine.quieted.is_empty(), "one that starts has reset it, or goes on with it");
     end(&mut registry, fourth, 8100 * MS);
     assert_eq!(registry.machine.quieted.len(), 1);
+}
+
+/// A driver whose device cannot be set up says why and ends with a status, before it serves; and so
+/// does each that is started after it.
+#[test]
+fn a_driver_whose_start_fails_is_told_of_and_may_be_started_again_and_again() {
+    const MS: u64 = 1_000_000;
+    const FAILED: u64 = 1;
+    let (mut registry, mut driver, ip) = running();
+    registry.set_serving(ip);
+    registry.kill(ip, 9).unwrap();
+    registry.deaths(crate::DEATH_BADGES);
+    registry.serve_with(&[String::from("virtio-net")]);
+    let held = registry.machine.held.len();
+    for generation in 1..=10 {
+        assert!(registry.machine.quieted.is_empty(), "quiet before generation {generation} had its time");
+        registry.machine.exits.insert(registry.domains[&driver].parts.domain.0, FAILED);
+        let deaths = registry.deaths(crate::DEATH_BADGES);
+        let [dead] = &deaths[..] else { panic!("{} deaths in generation {generation}", deaths.len()) };
+        let told = (dead.name.as_str(), dead.generation, dead.death.cause, dead.death.status);
+        assert_eq!(told, ("driver", generation, DeathCause::Exit as u64, FAILED));
+        let (last, death) = registry.last_end("driver").unwrap();
+        assert_eq!((last, death.status), (generation, FAILED), "whoever asks later hears it");
+        assert!(registry.deaths(crate::DEATH_BADGES).is_empty(), "once");
+        let entrances = registry.machine.portals.values();
+        assert_eq!(entrances.filter(|context| **context == 0).count(), 2, "both sides' lead nowhere");
+        let wait_ns = registry.quieten(generation * 100 * MS);
+        assert_eq!(wait_ns, Some(crate::ALONE_NS - (generation - 1) * 100 * MS), "since the first one failed");
+        let made = registry.create(domain("driver", generation + 1, &[(1, End::Server)]));
+        driver = made.map_err(|_| ()).unwrap().0.domain;
+        registry.start(driver).unwrap();
+        assert_eq!(registry.machine.held.len(), held, "nothing leaks");
+    }
+    // The last one fails too, and then nobody comes.
+    registry.machine.exits.insert(registry.domains[&driver].parts.domain.0, FAILED);
+    registry.deaths(crate::DEATH_BADGES);
+    assert_eq!(registry.quieten(100 * MS + crate::ALONE_NS), None);
+    assert_eq!(registry.machine.quieted.len(), 1, "its device is made quiet");
 }
 
 #[test]
