@@ -148,6 +148,31 @@ fn one_whom_thousands_called_is_woken_in_bounded_steps() {
     crowd.end();
 }
 
+/// Where the steps are in a long line moves when the next in it leaves, and for nobody else: one
+/// that leaves far behind takes nobody's turn to be woken along.
+#[test]
+fn whoever_leaves_the_line_leaves_nobody_asleep() {
+    for from_end in [false, true] {
+        let mut crowd = Crowd::new();
+        for caller in &crowd.callers {
+            crowd.world.kernel.call_rendezvous(*caller, crowd.server, 0, u64::MAX);
+        }
+        crowd.world.kernel.block(crowd.server, State::Waiting);
+        crowd.settle();
+        crowd.world.kernel.signal(crowd.server, 1);
+        hardware::set_deadline(None);
+        crowd.world.kernel.step(Event::Timer);
+        let next = crowd.server.next_to_wake.get().expect("others are still to be woken");
+        let gone = if from_end { *crowd.callers.last().unwrap() } else { next };
+        crowd.callers.retain(|caller| *caller != gone);
+        crowd.world.kernel.complete(gone, Err(Error::Timeout));
+        crowd.world.kernel.block(gone, State::Waiting);
+        crowd.settle();
+        assert!(crowd.ready() + 1 >= crowd.callers.len(), "only {} are ready", crowd.ready());
+        crowd.end();
+    }
+}
+
 #[test]
 fn one_whom_thousands_rang_idles_in_bounded_steps() {
     for (call, deadline_argument) in [(Call::Wait, 0), (Call::PortalReplyWait, 3)] {
