@@ -126,32 +126,7 @@ impl Service {
         let far = self.far.borrow_mut().remove(&core);
         let (Some(far), Some(link)) = (far, self.links.borrow_mut().remove(&core)) else { return };
         self.lost.borrow_mut().lost(core, now_ns());
-        runtime::abort(far.events);
-        // Whoever waits for its answer has an error now.
-        far.client.channel().close();
-        let is_halted = self.halt_link(&link).await;
-        self.registry.borrow_mut().forget_core(core);
-        let others: Vec<u32> = self.far.borrow().keys().copied().collect();
-        for other in others {
-            // One that does not answer is lost itself.
-            let _ = self.far(other, |monitor| monitor.forget_core(other, core)).await;
-        }
-        // Not before: until they are told nobody may take them for ended, nor for never begun.
-        let is_there = |domain: &DomainId| (*domain >> 48) as u32 == core;
-        let dead: Vec<Dead> =
-            self.elsewhere.borrow_mut().extract_if(.., |domain, _| is_there(domain)).map(|(_, dead)| dead).collect();
-        self.tell(|listener| listener.core_lost(core));
-        for one in dead {
-            runtime::log!("core {core}: {} is lost with it", one.name);
-            self.tell_death(&one);
-        }
-        if let Err(error) = is_halted {
-            return runtime::log!("core {core} does not halt and stays lost: {error:?}");
-        }
-        drop(far);
-        link.discard();
-        run_at_last(&self.lost, core, || self.change_core(core, true)).await;
-        self.offer_again(core).await;
+        lose(core, Gone { service: self, far, link }).await;
     }
 
     /// All cores that start at boot did: from now on they may be changed.
@@ -216,6 +191,83 @@ impl Service {
     }
 }
 
+/// What there is to do with a core whose monitor is no use any more.
+trait LostCore {
+    /// Whoever waits for its monitor's answer has an error, and its events are heard no more.
+    fn close(&self);
+    /// Halts it, whatever runs there.
+    async fn halt(&self) -> Result<(), MonitorError>;
+    /// No core has anything of it any more.
+    async fn forget(&self);
+    /// Clients are told that it is lost, and that what was there died.
+    fn tell(&self);
+    /// Gives back its link and runs it again, however long that takes.
+    async fn run_again(self);
+}
+
+/// A core is lost. Clients are told last: until then nobody may take what was there for ended, nor
+/// for never begun. A core that does not halt is told of too, and not run again: what runs there
+/// still uses its memory.
+async fn lose(core: u32, gone: impl LostCore) {
+    gone.close();
+    let is_halted = gone.halt().await;
+    gone.forget().await;
+    gone.tell();
+    match is_halted {
+        Ok(()) => gone.run_again().await,
+        Err(error) => runtime::log!("core {core} does not halt and stays lost: {error:?}"),
+    }
+}
+
+/// A lost core and all that core 0's monitor has of it.
+struct Gone {
+    service: Rc<Service>,
+    far: Far,
+    link: Rc<Link>,
+}
+
+impl LostCore for Gone {
+    fn close(&self) {
+        runtime::abort(self.far.events);
+        self.far.client.channel().close();
+    }
+
+    async fn halt(&self) -> Result<(), MonitorError> {
+        self.service.halt_link(&self.link).await
+    }
+
+    async fn forget(&self) {
+        let (service, core) = (&self.service, self.link.core());
+        service.registry.borrow_mut().forget_core(core);
+        let others: Vec<u32> = service.far.borrow().keys().copied().collect();
+        for other in others {
+            // One that does not answer is lost itself.
+            let _ = service.far(other, |monitor| monitor.forget_core(other, core)).await;
+        }
+    }
+
+    fn tell(&self) {
+        let (service, core) = (&self.service, self.link.core());
+        let is_there = |domain: &DomainId| (*domain >> 48) as u32 == core;
+        let dead: Vec<Dead> =
+            service.elsewhere.borrow_mut().extract_if(.., |domain, _| is_there(domain)).map(|(_, dead)| dead).collect();
+        service.tell(|listener| listener.core_lost(core));
+        for one in dead {
+            runtime::log!("core {core}: {} is lost with it", one.name);
+            service.tell_death(&one);
+        }
+    }
+
+    async fn run_again(self) {
+        let Gone { service, far, link } = self;
+        let core = link.core();
+        drop(far);
+        link.discard();
+        run_at_last(&service.lost, core, || service.change_core(core, true)).await;
+        service.offer_again(core).await;
+    }
+}
+
 /// Has a lost core run, again and again until it does; before each time waits as `lost` says.
 async fn run_at_last<F>(lost: &RefCell<LostCores>, core: u32, run: impl Fn() -> F)
 where
@@ -271,6 +323,45 @@ mod tests {
             assert_eq!(lose(&lost, 1_000 * MS, 0).await, [0]);
             assert_eq!(lose(&lost, 1_000 * MS, 5).await, [0, 10, 30, 70, 150, 310]);
             assert_eq!(lose(&lost, 1_000 * MS, 0).await, [0], "it served");
+        });
+    }
+
+    /// A lost core that writes down what is done with it.
+    struct Played<'t> {
+        halts: Result<(), MonitorError>,
+        done: &'t RefCell<Vec<&'static str>>,
+    }
+
+    impl LostCore for Played<'_> {
+        fn close(&self) {
+            self.done.borrow_mut().push("closed");
+        }
+        async fn halt(&self) -> Result<(), MonitorError> {
+            runtime::sleep(MS).await;
+            self.done.borrow_mut().push("halted");
+            self.halts
+        }
+        async fn forget(&self) {
+            runtime::sleep(MS).await;
+            self.done.borrow_mut().push("forgotten");
+        }
+        fn tell(&self) {
+            self.done.borrow_mut().push("told");
+        }
+        async fn run_again(self) {
+            self.done.borrow_mut().push("run");
+        }
+    }
+
+    #[test]
+    fn a_lost_core_is_forgotten_then_told_of_and_run_again_only_if_it_halted() {
+        runtime::testing::run(async {
+            for (halts, runs) in [(Ok(()), true), (Err(MonitorError::Failed), false)] {
+                let done = RefCell::default();
+                super::lose(CORE, Played { halts, done: &done }).await;
+                let expected = ["closed", "halted", "forgotten", "told", "run"];
+                assert_eq!(done.into_inner(), expected[..4 + usize::from(runs)]);
+            }
         });
     }
 
