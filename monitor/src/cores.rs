@@ -198,7 +198,7 @@ trait LostCore {
     /// Halts it, whatever runs there.
     async fn halt(&self) -> Result<(), MonitorError>;
     /// No core has anything of it any more.
-    async fn forget(&self);
+    async fn discard(&self);
     /// Clients are told that it is lost, and that what was there died.
     fn tell(&self);
     /// Gives back its link and runs it again, however long that takes.
@@ -211,7 +211,7 @@ trait LostCore {
 async fn lose(core: u32, gone: impl LostCore) {
     gone.close();
     let is_halted = gone.halt().await;
-    gone.forget().await;
+    gone.discard().await;
     gone.tell();
     match is_halted {
         Ok(()) => gone.run_again().await,
@@ -236,7 +236,7 @@ impl LostCore for Gone {
         self.service.halt_link(&self.link).await
     }
 
-    async fn forget(&self) {
+    async fn discard(&self) {
         let (service, core) = (&self.service, self.link.core());
         service.registry.borrow_mut().forget_core(core);
         let others: Vec<u32> = service.far.borrow().keys().copied().collect();
@@ -341,9 +341,9 @@ mod tests {
             self.done.borrow_mut().push("halted");
             self.halts
         }
-        async fn forget(&self) {
+        async fn discard(&self) {
             runtime::sleep(MS).await;
-            self.done.borrow_mut().push("forgotten");
+            self.done.borrow_mut().push("discarded");
         }
         fn tell(&self) {
             self.done.borrow_mut().push("told");
@@ -359,7 +359,7 @@ mod tests {
             for (halts, runs) in [(Ok(()), true), (Err(MonitorError::Failed), false)] {
                 let done = RefCell::default();
                 super::lose(CORE, Played { halts, done: &done }).await;
-                let expected = ["closed", "halted", "forgotten", "told", "run"];
+                let expected = ["closed", "halted", "discarded", "told", "run"];
                 assert_eq!(done.into_inner(), expected[..4 + usize::from(runs)]);
             }
         });

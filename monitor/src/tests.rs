@@ -298,7 +298,7 @@ fn a_driver_whose_start_fails_is_told_of_and_may_be_started_again_and_again() {
         let told = (dead.name.as_str(), dead.generation, dead.death.cause, dead.death.status);
         assert_eq!(told, ("driver", generation, DeathCause::Exit as u64, FAILED));
         let (last, death) = registry.last_end("driver").unwrap();
-        assert_eq!((last, death.status), (generation, FAILED), "whoever asks later hears it");
+        assert_eq!((last, death.status), (generation, FAILED), "a later caller hears it");
         assert!(registry.deaths(crate::DEATH_BADGES).is_empty(), "once");
         let entrances = registry.machine.portals.values();
         assert_eq!(entrances.filter(|context| **context == 0).count(), 2, "both sides' lead nowhere");
