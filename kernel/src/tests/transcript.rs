@@ -5,7 +5,8 @@
 //! call's number and words, and of what was in the caller's registers when it came back. A commit
 //! that changes an answer on purpose brings the new file, and names the calls that differ:
 //! `PELAGO_TRANSCRIPT=FOLDER cargo test --target-dir target/host -p kernel transcript` writes
-//! each game, a call a line, and the new file there; `diff` of two such folders tells the calls.
+//! each game, a call a line, and the new file into that folder, which is there and given from the
+//! root on (tests run in `kernel/`); `diff` of two such folders tells the calls.
 
 use super::fuzz::play;
 use ::fuzz::Tally;
