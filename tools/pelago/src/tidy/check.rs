@@ -1,7 +1,9 @@
 //! `./pelago check`: formatting, lints for host and guest, tidy, the size of privileged code. All
 //! are run even if one fails; any failure fails the check.
 
-use crate::{host::place, image::build, tidy, tidy::size};
+use crate::host::place;
+use crate::image::build;
+use crate::tidy::{self, size};
 use anyhow::{Context, Result};
 use std::process::{Command, ExitCode};
 
