@@ -1,8 +1,9 @@
 //! The options of `./pelago bench` that the emulator's plugin serves instead of a clock:
 //! instruction counts and the coherence model.
 
+use crate::bench::{coherence, counts, plugin};
+use crate::machine::accelerator;
 use crate::machine::testbed::Testbed;
-use crate::{bench::coherence, bench::counts, bench::plugin, machine::accelerator};
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use std::path::Path;
@@ -55,9 +56,9 @@ impl Options {
         let wanted =
             |name: &str| common.names.is_empty() || common.names.iter().any(|wish| name.contains(wish.as_str()));
         if self.model.is_none() {
-            let bench = Testbed::with_system(accelerator::Wish::Tcg, counts::SYSTEM)?;
+            let testbed = Testbed::with_system(accelerator::Wish::Tcg, counts::SYSTEM)?;
             let wish = counts::Wish { functions: self.functions, keep: self.keep_counts, json: common.json };
-            return counts::command(&bench, &wish, wanted);
+            return counts::command(&testbed, &wish, wanted);
         }
         let cpus_max = ::coherence::CORES_MAX as u32 - 1;
         ensure!(

@@ -137,8 +137,8 @@ impl Systems {
     /// Starts our system with a program of a root file system or, without one, of this machine;
     /// `fill` may add files.
     pub fn boot_server(&self, boot: &Boot, root: Option<&Path>, fill: impl FnOnce(&mut Archive)) -> Result<Guest> {
-        let bench = self.pelago.in_root(root);
-        bench.boot(boot.machine, boot.cpus, boot.words, |archive, machine| {
+        let testbed = self.pelago.in_root(root);
+        testbed.boot(boot.machine, boot.cpus, boot.words, |archive, machine| {
             fill(archive);
             boot.adjust(machine, self.memory_bytes);
             Ok(())
@@ -180,10 +180,10 @@ impl Systems {
         Ok(own + &processes.collect::<String>())
     }
 
-    fn boot_pelago(&self, bench: &Testbed, boot: &Boot) -> Result<Guest> {
+    fn boot_pelago(&self, testbed: &Testbed, boot: &Boot) -> Result<Guest> {
         let measure = self.measure.to_string_lossy();
         let words: Vec<&str> = boot.words.iter().map(|&word| if word == MEASURE { &*measure } else { word }).collect();
-        bench.boot(boot.machine, boot.cpus, &words, |root, machine| {
+        testbed.boot(boot.machine, boot.cpus, &words, |root, machine| {
             root.file(&format!("root{PAGE_PATH}"), 0o644, page());
             boot.adjust(machine, self.memory_bytes);
             Ok(())

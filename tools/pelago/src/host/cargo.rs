@@ -1,6 +1,6 @@
 //! Builds by cargo in this checkout, each within a limit.
 
-use crate::{host::child, host::place};
+use crate::host::{child, place};
 use anyhow::{Context, Result};
 use cargo_metadata::{Artifact, Message};
 use std::process::{Command, Stdio};

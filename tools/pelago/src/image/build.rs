@@ -5,8 +5,9 @@
 //! binary's. `kernel` is what boots; of the rest, what the booted description can start goes to
 //! `sbin/` of the archive. See docs/decisions/0001-build.md for why there is one build for all.
 
+use crate::host::{cargo, child, files, place};
 use crate::image::archive::Archive;
-use crate::{host::cargo, host::child, host::files, host::place, image::elf};
+use crate::image::elf;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Metadata, MetadataCommand, Package};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 //! this machine where its compiler is there, with their outputs in the cache.
 
 use crate::host::skip::Skip;
-use crate::{host::cargo, host::child, host::place};
+use crate::host::{cargo, child, place};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::PathBuf;
 use std::process::Command;

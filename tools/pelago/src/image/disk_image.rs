@@ -5,7 +5,7 @@
 //! It boots from a CD drive or, written as it is, from a disk or a USB stick, on machines with a
 //! BIOS.
 
-use crate::{host::child, host::files, host::place};
+use crate::host::{child, files, place};
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;

@@ -4,8 +4,9 @@
 //! A file of the host goes to the path it has there; links on the way to it are links in the guest
 //! too. What `-v` brought in counts before what the host has at the same path.
 
+use crate::host::{child, path};
 use crate::image::archive::{Archive, HostFile, Owner};
-use crate::{host::child, host::path, image::elf, image::libraries, image::package, image::set_up};
+use crate::image::{elf, libraries, package, set_up};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

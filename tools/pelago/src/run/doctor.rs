@@ -1,7 +1,9 @@
 //! `./pelago doctor`: what this machine has, and what to do about what it lacks.
 
 use crate::host::path;
-use crate::{host::place, image::elf, machine::emulator};
+use crate::host::place;
+use crate::image::elf;
+use crate::machine::emulator;
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};

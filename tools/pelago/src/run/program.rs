@@ -2,19 +2,18 @@
 //! connects console and control.
 
 use crate::host::size::parse_memory;
+use crate::host::{place, terminal};
 use crate::image::environment;
 use crate::image::machine_type::MachineType;
 use crate::image::origin::Origin;
 use crate::image::rootfs::{self, Volume};
+use crate::image::{build, container, description, disk_image, symbols};
 use crate::machine::accelerator::{self, Wish};
+use crate::machine::control;
 use crate::machine::emulator::{Forward, Machine, Protocol};
 use crate::machine::guest::{Event, Guest};
 use crate::machine::news::{Detail, News};
 use crate::machine::streams::{self, Streams};
-use crate::{
-    host::place, host::terminal, image::build, image::container, image::description, image::disk_image, image::symbols,
-    machine::control,
-};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::io::{Read, Write};

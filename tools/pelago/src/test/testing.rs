@@ -8,14 +8,13 @@
 use crate::host::late::Late;
 use crate::host::progress::{self, Progress};
 use crate::host::skip::Skip;
+use crate::host::{cargo, leftovers, place};
+use crate::machine::accelerator;
 use crate::machine::record::Record;
 use crate::machine::testbed::Testbed;
 use crate::test::repeat::{self, End, Ran};
 use crate::test::scenario::{Bench, CONSOLE, Scenario};
-use crate::{
-    host::cargo, host::leftovers, host::place, machine::accelerator, test::quick, test::scenarios, test::times,
-    test::unit,
-};
+use crate::test::{quick, scenarios, times, unit};
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use std::collections::BTreeMap;

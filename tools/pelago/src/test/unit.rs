@@ -1,6 +1,8 @@
 //! The unit tests of every crate that runs on the host, by cargo.
 
-use crate::{host::cargo, host::child, host::leftovers, image::build, test::quick};
+use crate::host::{cargo, child, leftovers};
+use crate::image::build;
+use crate::test::quick;
 use anyhow::Result;
 use cargo_metadata::{Metadata, Package};
 use std::path::Path;

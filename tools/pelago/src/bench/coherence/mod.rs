@@ -10,10 +10,12 @@ mod table;
 use crate::bench::Side;
 use crate::bench::peer::{self, Linux, MEASURE};
 use crate::bench::plugin::{self, Mode, Plugin};
+use crate::host::place;
+use crate::image::description;
 use crate::image::machine_type::MachineType;
+use crate::machine::accelerator;
 use crate::machine::emulator::{Accelerator, Machine};
 use crate::machine::testbed::Testbed;
-use crate::{host::place, image::description, machine::accelerator};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use catalogue::{Boot, Load};
 use coherence::Report;
@@ -65,8 +67,8 @@ pub fn command(wish: &Wish) -> Result<()> {
         "the model has no row of such a name; `./pelago bench --model coherence --list` prints them"
     );
     let ours = boots.iter().any(|(boot, _)| boot.side == Side::Pelago);
-    let bench = if ours { Some(Testbed::new(accelerator::Wish::Tcg)?) } else { None };
-    let guests = Guests::prepare(bench.as_ref())?;
+    let testbed = if ours { Some(Testbed::new(accelerator::Wish::Tcg)?) } else { None };
+    let guests = Guests::prepare(testbed.as_ref())?;
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     let began = Instant::now();
     table::head();
@@ -96,7 +98,7 @@ pub fn command(wish: &Wish) -> Result<()> {
 pub struct Guests<'a> {
     plugin: Plugin,
     /// Without it Linux alone can be booted.
-    bench: Option<&'a Testbed>,
+    testbed: Option<&'a Testbed>,
     measure: PathBuf,
     /// Or why there is none.
     linux: Result<Linux, String>,
@@ -105,10 +107,10 @@ pub struct Guests<'a> {
 impl Guests<'_> {
     /// Builds the plugin and the measuring program. A Linux guest that cannot be had is no failure
     /// yet: our own rows need none.
-    pub fn prepare(bench: Option<&Testbed>) -> Result<Guests<'_>> {
+    pub fn prepare(testbed: Option<&Testbed>) -> Result<Guests<'_>> {
         let measure = peer::build_measure()?;
         let linux = Linux::find(&measure).map_err(|error| format!("{error:#}"));
-        Ok(Guests { plugin: Plugin::prepare()?, bench, measure, linux })
+        Ok(Guests { plugin: Plugin::prepare()?, testbed, measure, linux })
     }
 
     /// Boots, and returns the wanted rows.
@@ -135,14 +137,14 @@ impl Guests<'_> {
     fn program(&self, boot: &Boot, turn: u64) -> Result<Report> {
         let (measure, workers) = (self.measure.to_string_lossy(), boot.cpus.to_string());
         let words = [&[&*measure, "model", &workers], &boot.rows[..]].concat();
-        self.pelago(self.bench()?.system(), boot.cpus, turn, &words, MEASURE_DONE)
+        self.pelago(self.testbed()?.system(), boot.cpus, turn, &words, MEASURE_DONE)
     }
 
     fn pelago(&self, system: &System, cpus: u32, turn: u64, words: &[&str], done: &str) -> Result<Report> {
-        let bench = self.bench()?;
-        let names = plugin::names(bench.images(), system, cpus)?;
+        let testbed = self.testbed()?;
+        let names = plugin::names(testbed.images(), system, cpus)?;
         let start = |instruments| {
-            bench.boot_system(system, MachineType::Q35, cpus, words, |_, machine: &mut Machine| {
+            testbed.boot_system(system, MachineType::Q35, cpus, words, |_, machine: &mut Machine| {
                 plugin::fit(machine, instruments);
                 Ok(())
             })
@@ -150,8 +152,8 @@ impl Guests<'_> {
         self.plugin.run(Mode::Coherence, turn, &names, start, done, limit(cpus))
     }
 
-    fn bench(&self) -> Result<&Testbed> {
-        self.bench.context("our own guest was not built")
+    fn testbed(&self) -> Result<&Testbed> {
+        self.testbed.context("our own guest was not built")
     }
 
     /// The measuring program in Linux. The guest tells the names of its kernel's functions itself.

@@ -2,7 +2,7 @@
 //! code.
 
 use super::Count;
-use crate::{host::files, host::place};
+use crate::host::{files, place};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

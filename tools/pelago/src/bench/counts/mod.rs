@@ -7,11 +7,12 @@
 mod kept;
 
 use crate::bench::plugin::{self, Instruments, Mode, Plugin};
+use crate::host::files;
+use crate::image::build;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::machine::testbed::Testbed;
-use crate::{host::files, image::build};
 use anyhow::{Context, Result, ensure};
 use coherence::{Report, Row, StepRow};
 use std::path::Path;
@@ -73,14 +74,14 @@ impl Count {
 }
 
 /// Counts once, on one core.
-pub fn measure(plugin: &Plugin, bench: &Testbed, system: &System) -> Result<(Vec<Count>, Report)> {
+pub fn measure(plugin: &Plugin, testbed: &Testbed, system: &System) -> Result<(Vec<Count>, Report)> {
     let start = |instruments| {
-        bench.boot_system(system, MachineType::Q35, 1, &[], |_, machine: &mut Machine| {
+        testbed.boot_system(system, MachineType::Q35, 1, &[], |_, machine: &mut Machine| {
             plugin::fit(machine, instruments);
             Ok(())
         })
     };
-    measure_guest(plugin, &plugin::names(bench.images(), system, 1)?, start, DONE)
+    measure_guest(plugin, &plugin::names(testbed.images(), system, 1)?, start, DONE)
 }
 
 /// Counts in the guest of one core that `start` starts, which measures the known loop too and says
@@ -133,9 +134,9 @@ pub struct Wish<'a> {
 }
 
 /// `./pelago bench --counts` and `--keep-counts`.
-pub fn command(bench: &Testbed, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Result<()> {
+pub fn command(testbed: &Testbed, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let plugin = Plugin::prepare()?;
-    let (counts, report) = measure(&plugin, bench, bench.system())?;
+    let (counts, report) = measure(&plugin, testbed, testbed.system())?;
     println!(
         "{:<40} {:>10} {:>10} {:>10}  user, by component",
         "instructions per operation, 1 core", "all", "kernel", "user"

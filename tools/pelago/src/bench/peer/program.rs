@@ -1,7 +1,8 @@
 //! Compiles the measuring program (`tools/measure`): an ordinary static Linux program, the same
 //! file for both systems.
 
-use crate::{host::cargo, host::child, host::files, host::place, image::elf};
+use crate::host::{cargo, child, files, place};
+use crate::image::elf;
 use anyhow::{Context, Result, bail};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;

@@ -9,9 +9,9 @@ mod names;
 
 pub use names::of as names;
 
+use crate::host::{cargo, files};
 use crate::machine::emulator::{Machine, PROGRAM};
 use crate::machine::guest::Guest;
-use crate::{host::cargo, host::files};
 use anyhow::{Context, Result, bail, ensure};
 pub use coherence::Mode;
 use coherence::{Report, StepRow};

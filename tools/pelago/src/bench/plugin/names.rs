@@ -1,7 +1,8 @@
 //! The names that the plugin gives to functions and components: symbols of the images that a build
 //! leaves in `out/images`, and the system's description.
 
-use crate::{host::files, image::description};
+use crate::host::files;
+use crate::image::description;
 use anyhow::Result;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
 use std::fmt::Write;

@@ -3,12 +3,13 @@
 
 use super::door::read_lines;
 use crate::bench::counts;
+use crate::host::child;
 use crate::host::late::late;
 use crate::host::skip::Skip;
+use crate::image::build;
 use crate::image::built::Origin;
 use crate::machine::emulator::PROGRAM;
 use crate::test::scenario::{Bench, Scenario};
-use crate::{host::child, image::build};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;

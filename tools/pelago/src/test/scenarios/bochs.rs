@@ -2,9 +2,11 @@
 //! TSC-deadline timer, so that what is written for real machines runs (see `bochs`).
 
 use super::objects;
+use crate::host::{child, place};
+use crate::image::{description, disk_image};
+use crate::machine::bochs;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::{host::child, host::place, image::description, image::disk_image, machine::bochs};
 use anyhow::{Context, Result, ensure};
 use std::process::Command;
 use std::time::Duration;

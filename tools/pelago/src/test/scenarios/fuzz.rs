@@ -4,10 +4,11 @@
 //! NAME`. What cores do to each other depends on their speed, too, so with several it may take some
 //! tries.
 
+use crate::host::place;
+use crate::image::description;
 use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::{host::place, image::description};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -1,11 +1,12 @@
 //! Tier 2: a program of several cores (`apps/crew`) is made whole or not at all, shares memory at
 //! one address, is listed with its dispatchers, and ends and comes again as one.
 
+use crate::host::place;
+use crate::image::description;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::{host::place, image::description};
 use anyhow::{Context, Result, anyhow, ensure};
 use std::time::{Duration, Instant};
 use system::Placement;

@@ -26,13 +26,15 @@ mod stalls;
 
 use crate::host::late::late;
 use crate::host::namespace::{GUEST, Namespace};
+use crate::host::place;
 use crate::host::skip::Skip;
+use crate::image::description;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::{Forward, Machine};
 use crate::machine::guest::Guest;
+use crate::machine::passt;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::web;
-use crate::{host::place, image::description, machine::passt};
 use anyhow::{Context, Result, bail, ensure};
 use capture::Seen;
 use client::{Board, Client, Record};

@@ -2,11 +2,12 @@
 //! (apps/conform).
 
 use super::web;
+use crate::host::place;
+use crate::image::description;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::{Accelerator, Machine};
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::{host::place, image::description};
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -2,10 +2,12 @@
 //! are gone at the end, and only where several cores change the same share does anybody wait for
 //! its lock; and what all touch in turn costs the faults of one core if all show one range.
 
+use crate::bench::coherence;
+use crate::host::place;
+use crate::image::description;
 use crate::image::machine_type::MachineType;
 use crate::machine::guest::Guest;
 use crate::test::scenario::{Bench, Scenario, with_console};
-use crate::{bench::coherence, host::place, image::description};
 use anyhow::{Context, Result, ensure};
 use std::time::Duration;
 

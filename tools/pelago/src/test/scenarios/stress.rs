@@ -1,9 +1,9 @@
 //! Tier 1: tests of the host that take minutes: those of the model checker (loom), and those that
 //! race, or repeat, as often as the papers' rows ask for.
 
+use crate::host::{cargo, child};
 use crate::test::scenario::{Bench, Scenario};
 use crate::test::unit::count_results;
-use crate::{host::cargo, host::child};
 use anyhow::{Result, ensure};
 use std::time::Duration;
 
