@@ -221,15 +221,16 @@ calls! {
     /// A capability for the domain's root address range. (domain: WRITE) → (new address range).
     DomainRange = 42,
     /// Ends a domain, freeing all it owns. (domain: CONTROL, status) → (). Its death notification
-    /// follows. Also ends the caller if it names itself.
+    /// follows when all is freed, and so does the end of this call; that takes several steps
+    /// (decision 60), in which it is dead for whoever asks. Also ends the caller if it names itself.
     DomainKill = 43,
-    /// Ends the caller's own domain. (status) → never.
+    /// Ends the caller's own domain, as `DomainKill` does another. (status) → never.
     DomainExit = 44,
     /// (domain: READ, pointer to `DomainState`) → (). `BadPointer`: the part before that address
     /// may be written.
     DomainState = 45,
-    /// Who is told when the domain dies. (domain: CONTROL, notification capability: NOTIFY) → ().
-    /// Fires at once if it is already dead. Replaces an earlier one.
+    /// Who is told when the domain has died and all it owned is freed. (domain: CONTROL,
+    /// notification capability: NOTIFY) → (). Fires at once if that is so. Replaces an earlier one.
     DomainOnDeath = 46,
     /// Fills a child as a copy of the caller (Corey cfork, section 5.1). (child domain: WRITE) →
     /// (), paid by the child's own Ram. Each segment whose capability has the INHERIT right is
@@ -276,7 +277,8 @@ calls! {
     Yield = 63,
     /// Ends a context: it never runs again, and whoever waits for it learns so (`PeerDead`).
     /// (execution context: CONTROL) → (), never if it is the caller's own. Its domain and the
-    /// mapping of its control page stay. `PeerDead`: it has ended before.
+    /// mapping of its control page stay. Portals into it lead nowhere; of very many some do so a few
+    /// steps before it ends (decision 60). `PeerDead`: it has ended before.
     ContextEnd = 64,
     /// Where the caller's upcalls go, for a user-level scheduler of threads. (upcall entry or 0 for
     /// none, stack top, flags: `layout::upcall`) → (). `NoRights` for a context with the LINUX

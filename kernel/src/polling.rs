@@ -134,8 +134,8 @@ impl Kernel {
             // Interrupts are off here: what would be one is looked for.
             if !mailbox::is_empty() {
                 self.woken();
-                self.drain_dead();
             }
+            self.drain_dead();
             let Some(polling) = &self.polling else { return self.decide() };
             let may_sleep = polling.may_sleep();
             let found = (0..DEVICES_MAX).map(|index| self.poll(index)).sum::<u64>();

@@ -96,8 +96,10 @@ pub struct Scheduler {
     speed: u64,
     /// Contexts that want to know the ends of their slices.
     tickers: usize,
-    /// The core is throttled, or there are such contexts, or windows, or donors to be woken: one
-    /// look for all where it counts.
+    /// Contexts of what died have not ended yet: the core is held.
+    ends_contexts: bool,
+    /// That, or the core is throttled, or there are such contexts, or windows, or donors to be
+    /// woken: one look for all where it counts.
     is_special: bool,
     timeouts: RBTree<ByTimeout>,
     watches: RBTree<ByWatch>,
@@ -131,6 +133,7 @@ impl Scheduler {
             idle: false,
             speed: THROTTLE_STEPS,
             tickers: 0,
+            ends_contexts: false,
             is_special: false,
             timeouts: RBTree::new(ByTimeout::NEW),
             watches: RBTree::new(ByWatch::NEW),
@@ -167,9 +170,25 @@ impl Scheduler {
     }
 
     fn specials_changed(&mut self) {
-        self.is_special =
-            self.speed != THROTTLE_STEPS || self.tickers > 0 || !self.turns.is_empty() || !self.waking.is_empty();
+        self.is_special = self.speed != THROTTLE_STEPS
+            || self.tickers > 0
+            || !self.turns.is_empty()
+            || !self.waking.is_empty()
+            || self.ends_contexts;
         self.changed = true;
+    }
+
+    /// Whether nothing may run, because contexts of what died have not ended yet.
+    pub fn hold(&mut self, is_held: bool) {
+        if self.ends_contexts != is_held {
+            self.ends_contexts = is_held;
+            self.specials_changed();
+        }
+    }
+
+    /// The next step begins at once.
+    pub fn ring_at_once(&mut self) {
+        self.ring_by(hardware::now_ns());
     }
 
     /// What is decided next may differ from before.

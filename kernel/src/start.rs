@@ -23,6 +23,7 @@ use crate::objects::ram::ROOT_PAGES;
 use crate::objects::remote::WAKE_TABLE_PAGES;
 use crate::objects::{Domain, Ptr};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use crate::{log, trace, trap};
 use abi::pcore::runs;
 use abi::{DeathCause, Error};
@@ -221,10 +222,6 @@ impl Kernel {
             power::power_off(state.status.min(255) as u8 | u8::from(state.cause != DeathCause::Exit as u64));
         }
         self.first_ended = true;
-        // Named by nobody else: so `drain_dead` comes to it
-        // whatever else there is to destroy.
-        self.retain(first);
-        self.condemned.push_back(first);
     }
 
     /// All of the first domain is taken apart. What is left is the root account; whatever else is
@@ -233,8 +230,9 @@ impl Kernel {
         self.first_ended = false;
         self.polling = None;
         if let Some(first) = self.first.take() {
+            self.has_ended(first);
             self.release(first);
-            self.reap();
+            self.reap(&mut Budget::all());
         }
         self.drain_waking();
         self.scheduler.silence();

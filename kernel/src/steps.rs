@@ -23,6 +23,20 @@ pub const WAKES: u32 = UNITS / 4;
 pub const WAKE_WORK: u64 = 30;
 /// See above.
 pub const QUEUE_WORK: u64 = 6;
+/// Units of what ends by itself in one step: about a third of the end of a small program.
+pub const END_UNITS: u32 = UNITS / 2;
+/// Of the end of a context, and of telling one of its callers.
+pub const CONTEXT_UNITS: u32 = 8;
+/// See above.
+pub const CALLER_UNITS: u32 = 2;
+/// Of a look at all wake slots of the core, for those of one object.
+pub const WAKE_SLOTS_UNITS: u32 = 32;
+/// Work of freeing a page, as tests count it, of taking a mapping out, and of the end of a context.
+pub const FREE_WORK: u64 = 4;
+/// See above.
+pub const MAPPING_WORK: u64 = 12;
+/// See above.
+pub const CONTEXT_WORK: u64 = 60;
 
 /// Work that may still be done in this entry.
 pub struct Budget(u32);

@@ -10,6 +10,7 @@ use crate::objects::share::Capability;
 use crate::objects::{Context, Domain, Pcore, Ptr, Schedule};
 use crate::scheduler::{GangWindow, PRIORITIES};
 use crate::state::Kernel;
+use crate::steps::Budget;
 use crate::trap::from_program;
 use abi::layout::context as flags;
 use abi::layout::upcall as upcalls;
@@ -222,7 +223,9 @@ pub(super) fn end(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::PeerDead);
     }
     let own = context == request.caller;
-    kernel.end_context(context);
+    if !kernel.end_context_within(context, &mut Budget::step()) {
+        return Ok(Outcome::Again);
+    }
     if own { Ok(Outcome::Left) } else { NOTHING }
 }
 

@@ -8,6 +8,7 @@ use crate::objects::share::Capability;
 use crate::objects::writer::Name;
 use crate::objects::{Domain, Ptr, user_memory};
 use crate::state::Kernel;
+use crate::steps::{Budget, END_UNITS};
 use abi::layout::domain as flags;
 use abi::{DeathCause, Error, Handle, Rights};
 use zerocopy::IntoBytes;
@@ -82,7 +83,17 @@ pub(super) fn kill(kernel: &mut Kernel, request: &Request) -> Answer {
     let domain = request.object::<Domain>(0, Rights::CONTROL)?;
     let own = domain == request.caller.domain();
     kernel.kill(domain, Death::by_call(DeathCause::Killed, request.words()[1]));
-    if own { Ok(Outcome::Left) } else { NOTHING }
+    if own {
+        return Ok(Outcome::Left);
+    }
+    // The caller may end with it. It has the memory back when it goes on.
+    kernel.retain(request.caller);
+    kernel.retain(domain);
+    kernel.settle(&mut Budget::new(END_UNITS));
+    let is_ending = domain.is_ending();
+    kernel.release(domain);
+    kernel.release(request.caller);
+    if is_ending { Ok(Outcome::Again) } else { NOTHING }
 }
 
 pub(super) fn exit(kernel: &mut Kernel, request: &Request) -> Answer {

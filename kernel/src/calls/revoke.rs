@@ -26,5 +26,7 @@ pub(super) fn ram(kernel: &mut Kernel, request: &Request) -> Answer {
         return Err(Error::BadArgument);
     }
     let is_done = kernel.revoke_ram(caller, slot, ram, &mut Budget::step());
-    if caller.state() == State::Dead { Ok(Outcome::Left) } else { part(is_done) }
+    // Its end may take more steps.
+    let has_died = caller.state() == State::Dead || !caller.domain().is_alive();
+    if has_died { Ok(Outcome::Left) } else { part(is_done) }
 }

@@ -33,7 +33,7 @@ use crate::hardware::{self, VectorArea};
 use crate::memory::{PhysAddr, phys_to_virt};
 use crate::scheduler::Standing;
 use crate::state::Kernel;
-use crate::steps::{Budget, WAKE_WORK};
+use crate::steps::{Budget, CONTEXT_WORK, WAKE_WORK};
 use abi::control::{ControlPage, ProgramRegisters};
 use abi::layout::protection;
 use abi::{Error, ExceptionInfo, ObjectType};
@@ -490,18 +490,20 @@ impl Kernel {
         }
     }
 
-    /// Ends a context: it never runs again, and whoever waits for it learns so.
-    pub fn end_context(&mut self, context: Ptr<Context>) {
+    /// Ends a context: it never runs again, and whoever waits for it learns so. Tells how many have
+    /// been told.
+    pub fn end_context(&mut self, context: Ptr<Context>) -> u32 {
         if context.state() == State::Dead {
-            return;
+            return 0;
         }
+        hardware::count_work(CONTEXT_WORK);
         self.detach(context);
         self.scheduler.cancel_watch(context);
         context.watch_limit_ns.set(0);
         self.scheduler.set_ticks(context, false);
         self.flush_running(context);
         context.set_state(State::Dead);
-        self.fail_donors(context);
+        let told = self.fail_donors(context);
         self.wake_slots.free_all(context.any(), &context.wake_slots);
         self.keep(&context.watch_target, None, None);
         self.keep(&context.revoked, None, None);
@@ -520,6 +522,7 @@ impl Kernel {
         context.domain.contexts.remove(context);
         self.release(context.domain);
         self.release(context);
+        told
     }
 }
 

@@ -3,8 +3,10 @@
 //! Invariants: a domain lives from `DomainAlloc` until somebody kills it, it exits or breaks the
 //! rules, or the last capability for it outside its own share goes (nobody could name it any more;
 //! without this rule two objects that hold each other would stay for ever), or its Ram is revoked.
-//! Death empties its share and its range and ends its contexts, so whatever is not held elsewhere
-//! goes back to the Ram that paid. The husk keeps how it ended for whoever still holds it.
+//! Death ends its contexts and empties its share and its range, so whatever is not held elsewhere
+//! goes back to the Ram that paid. It does so in bounded steps, one after the other by an alarm for
+//! now: until the contexts of all that died have ended the core runs nothing, and who waits for a
+//! death is told when all is done. The husk keeps how it ended for whoever still holds it.
 
 use super::context::Context;
 use super::notification::Notification;
@@ -15,7 +17,7 @@ use super::writer::{Name, Writer};
 use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range, Slot};
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
-use crate::steps::Budget;
+use crate::steps::{Budget, CALLER_UNITS, CONTEXT_UNITS, END_UNITS, WAKE_SLOTS_UNITS};
 use crate::trace::Event;
 use abi::layout::domain as flags;
 use abi::{DeathCause, DomainState, Error, ExceptionInfo, Handle, ObjectType, Rights};
@@ -61,9 +63,12 @@ pub struct Domain {
     /// Contexts that have not ended; the list counts as a reference of each.
     pub(crate) contexts: List<Context, 0>,
     death: Cell<Option<Death>>,
+    /// `RamRevoke` takes apart what it held.
+    is_revoked: Cell<bool>,
     on_death: Slot,
     /// Capabilities for it outside its own share.
     names: Cell<u32>,
+    /// Linked while nobody can name it, or it has died and is not taken apart yet.
     condemned: Link<Domain>,
     pub(crate) cpu_ns: Cell<u64>,
     /// Pages made reachable so far: a program that touches new ones gets on.
@@ -111,6 +116,7 @@ impl Ptr<Domain> {
             writer: Writer::new(name),
             contexts: List::new(),
             death: Cell::new(None),
+            is_revoked: Cell::new(false),
             on_death: Slot::new(),
             names: Cell::new(0),
             condemned: Link::new(),
@@ -158,13 +164,18 @@ impl Ptr<Domain> {
         self.names.set(self.names.get() - 1);
         if self.names.get() == 0 && self.is_alive() && !self.condemned.is_linked() {
             kernel.retain(self);
-            kernel.condemned.push_back(self);
+            kernel.condemned.push_front(self);
         }
+    }
+
+    /// Whether it died and is not taken apart yet.
+    pub fn is_ending(self) -> bool {
+        !self.is_alive() && self.condemned.is_linked()
     }
 
     /// Who is told of its death; at once if it is dead.
     pub fn set_on_death(self, kernel: &mut Kernel, notification: Notification, from: Source) {
-        if self.is_alive() {
+        if self.is_alive() || self.is_ending() {
             kernel.keep(&self.on_death, Some(from.1), Some(from.0));
         } else {
             kernel.notify(notification);
@@ -191,35 +202,92 @@ impl Ptr<Domain> {
 }
 
 impl Kernel {
-    /// Ends a domain and gives back what it held.
+    /// Ends a domain: whoever asks for it learns so, and what it held is given back from the end of
+    /// this step on (`drain_dead`). Of one that has ended nothing is left to do, but if a
+    /// revocation had to see to it.
     pub fn kill(&mut self, domain: Ptr<Domain>, death: Death) {
-        self.retain(domain);
-        self.end_domain(domain, death);
-        self.empty_domain(domain, &mut Budget::all());
-        self.release(domain);
+        let was_revoked = domain.is_revoked.replace(false);
+        if domain.is_alive() {
+            self.begin_death(domain, death);
+        } else if was_revoked {
+            self.line_up(domain);
+        }
     }
 
-    /// Ends a domain's contexts and says so to whom it concerns; what it held it still holds.
-    /// Nothing happens to one that has ended.
-    pub(super) fn end_domain(&mut self, domain: Ptr<Domain>, death: Death) {
-        if !domain.is_alive() {
-            return;
+    /// As `kill`, because the memory that it stands on is revoked: what it held goes when its turn
+    /// comes there, so that all that acts ends before.
+    pub(super) fn kill_revoked(&mut self, domain: Ptr<Domain>) {
+        if domain.is_alive() {
+            domain.is_revoked.set(self.first != Some(domain));
+            self.begin_death(domain, Death::by_call(DeathCause::Revoked, 0));
         }
+    }
+
+    fn begin_death(&mut self, domain: Ptr<Domain>, death: Death) {
         let used_pages = domain.ram().used();
         domain.death.set(Some(Death { used_pages, ..death }));
         self.trace(Event::Death, 0, [domain.header().id(), death.cause as u64]);
         domain.writer.end(&mut self.log);
-        while let Some(context) = domain.contexts.first() {
-            self.end_context(context);
-        }
         domain.range.close();
-        if let Some(notification) = Notification::kept(&domain.on_death) {
-            self.notify(notification);
-        }
-        self.keep(&domain.on_death, None, None);
+        self.line_up(domain);
         if self.first == Some(domain) {
             self.first_domain_ended(domain);
         }
+    }
+
+    /// Puts one that has died among those whose contexts are to end; behind them, if it has none,
+    /// to be emptied.
+    fn line_up(&mut self, domain: Ptr<Domain>) {
+        match domain.condemned.is_linked() {
+            true => self.condemned.remove(domain),
+            false => self.retain(domain),
+        }
+        match (domain.contexts.is_empty(), domain.is_revoked.get()) {
+            (false, _) => self.condemned.push_front(domain),
+            (true, false) => self.condemned.push_back(domain),
+            (true, true) => self.release(domain),
+        }
+    }
+
+    /// Ends the contexts of whatever died or is condemned, which is in front of what has none any
+    /// more; tells whether the budget sufficed.
+    fn end_contexts(&mut self, budget: &mut Budget) -> bool {
+        while let Some(domain) = self.first_with_contexts() {
+            if domain.is_alive() {
+                self.begin_death(domain, Death::by_call(DeathCause::Killed, 0));
+            }
+            while let Some(context) = domain.contexts.first() {
+                if !self.end_context_within(context, budget) {
+                    return false;
+                }
+            }
+            if domain.condemned.is_linked() {
+                self.line_up(domain);
+            }
+        }
+        true
+    }
+
+    fn first_with_contexts(&self) -> Option<Ptr<Domain>> {
+        self.condemned.first().filter(|domain| domain.is_alive() || !domain.contexts.is_empty())
+    }
+
+    /// Ends a context, its portals first; tells whether the budget sufficed.
+    pub fn end_context_within(&mut self, context: Ptr<Context>, budget: &mut Budget) -> bool {
+        while let Some(portal) = context.portals.first() {
+            if !budget.spend(1) {
+                return false;
+            }
+            portal.set_callee(None);
+        }
+        if !budget.spend(CONTEXT_UNITS) {
+            return false;
+        }
+        if context.wake_slots.get() > 0 {
+            budget.spend(WAKE_SLOTS_UNITS);
+        }
+        budget.spend(self.end_context(context) * CALLER_UNITS);
+        true
     }
 
     /// Takes the capabilities and mappings of a domain that has ended; tells whether the budget
@@ -228,32 +296,78 @@ impl Kernel {
         domain.empty_share(self, budget) && domain.range.clear(self, budget)
     }
 
-    /// Takes apart what nobody holds, and ends what nobody can name.
+    /// Takes apart what nobody holds, and ends what nobody can name: a bounded part, and an alarm
+    /// for now begins the next step if there is more.
     #[inline]
     pub fn drain_dead(&mut self) {
         if !self.doomed.is_empty() || !self.condemned.is_empty() {
-            self.settle_all();
+            self.drain_step();
         }
     }
 
     #[inline(never)]
-    fn settle_all(&mut self) {
-        loop {
-            self.reap();
-            let Some(domain) = self.condemned.pop_front() else { break };
-            self.kill(domain, Death::by_call(DeathCause::Killed, 0));
-            self.release(domain);
-        }
-        if self.first_ended {
+    fn drain_step(&mut self) {
+        if !self.settle(&mut Budget::new(END_UNITS)) {
+            self.scheduler.ring_at_once();
+        } else if self.first_ended {
             self.halted();
         }
+    }
+
+    /// As `drain_dead`, with a budget; tells whether it sufficed. While contexts are left of what
+    /// died nothing runs.
+    pub(crate) fn settle(&mut self, budget: &mut Budget) -> bool {
+        let is_done = self.end_dead(budget);
+        self.scheduler.hold(self.first_with_contexts().is_some());
+        is_done
+    }
+
+    fn end_dead(&mut self, budget: &mut Budget) -> bool {
+        while self.end_contexts(budget) {
+            let Some(domain) = self.condemned.first() else { return self.reap(budget) && self.condemned.is_empty() };
+            // All its capabilities go before any memory does: so its devices stop first.
+            if !domain.empty_share(self, budget) || !self.reap(budget) || !domain.range.clear(self, budget) {
+                return false;
+            }
+            if !self.doomed.is_empty() || self.condemned.first() != Some(domain) {
+                continue;
+            }
+            if self.first != Some(domain) {
+                self.has_ended(domain);
+            } else if domain.condemned.next().is_some() {
+                // It goes last, in `halted`.
+                self.condemned.remove(domain);
+                self.condemned.push_back(domain);
+            } else {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Nothing is left of what a domain held.
+    pub(crate) fn has_ended(&mut self, domain: Ptr<Domain>) {
+        self.condemned.remove(domain);
+        self.tell_of_death(domain);
+        self.release(domain);
+    }
+
+    /// Tells who waits for a domain's death.
+    pub(super) fn tell_of_death(&mut self, domain: Ptr<Domain>) {
+        if let Some(notification) = Notification::kept(&domain.on_death) {
+            self.notify(notification);
+        }
+        self.keep(&domain.on_death, None, None);
     }
 }
 
 pub(super) fn destroy(kernel: &mut Kernel, domain: Ptr<Domain>) {
-    // One that never got a name dies here, by the same steps.
-    kernel.end_domain(domain, Death::by_call(DeathCause::Killed, 0));
-    kernel.empty_domain(domain, &mut Budget::all());
+    if domain.is_alive() {
+        // It could not be made, and holds nothing.
+        domain.death.set(Some(Death::by_call(DeathCause::Killed, 0)));
+        domain.writer.end(&mut kernel.log);
+    }
+    kernel.tell_of_death(domain);
     kernel.release(domain.range);
 }
 

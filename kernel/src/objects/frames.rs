@@ -11,6 +11,7 @@
 
 use crate::hardware;
 use crate::memory::{PAGE, PAGE_BYTES, PhysAddr, PhysRange, phys_to_virt};
+use crate::steps::FREE_WORK;
 
 /// Most regions of one core: boot gives up to four, the rest is for `RamAdd`.
 pub const REGIONS_MAX: usize = 64;
@@ -345,6 +346,7 @@ impl Frames {
 
     /// One reference less; the last frees the page.
     pub fn release(&mut self, frame: PhysAddr) {
+        hardware::count_work(FREE_WORK);
         let (region, page) = self.find(frame);
         let count = region.count(page);
         assert!((1..=REFERENCES_MAX).contains(&count), "releasing a page with count {count}");

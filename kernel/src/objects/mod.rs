@@ -5,7 +5,8 @@
 //! number, never used again. Every object is on a list of its Ram, and its capabilities are on a
 //! list of the object, so that revocation finds both without a search. An object whose last
 //! reference went is moved to a list; `Kernel::reap` takes objects apart one after another, so that
-//! a chain of objects made by a user never becomes recursion on the kernel's stack.
+//! a chain of objects made by a user never becomes recursion on the kernel's stack. It does so a
+//! bounded part at a time: nothing refers to an object in that list.
 
 use abi::{Error, ObjectType};
 use core::cell::Cell;
@@ -55,6 +56,7 @@ pub use slot::Slot;
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
 use crate::shared::{self, Keeper, SharedShare};
 use crate::state::Kernel;
+use crate::steps::{Budget, WAKE_SLOTS_UNITS};
 
 /// What every object starts with.
 #[repr(C)]
@@ -203,14 +205,46 @@ impl Kernel {
         if count == 1 {
             let ram = object.ram.get().expect("the root Ram is never released");
             ram.delist(object);
-            self.doomed.push_front(object);
+            // A device must not write to memory that is free: it goes before the segments that went
+            // with it.
+            match object.object_type {
+                ObjectType::Segment => self.doomed.push_back(object),
+                _ => self.doomed.push_front(object),
+            }
         }
     }
 
-    /// Takes apart all objects whose last reference went.
-    pub fn reap(&mut self) {
-        while let Some(object) = self.doomed.pop_front() {
+    /// Takes apart objects whose last reference went; tells whether the budget sufficed for all.
+    pub fn reap(&mut self, budget: &mut Budget) -> bool {
+        while let Some(object) = self.doomed.first() {
+            if !budget.spend(1) || !self.drain(object, budget) {
+                return false;
+            }
+            self.doomed.remove(object);
             self.destroy(object);
+        }
+        true
+    }
+
+    /// Makes an object that nothing refers to small; tells whether the budget sufficed.
+    fn drain(&mut self, object: AnyObject, budget: &mut Budget) -> bool {
+        match object.object_type {
+            ObjectType::Segment => typed::<Segment>(object).drain(self, budget),
+            // One that could not be made, or that was revoked and had given up its own name.
+            ObjectType::Domain => {
+                let domain = typed::<Domain>(object);
+                domain.range().close();
+                self.empty_domain(domain, budget)
+            }
+            ObjectType::AddressRange => {
+                let range = typed::<Range>(object);
+                range.close();
+                range.clear(self, budget)
+            }
+            ObjectType::Pool => shared::drain_keeper(self, typed(object), budget),
+            ObjectType::Portal if typed::<Portal>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
+            ObjectType::Semaphore if typed::<Semaphore>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
+            _ => true,
         }
     }
 
@@ -228,7 +262,7 @@ impl Kernel {
             ObjectType::RemoteContext => self.end::<Remote>(object, |_, _| ()),
             ObjectType::Pcore => self.end::<Pcore>(object, pcore::destroy),
             ObjectType::Share => self.end::<SharedShare>(object, shared::destroy_share),
-            ObjectType::Pool => self.end::<Keeper>(object, shared::destroy_keeper),
+            ObjectType::Pool => self.end::<Keeper>(object, |_, _| ()),
         }
     }
 

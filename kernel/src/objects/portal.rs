@@ -128,6 +128,7 @@ impl Ptr<Portal> {
 
     /// Leads it to another living context, or nowhere. Calls on their way stay where they are.
     pub fn set_callee(self, callee: Option<Ptr<Context>>) {
+        hardware::count_work(QUEUE_WORK);
         if let Some(old) = self.callee.replace(callee) {
             old.portals.remove(self);
         }
@@ -430,15 +431,16 @@ impl Kernel {
     }
 
     /// The callee is gone: whoever donated it time learns so, or as many of them as one step may
-    /// tell. While more are left, `callee` stays, and the next steps go on.
-    pub(crate) fn fail_donors(&mut self, callee: Ptr<Context>) {
-        for _ in 0..WAKES {
-            let Some(donor) = callee.first_donor() else { return };
+    /// tell; gives their number. While more are left, `callee` stays, and the next steps go on.
+    pub(crate) fn fail_donors(&mut self, callee: Ptr<Context>) -> u32 {
+        for told in 0..WAKES {
+            let Some(donor) = callee.first_donor() else { return told };
             self.complete(donor, Err(Error::PeerDead));
         }
         if callee.first_donor().is_some() {
             self.retain(callee);
             self.scheduler.fail_later(callee);
         }
+        WAKES
     }
 }

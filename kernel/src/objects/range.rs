@@ -17,7 +17,7 @@ use crate::hardware;
 use crate::memory::PhysAddr;
 use crate::shared::{Alias, NO_RANGE, SharedObject};
 use crate::state::Kernel;
-use crate::steps::Budget;
+use crate::steps::{Budget, MAPPING_UNITS, MAPPING_WORK};
 use abi::{Error, ObjectType, RangeEntry};
 use core::cell::Cell;
 
@@ -159,6 +159,7 @@ impl Space for Own<'_> {
     }
 
     fn end(&mut self, mapping: Ptr<Mapping>) {
+        hardware::count_work(MAPPING_WORK);
         let shown = mapping.mapped();
         match shown {
             Mapped::Segment(segment) => {
@@ -348,7 +349,7 @@ impl Ptr<Range> {
         }
         let mut own = self.own(kernel);
         while let Some(mapping) = self.at_or_after(0) {
-            if !budget.spend(1) {
+            if !budget.spend(MAPPING_UNITS) {
                 return false;
             }
             match mapping.mapped() {
@@ -356,11 +357,19 @@ impl Ptr<Range> {
                 Mapped::Range(_) => own.take_out(mapping),
             }
         }
-        self.is_cleared.set(true);
         let ram = self.ram();
-        paging::for_each_table(self.top, &mut |frame| kernel.free_page(ram, frame));
-        kernel.free_page(ram, self.top.frame);
-        true
+        let has_no_tables = paging::for_each_table(self.top, &mut |frame| {
+            let has_room = budget.spend(1);
+            if has_room {
+                kernel.free_page(ram, frame);
+            }
+            has_room
+        });
+        if has_no_tables {
+            self.is_cleared.set(true);
+            kernel.free_page(ram, self.top.frame);
+        }
+        has_no_tables
     }
 
     /// Number of mappings of a core's own.
@@ -370,8 +379,7 @@ impl Ptr<Range> {
 }
 
 pub(super) fn destroy(kernel: &mut Kernel, range: Ptr<Range>) {
-    range.close();
-    range.clear(kernel, &mut Budget::all());
+    assert!(range.is_cleared.get() || range.alias.is_some(), "it was drained");
     if let Some(alias) = range.alias {
         kernel.drop_alias(range.ram(), alias);
     }

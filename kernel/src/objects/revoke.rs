@@ -51,13 +51,12 @@ impl Kernel {
 
     fn empty_account(&mut self, caller: Ptr<Context>, ram: Ptr<Ram>, budget: &mut Budget) -> bool {
         while let Some(object) = self.next_to_destroy(ram, budget) {
-            let is_done = budget.spend(1) && self.drain_object(caller, ram, object, budget);
+            let is_done = budget.spend(1) && self.drain_object(caller, ram, object, budget) && self.settle(budget);
             if !is_done || caller.state() == State::Dead {
                 return false;
             }
-            self.reap();
         }
-        ram.actors.is_empty() && ram.objects.is_empty()
+        ram.actors.is_empty() && ram.objects.is_empty() && self.settle(budget)
     }
 
     /// What goes next: what acts, from the top down; then the rest, from the bottom up. The
@@ -101,13 +100,14 @@ impl Kernel {
             ObjectType::Domain => {
                 let domain = typed::<Domain>(object);
                 if object.is_actor.get() {
-                    self.end_domain(domain, Death::by_call(DeathCause::Revoked, 0));
+                    self.kill_revoked(domain);
                     return true;
                 }
                 self.hold(anchor, object);
                 if !self.empty_domain(domain, budget) {
                     return false;
                 }
+                self.tell_of_death(domain);
             }
             ObjectType::ExecutionContext => self.end_domain_of(typed(object), ram),
             ObjectType::SchedulingContext => {
@@ -155,12 +155,11 @@ impl Kernel {
         if context.state() == State::Dead {
             return;
         }
-        let (domain, death) = (context.domain(), Death::by_call(DeathCause::Revoked, 0));
+        let domain = context.domain();
         if ram.covers(domain.ram()) {
-            // It is emptied when its turn comes.
-            self.end_domain(domain, death);
+            self.kill_revoked(domain);
         } else {
-            self.kill(domain, death);
+            self.kill(domain, Death::by_call(DeathCause::Revoked, 0));
         }
     }
 

@@ -38,6 +38,8 @@ const _: () = assert!(SEGMENT_PAGES_MAX as usize <= ENTRIES * ENTRIES);
 /// frees of single pages.
 const PIECE_PAGES: u64 = ENTRIES as u64;
 const PIECE_UNITS: u32 = 16;
+/// What is freed at once of a segment that nothing refers to.
+const DRAIN_PAGES: u64 = 16;
 
 /// Where a segment's pages come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -529,6 +531,42 @@ impl Ptr<Segment> {
         true
     }
 
+    /// Frees its pages and tables, which nothing refers to; tells whether the budget sufficed.
+    pub(super) fn drain(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        if self.kind != Kind::Anonymous {
+            return self.free_pages(kernel, budget);
+        }
+        while self.present() > 0 {
+            let (last, size) = (self.pages() - 1, ENTRIES as u64);
+            let piece = if self.block(last / size * size).is_some() { DRAIN_PAGES } else { size };
+            let first = last / piece * piece;
+            if !budget.spend(1) {
+                return false;
+            }
+            let before = self.present();
+            self.discard(kernel, first, self.pages());
+            self.cut_to(first);
+            budget.spend((before - self.present()) as u32);
+        }
+        self.free_tables(kernel, budget)
+    }
+
+    fn free_tables(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        let (ram, index) = (self.ram(), self.table.get());
+        if index == 0 {
+            return true;
+        }
+        let lower = table(index).iter().filter(|word| self.levels.get() == 2 && word.get() != 0);
+        for word in lower.rev() {
+            if !budget.spend(1) {
+                return false;
+            }
+            kernel.free_page(ram, PhysAddr(word.take()));
+        }
+        kernel.free_page(ram, PhysAddr(self.table.take()));
+        true
+    }
+
     /// Frees its pages from the end on; nobody has it mapped. Tells whether the budget sufficed.
     pub(crate) fn free_pages(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         let ram = self.ram();
@@ -599,19 +637,7 @@ pub(super) fn destroy(kernel: &mut Kernel, segment: Ptr<Segment>) {
     match segment.kind {
         Kind::Imported { .. } => (),
         Kind::Shared(alias) => kernel.drop_alias(ram, alias),
-        Kind::Contiguous(base) => {
-            (0..segment.pages()).for_each(|page| segment.free_of_run(kernel, base, page));
-        }
-        Kind::Anonymous => {
-            segment.discard(kernel, 0, segment.pages());
-            if segment.table.get() == 0 {
-                return;
-            }
-            if segment.levels.get() == 2 {
-                let lower = table(segment.table.get()).iter().map(Cell::get).filter(|word| *word != 0);
-                lower.for_each(|word| kernel.free_page(ram, PhysAddr(word)));
-            }
-            kernel.free_page(ram, PhysAddr(segment.table.get()));
-        }
+        Kind::Contiguous(_) => assert!(segment.pages() == 0, "it was drained"),
+        Kind::Anonymous => assert!(segment.table.get() == 0 && segment.present() == 0, "it was drained"),
     }
 }

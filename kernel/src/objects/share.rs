@@ -176,6 +176,10 @@ impl Ptr<Domain> {
 
     /// Empties all slots and gives their pages back; tells whether the budget sufficed.
     pub(super) fn empty_share(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        // The page of the domain's own names goes last.
+        if self.share.pages[0].get() == 0 {
+            return true;
+        }
         let mut next = 1;
         while let Some(index) = self.share.next_taken(next) {
             if !budget.spend(1) {
@@ -185,11 +189,11 @@ impl Ptr<Domain> {
             budget.spend(kernel.empty_slot(slot));
             next = index + 1;
         }
-        for page in &self.share.pages {
-            let number = page.take();
-            if number != 0 {
-                kernel.free_page(self.ram(), frame(number));
+        for page in self.share.pages.iter().rev().filter(|page| page.get() != 0) {
+            if !budget.spend(1) {
+                return false;
             }
+            kernel.free_page(self.ram(), frame(page.take()));
         }
         true
     }

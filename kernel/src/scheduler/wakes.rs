@@ -13,7 +13,7 @@ use crate::hardware;
 use crate::objects::context::State;
 use crate::objects::{Context, Ptr};
 use crate::state::Kernel;
-use crate::steps::{QUEUE_WORK, WAKES};
+use crate::steps::{Budget, QUEUE_WORK, WAKES};
 use abi::Error;
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -115,7 +115,7 @@ impl Kernel {
             assert!(context.state() == State::Dead && context.first_donor().is_none(), "all have ended");
             self.release(context);
         }
-        self.reap();
+        self.reap(&mut Budget::all());
     }
 
     /// The alarm rang: ends waits whose deadline passed and reports stalls.

@@ -98,8 +98,8 @@ impl Scheduler {
     /// Whether programs may not run now; a throttled core looks again when that changes.
     #[cold]
     pub(super) fn is_held(&mut self) -> bool {
-        if self.speed == THROTTLE_STEPS {
-            return false;
+        if self.ends_contexts || self.speed == THROTTLE_STEPS {
+            return self.ends_contexts;
         }
         let step = self.since_ns / THROTTLE_STEP_NS;
         let (turn, place) = (step - step % THROTTLE_STEPS, step % THROTTLE_STEPS);

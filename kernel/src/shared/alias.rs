@@ -62,7 +62,8 @@ unsafe impl Object for SharedShare {
 pub struct Keeper {
     header: Header,
     pool: Pool,
-    pages: u64,
+    /// Those that are not given back yet.
+    pages: Cell<u64>,
     number: usize,
 }
 
@@ -252,7 +253,7 @@ impl Kernel {
         let number = self.pool_number()?;
         let pool = Pool::new(run.base().ok_or(Error::BadArgument)?, pages, self.core(), self.next_id());
         pool.mark(self.core())?;
-        let keeper = self.create(ram, |header| Keeper { header, pool, pages, number })?;
+        let keeper = self.create(ram, |header| Keeper { header, pool, pages: Cell::new(pages), number })?;
         run.give_pages_away();
         let made = SharedObject::create(pool, self.core(), ObjectKind::Share, BUCKET_LINES, lock, self.next_id(), name);
         let made = made.and_then(|first| {
@@ -448,8 +449,7 @@ impl Kernel {
             let own = self.core();
             pool.end().filter(|core| *core != own).for_each(|core| hardware::post(core, SHARED_SLOT));
         }
-        let is_done = self.leave_dead_pools(budget);
-        self.reap();
+        let is_done = self.leave_dead_pools(budget) && self.reap(budget);
         is_done && self.shared.pools[keeper.number] != Some(keeper)
     }
 }
@@ -464,9 +464,15 @@ pub fn destroy_share(kernel: &mut Kernel, share: Ptr<SharedShare>) {
     kernel.drop_alias(share.ram(), share.alias);
 }
 
-/// The last alias of the pool went.
-pub fn destroy_keeper(kernel: &mut Kernel, keeper: Ptr<Keeper>) {
-    let ram = keeper.ram();
-    let frame = |page: u64| keeper.pool.base() + page * PAGE_BYTES as u64;
-    (0..keeper.pages).for_each(|page| kernel.free_page(ram, frame(page)));
+/// The last alias of the pool went: its pages go, from the end on; tells whether the budget
+/// sufficed.
+pub fn drain_keeper(kernel: &mut Kernel, keeper: Ptr<Keeper>, budget: &mut Budget) -> bool {
+    while let Some(last) = keeper.pages.get().checked_sub(1) {
+        if !budget.spend(1) {
+            return false;
+        }
+        keeper.pages.set(last);
+        kernel.free_page(keeper.ram(), keeper.pool.base() + last * PAGE_BYTES as u64);
+    }
+    true
 }

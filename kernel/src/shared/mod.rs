@@ -21,7 +21,7 @@ pub mod registry;
 mod segment;
 mod share;
 
-pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, destroy_keeper, destroy_share, shared};
+pub use alias::{Alias, Found, Keeper, Local, New, SharedShare, destroy_share, drain_keeper, shared};
 pub use object::{Name, ObjectKind, SharedObject};
 pub use pool::Pool;
 pub use range::{RangeStat, SharedRange};

@@ -372,8 +372,11 @@ pub(super) fn destroy(object: SharedObject, core: usize, doomed: &mut LineIndex)
         range.segment(&mapping).drop_reference(doomed);
     }
     if object.has_run() {
-        let mut free = |frame: PhysAddr| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));
-        paging::for_each_table(object.top(), &mut free);
+        let free = |frame: PhysAddr| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));
+        paging::for_each_table(object.top(), &mut |frame| {
+            free(frame);
+            true
+        });
         free(object.top().frame);
     }
 }

@@ -4,7 +4,9 @@ use super::{MACHINE, World};
 use crate::boot::info::CoreInfo;
 use crate::devices::DeviceInfo;
 use crate::hardware;
-use abi::{Call, Handle};
+use crate::objects::domain::Death;
+use abi::layout::segment as kinds;
+use abi::{Call, DeathCause, Handle};
 
 const HWID: u32 = 8;
 
@@ -33,4 +35,33 @@ fn a_device_that_nobody_has_reaches_no_memory() {
         }
         hardware::free_device(0);
     }
+}
+
+/// All that a driver held goes in several steps: its card stops before any memory is free.
+#[test]
+fn a_device_stops_before_the_memory_of_its_driver_is_free() {
+    let mut world = World::new(2000);
+    let domain = world.monitor();
+    world.kernel.info = Some(&WITH_A_CARD);
+    world.kernel.decide();
+    let claim = [Handle::PCORE.0, Handle::SELF_RAM.0, HWID.into(), 0, 0, 0];
+    let (error, card) = world.runner_calls(Call::DeviceAlloc, claim);
+    assert_eq!((error, world.runner_calls(Call::DeviceMaster, [card, 1, 0, 0, 0, 0]).0), (0, 0));
+    for _ in 0..300 {
+        assert_eq!(world.runner_calls(Call::SegmentAlloc, [Handle::SELF_RAM.0, 2, kinds::EAGER, 0, 0, 0]).0, 0);
+    }
+    hardware::take_bus_masters();
+    let free = world.kernel.frames.free();
+    world.kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
+    let mut steps = 0;
+    while hardware::take_bus_masters().is_empty() {
+        // Pages of its contexts and capabilities are the kernel's own.
+        assert!(world.kernel.frames.free() <= free + 10, "memory is free, and the card runs");
+        world.kernel.drain_dead();
+        steps += 1;
+    }
+    assert!(steps > 2 && domain.is_ending());
+    world.kernel.drain_all();
+    assert!(world.kernel.frames.free() > free + 600);
+    hardware::free_device(0);
 }

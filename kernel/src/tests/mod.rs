@@ -3,6 +3,7 @@
 
 mod backtrace;
 mod devices;
+mod ends;
 mod fuzz;
 mod gang;
 mod ids;
@@ -110,13 +111,30 @@ impl World {
 
     /// Everything that was made is gone again.
     fn assert_empty(&mut self) {
-        self.kernel.drain_dead();
+        self.kernel.drain_all();
         // Cores whose claim went were ordered to halt, and did.
         self.kernel.cores_changed();
-        self.kernel.drain_dead();
+        self.kernel.drain_all();
         // Pages carved for other cores are in neither number.
         assert_eq!(self.kernel.frames.total() - self.kernel.frames.free(), self.used, "pages are missing");
         assert_eq!(self.kernel.kernel_objects, 1, "objects besides the root Ram");
         assert_eq!(self.ram.used(), crate::objects::ram::ROOT_PAGES);
+    }
+}
+
+impl Kernel {
+    /// Steps until nothing that died is left; counts them.
+    fn drain_all(&mut self) -> usize {
+        for step in 0.. {
+            if self.doomed.is_empty() && self.condemned.is_empty() {
+                return step;
+            }
+            hardware::take_work();
+            self.drain_dead();
+            let work = hardware::take_work();
+            assert!(work <= revoke::STEP_WORK_MAX, "a step does {work} units of work");
+            assert!(step < 100_000, "it does not come to an end");
+        }
+        unreachable!()
     }
 }

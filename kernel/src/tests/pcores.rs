@@ -132,7 +132,7 @@ fn a_core_is_claimed_once_runs_once_and_halts_with_its_last_name() {
     assert_eq!(caller.free(), with_core, "nothing goes before core 0 heard that the core has halted");
     assert_eq!(caller.claim(), Err(Error::Busy));
     caller.world.kernel.cores_changed();
-    caller.world.kernel.drain_dead();
+    caller.world.kernel.drain_all();
     assert_eq!(caller.free(), free);
     let pcore = caller.claim().unwrap();
     caller.launch(pcore, &launch_without_segments()).unwrap();
@@ -256,7 +256,7 @@ fn a_core_tells_whose_it_is_and_what_it_does() {
         assert_eq!(tells(&mut caller, CORE).unwrap()[1], runs::NOTHING);
     }
     caller.call(Call::CapDrop, [pcore, 0, 0, 0, 0, 0]).unwrap();
-    caller.world.kernel.drain_dead();
+    caller.world.kernel.drain_all();
     assert_eq!(tells(&mut caller, CORE).unwrap()[1..], [runs::NOTHING, 0]);
 }
 

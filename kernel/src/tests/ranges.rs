@@ -449,7 +449,7 @@ fn forget(model: &mut Model, number: usize) {
     let range = tree.range;
     assert!(range.leave_all(&mut model.world.kernel));
     model.world.kernel.release(range);
-    model.world.kernel.drain_dead();
+    model.world.kernel.drain_all();
     model.trees.remove(&number);
     for tree in model.trees.values_mut() {
         tree.parts.retain(|_, part| part.shows != MapTarget::Range(number));
@@ -465,7 +465,7 @@ fn end(mut model: Model) {
             }
             None => model.world.kernel.release(tree.range),
         }
-        model.world.kernel.drain_dead();
+        model.world.kernel.drain_all();
     }
     for (_, memory) in core::mem::take(&mut model.memories) {
         model.world.kernel.release(memory.segment);

@@ -10,7 +10,7 @@ use crate::objects::share::Capability;
 use crate::objects::slot::DEPTH_MAX;
 use crate::objects::{AnyObject, Context, Domain, Linked, Ptr, Ram, Schedule};
 use crate::scheduler::Decision;
-use crate::steps::{Budget, UNITS};
+use crate::steps::{Budget, END_UNITS, UNITS};
 use abi::layout::{self, protection, segment as kinds};
 use abi::{Call, DeathCause, Error, Handle, Rights};
 
@@ -191,7 +191,7 @@ fn all_that_an_account_paid_for_goes_and_its_memory_is_back() {
     let parts = world.revoke(outside, ram, |world| {
         let freed = last - world.used();
         last = world.used();
-        assert!(freed <= u64::from(UNITS) + 16, "{freed} pages in one part");
+        assert!(freed <= u64::from(UNITS + END_UNITS) + 16, "{freed} pages in one part");
         for entry in touched.iter().filter_map(|&address| shown(address)) {
             assert!(world.kernel.frames.count(entry.address()) > 0, "a free frame is still shown");
         }
@@ -334,17 +334,18 @@ fn play(seed: u64, leaks: bool) -> [u32; 2] {
         }
     };
     steps(&mut world, 600);
+    world.kernel.drain_all();
     let alive = world.objects().iter().filter(|object| payer.covers(object.payer().unwrap())).count() as u32;
     let slot = outside.domain.share().find_slot(Handle(ram)).unwrap().0;
     let mut parts = 1;
     while !world.kernel.revoke_ram(outside.context, slot, payer, &mut Budget::new(8 + parts % 32)) {
-        world.kernel.drain_dead();
+        world.kernel.drain_all();
         world.objects();
         steps(&mut world, 3);
         parts += 1;
         assert!(parts < PARTS_MAX, "no end of a revocation");
     }
-    world.kernel.drain_dead();
+    world.kernel.drain_all();
     assert_eq!(payer.used(), 0);
     for object in world.objects() {
         let pays = object.cast::<Ram>() == Ok(payer);

@@ -90,7 +90,7 @@ impl Core {
 
     pub(super) fn ring(&mut self) {
         self.world.kernel.shared_rang();
-        self.world.kernel.drain_dead();
+        self.world.kernel.drain_all();
     }
 
     /// The byte that a program would see at an address, if it may.
@@ -115,7 +115,7 @@ impl Core {
                 &mut crate::steps::Budget::all(),
             )
             .unwrap();
-        self.world.kernel.drain_dead();
+        self.world.kernel.drain_all();
         assert_eq!(self.world.kernel.kernel_objects - 1, OWN_OBJECTS, "objects are left");
         // Slot pages and tables of the domain stay.
         assert!(self.world.used() <= self.used + 4, "{} pages, {} at the start", self.world.used(), self.used);
@@ -132,7 +132,7 @@ impl Core {
         kernel.kill(domain, Death::by_call(DeathCause::Killed, 0));
         kernel.release(self.actor.context);
         kernel.release(domain);
-        kernel.drain_dead();
+        kernel.drain_all();
     }
 }
 

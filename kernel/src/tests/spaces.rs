@@ -156,7 +156,7 @@ fn fork(world: &mut World, parent: &Space) -> Space {
 fn end(world: &mut World, space: Space) {
     world.kernel.kill(space.domain, Death::by_call(DeathCause::Killed, 0));
     world.kernel.release(space.domain);
-    world.kernel.drain_dead();
+    world.kernel.drain_all();
 }
 
 #[test]

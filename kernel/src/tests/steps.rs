@@ -164,7 +164,7 @@ fn a_call_given_up_leaves_nothing_that_stays() {
     // Its maker's end takes it along.
     world.run(actor, Call::CapDrop, &[source]).unwrap();
     world.kernel.end_context(actor.context);
-    world.kernel.drain_dead();
+    world.kernel.drain_all();
     assert!(world.used() <= used);
 }
 

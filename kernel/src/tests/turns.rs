@@ -57,7 +57,7 @@ impl World {
             self.kernel.release(*home);
         }
         accounts.iter().for_each(|account| self.kernel.release(*account));
-        self.kernel.drain_dead();
+        self.kernel.drain_all();
     }
 }
 
@@ -167,7 +167,7 @@ fn an_account_that_begins_its_own_turns_lets_go_of_those_it_shared() {
     let objects = world.kernel.kernel_objects;
     moved.begin_turns(&mut world.kernel).unwrap();
     world.kernel.release(leader);
-    world.kernel.drain_dead();
+    world.kernel.drain_all();
     assert_eq!(world.kernel.kernel_objects, objects - 1, "nobody holds the leader");
     world.kernel.release(moved);
     world.assert_empty();

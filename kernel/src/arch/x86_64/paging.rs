@@ -304,35 +304,40 @@ pub fn translate(root: Root, address: u64, needs: Flags) -> Option<PhysAddr> {
 }
 
 /// Calls `f` with every table page below `top`, leaves first, and clears the entry that pointed to
-/// it; `f` may free the page.
-pub fn for_each_table(top: Table, f: &mut dyn FnMut(PhysAddr)) {
-    if top.level > 0 {
-        let used = if top.level == Table::TOP_LEVEL { USER_ENTRIES } else { ENTRIES };
-        drop_tables(&mut table(top.frame)[..used], top.level, f);
-    }
+/// it; `f` may free the page. Ends before a table that `f` does not take; tells whether it took
+/// all.
+pub fn for_each_table(top: Table, f: &mut dyn FnMut(PhysAddr) -> bool) -> bool {
+    let used = if top.level == Table::TOP_LEVEL { USER_ENTRIES } else { ENTRIES };
+    top.level == 0 || drop_tables(&mut table(top.frame)[..used], top.level, f)
 }
 
 /// Calls `f` with the table that an entry of `level` leads to and every one below it, and clears
 /// the entry.
 pub fn drop_table(entry: &mut Pte, level: u32, f: &mut dyn FnMut(PhysAddr)) {
+    try_drop_table(entry, level, &mut |frame| {
+        f(frame);
+        true
+    });
+}
+
+fn try_drop_table(entry: &mut Pte, level: u32, f: &mut dyn FnMut(PhysAddr) -> bool) -> bool {
     if entry.is_present() && level > 0 && !entry.is_large() {
         let frame = entry.address();
-        if level > 1 {
-            drop_tables(&mut table(frame)[..], level - 1, f);
+        if level > 1 && !drop_tables(&mut table(frame)[..], level - 1, f) || !f(frame) {
+            return false;
         }
-        f(frame);
     }
     *entry = Pte::EMPTY;
+    true
 }
 
 /// For the entries of a table of `level`, at least 1. At most four levels deep.
-fn drop_tables(entries: &mut [Pte], level: u32, f: &mut dyn FnMut(PhysAddr)) {
-    for group in entries.chunks_exact_mut(GROUP) {
-        // Most groups are empty: one look at eight entries.
-        if group.iter().fold(0, |all, lower| all | lower.0) != 0 {
-            group.iter_mut().for_each(|lower| drop_table(lower, level, f));
-        }
-    }
+fn drop_tables(entries: &mut [Pte], level: u32, f: &mut dyn FnMut(PhysAddr) -> bool) -> bool {
+    // Most groups are empty: one look at eight entries.
+    entries.chunks_exact_mut(GROUP).all(|group| {
+        group.iter().fold(0, |all, lower| all | lower.0) == 0
+            || group.iter_mut().all(|lower| try_drop_table(lower, level, f))
+    })
 }
 
 /// What was written before is in memory, as other processors see it, before what is written after:
@@ -457,7 +462,10 @@ mod tests {
         assert!(entry(root, 0x8000_0000).is_none());
         assert!(walk(root.top(), 1 << 47, &mut allocate).is_none());
         let mut freed = Vec::new();
-        for_each_table(root.top(), &mut |frame| freed.push(frame.0 / PAGE_BYTES as u64));
+        for_each_table(root.top(), &mut |frame| {
+            freed.push(frame.0 / PAGE_BYTES as u64);
+            true
+        });
         freed.sort();
         assert_eq!(freed, [1, 2, 3, 4, 5, 6]);
         assert!(entry(root, 0x40_0000).is_none());

@@ -1,0 +1,274 @@
+//! The end of what is large, in bounded steps: a domain of many contexts, mappings, pages and
+//! capabilities dies at once for whoever asks, runs no more, and is told of when all is back.
+
+use super::World;
+use super::revoke::{Actor, STEP_WORK_MAX};
+use crate::arch::context::{Event, Registers};
+use crate::objects::context::State;
+use crate::objects::domain::Death;
+use crate::objects::portal::PortalKind;
+use crate::objects::share::Capability;
+use crate::objects::{Context, Domain, Portal, Ptr};
+use crate::scheduler::Decision;
+use crate::steps::{END_UNITS, UNITS};
+use crate::{calls, hardware};
+use abi::layout::{HEAP, protection, segment as kinds};
+use abi::{Call, DeathCause, Error, Handle, Rights};
+
+const PAGE: u64 = 4096;
+const RAM: u64 = Handle::ROOT_RAM.0;
+const SPACE: u64 = Handle::SELF_RANGE.0;
+const OPEN: u64 = protection::READ | protection::WRITE;
+/// Where a survivor has its capability for the one who dies, and a free one.
+const VICTIM: usize = 20;
+const TOLD: u64 = 1 << 5;
+
+/// One who dies, and one who goes on, ends it and waits for that.
+struct Scene {
+    world: World,
+    killer: Actor,
+    victim: Actor,
+    used: u64,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        hardware::set_clock(0);
+        let mut world = World::new(40_000);
+        let domain = world.monitor();
+        let killer = Actor { domain, context: domain.contexts.first().unwrap() };
+        let used = world.used();
+        let victim = world.outsider();
+        world.give(killer, VICTIM, victim.domain.any());
+        victim.domain.set_on_death_of(&mut world, killer.context);
+        Scene { world, killer, victim, used }
+    }
+
+    /// Its domain is named by the killer only.
+    fn let_go(&mut self) {
+        let kernel = &mut *self.world.kernel;
+        kernel.release(self.victim.context);
+        kernel.release(self.victim.domain);
+    }
+
+    fn is_told(&self) -> bool {
+        self.killer.context.pending.get() & TOLD != 0
+    }
+
+    /// What is true while it ends.
+    fn assert_dead(&mut self) {
+        let victim = self.victim.domain;
+        assert!(!victim.is_alive() && !self.is_told());
+        assert_eq!(victim.stand().cause, DeathCause::Killed as u64);
+        if !victim.contexts.is_empty() {
+            assert_eq!(self.world.kernel.decide(), Decision::Idle, "nothing runs");
+        }
+        let granted = self.world.run_one(self.killer, Call::DomainGrant, &[VICTIM as u64, RAM, 0]);
+        assert_eq!(granted, Err(Error::PeerDead));
+    }
+
+    /// It ends by alarms; counts the steps.
+    fn end_by_alarms(mut self) -> usize {
+        let domain = self.victim.domain;
+        self.world.kernel.kill(domain, Death::by_call(DeathCause::Killed, 7));
+        self.world.kernel.drain_dead();
+        let mut steps = 1;
+        while domain.is_ending() {
+            self.assert_dead();
+            hardware::set_deadline(None);
+            hardware::take_work();
+            let decision = self.world.kernel.step(Event::Timer);
+            let work = hardware::take_work();
+            assert!(work <= STEP_WORK_MAX, "a step does {work} units of work");
+            let rings = hardware::alarm().is_some_and(|at_ns| at_ns <= hardware::now_ns());
+            assert!(rings || !domain.is_ending(), "the next step begins at once");
+            assert_eq!(decision == Decision::Idle, !domain.contexts.is_empty());
+            steps += 1;
+        }
+        assert!(self.is_told());
+        self.leave_nothing();
+        steps
+    }
+
+    fn leave_nothing(mut self) {
+        self.let_go();
+        self.world.run(self.killer, Call::CapDrop, &[VICTIM as u64]).unwrap();
+        self.world.kernel.drain_all();
+        assert!(self.world.used() <= self.used, "all it had is back");
+        self.world.kernel.kill(self.killer.domain, Death::by_call(DeathCause::Killed, 0));
+        self.world.kernel.release(self.killer.domain);
+        self.world.assert_empty();
+    }
+}
+
+impl Ptr<Domain> {
+    fn set_on_death_of(self, world: &mut World, told: Ptr<Context>) {
+        let kernel = &mut *world.kernel;
+        let slot = told.domain().share().find_slot(Handle(4)).unwrap().0;
+        let capability = Capability { object: told.any(), badge: TOLD, rights: Rights::ALL };
+        let notification = crate::objects::Notification::decode(capability).unwrap();
+        self.set_on_death(kernel, notification, (slot, capability));
+    }
+}
+
+impl World {
+    /// One step of a call without what follows it.
+    fn run_one(&mut self, actor: Actor, call: Call, words: &[u64]) -> Result<(), Error> {
+        let mut all = [0; 6];
+        all[..words.len()].copy_from_slice(words);
+        actor.context.with_registers(|r| {
+            r.rip = 0x1000 + Registers::CALL_BYTES;
+            [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = all;
+        });
+        calls::enter(&mut self.kernel, actor.context, call);
+        actor.context.with_registers(|r| match r.rax {
+            0 => Ok(()),
+            code => Err(Error::from_code(code.wrapping_neg()).unwrap_or(Error::BadCall)),
+        })
+    }
+}
+
+/// Pages that nothing else refers to, under an index of tables, and a run of them.
+fn give_pages(scene: &mut Scene) {
+    for kind in [kinds::EAGER, kinds::CONTIGUOUS] {
+        scene.world.make(scene.victim, Call::SegmentAlloc, &[RAM, 5000, kind]);
+    }
+    scene.world.make(scene.victim, Call::SegmentAlloc, &[RAM, 200_000, 0]);
+}
+
+fn give_mappings(scene: &mut Scene) {
+    let segment = scene.world.make(scene.victim, Call::SegmentAlloc, &[RAM, 1, kinds::EAGER]);
+    for number in 0..3000 {
+        // Each in a table of its own.
+        let at = HEAP + number * 512 * PAGE;
+        scene.world.run(scene.victim, Call::RangeMap, &[SPACE, at, segment, 0, 1, OPEN]).unwrap();
+        scene.world.make(scene.victim, Call::RangeFill, &[SPACE, at, 1]);
+    }
+}
+
+fn give_capabilities(scene: &mut Scene) {
+    for _ in 0..8000 {
+        let rights = Rights::READ.0;
+        scene.world.make(scene.victim, Call::CapCopy, &[RAM, u64::from(rights)]);
+    }
+}
+
+fn give_contexts(scene: &mut Scene) {
+    for number in 0..1500 {
+        scene.world.thread(scene.victim.domain, number, 3);
+    }
+}
+
+fn give_portals(scene: &mut Scene) {
+    let (world, killer) = (&mut scene.world, scene.killer);
+    let ram = world.ram;
+    for number in 0..3000 {
+        let portal = world.kernel.create(ram, |header| Portal::new(header, PortalKind::Mailbox)).unwrap();
+        portal.set_callee(Some(scene.victim.context));
+        killer.domain.ensure_slot(&mut world.kernel, VICTIM + 1 + number).unwrap();
+        killer.domain.insert(VICTIM + 1 + number, Capability { object: portal.any(), badge: 1, rights: Rights::ALL });
+    }
+    scene.used = u64::MAX;
+}
+
+type Give = fn(&mut Scene);
+/// With how many units each takes at least.
+const LARGE: [(Give, usize); 5] = [
+    (give_pages, 10_000),
+    (give_mappings, 9000),
+    (give_capabilities, 8000),
+    (give_contexts, 12_000),
+    (give_portals, 3000),
+];
+
+#[test]
+fn a_large_domain_that_exits_ends_in_bounded_steps() {
+    for (give, units) in LARGE {
+        let mut scene = Scene::new();
+        give(&mut scene);
+        let steps = scene.end_by_alarms();
+        assert!(steps >= units / END_UNITS as usize, "{steps} steps for {units} units");
+    }
+}
+
+#[test]
+fn a_large_domain_is_killed_in_bounded_steps_and_all_is_back_then() {
+    for (give, units) in LARGE {
+        let mut scene = Scene::new();
+        give(&mut scene);
+        let mut steps = 0;
+        loop {
+            hardware::take_work();
+            let killed = scene.world.run_one(scene.killer, Call::DomainKill, &[VICTIM as u64, 7]);
+            if scene.killer.context.with_registers(|r| r.rip) != 0x1000 {
+                assert_eq!(killed, Ok(()));
+                break;
+            }
+            scene.world.kernel.drain_dead();
+            let work = hardware::take_work();
+            assert!(work <= STEP_WORK_MAX, "a step does {work} units of work");
+            steps += 1;
+            if scene.victim.domain.is_ending() {
+                scene.assert_dead();
+            }
+        }
+        assert!(steps >= units / UNITS as usize, "{steps} steps for {units} units");
+        assert!(scene.is_told() && scene.victim.domain.stand().status == 7);
+        scene.leave_nothing();
+    }
+}
+
+#[test]
+fn a_context_of_many_portals_ends_in_bounded_steps() {
+    let mut scene = Scene::new();
+    give_portals(&mut scene);
+    scene.world.give(scene.killer, VICTIM + 3001, scene.victim.context.any());
+    scene.world.run(scene.killer, Call::ContextEnd, &[VICTIM as u64 + 3001]).unwrap();
+    assert!(scene.victim.context.state() == State::Dead && scene.victim.domain.is_alive());
+    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    scene.world.kernel.drain_all();
+    scene.leave_nothing();
+}
+
+/// Whoever asks to be told while it ends is told at its end, and once.
+#[test]
+fn who_asks_to_be_told_while_a_domain_ends_is_told_at_its_end() {
+    let mut scene = Scene::new();
+    give_pages(&mut scene);
+    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    scene.world.kernel.drain_dead();
+    assert!(scene.victim.domain.is_ending());
+    let told = scene.killer.context;
+    scene.victim.domain.set_on_death_of(&mut scene.world, told);
+    assert!(!scene.is_told());
+    scene.world.kernel.drain_all();
+    assert!(scene.is_told());
+    told.pending.set(0);
+    scene.victim.domain.set_on_death_of(&mut scene.world, told);
+    assert!(scene.is_told(), "at once now");
+    scene.leave_nothing();
+}
+
+/// A chain of domains, each named by the one before only: all end, and none is told of too early.
+#[test]
+fn what_is_named_by_the_dead_alone_ends_too() {
+    let mut scene = Scene::new();
+    let ram = scene.world.ram;
+    let mut holder = scene.victim.domain;
+    let mut chain = Vec::new();
+    for _ in 0..200 {
+        let next = Ptr::<Domain>::create(&mut scene.world.kernel, ram, 0, super::name()).unwrap();
+        scene.world.thread(next, 0, 3);
+        scene.world.kernel.retain(next);
+        holder.insert(VICTIM, Capability { object: next.any(), badge: 0, rights: Rights::ALL });
+        chain.push(next);
+        holder = next;
+    }
+    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    assert!(scene.world.kernel.drain_all() > 10);
+    for domain in chain {
+        assert!(!domain.is_alive() && !domain.is_ending() && domain.contexts.is_empty());
+        scene.world.kernel.release(domain);
+    }
+    scene.leave_nothing();
+}
