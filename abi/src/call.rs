@@ -135,7 +135,7 @@ calls! {
     /// Imported segments only plain, and only if they are RAM: else `BadArgument`. `NoMemory`. A
     /// contiguous source is always copied at once: its frames must stay. One of a pool is copied
     /// plainly only, else `BadArgument`; each page as it is when its turn comes, whatever other
-    /// cores write meanwhile. For one moment of all of it, and to share pages: `ShareCopy`. A plain
+    /// cores write meanwhile. For one moment of all of it, and to share pages: `ShareCopy`. Any
     /// copy may take several steps, as an eager `SegmentAlloc` (the argument after the mode is 0):
     /// what this core's programs write meanwhile is in the pages whose turn comes later.
     SegmentCopy = 25,

@@ -111,20 +111,34 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let copy = match (request.words()[2], source.kind()) {
         // Who writes to pages in common does not ask whether others rely on them.
         (modes::ON_WRITE | modes::ON_REFERENCE, _) if source.is_common() => return Err(Error::BadArgument),
-        (modes::ON_WRITE, Kind::Anonymous) => source.copy_on_write(kernel, ram)?,
-        (modes::ON_REFERENCE, Kind::Anonymous) => source.copy_on_reference(kernel, ram)?,
+        (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Anonymous) => {
+            copied(kernel, request, ram, source, Ptr::<Segment>::share_until_written)?
+        }
         // A contiguous segment must keep its frames, so its copy cannot share them.
         (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Contiguous(_)) | (modes::PLAIN, _) if source.is_ram() => {
-            let fits = |made: Ptr<Segment>| made.kind() == Kind::Anonymous;
-            let fill = |made, kernel: &mut Kernel, budget: &mut Budget| source.copy_pages(kernel, made, budget);
-            let of = (ram, source.pages(), Some(source));
-            let made = make(kernel, request, of, Ptr::<Segment>::new_anonymous, fits, fill)?;
-            let Some(copy) = made else { return Ok(Outcome::Again) };
-            copy
+            copied(kernel, request, ram, source, Ptr::<Segment>::copy_pages)?
         }
         _ => return Err(Error::BadArgument),
     };
+    let Some(copy) = copy else { return Ok(Outcome::Again) };
+    if request.words()[2] == modes::ON_REFERENCE && source.kind() == Kind::Anonymous {
+        copy.set_by_reference();
+    }
     Ok(Outcome::Done([request.place(slot, copy.any(), Rights::ALL), 0, 0]))
+}
+
+/// As `make`: a copy of `source`, filled page by page.
+fn copied(
+    kernel: &mut Kernel,
+    request: &Request,
+    ram: Ptr<Ram>,
+    source: Ptr<Segment>,
+    fill: impl FnOnce(Ptr<Segment>, &mut Kernel, Ptr<Segment>, &mut Budget) -> Result<bool, Error>,
+) -> Result<Option<Ptr<Segment>>, Error> {
+    let fits = |made: Ptr<Segment>| made.kind() == Kind::Anonymous;
+    let fill = |made, kernel: &mut Kernel, budget: &mut Budget| fill(source, kernel, made, budget);
+    let of = (ram, source.pages(), Some(source));
+    make(kernel, request, of, Ptr::<Segment>::new_anonymous, fits, fill)
 }
 
 pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {

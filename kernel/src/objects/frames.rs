@@ -338,6 +338,7 @@ impl Frames {
 
     /// One more reference to an allocated page.
     pub fn share(&mut self, frame: PhysAddr) {
+        hardware::count_work(FREE_WORK);
         let (region, page) = self.find(frame);
         let count = region.count(page);
         assert!((1..REFERENCES_MAX).contains(&count), "sharing a page with count {count}");

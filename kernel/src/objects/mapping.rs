@@ -349,9 +349,11 @@ impl Ptr<Mapping> {
         }
     }
 
-    /// Makes its hardware entries read-only: also those that allow more than it does, while a
-    /// `RangeProtect` of several steps goes on.
-    pub(super) fn deny_writes(self, kernel: &mut Kernel) {
-        self.range().own(kernel).downgrade_entries(self.place(), self.protection() & !protection::WRITE);
+    /// Makes the hardware entries of some of the segment's pages read-only: also those that allow
+    /// more than it does, while a `RangeProtect` of several steps goes on.
+    pub(super) fn deny_writes(self, kernel: &mut Kernel, first: u64, pages: u64) {
+        if let Some(place) = self.place_of(first, pages) {
+            self.range().own(kernel).downgrade_entries(place, self.protection() & !protection::WRITE);
+        }
     }
 }

@@ -40,6 +40,10 @@ const PIECE_PAGES: u64 = ENTRIES as u64;
 const PIECE_UNITS: u32 = 16;
 /// What is freed at once of a segment that nothing refers to.
 const DRAIN_PAGES: u64 = 16;
+/// What is shared at once when it is copied in steps, and what that costs as frees of single
+/// pages: so a step shares a thousand pages.
+const SHARE_PAGES: u64 = 64;
+const SHARE_UNITS: u32 = 16;
 
 /// Where a segment's pages come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -372,18 +376,54 @@ impl Ptr<Segment> {
         self.by_reference.get()
     }
 
-    /// As `copy_on_write`, but the copy takes a frame of its own at the first access, also to read.
-    pub fn copy_on_reference(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
-        let copy = self.copy_on_write(kernel, ram)?;
-        copy.by_reference.set(true);
-        Ok(copy)
+    /// From now on it takes a frame of its own at the first access, also to read.
+    pub fn set_by_reference(&self) {
+        self.by_reference.set(true);
+    }
+
+    /// Shares its frames with `copy`, an empty one that nobody sees yet, until either writes, as
+    /// far as the budget allows; tells whether that was all. On failure those shared stay.
+    pub fn share_until_written(
+        self,
+        kernel: &mut Kernel,
+        copy: Ptr<Segment>,
+        budget: &mut Budget,
+    ) -> Result<bool, Error> {
+        while u64::from(copy.made.get()) < self.pages() {
+            let first = u64::from(copy.made.get());
+            let has_table = self.block(first - first % ENTRIES as u64).is_some();
+            let (piece, units) = if has_table { (SHARE_PAGES, SHARE_UNITS) } else { (ENTRIES as u64, 1) };
+            let end = self.pages().min((first / piece + 1) * piece);
+            if !budget.spend(units) {
+                return Ok(false);
+            }
+            if has_table {
+                (first..end).try_for_each(|page| self.share_page(kernel, copy, page))?;
+                self.deny_writes(kernel, first, end - first);
+            }
+            copy.made.set(end as u32);
+        }
+        Ok(true)
+    }
+
+    /// Shares the frame of a page, if it is present, and the copy has none there.
+    fn share_page(self, kernel: &mut Kernel, copy: Ptr<Segment>, page: u64) -> Result<(), Error> {
+        let Some(frame) = self.frame(page) else { return Ok(()) };
+        let entry = copy.ensure_entry(kernel, page)?;
+        if entry.get() == 0 {
+            copy.ram().charge(1)?;
+            kernel.frames.share(frame);
+            entry.set(frame.0);
+            copy.set_present(copy.present() + 1);
+        }
+        Ok(())
     }
 
     /// A new segment of `ram` that shares all frames with this anonymous one until either writes.
     pub fn copy_on_write(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
         let copy = Self::new_anonymous(kernel, ram, self.pages())?;
         let filled = self.share_frames(kernel, copy);
-        self.deny_writes(kernel);
+        self.deny_writes(kernel, 0, self.pages());
         if filled.is_err() {
             kernel.release(copy);
         }
@@ -612,9 +652,9 @@ impl Ptr<Segment> {
         self.for_each_mapping(|mapping| mapping.hide(kernel, first, pages));
     }
 
-    /// Takes the right to write out of the hardware tables of every mapping.
-    fn deny_writes(self, kernel: &mut Kernel) {
-        self.for_each_mapping(|mapping| mapping.deny_writes(kernel));
+    /// Takes the right to write pages out of the hardware tables of every mapping.
+    fn deny_writes(self, kernel: &mut Kernel, first: u64, pages: u64) {
+        self.for_each_mapping(|mapping| mapping.deny_writes(kernel, first, pages));
     }
 
     fn for_each_mapping(self, mut f: impl FnMut(Ptr<Mapping>)) {

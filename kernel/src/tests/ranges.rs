@@ -285,7 +285,13 @@ fn step(model: &mut Model, random: &mut Random) {
             let of = &model.memories[&random.one(&memories)];
             let segment = match (of.segment.kind(), random.below(2)) {
                 (Kind::Anonymous, 0) => of.segment.copy_on_write(kernel, model.world.ram).unwrap(),
-                (Kind::Anonymous, _) => of.segment.copy_on_reference(kernel, model.world.ram).unwrap(),
+                (Kind::Anonymous, _) => {
+                    let copy = Ptr::<Segment>::new_anonymous(kernel, model.world.ram, of.segment.pages()).unwrap();
+                    copy.set_by_reference();
+                    let mut few = || Budget::new(1 + random.below(20) as u32);
+                    while !of.segment.share_until_written(kernel, copy, &mut few()).unwrap() {}
+                    copy
+                }
                 _ => return,
             };
             let bytes = of.bytes.clone();

@@ -168,6 +168,49 @@ fn a_call_given_up_leaves_nothing_that_stays() {
     assert!(world.used() <= used);
 }
 
+/// No page is shared that can still be written, after any step; and all are, as they were, at the
+/// end.
+#[test]
+fn pages_are_shared_until_written_in_bounded_steps() {
+    for mode in [copy::ON_WRITE, copy::ON_REFERENCE] {
+        let mut world = World::new(PAGES + 2000);
+        let actor = world.outsider();
+        let source = world.make(actor, Call::SegmentAlloc, &[RAM, PAGES, kinds::EAGER]);
+        world.make(actor, Call::RangeMap, &[SPACE, HEAP, source, 0, PAGES, OPEN]);
+        let mut filled = 0;
+        while filled < PAGES {
+            filled += world.make(actor, Call::RangeFill, &[SPACE, HEAP + filled * PAGE, PAGES - filled]);
+        }
+        let range = actor.domain.range();
+        let shared = |world: &mut World, page: u64| {
+            let entry = paging::view(range.root(), HEAP + page * PAGE).unwrap();
+            let is_shared = world.kernel.frames.count(entry.address()) > 1;
+            assert!(!is_shared || !entry.flags().contains(paging::Flags::WRITE), "page {page} can be written");
+            is_shared
+        };
+        let (mut words, mut steps) = ([RAM, source, mode, 0, 0, 0], 1);
+        while one_step(&mut world, actor, Call::SegmentCopy, words) {
+            words = actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]);
+            assert!(shared(&mut world, 0) && !shared(&mut world, PAGES - 1), "a beginning is");
+            steps += 1;
+        }
+        assert!(steps > 20, "{steps} steps");
+        assert!((0..PAGES).all(|page| shared(&mut world, page)));
+        let made = actor.context.with_registers(|r| r.rdi);
+        assert_eq!(world.run(actor, Call::SegmentStat, &[made]).unwrap()[1], PAGES);
+        // The same by whole calls, each step of which is measured; and one without memory.
+        let again = world.make(actor, Call::SegmentCopy, &[RAM, source, mode]);
+        let few = world.make(actor, Call::RamSplit, &[RAM, 1000, 0]);
+        let used = world.ram.used();
+        assert_eq!(world.run(actor, Call::SegmentCopy, &[few, source, mode]), Err(Error::NoMemory));
+        assert_eq!(world.ram.used(), used);
+        for segment in [again, made] {
+            world.run(actor, Call::CapDrop, &[segment]).unwrap();
+        }
+        assert!((0..PAGES).all(|page| !shared(&mut world, page)));
+    }
+}
+
 /// What `DomainFork` says of a refusal: the child keeps what it got until then, the parent has all
 /// it had, and nothing is lost when the child ends.
 #[test]
