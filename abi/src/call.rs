@@ -143,7 +143,8 @@ calls! {
     /// DMA right, else 0).
     SegmentStat = 26,
     /// Grows or shrinks, or frees pages inside. (segment: WRITE, pages, 0, 0) → (). Shrinking frees
-    /// pages and unmaps them. (segment: WRITE, 0, first page, number of pages) → (): the length
+    /// pages and unmaps them, from the end on, which may take several steps (decision 60); one that
+    /// is given up leaves it longer. (segment: WRITE, 0, first page, number of pages) → (): the length
     /// stays, and mappings too; the pages are absent, so that the next touch finds zeroes. That may
     /// take several steps (decision 60), from the first page up; one that is given up, or refused
     /// as others made the segment shorter, leaves the rest as it was. `NoMemory`, `BadArgument`

@@ -157,8 +157,11 @@ pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {
     }
     if pages > 0 || freed == 0 {
         check_pages(pages)?;
-        segment.set_pages(kernel, pages)?;
-        return NOTHING;
+        // One that becomes shorter does so from its end, a step at a time.
+        let is_empty = segment.present() == 0;
+        let reached = if is_empty { pages } else { pages.max(segment.pages().saturating_sub(DISCARD_PAGES)) };
+        segment.set_pages(kernel, reached)?;
+        return if reached == pages { NOTHING } else { Ok(request.again([])) };
     }
     let end = first.checked_add(freed).filter(|end| *end <= segment.pages()).ok_or(Error::BadArgument)?;
     let reached = end.min(first + DISCARD_PAGES);

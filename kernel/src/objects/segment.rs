@@ -521,6 +521,9 @@ impl Ptr<Segment> {
     /// Frees the pages of an anonymous segment from `first` to before `end`; they are absent then.
     pub fn discard(self, kernel: &mut Kernel, first: u64, end: u64) {
         assert!(self.kind == Kind::Anonymous && first <= end && end <= self.pages());
+        if self.present() == 0 {
+            return;
+        }
         self.hide(kernel, first, end - first);
         let held = self.present();
         let mut left = held;

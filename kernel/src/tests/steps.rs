@@ -168,6 +168,32 @@ fn a_call_given_up_leaves_nothing_that_stays() {
     assert!(world.used() <= used);
 }
 
+#[test]
+fn a_segment_becomes_shorter_in_bounded_steps() {
+    let mut world = World::new(PAGES + 2000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, PAGES, kinds::EAGER]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 0, PAGES, OPEN]);
+    let mut filled = 0;
+    while filled < PAGES {
+        filled += world.make(actor, Call::RangeFill, &[SPACE, HEAP + filled * PAGE, PAGES - filled]);
+    }
+    assert!(one_step(&mut world, actor, Call::SegmentSetPages, [segment, 5, 0, 0, 0, 0]));
+    let [pages, present, _] = world.run(actor, Call::SegmentStat, &[segment]).unwrap();
+    assert!(5 < pages && pages < PAGES && present == pages, "a part of its end is gone");
+    let root = actor.domain.range().root();
+    let is_seen = |page: u64| paging::view(root, HEAP + page * PAGE).is_some();
+    assert!(is_seen(pages - 1) && !is_seen(pages));
+    world.run(actor, Call::SegmentSetPages, &[segment, 5]).unwrap();
+    assert_eq!(world.run(actor, Call::SegmentStat, &[segment]).unwrap()[..2], [5, 5]);
+    assert!(is_seen(4) && (5..PAGES).all(|page| !is_seen(page)));
+    // What has no pages is as short at once as it is to be.
+    world.run(actor, Call::SegmentSetPages, &[segment, 0, 0, 5]).unwrap();
+    world.run(actor, Call::SegmentSetPages, &[segment, 200_000]).unwrap();
+    assert!(!one_step(&mut world, actor, Call::SegmentSetPages, [segment, 1, 0, 0, 0, 0]));
+    assert_eq!(world.run(actor, Call::SegmentStat, &[segment]).unwrap()[..2], [1, 0]);
+}
+
 /// No page is shared that can still be written, after any step; and all are, as they were, at the
 /// end.
 #[test]
