@@ -31,7 +31,8 @@ pub const CONTEXT_UNITS: u32 = 8;
 pub const CALLER_UNITS: u32 = 2;
 /// Of a look at all wake slots of the core, for those of one object.
 pub const WAKE_SLOTS_UNITS: u32 = 32;
-/// Work of freeing or sharing a page, as tests count it, of taking a mapping out, and of the end of a context.
+/// Work of freeing or sharing a page, as tests count it, of taking a mapping out, and of the end of
+/// a context.
 pub const FREE_WORK: u64 = 4;
 /// See above.
 pub const MAPPING_WORK: u64 = 12;

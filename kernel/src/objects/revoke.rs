@@ -128,7 +128,11 @@ impl Kernel {
                     && segment.free_pages(self, budget);
             }
             ObjectType::Portal => typed::<Portal>(object).set_callee(None),
-            ObjectType::Semaphore => typed::<Semaphore>(object).fail_waiting(self),
+            ObjectType::Semaphore => {
+                // Names first: then nobody waits anew.
+                return self.take_capabilities(object, Some(anchor), budget)
+                    && typed::<Semaphore>(object).fail_waiting(self, budget);
+            }
             ObjectType::AddressRange => {
                 let range = typed::<Range>(object);
                 self.hold(anchor, object);

@@ -3,6 +3,7 @@
 use super::context::{Context, State};
 use super::{Header, List, Object, Ptr};
 use crate::state::Kernel;
+use crate::steps::{Budget, CALLER_UNITS};
 use abi::{Error, ObjectType};
 use core::cell::Cell;
 
@@ -69,11 +70,15 @@ impl Ptr<Semaphore> {
         kernel.block(context, State::OnSemaphore(self));
     }
 
-    /// It goes: whoever waits learns so.
-    pub(super) fn fail_waiting(self, kernel: &mut Kernel) {
+    /// It goes: whoever waits learns so; tells whether the budget sufficed for all.
+    pub(super) fn fail_waiting(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         while let Some(first) = self.waiting.first() {
+            if !budget.spend(CALLER_UNITS) {
+                return false;
+            }
             kernel.complete(first, Err(Error::PeerDead));
         }
+        true
     }
 
     pub(super) fn forget(self, kernel: &mut Kernel, context: Ptr<Context>) {

@@ -8,7 +8,7 @@ use crate::objects::context::State;
 use crate::objects::domain::Death;
 use crate::objects::portal::PortalKind;
 use crate::objects::share::Capability;
-use crate::objects::{Context, Domain, Portal, Ptr};
+use crate::objects::{Context, Domain, Linked, Portal, Ptr, Ram, Semaphore};
 use crate::scheduler::Decision;
 use crate::steps::{END_UNITS, UNITS};
 use crate::{calls, hardware};
@@ -270,5 +270,33 @@ fn what_is_named_by_the_dead_alone_ends_too() {
         assert!(!domain.is_alive() && !domain.is_ending() && domain.contexts.is_empty());
         scene.world.kernel.release(domain);
     }
+    scene.leave_nothing();
+}
+
+#[test]
+fn a_semaphore_for_which_thousands_wait_is_revoked_in_bounded_steps() {
+    const SEMAPHORE: usize = VICTIM + 1;
+    let mut scene = Scene::new();
+    give_contexts(&mut scene);
+    let account = scene.world.make(scene.victim, Call::RamSplit, &[RAM, 100, 0]);
+    let paid = scene.victim.domain.share().find::<Ram>(Handle(account), Rights::CONTROL).unwrap().0;
+    let semaphore = scene.world.kernel.create(paid, |header| Semaphore::new(header, 0)).unwrap();
+    scene.victim.domain.insert(SEMAPHORE, Capability { object: semaphore.any(), badge: 0, rights: Rights::ALL });
+    let mut waiting = Vec::new();
+    let mut next = scene.victim.domain.contexts.first();
+    while let Some(context) = next {
+        next = Linked::<0>::link(&*context).next();
+        if context != scene.victim.context {
+            waiting.push(context);
+            semaphore.wait(&mut scene.world.kernel, context);
+        }
+    }
+    let steps = scene.world.revoke(scene.victim, account, |_| ());
+    assert!(steps as usize >= 2 * waiting.len() / UNITS as usize, "{steps} steps");
+    let told = (Error::PeerDead as u64).wrapping_neg();
+    assert!(waiting.iter().all(|context| context.state() == State::Runnable));
+    assert!(waiting.iter().all(|context| context.with_registers(|registers| registers.rax) == told));
+    scene.world.kernel.kill(scene.victim.domain, Death::by_call(DeathCause::Killed, 0));
+    scene.world.kernel.drain_all();
     scene.leave_nothing();
 }
