@@ -144,11 +144,11 @@ calls! {
     SegmentStat = 26,
     /// Grows or shrinks, or frees pages inside. (segment: WRITE, pages, 0, 0) → (). Shrinking frees
     /// pages and unmaps them, from the end on, which may take several steps (decision 60); one that
-    /// is given up leaves it longer. (segment: WRITE, 0, first page, number of pages) → (): the length
-    /// stays, and mappings too; the pages are absent, so that the next touch finds zeroes. That may
-    /// take several steps (decision 60), from the first page up; one that is given up, or refused
-    /// as others made the segment shorter, leaves the rest as it was. `NoMemory`, `BadArgument`
-    /// (contiguous, imported, common, or of a pool; pages past the end).
+    /// is given up leaves it longer. (segment: WRITE, 0, first page, number of pages) → (): the
+    /// length stays, and mappings too; the pages are absent, so that the next touch finds zeroes.
+    /// That may take several steps (decision 60), from the first page up; one that is given up, or
+    /// refused as others made the segment shorter, leaves the rest as it was. `NoMemory`,
+    /// `BadArgument` (contiguous, imported, common, or of a pool; pages past the end).
     SegmentSetPages = 27,
     /// A segment over memory that belongs to another core or to a device. (pcore: CONTROL, ram,
     /// physical address, pages, flags: layout::segment::UNCACHED) → (new segment). Owns no page.
@@ -223,7 +223,8 @@ calls! {
     DomainRange = 42,
     /// Ends a domain, freeing all it owns. (domain: CONTROL, status) → (). Its death notification
     /// follows when all is freed, and so does the end of this call; that takes several steps
-    /// (decision 60), in which it is dead for whoever asks. Also ends the caller if it names itself.
+    /// (decision 60), in which it is dead for whoever asks. Also ends the caller if it names
+    /// itself.
     DomainKill = 43,
     /// Ends the caller's own domain, as `DomainKill` does another. (status) → never.
     DomainExit = 44,
@@ -278,8 +279,8 @@ calls! {
     Yield = 63,
     /// Ends a context: it never runs again, and whoever waits for it learns so (`PeerDead`).
     /// (execution context: CONTROL) → (), never if it is the caller's own. Its domain and the
-    /// mapping of its control page stay. Portals into it lead nowhere; of very many some do so a few
-    /// steps before it ends (decision 60). `PeerDead`: it has ended before.
+    /// mapping of its control page stay. Portals into it lead nowhere; of very many some do so a
+    /// few steps before it ends (decision 60). `PeerDead`: it has ended before.
     ContextEnd = 64,
     /// Where the caller's upcalls go, for a user-level scheduler of threads. (upcall entry or 0 for
     /// none, stack top, flags: `layout::upcall`) → (). `NoRights` for a context with the LINUX

@@ -170,25 +170,16 @@ impl Scheduler {
     }
 
     fn specials_changed(&mut self) {
-        self.is_special = self.speed != THROTTLE_STEPS
-            || self.tickers > 0
-            || !self.turns.is_empty()
-            || !self.waking.is_empty()
-            || self.ends_contexts;
+        let is_waiting = !self.turns.is_empty() || !self.waking.is_empty() || self.ends_contexts;
+        self.is_special = self.speed != THROTTLE_STEPS || self.tickers > 0 || is_waiting;
         self.changed = true;
     }
 
     /// Whether nothing may run, because contexts of what died have not ended yet.
     pub fn hold(&mut self, is_held: bool) {
-        if self.ends_contexts != is_held {
-            self.ends_contexts = is_held;
+        if core::mem::replace(&mut self.ends_contexts, is_held) != is_held {
             self.specials_changed();
         }
-    }
-
-    /// The next step begins at once.
-    pub fn ring_at_once(&mut self) {
-        self.ring_by(hardware::now_ns());
     }
 
     /// What is decided next may differ from before.
@@ -249,7 +240,7 @@ impl Scheduler {
 
     /// Makes the alarm ring no later than that. One that is set too early rings for nothing once;
     /// that is cheaper than setting it at each change.
-    fn ring_by(&mut self, at_ns: u64) {
+    pub(crate) fn ring_by(&mut self, at_ns: u64) {
         if at_ns < self.alarm_ns {
             self.alarm_ns = at_ns;
             hardware::set_deadline(Some(at_ns));

@@ -88,12 +88,9 @@ pub(super) fn kill(kernel: &mut Kernel, request: &Request) -> Answer {
     }
     // The caller may end with it. It has the memory back when it goes on.
     kernel.retain(request.caller);
-    kernel.retain(domain);
-    kernel.settle(&mut Budget::new(END_UNITS));
-    let is_ending = domain.is_ending();
-    kernel.release(domain);
+    let is_done = kernel.settle(&mut Budget::new(END_UNITS));
     kernel.release(request.caller);
-    if is_ending { Ok(Outcome::Again) } else { NOTHING }
+    if is_done { NOTHING } else { Ok(Outcome::Again) }
 }
 
 pub(super) fn exit(kernel: &mut Kernel, request: &Request) -> Answer {

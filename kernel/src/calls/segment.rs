@@ -108,37 +108,31 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
     let source = request.object::<Segment>(1, Rights::READ)?;
     let slot = request.slot(kernel)?;
-    let copy = match (request.words()[2], source.kind()) {
+    let mode = request.words()[2];
+    let may_be = match (mode, source.kind()) {
+        (modes::PLAIN, _) => source.is_ram(),
         // Who writes to pages in common does not ask whether others rely on them.
-        (modes::ON_WRITE | modes::ON_REFERENCE, _) if source.is_common() => return Err(Error::BadArgument),
-        (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Anonymous) => {
-            copied(kernel, request, ram, source, Ptr::<Segment>::share_until_written)?
-        }
-        // A contiguous segment must keep its frames, so its copy cannot share them.
-        (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Contiguous(_)) | (modes::PLAIN, _) if source.is_ram() => {
-            copied(kernel, request, ram, source, Ptr::<Segment>::copy_pages)?
-        }
-        _ => return Err(Error::BadArgument),
+        (modes::ON_WRITE | modes::ON_REFERENCE, Kind::Anonymous) => !source.is_common(),
+        (modes::ON_WRITE | modes::ON_REFERENCE, kind) => matches!(kind, Kind::Contiguous(_)),
+        _ => false,
     };
-    let Some(copy) = copy else { return Ok(Outcome::Again) };
-    if request.words()[2] == modes::ON_REFERENCE && source.kind() == Kind::Anonymous {
+    if !may_be {
+        return Err(Error::BadArgument);
+    }
+    // A contiguous segment must keep its frames, so its copy cannot share them.
+    let shares = mode != modes::PLAIN && source.kind() == Kind::Anonymous;
+    let fits = |made: Ptr<Segment>| made.kind() == Kind::Anonymous;
+    let fill = |made, kernel: &mut Kernel, budget: &mut Budget| match shares {
+        true => source.share_until_written(kernel, made, budget),
+        false => source.copy_pages(kernel, made, budget),
+    };
+    let of = (ram, source.pages(), Some(source));
+    let made = make(kernel, request, of, Ptr::<Segment>::new_anonymous, fits, fill)?;
+    let Some(copy) = made else { return Ok(Outcome::Again) };
+    if shares && mode == modes::ON_REFERENCE {
         copy.set_by_reference();
     }
     Ok(Outcome::Done([request.place(slot, copy.any(), Rights::ALL), 0, 0]))
-}
-
-/// As `make`: a copy of `source`, filled page by page.
-fn copied(
-    kernel: &mut Kernel,
-    request: &Request,
-    ram: Ptr<Ram>,
-    source: Ptr<Segment>,
-    fill: impl FnOnce(Ptr<Segment>, &mut Kernel, Ptr<Segment>, &mut Budget) -> Result<bool, Error>,
-) -> Result<Option<Ptr<Segment>>, Error> {
-    let fits = |made: Ptr<Segment>| made.kind() == Kind::Anonymous;
-    let fill = |made, kernel: &mut Kernel, budget: &mut Budget| fill(source, kernel, made, budget);
-    let of = (ram, source.pages(), Some(source));
-    make(kernel, request, of, Ptr::<Segment>::new_anonymous, fits, fill)
 }
 
 pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {

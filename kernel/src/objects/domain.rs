@@ -15,6 +15,7 @@ use super::share::{Capability, Share};
 use super::slot::Source;
 use super::writer::{Name, Writer};
 use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range, Slot};
+use crate::hardware;
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
 use crate::steps::{Budget, CALLER_UNITS, CONTEXT_UNITS, END_UNITS, WAKE_SLOTS_UNITS};
@@ -261,9 +262,7 @@ impl Kernel {
                     return false;
                 }
             }
-            if domain.condemned.is_linked() {
-                self.line_up(domain);
-            }
+            self.line_up(domain);
         }
         true
     }
@@ -283,10 +282,8 @@ impl Kernel {
         if !budget.spend(CONTEXT_UNITS) {
             return false;
         }
-        if context.wake_slots.get() > 0 {
-            budget.spend(WAKE_SLOTS_UNITS);
-        }
-        budget.spend(self.end_context(context) * CALLER_UNITS);
+        let slots = if context.wake_slots.get() > 0 { WAKE_SLOTS_UNITS } else { 0 };
+        budget.spend(slots + self.end_context(context) * CALLER_UNITS);
         true
     }
 
@@ -308,7 +305,7 @@ impl Kernel {
     #[inline(never)]
     fn drain_step(&mut self) {
         if !self.settle(&mut Budget::new(END_UNITS)) {
-            self.scheduler.ring_at_once();
+            self.scheduler.ring_by(hardware::now_ns());
         } else if self.first_ended {
             self.halted();
         }

@@ -231,16 +231,8 @@ impl Kernel {
         match object.object_type {
             ObjectType::Segment => typed::<Segment>(object).drain(self, budget),
             // One that could not be made, or that was revoked and had given up its own name.
-            ObjectType::Domain => {
-                let domain = typed::<Domain>(object);
-                domain.range().close();
-                self.empty_domain(domain, budget)
-            }
-            ObjectType::AddressRange => {
-                let range = typed::<Range>(object);
-                range.close();
-                range.clear(self, budget)
-            }
+            ObjectType::Domain => self.empty_domain(typed(object), budget),
+            ObjectType::AddressRange => typed::<Range>(object).clear(self, budget),
             ObjectType::Pool => shared::drain_keeper(self, typed(object), budget),
             ObjectType::Portal if typed::<Portal>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
             ObjectType::Semaphore if typed::<Semaphore>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),

@@ -359,11 +359,10 @@ impl Ptr<Range> {
         }
         let ram = self.ram();
         let has_no_tables = paging::for_each_table(self.top, &mut |frame| {
-            let has_room = budget.spend(1);
-            if has_room {
+            budget.spend(1) && {
                 kernel.free_page(ram, frame);
+                true
             }
-            has_room
         });
         if has_no_tables {
             self.is_cleared.set(true);

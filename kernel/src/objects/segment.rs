@@ -338,11 +338,11 @@ impl Ptr<Segment> {
         assert!(self.is_common.get());
         let copy = Self::new_anonymous(kernel, ram, self.pages())?;
         copy.is_common.set(true);
-        let filled = self.share_frames(kernel, copy);
+        let filled = self.share_until_written(kernel, copy, &mut Budget::all());
         if filled.is_err() {
             kernel.release(copy);
         }
-        filled.map(|()| copy)
+        filled.map(|_| copy)
     }
 
     /// Makes all its pages, which nobody sees yet; tells whether the budget sufficed. On failure
@@ -381,8 +381,9 @@ impl Ptr<Segment> {
         self.by_reference.set(true);
     }
 
-    /// Shares its frames with `copy`, an empty one that nobody sees yet, until either writes, as
-    /// far as the budget allows; tells whether that was all. On failure those shared stay.
+    /// Shares its frames with `copy`, an empty one that nobody sees yet, until either writes, or of
+    /// a common one for good, as far as the budget allows; tells whether that was all. On failure
+    /// those shared stay.
     pub fn share_until_written(
         self,
         kernel: &mut Kernel,
@@ -398,23 +399,32 @@ impl Ptr<Segment> {
                 return Ok(false);
             }
             if has_table {
-                (first..end).try_for_each(|page| self.share_page(kernel, copy, page))?;
-                self.deny_writes(kernel, first, end - first);
+                self.share_piece(kernel, copy, first, end)?;
             }
             copy.made.set(end as u32);
         }
         Ok(true)
     }
 
-    /// Shares the frame of a page, if it is present, and the copy has none there.
-    fn share_page(self, kernel: &mut Kernel, copy: Ptr<Segment>, page: u64) -> Result<(), Error> {
-        let Some(frame) = self.frame(page) else { return Ok(()) };
-        let entry = copy.ensure_entry(kernel, page)?;
-        if entry.get() == 0 {
-            copy.ram().charge(1)?;
-            kernel.frames.share(frame);
-            entry.set(frame.0);
-            copy.set_present(copy.present() + 1);
+    /// The same of pages of one table: all or, on failure, none.
+    fn share_piece(self, kernel: &mut Kernel, copy: Ptr<Segment>, first: u64, end: u64) -> Result<(), Error> {
+        let begin = first - first % ENTRIES as u64;
+        let part = (first - begin) as usize..(end - begin) as usize;
+        let Some(from) = self.block(begin).map(|block| &block[part.clone()]) else { return Ok(()) };
+        let present = from.iter().filter(|entry| entry.get() != 0).count() as u64;
+        if present == 0 {
+            return Ok(());
+        }
+        copy.ensure_entry(kernel, first)?;
+        copy.ram().charge(present)?;
+        let to = &copy.block(begin).expect("its first entry was made")[part];
+        for (from, to) in from.iter().zip(to).filter(|(from, _)| from.get() != 0) {
+            kernel.frames.share(PhysAddr(from.get()));
+            to.set(from.get());
+        }
+        copy.set_present(copy.present() + present);
+        if !self.is_common() {
+            self.deny_writes(kernel, first, end - first);
         }
         Ok(())
     }
@@ -422,43 +432,11 @@ impl Ptr<Segment> {
     /// A new segment of `ram` that shares all frames with this anonymous one until either writes.
     pub fn copy_on_write(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
         let copy = Self::new_anonymous(kernel, ram, self.pages())?;
-        let filled = self.share_frames(kernel, copy);
-        self.deny_writes(kernel, 0, self.pages());
+        let filled = self.share_until_written(kernel, copy, &mut Budget::all());
         if filled.is_err() {
             kernel.release(copy);
         }
-        filled.map(|()| copy)
-    }
-
-    fn share_frames(self, kernel: &mut Kernel, copy: Ptr<Segment>) -> Result<(), Error> {
-        let ram = copy.ram();
-        ram.charge(self.present())?;
-        let blocks = self.pages().div_ceil(ENTRIES as u64);
-        let shared = (0..blocks).try_for_each(|block| {
-            let first = block * ENTRIES as u64;
-            let mut left = self.present() - copy.present();
-            let Some(from) = self.block(first).filter(|_| left > 0) else { return Ok(()) };
-            if from.iter().all(|entry| entry.get() == 0) {
-                return Ok(());
-            }
-            copy.ensure_entry(kernel, first)?;
-            let to = copy.block(first).expect("its first entry was made");
-            for (from, to) in from.iter().zip(to) {
-                if left == 0 {
-                    break;
-                }
-                if from.get() != 0 {
-                    kernel.frames.share(PhysAddr(from.get()));
-                    to.set(from.get());
-                    left -= 1;
-                }
-            }
-            copy.set_present(self.present() - left);
-            Ok(())
-        });
-        // What was not reached is not held.
-        ram.uncharge(self.present() - copy.present());
-        shared
+        filled.map(|_| copy)
     }
 
     /// A new segment of `ram` with all bytes copied now. The source may be of any kind that is RAM.
@@ -576,22 +554,7 @@ impl Ptr<Segment> {
 
     /// Frees its pages and tables, which nothing refers to; tells whether the budget sufficed.
     pub(super) fn drain(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
-        if self.kind != Kind::Anonymous {
-            return self.free_pages(kernel, budget);
-        }
-        while self.present() > 0 {
-            let (last, size) = (self.pages() - 1, ENTRIES as u64);
-            let piece = if self.block(last / size * size).is_some() { DRAIN_PAGES } else { size };
-            let first = last / piece * piece;
-            if !budget.spend(1) {
-                return false;
-            }
-            let before = self.present();
-            self.discard(kernel, first, self.pages());
-            self.cut_to(first);
-            budget.spend((before - self.present()) as u32);
-        }
-        self.free_tables(kernel, budget)
+        self.free_pages(kernel, budget) && self.free_tables(kernel, budget)
     }
 
     fn free_tables(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
@@ -612,7 +575,6 @@ impl Ptr<Segment> {
 
     /// Frees its pages from the end on; nobody has it mapped. Tells whether the budget sufficed.
     pub(crate) fn free_pages(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
-        let ram = self.ram();
         while let Some(last) = self.pages().checked_sub(1) {
             if !budget.spend(1) {
                 return false;
@@ -623,18 +585,15 @@ impl Ptr<Segment> {
                     self.free_of_run(kernel, base, last);
                     self.cut_to(last);
                 }
-                Kind::Anonymous => match self.entry(last) {
-                    Some(entry) => {
-                        let frame = entry.take();
-                        if frame != 0 {
-                            kernel.free_page(ram, PhysAddr(frame));
-                            self.set_present(self.present() - 1);
-                        }
-                        self.cut_to(last);
-                    }
-                    // No table, no pages.
-                    None => self.cut_to(last - last % ENTRIES as u64),
-                },
+                Kind::Anonymous if self.present() == 0 => self.cut_to(0),
+                Kind::Anonymous => {
+                    let has_table = self.block(last - last % ENTRIES as u64).is_some();
+                    let piece = if has_table { DRAIN_PAGES } else { ENTRIES as u64 };
+                    let (first, before) = (last / piece * piece, self.present());
+                    self.discard(kernel, first, last + 1);
+                    self.cut_to(first);
+                    budget.spend((before - self.present()) as u32);
+                }
             }
         }
         true
