@@ -223,7 +223,7 @@ calls! {
     DomainRange = 42,
     /// Ends a domain, freeing all it owns. (domain: CONTROL, status) → (). Its death notification
     /// follows when all is freed, and so does the end of this call; that takes several steps
-    /// (decision 60), in which it is dead for whoever asks. Also ends the caller if it names
+    /// (decision 60), in which it is dead for all who ask. Also ends the caller if it names
     /// itself.
     DomainKill = 43,
     /// Ends the caller's own domain, as `DomainKill` does another. (status) → never.

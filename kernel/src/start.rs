@@ -232,7 +232,7 @@ impl Kernel {
         if let Some(first) = self.first.take() {
             self.has_ended(first);
             self.release(first);
-            self.reap(&mut Budget::all());
+            self.destroy_queued(&mut Budget::all());
         }
         self.drain_waking();
         self.scheduler.silence();

@@ -56,9 +56,9 @@ pub struct Kernel {
     /// The same by `ObjectType`.
     pub(crate) objects_by_type: [u64; OBJECT_TYPES],
     /// Objects whose last reference went.
-    pub(crate) doomed: List<Header>,
-    /// Domains that nobody can name any more.
-    pub(crate) condemned: List<Domain, 0>,
+    pub(crate) destroy_queue: List<Header>,
+    /// Domains that nobody can name any more, or that died and have something left.
+    pub(crate) ending: List<Domain, 0>,
     /// What stands for shared objects here.
     pub(crate) shared: Local,
     /// The first domain of this core; with its end the core halts.
@@ -95,8 +95,8 @@ impl Kernel {
             vectors_open: true,
             kernel_objects: 0,
             objects_by_type: [0; OBJECT_TYPES],
-            doomed: List::new(),
-            condemned: List::new(),
+            destroy_queue: List::new(),
+            ending: List::new(),
             shared: Local::new(),
             first: None,
             first_ended: false,

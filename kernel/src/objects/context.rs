@@ -490,7 +490,7 @@ impl Kernel {
         }
     }
 
-    /// Ends a context: it never runs again, and whoever waits for it learns so. Tells how many have
+    /// Ends a context: it never runs again, and all who wait for it are told. Tells how many have
     /// been told.
     pub fn end_context(&mut self, context: Ptr<Context>) -> u32 {
         if context.state() == State::Dead {

@@ -6,7 +6,7 @@
 //! Death ends its contexts and empties its share and its range, so whatever is not held elsewhere
 //! goes back to the Ram that paid. It does so in bounded steps, one after the other by an alarm for
 //! now: until the contexts of all that died have ended the core runs nothing, and who waits for a
-//! death is told when all is done. The husk keeps how it ended for whoever still holds it.
+//! death is told when all is done. The husk keeps how it ended for those who still hold it.
 
 use super::context::Context;
 use super::notification::Notification;
@@ -70,7 +70,7 @@ pub struct Domain {
     /// Capabilities for it outside its own share.
     names: Cell<u32>,
     /// Linked while nobody can name it, or it has died and is not taken apart yet.
-    condemned: Link<Domain>,
+    ending: Link<Domain>,
     pub(crate) cpu_ns: Cell<u64>,
     /// Pages made reachable so far: a program that touches new ones gets on.
     pub(crate) soft_faults: Cell<u64>,
@@ -84,7 +84,7 @@ const _: () = assert!(size_of::<Domain>() <= PAGE_BYTES);
 
 impl Linked<0> for Domain {
     fn link(&self) -> &Link<Self> {
-        &self.condemned
+        &self.ending
     }
 }
 
@@ -120,7 +120,7 @@ impl Ptr<Domain> {
             is_revoked: Cell::new(false),
             on_death: Slot::new(),
             names: Cell::new(0),
-            condemned: Link::new(),
+            ending: Link::new(),
             cpu_ns: Cell::new(0),
             soft_faults: Cell::new(0),
         });
@@ -163,15 +163,15 @@ impl Ptr<Domain> {
             return;
         }
         self.names.set(self.names.get() - 1);
-        if self.names.get() == 0 && self.is_alive() && !self.condemned.is_linked() {
+        if self.names.get() == 0 && self.is_alive() && !self.ending.is_linked() {
             kernel.retain(self);
-            kernel.condemned.push_front(self);
+            kernel.ending.push_front(self);
         }
     }
 
     /// Whether it died and is not taken apart yet.
     pub fn is_ending(self) -> bool {
-        !self.is_alive() && self.condemned.is_linked()
+        !self.is_alive() && self.ending.is_linked()
     }
 
     /// Who is told of its death; at once if it is dead.
@@ -203,7 +203,7 @@ impl Ptr<Domain> {
 }
 
 impl Kernel {
-    /// Ends a domain: whoever asks for it learns so, and what it held is given back from the end of
+    /// Ends a domain: it is dead for all who ask, and what it held is given back from the end of
     /// this step on (`drain_dead`). Of one that has ended nothing is left to do, but if a
     /// revocation had to see to it.
     pub fn kill(&mut self, domain: Ptr<Domain>, death: Death) {
@@ -239,19 +239,19 @@ impl Kernel {
     /// Puts one that has died among those whose contexts are to end; behind them, if it has none,
     /// to be emptied.
     fn line_up(&mut self, domain: Ptr<Domain>) {
-        match domain.condemned.is_linked() {
-            true => self.condemned.remove(domain),
+        match domain.ending.is_linked() {
+            true => self.ending.remove(domain),
             false => self.retain(domain),
         }
         match (domain.contexts.is_empty(), domain.is_revoked.get()) {
-            (false, _) => self.condemned.push_front(domain),
-            (true, false) => self.condemned.push_back(domain),
+            (false, _) => self.ending.push_front(domain),
+            (true, false) => self.ending.push_back(domain),
             (true, true) => self.release(domain),
         }
     }
 
-    /// Ends the contexts of whatever died or is condemned, which is in front of what has none any
-    /// more; tells whether the budget sufficed.
+    /// Ends the contexts of all that died or cannot be named any more; these are in front of what
+    /// has none any more. Tells whether the budget sufficed.
     fn end_contexts(&mut self, budget: &mut Budget) -> bool {
         while let Some(domain) = self.first_with_contexts() {
             if domain.is_alive() {
@@ -268,7 +268,7 @@ impl Kernel {
     }
 
     fn first_with_contexts(&self) -> Option<Ptr<Domain>> {
-        self.condemned.first().filter(|domain| domain.is_alive() || !domain.contexts.is_empty())
+        self.ending.first().filter(|domain| domain.is_alive() || !domain.contexts.is_empty())
     }
 
     /// Ends a context, its portals first; tells whether the budget sufficed.
@@ -297,7 +297,7 @@ impl Kernel {
     /// for now begins the next step if there is more.
     #[inline]
     pub fn drain_dead(&mut self) {
-        if !self.doomed.is_empty() || !self.condemned.is_empty() {
+        if !self.destroy_queue.is_empty() || !self.ending.is_empty() {
             self.drain_step();
         }
     }
@@ -321,20 +321,22 @@ impl Kernel {
 
     fn end_dead(&mut self, budget: &mut Budget) -> bool {
         while self.end_contexts(budget) {
-            let Some(domain) = self.condemned.first() else { return self.reap(budget) && self.condemned.is_empty() };
+            let Some(domain) = self.ending.first() else {
+                return self.destroy_queued(budget) && self.ending.is_empty();
+            };
             // All its capabilities go before any memory does: so its devices stop first.
-            if !domain.empty_share(self, budget) || !self.reap(budget) || !domain.range.clear(self, budget) {
+            if !domain.empty_share(self, budget) || !self.destroy_queued(budget) || !domain.range.clear(self, budget) {
                 return false;
             }
-            if !self.doomed.is_empty() || self.condemned.first() != Some(domain) {
+            if !self.destroy_queue.is_empty() || self.ending.first() != Some(domain) {
                 continue;
             }
             if self.first != Some(domain) {
                 self.has_ended(domain);
-            } else if domain.condemned.next().is_some() {
+            } else if domain.ending.next().is_some() {
                 // It goes last, in `halted`.
-                self.condemned.remove(domain);
-                self.condemned.push_back(domain);
+                self.ending.remove(domain);
+                self.ending.push_back(domain);
             } else {
                 return true;
             }
@@ -344,7 +346,7 @@ impl Kernel {
 
     /// Nothing is left of what a domain held.
     pub(crate) fn has_ended(&mut self, domain: Ptr<Domain>) {
-        self.condemned.remove(domain);
+        self.ending.remove(domain);
         self.tell_of_death(domain);
         self.release(domain);
     }

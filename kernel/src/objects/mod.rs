@@ -4,9 +4,9 @@
 //! lives until its last reference goes. Object ids are the home core in bits 63..48 and a sequence
 //! number, never used again. Every object is on a list of its Ram, and its capabilities are on a
 //! list of the object, so that revocation finds both without a search. An object whose last
-//! reference went is moved to a list; `Kernel::reap` takes objects apart one after another, so that
-//! a chain of objects made by a user never becomes recursion on the kernel's stack. It does so a
-//! bounded part at a time: nothing refers to an object in that list.
+//! reference went is moved to a list; `Kernel::destroy_queued` takes objects apart one after
+//! another, so that a chain of objects made by a user never becomes recursion on the kernel's
+//! stack. It does so a bounded part at a time: nothing refers to an object in that list.
 
 use abi::{Error, ObjectType};
 use core::cell::Cell;
@@ -192,12 +192,12 @@ impl Kernel {
         object.references.set(count + 1);
     }
 
-    /// Counts one reference less; after the last the object goes at the next [`Kernel::reap`].
+    /// Counts one reference less; after the last [`Kernel::destroy_queued`] destroys the object.
     pub fn release<T: Object>(&mut self, object: Ptr<T>) {
         self.release_any(object.any());
     }
 
-    /// Counts one reference less; after the last the object goes at the next [`Kernel::reap`].
+    /// Counts one reference less; after the last [`Kernel::destroy_queued`] destroys the object.
     pub fn release_any(&mut self, object: AnyObject) {
         let count = object.references.get();
         assert!(count > 0, "releasing a dead object");
@@ -208,19 +208,19 @@ impl Kernel {
             // A device must not write to memory that is free: it goes before the segments that went
             // with it.
             match object.object_type {
-                ObjectType::Segment => self.doomed.push_back(object),
-                _ => self.doomed.push_front(object),
+                ObjectType::Segment => self.destroy_queue.push_back(object),
+                _ => self.destroy_queue.push_front(object),
             }
         }
     }
 
     /// Takes apart objects whose last reference went; tells whether the budget sufficed for all.
-    pub fn reap(&mut self, budget: &mut Budget) -> bool {
-        while let Some(object) = self.doomed.first() {
+    pub fn destroy_queued(&mut self, budget: &mut Budget) -> bool {
+        while let Some(object) = self.destroy_queue.first() {
             if !budget.spend(1) || !self.drain(object, budget) {
                 return false;
             }
-            self.doomed.remove(object);
+            self.destroy_queue.remove(object);
             self.destroy(object);
         }
         true

@@ -70,7 +70,7 @@ impl Ptr<Semaphore> {
         kernel.block(context, State::OnSemaphore(self));
     }
 
-    /// It goes: whoever waits learns so; tells whether the budget sufficed for all.
+    /// It goes: those who wait are told; tells whether the budget sufficed for all.
     pub(super) fn fail_waiting(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         while let Some(first) = self.waiting.first() {
             if !budget.spend(CALLER_UNITS) {

@@ -115,7 +115,7 @@ impl Kernel {
             assert!(context.state() == State::Dead && context.first_donor().is_none(), "all have ended");
             self.release(context);
         }
-        self.reap(&mut Budget::all());
+        self.destroy_queued(&mut Budget::all());
     }
 
     /// The alarm rang: ends waits whose deadline passed and reports stalls.

@@ -413,7 +413,7 @@ impl Kernel {
     /// Takes apart what stands for objects of dead pools here; tells whether the budget sufficed.
     fn leave_dead_pools(&mut self, budget: &mut Budget) -> bool {
         let mut next = self.shared.aliases.first();
-        // Nothing is reaped on the way, so the list stays as it is.
+        // Nothing is destroyed on the way, so the list stays as it is.
         while let Some(alias) = next {
             next = alias.link.next();
             if !alias.object.pool.is_dead() {
@@ -449,7 +449,7 @@ impl Kernel {
             let own = self.core();
             pool.end().filter(|core| *core != own).for_each(|core| hardware::post(core, SHARED_SLOT));
         }
-        let is_done = self.leave_dead_pools(budget) && self.reap(budget);
+        let is_done = self.leave_dead_pools(budget) && self.destroy_queued(budget);
         is_done && self.shared.pools[keeper.number] != Some(keeper)
     }
 }

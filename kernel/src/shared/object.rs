@@ -38,7 +38,7 @@ const NAME: usize = 3;
 const RUN: usize = 5;
 const RUN_PAGES: usize = 6;
 /// Of an object that is being taken apart: the next such.
-const DOOMED: usize = 7;
+const QUEUED_AFTER: usize = 7;
 // Words of the second line: what its lock guards.
 const LOCK: usize = 0;
 const ENTRIES: usize = 1;
@@ -229,39 +229,39 @@ impl SharedObject {
     #[inline]
     pub(super) fn release(self, core: usize) {
         // A chain instead of recursion: a share of shares of shares is as deep as its makers like.
-        let mut doomed = 0;
-        self.drop_reference(&mut doomed);
-        if doomed != 0 {
-            self.destroy_all(core, doomed);
+        let mut destroy_queue = 0;
+        self.drop_reference(&mut destroy_queue);
+        if destroy_queue != 0 {
+            self.destroy_all(core, destroy_queue);
         }
     }
 
     #[inline(never)]
-    fn destroy_all(self, core: usize, mut doomed: LineIndex) {
-        while doomed != 0 {
-            let object = SharedObject { pool: self.pool, place: doomed };
-            doomed = object.word(DOOMED).load(Ordering::Relaxed);
-            object.destroy(core, &mut doomed);
+    fn destroy_all(self, core: usize, mut destroy_queue: LineIndex) {
+        while destroy_queue != 0 {
+            let object = SharedObject { pool: self.pool, place: destroy_queue };
+            destroy_queue = object.word(QUEUED_AFTER).load(Ordering::Relaxed);
+            object.destroy(core, &mut destroy_queue);
         }
     }
 
     #[inline]
-    pub(super) fn drop_reference(self, doomed: &mut LineIndex) {
+    pub(super) fn drop_reference(self, destroy_queue: &mut LineIndex) {
         // Release: what others did with it comes before it is taken apart. Acquire: by who takes it
         // apart.
         let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "releasing a shared object that is gone");
         if before == 1 {
-            self.word(DOOMED).store(*doomed, Ordering::Relaxed);
-            *doomed = self.place;
+            self.word(QUEUED_AFTER).store(*destroy_queue, Ordering::Relaxed);
+            *destroy_queue = self.place;
         }
     }
 
     /// Nobody refers to it any more.
-    fn destroy(self, core: usize, doomed: &mut LineIndex) {
+    fn destroy(self, core: usize, destroy_queue: &mut LineIndex) {
         match self.kind() {
-            ObjectKind::Share => share::empty(self, doomed),
-            ObjectKind::Range => range::destroy(self, core, doomed),
+            ObjectKind::Share => share::empty(self, destroy_queue),
+            ObjectKind::Range => range::destroy(self, core, destroy_queue),
             ObjectKind::Segment => self.free_frames(core),
         }
         let first = self.place / PAGE_LINES;

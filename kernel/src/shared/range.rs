@@ -363,13 +363,13 @@ impl Space for SharedRange {
 }
 
 /// Nobody refers to the range any more, so no core shows it: its mappings and tables go.
-pub(super) fn destroy(object: SharedObject, core: usize, doomed: &mut LineIndex) {
+pub(super) fn destroy(object: SharedObject, core: usize, destroy_queue: &mut LineIndex) {
     assert!(object.kind() == ObjectKind::Range);
     let (pool, range) = (object.pool, SharedRange::new(object, core));
     while let Some(mapping) = { range.mappings().at_or_after(0) } {
         range.mappings().remove(mapping);
         range.segment(&mapping).leave(core);
-        range.segment(&mapping).drop_reference(doomed);
+        range.segment(&mapping).drop_reference(destroy_queue);
     }
     if object.has_run() {
         let free = |frame: PhysAddr| pool.give_back(core, &mut core::iter::once(pool.page_of(frame)));

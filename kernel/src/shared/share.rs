@@ -66,6 +66,6 @@ pub(super) fn stat(share: SharedObject) -> (u64, Stat) {
 }
 
 /// Drops all entries of a share that nobody names: so nobody can be looking either.
-pub(super) fn empty(share: SharedObject, doomed: &mut LineIndex) {
-    table(share).drain(&share.pool, |place| SharedObject { pool: share.pool, place }.drop_reference(doomed));
+pub(super) fn empty(share: SharedObject, destroy_queue: &mut LineIndex) {
+    table(share).drain(&share.pool, |place| SharedObject { pool: share.pool, place }.drop_reference(destroy_queue));
 }

@@ -1,5 +1,5 @@
 //! The end of what is large, in bounded steps: a domain of many contexts, mappings, pages and
-//! capabilities dies at once for whoever asks, runs no more, and is told of when all is back.
+//! capabilities dies at once for all who ask, runs no more, and is told of when all is back.
 
 use super::World;
 use super::revoke::{Actor, STEP_WORK_MAX};
@@ -230,7 +230,7 @@ fn a_context_of_many_portals_ends_in_bounded_steps() {
     scene.leave_nothing();
 }
 
-/// Whoever asks to be told while it ends is told at its end, and once.
+/// Who asks to be told while it ends is told at its end, and once.
 #[test]
 fn who_asks_to_be_told_while_a_domain_ends_is_told_at_its_end() {
     let mut scene = Scene::new();

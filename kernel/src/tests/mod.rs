@@ -126,7 +126,7 @@ impl Kernel {
     /// Steps until nothing that died is left; counts them.
     fn drain_all(&mut self) -> usize {
         for step in 0.. {
-            if self.doomed.is_empty() && self.condemned.is_empty() {
+            if self.destroy_queue.is_empty() && self.ending.is_empty() {
                 return step;
             }
             hardware::take_work();
