@@ -166,11 +166,15 @@ impl<M: Memory> Tcp<M> {
     }
 
     /// IP began, or began again: what was on its way is sent again as it is, except what is `busy`
-    /// with the device and what has left the machine. Gives how many packets.
-    pub fn attached(&mut self, busy: &BufferSet) -> usize {
+    /// with the device and what has left the machine. If the link was not `kept` packets may be
+    /// lost: see [`Tcp::resume`]. Gives how many packets go again.
+    pub fn attached(&mut self, busy: &BufferSet, kept: bool, now_ns: u64) -> usize {
         self.give_back.clear();
         let again = self.wire.restart(busy);
         self.datagrams_may_go();
+        if !kept {
+            self.resume(now_ns);
+        }
         again
     }
 

@@ -31,15 +31,12 @@ async fn link(service: &Service, ip: &PacketsClient) {
     match ip.attach().await {
         Ok(attached) => {
             let mut sockets = service.sockets.borrow_mut();
-            let again = sockets.tcp.attached(&attached.busy);
+            sockets.tcp.set_host(host(attached.address));
+            let again = sockets.tcp.attached(&attached.busy, attached.kept, runtime::now_ns());
             if again > 0 {
                 runtime::log!("{again} packets go to the new ip again");
             }
             service.stale.set(true);
-            sockets.tcp.set_host(host(attached.address));
-            if !attached.kept {
-                sockets.tcp.resume(runtime::now_ns());
-            }
             service.attached.set(true);
         }
         Err(error) => {

@@ -14,8 +14,7 @@ fn gap(net: &mut Net) {
     net.cut = true;
     net.pass(20_000_000);
     net.cut = false;
-    net.server.sockets.tcp.attached(&BufferSet::EMPTY);
-    net.server.sockets.tcp.resume(net.now_ns);
+    net.server.sockets.tcp.attached(&BufferSet::EMPTY, false, net.now_ns);
 }
 
 #[test]
@@ -77,6 +76,22 @@ fn an_idle_connection_says_what_it_has() {
     assert_eq!((segment.acknowledged, segment.sequence), (Some(record.send_next), record.receive_next));
     net.settle();
     assert_eq!(net.client.read(client, 1), Err(DescriptionError::WouldBlock));
+}
+
+/// Only IP died: what the device had arrives, and nobody says anything twice.
+#[test]
+fn nothing_is_repeated_if_the_link_was_kept() {
+    for kept in [true, false] {
+        let mut net = Net::new();
+        let listener = net.server.listen(80);
+        let (server, _) = net.connection(listener, 80);
+        net.server.write(server, &[1; 1000]).unwrap();
+        net.server.sockets.tcp.turn(net.now_ns);
+        let sent = net.server.sockets.tcp.take_output().send;
+        let busy = BufferSet::range(sent[0].buffer, sent[0].buffer + 1);
+        assert_eq!((sent.len(), net.server.sockets.tcp.attached(&busy, kept, net.now_ns)), (1, 0));
+        assert_eq!(net.server.turn(net.now_ns).is_empty(), kept);
+    }
 }
 
 #[test]
@@ -223,14 +238,13 @@ fn what_a_dead_ip_had_goes_to_the_next_except_what_the_device_has() {
     let sent = net.server.sockets.tcp.take_output().send;
     assert!(sent.len() > 1);
     let busy = BufferSet::range(sent[0].buffer, sent[0].buffer + 1);
-    assert_eq!(net.server.sockets.tcp.attached(&busy), sent.len() - 1);
+    assert_eq!(net.server.sockets.tcp.attached(&busy, true, net.now_ns), sent.len() - 1);
     assert_eq!(net.server.sockets.tcp.take_output().send, sent[1..]);
     net.server.sockets.tcp.sent(&[sent[0].buffer, sent[0].buffer, 3, 999], 0);
     assert_eq!(net.server.sockets.tcp.counters().bad_sent, 3);
     // The one that the device had is lost on its way, the others come: no timer of a second is
     // waited for.
-    assert_eq!(net.server.sockets.tcp.attached(&BufferSet::EMPTY), sent.len() - 1);
-    net.server.sockets.tcp.resume(net.now_ns);
+    assert_eq!(net.server.sockets.tcp.attached(&BufferSet::EMPTY, false, net.now_ns), sent.len() - 1);
     let mut received = 0;
     for _ in 0..45 {
         net.pass(SECOND_NS / 50);
@@ -267,9 +281,8 @@ fn a_hundred_deaths_of_ip_lose_no_buffer() {
         written += net.server.write(server, &[7; 1]).unwrap_or(0);
         net.server.sockets.tcp.turn(net.now_ns);
         let meanwhile = net.server.sockets.tcp.take_output().send.len();
-        let again = net.server.sockets.tcp.attached(&busy);
+        let again = net.server.sockets.tcp.attached(&busy, false, net.now_ns);
         assert_eq!(again, rest.len() - with_device.len() + meanwhile, "what has left goes out twice");
-        net.server.sockets.tcp.resume(net.now_ns);
         net.server.sockets.tcp.sent(&busy.iter().collect::<Vec<_>>(), 0);
         net.pass(20_000_000);
         while let Ok(bytes) = net.client.read(client, 99_999) {
@@ -305,7 +318,7 @@ fn datagrams_go_on_where_a_new_ip_shows_that_all_has_left() {
     }
     let mask = ready::WRITE;
     machine.sockets.poll(ME, socket, mask, WatchFor::Level).unwrap();
-    assert_eq!(machine.sockets.tcp.attached(&BufferSet::EMPTY), 0);
+    assert_eq!(machine.sockets.tcp.attached(&BufferSet::EMPTY, true, 0), 0);
     assert!(machine.sockets.settle().iter().any(|told| told.id == socket), "nobody was told");
     assert!(sends(&mut machine).is_ok());
 }
@@ -539,7 +552,7 @@ fn a_peer_that_has_all_and_does_not_say_so_is_sent_something_new() {
     *now_ns = machine.sockets.tcp.next_ns().unwrap();
     assert_eq!(ends(machine, *now_ns).len(), 1);
     assert_eq!(machine.write(server, &[2; 99_999]), Ok(1460));
-    machine.sockets.tcp.attached(&BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS - 10));
+    machine.sockets.tcp.attached(&BufferSet::range(IP_TRANSMIT_BUFFERS, BUFFERS - 10), true, *now_ns);
     assert!(ends(machine, *now_ns).is_empty());
     *now_ns = machine.sockets.tcp.next_ns().unwrap();
     assert!(*now_ns < start_ns + SECOND_NS);

@@ -32,7 +32,7 @@ impl Machine {
         let region = || Rc::new(RefCell::new(vec![0u8; POOL_BYTES]));
         let (receive, transmit) = (region(), region());
         let mut tcp = Tcp::new(receive.clone(), transmit.clone(), secret);
-        tcp.attached(&BufferSet::EMPTY);
+        tcp.attached(&BufferSet::EMPTY, true, 0);
         tcp.set_host(Some((Ipv4Addr::from(address), 24)));
         Machine { sockets: Sockets::new(tcp), receive, transmit, holds: false }
     }
