@@ -234,13 +234,17 @@ calls! {
     /// Who is told when the domain has died and all it owned is freed. (domain: CONTROL,
     /// notification capability: NOTIFY) → (). Fires at once if that is so. Replaces an earlier one.
     DomainOnDeath = 46,
-    /// Fills a child as a copy of the caller (Corey cfork, section 5.1). (child domain: WRITE) →
-    /// (), paid by the child's own Ram. Each segment whose capability has the INHERIT right is
+    /// Fills a child as a copy of the caller (Corey cfork, section 5.1). (child domain: WRITE, 0,
+    /// 0) → (), paid by the child's own Ram. Each segment whose capability has the INHERIT right is
     /// copied copy-on-write into the *same slot* of the child's share, and each of its mappings is
-    /// placed at the same address; not so imported segments and those of a pool, which the child
-    /// has neither in a slot nor mapped. `NoMemory`, and `Busy` if a slot or address is taken
-    /// there: the child keeps what it got until then (slots in order, then mappings) and is to be
-    /// killed, the caller has all it had. `BadArgument`: the child is the caller's own domain.
+    /// placed at the same address, where it allows no more than that capability; not so imported
+    /// segments and those of a pool, which the child has neither in a slot nor mapped. One in two
+    /// slots is one in the child's too, and the second allows no more than the first. May take
+    /// several steps (decision 60): what the caller's other contexts write meanwhile is in the
+    /// pages whose turn comes later, so a caller that wants one instant lets none of them run.
+    /// `NoMemory`, and `Busy` if a slot or address is taken there: the child keeps what it got
+    /// until then (slots in order, then mappings) and is to be killed, the caller has all it had.
+    /// `BadArgument`: the child is the caller's own domain.
     DomainFork = 47,
 
     /// Makes a context. (ram: WRITE, domain: WRITE, virtual address of the control page, flags:

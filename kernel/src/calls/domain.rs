@@ -118,6 +118,9 @@ pub(super) fn fork(kernel: &mut Kernel, request: &Request) -> Answer {
     if child == request.caller.domain() {
         return Err(Error::BadArgument);
     }
-    request.caller.domain().fork_into(kernel, child)?;
-    NOTHING
+    let [_, slot, address, ..] = request.words();
+    let mut done = [slot, address];
+    let (parent, partial) = (request.caller.domain(), &request.caller.partial);
+    let is_whole = parent.fork_into(kernel, child, partial, &mut done, &mut Budget::step())?;
+    if is_whole { NOTHING } else { Ok(request.again([(1, done[0]), (2, done[1])])) }
 }

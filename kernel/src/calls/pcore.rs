@@ -1,12 +1,11 @@
 //! Cores.
 
-use super::range::allowed_by;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::boot::acpi::Distances;
 use crate::boot::info::machine;
 use crate::hardware;
 use crate::memory::USER_END;
-use crate::objects::mapping::PageRun;
+use crate::objects::mapping::{PageRun, allowed_by};
 use crate::objects::notification::Notification;
 use crate::objects::pcore::{Part, Plan, Polled, decode_run};
 use crate::objects::slot::Source;

@@ -2,7 +2,7 @@
 
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::memory::USER_END;
-use crate::objects::mapping::PAGE;
+use crate::objects::mapping::{PAGE, allowed_by};
 use crate::objects::{Ptr, Range, Segment};
 use crate::state::Kernel;
 use crate::steps::Budget;
@@ -12,14 +12,6 @@ use abi::{Error, Handle, Rights};
 fn living(request: &Request, rights: Rights) -> Result<Ptr<Range>, Error> {
     let range = request.object::<Range>(0, rights)?;
     if range.is_alive() { Ok(range) } else { Err(Error::PeerDead) }
-}
-
-/// The widest protection a capability for a segment allows.
-pub(super) fn allowed_by(rights: Rights) -> u64 {
-    [(Rights::READ, protection::READ), (Rights::WRITE, protection::WRITE), (Rights::EXECUTE, protection::EXECUTE)]
-        .into_iter()
-        .filter(|(right, _)| rights.contains(*right))
-        .fold(0, |all, (_, bit)| all | bit)
 }
 
 /// Known bits, and nothing without reading.

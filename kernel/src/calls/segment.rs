@@ -67,7 +67,8 @@ pub(super) fn make(
     fill: impl FnOnce(Ptr<Segment>, &mut Kernel, &mut Budget) -> Result<bool, Error>,
 ) -> Result<Option<Ptr<Segment>>, Error> {
     let (budget, partial) = (&mut Budget::step(), &request.caller.partial);
-    let held = partial.get().map(|held| held.object.cast::<Segment>()).transpose()?;
+    // One with a badge is of a fork.
+    let held = partial.get().filter(|held| held.badge == 0).map(|held| held.object.cast::<Segment>()).transpose()?;
     let word = request.words()[STAGE];
     let segment = match (word >> STAGE_SHIFT, held) {
         (BEGIN, None) => {

@@ -10,7 +10,6 @@
 
 use super::context::Context;
 use super::notification::Notification;
-use super::segment::{Kind, Segment};
 use super::share::{Capability, Share};
 use super::slot::Source;
 use super::writer::{Name, Writer};
@@ -368,70 +367,4 @@ pub(super) fn destroy(kernel: &mut Kernel, domain: Ptr<Domain>) {
     }
     kernel.tell_of_death(domain);
     kernel.release(domain.range);
-}
-
-impl Ptr<Domain> {
-    /// Fills `child` as a copy that the child's own Ram pays for, so that a parent of many is not
-    /// charged for them all: inheritable segments copy-on-write, or those in common with the same
-    /// pages, into the same slots, their mappings at the same addresses. On an error the child
-    /// keeps what it got so far; its owner ends it.
-    pub fn fork_into(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
-        let copied = self.copy_inheritable(kernel, child).and_then(|()| self.copy_mappings(kernel, child));
-        for (_, segment, _) in self.inheritable() {
-            segment.copy.set(None);
-        }
-        copied
-    }
-
-    /// Slots, segments and capabilities that a child gets.
-    fn inheritable(self) -> impl Iterator<Item = (usize, Ptr<Segment>, Capability)> {
-        let mut next = 0;
-        core::iter::from_fn(move || {
-            loop {
-                let index = self.share.next_taken(next)?;
-                next = index + 1;
-                let found = self.share.find::<Segment>(Handle(index as u64), Rights::INHERIT);
-                // Imported memory is nobody's to copy, shared memory is not to be.
-                if let Ok((segment, capability)) = found
-                    && !matches!(segment.kind(), Kind::Imported { .. } | Kind::Shared(_))
-                {
-                    return Some((index, segment, capability));
-                }
-            }
-        })
-    }
-
-    fn copy_inheritable(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
-        let ram = child.ram();
-        for (index, segment, capability) in self.inheritable() {
-            if !child.share.is_free(index) {
-                return Err(Error::Busy);
-            }
-            child.ensure_slot(kernel, index)?;
-            let copy = match segment.copy.get() {
-                Some(copy) => {
-                    kernel.retain(copy);
-                    copy
-                }
-                None if segment.base().is_some() => segment.copy_plain(kernel, ram)?,
-                None if segment.is_common() => segment.share_pages(kernel, ram)?,
-                None => segment.copy_on_write(kernel, ram)?,
-            };
-            segment.copy.set(Some(copy));
-            child.insert(index, Capability { object: copy.any(), ..capability });
-        }
-        Ok(())
-    }
-
-    fn copy_mappings(self, kernel: &mut Kernel, child: Ptr<Domain>) -> Result<(), Error> {
-        let mut next = 0;
-        while let Some(mapping) = self.range.at_or_after(next) {
-            next = mapping.end();
-            if let Some(copy) = mapping.segment().and_then(|segment| segment.copy.get()) {
-                let rights = [mapping.protection(), mapping.allowed()];
-                child.range.map_copy(kernel, mapping.place(), copy, mapping.first(), rights)?;
-            }
-        }
-        Ok(())
-    }
 }

@@ -12,7 +12,7 @@ use crate::hardware;
 use crate::shared::SharedObject;
 use crate::state::Kernel;
 use abi::layout::protection;
-use abi::{Error, RangeEntry};
+use abi::{Error, RangeEntry, Rights};
 use core::cell::{Cell, RefCell};
 use core::ptr::NonNull;
 use intrusive_collections::{Bound, KeyAdapter, RBTree, RBTreeLink, UnsafeRef, intrusive_adapter};
@@ -22,6 +22,14 @@ pub use crate::memory::PAGE;
 
 /// Work of finding a mapping among as many as a range may have.
 const TREE_WORK: u64 = 15;
+
+/// The widest protection a capability for a segment allows.
+pub fn allowed_by(rights: Rights) -> u64 {
+    [(Rights::READ, protection::READ), (Rights::WRITE, protection::WRITE), (Rights::EXECUTE, protection::EXECUTE)]
+        .into_iter()
+        .filter(|(right, _)| rights.contains(*right))
+        .fold(0, |all, (_, bit)| all | bit)
+}
 
 /// What a mapping shows.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,7 @@ pub mod context;
 pub mod device;
 pub mod domain;
 pub mod fault;
+pub mod fork;
 pub mod frames;
 pub mod group;
 pub mod mapping;

@@ -13,7 +13,7 @@
 //! last.
 //!
 //! ```text
-//!   an entry:             first touch                copy_on_write (count 2 and more)
+//!   an entry:             first touch          share_until_written (count 2 and more)
 //!                absent ─────────────► own, count 1 ─────────────────────────────────► shared
 //!                                           ▲    a write, by a copy in a frame of its own │
 //!                                           ├─────────────────────────────────────────────┤
@@ -27,7 +27,7 @@ use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::shared::Alias;
 use crate::state::Kernel;
 use crate::steps::{Budget, PAGE_UNITS};
-use abi::layout::SEGMENT_PAGES_MAX;
+use abi::layout::{SEGMENT_PAGES_MAX, SHARE_SLOTS_MAX};
 use abi::{Error, ObjectType};
 use core::cell::Cell;
 
@@ -44,6 +44,13 @@ const DRAIN_PAGES: u64 = 16;
 /// pages: so a step shares a thousand pages.
 const SHARE_PAGES: u64 = 64;
 const SHARE_UNITS: u32 = 16;
+
+/// A shared frame is copied at the first access of any kind, not at the first write: so what is
+/// used is near who uses it.
+const BY_REFERENCE: u8 = 1;
+/// Its pages are those of others too, for all to write.
+const COMMON: u8 = 2;
+const _: () = assert!(SHARE_SLOTS_MAX <= 1 << u16::BITS, "a slot's number is kept in 16 bits");
 
 /// Where a segment's pages come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,16 +84,14 @@ pub struct Segment {
     made: Cell<u32>,
     /// 0: entries are inline; 1: in the page at `table`; 2: `table` is an index of such pages.
     levels: Cell<u8>,
-    /// A shared frame is copied at the first access of any kind, not at the first write: so what is
-    /// used is near who uses it.
-    by_reference: Cell<bool>,
-    /// Its pages are those of others too, for all to write.
-    is_common: Cell<bool>,
+    /// [`BY_REFERENCE`], [`COMMON`].
+    ways: Cell<u8>,
+    /// Where the last fork of a domain found it first; 0: none did.
+    pub(super) fork_slot: Cell<u16>,
     /// Its mappings, in whatever ranges.
     pub(super) mappings: List<Mapping, 1>,
-    /// While `DomainFork` runs: the child's copy. Of one that is being made: what it is a copy of,
-    /// which may have gone.
-    pub(super) copy: Cell<Option<Ptr<Segment>>>,
+    /// Of one that is being made: what it is a copy of, which may have gone.
+    source: Cell<Option<Ptr<Segment>>>,
     table: Cell<u64>,
     inline: [Cell<u64>; INLINE],
 }
@@ -255,10 +260,10 @@ impl Ptr<Segment> {
             present: Cell::new(0),
             made: Cell::new(0),
             mappings: List::new(),
-            copy: Cell::new(None),
+            source: Cell::new(None),
+            fork_slot: Cell::new(0),
             levels: Cell::new(levels_for(pages)),
-            by_reference: Cell::new(false),
-            is_common: Cell::new(false),
+            ways: Cell::new(0),
             table: Cell::new(0),
             inline: [const { Cell::new(0) }; INLINE],
         })
@@ -309,40 +314,37 @@ impl Ptr<Segment> {
     /// Whether this frame of it may be written as it is.
     #[inline(always)]
     pub fn is_writable(self, kernel: &mut Kernel, frame: PhysAddr) -> bool {
-        kernel.frames.count(frame) == 1 || self.is_common.get()
+        kernel.frames.count(frame) == 1 || self.is_common()
     }
 
-    /// See [`share_pages`](Self::share_pages).
+    /// Whether others have its pages too, to write.
     pub fn is_common(self) -> bool {
-        self.is_common.get()
+        self.ways.get() & COMMON != 0
     }
 
     /// What one that is being made is a copy of: the steps that follow go on only with that.
     pub fn set_source(self, source: Option<Ptr<Segment>>) {
-        self.copy.set(source);
+        self.source.set(source);
     }
 
     /// Whether it was begun as that.
     pub fn is_made_of(self, source: Option<Ptr<Segment>>) -> bool {
-        self.copy.get() == source
+        self.source.get() == source
     }
 
     /// From now on a fork shares its pages; all were made.
     pub fn make_common(self) {
         assert!(self.kind == Kind::Anonymous && self.present() == self.pages());
-        self.is_common.set(true);
+        self.ways.set(COMMON);
     }
 
-    /// A new segment of `ram` with the same pages as this common one, for both to write.
-    pub fn share_pages(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
-        assert!(self.is_common.get());
+    /// An empty segment of `ram` that is to become a copy of this one, or to have the same pages if
+    /// it is common.
+    pub(super) fn begin_copy(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
         let copy = Self::new_anonymous(kernel, ram, self.pages())?;
-        copy.is_common.set(true);
-        let filled = self.share_until_written(kernel, copy, &mut Budget::all());
-        if filled.is_err() {
-            kernel.release(copy);
-        }
-        filled.map(|_| copy)
+        copy.ways.set(self.ways.get() & COMMON);
+        copy.set_source(Some(self));
+        Ok(copy)
     }
 
     /// Makes all its pages, which nobody sees yet; tells whether the budget sufficed. On failure
@@ -373,12 +375,12 @@ impl Ptr<Segment> {
 
     /// Whether a frame that others share must be copied before it is shown.
     pub fn copies_by_reference(&self) -> bool {
-        self.by_reference.get()
+        self.ways.get() & BY_REFERENCE != 0
     }
 
     /// From now on it takes a frame of its own at the first access, also to read.
     pub fn set_by_reference(&self) {
-        self.by_reference.set(true);
+        self.ways.set(self.ways.get() | BY_REFERENCE);
     }
 
     /// Shares its frames with `copy`, an empty one that nobody sees yet, until either writes, or of
@@ -427,26 +429,6 @@ impl Ptr<Segment> {
             self.deny_writes(kernel, first, end - first);
         }
         Ok(())
-    }
-
-    /// A new segment of `ram` that shares all frames with this anonymous one until either writes.
-    pub fn copy_on_write(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
-        let copy = Self::new_anonymous(kernel, ram, self.pages())?;
-        let filled = self.share_until_written(kernel, copy, &mut Budget::all());
-        if filled.is_err() {
-            kernel.release(copy);
-        }
-        filled.map(|_| copy)
-    }
-
-    /// A new segment of `ram` with all bytes copied now. The source may be of any kind that is RAM.
-    pub fn copy_plain(self, kernel: &mut Kernel, ram: Ptr<Ram>) -> Result<Ptr<Segment>, Error> {
-        let copy = Self::new_anonymous(kernel, ram, self.pages())?;
-        let filled = self.copy_pages(kernel, copy, &mut Budget::all());
-        if filled.is_err() {
-            kernel.release(copy);
-        }
-        filled.map(|_| copy)
     }
 
     /// Copies its pages into those of `copy`, an empty one that nobody sees yet; tells whether the

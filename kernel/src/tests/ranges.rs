@@ -283,11 +283,12 @@ fn step(model: &mut Model, random: &mut Random) {
         }
         2 if memories.len() < SEGMENTS_MAX && !memories.is_empty() => {
             let of = &model.memories[&random.one(&memories)];
-            let segment = match (of.segment.kind(), random.below(2)) {
-                (Kind::Anonymous, 0) => of.segment.copy_on_write(kernel, model.world.ram).unwrap(),
-                (Kind::Anonymous, _) => {
+            let segment = match of.segment.kind() {
+                Kind::Anonymous => {
                     let copy = Ptr::<Segment>::new_anonymous(kernel, model.world.ram, of.segment.pages()).unwrap();
-                    copy.set_by_reference();
+                    if random.below(2) == 0 {
+                        copy.set_by_reference();
+                    }
                     let mut few = || Budget::new(1 + random.below(20) as u32);
                     while !of.segment.share_until_written(kernel, copy, &mut few()).unwrap() {}
                     copy

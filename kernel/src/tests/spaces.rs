@@ -1,6 +1,6 @@
 //! Segments, copy-on-write and ranges against a naive model: a map from page to byte per space.
 
-use super::steps::{protect_in_steps, unmap_in_steps};
+use super::steps::{fork_in_steps, protect_in_steps, unmap_in_steps};
 use super::{Random, World};
 use crate::memory::{PAGE_BYTES, phys_to_virt};
 use crate::objects::domain::Death;
@@ -130,9 +130,9 @@ fn access(world: &mut World, space: &mut Space, random: &mut Random, page: u64) 
     }
 }
 
-fn fork(world: &mut World, parent: &Space) -> Space {
+fn fork(world: &mut World, parent: &Space, random: &mut Random) -> Space {
     let mut child = space(world);
-    parent.domain.fork_into(&mut world.kernel, child.domain).unwrap();
+    fork_in_steps(&mut world.kernel, parent.domain, child.domain, random);
     child.mappings = parent.mappings.clone();
     child.bytes = parent.bytes.clone();
     child.next = parent.next;
@@ -173,7 +173,7 @@ fn spaces_agree_with_the_model_and_give_everything_back() {
             let index = random.below(spaces.len() as u64) as usize;
             match random.below(150) {
                 0 if spaces.len() < 6 => {
-                    let child = fork(&mut world, &spaces[index]);
+                    let child = fork(&mut world, &spaces[index], &mut random);
                     spaces.push(child);
                 }
                 1 if spaces.len() > 1 => {
@@ -207,7 +207,7 @@ fn pages_in_common_are_written_by_all_and_go_with_the_last() {
         of.domain.range().resolve(&mut world.kernel, BASE + page * PAGE, access).unwrap()
     };
     let before = frame(&mut world, &parent, 1, Access::Write);
-    let child = fork(&mut world, &parent);
+    let child = fork(&mut world, &parent, &mut Random::new(1));
     // The parent still writes where it wrote, and both to the same frame, without a fault more.
     for of in [&parent, &child] {
         assert_eq!(frame(&mut world, of, 1, Access::Read), before);
@@ -217,7 +217,7 @@ fn pages_in_common_are_written_by_all_and_go_with_the_last() {
         assert_eq!(frame(&mut world, of, 1, Access::Write), before);
     }
     assert_eq!(frame(&mut world, &parent, 2, Access::Write), frame(&mut world, &child, 2, Access::Read));
-    let grandchild = fork(&mut world, &child);
+    let grandchild = fork(&mut world, &child, &mut Random::new(2));
     // The first who had them ends: the others go on.
     end(&mut world, parent);
     end(&mut world, child);

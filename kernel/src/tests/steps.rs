@@ -7,7 +7,7 @@ use crate::calls;
 use crate::objects::fault::Access;
 use crate::objects::mapping::{PAGE, PageRun};
 use crate::objects::share::Capability;
-use crate::objects::{Domain, Ptr, Range, Segment};
+use crate::objects::{Domain, Ptr, Range, Segment, Slot};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::layout::{HEAP, copy, protection, segment as kinds};
@@ -58,6 +58,13 @@ pub(super) fn protect_in_steps(
         start = range.protect(kernel, rest, wanted, &mut few())?;
     }
     Ok(())
+}
+
+/// Forks by steps of few units.
+pub(super) fn fork_in_steps(kernel: &mut Kernel, parent: Ptr<Domain>, child: Ptr<Domain>, random: &mut Random) {
+    let (partial, mut done) = (Slot::new(), [0; 2]);
+    let mut few = || Budget::new(1 + random.below(20) as u32);
+    while !parent.fork_into(kernel, child, &partial, &mut done, &mut few()).unwrap() {}
 }
 
 /// `World::run` asserts that no step of any call does more than `STEP_WORK_MAX`.
@@ -276,6 +283,99 @@ fn a_refused_fork_leaves_the_parent_whole_and_the_child_to_be_killed() {
         assert_eq!(world.used(), used);
         assert_eq!(frames(&mut world), before, "its pages are its own again");
     }
+    world.leave_nothing(&[actor]);
+}
+
+/// A program of many pages and mappings; what is written between two steps is the writer's own if
+/// its page was shared already, and both have it else.
+#[test]
+fn a_large_fork_is_made_in_bounded_steps() {
+    const SMALL: u64 = 300;
+    let mut world = World::new(PAGES + 4000);
+    let actor = world.outsider();
+    let inherit = u64::from(Rights::ALL.union(Rights::INHERIT).0);
+    let inherited = |world: &mut World, pages, kind| {
+        let segment = world.make(actor, Call::SegmentAlloc, &[RAM, pages, kind]);
+        let handle = world.make(actor, Call::CapCopy, &[segment, inherit]);
+        world.run(actor, Call::CapDrop, &[segment]).unwrap();
+        handle
+    };
+    let large = inherited(&mut world, PAGES, kinds::EAGER);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, large, 0, PAGES, OPEN]);
+    let small = inherited(&mut world, SMALL, kinds::CONTIGUOUS);
+    let common = inherited(&mut world, SMALL, kinds::EAGER | kinds::COMMON);
+    for page in 0..SMALL {
+        let at = HEAP + (PAGES + 2 * page) * PAGE;
+        world.make(actor, Call::RangeMap, &[SPACE, at, small, page, 1, OPEN]);
+        world.make(actor, Call::RangeMap, &[SPACE, at + PAGE, common, page, 1, OPEN]);
+    }
+    let seen = [0, PAGES - 1, PAGES, PAGES + 1];
+    for page in seen {
+        actor.domain.range().resolve(&mut world.kernel, HEAP + page * PAGE, Access::Read).unwrap();
+    }
+    let used = world.used();
+    let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+    let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+    let (mut words, mut steps) = ([handle, 0, 0, 0, 0, 0], 1);
+    while one_step(&mut world, actor, Call::DomainFork, words) {
+        words = actor.context.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9]);
+        let held = |slot: u64| child.share().find::<Segment>(Handle(slot), Rights(0)).is_ok();
+        assert!(!held(common) || held(small) && held(large), "slots in order");
+        assert!(child.range().at(HEAP).is_none() || held(common), "mappings after all slots");
+        steps += 1;
+    }
+    assert!(steps > 30, "{steps} steps");
+    let (own, its) = (actor.domain.range(), child.range());
+    let frame = |world: &mut World, range: Ptr<Range>, page: u64, access| {
+        range.resolve(&mut world.kernel, HEAP + page * PAGE, access).unwrap()
+    };
+    for (page, is_same) in seen.into_iter().zip([true, true, false, true]) {
+        let [parents, childs] = [own, its].map(|range| frame(&mut world, range, page, Access::Read));
+        assert_eq!(parents == childs, is_same, "page {page}");
+        let [parents, childs] = [own, its].map(|range| frame(&mut world, range, page, Access::Write));
+        assert_eq!(parents == childs, page > PAGES, "page {page}");
+    }
+    assert_eq!(its.count(), 1 + 2 * SMALL);
+    world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+    world.run(actor, Call::CapDrop, &[handle]).unwrap();
+    assert_eq!(world.used(), used);
+    world.leave_nothing(&[actor]);
+}
+
+/// The copy that a fork is at is no other call's to go on with: its pages may be those of others,
+/// and a copy's maker may write them.
+#[test]
+fn no_other_call_goes_on_with_the_copy_of_a_fork() {
+    let mut world = World::new(20_000);
+    let actor = world.outsider();
+    let common = world.make(actor, Call::SegmentAlloc, &[RAM, 8000, kinds::EAGER | kinds::COMMON]);
+    world.make(actor, Call::CapCopy, &[common, u64::from(Rights::READ.union(Rights::INHERIT).0)]);
+    let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+    assert!(one_step(&mut world, actor, Call::DomainFork, [handle, 0, 0, 0, 0, 0]));
+    let forged = [RAM, common, copy::PLAIN, 1 << 32];
+    assert_eq!(world.run(actor, Call::SegmentCopy, &forged), Err(Error::BadArgument));
+    // One that begins takes its place, and the fork begins its copy again.
+    let words = actor.context.with_registers(|r| [r.rsi, r.rdx]);
+    world.make(actor, Call::SegmentCopy, &[RAM, common, copy::PLAIN]);
+    world.run(actor, Call::DomainFork, &[handle, words[0], words[1]]).unwrap();
+    world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+    world.leave_nothing(&[actor]);
+}
+
+/// The child gets a mapping with no more than its capability allows, whatever it did meanwhile.
+#[test]
+fn a_mapping_of_a_child_allows_what_its_capability_does() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 1, 0]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 0, 1, OPEN]);
+    world.make(actor, Call::CapCopy, &[segment, u64::from(Rights::READ.union(Rights::INHERIT).0)]);
+    let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+    world.run(actor, Call::DomainFork, &[handle]).unwrap();
+    let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+    let mapping = child.range().at(HEAP).unwrap();
+    assert_eq!((mapping.protection(), mapping.allowed()), (protection::READ, protection::READ));
+    world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
     world.leave_nothing(&[actor]);
 }
 
