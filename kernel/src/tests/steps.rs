@@ -4,6 +4,7 @@ use super::revoke::Actor;
 use super::{Random, World};
 use crate::arch::paging;
 use crate::calls;
+use crate::memory::phys_to_virt;
 use crate::objects::fault::Access;
 use crate::objects::mapping::{PAGE, PageRun};
 use crate::objects::share::Capability;
@@ -311,7 +312,9 @@ fn a_large_fork_is_made_in_bounded_steps() {
     }
     let seen = [0, PAGES - 1, PAGES, PAGES + 1];
     for page in seen {
-        actor.domain.range().resolve(&mut world.kernel, HEAP + page * PAGE, Access::Read).unwrap();
+        let frame = actor.domain.range().resolve(&mut world.kernel, HEAP + page * PAGE, Access::Write).unwrap();
+        // SAFETY: a page of the fake RAM.
+        unsafe { phys_to_virt(frame).write(page as u8 + 1) };
     }
     let used = world.used();
     let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
@@ -332,6 +335,8 @@ fn a_large_fork_is_made_in_bounded_steps() {
     for (page, is_same) in seen.into_iter().zip([true, true, false, true]) {
         let [parents, childs] = [own, its].map(|range| frame(&mut world, range, page, Access::Read));
         assert_eq!(parents == childs, is_same, "page {page}");
+        // SAFETY: see above.
+        assert_eq!(unsafe { phys_to_virt(childs).read() }, page as u8 + 1, "page {page}");
         let [parents, childs] = [own, its].map(|range| frame(&mut world, range, page, Access::Write));
         assert_eq!(parents == childs, page > PAGES, "page {page}");
     }
@@ -359,6 +364,55 @@ fn no_other_call_goes_on_with_the_copy_of_a_fork() {
     world.make(actor, Call::SegmentCopy, &[RAM, common, copy::PLAIN]);
     world.run(actor, Call::DomainFork, &[handle, words[0], words[1]]).unwrap();
     world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+    world.leave_nothing(&[actor]);
+}
+
+/// A copy that was begun before is of what was there then: a fork does not go on with it.
+#[test]
+fn a_fork_goes_on_with_the_copy_of_no_other_call() {
+    let mut world = World::new(6000);
+    let actor = world.outsider();
+    let source = world.make(actor, Call::SegmentAlloc, &[RAM, 1000, kinds::EAGER]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, source, 0, 1, OPEN]);
+    world.make(actor, Call::CapCopy, &[source, u64::from(Rights::ALL.union(Rights::INHERIT).0)]);
+    assert!(one_step(&mut world, actor, Call::SegmentCopy, [RAM, source, copy::PLAIN, 0, 0, 0]));
+    let frame = actor.domain.range().resolve(&mut world.kernel, HEAP, Access::Write).unwrap();
+    // SAFETY: a page of the fake RAM.
+    unsafe { phys_to_virt(frame).write(7) };
+    let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+    world.run(actor, Call::DomainFork, &[handle]).unwrap();
+    let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+    let frame = child.range().resolve(&mut world.kernel, HEAP, Access::Read).unwrap();
+    // SAFETY: see above.
+    assert_eq!(unsafe { phys_to_virt(frame).read() }, 7);
+    world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+    world.leave_nothing(&[actor]);
+}
+
+/// A segment whose slot another one took since the last fork is no child's any more, and neither
+/// are its mappings.
+#[test]
+fn a_mapping_is_copied_of_what_is_inherited_only() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let inherit = u64::from(Rights::ALL.union(Rights::INHERIT).0);
+    let mut slots = Vec::new();
+    for is_copied in [true, false] {
+        let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 1, 0]);
+        if is_copied {
+            world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 0, 1, OPEN]);
+        }
+        slots.push(world.make(actor, Call::CapCopy, &[segment, inherit]));
+        world.run(actor, Call::CapDrop, &[segment]).unwrap();
+        let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+        world.run(actor, Call::DomainFork, &[handle]).unwrap();
+        let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+        assert_eq!(child.range().at(HEAP).is_some(), is_copied);
+        world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+        world.run(actor, Call::CapDrop, &[handle]).unwrap();
+        world.run(actor, Call::CapDrop, &[slots[slots.len() - 1]]).unwrap();
+    }
+    assert_eq!(slots[0], slots[1], "the second took the slot of the first");
     world.leave_nothing(&[actor]);
 }
 
