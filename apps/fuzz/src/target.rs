@@ -202,6 +202,7 @@ impl<'w> Target<'w> {
                 let seen = words.into_iter().chain(servant.other_registers()).find(|word| self.finder.knows(*word));
                 require!(seen.is_none(), "{made:x?} gives a word of the neighbour's secret: {seen:x?}");
                 self.ledger.words += 8;
+                pool.note(made, result.map(drop));
                 let Ok(results) = result else { return Ok(None) };
                 let is_echo = known.is_none_or(|call| ECHOES.contains(&call));
                 let leak = results.iter().find(|word| **word >= KERNEL && !is_echo && !made.words.contains(word));

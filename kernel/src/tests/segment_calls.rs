@@ -19,12 +19,12 @@ fn touch(world: &mut World, actor: Actor, address: u64, access: Access) -> Optio
     actor.domain.range().resolve(&mut world.kernel, address, access).ok()
 }
 
-fn read(frame: PhysAddr) -> u8 {
+pub(super) fn read(frame: PhysAddr) -> u8 {
     // SAFETY: a page of the fake RAM.
     unsafe { phys_to_virt(frame).read() }
 }
 
-fn write(frame: PhysAddr, value: u8) {
+pub(super) fn write(frame: PhysAddr, value: u8) {
     // SAFETY: as in `read`.
     unsafe { phys_to_virt(frame).write(value) }
 }

@@ -1,10 +1,10 @@
 //! Calls of several steps: each is bounded, and all of them together do what one would.
 
 use super::revoke::Actor;
+use super::segment_calls::{read, write};
 use super::{Random, World};
 use crate::arch::paging;
 use crate::calls;
-use crate::memory::phys_to_virt;
 use crate::objects::fault::Access;
 use crate::objects::mapping::{PAGE, PageRun};
 use crate::objects::share::Capability;
@@ -313,8 +313,7 @@ fn a_large_fork_is_made_in_bounded_steps() {
     let seen = [0, PAGES - 1, PAGES, PAGES + 1];
     for page in seen {
         let frame = actor.domain.range().resolve(&mut world.kernel, HEAP + page * PAGE, Access::Write).unwrap();
-        // SAFETY: a page of the fake RAM.
-        unsafe { phys_to_virt(frame).write(page as u8 + 1) };
+        write(frame, page as u8 + 1);
     }
     let used = world.used();
     let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
@@ -335,8 +334,7 @@ fn a_large_fork_is_made_in_bounded_steps() {
     for (page, is_same) in seen.into_iter().zip([true, true, false, true]) {
         let [parents, childs] = [own, its].map(|range| frame(&mut world, range, page, Access::Read));
         assert_eq!(parents == childs, is_same, "page {page}");
-        // SAFETY: see above.
-        assert_eq!(unsafe { phys_to_virt(childs).read() }, page as u8 + 1, "page {page}");
+        assert_eq!(read(childs), page as u8 + 1, "page {page}");
         let [parents, childs] = [own, its].map(|range| frame(&mut world, range, page, Access::Write));
         assert_eq!(parents == childs, page > PAGES, "page {page}");
     }
@@ -377,14 +375,12 @@ fn a_fork_goes_on_with_the_copy_of_no_other_call() {
     world.make(actor, Call::CapCopy, &[source, u64::from(Rights::ALL.union(Rights::INHERIT).0)]);
     assert!(one_step(&mut world, actor, Call::SegmentCopy, [RAM, source, copy::PLAIN, 0, 0, 0]));
     let frame = actor.domain.range().resolve(&mut world.kernel, HEAP, Access::Write).unwrap();
-    // SAFETY: a page of the fake RAM.
-    unsafe { phys_to_virt(frame).write(7) };
+    write(frame, 7);
     let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
     world.run(actor, Call::DomainFork, &[handle]).unwrap();
     let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
     let frame = child.range().resolve(&mut world.kernel, HEAP, Access::Read).unwrap();
-    // SAFETY: see above.
-    assert_eq!(unsafe { phys_to_virt(frame).read() }, 7);
+    assert_eq!(read(frame), 7);
     world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
     world.leave_nothing(&[actor]);
 }

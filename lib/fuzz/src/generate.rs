@@ -217,6 +217,11 @@ fn shape(call: Call) -> &'static str {
     }
 }
 
+/// Whether a call takes a handle there.
+pub(crate) fn is_handle(call: Call, argument: usize) -> bool {
+    shape(call).as_bytes().get(argument).is_some_and(|kind| b"RSDCANPMTXVHKhO".contains(kind))
+}
+
 fn plausible(random: &mut Random, around: &mut impl Surroundings, kind: u8) -> u64 {
     let wanted = match kind {
         b'R' => ObjectType::Ram,

@@ -1,8 +1,10 @@
 //! What a caller is known to hold, as far as its calls have told. Others of its calls take things
-//! away unseen, so some of it is stale; that is wanted.
+//! away unseen, so some of it is stale; that is wanted, but not mostly: of two handles the one that
+//! is the likelier to work comes, by how calls with them ended before.
 
-use abi::{Call, Handle, ObjectType};
+use abi::{Call, Error, Handle, ObjectType};
 
+use crate::generate::is_handle;
 use crate::{Made, Random};
 
 /// Handles that are remembered.
@@ -12,10 +14,23 @@ const OLD: usize = 8;
 const IDS: usize = 8;
 /// One handle in so many is one that was given up.
 const STALE_IN: u64 = 24;
+/// One handle in so many is taken whatever is known of it, so that each comes.
+const UNSEEN_IN: u64 = 4;
+/// What is thought of a handle that was just made or worked. A refusal that may be due to it takes
+/// one away, down to none.
+const TRUST_MAX: u8 = 3;
+
+/// A handle that a caller was given.
+#[derive(Clone, Copy)]
+struct Known {
+    handle: u64,
+    object_type: ObjectType,
+    trust: u8,
+}
 
 /// See the module's head.
 pub struct Pool {
-    handles: [(u64, ObjectType); HANDLES],
+    handles: [Known; HANDLES],
     count: usize,
     /// The first ones, which are never forgotten to make room.
     kept: usize,
@@ -29,7 +44,7 @@ impl Pool {
     /// Holds what a caller has from the start.
     pub fn new(given: &[(u64, ObjectType)]) -> Pool {
         let mut pool = Pool {
-            handles: [(0, ObjectType::Ram); HANDLES],
+            handles: [Known { handle: 0, object_type: ObjectType::Ram, trust: 0 }; HANDLES],
             count: 0,
             kept: 0,
             old: [0; OLD],
@@ -46,13 +61,13 @@ impl Pool {
 
     fn add(&mut self, handle: u64, object_type: ObjectType) {
         if self.count < HANDLES {
-            self.handles[self.count] = (handle, object_type);
+            self.handles[self.count] = Known { handle, object_type, trust: TRUST_MAX };
             self.count += 1;
         }
     }
 
     fn forget(&mut self, index: usize) -> u64 {
-        let handle = self.handles[index].0;
+        let handle = self.handles[index].handle;
         self.handles.copy_within(index + 1..self.count, index);
         self.count -= 1;
         self.kept -= usize::from(index < self.kept);
@@ -61,24 +76,37 @@ impl Pool {
         handle
     }
 
-    /// A handle to give up before the next call, so that there is room for what that gives.
+    /// A handle to give up before the next call, so that there is room for what that gives: the
+    /// less likely to work of two.
     pub fn surplus(&mut self, random: &mut Random) -> Option<u64> {
         if self.count < HANDLES {
             return None;
         }
-        let index = self.kept as u64 + random.below((self.count - self.kept) as u64);
-        Some(self.forget(index as usize))
+        let mut any = || self.kept + random.below((self.count - self.kept) as u64) as usize;
+        let (one, other) = (any(), any());
+        let index = if self.handles[one].trust <= self.handles[other].trust { one } else { other };
+        Some(self.forget(index))
     }
 
-    /// A handle of that type; now and then one that was given up. 0 if there is none.
+    /// A handle of that type, mostly the likelier to work of two; now and then one that was given
+    /// up. 0 if there is none.
     pub fn handle(&self, random: &mut Random, wanted: Option<ObjectType>) -> u64 {
         if random.once_in(STALE_IN) {
             return random.one(&self.old);
         }
+        let Some(first) = self.any(random, wanted) else { return 0 };
+        if random.once_in(UNSEEN_IN) {
+            return first.handle;
+        }
+        let second = self.any(random, wanted).unwrap_or(first);
+        if second.trust > first.trust { second.handle } else { first.handle }
+    }
+
+    fn any(&self, random: &mut Random, wanted: Option<ObjectType>) -> Option<Known> {
         let known = &self.handles[..self.count];
         let from = random.below(self.count.max(1) as u64) as usize;
-        let fits = |(_, object_type): &&(u64, ObjectType)| wanted.is_none_or(|wanted| wanted == *object_type);
-        known[from..].iter().chain(&known[..from]).find(fits).map_or(0, |(handle, _)| *handle)
+        let fits = |known: &&Known| wanted.is_none_or(|wanted| wanted == known.object_type);
+        known[from..].iter().chain(&known[..from]).find(fits).copied()
     }
 
     /// An id of a shared object that a call gave, or of a pool.
@@ -113,7 +141,23 @@ impl Pool {
         if let Some((_, id)) = Handle(handle).parts() {
             return self.ids.iter().find(|(known, _)| *known == id).map(|(_, object_type)| *object_type);
         }
-        self.handles[..self.count].iter().find(|(known, _)| *known == handle).map(|(_, object_type)| *object_type)
+        self.handles[..self.count].iter().find(|known| known.handle == handle).map(|known| known.object_type)
+    }
+
+    /// Notes how a call ended for the handles that it was made with.
+    pub fn note(&mut self, made: &Made, ended: Result<(), Error>) {
+        let Some(call) = Call::decode(made.number) else { return };
+        let is_due_to_one = |error| {
+            matches!(error, Error::BadHandle | Error::WrongType | Error::NoRights | Error::PeerDead | Error::NoMemory)
+        };
+        let has = |handle| (0..).zip(made.words).any(|(index, word)| word == handle && is_handle(call, index));
+        for known in self.handles[..self.count].iter_mut().filter(|known| has(known.handle)) {
+            match ended {
+                Ok(()) => known.trust = TRUST_MAX,
+                Err(error) if is_due_to_one(error) => known.trust = known.trust.saturating_sub(1),
+                Err(_) => {}
+            }
+        }
     }
 
     /// Learns from a call that was not refused.
@@ -122,7 +166,7 @@ impl Pool {
         let new = results[0];
         let found = match call {
             Call::CapDrop => {
-                if let Some(index) = self.handles[..self.count].iter().position(|(known, _)| *known == made.words[0]) {
+                if let Some(index) = self.handles[..self.count].iter().position(|known| known.handle == made.words[0]) {
                     self.forget(index);
                 }
                 return;
@@ -198,6 +242,57 @@ mod tests {
             stale += u32::from(pool.handle(&mut random, Some(ObjectType::Semaphore)) == 9);
         }
         assert!((1..1000).contains(&stale), "what was given up came {stale} times");
+    }
+
+    /// How often each of two semaphores comes; the second's calls are refused with that first.
+    fn drawn(refusals: usize, error: Error) -> [u32; 2] {
+        let mut random = Random::new(1);
+        let mut pool = Pool::new(&[(8, ObjectType::Semaphore), (9, ObjectType::Semaphore)]);
+        // That the number of ups looks like a handle says nothing of that.
+        let up = |handle| made(Call::SemaphoreUp, [handle, 8, 0, 0, 0, 0]);
+        (0..refusals).for_each(|_| pool.note(&up(9), Err(error)));
+        let mut times = [0; 2];
+        for _ in 0..8000 {
+            match pool.handle(&mut random, Some(ObjectType::Semaphore)) {
+                8 => times[0] += 1,
+                9 => times[1] += 1,
+                _ => {}
+            }
+        }
+        if refusals > 0 {
+            pool.note(&up(9), Ok(()));
+            assert_eq!(pool.handles[1].trust, TRUST_MAX, "it works again");
+        }
+        times
+    }
+
+    #[test]
+    fn what_worked_comes_more_often_than_what_was_refused_and_both_come() {
+        let even = drawn(0, Error::BadHandle);
+        assert!(even[0] < 2 * even[1] && even[1] < 2 * even[0], "{even:?}");
+        for error in [Error::BadHandle, Error::WrongType, Error::NoRights, Error::PeerDead, Error::NoMemory] {
+            let uneven = drawn(5, error);
+            assert!(uneven[0] > 2 * uneven[1] && uneven[1] > 500, "{error:?}: {uneven:?}");
+        }
+        assert_eq!(drawn(5, Error::Timeout), even, "that is not the handle's fault");
+    }
+
+    #[test]
+    fn what_does_not_work_is_given_up_first() {
+        let mut random = Random::new(1);
+        let mut pool = Pool::new(&[]);
+        for handle in 1..=HANDLES as u64 {
+            pool.learn(&made(Call::RamSplit, [0; 6]), [handle, 0, 0]);
+        }
+        for handle in 1..=HANDLES as u64 / 2 {
+            (0..TRUST_MAX).for_each(|_| pool.note(&made(Call::RamStat, [handle; 6]), Err(Error::BadHandle)));
+        }
+        let mut bad = 0;
+        for next in 1000..1100 {
+            bad += u32::from(pool.surplus(&mut random).is_some_and(|handle| handle <= HANDLES as u64 / 2));
+            pool.learn(&made(Call::RamSplit, [0; 6]), [next, 0, 0]);
+        }
+        assert!((36..=48).contains(&bad), "{bad} of 48, and some 31 by chance");
     }
 
     #[test]
