@@ -24,8 +24,9 @@ pub const NAME: &str = "load";
 /// Operations of a core in a row; the first as many only warm the caches. So many that what another
 /// component does meanwhile on one of the cores is little beside them.
 const OPERATIONS: u64 = 2000;
-/// Of a counter.
+/// Of a counter, in so many stretches.
 const ADDITIONS: u64 = 500;
+const STRETCHES: u64 = 50;
 /// Instructions of a core's own before each addition: many turns of the model, over which the
 /// cores' additions are spread, since within a turn the model does not know who was first.
 const OWN_WORK: u64 = 4000;
@@ -93,6 +94,26 @@ impl Room {
         (0..operations).for_each(|_| operation(self));
         watch.stop();
         self.until_all_finish(operation);
+    }
+
+    /// Adds to a counter, `OWN_WORK` instructions between two additions. The cores are spread over
+    /// these anew before each stretch: what interrupts one of them puts its additions elsewhere,
+    /// maybe into the turns of another's, and from then on the model would not know who was first.
+    fn counter(&mut self, name: &str, line: fn(&Room) -> u64) {
+        let add = core::hint::black_box(move |room: &Room| {
+            sample::work(OWN_WORK);
+            room.line(line(room)).fetch_add(1, Ordering::Relaxed);
+        });
+        for _ in 0..STRETCHES {
+            self.meet();
+            sample::work(OWN_WORK * self.core / self.cores);
+            // The line is another's now, or this core's own.
+            add(self);
+            let watch = Stopwatch::start(name, ADDITIONS / STRETCHES);
+            (0..ADDITIONS / STRETCHES).for_each(|_| add(self));
+            watch.stop();
+            self.until_all_finish(add);
+        }
     }
 
     fn until_all_finish(&mut self, meanwhile: impl Fn(&Room)) {
@@ -204,14 +225,8 @@ pub async fn run(start: &Start) {
         runtime::sleep(SETTLE_NS).await;
         mark::arm();
     }
-    room.row("shared-counter", ADDITIONS, OWN_WORK, |room| {
-        sample::work(OWN_WORK);
-        room.line(SHARED).fetch_add(1, Ordering::Relaxed);
-    });
-    room.row("private-counter", ADDITIONS, OWN_WORK, |room| {
-        sample::work(OWN_WORK);
-        room.line(PRIVATE + room.core).fetch_add(1, Ordering::Relaxed);
-    });
+    room.counter("shared-counter", |_| SHARED);
+    room.counter("private-counter", |room| PRIVATE + room.core);
     room.row("null-call", OPERATIONS, 0, |_| {
         let _ = sys::null();
     });
