@@ -2,8 +2,8 @@
 //!
 //! Invariants: how far the steps are is the caller's word, and nothing is believed of it. A copy is
 //! in the child's share when it is whole; until then it is the caller's `partial`, with the child's
-//! id as its badge, so that no other call goes on with it. A mapping is copied if what the child
-//! has in the slot of its segment is a segment, and allows what that capability does.
+//! id as its badge, so that no other call goes on with it. A mapping is copied if the child
+//! has an anonymous segment in the slot of its segment, and allows what that capability does.
 
 use super::mapping::allowed_by;
 use super::segment::Kind;
@@ -61,11 +61,13 @@ impl Ptr<Domain> {
         found.filter(|(segment, _)| !matches!(segment.kind(), Kind::Imported { .. } | Kind::Shared(_)))
     }
 
-    /// The child's copy of a segment that it got already, if it has it still.
+    /// The child's copy of a segment that it got already, if it has it still: what a fork makes is
+    /// anonymous, and nothing else that the child put there meanwhile is shown by its mappings.
     fn copy_in(self, child: Ptr<Domain>, segment: Ptr<Segment>) -> Option<(Ptr<Segment>, Capability)> {
         let index = usize::from(segment.fork_slot.get());
         self.inheritable(index).filter(|(found, _)| *found == segment)?;
-        child.share().find::<Segment>(Handle(index as u64), Rights(0)).ok()
+        let held = child.share().find::<Segment>(Handle(index as u64), Rights(0)).ok();
+        held.filter(|(copy, _)| copy.kind() == Kind::Anonymous)
     }
 
     /// Gives the child what is in a slot, if it is to have it; tells whether that was done.

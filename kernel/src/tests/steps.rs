@@ -412,6 +412,53 @@ fn a_mapping_is_copied_of_what_is_inherited_only() {
     world.leave_nothing(&[actor]);
 }
 
+/// A segment in two slots is one in the child's too; the second allows no more than the first.
+#[test]
+fn a_segment_in_two_slots_is_copied_once() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 1, 0]);
+    let rights = [Rights::READ.union(Rights::INHERIT), Rights::ALL.union(Rights::INHERIT)];
+    let slots = rights.map(|rights| world.make(actor, Call::CapCopy, &[segment, u64::from(rights.0)]));
+    for _ in 0..2 {
+        let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+        world.run(actor, Call::DomainFork, &[handle]).unwrap();
+        let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+        let [first, second] = slots.map(|slot| child.share().get(Handle(slot)).unwrap());
+        let parents = actor.domain.share().get(Handle(segment)).unwrap();
+        assert!(first.object == second.object && first.object != parents.object);
+        assert_eq!([first.rights, second.rights], [rights[0]; 2]);
+        world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+    }
+    world.leave_nothing(&[actor]);
+}
+
+/// What the child puts into a slot while it becomes a copy is not shown by its mappings.
+#[test]
+fn a_mapping_of_a_child_shows_what_the_fork_made() {
+    let mut world = World::new(2000);
+    let actor = world.outsider();
+    let segment = world.make(actor, Call::SegmentAlloc, &[RAM, 1, 0]);
+    world.make(actor, Call::RangeMap, &[SPACE, HEAP, segment, 0, 1, OPEN]);
+    let slot = world.make(actor, Call::CapCopy, &[segment, u64::from(Rights::ALL.union(Rights::INHERIT).0)]);
+    let handle = world.make(actor, Call::DomainAlloc, &[RAM, 0]);
+    let child = actor.domain.share().get(Handle(handle)).unwrap().object.cast::<Domain>().unwrap();
+    let (partial, mut done) = (Slot::new(), [0; 2]);
+    let mut step = |world: &mut World| {
+        actor.domain.fork_into(&mut world.kernel, child, &partial, &mut done, &mut Budget::new(2)).unwrap()
+    };
+    while child.share().get(Handle(slot)).is_err() {
+        assert!(!step(&mut world));
+    }
+    let run = Ptr::<Segment>::new_contiguous(&mut world.kernel, world.ram, 1).unwrap();
+    child.remove(&mut world.kernel, Handle(slot)).unwrap();
+    child.insert(slot as usize, Capability { object: run.any(), badge: 0, rights: Rights::ALL });
+    while !step(&mut world) {}
+    assert!(child.range().at(HEAP).is_none());
+    world.run(actor, Call::DomainKill, &[handle, 0]).unwrap();
+    world.leave_nothing(&[actor]);
+}
+
 /// The child gets a mapping with no more than its capability allows, whatever it did meanwhile.
 #[test]
 fn a_mapping_of_a_child_allows_what_its_capability_does() {
