@@ -37,8 +37,8 @@ const NAME: usize = 3;
 /// and its level, with whether code in it may be writable << 8.
 const RUN: usize = 5;
 const RUN_PAGES: usize = 6;
-/// Of an object that is being taken apart: the next such.
-const QUEUED_AFTER: usize = 7;
+/// Of an object in the queue of those to be destroyed: the next in it.
+const DESTROYED_NEXT: usize = 7;
 // Words of the second line: what its lock guards.
 const LOCK: usize = 0;
 const ENTRIES: usize = 1;
@@ -240,7 +240,7 @@ impl SharedObject {
     fn destroy_all(self, core: usize, mut destroy_queue: LineIndex) {
         while destroy_queue != 0 {
             let object = SharedObject { pool: self.pool, place: destroy_queue };
-            destroy_queue = object.word(QUEUED_AFTER).load(Ordering::Relaxed);
+            destroy_queue = object.word(DESTROYED_NEXT).load(Ordering::Relaxed);
             object.destroy(core, &mut destroy_queue);
         }
     }
@@ -252,7 +252,7 @@ impl SharedObject {
         let before = self.word(REFERENCES).fetch_sub(1, Ordering::AcqRel);
         assert!(before > 0, "releasing a shared object that is gone");
         if before == 1 {
-            self.word(QUEUED_AFTER).store(*destroy_queue, Ordering::Relaxed);
+            self.word(DESTROYED_NEXT).store(*destroy_queue, Ordering::Relaxed);
             *destroy_queue = self.place;
         }
     }

@@ -100,7 +100,7 @@ const LAYERS: [(&str, u8); 13] = [
 
 /// All breaches, as `path:line: what`.
 pub fn findings(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
-    // Whoever is judged has written it down before.
+    // A commit that is judged has the lower counts in it.
     let mut found = of_texts(root, std::env::var_os("CI").is_none())?;
     check_unsafe(root, metadata, &mut found);
     check_layers(metadata, &mut found);

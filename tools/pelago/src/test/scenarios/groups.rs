@@ -23,8 +23,8 @@ const NIGHTLY_ROUNDS: usize = 1000;
 /// in a plain run, and for three thousand in a nightly one.
 const HEAPS_KIB_MAX: u64 = 128;
 const NIGHTLY_HEAPS_KIB_MAX: u64 = 512;
-/// After so many rounds servers have what they keep, if one of them has more processes at a time
-/// than spawn keeps sets of channels for.
+/// After so many rounds servers have what they keep. Before them comes one of 400 processes: it
+/// fills the sets of channels that spawn keeps for later processes.
 const WARM_ROUNDS: usize = 3;
 /// How often all rounds are run before it counts that heaps have grown: a heap is as large as it
 /// was ever needed, which on a busy host may come late, but what leaks makes it grow each time.
