@@ -20,7 +20,7 @@ use crate::arch::context::Registers;
 use crate::hardware;
 use crate::objects::context::State;
 use crate::objects::notification::Notification;
-use crate::objects::{Context, List, Ptr, Schedule};
+use crate::objects::{Context, List, Ptr, Schedule, upcall};
 use crate::state::Kernel;
 use crate::steps::{QUEUE_WORK, WAKES};
 use crate::trace::Event;
@@ -445,7 +445,7 @@ impl Kernel {
     #[inline(always)]
     pub fn resume(&mut self, context: Ptr<Context>) -> Decision {
         if context.pending.get() != 0 {
-            self.interrupt_program(context);
+            upcall::interrupt_program(context);
         }
         Decision::Resume(context.registers_at())
     }

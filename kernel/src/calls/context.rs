@@ -7,11 +7,10 @@ use crate::memory::USER_END;
 use crate::objects::context::{Options, Proxy, State};
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
-use crate::objects::{Context, Domain, Pcore, Ptr, Schedule};
+use crate::objects::{Context, Domain, Pcore, Ptr, Schedule, upcall};
 use crate::scheduler::{GangWindow, PRIORITIES};
 use crate::state::Kernel;
 use crate::steps::Budget;
-use crate::trap::from_program;
 use abi::layout::context as flags;
 use abi::layout::upcall as upcalls;
 use abi::{Error, Handle, Rights};
@@ -192,7 +191,7 @@ pub(super) fn base(request: &Request) -> Answer {
 pub(super) fn resume(request: &Request) -> Answer {
     let program = request.caller.program();
     check_address(program.rip)?;
-    request.caller.with_registers(|registers| from_program(&program, registers));
+    request.caller.with_registers(|registers| upcall::from_program(&program, registers));
     // The kernel clears the mark, not the proxy: between a clear in user mode and this call another
     // upcall would overwrite `program`.
     request.caller.set_in_proxy(0);

@@ -5,11 +5,11 @@
 //! place lies inside its range's window; it is linked into one range's tree from `Space::add` to
 //! `Space::delete`; mappings of a tree never overlap.
 
+use super::shared_objects::SharedObject;
 use super::space::Space;
 use super::{Link, Linked, Ptr, Range, Segment};
 use crate::arch::paging::Table;
 use crate::hardware;
-use crate::shared::SharedObject;
 use crate::state::Kernel;
 use abi::layout::protection;
 use abi::{Error, RangeEntry, Rights};

@@ -33,8 +33,10 @@ pub mod schedule;
 pub mod segment;
 pub mod semaphore;
 pub mod share;
+mod shared_objects;
 pub mod slot;
 pub mod space;
+pub mod upcall;
 pub mod user_memory;
 pub mod writer;
 
@@ -54,8 +56,9 @@ pub use segment::Segment;
 pub use semaphore::Semaphore;
 pub use slot::Slot;
 
+use shared_objects::{Keeper, SharedShare, destroy_share, drain_keeper};
+
 use crate::memory::{PAGE_BYTES, phys_to_virt, virt_to_phys};
-use crate::shared::{self, Keeper, SharedShare};
 use crate::state::Kernel;
 use crate::steps::{Budget, WAKE_SLOTS_UNITS};
 
@@ -234,7 +237,7 @@ impl Kernel {
             // One that could not be made, or that was revoked and had given up its own name.
             ObjectType::Domain => self.empty_domain(typed(object), budget),
             ObjectType::AddressRange => typed::<Range>(object).clear(self, budget),
-            ObjectType::Pool => shared::drain_keeper(self, typed(object), budget),
+            ObjectType::Pool => drain_keeper(self, typed(object), budget),
             ObjectType::Portal if typed::<Portal>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
             ObjectType::Semaphore if typed::<Semaphore>(object).wake_slots.get() > 0 => budget.spend(WAKE_SLOTS_UNITS),
             _ => true,
@@ -254,7 +257,7 @@ impl Kernel {
             ObjectType::Device => self.end::<Device>(object, device::destroy),
             ObjectType::RemoteContext => self.end::<Remote>(object, |_, _| ()),
             ObjectType::Pcore => self.end::<Pcore>(object, pcore::destroy),
-            ObjectType::Share => self.end::<SharedShare>(object, shared::destroy_share),
+            ObjectType::Share => self.end::<SharedShare>(object, destroy_share),
             ObjectType::Pool => self.end::<Keeper>(object, |_, _| ()),
         }
     }

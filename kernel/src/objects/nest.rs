@@ -8,11 +8,11 @@
 //! somewhere is alive.
 
 use super::mapping::{Mapped, Mapping, PAGE, VaRange};
+use super::shared_objects::SharedObject;
 use super::space::{Space, link};
 use super::{Ptr, Ram, Range, Segment, frames};
 use crate::arch::paging::Table;
 use crate::memory::PhysAddr;
-use crate::shared::SharedObject;
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::Error;

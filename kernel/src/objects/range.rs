@@ -10,12 +10,12 @@
 
 use super::mapping::{Listed, Mapped, Mapping, PageRun, Tree, VaRange};
 use super::segment::Segment;
+use super::shared_objects::{Alias, NO_RANGE, SharedObject};
 use super::space::{Remembered, Space, check_protection};
 use super::{Header, List, Object, Ptr, Ram, fault, ram};
 use crate::arch::paging::{self, Pte, Root, Table};
 use crate::hardware;
 use crate::memory::PhysAddr;
-use crate::shared::{Alias, NO_RANGE, SharedObject};
 use crate::state::Kernel;
 use crate::steps::{Budget, MAPPING_UNITS, MAPPING_WORK};
 use abi::{Error, ObjectType, RangeEntry};

@@ -11,11 +11,11 @@
 
 use super::context::State;
 use super::domain::Death;
+use super::shared_objects::Keeper;
 use super::slot::Capability;
 use super::{
     AnyObject, Context, Device, Domain, Linked, Portal, Ptr, Ram, Range, Schedule, Segment, Semaphore, Slot, typed,
 };
-use crate::shared::Keeper;
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::{DeathCause, ObjectType, Rights};

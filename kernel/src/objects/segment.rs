@@ -22,9 +22,9 @@
 //! ```
 
 use super::mapping::Mapping;
+use super::shared_objects::Alias;
 use super::{Header, List, Object, Ptr, Ram, frames};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
-use crate::shared::Alias;
 use crate::state::Kernel;
 use crate::steps::{Budget, PAGE_UNITS};
 use abi::layout::{SEGMENT_PAGES_MAX, SHARE_SLOTS_MAX};

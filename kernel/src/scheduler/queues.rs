@@ -19,7 +19,7 @@
 
 use super::{Scheduler, YIELDED};
 use crate::objects::group::Band;
-use crate::objects::{Context, Ptr, Schedule};
+use crate::objects::{Context, Ptr, Schedule, upcall};
 
 impl Scheduler {
     #[inline(always)]
@@ -149,7 +149,7 @@ impl Scheduler {
     #[inline(always)]
     pub(super) fn preempt(&mut self, schedule: Ptr<Schedule>, context: Ptr<Context>) {
         if self.is_special && self.current == Some(context) {
-            crate::trap::preempted(context);
+            upcall::preempted(context);
         }
         self.leave(schedule);
         self.push_first(schedule);
@@ -181,7 +181,7 @@ impl Scheduler {
         }
         let is_told = self.is_special && !yielded && self.current == Some(context);
         if is_told && (ends_slice || self.first() != Some(schedule)) {
-            crate::trap::preempted(context);
+            upcall::preempted(context);
         }
     }
 

@@ -12,7 +12,7 @@
 
 use super::{Scheduler, THROTTLE_STEPS, resolve};
 use crate::hardware;
-use crate::objects::{Ptr, Schedule};
+use crate::objects::{Ptr, Schedule, upcall};
 use crate::steps::{WAKE_WORK, WAKES};
 use core::ptr::NonNull;
 use intrusive_collections::{KeyAdapter, UnsafeRef, intrusive_adapter};
@@ -131,7 +131,7 @@ impl Scheduler {
             if let Some(context) =
                 context.filter(|context| self.running == Some(schedule) && self.current == Some(*context))
             {
-                crate::trap::preempted(context);
+                upcall::preempted(context);
             }
             self.withdraw(schedule);
             // Who waits is asleep until it is made ready; nobody needs to look at its windows.

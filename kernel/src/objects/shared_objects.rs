@@ -1,0 +1,4 @@
+//! What the objects of a core use of those that cores share: all of it, so that what it is stands
+//! in one place.
+
+pub(super) use crate::shared::{Alias, Keeper, NO_RANGE, SharedObject, SharedShare, destroy_share, drain_keeper};
