@@ -76,7 +76,8 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     kernel.retain(schedule);
     context.schedule.set(Some(schedule));
     if context.state() == State::Runnable {
-        kernel.unblock(context);
+        kernel.scheduler.look_again();
+        kernel.make_ready(context);
     }
     one(request.place(slot, schedule.any(), Rights::ALL))
 }

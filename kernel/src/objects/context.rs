@@ -23,6 +23,8 @@
 //!   from any state ────► Dead            right: what makes it Runnable again, by `complete`;
 //!                                        for the last three the callee's death does, too
 //! ```
+//!
+//! `set_state` asserts that a change is one of these arrows, or from Queued to Served.
 
 use super::mapping::PageRun;
 use super::portal::Depths;
@@ -174,7 +176,22 @@ impl Context {
         self.state.get()
     }
 
+    /// Changes its state, by an arrow of the diagram above.
+    #[inline(always)]
     pub(crate) fn set_state(&self, state: State) {
+        use State::*;
+        assert!(
+            matches!(
+                (self.state.get(), state),
+                (Runnable, Waiting | OnSemaphore(_) | Accepting | Served(_) | Queued(_) | Donation(_) | Dead)
+                    | (
+                        New | Waiting | OnSemaphore(_) | Accepting | Served(_) | Queued(_) | Donation(_),
+                        Runnable | Dead
+                    )
+                    | (Queued(_), Served(_))
+            ),
+            "a change of state that no context makes"
+        );
         self.state.set(state);
     }
 
@@ -528,4 +545,7 @@ impl Kernel {
 
 pub(super) fn destroy(_: &mut Kernel, context: Ptr<Context>) {
     assert!(context.state() == State::Dead, "its domain holds a reference of a context that lives");
+    assert!(context.donors.is_empty() && context.serving.get().is_none(), "who waits holds a reference");
+    assert!(context.callers.is_empty() && context.mailbox_callers.is_empty(), "who waits holds a reference");
+    assert!(context.portals.is_empty() && context.schedule.get().is_none(), "its end takes them");
 }

@@ -224,6 +224,7 @@ impl Kernel {
     }
 
     fn begin_death(&mut self, domain: Ptr<Domain>, death: Death) {
+        assert!(domain.is_alive(), "a domain dies once");
         let used_pages = domain.ram().used();
         domain.death.set(Some(Death { used_pages, ..death }));
         self.trace(Event::Death, 0, [domain.header().id(), death.cause as u64]);
@@ -345,6 +346,8 @@ impl Kernel {
 
     /// Nothing is left of what a domain held.
     pub(crate) fn has_ended(&mut self, domain: Ptr<Domain>) {
+        assert!(!domain.is_alive() && domain.contexts.is_empty(), "its contexts end first");
+        assert!(domain.share.next_taken(0).is_none(), "its capabilities go before it has ended");
         self.ending.remove(domain);
         self.tell_of_death(domain);
         self.release(domain);
@@ -365,6 +368,7 @@ pub(super) fn destroy(kernel: &mut Kernel, domain: Ptr<Domain>) {
         domain.death.set(Some(Death::by_call(DeathCause::Killed, 0)));
         domain.writer.end(&mut kernel.log);
     }
+    assert!(domain.contexts.is_empty() && !domain.ending.is_linked(), "both hold a reference of it");
     kernel.tell_of_death(domain);
     kernel.release(domain.range);
 }

@@ -126,6 +126,7 @@ impl Segment {
     }
 
     fn cut_to(&self, pages: u64) {
+        assert!(pages <= SEGMENT_PAGES_MAX && u64::from(self.present.get()) <= pages, "pages past the end are present");
         self.pages.set(pages as u32);
     }
 
@@ -140,6 +141,7 @@ impl Segment {
 
     /// At most [`SEGMENT_PAGES_MAX`].
     fn set_present(&self, pages: u64) {
+        assert!(pages <= self.pages(), "more pages present than it has");
         self.present.set(pages as u32);
     }
 

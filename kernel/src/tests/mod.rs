@@ -22,6 +22,7 @@ mod shared_ranges;
 mod shared_segments;
 mod shared_threads;
 mod spaces;
+mod states;
 mod steps;
 mod stuck;
 mod time;
