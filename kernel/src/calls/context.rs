@@ -7,7 +7,7 @@ use crate::memory::USER_END;
 use crate::objects::context::{Options, Proxy, State};
 use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
-use crate::objects::{Context, Domain, Pcore, Ptr, Schedule, upcall};
+use crate::objects::{Context, Domain, Ptr, Schedule, upcall};
 use crate::scheduler::{GangWindow, PRIORITIES};
 use crate::state::Kernel;
 use crate::steps::Budget;
@@ -103,12 +103,9 @@ pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
 }
 
 pub(super) fn schedule_gang(kernel: &mut Kernel, request: &Request) -> Answer {
-    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+    request.check_core(kernel, 0, Rights::CONTROL)?;
     let schedule = request.object::<Schedule>(1, Rights::CONTROL)?;
     let [_, _, times @ .., _] = request.words();
-    if pcore.core != kernel.core() {
-        return Err(Error::OtherCore);
-    }
     if schedule.context.get().is_none() {
         return Err(Error::PeerDead);
     }

@@ -4,7 +4,7 @@ use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::memory::{PAGE, PhysRange};
 use crate::objects::frames::AddError;
 use crate::objects::group::Turns;
-use crate::objects::{Pcore, Ptr, Ram};
+use crate::objects::{Ptr, Ram};
 use crate::state::Kernel;
 use abi::{Error, Handle, Rights};
 
@@ -21,9 +21,8 @@ fn decode_turns(kernel: &Kernel, request: &Request) -> Result<Turns, Error> {
     if request.words()[2] == Handle::NONE.0 {
         return Ok(Turns::Parents);
     }
-    match request.object::<Pcore>(2, Rights::CONTROL) {
-        Ok(pcore) if pcore.core == kernel.core() => Ok(Turns::Own),
-        Ok(_) => Err(Error::OtherCore),
+    match request.check_core(kernel, 2, Rights::CONTROL) {
+        Ok(()) => Ok(Turns::Own),
         Err(Error::WrongType) => request.object::<Ram>(2, Rights::WRITE).map(Turns::Of),
         Err(error) => Err(error),
     }
@@ -31,10 +30,7 @@ fn decode_turns(kernel: &Kernel, request: &Request) -> Result<Turns, Error> {
 
 pub(super) fn turns(kernel: &mut Kernel, request: &Request) -> Answer {
     let ram = request.ram(0)?;
-    let pcore = request.object::<Pcore>(1, Rights::CONTROL)?;
-    if pcore.core != kernel.core() {
-        return Err(Error::OtherCore);
-    }
+    request.check_core(kernel, 1, Rights::CONTROL)?;
     ram.begin_turns(kernel)?;
     NOTHING
 }
