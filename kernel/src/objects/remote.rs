@@ -80,7 +80,7 @@ impl WakeSlots {
         let free = (hint..end).chain(1..hint.min(end)).find(|&slot| slots[slot].is_none());
         let slot = free.ok_or(Error::Busy)?;
         slots[slot] = Some((target, badge));
-        // What came for whoever had it before.
+        // What came for the domain that had it before.
         hardware::take_count(slot);
         self.hint = slot + 1;
         count(target, |slots| slots + 1);

@@ -88,6 +88,6 @@ impl Ptr<Semaphore> {
 }
 
 pub(super) fn destroy(kernel: &mut Kernel, semaphore: Ptr<Semaphore>) {
-    assert!(semaphore.waiting.is_empty(), "whoever waits holds a reference");
+    assert!(semaphore.waiting.is_empty(), "what waits holds a reference");
     kernel.wake_slots.free_all(semaphore.any(), &semaphore.wake_slots);
 }
