@@ -80,7 +80,7 @@ pub struct Scheduler {
     /// Whose registers the processor has.
     current: Option<Ptr<Context>>,
     /// Whose time it uses.
-    running: Option<Ptr<Schedule>>,
+    pub(crate) running: Option<Ptr<Schedule>>,
     /// Something changed that may make another run.
     changed: bool,
     /// When time was last accounted.

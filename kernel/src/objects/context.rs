@@ -102,12 +102,12 @@ pub struct Context {
     pub(super) donors: List<Context, 1>,
     pub(super) of_callee: Link<Context>,
     /// Rendezvous callers in line.
-    pub(super) callers: List<Context, 2>,
+    pub(crate) callers: List<Context, 2>,
     /// In the line of a rendezvous callee, or among the callers of a mailbox.
     in_line: Link<Context>,
     on_semaphore: Link<Context>,
     /// Mailbox callers, donors that go on when it idles, but for one that is its first donor.
-    pub(super) mailbox_callers: List<Context, 2>,
+    pub(crate) mailbox_callers: List<Context, 2>,
     /// Linked while it was woken, or ended, and not all its donors were told: the next to be woken.
     waking: Link<Context>,
     pub(crate) next_to_wake: Cell<Option<Ptr<Context>>>,
@@ -115,7 +115,7 @@ pub struct Context {
     pub(super) depth: Cell<u8>,
     pub(super) depths: Depths,
     /// The rendezvous caller being served.
-    pub(super) serving: Cell<Option<Ptr<Context>>>,
+    pub(crate) serving: Cell<Option<Ptr<Context>>>,
     /// Badge of the call it makes, while it is in line.
     pub(super) badge: Cell<u64>,
     pub(crate) timeout: RBTreeLink,
@@ -132,7 +132,7 @@ pub struct Context {
     /// The segment that its call makes, in several steps; nothing else names it.
     pub(crate) partial: Slot,
     /// Portals into it.
-    pub(super) portals: List<Portal>,
+    pub(crate) portals: List<Portal>,
     pub(super) wake_slots: Cell<u32>,
     registers: UnsafeCell<Registers>,
     pub(crate) bases: Cell<Bases>,

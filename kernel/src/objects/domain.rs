@@ -67,7 +67,7 @@ pub struct Domain {
     is_revoked: Cell<bool>,
     on_death: Slot,
     /// Capabilities for it outside its own share.
-    names: Cell<u32>,
+    pub(crate) names: Cell<u32>,
     /// Linked while nobody can name it, or it has died and is not taken apart yet.
     ending: Link<Domain>,
     pub(crate) cpu_ns: Cell<u64>,

@@ -32,7 +32,7 @@ pub struct Range {
     /// What it stands for, if a pool keeps that.
     alias: Option<Ptr<Alias>>,
     /// The mappings that show it; roots have none.
-    pub(super) parents: List<Mapping, 1>,
+    pub(crate) parents: List<Mapping, 1>,
     /// Writable code may be mapped.
     write_execute: bool,
     dead: Cell<bool>,

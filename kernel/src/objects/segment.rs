@@ -89,7 +89,7 @@ pub struct Segment {
     /// Where the last fork of a domain found it first; 0: none did.
     pub(super) fork_slot: Cell<u16>,
     /// Its mappings, in whatever ranges.
-    pub(super) mappings: List<Mapping, 1>,
+    pub(crate) mappings: List<Mapping, 1>,
     /// Of one that is being made: what it is a copy of, which may have gone.
     source: Cell<Option<Ptr<Segment>>>,
     table: Cell<u64>,
@@ -196,7 +196,7 @@ impl Segment {
 
     /// The entries of the table page, or the object itself, that hold page `first`, the first of
     /// its table.
-    fn block(&self, first: u64) -> Option<&[Cell<u64>]> {
+    pub(crate) fn block(&self, first: u64) -> Option<&[Cell<u64>]> {
         match self.levels.get() {
             0 => Some(&self.inline),
             1 => (self.table.get() != 0).then(|| &table(self.table.get())[..]),

@@ -14,9 +14,9 @@ pub const COUNT_MAX: u64 = 1 << 31;
 #[repr(C)]
 pub struct Semaphore {
     header: Header,
-    count: Cell<u64>,
+    pub(crate) count: Cell<u64>,
     /// Waiting contexts; each counts as a reference of the semaphore.
-    waiting: List<Context, 3>,
+    pub(crate) waiting: List<Context, 3>,
     /// Wake slots by which other cores come up.
     pub(super) wake_slots: Cell<u32>,
 }

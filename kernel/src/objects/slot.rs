@@ -36,8 +36,8 @@ pub struct Slot {
     held: Cell<Option<Capability>>,
     of_object: Link<Slot>,
     /// Whose share it is in; `None` for the kernel's own.
-    holder: Option<Ptr<Domain>>,
-    index: u16,
+    pub(crate) holder: Option<Ptr<Domain>>,
+    pub(crate) index: u16,
     depth: Cell<u8>,
 }
 const _: () = assert!(size_of::<Slot>() == 64);

@@ -1,7 +1,7 @@
 //! Every call with every kind of argument: no panic, and at the end no page is missing.
 
 use super::transcript::Transcript;
-use super::{Random, World};
+use super::{Random, World, invariants};
 use crate::arch::context::Event;
 use crate::hardware;
 use crate::objects::context::State;
@@ -174,6 +174,11 @@ const LOOKED_AT_IN: u64 = 5;
 /// where a word of theirs says that earlier steps were made, as it may without truth.
 const LEAVES_SOMETHING: [Call; 4] = [Call::DomainFork, Call::RangeUnmap, Call::RangeProtect, Call::SegmentSetPages];
 
+/// In one game of so many all invariants are looked at after each call, in the others after one of
+/// so many.
+const CHECKED_IN: u64 = 26;
+const CHECKED_STEPS: u32 = 64;
+
 /// What programs see of domains that live: their slots and their mappings.
 fn seen(domains: &[Ptr<Domain>]) -> Vec<[u64; 5]> {
     let mut all = Vec::new();
@@ -210,7 +215,8 @@ pub(super) fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally, transcr
     // Domains that hold capabilities for each other keep each other; so the test keeps and ends
     // them all.
     let mut domains = vec![first];
-    for _ in 0..steps {
+    let is_checked = seed.is_multiple_of(CHECKED_IN);
+    for step in 1..=steps {
         now_ns += random.below(500);
         if decision == Decision::Idle {
             now_ns += 10_000;
@@ -240,6 +246,9 @@ pub(super) fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally, transcr
             break;
         }
         assert_time_is_consistent(&world, first);
+        if is_checked || step.is_multiple_of(CHECKED_STEPS) {
+            invariants::assert_all(&mut world.kernel, first);
+        }
     }
     world.kernel.release(first);
     for domain in domains {

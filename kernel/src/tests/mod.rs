@@ -7,6 +7,7 @@ mod ends;
 mod fuzz;
 mod gang;
 mod ids;
+mod invariants;
 mod log;
 mod pcores;
 mod portals;
