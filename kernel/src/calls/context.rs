@@ -219,11 +219,10 @@ pub(super) fn end(kernel: &mut Kernel, request: &Request) -> Answer {
     if context.state() == State::Dead {
         return Err(Error::PeerDead);
     }
-    let own = context == request.caller;
     if !kernel.end_context_within(context, &mut Budget::step()) {
         return Ok(Outcome::Again);
     }
-    if own { Ok(Outcome::Left) } else { NOTHING }
+    if context == request.caller { Ok(Outcome::Left) } else { NOTHING }
 }
 
 pub(super) fn yield_slice(kernel: &mut Kernel) -> Answer {

@@ -55,14 +55,14 @@ pub enum State {
     Donation(Ptr<Context>),
     /// Made, not started.
     New,
-    /// Can run.
-    Runnable,
     /// In `Wait`.
     Waiting,
     /// In `SemaphoreDown`.
     OnSemaphore(Ptr<Semaphore>),
     /// In `PortalReplyWait`, without a caller.
     Accepting,
+    /// Can run.
+    Runnable,
     /// Ended.
     Dead,
 }

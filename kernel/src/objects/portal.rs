@@ -337,6 +337,7 @@ impl Kernel {
             // already.
             self.make_ready(callee);
             caller.donate_to(callee);
+            assert!(caller.state() == State::Runnable, "who calls runs");
             caller.set_state(State::Served(callee));
             callee.set_state(State::Runnable);
             self.direct_switch(Some(callee))
