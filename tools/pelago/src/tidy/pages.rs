@@ -20,9 +20,10 @@ pub fn check(root: &Path, name: &str, text: &str, found: &mut Vec<String>) {
     }
 }
 
-/// Files that a line links to.
+/// Files that a line links to, or that it names for links elsewhere on the page (`[60]: FILE`).
 fn links(line: &str) -> impl Iterator<Item = &str> {
-    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let named = line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")).map(|(_, target)| target.trim());
+    let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next()).chain(named);
     let files = targets.filter(|target| !target.contains("://")).map(|target| target.split('#').next().unwrap_or(""));
     files.filter(|target| !target.is_empty())
 }
@@ -43,6 +44,8 @@ mod tests {
         assert_eq!(check("see [a](style.md), [b](../README.md#commands), [c](#here), [d](https://x.y/z)"), 0);
         assert_eq!(check("\n[a](style.md) and [b](no-style.md)\n"), 1);
         assert_eq!(check("[a](README.md/x)"), 1);
+        assert_eq!(check("[a]: style.md\n[b]: https://x.y/z\nsee [b]: x\n"), 0);
+        assert_eq!(check("[a]: no-style.md#here\n"), 1);
     }
 
     /// The lines and rows that CONTRIBUTING.md has a reader change. If one has gone, the example

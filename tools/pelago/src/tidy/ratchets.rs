@@ -10,6 +10,8 @@ use std::path::Path;
 const KEPT: &str = "tools/pelago/ratchets.toml";
 const HEAD: &str = "# What there shall be less of (tools/pelago/src/tidy/ratchets.rs). Written by `./pelago check` when it\n# is less; more than this fails the check.\n";
 const MARKDOWN_COLUMNS_MAX: usize = 120;
+/// A row cannot be wrapped; a longer one is prose that belongs below the table or on another page.
+const TABLE_ROW_COLUMNS_MAX: usize = 240;
 /// Why a function may be as long as it likes.
 const TABLE: &str = "reason = \"a table of one match\"";
 /// Of a count that is too high.
@@ -111,8 +113,8 @@ fn more_than(kept: &BTreeMap<String, usize>, counts: &Counts) -> Vec<String> {
 fn of_file(name: &str, text: &str) -> Vec<(&'static str, String)> {
     let mut found = Vec::new();
     if name.ends_with(".md") {
-        let long = (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > MARKDOWN_COLUMNS_MAX);
-        found.extend(long.map(|(number, _)| ("markdown-lines-over-120-columns", number.to_string())));
+        let long = (1..).zip(text.lines()).filter_map(|(number, line)| Some((too_long(line)?, number)));
+        found.extend(long.map(|(what, number)| (what, number.to_string())));
     }
     // The rules name what they look for.
     if !name.ends_with(".rs") || name.starts_with("tools/pelago/src/tidy/") {
@@ -148,6 +150,28 @@ fn of_file(name: &str, text: &str) -> Vec<(&'static str, String)> {
     }
     found.extend(arrows_up(name, text).into_iter().map(|to| ("tool-arrows-up", to)));
     found
+}
+
+/// Which count a line of a Markdown page adds to, if it is too long for what it is.
+fn too_long(line: &str) -> Option<&'static str> {
+    let columns = line.chars().count();
+    if line.trim_start().starts_with('|') {
+        return (columns > TABLE_ROW_COLUMNS_MAX).then_some("table-rows-over-240-columns");
+    }
+    (columns > MARKDOWN_COLUMNS_MAX && !is_one_link(line)).then_some("markdown-lines-over-120-columns")
+}
+
+/// Whether a line is one link and nothing else but a list's mark before it and a full stop or comma
+/// behind it: `[text](target)` or `[name]: target`.
+fn is_one_link(line: &str) -> bool {
+    let line = line.trim();
+    let line = ["- ", "* "].iter().find_map(|mark| line.strip_prefix(mark)).unwrap_or(line);
+    let Some((_, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) else { return false };
+    if let Some(target) = rest.strip_prefix(": ") {
+        return !target.is_empty() && !target.contains(' ');
+    }
+    let target = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    target.is_some_and(|(_, behind)| ["", ".", ","].contains(&behind))
 }
 
 /// What a file of the tool names in a room above its own: room and module.
@@ -216,6 +240,21 @@ mod tests {
         );
         assert_eq!(count("lib/x.rs", &format!("#[expect(clippy::too_many_lines, {TABLE})]\n")), Vec::<&str>::new());
         assert_eq!(count("lib/x.rs", "/// whoever lends\nfn rungs() {}\n"), ["words-of-ours", "words-of-ours"]);
+    }
+
+    #[test]
+    fn rows_of_tables_and_single_links_may_be_longer() {
+        let count = |line: &str| count("docs/x.md", line);
+        let (prose, row) = (["markdown-lines-over-120-columns"], ["table-rows-over-240-columns"]);
+        let filler = "x".repeat(MARKDOWN_COLUMNS_MAX);
+        assert_eq!(count(&format!("| {filler} |")), Vec::<&str>::new());
+        assert_eq!(count(&format!("  | {filler}{filler} |")), row);
+        for link in [format!("[a]({filler}.md)"), format!("- [a]({filler}.md),"), format!("[a]: https://{filler}")] {
+            assert_eq!(count(&link), Vec::<&str>::new(), "{link}");
+        }
+        for more in [format!("[a]({filler}) and more"), format!("see [a]({filler})"), format!("[a]: {filler} b")] {
+            assert_eq!(count(&more), prose, "{more}");
+        }
     }
 
     #[test]
