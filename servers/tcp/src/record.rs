@@ -1,10 +1,10 @@
 //! The record of a connection: everything another TCP would need to go on with it.
 //!
 //! Today it is kept by looking at every segment that comes and goes, drives the acknowledgements
-//! after a link came back, and is what lists show. It is made to survive TCP's own crash (DESIGN
-//! section 10), which is not built yet: the receive and send buffers would have to live in a kept
-//! region too (`send_buffer`, `receive_buffer` name their places), and the library would have to
-//! start a socket from given numbers.
+//! after a link came back, and is what lists show. It is made to survive TCP's own crash, which is
+//! not built yet: the receive and send buffers would have to live in a kept region too
+//! (`send_buffer`, `receive_buffer` name their places), and the library would have to start a
+//! socket from given numbers.
 //!
 //! Commit rule for that day: a record is written before any segment or reply that depends on it
 //! leaves, and only then is the slot's `committed` set to the `version` written; a reader takes the
