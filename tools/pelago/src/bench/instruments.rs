@@ -54,24 +54,24 @@ impl Options {
         // Before minutes of building.
         plugin::check_emulator()?;
         let wanted =
-            |name: &str| common.names.is_empty() || common.names.iter().any(|wish| name.contains(wish.as_str()));
+            |name: &str| common.names.is_empty() || common.names.iter().any(|part| name.contains(part.as_str()));
         if self.model.is_none() {
-            let testbed = Testbed::with_system(accelerator::Wish::Tcg, counts::SYSTEM)?;
-            let wish = counts::Wish { functions: self.functions, keep: self.keep_counts, json: common.json };
-            return counts::command(&testbed, &wish, wanted);
+            let testbed = Testbed::with_system(accelerator::AccelChoice::Tcg, counts::SYSTEM)?;
+            let request = counts::Request { functions: self.functions, keep: self.keep_counts, json: common.json };
+            return counts::command(&testbed, &request, wanted);
         }
         let cpus_max = ::coherence::CORES_MAX as u32 - 1;
         ensure!(
             common.cpus.iter().all(|cpus| (1..=cpus_max).contains(cpus)),
             "--cpus: the model takes 1 to {cpus_max} cores; choose others"
         );
-        let wish = coherence::Wish {
+        let request = coherence::Request {
             names: common.names,
             cpus: common.cpus,
             turns: &self.turns,
             functions: self.functions,
             json: common.json,
         };
-        coherence::command(&wish)
+        coherence::command(&request)
     }
 }

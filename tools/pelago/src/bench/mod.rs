@@ -80,7 +80,7 @@ pub struct Options {
     list: bool,
     /// Hardware virtualisation or emulation
     #[arg(long, value_enum, default_value = "auto")]
-    accel: accelerator::Wish,
+    accel: accelerator::AccelChoice,
     #[command(flatten)]
     instruments: instruments::Options,
 }

@@ -98,11 +98,16 @@ pub struct Systems {
 impl Systems {
     /// Builds everything. A Linux guest that cannot be had is no failure yet: our own column needs
     /// none.
-    pub fn prepare(wish: accelerator::Wish, inside: bool, memory_bytes: u64, functions: usize) -> Result<Systems> {
+    pub fn prepare(
+        accel: accelerator::AccelChoice,
+        inside: bool,
+        memory_bytes: u64,
+        functions: usize,
+    ) -> Result<Systems> {
         let measure = peer::build_measure()?;
-        let inside = if inside { Some(Testbed::with_system(wish, "bench.toml")?) } else { None };
+        let inside = if inside { Some(Testbed::with_system(accel, "bench.toml")?) } else { None };
         Ok(Systems {
-            pelago: Testbed::new(wish)?,
+            pelago: Testbed::new(accel)?,
             inside,
             linux: Linux::find(&measure).map_err(|error| format!("{error:#}")),
             measure,

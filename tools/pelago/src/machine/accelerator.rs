@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What the user asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Wish {
+pub enum AccelChoice {
     Auto,
     Kvm,
     Tcg,
@@ -22,11 +22,11 @@ const PROBE_LIMIT: Duration = Duration::from_secs(5);
 const PROBE_LINE: &str = "pelago: ready";
 
 /// Decides, and says why.
-pub fn choose(wish: Wish) -> (Accelerator, String) {
-    match wish {
-        Wish::Kvm => return (Accelerator::Kvm, "as was asked".into()),
-        Wish::Tcg => return (Accelerator::Tcg, "as was asked".into()),
-        Wish::Auto => {}
+pub fn choose(choice: AccelChoice) -> (Accelerator, String) {
+    match choice {
+        AccelChoice::Kvm => return (Accelerator::Kvm, "as was asked".into()),
+        AccelChoice::Tcg => return (Accelerator::Tcg, "as was asked".into()),
+        AccelChoice::Auto => {}
     }
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
     let (works, reason) = match device {

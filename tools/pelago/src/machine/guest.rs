@@ -10,7 +10,7 @@
 use crate::host::child;
 use crate::host::late::late;
 use crate::machine::emulator::{Machine, PROGRAM};
-use crate::machine::lifeline::Lifeline;
+use crate::machine::liveness::GuestLiveness;
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
 use std::io::{Read, Write};
@@ -274,7 +274,7 @@ impl Guest {
     /// The error of a limit in time that the guest did not keep: [`Late`](crate::host::late::Late),
     /// unless it said that something is broken, or has ended.
     pub fn late(&self, words: String) -> anyhow::Error {
-        match self.lifeline().check() {
+        match self.liveness().check() {
             Ok(()) => late(words, &self.transcript),
             Err(_) => anyhow::Error::msg(words),
         }
@@ -307,8 +307,8 @@ impl Guest {
     }
 
     /// For those who wait for its answers.
-    pub fn lifeline(&self) -> Lifeline {
-        Lifeline::of(self.child.id())
+    pub fn liveness(&self) -> GuestLiveness {
+        GuestLiveness::of(self.child.id())
     }
 
     /// The last different lines of the console, those nobody has read yet included.

@@ -2,11 +2,11 @@
 
 pub mod accelerator;
 pub mod bochs;
+pub mod console_filter;
 pub mod control;
 pub mod emulator;
 pub mod guest;
-pub mod lifeline;
-pub mod news;
+pub mod liveness;
 pub mod passt;
 pub mod record;
 pub mod streams;

@@ -31,9 +31,9 @@ pub struct Testbed {
 
 impl Testbed {
     /// Builds the guest.
-    pub fn new(wish: accelerator::Wish) -> Result<Testbed> {
+    pub fn new(choice: accelerator::AccelChoice) -> Result<Testbed> {
         let images = build::build_programs()?;
-        let (accelerator, reason) = accelerator::choose(wish);
+        let (accelerator, reason) = accelerator::choose(choice);
         eprintln!("pelago: guests run by {}: {reason}", accelerator.name());
         Testbed::of(images, accelerator)
     }
@@ -62,9 +62,9 @@ impl Testbed {
     }
 
     /// The same with another system, one of `system/`.
-    pub fn with_system(wish: accelerator::Wish, name: &str) -> Result<Testbed> {
+    pub fn with_system(choice: accelerator::AccelChoice, name: &str) -> Result<Testbed> {
         let system = description::load(&place::root().join("system").join(name))?;
-        Ok(Testbed { system, ..Testbed::new(wish)? })
+        Ok(Testbed { system, ..Testbed::new(choice)? })
     }
 
     /// Boots with a program of this machine (none: the system alone), adding files to the root

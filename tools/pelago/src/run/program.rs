@@ -8,11 +8,11 @@ use crate::image::machine_type::MachineType;
 use crate::image::origin::Origin;
 use crate::image::rootfs::{self, Volume};
 use crate::image::{build, container, description, disk_image, symbols};
-use crate::machine::accelerator::{self, Wish};
+use crate::machine::accelerator::{self, AccelChoice};
+use crate::machine::console_filter::{ConsoleFilter, Detail};
 use crate::machine::control;
 use crate::machine::emulator::{Forward, Machine, Protocol};
 use crate::machine::guest::{Event, Guest};
-use crate::machine::news::{Detail, News};
 use crate::machine::streams::{self, Streams};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -76,7 +76,7 @@ pub struct Options {
     pub system: Option<PathBuf>,
     /// Hardware virtualisation or emulation
     #[arg(long, value_enum, default_value = "auto")]
-    pub accel: Wish,
+    pub accel: AccelChoice,
     /// Wait for a debugger at this port of 127.0.0.1 before the first instruction
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "1234")]
     pub gdb: Option<u16>,
@@ -102,7 +102,7 @@ impl Options {
         match (self.quiet, self.verbose) {
             (true, _) => Detail::Quiet,
             (_, true) => Detail::All,
-            _ => Detail::News,
+            _ => Detail::Events,
         }
     }
 }
@@ -170,7 +170,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
             switch_off(process);
         })?;
         let line_end = if has_program && input && output { "\r\n" } else { "\n" };
-        let result = relay_system(guest, &replies, running, News::new(options.detail()), line_end);
+        let result = relay_system(guest, &replies, running, ConsoleFilter::new(options.detail()), line_end);
         if let Ok(mut direct) = direct.lock() {
             direct.take();
         }
@@ -178,7 +178,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
     let _direct = terminal::Direct::enter();
     forward_input(&guest);
-    let status = relay(guest, &replies, News::new(options.detail()))?;
+    let status = relay(guest, &replies, ConsoleFilter::new(options.detail()))?;
     Ok(ended(status, options, origin.as_ref()))
 }
 
@@ -226,7 +226,7 @@ fn relay_system(
     mut guest: Guest,
     replies: &control::Replies,
     running: streams::Running,
-    mut news: News,
+    mut filter: ConsoleFilter,
     line_end: &str,
 ) -> Result<u8> {
     let mut symbols = symbols::Symbols::default();
@@ -234,7 +234,7 @@ fn relay_system(
         let Ok(event) = guest.next(WAKE_EVERY) else { continue };
         match event {
             Some(Event::Line { whole, .. }) => {
-                news.line(whole).into_iter().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
+                filter.line(whole).into_iter().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
             }
             Some(Event::Reply(text)) => replies.deliver(text),
             Some(Event::Part(_) | Event::Exit(_)) => {}
@@ -247,7 +247,7 @@ fn relay_system(
     if let Some(status) = running.finish() {
         return Ok(status);
     }
-    news.rest().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
+    filter.rest().for_each(|line| eprint!("{}{line_end}", symbols.describe(&line)));
     let status = guest.finish(Duration::ZERO)?;
     Ok(status.clamp(0, 255) as u8)
 }
@@ -339,7 +339,7 @@ fn forward_input(guest: &Guest) {
 
 /// Shows the console until the guest ends: the system's own lines on standard error, the program's
 /// on standard output.
-fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result<u8> {
+fn relay(mut guest: Guest, replies: &control::Replies, mut filter: ConsoleFilter) -> Result<u8> {
     let mut symbols = symbols::Symbols::default();
     loop {
         if INTERRUPT.load(Ordering::Relaxed) {
@@ -350,7 +350,7 @@ fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result
         match event {
             Some(Event::Part(bytes)) => show(&bytes),
             Some(Event::Line { whole, .. }) if ["pelago: ", "bt: "].iter().any(|start| whole.starts_with(start)) => {
-                news.line(whole).into_iter().for_each(|line| eprintln!("{}", symbols.describe(&line)));
+                filter.line(whole).into_iter().for_each(|line| eprintln!("{}", symbols.describe(&line)));
             }
             Some(Event::Line { mut rest, .. }) => {
                 rest.push(b'\n');
@@ -361,7 +361,7 @@ fn relay(mut guest: Guest, replies: &control::Replies, mut news: News) -> Result
             None => break,
         }
     }
-    news.rest().for_each(|line| eprintln!("{}", symbols.describe(&line)));
+    filter.rest().for_each(|line| eprintln!("{}", symbols.describe(&line)));
     let status = guest.finish(Duration::ZERO)?;
     Ok(status.clamp(0, 255) as u8)
 }

@@ -24,7 +24,7 @@ impl Notes {
     }
 
     /// Strikes out what `writer` wrote, all or that of one name.
-    pub fn forget(&self, writer: &str, name: Option<&str>) {
+    pub fn discard(&self, writer: &str, name: Option<&str>) {
         if let Ok(mut notes) = self.0.lock() {
             notes.retain(|note| note.writer != writer || name.is_some_and(|name| note.name != name));
         }
@@ -53,9 +53,9 @@ mod tests {
         notes.add("busy", "stalls", &[99.0]);
         let stalls = || notes.of(|writer| writer.starts_with("kill"), "stalls");
         assert_eq!(stalls(), [1.0, 2.0, 3.0]);
-        notes.forget("kill/2", Some("restarts"));
+        notes.discard("kill/2", Some("restarts"));
         assert_eq!(stalls(), [1.0, 2.0, 3.0]);
-        notes.forget("kill/1", None);
+        notes.discard("kill/1", None);
         assert_eq!(stalls(), [2.0]);
         assert!(notes.of(|_| true, "restarts").is_empty());
     }

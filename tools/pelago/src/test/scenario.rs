@@ -95,13 +95,13 @@ impl Bench {
     }
 
     /// Strikes out what this scenario wrote down under a name.
-    pub fn forget(&self, name: &str) {
-        self.notes.forget(&self.scenario, Some(name));
+    pub fn discard_notes(&self, name: &str) {
+        self.notes.discard(&self.scenario, Some(name));
     }
 
     /// Strikes out all that a scenario wrote down, before it is run again.
-    pub fn forget_all_of(&self, scenario: &Scenario) {
-        self.notes.forget(&scenario.name, None);
+    pub fn discard_all_notes(&self, scenario: &Scenario) {
+        self.notes.discard(&scenario.name, None);
     }
 
     /// All figures written down under a name by those whom this scenario judges, and by itself;

@@ -50,7 +50,7 @@ pub struct Options {
     list: bool,
     /// Hardware virtualisation or emulation
     #[arg(long, value_enum, default_value = "auto")]
-    accel: accelerator::Wish,
+    accel: accelerator::AccelChoice,
 }
 
 impl Options {
@@ -255,7 +255,7 @@ impl<'b> Runner<'b> {
         let all: Vec<_> =
             ran.iter().map(|(scenario, end)| Ran { name: &scenario.name, judges: &scenario.judges, end }).collect();
         let places = if self.repeats { repeat::again(&all) } else { Vec::new() };
-        places.iter().for_each(|&place| self.bench.forget_all_of(ran[place].0));
+        places.iter().for_each(|&place| self.bench.discard_all_notes(ran[place].0));
         let mut second: BTreeMap<usize, End> = BTreeMap::new();
         for &place in &places {
             println!("     once more, alone: {}", ran[place].0.name);

@@ -44,7 +44,7 @@ pub struct Run {
 }
 
 /// What is to be modelled.
-pub struct Wish<'a> {
+pub struct Request<'a> {
     /// Rows whose name, `SYSTEM/ROW`, contains one of these; all if there is none.
     pub names: &'a [String],
     pub cpus: &'a [u32],
@@ -55,19 +55,23 @@ pub struct Wish<'a> {
 }
 
 /// Boots what has the wanted rows at each number of cores and length of turns, prints and keeps.
-pub fn command(wish: &Wish) -> Result<()> {
-    let (boots, absent): (Vec<_>, Vec<_>) = wish.cpus.iter().map(|&cpus| catalogue::plan(wish.names, cpus)).unzip();
+pub fn command(request: &Request) -> Result<()> {
+    let (boots, absent): (Vec<_>, Vec<_>) =
+        request.cpus.iter().map(|&cpus| catalogue::plan(request.names, cpus)).unzip();
     let mut absent = absent.concat();
     absent.sort_by_key(|absent| (absent.side as u8, absent.row));
     absent.dedup();
-    let boots: Vec<(Boot, u64)> =
-        boots.concat().into_iter().flat_map(|boot| wish.turns.iter().map(move |&turn| (boot.clone(), turn))).collect();
+    let boots: Vec<(Boot, u64)> = boots
+        .concat()
+        .into_iter()
+        .flat_map(|boot| request.turns.iter().map(move |&turn| (boot.clone(), turn)))
+        .collect();
     ensure!(
         !boots.is_empty() || !absent.is_empty(),
         "the model has no row of such a name; `./pelago bench --model coherence --list` prints them"
     );
     let ours = boots.iter().any(|(boot, _)| boot.side == Side::Pelago);
-    let testbed = if ours { Some(Testbed::new(accelerator::Wish::Tcg)?) } else { None };
+    let testbed = if ours { Some(Testbed::new(accelerator::AccelChoice::Tcg)?) } else { None };
     let guests = Guests::prepare(testbed.as_ref())?;
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     let began = Instant::now();
@@ -81,13 +85,13 @@ pub fn command(wish: &Wish) -> Result<()> {
         );
         match guests.run(boot, *turn) {
             Ok(report) => {
-                table::print(system, cpus, &report, wish.functions);
+                table::print(system, cpus, &report, request.functions);
                 runs.push(Run { system, cpus, report });
             }
             Err(error) => failed.push(format!("{system} at {cpus} cores: {error:#}")),
         }
         // What an interrupted run has found is not lost.
-        wish.json.map_or(Ok(()), |path| crate::host::files::write(path, &serde_json::to_vec_pretty(&runs)?))?;
+        request.json.map_or(Ok(()), |path| crate::host::files::write(path, &serde_json::to_vec_pretty(&runs)?))?;
     }
     absent.iter().for_each(|absent| println!("{:<7} {:<28} absent: {}", absent.side.name(), absent.row, absent.why));
     ensure!(failed.is_empty(), "{}", failed.join("; "));

@@ -124,7 +124,7 @@ pub fn print_steps(steps: &[StepRow], functions: usize) {
 }
 
 /// What is wished for.
-pub struct Wish<'a> {
+pub struct Request<'a> {
     /// Functions printed under each row.
     pub functions: usize,
     /// Write the kept counts.
@@ -134,19 +134,19 @@ pub struct Wish<'a> {
 }
 
 /// `./pelago bench --counts` and `--keep-counts`.
-pub fn command(testbed: &Testbed, wish: &Wish, wanted: impl Fn(&str) -> bool) -> Result<()> {
+pub fn command(testbed: &Testbed, request: &Request, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let plugin = Plugin::prepare()?;
     let (counts, report) = measure(&plugin, testbed, testbed.system())?;
     println!(
         "{:<40} {:>10} {:>10} {:>10}  user, by component",
         "instructions per operation, 1 core", "all", "kernel", "user"
     );
-    report.rows.iter().filter(|row| wanted(&row.name)).for_each(|row| print(row, wish.functions));
-    print_steps(&report.steps, wish.functions);
-    if let Some(path) = wish.json {
+    report.rows.iter().filter(|row| wanted(&row.name)).for_each(|row| print(row, request.functions));
+    print_steps(&report.steps, request.functions);
+    if let Some(path) = request.json {
         files::write(path, &serde_json::to_vec_pretty(&report)?)?;
     }
-    if wish.keep {
+    if request.keep {
         let mut book = KeptCounts::read()?;
         book.keep(Kept::new(&counts, build::compiler()?));
         book.write()?;

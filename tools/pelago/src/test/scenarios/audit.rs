@@ -54,7 +54,7 @@ fn at_work(bench: &Bench) -> Result<()> {
                 recovery::break_component(guest, "kill", "ip")?;
             }
             ensure!(
-                web::fetch(&guest.lifeline(), &format!("{address}/file"), web::READY_LIMIT)? == content,
+                web::fetch(&guest.liveness(), &format!("{address}/file"), web::READY_LIMIT)? == content,
                 "other bytes came"
             );
         }

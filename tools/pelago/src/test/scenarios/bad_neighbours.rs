@@ -148,7 +148,7 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
         guest.heard(LOOPS, LIMIT)?;
         // The server may be starting still.
-        web::fetch(&guest.lifeline(), &address, LIMIT)?;
+        web::fetch(&guest.liveness(), &address, LIMIT)?;
         let beside_loop = (0..ROUNDS).map(|_| median(&address)).collect::<Result<Vec<_>>>()?;
         guest.input().send(b"go on\n");
         guest.heard(STARTS, LIMIT)?;

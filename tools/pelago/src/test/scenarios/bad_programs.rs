@@ -211,7 +211,7 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
             Ends::Never => {}
         }
         for number in 1..=FETCHES {
-            let got = web::fetch(&guest.lifeline(), &format!("http://127.0.0.1:{port}/page"), LIMIT)
+            let got = web::fetch(&guest.liveness(), &format!("http://127.0.0.1:{port}/page"), LIMIT)
                 .with_context(|| format!("request {number} beside the bad program"))?;
             ensure!(got == PAGE, "request {number} beside the bad program got another page");
         }

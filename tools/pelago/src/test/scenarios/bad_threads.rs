@@ -45,7 +45,7 @@ fn check(bench: &Bench, cpus: u32, seed: u64, rounds: u32, limit: Duration) -> R
     with_console(guest, |guest| {
         let line = guest.expect("ended: ", limit)?;
         ensure!(line.ends_with("ended: 0"), "the program ended badly: {line}");
-        let got = web::fetch(&guest.lifeline(), &format!("http://127.0.0.1:{port}/page"), LIMIT)
+        let got = web::fetch(&guest.liveness(), &format!("http://127.0.0.1:{port}/page"), LIMIT)
             .context("a request beside what is left")?;
         ensure!(got == PAGE, "the server beside it gives another page");
         guest.input().send(b"\n");

@@ -86,7 +86,7 @@ fn check(bench: &Bench, case: &Case, cpus: u32) -> Result<()> {
         println!("     {}/{cpus}: {lines} lines in {} s", case.name, COUNTED.as_secs());
         ensure!(lines <= LINES_MAX, "{lines} lines came in {} s", COUNTED.as_secs());
         guest.heard(case.shows, LIMIT)?;
-        let got = web::fetch(&guest.lifeline(), &format!("http://127.0.0.1:{port}/page"), LIMIT)
+        let got = web::fetch(&guest.liveness(), &format!("http://127.0.0.1:{port}/page"), LIMIT)
             .context("the request beside the bomb")?;
         ensure!(got == PAGE, "the request beside the bomb got another page");
         Ok(())

@@ -4,7 +4,7 @@ use crate::host::child;
 use crate::host::late::late;
 use crate::host::port;
 use crate::host::skip::Skip;
-use crate::machine::lifeline::Lifeline;
+use crate::machine::liveness::GuestLiveness;
 use crate::test::scenario::Scenario;
 use crate::test::scenarios::web;
 use anyhow::{Context, Result, bail, ensure};
@@ -82,7 +82,7 @@ fn options() -> Result<()> {
     run.expect("facts: blue yes /in/dir file page")?;
     run.expect("cores: 2")?;
     run.expect("memory: 1")?;
-    let got = web::fetch(&run.lifeline(), &format!("http://127.0.0.1:{port}/sub/page"), LIMIT)?;
+    let got = web::fetch(&run.liveness(), &format!("http://127.0.0.1:{port}/sub/page"), LIMIT)?;
     ensure!(got == b"page\n", "the forwarded port serves {got:?}");
     run.input.write_all(b"\n").context("the tool takes no input")?;
     let status = run.finish()?;
@@ -95,7 +95,7 @@ fn page() -> Result<()> {
     let port = port::free()?;
     let mut run = Running::start(&["--accel", "tcg", "-p", &format!("{port}:80")], &[])?;
     run.expect(&format!("http://localhost:{port}/"))?;
-    let got = web::fetch_first(&run.lifeline(), &format!("http://localhost:{port}/"), LIMIT)?;
+    let got = web::fetch_first(&run.liveness(), &format!("http://localhost:{port}/"), LIMIT)?;
     ensure!(String::from_utf8_lossy(&got).contains("Pelago"), "the page is another: {}", String::from_utf8_lossy(&got));
     cores(run.child.id())?;
     run.signal(Signal::SIGINT)?;
@@ -123,7 +123,7 @@ fn ports() -> Result<()> {
     let words = ["--accel", "tcg", "-m", "1G", "-p", &format!("{port}:80"), "-v", &volume];
     let mut run = Running::start(&[&words[..], &web::SERVER].concat(), &[])?;
     let address = format!("http://127.0.0.1:{port}/page");
-    ensure!(web::fetch_first(&run.lifeline(), &address, LIMIT)? == page, "the port serves another page");
+    ensure!(web::fetch_first(&run.liveness(), &address, LIMIT)? == page, "the port serves another page");
     let (address, backlog) = listener(port)?;
     ensure!(address == format!("127.0.0.1:{port}") && backlog >= BACKLOG_MIN, "it listens at {address} for {backlog}");
     for round in 1..=ROUNDS {
@@ -283,8 +283,8 @@ impl Running {
         }
     }
 
-    fn lifeline(&self) -> Lifeline {
-        Lifeline::of(self.child.id())
+    fn liveness(&self) -> GuestLiveness {
+        GuestLiveness::of(self.child.id())
     }
 
     /// Waits for a line of either output.

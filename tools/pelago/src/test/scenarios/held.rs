@@ -8,7 +8,7 @@ use crate::host::namespace::{COMMAND_LINE, GUEST, Namespace};
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::Machine;
 use crate::machine::guest::Guest;
-use crate::machine::lifeline::Lifeline;
+use crate::machine::liveness::GuestLiveness;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use crate::test::scenarios::recovery::{break_component, content};
 use crate::test::scenarios::web;
@@ -64,8 +64,8 @@ fn hold(bench: &Bench, verb: &str, machine: MachineType, cpus: u32, connections:
 
 fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usize) -> Result<()> {
     guest.expect("pelago: ready", web::READY_LIMIT)?;
-    let lifeline = guest.lifeline();
-    wait_until_it_serves(&lifeline, page)?;
+    let liveness = guest.liveness();
+    wait_until_it_serves(&liveness, page)?;
     let mut held = Vec::with_capacity(connections);
     for number in 1..=connections {
         let open = || -> Result<TcpStream> {
@@ -73,12 +73,12 @@ fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usi
             stream.write_all(b"GET /file HTT")?;
             Ok(stream)
         };
-        held.push(lifeline.wait(open).with_context(|| format!("connection {number} of {connections}"))?);
+        held.push(liveness.wait(open).with_context(|| format!("connection {number} of {connections}"))?);
     }
     for round in 1..=KILLS_EACH {
         for victim in ["virtio-net", "ip"] {
             break_component(guest, verb, victim)?;
-            let got = lifeline
+            let got = liveness
                 .wait(|| get(connect()?, b"GET /file HTTP/1.0\r\n\r\n"))
                 .with_context(|| format!("a new connection after {verb} {round} of {victim}"))?;
             ensure!(got == page, "a new connection after {verb} {round} of {victim} got another page");
@@ -87,9 +87,9 @@ fn all_are_answered(guest: &mut Guest, verb: &str, page: &[u8], connections: usi
     let mut bad = 0;
     let mut first = None;
     for (number, stream) in (1..).zip(held) {
-        let answer = lifeline.wait(move || get(stream, b"P/1.0\r\n\r\n"));
+        let answer = liveness.wait(move || get(stream, b"P/1.0\r\n\r\n"));
         // Then none of the others is answered, and each would be waited for.
-        lifeline.check().with_context(|| format!("connection {number} of {connections}, held"))?;
+        liveness.check().with_context(|| format!("connection {number} of {connections}, held"))?;
         match answer {
             Ok(got) if got == page => continue,
             Ok(got) => first.get_or_insert(format!("connection {number} got {} bytes or others", got.len())),
@@ -120,11 +120,11 @@ fn get(mut stream: TcpStream, rest: &[u8]) -> Result<Vec<u8>> {
     Ok(answer.split_off(head + 4))
 }
 
-fn wait_until_it_serves(lifeline: &Lifeline, page: &[u8]) -> Result<()> {
+fn wait_until_it_serves(liveness: &GuestLiveness, page: &[u8]) -> Result<()> {
     let end = Instant::now() + web::READY_LIMIT;
     loop {
-        lifeline.check()?;
-        match lifeline.wait(|| get(connect()?, b"GET /file HTTP/1.0\r\n\r\n")) {
+        liveness.check()?;
+        match liveness.wait(|| get(connect()?, b"GET /file HTTP/1.0\r\n\r\n")) {
             Ok(got) if got == page => return Ok(()),
             Ok(_) => bail!("the first answer has another page"),
             Err(error) if Instant::now() > end => return Err(error.context("the guest does not serve")),

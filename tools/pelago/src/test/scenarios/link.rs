@@ -31,14 +31,14 @@ fn link(bench: &Bench, machine: MachineType) -> Result<()> {
         guest.heard("ip: link up", LIMIT)?;
         let mut emulator = Emulator::connect(&socket)?;
         for _ in 0..ROUNDS {
-            let got = web::fetch(&guest.lifeline(), &format!("{address}/file"), web::READY_LIMIT)?;
+            let got = web::fetch(&guest.liveness(), &format!("{address}/file"), web::READY_LIMIT)?;
             ensure!(got == b"page\n", "the page is {got:?}");
             for (up, says) in [(false, "ip: link down"), (true, "ip: link up")] {
                 emulator.command("set_link", json!({ "name": "n0", "up": up }))?;
                 guest.expect(says, LIMIT)?;
             }
         }
-        let got = web::fetch(&guest.lifeline(), &format!("{address}/file"), web::READY_LIMIT)?;
+        let got = web::fetch(&guest.liveness(), &format!("{address}/file"), web::READY_LIMIT)?;
         ensure!(got == b"page\n", "with the link again the page is {got:?}");
         Ok(())
     })

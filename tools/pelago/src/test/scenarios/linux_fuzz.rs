@@ -95,11 +95,11 @@ fn play(guest: &mut Guest, seed: u64, amount: Amount) -> Result<()> {
 /// Fetches a page again and again beside what is done.
 fn beside(guest: &mut Guest, address: &str, what: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
     let is_over = AtomicBool::new(false);
-    let lifeline = guest.lifeline();
+    let liveness = guest.liveness();
     std::thread::scope(|scope| {
         let neighbour = scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                let got = web::fetch(&lifeline, address, LIMIT).context("the neighbour")?;
+                let got = web::fetch(&liveness, address, LIMIT).context("the neighbour")?;
                 ensure!(got == PAGE, "the neighbour gives another page");
             }
             anyhow::Ok(())

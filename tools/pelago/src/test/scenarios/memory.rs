@@ -51,7 +51,7 @@ fn take(bench: &Bench, cpus: u32) -> Result<()> {
         let told = guest.heard(": out of memory: ", LIMIT)?;
         ensure!(told.contains("run -m"), "nobody says what to do: {told}");
         guest.heard("too much: 137", LIMIT)?;
-        let got = web::fetch(&guest.lifeline(), &format!("http://127.0.0.1:{port}/page"), LIMIT)?;
+        let got = web::fetch(&guest.liveness(), &format!("http://127.0.0.1:{port}/page"), LIMIT)?;
         ensure!(got == PAGE, "the server beside it gives another page");
         Ok(())
     })

@@ -288,9 +288,9 @@ fn under_faults(
     record: Option<&Path>,
 ) -> Result<()> {
     guest.expect("pelago: ready", web::READY_LIMIT)?;
-    let lifeline = guest.lifeline();
-    web::fetch(&lifeline, &format!("http://{}/ready", addresses[0]), web::READY_LIMIT)?;
-    let client = |board, number| Client { number, address: addresses[number], content, board, lifeline };
+    let liveness = guest.liveness();
+    web::fetch(&liveness, &format!("http://{}/ready", addresses[0]), web::READY_LIMIT)?;
+    let client = |board, number| Client { number, address: addresses[number], content, board, liveness };
     let opening = Board::new();
     let opened: Vec<_> =
         (0..CLIENTS).map(|number| client(&opening, number).open(web::READY_LIMIT)).collect::<Result<_>>()?;

@@ -69,8 +69,8 @@ pub fn scenarios() -> Vec<Scenario> {
 /// No row rose or fell by more than the margin since it was last kept, and no step of the kernel
 /// was longer than one may be.
 fn kept(bench: &Bench) -> Result<()> {
-    let book = counts::KeptCounts::read()?;
-    let kept = book.of(&build::compiler()?).map_err(Skip::Cannot)?;
+    let kept_counts = counts::KeptCounts::read()?;
+    let kept = kept_counts.of(&build::compiler()?).map_err(Skip::Cannot)?;
     let (rows, report) = count(bench)?;
     for step in &report.steps {
         let (name, instructions) = (&step.name, step.instructions);

@@ -33,7 +33,7 @@ const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 const TRIES: usize = 3;
 /// What every second time is so many times slower than promised is no matter of the host, which
 /// others may use, too. A TCP timer is 1 s.
-const GROSS: Measure = Measure { percent: 50, times: 8.0 };
+const COARSE: Measure = Measure { percent: 50, times: 8.0 };
 /// SPEC.md's own.
 const PROMISED: Measure = Measure { percent: 95, times: 1.0 };
 const DOWNLOAD_SECONDS_MAX: u64 = 120;
@@ -42,7 +42,7 @@ const GAP_MIN: Duration = Duration::from_millis(1);
 
 /// A way to break a component, and SPEC.md's promises for it.
 #[derive(Clone, Copy)]
-struct Harm {
+struct Fault {
     verb: &'static str,
     /// Of a download's stalls, 95 % are at most this long.
     stall_ms_max: f64,
@@ -60,16 +60,16 @@ struct Measure {
     times: f64,
 }
 
-const KILL: Harm = Harm { verb: "kill", stall_ms_max: 50.0, restart_ms_max: 10.0 };
-const FAULT: Harm = Harm { verb: "fault", ..KILL };
+const KILL: Fault = Fault { verb: "kill", stall_ms_max: 50.0, restart_ms_max: 10.0 };
+const FAULT: Fault = Fault { verb: "fault", ..KILL };
 /// The restart after a hang comes while the host catches up with the time that it was waited for.
-const HANG: Harm = Harm { verb: "hang", stall_ms_max: 300.0, restart_ms_max: 20.0 };
+const HANG: Fault = Fault { verb: "hang", stall_ms_max: 300.0, restart_ms_max: 20.0 };
 
 /// Every download: what happens in it, on which machine with how many cores.
-fn matrix() -> Vec<(Harm, MachineType, u32)> {
+fn matrix() -> Vec<(Fault, MachineType, u32)> {
     let mut matrix = Vec::new();
-    for harm in [KILL, HANG] {
-        matrix.extend(MachineType::ALL.into_iter().flat_map(|machine| [1, 2, 4].map(|cpus| (harm, machine, cpus))));
+    for fault in [KILL, HANG] {
+        matrix.extend(MachineType::ALL.into_iter().flat_map(|machine| [1, 2, 4].map(|cpus| (fault, machine, cpus))));
     }
     // A fault differs from a kill in how it is noticed, which does not depend on machine and cores;
     // and the device's transport from another in the driver alone.
@@ -77,28 +77,28 @@ fn matrix() -> Vec<(Harm, MachineType, u32)> {
     matrix
 }
 
-fn name(harm: Harm, machine: MachineType, cpus: u32) -> String {
-    format!("recovery/{}/{}/{cpus}", harm.verb, machine.name())
+fn name(fault: Fault, machine: MachineType, cpus: u32) -> String {
+    format!("recovery/{}/{}/{cpus}", fault.verb, machine.name())
 }
 
 /// Names of the downloads in which that happens.
-fn downloads_of(harm: Harm) -> impl Iterator<Item = String> {
-    let own = matrix().into_iter().filter(move |(other, ..)| other.verb == harm.verb);
-    own.map(|(harm, machine, cpus)| name(harm, machine, cpus))
+fn downloads_of(fault: Fault) -> impl Iterator<Item = String> {
+    let own = matrix().into_iter().filter(move |(other, ..)| other.verb == fault.verb);
+    own.map(|(fault, machine, cpus)| name(fault, machine, cpus))
 }
 
 pub fn scenarios() -> Vec<Scenario> {
-    let downloads = matrix().into_iter().map(|(harm, machine, cpus)| {
-        Scenario::alone(4, name(harm, machine, cpus), move |bench| download(bench, harm, machine, cpus))
+    let downloads = matrix().into_iter().map(|(fault, machine, cpus)| {
+        Scenario::alone(4, name(fault, machine, cpus), move |bench| download(bench, fault, machine, cpus))
     });
-    let judges = [KILL, HANG].into_iter().flat_map(|harm| {
+    let judges = [KILL, HANG].into_iter().flat_map(|fault| {
         [
-            Scenario::alone(4, format!("recovery/{}/stalls", harm.verb), move |bench| gross(bench, harm))
-                .judging(downloads_of(harm)),
-            Scenario::nightly(4, format!("recovery/{}/limits", harm.verb), move |bench| promised(bench, harm)),
+            Scenario::alone(4, format!("recovery/{}/stalls", fault.verb), move |bench| coarse(bench, fault))
+                .judging(downloads_of(fault)),
+            Scenario::nightly(4, format!("recovery/{}/limits", fault.verb), move |bench| promised(bench, fault)),
         ]
     });
-    let noticed = [("1", 1, GROSS), ("2", 2, GROSS)].map(|(name, cpus, by)| {
+    let noticed = [("1", 1, COARSE), ("2", 2, COARSE)].map(|(name, cpus, by)| {
         Scenario::alone(4, format!("recovery/noticed/{name}"), move |bench| notice(bench, cpus, by))
     });
     let strict = Scenario::nightly(4, "recovery/noticed/limits".into(), |bench| {
@@ -156,13 +156,13 @@ pub fn content(bytes: usize) -> Vec<u8> {
     (0..bytes / 8).flat_map(|_| next().to_le_bytes()).collect()
 }
 
-fn download(bench: &Bench, harm: Harm, machine: MachineType, cpus: u32) -> Result<()> {
+fn download(bench: &Bench, fault: Fault, machine: MachineType, cpus: u32) -> Result<()> {
     let content = content(FILE_BYTES);
     let (guest, address) = web::serve(bench, machine, cpus, content.clone())?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
-        web::fetch(&guest.lifeline(), &format!("{address}/ready"), web::READY_LIMIT)?;
-        let seen = fetch_under_fire(guest, harm, &format!("{address}/file"))?;
+        web::fetch(&guest.liveness(), &format!("{address}/ready"), web::READY_LIMIT)?;
+        let seen = fetch_under_fire(guest, fault, &format!("{address}/file"))?;
         ensure!(
             seen.body == content,
             "{} bytes came, not the {FILE_BYTES} that were meant, or others",
@@ -171,15 +171,15 @@ fn download(bench: &Bench, harm: Harm, machine: MachineType, cpus: u32) -> Resul
         let shown = |figures: &[f64]| figures.iter().map(|ms| format!("{ms:.1}")).collect::<Vec<_>>().join(" ");
         println!(
             "     {}/{}/{cpus}: stalls in ms: {}; restarts in ms of the guest: {}; {:.1} MB/s with them",
-            harm.verb,
+            fault.verb,
             machine.name(),
             shown(&seen.stalls_ms),
             shown(&seen.restarts_ms),
             FILE_BYTES as f64 / 1e6 / seen.seconds
         );
-        bench.note(&format!("stalls/{}", harm.verb), &seen.stalls_ms);
+        bench.note(&format!("stalls/{}", fault.verb), &seen.stalls_ms);
         if cpus <= 2 {
-            bench.note(&format!("restarts/{}", harm.verb), &seen.restarts_ms);
+            bench.note(&format!("restarts/{}", fault.verb), &seen.restarts_ms);
         }
         Ok(())
     })
@@ -187,25 +187,25 @@ fn download(bench: &Bench, harm: Harm, machine: MachineType, cpus: u32) -> Resul
 
 /// Judges all downloads of this run of the tests on a host of which nothing is known: what waits
 /// for a peer's timer where it should not is found, what is a little slow is told only.
-fn gross(bench: &Bench, harm: Harm) -> Result<()> {
-    let (stalls, restarts) = figures(bench, harm);
+fn coarse(bench: &Bench, fault: Fault) -> Result<()> {
+    let (stalls, restarts) = figures(bench, fault);
     if stalls.is_empty() || restarts.is_empty() {
-        bail!(Skip::Cannot(format!("it judges the downloads of recovery/{}, and none ran before it", harm.verb)));
+        bail!(Skip::Cannot(format!("it judges the downloads of recovery/{}, and none ran before it", fault.verb)));
     }
-    within(harm, GROSS, &stalls, &restarts)
+    within(fault, COARSE, &stalls, &restarts)
 }
 
 /// Judges SPEC.md's limits by downloads of its own. What else the host does is in these times, so
 /// that downloads which were too slow are repeated: a system that is too slow stays so.
-fn promised(bench: &Bench, harm: Harm) -> Result<()> {
+fn promised(bench: &Bench, fault: Fault) -> Result<()> {
     let mut outcome = Ok(());
     for _ in 0..TRIES {
-        ["stalls", "restarts"].iter().for_each(|what| bench.forget(&format!("{what}/{}", harm.verb)));
-        for (harm, machine, cpus) in matrix().into_iter().filter(|(other, ..)| other.verb == harm.verb) {
-            download(bench, harm, machine, cpus)?;
+        ["stalls", "restarts"].iter().for_each(|what| bench.discard_notes(&format!("{what}/{}", fault.verb)));
+        for (fault, machine, cpus) in matrix().into_iter().filter(|(other, ..)| other.verb == fault.verb) {
+            download(bench, fault, machine, cpus)?;
         }
-        let (stalls, restarts) = figures(bench, harm);
-        outcome = within(harm, PROMISED, &stalls, &restarts);
+        let (stalls, restarts) = figures(bench, fault);
+        outcome = within(fault, PROMISED, &stalls, &restarts);
         if outcome.is_ok() {
             break;
         }
@@ -214,24 +214,24 @@ fn promised(bench: &Bench, harm: Harm) -> Result<()> {
 }
 
 /// Stalls and restarts of all downloads, sorted.
-fn figures(bench: &Bench, harm: Harm) -> (Vec<f64>, Vec<f64>) {
-    (bench.noted(&format!("stalls/{}", harm.verb)), bench.noted(&format!("restarts/{}", harm.verb)))
+fn figures(bench: &Bench, fault: Fault) -> (Vec<f64>, Vec<f64>) {
+    (bench.noted(&format!("stalls/{}", fault.verb)), bench.noted(&format!("restarts/{}", fault.verb)))
 }
 
 /// Judges sorted figures, at least one of each.
-fn within(harm: Harm, measure: Measure, stalls: &[f64], restarts: &[f64]) -> Result<()> {
+fn within(fault: Fault, measure: Measure, stalls: &[f64], restarts: &[f64]) -> Result<()> {
     let Measure { percent, times } = measure;
     let restart = restarts[restarts.len() / 2];
     println!(
         "     {}: 95 % of {} stalls within {:.1} ms (promised {}); median restart {restart:.1} ms of {} at 1 and 2 cores (promised {})",
-        harm.verb,
+        fault.verb,
         stalls.len(),
         part(stalls, 95),
-        harm.stall_ms_max,
+        fault.stall_ms_max,
         restarts.len(),
-        harm.restart_ms_max
+        fault.restart_ms_max
     );
-    let (stall_max, restart_max) = (times * harm.stall_ms_max, times * harm.restart_ms_max);
+    let (stall_max, restart_max) = (times * fault.stall_ms_max, times * fault.restart_ms_max);
     let stall = part(stalls, percent);
     // What else there is to say of the downloads, they said themselves.
     if stall > stall_max {
@@ -261,25 +261,25 @@ struct Progress {
 }
 
 /// One connection, without any of curl's retrying.
-fn fetch_under_fire(guest: &mut Guest, harm: Harm, address: &str) -> Result<Seen> {
+fn fetch_under_fire(guest: &mut Guest, fault: Fault, address: &str) -> Result<Seen> {
     let progress = Mutex::new(Progress::default());
     let start = Instant::now();
     let mut curl = start_curl(address)?;
     let output = curl.stdout.take().context("curl has no output")?;
-    let harmed = std::thread::scope(|scope| {
+    let broken = std::thread::scope(|scope| {
         scope.spawn(|| read_along(output, &progress));
-        let harmed = harm_along(guest, harm, &progress);
-        if harmed.is_ok() {
-            return harmed;
+        let broken = break_along(guest, fault, &progress);
+        if broken.is_ok() {
+            return broken;
         }
         // A download that has ended by then is more than a limit in time.
         let has_ended = progress.lock().map_or(true, |progress| progress.ended);
         // The reader ends with curl.
         let _ = curl.kill();
         let ended = if has_ended { Err(anyhow::anyhow!("the download has ended")) } else { Ok(()) };
-        all_well(harmed, [ended])
+        all_well(broken, [ended])
     });
-    let (times, restarts_ms) = harmed?;
+    let (times, restarts_ms) = broken?;
     let seconds = start.elapsed().as_secs_f64();
     let result = child::finish(curl, "curl", child::SHORT).map_err(of_transfer)?;
     let words = String::from_utf8_lossy(&result.stderr).into_owned();
@@ -326,7 +326,7 @@ fn read_along(mut output: impl Read, progress: &Mutex<Progress>) {
 
 /// Breaks the victims in turn, evenly over the download; returns when each was broken, and the
 /// guest's own times of recovery.
-fn harm_along(guest: &mut Guest, harm: Harm, progress: &Mutex<Progress>) -> Result<(Vec<Instant>, Vec<f64>)> {
+fn break_along(guest: &mut Guest, fault: Fault, progress: &Mutex<Progress>) -> Result<(Vec<Instant>, Vec<f64>)> {
     let kills = VICTIMS.len() * KILLS_EACH;
     let (mut times, mut restarts_ms) = (Vec::new(), Vec::new());
     loop {
@@ -340,7 +340,7 @@ fn harm_along(guest: &mut Guest, harm: Harm, progress: &Mutex<Progress>) -> Resu
         if times.len() < kills && bytes > FILE_BYTES * (times.len() + 1) / (kills + 1) {
             let victim = VICTIMS[times.len() % VICTIMS.len()];
             times.push(Instant::now());
-            restarts_ms.push(break_component(guest, harm.verb, victim)?);
+            restarts_ms.push(break_component(guest, fault.verb, victim)?);
         }
         std::thread::sleep(GAP_MIN);
     }
@@ -381,9 +381,9 @@ mod tests {
     #[test]
     fn a_busy_host_is_told_from_a_system_that_waits_for_a_timer() {
         let busy = [25.0, 45.0, 63.0, 130.0, 427.0, 438.0, 1162.0];
-        assert!(within(KILL, GROSS, &busy, &[14.7]).is_ok());
+        assert!(within(KILL, COARSE, &busy, &[14.7]).is_ok());
         assert!(within(KILL, PROMISED, &busy, &[14.7]).is_err());
         let waiting = [25.0, 45.0, 1010.0, 1012.0, 1013.0];
-        assert!(within(KILL, GROSS, &waiting, &[8.0]).is_err());
+        assert!(within(KILL, COARSE, &waiting, &[8.0]).is_err());
     }
 }

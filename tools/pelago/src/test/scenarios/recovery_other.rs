@@ -41,7 +41,7 @@ pub fn serve_on(bench: &Bench, cpus: u32, harm: impl FnOnce(&mut Guest) -> Resul
     let (guest, address) = web::serve(bench, MachineType::Q35, cpus, page.clone())?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
-        web::fetch(&guest.lifeline(), &format!("{address}/ready"), web::READY_LIMIT)?;
+        web::fetch(&guest.liveness(), &format!("{address}/ready"), web::READY_LIMIT)?;
         let broken = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let client = scope.spawn(|| {

@@ -35,10 +35,10 @@ fn rest(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     let (guest, address) = web::serve(bench, machine, cpus, b"page\n".to_vec())?;
     with_console(guest, |guest| {
         guest.expect("pelago: ready", web::READY_LIMIT)?;
-        let lifeline = guest.lifeline();
+        let liveness = guest.liveness();
         let page = |address: &str| -> Result<()> {
             ensure!(
-                web::fetch(&lifeline, &format!("{address}/file"), web::READY_LIMIT)? == b"page\n",
+                web::fetch(&liveness, &format!("{address}/file"), web::READY_LIMIT)? == b"page\n",
                 "another page came"
             );
             Ok(())

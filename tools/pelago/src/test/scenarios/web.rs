@@ -6,7 +6,7 @@ use crate::host::port;
 use crate::image::machine_type::MachineType;
 use crate::machine::emulator::{Forward, Machine};
 use crate::machine::guest::Guest;
-use crate::machine::lifeline::Lifeline;
+use crate::machine::liveness::GuestLiveness;
 use crate::test::scenario::{Bench, Scenario, with_console};
 use anyhow::{Context, Result, bail, ensure};
 use std::process::Command;
@@ -64,19 +64,19 @@ pub fn first_tries() -> impl Iterator<Item = Duration> {
 }
 
 /// As [`fetch`], of a server behind passt that may not be up yet.
-pub fn fetch_first(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<u8>> {
-    fetch_in(lifeline, address, limit, first_tries())
+pub fn fetch_first(liveness: &GuestLiveness, address: &str, limit: Duration) -> Result<Vec<u8>> {
+    fetch_in(liveness, address, limit, first_tries())
 }
 
 /// Fetches with the host's curl; the emulator answers a connection before the guest does, so a
 /// server that is not up yet shows as a reset, and is asked again while its machine runs. Once it
 /// serves, use [`fetch_once`].
-pub fn fetch(lifeline: &Lifeline, address: &str, limit: Duration) -> Result<Vec<u8>> {
-    fetch_in(lifeline, address, limit, std::iter::repeat(TRY_LIMIT))
+pub fn fetch(liveness: &GuestLiveness, address: &str, limit: Duration) -> Result<Vec<u8>> {
+    fetch_in(liveness, address, limit, std::iter::repeat(TRY_LIMIT))
 }
 
 fn fetch_in(
-    lifeline: &Lifeline,
+    liveness: &GuestLiveness,
     address: &str,
     limit: Duration,
     tries: impl Iterator<Item = Duration>,
@@ -87,7 +87,7 @@ fn fetch_in(
             Ok(body) => return Ok(body),
             Err(problem) => problem,
         };
-        lifeline.check()?;
+        liveness.check()?;
         if Instant::now() > end {
             return Err(problem.context(format!("no answer within {} s", limit.as_secs())));
         }
@@ -121,7 +121,7 @@ pub fn page_on(bench: &Bench, machine: MachineType, cpus: u32, change: impl FnOn
     with_console(guest, |guest| {
         guest.expect("pelago: ready", READY_LIMIT)?;
         for round in 1..=10 {
-            let got = fetch(&guest.lifeline(), &format!("{address}/file"), READY_LIMIT)?;
+            let got = fetch(&guest.liveness(), &format!("{address}/file"), READY_LIMIT)?;
             ensure!(
                 got == content,
                 "request {round}: {} bytes came, not the {} that were meant, or others",

@@ -14,7 +14,7 @@
 
 use super::content::{Content, DOWNLOAD_PORT, LINE_BYTES, LONG, Run, SHORT, UPLOAD_PORT};
 use super::stalls::{Meter, Stall};
-use crate::machine::lifeline::Lifeline;
+use crate::machine::liveness::GuestLiveness;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketType, bind, connect, ipproto, socket};
@@ -131,7 +131,7 @@ pub struct Client<'a> {
     pub address: SocketAddr,
     pub content: &'a Content,
     pub board: &'a Board,
-    pub lifeline: Lifeline,
+    pub liveness: GuestLiveness,
 }
 
 impl Client<'_> {
@@ -157,7 +157,7 @@ impl Client<'_> {
                 }
                 Err(_) => std::thread::sleep(TRY_AGAIN),
             }
-            self.lifeline.check()?;
+            self.liveness.check()?;
         }
         Ok(kept)
     }
@@ -192,7 +192,7 @@ impl Client<'_> {
                     record.failures.push(Failure { at, last_byte, transfer, what });
                 }
             }
-            if is_last || record.failures.len() >= FAILURES_MAX || self.lifeline.check().is_err() {
+            if is_last || record.failures.len() >= FAILURES_MAX || self.liveness.check().is_err() {
                 break;
             }
         }
@@ -365,7 +365,8 @@ mod tests {
         let (content, board) = (Content::new(), Board::new());
         let mut result = Ok(());
         with_server(answer, |address| {
-            let client = Client { number: 0, address, content: &content, board: &board, lifeline: Lifeline::default() };
+            let client =
+                Client { number: 0, address, content: &content, board: &board, liveness: GuestLiveness::default() };
             result = client.download(Run::new(0, 0, SHORT), &Mutex::new(Meter::new(board.now())));
         });
         result
@@ -393,7 +394,8 @@ mod tests {
         let servers = [0, 1].map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
         let connect = |number: usize| {
             let address = servers[number % 2].local_addr().unwrap();
-            let client = Client { number, address, content: &content, board: &board, lifeline: Lifeline::default() };
+            let client =
+                Client { number, address, content: &content, board: &board, liveness: GuestLiveness::default() };
             client.connect().unwrap()
         };
         let all: Vec<TcpStream> = (0..100).map(connect).collect();

@@ -10,15 +10,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Of one guest; of none it holds for ever.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Lifeline {
+pub struct GuestLiveness {
     /// The emulator, a child that is not waited for before its guest goes.
     process: Option<u32>,
 }
 
-impl Lifeline {
+impl GuestLiveness {
     /// Of the child with that process id.
-    pub fn of(process: u32) -> Lifeline {
-        Lifeline { process: Some(process) }
+    pub fn of(process: u32) -> GuestLiveness {
+        GuestLiveness { process: Some(process) }
     }
 
     /// An error if the guest has ended.
@@ -54,14 +54,14 @@ mod tests {
     #[test]
     fn who_waits_for_one_that_ended_hears_of_it() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
-        let lifeline = Lifeline::of(child.id());
-        assert_eq!(lifeline.wait(|| Ok(7)).unwrap(), 7);
-        lifeline.check().unwrap();
+        let liveness = GuestLiveness::of(child.id());
+        assert_eq!(liveness.wait(|| Ok(7)).unwrap(), 7);
+        liveness.check().unwrap();
         child.kill().unwrap();
         let (_kept, never) = std::sync::mpsc::channel::<()>();
-        let problem = lifeline.wait(move || Ok(never.recv()?)).unwrap_err();
+        let problem = liveness.wait(move || Ok(never.recv()?)).unwrap_err();
         assert!(problem.to_string().contains("ended"), "{problem}");
         child.wait().unwrap();
-        assert!(lifeline.check().is_err() && Lifeline::default().check().is_ok());
+        assert!(liveness.check().is_err() && GuestLiveness::default().check().is_ok());
     }
 }

@@ -45,22 +45,22 @@ pub enum Detail {
     /// Nothing, unless the system does not come up.
     Quiet,
     /// What happens once it is up.
-    News,
+    Events,
     /// All.
     All,
 }
 
 /// See the module's head.
-pub struct News {
+pub struct ConsoleFilter {
     detail: Detail,
     kept: VecDeque<String>,
     is_up: bool,
 }
 
-impl News {
+impl ConsoleFilter {
     /// Nothing was said yet.
-    pub fn new(detail: Detail) -> News {
-        News { detail, kept: VecDeque::new(), is_up: false }
+    pub fn new(detail: Detail) -> ConsoleFilter {
+        ConsoleFilter { detail, kept: VecDeque::new(), is_up: false }
     }
 
     /// Takes a line of the system; gives it back if it is to be shown now.
@@ -76,7 +76,7 @@ impl News {
         }
         // What a program says is of no use for why the system does not come up.
         if self.is_up || line.starts_with(OF_PROGRAM) {
-            let is_shown = self.detail == Detail::News && !EVERYDAY.iter().any(|start| line.starts_with(start));
+            let is_shown = self.detail == Detail::Events && !EVERYDAY.iter().any(|start| line.starts_with(start));
             return is_shown.then_some(line);
         }
         if line == READY {
@@ -113,9 +113,9 @@ mod tests {
     use super::*;
 
     fn told(detail: Detail, lines: &[&str]) -> (Vec<String>, Vec<String>) {
-        let mut news = News::new(detail);
-        let shown = lines.iter().filter_map(|line| news.line(line.to_string())).collect();
-        (shown, news.rest().collect())
+        let mut filter = ConsoleFilter::new(detail);
+        let shown = lines.iter().filter_map(|line| filter.line(line.to_string())).collect();
+        (shown, filter.rest().collect())
     }
 
     #[test]
@@ -128,7 +128,7 @@ mod tests {
             "pelago: exit 0",
         ];
         assert_eq!(told(Detail::Quiet, &lines), (vec![], vec![]));
-        assert_eq!(told(Detail::News, &lines), (vec!["pelago: ip: restarted".into()], vec![]));
+        assert_eq!(told(Detail::Events, &lines), (vec!["pelago: ip: restarted".into()], vec![]));
         assert_eq!(told(Detail::All, &lines).0.len(), lines.len());
     }
 
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_bad_end_for_something_missing_is_told_to_everybody() {
         let line = "pelago: linux: /bin/tool: ended with status 1; last refused: Linux call 101 ptrace (page)";
-        for detail in [Detail::Quiet, Detail::News, Detail::All] {
+        for detail in [Detail::Quiet, Detail::Events, Detail::All] {
             assert_eq!(told(detail, &[line]), (vec![line.to_owned()], vec![]));
             assert_eq!(told(detail, &[READY, line]).0.last().unwrap(), line);
         }
@@ -159,18 +159,18 @@ mod tests {
     #[test]
     fn what_a_program_says_is_shown_before_the_system_is_up() {
         let line = "pelago: process: log of serverd: ready";
-        assert_eq!(told(Detail::News, &[line, READY, line]), (vec![line.to_owned(); 2], vec![]));
+        assert_eq!(told(Detail::Events, &[line, READY, line]), (vec![line.to_owned(); 2], vec![]));
         assert_eq!(told(Detail::Quiet, &[line, READY, line]), (vec![], vec![]));
     }
 
     #[test]
     fn one_that_does_not_come_up_tells_why() {
         let lines = ["pelago: boot 2 cores", "pelago: panic: no memory"];
-        for detail in [Detail::Quiet, Detail::News] {
+        for detail in [Detail::Quiet, Detail::Events] {
             assert_eq!(told(detail, &lines), (vec![], lines.map(str::to_owned).to_vec()));
         }
         let many: Vec<_> = (0..2 * KEPT_MAX).map(|number| format!("pelago: {number}")).collect();
-        let rest = told(Detail::News, &many.iter().map(String::as_str).collect::<Vec<_>>()).1;
+        let rest = told(Detail::Events, &many.iter().map(String::as_str).collect::<Vec<_>>()).1;
         assert_eq!(rest, many[KEPT_MAX..]);
     }
 }
