@@ -167,7 +167,7 @@ impl Worker {
                 }
                 DROP => {
                     memory = None;
-                    source.forget(self.pages)?;
+                    source.reset(self.pages)?;
                 }
                 _ => {}
             }
@@ -199,7 +199,7 @@ impl Source {
     }
 
     /// So that the next memory is fresh.
-    fn forget(&self, pages: usize) -> Result<()> {
+    fn reset(&self, pages: usize) -> Result<()> {
         match self {
             Source::Own => {}
             Source::Common(common) => *common.lock().unwrap_or_else(PoisonError::into_inner) = None,

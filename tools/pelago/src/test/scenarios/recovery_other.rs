@@ -28,15 +28,15 @@ pub const CONTROL_LIMIT: Duration = Duration::from_secs(30);
 pub fn scenarios() -> Vec<Scenario> {
     let mut all: Vec<Scenario> = Vec::new();
     for cpus in [1, 2] {
-        all.push(Scenario::shared(4, format!("recovery/other/{cpus}"), move |bench| serve_on(bench, cpus, harm)));
+        all.push(Scenario::shared(4, format!("recovery/other/{cpus}"), move |bench| serve_on(bench, cpus, break_each)));
     }
-    all.push(Scenario::shared(4, "recovery/monitor/1".into(), |bench| serve_on(bench, 4, harm_monitor)));
+    all.push(Scenario::shared(4, "recovery/monitor/1".into(), |bench| serve_on(bench, 4, break_monitor)));
     all.push(Scenario::shared(4, "recovery/monitor/3".into(), lose_tcp));
     all
 }
 
 /// One thread downloads again and again, with one connection each time, the other breaks.
-pub fn serve_on(bench: &Bench, cpus: u32, harm: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
+pub fn serve_on(bench: &Bench, cpus: u32, break_some: impl FnOnce(&mut Guest) -> Result<()>) -> Result<()> {
     let page = content(FILE_BYTES);
     let (guest, address) = web::serve(bench, MachineType::Q35, cpus, page.clone())?;
     with_console(guest, |guest| {
@@ -65,10 +65,10 @@ pub fn serve_on(bench: &Bench, cpus: u32, harm: impl FnOnce(&mut Guest) -> Resul
                     }
                 }
             });
-            let harmed = harm(guest);
+            let outcome = break_some(guest);
             broken.store(true, Ordering::Release);
             let served = client.join().unwrap_or_else(|_| bail!("the client failed"));
-            let downloads: u32 = all_well(served, [harmed])?;
+            let downloads: u32 = all_well(served, [outcome])?;
             println!("     other/{cpus}: {downloads} downloads meanwhile");
             Ok(())
         })
@@ -77,7 +77,7 @@ pub fn serve_on(bench: &Bench, cpus: u32, harm: impl FnOnce(&mut Guest) -> Resul
 
 /// The monitor of the core where the driver is dies, in each way: the core's programs are lost, run
 /// again with the core, and whoever had memory of it with them.
-fn harm_monitor(guest: &mut Guest) -> Result<()> {
+fn break_monitor(guest: &mut Guest) -> Result<()> {
     for (number, verb) in ["kill", "fault", "hang"].into_iter().enumerate() {
         let request = format!("chaos {verb} monitor-1");
         let reply = guest.control(&request, CONTROL_LIMIT).with_context(|| request.clone())?;
@@ -102,7 +102,7 @@ fn lose_tcp(bench: &Bench) -> Result<()> {
     })
 }
 
-fn harm(guest: &mut Guest) -> Result<()> {
+fn break_each(guest: &mut Guest) -> Result<()> {
     let mut generation = 1;
     for _ in 0..ROUNDS {
         for verb in FAILURES {
