@@ -38,7 +38,7 @@ pub struct Row {
     pub median: Sample,
     /// Sum over all stretches.
     pub total: Counters,
-    /// Its parts; `kernel` is what ran at kernel privilege, whoever it ran for.
+    /// Its parts; `kernel` is what ran at kernel privilege, for any component.
     pub components: BTreeMap<String, Counters>,
     /// And their parts, most cycles (or instructions, where cycles are not modelled) first.
     pub functions: Vec<FunctionRow>,

@@ -23,7 +23,7 @@ const TOUCH: u8 = 1;
 const DROP: u8 = 2;
 const END: u8 = 3;
 
-/// Memory that the threads of a process pass on: whoever is told first makes it.
+/// Memory that the threads of a process pass on: the thread that is told first makes it.
 type Common = Arc<Mutex<Option<Arc<Memory>>>>;
 
 /// Where a worker's memory is from.

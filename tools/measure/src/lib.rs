@@ -4,7 +4,7 @@
 //! A row prints one line per sample, `measure: ROW NANOSECONDS ns OPERATIONS operations FAULTS
 //! faults` (faults of pages, in rows that count them), or one line that says why not: `measure: ROW
 //! absent: WHAT` if the system lacks a call, `measure: ROW failed: WHAT` for everything else.
-//! `measure: ROW begin` and `measure: ROW end` stand around it, so that whoever reads knows what
+//! `measure: ROW begin` and `measure: ROW end` stand around it, so that the reader knows what
 //! was under way when a guest died. First comes `measure: placement bound` where workers are bound
 //! to their cores, or `free` where the system's own placement holds.
 //!

@@ -31,7 +31,7 @@ struct Arguments {
 enum Command {
     /// Boot the system and run a Linux program of this machine in it
     Run(run::program::Options),
-    /// Leave the bootable ELF at out/pelago.elf and its archive at out/boot.archive
+    /// Build the bootable ELF out/pelago.elf and its archive out/boot.archive
     Build {
         /// Also make out/pelago.iso, a disk image that boots by itself and runs the program given
         #[arg(long)]
@@ -39,17 +39,17 @@ enum Command {
         #[command(flatten)]
         run: Box<run::program::Options>,
     },
-    /// Boot scenarios and unit tests; the last line is `N passed, N failed`
+    /// Run the unit tests and boot scenarios; the last line is `N passed, N failed`
     Test(test::testing::Options),
-    /// Measure the system
+    /// Measure the system, and a Linux guest beside it
     Bench(bench::Options),
     /// Run the nodes' protocols under simulated delays, deaths and restarts
     Sim(test::sim::Options),
-    /// Format, lints and tidy
+    /// Check format, lints and the rules of the house
     Check,
-    /// Say what this machine has and lacks
+    /// Show what this machine has, and what is missing
     Doctor,
-    /// Break a component of the running system on purpose
+    /// Kill or hang a component of the running system, to see it restarted
     Chaos(run::chaos::Options),
     /// List the components of the running system, and where each runs
     Components {
@@ -57,8 +57,8 @@ enum Command {
         #[arg(long, value_name = "PID")]
         run: Option<u32>,
     },
-    /// List the cores of the running system: what each runs, who claimed it, how long programs had
-    /// it
+    /// List the cores of the running system: what each runs, who claimed it, and how long programs
+    /// ran on it
     Cores {
         /// Process id of the `pelago run` meant, if several run
         #[arg(long, value_name = "PID")]
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         // Help and version are what was asked for.
         Err(error) if !error.use_stderr() => error.exit(),
         Err(error) => {
-            eprintln!("pelago: {}; ./pelago --help lists what there is", first_paragraph(&error.to_string()));
+            eprintln!("pelago: {}; ./pelago --help lists the commands", first_paragraph(&error.to_string()));
             return ExitCode::from(TOOL_FAILED);
         }
     };

@@ -133,7 +133,7 @@ impl State {
         (own.is_named, own.space_changed) = (name.is_some(), false);
     }
 
-    /// Adds the instructions since the last look to whoever ran.
+    /// Adds the instructions since the last look to the component that ran.
     fn settle(&mut self, counted: u64) {
         let instructions = counted.wrapping_sub(std::mem::replace(&mut self.seen, counted));
         let core = self.running;

@@ -22,16 +22,16 @@ pub struct Options {
     /// Count instructions by privilege and component, on one core
     #[arg(long, conflicts_with = "model")]
     counts: bool,
-    /// The same, and keep them in docs/counts.toml, which `./pelago test counts` compares with
+    /// Count, and write the counts to docs/counts.toml, which `./pelago test counts` compares with
     #[arg(long, conflicts_with = "model")]
     keep_counts: bool,
-    /// Model what cannot be measured on this machine
+    /// Model what this machine cannot measure
     #[arg(long, value_enum)]
     model: Option<Model>,
     /// Lengths of a core's turn in the model, in cycles; several show how far figures depend on it
     #[arg(long, value_delimiter = ',', default_value = "200", requires = "model", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     turns: Vec<u64>,
-    /// Print so many functions under each row
+    /// Print the N functions with most instructions under each row
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub functions: usize,
 }

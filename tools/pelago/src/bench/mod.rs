@@ -53,8 +53,8 @@ enum Kind {
 /// Options of `bench`.
 #[derive(Args)]
 pub struct Options {
-    /// Only rows whose name contains one of these, or a paper's figure (`corey.fig1`), which is
-    /// drawn too
+    /// Measure only rows whose name contains one of these, or a paper's figure (`corey.fig1`),
+    /// which is drawn too
     name: Vec<String>,
     /// Numbers of cores
     #[arg(long, value_delimiter = ',', default_value = "1,2,4")]
@@ -65,7 +65,7 @@ pub struct Options {
     /// Times, counts of instructions (boots of their own, under a slower emulator), or both
     #[arg(long, value_enum, default_value = "both")]
     measure: Kind,
-    /// Keep the results in this file
+    /// Write the results to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Print what has changed since the results in this file
@@ -173,7 +173,7 @@ fn measure(options: &Options) -> Result<Results> {
         eprintln!("pelago: {}:{:02} {what}", seconds / 60, seconds % 60);
     };
     for round in 0..rounds {
-        // Whoever comes second finds a warmer or busier host: take turns at that too.
+        // The second system finds a warmer or busier host: the two take turns at that too.
         let sides = if round % 2 == 0 { [Side::Pelago, Side::Linux] } else { [Side::Linux, Side::Pelago] };
         for &cpus in &options.cpus {
             for side in sides {

@@ -1,5 +1,5 @@
-//! Programs of this machine that are waited for: never without a limit, since what hangs would hang
-//! whoever waits, and a run of the tests tells nobody what for.
+//! Programs of this machine that are waited for: never without a limit, since one that hangs would
+//! hang its caller, and a run of the tests would not say why.
 
 use crate::host::late::late;
 use anyhow::{Context, Result, bail};

@@ -34,7 +34,7 @@ pub fn write_by(path: &Path, fill: impl FnOnce(&mut BufWriter<NamedTempFile>) ->
         let mut out = BufWriter::new(NamedTempFile::new_in(folder)?);
         fill(&mut out)?;
         let file = out.into_inner().map_err(std::io::IntoInnerError::into_error)?;
-        // Temporary files are private; outputs are for whoever may enter the folder.
+        // Temporary files are private; outputs are for all who may enter the folder.
         file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
         file.persist(path)?;
         Ok(())

@@ -1,8 +1,8 @@
 //! The failure of a limit in time: the one failure that a busy host can be the cause of. It has a
 //! type of its own, so that `./pelago test` can try again what failed so, and nothing else.
 //!
-//! Invariant: whoever has another reason to fail does not fail by this type. A machine that said
-//! that something is broken did not merely run out of time, however its end was noticed.
+//! Invariant: a scenario that has another reason to fail does not fail by this type. A machine that
+//! said that something is broken did not merely run out of time, however its end was noticed.
 
 /// What a console says of a fault that no second try may hide: a panic of the kernel or of a
 /// component, and a failed test of the guest's own.

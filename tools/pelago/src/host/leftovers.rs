@@ -1,5 +1,5 @@
-//! Processes that scenarios leave behind. They hold the outputs of this one, so whoever reads those
-//! to their end, a pipe or CI, would wait for them too.
+//! Processes that scenarios leave behind. They hold the outputs of this one, so a reader of
+//! those outputs, such as a pipe or CI, would wait for them too.
 
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;

@@ -269,8 +269,7 @@ fn region(entry: RegionEntry) -> Result<Region> {
     Ok(Region { name: entry.name, bytes, contiguous: entry.contiguous, pool: entry.pool })
 }
 
-/// Sorts so that whoever provides a contract comes before whoever uses it; else in no particular
-/// order.
+/// Sorts so that the provider of a contract comes before its users; else in no particular order.
 fn in_boot_order(mut components: Vec<Component>) -> Result<System> {
     for index in 0..components.len() {
         let name = components[index].name.clone();

@@ -19,11 +19,11 @@ pub struct Options {
 enum Action {
     /// End a component at once, as a crash does
     Kill { component: String },
-    /// Make a component stop answering
+    /// Make a component loop without answering
     Hang { component: String },
-    /// Make a component wait for ever for what never comes
+    /// Make a component wait for an event that never comes
     Block { component: String },
-    /// Make a component access memory it does not have
+    /// Make a component access memory that is not mapped
     Fault { component: String },
 }
 

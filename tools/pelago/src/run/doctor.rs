@@ -42,7 +42,7 @@ pub fn run() -> Result<ExitCode> {
     need(
         "passt",
         path::find("passt").map(|path| path.display().to_string()),
-        "apt-get install passt (without it the emulator leads the ports, slowly for many clients)",
+        "apt-get install passt (without it the emulator forwards the ports, slowly for many clients)",
         false,
     );
     need("curl", first_line("curl", "--version"), "apt-get install curl (tests use it)", false);

@@ -45,24 +45,24 @@ pub struct Options {
     /// Memory of the machine, for instance 512M or 2G; a number alone is MiB
     #[arg(short, long, value_name = "SIZE", default_value = "512M", value_parser = parse_memory)]
     pub memory: u64,
-    /// Lead a port of this machine to the guest: [ADDRESS:]HOST:GUEST[/udp]; without an address
-    /// that of 127.0.0.1
+    /// Publish a port of this machine to the guest: [ADDRESS:]HOST:GUEST[/udp]; at 127.0.0.1 unless
+    /// an address is given
     #[arg(short, long, value_name = "HOST:GUEST")]
     pub publish: Vec<Forward>,
-    /// Copy a file or folder in at start
+    /// Copy a file or folder into the guest before it starts
     #[arg(short, long, value_name = "HOST:GUEST")]
     pub volume: Vec<Volume>,
-    /// Copy a file or folder in at the path it has here, with the libraries of what is in it
+    /// Copy a file or folder into the guest, to the same path, with the libraries that it needs
     #[arg(long, value_name = "PATH")]
     pub with: Vec<PathBuf>,
-    /// Copy the files of an installed Debian package in, and of those that it depends on, with
-    /// the system users and the folders that their set-up made
+    /// Copy an installed Debian package into the guest, and those that it depends on, with the
+    /// system users and the folders that their set-up made
     #[arg(long, value_name = "NAME")]
     pub package: Vec<String>,
-    /// Run from a root file system: the guest's root is this folder, and PROGRAM is in it
+    /// Use this folder as the guest's root file system; PROGRAM is looked for in it
     #[arg(long, value_name = "DIR")]
     pub rootfs: Option<PathBuf>,
-    /// Set a variable of the program's environment; without =VALUE, this shell's value is taken
+    /// Set an environment variable of the program; without =VALUE it has this shell's value
     #[arg(short, long, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
     /// Working directory of the program
@@ -80,16 +80,16 @@ pub struct Options {
     /// Wait for a debugger at this port of 127.0.0.1 before the first instruction
     #[arg(long, value_name = "PORT", num_args = 0..=1, require_equals = true, default_missing_value = "1234")]
     pub gdb: Option<u16>,
-    /// Say nothing but what the program says, and errors
+    /// Print the program's output and errors only
     #[arg(short, long, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Show all that the system says, from its first line
+    /// Print every line of the system, from the first
     #[arg(long)]
     pub verbose: bool,
     /// Print the exact emulator command instead of running it
     #[arg(long)]
     pub print: bool,
-    /// Record all frames at the network card
+    /// Record all frames at the network card in this file
     #[arg(long, value_name = "FILE")]
     pub pcap: Option<PathBuf>,
     /// A program of this machine (path, or name in PATH), and its arguments
@@ -134,7 +134,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
                 _passt = passt;
             }
             Err(problem) => eprintln!(
-                "pelago: the emulator's own network leads the ports, which is slow for many clients at once: {problem:#}"
+                "pelago: the emulator's own network forwards the ports, which is slow for many clients at once: {problem:#}"
             ),
         }
     }

@@ -31,18 +31,17 @@ const AT_ONCE: usize = 2;
 /// Options of `test`.
 #[derive(Args)]
 pub struct Options {
-    /// Only scenarios of one of these names; a word that is no whole name stands for all that
-    /// contain it
+    /// Run only scenarios of these names; a word that is no whole name selects all that contain it
     name: Vec<String>,
-    /// Only this tier: 0 boot, 1 kernel, 2 components, 3 Linux programs, 4 network and recovery, 5
-    /// applications
+    /// Run only this tier: 0 boot, 1 kernel, 2 components, 3 Linux programs, 4 network and
+    /// recovery, 5 applications
     #[arg(long)]
     tier: Option<u8>,
-    /// Those that take minutes, too; without this they run by their whole name only
+    /// Also run scenarios that take minutes; otherwise they run by their whole name only
     #[arg(long)]
     nightly: bool,
-    /// After a change: the unit tests of the crates that it touches, and one machine and core count
-    /// of each family of scenarios
+    /// Run what is worth it after each change: the unit tests of the crates that it touches, and
+    /// one machine and core count of each family of scenarios
     #[arg(long, conflicts_with_all = ["nightly", "name"])]
     quick: bool,
     /// Print the names instead of running
@@ -54,7 +53,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whoever runs by name or at night has the machine for it, and wants to see each failure.
+    /// A run by name or at night shows each failure; any other tries late scenarios again.
     fn repeats(&self) -> bool {
         self.name.is_empty() && !self.nightly
     }

@@ -1,4 +1,4 @@
-//! What a run of the tests spent its time on, for whoever wants it shorter.
+//! What a run of the tests spent its time on, so that it can be made shorter.
 
 use std::time::Duration;
 

@@ -146,8 +146,8 @@ fn scaling(bench: &Bench, cpus: u32) -> Result<()> {
     Ok(())
 }
 
-/// What is shared and used by one core costs no more than its lock (Corey section 4.1), whoever
-/// else there is.
+/// What is shared and used by one core costs no more than its lock (Corey section 4.1), however
+/// many cores there are.
 fn unshared(bench: &Bench, cpus: u32) -> Result<()> {
     let report = rows(bench, &UNSHARED.map(|row| format!("Pelago/{row}")).each_ref().map(String::as_str), cpus)?;
     let [(_, private), (misses, shared)] = [rate(&report, UNSHARED[0], cpus)?, rate(&report, UNSHARED[1], cpus)?];

@@ -86,7 +86,7 @@ fn run(bench: &Bench, cpus: u32, pairs: Vec<Pair>, times: usize) -> Result<()> {
 fn come_back(guest: &mut Guest, cpus: u32, victims: [&str; 2], before: &Lives, whole: &[String]) -> Result<()> {
     let end = Instant::now() + WHOLE_LIMIT;
     loop {
-        // Whoever would answer may be one of the two.
+        // The component that would answer may be one of the two.
         let state = lives(guest, cpus).and_then(|lives| Ok((lives, serving(guest)?)));
         if let Ok((lives, serving)) = &state {
             let is_back = |victim: &&str| lives.get(*victim) > before.get(*victim);

@@ -76,7 +76,7 @@ pub fn serve_on(bench: &Bench, cpus: u32, break_some: impl FnOnce(&mut Guest) ->
 }
 
 /// The monitor of the core where the driver is dies, in each way: the core's programs are lost, run
-/// again with the core, and whoever had memory of it with them.
+/// again with the core, and so do all that used memory of it.
 fn break_monitor(guest: &mut Guest) -> Result<()> {
     for (number, verb) in ["kill", "fault", "hang"].into_iter().enumerate() {
         let request = format!("chaos {verb} monitor-1");

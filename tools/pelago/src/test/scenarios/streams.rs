@@ -236,7 +236,7 @@ fn ends() -> Result<()> {
     let (output, _, _) =
         run("for n in 0 1 2; do [ -t $n ] && echo terminal; done; read line; echo $line; read x || echo end", b"l\n")?;
     ensure!(output == b"l\nend\n", "{:?}", String::from_utf8_lossy(&output));
-    // Whoever read the output is gone: so is the program.
+    // The reader of the output is gone: so is the program.
     let mut run = Piped::start(&["busybox", "yes"])?;
     // Dropped, it reads no more.
     run.lines()?.next()?;
