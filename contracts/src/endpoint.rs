@@ -56,7 +56,7 @@ pub enum BindError {
 
 /// What `chaos` makes a component do to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Hurt {
+pub enum InjectedFault {
     /// Reads a bad address.
     Fault,
     /// Loops for ever.
@@ -81,7 +81,7 @@ pub trait Endpoint {
 
     /// Hurts the component, for tests of recovery.
     #[op(oneway)]
-    fn hurt(&self, how: Hurt);
+    fn inject_fault(&self, how: InjectedFault);
 
     /// The component asks to be connected to a server of a contract: the nearest, or, by `index`,
     /// one of the next. Answered by `connect` or `refused`.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use contract::contract;
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::{BindError, Hurt};
+use crate::endpoint::{BindError, InjectedFault};
 use crate::spawn::{Death, DomainId};
 
 /// Names a channel on all cores: below 2^32 a wire of the system description, above one made at run
@@ -167,11 +167,11 @@ pub enum MonitorError {
 
 /// What is done to a component for tests of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Harm {
+pub enum FaultKind {
     /// It is ended with this status.
     Kill(u64),
     /// It hurts itself.
-    Hurt(Hurt),
+    Inject(InjectedFault),
 }
 
 /// What a region is.
@@ -250,7 +250,13 @@ pub trait Monitor {
     /// Harms a component after a while, for tests of recovery. With a while it is fine at once, and
     /// done even if who asked is gone by then.
     #[op]
-    async fn harm(&self, core: u32, domain: DomainId, how: Harm, after_ns: u64) -> Result<(), MonitorError>;
+    async fn inject_fault(
+        &self,
+        core: u32,
+        domain: DomainId,
+        how: FaultKind,
+        after_ns: u64,
+    ) -> Result<(), MonitorError>;
 
     /// The domain with the smallest id of at least `from` on that core.
     #[op(repeatable)]
@@ -306,7 +312,7 @@ pub trait Monitor {
     /// Makes a core's monitor hurt itself after a while, for tests of recovery; that of core 0 ends
     /// the machine.
     #[op(oneway)]
-    fn hurt_monitor(&self, core: u32, how: Hurt, after_ns: u64);
+    fn inject_monitor_fault(&self, core: u32, how: InjectedFault, after_ns: u64);
 
     /// Ends the machine.
     #[op(oneway)]

@@ -13,7 +13,7 @@ use core::task::{Poll, Waker};
 use abi::pcore::runs;
 use abi::{Handle, ObjectType};
 use channel::{CallError, ClientChannel, Doorbell, Peer, SendError, ServerChannel, Wiring, queued};
-use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, Hurt, Wired};
+use contracts::endpoint::{BindError, EndpointClient, EndpointEvent, InjectedFault, Wired};
 use contracts::lookup::{self, serve_lookup};
 use contracts::monitor::*;
 use contracts::names::NamesClient;
@@ -354,13 +354,13 @@ impl Service {
     }
 
     /// Harms a component, on whatever core.
-    async fn harm(self: &Rc<Self>, core: u32, domain: DomainId, how: Harm) -> Result<(), MonitorError> {
+    async fn inject_fault(self: &Rc<Self>, core: u32, domain: DomainId, how: FaultKind) -> Result<(), MonitorError> {
         if core != self.core {
-            return self.far(core, |monitor| monitor.harm(core, domain, how, 0)).await;
+            return self.far(core, |monitor| monitor.inject_fault(core, domain, how, 0)).await;
         }
         match how {
-            Harm::Kill(status) => self.registry.borrow_mut().kill(domain, status),
-            Harm::Hurt(how) => self.endpoint(domain)?.hurt(how).map_err(|_| MonitorError::Failed),
+            FaultKind::Kill(status) => self.registry.borrow_mut().kill(domain, status),
+            FaultKind::Inject(how) => self.endpoint(domain)?.inject_fault(how).map_err(|_| MonitorError::Failed),
         }
     }
 
@@ -558,14 +558,21 @@ impl MonitorServer for Shared {
         self.0.far(core, |monitor| monitor.discard(core, domain)).await
     }
 
-    async fn harm(&self, _: &Peer, core: u32, domain: DomainId, how: Harm, after_ns: u64) -> Result<(), MonitorError> {
+    async fn inject_fault(
+        &self,
+        _: &Peer,
+        core: u32,
+        domain: DomainId,
+        how: FaultKind,
+        after_ns: u64,
+    ) -> Result<(), MonitorError> {
         if after_ns == 0 {
-            return self.0.harm(core, domain, how).await;
+            return self.0.inject_fault(core, domain, how).await;
         }
         let service = self.0.clone();
         runtime::spawn(async move {
             runtime::sleep(after_ns).await;
-            if let Err(error) = service.harm(core, domain, how).await {
+            if let Err(error) = service.inject_fault(core, domain, how).await {
                 runtime::log!("domain {domain:#x} is not harmed: {error:?}");
             }
         });
@@ -580,16 +587,16 @@ impl MonitorServer for Shared {
         Ok(())
     }
 
-    fn hurt_monitor(&self, _: &Peer, core: u32, how: Hurt, after_ns: u64) {
+    fn inject_monitor_fault(&self, _: &Peer, core: u32, how: InjectedFault, after_ns: u64) {
         if self.is_here(core) {
-            return runtime::hurt(how);
+            return runtime::inject_fault(how);
         }
         let service = self.0.clone();
         runtime::spawn(async move {
             runtime::sleep(after_ns).await;
             let client = service.far.borrow().get(&core).map(|far| far.client.clone());
             // One that does not take it is lost already.
-            let _ = client.map(|client| client.hurt_monitor(core, how, 0));
+            let _ = client.map(|client| client.inject_monitor_fault(core, how, 0));
         });
     }
 

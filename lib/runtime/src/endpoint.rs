@@ -11,7 +11,9 @@ use core::task::{Poll, Waker};
 
 use abi::Handle;
 use channel::{ClientChannel, Doorbell, Memory, Peer, ServerChannel, Wiring};
-use contracts::endpoint::{BindError, EndpointError, EndpointEvents, EndpointServer, Hurt, Wired, serve_endpoint};
+use contracts::endpoint::{
+    BindError, EndpointError, EndpointEvents, EndpointServer, InjectedFault, Wired, serve_endpoint,
+};
 
 use crate::Watch;
 use crate::map::map_segment;
@@ -172,25 +174,25 @@ impl EndpointServer for Endpoint {
         self.waiting.answer(request, Err(why));
     }
 
-    fn hurt(&self, _peer: &Peer, how: Hurt) {
-        hurt(how);
+    fn inject_fault(&self, _peer: &Peer, how: InjectedFault) {
+        inject_fault(how);
     }
 }
 
 /// Hurts this component, for tests of recovery.
-pub fn hurt(how: Hurt) {
+pub fn inject_fault(how: InjectedFault) {
     match how {
         // SAFETY: page 0 is never mapped: the kernel ends the component here, as whoever tests
         // asks; nothing is read.
-        Hurt::Fault => unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() },
-        Hurt::Hang => loop {
+        InjectedFault::Fault => unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() },
+        InjectedFault::Hang => loop {
             core::hint::spin_loop();
         },
-        Hurt::Block => loop {
+        InjectedFault::Block => loop {
             // Nobody else has this semaphore. Refused, it hangs in the other way.
             let _ = crate::semaphore(0).map(|nobody_ups| nobody_ups.down(u64::MAX));
         },
-        Hurt::Panic => panic!("asked for by a test of recovery"),
+        InjectedFault::Panic => panic!("asked for by a test of recovery"),
     };
 }
 

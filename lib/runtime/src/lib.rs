@@ -80,7 +80,7 @@ mod watch;
 pub use backoff::Backoff;
 pub use channel::{Bulk, Clients, Holders, LENT, Peer};
 pub use companion::Companion;
-pub use endpoint::{Incoming, hurt};
+pub use endpoint::{Incoming, inject_fault};
 pub use executor::{TaskId, abort, begin, is_at_rest, is_due, notified, reserve, sleep_until, spawn, yield_now};
 pub use log_limit::LogLimit;
 pub use map::map_segment;

@@ -63,7 +63,7 @@ impl MonitorServer for Fake {
     refused! {
         region(u32, String, u64, RegionKind, Option<u64>) -> u64;
         discard(u32, DomainId) -> ();
-        harm(u32, DomainId, Harm, u64) -> ();
+        inject_fault(u32, DomainId, FaultKind, u64) -> ();
         last_end(u32, String) -> Option<(u64, Death)>;
         memory(u32) -> CoreMemory;
         objects(u32) -> Vec<u64>;
@@ -140,7 +140,7 @@ impl MonitorServer for Fake {
         Ok(())
     }
 
-    fn hurt_monitor(&self, _: &Peer, _: u32, _: contracts::endpoint::Hurt, _: u64) {}
+    fn inject_monitor_fault(&self, _: &Peer, _: u32, _: contracts::endpoint::InjectedFault, _: u64) {}
 
     fn power_off(&self, _: &Peer, _: u8) {}
 }

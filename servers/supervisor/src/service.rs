@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use channel::{CallError, Peer};
-use contracts::endpoint::Hurt;
-use contracts::monitor::{CoreUse, Harm, MonitorError};
+use contracts::endpoint::InjectedFault;
+use contracts::monitor::{CoreUse, FaultKind, MonitorError};
 use contracts::spawn::DomainId;
 use contracts::supervisor::*;
 use runtime::now_ns;
@@ -80,7 +80,7 @@ impl SupervisorServer for Shared {
             Target::Monitor(core) => self.break_monitor(what, core).await,
             Target::Domain { component, core, domain } => {
                 let generation = self.0.with(&component, |entry| entry.generation).unwrap_or_default();
-                self.harm(what, &component, core, domain, 0).await?;
+                self.inject_fault(what, &component, core, domain, 0).await?;
                 self.again(&component, generation).await
             }
         }
@@ -88,8 +88,10 @@ impl SupervisorServer for Shared {
 
     async fn chaos_later(&self, _: &Peer, what: Chaos, name: String, after_ns: u64) -> Result<(), SupervisorError> {
         match self.target(&name)? {
-            Target::Monitor(core) => self.hurt_monitor(what, core, after_ns),
-            Target::Domain { component, core, domain } => self.harm(what, &component, core, domain, after_ns).await,
+            Target::Monitor(core) => self.inject_monitor_fault(what, core, after_ns),
+            Target::Domain { component, core, domain } => {
+                self.inject_fault(what, &component, core, domain, after_ns).await
+            }
         }
     }
 
@@ -152,7 +154,7 @@ impl Shared {
     }
 
     /// Does it to a domain of a component.
-    async fn harm(
+    async fn inject_fault(
         &self,
         what: Chaos,
         component: &str,
@@ -163,23 +165,23 @@ impl Shared {
         let by_hang = matches!(what, Chaos::Hang | Chaos::Block);
         self.0.with(component, |entry| entry.is_broken(by_hang, now_ns() + after_ns));
         let how = match what {
-            Chaos::Kill => Harm::Kill(KILLED),
-            Chaos::Fault => Harm::Hurt(Hurt::Fault),
-            Chaos::Hang => Harm::Hurt(Hurt::Hang),
-            Chaos::Block => Harm::Hurt(Hurt::Block),
+            Chaos::Kill => FaultKind::Kill(KILLED),
+            Chaos::Fault => FaultKind::Inject(InjectedFault::Fault),
+            Chaos::Hang => FaultKind::Inject(InjectedFault::Hang),
+            Chaos::Block => FaultKind::Inject(InjectedFault::Block),
         };
-        answer(self.0.monitor.harm(core, domain, how, after_ns)).await.map_err(|_| SupervisorError::NotFound)
+        answer(self.0.monitor.inject_fault(core, domain, how, after_ns)).await.map_err(|_| SupervisorError::NotFound)
     }
 
     /// Does it to the monitor of a core.
-    fn hurt_monitor(&self, what: Chaos, core: u32, after_ns: u64) -> Result<(), SupervisorError> {
+    fn inject_monitor_fault(&self, what: Chaos, core: u32, after_ns: u64) -> Result<(), SupervisorError> {
         let how = match what {
-            Chaos::Kill => Hurt::Panic,
-            Chaos::Fault => Hurt::Fault,
-            Chaos::Hang => Hurt::Hang,
-            Chaos::Block => Hurt::Block,
+            Chaos::Kill => InjectedFault::Panic,
+            Chaos::Fault => InjectedFault::Fault,
+            Chaos::Hang => InjectedFault::Hang,
+            Chaos::Block => InjectedFault::Block,
         };
-        self.0.monitor.hurt_monitor(core, how, after_ns).map_err(|_| SupervisorError::TimedOut)
+        self.0.monitor.inject_monitor_fault(core, how, after_ns).map_err(|_| SupervisorError::TimedOut)
     }
 
     /// Breaks the monitor of a core, and waits until the core was lost and runs again.
@@ -189,7 +191,7 @@ impl Shared {
             return Err(SupervisorError::NotFound);
         }
         let (before, start_ns) = (self.0.losses(core), now_ns());
-        self.hurt_monitor(what, core, 0)?;
+        self.inject_monitor_fault(what, core, 0)?;
         let again = async {
             self.0.lost_core.until(|| (self.0.losses(core) > before).then_some(())).await;
             while answer(self.0.monitor.memory(core)).await.is_err() {

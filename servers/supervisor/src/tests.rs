@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use abi::{DeathCause, Handle};
 use channel::{Layout, Peer};
-use contracts::endpoint::{BindError, Hurt};
+use contracts::endpoint::{BindError, InjectedFault};
 use contracts::monitor::*;
 use contracts::spawn::{Death, DomainId, LinuxDomain, SpawnClient, SpawnError, SpawnServer, serve_spawn};
 use runtime::now_ns;
@@ -78,7 +78,7 @@ impl MonitorServer for Fake {
         start(u32, DomainId) -> ();
         begin_turns(u32, DomainId) -> ();
         discard(u32, DomainId) -> ();
-        harm(u32, DomainId, Harm, u64) -> ();
+        inject_fault(u32, DomainId, FaultKind, u64) -> ();
         memory(u32) -> CoreMemory;
         objects(u32) -> Vec<u64>;
         core_use(u32) -> CoreUse;
@@ -117,7 +117,7 @@ impl MonitorServer for Fake {
         Ok(ends.iter().find(|(of, _)| *of == name).map(|(_, generation)| (*generation, killed(domain_of(core, 1)))))
     }
 
-    fn hurt_monitor(&self, _: &Peer, _: u32, _: Hurt, _: u64) {}
+    fn inject_monitor_fault(&self, _: &Peer, _: u32, _: InjectedFault, _: u64) {}
 
     fn power_off(&self, _: &Peer, _: u8) {
         panic!("the machine ends");
