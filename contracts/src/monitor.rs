@@ -307,7 +307,7 @@ pub trait Monitor {
     /// Forgets what there is on `core` of channels with `lost`, a core whose monitor ended: ends
     /// that are on `core` see them closed by the other. Between monitors. Idempotent.
     #[op]
-    async fn forget_core(&self, core: u32, lost: u32) -> Result<(), MonitorError>;
+    async fn discard_core(&self, core: u32, lost: u32) -> Result<(), MonitorError>;
 
     /// Makes a core's monitor hurt itself after a while, for tests of recovery; that of core 0 ends
     /// the machine.

@@ -42,7 +42,7 @@ pub trait Names {
 
     /// Forgets all of a component.
     #[op(repeatable)]
-    async fn forget(&self, component: String) -> Result<(), NamesError>;
+    async fn unregister(&self, component: String) -> Result<(), NamesError>;
 
     /// All that exists was registered since the server started.
     #[op(repeatable)]

@@ -14,8 +14,8 @@ use contracts::monitor::{ChannelPlan, DomainPlan, MonitorError, STALLED};
 use runtime::{Backoff, LogLimit, now_ns};
 use system::System;
 
+use crate::kernel_calls;
 use crate::link::{GREETED, Link};
-use crate::metal;
 use crate::service::Service;
 
 /// How often it is said which cores are waited for.
@@ -31,7 +31,7 @@ pub fn list_devices(system: &System) {
     let (mut driven, mut idle) = (Vec::new(), Vec::new());
     let all = (0..).map_while(|index| sys::device_list(index).ok());
     // The clock is ours.
-    for device in all.filter(|device| device.hwid != metal::RTC) {
+    for device in all.filter(|device| device.hwid != kernel_calls::RTC) {
         match monitor_core::describe(&device, &kinds) {
             (Some(kind), place) => driven.push(format!("{place} {kind}")),
             (None, place) => idle.push(place),

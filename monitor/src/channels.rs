@@ -133,7 +133,7 @@ impl<M: Machine> Registry<M> {
         }
         let mut channel = self.memory_of(&plan, is_local[1], other)?;
         if let Err(error) = self.equip(&mut channel, is_local) {
-            self.dismantle(channel);
+            self.destroy_channel(channel);
             return Err(refused(&self.machine, error));
         }
         let (id, place) = (plan.id, channel.place());
@@ -242,12 +242,12 @@ impl<M: Machine> Registry<M> {
             }
         }
         self.domains.values_mut().for_each(|domain| domain.channels.retain(|(held, _)| *held != id));
-        self.dismantle(channel);
+        self.destroy_channel(channel);
     }
 
     /// Closes all channels with a core that was lost. Whoever used memory of that core ends with
     /// it: the core will use it for something else.
-    pub fn forget_core(&mut self, lost: u32) {
+    pub fn discard_core(&mut self, lost: u32) {
         let borrows = |domain: &&Domain| {
             let mut channels = domain.channels.iter().filter_map(|(id, _)| self.channels.get(id));
             channels.any(|channel| channel.plan.server_core == lost)
@@ -265,7 +265,7 @@ impl<M: Machine> Registry<M> {
         ids.into_iter().for_each(|id| self.close(id));
     }
 
-    fn dismantle(&mut self, channel: Channel) {
+    fn destroy_channel(&mut self, channel: Channel) {
         for half in channel.halves {
             half.slot.into_iter().for_each(|slot| self.machine.free_slot(slot));
             half.portal.into_iter().for_each(|(portal, _)| self.machine.drop(portal));

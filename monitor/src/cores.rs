@@ -18,7 +18,7 @@ use monitor_core::{Dead, LostCores};
 use runtime::{TaskId, now_ns};
 
 use crate::link::{CORE_CHANGED, GREETED, Link};
-use crate::service::{Service, passed, said};
+use crate::service::{Service, log_failed, passed};
 
 /// How often another monitor is rung: its kernel ends one that leaves that alone.
 const BEAT_NS: u64 = 1_000_000_000;
@@ -26,7 +26,7 @@ const BEAT_NS: u64 = 1_000_000_000;
 const CHANGE_LIMIT_NS: u64 = 5_000_000_000;
 
 /// A core that is up.
-pub struct Far {
+pub struct RemoteMonitor {
     /// Its monitor.
     pub client: MonitorClient,
     events: TaskId,
@@ -55,7 +55,7 @@ impl Service {
     pub fn link_up(self: &Rc<Self>, link: &Link, memory: Memory) -> Result<(), Error> {
         let client = link.client(memory)?;
         let events = runtime::spawn(self.clone().hear(link.core(), client.clone()));
-        self.far.borrow_mut().insert(link.core(), Far { client, events });
+        self.remote_monitors.borrow_mut().insert(link.core(), RemoteMonitor { client, events });
         self.lost.borrow_mut().up(link.core(), now_ns());
         self.wake_waiting();
         Ok(())
@@ -104,7 +104,7 @@ impl Service {
         loop {
             let is_gone = |core: &u32| self.links.borrow().get(core).is_some_and(|link| link.is_halted());
             self.cores_changed.changed();
-            let gone: Vec<u32> = self.far.borrow().keys().copied().filter(is_gone).collect();
+            let gone: Vec<u32> = self.remote_monitors.borrow().keys().copied().filter(is_gone).collect();
             for core in gone {
                 runtime::log!("core {core}: its monitor has ended");
                 runtime::spawn(self.clone().core_lost(core));
@@ -116,17 +116,17 @@ impl Service {
     /// The monitor of a core is no use any more, if `client` is still its own: everybody is told
     /// that what was there is gone, and the core is run again.
     pub fn is_lost(self: &Rc<Self>, core: u32, client: &MonitorClient) {
-        let is_it = |far: &Far| Rc::ptr_eq(far.client.channel(), client.channel());
-        if self.far.borrow().get(&core).is_some_and(is_it) {
+        let is_it = |remote: &RemoteMonitor| Rc::ptr_eq(remote.client.channel(), client.channel());
+        if self.remote_monitors.borrow().get(&core).is_some_and(is_it) {
             runtime::spawn(self.clone().core_lost(core));
         }
     }
 
     async fn core_lost(self: Rc<Self>, core: u32) {
-        let far = self.far.borrow_mut().remove(&core);
-        let (Some(far), Some(link)) = (far, self.links.borrow_mut().remove(&core)) else { return };
+        let remote = self.remote_monitors.borrow_mut().remove(&core);
+        let (Some(remote), Some(link)) = (remote, self.links.borrow_mut().remove(&core)) else { return };
         self.lost.borrow_mut().lost(core, now_ns());
-        lose(core, Gone { service: self, far, link }).await;
+        lose(core, Gone { service: self, remote, link }).await;
     }
 
     /// All cores that start at boot did: from now on they may be changed.
@@ -144,7 +144,7 @@ impl Service {
         if self.changing.replace(true) {
             return Err(MonitorError::Busy);
         }
-        let is_up = self.far.borrow().contains_key(&core);
+        let is_up = self.remote_monitors.borrow().contains_key(&core);
         let changed = match (run, is_up) {
             (true, false) => self.run_again(core).await,
             (false, true) => self.halt(core).await,
@@ -157,37 +157,37 @@ impl Service {
     async fn run_again(self: &Rc<Self>, core: u32) -> Result<(), MonitorError> {
         let started = self.start_core(core).map_err(|error| match error {
             Error::Busy => MonitorError::Busy,
-            error => said(&format!("core {core} does not start: {}", error.name())),
+            error => log_failed(&format!("core {core} does not start: {}", error.name())),
         })?;
         let (link, memory) = started;
         until(GREETED, || link.is_up())
             .await
-            .map_err(|()| said(&format!("core {core} does not come up; halt it and try again")))?;
-        self.link_up(&link, memory).map_err(|error| said(&format!("core {core} has no link: {}", error.name())))
+            .map_err(|()| log_failed(&format!("core {core} does not come up; halt it and try again")))?;
+        self.link_up(&link, memory).map_err(|error| log_failed(&format!("core {core} has no link: {}", error.name())))
     }
 
     async fn halt(self: &Rc<Self>, core: u32) -> Result<(), MonitorError> {
-        let Some(far) = self.far.borrow_mut().remove(&core) else { return Err(MonitorError::NoCore) };
-        if let Err(error) = passed(far.client.leave(core).await) {
-            self.far.borrow_mut().insert(core, far);
+        let Some(remote) = self.remote_monitors.borrow_mut().remove(&core) else { return Err(MonitorError::NoCore) };
+        if let Err(error) = passed(remote.client.leave(core).await) {
+            self.remote_monitors.borrow_mut().insert(core, remote);
             return Err(error);
         }
-        runtime::abort(far.events);
+        runtime::abort(remote.events);
         let link = self.links.borrow().get(&core).cloned().ok_or(MonitorError::NoCore)?;
         self.halt_link(&link).await?;
         // Not before: a monitor whose link is closed would end by itself.
-        drop(far);
-        link.forget();
+        drop(remote);
+        link.release_core();
         Ok(())
     }
 
     /// Halts a core, whatever runs there.
     async fn halt_link(&self, link: &Link) -> Result<(), MonitorError> {
         let core = link.core();
-        link.halt().map_err(|error| said(&format!("core {core} does not halt: {}", error.name())))?;
+        link.halt().map_err(|error| log_failed(&format!("core {core} does not halt: {}", error.name())))?;
         let halted = self.cores_changed.until(|| link.is_halted().then_some(()));
         let halted = runtime::timeout(CHANGE_LIMIT_NS, halted).await;
-        halted.map_err(|_| said(&format!("core {core} does not halt in time")))
+        halted.map_err(|_| log_failed(&format!("core {core} does not halt in time")))
     }
 }
 
@@ -222,14 +222,14 @@ async fn lose(core: u32, gone: impl LostCore) {
 /// A lost core and all that core 0's monitor has of it.
 struct Gone {
     service: Rc<Service>,
-    far: Far,
+    remote: RemoteMonitor,
     link: Rc<Link>,
 }
 
 impl LostCore for Gone {
     fn close(&self) {
-        runtime::abort(self.far.events);
-        self.far.client.channel().close();
+        runtime::abort(self.remote.events);
+        self.remote.client.channel().close();
     }
 
     async fn halt(&self) -> Result<(), MonitorError> {
@@ -238,11 +238,11 @@ impl LostCore for Gone {
 
     async fn discard(&self) {
         let (service, core) = (&self.service, self.link.core());
-        service.registry.borrow_mut().forget_core(core);
-        let others: Vec<u32> = service.far.borrow().keys().copied().collect();
+        service.registry.borrow_mut().discard_core(core);
+        let others: Vec<u32> = service.remote_monitors.borrow().keys().copied().collect();
         for other in others {
             // One that does not answer is lost itself.
-            let _ = service.far(other, |monitor| monitor.forget_core(other, core)).await;
+            let _ = service.remote_core(other, |monitor| monitor.discard_core(other, core)).await;
         }
     }
 
@@ -259,9 +259,9 @@ impl LostCore for Gone {
     }
 
     async fn run_again(self) {
-        let Gone { service, far, link } = self;
+        let Gone { service, remote, link } = self;
         let core = link.core();
-        drop(far);
+        drop(remote);
         link.discard();
         run_at_last(&service.lost, core, || service.change_core(core, true)).await;
         service.offer_again(core).await;

@@ -79,7 +79,7 @@ pub fn describe(device: &DeviceRecord, kinds: &[&str]) -> (Option<String>, Strin
 
 impl<M: Machine> Registry<M> {
     /// The first device of a kind for a domain; `None` if the machine has none.
-    pub(crate) fn lend(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
+    pub(crate) fn assign_device(&mut self, name: &str, into: &Parts) -> Result<Option<StartRecord>, Error> {
         let right = match name {
             POWER => Some(Rights::POWER),
             CORES => Some(Rights::ALL),

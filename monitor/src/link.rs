@@ -150,7 +150,7 @@ impl Link {
     }
 
     /// Gives the core back to the pool. No client is left.
-    pub fn forget(&self) {
+    pub fn release_core(&self) {
         for held in [self.doorbell.take(), self.pcore.take()].into_iter().flatten() {
             // A capability of ours that is there.
             let _ = sys::cap_drop(held);
@@ -162,7 +162,7 @@ impl Link {
     /// Gives back all but the memory, which goes with its last user: for a core that was lost,
     /// whose clients may not all be gone yet.
     pub fn discard(&self) {
-        self.forget();
+        self.release_core();
         // They are ours and there.
         let _ = sys::wake_slot_free(Handle::PCORE, self.slot);
         let _ = sys::cap_drop(self.entrance);

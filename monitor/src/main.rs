@@ -5,10 +5,10 @@ extern crate alloc;
 
 mod boot;
 mod cores;
+mod kernel_calls;
 mod link;
 mod lookup;
 mod memory;
-mod metal;
 mod service;
 mod time_of_day;
 
@@ -21,7 +21,7 @@ use abi::{Handle, PAGE_BYTES};
 use monitor_core::{Facts, Registry, archive};
 use runtime::Start;
 
-use crate::metal::Metal;
+use crate::kernel_calls::KernelCalls;
 use crate::service::Service;
 
 runtime::main!(component);
@@ -40,7 +40,7 @@ async fn component(start: Start) {
     if let Err(error) = time_of_day::start(&start, &mut facts, command_line(&start)) {
         return give_up(&alloc::format!("no clock page: {}", error.name()));
     }
-    let service = Rc::new(Service::new(Registry::new(Metal::default(), facts, archive, command_line(&start))));
+    let service = Rc::new(Service::new(Registry::new(KernelCalls::default(), facts, archive, command_line(&start))));
     runtime::spawn(service.clone().watch_deaths());
     runtime::spawn(service.clone().watch_stalls());
     runtime::spawn(service.clone().beat());

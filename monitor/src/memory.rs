@@ -65,7 +65,7 @@ impl Service {
         if core == self.core {
             return kernel(sys::ram_carve(Handle::ROOT_RAM, pages));
         }
-        self.far(core, |monitor| monitor.carve(core, pages)).await
+        self.remote_core(core, |monitor| monitor.carve(core, pages)).await
     }
 
     /// Puts pages into a core's account.
@@ -73,6 +73,6 @@ impl Service {
         if core == self.core {
             return kernel(sys::ram_add(Handle::ROOT_RAM, physical, pages));
         }
-        self.far(core, |monitor| monitor.add(core, physical, pages)).await
+        self.remote_core(core, |monitor| monitor.add(core, physical, pages)).await
     }
 }

@@ -120,16 +120,16 @@ pub fn at_boot(clock: Option<Offset>, told_ns: Option<i64>) -> Option<AtBoot> {
 
 /// Keeps the time of day by a clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Keeper {
+pub struct ClockDiscipline {
     /// How far the time of day is ahead of the clock on purpose; `None` is decided at the first
     /// settled offset.
     lag_ns: Option<i64>,
 }
 
-impl Keeper {
+impl ClockDiscipline {
     /// The time of day is as the clock is, or is ahead of it as it was at boot.
-    pub fn new(may_lag: bool) -> Keeper {
-        Keeper { lag_ns: (!may_lag).then_some(0) }
+    pub fn new(may_lag: bool) -> ClockDiscipline {
+        ClockDiscipline { lag_ns: (!may_lag).then_some(0) }
     }
 
     /// What has to be put into force, if the time of day is not what a settled offset allows.
@@ -241,12 +241,12 @@ mod tests {
             let begun = at_boot(Some(offset), None).unwrap().offset_ns;
             assert!(begun <= world.offset_ns() && begun + SECOND_NS as i64 >= world.offset_ns());
             let mut setting = Setting::new(0, begun as u64);
-            let mut keeper = Keeper::new(false);
+            let mut discipline = ClockDiscipline::new(false);
             for round in 0..1000u32 {
                 world.set_ns = if round < 20 { 0 } else { set_s * SECOND_NS as i64 };
                 world.settle(&mut offset);
                 let before_ns = setting.day_at(world.now_ns);
-                setting = keeper.correct(&offset, setting, world.now_ns).unwrap_or(setting);
+                setting = discipline.correct(&offset, setting, world.now_ns).unwrap_or(setting);
                 assert!(setting.day_at(world.now_ns) >= before_ns);
                 let error_ns = setting.day_at(world.now_ns) as i64 - world.clock_ns(world.now_ns) as i64;
                 // It was slewed meanwhile; back it goes slowly.
@@ -264,10 +264,10 @@ mod tests {
         let ahead_ns = 600 * MS as i64;
         let begun = CLOCK_NS as i64 + ahead_ns;
         assert_eq!(at_boot(Some(offset), Some(begun)), Some(AtBoot { offset_ns: begun, may_lag: true }));
-        let (mut setting, mut keeper) = (Setting::new(0, begun as u64), Keeper::new(true));
+        let (mut setting, mut discipline) = (Setting::new(0, begun as u64), ClockDiscipline::new(true));
         for _ in 0..200 {
             world.settle(&mut offset);
-            setting = keeper.correct(&offset, setting, world.now_ns).unwrap_or(setting);
+            setting = discipline.correct(&offset, setting, world.now_ns).unwrap_or(setting);
             let error_ns = setting.day_at(world.now_ns) as i64 - world.clock_ns(world.now_ns) as i64 - ahead_ns;
             assert!(error_ns.unsigned_abs() < 12 * MS, "{error_ns}");
         }

@@ -21,10 +21,10 @@ use contracts::spawn::{Death, DomainId};
 use monitor_core::{DEATH_BADGES, Dead, EndpointWire, LostCores, Moves, Registry, STALL_BADGES, Wire};
 use runtime::{Watch, now_ns};
 
-use crate::cores::Far;
+use crate::cores::RemoteMonitor;
+use crate::kernel_calls::KernelCalls;
 use crate::link::Link;
 use crate::lookup::Names;
-use crate::metal::Metal;
 
 /// How long a request waits for a core that is starting.
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
@@ -41,11 +41,11 @@ const CONNECT_LIMIT_NS: u64 = 5_000_000_000;
 /// This core's monitor.
 pub struct Service {
     pub(crate) core: u32,
-    pub(crate) registry: RefCell<Registry<Metal>>,
+    pub(crate) registry: RefCell<Registry<KernelCalls>>,
     /// Other cores' links, whether they run or not; only at core 0.
     pub links: RefCell<BTreeMap<u32, Rc<Link>>>,
     /// Other cores, while they are up; only at core 0.
-    pub far: RefCell<BTreeMap<u32, Far>>,
+    pub remote_monitors: RefCell<BTreeMap<u32, RemoteMonitor>>,
     /// Domains of other cores, each as its death is told if its core is lost; only at core 0.
     pub elsewhere: RefCell<BTreeMap<DomainId, Dead>>,
     /// How components of other cores ended last: their monitors may be lost. Only at core 0.
@@ -97,11 +97,11 @@ pub type Deaths = RefCell<Option<Rc<dyn Fn(&str, u64, Option<u64>)>>>;
 
 impl Service {
     /// Nothing made yet.
-    pub fn new(registry: Registry<Metal>) -> Service {
+    pub fn new(registry: Registry<KernelCalls>) -> Service {
         Service {
             core: registry.facts().core,
             links: RefCell::default(),
-            far: RefCell::default(),
+            remote_monitors: RefCell::default(),
             elsewhere: RefCell::default(),
             ends: RefCell::default(),
             lost: RefCell::default(),
@@ -138,7 +138,11 @@ impl Service {
 
     /// Asks the monitor of another core. One that does not answer at all is ended, with its core's
     /// programs, and the core run again.
-    pub async fn far<T, F>(self: &Rc<Self>, core: u32, ask: impl FnOnce(MonitorClient) -> F) -> Result<T, MonitorError>
+    pub async fn remote_core<T, F>(
+        self: &Rc<Self>,
+        core: u32,
+        ask: impl FnOnce(MonitorClient) -> F,
+    ) -> Result<T, MonitorError>
     where
         F: Future<Output = Result<T, CallError<MonitorError>>>,
     {
@@ -157,8 +161,8 @@ impl Service {
         if self.core != 0 || core >= self.cores() {
             return Err(MonitorError::NoCore);
         }
-        let up = poll_fn(|context| match self.far.borrow().get(&core) {
-            Some(far) => Poll::Ready(Ok(far.client.clone())),
+        let up = poll_fn(|context| match self.remote_monitors.borrow().get(&core) {
+            Some(remote) => Poll::Ready(Ok(remote.client.clone())),
             // One that did not come up at boot, or was halted.
             None if self.booted.get() => Poll::Ready(Err(MonitorError::NoCore)),
             None => {
@@ -356,7 +360,7 @@ impl Service {
     /// Harms a component, on whatever core.
     async fn inject_fault(self: &Rc<Self>, core: u32, domain: DomainId, how: FaultKind) -> Result<(), MonitorError> {
         if core != self.core {
-            return self.far(core, |monitor| monitor.inject_fault(core, domain, how, 0)).await;
+            return self.remote_core(core, |monitor| monitor.inject_fault(core, domain, how, 0)).await;
         }
         match how {
             FaultKind::Kill(status) => self.registry.borrow_mut().kill(domain, status),
@@ -388,8 +392,8 @@ impl Service {
         let endpoint = self.endpoint(to)?;
         match runtime::timeout(CONNECT_LIMIT_NS, queued(|| endpoint.connect(wired.clone()))).await {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(said(&format!("channel {contract} was not taken: {error:?}"))),
-            Err(_) => Err(said(&format!("channel {contract} was not taken in time"))),
+            Ok(Err(error)) => Err(log_failed(&format!("channel {contract} was not taken: {error:?}"))),
+            Err(_) => Err(log_failed(&format!("channel {contract} was not taken in time"))),
         }
     }
 
@@ -444,7 +448,7 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return self.0.open_here(plan, other);
         }
-        self.0.far(core, |monitor| monitor.open(core, plan, other)).await
+        self.0.remote_core(core, |monitor| monitor.open(core, plan, other)).await
     }
 
     async fn close(&self, _: &Peer, core: u32, id: ChannelId) -> Result<(), MonitorError> {
@@ -452,12 +456,12 @@ impl MonitorServer for Shared {
             self.0.registry.borrow_mut().close(id);
             return Ok(());
         }
-        self.0.far(core, |monitor| monitor.close(core, id)).await
+        self.0.remote_core(core, |monitor| monitor.close(core, id)).await
     }
 
     async fn announce(&self, _: &Peer, core: u32, id: ChannelId, set: u32) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return self.0.far(core, |monitor| monitor.announce(core, id, set)).await;
+            return self.0.remote_core(core, |monitor| monitor.announce(core, id, set)).await;
         }
         let (server, wired) = self.0.registry.borrow_mut().announce(id, set)?;
         self.0.connect(server, wired).await
@@ -472,7 +476,7 @@ impl MonitorServer for Shared {
         request: u64,
     ) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return self.0.far(core, |monitor| monitor.introduce(core, id, client, request)).await;
+            return self.0.remote_core(core, |monitor| monitor.introduce(core, id, client, request)).await;
         }
         let wired = self.0.registry.borrow_mut().introduce(id, client, request)?;
         let taken = self.0.connect(client, wired).await;
@@ -492,7 +496,7 @@ impl MonitorServer for Shared {
         why: BindError,
     ) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return self.0.far(core, |monitor| monitor.refuse(core, client, request, why)).await;
+            return self.0.remote_core(core, |monitor| monitor.refuse(core, client, request, why)).await;
         }
         self.0.registry.borrow_mut().answered(client);
         self.0.endpoint(client)?.refused(request, why).map_err(|_| MonitorError::Failed)
@@ -510,7 +514,7 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().region(&name, pages, kind, of);
         }
-        self.0.far(core, |monitor| monitor.region(core, name, pages, kind, of)).await
+        self.0.remote_core(core, |monitor| monitor.region(core, name, pages, kind, of)).await
     }
 
     async fn create(&self, peer: &Peer, core: u32, plan: DomainPlan) -> Result<Created, MonitorError> {
@@ -521,8 +525,8 @@ impl MonitorServer for Shared {
             return self.0.create_here(plan);
         }
         let (name, generation, linux) = (plan.name.clone(), plan.generation, plan.linux);
-        let created = self.0.far(core, |monitor| monitor.create(core, plan)).await?;
-        if !self.0.far.borrow().contains_key(&core) {
+        let created = self.0.remote_core(core, |monitor| monitor.create(core, plan)).await?;
+        if !self.0.remote_monitors.borrow().contains_key(&core) {
             // It was lost meanwhile.
             return Err(MonitorError::NoCore);
         }
@@ -534,28 +538,28 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return self.0.start_here(domain);
         }
-        self.0.far(core, |monitor| monitor.start(core, domain)).await
+        self.0.remote_core(core, |monitor| monitor.start(core, domain)).await
     }
 
     async fn kill(&self, _: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().kill(domain, status);
         }
-        self.0.far(core, |monitor| monitor.kill(core, domain, status)).await
+        self.0.remote_core(core, |monitor| monitor.kill(core, domain, status)).await
     }
 
     async fn begin_turns(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().begin_turns(domain);
         }
-        self.0.far(core, |monitor| monitor.begin_turns(core, domain)).await
+        self.0.remote_core(core, |monitor| monitor.begin_turns(core, domain)).await
     }
 
     async fn discard(&self, _: &Peer, core: u32, domain: DomainId) -> Result<(), MonitorError> {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().discard(domain);
         }
-        self.0.far(core, |monitor| monitor.discard(core, domain)).await
+        self.0.remote_core(core, |monitor| monitor.discard(core, domain)).await
     }
 
     async fn inject_fault(
@@ -579,11 +583,11 @@ impl MonitorServer for Shared {
         Ok(())
     }
 
-    async fn forget_core(&self, _: &Peer, core: u32, lost: u32) -> Result<(), MonitorError> {
+    async fn discard_core(&self, _: &Peer, core: u32, lost: u32) -> Result<(), MonitorError> {
         if !self.is_here(core) {
-            return self.0.far(core, |monitor| monitor.forget_core(core, lost)).await;
+            return self.0.remote_core(core, |monitor| monitor.discard_core(core, lost)).await;
         }
-        self.0.registry.borrow_mut().forget_core(lost);
+        self.0.registry.borrow_mut().discard_core(lost);
         Ok(())
     }
 
@@ -594,7 +598,7 @@ impl MonitorServer for Shared {
         let service = self.0.clone();
         runtime::spawn(async move {
             runtime::sleep(after_ns).await;
-            let client = service.far.borrow().get(&core).map(|far| far.client.clone());
+            let client = service.remote_monitors.borrow().get(&core).map(|remote| remote.client.clone());
             // One that does not take it is lost already.
             let _ = client.map(|client| client.inject_monitor_fault(core, how, 0));
         });
@@ -604,14 +608,14 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return Ok(self.0.registry.borrow_mut().line(from));
         }
-        self.0.far(core, |monitor| monitor.domain(core, from)).await
+        self.0.remote_core(core, |monitor| monitor.domain(core, from)).await
     }
 
     async fn last_end(&self, _: &Peer, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError> {
         if self.is_here(core) {
             return Ok(self.0.registry.borrow().last_end(&name));
         }
-        let asked = self.0.far(core, |monitor| monitor.last_end(core, name.clone())).await;
+        let asked = self.0.remote_core(core, |monitor| monitor.last_end(core, name.clone())).await;
         self.0.last_end_elsewhere(core, &name, asked)
     }
 
@@ -619,14 +623,14 @@ impl MonitorServer for Shared {
         if self.is_here(core) {
             return self.0.registry.borrow_mut().memory();
         }
-        self.0.far(core, |monitor| monitor.memory(core)).await
+        self.0.remote_core(core, |monitor| monitor.memory(core)).await
     }
 
     async fn objects(&self, _: &Peer, core: u32) -> Result<Vec<u64>, MonitorError> {
         if self.is_here(core) {
             return ObjectType::ALL.iter().map(|(of, _)| kernel(sys::object_count(*of))).collect();
         }
-        self.0.far(core, |monitor| monitor.objects(core)).await
+        self.0.remote_core(core, |monitor| monitor.objects(core)).await
     }
 
     async fn core_use(&self, _: &Peer, core: u32) -> Result<CoreUse, MonitorError> {
@@ -673,7 +677,7 @@ impl MonitorServer for Shared {
 }
 
 /// Something that should not be: into the log, and as an answer.
-pub fn said(text: &str) -> MonitorError {
+pub fn log_failed(text: &str) -> MonitorError {
     runtime::log!("{text}");
     MonitorError::Failed
 }

@@ -543,11 +543,11 @@ fn who_used_memory_of_a_lost_core_ends_and_its_channels_go() {
     for (name, ends) in [("ip", [(1, End::Client)]), ("driver", [(2, End::Server)]), ("tcp", [(3, End::Client)])] {
         registry.create(domain(name, 1, &ends)).map_err(|_| ()).unwrap();
     }
-    registry.forget_core(1);
+    registry.discard_core(1);
     // Its own memory the server keeps; it sees its client gone.
     let dead: Vec<_> = registry.deaths(crate::DEATH_BADGES).into_iter().map(|dead| dead.name).collect();
     assert_eq!(dead, ["ip"]);
     assert_eq!(registry.channels.keys().copied().collect::<Vec<_>>(), [3]);
-    registry.forget_core(1);
+    registry.discard_core(1);
     assert!(registry.deaths(crate::DEATH_BADGES).is_empty() && registry.named("driver").is_some());
 }

@@ -7,11 +7,11 @@ use abi::clock::Setting;
 use abi::layout::segment;
 use abi::{ClockPage, Error, Handle, Rights};
 use monitor_core::Facts;
-use monitor_core::offset::{Keeper, Look, Offset, REST_NS, at_boot, parse_time};
+use monitor_core::offset::{ClockDiscipline, Look, Offset, REST_NS, at_boot, parse_time};
 use runtime::{Start, now_ns};
 
+use crate::kernel_calls::RealTimeClock;
 use crate::link;
-use crate::metal::RealTimeClock;
 
 /// Finds or makes the page, for all domains to come.
 pub fn start(start: &Start, facts: &mut Facts, command_line: &[u8]) -> Result<(), Error> {
@@ -64,7 +64,7 @@ fn keep(page: Handle, since_power_on_ns: u64, command_line: &[u8]) -> Result<(),
 
 /// Keeps the page by the machine's clock.
 async fn follow(page: &'static ClockPage, clock: RealTimeClock, first: Look, may_lag: bool) {
-    let (mut offset, mut keeper) = (Offset::new(first), Keeper::new(may_lag));
+    let (mut offset, mut discipline) = (Offset::new(first), ClockDiscipline::new(may_lag));
     loop {
         runtime::sleep_until(offset.next_look_ns(now_ns())).await;
         // A clock that tells nonsense for once is asked again.
@@ -73,7 +73,7 @@ async fn follow(page: &'static ClockPage, clock: RealTimeClock, first: Look, may
             None => runtime::sleep(REST_NS).await,
         }
         if offset.is_settled()
-            && let Some(setting) = keeper.correct(&offset, page.setting(), now_ns())
+            && let Some(setting) = discipline.correct(&offset, page.setting(), now_ns())
         {
             page.set(setting);
         }

@@ -31,7 +31,7 @@ impl NamesServer for Fake {
         Ok(())
     }
 
-    async fn forget(&self, _: &Peer, _: String) -> Result<(), NamesError> {
+    async fn unregister(&self, _: &Peer, _: String) -> Result<(), NamesError> {
         Ok(())
     }
 

@@ -56,7 +56,7 @@ impl Table {
     }
 
     /// Forgets all of a component; gives the contracts that it served.
-    pub fn forget(&mut self, component: &str) -> Vec<String> {
+    pub fn unregister(&mut self, component: &str) -> Vec<String> {
         let gone = self.entries.extract_if(.., |(_, name), _| name == component);
         gone.map(|((contract, _), _)| contract).collect()
     }
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(table.find("files", 3, 2), Err(NamesError::NotYet));
         table.told_all();
         assert_eq!(table.find("files", 3, 2), Err(NamesError::NotFound));
-        assert_eq!(table.forget("near"), ["files"]);
+        assert_eq!(table.unregister("near"), ["files"]);
         assert_eq!(table.find("files", 3, 0).unwrap().component, "far");
     }
 

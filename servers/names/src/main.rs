@@ -58,8 +58,8 @@ impl NamesServer for Service {
         Ok(())
     }
 
-    async fn forget(&self, _: &Peer, component: String) -> Result<(), NamesError> {
-        let contracts = self.table.borrow_mut().forget(&component);
+    async fn unregister(&self, _: &Peer, component: String) -> Result<(), NamesError> {
+        let contracts = self.table.borrow_mut().unregister(&component);
         contracts.iter().for_each(|contract| self.changed(contract));
         Ok(())
     }

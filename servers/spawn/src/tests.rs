@@ -73,7 +73,7 @@ impl MonitorServer for Fake {
         add(u32, u64, u64) -> ();
         change_core(u32, bool) -> ();
         leave(u32) -> ();
-        forget_core(u32, u32) -> ();
+        discard_core(u32, u32) -> ();
     }
 
     async fn open(&self, _: &Peer, _: u32, _: ChannelPlan, _: Option<Place>) -> Result<Place, MonitorError> {
@@ -160,7 +160,7 @@ impl NamesServer for Fake {
         Ok(())
     }
 
-    async fn forget(&self, _: &Peer, _: String) -> Result<(), NamesError> {
+    async fn unregister(&self, _: &Peer, _: String) -> Result<(), NamesError> {
         Ok(())
     }
 

@@ -87,7 +87,7 @@ impl MonitorServer for Fake {
         add(u32, u64, u64) -> ();
         change_core(u32, bool) -> ();
         leave(u32) -> ();
-        forget_core(u32, u32) -> ();
+        discard_core(u32, u32) -> ();
     }
 
     async fn domain(&self, peer: &Peer, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError> {

@@ -26,12 +26,12 @@ const BELL: Rights = Rights::NOTIFY.union(Rights::GRANT);
 
 /// The kernel.
 #[derive(Default)]
-pub struct Metal {
+pub struct KernelCalls {
     /// What it refused.
     refusals: LogLimit,
 }
 
-impl Machine for Metal {
+impl Machine for KernelCalls {
     fn segment(&mut self, pages: u64, contiguous: bool) -> Result<(Handle, u64), Error> {
         sys::segment_alloc(Handle::ROOT_RAM, pages, if contiguous { segment::CONTIGUOUS } else { 0 })
     }
