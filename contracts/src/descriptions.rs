@@ -26,8 +26,9 @@ pub const TERMINAL: DescriptionId = 1;
 pub const STANDARD: [DescriptionId; 3] = [2, 3, 4];
 
 /// Whether a client may have one more of a server's `max`, of which `taken` are: while it holds
-/// fewer than are free, so that the most that one can have is half, and whoever holds little finds
-/// room whatever others do. `own` counts what it holds; asked only if more than half are taken.
+/// fewer than are free, so that the most that one can have is half, and a client that holds little
+/// finds room whatever others do. `own` counts what it holds; asked only if more than half are
+/// taken.
 pub fn may_have(max: usize, taken: usize, own: impl FnOnce() -> usize) -> bool {
     let free = max.saturating_sub(taken);
     free > 0 && (taken < free || own() < free)
@@ -374,8 +375,8 @@ pub trait Descriptions {
     async fn inherit(&self, child: u64) -> Result<(), DescriptionError>;
 
     /// Lends what the caller holds, to be sent in a message of a socket of `process`: gives a
-    /// ticket that whoever knows it may claim, until `process` says that it is settled. `TooMany`,
-    /// `NotSupported` where no ticket is needed.
+    /// ticket that any process that knows it may claim, until `process` says that it is settled.
+    /// `TooMany`, `NotSupported` where no ticket is needed.
     #[op]
     async fn lend(&self, id: DescriptionId) -> Result<u64, DescriptionError>;
 

@@ -79,7 +79,7 @@ pub trait Endpoint {
     #[op(oneway)]
     fn refused(&self, request: u64, why: BindError);
 
-    /// Hurts the component, for tests of recovery.
+    /// Breaks the component on purpose, for tests of recovery.
     #[op(oneway)]
     fn inject_fault(&self, how: InjectedFault);
 

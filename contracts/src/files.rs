@@ -74,7 +74,7 @@ pub enum LockKind {
     /// The whole file, for the description; does not see the other kinds.
     Whole,
     /// Bytes that are memory of programs, for the description of a mapping; does not see the other
-    /// kinds. Whoever does not hold the description does not change them: `Denied`.
+    /// kinds. A client that does not hold the description cannot change them: `Denied`.
     Mapped,
 }
 

@@ -13,7 +13,7 @@ pub enum MemoryError {
     NoCore,
 }
 
-/// Decides; monitors do. Order: as sent. Rights: `prepare` for spawn, `usage` for whoever shows it.
+/// Decides; monitors do. Order: as sent. Rights: `prepare` for spawn, `usage` for any client.
 /// Nothing is kept here that the monitors could not tell again.
 #[contract(name = "memory", version = 1)]
 pub trait Memory {

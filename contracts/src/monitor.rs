@@ -77,8 +77,8 @@ pub struct DomainPlan {
     pub linux: bool,
     /// Pages that must be free on the core besides, or it is `NoMemory`.
     pub first_pages: u64,
-    /// Whoever fills it by `DomainFork` and starts it; gets capabilities of it. The domain shares
-    /// its turns of the core; without a parent it has its own.
+    /// The domain that fills it by `DomainFork` and starts it; gets capabilities of it. The new
+    /// domain shares its turns of the core; without a parent it has its own.
     pub parent: Option<DomainId>,
     /// Can be restarted, so that its monitor's beat asks it, while it serves, whether it hangs.
     /// What cannot may compute for as long as it likes.
@@ -130,9 +130,9 @@ pub enum CoreRuns {
     Nothing,
     /// A monitor, and what the system put there.
     Monitor,
-    /// A program of whoever claimed it, alone.
+    /// A program of the core's claimant, alone.
     Program,
-    /// No program: the kernel polls for whoever claimed it.
+    /// No program: the kernel polls for the core's claimant.
     KernelCore,
 }
 
@@ -170,7 +170,7 @@ pub enum MonitorError {
 pub enum FaultKind {
     /// It is ended with this status.
     Kill(u64),
-    /// It hurts itself.
+    /// It breaks itself, so.
     Inject(InjectedFault),
 }
 
@@ -247,8 +247,8 @@ pub trait Monitor {
     #[op]
     async fn discard(&self, core: u32, domain: DomainId) -> Result<(), MonitorError>;
 
-    /// Harms a component after a while, for tests of recovery. With a while it is fine at once, and
-    /// done even if who asked is gone by then.
+    /// Kills or breaks a component after `after_ns`, for tests of recovery. Unless that is 0 it
+    /// succeeds at once, and acts even if the caller is gone by then.
     #[op]
     async fn inject_fault(
         &self,
@@ -263,7 +263,7 @@ pub trait Monitor {
     async fn domain(&self, core: u32, from: DomainId) -> Result<Option<DomainLine>, MonitorError>;
 
     /// How the component's domain of that name ended last on that core: its generation, and by
-    /// which death; `None` if none did. For whoever may not have heard of it.
+    /// which death; `None` if none did. For a client that may have missed it.
     #[op(repeatable)]
     async fn last_end(&self, core: u32, name: String) -> Result<Option<(u64, Death)>, MonitorError>;
 
@@ -304,13 +304,13 @@ pub trait Monitor {
     #[op]
     async fn leave(&self, core: u32) -> Result<(), MonitorError>;
 
-    /// Forgets what there is on `core` of channels with `lost`, a core whose monitor ended: ends
-    /// that are on `core` see them closed by the other. Between monitors. Idempotent.
+    /// Closes all channels of `core` with `lost`, a core whose monitor ended: their ends on `core`
+    /// see them closed by the peer. Between monitors. Idempotent.
     #[op]
     async fn discard_core(&self, core: u32, lost: u32) -> Result<(), MonitorError>;
 
-    /// Makes a core's monitor hurt itself after a while, for tests of recovery; that of core 0 ends
-    /// the machine.
+    /// Breaks a core's monitor after `after_ns`, for tests of recovery; that of core 0 ends the
+    /// machine.
     #[op(oneway)]
     fn inject_monitor_fault(&self, core: u32, how: InjectedFault, after_ns: u64);
 

@@ -40,7 +40,7 @@ pub trait Names {
     #[op(repeatable)]
     async fn register(&self, entry: Named) -> Result<(), NamesError>;
 
-    /// Forgets all of a component.
+    /// Removes all names of a component.
     #[op(repeatable)]
     async fn unregister(&self, component: String) -> Result<(), NamesError>;
 

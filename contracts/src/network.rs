@@ -53,7 +53,7 @@ pub enum NetworkError {
 /// What can be set at the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Receive all frames, whoever they are for; otherwise those for its address and for all, as a
+    /// Receive all frames, to any address; otherwise those to the card's own and to all, as a
     /// device begins.
     pub promiscuous: bool,
 }

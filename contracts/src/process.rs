@@ -395,7 +395,8 @@ pub trait Process {
     async fn open_pipe(&self, file: u64, reads: bool, writes: bool, wait: bool) -> Result<DescriptionId, ProcessError>;
 
     /// Sleeps until woken on a word of memory that processes have in common; `memory` is its
-    /// number, which only they know. Whoever changes the word after this was taken is to wake.
+    /// number, which only they know. A process that changes the word after this was taken is to
+    /// wake.
     #[op]
     async fn sleep_on(&self, memory: u64, offset: u64, bits: u32) -> Result<(), ProcessError>;
 

@@ -109,7 +109,7 @@ pub trait Spawn {
     async fn discard(&self, domain: DomainId) -> Result<(), SpawnError>;
 
     /// Linux domains whose death was not told yet, ascending, from `from` on; at most
-    /// [`DOMAINS_AT_ONCE`]. For whoever may have lost a `died`.
+    /// [`DOMAINS_AT_ONCE`]. For a client that may have lost a `died`.
     #[op(repeatable)]
     async fn domains(&self, from: DomainId) -> Result<Vec<DomainId>, SpawnError>;
 

@@ -105,7 +105,8 @@ pub enum SupervisorError {
     Busy,
 }
 
-/// Watching and hurting components. Order: as sent. Rights: console only. Repeatable reads only.
+/// Watching components, and breaking them for tests. Order: as sent. Rights: console only.
+/// Repeatable reads only.
 #[contract(name = "supervisor", version = 1)]
 pub trait Supervisor {
     /// The component with index `index` in start order; `None` past the last.
@@ -117,13 +118,13 @@ pub trait Supervisor {
     #[op(repeatable)]
     async fn dispatcher(&self, index: u32, number: u32) -> Result<Option<DispatcherLine>, SupervisorError>;
 
-    /// Does it to a component, or to one dispatcher of a program, by whose name that is done to the
-    /// first; waits until the component serves again. Limit 10 s.
+    /// Breaks a component, or one dispatcher of a program (the program's name stands for the
+    /// first); waits until the component serves again. Limit 10 s.
     #[op]
     async fn chaos(&self, what: Chaos, name: String) -> Result<Recovery, SupervisorError>;
 
-    /// Does it to a component, a dispatcher or a monitor (`monitor-N`) after so long, and does not
-    /// wait for that: whoever asks, and the supervisor, may be gone by then.
+    /// Breaks a component, a dispatcher or a monitor (`monitor-N`) after `after_ns`, and does not
+    /// wait for that: the caller, and the supervisor, may be gone by then.
     #[op]
     async fn chaos_later(&self, what: Chaos, name: String, after_ns: u64) -> Result<(), SupervisorError>;
 
@@ -136,7 +137,7 @@ pub trait Supervisor {
     #[op]
     async fn change_core(&self, core: u32, run: bool) -> Result<(), SupervisorError>;
 
-    /// Waits until the component serves, and gives its line: for whoever could not hear the end of
+    /// Waits until the component serves, and gives its line: for a client that missed the end of
     /// `chaos`. Limit 10 s. `NotFound`, `TimedOut`.
     #[op(repeatable)]
     async fn serving(&self, name: String) -> Result<ComponentLine, SupervisorError>;

@@ -245,8 +245,8 @@ impl<M: Machine> Registry<M> {
         self.destroy_channel(channel);
     }
 
-    /// Closes all channels with a core that was lost. Whoever used memory of that core ends with
-    /// it: the core will use it for something else.
+    /// Closes all channels with a core that was lost. A domain that used memory of that core ends
+    /// with it: the core will use it for something else.
     pub fn discard_core(&mut self, lost: u32) {
         let borrows = |domain: &&Domain| {
             let mut channels = domain.channels.iter().filter_map(|(id, _)| self.channels.get(id));
@@ -328,7 +328,7 @@ impl<M: Machine> Registry<M> {
         self.channels.get(&id).map_or(0, |channel| channel.generation)
     }
 
-    /// Rings whoever is at the other end of a channel.
+    /// Rings the doorbell of a channel's other end.
     pub(crate) fn ring_other(&mut self, id: ChannelId, end: End) {
         if let Some(doorbell) = self.channels.get(&id).and_then(|channel| channel.doorbell(side(end).other())) {
             self.machine.ring(doorbell);
@@ -342,7 +342,7 @@ impl<M: Machine> Registry<M> {
         };
         half.domain = None;
         if let Some((portal, _)) = half.portal {
-            // Whoever rings from now on is told or ignored; the kernel lets the dead context go.
+            // A ring from now on is refused or ignored; the kernel destroys the dead context.
             let _ = self.machine.lead(portal, Handle::NONE);
         }
     }
@@ -404,7 +404,7 @@ impl<M: Machine> Registry<M> {
     }
 }
 
-/// A client on its server's core lends its time by the doorbell.
+/// A client on its server's core donates its time by the doorbell.
 fn doorbell_rights(end: End, remote: bool) -> Rights {
     if end == End::Client && !remote { Rights::CALL.union(Rights::NOTIFY) } else { Rights::NOTIFY }
 }

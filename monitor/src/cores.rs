@@ -20,7 +20,7 @@ use runtime::{TaskId, now_ns};
 use crate::link::{CORE_CHANGED, GREETED, Link};
 use crate::service::{Service, log_failed, passed};
 
-/// How often another monitor is rung: its kernel ends one that leaves that alone.
+/// How often another monitor is notified: its kernel ends one that leaves that alone.
 const BEAT_NS: u64 = 1_000_000_000;
 /// How long a core may take to start or to halt.
 const CHANGE_LIMIT_NS: u64 = 5_000_000_000;
@@ -193,13 +193,13 @@ impl Service {
 
 /// What there is to do with a core whose monitor is no use any more.
 trait LostCore {
-    /// Whoever waits for its monitor's answer has an error, and its events are heard no more.
+    /// Fails calls that wait for its monitor's answer, and takes no more events from it.
     fn close(&self);
     /// Halts it, whatever runs there.
     async fn halt(&self) -> Result<(), MonitorError>;
-    /// No core has anything of it any more.
+    /// Has every other core close its channels with it.
     async fn discard(&self);
-    /// Clients are told that it is lost, and that what was there died.
+    /// Tells clients that it is lost, and that what was there died.
     fn tell(&self);
     /// Gives back its link and runs it again, however long that takes.
     async fn run_again(self);

@@ -1,4 +1,4 @@
-//! Devices: claimed once, kept, lent to whoever runs now.
+//! Devices: claimed once, kept, and assigned to the domain that runs now.
 //!
 //! A device goes on when its user dies: all it reaches lies in regions that outlive the user, and
 //! the next one goes on with it (decision 25). If nobody comes to serve with it for [`ALONE_NS`] it

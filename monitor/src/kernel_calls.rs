@@ -1,4 +1,4 @@
-//! The kernel's calls, as [`monitor_core::Machine`] wants them.
+//! The kernel's calls, as the trait [`monitor_core::Machine`].
 
 use alloc::string::String;
 use core::slice;
@@ -24,7 +24,7 @@ const KEPT_PART: u64 = 8;
 /// What a doorbell may be used for by whom it is given to.
 const BELL: Rights = Rights::NOTIFY.union(Rights::GRANT);
 
-/// The kernel.
+/// Makes the calls.
 #[derive(Default)]
 pub struct KernelCalls {
     /// What it refused.
@@ -126,7 +126,7 @@ impl Machine for KernelCalls {
     }
 
     fn ring(&mut self, doorbell: Handle) {
-        // Whoever cannot be rung is gone, and looks for itself if it comes back.
+        // A peer that cannot be notified is gone, and looks at its channels when it comes back.
         let _ = sys::notify(doorbell);
     }
 

@@ -90,8 +90,8 @@ impl Link {
 
     /// Claims the core and runs a monitor there. No client of an earlier run is left.
     pub fn start(&self, clock_place: u64) -> Result<Memory, Error> {
-        // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and whoever
-        // did has halted. The last page is left out of the channel.
+        // SAFETY: mapped while the keeper lives; nobody uses it before the core runs, and the
+        // core that did has halted. The last page is left out of the channel.
         let memory = unsafe {
             core::ptr::write_bytes(self.address as *mut u8, 0, self.bytes as usize);
             Memory::format(self.address, self.bytes - PAGE_BYTES, layout(), Some(self.keeper.clone()))
@@ -133,9 +133,9 @@ impl Link {
         Ok(MonitorClient::new(ClientChannel::new(wiring(memory, doorbell, self.badge))))
     }
 
-    /// Rings the core's monitor, for nothing. Fine if it is not up.
+    /// Notifies the core's monitor, as its beat. Fine if it is not up.
     pub fn ring(&self) {
-        // Whoever cannot be rung is gone, which is told.
+        // A monitor that cannot be notified is gone, which the kernel tells.
         let _ = self.doorbell.get().map(sys::notify);
     }
 

@@ -10,7 +10,7 @@ use monitor_core::Answer;
 use crate::service::{Service, kernel};
 
 impl Service {
-    /// Moves pages, to the end, whatever becomes of whoever asked meanwhile.
+    /// Moves pages, to the end, whatever becomes of the client meanwhile.
     pub async fn move_pages(self: &Rc<Self>, from: u32, to: u32, pages: u64) -> Result<(), MonitorError> {
         let outcome = Rc::new(Cell::new(None));
         let (service, told) = (self.clone(), outcome.clone());

@@ -30,8 +30,8 @@ use crate::lookup::Names;
 const CORE_LIMIT_NS: u64 = 30_000_000_000;
 /// How long another monitor may take: more than a server to accept a channel.
 const FAR_LIMIT_NS: u64 = 4 * CONNECT_LIMIT_NS;
-/// How often a component that serves is rung: with the kernel's limit on how long it may leave that
-/// alone, and the report's way, below the 200 ms promised.
+/// How often a component that serves is notified: with the kernel's limit on how long it may leave
+/// that alone, and the report's way, below the 200 ms promised.
 const BEAT_NS: u64 = 40_000_000;
 /// How long a server may take to accept a channel. A busy one gets to it late (200 processes forked
 /// at once on one core: over 200 ms); a hung one is found by its watch and killed, and a death ends
@@ -195,7 +195,7 @@ impl Service {
         self.listeners.borrow().iter().for_each(|listener| listener.events.lost());
     }
 
-    /// Tells of a death whoever hears of it.
+    /// Sends a death to every client that subscribed to it.
     pub fn tell_death(&self, dead: &Dead) {
         if !dead.linux && self.is_first() {
             self.ends.borrow_mut().insert(dead.name.clone(), (dead.generation, dead.death));
@@ -265,8 +265,8 @@ impl Service {
         }
     }
 
-    /// A component does not look at its work: it is ended here, as whoever heard of it might be
-    /// gone by then, and the kernel tells of a stall once. Its death follows.
+    /// A component does not look at its work: it is ended here, as a client that was told of it
+    /// might be gone by then, and the kernel tells of a stall once. Its death follows.
     fn stalled(&self, domain: DomainId) {
         let name = self.domain_name(domain);
         runtime::log!("{name} does not look at its work: it is ended");
@@ -357,7 +357,7 @@ impl Service {
         }
     }
 
-    /// Harms a component, on whatever core.
+    /// Kills or breaks a component, on any core.
     async fn inject_fault(self: &Rc<Self>, core: u32, domain: DomainId, how: FaultKind) -> Result<(), MonitorError> {
         if core != self.core {
             return self.remote_core(core, |monitor| monitor.inject_fault(core, domain, how, 0)).await;

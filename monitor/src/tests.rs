@@ -438,7 +438,7 @@ fn who_asked_for_a_channel_is_handed_its_end() {
     assert_eq!(asked(100), crate::domains::ASKED_MAX as usize);
     registry.answered(ip);
     assert!(registry.asks(ip) && !registry.asks(ip) && !registry.asks(99));
-    // Its client dies, and whoever made it closes it.
+    // Its client dies, and the one that made it closes it.
     registry.kill(ip, 9).unwrap();
     registry.deaths(crate::DEATH_BADGES);
     registry.close(id);

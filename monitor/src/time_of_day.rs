@@ -1,6 +1,6 @@
 //! The clock page: made and kept right by core 0's monitor, borrowed by the others'.
 //!
-//! Invariants: the page has one writer; whoever reads it needs nobody. The real-time clock is
+//! Invariants: the page has one writer; readers wait for nobody. The real-time clock is
 //! looked at a few times a minute, and never waited for.
 
 use abi::clock::Setting;

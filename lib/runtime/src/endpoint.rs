@@ -179,10 +179,10 @@ impl EndpointServer for Endpoint {
     }
 }
 
-/// Hurts this component, for tests of recovery.
+/// Breaks this component on purpose, for tests of recovery.
 pub fn inject_fault(how: InjectedFault) {
     match how {
-        // SAFETY: page 0 is never mapped: the kernel ends the component here, as whoever tests
+        // SAFETY: page 0 is never mapped: the kernel ends the component here, as the test
         // asks; nothing is read.
         InjectedFault::Fault => unsafe { core::ptr::without_provenance::<u8>(8).read_volatile() },
         InjectedFault::Hang => loop {
