@@ -113,7 +113,7 @@ impl Card {
 
     /// Has it receive all frames, or not, and waits until it does so.
     async fn receive_all(&mut self, on: bool) -> Outcome {
-        self.driver.want_all_frames(on);
+        self.driver.set_promiscuous(on);
         self.driver.flush();
         let end_ns = runtime::now_ns() + LIMIT_NS;
         loop {

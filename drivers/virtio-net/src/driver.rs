@@ -3,7 +3,9 @@
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, Pool, Span};
 use virtio::pool_queue::{self, Broken, Descriptor, ENTRIES, INDEX_OFFSET, QUEUE_BYTES, Queue, USED_OFFSET, Unlike};
-use virtio::transport::{Keeper, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run, status, stop};
+use virtio::transport::{
+    DeviceOwner, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run, status, stop,
+};
 
 use crate::control::{self, CONTROL_BYTES, Control, ENTRIES as CONTROL_ENTRIES, Told};
 use crate::journal::{JOURNAL_BYTES, Journal, Left, is_length};
@@ -104,7 +106,7 @@ pub struct Counters {
     /// Frames of a length that cannot be.
     pub dropped: u64,
     /// Frames told again, or left by a predecessor.
-    pub again: u64,
+    pub redelivered: u64,
     /// Spans and buffers of IP's that broke the contract.
     pub refused: u64,
     /// Times the device was started again because it said something impossible, or did nothing.
@@ -163,20 +165,20 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     pub fn start(
         mut transport: T,
         places: Places<M>,
-        keeper: &mut dyn Keeper,
+        owner: &mut dyn DeviceOwner,
     ) -> Result<(Driver<T, M>, Found), StartError> {
         let recovered = Journal::recover(places.rings.memory.clone(), JOURNAL_OFFSET);
         let (mut journal, left) = recovered.map_err(|_| StartError::Region)?;
-        let adopted = left.map(|left| go_on(&mut transport, &places, &mut journal, left, keeper));
+        let adopted = left.map(|left| go_on(&mut transport, &places, &mut journal, left, owner));
         let (half, queues, found) = match (adopted, left) {
             (Some(Ok(queues)), Some(left)) => (left.half, queues, Found::Running),
             (failed, _) => {
                 if left.is_none() {
                     // Nobody knows which half it works with, if any.
-                    stop(&mut transport, keeper)?;
+                    stop(&mut transport, owner)?;
                 }
                 let old = left.map_or(1, |left| left.half);
-                let queues = start_anew(&mut transport, &places.rings, &mut journal, old, keeper)?;
+                let queues = start_anew(&mut transport, &places.rings, &mut journal, old, owner)?;
                 (1 - old, queues, failed.and_then(Result::err).map_or(Found::Fresh, Found::Reset))
             }
         };
@@ -251,7 +253,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Has the device receive all frames, whoever they are for, or those for its address and for
     /// all; so it begins. [`promiscuous`](Self::promiscuous) tells what came of it.
-    pub fn want_all_frames(&mut self, on: bool) {
+    pub fn set_promiscuous(&mut self, on: bool) {
         self.wants_all = on;
         if self.promiscuous == Some(Err(Refused)) {
             self.promiscuous = None;
@@ -292,7 +294,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         for frame in &received {
             theirs.insert(frame.buffer);
         }
-        self.counters.again += received.len() as u64;
+        self.counters.redelivered += received.len() as u64;
         self.output = Output { received, transmitted: Vec::new() };
         let ours = BufferSet::range(0, BUFFERS).without(&theirs).without(&self.queues.receive.given());
         ours.iter().for_each(|buffer| self.post(buffer));
@@ -420,11 +422,11 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
 
     /// Starts a device again that said something impossible or does nothing. IP's frames with it
     /// are reported as sent (they may be lost), its receive buffers are given to it again.
-    pub fn restart(&mut self, keeper: &mut dyn Keeper) -> Result<(), StartError> {
+    pub fn restart(&mut self, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
         self.counters.restarts += 1;
         self.is_untold = true;
         let [posted, unsent] = [&self.queues.receive, &self.queues.transmit].map(Queue::given);
-        self.queues = start_anew(&mut self.transport, &self.places.rings, &mut self.journal, self.half, keeper)?;
+        self.queues = start_anew(&mut self.transport, &self.places.rings, &mut self.journal, self.half, owner)?;
         self.half = 1 - self.half;
         self.promiscuous = None;
         self.settle();
@@ -436,7 +438,7 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
     }
 
     fn post(&mut self, buffer: u16) {
-        self.journal.forget(buffer);
+        self.journal.remove(buffer);
         self.queues.receive.give(buffer, receive_descriptor(self.places.receive, buffer));
         self.news[usize::from(RECEIVE)] = true;
     }
@@ -492,7 +494,7 @@ fn go_on<T: Transport, M: Memory + Clone>(
     places: &Places<M>,
     journal: &mut Journal<M>,
     left: Left,
-    keeper: &mut dyn Keeper,
+    owner: &mut dyn DeviceOwner,
 ) -> Result<Queues<M>, Why> {
     if !left.is_running {
         return Err(Why::Starting);
@@ -504,7 +506,7 @@ fn go_on<T: Transport, M: Memory + Clone>(
     let Places { rings, receive, transmit } = places;
     let (half, features) = (left.half, left.features);
     let all = queue_places(rings.physical, half);
-    adopt(transport, keeper, features | FEATURES, used_places(&all, features)).map_err(Why::Device)?;
+    adopt(transport, owner, features | FEATURES, used_places(&all, features)).map_err(Why::Device)?;
     let queue = |index, is_right: &dyn Fn(u16, Descriptor) -> bool, is_told: &dyn Fn(u16) -> bool| {
         let base = queue_offset(half, index);
         Queue::adopt(rings.memory.clone(), base, index == RECEIVE, is_right, is_told)
@@ -532,7 +534,7 @@ fn start_anew<T: Transport, M: Memory + Clone>(
     rings: &Region<M>,
     journal: &mut Journal<M>,
     old: u8,
-    keeper: &mut dyn Keeper,
+    owner: &mut dyn DeviceOwner,
 ) -> Result<Queues<M>, StartError> {
     let half = 1 - old;
     let queue = |index| {
@@ -543,7 +545,7 @@ fn start_anew<T: Transport, M: Memory + Clone>(
     let control = Control::new(rings.memory.clone(), control_offset(half), rings.physical);
     let control = control.map_err(|_| StartError::Region)?;
     journal.starts(old);
-    let mut features = reset(transport, FEATURES, &[TELLS_LINK, TAKES_SETTINGS], keeper)?;
+    let mut features = reset(transport, FEATURES, &[TELLS_LINK, TAKES_SETTINGS], owner)?;
     if transport.queue_entries(CONTROL) < CONTROL_ENTRIES {
         // It says that it takes settings, and has no queue for them.
         features &= !TAKES_SETTINGS;

@@ -22,7 +22,7 @@
 use alloc::vec::Vec;
 use packet::{BUFFER_BYTES, BUFFERS, BufferSet, Memory, OutOfBounds, Span};
 
-use virtio::pool_queue::left_behind;
+use virtio::pool_queue::unclaimed_completions;
 
 use crate::driver::{FRAME_MIN, HEADER_BYTES};
 
@@ -155,7 +155,7 @@ impl<M: Memory> Journal<M> {
     /// Takes over what a device that was reset had completed of the queue at `base` and nobody had
     /// taken.
     pub fn take_over(&mut self, base: usize) {
-        for used in left_behind(&self.memory, base) {
+        for used in unclaimed_completions(&self.memory, base) {
             let length = (used.written as usize).checked_sub(HEADER_BYTES).filter(|length| is_length(*length));
             if let Some(length) = length
                 && !self.is_told(used.buffer)
@@ -209,7 +209,7 @@ impl<M: Memory> Journal<M> {
     }
 
     /// The buffer goes to the device.
-    pub fn forget(&mut self, buffer: u16) {
+    pub fn remove(&mut self, buffer: u16) {
         if let Some(entry) = self.entries.get_mut(usize::from(buffer))
             && entry.take().is_some()
         {
@@ -265,7 +265,7 @@ mod tests {
         first.tell(9, 60);
         first.tell(3, 61);
         first.tell(7, 62);
-        first.forget(3);
+        first.remove(3);
         region.store_u16(TAKEN_OFFSET, 65535).unwrap();
         for (index, buffer) in [(65535, 200), (0, 1)] {
             used(&region, index, buffer, 100);

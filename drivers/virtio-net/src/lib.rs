@@ -27,5 +27,5 @@ pub const KIND: u32 = 1;
 
 pub use driver::{Driver, Found, Output, Places, StartError};
 pub use stillness::Stillness;
-pub use virtio::transport::Keeper;
+pub use virtio::transport::DeviceOwner;
 pub use virtio::{Transport, device, transport};

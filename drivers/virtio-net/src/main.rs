@@ -14,7 +14,7 @@ use contracts::network::{
     self, FrameNumber, Link, NetworkError, NetworkEvents, NetworkServer, Settings, serve_network,
 };
 use core::cell::{Cell, RefCell};
-use packet::{BufferSet, MTU, Outbox, Prompt, Span};
+use packet::{BufferSet, MTU, Notify, Outbox, Span};
 use runtime::{Bulk, Peer, Start};
 use virtio::device::{Card, Claim};
 use virtio_net::driver::Region;
@@ -53,9 +53,9 @@ struct Service {
     client: RefCell<Option<NetworkEvents>>,
     /// What was kept back is for a client that is no more.
     stale: Cell<bool>,
-    prompt: Prompt,
+    wakeup: Notify,
     /// Rung after each turn.
-    turned: Prompt,
+    turned: Notify,
     /// Whether there is a link, and what the client was told of that.
     up: Cell<bool>,
     told: Cell<bool>,
@@ -68,7 +68,7 @@ impl Service {
             self.restart("it asks for that");
         }
         self.up.set(self.driver.borrow_mut().link_is_up());
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 
     /// Resets the device. A driver that has to do so again soon, or cannot, ends.
@@ -81,29 +81,29 @@ impl Service {
         if let Err(error) = self.driver.borrow_mut().restart(&mut Card::new(self.claim, RESET_NS)) {
             fail(format_args!("the device does not come back: {error:?}"));
         }
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 
     fn detach(&self) {
         self.client.take();
         self.stale.set(true);
         self.driver.borrow_mut().detach();
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 }
 
 impl NetworkServer for Service {
     async fn attach(&self, peer: &Peer, held: BufferSet) -> Result<Link, NetworkError> {
         let mut driver = self.driver.borrow_mut();
-        let before = driver.counters().again;
+        let before = driver.counters().redelivered;
         let busy = driver.attach(&held);
-        let again = driver.counters().again - before;
-        if again > 0 {
-            runtime::log!("{again} frames wait for the new ip, or were left by an earlier driver");
+        let redelivered = driver.counters().redelivered - before;
+        if redelivered > 0 {
+            runtime::log!("{redelivered} frames wait for the new ip, or were left by an earlier driver");
         }
         self.client.replace(Some(NetworkEvents::new(peer)));
         self.stale.set(true);
-        self.prompt.ring();
+        self.wakeup.notify();
         let up = driver.link_is_up();
         self.up.set(up);
         self.told.set(up);
@@ -121,8 +121,8 @@ impl NetworkServer for Service {
     }
 
     async fn configure(&self, _: &Peer, settings: Settings) -> Result<(), NetworkError> {
-        self.driver.borrow_mut().want_all_frames(settings.promiscuous);
-        self.prompt.ring();
+        self.driver.borrow_mut().set_promiscuous(settings.promiscuous);
+        self.wakeup.notify();
         let outcome = || self.driver.borrow().promiscuous();
         // What it did not do in time is told as what it refused.
         let _ = runtime::timeout(SETTING_NS, self.turned.until(|| outcome().is_some())).await;
@@ -134,12 +134,12 @@ impl NetworkServer for Service {
 
     fn transmit(&self, _: &Peer, frames: Vec<Span>) {
         self.driver.borrow_mut().transmit(&frames);
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 
     fn give_back(&self, _: &Peer, buffers: Vec<u16>) {
         self.driver.borrow_mut().give_back(&buffers);
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 
     fn peer_restarted(&self, _: &Peer) {
@@ -204,15 +204,15 @@ fn turn(service: &Service, boxes: &mut Outboxes) -> bool {
 async fn turns(service: Rc<Service>) {
     let mut boxes = Outboxes::default();
     loop {
-        service.prompt.rung().await;
+        service.wakeup.notified().await;
         let is_out = turn(&service, &mut boxes);
-        service.turned.ring();
+        service.turned.notify();
         if service.driver.borrow().sending() > 0 && !service.is_watched.replace(true) {
             runtime::spawn(watch(service.clone()));
         }
         if !is_out {
             runtime::sleep(RETRY_NS).await;
-            service.prompt.ring();
+            service.wakeup.notify();
         }
     }
 }
@@ -226,7 +226,7 @@ async fn watch(service: Rc<Service>) {
             stillness = Stillness::default();
             service.restart("it sent nothing for a second");
         }
-        service.prompt.ring();
+        service.wakeup.notify();
     }
     service.is_watched.set(false);
 }
@@ -277,13 +277,13 @@ async fn component(start: Start) {
         is_watched: Cell::new(false),
         client: RefCell::new(None),
         stale: Cell::new(false),
-        prompt: Prompt::default(),
-        turned: Prompt::default(),
+        wakeup: Notify::default(),
+        turned: Notify::default(),
         up: Cell::default(),
         told: Cell::default(),
     });
     // A device that was just started is told how it is to be set.
-    service.prompt.ring();
+    service.wakeup.notify();
     runtime::spawn(turns(service.clone()));
     runtime::spawn(links(service.clone()));
     runtime::spawn(settle_in(service.clone()));
@@ -298,7 +298,7 @@ async fn component(start: Start) {
                 service.look_at_change();
             }
         });
-        service.prompt.ring();
+        service.wakeup.notify();
     }
 }
 

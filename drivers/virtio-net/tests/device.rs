@@ -136,7 +136,7 @@ fn tell_the_gap(resets: bool) {
     let first =
         |span: &Span| machine.receive.borrow()[usize::from(span.buffer) * BUFFER_BYTES + usize::from(span.offset)];
     assert_eq!(told.iter().map(first).collect::<Vec<_>>(), [2, 3]);
-    assert_eq!((driver.counters().again, driver.posted()), (if resets { 2 } else { 0 }, 253));
+    assert_eq!((driver.counters().redelivered, driver.posted()), (if resets { 2 } else { 0 }, 253));
 
     // While nobody is attached frames wait with the device.
     driver.flush();
@@ -288,17 +288,17 @@ fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
     assert_eq!(driver.promiscuous(), Some(Ok(false)));
     driver.flush();
     assert_eq!(machine.command(), None, "nothing is said twice");
-    driver.want_all_frames(true);
+    driver.set_promiscuous(true);
     // Changed while a command is under way, and back.
     driver.flush();
-    driver.want_all_frames(false);
+    driver.set_promiscuous(false);
     step(&mut driver, ON, 0);
     step(&mut driver, OFF, 0);
     assert_eq!(driver.promiscuous(), Some(Ok(false)));
-    driver.want_all_frames(true);
+    driver.set_promiscuous(true);
     step(&mut driver, ON, 1);
     assert_eq!(driver.promiscuous(), Some(Err(Refused)));
-    driver.want_all_frames(true);
+    driver.set_promiscuous(true);
     step(&mut driver, ON, 0);
     assert_eq!(driver.promiscuous(), Some(Ok(true)));
     driver.restart(&mut machine.clone()).unwrap();
@@ -307,7 +307,7 @@ fn a_device_is_set_as_was_wanted_last_and_says_whether_it_is() {
 
     machine.features.set(1 << 32 | 1 << 5);
     let mut driver = machine.driver();
-    driver.want_all_frames(true);
+    driver.set_promiscuous(true);
     driver.flush();
     assert_eq!((driver.promiscuous(), machine.command()), (Some(Err(Refused)), None));
 }

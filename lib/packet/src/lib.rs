@@ -10,7 +10,7 @@
 //! (`contracts/src/network.rs`, `packets.rs`). In front of an outgoing packet stands its
 //! [`Number`], by which a new IP knows what the device has read.
 //!
-//! [`Outbox`] and [`Prompt`] are how the three make one batch of a turn. Deliberately unknown here:
+//! [`Outbox`] and [`Notify`] are how the three make one batch of a turn. Deliberately unknown here:
 //! Ethernet, IP, devices.
 
 #![no_std]
@@ -18,16 +18,16 @@
 
 extern crate alloc;
 
+pub mod notify;
 pub mod number;
 pub mod outbox;
 pub mod pool;
-pub mod prompt;
 pub mod set;
 
+pub use notify::Notify;
 pub use number::Number;
 pub use outbox::Outbox;
 pub use pool::{Memory, OutOfBounds, Pool};
-pub use prompt::Prompt;
 pub use set::BufferSet;
 
 use serde::{Deserialize, Serialize};

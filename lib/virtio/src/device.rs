@@ -8,7 +8,7 @@ use crate::Transport;
 use crate::mmio::Mmio;
 use crate::pci::{self, BarRegion, Pci};
 use crate::registers::Registers;
-use crate::transport::Keeper;
+use crate::transport::DeviceOwner;
 
 /// A claimed device.
 #[derive(Clone, Copy)]
@@ -43,7 +43,7 @@ impl Card {
     }
 }
 
-impl Keeper for Card {
+impl DeviceOwner for Card {
     fn reaches_memory(&mut self) -> bool {
         // Bus mastering, in a PCI device's command register. virtio-mmio has no switch.
         const COMMAND: u64 = 4;
@@ -52,11 +52,11 @@ impl Keeper for Card {
         sys::device_conf_read(handle, COMMAND, 2).map_or(line, |command| command & MASTER != 0)
     }
 
-    fn let_at_memory(&mut self) -> bool {
+    fn enable_bus_master(&mut self) -> bool {
         sys::device_master(self.claim.handle, true).is_ok()
     }
 
-    fn is_tired(&mut self) -> bool {
+    fn has_timed_out(&mut self) -> bool {
         runtime::now_ns() > self.deadline_ns
     }
 }

@@ -361,7 +361,7 @@ fn used_entry(memory: &impl Memory, base: usize, index: u16) -> Option<Used> {
 
 /// What a device that was reset had completed of the queue at `base` and nobody had taken, in
 /// order. Numbers past the pool are left out; an index that cannot be gives nothing.
-pub fn left_behind(memory: &impl Memory, base: usize) -> Vec<Used> {
+pub fn unclaimed_completions(memory: &impl Memory, base: usize) -> Vec<Used> {
     let words = [TAKEN_OFFSET, USED_OFFSET + INDEX_OFFSET].map(|offset| memory.load_u16(base + offset));
     // A region too short for this reads as nothing left.
     let [Ok(taken), Ok(end)] = words else { return Vec::new() };

@@ -12,7 +12,7 @@
 use packet::{Memory, OutOfBounds};
 
 use crate::port::{Broken, ENTRIES, Position, Queue, RING_BYTES};
-use crate::transport::{Keeper, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run};
+use crate::transport::{DeviceOwner, NotRunning, QueueAddresses, ResetError, Transport, adopt, reset, run};
 
 /// Number of a console device (section 5).
 pub const KIND: u32 = 3;
@@ -140,9 +140,9 @@ fn transmit_queue(port: u16) -> u16 {
 impl<T: Transport, M: Memory + Clone> Ports<T, M> {
     /// Goes on with the device as it is, if it and its queues are as a predecessor left them that
     /// kept those positions.
-    pub fn adopt(&mut self, physical: u64, kept: &Positions, keeper: &mut dyn Keeper) -> Result<(), NotRunning> {
+    pub fn adopt(&mut self, physical: u64, kept: &Positions, owner: &mut dyn DeviceOwner) -> Result<(), NotRunning> {
         let places = self.places(physical);
-        adopt(&mut self.transport, keeper, FEATURES, &places)?;
+        adopt(&mut self.transport, owner, FEATURES, &places)?;
         // What positions say that each queue was given; the device's own are not kept.
         let given = kept.given.into_iter().chain(kept.taken.map(|at| at.taken.wrapping_add(ENTRIES)));
         let given = given.chain([self.messages.given(), 0]);
@@ -159,12 +159,12 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
         // Interrupts went nowhere for a while, and a predecessor may have died before it notified.
         self.transport.acknowledge();
         self.transport.notify(MESSAGES);
-        self.open(kept, keeper).map_err(|_| NotRunning::Queue(MESSAGES))
+        self.open(kept, owner).map_err(|_| NotRunning::Queue(MESSAGES))
     }
 
     /// Says that we are there, and shows what positions say.
-    pub fn open(&mut self, positions: &Positions, keeper: &mut dyn Keeper) -> Result<(), StartError> {
-        self.announce(keeper)?;
+    pub fn open(&mut self, positions: &Positions, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
+        self.announce(owner)?;
         self.publish(positions);
         // Whoever waits at the host for room looks again.
         IN.iter().for_each(|(port, _)| self.transport.notify(receive_queue(*port)));
@@ -202,8 +202,8 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
 
     /// Starts the device anew: positions begin at their default. Nothing comes before
     /// [`Ports::open`].
-    pub fn start(&mut self, physical: u64, keeper: &mut dyn Keeper) -> Result<(), StartError> {
-        reset(&mut self.transport, FEATURES, &[], keeper)?;
+    pub fn start(&mut self, physical: u64, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
+        reset(&mut self.transport, FEATURES, &[], owner)?;
         let transport = &mut self.transport;
         let most =
             u16::from_le_bytes([transport.configuration(PORTS_OFFSET), transport.configuration(PORTS_OFFSET + 1)]);
@@ -225,16 +225,16 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
 
     /// Tells the device that we are there and have all ports open. It hears that as often as it is
     /// said.
-    fn announce(&mut self, keeper: &mut dyn Keeper) -> Result<(), StartError> {
-        self.tell(0, DEVICE_READY, keeper)?;
+    fn announce(&mut self, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
+        self.tell(0, DEVICE_READY, owner)?;
         for port in PORTS {
-            self.tell(port, PORT_READY, keeper)?;
-            self.tell(port, PORT_OPEN, keeper)?;
+            self.tell(port, PORT_READY, owner)?;
+            self.tell(port, PORT_OPEN, owner)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, port: u16, event: u16, keeper: &mut dyn Keeper) -> Result<(), StartError> {
+    fn tell(&mut self, port: u16, event: u16, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
         let mut message = [0; MESSAGE_BYTES];
         message[..2].copy_from_slice(&port.to_le_bytes());
         message[4..6].copy_from_slice(&event.to_le_bytes());
@@ -247,7 +247,7 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
                     self.transport.notify(MESSAGES);
                     return Ok(());
                 }
-                Ok(_) if !keeper.is_tired() => {}
+                Ok(_) if !owner.has_timed_out() => {}
                 Ok(_) | Err(Broken) => return Err(StartError::Silent),
             }
         }

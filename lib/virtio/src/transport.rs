@@ -66,20 +66,20 @@ pub enum ResetError {
 }
 
 /// What a start needs of whoever has the device.
-pub trait Keeper {
+pub trait DeviceOwner {
     /// Whether the device reaches memory.
     fn reaches_memory(&mut self) -> bool;
     /// Lets a device that was reset reach memory; false if it may not.
-    fn let_at_memory(&mut self) -> bool;
+    fn enable_bus_master(&mut self) -> bool;
     /// Asked after each look at a device that takes its time: whether to give up.
-    fn is_tired(&mut self) -> bool;
+    fn has_timed_out(&mut self) -> bool;
 }
 
 /// Resets a device and waits until it is: from here on it touches no memory.
-pub fn stop<T: Transport + ?Sized>(transport: &mut T, keeper: &mut dyn Keeper) -> Result<(), ResetError> {
+pub fn stop<T: Transport + ?Sized>(transport: &mut T, owner: &mut dyn DeviceOwner) -> Result<(), ResetError> {
     transport.set_status(0);
     while transport.status() != 0 {
-        if keeper.is_tired() {
+        if owner.has_timed_out() {
             return Err(ResetError::NoReset);
         }
     }
@@ -93,10 +93,10 @@ pub fn reset<T: Transport + ?Sized>(
     transport: &mut T,
     needed: u64,
     wanted: &[u64],
-    keeper: &mut dyn Keeper,
+    owner: &mut dyn DeviceOwner,
 ) -> Result<u64, ResetError> {
-    stop(transport, keeper)?;
-    if !keeper.let_at_memory() {
+    stop(transport, owner)?;
+    if !owner.enable_bus_master() {
         return Err(ResetError::NoMemoryAccess);
     }
     transport.set_status(status::ACKNOWLEDGE | status::DRIVER);
@@ -135,11 +135,11 @@ pub enum NotRunning {
 /// entries, addresses).
 pub fn adopt<T: Transport + ?Sized>(
     transport: &mut T,
-    keeper: &mut dyn Keeper,
+    owner: &mut dyn DeviceOwner,
     agreed: u64,
     queues: &[(u16, u16, QueueAddresses)],
 ) -> Result<(), NotRunning> {
-    if !keeper.reaches_memory() {
+    if !owner.reaches_memory() {
         return Err(NotRunning::Quiet);
     }
     let found = transport.status();

@@ -20,7 +20,7 @@ use packet::{Memory, OutOfBounds};
 use virtio::Transport;
 use virtio::port::{Broken, Position};
 use virtio::ports::{self, In, Out, Ports, Positions, StartError};
-use virtio::transport::{Keeper, NotRunning};
+use virtio::transport::{DeviceOwner, NotRunning};
 
 /// Name of the region.
 pub const REGION: &str = "streams";
@@ -191,7 +191,7 @@ impl Streams {
         memory: Rc<dyn Memory>,
         physical: u64,
         recovers: bool,
-        keeper: &mut dyn Keeper,
+        owner: &mut dyn DeviceOwner,
     ) -> Result<(Streams, Found), StartError> {
         memory.read(REGION_BYTES - 1, &mut [0]).map_err(|OutOfBounds| StartError::Region)?;
         let recovered = recovered(&*memory).filter(|_| recovers);
@@ -213,7 +213,7 @@ impl Streams {
             _ if !recovers => Found::Fresh,
             _ if !is_known => Found::Reset(Why::Record),
             false => Found::Reset(Why::Starting),
-            true => match streams.ports.borrow_mut().adopt(physical, &kept.positions, keeper) {
+            true => match streams.ports.borrow_mut().adopt(physical, &kept.positions, owner) {
                 Ok(()) => Found::Running,
                 Err(why) => Found::Reset(Why::Device(why)),
             },
@@ -226,9 +226,9 @@ impl Streams {
             for place in streams.damaged_told() {
                 let _ = streams.memory.write(TOLD_AT + place * TOLD_BYTES, &nothing);
             }
-            streams.ports.borrow_mut().start(physical, keeper)?;
+            streams.ports.borrow_mut().start(physical, owner)?;
             streams.keep(Kept { runs: true, ..fresh });
-            streams.ports.borrow_mut().open(&fresh.positions, keeper)?;
+            streams.ports.borrow_mut().open(&fresh.positions, owner)?;
         }
         Ok((streams, found))
     }

@@ -67,8 +67,8 @@ impl World {
     /// `None` if it died over it.
     fn begin(&self, life: Life, recovers: bool) -> Option<(Living, Found)> {
         let machine = self.machine.with_life(life.clone());
-        let (transport, mut keeper, memory) = machine.parts();
-        let started = Streams::start(transport, memory, PHYSICAL, recovers, &mut keeper);
+        let (transport, mut owner, memory) = machine.parts();
+        let started = Streams::start(transport, memory, PHYSICAL, recovers, &mut owner);
         if life.is_over() {
             return None;
         }

@@ -22,8 +22,8 @@ const INPUT_BYTES: usize = 50 * 120 + 9_000;
 const READER: u64 = 6;
 
 fn start(machine: &Machine, recovers: bool) -> (Streams, Found) {
-    let (transport, mut keeper, memory) = machine.parts();
-    Streams::start(transport, memory, PHYSICAL, recovers, &mut keeper).unwrap_or_else(|error| panic!("{error:?}"))
+    let (transport, mut owner, memory) = machine.parts();
+    Streams::start(transport, memory, PHYSICAL, recovers, &mut owner).unwrap_or_else(|error| panic!("{error:?}"))
 }
 
 fn take(streams: &Streams, wanted: usize) -> Vec<u8> {
@@ -37,7 +37,7 @@ fn take(streams: &Streams, wanted: usize) -> Vec<u8> {
 
 /// A device in the middle of everything, whose console just died: bytes written to each output, and
 /// bytes read.
-fn left_behind() -> (Machine, usize, usize) {
+fn interrupted_machine() -> (Machine, usize, usize) {
     let machine = Machine::new(REGION_BYTES);
     let (streams, _) = start(&machine, false);
     machine.settle();
@@ -95,7 +95,7 @@ fn places() -> Vec<usize> {
 
 #[test]
 fn a_damaged_byte_is_named_or_does_not_matter() {
-    let (whole, written, read) = left_behind();
+    let (whole, written, read) = interrupted_machine();
     let (mut reasons, mut takeovers) = (BTreeMap::<String, usize>::new(), 0);
     for at in places() {
         for damage in [0x01, 0x10, 0x80, 0xff] {
@@ -181,7 +181,7 @@ fn check_reset(machine: &Machine, streams: &Streams, place: &str) {
 /// What would be put right unseen, or is seen too late: each is named.
 #[test]
 fn what_a_predecessor_would_not_leave_is_named() {
-    let (whole, ..) = left_behind();
+    let (whole, ..) = interrupted_machine();
     for (index, (number, ..)) in QUEUES.into_iter().enumerate() {
         let ring = index * RING_BYTES;
         let named = |damage: &dyn Fn(&Machine), acts: bool| {
@@ -228,8 +228,8 @@ fn a_successor_may_die_while_it_resets() {
         let machine = whole.copy();
         let arrived = machine.device.borrow().arrived.clone();
         machine.life.lasts(Some(stores), (stores % 256) as usize);
-        let (transport, mut keeper, memory) = machine.parts();
-        let _ = Streams::start(transport, memory, PHYSICAL, true, &mut keeper);
+        let (transport, mut owner, memory) = machine.parts();
+        let _ = Streams::start(transport, memory, PHYSICAL, true, &mut owner);
         let is_over = machine.life.is_over();
         machine.life.lasts(None, 0);
         machine.settle();

@@ -183,8 +183,8 @@ fn live(lives: &[u64], seed: u64) -> Outcome {
         let recovers = outcome.deaths > 0;
         let stores = lives.next().copied();
         machine.life.lasts(stores, stores.unwrap_or(0) as usize * 37 % 256);
-        let (transport, mut keeper, memory) = machine.parts();
-        let started = Streams::start(transport, memory, PHYSICAL, recovers, &mut keeper);
+        let (transport, mut owner, memory) = machine.parts();
+        let started = Streams::start(transport, memory, PHYSICAL, recovers, &mut owner);
         if !machine.life.is_over() {
             let (streams, found) = started.unwrap_or_else(|error| panic!("{error:?}"));
             outcome.takeovers += usize::from(found == Found::Running);

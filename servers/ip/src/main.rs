@@ -15,7 +15,7 @@ use contracts::network::{NetworkClient, NetworkEvent, Settings};
 use contracts::packets::{self, Attached, HostAddress, PacketsError, PacketsEvents, PacketsServer, serve_packets};
 use core::cell::{Cell, RefCell};
 use ip::{Host, Ip, Link, Output};
-use packet::{MTU, Number, Outbox, Prompt, Span};
+use packet::{MTU, Notify, Number, Outbox, Span};
 use runtime::{Bulk, Peer, Start};
 
 /// Until a full channel, or a driver without a device, is tried again.
@@ -25,11 +25,11 @@ const NO_DEVICE_NS: u64 = 200_000_000;
 struct Service {
     ip: RefCell<Ip<Bulk>>,
     tcp: RefCell<Option<PacketsEvents>>,
-    prompt: Prompt,
+    wakeup: Notify,
     /// What was kept back is for a driver, or for a TCP, that is no more.
     stale: Cell<(bool, bool)>,
     /// Rung when a driver is attached.
-    link: Prompt,
+    link: Notify,
     /// Whether the link was up, as it was last said.
     up: Cell<Option<bool>>,
     /// How the device is to be set.
@@ -56,7 +56,7 @@ impl Service {
         self.tcp.take();
         self.stale.set((self.stale.get().0, true));
         self.ip.borrow_mut().detach_tcp();
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 }
 
@@ -66,19 +66,19 @@ impl PacketsServer for Service {
         let attached = self.ip.borrow_mut().attach_tcp();
         self.tcp.replace(Some(PacketsEvents::new(peer)));
         self.stale.set((self.stale.get().0, true));
-        self.prompt.ring();
+        self.wakeup.notify();
         let address = wire_address(attached.host);
         Ok(Attached { address, mtu: MTU as u16, busy: attached.busy, kept: attached.kept })
     }
 
     fn send(&self, _: &Peer, packets: Vec<Span>) {
         self.ip.borrow_mut().send(&packets, runtime::now_ns());
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 
     fn give_back(&self, _: &Peer, buffers: Vec<u16>) {
         self.ip.borrow_mut().give_back(&buffers);
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 
     fn peer_restarted(&self, _: &Peer) {
@@ -121,8 +121,8 @@ async fn link(service: &Service, driver: &NetworkClient) {
             return runtime::sleep(NO_DEVICE_NS).await;
         }
     }
-    service.link.ring();
-    service.prompt.ring();
+    service.link.notify();
+    service.wakeup.notify();
     loop {
         match driver.next_event().await {
             NetworkEvent::Received { frames } => service.ip.borrow_mut().received(&frames, runtime::now_ns()),
@@ -134,11 +134,11 @@ async fn link(service: &Service, driver: &NetworkClient) {
                 // One side broke the contract; what follows is the driver's restart.
                 runtime::log!("the driver's channel is closed until one of us is restarted");
                 service.ip.borrow_mut().detach_driver();
-                service.prompt.ring();
+                service.wakeup.notify();
                 continue;
             }
         }
-        service.prompt.ring();
+        service.wakeup.notify();
     }
 }
 
@@ -153,7 +153,7 @@ struct Outboxes {
 
 impl Outboxes {
     /// Drops what was kept back for a driver or a TCP that is no more.
-    fn forget(&mut self, (driver, tcp): (bool, bool)) {
+    fn drop_stale(&mut self, (driver, tcp): (bool, bool)) {
         if driver {
             self.transmit.clear();
             self.give_back.clear();
@@ -201,15 +201,15 @@ async fn turns(service: Rc<Service>, driver: NetworkClient) {
             runtime::log!("address {}/{}", host.address, host.prefix_bits);
         }
         let tcp = service.tcp.borrow().clone();
-        outboxes.forget(service.stale.take());
+        outboxes.drop_stale(service.stale.take());
         let all_out = outboxes.flush(output, Some(&driver).filter(|_| attached), tcp.as_ref());
         let now_ns = runtime::now_ns();
         let retry = (!all_out).then_some(RETRY_NS);
         let next = next_ns.map(|next| next.saturating_sub(now_ns)).into_iter().chain(retry).min();
         match next {
             // Waking without a ring is what the limit is for.
-            Some(wait_ns) => drop(runtime::timeout(wait_ns, service.prompt.rung()).await),
-            None => service.prompt.rung().await,
+            Some(wait_ns) => drop(runtime::timeout(wait_ns, service.wakeup.notified()).await),
+            None => service.wakeup.notified().await,
         }
     }
 }
@@ -229,9 +229,9 @@ async fn component(start: Start) {
     let service = Rc::new(Service {
         ip: RefCell::new(Ip::new(receive, transmit, state, fixed)),
         tcp: RefCell::new(None),
-        prompt: Prompt::default(),
+        wakeup: Notify::default(),
         stale: Cell::default(),
-        link: Prompt::default(),
+        link: Notify::default(),
         up: Cell::default(),
         settings: Settings { promiscuous: start.command_line().split_whitespace().any(|word| word == PROMISCUOUS) },
     });

@@ -44,7 +44,7 @@ async fn link(service: &Service, ip: &PacketsClient) {
             return runtime::sleep(RETRY_NS).await;
         }
     }
-    service.prompt.ring();
+    service.wakeup.notify();
     loop {
         match ip.next_event().await {
             PacketsEvent::Received { packets } => {
@@ -60,7 +60,7 @@ async fn link(service: &Service, ip: &PacketsClient) {
                 service.attached.set(false);
             }
         }
-        service.prompt.ring();
+        service.wakeup.notify();
     }
 }
 
@@ -112,8 +112,8 @@ async fn turns(service: Rc<Service>, ip: PacketsClient) {
         let next = next_ns.map(|next| next.saturating_sub(now_ns)).into_iter().chain(retry).min();
         match next {
             // Waking without a ring is what the limit is for.
-            Some(wait_ns) => drop(runtime::timeout(wait_ns, service.prompt.rung()).await),
-            None => service.prompt.rung().await,
+            Some(wait_ns) => drop(runtime::timeout(wait_ns, service.wakeup.notified()).await),
+            None => service.wakeup.notified().await,
         }
     }
 }

@@ -13,7 +13,7 @@ use contracts::sockets::*;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::Poll;
-use packet::Prompt;
+use packet::Notify;
 use runtime::{Bulk, Clients, Peer, Watch};
 use tcp::{Ready, Sockets};
 
@@ -22,7 +22,7 @@ type Outcome<T> = Result<T, DescriptionError>;
 /// Shared by all clients' channels.
 pub struct Service {
     pub sockets: RefCell<Sockets<Bulk>>,
-    pub prompt: Prompt,
+    pub wakeup: Notify,
     /// IP is attached.
     pub attached: Cell<bool>,
     /// The programs that may be given descriptions.
@@ -39,7 +39,7 @@ impl Service {
     pub fn new(sockets: Sockets<Bulk>) -> Service {
         Service {
             sockets: RefCell::new(sockets),
-            prompt: Prompt::default(),
+            wakeup: Notify::default(),
             attached: Cell::new(false),
             clients: Clients::default(),
             stale: Cell::new(false),
@@ -63,7 +63,7 @@ impl Service {
     /// An operation that changes something: the turn follows.
     fn act<T>(&self, operation: impl FnOnce(&mut Sockets<Bulk>) -> Outcome<T>) -> Outcome<T> {
         let result = operation(&mut self.sockets.borrow_mut());
-        self.prompt.ring();
+        self.wakeup.notify();
         result
     }
 
@@ -140,7 +140,7 @@ impl Service {
     fn gone(&self, peer: &Peer) {
         self.events.borrow_mut().retain(|client, _| !peer.was(*client));
         self.sockets.borrow_mut().client_gone(peer.ids(), |client| peer.was(client));
-        self.prompt.ring();
+        self.wakeup.notify();
         // What it lent and did not send has to be found.
         let tickets = self.sockets.borrow().tickets.of(|lender| peer.was(lender));
         if !tickets.is_empty() {
@@ -162,7 +162,7 @@ impl Service {
 impl Lender for Service {
     fn settle(&self, ticket: u64) {
         self.sockets.borrow_mut().settle_ticket(ticket);
-        self.prompt.ring();
+        self.wakeup.notify();
     }
 
     fn tickets(&self) -> Vec<u64> {

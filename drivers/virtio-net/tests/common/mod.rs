@@ -8,7 +8,7 @@ use std::rc::Rc;
 use virtio::pool_queue::{AVAILABLE_OFFSET, USED_OFFSET};
 use virtio_net::driver::{Driver, RING_BYTES, Region, StartError};
 use virtio_net::transport::{QueueAddresses, Transport, status};
-use virtio_net::{Found, Keeper, Places};
+use virtio_net::{DeviceOwner, Found, Places};
 
 pub type Bytes = Rc<RefCell<Vec<u8>>>;
 pub type NetDriver = Driver<Machine, Mortal>;
@@ -75,18 +75,18 @@ pub struct Machine {
     pub patience: Rc<Cell<u32>>,
 }
 
-impl Keeper for Machine {
+impl DeviceOwner for Machine {
     fn reaches_memory(&mut self) -> bool {
         self.reaches_memory.get()
     }
-    fn let_at_memory(&mut self) -> bool {
+    fn enable_bus_master(&mut self) -> bool {
         if self.life.store() {
             assert_eq!(self.status.get(), 0, "it may still do what somebody else had it do");
             self.reaches_memory.set(true);
         }
         true
     }
-    fn is_tired(&mut self) -> bool {
+    fn has_timed_out(&mut self) -> bool {
         self.patience.set(self.patience.get().saturating_sub(1));
         self.patience.get() == 0
     }

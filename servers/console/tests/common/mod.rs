@@ -12,7 +12,7 @@ use std::rc::Rc;
 use virtio::Transport;
 use virtio::port::{ENTRIES, RING_BYTES};
 use virtio::ports::END;
-use virtio::transport::{Keeper, QueueAddresses, status};
+use virtio::transport::{DeviceOwner, QueueAddresses, status};
 
 pub type Bytes = Rc<RefCell<Vec<u8>>>;
 pub const PHYSICAL: u64 = 0x40_0000;
@@ -352,11 +352,11 @@ impl Machine {
     }
 }
 
-impl Keeper for Machine {
+impl DeviceOwner for Machine {
     fn reaches_memory(&mut self) -> bool {
         self.device.borrow().reaches_memory
     }
-    fn let_at_memory(&mut self) -> bool {
+    fn enable_bus_master(&mut self) -> bool {
         if self.life.store() {
             let mut device = self.device.borrow_mut();
             assert_eq!(device.status, 0, "it may still do what somebody else had it do");
@@ -364,7 +364,7 @@ impl Keeper for Machine {
         }
         true
     }
-    fn is_tired(&mut self) -> bool {
+    fn has_timed_out(&mut self) -> bool {
         // While the console waits, the device works.
         self.hear();
         self.patience.set(self.patience.get().saturating_sub(1));

@@ -9,23 +9,23 @@ use core::task::{Poll, Waker};
 /// A doorbell inside a component. Ringing it while nobody listens is remembered; many rings before
 /// the listener runs are one.
 #[derive(Debug, Default)]
-pub struct Prompt {
-    rung: Cell<bool>,
+pub struct Notify {
+    is_notified: Cell<bool>,
     wakers: RefCell<Vec<Waker>>,
 }
 
-impl Prompt {
+impl Notify {
     /// Rings.
-    pub fn ring(&self) {
-        self.rung.set(true);
+    pub fn notify(&self) {
+        self.is_notified.set(true);
         self.wakers.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
     /// Waits for a ring and takes it. Several may listen: whoever runs first takes it, so each
     /// looks for itself whether there is something to do.
-    pub async fn rung(&self) {
+    pub async fn notified(&self) {
         poll_fn(|context| {
-            if self.rung.take() {
+            if self.is_notified.take() {
                 return Poll::Ready(());
             }
             let mut wakers = self.wakers.borrow_mut();
