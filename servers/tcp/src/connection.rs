@@ -109,7 +109,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A connection around a socket that [`Spares::take`] gave.
+    /// A connection around a socket that [`BufferPool::take`] gave.
     pub fn new(
         sockets: SocketSet<'static>,
         handle: SocketHandle,
@@ -293,9 +293,9 @@ impl Connection {
 
 /// Sockets in sets, new or used before.
 #[derive(Default)]
-pub struct Spares(Vec<(SocketSet<'static>, SocketHandle)>);
+pub struct BufferPool(Vec<(SocketSet<'static>, SocketHandle)>);
 
-impl Spares {
+impl BufferPool {
     /// One with the settings of a new connection.
     pub fn take(&mut self) -> (SocketSet<'static>, SocketHandle) {
         let (mut set, handle) = self.0.pop().unwrap_or_else(|| {

@@ -243,7 +243,7 @@ impl<M: Memory> Tcp<M> {
         match self.datagrams.deliver(source, destination, bytes) {
             Some(id) => self.changes.note(Change::Datagrams(id)),
             None => {
-                self.counters.strangers += 1;
+                self.counters.no_socket += 1;
                 self.refuse_datagram(packet, now_ns);
             }
         }

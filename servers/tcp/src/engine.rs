@@ -15,10 +15,10 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpProtocol, Ipv4Cidr, Ipv4Packet};
 
 use crate::changes::{Change, Changes};
-use crate::connection::{Connection, Fault, Owner, Spares};
+use crate::connection::{BufferPool, Connection, Fault, Owner};
 use crate::datagrams::Datagrams;
-use crate::listener::{Listener, Notice, Shortage, Tally};
-use crate::opening::{Opening, seed_for};
+use crate::isn::{InitialNumbers, seed_for};
+use crate::listener::{DropCause, Listener, Notice, Tally};
 use crate::record::Record;
 use crate::segment::{Pair, Segment, shortened, with_acknowledgement};
 use crate::time_wait::TimeWait;
@@ -64,7 +64,7 @@ pub struct Counters {
     /// SYNs dropped because a queue or the table was full.
     pub dropped_syns: u64,
     /// Segments for nobody.
-    pub strangers: u64,
+    pub no_socket: u64,
     /// Segments with nothing but what was acknowledged before, left without one more answer.
     pub old: u64,
     /// Times that connections were told of a link that came back.
@@ -98,12 +98,12 @@ pub struct Tcp<M> {
     pub(crate) changes: Changes,
     notices: Vec<Notice>,
     given_up: Tally,
-    pub(crate) spares: Spares,
-    pub(crate) nobody: SocketSet<'static>,
+    pub(crate) buffer_pool: BufferPool,
+    pub(crate) empty_set: SocketSet<'static>,
     pub(crate) host: Option<Ipv4Addr>,
     pub(crate) give_back: Vec<u16>,
     pub(crate) next_id: ConnectionId,
-    pub(crate) opening: Opening,
+    pub(crate) initial_numbers: InitialNumbers,
     pub(crate) counters: Counters,
 }
 
@@ -128,12 +128,12 @@ impl<M: Memory> Tcp<M> {
             changes: Changes::default(),
             notices: Vec::new(),
             given_up: Tally::default(),
-            spares: Spares::default(),
-            nobody: SocketSet::new(Vec::new()),
+            buffer_pool: BufferPool::default(),
+            empty_set: SocketSet::new(Vec::new()),
             host: None,
             give_back: Vec::new(),
             next_id: 1,
-            opening: Opening::new(secret),
+            initial_numbers: InitialNumbers::new(secret),
             counters: Counters::default(),
         }
     }
@@ -292,21 +292,21 @@ impl<M: Memory> Tcp<M> {
             && let Some(listener) = self.listeners.get_mut(&pair.local.port())
             && listener.listens_at(*pair.local.ip())
         {
-            let (shortage, most) = match listener.has_room() {
+            let (cause, most) = match listener.has_room() {
                 true if self.connections.len() < CONNECTIONS_MAX => return self.open(pair, packet, &segment, now_ns),
-                true => (Shortage::Connections, CONNECTIONS_MAX),
-                false => (Shortage::Queue, listener.most),
+                true => (DropCause::Connections, CONNECTIONS_MAX),
+                false => (DropCause::Backlog, listener.most),
             };
             self.counters.dropped_syns += 1;
             if let Some(dropped) = listener.refuse(now_ns) {
-                self.notices.push(Notice::NotTaken { port: pair.local.port(), shortage, dropped, most });
+                self.notices.push(Notice::NotTaken { port: pair.local.port(), cause, dropped, most });
             }
             return;
         }
-        self.counters.strangers += 1;
+        self.counters.no_socket += 1;
         self.wire.offer(packet);
         let now = Instant::from_micros((now_ns / 1000) as i64);
-        self.interface.poll_ingress_single(now, &mut self.wire, &mut self.nobody);
+        self.interface.poll_ingress_single(now, &mut self.wire, &mut self.empty_set);
         self.wire.take_sent();
     }
 
@@ -358,12 +358,12 @@ impl<M: Memory> Tcp<M> {
 
     /// A SYN that a listener takes: a connection of its own for it.
     fn open(&mut self, pair: Pair, packet: &[u8], segment: &Segment, now_ns: u64) {
-        let (sockets, handle) = self.spares.take();
+        let (sockets, handle) = self.buffer_pool.take();
         let id = self.next_id();
         let owner = Owner::Listener(pair.local.port());
         let mut connection = Connection::new(sockets, handle, id, pair, owner, now_ns);
         if connection.socket_mut().listen(pair.local).is_err() {
-            return self.spares.put(connection);
+            return self.buffer_pool.put(connection);
         }
         connection.state = State::Listen;
         self.insert(connection);
@@ -377,7 +377,7 @@ impl<M: Memory> Tcp<M> {
     /// The next connection that the library opens has our sequence number.
     pub(crate) fn number(&mut self, pair: Pair, now_ns: u64) {
         let mut config = Config::new(HardwareAddress::Ip);
-        config.random_seed = seed_for(self.opening.sequence(&pair, now_ns));
+        config.random_seed = seed_for(self.initial_numbers.sequence(&pair, now_ns));
         let addresses: Vec<IpCidr> = self.interface.ip_addrs().to_vec();
         self.interface = Interface::new(config, &mut self.wire, Instant::ZERO);
         self.interface.update_ip_addrs(|own| own.extend(addresses));
@@ -521,9 +521,9 @@ impl<M: Memory> Tcp<M> {
         if let Owner::Listener(port) = connection.owner
             && let Some(listener) = self.listeners.get_mut(&port)
         {
-            listener.forget(id);
+            listener.remove(id);
         }
-        self.spares.put(connection);
+        self.buffer_pool.put(connection);
     }
 
     fn set_timer(&mut self, id: ConnectionId, timer: Option<u64>) {

@@ -34,10 +34,10 @@ pub struct Listener {
 
 /// What a dropped SYN was refused for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
+pub enum DropCause {
     /// Its listener's queue is full: the program accepts too slowly. Remedy: a larger `backlog`, up
     /// to [`WAITING_MAX`].
-    Queue,
+    Backlog,
     /// All connections are in use. Remedy: fewer clients at once.
     Connections,
 }
@@ -50,7 +50,7 @@ pub enum Notice {
         /// Whose.
         port: u16,
         /// Why the last was.
-        shortage: Shortage,
+        cause: DropCause,
         /// How many since the last notice.
         dropped: u64,
         /// The limit that was reached.
@@ -107,7 +107,7 @@ impl Listener {
     }
 
     /// A connection is no longer here.
-    pub fn forget(&mut self, connection: u64) {
+    pub fn remove(&mut self, connection: u64) {
         self.waiting.retain(|waiting| *waiting != connection);
     }
 }

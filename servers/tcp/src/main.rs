@@ -16,7 +16,7 @@ use contracts::{descriptions, sockets};
 use packet::Outbox;
 use runtime::Start;
 use service::Service;
-use tcp::listener::{Notice, Shortage};
+use tcp::listener::{DropCause, Notice};
 use tcp::{Sockets, Tcp};
 
 /// Until a full channel, or an IP that failed, is tried again.
@@ -67,10 +67,10 @@ async fn link(service: &Service, ip: &PacketsClient) {
 /// Says what was refused or given up.
 fn told(notice: &Notice) {
     match notice {
-        Notice::NotTaken { port, shortage: Shortage::Queue, dropped, most } => runtime::log!(
+        Notice::NotTaken { port, cause: DropCause::Backlog, dropped, most } => runtime::log!(
             "port {port}: {dropped} connections not taken, {most} wait already: its program accepts too slowly"
         ),
-        Notice::NotTaken { port, shortage: Shortage::Connections, dropped, most } => {
+        Notice::NotTaken { port, cause: DropCause::Connections, dropped, most } => {
             runtime::log!("port {port}: {dropped} connections not taken, all {most} are in use")
         }
         Notice::GivenUp { pair, count } => runtime::log!(

@@ -37,7 +37,7 @@ impl<M: Memory> Tcp<M> {
     /// The oldest connection that is open.
     pub fn accept(&mut self, port: u16) -> Option<ConnectionId> {
         let id = self.first_acceptable(port)?;
-        self.listeners.get_mut(&port)?.forget(id);
+        self.listeners.get_mut(&port)?.remove(id);
         self.connections.get_mut(&id)?.owner = Owner::Description;
         Some(id)
     }
@@ -64,13 +64,13 @@ impl<M: Memory> Tcp<M> {
         };
         let pair = pair(port.ok_or(Refused::InUse)?);
         self.time_wait.remove(&pair);
-        let (sockets, handle) = self.spares.take();
+        let (sockets, handle) = self.buffer_pool.take();
         let id = self.next_id();
         let mut connection = Connection::new(sockets, handle, id, pair, Owner::Description, now_ns);
         self.number(pair, now_ns);
         let context = self.interface.context();
         if connection.socket_mut().connect(context, pair.remote, pair.local).is_err() {
-            self.spares.put(connection);
+            self.buffer_pool.put(connection);
             return Err(Refused::Invalid);
         }
         connection.state = State::SynSent;
@@ -80,7 +80,7 @@ impl<M: Memory> Tcp<M> {
     }
 
     fn free_port(&mut self, pair: impl Fn(u16) -> Pair) -> Option<u16> {
-        let first = self.opening.port();
+        let first = self.initial_numbers.port();
         for step in 0..EPHEMERAL_PORTS.len() as u16 {
             let port = EPHEMERAL_PORTS.start() + first.wrapping_add(step) % EPHEMERAL_PORTS.len() as u16;
             let taken = self.pairs.contains_key(&pair(port)) || self.listeners.contains_key(&port);
@@ -129,7 +129,7 @@ impl<M: Memory> Tcp<M> {
         if let Owner::Listener(port) = core::mem::replace(&mut connection.owner, Owner::Nobody)
             && let Some(listener) = self.listeners.get_mut(&port)
         {
-            listener.forget(id);
+            listener.remove(id);
         }
         let unread = connection.socket().recv_queue() > 0;
         if connection.is_gone() {

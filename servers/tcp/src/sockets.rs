@@ -213,7 +213,7 @@ impl<M: Memory> Sockets<M> {
     }
 
     pub(crate) fn free_port(&mut self, is_free: impl Fn(&Self, u16) -> bool) -> Option<u16> {
-        let first = self.tcp.opening.port();
+        let first = self.tcp.initial_numbers.port();
         let port = |step| FREE_PORTS_FIRST + first.wrapping_add(step) % FREE_PORTS_FIRST;
         (0..FREE_PORTS_FIRST).map(port).find(|port| is_free(self, *port))
     }

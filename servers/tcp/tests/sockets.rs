@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use contracts::descriptions::{DescriptionError, WatchFor, ready};
 use contracts::sockets::{Family, Shutdown, SocketAddress, SocketKind, SocketOption, SocketOptionName};
-use tcp::listener::{Notice, Shortage, TOLD_EVERY_NS, WAITING_MAX, WAITING_MIN};
+use tcp::listener::{DropCause, Notice, TOLD_EVERY_NS, WAITING_MAX, WAITING_MIN};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -330,7 +330,7 @@ fn a_backlog_counts_and_a_full_queue_is_told_once() {
         net.settle();
         assert_eq!(net.server.sockets.tcp.records().count(), most);
         let notices = net.server.sockets.tcp.take_notices();
-        assert_eq!(notices, [Notice::NotTaken { port: 80, shortage: Shortage::Queue, dropped: 1, most }]);
+        assert_eq!(notices, [Notice::NotTaken { port: 80, cause: DropCause::Backlog, dropped: 1, most }]);
         net.now_ns += TOLD_EVERY_NS;
         net.client.connect(SERVER, 80, net.now_ns);
         net.settle();

@@ -12,14 +12,14 @@ use crate::segment::Pair;
 const TICK_NS: u64 = 4000;
 
 /// The secret, and how often it was asked for a port.
-pub(crate) struct Opening {
+pub(crate) struct InitialNumbers {
     secret: [u8; 16],
     ports: u64,
 }
 
-impl Opening {
-    pub fn new(secret: [u8; 16]) -> Opening {
-        Opening { secret, ports: 0 }
+impl InitialNumbers {
+    pub fn new(secret: [u8; 16]) -> InitialNumbers {
+        InitialNumbers { secret, ports: 0 }
     }
 
     fn hash(&self, words: &[u64]) -> u64 {
