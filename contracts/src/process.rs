@@ -287,19 +287,19 @@ pub trait Process {
     /// Makes a child: process id, empty domain with a proxy that waits, channels to the same
     /// servers. The caller then lets each server `inherit`, does `DomainFork` and `ContextStart`,
     /// which is all; `fork_cancel` if that failed. To waits and signals the child is there from now
-    /// on. With `lends` the caller asks for [`returned`](Process::returned) once it is started.
+    /// on. With `is_vfork` the caller asks for [`returned`](Process::returned) once it is started.
     #[op]
-    async fn fork_prepare(&self, lends: bool) -> Result<Forked, ProcessError>;
+    async fn fork_prepare(&self, is_vfork: bool) -> Result<Forked, ProcessError>;
 
-    /// Waits until a child that was made with `lends` runs another program or has ended, and gives
-    /// what it changed; asked again and again until that is empty. The child's end always ends the
-    /// wait. `NotFound` for another child.
+    /// Waits until a child that was made with `is_vfork` runs another program or has ended, and
+    /// gives what it changed; asked again and again until that is empty. The child's end always
+    /// ends the wait. `NotFound` for another child.
     #[op]
     async fn returned(&self, child: ProcessId) -> Result<Vec<StackChange>, ProcessError>;
 
-    /// The caller, which was made with `lends`, changed this (at most 700 bytes); with the last of
-    /// it, it has given back what it had. `NotFound` for another caller, `TooMany` for more than a
-    /// stack of [`LENT_BYTES_MAX`] could change.
+    /// The caller, which was made with `is_vfork`, changed this (at most 700 bytes); with the last
+    /// of it, it has given back what it had. `NotFound` for another caller, `TooMany` for more than
+    /// a stack of [`LENT_BYTES_MAX`] could change.
     #[op]
     async fn give_back(&self, changes: Vec<StackChange>, is_last: bool) -> Result<(), ProcessError>;
 

@@ -34,7 +34,7 @@ macro_rules! for_each_call {
             or waits { io::with_sigpipe(io::write(descriptor, buffer, bytes, None, None).await) }, Full;
           2 Open "open" (path, flags, mode)
             waits { files::open(HERE, path, flags, mode).await }, Partial("permission bits are kept, not enforced");
-          3 Close "close" (descriptor) at_once { numbers::close(descriptor) }, Full;
+          3 Close "close" (descriptor) at_once { fd::close(descriptor) }, Full;
           4 Stat "stat" (path, status_at) waits { files::stat(HERE, path, status_at, 0).await }, Full;
           5 Fstat "fstat" (descriptor, status_at) waits { files::stat_descriptor(descriptor, status_at).await }, Full;
           6 Lstat "lstat" (path, status_at) waits { files::stat(HERE, path, status_at, NO_FOLLOW).await }, Full;
@@ -58,7 +58,7 @@ macro_rules! for_each_call {
             at_once { signals::change_mask(how, new_at, old_at, set_bytes) }, Full;
          15 RtSigreturn "rt_sigreturn" () at_once { signals::sigreturn() } and replaces_registers, Full;
          16 Ioctl "ioctl" (descriptor, request, argument)
-            waits { numbers::device_control(descriptor, request, argument).await },
+            waits { fd::device_control(descriptor, request, argument).await },
             Full;
          17 Pread64 "pread64" (descriptor, buffer, bytes, offset)
             waits { io::read(descriptor, buffer, bytes, Some(offset), None).await }, Full;
@@ -70,7 +70,7 @@ macro_rules! for_each_call {
             waits { io::with_sigpipe(io::write_vectors(descriptor, vectors_at, count, None, None).await) }, Full;
          21 Access "access" (path, mode)
             waits { files::access(HERE, path, mode, 0).await }, Full;
-         22 Pipe "pipe" (pair_at) waits { numbers::pipe(pair_at, 0).await }, Full;
+         22 Pipe "pipe" (pair_at) waits { fd::pipe(pair_at, 0).await }, Full;
          23 Select "select" (count, reads_at, writes_at, others_at, timeout_at)
             waits { poll::select([count, reads_at, writes_at, others_at, timeout_at]).await }, Full;
          24 SchedYield "sched_yield" ()
@@ -92,8 +92,8 @@ macro_rules! for_each_call {
          29 "shmget" absent;
          30 "shmat" absent;
          31 "shmctl" absent;
-         32 Dup "dup" (descriptor) at_once { numbers::duplicate(descriptor) }, Full;
-         33 Dup2 "dup2" (descriptor, to) at_once { numbers::duplicate_to(descriptor, to, 0, false) }, Full;
+         32 Dup "dup" (descriptor) at_once { fd::duplicate(descriptor) }, Full;
+         33 Dup2 "dup2" (descriptor, to) at_once { fd::duplicate_to(descriptor, to, 0, false) }, Full;
          34 Pause "pause" () waits { signals::suspend(None).await }, Full;
          35 Nanosleep "nanosleep" (wanted_at, left_at) waits { time::sleep(1, 0, wanted_at, left_at).await }, Full;
          36 Getitimer "getitimer" (which, timer_at)
@@ -167,8 +167,8 @@ macro_rules! for_each_call {
          70 "msgrcv" absent;
          71 "msgctl" absent;
          72 Fcntl "fcntl" (descriptor, command, argument)
-            tries { numbers::control(descriptor, command, argument) }
-            or waits { numbers::control_at_server(descriptor, command, argument).await },
+            tries { fd::control(descriptor, command, argument) }
+            or waits { fd::control_at_server(descriptor, command, argument).await },
             Full;
          73 Flock "flock" (descriptor, operation) waits { locks::whole(descriptor, operation).await }, Full;
          74 Fsync "fsync" (descriptor) waits { io::synchronize(descriptor).await }, Full;
@@ -339,7 +339,7 @@ macro_rules! for_each_call {
         184 "tuxcall" absent;
         185 "security" absent;
         186 Gettid "gettid" () at_once { threads::id() }, Full;
-        187 Readahead "readahead" (descriptor, offset, bytes) at_once { numbers::exists(descriptor) }, Full;
+        187 Readahead "readahead" (descriptor, offset, bytes) at_once { fd::exists(descriptor) }, Full;
         188 Setxattr "setxattr" (path, name_at, value_at, bytes, flags)
             waits { files::set_attribute(path, true, flags).await }, Partial("EOPNOTSUPP: files have none");
         189 Lsetxattr "lsetxattr" (path, name_at, value_at, bytes, flags)
@@ -354,7 +354,7 @@ macro_rules! for_each_call {
             waits { files::no_attribute_of(descriptor) }, Partial("EOPNOTSUPP: files have none");
         194 Listxattr "listxattr" (path, names_at, bytes) waits { files::attributes(path, true).await }, Full;
         195 Llistxattr "llistxattr" (path, names_at, bytes) waits { files::attributes(path, false).await }, Full;
-        196 Flistxattr "flistxattr" (descriptor, names_at, bytes) waits { numbers::exists(descriptor) }, Full;
+        196 Flistxattr "flistxattr" (descriptor, names_at, bytes) waits { fd::exists(descriptor) }, Full;
         197 Removexattr "removexattr" (path, name_at)
             waits { files::no_attribute(path, true).await }, Partial("EOPNOTSUPP: files have none");
         198 Lremovexattr "lremovexattr" (path, name_at)
@@ -394,7 +394,7 @@ macro_rules! for_each_call {
         219 "restart_syscall" absent;
         220 "semtimedop" absent;
         221 Fadvise64 "fadvise64" (descriptor, offset, bytes, advice)
-            at_once { numbers::advise(descriptor, advice) }, Full;
+            at_once { fd::advise(descriptor, advice) }, Full;
         222 TimerCreate "timer_create" (clock, event_at, id_at)
             at_once { timers::create(clock, event_at, id_at) },
             Partial("32 timers; an interval below half a millisecond is told at its times and counted");
@@ -487,7 +487,7 @@ macro_rules! for_each_call {
             waits { io::with_sigpipe(transfer::tee(from, to, bytes, flags).await) },
             Partial("copies, at most 64 KiB a call");
         277 SyncFileRange "sync_file_range" (descriptor, offset, bytes, flags)
-            at_once { numbers::bring_out(descriptor, flags) }, Full;
+            at_once { fd::bring_out(descriptor, flags) }, Full;
         278 "vmsplice" absent;
         279 "move_pages" absent;
         280 Utimensat "utimensat" (directory, path, times_at, flags)
@@ -516,8 +516,8 @@ macro_rules! for_each_call {
         290 Eventfd2 "eventfd2" (count, flags)
             at_once { counters::create(count, flags) }, Partial("a counter that exec closes and that a vfork child changes before its exec is the child's own");
         291 EpollCreate1 "epoll_create1" (flags) at_once { poll::create(flags) }, Full;
-        292 Dup3 "dup3" (descriptor, to, flags) at_once { numbers::duplicate_to(descriptor, to, flags, true) }, Full;
-        293 Pipe2 "pipe2" (pair_at, flags) waits { numbers::pipe(pair_at, flags).await }, Full;
+        292 Dup3 "dup3" (descriptor, to, flags) at_once { fd::duplicate_to(descriptor, to, flags, true) }, Full;
+        293 Pipe2 "pipe2" (pair_at, flags) waits { fd::pipe(pair_at, flags).await }, Full;
         294 "inotify_init1" absent;
         295 Preadv "preadv" (descriptor, vectors_at, count, offset, offset_high)
             waits { io::read_vectors(descriptor, vectors_at, count, Some(offset), None).await }, Full;
@@ -539,7 +539,7 @@ macro_rules! for_each_call {
         303 "name_to_handle_at" absent;
         304 "open_by_handle_at" absent;
         305 "clock_adjtime" absent;
-        306 Syncfs "syncfs" (descriptor) at_once { numbers::exists(descriptor) }, Full;
+        306 Syncfs "syncfs" (descriptor) at_once { fd::exists(descriptor) }, Full;
         307 Sendmmsg "sendmmsg" (descriptor, headers_at, count, flags)
             waits { messages::send_many(descriptor, headers_at, count, flags).await }, Partial("as sendto");
         308 "setns" absent;
@@ -600,7 +600,7 @@ macro_rules! for_each_call {
         435 Clone3 "clone3" (wishes_at, bytes)
             tries { fork::thread_by_clone3(wishes_at, bytes) } or waits { fork::clone_by(wishes_at, bytes).await },
             Partial("as clone; no set_tid");
-        436 CloseRange "close_range" (first, last, flags) at_once { numbers::close_range(first, last, flags) }, Full;
+        436 CloseRange "close_range" (first, last, flags) at_once { fd::close_range(first, last, flags) }, Full;
         437 Openat2 "openat2" (directory, path, how_at, bytes)
             waits { files::open_how(directory, path, how_at, bytes).await },
             Partial("as openat; RESOLVE_CACHED gives EAGAIN, other resolve flags EINVAL");

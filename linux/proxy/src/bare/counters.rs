@@ -21,8 +21,8 @@ use personality::sleepers::{Sleepers, Ticket};
 use personality::state::ProcessState;
 
 use super::errors::{Failure, Outcome};
+use super::fd::close_id;
 use super::input_output::{read_description, write_description};
-use super::numbers::close_id;
 use super::poll;
 use super::proxy::proxy;
 use super::threads::{self, Line};
@@ -200,7 +200,7 @@ fn tell(act: Act, left: &Left) {
     match act {
         Act::Add(_) => poll::changed(object),
         Act::Take
-            if !Counter::new(left.before, false).is_writable() || proxy().happenings.takes(object, ready::WRITE) =>
+            if !Counter::new(left.before, false).is_writable() || proxy().wait_queue.takes(object, ready::WRITE) =>
         {
             poll::changed(object);
         }
@@ -327,9 +327,9 @@ pub fn write_at_once(descriptor: u64, buffer: u64, count: u64) -> Option<Outcome
 
 /// Before a fork: the process server gets the counters that the child will share. One that borrows
 /// its parent's memory runs another program next: what exec closes anyway stays here.
-pub async fn share(lends: bool) -> Result<(), Failure> {
+pub async fn share(is_vfork: bool) -> Result<(), Failure> {
     for (found, closes) in with_state(|state| state.descriptors.all_at(server::COUNTER)) {
-        if !(lends && closes) {
+        if !(is_vfork && closes) {
             hand_over(&found).await?;
         }
     }

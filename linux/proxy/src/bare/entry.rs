@@ -212,29 +212,29 @@ pub fn call() -> (u64, [u64; 6]) {
 }
 
 /// A call's result.
-pub fn give(value: u64) {
+pub fn set_return_value(value: u64) {
     // SAFETY: as above.
     unsafe { (&raw mut (*place()).rax).write_volatile(value) };
 }
 
 /// The program makes its call again: it is still there with its number.
-pub fn go_back(bytes: u64) {
+pub fn restart_syscall(bytes: u64) {
     let mut program = registers();
     program.rip = program.rip.wrapping_sub(bytes);
     set_registers(&program);
 }
 
 /// Did a signal's bits come since the proxy last looked? Takes the mark back; `rest` must follow.
-pub fn take_rung() -> bool {
+pub fn take_pending() -> bool {
     // SAFETY: as above. The kernel may set it again between the two, for bits that `rest` then
     // sees.
     unsafe {
         let word = &raw mut (*CONTROL).in_proxy;
-        let rung = word.read_volatile() & ControlPage::RUNG != 0;
-        if rung {
+        let is_pending = word.read_volatile() & ControlPage::RUNG != 0;
+        if is_pending {
             word.write_volatile(ControlPage::INSIDE);
         }
-        rung
+        is_pending
     }
 }
 

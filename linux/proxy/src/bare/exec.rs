@@ -23,9 +23,9 @@ use system::file_name;
 
 use super::entry::{self, machine};
 use super::errors::{Failure, Outcome};
+use super::fd::close_description;
 use super::input_output::description;
 use super::load::{Opened, place_interpreter};
-use super::numbers::close_description;
 use super::proxy::{listen, proxy};
 use super::syscall::begin_program;
 use super::user::{self, with_block, with_state, with_thread};

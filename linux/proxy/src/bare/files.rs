@@ -534,7 +534,7 @@ pub async fn truncate(path: u64, size: u64) -> Outcome {
     if done.is_ok() && turn.is_some() {
         Box::pin(shared_files::cut(opened.id, size)).await?;
     }
-    super::numbers::close_id(server::FS, opened.id);
+    super::fd::close_id(server::FS, opened.id);
     done.map(|()| 0)
 }
 

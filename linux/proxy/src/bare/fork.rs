@@ -12,7 +12,7 @@ use personality::memory::PAGE;
 use super::counters;
 use super::entry;
 use super::errors::{Failure, Outcome};
-use super::numbers::close_description;
+use super::fd::close_description;
 use super::poll;
 use super::process_handles;
 use super::proxy::{Proxy, listen, proxy};
@@ -32,9 +32,9 @@ struct Wishes {
     clear_id_at: u64,
     handle_at: u64,
     /// The caller waits until the child runs another program or has ended.
-    lends: bool,
+    is_vfork: bool,
     /// It sees then what the child did to its stack.
-    lends_stack: bool,
+    shares_stack: bool,
     /// The child has no handlers.
     clears_handlers: bool,
 }
@@ -58,8 +58,8 @@ impl Wishes {
             child_id_at: when(CLONE_CHILD_SETTID, child_id_at),
             clear_id_at: when(CLONE_CHILD_CLEARTID, child_id_at),
             handle_at: when(CLONE_PIDFD, parent_id_at),
-            lends: flags & CLONE_VFORK != 0,
-            lends_stack: flags & CLONE_VFORK != 0 && flags & CLONE_VM != 0,
+            is_vfork: flags & CLONE_VFORK != 0,
+            shares_stack: flags & CLONE_VFORK != 0 && flags & CLONE_VM != 0,
             clears_handlers: flags & CLONE_CLEAR_SIGHAND != 0,
         }
     }
@@ -148,13 +148,13 @@ pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
 }
 
 /// fork, and vfork if the caller lends its memory.
-pub async fn fork(lends: bool) -> Outcome {
-    copy(Wishes { lends, lends_stack: lends, ..Wishes::default() }).await
+pub async fn fork(is_vfork: bool) -> Outcome {
+    copy(Wishes { is_vfork, shares_stack: is_vfork, ..Wishes::default() }).await
 }
 
 async fn copy(wishes: Wishes) -> Outcome {
     let process = &proxy().process;
-    let forked = process.fork_prepare(wishes.lends).await?;
+    let forked = process.fork_prepare(wishes.is_vfork).await?;
     let stack = entry::registers().rsp;
     let [domain, context] = forked.handles.map(Handle);
     // A child has pieces of files whole.
@@ -182,7 +182,7 @@ async fn copy(wishes: Wishes) -> Outcome {
         Ok(()) => {
             // A bad pointer is the program's own; Linux ignores it too.
             let _ = user::write_if(wishes.parent_id_at, &forked.process);
-            if wishes.lends { vfork::wait(forked.process, stack).await } else { Ok(forked.process.into()) }
+            if wishes.is_vfork { vfork::wait(forked.process, stack).await } else { Ok(forked.process.into()) }
         }
         Err(failure) => {
             if let Some(number) = handle {
@@ -207,7 +207,7 @@ fn start(child: Handle) -> Result<(), Failure> {
 
 /// Descriptions first, then memory with the state the child starts from.
 async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Failure> {
-    counters::share(wishes.lends).await?;
+    counters::share(wishes.is_vfork).await?;
     // Else the child would be given what this process has closed.
     proxy().until_few_are_closing().await;
     // Asked together, then awaited.
@@ -221,8 +221,8 @@ async fn fill(wishes: &Wishes, forked: &Forked, child: Handle) -> Result<(), Fai
     let (first, handlers) = with_block(|block| {
         let first = block.first;
         (block.process.child, block.process.child_id_at) = (forked.process.into(), wishes.child_id_at);
-        block.process.lent_at = match wishes.lends {
-            true if wishes.lends_stack => forking.registers.rsp,
+        block.process.lent_at = match wishes.is_vfork {
+            true if wishes.shares_stack => forking.registers.rsp,
             true => vfork::NOTHING,
             false => 0,
         };

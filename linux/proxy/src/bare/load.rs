@@ -12,9 +12,9 @@ use personality::image::{HEAD_BYTES, Image, interpreter_path, plan};
 use personality::memory::{PAGE, protection, round_up};
 
 use super::errors::Failure;
+use super::fd::close_id;
 use super::input_output::read_at;
 use super::mapping;
-use super::numbers::close_id;
 use super::proxy::proxy;
 use super::user::{self, Target, with_state};
 

@@ -208,30 +208,30 @@ fn object_of(set: u64) -> Object {
 /// What an object is ready for may have changed: lets those look again whom it concerns, by sets
 /// too.
 pub fn changed(object: Object) {
-    let happenings = &proxy().happenings;
-    let sets = proxy().candidates.borrow_mut().changed(object, |set| happenings.has(object_of(set)));
-    happenings.changed(object);
+    let wait_queue = &proxy().wait_queue;
+    let sets = proxy().candidates.borrow_mut().changed(object, |set| wait_queue.has(object_of(set)));
+    wait_queue.changed(object);
     sets_changed(sets);
 }
 
 /// The same for all objects of a server.
 pub fn all_changed(server: u32) {
     let sets = proxy().candidates.borrow_mut().all_changed(server);
-    proxy().happenings.all_changed(server);
+    proxy().wait_queue.all_changed(server);
     sets_changed(sets);
 }
 
 /// Sets have new candidates.
 fn sets_changed(sets: Vec<u64>) {
-    sets.into_iter().for_each(|set| proxy().happenings.changed(object_of(set)));
+    sets.into_iter().for_each(|set| proxy().wait_queue.changed(object_of(set)));
 }
 
 /// Something was done to a description that may change what it is ready for: sets ask again, also
 /// those that another thread waits for now.
 pub fn again(found: &Description) {
-    let happenings = &proxy().happenings;
+    let wait_queue = &proxy().wait_queue;
     let object = (found.server, found.id);
-    let sets = proxy().candidates.borrow_mut().changed(object, |set| happenings.has(object_of(set)));
+    let sets = proxy().candidates.borrow_mut().changed(object, |set| wait_queue.has(object_of(set)));
     sets_changed(sets);
 }
 
@@ -252,7 +252,7 @@ pub fn renamed(old: Object, new: Object) {
         candidates.add(*set, *descriptor, new, *is_exclusive);
     }
     drop(candidates);
-    proxy().happenings.changed(old);
+    proxy().wait_queue.changed(old);
     changed(new);
 }
 
@@ -300,7 +300,7 @@ async fn wait(entries: &mut [PollEntry], deadline_ns: u64) -> Result<usize, Fail
 async fn wait_for_objects(entries: &mut [PollEntry], deadline_ns: u64) -> Result<Option<usize>, Failure> {
     entries.iter_mut().for_each(|entry| entry.returned = 0);
     let all: Vec<usize> = (0..entries.len()).filter(|at| entries[*at].descriptor >= 0).collect();
-    let (seen, waits) = (proxy().happenings.changes(), deadline_ns > runtime::now_ns());
+    let (seen, waits) = (proxy().wait_queue.changes(), deadline_ns > runtime::now_ns());
     let found = look(entries, &all, if waits { WatchFor::Level } else { WatchFor::Nothing }).await;
     if found > 0 || !waits {
         return Ok(Some(found));

@@ -63,7 +63,7 @@ pub fn id() -> Outcome {
 /// getppid, where the parent is known. It may have ended since the fork; then the server has sent
 /// word, which is taken in first.
 pub fn parent() -> Option<Outcome> {
-    if entry::take_rung() {
+    if entry::take_pending() {
         runtime::rest(true);
     }
     let parent = with_state(|state| state.parent);

@@ -21,7 +21,7 @@ use super::signals::cause_of;
 use super::threads;
 use super::timers::{self, Timers, UsedTimer};
 use super::user::with_state;
-use super::wait::Happenings;
+use super::wait::WaitQueue;
 
 /// So many closes under way leave room for other calls.
 const CLOSING_FEW: u64 = CALLS_MAX as u64 / 2;
@@ -43,7 +43,7 @@ pub struct Proxy {
     /// Badge bits by which signals arrive.
     pub signal_bits: u64,
     /// Signals and readiness.
-    pub happenings: Happenings,
+    pub wait_queue: WaitQueue,
     /// Numbers of reads and writes that may be repeated.
     requests: Cell<u64>,
     /// What epoll sets have to ask for.
@@ -118,7 +118,7 @@ impl Proxy {
 
     /// An event counter went to the process server: who waits for it here has to know.
     pub fn counter_moved(&self, number: u64, id: DescriptionId) {
-        if self.happenings.has((server::COUNTER, number)) {
+        if self.wait_queue.has((server::COUNTER, number)) {
             self.moved_counters.borrow_mut().insert(number, id);
         }
     }
@@ -260,7 +260,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         closes: Default::default(),
         closed: Watch::new(),
         signal_bits,
-        happenings: Happenings::default(),
+        wait_queue: WaitQueue::default(),
         // Those of whoever had this domain's name before were smaller.
         requests: Cell::new(runtime::now_ns()),
         candidates: RefCell::default(),
@@ -296,7 +296,7 @@ async fn signals() {
             ProcessEvent::PeerRestarted => with_state(|state| state.parent = PARENT_UNKNOWN),
             ProcessEvent::Closed => return,
         }
-        proxy().happenings.signalled();
+        proxy().wait_queue.signalled();
     }
 }
 

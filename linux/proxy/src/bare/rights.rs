@@ -8,8 +8,8 @@ use personality::descriptors::{Description, server};
 
 use super::counters;
 use super::errors::Failure;
+use super::fd::close_id;
 use super::input_output::description;
-use super::numbers::close_id;
 use super::proxy::proxy;
 use super::user::with_state;
 

@@ -21,9 +21,9 @@ use personality::memory::{Area, PAGE, mark, protection, round_up};
 use personality::pieces::{Piece, Run, Stretch, next_difference};
 
 use super::errors::{Failure, Outcome};
+use super::fd::close_id;
 use super::input_output::{read_raw, status_of};
 use super::mapping::{self, Place};
-use super::numbers::close_id;
 use super::proxy::{Turn, proxy};
 use super::syscall::{log_once, log_refused};
 use super::unnamed;

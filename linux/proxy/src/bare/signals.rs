@@ -156,7 +156,7 @@ fn deliver_all() {
 /// stopped. SIGKILL ends the domain from outside; every other signal waits.
 pub async fn stop(signal: u8) {
     if proxy().process.stop(signal).await == Ok(true) {
-        proxy().happenings.until(|| with_state(|state| state.signals.take_continued())).await;
+        proxy().wait_queue.until(|| with_state(|state| state.signals.take_continued())).await;
         let _ = proxy().process.resumed();
     }
 }

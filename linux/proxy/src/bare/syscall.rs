@@ -20,8 +20,8 @@ use super::input_output as io;
 use super::threads::Line;
 use super::user::{self, with_signals, with_state};
 use super::{
-    counters, entry, exec, files, fork, futex, identity, locks, mapping, messages, numbers, poll, process,
-    process_handles, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
+    counters, entry, exec, fd, files, fork, futex, identity, locks, mapping, messages, poll, process, process_handles,
+    scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
 };
 
 /// How to go back to the program.
@@ -46,12 +46,12 @@ pub fn serve() -> Return {
     let (number, arguments) = entry::call();
     let Some(call) = Call::decode(number) else {
         log_absent(number);
-        entry::give(Errno::ENOSYS.to_result());
+        entry::set_return_value(Errno::ENOSYS.to_result());
         finish(false);
         return Return::Quick;
     };
     let effect = call.effect();
-    let outcome = match at_once(call, &arguments) {
+    let outcome = match dispatch_fast(call, &arguments) {
         Some(outcome) => outcome,
         None if threads::is_alone() => {
             threads::stop_sharing_if_alone();
@@ -84,8 +84,8 @@ pub fn serve() -> Return {
 pub fn settle(effect: Effect, outcome: Outcome) -> Return {
     match outcome {
         Ok(_) if effect == Effect::ReplacesRegisters => return Return::Exact,
-        Ok(value) => entry::give(value),
-        Err(Failure::Errno(errno)) => entry::give(errno.to_result()),
+        Ok(value) => entry::set_return_value(value),
+        Err(Failure::Errno(errno)) => entry::set_return_value(errno.to_result()),
         Err(Failure::Interrupted) => interrupted(),
     }
     Return::Quick
@@ -95,9 +95,9 @@ pub fn settle(effect: Effect, outcome: Outcome) -> Return {
 /// After a call that asked nobody, and with nothing come in, that is so already. `is_due`: the time
 /// has come that somebody waits for.
 pub fn finish(is_due: bool) {
-    let rung = entry::take_rung();
-    if rung || is_due || !runtime::is_at_rest() {
-        runtime::rest(rung);
+    let pending = entry::take_pending();
+    if pending || is_due || !runtime::is_at_rest() {
+        runtime::rest(pending);
     }
     signals::deliver();
 }
@@ -107,9 +107,9 @@ pub fn finish(is_due: bool) {
 #[inline(never)]
 fn interrupted() {
     if with_signals(|signals, thread| signals.restarts_calls(thread)) {
-        entry::go_back(SYSCALL_BYTES);
+        entry::restart_syscall(SYSCALL_BYTES);
     } else {
-        entry::give(Errno::EINTR.to_result());
+        entry::set_return_value(Errno::EINTR.to_result());
     }
 }
 
@@ -223,7 +223,7 @@ macro_rules! dispatch {
         /// those that need a server or time.
         // Rows name arguments that nothing depends on, too.
         #[allow(unused_variables)]
-        fn at_once(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
+        fn dispatch_fast(call: Call, arguments: &[u64; 6]) -> Option<Outcome> {
             match call { $( $( Call::$name => first!(arguments $arguments $class $handler), )? )* }
         }
 

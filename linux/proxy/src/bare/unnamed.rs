@@ -125,7 +125,7 @@ pub async fn make_node(directory: u64, path: u64, mode: u64) -> Outcome {
         _ => {
             let flags = how::WRITE | how::CREATE | how::EXCLUSIVE;
             let opened = answer(files.open(path, flags, permissions)).await?;
-            super::numbers::close_id(server::FS, opened.id);
+            super::fd::close_id(server::FS, opened.id);
         }
     }
     Ok(0)
@@ -148,7 +148,7 @@ pub async fn open_pipe(file: u64, flags: u32) -> Outcome {
         Description { id, server: server::PROCESS, flags: flags_kept, kind: PIPE_KIND, ..Description::default() };
     let added = with_state(|state| state.descriptors.add(made, flags & O_CLOEXEC != 0));
     if added.is_err() {
-        super::numbers::close_id(server::PROCESS, id);
+        super::fd::close_id(server::PROCESS, id);
     }
     Ok(added?)
 }

@@ -24,13 +24,13 @@ use super::user::with_signals;
 
 /// What happened that waiting calls may want to know.
 #[derive(Default)]
-pub struct Happenings {
+pub struct WaitQueue {
     waits: RefCell<Waits>,
     /// Rung when signals came, and word of other processes.
     signals: Watch,
 }
 
-impl Happenings {
+impl WaitQueue {
     /// A signal came, or the process may go on.
     pub fn signalled(&self) {
         self.signals.changed();
@@ -88,7 +88,7 @@ impl Waiting {
     }
 
     fn new(purpose: Purpose, objects: Vec<Object>, seen: Option<u64>) -> Waiting {
-        let ticket = proxy().happenings.waits.borrow_mut().begin(purpose, objects, seen);
+        let ticket = proxy().wait_queue.waits.borrow_mut().begin(purpose, objects, seen);
         Waiting { ticket, owes: Cell::new(false) }
     }
 
@@ -96,7 +96,7 @@ impl Waiting {
     /// signal.
     pub async fn changed(&self, deadline_ns: u64) -> Result<Vec<Object>, Failure> {
         let changed = until(deadline_ns, |waker| {
-            let told = proxy().happenings.waits.borrow_mut().take(self.ticket, Some(waker));
+            let told = proxy().wait_queue.waits.borrow_mut().take(self.ticket, Some(waker));
             (!told.is_empty()).then_some(told)
         });
         let changed = changed.await?.unwrap_or_default();
@@ -113,7 +113,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        let next = proxy().happenings.waits.borrow_mut().end(self.ticket, self.owes.get());
+        let next = proxy().wait_queue.waits.borrow_mut().end(self.ticket, self.owes.get());
         next.into_iter().for_each(Waker::wake);
     }
 }
@@ -234,7 +234,7 @@ pub async fn answer_when_ready<R>(
 /// Waits until one of `mask` may hold of a description, which is not taken but looked at.
 pub async fn until_ready((server, id): Object, mask: u32) -> Result<(), Failure> {
     let client = proxy().server(server)?;
-    let waiting = Waiting::to_look(vec![(server, id)], proxy().happenings.changes());
+    let waiting = Waiting::to_look(vec![(server, id)], proxy().wait_queue.changes());
     if answer_of(server, || client.poll(id, mask, WatchFor::Level)).await? == 0 {
         waiting.changed(u64::MAX).await?;
     }
@@ -279,7 +279,7 @@ async fn before<T>(
 /// Waits until `look` gives something; it is asked again after each signal. `None` at
 /// `deadline_ns`, `Interrupted` by a signal.
 pub async fn until_signalled<T>(deadline_ns: u64, mut look: impl FnMut() -> Option<T>) -> Result<Option<T>, Failure> {
-    let waiting = proxy().happenings.signals.until(|| {
+    let waiting = proxy().wait_queue.signals.until(|| {
         if signalled() {
             return Some(Err(Failure::Interrupted));
         }

@@ -47,7 +47,7 @@ pub fn post(signal: u8, cause: Cause) -> Posted {
 /// Those who read signals as records look again.
 pub fn tell_readers() {
     poll::all_changed(server::SIGNALS);
-    proxy().happenings.signalled();
+    proxy().wait_queue.signalled();
 }
 
 /// A signal to one thread. `None` if there is none of that id.
