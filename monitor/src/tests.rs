@@ -22,7 +22,7 @@ struct Fake {
     portals: BTreeMap<u64, u64>,
     slots: BTreeSet<u64>,
     memory: BTreeMap<u64, Vec<Memory>>,
-    rung: Vec<u64>,
+    notified: Vec<u64>,
     quieted: Vec<u64>,
     dead: BTreeSet<u64>,
     /// Those that ended by themselves, and their status.
@@ -109,7 +109,7 @@ impl Machine for Fake {
         self.free_pages
     }
     fn ring(&mut self, doorbell: Handle) {
-        self.rung.push(doorbell.0);
+        self.notified.push(doorbell.0);
     }
     fn drop(&mut self, handle: Handle) {
         assert!(self.held.remove(&(handle.0 - 100)), "{handle:?} dropped twice");
@@ -240,9 +240,9 @@ fn a_restarted_side_finds_the_same_channel_in_a_new_generation_and_its_peer_is_r
     assert!(registry.deaths(crate::DEATH_BADGES).is_empty());
 
     let (made, _) = registry.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap();
-    registry.machine.rung.clear();
+    registry.machine.notified.clear();
     registry.start(made.domain).unwrap();
-    assert_eq!(registry.machine.rung.len(), 1);
+    assert_eq!(registry.machine.notified.len(), 1);
     assert_eq!(registry.machine.held.len(), held, "nothing leaks over a restart");
     let mut views = registry.machine.memory.remove(&101).unwrap();
     assert_eq!(views.pop().unwrap().generation(), 2);
@@ -319,11 +319,11 @@ fn a_driver_whose_start_fails_is_told_of_and_may_be_started_again_and_again() {
 #[test]
 fn the_beat_is_for_components_that_serve() {
     let (mut registry, driver, ip) = running();
-    registry.machine.rung.clear();
+    registry.machine.notified.clear();
     assert!(!registry.beat(), "one that starts has its own limit");
     registry.set_serving(ip);
     assert!(registry.beat());
-    assert_eq!(registry.machine.rung, [registry.domains[&ip].endpoint_portal.0]);
+    assert_eq!(registry.machine.notified, [registry.domains[&ip].endpoint_portal.0]);
     registry.set_serving(driver);
     let mut computes = domain("computes", 1, &[]);
     (computes.is_beaten, computes.regions, computes.devices) = (false, Vec::new(), Vec::new());
@@ -331,9 +331,9 @@ fn the_beat_is_for_components_that_serve() {
     registry.set_serving(computes);
     registry.kill(ip, 9).unwrap();
     registry.deaths(crate::DEATH_BADGES);
-    registry.machine.rung.clear();
+    registry.machine.notified.clear();
     assert!(registry.beat());
-    assert_eq!(registry.machine.rung, [registry.domains[&driver].endpoint_portal.0]);
+    assert_eq!(registry.machine.notified, [registry.domains[&driver].endpoint_portal.0]);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn between_cores_each_learns_how_to_ring_the_other() {
         registry.region("pool", 4, RegionKind::Contiguous, None).unwrap();
         let (made, _) = registry.create(domain(name, 1, &[(1, end)])).map_err(|_| ()).unwrap();
         registry.start(made.domain).unwrap();
-        assert_eq!(registry.machine.rung.len(), 1);
+        assert_eq!(registry.machine.notified.len(), 1);
         registry.close(1);
         assert!(registry.machine.slots.is_empty());
     }
@@ -462,9 +462,9 @@ fn a_channel_made_at_run_time_is_announced_to_its_server() {
     assert_eq!(registry.last_end("driver").map(|(generation, death)| (generation, death.domain)), Some((1, driver)));
     assert_eq!(registry.announce(1 << 32, 77), Err(MonitorError::NotFound), "nobody to bring it to");
     let again = registry.create(domain("driver", 2, &[(1, End::Server)])).map_err(|_| ()).unwrap().0.domain;
-    registry.machine.rung.clear();
+    registry.machine.notified.clear();
     assert_eq!(registry.announce(1 << 32, 77).unwrap().0, again);
-    assert_eq!(registry.machine.rung.len(), 1);
+    assert_eq!(registry.machine.notified.len(), 1);
     assert_eq!(registry.machine.memory[&memory].last().unwrap().generation(), 2);
 }
 
@@ -501,11 +501,11 @@ fn a_set_of_channels_serves_one_linux_domain_after_another() {
     registry.deaths(crate::DEATH_BADGES);
     let held = registry.machine.held.len();
     // Whatever the client writes into the memory, the next generation is not one it knew.
-    registry.machine.rung.clear();
+    registry.machine.notified.clear();
     registry.kill(first.domain, 0).unwrap();
     let deaths = registry.deaths(crate::DEATH_BADGES);
     assert!(deaths.len() == 1 && deaths[0].linux);
-    assert_eq!(registry.machine.rung.len(), 1, "the server is to drop what the dead client held");
+    assert_eq!(registry.machine.notified.len(), 1, "the server is to drop what the dead client held");
     let (second, _) = registry.create(linux()).map_err(|_| ()).unwrap();
     assert!(second.generation > 1000);
     assert_eq!(registry.machine.held.len(), held, "nothing is made again, nothing leaks");

@@ -121,7 +121,7 @@ struct Counted {
     rank: Rank,
     is_armed: Cell<bool>,
     polled: Cell<u32>,
-    rung: Cell<u32>,
+    rings: Cell<u32>,
     /// Messages that are there, and one that comes as the port is armed.
     messages: Cell<u32>,
     comes_late: Cell<bool>,
@@ -132,8 +132,8 @@ struct Counted {
 impl Counted {
     fn new(rank: Rank) -> (Rc<Counted>, PortId) {
         let [is_armed, comes_late, is_behind] = [false; 3].map(Cell::new);
-        let [polled, rung, messages] = [0; 3].map(Cell::new);
-        let port = Rc::new(Counted { rank, is_armed, polled, rung, messages, comes_late, is_behind });
+        let [polled, rings, messages] = [0; 3].map(Cell::new);
+        let port = Rc::new(Counted { rank, is_armed, polled, rings, messages, comes_late, is_behind });
         let id = register(port.clone());
         (port, id)
     }
@@ -166,7 +166,7 @@ impl Port for Counted {
     }
 
     fn flush(&self) {
-        self.rung.set(self.rung.get() + 1);
+        self.rings.set(self.rings.get() + 1);
     }
 
     fn badge(&self) -> u64 {
@@ -206,12 +206,12 @@ fn who_announces_has_the_peer_rung_and_is_not_polled_for_it() {
     announce(id);
     assert!(port.is_armed.get() && !is_at_rest());
     rest(&Quiet, false);
-    assert_eq!((port.rung.get(), port.polled.get(), is_at_rest()), (1, polled, true));
+    assert_eq!((port.rings.get(), port.polled.get(), is_at_rest()), (1, polled, true));
     // Who expects an answer is polled, and need not be rung.
     mark(id);
     assert!(!port.is_armed.get());
     rest(&Quiet, false);
-    assert!(port.rung.get() == 2 && port.polled.get() > polled && port.is_armed.get() && is_at_rest());
+    assert!(port.rings.get() == 2 && port.polled.get() > polled && port.is_armed.get() && is_at_rest());
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn an_announced_sleeper_is_rung_or_looks_again() {
         asleep.store(1, Ordering::Relaxed);
         ring::fence(Ordering::SeqCst);
         let seen = reader.ready(&shared.slots);
-        let rung = writer.join().unwrap();
-        assert!(seen || rung, "the message would be slept over");
+        let notified = writer.join().unwrap();
+        assert!(seen || notified, "the message would be slept over");
     });
 }

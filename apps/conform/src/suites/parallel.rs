@@ -151,7 +151,7 @@ async fn interrupts_wait_for_the_end_of_a_call(scene: Rc<Scene>, partner: Rc<Par
     let answer = partner.act("parallel/ring", [scene.core(), 0, 0, 0]);
     runtime::sleep(1).await;
     let deadline_ns = scene.deadline_ns();
-    let (mut calls, mut during, mut rung) = (0, 0, 0);
+    let (mut calls, mut during, mut signalled) = (0, 0, 0);
     while calls < CALLS || during < CALLS {
         require!(runtime::now_ns() < deadline_ns, "{during} interrupts came during {calls} long calls");
         let before = sys::counter_read(counter::WAKES_TAKEN)?;
@@ -162,13 +162,13 @@ async fn interrupts_wait_for_the_end_of_a_call(scene: Rc<Scene>, partner: Rc<Par
         require!(present == MADE, "{present} of {MADE} pages were made");
         sys::cap_drop(memory)?;
         calls += 1;
-        rung |= sys::wait(0)?;
+        signalled |= sys::wait(0)?;
     }
     enough.store(1, Ordering::Release);
     // Its doorbell is the channel's.
-    executor::post(rung);
+    executor::post(signalled);
     let [rings, ..] = answer.await?;
-    require!(rung & bits != 0, "{rings} rings of the next core, and none was heard");
+    require!(signalled & bits != 0, "{rings} rings of the next core, and none was heard");
     Ok(())
 }
 
