@@ -59,7 +59,7 @@ struct Room {
     core: u64,
     cores: u64,
     /// How many arrivals the next meeting needs.
-    meeting: u64,
+    barrier: u64,
     /// How many cores will have finished all rows so far.
     finished: u64,
     objects: shares::Objects,
@@ -74,9 +74,9 @@ impl Room {
 
     /// Waits until all cores are here.
     fn meet(&mut self) {
-        self.meeting += self.cores;
+        self.barrier += self.cores;
         self.line(ARRIVED).fetch_add(1, Ordering::AcqRel);
-        while self.line(ARRIVED).load(Ordering::Acquire) < self.meeting {
+        while self.line(ARRIVED).load(Ordering::Acquire) < self.barrier {
             core::hint::spin_loop();
         }
     }
@@ -211,7 +211,7 @@ pub async fn run(start: &Start) {
     };
     let core = u64::from(start.core());
     let mut room =
-        Room { address: region.address, core, cores, meeting: 0, finished: 0, objects: shares::Objects::default() };
+        Room { address: region.address, core, cores, barrier: 0, finished: 0, objects: shares::Objects::default() };
     // Until all are here the boot goes on, and nobody may spin in its way.
     room.line(PRESENT).fetch_add(1, Ordering::AcqRel);
     loop {

@@ -8,7 +8,7 @@ use contract::contract;
 use runtime::{Peer, Start};
 use serde::{Deserialize, Serialize};
 
-use crate::Scene;
+use crate::Fixture;
 use crate::table::{Failure, Words};
 use crate::{suites, turns};
 
@@ -75,9 +75,9 @@ impl ActsServer for Server {
         let mut found = far.filter(|(suite, far)| what.split_once('/') == Some((suite, far.name)));
         let (_, far) = found.next().ok_or(ActError::Unknown)?;
         let failed = |failure: Failure| ActError::Failed(failure.why, failure.line);
-        let scene = Scene::new(&self.start).map_err(failed)?;
-        let result = (far.body)(&scene, words);
-        let end = scene.end(result.is_ok());
+        let fixture = Fixture::new(&self.start).map_err(failed)?;
+        let result = (far.body)(&fixture, words);
+        let end = fixture.end(result.is_ok());
         let words = result.map_err(failed)?;
         end.map_err(failed)?;
         Ok(words)

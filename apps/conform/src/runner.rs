@@ -7,7 +7,7 @@ use runtime::Start;
 
 use crate::table::{Body, Failure, Outcome, Test};
 use crate::turns::{self, Phase};
-use crate::{Partner, Scene, partner, suites};
+use crate::{Fixture, Partner, partner, suites};
 
 /// Between two tests the component looks at what came for it meanwhile.
 const PAUSE_NS: u64 = 1;
@@ -43,15 +43,15 @@ impl Tally {
     /// Takes part in a phase when it is this core's turn. Tests with a partner are absent where
     /// there is none.
     async fn take(&mut self, start: &Start, next: &Option<Rc<Partner>>, phase: Phase) -> Outcome {
-        let scene = Scene::new(start)?;
-        turns::begin(&scene, phase).await?;
+        let fixture = Fixture::new(start)?;
+        turns::begin(&fixture, phase).await?;
         match phase {
             Phase::Presence => {}
             Phase::Alone => self.run(start, phase, &None, |body| matches!(body, Body::Alone(_))).await,
             Phase::Paired => self.run(start, phase, next, |body| matches!(body, Body::Paired(_))).await,
         }
-        turns::finish(&scene, phase, next.as_deref());
-        scene.end(true)
+        turns::finish(&fixture, phase, next.as_deref());
+        fixture.end(true)
     }
 
     /// Runs this core's tests of a kind.
@@ -96,13 +96,13 @@ fn is_asked(start: &Start, suite: &str, test: &str) -> bool {
 }
 
 async fn one(start: &Start, test: &Test, next: &Option<Rc<Partner>>) -> Outcome {
-    let scene = Rc::new(Scene::new(start)?);
+    let fixture = Rc::new(Fixture::new(start)?);
     let outcome = match (&test.body, next) {
-        (Body::Alone(body), _) => keeps_slots(|| body(&scene)),
-        (Body::Paired(body), Some(next)) => body(scene.clone(), next.clone()).await,
+        (Body::Alone(body), _) => keeps_slots(|| body(&fixture)),
+        (Body::Paired(body), Some(next)) => body(fixture.clone(), next.clone()).await,
         (Body::Paired(_), None) => Err(Failure::new("there is no second core")),
     };
-    let end = scene.end(outcome.is_ok());
+    let end = fixture.end(outcome.is_ok());
     outcome.and(end)
 }
 

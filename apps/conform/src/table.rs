@@ -9,7 +9,7 @@ use core::pin::Pin;
 
 use abi::{Error, Handle};
 
-use crate::{Partner, Scene};
+use crate::{Fixture, Partner};
 
 /// Why a test failed, with the line that noticed.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ pub struct Test {
 /// The two kinds of test.
 pub enum Body {
     /// Of one core.
-    Alone(fn(&Scene) -> Outcome),
+    Alone(fn(&Fixture) -> Outcome),
     /// With the next core; left out on a machine of one core.
-    Paired(fn(Rc<Scene>, Rc<Partner>) -> Waiting),
+    Paired(fn(Rc<Fixture>, Rc<Partner>) -> Waiting),
 }
 
 /// A function that a [`Partner`] runs on the next core.
@@ -50,7 +50,7 @@ pub struct Far {
     /// Its name.
     pub name: &'static str,
     /// The function.
-    pub body: fn(&Scene, Words) -> Result<Words, Failure>,
+    pub body: fn(&Fixture, Words) -> Result<Words, Failure>,
 }
 
 /// All tests of an object.
@@ -64,8 +64,8 @@ pub struct Suite {
 }
 
 /// Makes `SUITE`: `suite!("name"; alone: f, g; paired: h; far: k)`. Functions of `alone` are
-/// `fn(&Scene) -> Outcome`, of `paired` `async fn(Rc<Scene>, Rc<Partner>) -> Outcome`, of `far`
-/// `fn(&Scene, Words) -> Result<Words, Failure>`.
+/// `fn(&Fixture) -> Outcome`, of `paired` `async fn(Rc<Fixture>, Rc<Partner>) -> Outcome`, of `far`
+/// `fn(&Fixture, Words) -> Result<Words, Failure>`.
 #[macro_export]
 macro_rules! suite {
     ($name:literal; alone: $($alone:ident),* $(; paired: $($paired:ident),*)? $(; far: $($far:ident),*)?) => {
@@ -76,7 +76,7 @@ macro_rules! suite {
                 $($crate::table::Test { name: stringify!($alone), body: $crate::table::Body::Alone($alone) },)*
                 $($($crate::table::Test {
                     name: stringify!($paired),
-                    body: $crate::table::Body::Paired(|scene, partner| alloc::boxed::Box::pin($paired(scene, partner))),
+                    body: $crate::table::Body::Paired(|fixture, partner| alloc::boxed::Box::pin($paired(fixture, partner))),
                 },)*)?
             ],
             far: &[$($($crate::table::Far { name: stringify!($far), body: $far },)*)?],

@@ -10,7 +10,7 @@
 
 use core::sync::atomic::Ordering;
 
-use crate::{Failure, Partner, Scene};
+use crate::{Failure, Fixture, Partner};
 
 /// Cores at a time, with their partners.
 pub const AT_ONCE: u64 = 8;
@@ -22,7 +22,7 @@ const AGAIN_NS: u64 = 2_000_000;
 /// Longer than all others take together, on whatever host; the host's tool has a limit of its own.
 const LIMIT_NS: u64 = 3_600_000_000_000;
 /// The bit of our own by which a task of this component hears that the core before has finished; no
-/// test's (`Scene::doorbell`).
+/// test's (`Fixture::doorbell`).
 pub const NEWS: u64 = 1 << (runtime::OWN_BITS.end - 1);
 
 /// On larger machines each test with a partner runs on so many cores and is left to those by the
@@ -72,22 +72,22 @@ impl Phase {
 }
 
 /// Waits for this core's turn.
-pub async fn begin(scene: &Scene, phase: Phase) -> Result<(), Failure> {
+pub async fn begin(fixture: &Fixture, phase: Phase) -> Result<(), Failure> {
     let end_ns = runtime::now_ns() + LIMIT_NS;
-    let finished = |core: u64| scene.shared(core, FINISHED).load(Ordering::Acquire);
-    while !phase.is_open(scene.core(), scene.cores(), finished) {
+    let finished = |core: u64| fixture.shared(core, FINISHED).load(Ordering::Acquire);
+    while !phase.is_open(fixture.core(), fixture.cores(), finished) {
         if runtime::now_ns() > end_ns {
             return Err(Failure::new("the cores before do not come to an end: the last line of each says where"));
         }
         // Either is a reason to look again.
-        let _ = runtime::timeout(AGAIN_NS * scene.cores(), runtime::notified(NEWS)).await;
+        let _ = runtime::timeout(AGAIN_NS * fixture.cores(), runtime::notified(NEWS)).await;
     }
     Ok(())
 }
 
 /// This core has finished the phase.
-pub fn finish(scene: &Scene, phase: Phase, next: Option<&Partner>) {
-    scene.shared(scene.core(), FINISHED).store(phase as u64 + 1, Ordering::Release);
+pub fn finish(fixture: &Fixture, phase: Phase, next: Option<&Partner>) {
+    fixture.shared(fixture.core(), FINISHED).store(phase as u64 + 1, Ordering::Release);
     if let Some(next) = next {
         next.tell();
     }

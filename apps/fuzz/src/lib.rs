@@ -1,10 +1,10 @@
-//! The fuzzer in user mode: a servant domain per core makes random and near-valid kernel calls, all
-//! cores at once, and nobody else may notice.
+//! The fuzzer in user mode: a scripted domain per core makes random and near-valid kernel calls,
+//! all cores at once, and nobody else may notice.
 //!
-//! One program, two roles, told apart by the component's name. `fuzz-N` has a servant on core N
-//! make calls ([`target`]), round after round ([`round`]): each has accounts of its own, a pool
-//! that all cores share, and ends with all of it revoked and counted. `neighbour-N` keeps a secret
-//! in its memory and answers whether it is unchanged ([`neighbour`]). The seed is the word
+//! One program, two roles, told apart by the component's name. `fuzz-N` has a scripted domain on
+//! core N make calls ([`target`]), round after round ([`round`]): each has accounts of its own, a
+//! pool that all cores share, and ends with all of it revoked and counted. `neighbour-N` keeps a
+//! secret in its memory and answers whether it is unchanged ([`neighbour`]). The seed is the word
 //! `fuzz.seed=N` of the command line, the number of calls per core `fuzz.calls=N`; the host's
 //! scenarios `fuzz/*` read what is said. Deliberately unknown here: the kernel's inside, and what a
 //! call should give; that is `conform`'s.
@@ -12,12 +12,12 @@
 
 extern crate alloc;
 
-pub mod meeting;
+pub mod barrier;
 pub mod neighbour;
 pub mod round;
 pub mod secret;
 pub mod target;
-pub mod wares;
+pub mod test_objects;
 
 use runtime::Start;
 

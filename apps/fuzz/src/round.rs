@@ -8,11 +8,11 @@ use abi::{Error, Handle, ObjectType};
 use fuzz::Random;
 use runtime::Start;
 
-use crate::meeting::Meeting;
+use crate::barrier::Barrier;
 use crate::neighbour::{COMPONENT, LooksClient, lowest_slot};
 use crate::secret::Finder;
 use crate::target::{Ledger, Target};
-use crate::wares::Wares;
+use crate::test_objects::TestObjects;
 use crate::{Failure, require, word};
 
 /// Words of the command line, and what holds without them.
@@ -53,7 +53,7 @@ impl Stock {
 
 struct Fuzzer {
     start: Start,
-    meeting: Meeting,
+    barrier: Barrier,
     neighbour: LooksClient,
     seed: u64,
     ledger: Ledger,
@@ -68,8 +68,8 @@ pub async fn all(start: &Start) -> Result<(), Failure> {
     let neighbour = start
         .client::<LooksClient>(&format!("{COMPONENT}-{core}"))
         .map_err(|error| Failure(format!("no neighbour: {error:?}")))?;
-    let (meeting, ledger) = (Meeting::new(start)?, Ledger::new());
-    let mut fuzzer = Fuzzer { start: start.clone(), meeting, neighbour, seed, ledger, looks: 0 };
+    let (barrier, ledger) = (Barrier::new(start)?, Ledger::new());
+    let mut fuzzer = Fuzzer { start: start.clone(), barrier, neighbour, seed, ledger, looks: 0 };
     runtime::log!("core {core} seed {seed}: {calls} calls");
     fuzzer.round(0, WARM_UP_STEPS).await?;
     let before = Stock::count()?;
@@ -88,19 +88,25 @@ pub async fn all(start: &Start) -> Result<(), Failure> {
 impl Fuzzer {
     /// One round, from nothing to nothing.
     async fn round(&mut self, round: u64, steps: u64) -> Result<(), Failure> {
-        self.meeting.all("a round").await?;
-        let wares = Wares::new(&self.start, &mut self.meeting).await?;
+        self.barrier.all("a round").await?;
+        let test_objects = TestObjects::new(&self.start, &mut self.barrier).await?;
         let seed = self.seed.wrapping_mul(1 << 20) + (round << 8) + u64::from(self.start.core());
         let in_round = |Failure(why): Failure| Failure(format!("round {round}: {why}"));
-        self.steps(&wares, Random::new(seed), round, steps).await.map_err(in_round)?;
-        self.meeting.all("the calls of a round").await?;
-        wares.check()?;
-        wares.end()?;
-        self.meeting.all("the end of a round").await
+        self.steps(&test_objects, Random::new(seed), round, steps).await.map_err(in_round)?;
+        self.barrier.all("the calls of a round").await?;
+        test_objects.check()?;
+        test_objects.end()?;
+        self.barrier.all("the end of a round").await
     }
 
-    async fn steps(&mut self, wares: &Wares, random: Random, round: u64, steps: u64) -> Result<(), Failure> {
-        let mut target = Target::new(wares, &mut self.ledger, random, Finder::from_seed(self.seed));
+    async fn steps(
+        &mut self,
+        test_objects: &TestObjects,
+        random: Random,
+        round: u64,
+        steps: u64,
+    ) -> Result<(), Failure> {
+        let mut target = Target::new(test_objects, &mut self.ledger, random, Finder::from_seed(self.seed));
         if round == THOROUGH_ROUND {
             target.all_wild()?;
             target.flood()?;
@@ -132,19 +138,19 @@ impl Fuzzer {
             now = Stock::count()?;
         }
         // Nobody begins anew before all have counted.
-        self.meeting.all("the count").await?;
+        self.barrier.all("the count").await?;
         require!(now == before, "there were {before:?}, and are {now:?}");
         Ok(())
     }
 
     fn tell(&self) {
         let core = self.start.core();
-        let Ledger { tally, servants, deaths, wild, fresh, words } = &self.ledger;
+        let Ledger { tally, scripted_domains, deaths, wild, fresh, words } = &self.ledger;
         tally.calls().for_each(|(name, made, succeeded)| runtime::log!("core {core} call {name} {made} {succeeded}"));
         tally.errors().for_each(|(name, count)| runtime::log!("core {core} error {name} {count}"));
         let causes = ["given up", "exit", "killed", "exception", "Linux call", "no memory", "revoked"];
         let ends: String = causes.iter().zip(deaths).map(|(cause, count)| format!(", {count} {cause}")).collect();
-        runtime::log!("core {core} servants {servants}{ends}; {wild} wild");
+        runtime::log!("core {core} servants {scripted_domains}{ends}; {wild} wild");
         runtime::log!(
             "core {core} {fresh} fresh pages were zero, no secret in {words} words, {} looks of the neighbour",
             self.looks

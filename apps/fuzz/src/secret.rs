@@ -45,7 +45,7 @@ impl Finder {
         Finder(!start_of(seed) | LOW)
     }
 
-    /// For [`worker::Servant::scan`].
+    /// For [`worker::ScriptedDomain::scan`].
     pub fn inverted(self) -> u64 {
         self.0
     }

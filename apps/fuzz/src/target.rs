@@ -1,22 +1,22 @@
-//! A servant domain under fire: one step is a call, a leap into what no program may do, or a look
+//! A scripted domain under fire: one step is a call, a leap into what no program may do, or a look
 //! at memory it was given.
 
 use abi::{Call, DeathCause, DomainState, Error, Handle, ObjectType, RangeEntry, Rights, layout};
 use fuzz::{Made, Pool, Random, Surroundings, Tally};
-use worker::{Ends, SHARED, Servant, WILD};
+use worker::{Ends, SHARED, ScriptedDomain, WILD};
 
 use crate::secret::{Finder, WORDS};
-use crate::wares::Wares;
+use crate::test_objects::TestObjects;
 use crate::{Failure, require};
 
 const PAGE: u64 = abi::PAGE_BYTES;
-/// How often, in steps, a servant tries what is no call; takes memory and looks whether it is zero;
-/// looks through all it has mapped.
+/// How often, in steps, a scripted domain tries what is no call; takes memory and looks whether it
+/// is zero; looks through all it has mapped.
 const WILD_IN: u64 = 900;
 const FRESH_IN: u64 = 250;
 const SWEEP_IN: u64 = 4000;
-/// Time a servant has for one thing before it is looked at more closely. Limits of calls that wait
-/// are far shorter.
+/// Time a scripted domain has for one thing before it is looked at more closely. Limits of calls
+/// that wait are far shorter.
 const PATIENCE_NS: u64 = 500_000;
 /// It is then let run by its own time, in so many pieces of such a length. Where the core went idle
 /// meanwhile, it waits for what never comes.
@@ -35,7 +35,7 @@ const KERNEL: u64 = 0xffff_8000_0000_0000;
 /// Calls whose results are words that programs chose.
 const ECHOES: [Call; 6] =
     [Call::RamStat, Call::Wait, Call::PortalCall, Call::PortalReplyWait, Call::ObjectName, Call::RangeGet];
-/// Calls that want rights to the core, or to a device's registers, which servants have not.
+/// Calls that want rights to the core, or to a device's registers, which scripted domains have not.
 const OF_CORES: [Call; 26] = [
     Call::RamTurns,
     Call::ScheduleGang,
@@ -64,7 +64,7 @@ const OF_CORES: [Call; 26] = [
     Call::SharePool,
     Call::ShareImport,
 ];
-/// More copies than fill a servant's share, though some in a row are refused as too deep.
+/// More copies than fill a scripted domain's share, though some in a row are refused as too deep.
 const FLOOD: u64 = 2 * layout::SHARE_SLOTS_MAX;
 
 /// What was seen, over all rounds.
@@ -72,9 +72,9 @@ pub struct Ledger {
     /// Calls and how they ended.
     pub tally: Tally,
     /// Servants made.
-    pub servants: u64,
-    /// Ends of servants, by `DeathCause`; 0: it lived, and its context had ended or did not come
-    /// back.
+    pub scripted_domains: u64,
+    /// Ends of scripted domains, by `DeathCause`; 0: it lived, and its context had ended or did not
+    /// come back.
     pub deaths: [u64; 7],
     /// Tries of what no program may do.
     pub wild: u64,
@@ -87,7 +87,7 @@ pub struct Ledger {
 impl Ledger {
     /// Nothing yet.
     pub const fn new() -> Ledger {
-        Ledger { tally: Tally::new(), servants: 0, deaths: [0; 7], wild: 0, fresh: 0, words: 0 }
+        Ledger { tally: Tally::new(), scripted_domains: 0, deaths: [0; 7], wild: 0, fresh: 0, words: 0 }
     }
 }
 
@@ -97,7 +97,7 @@ impl Default for Ledger {
     }
 }
 
-/// How a call of the servant's ended.
+/// How a call of the scripted domain's ended.
 enum Ended {
     Back(Result<[u64; 3], Error>),
     /// Its context, or all of it, ended.
@@ -127,7 +127,7 @@ impl Surroundings for Around<'_> {
 
     fn entry(&mut self, random: &mut Random) -> [u64; 2] {
         let wrong = random.one(&[0, layout::HEAP, layout::USER_END - PAGE]);
-        [random.one(&[Servant::entry(), Servant::entry(), Servant::entry(), wrong]), SHARED]
+        [random.one(&[ScriptedDomain::entry(), ScriptedDomain::entry(), ScriptedDomain::entry(), wrong]), SHARED]
     }
 
     fn mapped(&mut self, random: &mut Random) -> Option<[u64; 3]> {
@@ -150,17 +150,17 @@ impl Surroundings for Around<'_> {
 
 /// See the module's head.
 pub struct Target<'w> {
-    wares: &'w Wares,
+    test_objects: &'w TestObjects,
     ledger: &'w mut Ledger,
     random: Random,
     finder: Finder,
-    living: Option<(Servant, Pool)>,
+    living: Option<(ScriptedDomain, Pool)>,
 }
 
 impl<'w> Target<'w> {
-    /// Without a servant yet.
-    pub fn new(wares: &'w Wares, ledger: &'w mut Ledger, random: Random, finder: Finder) -> Target<'w> {
-        Target { wares, ledger, random, finder, living: None }
+    /// Without a scripted domain yet.
+    pub fn new(test_objects: &'w TestObjects, ledger: &'w mut Ledger, random: Random, finder: Finder) -> Target<'w> {
+        Target { test_objects, ledger, random, finder, living: None }
     }
 
     /// Calls made so far, in all rounds.
@@ -193,13 +193,13 @@ impl<'w> Target<'w> {
     /// Makes one call and looks at what it gave; `None` if it was refused or did not come back.
     fn make(&mut self, made: &Made) -> Result<Option<[u64; 3]>, Failure> {
         let ended = self.ask(made);
-        let Some((servant, pool)) = &mut self.living else { return Ok(None) };
+        let Some((scripted, pool)) = &mut self.living else { return Ok(None) };
         let known = Call::decode(made.number);
         match ended {
             Ended::Back(result) => {
                 self.ledger.tally.count(made.number, Some(result.map(drop)));
-                let words = [1, 2, 3].map(|word| servant.worker.word(word));
-                let seen = words.into_iter().chain(servant.other_registers()).find(|word| self.finder.knows(*word));
+                let words = [1, 2, 3].map(|word| scripted.worker.word(word));
+                let seen = words.into_iter().chain(scripted.other_registers()).find(|word| self.finder.knows(*word));
                 require!(seen.is_none(), "{made:x?} gives a word of the neighbour's secret: {seen:x?}");
                 self.ledger.words += 8;
                 pool.note(made, result.map(drop));
@@ -232,22 +232,22 @@ impl<'w> Target<'w> {
     }
 
     fn ask(&self, made: &Made) -> Ended {
-        let Some((servant, _)) = &self.living else { return Ended::Gone };
+        let Some((scripted, _)) = &self.living else { return Ended::Gone };
         loop {
-            match servant.call(made.number, made.words, soon_ns()) {
-                Ok(result) if servant.is_back() => return Ended::Back(result),
+            match scripted.call(made.number, made.words, soon_ns()) {
+                Ok(result) if scripted.is_back() => return Ended::Back(result),
                 // The call itself answered us; what it gives comes with the next question.
                 Ok(_) => {
-                    return match servant.again(soon_ns()) {
-                        Ok(()) if servant.is_back() => Ended::Back(servant.result()),
+                    return match scripted.again(soon_ns()) {
+                        Ok(()) if scripted.is_back() => Ended::Back(scripted.result()),
                         Ok(()) | Err(Error::Timeout) => Ended::Stuck,
                         Err(_) => Ended::Gone,
                     };
                 }
-                Err(Error::Timeout) => match let_run(|| servant.is_back()) {
-                    Run::Over => return Ended::Back(servant.result()),
+                Err(Error::Timeout) => match let_run(|| scripted.is_back()) {
+                    Run::Over => return Ended::Back(scripted.result()),
                     // It was not asked at all.
-                    Run::Idle if !servant.has_begun() => {}
+                    Run::Idle if !scripted.has_begun() => {}
                     Run::Idle | Run::On => return Ended::Stuck,
                 },
                 Err(_) => return Ended::Gone,
@@ -255,22 +255,23 @@ impl<'w> Target<'w> {
         }
     }
 
-    /// Ends the servant and tells how it stood.
+    /// Ends the scripted domain and tells how it stood.
     fn end(&mut self) -> Result<DomainState, Failure> {
-        let Some((servant, _)) = self.living.take() else { return Ok(DomainState::default()) };
-        let state = sys::domain_state(servant.worker.domain)?;
+        let Some((scripted, _)) = self.living.take() else { return Ok(DomainState::default()) };
+        let state = sys::domain_state(scripted.worker.domain)?;
         self.ledger.deaths[(state.cause % 7) as usize] += 1;
         Ok(state)
     }
 
     fn renew(&mut self) -> Result<(), Failure> {
         self.end()?;
-        self.living = Some(self.wares.servant(self.ledger.servants)?);
-        self.ledger.servants += 1;
+        self.living = Some(self.test_objects.scripted(self.ledger.scripted_domains)?);
+        self.ledger.scripted_domains += 1;
         Ok(())
     }
 
-    /// What no program may do, or does to itself: by a servant that is new, or wherever one stands.
+    /// What no program may do, or does to itself: by a scripted domain that is new, or wherever one
+    /// stands.
     fn wild(&mut self) -> Result<(), Failure> {
         let number = self.random.below(WILD.len() as u64) as usize;
         if self.random.once_in(3) {
@@ -280,13 +281,13 @@ impl<'w> Target<'w> {
             self.renew()?;
         }
         self.ledger.wild += 1;
-        let Some((servant, pool)) = &self.living else { return Ok(()) };
+        let Some((scripted, pool)) = &self.living else { return Ok(()) };
         let address = fuzz::argument(&mut self.random, &mut Around(pool));
         let ended = match self.random.below(4) {
-            0 => servant.load(address, soon_ns()).map(Some),
-            1 => servant.store(address, self.random.any(), soon_ns()).map(|()| None),
-            2 => servant.jump(address, soon_ns()).map(|()| None),
-            _ => servant.go_wild(number, soon_ns()).map(|()| None),
+            0 => scripted.load(address, soon_ns()).map(Some),
+            1 => scripted.store(address, self.random.any(), soon_ns()).map(|()| None),
+            2 => scripted.jump(address, soon_ns()).map(|()| None),
+            _ => scripted.go_wild(number, soon_ns()).map(|()| None),
         };
         let is_secret = ended.is_ok_and(|seen| seen.is_some_and(|word| self.finder.knows(word)));
         require!(!is_secret, "a load from {address:#x} gives the secret");
@@ -294,16 +295,17 @@ impl<'w> Target<'w> {
         self.end().map(drop)
     }
 
-    /// A new servant does what no program may do, and ends as the processor says, or goes on.
+    /// A new scripted domain does what no program may do, and ends as the processor says, or goes
+    /// on.
     fn must_end(&mut self, number: usize) -> Result<(), Failure> {
         let (mut run, mut state) = (Run::Idle, DomainState::default());
         for _ in 0..TRIES {
             self.renew()?;
             self.ledger.wild += 1;
-            let Some((servant, _)) = &self.living else { return Ok(()) };
-            let domain = servant.worker.domain;
+            let Some((scripted, _)) = &self.living else { return Ok(()) };
+            let domain = scripted.worker.domain;
             let is_dead = || sys::domain_state(domain).is_ok_and(|state| state.cause != DeathCause::Alive as u64);
-            let answer = servant.go_wild(number, soon_ns());
+            let answer = scripted.go_wild(number, soon_ns());
             run = match answer {
                 Ok(()) => Run::Idle,
                 Err(Error::Timeout) => let_run(is_dead),
@@ -359,20 +361,20 @@ impl<'w> Target<'w> {
             self.ledger.fresh += pages;
         }
         for page in 0..pages {
-            let Some((servant, _)) = &self.living else { return Ok(()) };
+            let Some((scripted, _)) = &self.living else { return Ok(()) };
             let word = FRESH_AT + page * PAGE + self.random.below(WORDS) * 8;
-            if servant.store(word, self.random.any(), soon_ns()).is_err() {
+            if scripted.store(word, self.random.any(), soon_ns()).is_err() {
                 return self.end().map(drop);
             }
         }
         self.make(&call(Call::RangeUnmap, [Handle::SELF_RANGE.0, FRESH_AT, pages, 0, 0, 0])).map(drop)
     }
 
-    /// Has the servant look at pages of its own; `None` if it did not come back. What is missing
-    /// there ended it, rightly.
+    /// Has the scripted domain look at pages of its own; `None` if it did not come back. What is
+    /// missing there ended it, rightly.
     fn scan(&mut self, address: u64, pages: u64) -> Result<Option<[u64; 2]>, Failure> {
-        let Some((servant, _)) = &self.living else { return Ok(None) };
-        match servant.scan(address, pages * WORDS, self.finder.inverted(), soon_ns()) {
+        let Some((scripted, _)) = &self.living else { return Ok(None) };
+        match scripted.scan(address, pages * WORDS, self.finder.inverted(), soon_ns()) {
             Ok(seen) => {
                 self.ledger.words += pages * WORDS;
                 Ok(Some(seen))
@@ -381,7 +383,7 @@ impl<'w> Target<'w> {
         }
     }
 
-    /// Looks for the secret in all that the servant has mapped.
+    /// Looks for the secret in all that the scripted domain has mapped.
     fn sweep(&mut self) -> Result<(), Failure> {
         let mut next = 0;
         for _ in 0..SWEEP_MAPPINGS {
@@ -400,8 +402,8 @@ impl<'w> Target<'w> {
         Ok(())
     }
 
-    /// Fills a servant's share to the last slot, with copies of copies; what follows is made
-    /// without a free slot.
+    /// Fills a scripted domain's share to the last slot, with copies of copies; what follows is
+    /// made without a free slot.
     pub fn flood(&mut self) -> Result<(), Failure> {
         self.renew()?;
         let rights = u64::from(Rights::READ.0);

@@ -6,10 +6,10 @@
 //! the lowest priority: what it does for us it does on our time.
 #![no_std]
 
-mod servant;
+mod scripted;
 mod wild;
 
-pub use servant::Servant;
+pub use scripted::ScriptedDomain;
 pub use wild::{Ends, WILD, Wild};
 
 use abi::layout::protection;
@@ -26,12 +26,12 @@ const PRIORITY: u64 = 0;
 const SLICE_US: u64 = 1000;
 const LIMIT_PAGES: u64 = 1024;
 /// Where pages are mapped for us before and while a worker has them elsewhere.
-const WORKSHOP: u64 = abi::layout::REGIONS + (1 << 39);
+const SCRATCH_BASE: u64 = abi::layout::REGIONS + (1 << 39);
 /// Words of the shared page.
 const WORDS: u64 = abi::PAGE_BYTES / 8;
-/// Most pages of text; what follows in the workshop is the shared page.
+/// Most pages of text; what follows in the scratch area is the shared page.
 const TEXT_PAGES: u64 = 2;
-const WORKSHOP_PAGES: u64 = TEXT_PAGES + 1;
+const SCRATCH_PAGES: u64 = TEXT_PAGES + 1;
 const READ_WRITE: u64 = protection::READ | protection::WRITE;
 
 /// Blocks of the shared page that a producer fills in turn, and their words.
@@ -165,7 +165,7 @@ pub enum Job {
     /// Takes one semaphore, fills the next of [`BLOCKS`] blocks of the shared page with its number,
     /// gives another.
     Produce,
-    /// Makes the kernel calls, loads and stores it is asked for (see [`Servant`]). Its first
+    /// Makes the kernel calls, loads and stores it is asked for (see [`ScriptedDomain`]). Its first
     /// argument is [`SHARED`].
     Obey,
     /// Writes to pages as it is called: first address, number.
@@ -205,7 +205,7 @@ pub struct Worker {
     pub context: Handle,
     /// The account that pays for all of it but its text and the shared page.
     pub ram: Handle,
-    workshop: u64,
+    scratch: u64,
     pages: [Handle; 2],
 }
 
@@ -226,20 +226,20 @@ impl Worker {
         let ram = sys::ram_split(payer, LIMIT_PAGES, Handle::NONE)?;
         let (domain, _) = sys::domain_alloc(ram, 0)?;
         let range = sys::domain_range(domain)?;
-        let workshop = WORKSHOP + number * WORKSHOP_PAGES * abi::PAGE_BYTES;
+        let scratch = SCRATCH_BASE + number * SCRATCH_PAGES * abi::PAGE_BYTES;
         let (code, wild) = (job.code(), matches!(job, Job::Obey).then(wild::code));
         let bytes = wild.as_ref().map_or(code.end - code.start, |wild| wild::OFFSET + wild.end - wild.start);
         let text_pages = bytes.div_ceil(abi::PAGE_BYTES);
         assert!(code.end - code.start <= wild::OFFSET && text_pages <= TEXT_PAGES);
         let (text, _) = sys::segment_alloc(payer, text_pages, 0)?;
-        sys::range_map(Handle::SELF_RANGE, workshop, text, 0, text_pages, READ_WRITE)?;
-        copy_text(code, workshop);
+        sys::range_map(Handle::SELF_RANGE, scratch, text, 0, text_pages, READ_WRITE)?;
+        copy_text(code, scratch);
         if let Some(wild) = wild {
-            copy_text(wild, workshop + wild::OFFSET);
+            copy_text(wild, scratch + wild::OFFSET);
         }
         sys::range_map(range, CODE, text, 0, text_pages, protection::READ | protection::EXECUTE)?;
         let (shared, _) = sys::segment_alloc(payer, 1, 0)?;
-        sys::range_map(Handle::SELF_RANGE, workshop + TEXT_PAGES * abi::PAGE_BYTES, shared, 0, 1, READ_WRITE)?;
+        sys::range_map(Handle::SELF_RANGE, scratch + TEXT_PAGES * abi::PAGE_BYTES, shared, 0, 1, READ_WRITE)?;
         sys::range_map(range, SHARED, shared, 0, 1, READ_WRITE)?;
         let (stack, _) = sys::segment_alloc(ram, 1, 0)?;
         sys::range_map(range, STACK, stack, 0, 1, READ_WRITE)?;
@@ -247,7 +247,7 @@ impl Worker {
         let time = sys::context_schedule(ram, context, PRIORITY, SLICE_US)?;
         // The context keeps its time, the domain its range, and that its stack.
         [time, range, stack].into_iter().try_for_each(sys::cap_drop)?;
-        Ok(Worker { domain, context, ram, workshop, pages: [text, shared] })
+        Ok(Worker { domain, context, ram, scratch, pages: [text, shared] })
     }
 
     /// A portal into it.
@@ -271,7 +271,7 @@ impl Worker {
     }
 
     fn shared_at(&self, word: u64) -> *mut u64 {
-        (self.workshop + TEXT_PAGES * abi::PAGE_BYTES + word % WORDS * 8) as *mut u64
+        (self.scratch + TEXT_PAGES * abi::PAGE_BYTES + word % WORDS * 8) as *mut u64
     }
 
     /// Sets the first word of the shared page.
@@ -302,7 +302,7 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = sys::domain_kill(self.domain, 0);
         // SAFETY: nothing refers to these pages any more.
-        let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.workshop, WORKSHOP_PAGES) };
+        let _ = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.scratch, SCRATCH_PAGES) };
         for handle in [self.context, self.domain, self.ram, self.pages[0], self.pages[1]] {
             let _ = sys::cap_drop(handle);
         }

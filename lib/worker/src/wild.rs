@@ -1,8 +1,8 @@
-//! What a program may not do, or does to itself: a few instructions each, for a [`crate::Servant`]
-//! to run into.
+//! What a program may not do, or does to itself: a few instructions each, for a
+//! [`crate::ScriptedDomain`] to run into.
 //!
-//! Each has [`BYTES`] of its own. What survives goes back to where the servant does what it is
-//! asked for.
+//! Each has [`BYTES`] of its own. What survives goes back to where the scripted domain does what it
+//! is asked for.
 
 use core::arch::global_asm;
 use core::ops::Range;
@@ -57,7 +57,7 @@ const FLOAT: u8 = 16;
 const ALIGNMENT: u8 = 17;
 const VECTOR: u8 = 19;
 
-// Back to the servant's loop: RDI has its shared page, RAX its first instruction.
+// Back to the scripted domain's loop: RDI has its shared page, RAX its first instruction.
 global_asm!(
     ".macro worker_back",
     "mov edi, 0x40000000",

@@ -3,42 +3,42 @@
 use abi::{Error, Handle, Rights};
 use worker::Job;
 
-use crate::{Outcome, Scene, drop_all, refused, require, suite};
+use crate::{Fixture, Outcome, drop_all, refused, require, suite};
 
 suite!("context"; alone: starts_once, has_time_once, time_is_no_better_than_its_makers, addresses_are_decoded, the_rest_of_a_slice_is_given);
 
-fn starts_once(scene: &Scene) -> Outcome {
-    let worker = scene.worker(0, Job::Answer)?;
+fn starts_once(fixture: &Fixture) -> Outcome {
+    let worker = fixture.worker(0, Job::Answer)?;
     worker.start([0, 0])?;
     refused(worker.start([0, 0]), Error::Busy)
 }
 
-fn has_time_once(scene: &Scene) -> Outcome {
-    let worker = scene.worker(0, Job::Answer)?;
-    refused(sys::context_schedule(scene.ram(), worker.context, 0, 1000), Error::Busy)
+fn has_time_once(fixture: &Fixture) -> Outcome {
+    let worker = fixture.worker(0, Job::Answer)?;
+    refused(sys::context_schedule(fixture.ram(), worker.context, 0, 1000), Error::Busy)
 }
 
-fn time_is_no_better_than_its_makers(scene: &Scene) -> Outcome {
-    let worker = scene.worker(0, Job::Answer)?;
-    let context = sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 0, 0)?;
-    refused(sys::context_alloc(scene.ram(), worker.domain, 0x6000_1000, 0, 7), Error::NoRights)?;
-    refused(sys::context_alloc(scene.ram(), worker.domain, 0x6000_1000, 0, 8), Error::BadArgument)?;
-    refused(sys::context_schedule(scene.ram(), context, 7, 1000), Error::NoRights)?;
-    refused(sys::context_schedule(scene.ram(), context, 8, 1000), Error::BadArgument)?;
-    refused(sys::context_schedule(scene.ram(), context, 0, 99), Error::BadArgument)?;
-    refused(sys::context_schedule(scene.ram(), context, 0, 1_000_001), Error::BadArgument)?;
+fn time_is_no_better_than_its_makers(fixture: &Fixture) -> Outcome {
+    let worker = fixture.worker(0, Job::Answer)?;
+    let context = sys::context_alloc(fixture.ram(), worker.domain, 0x6000_0000, 0, 0)?;
+    refused(sys::context_alloc(fixture.ram(), worker.domain, 0x6000_1000, 0, 7), Error::NoRights)?;
+    refused(sys::context_alloc(fixture.ram(), worker.domain, 0x6000_1000, 0, 8), Error::BadArgument)?;
+    refused(sys::context_schedule(fixture.ram(), context, 7, 1000), Error::NoRights)?;
+    refused(sys::context_schedule(fixture.ram(), context, 8, 1000), Error::BadArgument)?;
+    refused(sys::context_schedule(fixture.ram(), context, 0, 99), Error::BadArgument)?;
+    refused(sys::context_schedule(fixture.ram(), context, 0, 1_000_001), Error::BadArgument)?;
     let weak = sys::cap_copy(context, Rights::READ)?;
-    refused(sys::context_schedule(scene.ram(), weak, 0, 1000), Error::NoRights)?;
+    refused(sys::context_schedule(fixture.ram(), weak, 0, 1000), Error::NoRights)?;
     drop_all(&[weak, context])
 }
 
-fn addresses_are_decoded(scene: &Scene) -> Outcome {
-    let worker = scene.worker(0, Job::Answer)?;
+fn addresses_are_decoded(fixture: &Fixture) -> Outcome {
+    let worker = fixture.worker(0, Job::Answer)?;
     for control in [0, 1, 0xffff_8000_0000_0000, abi::layout::USER_END] {
-        refused(sys::context_alloc(scene.ram(), worker.domain, control, 0, 0), Error::BadArgument)?;
+        refused(sys::context_alloc(fixture.ram(), worker.domain, control, 0, 0), Error::BadArgument)?;
     }
-    refused(sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 1 << 20, 0), Error::BadArgument)?;
-    let context = sys::context_alloc(scene.ram(), worker.domain, 0x6000_0000, 0, 0)?;
+    refused(sys::context_alloc(fixture.ram(), worker.domain, 0x6000_0000, 1 << 20, 0), Error::BadArgument)?;
+    let context = sys::context_alloc(fixture.ram(), worker.domain, 0x6000_0000, 0, 0)?;
     for (instruction, stack) in [(0x8000_0000_0000_0000, 0), (0, 0xffff_ffff_ffff_ffff)] {
         // SAFETY: of another domain.
         refused(unsafe { sys::context_start(context, instruction, stack, [0, 0]) }, Error::BadArgument)?;
@@ -47,7 +47,7 @@ fn addresses_are_decoded(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn the_rest_of_a_slice_is_given(_: &Scene) -> Outcome {
+fn the_rest_of_a_slice_is_given(_: &Fixture) -> Outcome {
     sys::yield_slice()?;
     let (kind, _, _) = sys::cap_stat(Handle::SELF_CONTEXT)?;
     require!(kind == abi::ObjectType::ExecutionContext as u64, "slot 4 holds type {kind}");

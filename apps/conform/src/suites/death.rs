@@ -2,9 +2,9 @@
 
 use abi::layout::{protection, segment};
 use abi::{Call, DeathCause, Error, Handle};
-use worker::Servant;
+use worker::ScriptedDomain;
 
-use crate::{Outcome, Scene, refused, require, suite};
+use crate::{Fixture, Outcome, refused, require, suite};
 
 suite!("death"; alone: by_exit, by_kill, by_exception, by_a_call_that_is_none, told_once_and_at_once, revoked_account, pages_are_back,
     nobody_outside_is_hurt, whatever_its_registers_hold);
@@ -19,122 +19,122 @@ const WINDOWS: u64 = 0x5000_0000;
 const NOWHERE: [u64; 7] =
     [0, INVALID, WINDOWS + 1, 0xffff_8000_fee0_0000, 0xffff_ffff_8000_0000, 1 << 47, u64::MAX - 7];
 
-fn cause(servant: &Servant) -> Result<(Option<DeathCause>, u64), Error> {
-    let state = sys::domain_state(servant.worker.domain)?;
+fn cause(scripted: &ScriptedDomain) -> Result<(Option<DeathCause>, u64), Error> {
+    let state = sys::domain_state(scripted.worker.domain)?;
     Ok((DeathCause::decode(state.cause), state.status))
 }
 
-fn by_exit(scene: &Scene) -> Outcome {
-    let servant = scene.servant(0)?;
-    require!(cause(&servant)? == (Some(DeathCause::Alive), 0), "a living domain stands as {:?}", cause(&servant)?);
-    let _ = servant.call(Call::DomainExit.number(), [42, 0, 0, 0, 0, 0], scene.deadline_ns());
-    require!(cause(&servant)? == (Some(DeathCause::Exit), 42), "exit 42 is told as {:?}", cause(&servant)?);
+fn by_exit(fixture: &Fixture) -> Outcome {
+    let scripted = fixture.scripted(0)?;
+    require!(cause(&scripted)? == (Some(DeathCause::Alive), 0), "a living domain stands as {:?}", cause(&scripted)?);
+    let _ = scripted.call(Call::DomainExit.number(), [42, 0, 0, 0, 0, 0], fixture.deadline_ns());
+    require!(cause(&scripted)? == (Some(DeathCause::Exit), 42), "exit 42 is told as {:?}", cause(&scripted)?);
     Ok(())
 }
 
-fn by_kill(scene: &Scene) -> Outcome {
-    let servant = scene.servant(0)?;
-    sys::domain_kill(servant.worker.domain, 9)?;
-    require!(cause(&servant)? == (Some(DeathCause::Killed), 9), "a kill is told as {:?}", cause(&servant)?);
-    refused(servant.call(Call::Null.number(), [0; 6], scene.deadline_ns()), Error::PeerDead)?;
+fn by_kill(fixture: &Fixture) -> Outcome {
+    let scripted = fixture.scripted(0)?;
+    sys::domain_kill(scripted.worker.domain, 9)?;
+    require!(cause(&scripted)? == (Some(DeathCause::Killed), 9), "a kill is told as {:?}", cause(&scripted)?);
+    refused(scripted.call(Call::Null.number(), [0; 6], fixture.deadline_ns()), Error::PeerDead)?;
     // What names the dead still names it, and refuses.
-    refused(servant.worker.start([0, 0]), Error::PeerDead)
+    refused(scripted.worker.start([0, 0]), Error::PeerDead)
 }
 
-fn by_exception(scene: &Scene) -> Outcome {
-    let servant = scene.servant(0)?;
-    refused(servant.store(INVALID, 1, scene.deadline_ns()), Error::PeerDead)?;
-    let state = sys::domain_state(servant.worker.domain)?;
+fn by_exception(fixture: &Fixture) -> Outcome {
+    let scripted = fixture.scripted(0)?;
+    refused(scripted.store(INVALID, 1, fixture.deadline_ns()), Error::PeerDead)?;
+    let state = sys::domain_state(scripted.worker.domain)?;
     require!(DeathCause::decode(state.cause) == Some(DeathCause::Exception), "it is told as cause {}", state.cause);
     require!(state.exception.address == INVALID, "the fault is told at {:#x}", state.exception.address);
     require!(state.rip != 0 && state.rsp != 0, "no registers are told");
     Ok(())
 }
 
-fn by_a_call_that_is_none(scene: &Scene) -> Outcome {
+fn by_a_call_that_is_none(fixture: &Fixture) -> Outcome {
     const LINUX_GETPID: u64 = 39;
-    let servant = scene.servant(0)?;
+    let scripted = fixture.scripted(0)?;
     // A native number is only refused.
-    refused(servant.call(abi::call::NATIVE_BASE | 0xfff, [0; 6], scene.deadline_ns())?, Error::BadCall)?;
-    let result = servant.call(LINUX_GETPID, [0; 6], scene.deadline_ns());
+    refused(scripted.call(abi::call::NATIVE_BASE | 0xfff, [0; 6], fixture.deadline_ns())?, Error::BadCall)?;
+    let result = scripted.call(LINUX_GETPID, [0; 6], fixture.deadline_ns());
     require!(result == Err(Error::PeerDead), "a Linux call without a proxy gives {result:?}");
-    require!(cause(&servant)?.0 == Some(DeathCause::BadCall), "it is told as {:?}", cause(&servant)?);
+    require!(cause(&scripted)?.0 == Some(DeathCause::BadCall), "it is told as {:?}", cause(&scripted)?);
     Ok(())
 }
 
-fn told_once_and_at_once(scene: &Scene) -> Outcome {
-    let (doorbell, bit) = scene.doorbell(6)?;
-    let servant = scene.servant(0)?;
-    servant.worker.on_death(doorbell)?;
-    require!(scene.wait_for(bit, runtime::now_ns())? == 0, "a death is told of the living");
-    let _ = servant.call(Call::DomainExit.number(), [0; 6], scene.deadline_ns());
-    require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "a death is not told");
-    require!(scene.wait_for(bit, runtime::now_ns())? == 0, "a death is told twice");
-    servant.worker.on_death(doorbell)?;
-    require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "the death of the dead is not told");
+fn told_once_and_at_once(fixture: &Fixture) -> Outcome {
+    let (doorbell, bit) = fixture.doorbell(6)?;
+    let scripted = fixture.scripted(0)?;
+    scripted.worker.on_death(doorbell)?;
+    require!(fixture.wait_for(bit, runtime::now_ns())? == 0, "a death is told of the living");
+    let _ = scripted.call(Call::DomainExit.number(), [0; 6], fixture.deadline_ns());
+    require!(fixture.wait_for(bit, fixture.deadline_ns())? == bit, "a death is not told");
+    require!(fixture.wait_for(bit, runtime::now_ns())? == 0, "a death is told twice");
+    scripted.worker.on_death(doorbell)?;
+    require!(fixture.wait_for(bit, fixture.deadline_ns())? == bit, "the death of the dead is not told");
     sys::cap_drop(doorbell)?;
     Ok(())
 }
 
-fn revoked_account(scene: &Scene) -> Outcome {
-    let (doorbell, bit) = scene.doorbell(6)?;
-    let servant = scene.servant(0)?;
-    servant.worker.on_death(doorbell)?;
+fn revoked_account(fixture: &Fixture) -> Outcome {
+    let (doorbell, bit) = fixture.doorbell(6)?;
+    let scripted = fixture.scripted(0)?;
+    scripted.worker.on_death(doorbell)?;
     // SAFETY: the account pays for nothing that we have mapped.
-    while !unsafe { sys::ram_revoke(servant.worker.ram) }? {}
-    require!(scene.wait_for(bit, scene.deadline_ns())? == bit, "its end is not told");
-    refused(sys::cap_stat(servant.worker.context), Error::BadHandle)?;
+    while !unsafe { sys::ram_revoke(scripted.worker.ram) }? {}
+    require!(fixture.wait_for(bit, fixture.deadline_ns())? == bit, "its end is not told");
+    refused(sys::cap_stat(scripted.worker.context), Error::BadHandle)?;
     sys::cap_drop(doorbell)?;
     Ok(())
 }
 
 /// Free pages of the core are not ours alone to count; those of an account are.
-fn pages_are_back(scene: &Scene) -> Outcome {
-    let used = || sys::ram_stat(scene.ram()).map(|(_, used, _)| used);
-    drop(scene.servant(0)?);
+fn pages_are_back(fixture: &Fixture) -> Outcome {
+    let used = || sys::ram_stat(fixture.ram()).map(|(_, used, _)| used);
+    drop(fixture.scripted(0)?);
     let before = used()?;
     for _ in 0..4 {
-        let servant = scene.servant(0)?;
-        let _ = servant.store(INVALID, 1, scene.deadline_ns());
+        let scripted = fixture.scripted(0)?;
+        let _ = scripted.store(INVALID, 1, fixture.deadline_ns());
     }
     require!(used()? == before, "four deaths cost {} pages", used()? - before);
     Ok(())
 }
 
-fn nobody_outside_is_hurt(scene: &Scene) -> Outcome {
-    let (bad, good) = (scene.servant(0)?, scene.servant(1)?);
-    good.store(scene.shared_with_servant() + 8 * 100, 7, scene.deadline_ns())?;
+fn nobody_outside_is_hurt(fixture: &Fixture) -> Outcome {
+    let (bad, good) = (fixture.scripted(0)?, fixture.scripted(1)?);
+    good.store(fixture.shared_with_scripted() + 8 * 100, 7, fixture.deadline_ns())?;
     // Everything it has in its hands goes: its first slots, then itself.
     for slot in Handle::SELF_DOMAIN.0..Handle::FIRST_FREE.0 {
-        let _ = bad.call(Call::CapDrop.number(), [slot, 0, 0, 0, 0, 0], scene.deadline_ns());
+        let _ = bad.call(Call::CapDrop.number(), [slot, 0, 0, 0, 0, 0], fixture.deadline_ns());
     }
-    let _ = bad.call(Call::DomainExit.number(), [0; 6], scene.deadline_ns());
-    let kept = good.load(scene.shared_with_servant() + 8 * 100, scene.deadline_ns())?;
+    let _ = bad.call(Call::DomainExit.number(), [0; 6], fixture.deadline_ns());
+    let kept = good.load(fixture.shared_with_scripted() + 8 * 100, fixture.deadline_ns())?;
     require!(kept == 7, "another domain's memory holds {kept}");
     Ok(())
 }
 
 /// A program that faults is told of, by what its registers point to; nothing is read that is no
 /// memory, and others are served on.
-fn whatever_its_registers_hold(scene: &Scene) -> Outcome {
-    let good = scene.servant(1)?;
+fn whatever_its_registers_hold(fixture: &Fixture) -> Outcome {
+    let good = fixture.scripted(1)?;
     let windows = (0..REGISTERS.len() as u64).map(|number| WINDOWS + number * abi::PAGE_BYTES);
     for address in windows.chain(NOWHERE) {
         // RBP leads there, to a last word before there, and to a frame of memory that leads there.
-        for frame in [address, address.wrapping_sub(8), scene.shared_with_servant()] {
-            let bad = scene.servant(0)?;
+        for frame in [address, address.wrapping_sub(8), fixture.shared_with_scripted()] {
+            let bad = fixture.scripted(0)?;
             let range = bad.worker.range()?;
             for (number, base) in (0..).zip(REGISTERS) {
-                let window = sys::segment_import(scene.pcore()?, scene.ram(), base, 1, segment::UNCACHED)?;
+                let window = sys::segment_import(fixture.pcore()?, fixture.ram(), base, 1, segment::UNCACHED)?;
                 sys::range_map(range, WINDOWS + number * abi::PAGE_BYTES, window, 0, 1, protection::READ)?;
                 sys::range_fill(range, WINDOWS + number * abi::PAGE_BYTES, 1)?;
                 sys::cap_drop(window)?;
             }
-            refused(bad.crash(address, frame, scene.deadline_ns()), Error::PeerDead)?;
+            refused(bad.crash(address, frame, fixture.deadline_ns()), Error::PeerDead)?;
             let state = sys::domain_state(bad.worker.domain)?;
             require!(state.exception.vector == 6 && state.rsp == address, "it is told of {:?}", state.exception);
-            good.store(scene.shared_with_servant() + 8 * 100, address, scene.deadline_ns())?;
-            let kept = good.load(scene.shared_with_servant() + 8 * 100, scene.deadline_ns())?;
+            good.store(fixture.shared_with_scripted() + 8 * 100, address, fixture.deadline_ns())?;
+            let kept = good.load(fixture.shared_with_scripted() + 8 * 100, fixture.deadline_ns())?;
             require!(kept == address, "another domain's memory holds {kept}");
             sys::cap_drop(range)?;
         }

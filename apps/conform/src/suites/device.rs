@@ -7,7 +7,7 @@ use abi::{Error, Handle, Rights};
 use runtime::Companion;
 
 use crate::table::Words;
-use crate::{Failure, Outcome, Partner, Scene, refused, require, suite};
+use crate::{Failure, Fixture, Outcome, Partner, refused, require, suite};
 
 suite!("device"; alone: claims_are_the_monitors, a_flood_of_interrupts_is_on_its_handlers_bill; paired: one_core_has_a_device_at_a_time; far: hold, claim_too);
 
@@ -20,9 +20,9 @@ const ENOUGH: u64 = 1;
 /// cores ask for.
 const HOLDERS: (u64, u64) = (1, 2);
 
-fn claims_are_the_monitors(scene: &Scene) -> Outcome {
-    refused(sys::device_alloc(scene.ram(), scene.ram(), u64::MAX), Error::WrongType)?;
-    refused(sys::device_alloc(scene.pcore()?, scene.ram(), u64::MAX), Error::NotFound)?;
+fn claims_are_the_monitors(fixture: &Fixture) -> Outcome {
+    refused(sys::device_alloc(fixture.ram(), fixture.ram(), u64::MAX), Error::WrongType)?;
+    refused(sys::device_alloc(fixture.pcore()?, fixture.ram(), u64::MAX), Error::NotFound)?;
     Ok(())
 }
 
@@ -91,12 +91,12 @@ fn bill_ns(companion: &Companion) -> Result<u64, Failure> {
 /// Interrupts that come while a program computes are handled on their handler's time: first by a
 /// better handler, who interrupts the program each time, then by one of the same priority, beside
 /// whom it gets its share. Core 0 alone takes interrupts of lines.
-fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
-    if scene.core() > 0 {
+fn a_flood_of_interrupts_is_on_its_handlers_bill(fixture: &Fixture) -> Outcome {
+    if fixture.core() > 0 {
         return Err(Failure::absent("core 0 alone takes interrupts of lines"));
     }
     for better in [1, 0] {
-        let serial = sys::device_alloc(scene.pcore()?, scene.ram(), SERIAL)?;
+        let serial = sys::device_alloc(fixture.pcore()?, fixture.ram(), SERIAL)?;
         FLOODED.serial.store(serial.0, Ordering::Release);
         [&FLOODED.raised, &FLOODED.handled].iter().for_each(|count| count.store(0, Ordering::Release));
         // SAFETY: they compute and make calls.
@@ -106,7 +106,7 @@ fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
         let begin_ns = runtime::now_ns();
         // SAFETY: as above.
         let program = unsafe { Companion::start(be_flooded, 0, Some((PRIORITY, SLICE_US))) }?;
-        scene.until("the flood is over", || FLOODED.raised.load(Ordering::Acquire) == FLOOD)?;
+        fixture.until("the flood is over", || FLOODED.raised.load(Ordering::Acquire) == FLOOD)?;
         let (took_ns, own_ns, handlers_ns) = (runtime::now_ns() - begin_ns, bill_ns(&program)?, bill_ns(&handler)?);
         let handled = FLOODED.handled.load(Ordering::Acquire);
         sys::device_port_write(serial, ENABLE, 1, 0)?;
@@ -114,30 +114,30 @@ fn a_flood_of_interrupts_is_on_its_handlers_bill(scene: &Scene) -> Outcome {
         [doorbell, serial].into_iter().try_for_each(sys::cap_drop)?;
         runtime::log!("flood: {FLOOD} raised, {handled} handled; bills {own_ns} and {handlers_ns} ns of {took_ns}");
         // Those that come while it has no turn are one to a handler.
-        let enough = if better > 0 && scene.has_exact_time() { FLOOD - 1 } else { 1 };
+        let enough = if better > 0 && fixture.has_exact_time() { FLOOD - 1 } else { 1 };
         require!(handled >= enough, "{handled} of {FLOOD} interrupts were handled");
         require!(
             handlers_ns >= (handled - 1) * HANDLERS_WORK_NS,
             "the handler's bill is {handlers_ns} ns for {handled}"
         );
         let is_fit = own_ns < 2 * FLOOD * OWN_WORK_NS && took_ns < own_ns * 5 / 2 + handlers_ns * better;
-        require!(is_fit || !scene.has_exact_time(), "the program's bill is {own_ns} ns of {took_ns}");
+        require!(is_fit || !fixture.has_exact_time(), "the program's bill is {own_ns} ns of {took_ns}");
     }
     Ok(())
 }
 
 /// Claims it as soon as nobody else has it; sees that nobody else does.
-fn claim(scene: &Scene, hwid: u64) -> Result<Handle, Failure> {
-    let end_ns = scene.deadline_ns();
+fn claim(fixture: &Fixture, hwid: u64) -> Result<Handle, Failure> {
+    let end_ns = fixture.deadline_ns();
     loop {
-        match sys::device_alloc(scene.pcore()?, scene.ram(), hwid) {
+        match sys::device_alloc(fixture.pcore()?, fixture.ram(), hwid) {
             Err(Error::Busy) => {
                 require!(runtime::now_ns() < end_ns, "the device {hwid:#x} is never free");
-                scene.look()?;
+                fixture.look()?;
             }
             Err(error) => return Err(error.into()),
             Ok(device) => {
-                let others = scene.shared(HOLDERS.0, HOLDERS.1).fetch_add(1, Ordering::AcqRel);
+                let others = fixture.shared(HOLDERS.0, HOLDERS.1).fetch_add(1, Ordering::AcqRel);
                 require!(others == 0, "{others} other cores have the device {hwid:#x}");
                 return Ok(device);
             }
@@ -145,46 +145,46 @@ fn claim(scene: &Scene, hwid: u64) -> Result<Handle, Failure> {
     }
 }
 
-fn give_back(scene: &Scene, device: Handle) -> Outcome {
-    scene.shared(HOLDERS.0, HOLDERS.1).fetch_sub(1, Ordering::AcqRel);
+fn give_back(fixture: &Fixture, device: Handle) -> Outcome {
+    fixture.shared(HOLDERS.0, HOLDERS.1).fetch_sub(1, Ordering::AcqRel);
     Ok(sys::cap_drop(device)?)
 }
 
 /// While the next core has a device we are refused it; when both ask at once, and other pairs of
 /// cores too, it never has two owners, and each is one in the end.
-async fn one_core_has_a_device_at_a_time(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+async fn one_core_has_a_device_at_a_time(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
     let hwid = device()?;
-    let [held, enough] = [HELD, ENOUGH].map(|word| scene.shared(scene.core(), word));
+    let [held, enough] = [HELD, ENOUGH].map(|word| fixture.shared(fixture.core(), word));
     [held, enough].iter().for_each(|word| word.store(0, Ordering::Release));
-    let answer = partner.act("device/hold", [scene.core(), hwid, 0, 0]);
-    let end_ns = scene.deadline_ns();
+    let answer = partner.act("device/hold", [fixture.core(), hwid, 0, 0]);
+    let end_ns = fixture.deadline_ns();
     while held.load(Ordering::Acquire) == 0 {
         require!(runtime::now_ns() < end_ns, "the next core does not get the device");
         runtime::sleep(1_000_000).await;
     }
-    refused(sys::device_alloc(scene.pcore()?, scene.ram(), hwid), Error::Busy)?;
+    refused(sys::device_alloc(fixture.pcore()?, fixture.ram(), hwid), Error::Busy)?;
     enough.store(1, Ordering::Release);
     answer.await?;
     let answer = partner.act("device/claim_too", [hwid, 0, 0, 0]);
     runtime::sleep(1).await;
-    claim_often(&scene, hwid)?;
+    claim_often(&fixture, hwid)?;
     answer.await?;
     Ok(())
 }
 
-fn hold(scene: &Scene, [core, hwid, ..]: Words) -> Result<Words, Failure> {
-    let device = claim(scene, hwid)?;
-    scene.shared(core, HELD).store(1, Ordering::Release);
-    scene.until("the core before has tried", || scene.shared(core, ENOUGH).load(Ordering::Acquire) != 0)?;
-    give_back(scene, device)?;
+fn hold(fixture: &Fixture, [core, hwid, ..]: Words) -> Result<Words, Failure> {
+    let device = claim(fixture, hwid)?;
+    fixture.shared(core, HELD).store(1, Ordering::Release);
+    fixture.until("the core before has tried", || fixture.shared(core, ENOUGH).load(Ordering::Acquire) != 0)?;
+    give_back(fixture, device)?;
     Ok([0; 4])
 }
 
-fn claim_too(scene: &Scene, [hwid, ..]: Words) -> Result<Words, Failure> {
-    claim_often(scene, hwid)?;
+fn claim_too(fixture: &Fixture, [hwid, ..]: Words) -> Result<Words, Failure> {
+    claim_often(fixture, hwid)?;
     Ok([0; 4])
 }
 
-fn claim_often(scene: &Scene, hwid: u64) -> Outcome {
-    (0..CLAIMS).try_for_each(|_| give_back(scene, claim(scene, hwid)?))
+fn claim_often(fixture: &Fixture, hwid: u64) -> Outcome {
+    (0..CLAIMS).try_for_each(|_| give_back(fixture, claim(fixture, hwid)?))
 }

@@ -9,7 +9,7 @@ use abi::{Error, Handle, Rights};
 use runtime::Companion;
 
 use crate::table::Words;
-use crate::{Failure, Outcome, Partner, Scene, refused, require, suite, turns};
+use crate::{Failure, Fixture, Outcome, Partner, refused, require, suite, turns};
 
 suite!("gang"; alone: a_member_waits_for_its_window, windows_are_kept_to_the_clock, wrong_windows_are_refused,
     windows_that_do_not_fit_are_refused, members_of_all_cores_start_together;
@@ -42,8 +42,8 @@ extern "C" fn count(number: u64) -> ! {
     }
 }
 
-fn a_member_waits_for_its_window(scene: &Scene) -> Outcome {
-    let (pcore, number) = (scene.pcore()?, AtomicU64::new(0));
+fn a_member_waits_for_its_window(fixture: &Fixture) -> Outcome {
+    let (pcore, number) = (fixture.pcore()?, AtomicU64::new(0));
     // SAFETY: it counts. Of a lower priority than ours, so it has not run when it becomes a member.
     let member = unsafe { Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000))) }?;
     let time = time(&member)?;
@@ -52,19 +52,19 @@ fn a_member_waits_for_its_window(scene: &Scene) -> Outcome {
     sys::schedule_gang(pcore, time, FAR_US, 100, phase_us)?;
     let before = number.load(Ordering::Relaxed);
     for _ in 0..10 {
-        scene.wait_for(0, scene.soon_ns())?;
+        fixture.wait_for(0, fixture.soon_ns())?;
         let counted = number.load(Ordering::Relaxed) - before;
         // A host that held us up until the window came proves nothing.
         require!(counted == 0 || runtime::now_ns() >= open_ns, "it counted to {counted} before its window");
     }
     // One that is always open.
     sys::schedule_gang(pcore, time, SECOND_US, SECOND_US, 0)?;
-    scene.until("a member runs in its window", || number.load(Ordering::Relaxed) > before)?;
+    fixture.until("a member runs in its window", || number.load(Ordering::Relaxed) > before)?;
     // And none.
     sys::schedule_gang(pcore, time, FAR_US, 100, phase_us)?;
     sys::schedule_gang(pcore, time, 0, 0, 0)?;
     let before = number.load(Ordering::Relaxed);
-    scene.until("one that left its gang runs", || number.load(Ordering::Relaxed) > before)
+    fixture.until("one that left its gang runs", || number.load(Ordering::Relaxed) > before)
 }
 
 const WINDOWS: usize = 20;
@@ -102,7 +102,7 @@ extern "C" fn note_stretches(_: u64) -> ! {
     }
 }
 
-fn windows_are_kept_to_the_clock(scene: &Scene) -> Outcome {
+fn windows_are_kept_to_the_clock(fixture: &Fixture) -> Outcome {
     const PERIOD_US: u64 = 6000;
     const SLICE_US: u64 = 2000;
     const PHASE_US: u64 = 1500;
@@ -111,11 +111,11 @@ fn windows_are_kept_to_the_clock(scene: &Scene) -> Outcome {
     STRETCHES.found.store(0, Ordering::Release);
     // SAFETY: they compute. The second is of the same priority and wants all there is.
     let member = unsafe { Companion::start(note_stretches, 0, Some((PRIORITY, 1000))) }?;
-    sys::schedule_gang(scene.pcore()?, time(&member)?, PERIOD_US, SLICE_US, PHASE_US)?;
+    sys::schedule_gang(fixture.pcore()?, time(&member)?, PERIOD_US, SLICE_US, PHASE_US)?;
     // SAFETY: as above.
     let rival = unsafe { Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000))) }?;
     let found = || STRETCHES.found.load(Ordering::Acquire) as usize;
-    scene.until("a member had its windows", || found() > WINDOWS)?;
+    fixture.until("a member had its windows", || found() > WINDOWS)?;
     drop((member, rival));
     // The first may have been cut by the call.
     for number in 1..WINDOWS {
@@ -123,13 +123,13 @@ fn windows_are_kept_to_the_clock(scene: &Scene) -> Outcome {
         let length_ns = STRETCHES.ends_ns[number].load(Ordering::Relaxed) - begin_ns;
         let late_ns = (begin_ns - PHASE_US * 1000) % (PERIOD_US * 1000);
         let is_fit = late_ns <= ERROR_NS && length_ns.abs_diff(SLICE_US * 1000) <= ERROR_NS;
-        require!(is_fit || !scene.has_exact_time(), "window {number} is {late_ns} ns late and {length_ns} ns long");
+        require!(is_fit || !fixture.has_exact_time(), "window {number} is {late_ns} ns late and {length_ns} ns long");
     }
     Ok(())
 }
 
-fn wrong_windows_are_refused(scene: &Scene) -> Outcome {
-    let (pcore, number) = (scene.pcore()?, AtomicU64::new(0));
+fn wrong_windows_are_refused(fixture: &Fixture) -> Outcome {
+    let (pcore, number) = (fixture.pcore()?, AtomicU64::new(0));
     // SAFETY: it counts.
     let member = unsafe { Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000))) }?;
     let time = time(&member)?;
@@ -138,7 +138,7 @@ fn wrong_windows_are_refused(scene: &Scene) -> Outcome {
     {
         refused(sys::schedule_gang(pcore, time, period_us, slice_us, phase_us), Error::BadArgument)?;
     }
-    refused(sys::schedule_gang(scene.ram(), time, 1000, 500, 0), Error::WrongType)?;
+    refused(sys::schedule_gang(fixture.ram(), time, 1000, 500, 0), Error::WrongType)?;
     refused(sys::schedule_gang(pcore, member.context(), 1000, 500, 0), Error::WrongType)?;
     let (weak_pcore, weak_time) = (sys::cap_copy(pcore, Rights::READ)?, sys::cap_copy(time, Rights::READ)?);
     refused(sys::schedule_gang(weak_pcore, time, 1000, 500, 0), Error::NoRights)?;
@@ -150,11 +150,11 @@ fn wrong_windows_are_refused(scene: &Scene) -> Outcome {
     refused(sys::schedule_gang(pcore, time, 1000, 500, 0), Error::PeerDead)
 }
 
-fn windows_that_do_not_fit_are_refused(scene: &Scene) -> Outcome {
+fn windows_that_do_not_fit_are_refused(fixture: &Fixture) -> Outcome {
     const PERIOD_US: u64 = 10_000;
     const SLICE_US: u64 = 2000;
     const PHASE_US: u64 = 3000;
-    let (pcore, number) = (scene.pcore()?, AtomicU64::new(0));
+    let (pcore, number) = (fixture.pcore()?, AtomicU64::new(0));
     // SAFETY: they count.
     let start = |priority| unsafe { Companion::start(count, &raw const number as u64, Some((priority, 1000))) };
     // Of different priorities: room is the core's.
@@ -231,37 +231,37 @@ extern "C" fn note_windows(noted: u64) -> ! {
 
 /// A member on each core, and beside it one of the same priority that never stops. Between two
 /// windows it is looked whether all ran in the last one.
-fn members_of_all_cores_start_together(scene: &Scene) -> Outcome {
-    if scene.cores() > turns::AT_ONCE {
+fn members_of_all_cores_start_together(fixture: &Fixture) -> Outcome {
+    if fixture.cores() > turns::AT_ONCE {
         return Err(Failure::absent("not all cores test at a time"));
     }
-    let (times_ns, wanted) = if scene.has_exact_time() { EXACT_NS } else { SHARED_NS };
+    let (times_ns, wanted) = if fixture.has_exact_time() { EXACT_NS } else { SHARED_NS };
     let [period_ns, slice_ns, phase_ns] = times_ns;
-    let noted = Noted { word: scene.shared(scene.core(), LAST), period_ns, phase_ns };
+    let noted = Noted { word: fixture.shared(fixture.core(), LAST), period_ns, phase_ns };
     let number = AtomicU64::new(0);
-    let all_are = |state| (0..scene.cores()).all(|core| scene.shared(core, STATE).load(Ordering::Acquire) >= state);
+    let all_are = |state| (0..fixture.cores()).all(|core| fixture.shared(core, STATE).load(Ordering::Acquire) >= state);
     // SAFETY: one writes to a word of the shared region, the other counts.
     let (member, rival) = unsafe {
         let member = Companion::start(note_windows, &raw const noted as u64, Some((PRIORITY, 1000)))?;
         (member, Companion::start(count, &raw const number as u64, Some((PRIORITY, 1000)))?)
     };
     let [period_us, slice_us, phase_us] = times_ns.map(|time_ns| time_ns / 1000);
-    sys::schedule_gang(scene.pcore()?, time(&member)?, period_us, slice_us, phase_us)?;
-    scene.shared(scene.core(), STATE).store(JOINED, Ordering::Release);
-    scene.until("all cores have a member", || all_are(JOINED))?;
-    let deadline_ns = scene.deadline_ns();
+    sys::schedule_gang(fixture.pcore()?, time(&member)?, period_us, slice_us, phase_us)?;
+    fixture.shared(fixture.core(), STATE).store(JOINED, Ordering::Release);
+    fixture.until("all cores have a member", || all_are(JOINED))?;
+    let deadline_ns = fixture.deadline_ns();
     let (mut windows, mut skew_ns, mut latest_ns) = (0, 0, 0);
     while windows < wanted {
         require!(runtime::now_ns() < deadline_ns, "all ran together in {windows} windows only");
         let next = (runtime::now_ns() - phase_ns) / period_ns + 1;
         let look_ns = phase_ns + next * period_ns + (slice_ns + period_ns) / 2;
         while runtime::now_ns() < look_ns {
-            scene.wait_for(0, look_ns)?;
+            fixture.wait_for(0, look_ns)?;
         }
-        let lasts = (0..scene.cores()).map(|core| scene.shared(core, LAST).load(Ordering::Acquire));
+        let lasts = (0..fixture.cores()).map(|core| fixture.shared(core, LAST).load(Ordering::Acquire));
         let lasts: Vec<_> = lasts.map(|last| (last >> LATE_BITS, last & ((1 << LATE_BITS) - 1))).collect();
         let ran = lasts.iter().all(|(window, _)| *window == next);
-        require!(ran || !scene.has_exact_time(), "in window {next} not all ran: {lasts:?}");
+        require!(ran || !fixture.has_exact_time(), "in window {next} not all ran: {lasts:?}");
         if ran {
             let (first_ns, last_ns) =
                 lasts.iter().fold((u64::MAX, 0), |(first, last), (_, late)| (first.min(*late), last.max(*late)));
@@ -269,12 +269,12 @@ fn members_of_all_cores_start_together(scene: &Scene) -> Outcome {
             windows += 1;
         }
     }
-    scene.shared(scene.core(), STATE).store(ENOUGH, Ordering::Release);
-    scene.until("all cores saw it", || all_are(ENOUGH))?;
+    fixture.shared(fixture.core(), STATE).store(ENOUGH, Ordering::Release);
+    fixture.until("all cores saw it", || all_are(ENOUGH))?;
     drop((member, rival));
-    runtime::log!("gang of {}: starts apart by {skew_ns} ns and late by {latest_ns} ns at most", scene.cores());
+    runtime::log!("gang of {}: starts apart by {skew_ns} ns and late by {latest_ns} ns at most", fixture.cores());
     let is_fit = skew_ns <= SKEW_NS && latest_ns <= LATE_NS;
-    require!(is_fit || !scene.has_exact_time(), "starts were apart by {skew_ns} ns and late by {latest_ns} ns");
+    require!(is_fit || !fixture.has_exact_time(), "starts were apart by {skew_ns} ns and late by {latest_ns} ns");
     Ok(())
 }
 
@@ -287,8 +287,8 @@ struct Member<'s> {
 }
 
 impl<'s> Member<'s> {
-    fn new(scene: &'s Scene, other: u64) -> Member<'s> {
-        let (own, other) = (scene.shared(scene.core(), BEAT), scene.shared(other, BEAT));
+    fn new(fixture: &'s Fixture, other: u64) -> Member<'s> {
+        let (own, other) = (fixture.shared(fixture.core(), BEAT), fixture.shared(other, BEAT));
         Member { own, other, first_ns: AtomicU64::new(0), seen: AtomicU64::new(0) }
     }
 }
@@ -317,15 +317,16 @@ const SEEN_MIN: u64 = 100;
 
 /// A member of this core, of the windows that both cores know. Nobody but the clock tells it when
 /// they open.
-fn join(scene: &Scene, member: &Member, phase_us: u64) -> Result<Companion, Failure> {
+fn join(fixture: &Fixture, member: &Member, phase_us: u64) -> Result<Companion, Failure> {
     let [period_us, slice_us] = TOGETHER_US;
     // SAFETY: it reaches what `Member` has, and whoever calls this lets it end before that does.
     let companion = unsafe { Companion::start(beat, &raw const *member as u64, Some((PRIORITY, 1000))) }?;
-    sys::schedule_gang(scene.pcore()?, time(&companion)?, period_us, slice_us, phase_us)?;
+    sys::schedule_gang(fixture.pcore()?, time(&companion)?, period_us, slice_us, phase_us)?;
     let now_us = runtime::now_ns() / 1000;
     let place_us = (now_us + period_us - phase_us) % period_us;
     let opens_us = if place_us < slice_us { 0 } else { now_us + period_us - place_us };
-    scene.until("the member of the other core ran beside ours", || member.seen.load(Ordering::Relaxed) >= SEEN_MIN)?;
+    fixture
+        .until("the member of the other core ran beside ours", || member.seen.load(Ordering::Relaxed) >= SEEN_MIN)?;
     let first_us = member.first_ns.load(Ordering::Acquire) / 1000;
     require!(first_us >= opens_us, "it ran {} us before its window", opens_us - first_us);
     Ok(companion)
@@ -333,16 +334,16 @@ fn join(scene: &Scene, member: &Member, phase_us: u64) -> Result<Companion, Fail
 
 /// The windows are agreed upon before; from then on the two cores exchange nothing but what their
 /// members write.
-async fn members_run_together(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+async fn members_run_together(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
     let [period_us, slice_us] = TOGETHER_US;
     let phase_us = (runtime::now_ns() / 1000 + slice_us) % period_us;
-    let seen = scene.shared(scene.core(), SEEN);
+    let seen = fixture.shared(fixture.core(), SEEN);
     seen.store(0, Ordering::Release);
-    let answer = partner.act("gang/take_part", [scene.core(), phase_us, 0, 0]);
+    let answer = partner.act("gang/take_part", [fixture.core(), phase_us, 0, 0]);
     // What was asked goes out when this component next waits.
     runtime::sleep(MS_NS).await;
-    let member = Member::new(&scene, scene.next_core());
-    let companion = join(&scene, &member, phase_us)?;
+    let member = Member::new(&fixture, fixture.next_core());
+    let companion = join(&fixture, &member, phase_us)?;
     seen.store(1, Ordering::Release);
     // It goes on until the next core's has seen it too.
     let answer = answer.await;
@@ -350,11 +351,11 @@ async fn members_run_together(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome
     answer.map(drop)
 }
 
-fn take_part(scene: &Scene, [other, phase_us, ..]: Words) -> Result<Words, Failure> {
-    let member = Member::new(scene, other);
-    let companion = join(scene, &member, phase_us)?;
-    let seen = scene.shared(other, SEEN);
-    scene.until("the member of the core before saw ours", || seen.load(Ordering::Acquire) != 0)?;
+fn take_part(fixture: &Fixture, [other, phase_us, ..]: Words) -> Result<Words, Failure> {
+    let member = Member::new(fixture, other);
+    let companion = join(fixture, &member, phase_us)?;
+    let seen = fixture.shared(other, SEEN);
+    fixture.until("the member of the core before saw ours", || seen.load(Ordering::Acquire) != 0)?;
     drop(companion);
     Ok([0; 4])
 }

@@ -5,73 +5,73 @@ use abi::{Call, Error, Handle, Rights};
 use core::sync::atomic::{AtomicU64, Ordering};
 use runtime::Companion;
 use sys::Rendezvous;
-use worker::{Job, SHARED, Servant};
+use worker::{Job, SHARED, ScriptedDomain};
 
-use crate::{Outcome, Scene, drop_all, refused, require, suite};
+use crate::{Fixture, Outcome, drop_all, refused, require, suite};
 
 suite!("portal"; alone: call_and_reply, a_late_callee_is_not_waited_for, a_dead_callee_is_told, along_a_chain, helping_ends_another_call,
     callers_wait_and_are_served_in_order,
     mailbox_sets_its_badge, mailbox_can_be_led_elsewhere, rights_and_kinds);
 
-fn call_and_reply(scene: &Scene) -> Outcome {
-    let worker = scene.worker(0, Job::Answer)?;
+fn call_and_reply(fixture: &Fixture) -> Outcome {
+    let worker = fixture.worker(0, Job::Answer)?;
     let portal = worker.portal(77)?;
     worker.start([0, 0])?;
     // A worker answers with what its registers held: badge, first and second word.
-    let words = sys::portal_call(portal, [11, 12, 13, 14], scene.deadline_ns())?;
+    let words = sys::portal_call(portal, [11, 12, 13, 14], fixture.deadline_ns())?;
     require!(words == [77, 11, 12], "the callee saw {words:?}");
     sys::cap_drop(portal)?;
     Ok(())
 }
 
-fn a_late_callee_is_not_waited_for(scene: &Scene) -> Outcome {
-    let worker = scene.worker(0, Job::Hold)?;
+fn a_late_callee_is_not_waited_for(fixture: &Fixture) -> Outcome {
+    let worker = fixture.worker(0, Job::Hold)?;
     worker.set_shared(0);
     worker.start([SHARED, 3])?;
     let (held, free) = (worker.portal(3)?, worker.portal(4)?);
     while worker.word(1) == 0 {
-        refused(sys::portal_call(held, [0; 4], scene.soon_ns()), Error::Timeout)?;
+        refused(sys::portal_call(held, [0; 4], fixture.soon_ns()), Error::Timeout)?;
     }
     worker.set_shared(1);
-    sys::portal_call(free, [0; 4], scene.deadline_ns())?;
+    sys::portal_call(free, [0; 4], fixture.deadline_ns())?;
     drop_all(&[held, free])
 }
 
-fn a_dead_callee_is_told(scene: &Scene) -> Outcome {
-    let servant = scene.servant(0)?;
+fn a_dead_callee_is_told(fixture: &Fixture) -> Outcome {
+    let scripted = fixture.scripted(0)?;
     // It ends inside the call.
-    let result = servant.call(Call::DomainExit.number(), [3, 0, 0, 0, 0, 0], scene.deadline_ns());
+    let result = scripted.call(Call::DomainExit.number(), [3, 0, 0, 0, 0, 0], fixture.deadline_ns());
     require!(result == Err(Error::PeerDead), "the caller of a server that ends is told {result:?}");
-    let again = servant.call(Call::Null.number(), [0; 6], scene.deadline_ns());
+    let again = scripted.call(Call::Null.number(), [0; 6], fixture.deadline_ns());
     require!(again == Err(Error::PeerDead), "a call of a server that has ended gives {again:?}");
     Ok(())
 }
 
-fn along_a_chain(scene: &Scene) -> Outcome {
+fn along_a_chain(fixture: &Fixture) -> Outcome {
     let (first, second, third) =
-        (scene.worker(0, Job::Answer)?, scene.worker(1, Job::Forward)?, scene.worker(2, Job::Forward)?);
+        (fixture.worker(0, Job::Answer)?, fixture.worker(1, Job::Forward)?, fixture.worker(2, Job::Forward)?);
     first.start([0, 0])?;
     let to_first = first.portal(1)?;
     second.start([second.give(to_first)?, 0])?;
     let to_second = second.portal(2)?;
     third.start([third.give(to_second)?, 0])?;
     let to_third = third.portal(3)?;
-    sys::portal_call(to_third, [0; 4], scene.deadline_ns())?;
+    sys::portal_call(to_third, [0; 4], fixture.deadline_ns())?;
     drop_all(&[to_first, to_second, to_third])
 }
 
-fn helping_ends_another_call(scene: &Scene) -> Outcome {
+fn helping_ends_another_call(fixture: &Fixture) -> Outcome {
     const OURS: u64 = 1;
     const THEIRS: u64 = 2;
-    let (server, rival) = (scene.worker(0, Job::Hold)?, scene.worker(1, Job::Call)?);
+    let (server, rival) = (fixture.worker(0, Job::Hold)?, fixture.worker(1, Job::Call)?);
     server.set_shared(0);
     server.start([SHARED, THEIRS])?;
     let (theirs, ours) = (server.portal(THEIRS)?, server.portal(OURS)?);
     rival.start([rival.give(theirs)?, 0])?;
     // The rival has the least time there is; it gets into its call while we sleep.
-    scene.until("a call is held", || server.word(1) != 0)?;
+    fixture.until("a call is held", || server.word(1) != 0)?;
     server.set_shared(1);
-    sys::portal_call(ours, [0; 4], scene.deadline_ns())?;
+    sys::portal_call(ours, [0; 4], fixture.deadline_ns())?;
     drop_all(&[theirs, ours])
 }
 
@@ -101,74 +101,74 @@ extern "C" fn serve_when_told(_: u64) -> ! {
 
 /// Three callers of one server: each waits until it is answered, whoever came first is served
 /// first, on the callers' time, and each has its own answer.
-fn callers_wait_and_are_served_in_order(scene: &Scene) -> Outcome {
+fn callers_wait_and_are_served_in_order(fixture: &Fixture) -> Outcome {
     [&SERVED.asked, &SERVED.may_answer].iter().for_each(|count| count.store(0, Ordering::Release));
     // SAFETY: it makes calls and reaches atomics.
     let server = unsafe { Companion::start(serve_when_told, 0, None) }?;
-    let servants = [scene.servant(0)?, scene.servant(1)?, scene.servant(2)?];
-    for (badge, servant) in (1..).zip(&servants) {
-        let portal = sys::portal_alloc(scene.ram(), server.context(), badge, RENDEZVOUS)?;
-        let there = sys::domain_grant(servant.worker.domain, portal, Rights::CALL)?;
+    let scripted_domains = [fixture.scripted(0)?, fixture.scripted(1)?, fixture.scripted(2)?];
+    for (badge, scripted) in (1..).zip(&scripted_domains) {
+        let portal = sys::portal_alloc(fixture.ram(), server.context(), badge, RENDEZVOUS)?;
+        let there = sys::domain_grant(scripted.worker.domain, portal, Rights::CALL)?;
         sys::cap_drop(portal)?;
         let words = [there.0, 10 + badge, 20 + badge, 30 + badge, 40 + badge, u64::MAX];
-        servant.begin(Call::PortalCall.number(), words, || scene.soon_ns())?;
+        scripted.begin(Call::PortalCall.number(), words, || fixture.soon_ns())?;
         // They have the least time there is: it is theirs while we sleep.
-        scene.wait_for(0, scene.soon_ns())?;
+        fixture.wait_for(0, fixture.soon_ns())?;
     }
-    for badge in 1..=servants.len() as u64 {
-        scene.until("a caller is served", || SERVED.asked.load(Ordering::Acquire) >= badge)?;
+    for badge in 1..=scripted_domains.len() as u64 {
+        fixture.until("a caller is served", || SERVED.asked.load(Ordering::Acquire) >= badge)?;
         let words = SERVED.words.each_ref().map(|word| word.load(Ordering::Relaxed));
         require!(
             words == [badge, 10 + badge, 20 + badge, 30 + badge, 40 + badge],
             "served as number {badge}: {words:?}"
         );
-        let back = servants.each_ref().map(Servant::is_back);
+        let back = scripted_domains.each_ref().map(ScriptedDomain::is_back);
         require!(back.iter().filter(|is_back| **is_back).count() < badge as usize, "back without an answer: {back:?}");
         SERVED.may_answer.store(badge, Ordering::Release);
-        let caller = &servants[badge as usize - 1];
-        scene.until("a caller goes on", || caller.is_back())?;
+        let caller = &scripted_domains[badge as usize - 1];
+        fixture.until("a caller goes on", || caller.is_back())?;
         let reply = caller.result()?;
         require!(reply == [10 * badge, 10 * (10 + badge), 10 * (20 + badge)], "caller {badge} has {reply:?}");
     }
     Ok(())
 }
 
-fn mailbox_sets_its_badge(scene: &Scene) -> Outcome {
+fn mailbox_sets_its_badge(fixture: &Fixture) -> Outcome {
     let badge = 1 << (runtime::OWN_BITS.start + 3);
-    let portal = sys::portal_alloc(scene.ram(), Handle::SELF_CONTEXT, badge, MAILBOX)?;
-    let servant = scene.servant(0)?;
-    let there = sys::domain_grant(servant.worker.domain, portal, Rights::CALL)?;
-    servant.call(Call::PortalCall.number(), [there.0, 0, 0, 0, 0, 0], scene.deadline_ns())??;
-    let bits = scene.wait_for(badge, scene.deadline_ns())?;
+    let portal = sys::portal_alloc(fixture.ram(), Handle::SELF_CONTEXT, badge, MAILBOX)?;
+    let scripted = fixture.scripted(0)?;
+    let there = sys::domain_grant(scripted.worker.domain, portal, Rights::CALL)?;
+    scripted.call(Call::PortalCall.number(), [there.0, 0, 0, 0, 0, 0], fixture.deadline_ns())??;
+    let bits = fixture.wait_for(badge, fixture.deadline_ns())?;
     require!(bits == badge, "a mailbox portal set {bits:#x}");
     sys::cap_drop(portal)?;
     Ok(())
 }
 
-fn mailbox_can_be_led_elsewhere(scene: &Scene) -> Outcome {
+fn mailbox_can_be_led_elsewhere(fixture: &Fixture) -> Outcome {
     let badge = 1 << (runtime::OWN_BITS.start + 4);
-    let nowhere = sys::portal_alloc(scene.ram(), Handle::NONE, badge, MAILBOX)?;
+    let nowhere = sys::portal_alloc(fixture.ram(), Handle::NONE, badge, MAILBOX)?;
     sys::notify(nowhere)?;
     sys::portal_set(nowhere, Handle::SELF_CONTEXT)?;
-    let stale = scene.wait_for(badge, runtime::now_ns())?;
+    let stale = fixture.wait_for(badge, runtime::now_ns())?;
     require!(stale == 0, "what was notified nowhere came");
     sys::notify(nowhere)?;
-    let bits = scene.wait_for(badge, scene.deadline_ns())?;
+    let bits = fixture.wait_for(badge, fixture.deadline_ns())?;
     require!(bits == badge, "a portal that was led here set {bits:#x}");
     sys::portal_set(nowhere, Handle::NONE)?;
     sys::notify(nowhere)?;
-    require!(scene.wait_for(badge, runtime::now_ns())? == 0, "a portal that leads nowhere reached us");
+    require!(fixture.wait_for(badge, runtime::now_ns())? == 0, "a portal that leads nowhere reached us");
     sys::cap_drop(nowhere)?;
     Ok(())
 }
 
-fn rights_and_kinds(scene: &Scene) -> Outcome {
-    let worker = scene.worker(0, Job::Answer)?;
+fn rights_and_kinds(fixture: &Fixture) -> Outcome {
+    let worker = fixture.worker(0, Job::Answer)?;
     let portal = worker.portal(1)?;
     let weak = sys::cap_copy(portal, Rights::READ)?;
-    refused(sys::portal_call(weak, [0; 4], scene.deadline_ns()), Error::NoRights)?;
+    refused(sys::portal_call(weak, [0; 4], fixture.deadline_ns()), Error::NoRights)?;
     refused(sys::portal_set(portal, Handle::NONE), Error::BadArgument)?;
-    refused(sys::portal_alloc(scene.ram(), worker.context, 0, 9), Error::BadArgument)?;
-    refused(sys::portal_alloc(scene.ram(), Handle::NONE, 0, RENDEZVOUS), Error::BadArgument)?;
+    refused(sys::portal_alloc(fixture.ram(), worker.context, 0, 9), Error::BadArgument)?;
+    refused(sys::portal_alloc(fixture.ram(), Handle::NONE, 0, RENDEZVOUS), Error::BadArgument)?;
     drop_all(&[weak, portal])
 }

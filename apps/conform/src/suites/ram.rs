@@ -3,7 +3,7 @@
 use abi::layout::{copy, portal, segment};
 use abi::{Error, Handle, Rights};
 
-use crate::{Outcome, Scene, refused, require, suite};
+use crate::{Fixture, Outcome, refused, require, suite};
 
 suite!("ram"; alone: a_child_counts_in_its_parent, a_limit_is_kept, needs_write_to_split, carving_is_the_monitors,
     revoke_takes_everything, own_account_is_not_revoked);
@@ -12,12 +12,12 @@ fn used(ram: Handle) -> Result<u64, Error> {
     sys::ram_stat(ram).map(|(_, used, _)| used)
 }
 
-fn a_child_counts_in_its_parent(scene: &Scene) -> Outcome {
-    let child = sys::ram_split(scene.ram(), 64, Handle::NONE)?;
+fn a_child_counts_in_its_parent(fixture: &Fixture) -> Outcome {
+    let child = sys::ram_split(fixture.ram(), 64, Handle::NONE)?;
     let grandchild = sys::ram_split(child, 64, Handle::NONE)?;
-    let before = used(scene.ram())?;
+    let before = used(fixture.ram())?;
     let (memory, _) = sys::segment_alloc(grandchild, 8, segment::EAGER)?;
-    let (of_grandchild, of_child, of_parent) = (used(grandchild)?, used(child)?, used(scene.ram())?);
+    let (of_grandchild, of_child, of_parent) = (used(grandchild)?, used(child)?, used(fixture.ram())?);
     require!(of_grandchild >= 8, "8 pages count as {of_grandchild}");
     require!(of_child >= of_grandchild, "{of_grandchild} pages of a child count as {of_child}");
     require!(of_parent >= before + 8, "8 pages of a grandchild count as {}", of_parent - before);
@@ -28,8 +28,8 @@ fn a_child_counts_in_its_parent(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn a_limit_is_kept(scene: &Scene) -> Outcome {
-    let child = sys::ram_split(scene.ram(), 4, Handle::NONE)?;
+fn a_limit_is_kept(fixture: &Fixture) -> Outcome {
+    let child = sys::ram_split(fixture.ram(), 4, Handle::NONE)?;
     let (limit, before, _) = sys::ram_stat(child)?;
     require!(limit == 4, "the limit is {limit}");
     refused(sys::segment_alloc(child, 64, segment::EAGER), Error::NoMemory)?;
@@ -42,8 +42,8 @@ fn a_limit_is_kept(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn needs_write_to_split(scene: &Scene) -> Outcome {
-    let weak = sys::cap_copy(scene.ram(), Rights::READ)?;
+fn needs_write_to_split(fixture: &Fixture) -> Outcome {
+    let weak = sys::cap_copy(fixture.ram(), Rights::READ)?;
     refused(sys::ram_split(weak, 4, Handle::NONE), Error::NoRights)?;
     refused(sys::segment_alloc(weak, 1, 0), Error::NoRights)?;
     refused(sys::semaphore_alloc(weak, 1), Error::NoRights)?;
@@ -52,26 +52,26 @@ fn needs_write_to_split(scene: &Scene) -> Outcome {
     refused(sys::ram_stat(weak), Error::BadHandle)
 }
 
-fn carving_is_the_monitors(scene: &Scene) -> Outcome {
+fn carving_is_the_monitors(fixture: &Fixture) -> Outcome {
     // Even with all rights to an account: it is not the root.
-    require!(sys::ram_carve(scene.ram(), 1).is_err(), "pages were carved from an account");
-    require!(sys::ram_add(scene.ram(), 0, 1).is_err(), "pages were added to an account");
+    require!(sys::ram_carve(fixture.ram(), 1).is_err(), "pages were carved from an account");
+    require!(sys::ram_add(fixture.ram(), 0, 1).is_err(), "pages were added to an account");
     require!(sys::ram_carve(Handle::ROOT_RAM, 1).is_err(), "pages were carved from what a component has in slot 6");
     Ok(())
 }
 
-fn revoke_takes_everything(scene: &Scene) -> Outcome {
+fn revoke_takes_everything(fixture: &Fixture) -> Outcome {
     const PAGES: u64 = 300;
-    let ram = sys::ram_split(scene.ram(), 1000, Handle::NONE)?;
+    let ram = sys::ram_split(fixture.ram(), 1000, Handle::NONE)?;
     let (memory, _) = sys::segment_alloc(ram, PAGES, 0)?;
-    let address = scene.map(0, memory, PAGES)?;
-    (0..PAGES).for_each(|page| scene.store(address + page * abi::PAGE_BYTES, page));
+    let address = fixture.map(0, memory, PAGES)?;
+    (0..PAGES).for_each(|page| fixture.store(address + page * abi::PAGE_BYTES, page));
     let copy = sys::segment_copy(ram, memory, copy::ON_WRITE)?;
     let semaphore = sys::semaphore_alloc(ram, 1)?;
     let entrance = sys::portal_alloc(ram, Handle::SELF_CONTEXT, 1, portal::MAILBOX)?;
     let below = sys::ram_split(ram, 10, Handle::NONE)?;
     let mut parts = 0;
-    // SAFETY: the memory is reached through `scene` only, and that is done.
+    // SAFETY: the memory is reached through `fixture` only, and that is done.
     while !unsafe { sys::ram_revoke(ram) }? {
         parts += 1;
         require!(parts < 64, "a revocation does not end");
@@ -90,7 +90,7 @@ fn revoke_takes_everything(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn own_account_is_not_revoked(_: &Scene) -> Outcome {
+fn own_account_is_not_revoked(_: &Fixture) -> Outcome {
     // SAFETY: it is refused.
     refused(unsafe { sys::ram_revoke(Handle::SELF_RAM) }, Error::NoRights)
 }

@@ -2,89 +2,89 @@
 
 use abi::layout::counter;
 use abi::{Call, Error, Handle, Rights};
-use worker::{BLOCK_WORDS, BLOCKS, Job, Servant};
+use worker::{BLOCK_WORDS, BLOCKS, Job, ScriptedDomain};
 
-use crate::{Failure, Outcome, Scene, drop_all, refused, require, suite};
+use crate::{Failure, Fixture, Outcome, drop_all, refused, require, suite};
 
 suite!("semaphore"; alone: counts, deadline_passes, count_is_bounded, wakes_who_waits, first_come_first_served, waiters_hear_of_its_end,
     a_producer_and_its_consumer_keep_the_core_busy);
 
-fn counts(scene: &Scene) -> Outcome {
-    let semaphore = sys::semaphore_alloc(scene.ram(), 2)?;
+fn counts(fixture: &Fixture) -> Outcome {
+    let semaphore = sys::semaphore_alloc(fixture.ram(), 2)?;
     sys::semaphore_up(semaphore, 3)?;
     for _ in 0..5 {
-        sys::semaphore_down(semaphore, scene.deadline_ns())?;
+        sys::semaphore_down(semaphore, fixture.deadline_ns())?;
     }
-    refused(sys::semaphore_down(semaphore, scene.soon_ns()), Error::Timeout)?;
+    refused(sys::semaphore_down(semaphore, fixture.soon_ns()), Error::Timeout)?;
     sys::cap_drop(semaphore)?;
     Ok(())
 }
 
-fn deadline_passes(scene: &Scene) -> Outcome {
-    let semaphore = sys::semaphore_alloc(scene.ram(), 0)?;
-    let deadline_ns = scene.soon_ns();
+fn deadline_passes(fixture: &Fixture) -> Outcome {
+    let semaphore = sys::semaphore_alloc(fixture.ram(), 0)?;
+    let deadline_ns = fixture.soon_ns();
     refused(sys::semaphore_down(semaphore, deadline_ns), Error::Timeout)?;
     require!(runtime::now_ns() >= deadline_ns, "the deadline had not passed");
     // It is as before.
     sys::semaphore_up(semaphore, 1)?;
-    sys::semaphore_down(semaphore, scene.deadline_ns())?;
+    sys::semaphore_down(semaphore, fixture.deadline_ns())?;
     sys::cap_drop(semaphore)?;
     Ok(())
 }
 
-fn count_is_bounded(scene: &Scene) -> Outcome {
-    let semaphore = sys::semaphore_alloc(scene.ram(), 1)?;
+fn count_is_bounded(fixture: &Fixture) -> Outcome {
+    let semaphore = sys::semaphore_alloc(fixture.ram(), 1)?;
     refused(sys::semaphore_up(semaphore, 0), Error::BadArgument)?;
     for count in [1 << 31, u64::MAX, u64::MAX - 1] {
         refused(sys::semaphore_up(semaphore, count), Error::BadArgument)?;
     }
-    sys::semaphore_down(semaphore, scene.deadline_ns())?;
+    sys::semaphore_down(semaphore, fixture.deadline_ns())?;
     sys::cap_drop(semaphore)?;
     Ok(())
 }
 
-fn wakes_who_waits(scene: &Scene) -> Outcome {
-    let (there, back) = (sys::semaphore_alloc(scene.ram(), 0)?, sys::semaphore_alloc(scene.ram(), 0)?);
-    let worker = scene.worker(0, Job::Pass)?;
+fn wakes_who_waits(fixture: &Fixture) -> Outcome {
+    let (there, back) = (sys::semaphore_alloc(fixture.ram(), 0)?, sys::semaphore_alloc(fixture.ram(), 0)?);
+    let worker = fixture.worker(0, Job::Pass)?;
     worker.start([worker.give(there)?, worker.give(back)?])?;
     for _ in 0..10 {
         sys::semaphore_up(there, 1)?;
-        sys::semaphore_down(back, scene.deadline_ns())?;
+        sys::semaphore_down(back, fixture.deadline_ns())?;
     }
-    refused(sys::semaphore_down(back, scene.soon_ns()), Error::Timeout)?;
+    refused(sys::semaphore_down(back, fixture.soon_ns()), Error::Timeout)?;
     drop_all(&[there, back])
 }
 
-fn first_come_first_served(scene: &Scene) -> Outcome {
-    let semaphore = sys::semaphore_alloc(scene.ram(), 0)?;
-    let servants = [scene.servant(0)?, scene.servant(1)?, scene.servant(2)?];
-    for servant in &servants {
-        let there = sys::domain_grant(servant.worker.domain, semaphore, Rights::READ)?;
+fn first_come_first_served(fixture: &Fixture) -> Outcome {
+    let semaphore = sys::semaphore_alloc(fixture.ram(), 0)?;
+    let scripted_domains = [fixture.scripted(0)?, fixture.scripted(1)?, fixture.scripted(2)?];
+    for scripted in &scripted_domains {
+        let there = sys::domain_grant(scripted.worker.domain, semaphore, Rights::READ)?;
         let call = Call::SemaphoreDown.number();
-        servant.begin(call, [there.0, u64::MAX, 0, 0, 0, 0], || scene.soon_ns())?;
+        scripted.begin(call, [there.0, u64::MAX, 0, 0, 0, 0], || fixture.soon_ns())?;
         // They have the least time there is: it is theirs while we sleep.
-        scene.wait_for(0, scene.soon_ns())?;
+        fixture.wait_for(0, fixture.soon_ns())?;
     }
-    for turn in 1..=servants.len() {
+    for turn in 1..=scripted_domains.len() {
         sys::semaphore_up(semaphore, 1)?;
-        let back = || servants.each_ref().map(Servant::is_back);
-        scene.until("a waiter goes on", || back().into_iter().filter(|is_back| *is_back).count() == turn)?;
+        let back = || scripted_domains.each_ref().map(ScriptedDomain::is_back);
+        fixture.until("a waiter goes on", || back().into_iter().filter(|is_back| *is_back).count() == turn)?;
         require!(back().into_iter().take(turn).all(|is_back| is_back), "after {turn} ups those are back: {:?}", back());
     }
     sys::cap_drop(semaphore)?;
     Ok(())
 }
 
-fn waiters_hear_of_its_end(scene: &Scene) -> Outcome {
-    let ram = sys::ram_split(scene.ram(), 100, Handle::NONE)?;
+fn waiters_hear_of_its_end(fixture: &Fixture) -> Outcome {
+    let ram = sys::ram_split(fixture.ram(), 100, Handle::NONE)?;
     let semaphore = sys::semaphore_alloc(ram, 0)?;
-    let servant = scene.servant(0)?;
-    let there = sys::domain_grant(servant.worker.domain, semaphore, Rights::READ)?;
-    servant.begin(Call::SemaphoreDown.number(), [there.0, u64::MAX, 0, 0, 0, 0], || scene.soon_ns())?;
+    let scripted = fixture.scripted(0)?;
+    let there = sys::domain_grant(scripted.worker.domain, semaphore, Rights::READ)?;
+    scripted.begin(Call::SemaphoreDown.number(), [there.0, u64::MAX, 0, 0, 0, 0], || fixture.soon_ns())?;
     // SAFETY: nothing of the account is mapped.
     while !unsafe { sys::ram_revoke(ram) }? {}
-    scene.until("the waiter goes on", || servant.is_back())?;
-    refused(servant.result(), Error::PeerDead)?;
+    fixture.until("the waiter goes on", || scripted.is_back())?;
+    refused(scripted.result(), Error::PeerDead)?;
     sys::cap_drop(ram)?;
     Ok(())
 }
@@ -96,12 +96,12 @@ const BATCHES: u64 = 5;
 
 /// Data through a page that two domains share, semaphores say how much of it is there: each block
 /// comes once, whole and in order, and at the rate of the core, which never idles.
-fn a_producer_and_its_consumer_keep_the_core_busy(scene: &Scene) -> Outcome {
-    let (free, full) = (sys::semaphore_alloc(scene.ram(), BLOCKS)?, sys::semaphore_alloc(scene.ram(), 0)?);
-    let producer = scene.worker(0, Job::Produce)?;
+fn a_producer_and_its_consumer_keep_the_core_busy(fixture: &Fixture) -> Outcome {
+    let (free, full) = (sys::semaphore_alloc(fixture.ram(), BLOCKS)?, sys::semaphore_alloc(fixture.ram(), 0)?);
+    let producer = fixture.worker(0, Job::Produce)?;
     producer.start([producer.give(free)?, producer.give(full)?])?;
     let take = |number: u64| -> Result<(), Failure> {
-        sys::semaphore_down(full, scene.deadline_ns())?;
+        sys::semaphore_down(full, fixture.deadline_ns())?;
         let block = number % BLOCKS * BLOCK_WORDS;
         let mut words = (block..block + BLOCK_WORDS).map(|word| producer.word(word));
         require!(words.all(|word| word == number), "block {number} holds another, or parts of one");
@@ -115,13 +115,13 @@ fn a_producer_and_its_consumer_keep_the_core_busy(scene: &Scene) -> Outcome {
     }
     require!(fewest == 0, "the core idled {fewest} times while {PASSED} blocks passed");
     // It fills what is free and then waits.
-    scene.until("all blocks are full", || producer.word((BLOCKS - 1) * BLOCK_WORDS) > BATCHES * PASSED)?;
+    fixture.until("all blocks are full", || producer.word((BLOCKS - 1) * BLOCK_WORDS) > BATCHES * PASSED)?;
     (0..BLOCKS).map(|more| BATCHES * PASSED + more).try_for_each(|number| {
-        sys::semaphore_down(full, scene.deadline_ns())?;
+        sys::semaphore_down(full, fixture.deadline_ns())?;
         let seen = producer.word(number % BLOCKS * BLOCK_WORDS);
         require!(seen == number, "block {number} holds {seen}");
         Ok(())
     })?;
-    refused(sys::semaphore_down(full, scene.soon_ns()), Error::Timeout)?;
+    refused(sys::semaphore_down(full, fixture.soon_ns()), Error::Timeout)?;
     drop_all(&[free, full])
 }

@@ -5,7 +5,7 @@ use abi::layout::lock;
 use abi::layout::segment::CONTIGUOUS;
 use abi::{Error, Handle, Rights};
 
-use crate::{Outcome, Scene, refused, require, suite};
+use crate::{Fixture, Outcome, refused, require, suite};
 
 suite!("share"; alone: reached_through_the_share_that_names_it, a_change_takes_the_lock_once_and_a_lookup_never,
     what_the_last_name_held_is_back, ids_rise, private_objects_stay_private);
@@ -15,8 +15,8 @@ const PAGES: u64 = 32;
 const KINDS: [u64; 4] = [lock::SPIN, lock::READ_WRITE, lock::MCS, lock::SCALABLE_READ_WRITE];
 const ALL: Rights = Rights::ALL;
 
-fn pool(scene: &Scene) -> Result<Handle, Error> {
-    sys::share_pool_alloc(scene.ram(), PAGES, lock::SPIN, [1, 2]).map(|(share, _)| share)
+fn pool(fixture: &Fixture) -> Result<Handle, Error> {
+    sys::share_pool_alloc(fixture.ram(), PAGES, lock::SPIN, [1, 2]).map(|(share, _)| share)
 }
 
 /// A share inside another, named in the root share too: its handle there, and its id.
@@ -25,12 +25,12 @@ fn inner(share: Handle, kind: u64) -> Result<(Handle, u64), Error> {
     Ok((sys::share_add(Handle::NONE, handle, ALL)?, id))
 }
 
-fn reached_through_the_share_that_names_it(scene: &Scene) -> Outcome {
-    let share = pool(scene)?;
+fn reached_through_the_share_that_names_it(fixture: &Fixture) -> Outcome {
+    let share = pool(fixture)?;
     let (other, _) = inner(share, lock::SPIN)?;
     let (segment, id) = sys::share_segment(share, 2, [3, 4], 0)?;
-    let address = scene.map(0, segment, 2)?;
-    scene.store(address, 77);
+    let address = fixture.map(0, segment, 2)?;
+    fixture.store(address, 77);
     require!(sys::object_name(segment)?.0 == [3, 4], "its name is {:?}", sys::object_name(segment)?.0);
     require!(sys::object_name(share)?.0 == [1, 2], "the share's name is {:?}", sys::object_name(share)?.0);
     let elsewhere = Handle::in_share(other, id).ok_or(Error::NotFound)?;
@@ -40,14 +40,14 @@ fn reached_through_the_share_that_names_it(scene: &Scene) -> Outcome {
     sys::cap_drop(share)?;
     refused(sys::segment_stat(segment), Error::BadHandle)?;
     require!(sys::segment_stat(elsewhere)?.0 == 2, "the other share lost it");
-    require!(scene.load(address) == 77, "the mapping lost it");
-    scene.unmap(0, 2)?;
+    require!(fixture.load(address) == 77, "the mapping lost it");
+    fixture.unmap(0, 2)?;
     sys::cap_drop(other)?;
     Ok(())
 }
 
-fn a_change_takes_the_lock_once_and_a_lookup_never(scene: &Scene) -> Outcome {
-    let share = pool(scene)?;
+fn a_change_takes_the_lock_once_and_a_lookup_never(fixture: &Fixture) -> Outcome {
+    let share = pool(fixture)?;
     let (segment, id) = sys::share_segment(share, 1, [0; 2], 0)?;
     for kind in KINDS {
         let (inner, inner_id) = inner(share, kind)?;
@@ -68,10 +68,10 @@ fn a_change_takes_the_lock_once_and_a_lookup_never(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn what_the_last_name_held_is_back(scene: &Scene) -> Outcome {
-    let used = || sys::ram_stat(scene.ram()).map(|(_, used, _)| used);
+fn what_the_last_name_held_is_back(fixture: &Fixture) -> Outcome {
+    let used = || sys::ram_stat(fixture.ram()).map(|(_, used, _)| used);
     let before = used()?;
-    let share = pool(scene)?;
+    let share = pool(fixture)?;
     require!(used()? >= before + PAGES, "a pool costs {} pages", used()? - before);
     let (deep, _) = inner(share, lock::MCS)?;
     // They hold each other.
@@ -89,8 +89,8 @@ fn what_the_last_name_held_is_back(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn ids_rise(scene: &Scene) -> Outcome {
-    let share = pool(scene)?;
+fn ids_rise(fixture: &Fixture) -> Outcome {
+    let share = pool(fixture)?;
     let mut last = 0;
     for _ in 0..500 {
         let (_, id) = sys::share_segment(share, 1, [0; 2], 0)?;
@@ -102,14 +102,14 @@ fn ids_rise(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn private_objects_stay_private(scene: &Scene) -> Outcome {
-    let share = pool(scene)?;
-    let (private, _) = sys::segment_alloc(scene.ram(), 1, 0)?;
+fn private_objects_stay_private(fixture: &Fixture) -> Outcome {
+    let share = pool(fixture)?;
+    let (private, _) = sys::segment_alloc(fixture.ram(), 1, 0)?;
     refused(sys::share_add(share, private, ALL), Error::WrongType)?;
     refused(sys::share_add(share, Handle::SELF_DOMAIN, ALL), Error::WrongType)?;
     refused(sys::object_name(private), Error::WrongType)?;
-    refused(sys::share_pool_alloc(scene.ram(), 7, lock::SPIN, [0; 2]), Error::BadArgument)?;
-    refused(sys::share_pool_alloc(scene.ram(), PAGES, 4, [0; 2]), Error::BadArgument)?;
+    refused(sys::share_pool_alloc(fixture.ram(), 7, lock::SPIN, [0; 2]), Error::BadArgument)?;
+    refused(sys::share_pool_alloc(fixture.ram(), PAGES, 4, [0; 2]), Error::BadArgument)?;
     sys::cap_drop(private)?;
     sys::cap_drop(share)?;
     Ok(())

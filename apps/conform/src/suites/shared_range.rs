@@ -5,10 +5,10 @@ use alloc::rc::Rc;
 use abi::layout::segment::CONTIGUOUS;
 use abi::layout::{counter, lock, protection, range_stat};
 use abi::{DeathCause, Error, Handle, Rights};
-use worker::Servant;
+use worker::ScriptedDomain;
 
 use crate::table::{Failure, Words};
-use crate::{Outcome, Partner, Scene, drop_all, refused, require, suite};
+use crate::{Fixture, Outcome, Partner, drop_all, refused, require, suite};
 
 suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_the_names, a_full_pool_is_an_error,
     a_full_pool_ends_who_touches, a_dead_pool_takes_it_away;
@@ -18,7 +18,7 @@ suite!("shared_range"; alone: sizes_and_kinds_are_checked, rights_are_those_of_t
 
 const PAGE: u64 = abi::PAGE_BYTES;
 const READ: u64 = protection::READ;
-const READ_WRITE: u64 = crate::scene::READ_WRITE;
+const READ_WRITE: u64 = crate::fixture::READ_WRITE;
 const ALL: Rights = Rights::ALL;
 /// Pages of the smallest range.
 const SMALL: u64 = 512;
@@ -38,16 +38,21 @@ fn unmap(range: Handle, address: u64, pages: u64) -> Result<u64, Error> {
 }
 
 /// A pool for a test of one core.
-fn own_pool(scene: &Scene) -> Result<Handle, Error> {
-    sys::share_pool_alloc(scene.ram(), POOL, lock::SPIN, [0; 2]).map(|(share, _)| share)
+fn own_pool(fixture: &Fixture) -> Result<Handle, Error> {
+    sys::share_pool_alloc(fixture.ram(), POOL, lock::SPIN, [0; 2]).map(|(share, _)| share)
 }
 
-/// A servant that shows the range at that place, and a name of its space.
-fn servant_with(scene: &Scene, place: u64, range: Handle, protection: u64) -> Result<(Servant, Handle), Error> {
-    let servant = scene.servant(0)?;
-    let space = servant.worker.range()?;
-    sys::range_nest(space, scene.place(place), range, protection)?;
-    Ok((servant, space))
+/// A scripted domain that shows the range at that place, and a name of its space.
+fn scripted_with(
+    fixture: &Fixture,
+    place: u64,
+    range: Handle,
+    protection: u64,
+) -> Result<(ScriptedDomain, Handle), Error> {
+    let scripted = fixture.scripted(0)?;
+    let space = scripted.worker.range()?;
+    sys::range_nest(space, fixture.place(place), range, protection)?;
+    Ok((scripted, space))
 }
 
 /// A range in the pool of `share`: a name of our own, and its id.
@@ -56,8 +61,8 @@ fn range_in(share: Handle, pages: u64) -> Result<(Handle, u64), Error> {
     Ok((sys::share_add(Handle::NONE, handle, ALL)?, id))
 }
 
-fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
-    let share = own_pool(scene)?;
+fn sizes_and_kinds_are_checked(fixture: &Fixture) -> Outcome {
+    let share = own_pool(fixture)?;
     let make = |pages: u64, kind: u64, flags: u64| sys::share_range(share, pages, kind, [0; 2], flags);
     for (pages, kind, flags) in [(0, 0, 0), ((1 << 27) + 1, 0, 0), (u64::MAX, 0, 0), (1, 4, 0), (1, 0, 2)] {
         refused(make(pages, kind, flags), Error::BadArgument)?;
@@ -68,8 +73,8 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
     let large = sys::share_add(Handle::NONE, handle, ALL)?;
     let (small, _) = range_in(share, 1)?;
     let (segment, segment_id) = sys::share_segment(share, 4, [0; 2], 0)?;
-    let (private, _) = sys::segment_alloc(scene.ram(), 4, 0)?;
-    let (own, _) = sys::range_alloc(scene.ram(), 1, 0)?;
+    let (private, _) = sys::segment_alloc(fixture.ram(), 4, 0)?;
+    let (own, _) = sys::range_alloc(fixture.ram(), 1, 0)?;
     let map = |range: Handle, at: u64, segment: Handle, first: u64, pages: u64| {
         sys::range_map(range, at, segment, first, pages, READ)
     };
@@ -80,11 +85,11 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
     refused(sys::range_nest(large, 0, large, READ), Error::BadArgument)?;
     refused(sys::range_nest(large, 0, small, READ), Error::BadArgument)?;
     refused(sys::range_nest(large, 0, own, READ), Error::BadArgument)?;
-    refused(sys::range_nest(Handle::SELF_RANGE, scene.place(0) + PAGE, small, READ), Error::BadArgument)?;
+    refused(sys::range_nest(Handle::SELF_RANGE, fixture.place(0) + PAGE, small, READ), Error::BadArgument)?;
     refused(sys::share_add(share, own, ALL), Error::WrongType)?;
     refused(sys::range_stat(own, range_stat::LOCK), Error::WrongType)?;
     refused(sys::range_stat(small, 2), Error::BadArgument)?;
-    let other = own_pool(scene)?;
+    let other = own_pool(fixture)?;
     let (foreign, _) = sys::share_segment(other, 1, [0; 2], 0)?;
     refused(map(large, 0, foreign, 0, 1), Error::BadArgument)?;
     map(large, 0, segment, 0, 4)?;
@@ -92,17 +97,17 @@ fn sizes_and_kinds_are_checked(scene: &Scene) -> Outcome {
     let entry = sys::range_get(large, 0)?;
     require!((entry.pages, entry.object) == (4, segment_id), "it tells {entry:?}");
     // Without a name of one's own it can be shown, and goes when it is shown no more.
-    sys::range_nest(Handle::SELF_RANGE, scene.place(0), handle, READ)?;
+    sys::range_nest(Handle::SELF_RANGE, fixture.place(0), handle, READ)?;
     [large, small].into_iter().try_for_each(sys::cap_drop)?;
     sys::share_remove(share, id)?;
-    require!(scene.load(scene.place(0)) == 0, "a new segment is not empty");
-    unmap(Handle::SELF_RANGE, scene.place(0), pages)?;
+    require!(fixture.load(fixture.place(0)) == 0, "a new segment is not empty");
+    unmap(Handle::SELF_RANGE, fixture.place(0), pages)?;
     refused(sys::object_name(handle), Error::BadHandle)?;
     drop_all(&[private, own, other, share])
 }
 
-fn rights_are_those_of_the_names(scene: &Scene) -> Outcome {
-    let share = own_pool(scene)?;
+fn rights_are_those_of_the_names(fixture: &Fixture) -> Outcome {
+    let share = own_pool(fixture)?;
     let (range, id) = range_in(share, 1)?;
     let (segment, _) = sys::share_segment(share, 2, [0; 2], 0)?;
     let handle = Handle::in_share(share, id).ok_or(Error::NotFound)?;
@@ -110,21 +115,21 @@ fn rights_are_those_of_the_names(scene: &Scene) -> Outcome {
     let only_read = sys::share_add(Handle::NONE, segment, Rights::READ)?;
     refused(sys::range_map(readable, 0, segment, 0, 1, READ), Error::NoRights)?;
     refused(unmap(readable, 0, 1), Error::NoRights)?;
-    refused(sys::range_nest(Handle::SELF_RANGE, scene.place(0), readable, READ_WRITE), Error::NoRights)?;
+    refused(sys::range_nest(Handle::SELF_RANGE, fixture.place(0), readable, READ_WRITE), Error::NoRights)?;
     refused(sys::range_map(range, 0, only_read, 0, 1, READ_WRITE), Error::NoRights)?;
     sys::range_map(range, 0, only_read, 0, 1, READ)?;
     sys::range_map(range, PAGE, segment, 1, 1, READ_WRITE)?;
     // SAFETY: memory of places is reached by `load` and `store` only.
     refused(unsafe { sys::range_protect(range, 0, 1, READ_WRITE) }, Error::NoRights)?;
-    // Shown to a servant with less than the mapping allows.
-    let (servant, space) = servant_with(scene, 0, readable, READ)?;
-    require!(servant.load(scene.place(0) + PAGE, scene.deadline_ns())? == 0, "a new segment is not empty");
-    refused(servant.store(scene.place(0) + PAGE, 1, scene.deadline_ns()), Error::PeerDead)?;
+    // Shown to a scripted domain with less than the mapping allows.
+    let (scripted, space) = scripted_with(fixture, 0, readable, READ)?;
+    require!(scripted.load(fixture.place(0) + PAGE, fixture.deadline_ns())? == 0, "a new segment is not empty");
+    refused(scripted.store(fixture.place(0) + PAGE, 1, fixture.deadline_ns()), Error::PeerDead)?;
     drop_all(&[space, readable, only_read, range, share])
 }
 
-fn a_full_pool_is_an_error(scene: &Scene) -> Outcome {
-    let share = own_pool(scene)?;
+fn a_full_pool_is_an_error(fixture: &Fixture) -> Outcome {
+    let share = own_pool(fixture)?;
     let (range, _) = range_in(share, SMALL * SMALL)?;
     let (segment, _) = sys::share_segment(share, 1, [0; 2], CONTIGUOUS)?;
     sys::range_map(range, 0, segment, 0, 1, READ_WRITE)?;
@@ -139,62 +144,65 @@ fn a_full_pool_is_an_error(scene: &Scene) -> Outcome {
     refused(full, Error::NoMemory)?;
     refused(sys::share_range(share, 1, lock::SPIN, [0; 2], 0).map(drop), Error::NoMemory)?;
     sys::share_remove(share, last)?;
-    sys::range_nest(Handle::SELF_RANGE, scene.place(0), range, READ_WRITE)?;
-    scene.store(scene.place(0), 5);
-    require!(scene.load(scene.place(0)) == 5, "a page is lost");
-    unmap(Handle::SELF_RANGE, scene.place(0), SMALL * SMALL)?;
+    sys::range_nest(Handle::SELF_RANGE, fixture.place(0), range, READ_WRITE)?;
+    fixture.store(fixture.place(0), 5);
+    require!(fixture.load(fixture.place(0)) == 5, "a page is lost");
+    unmap(Handle::SELF_RANGE, fixture.place(0), SMALL * SMALL)?;
     drop_all(&[range, share])
 }
 
 /// More pages than there are can be promised; who is the one too many ends, and only he.
-fn a_full_pool_ends_who_touches(scene: &Scene) -> Outcome {
-    let share = own_pool(scene)?;
+fn a_full_pool_ends_who_touches(fixture: &Fixture) -> Outcome {
+    let share = own_pool(fixture)?;
     let (range, id) = range_in(share, 1)?;
     refused(sys::share_segment(share, 1, [0; 2], CONTIGUOUS << 1), Error::BadArgument)?;
     refused(sys::share_segment(share, abi::layout::SEGMENT_PAGES_MAX, [0; 2], 0), Error::NoMemory)?;
     let (segment, segment_id) = sys::share_segment(share, 2 * POOL, [0; 2], 0)?;
     sys::range_map(range, 0, segment, 0, 2 * POOL, READ_WRITE)?;
-    sys::range_nest(Handle::SELF_RANGE, scene.place(0), range, READ_WRITE)?;
+    sys::range_nest(Handle::SELF_RANGE, fixture.place(0), range, READ_WRITE)?;
     require!(sys::segment_stat(segment)?.1 == 0, "{} pages before the first touch", sys::segment_stat(segment)?.1);
     let mut shown = 0;
     while sys::range_fill(range, shown * PAGE, 1).is_ok() {
-        scene.store(scene.place(0) + shown * PAGE, shown);
+        fixture.store(fixture.place(0) + shown * PAGE, shown);
         shown += 1;
         require!(shown < POOL, "more pages than the pool has");
     }
     refused(sys::range_fill(range, shown * PAGE, 1).map(drop), Error::NoMemory)?;
     require!(sys::segment_stat(segment)?.1 == shown, "{:?} after {shown} touches", sys::segment_stat(segment)?);
-    let (servant, space) = servant_with(scene, 0, range, READ_WRITE)?;
-    require!(servant.load(scene.place(0) + PAGE, scene.deadline_ns())? == 1, "another program sees something else");
-    refused(servant.store(scene.place(0) + shown * PAGE, 1, scene.deadline_ns()), Error::PeerDead)?;
-    let cause = DeathCause::decode(sys::domain_state(servant.worker.domain)?.cause);
+    let (scripted, space) = scripted_with(fixture, 0, range, READ_WRITE)?;
+    require!(
+        scripted.load(fixture.place(0) + PAGE, fixture.deadline_ns())? == 1,
+        "another program sees something else"
+    );
+    refused(scripted.store(fixture.place(0) + shown * PAGE, 1, fixture.deadline_ns()), Error::PeerDead)?;
+    let cause = DeathCause::decode(sys::domain_state(scripted.worker.domain)?.cause);
     require!(cause == Some(DeathCause::NoMemory), "it ended of {cause:?}");
-    require!((0..shown).all(|page| scene.load(scene.place(0) + page * PAGE) == page), "what was written is lost");
-    unmap(Handle::SELF_RANGE, scene.place(0), SMALL)?;
+    require!((0..shown).all(|page| fixture.load(fixture.place(0) + page * PAGE) == page), "what was written is lost");
+    unmap(Handle::SELF_RANGE, fixture.place(0), SMALL)?;
     [space, range].into_iter().try_for_each(sys::cap_drop)?;
     [id, segment_id].into_iter().try_for_each(|id| sys::share_remove(share, id))?;
     // All of it is back, and comes without what was in it.
     let (whole, _) = sys::share_segment(share, shown, [0; 2], CONTIGUOUS)?;
-    let address = scene.map(0, whole, shown)?;
-    require!((0..shown).all(|page| scene.load(address + page * PAGE) == 0), "a new segment is not empty");
-    scene.unmap(0, shown)?;
+    let address = fixture.map(0, whole, shown)?;
+    require!((0..shown).all(|page| fixture.load(address + page * PAGE) == 0), "a new segment is not empty");
+    fixture.unmap(0, shown)?;
     drop_all(&[share])
 }
 
-fn a_dead_pool_takes_it_away(scene: &Scene) -> Outcome {
-    let account = sys::ram_split(scene.ram(), 2 * POOL, Handle::NONE)?;
+fn a_dead_pool_takes_it_away(fixture: &Fixture) -> Outcome {
+    let account = sys::ram_split(fixture.ram(), 2 * POOL, Handle::NONE)?;
     let (share, _) = sys::share_pool_alloc(account, POOL, lock::SPIN, [0; 2])?;
     let (range, _) = range_in(share, 1)?;
     let (segment, _) = sys::share_segment(share, 2, [0; 2], 0)?;
     sys::range_map(range, 0, segment, 0, 2, READ_WRITE)?;
-    let (servant, space) = servant_with(scene, 0, range, READ_WRITE)?;
-    servant.store(scene.place(0), 3, scene.deadline_ns())?;
+    let (scripted, space) = scripted_with(fixture, 0, range, READ_WRITE)?;
+    scripted.store(fixture.place(0), 3, fixture.deadline_ns())?;
     // SAFETY: the account pays for nothing that we have mapped.
     while !unsafe { sys::ram_revoke(account) }? {}
     refused(sys::range_stat(range, range_stat::LOCK), Error::BadHandle)?;
-    refused(servant.load(scene.place(0), scene.deadline_ns()), Error::PeerDead)?;
-    let state = sys::domain_state(servant.worker.domain)?;
-    require!(state.exception.address == scene.place(0), "the fault is told at {:#x}", state.exception.address);
+    refused(scripted.load(fixture.place(0), fixture.deadline_ns()), Error::PeerDead)?;
+    let state = sys::domain_state(scripted.worker.domain)?;
+    require!(state.exception.address == fixture.place(0), "the fault is told at {:#x}", state.exception.address);
     drop_all(&[space, account])
 }
 
@@ -210,12 +218,12 @@ struct Common {
 }
 
 impl Common {
-    async fn new(scene: &Scene, partner: &Partner) -> Result<Common, Failure> {
-        let pool = scene.pool()?;
+    async fn new(fixture: &Fixture, partner: &Partner) -> Result<Common, Failure> {
+        let pool = fixture.pool()?;
         let (range, id) = range_in(pool, 1)?;
         let (segment, segment_id) = sys::share_segment(pool, PAGES, [0; 2], 0)?;
         sys::range_map(range, 0, segment, 0, PAGES, READ_WRITE)?;
-        sys::range_nest(Handle::SELF_RANGE, scene.place(NEAR), range, READ_WRITE)?;
+        sys::range_nest(Handle::SELF_RANGE, fixture.place(NEAR), range, READ_WRITE)?;
         let [far, ..] = partner.act("shared_range/show", [id, 0, 0, 0]).await?;
         Ok(Common { pool, range, id, far, segment, segment_id })
     }
@@ -229,8 +237,8 @@ impl Common {
         partner.act("shared_range/hide", [self.far, 0, 0, 0]).await.map(drop)
     }
 
-    fn end(self, scene: &Scene) -> Outcome {
-        unmap(Handle::SELF_RANGE, scene.place(NEAR), SMALL)?;
+    fn end(self, fixture: &Fixture) -> Outcome {
+        unmap(Handle::SELF_RANGE, fixture.place(NEAR), SMALL)?;
         sys::share_remove(self.pool, self.id)?;
         sys::share_remove(self.pool, self.segment_id)?;
         sys::cap_drop(self.range)?;
@@ -239,46 +247,46 @@ impl Common {
 }
 
 /// Shows the range of that id; gives the name made for it.
-fn show(scene: &Scene, [id, ..]: Words) -> Result<Words, Failure> {
-    let handle = Handle::in_share(scene.pool()?, id).ok_or(Error::NotFound)?;
+fn show(fixture: &Fixture, [id, ..]: Words) -> Result<Words, Failure> {
+    let handle = Handle::in_share(fixture.pool()?, id).ok_or(Error::NotFound)?;
     let name = sys::share_add(Handle::NONE, handle, ALL)?;
-    sys::range_nest(Handle::SELF_RANGE, scene.place(FAR), name, READ_WRITE)?;
+    sys::range_nest(Handle::SELF_RANGE, fixture.place(FAR), name, READ_WRITE)?;
     Ok([name.0, 0, 0, 0])
 }
 
 /// The sum of the first words of the pages.
-fn read(scene: &Scene, [first, pages, ..]: Words) -> Result<Words, Failure> {
-    let sum = (first..first + pages).map(|page| scene.load(scene.place(FAR) + page * PAGE)).sum();
+fn read(fixture: &Fixture, [first, pages, ..]: Words) -> Result<Words, Failure> {
+    let sum = (first..first + pages).map(|page| fixture.load(fixture.place(FAR) + page * PAGE)).sum();
     Ok([sum, 0, 0, 0])
 }
 
 /// Writes the first word of a page.
-fn store(scene: &Scene, [page, value, ..]: Words) -> Result<Words, Failure> {
-    scene.store(scene.place(FAR) + page * PAGE, value);
+fn store(fixture: &Fixture, [page, value, ..]: Words) -> Result<Words, Failure> {
+    fixture.store(fixture.place(FAR) + page * PAGE, value);
     Ok([0; 4])
 }
 
-/// A servant that shows the range reads a page: whether it died of a page fault there.
-fn fault(scene: &Scene, [name, page, ..]: Words) -> Result<Words, Failure> {
-    let (servant, space) = servant_with(scene, FAR, Handle(name), READ)?;
-    let address = scene.place(FAR) + page * PAGE;
-    let read = servant.load(address, scene.deadline_ns());
-    let state = sys::domain_state(servant.worker.domain)?;
+/// A scripted domain that shows the range reads a page: whether it died of a page fault there.
+fn fault(fixture: &Fixture, [name, page, ..]: Words) -> Result<Words, Failure> {
+    let (scripted, space) = scripted_with(fixture, FAR, Handle(name), READ)?;
+    let address = fixture.place(FAR) + page * PAGE;
+    let read = scripted.load(address, fixture.deadline_ns());
+    let state = sys::domain_state(scripted.worker.domain)?;
     let is_fault = DeathCause::decode(state.cause) == Some(DeathCause::Exception) && state.exception.address == address;
     sys::cap_drop(space)?;
     Ok([u64::from(read == Err(Error::PeerDead) && is_fault), 0, 0, 0])
 }
 
 /// Shows it no more.
-fn hide(scene: &Scene, [name, ..]: Words) -> Result<Words, Failure> {
-    unmap(Handle::SELF_RANGE, scene.place(FAR), SMALL)?;
+fn hide(fixture: &Fixture, [name, ..]: Words) -> Result<Words, Failure> {
+    unmap(Handle::SELF_RANGE, fixture.place(FAR), SMALL)?;
     sys::cap_drop(Handle(name))?;
     Ok([0; 4])
 }
 
 /// Wants the segment of that id for a hardware table; tells that it was refused, and is one yet.
-fn retype(scene: &Scene, [id, ..]: Words) -> Result<Words, Failure> {
-    let handle = Handle::in_share(scene.pool()?, id).ok_or(Error::NotFound)?;
+fn retype(fixture: &Fixture, [id, ..]: Words) -> Result<Words, Failure> {
+    let handle = Handle::in_share(fixture.pool()?, id).ok_or(Error::NotFound)?;
     let name = sys::share_add(Handle::NONE, handle, ALL)?;
     refused(sys::range_retype(name, SMALL, 0), Error::BadArgument)?;
     // Only what the caller itself holds can be given up.
@@ -290,11 +298,11 @@ fn retype(scene: &Scene, [id, ..]: Words) -> Result<Words, Failure> {
 
 /// Whoever could write a page that is a table could write translations (Barrelfish 4.7), also from
 /// a core that the table is not on.
-async fn what_two_cores_know_becomes_no_table(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let common = Common::new(&scene, &partner).await?;
+async fn what_two_cores_know_becomes_no_table(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&fixture, &partner).await?;
     let (page, id) = sys::share_segment(common.pool, 1, [0; 2], CONTIGUOUS)?;
     let try_both = async || {
-        retype(&scene, [id, 0, 0, 0])?;
+        retype(&fixture, [id, 0, 0, 0])?;
         let [refused, ..] = partner.act("shared_range/retype", [id, 0, 0, 0]).await?;
         require!(refused == 1, "the next core made a table of it");
         Ok(())
@@ -303,20 +311,20 @@ async fn what_two_cores_know_becomes_no_table(scene: Rc<Scene>, partner: Rc<Part
     sys::range_map(common.range, PAGES * PAGE, page, 0, 1, READ_WRITE)?;
     partner.act("shared_range/store", [PAGES, 7, 0, 0]).await?;
     try_both().await?;
-    require!(scene.load(scene.place(NEAR) + PAGES * PAGE) == 7, "the page is not what it was");
+    require!(fixture.load(fixture.place(NEAR) + PAGES * PAGE) == 7, "the page is not what it was");
     unmap(common.range, PAGES * PAGE, 1)?;
     sys::share_remove(common.pool, id)?;
     // A page of a region of all cores, on its own core and on others: those who share it are not
     // given the right to make it something else.
-    refused(sys::range_retype(scene.region_page()?, SMALL, 0), Error::NoRights)?;
+    refused(sys::range_retype(fixture.region_page()?, SMALL, 0), Error::NoRights)?;
     common.hide(&partner).await?;
-    common.end(&scene)
+    common.end(&fixture)
 }
 
-async fn one_fault_serves_all(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let common = Common::new(&scene, &partner).await?;
+async fn one_fault_serves_all(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&fixture, &partner).await?;
     require!(common.faults()? == [0, 0, 2], "before the first touch: {:?}", common.faults()?);
-    (0..PAGES).for_each(|page| scene.store(scene.place(NEAR) + page * PAGE, 1 + page));
+    (0..PAGES).for_each(|page| fixture.store(fixture.place(NEAR) + page * PAGE, 1 + page));
     let faults = common.faults()?;
     require!((1..=PAGES).contains(&faults[0]) && faults[1] == 0, "after touching: {faults:?}");
     let [sum, ..] = partner.act("shared_range/read", [0, PAGES, 0, 0]).await?;
@@ -326,48 +334,48 @@ async fn one_fault_serves_all(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome
     sys::range_map(common.range, PAGES * PAGE, common.segment, 0, PAGES, READ_WRITE)?;
     partner.act("shared_range/store", [PAGES, 99, 0, 0]).await?;
     let faults = common.faults()?;
-    require!(scene.load(scene.place(NEAR)) == 99, "the next core's write is not seen");
-    require!(scene.load(scene.place(NEAR) + PAGES * PAGE) == 99, "nor where it was written");
+    require!(fixture.load(fixture.place(NEAR)) == 99, "the next core's write is not seen");
+    require!(fixture.load(fixture.place(NEAR) + PAGES * PAGE) == 99, "nor where it was written");
     require!(common.faults()? == faults, "its fault did not serve us");
     common.hide(&partner).await?;
     require!(common.faults()?[2] == 1, "{} cores show it", common.faults()?[2]);
-    common.end(&scene)
+    common.end(&fixture)
 }
 
-async fn the_first_who_touches_makes_the_page(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let common = Common::new(&scene, &partner).await?;
+async fn the_first_who_touches_makes_the_page(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&fixture, &partner).await?;
     let present = || sys::segment_stat(common.segment).map(|(_, present, _)| present);
     require!(present()? == 0, "{} pages before the first touch", present()?);
     for page in 0..PAGES {
         let before = common.faults()?;
         if page % 2 == 0 {
-            scene.store(scene.place(NEAR) + page * PAGE, 1 + page);
+            fixture.store(fixture.place(NEAR) + page * PAGE, 1 + page);
         } else {
             partner.act("shared_range/store", [page, 1 + page, 0, 0]).await?;
         }
         require!(present()? == 1 + page, "{} pages after {}", present()?, 1 + page);
         let [sum, ..] = partner.act("shared_range/read", [page, 1, 0, 0]).await?;
         require!(sum == 1 + page, "the next core reads {sum} in page {page}");
-        require!(scene.load(scene.place(NEAR) + page * PAGE) == 1 + page, "another frame than the next core's");
+        require!(fixture.load(fixture.place(NEAR) + page * PAGE) == 1 + page, "another frame than the next core's");
         let faults = common.faults()?[0] - before[0];
         require!(faults == 1, "{faults} faults at page {page}");
     }
     common.hide(&partner).await?;
-    common.end(&scene)
+    common.end(&fixture)
 }
 
 /// Each page of a copy and its source, written by this core or the next one.
-async fn a_copy_parts_page_by_page_on_both_cores(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let common = Common::new(&scene, &partner).await?;
-    let source = scene.place(NEAR);
+async fn a_copy_parts_page_by_page_on_both_cores(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&fixture, &partner).await?;
+    let source = fixture.place(NEAR);
     for round in 1..4 {
-        (0..COPIED).for_each(|page| scene.store(source + page * PAGE, round * 1000 + page));
+        (0..COPIED).for_each(|page| fixture.store(source + page * PAGE, round * 1000 + page));
         // The next core remembers all of it, for writing too.
         for page in 0..COPIED {
             partner.act("shared_range/store", [page, round * 1000 + page + 500, 0, 0]).await?;
         }
         let (copied, id) = sys::share_copy(common.pool, common.segment, [0; 2])?;
-        refused(sys::range_map(Handle::SELF_RANGE, scene.place(6), copied, 0, 1, READ), Error::Busy)?;
+        refused(sys::range_map(Handle::SELF_RANGE, fixture.place(6), copied, 0, 1, READ), Error::Busy)?;
         sys::range_map(common.range, PAGES * PAGE, copied, 0, COPIED, READ_WRITE)?;
         for page in 0..COPIED {
             let (old, new) = (round * 1000 + page + 500, page + 1);
@@ -379,32 +387,32 @@ async fn a_copy_parts_page_by_page_on_both_cores(scene: Rc<Scene>, partner: Rc<P
             // Four ways: which side, by which core.
             let written = both[(page & 1) as usize];
             if page & 2 == 0 {
-                scene.store(source + written * PAGE, new);
+                fixture.store(source + written * PAGE, new);
             } else {
                 partner.act("shared_range/store", [written, new, 0, 0]).await?;
             }
             for place in both {
                 let right = if place == written { new } else { old };
                 let [seen, ..] = partner.act("shared_range/read", [place, 1, 0, 0]).await?;
-                let own = scene.load(source + place * PAGE);
+                let own = fixture.load(source + place * PAGE);
                 require!([seen, own] == [right; 2], "the cores see {seen} and {own} in page {place}, not {right}");
             }
         }
         let asked = sys::range_stat(common.range, range_stat::LOCK)?[2];
         require!(asked >= round * (COPIED + 1), "the next core was asked {asked} times in {round} rounds");
         unmap(common.range, PAGES * PAGE, COPIED)?;
-        require!(scene.load(source) != 0, "the source went with its copy");
+        require!(fixture.load(source) != 0, "the source went with its copy");
         sys::share_remove(common.pool, id)?;
     }
     common.hide(&partner).await?;
-    common.end(&scene)
+    common.end(&fixture)
 }
 
-async fn an_unmapped_page_is_gone_on_the_next_core_too(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let common = Common::new(&scene, &partner).await?;
+async fn an_unmapped_page_is_gone_on_the_next_core_too(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&fixture, &partner).await?;
     for round in 1..20 {
         // The next core has read it, so its processor remembers it.
-        scene.store(scene.place(NEAR), round);
+        fixture.store(fixture.place(NEAR), round);
         let [seen, ..] = partner.act("shared_range/read", [0, 1, 0, 0]).await?;
         require!(seen == round, "{seen} in round {round}");
         let (other, other_id) = sys::share_segment(common.pool, 1, [0; 2], 0)?;
@@ -425,54 +433,54 @@ async fn an_unmapped_page_is_gone_on_the_next_core_too(scene: Rc<Scene>, partner
     let [_, _, invalidations] = sys::range_stat(common.range, range_stat::LOCK)?;
     require!(invalidations >= 39, "the next core was asked {invalidations} times");
     common.hide(&partner).await?;
-    common.end(&scene)
+    common.end(&fixture)
 }
 
 /// Narrows and opens the range again and again.
-fn churn(scene: &Scene, common: &Common, rounds: u64) -> Outcome {
+fn churn(fixture: &Fixture, common: &Common, rounds: u64) -> Outcome {
     for round in 0..rounds {
-        scene.store(scene.place(NEAR), round);
+        fixture.store(fixture.place(NEAR), round);
         unmap(common.range, 0, PAGES)?;
         sys::range_map(common.range, 0, common.segment, 0, PAGES, READ_WRITE)?;
         // Each round waits for another core, which a busy host may hold up.
-        scene.look()?;
+        fixture.look()?;
     }
     Ok(())
 }
 
-async fn who_works_alone_waits_for_nobody(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
+async fn who_works_alone_waits_for_nobody(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
     const ROUNDS: u64 = 100;
-    let common = Common::new(&scene, &partner).await?;
+    let common = Common::new(&fixture, &partner).await?;
     let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)?;
     // All cores at once, each in a range that the next one shows: so each waits for the next, in a
     // circle.
-    churn(&scene, &common, ROUNDS)?;
+    churn(&fixture, &common, ROUNDS)?;
     let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)? - asked;
     require!(asked == ROUNDS, "the next core was asked {asked} times in {ROUNDS} rounds");
     let [acquires, waits, _] = sys::range_stat(common.range, range_stat::LOCK)?;
     require!(acquires >= 2 * ROUNDS, "its lock was taken {acquires} times");
     require!(waits == 0, "one core waited {waits} times for a lock that it alone takes");
     common.hide(&partner).await?;
-    common.end(&scene)
+    common.end(&fixture)
 }
 
-async fn a_core_that_shows_it_no_more_is_not_asked(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let common = Common::new(&scene, &partner).await?;
+async fn a_core_that_shows_it_no_more_is_not_asked(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
+    let common = Common::new(&fixture, &partner).await?;
     common.hide(&partner).await?;
     let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)?;
-    churn(&scene, &common, 10)?;
+    churn(&fixture, &common, 10)?;
     // Nor is anybody for a range of our own.
-    let (own, pages) = sys::range_alloc(scene.ram(), 1, 0)?;
-    let (memory, _) = sys::segment_alloc(scene.ram(), 1, 0)?;
-    sys::range_nest(Handle::SELF_RANGE, scene.place(6), own, READ_WRITE)?;
+    let (own, pages) = sys::range_alloc(fixture.ram(), 1, 0)?;
+    let (memory, _) = sys::segment_alloc(fixture.ram(), 1, 0)?;
+    sys::range_nest(Handle::SELF_RANGE, fixture.place(6), own, READ_WRITE)?;
     for _ in 0..10 {
         sys::range_map(own, 0, memory, 0, 1, READ_WRITE)?;
-        scene.store(scene.place(6), 1);
+        fixture.store(fixture.place(6), 1);
         unmap(own, 0, 1)?;
     }
-    unmap(Handle::SELF_RANGE, scene.place(6), pages)?;
+    unmap(Handle::SELF_RANGE, fixture.place(6), pages)?;
     [own, memory].into_iter().try_for_each(sys::cap_drop)?;
     let asked = sys::counter_read(counter::SHOOTDOWNS_SENT)? - asked;
     require!(asked == 0, "others were asked {asked} times");
-    common.end(&scene)
+    common.end(&fixture)
 }

@@ -8,7 +8,7 @@ use abi::layout::protection;
 use abi::{ExceptionInfo, Handle, ProgramRegisters};
 use threads::{Answer, Ended, Outcome as End, Policy, Refused, RoundRobin, ThreadId, Threads};
 
-use crate::{Failure, Outcome, Scene, require, suite};
+use crate::{Failure, Fixture, Outcome, require, suite};
 
 suite!("threads"; alone: who_computes_is_interrupted, a_fault_ends_its_thread_only, a_mended_fault_goes_on, a_program_has_its_own_scheduler);
 
@@ -53,7 +53,7 @@ extern "C" fn takes_turns(me: u64) -> u64 {
     me + 10
 }
 
-fn who_computes_is_interrupted(_: &Scene) -> Outcome {
+fn who_computes_is_interrupted(_: &Fixture) -> Outcome {
     TURN.store(0, Ordering::Relaxed);
     let mut threads = threads(RoundRobin::default(), true, ends)?;
     let mut ids = Vec::new();
@@ -87,7 +87,7 @@ extern "C" fn gives_way(times: u64) -> u64 {
     times
 }
 
-fn a_fault_ends_its_thread_only(_: &Scene) -> Outcome {
+fn a_fault_ends_its_thread_only(_: &Fixture) -> Outcome {
     let mut threads = threads(RoundRobin::default(), false, ends)?;
     let first = threads.spawn(gives_way, 10)?;
     let bad = threads.spawn(reads, 8)?;
@@ -117,11 +117,11 @@ fn mends(_: ThreadId, fault: &ExceptionInfo, _: &mut ProgramRegisters) -> Answer
     if is_there { Answer::Resume } else { Answer::End }
 }
 
-fn a_mended_fault_goes_on(scene: &Scene) -> Outcome {
-    let (page, _) = sys::segment_alloc(scene.ram(), 1, 0)?;
-    let place = scene.map(0, page, 1)?;
-    scene.store(place + 8, 77);
-    scene.unmap(0, 1)?;
+fn a_mended_fault_goes_on(fixture: &Fixture) -> Outcome {
+    let (page, _) = sys::segment_alloc(fixture.ram(), 1, 0)?;
+    let place = fixture.map(0, page, 1)?;
+    fixture.store(place + 8, 77);
+    fixture.unmap(0, 1)?;
     PAGE.store(page.0, Ordering::Relaxed);
     PLACE.store(place, Ordering::Relaxed);
     let mut threads = threads(RoundRobin::default(), false, mends)?;
@@ -129,7 +129,7 @@ fn a_mended_fault_goes_on(scene: &Scene) -> Outcome {
     require!(threads.run()? == Ended::All, "not all ended");
     let end = threads.ended(id)?;
     require!(end == Some(End::Returned(77)), "it read {end:?}");
-    scene.unmap(0, 1)?;
+    fixture.unmap(0, 1)?;
     sys::cap_drop(page)?;
     Ok(())
 }
@@ -161,7 +161,7 @@ extern "C" fn notes(me: u64) -> u64 {
     0
 }
 
-fn a_program_has_its_own_scheduler(_: &Scene) -> Outcome {
+fn a_program_has_its_own_scheduler(_: &Fixture) -> Outcome {
     let order = |policy: Box<dyn Policy>| -> Result<u64, Failure> {
         ORDER.store(0, Ordering::Relaxed);
         // SAFETY: the threads use no heap.

@@ -6,7 +6,7 @@ use abi::layout::{counter, portal};
 use abi::{Error, Handle, Rights};
 use runtime::Companion;
 
-use crate::{Failure, Outcome, Scene, drop_all, refused, require, suite};
+use crate::{Failure, Fixture, Outcome, drop_all, refused, require, suite};
 
 suite!("time"; alone: without_time_a_context_runs_for_its_callers_only, a_callers_bill_has_all_that_was_done_for_it, slices_are_as_long_as_set,
     a_throttled_core_idles, contexts_are_small, a_context_ends_alone);
@@ -43,21 +43,21 @@ extern "C" fn call(portal: u64) -> ! {
 
 static DONE: AtomicU64 = AtomicU64::new(0);
 
-fn without_time_a_context_runs_for_its_callers_only(scene: &Scene) -> Outcome {
+fn without_time_a_context_runs_for_its_callers_only(fixture: &Fixture) -> Outcome {
     SERVED.store(0, Ordering::Relaxed);
     // SAFETY: it computes and makes calls.
     let server = unsafe { Companion::start(serve, 0, None) }?;
-    let entrance = sys::portal_alloc(scene.ram(), server.context(), 0, portal::RENDEZVOUS)?;
-    scene.wait_for(0, scene.soon_ns())?;
+    let entrance = sys::portal_alloc(fixture.ram(), server.context(), 0, portal::RENDEZVOUS)?;
+    fixture.wait_for(0, fixture.soon_ns())?;
     require!(SERVED.load(Ordering::Relaxed) == 0, "it ran by itself");
     for turn in 1..=3 {
-        sys::portal_call(entrance, [0; 4], scene.deadline_ns())?;
-        scene.wait_for(0, scene.soon_ns())?;
+        sys::portal_call(entrance, [0; 4], fixture.deadline_ns())?;
+        fixture.wait_for(0, fixture.soon_ns())?;
         let served = SERVED.load(Ordering::Relaxed);
         require!(served == turn, "served {served} of {turn} calls");
     }
     drop(server);
-    refused(sys::portal_call(entrance, [0; 4], scene.deadline_ns()), Error::PeerDead)?;
+    refused(sys::portal_call(entrance, [0; 4], fixture.deadline_ns()), Error::PeerDead)?;
     sys::cap_drop(entrance)?;
     Ok(())
 }
@@ -67,17 +67,17 @@ fn bill_ns(companion: &Companion) -> Result<u64, Failure> {
     Ok(sys::schedule_stat(time)?.0)
 }
 
-fn a_callers_bill_has_all_that_was_done_for_it(scene: &Scene) -> Outcome {
+fn a_callers_bill_has_all_that_was_done_for_it(fixture: &Fixture) -> Outcome {
     DONE.store(0, Ordering::Release);
     // Without time of its own: nobody else's could pay. SAFETY: they compute and make calls.
     let server = unsafe { Companion::start(serve, 0, None) }?;
-    let entrance = sys::portal_alloc(scene.ram(), server.context(), 0, portal::RENDEZVOUS)?;
+    let entrance = sys::portal_alloc(fixture.ram(), server.context(), 0, portal::RENDEZVOUS)?;
     // SAFETY: as above.
     let client = unsafe { Companion::start(call, entrance.0, Some((PRIORITY, 1000))) }?;
-    let deadline_ns = scene.deadline_ns();
+    let deadline_ns = fixture.deadline_ns();
     while DONE.load(Ordering::Acquire) == 0 {
         require!(runtime::now_ns() < deadline_ns, "the client is not done");
-        scene.wait_for(0, scene.soon_ns())?;
+        fixture.wait_for(0, fixture.soon_ns())?;
     }
     let clients_ns = bill_ns(&client)?;
     require!(clients_ns > CALLS * WORK_NS / 2, "the client's bill is {clients_ns} ns");
@@ -118,19 +118,19 @@ extern "C" fn take_turns(notes: u64) -> ! {
 }
 
 /// The shortest turn of the second context: nothing makes one shorter than its slice.
-fn turn_ns(scene: &Scene) -> Result<u64, Failure> {
+fn turn_ns(fixture: &Fixture) -> Result<u64, Failure> {
     TURNS.found.store(0, Ordering::Release);
-    let deadline_ns = scene.deadline_ns();
-    let enough = if scene.has_exact_time() { GAPS as u64 } else { SOME_GAPS };
+    let deadline_ns = fixture.deadline_ns();
+    let enough = if fixture.has_exact_time() { GAPS as u64 } else { SOME_GAPS };
     while TURNS.found.load(Ordering::Acquire) < enough {
         require!(runtime::now_ns() < deadline_ns, "they do not take turns");
-        scene.wait_for(0, scene.soon_ns())?;
+        fixture.wait_for(0, fixture.soon_ns())?;
     }
     let gaps = TURNS.gaps_ns.iter().take(enough as usize).map(|gap| gap.load(Ordering::Relaxed));
     gaps.min().ok_or_else(|| Failure::new("no turns"))
 }
 
-fn slices_are_as_long_as_set(scene: &Scene) -> Outcome {
+fn slices_are_as_long_as_set(fixture: &Fixture) -> Outcome {
     const SLICES_US: [u64; 3] = [3000, 4000, 2000];
     // SAFETY: they compute.
     let one = unsafe { Companion::start(take_turns, 1, Some((PRIORITY, SLICES_US[0]))) }?;
@@ -140,10 +140,10 @@ fn slices_are_as_long_as_set(scene: &Scene) -> Outcome {
     for slice_us in SLICES_US {
         sys::schedule_set(time, slice_us, 0)?;
         // What was under way when it was set does not count.
-        turn_ns(scene)?;
-        let (turn_ns, slice_ns) = (turn_ns(scene)?, slice_us * 1000);
+        turn_ns(fixture)?;
+        let (turn_ns, slice_ns) = (turn_ns(fixture)?, slice_us * 1000);
         let is_fit = turn_ns.abs_diff(slice_ns) <= slice_ns / 20;
-        require!(is_fit || !scene.has_exact_time(), "slices of {slice_us} us are {turn_ns} ns long");
+        require!(is_fit || !fixture.has_exact_time(), "slices of {slice_us} us are {turn_ns} ns long");
     }
     refused(sys::schedule_set(time, 99, 0), Error::BadArgument)?;
     refused(sys::schedule_set(time, 1000, 999), Error::BadArgument)?;
@@ -155,20 +155,20 @@ fn slices_are_as_long_as_set(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn a_throttled_core_idles(scene: &Scene) -> Outcome {
+fn a_throttled_core_idles(fixture: &Fixture) -> Outcome {
     /// One turn of the throttle, and how many of them are looked at: where time is not exact, the
     /// share is not judged.
     const TURN_NS: u64 = 8_000_000;
-    let stretch_ns = if scene.has_exact_time() { 10 * TURN_NS } else { 2 * TURN_NS };
+    let stretch_ns = if fixture.has_exact_time() { 10 * TURN_NS } else { 2 * TURN_NS };
     /// Of a hundred.
     const ERROR: u64 = 3;
-    let pcore = scene.pcore()?;
+    let pcore = fixture.pcore()?;
     for wrong in [0, 9] {
         refused(sys::pcore_throttle(pcore, wrong), Error::BadArgument)?;
     }
     for eighths in [4, 2, 8] {
         // What came for this component meanwhile is looked at.
-        scene.wait_for(0, scene.soon_ns())?;
+        fixture.wait_for(0, fixture.soon_ns())?;
         sys::pcore_throttle(pcore, eighths)?;
         let (begin_ns, idle_ns) = (runtime::now_ns(), sys::counter_read(counter::IDLE_NS)?);
         while runtime::now_ns() < begin_ns + stretch_ns {}
@@ -176,14 +176,14 @@ fn a_throttled_core_idles(scene: &Scene) -> Outcome {
         let percent = 100 * idle_ns / (runtime::now_ns() - begin_ns);
         sys::pcore_throttle(pcore, 8)?;
         let is_fit = percent.abs_diff(100 * (8 - eighths) / 8) <= ERROR;
-        require!(is_fit || !scene.has_exact_time(), "idle {percent} % with {eighths} eighths");
+        require!(is_fit || !fixture.has_exact_time(), "idle {percent} % with {eighths} eighths");
     }
     Ok(())
 }
 
-fn contexts_are_small(scene: &Scene) -> Outcome {
+fn contexts_are_small(fixture: &Fixture) -> Outcome {
     const CONTEXTS: u64 = 500;
-    let ram = sys::ram_split(scene.ram(), 2000, Handle::NONE)?;
+    let ram = sys::ram_split(fixture.ram(), 2000, Handle::NONE)?;
     let (domain, _) = sys::domain_alloc(ram, 0)?;
     let (_, before, _) = sys::ram_stat(ram)?;
     let mut contexts = alloc::vec::Vec::new();
@@ -198,14 +198,14 @@ fn contexts_are_small(scene: &Scene) -> Outcome {
     drop_all(&[domain, ram])
 }
 
-fn a_context_ends_alone(scene: &Scene) -> Outcome {
-    let servant = scene.servant(0)?;
-    let context = sys::context_alloc(scene.ram(), servant.worker.domain, 0x6000_0000, 0, 0)?;
+fn a_context_ends_alone(fixture: &Fixture) -> Outcome {
+    let scripted = fixture.scripted(0)?;
+    let context = sys::context_alloc(fixture.ram(), scripted.worker.domain, 0x6000_0000, 0, 0)?;
     let weak = sys::cap_copy(context, Rights::READ)?;
     refused(sys::context_end(weak), Error::NoRights)?;
     sys::context_end(context)?;
     refused(sys::context_end(context), Error::PeerDead)?;
     // Two layers: did the call come back, and was it refused.
-    servant.call(abi::Call::Null.number(), [0; 6], scene.deadline_ns())??;
+    scripted.call(abi::Call::Null.number(), [0; 6], fixture.deadline_ns())??;
     drop_all(&[weak, context])
 }

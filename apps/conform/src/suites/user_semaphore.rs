@@ -10,7 +10,7 @@ use runtime::{Companion, Semaphore};
 use semaphore::{Count, KernelSemaphore};
 
 use crate::table::Words;
-use crate::{Failure, Outcome, Partner, Scene, refused, require, suite};
+use crate::{Failure, Fixture, Outcome, Partner, refused, require, suite};
 
 suite!("user_semaphore"; alone: without_sleepers_there_is_no_call, two_contexts_pass_turns, a_deadline_passes, a_damaged_count_harms_its_users_only;
     paired: no_up_of_another_core_is_lost; far: come_up);
@@ -26,7 +26,7 @@ const STEP_NS: u64 = 100_000;
 /// The shared word that is the count.
 const COUNT: u64 = 1;
 
-fn without_sleepers_there_is_no_call(_: &Scene) -> Outcome {
+fn without_sleepers_there_is_no_call(_: &Fixture) -> Outcome {
     let semaphore = runtime::semaphore(0)?;
     let mut fewest = u64::MAX;
     // Others of this core make calls too; in one of the tries none does.
@@ -60,18 +60,18 @@ extern "C" fn pass_turns(turns: u64) -> ! {
     }
 }
 
-fn two_contexts_pass_turns(scene: &Scene) -> Outcome {
+fn two_contexts_pass_turns(fixture: &Fixture) -> Outcome {
     let turns = Turns { there: runtime::semaphore(0)?, back: runtime::semaphore(0)?, passed: AtomicU64::new(0) };
     // SAFETY: it meets us at the semaphores and the number only; it ends before they do.
     let companion = unsafe { Companion::start(pass_turns, &raw const turns as u64, Some((0, 1000))) }?;
     for _ in 0..TURNS {
         turns.there.up(1)?;
-        turns.back.down(scene.deadline_ns())?;
+        turns.back.down(fixture.deadline_ns())?;
     }
     // All at once too.
     turns.there.up(TURNS)?;
     for _ in 0..TURNS {
-        turns.back.down(scene.deadline_ns())?;
+        turns.back.down(fixture.deadline_ns())?;
     }
     drop(companion);
     let passed = turns.passed.load(Ordering::Relaxed);
@@ -80,14 +80,14 @@ fn two_contexts_pass_turns(scene: &Scene) -> Outcome {
     Ok(())
 }
 
-fn a_deadline_passes(scene: &Scene) -> Outcome {
+fn a_deadline_passes(fixture: &Fixture) -> Outcome {
     let semaphore = runtime::semaphore(0)?;
     refused(semaphore.down(0), Error::Timeout)?;
-    let deadline_ns = scene.soon_ns();
+    let deadline_ns = fixture.soon_ns();
     refused(semaphore.down(deadline_ns), Error::Timeout)?;
     require!(runtime::now_ns() >= deadline_ns, "the deadline had not passed");
     semaphore.up(1)?;
-    semaphore.down(scene.deadline_ns())?;
+    semaphore.down(fixture.deadline_ns())?;
     Ok(())
 }
 
@@ -118,21 +118,21 @@ impl KernelSemaphore for Lent {
     }
 }
 
-fn a_damaged_count_harms_its_users_only(scene: &Scene) -> Outcome {
+fn a_damaged_count_harms_its_users_only(fixture: &Fixture) -> Outcome {
     let bystander = runtime::semaphore(0)?;
     let count = AtomicU64::new(0);
-    let gate = sys::semaphore_alloc(scene.ram(), 0)?;
+    let gate = sys::semaphore_alloc(fixture.ram(), 0)?;
     let damaged = semaphore::Semaphore::new(Shared(&count), Lent(gate));
     for value in [i64::MIN, i64::MIN + 1, -1_000_000, -1, 0, 1, 1 << 40, i64::MAX] {
         count.store(value as u64, Ordering::Relaxed);
         // Whatever these say, they come back and nothing panics.
         let _ = damaged.up(1);
-        let _ = damaged.down(scene.soon_ns());
+        let _ = damaged.down(fixture.soon_ns());
         count.store(value as u64, Ordering::Relaxed);
-        let _ = damaged.down(scene.soon_ns());
+        let _ = damaged.down(fixture.soon_ns());
         let _ = damaged.up(u32::MAX);
         bystander.up(1)?;
-        bystander.down(scene.deadline_ns())?;
+        bystander.down(fixture.deadline_ns())?;
         refused(bystander.down(0), Error::Timeout)?;
     }
     sys::cap_drop(gate)?;
@@ -141,16 +141,16 @@ fn a_damaged_count_harms_its_users_only(scene: &Scene) -> Outcome {
 
 /// We come down here, the next core comes up: by the count, and by its kernel's mailbox where we
 /// sleep. Deadlines pass all the time.
-async fn no_up_of_another_core_is_lost(scene: Rc<Scene>, partner: Rc<Partner>) -> Outcome {
-    let gate = sys::semaphore_alloc(scene.ram(), 0)?;
-    let slot = sys::wake_slot_alloc(scene.pcore()?, gate, 0)?;
-    let count = scene.shared(scene.core(), COUNT);
+async fn no_up_of_another_core_is_lost(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
+    let gate = sys::semaphore_alloc(fixture.ram(), 0)?;
+    let slot = sys::wake_slot_alloc(fixture.pcore()?, gate, 0)?;
+    let count = fixture.shared(fixture.core(), COUNT);
     count.store(0, Ordering::Release);
     let semaphore = semaphore::Semaphore::new(Shared(count), Lent(gate));
     let mut sleeps = 0;
     for round in 0..ROUNDS {
-        let answer = partner.act("user_semaphore/come_up", [scene.core(), slot, UPS, round]);
-        let deadline_ns = scene.deadline_ns();
+        let answer = partner.act("user_semaphore/come_up", [fixture.core(), slot, UPS, round]);
+        let deadline_ns = fixture.deadline_ns();
         let mut taken = 0;
         while taken < UPS {
             match semaphore.down(runtime::now_ns() + STEP_NS) {
@@ -174,9 +174,9 @@ async fn no_up_of_another_core_is_lost(scene: Rc<Scene>, partner: Rc<Partner>) -
     Ok(())
 }
 
-fn come_up(scene: &Scene, [core, slot, ups, round]: Words) -> Result<Words, Failure> {
-    let remote = sys::wake_slot_import(scene.pcore()?, scene.ram(), core, slot)?;
-    let semaphore = semaphore::Semaphore::new(Shared(scene.shared(core, COUNT)), Lent(remote));
+fn come_up(fixture: &Fixture, [core, slot, ups, round]: Words) -> Result<Words, Failure> {
+    let remote = sys::wake_slot_import(fixture.pcore()?, fixture.ram(), core, slot)?;
+    let semaphore = semaphore::Semaphore::new(Shared(fixture.shared(core, COUNT)), Lent(remote));
     let mut chance = round * 2 + 1;
     for _ in 0..ups {
         semaphore.up(1)?;

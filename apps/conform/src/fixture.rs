@@ -6,7 +6,7 @@ use abi::layout::protection;
 use abi::start::{StartRecord, channel, kind, text};
 use abi::{Error, Handle, Rights};
 use runtime::Start;
-use worker::{Job, SHARED, Servant, Worker};
+use worker::{Job, SHARED, ScriptedDomain, Worker};
 
 use crate::partner;
 use crate::table::Failure;
@@ -49,22 +49,22 @@ pub struct Place {
 }
 
 /// See the module's head.
-pub struct Scene {
+pub struct Fixture {
     start: Start,
     ram: Handle,
     shared: u64,
 }
 
-impl Scene {
+impl Fixture {
     /// With an account of its own.
-    pub fn new(start: &Start) -> Result<Scene, Failure> {
+    pub fn new(start: &Start) -> Result<Fixture, Failure> {
         let region = start.region(REGION).ok_or_else(|| Failure::new("the description gives no region `conform`"))?;
         if region.bytes < ROOM + u64::from(start.cores()) * ROOM_BYTES
             || u64::from(start.cores()) * LINES * LINE_BYTES > ROOM
         {
             return Err(Failure::new("the region `conform` is too small for so many cores"));
         }
-        Ok(Scene {
+        Ok(Fixture {
             start: start.clone(),
             ram: sys::ram_split(Handle::SELF_RAM, PAGES, Handle::NONE)?,
             shared: region.address,
@@ -124,12 +124,12 @@ impl Scene {
     }
 
     /// A domain that makes calls, loads and stores as told, paid by the test.
-    pub fn servant(&self, number: u64) -> Result<Servant, Error> {
-        Servant::paid_by(self.ram, number)
+    pub fn scripted(&self, number: u64) -> Result<ScriptedDomain, Error> {
+        ScriptedDomain::paid_by(self.ram, number)
     }
 
-    /// Where a servant and its test see the same page: there.
-    pub fn shared_with_servant(&self) -> u64 {
+    /// Where a scripted domain and its test see the same page: there.
+    pub fn shared_with_scripted(&self) -> u64 {
         SHARED
     }
 
@@ -140,7 +140,7 @@ impl Scene {
         Ok(address)
     }
 
-    /// Unmaps what [`Scene::map`] mapped.
+    /// Unmaps what [`Fixture::map`] mapped.
     pub fn unmap(&self, place: u64, pages: u64) -> Result<u64, Error> {
         // SAFETY: memory of places is reached by `load` and `store` only.
         unsafe { sys::range_unmap(Handle::SELF_RANGE, self.place(place), pages) }

@@ -21,18 +21,18 @@ const RANGE: u64 = 2;
 const SLOTS: u64 = 0;
 
 /// See the module's head.
-pub struct Meeting {
+pub struct Barrier {
     start: Start,
     base: u64,
     times: u64,
 }
 
-impl Meeting {
+impl Barrier {
     /// At the region that the description gives.
-    pub fn new(start: &Start) -> Result<Meeting, Failure> {
+    pub fn new(start: &Start) -> Result<Barrier, Failure> {
         let region = start.region(REGION).ok_or(Error::NotFound)?;
         require!(region.bytes >= (u64::from(start.cores()) + 1) * LINE_BYTES, "the region `fuzz` is too small");
-        Ok(Meeting { start: start.clone(), base: region.address, times: 0 })
+        Ok(Barrier { start: start.clone(), base: region.address, times: 0 })
     }
 
     fn at(&self, line: u64, word: u64) -> &AtomicU64 {

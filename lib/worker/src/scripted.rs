@@ -6,29 +6,30 @@ use crate::{BEGUN, CODE, CRASH, JUMP, Job, LOAD, NOTHING, SCAN, SHARED, STORE, W
 
 /// A worker that does what it is asked for, and the portal to ask it by. It ends when this is
 /// dropped.
-pub struct Servant {
+pub struct ScriptedDomain {
     /// The worker.
     pub worker: Worker,
     portal: Handle,
 }
 
-impl Servant {
+impl ScriptedDomain {
     /// Made and started, paid by `payer`. `number` as for [`Worker::new`].
-    pub fn paid_by(payer: Handle, number: u64) -> Result<Servant, Error> {
-        Servant::with_flags(payer, number, abi::layout::context::FPU)
+    pub fn paid_by(payer: Handle, number: u64) -> Result<ScriptedDomain, Error> {
+        ScriptedDomain::with_flags(payer, number, abi::layout::context::FPU)
     }
 
     /// With other flags of its context, `abi::layout::context`.
-    pub fn with_flags(payer: Handle, number: u64, flags: u64) -> Result<Servant, Error> {
+    pub fn with_flags(payer: Handle, number: u64, flags: u64) -> Result<ScriptedDomain, Error> {
         let worker = Worker::made(payer, number, Job::Obey, flags)?;
         let portal = worker.portal(0)?;
-        let servant = Servant { worker, portal };
-        servant.worker.start([SHARED, 0])?;
-        Ok(servant)
+        let scripted = ScriptedDomain { worker, portal };
+        scripted.worker.start([SHARED, 0])?;
+        Ok(scripted)
     }
 
     /// Has it make a kernel call, by its number; three results. A call that is refused is
-    /// `Ok(Err(..))`, a servant that does not come back until the deadline or died of it is `Err`.
+    /// `Ok(Err(..))`, a scripted domain that does not come back until the deadline or died of it is
+    /// `Err`.
     pub fn call(&self, number: u64, arguments: [u64; 6], deadline_ns: u64) -> Result<Result<[u64; 3], Error>, Error> {
         self.worker.set_word(BEGUN, 0);
         self.worker.set_word(0, number);
@@ -38,8 +39,8 @@ impl Servant {
     }
 
     /// Has it make a kernel call that waits for something, and goes on when it does; what the call
-    /// gave shows in [`Servant::result`] when [`Servant::is_back`]. `soon_ns` gives deadlines that
-    /// are enough to get into the call.
+    /// gave shows in [`ScriptedDomain::result`] when [`ScriptedDomain::is_back`]. `soon_ns` gives
+    /// deadlines that are enough to get into the call.
     ///
     /// # Errors
     /// `Busy`: the call did not wait. Otherwise as for a portal call.
@@ -139,7 +140,7 @@ impl Servant {
     }
 }
 
-impl Drop for Servant {
+impl Drop for ScriptedDomain {
     fn drop(&mut self) {
         let _ = sys::cap_drop(self.portal);
     }

@@ -1,5 +1,5 @@
-//! What a servant is given: objects of every type, some with all rights, some of a bystander's with
-//! few; and whether the bystander is unhurt afterwards.
+//! What a scripted domain is given: objects of every type, some with all rights, some of a
+//! bystander's with few; and whether the bystander is unhurt afterwards.
 
 use alloc::vec::Vec;
 
@@ -8,25 +8,25 @@ use abi::start::DeviceRecord;
 use abi::{DeathCause, Error, Handle, ObjectType, Rights};
 use fuzz::Pool;
 use runtime::Start;
-use worker::{Job, Servant, Worker};
+use worker::{Job, ScriptedDomain, Worker};
 
-use crate::meeting::Meeting;
+use crate::barrier::Barrier;
 use crate::secret::WORDS;
 use crate::{Failure, require};
 
-/// Most pages of a round, and of an account that a servant may split and revoke.
+/// Most pages of a round, and of an account that a scripted domain may split and revoke.
 const PAGES: u64 = 3000;
 const OWN_PAGES: u64 = 1200;
 /// Pages of the pool that all cores share.
 const POOL_PAGES: u64 = 256;
 /// Of a range that all cores share: the smallest.
 const RANGE_PAGES: u64 = 512;
-/// Of the segment that servants may only read.
+/// Of the segment that scripted domains may only read.
 const SHOWN_PAGES: u64 = 2;
 const SHOWN_AT: u64 = abi::layout::REGIONS + (3 << 38);
 const SHOWN_WORD: u64 = 0x1d1e_d0e5_0000_0000;
 /// Numbers of workers that live at the same time.
-pub const SERVANT: u64 = 0;
+pub const SCRIPTED: u64 = 0;
 const BYSTANDER: u64 = 1;
 /// Every right but those by which one does with a core, or with the machine, what one likes.
 const ASIDE: Rights = Rights(Rights::ALL.0 & !Rights::CONTROL.0 & !Rights::POWER.0);
@@ -34,7 +34,7 @@ const ASIDE: Rights = Rights(Rights::ALL.0 & !Rights::CONTROL.0 & !Rights::POWER
 const PATIENCE_NS: u64 = 5_000_000_000;
 
 /// What lives for a round, all paid by one account.
-pub struct Wares {
+pub struct TestObjects {
     /// The account.
     pub ram: Handle,
     bystander: Worker,
@@ -57,9 +57,9 @@ fn device(start: &Start, ram: Handle) -> Result<Option<Handle>, Failure> {
     Ok(all.filter(is_virtio).find_map(|record| sys::device_alloc(core, ram, record.hwid).ok()))
 }
 
-impl Wares {
+impl TestObjects {
     /// Takes an account, makes all and meets the other cores about what is shared with them.
-    pub async fn new(start: &Start, meeting: &mut Meeting) -> Result<Wares, Failure> {
+    pub async fn new(start: &Start, barrier: &mut Barrier) -> Result<TestObjects, Failure> {
         let core = core_of(start)?;
         let ram = sys::ram_split(Handle::SELF_RAM, PAGES, Handle::NONE)?;
         let bystander = Worker::paid_by(ram, BYSTANDER, Job::Answer)?;
@@ -73,22 +73,22 @@ impl Wares {
             unsafe { ((SHOWN_AT + number * 8) as *mut u64).write_volatile(SHOWN_WORD | number) };
         }
         let semaphore = sys::semaphore_alloc(ram, 0)?;
-        meeting
+        barrier
             .tell_slots([sys::wake_slot_alloc(core, bystander.context, 1)?, sys::wake_slot_alloc(core, semaphore, 0)?]);
         let own_pool = if start.core() == 0 {
             let (share, _) = sys::share_pool_alloc(ram, POOL_PAGES, lock::MCS, [1, 2])?;
             let (_, range, _) = sys::share_range(share, RANGE_PAGES, lock::READ_WRITE, [3, 4], 0)?;
-            meeting.tell_pool(sys::share_pool(core, share)?, range);
+            barrier.tell_pool(sys::share_pool(core, share)?, range);
             Some(share)
         } else {
             None
         };
-        meeting.all("what is shared").await?;
-        let (pool, range) = meeting.pool();
+        barrier.all("what is shared").await?;
+        let (pool, range) = barrier.pool();
         let share = own_pool.map_or_else(|| sys::share_import(core, ram, pool), Ok)?;
         let range = Handle::in_share(share, range).ok_or(Error::BadHandle)?;
         let range = sys::share_add(Handle::NONE, range, Rights::ALL)?;
-        let (next, slots) = meeting.next_slots();
+        let (next, slots) = barrier.next_slots();
         let [context_there, semaphore_there] = slots.map(|slot| sys::wake_slot_import(core, ram, next, slot));
         let (free, _) = sys::segment_alloc(ram, 4, 0)?;
         let to_read = Rights::READ.union(Rights::GRANT);
@@ -111,21 +111,21 @@ impl Wares {
         // What reads its registers could make it reach memory; the rest is the kernel's to bound.
         let rest = Rights::CONTROL.union(Rights::WRITE).union(Rights::GRANT);
         given.extend(device.map(|device| (device, rest, ObjectType::Device)));
-        Ok(Wares { ram, bystander, entrance, given })
+        Ok(TestObjects { ram, bystander, entrance, given })
     }
 
-    /// A new servant with all of it, and what it holds. Every second one may have a proxy, the
-    /// others upcalls.
-    pub fn servant(&self, number: u64) -> Result<(Servant, Pool), Failure> {
+    /// A new scripted domain with all of it, and what it holds. Every second one may have a proxy,
+    /// the others upcalls.
+    pub fn scripted(&self, number: u64) -> Result<(ScriptedDomain, Pool), Failure> {
         let flags = context::FPU | if number.is_multiple_of(2) { context::LINUX } else { 0 };
-        let servant = Servant::with_flags(self.ram, SERVANT, flags)?;
+        let scripted = ScriptedDomain::with_flags(self.ram, SCRIPTED, flags)?;
         let mut held = Vec::from([
             (Handle::SELF_DOMAIN.0, ObjectType::Domain),
             (Handle::SELF_RANGE.0, ObjectType::AddressRange),
             (Handle::SELF_RAM.0, ObjectType::Ram),
             (Handle::SELF_CONTEXT.0, ObjectType::ExecutionContext),
         ]);
-        let domain = servant.worker.domain;
+        let domain = scripted.worker.domain;
         let mut give = |handle: Handle, rights: Rights, object_type: ObjectType| -> Result<(), Error> {
             let there = sys::domain_grant(domain, handle, with_grant(handle, rights)?)?;
             held.push((there.0, object_type));
@@ -136,10 +136,11 @@ impl Wares {
         sys::cap_drop(own)?;
         give(domain, Rights::ALL, ObjectType::Domain)?;
         self.given.iter().try_for_each(|(handle, rights, object_type)| give(*handle, *rights, *object_type))?;
-        Ok((servant, Pool::new(&held)))
+        Ok((scripted, Pool::new(&held)))
     }
 
-    /// Whether what servants had no right to change is unchanged, and the bystander answers.
+    /// Whether what scripted domains had no right to change is unchanged, and the bystander
+    /// answers.
     pub fn check(&self) -> Result<(), Failure> {
         for number in 0..SHOWN_PAGES * WORDS {
             // SAFETY: `new` mapped it, and nobody unmaps it before `end`.
