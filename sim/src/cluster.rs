@@ -39,7 +39,7 @@ pub enum Occurrence {
     /// A node waits too long for another.
     Suspected(NodeId),
     /// There is news for a core.
-    News(u16),
+    ViewChange(u16),
 }
 
 /// All of it.
@@ -225,7 +225,7 @@ impl<P: Protocol> Cluster<P> {
         let told: Vec<u16> =
             (0..self.cores()).filter(|core| Some(*core) != but && self.node(*core).is_some()).collect();
         told.iter().for_each(|core| self.news[usize::from(*core)].push_back(event(self.view)));
-        told.into_iter().map(Occurrence::News).collect()
+        told.into_iter().map(Occurrence::ViewChange).collect()
     }
 }
 

@@ -113,7 +113,7 @@ pub struct Simulation<P: Protocol> {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Stream {
     Channel(NodeId, NodeId),
-    News(u16),
+    ViewChange(u16),
     Call(u32),
     Stop(u32),
     Death(u16),
@@ -342,8 +342,8 @@ impl<P: Protocol> Simulation<P> {
                 let at = self.arrival(Stream::Channel(from, to));
                 self.plan(at, Next::Deliver(from, to));
             }
-            Occurrence::News(core) => {
-                let at = self.arrival(Stream::News(core));
+            Occurrence::ViewChange(core) => {
+                let at = self.arrival(Stream::ViewChange(core));
                 self.plan(at, Next::Tell(core));
             }
             Occurrence::Suspected(node) => self.plan(self.now_ns + MICROSECOND_NS, Next::Announce(node.core)),

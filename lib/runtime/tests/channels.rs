@@ -23,7 +23,7 @@ const SMALL: Layout = Layout { ring_slots: 16, bulk_bytes: 8192 };
 struct Echo {
     served: RefCell<Vec<String>>,
     waiting: Cell<usize>,
-    forgotten: RefCell<Vec<u64>>,
+    discarded: RefCell<Vec<u64>>,
     closed: Cell<bool>,
     restarted: Cell<u32>,
     /// Who asked, and who was said to be gone, of those who ever asked.
@@ -69,9 +69,9 @@ impl EchoServer for Echo {
         window.write(0, &vec![value; window.len()]).map_err(|_| Refusal::OutOfBounds)
     }
 
-    fn forget(&self, peer: &Peer, id: u64) {
-        self.forgotten.borrow_mut().push(id);
-        let _ = EchoEvents::new(peer).forgotten(id, format!("{id}"));
+    fn discard(&self, peer: &Peer, id: u64) {
+        self.discarded.borrow_mut().push(id);
+        let _ = EchoEvents::new(peer).discarded(id, format!("{id}"));
     }
 
     fn peer_closed(&self, _peer: &Peer) {
@@ -112,9 +112,9 @@ fn calls_answers_and_refusals() {
 fn one_way_messages_and_events() {
     run(async {
         let (client, echo) = pair(SMALL);
-        assert_eq!(client.forget(7), Ok(()));
-        let EchoEvent::Forgotten { id, text } = client.next_event().await else { panic!() };
-        assert_eq!((id, text.as_str(), &echo.forgotten.borrow()[..]), (7, "7", &[7][..]));
+        assert_eq!(client.discard(7), Ok(()));
+        let EchoEvent::Discarded { id, text } = client.next_event().await else { panic!() };
+        assert_eq!((id, text.as_str(), &echo.discarded.borrow()[..]), (7, "7", &[7][..]));
     });
 }
 
@@ -125,7 +125,7 @@ fn calls_overlap_and_queue_in_order() {
         // Far more than the ring holds: they wait at the client, and keep their order.
         let calls: Vec<_> = (0..CALLS_MAX).map(|number| client.say(number.to_string())).collect();
         assert_eq!(client.say("one too many".into()).await, Err(CallError::Full));
-        assert_eq!(client.forget(1), Err(SendError::Full), "may not overtake");
+        assert_eq!(client.discard(1), Err(SendError::Full), "may not overtake");
         for (number, call) in calls.into_iter().enumerate() {
             assert_eq!(call.await, Ok(number.to_string()));
         }
@@ -323,7 +323,7 @@ fn either_side_may_leave_for_good() {
         drop(server);
         assert_eq!(call.await, Err(CallError::Closed));
         assert_eq!(client.say("x".into()).await, Err(CallError::Closed));
-        assert_eq!(client.forget(1), Err(SendError::Closed));
+        assert_eq!(client.discard(1), Err(SendError::Closed));
         assert!(matches!(client.next_event().await, EchoEvent::Closed));
     });
 }
@@ -364,7 +364,7 @@ fn a_slow_taker_of_events_learns_that_some_are_lost() {
     run(async {
         let (client, _echo) = pair(SMALL);
         for id in 0..3000 {
-            while client.forget(id) == Err(SendError::Full) {
+            while client.discard(id) == Err(SendError::Full) {
                 runtime::yield_now().await;
             }
         }
@@ -373,7 +373,7 @@ fn a_slow_taker_of_events_learns_that_some_are_lost() {
         while last != 2999 {
             match client.next_event().await {
                 EchoEvent::Lost => lost = true,
-                EchoEvent::Forgotten { id, .. } => last = id,
+                EchoEvent::Discarded { id, .. } => last = id,
                 _ => panic!(),
             }
         }
@@ -392,7 +392,7 @@ fn a_server_whose_events_find_no_room_tells_that_some_are_lost() {
             runtime::spawn(serve_echo(Rc::new(Echo::default()), server));
             // The client does not run meanwhile.
             let refused =
-                |from: u64| (from..from + 3000).filter(|id| events.forgotten(*id, "x".into()).is_err()).count();
+                |from: u64| (from..from + 3000).filter(|id| events.discarded(*id, "x".into()).is_err()).count();
             let lost = refused(0);
             assert!(!events.has_room() && lost >= 3000 - most - SMALL.ring_slots as usize && lost < 3000 - most);
             let mut taken = 0;
@@ -400,8 +400,8 @@ fn a_server_whose_events_find_no_room_tells_that_some_are_lost() {
                 taken += 1;
             }
             assert_eq!(taken, 3000 - lost, "first all that came before");
-            assert!(events.has_room() && events.forgotten(9999, "after".into()).is_ok());
-            assert!(matches!(client.next_event().await, EchoEvent::Forgotten { id: 9999, .. }), "told once");
+            assert!(events.has_room() && events.discarded(9999, "after".into()).is_ok());
+            assert!(matches!(client.next_event().await, EchoEvent::Discarded { id: 9999, .. }), "told once");
             assert!(refused(0) > 0, "and each time anew");
             while !matches!(client.next_event().await, EchoEvent::Lost) {}
         }
@@ -508,7 +508,7 @@ fn serving_ends_when_the_monitor_takes_the_channel_apart() {
             }
             monitor.end();
             // The monitor rings, as any message does.
-            let _ = EchoClient::new(ClientChannel::new(loopback_wiring(other, true))).forget(1);
+            let _ = EchoClient::new(ClientChannel::new(loopback_wiring(other, true))).discard(1);
             runtime::sleep(1000).await;
             assert!(ended.get());
         }
@@ -524,9 +524,9 @@ fn an_event_may_be_sent_as_soon_as_the_channel_is_served() {
         runtime::sleep(1_000_000).await;
         let peer = server.peer().clone();
         let serving = serve_echo(Rc::new(Echo::default()), server);
-        assert_eq!(EchoEvents::new(&peer).forgotten(3, "x".into()), Ok(()));
+        assert_eq!(EchoEvents::new(&peer).discarded(3, "x".into()), Ok(()));
         runtime::spawn(serving);
-        assert!(matches!(client.next_event().await, EchoEvent::Forgotten { id: 3, .. }));
+        assert!(matches!(client.next_event().await, EchoEvent::Discarded { id: 3, .. }));
     });
 }
 
@@ -539,8 +539,8 @@ fn a_prompt_client_is_served_as_any_other() {
         client.channel().make_prompt();
         assert_eq!(client.say("at once".into()).await, Ok("at once".into()));
         assert_eq!(client.wait(1000).await, Ok(1000), "an answer that takes time");
-        client.forget(7).unwrap();
-        assert!(matches!(client.next_event().await, EchoEvent::Forgotten { id: 7, .. }));
+        client.discard(7).unwrap();
+        assert!(matches!(client.next_event().await, EchoEvent::Discarded { id: 7, .. }));
         // More than the ring holds; none was polled when the last is made.
         let calls: Vec<_> = (0..CALLS_MAX).map(|number| client.say(format!("{number}"))).collect();
         for (number, call) in calls.into_iter().enumerate() {

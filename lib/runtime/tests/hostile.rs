@@ -33,7 +33,7 @@ impl EchoServer for Polite {
     async fn fill(&self, peer: &Peer, span: channel::BulkSpan, _value: u8) -> Result<(), Refusal> {
         peer.bulk().window(span).map(drop).map_err(|_| Refusal::OutOfBounds)
     }
-    fn forget(&self, _peer: &Peer, _id: u64) {}
+    fn discard(&self, _peer: &Peer, _id: u64) {}
 }
 
 /// Writes a word into the region, as the peer's processor might.
@@ -89,7 +89,7 @@ proptest! {
                 if number % 4 == 0 {
                     let _ = runtime::timeout(10_000, client.say(number.to_string())).await;
                     let _ = runtime::timeout(10_000, client.look(number.to_string())).await;
-                    let _ = client.forget(number as u64);
+                    let _ = client.discard(number as u64);
                     let _ = runtime::timeout(10, client.long(500)).await;
                     let _ = runtime::timeout(10, client.next_event()).await;
                 }

@@ -73,7 +73,7 @@ impl EchoServer for Server {
         Ok(())
     }
 
-    fn forget(&self, _: &Peer, _: u64) {}
+    fn discard(&self, _: &Peer, _: u64) {}
     fn peer_closed(&self, _: &Peer) {}
     fn peer_restarted(&self, _: &Peer) {}
 }

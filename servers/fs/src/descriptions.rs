@@ -252,10 +252,10 @@ impl DescriptionsServer for Server {
     }
 
     fn peer_closed(&self, peer: &Peer) {
-        self.forget(peer);
+        self.release_all_of(peer);
     }
 
     fn peer_restarted(&self, peer: &Peer) {
-        self.forget(peer);
+        self.release_all_of(peer);
     }
 }

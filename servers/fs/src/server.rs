@@ -210,7 +210,7 @@ impl Server {
     }
 
     /// A client ended.
-    pub fn forget(&self, gone: &Peer) {
+    pub fn release_all_of(&self, gone: &Peer) {
         let of_gone = |(id, open): (&DescriptionId, &Open)| {
             let holders = open.holders.among(gone.ids()).filter(|holder| gone.was(*holder));
             holders.map(|holder| (holder, *id)).collect::<Vec<_>>()

@@ -31,8 +31,8 @@ pub trait Echo {
     async fn fill(&self, span: BulkSpan, value: u8) -> Result<(), Refusal>;
     /// No answer.
     #[op(oneway)]
-    fn forget(&self, id: u64);
-    /// It was forgotten.
+    fn discard(&self, id: u64);
+    /// It was discarded.
     #[event]
-    fn forgotten(&self, id: u64, text: String);
+    fn discarded(&self, id: u64, text: String);
 }
