@@ -95,7 +95,7 @@ pub mod upcall {
 pub mod portal {
     /// Words in, words out, callee in `PortalReplyWait` (bounded synchronous servers).
     pub const RENDEZVOUS: u64 = 0;
-    /// Sets badge bits and lends time until the callee idles (async servers).
+    /// Sets badge bits and donates time until the callee idles (async servers).
     pub const MAILBOX: u64 = 1;
 }
 
@@ -114,7 +114,7 @@ pub mod lock {
 /// What `RangeStat` tells.
 pub mod range_stat {
     /// (times its lock was taken, times somebody waited for it, times other cores were asked to
-    /// forget translations of it).
+    /// invalidate translations of it).
     pub const LOCK: u64 = 0;
     /// (faults served in it, table pages below its uppermost, cores that show it now).
     pub const FAULTS: u64 = 1;
@@ -150,8 +150,7 @@ pub mod counter {
     pub const PORTAL_CALLS: u64 = 12;
     /// Pages of kernel memory of this core in use (objects and tables).
     pub const KERNEL_PAGES: u64 = 13;
-    /// Times this core asked another to forget its translations, because a range that both show was
-    /// narrowed.
+    /// TLB shootdowns that this core sent, because protection in a range that both map was reduced.
     pub const SHOOTDOWNS_SENT: u64 = 14;
     /// Times this core did so for others.
     pub const SHOOTDOWNS_SERVICED: u64 = 15;

@@ -1,7 +1,7 @@
 //! What `RangeGet` tells of a mapping.
 
-/// A mapping of a range: enough to make the same one in another range, by whoever has a capability
-/// for the object.
+/// A mapping of a range: enough to make the same one in another range, for a caller with a
+/// capability for the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RangeEntry {
     /// First address in its range.

@@ -23,13 +23,13 @@ pub enum Action {
     Timer(u16),
     /// A core stops, from one step to the next.
     Stop(u16),
-    /// Whoever watches the cores announces that it stopped.
+    /// The watcher of the cores announces that it stopped.
     Announce(u16),
     /// It is started again.
     Start(u16),
 }
 
-/// What an action led to, for whoever chooses the next.
+/// What an action led to, for the driver that chooses the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Occurrence {
     /// A message is on its way.
@@ -38,7 +38,7 @@ pub enum Occurrence {
     Replied(u16, RequestId, Result<Answer, Refusal>),
     /// A node waits too long for another.
     Suspected(NodeId),
-    /// There is news for a core.
+    /// A core is to be told of a change of membership.
     ViewChange(u16),
 }
 

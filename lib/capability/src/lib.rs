@@ -16,7 +16,7 @@
 //!   [`Refusal::Busy`]. So nothing waits in a circle and of several that collide one goes through.
 //! - **One phase** (`invalidate.rs`) for taking away or narrowing translations.
 //! - **Death** (`membership.rs`). A time-out only raises a suspicion; that a core is stopped is
-//!   told by whoever stopped it, in one order to all. Operations that a dead coordinator left
+//!   told by the node that stopped it, in one order to all. Operations that a dead coordinator left
 //!   behind are carried out everywhere if anyone did, else dropped.
 //!
 //! What it deliberately does not know: which Share a slot belongs to, the contents of objects,

@@ -2,7 +2,7 @@
 //! has come.
 //!
 //! Invariants: of two locks that overlap at most one is not `Waiting`; one that waits is older than
-//! all that were there before it and overlap. Whoever is younger is turned away instead, so chains
+//! all that were there before it and overlap. A younger one is refused instead, so chains
 //! of waiting run from older to younger and end.
 
 use crate::ids::{Extent, OperationId, Stamp};

@@ -150,7 +150,7 @@ pub struct Envelope {
 /// What two-phase commit decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
-    /// Retype the Ram; refused by whoever knows of something made out of it.
+    /// Retype the Ram; refused by a node that knows of something made out of it.
     Retype {
         /// The Ram's depth.
         depth: u8,
@@ -164,7 +164,7 @@ pub enum Claim {
         /// The capability.
         capability: CapabilityId,
     },
-    /// Forget an object whose home holds no capability of it; refused by whoever does.
+    /// Destroy an object whose home holds no capability of it; refused by a node that does.
     Reclaim {
         /// The object.
         object: ObjectId,

@@ -2,9 +2,9 @@
 //! memory is the Ram's again.
 //!
 //! A core whose last capability of an object is deleted tells the object's home, unless it is the
-//! home. If others may have one, the home asks all in two phases; whoever has one refuses, and will
-//! itself tell the home one day. So an object is never forgotten while it is named, and never kept
-//! for good when it is not.
+//! home. If others may have one, the home asks all in two phases; a core that has one refuses, and
+//! will itself tell the home one day. So an object is never forgotten while it is named, and never
+//! kept for good when it is not.
 
 use crate::commit::Work;
 use crate::ids::{ObjectId, Slot};

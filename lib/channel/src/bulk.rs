@@ -86,8 +86,8 @@ impl Bulk {
         Ok(unsafe { AtomicU16::from_ptr(place) }.load(Ordering::Acquire))
     }
 
-    /// Writes a word at once: it is old or new to whoever reads it, also after our death. What was
-    /// written before is seen before.
+    /// Writes a word atomically: a reader sees the old or the new one, also after our death, and
+    /// sees before it what was written before.
     pub fn store_u16(&self, offset: usize, value: u16) -> Result<(), OutOfBounds> {
         let place = self.word::<u16>(offset)?;
         // SAFETY: as `load_u16`.

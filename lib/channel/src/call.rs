@@ -56,7 +56,7 @@ pub struct Call<R, E> {
     channel: Rc<ClientChannel>,
     /// Its number, or why it was not sent; `None` once resolved.
     state: Option<Result<u32, Failure>>,
-    /// The server was not rung yet, and is at the first poll.
+    /// The first poll rings the server.
     rings: bool,
     answer: PhantomData<fn() -> Result<R, E>>,
 }

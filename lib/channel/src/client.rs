@@ -165,7 +165,7 @@ impl ClientChannel {
             if inner.link.arm() {
                 inner.link.nudge();
             }
-            // Whoever sent in between has seen that there was no need to ring.
+            // A peer that sent in between saw that it need not ring.
             fence(Ordering::SeqCst);
             if inner.ready() {
                 inner.link.mark();
@@ -184,7 +184,7 @@ impl ClientChannel {
     }
 
     /// Ends the channel from this side: calls under way end with
-    /// [`Closed`](crate::CallError::Closed), as does whoever waits for events. For one who learns
+    /// [`Closed`](crate::CallError::Closed), as do waits for events. For a client that learns
     /// by another way that the server is gone and has no successor on this channel.
     pub fn close(&self) {
         self.inner.link.close();
@@ -239,7 +239,7 @@ impl Drop for ClientChannel {
 }
 
 impl Inner {
-    /// `marks`: the server is to be rung at the end of the turn.
+    /// `marks`: rings the server at the end of the turn.
     fn request(
         &self,
         operation: u16,

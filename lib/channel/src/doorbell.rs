@@ -7,7 +7,7 @@ use abi::Handle;
 pub enum Doorbell {
     /// Another core, or a server answering on the same core.
     Notify(Handle),
-    /// A client calling on the same core: lends its time until the server idles.
+    /// A client calling on the same core: donates its time until the server idles.
     Portal(Handle),
     /// The same component: these badge bits.
     Loopback(u64),

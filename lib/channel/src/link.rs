@@ -66,7 +66,7 @@ pub(crate) struct Link {
     peer_set: u32,
     generation: Cell<u32>,
     writer: RefCell<Writer>,
-    /// Writer's position when the peer was rung last, or had no need to be.
+    /// Writer's position at the last ring, or when none was needed.
     rung_at: Cell<u32>,
     reader: RefCell<Reader>,
     received: RefCell<Box<Buffer>>,
@@ -195,7 +195,7 @@ impl Link {
         }
     }
 
-    /// Sends; the peer is rung at the end of the turn.
+    /// Sends; rings the peer at the end of the turn.
     pub fn send(&self, header: Header, body: &[u8]) -> Result<(), SendError> {
         self.write(header, body)?;
         self.mark();
@@ -298,7 +298,7 @@ impl Link {
         }
     }
 
-    /// Has the peer rung at the end of the turn, and the port polled until then.
+    /// Rings the peer at the end of the turn, and polls the port until then.
     pub fn mark(&self) {
         if let Some(port) = self.port.get() {
             executor::mark(port);
@@ -321,9 +321,9 @@ impl Link {
     /// Has the peer ring from now on; true if it is to be nudged.
     pub fn arm(&self) -> bool {
         self.memory.asleep(self.side).store(1, Ordering::Relaxed);
-        // Whoever sleeps while the peer, awake as it says, has not taken everything sets its bits
-        // once: a peer that hangs then has something pending and the kernel's watch sees it; for
-        // one that is only busy it is a needless notification. While a full ring is waited for
+        // A side that sleeps while the peer, awake as it says, has not taken everything sets its
+        // bits once: a peer that hangs then has something pending and the kernel's watch sees it;
+        // for one that is only busy it is a needless notification. While a full ring is waited for
         // nothing new can be sent, and the bits of before may have been taken without a look at the
         // ring: then they are set each time.
         let writer = self.writer.borrow();

@@ -80,7 +80,7 @@ struct Head {
     /// ring_slots << 32 | bulk_bytes.
     sizes: Line,
     generation: Line,
-    /// 1: that side wants to be rung.
+    /// 1: that side sleeps; ring its doorbell.
     asleep: [Line; 2],
     /// How far the *other* side has read what that side sent.
     index: [Line; 2],

@@ -102,7 +102,7 @@ impl Ports {
         !self.dirty.is_empty()
     }
 
-    /// The port's peer is to be rung.
+    /// The port's peer is to be notified.
     fn soil(&mut self, port: PortId) {
         if let Some(Some(entry)) = self.entries.get_mut(port.0 as usize)
             && !core::mem::replace(&mut entry.dirty, true)
@@ -214,7 +214,7 @@ pub fn unregister(port: PortId) {
     drop(entry);
 }
 
-/// Something was sent through the port: its peer is rung at the end of the turn, and an answer is
+/// Something was sent through the port: the turn's end rings its peer, and an answer is
 /// expected.
 pub fn mark(port: PortId) {
     with(|executor| {
@@ -223,7 +223,7 @@ pub fn mark(port: PortId) {
     });
 }
 
-/// Something was sent through the port: its peer is rung at the end of the turn, and rings in turn
+/// Something was sent through the port: the turn's end rings its peer, which rings in turn
 /// when it sends something.
 pub fn announce(port: PortId) {
     with(|executor| executor.ports.soil(port));
@@ -262,8 +262,8 @@ pub(crate) fn any_remote_hot() -> bool {
 }
 
 /// Can there be news at a hot port though no time was given away but by ringing? From another core,
-/// or from whom was rung on this one. What clients of this core ask while they are not let run is
-/// found by [`cool_all`].
+/// or from a peer that was notified on this one. What clients of this core ask while they are not
+/// let run is found by [`cool_all`].
 pub(crate) fn may_be_answered() -> bool {
     with(|executor| executor.ports.hot_remote > 0 || !executor.ports.hot[Rank::Response as usize].is_empty())
 }

@@ -1,4 +1,4 @@
-//! Badge bits: those of ports make the port hot, the rest are kept for whoever awaits them.
+//! Badge bits: those of ports make the port hot, the rest are kept for tasks that await them.
 
 use alloc::vec::Vec;
 use core::future::Future;

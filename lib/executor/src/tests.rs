@@ -156,7 +156,7 @@ impl Port for Counted {
     }
 
     fn nudge(&self) {
-        // A peer in the same component is rung by the executor.
+        // The executor rings a peer in the same component.
         crate::post(self.badge());
         self.is_behind.set(false);
     }
@@ -207,7 +207,7 @@ fn who_announces_has_the_peer_rung_and_is_not_polled_for_it() {
     assert!(port.is_armed.get() && !is_at_rest());
     rest(&Quiet, false);
     assert_eq!((port.rings.get(), port.polled.get(), is_at_rest()), (1, polled, true));
-    // Who expects an answer is polled, and need not be rung.
+    // A port that expects an answer is polled, and needs no ring.
     mark(id);
     assert!(!port.is_armed.get());
     rest(&Quiet, false);

@@ -117,7 +117,7 @@ fn work(platform: &impl Platform, may_sleep: bool) -> bool {
     if with(|executor| executor.tasks.ready_count() > 0 || may_sleep && executor.tasks.any_ready()) {
         return true;
     }
-    // Mostly the answer is there: who was rung on this core had our time. Now and then the long
+    // Mostly the answer is there: a server on this core had our time. Now and then the long
     // way, so that quiet ports become cold.
     if !with(|executor| executor.looks()) && port::may_be_answered() && port::any_hot_ready() {
         return true;

@@ -1,10 +1,10 @@
 //! What cores of one machine may share: locks of four kinds, read sections, a table that is read
-//! without a lock, and how one core has others forget what they remember of it.
+//! without a lock, and how one core has others invalidate what they cached of it.
 //!
 //! All of it works on [`Line`]s, cache lines of eight atomic words that the caller provides:
 //! whatever a wrong pointer or a peer wrote there is a wrong value, never undefined behaviour.
-//! Invariants: a lock's holder alone changes what it guards; whoever waits calls its [`Relax`],
-//! which says how; what a table gave up is in nobody's sight when [`Reader::wait_for_all`]
+//! Invariants: a lock's holder alone changes what it guards; a waiter calls its [`Relax`], which
+//! says how; what a table gave up is in nobody's sight when [`Reader::wait_for_all`]
 //! returns. Deliberately unknown here: where the lines lie, what an entry names, how a core spends
 //! the time it waits.
 #![no_std]

@@ -1,21 +1,21 @@
-//! How a core asks others to forget what they remember of memory that both read, and knows when
-//! they have (a TLB shootdown).
+//! TLB shootdown: how a core asks others to invalidate what they cached of memory that both read,
+//! and knows when they have.
 //!
 //! Each core has a [`Shootdown`]: a bit per asking core. An asker sets its bit there and rings; the
-//! core forgets, and only then clears the bits that it had seen.
+//! core invalidates, and only then clears the bits that it had seen.
 //!
 //! ```text
 //!   asker                          asked
 //!   change what is read
 //!   set own bit; 0 before: ring    bits = those set
-//!                                  forget everything
+//!                                  invalidate everything
 //!   own bit is clear  <----------  clear those bits (release); again while others are set
 //!   use the memory otherwise
 //! ```
-//! A bit set after the look stays set and is looked at again, so nobody is answered by a forgetting
-//! that came before his change. An asker has one question under way. Who waits for an answer
-//! answers others meanwhile: so two that ask each other both go on, and nothing is waited for in a
-//! circle.
+//! A bit set after the look stays set and is looked at again, so no asker is answered by an
+//! invalidation that came before its change. An asker has one question under way. Who waits for an
+//! answer answers others meanwhile: so two that ask each other both go on, and nothing is waited
+//! for in a circle.
 
 use crate::{AtomicU64, Ordering};
 
@@ -38,7 +38,7 @@ impl<const WORDS: usize> Shootdown<WORDS> {
         Shootdown(core::array::from_fn(|_| AtomicU64::new(0)))
     }
 
-    /// `asker` asks; tells whether the core has to be rung.
+    /// `asker` asks; tells whether to send the core an interrupt.
     pub fn ask(&self, asker: usize) -> bool {
         // Everything that was changed comes before, for the processor's walks too.
         self.0[asker / BITS].fetch_or(1 << (asker % BITS), Ordering::SeqCst) == 0

@@ -5,8 +5,8 @@
 //! every access copies (the memory may change under us at any time, so no reference into it
 //! exists); a [`BufferSet`] holds at most [`BUFFERS`] buffers.
 //!
-//! Who owns a buffer is never written in shared memory. Whoever passed a buffer on remembers it;
-//! after a crash the survivor says what it holds and the other side takes the rest
+//! Who owns a buffer is never written in shared memory. The component that passed a buffer on
+//! remembers it; after a crash the survivor says what it holds and the other side takes the rest
 //! (`contracts/src/network.rs`, `packets.rs`). In front of an outgoing packet stands its
 //! [`Number`], by which a new IP knows what the device has read.
 //!

@@ -6,8 +6,8 @@ use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::task::{Poll, Waker};
 
-/// A doorbell inside a component. Ringing it while nobody listens is remembered; many rings before
-/// the listener runs are one.
+/// A notification inside a component. One that comes while no task waits is kept; several before
+/// the waiter runs are one.
 #[derive(Debug, Default)]
 pub struct Notify {
     is_notified: Cell<bool>,
@@ -15,14 +15,14 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Rings.
+    /// Wakes the tasks that wait.
     pub fn notify(&self) {
         self.is_notified.set(true);
         self.wakers.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    /// Waits for a ring and takes it. Several may listen: whoever runs first takes it, so each
-    /// looks for itself whether there is something to do.
+    /// Waits for a notification and takes it. Several tasks may wait: the first that runs takes it,
+    /// so each looks for itself whether there is something to do.
     pub async fn notified(&self) {
         poll_fn(|context| {
             if self.is_notified.take() {
@@ -37,7 +37,7 @@ impl Notify {
         .await;
     }
 
-    /// Waits until `holds`; looked at after each ring, which is not taken.
+    /// Waits until `holds`; looked at after each notification, which is not taken.
     pub async fn until(&self, holds: impl Fn() -> bool) {
         poll_fn(|context| {
             if holds() {

@@ -1,6 +1,6 @@
 //! The number under which IP gave a frame to the driver. It stands in the first bytes of the
-//! frame's buffer, so that it outlives IP, and goes with the packet: whoever writes another one
-//! there takes it away.
+//! frame's buffer, so that it outlives IP, and goes with the packet: writing another packet there
+//! takes it away.
 
 use crate::{HEADROOM, Memory, OutOfBounds, Pool, Span};
 

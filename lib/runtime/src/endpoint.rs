@@ -115,7 +115,8 @@ impl Drop for Kept {
     }
 }
 
-/// How a peer is rung: a client on the server's core lends its time by a portal; all others notify.
+/// A peer's doorbell: a client on the server's core donates its time by a portal; all others
+/// notify.
 pub fn doorbell_of(handle: Handle, client: bool, remote: bool) -> Doorbell {
     if client && !remote { Doorbell::Portal(handle) } else { Doorbell::Notify(handle) }
 }

@@ -36,7 +36,7 @@ struct Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: whoever uses the memory holds this as its keeper.
+        // SAFETY: each user of the memory holds this as its keeper.
         let unmapped = unsafe { sys::range_unmap(Handle::SELF_RANGE, self.address, self.pages) };
         if unmapped.is_ok() {
             ADDRESSES.free.borrow_mut().entry(self.pages).or_default().push(self.address);

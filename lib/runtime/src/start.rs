@@ -185,9 +185,9 @@ impl Start {
         .collect()
     }
 
-    /// A client of contract `C` over a new channel to whoever serves it now: the nearest to this
-    /// core, or, by `index`, one of the next. It outlives the server's restarts. At most 64 in a
-    /// component's life; the description's `binds` says for which contracts.
+    /// A client of contract `C` over a new channel to a server of it: the nearest to this core, or,
+    /// by `index`, one of the next. It outlives the server's restarts. At most 64 in a component's
+    /// life; the description's `binds` says for which contracts.
     ///
     /// # Errors
     /// [`BindError`] says cause and remedy.

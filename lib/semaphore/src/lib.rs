@@ -17,9 +17,9 @@
 //! whenever nobody is inside an operation: the kernel semaphore's count is 0 and its sleepers are
 //! as many as the count is below zero. First come, first served among those who sleep.
 //!
-//! The kernel knows nothing of the count. Whoever shares it can write anything there: then users of
-//! this semaphore wait to their deadlines or do not wait, and nobody else notices. Deliberately
-//! unknown here: how the kernel is called, what the semaphore protects.
+//! The kernel knows nothing of the count. Any thread that shares it can write anything there: then
+//! users of this semaphore wait to their deadlines or do not wait, and nobody else notices.
+//! Deliberately unknown here: how the kernel is called, what the semaphore protects.
 #![no_std]
 #![forbid(unsafe_code)]
 

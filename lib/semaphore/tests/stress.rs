@@ -21,7 +21,7 @@ const SOON: u64 = 16;
 const NEVER: u64 = u64::MAX;
 /// Another thread may have no turn for a while; a wake-up that takes longer is lost.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Looks between two turns for whoever else has something to do on this processor.
+/// Looks between two turns for other threads of this processor.
 const LOOKS_PER_TURN: u64 = 512;
 /// Looks between two at the clock.
 const LOOKS_PER_CLOCK: u64 = 1 << 20;

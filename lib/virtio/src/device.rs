@@ -30,7 +30,7 @@ pub fn open(device: Handle, kind: u32) -> Result<(Box<dyn Transport>, Claim), &'
     Ok((transport, Claim { handle: device, line: !is_pci }))
 }
 
-/// The keeper of a claimed device, for one start.
+/// The owner of a claimed device, for one start.
 pub struct Card {
     claim: Claim,
     deadline_ns: u64,

@@ -166,7 +166,7 @@ impl<T: Transport, M: Memory + Clone> Ports<T, M> {
     pub fn open(&mut self, positions: &Positions, owner: &mut dyn DeviceOwner) -> Result<(), StartError> {
         self.announce(owner)?;
         self.publish(positions);
-        // Whoever waits at the host for room looks again.
+        // A writer at the host that waits for room looks again.
         IN.iter().for_each(|(port, _)| self.transport.notify(receive_queue(*port)));
         OUT.iter().for_each(|(port, _)| self.transport.notify(transmit_queue(*port)));
         Ok(())

@@ -61,17 +61,17 @@ pub enum ResetError {
     NoReset,
     /// It lacks a feature that is needed. Remedy: another device model.
     Features,
-    /// It may not be let at memory. Remedy: none; the kernel refused.
+    /// The kernel refused it access to memory. Remedy: none.
     NoMemoryAccess,
 }
 
-/// What a start needs of whoever has the device.
+/// What a start needs of the holder of the device.
 pub trait DeviceOwner {
     /// Whether the device reaches memory.
     fn reaches_memory(&mut self) -> bool;
-    /// Lets a device that was reset reach memory; false if it may not.
+    /// Lets a device that was reset reach memory; false if the kernel refuses.
     fn enable_bus_master(&mut self) -> bool;
-    /// Asked after each look at a device that takes its time: whether to give up.
+    /// Whether to give up; asked after each look at a device that takes its time.
     fn has_timed_out(&mut self) -> bool;
 }
 
@@ -86,9 +86,9 @@ pub fn stop<T: Transport + ?Sized>(transport: &mut T, owner: &mut dyn DeviceOwne
     Ok(())
 }
 
-/// Resets a device, lets it at memory, as what it did for somebody before us is over then, and
-/// agrees on features (section 3.1.1, in its order): all of `needed`, and each set of `wanted` that
-/// it offers whole; gives those.
+/// Resets a device, gives it access to memory, as what it did for an earlier driver is over then,
+/// and agrees on features (section 3.1.1, in its order): all of `needed`, and each set of `wanted`
+/// that it offers whole; gives those.
 pub fn reset<T: Transport + ?Sized>(
     transport: &mut T,
     needed: u64,
