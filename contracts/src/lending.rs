@@ -1,9 +1,9 @@
-//! What a server keeps of the descriptions that its clients lend each other, and how it hears what
-//! became of them.
+//! What a server keeps of descriptions that its clients pass to each other in messages, and how it
+//! hears what became of them.
 //!
 //! Invariants: a ticket stands for one reference at the server; it goes when `process` says that it
 //! is settled, and also when its lender is gone and `process` does not know of it: then it was
-//! never sent. Who lends waits for the answer to a message before it ends, so that `process` knows
+//! never sent. A sender waits for the answer to a message before it ends, so that `process` knows
 //! by then.
 
 use alloc::collections::BTreeMap;
@@ -54,13 +54,13 @@ impl Tickets {
         self.all.remove(&ticket).map(|loan| loan.id)
     }
 
-    /// Tickets of lenders for which this holds.
+    /// Tickets of the senders for which this holds.
     pub fn of(&self, is_lender: impl Fn(u64) -> bool) -> Vec<u64> {
         self.all.iter().filter(|(_, loan)| is_lender(loan.lender)).map(|(ticket, _)| *ticket).collect()
     }
 }
 
-/// A server that lends.
+/// A server whose descriptions travel in messages.
 pub trait Lender {
     /// Drops the reference that a ticket stands for.
     fn settle(&self, ticket: u64);

@@ -211,7 +211,7 @@ pub enum IdChange {
     All([Option<u32>; 3]),
 }
 
-/// Bytes of its stack, from its stack pointer on, of which a thread that lends its memory
+/// Bytes of its stack, from its stack pointer on, of which a thread that called vfork
 /// ([`Process::fork_prepare`]) is told what the child changed.
 pub const LENT_BYTES_MAX: u32 = 4096;
 

@@ -54,7 +54,7 @@ async fn component(start: Start) {
     idle().await;
 }
 
-/// The system may end with this component; whoever reads the rows ends it instead.
+/// The system may end with this component; the reader of the rows ends it instead.
 async fn idle() {
     loop {
         runtime::sleep(u64::MAX / 4).await;

@@ -208,8 +208,8 @@ impl Fixture {
         }
     }
 
-    /// Takes what came, for the executor to see later. Whoever loops does so now and then: a
-    /// component that does not look at what is pending is taken for hung.
+    /// Takes what came, for the executor to see later. A test that loops calls this now and then:
+    /// a component that does not look at what is pending is taken for hung.
     pub fn look(&self) -> Result<(), Error> {
         executor::post(sys::wait(0)?);
         Ok(())

@@ -3,7 +3,7 @@
 //!
 //! To add tests of an object: a file in `suites/` with a `suite!` table, and its line in
 //! `suites/mod.rs`. A test is a function of a [`Fixture`], which pays for it with an account of its
-//! own; it gives everything back, and whoever does not is found out. A test that needs two cores is
+//! own; it gives everything back, and one that does not fails. A test that needs two cores is
 //! an `async` function of a fixture and a [`Partner`], who runs named functions on the next core.
 //!
 //! One line per test, `core N SUITE/NAME ok` or `core N SUITE/NAME FAILED: why`, and a last one per

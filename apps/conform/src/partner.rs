@@ -50,8 +50,8 @@ impl Partner {
         start.client::<ActsClient>(&format!("{COMPONENT}{core}")).ok().map(|client| Partner { client })
     }
 
-    /// Has the next core run the far function `what` (`SUITE/FUNCTION`). It is asked at once, and
-    /// awaited by whoever awaits this.
+    /// Has the next core run the far function `what` (`SUITE/FUNCTION`). It is asked at once; this
+    /// future waits for the answer.
     pub fn act(&self, what: &str, words: Words) -> impl Future<Output = Result<Words, Failure>> + use<> {
         let call = self.client.act(what.into(), words);
         let what = String::from(what);

@@ -29,7 +29,7 @@ const FRAMES: u8 = 100;
 const BUFFER: u16 = 7;
 /// A header, and the byte that tells frames apart.
 const FRAME_BYTES: usize = 60;
-/// In the range that IEEE 802c leaves to whoever administers a network.
+/// In the range that IEEE 802c leaves to the administrator of a network.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 0x99];
 /// For local experiments (IEEE 802).
 const KIND: [u8; 2] = [0x88, 0xb5];

@@ -57,7 +57,7 @@ pub fn cores(bench: &Bench) -> Outcome {
 }
 
 /// Distances between cores: near to themselves, the same both ways here, one line per core for
-/// whoever knows the machine.
+/// the scenario, which knows the machine.
 pub fn locality(bench: &Bench) -> Outcome {
     let cores: u64 = bench.start.cores().into();
     let distance = |from, to| sys::locality_get(from, to).map_err(refused("LocalityGet"));

@@ -87,7 +87,7 @@ pub async fn run(start: Start) {
     }
     runtime::log!("done: {} ok, {} failed", counts[0], counts[1]);
     loop {
-        // The system may end with this component; whoever reads the lines ends it instead.
+        // The system may end with this component; the reader of the lines ends it instead.
         runtime::sleep(u64::MAX / 4).await;
     }
 }

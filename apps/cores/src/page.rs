@@ -43,7 +43,7 @@ impl Pages {
     /// The bytes, to be copied in and out.
     pub fn memory(&self) -> Bulk {
         let start = NonNull::new(self.address as *mut u8).expect("nothing is mapped at zero");
-        // SAFETY: mapped as long as the keeper lives, and shared memory to whoever reaches it.
+        // SAFETY: mapped as long as the keeper lives, and shared memory to all that reach it.
         unsafe { Bulk::at(start, (self.count * PAGE_BYTES) as usize, Some(self._keeper.clone())) }
     }
 

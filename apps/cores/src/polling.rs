@@ -202,7 +202,7 @@ pub async fn sleep(bench: &Bench) -> Outcome {
 }
 
 /// A kernel core is told as ours, and that no program has had it, however much it does. It is kept
-/// for whoever looks from outside.
+/// for the scenario that looks from outside.
 pub async fn kept(bench: &Bench) -> Outcome {
     let mut core = KernelCore::new(bench, false).await?;
     for _ in 0..CALLS {

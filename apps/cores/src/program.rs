@@ -254,7 +254,7 @@ pub async fn owner_gone(bench: &Bench) -> Outcome {
     must_be(sys::pcore_halt(copy), Error::NoRights, "PcoreHalt without the right")?;
     sys::cap_drop(copy).map_err(refused("CapDrop"))?;
     let end_ns = runtime::now_ns() + LIMIT_NS;
-    // Its watch goes with it: whoever wants the core asks for it.
+    // Its watch goes with it: a program that wants the core asks for it.
     loop {
         match sys::pcore_alloc(bench.cores, Handle::SELF_RAM, core) {
             Ok(pcore) => break sys::cap_drop(pcore).map_err(refused("CapDrop"))?,

@@ -434,7 +434,7 @@ enum Run {
     On,
 }
 
-/// Sleeps, so that whoever has time of its own runs, until something holds.
+/// Sleeps, so that contexts with time of their own run, until something holds.
 fn let_run(is_over: impl Fn() -> bool) -> Run {
     let idles = || sys::counter_read(layout::counter::IDLES).unwrap_or(0);
     for _ in 0..PIECES {

@@ -22,7 +22,7 @@ const ANSWER_OFFSET: usize = 320;
 /// Descriptor flags: another one follows; the device writes.
 const NEXT: u16 = 1;
 const WRITE: u16 = 2;
-/// Class and command of section 5.1.6.5.1: receive all frames, whoever they are for.
+/// Class and command of section 5.1.6.5.1: receive all frames, to any address.
 const PROMISCUOUS: [u8; 2] = [0, 0];
 /// The answer to a command that was carried out.
 const DONE: u8 = 0;

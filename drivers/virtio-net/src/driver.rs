@@ -251,8 +251,8 @@ impl<T: Transport, M: Memory + Clone> Driver<T, M> {
         [RECEIVE, TRANSMIT].map(|index| queue_offset(self.half, index) + USED_OFFSET + INDEX_OFFSET)
     }
 
-    /// Has the device receive all frames, whoever they are for, or those for its address and for
-    /// all; so it begins. [`promiscuous`](Self::promiscuous) tells what came of it.
+    /// Has the device receive all frames, or those to its address and to all; so it begins.
+    /// [`promiscuous`](Self::promiscuous) tells what came of it.
     pub fn set_promiscuous(&mut self, on: bool) {
         self.wants_all = on;
         if self.promiscuous == Some(Err(Refused)) {

@@ -54,7 +54,7 @@ struct Service {
     /// What was kept back is for a client that is no more.
     stale: Cell<bool>,
     wakeup: Notify,
-    /// Rung after each turn.
+    /// Notified after each turn.
     turned: Notify,
     /// Whether there is a link, and what the client was told of that.
     up: Cell<bool>,

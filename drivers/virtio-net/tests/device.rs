@@ -378,7 +378,7 @@ fn the_words_to_poll_are_those_the_device_writes() {
     }
 }
 
-/// What the client counts by outlives a driver and no reset, whoever resets the device and why.
+/// What the client counts by outlives a driver and no reset, whatever the reason for that.
 #[test]
 fn frames_are_counted_until_the_device_is_reset() {
     let machine = Machine::new();

@@ -86,7 +86,7 @@ impl Executor {
         is_time
     }
 
-    /// Has all that is known been handled, and every doorbell rung that is due?
+    /// Has all that is known been handled, and every due notification sent?
     fn is_done(&self) -> bool {
         self.tasks.ready_count() == 0 && !self.signals.has_posted() && !self.ports.any_dirty()
     }

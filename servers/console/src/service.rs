@@ -304,8 +304,8 @@ impl Console {
         }
     }
 
-    /// To whoever sits at the terminal. Over the device, what has no room is lost: echo, and words
-    /// of ours.
+    /// Sends bytes to the terminal. Over the device, what has no room is lost: echo, and words of
+    /// ours.
     fn send(&self, bytes: &[u8]) {
         match &self.streams {
             Some(streams) => drop(streams.write(Out::Screen, bytes, None, |count| count)),

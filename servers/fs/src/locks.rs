@@ -41,7 +41,7 @@ struct Held {
     /// First byte, and the first one after it; `u64::MAX` is any end of the file.
     from: u64,
     to: u64,
-    /// The process that asked, for whoever wants to know.
+    /// The process that asked, for F_GETLK.
     process: u32,
 }
 

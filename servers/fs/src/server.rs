@@ -72,7 +72,7 @@ pub struct Server {
     pub locks: RefCell<Locks>,
     /// What clients lend each other.
     pub tickets: RefCell<Tickets>,
-    /// Tickets of lenders that have ended, and word of that.
+    /// Tickets of senders that have ended, and word of that.
     unsure: RefCell<Vec<u64>>,
     lender_ended: Watch,
     /// Some lock went or shrank.
@@ -209,7 +209,7 @@ impl Server {
         self.open.borrow_mut().values_mut().for_each(|open| open.holders.inherit(client, child));
     }
 
-    /// A client ended.
+    /// Releases all that a client held, which ended.
     pub fn release_all_of(&self, gone: &Peer) {
         let of_gone = |(id, open): (&DescriptionId, &Open)| {
             let holders = open.holders.among(gone.ids()).filter(|holder| gone.was(*holder));

@@ -28,7 +28,7 @@ struct Service {
     wakeup: Notify,
     /// What was kept back is for a driver, or for a TCP, that is no more.
     stale: Cell<(bool, bool)>,
-    /// Rung when a driver is attached.
+    /// Notified when a driver is attached.
     link: Notify,
     /// Whether the link was up, as it was last said.
     up: Cell<Option<bool>>,

@@ -117,7 +117,7 @@ impl<M: Memory> Ip<M> {
                 return Fate::Passed;
             }
             IpProtocol::Tcp if self.keep_for_tcp(packet, now_ns) => return Fate::Passed,
-            // Whoever sends a datagram sends it again.
+            // The sender of a datagram sends it again.
             IpProtocol::Tcp | IpProtocol::Udp => self.counters.no_tcp += 1,
             IpProtocol::Icmp => return self.icmp_arrived(packet, &header, from),
             _ => self.counters.other_transport += 1,

@@ -1,9 +1,9 @@
 //! Channels that components ask for while they run: to whom serves a contract, as the name server
 //! tells.
 //!
-//! Invariants: a channel is in `bound` from before it is made until it is closed, so that whoever
-//! ends meanwhile has it closed, and nobody has too many; every request is answered. How many
-//! requests of a component are under way at once is bounded by its monitor.
+//! Invariants: a channel is in `bound` from before it is made until it is closed, so that it is
+//! closed if either side ends meanwhile, and nobody has too many; every request is answered. How
+//! many requests of a component are under way at once is bounded by its monitor.
 
 use alloc::rc::Rc;
 use alloc::string::String;

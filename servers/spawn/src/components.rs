@@ -44,8 +44,8 @@ const UNKNOWN: u64 = u64::MAX;
 const MEMORY: &str = "memory";
 
 impl Service {
-    /// Starts a component, to the end, whatever becomes of whoever asked meanwhile: what is made is
-    /// started or taken back.
+    /// Starts a component, to the end, whatever becomes of the client meanwhile: what is made is
+    /// started or destroyed.
     pub async fn component(
         self: &Rc<Self>,
         client: &Peer,

@@ -308,7 +308,7 @@ mod tests {
             entry.died(1, &death(DeathCause::Killed, STALLED), 150),
             Some(Decision::Restart { generation: 2, after_ns: 0 })
         );
-        // Told again, by whoever heard of it too.
+        // Told again, by another that heard of it too.
         assert_eq!(entry.died(1, &death(DeathCause::Killed, STALLED), 160), None);
         assert!(entry.is_over(1) && !entry.is_over(2));
         // The answer to the first start comes late.

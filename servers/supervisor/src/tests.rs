@@ -337,7 +337,7 @@ fn who_ended_while_events_were_lost_is_found_beside_a_stuck_monitor() {
     });
 }
 
-/// A stuck monitor is waited for: by who asks it, not by whoever else needs the supervisor.
+/// A request to a stuck monitor waits for it; other requests to the supervisor do not.
 #[test]
 fn a_stuck_monitor_does_not_make_the_supervisor_deaf() {
     let fake = Rc::new(Fake::default());

@@ -327,8 +327,8 @@ impl Supervisor {
         self.lines.borrow_mut().entry(name.to_string()).or_default().clone()
     }
 
-    /// Starts a component, again and again if it must be; whether it runs. That a later generation
-    /// ended meanwhile leaves it to whoever starts that one again.
+    /// Starts a component, again and again if it must be; whether it runs. If a later generation
+    /// ended meanwhile, the task that starts that one again does it.
     async fn start_at_last(&self, name: &str, generation: u64, entrance: Entrance, mut after_ns: u64) -> bool {
         loop {
             if after_ns > 0 {
@@ -436,7 +436,7 @@ impl Supervisor {
     }
 
     /// Waits until a component serves, or is done, as long as it gets on. With a `generation`, that
-    /// one: if it ended meanwhile, whoever starts the next waits for that.
+    /// one: if it ended meanwhile, the task that starts the next waits for that.
     pub(crate) async fn wait(&self, name: &str, generation: Option<u64>) -> bool {
         let settled = |entry: &Entry| match entry.phase {
             _ if generation.is_some_and(|generation| entry.is_over(generation)) => Some(false),

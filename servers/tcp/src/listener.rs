@@ -2,8 +2,7 @@
 //!
 //! A connection is in its listener's queue from its SYN until it is accepted, so one limit bounds
 //! half-open and waiting ones together. A SYN past the limit is dropped, as Linux does: the peer
-//! tries again after a second. Whoever runs the machine is told of it, once in [`TOLD_EVERY_NS`]
-//! per listener.
+//! tries again after a second. The log tells of it, once in [`TOLD_EVERY_NS`] per listener.
 
 use alloc::collections::VecDeque;
 use core::net::Ipv4Addr;
@@ -26,13 +25,13 @@ pub struct Listener {
     pub address: Option<Ipv4Addr>,
     /// In order of their SYNs.
     pub waiting: VecDeque<u64>,
-    /// So many may wait.
+    /// Most that may wait: the backlog.
     pub most: usize,
     /// SYNs dropped.
     dropped: Tally,
 }
 
-/// What a dropped SYN was refused for.
+/// Why a SYN was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DropCause {
     /// Its listener's queue is full: the program accepts too slowly. Remedy: a larger `backlog`, up
@@ -106,7 +105,7 @@ impl Listener {
         self.dropped.add(now_ns)
     }
 
-    /// A connection is no longer here.
+    /// Removes a connection from the queue.
     pub fn remove(&mut self, connection: u64) {
         self.waiting.retain(|waiting| *waiting != connection);
     }

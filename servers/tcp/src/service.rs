@@ -30,7 +30,7 @@ pub struct Service {
     /// What was kept back is for an IP that is no more.
     pub stale: Cell<bool>,
     events: RefCell<BTreeMap<u64, DescriptionsEvents>>,
-    /// Tickets of lenders that have ended, and word of that.
+    /// Tickets of senders that have ended, and word of that.
     unsure: RefCell<Vec<u64>>,
     lender_ended: Watch,
 }

@@ -414,7 +414,7 @@ impl<M: Memory> Sockets<M> {
         self.table.values_mut().for_each(|description| description.holders.inherit(parent, child));
     }
 
-    /// A client lends what it holds: one more reference, which a ticket stands for.
+    /// A client passes on what it holds: one more reference, which a ticket stands for.
     pub fn lend(&mut self, client: ClientId, id: DescriptionId, ticket: u64) -> Result<u64, Error> {
         self.get(client, id)?;
         self.tickets.lend(ticket, id, client)?;

@@ -319,7 +319,7 @@ const SEEN_MIN: u64 = 100;
 /// they open.
 fn join(fixture: &Fixture, member: &Member, phase_us: u64) -> Result<Companion, Failure> {
     let [period_us, slice_us] = TOGETHER_US;
-    // SAFETY: it reaches what `Member` has, and whoever calls this lets it end before that does.
+    // SAFETY: it reaches what `Member` has, and the caller lets it end before that does.
     let companion = unsafe { Companion::start(beat, &raw const *member as u64, Some((PRIORITY, 1000))) }?;
     sys::schedule_gang(fixture.pcore()?, time(&companion)?, period_us, slice_us, phase_us)?;
     let now_us = runtime::now_ns() / 1000;

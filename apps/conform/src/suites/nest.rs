@@ -17,9 +17,9 @@ const PAGES: u64 = 32;
 /// In a scripted domain's space, where it has nothing: a multiple of the two sizes used here.
 const THERE: u64 = 1 << 33;
 const SLOT_PAGES: u64 = 512;
-/// Pages that one fault shows if they are there.
+/// Pages that one fault maps if they are present (fault-around).
 const AROUND_PAGES: u64 = 16;
-/// Of whoever else runs on this core meanwhile.
+/// Of other programs that run on this core meanwhile.
 const OTHERS_FAULTS: u64 = 4;
 const SLOT_BYTES: u64 = SLOT_PAGES * PAGE_BYTES;
 const MIDDLE_PAGES: u64 = SLOT_PAGES * 512;

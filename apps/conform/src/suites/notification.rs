@@ -125,13 +125,13 @@ fn add(_: &Fixture, words: Words) -> Result<Words, Failure> {
     Ok([words[0] + words[1], words[2], words[3], 0])
 }
 
-/// Questions of a batch; batches: another component may have rung somebody in one.
+/// Questions of a batch; batches: another component may have notified in one.
 const QUESTIONS: u64 = 20;
 const BATCHES: usize = 8;
 /// The shared word in which who asks says how often it has, and who answers the same.
 const TURN: u64 = 1;
 
-/// What names a context of another core is no portal and lends no time; a question and its answer
+/// What names a context of another core is no portal and donates no time; a question and its answer
 /// are a wake-up each.
 async fn a_call_of_another_core_is_two_wake_ups(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
     let (doorbell, bits) = fixture.next_doorbell().ok_or_else(|| Failure::new("no channel to the next core"))?;

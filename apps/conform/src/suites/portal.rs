@@ -99,7 +99,7 @@ extern "C" fn serve_when_told(_: u64) -> ! {
     }
 }
 
-/// Three callers of one server: each waits until it is answered, whoever came first is served
+/// Three callers of one server: each waits until it is answered, the first that came is served
 /// first, on the callers' time, and each has its own answer.
 fn callers_wait_and_are_served_in_order(fixture: &Fixture) -> Outcome {
     [&SERVED.asked, &SERVED.may_answer].iter().for_each(|count| count.store(0, Ordering::Release));

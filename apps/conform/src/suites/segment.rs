@@ -66,7 +66,7 @@ fn copy_on_write_parts_both_ways(fixture: &Fixture) -> Outcome {
     copied(fixture, copy::ON_WRITE)
 }
 
-/// Original and copy are alike at first and then apart, whoever writes.
+/// Original and copy are alike at first and then apart, whichever is written.
 fn copied(fixture: &Fixture, mode: u64) -> Outcome {
     let (original, _) = sys::segment_alloc(fixture.ram(), PAGES, 0)?;
     let here = fixture.map(0, original, PAGES)?;

@@ -296,8 +296,8 @@ fn retype(fixture: &Fixture, [id, ..]: Words) -> Result<Words, Failure> {
     Ok([1, 0, 0, 0])
 }
 
-/// Whoever could write a page that is a table could write translations (Barrelfish 4.7), also from
-/// a core that the table is not on.
+/// A program that could write a page that is a table could write translations (Barrelfish 4.7),
+/// also from a core that the table is not on.
 async fn what_two_cores_know_becomes_no_table(fixture: Rc<Fixture>, partner: Rc<Partner>) -> Outcome {
     let common = Common::new(&fixture, &partner).await?;
     let (page, id) = sys::share_segment(common.pool, 1, [0; 2], CONTIGUOUS)?;

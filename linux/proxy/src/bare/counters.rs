@@ -214,7 +214,7 @@ async fn perform(found: &Description, act: Act, waits: bool) -> Result<ControlFl
     let mut waiting: Option<Waiting> = None;
     loop {
         let Some((done, left)) = act_on(Name::Number(found.id), act) else {
-            // Whoever waits beside this one is told next, and finds the same.
+            // The next waiter is told then, and finds the same.
             let to = proxy().moved_counter(found.id);
             return to.map(ControlFlow::Break).ok_or(Errno::EBADF.into());
         };

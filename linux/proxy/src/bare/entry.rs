@@ -217,14 +217,14 @@ pub fn set_return_value(value: u64) {
     unsafe { (&raw mut (*place()).rax).write_volatile(value) };
 }
 
-/// The program makes its call again: it is still there with its number.
+/// Has the program make its call again: the number is still in its register.
 pub fn restart_syscall(bytes: u64) {
     let mut program = registers();
     program.rip = program.rip.wrapping_sub(bytes);
     set_registers(&program);
 }
 
-/// Did a signal's bits come since the proxy last looked? Takes the mark back; `rest` must follow.
+/// Whether badge bits came since the proxy last looked. Clears that mark; `rest` must follow.
 pub fn take_pending() -> bool {
     // SAFETY: as above. The kernel may set it again between the two, for bits that `rest` then
     // sees.

@@ -147,7 +147,7 @@ pub async fn clone_by(at: u64, bytes: u64) -> Outcome {
     copy(Wishes { handle_at, ..Wishes::new(arguments) }).await
 }
 
-/// fork, and vfork if the caller lends its memory.
+/// fork, or vfork.
 pub async fn fork(is_vfork: bool) -> Outcome {
     copy(Wishes { is_vfork, shares_stack: is_vfork, ..Wishes::default() }).await
 }

@@ -93,7 +93,7 @@ fn map_by(start: u64, end: u64, access: u32, flags: u64, marks: u32) -> Result<(
 /// Zeroed pages for an area at `start`: those of the segment that lies before it, if it can have
 /// them, else of a new one. Gives the segment and the first page.
 fn own_pages(start: u64, pages: u64) -> Result<(u64, u64), Errno> {
-    // Whoever moves the end of the heap wants its segment to end there.
+    // A brk wants the heap's segment to end at the end of the heap.
     let can = |state: &mut ProcessState| {
         let last = state.memory.before(start).filter(|last| last.segment != state.heap_segment)?;
         last.room_behind(pages)

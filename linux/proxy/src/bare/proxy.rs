@@ -129,7 +129,7 @@ impl Proxy {
     }
 
     /// Waits until no other thread has data in the bulk area of a server, and takes it; so with
-    /// what else bears such a number. Whoever has it waits for nothing but answers that are made at
+    /// what else bears such a number. Its holder waits for nothing but answers that are made at
     /// once.
     pub async fn turn(&'static self, server: u32) -> Turn {
         let bit = 1 << server;
@@ -261,7 +261,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         closed: Watch::new(),
         signal_bits,
         wait_queue: WaitQueue::default(),
-        // Those of whoever had this domain's name before were smaller.
+        // Those of an earlier process of this domain's name were smaller.
         requests: Cell::new(runtime::now_ns()),
         candidates: RefCell::default(),
         timers: RefCell::default(),

@@ -1,4 +1,5 @@
-//! Descriptors that go with messages (SCM_RIGHTS): what the sender lends, the receiver takes.
+//! Descriptors that go with messages (SCM_RIGHTS): the sender makes tickets, the receiver claims
+//! them.
 
 use alloc::vec::Vec;
 

@@ -4,8 +4,8 @@
 //! *waits* in a Linux call. A call is polled once where it is made, and is a task of the executor
 //! if it has to wait; while it is polled, its thread is the *current* one, for whom the proxy
 //! works. One that waits for another thread only, and for no time, *sleeps* instead: it stands in a
-//! line, and whoever wakes it gives it what comes of its call. A program with one thread pays for
-//! none of this: its calls are awaited where they are made.
+//! queue, and the thread that wakes it sets the result of its call. A program with one thread pays
+//! for none of this: its calls are awaited where they are made.
 //!
 //! Invariants: the running thread is current whenever no task is polled; who waits or is ready has
 //! its registers put aside; who sleeps stands in one line, with no task; vector registers and bases
@@ -238,8 +238,8 @@ fn work_for(place: usize) -> usize {
         (thread.state.as_ptr(), registers)
     });
     GLOBAL.state.set(state);
-    // SAFETY: the thread's state lives as long as the thread, and whoever ends a thread works for
-    // another one then.
+    // SAFETY: the thread's state lives as long as the thread, and a proxy that ends a thread works
+    // for another one then.
     unsafe { entry::work_with(registers) };
     GLOBAL.current.replace(place)
 }
@@ -379,8 +379,9 @@ fn run_next() -> Return {
     let now_ns = runtime::now_ns();
     let (outcome, is_exact) = enter(place, now_ns);
     let by_call = outcome.map(|(call, outcome)| syscall::settle(call.effect(), outcome));
-    // What others asked for while this thread was not there is to be rung for. Threads that go on
-    // from one to the other are hardly ever found at the end of a slice by those who wait for time.
+    // Requests that others made while this thread was away still need a doorbell. Threads that go
+    // on from one to the other are hardly ever found at the end of a slice by those who wait for
+    // time.
     syscall::finish(runtime::is_due(now_ns));
     if is_exact { Return::Exact } else { by_call.unwrap_or(Return::Quick) }
 }

@@ -26,8 +26,8 @@ struct Global(RefCell<Option<Loan>>);
 unsafe impl Sync for Global {}
 static LOAN: Global = Global(RefCell::new(None));
 
-/// Where what is on loan lies of who lends nothing, and waits all the same: no program has memory
-/// there.
+/// The place of shared stack for a caller that shares none, and waits all the same: no program has
+/// memory there.
 pub const NOTHING: u64 = 1;
 
 fn bytes(at: u64) -> Option<Vec<u8>> {

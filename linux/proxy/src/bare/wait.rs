@@ -22,16 +22,16 @@ use super::proxy::proxy;
 use super::threads;
 use super::user::with_signals;
 
-/// What happened that waiting calls may want to know.
+/// Calls that wait for changes of objects, and for signals.
 #[derive(Default)]
 pub struct WaitQueue {
     waits: RefCell<Waits>,
-    /// Rung when signals came, and word of other processes.
+    /// Notified when signals came, and news of other processes.
     signals: Watch,
 }
 
 impl WaitQueue {
-    /// A signal came, or the process may go on.
+    /// Wakes the waits that end by a signal, or when the process may continue.
     pub fn signalled(&self) {
         self.signals.changed();
     }
@@ -41,13 +41,13 @@ impl WaitQueue {
         self.waits.borrow().changes()
     }
 
-    /// Lets those go on whom a change of an object concerns.
+    /// Wakes the waits that a change of an object concerns.
     pub fn changed(&self, object: Object) {
         let woken = self.waits.borrow_mut().changed(object);
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// The same for a server of which any object may have changed.
+    /// The same for all objects of a server.
     pub fn all_changed(&self, server: u32) {
         let woken = self.waits.borrow_mut().all_changed(server);
         woken.into_iter().for_each(Waker::wake);
