@@ -95,13 +95,13 @@ mod tests {
     #[test]
     fn what_is_under_way_is_told_and_nothing_else() {
         let progress = Progress::start();
-        let (one, other) = (progress.begin("boot/q35/1", LIMIT), progress.begin("held/q35/2", LIMIT));
+        let (one, other) = (progress.begin("boot/q35/1", LIMIT), progress.begin("open-connections/q35/2", LIMIT));
         drop(one);
         let work = progress.work.lock().unwrap().clone();
-        let now = work["held/q35/2"].0 + Duration::from_secs(31);
-        assert_eq!(line(&work, now).unwrap(), "     under way: held/q35/2 (31 s)");
+        let now = work["open-connections/q35/2"].0 + Duration::from_secs(31);
+        assert_eq!(line(&work, now).unwrap(), "     under way: open-connections/q35/2 (31 s)");
         assert_eq!(hung(&work, now), None);
-        assert_eq!(hung(&work, now + LIMIT), Some("held/q35/2"));
+        assert_eq!(hung(&work, now + LIMIT), Some("open-connections/q35/2"));
         drop(other);
         assert_eq!(line(&progress.work.lock().unwrap(), now), None);
     }

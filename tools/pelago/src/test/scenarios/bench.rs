@@ -1,7 +1,7 @@
 //! Tier 5: `./pelago bench` measures Linux beside us, keeps and compares what it found, draws it,
 //! and says what it could not do.
 
-use super::door::read_lines;
+use super::cli::read_lines;
 use crate::bench::counts;
 use crate::host::child;
 use crate::host::late::late;

@@ -4,7 +4,7 @@
 //! The clients keep their connections; what they ask for differs by client and by question, so that
 //! an answer which is late, lost, doubled or another's is seen.
 
-use super::door::Running;
+use super::cli::Running;
 use super::random::Random;
 use super::servers::{Server, wait_until};
 use super::web::first_tries;

@@ -5,7 +5,7 @@
 
 use crate::host::skip::Skip;
 use crate::test::scenario::{Bench, Scenario};
-use crate::test::scenarios::{held, keep_alive, recovery, recovery_other};
+use crate::test::scenarios::{keep_alive, open_connections, recovery, recovery_other};
 use anyhow::{Context, Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,10 +13,10 @@ const LOOPS: usize = 4;
 /// Rounds of the nightly form, each of the whole of both groups.
 const ROUNDS: usize = 20;
 /// What the plain run tries, one of each group.
-const BRIEF: [&str; 2] = ["held/hang/q35/1", "recovery/hang/q35/2"];
+const BRIEF: [&str; 2] = ["open-connections/hang/q35/1", "recovery/hang/q35/2"];
 
 /// Of those that run by night only, these are short enough to be run in each round.
-const NIGHTLY: [&str; 3] = ["held/400/q35/2", "recovery/keep-alive/user/2", "recovery/keep-alive/tap/2"];
+const NIGHTLY: [&str; 3] = ["open-connections/400/q35/2", "recovery/keep-alive/user/2", "recovery/keep-alive/tap/2"];
 
 pub fn scenarios() -> Vec<Scenario> {
     vec![
@@ -26,7 +26,8 @@ pub fn scenarios() -> Vec<Scenario> {
 }
 
 fn run(bench: &Bench, rounds: usize, is_meant: impl Fn(&str) -> bool) -> Result<()> {
-    let groups = [held::scenarios(), recovery::scenarios(), keep_alive::scenarios(), recovery_other::scenarios()];
+    let groups =
+        [open_connections::scenarios(), recovery::scenarios(), keep_alive::scenarios(), recovery_other::scenarios()];
     let is_short = |scenario: &Scenario| !scenario.nightly || NIGHTLY.contains(&scenario.name.as_str());
     let chosen = groups.into_iter().flatten().filter(|scenario| is_short(scenario) && is_meant(&scenario.name));
     let chosen: Vec<Scenario> = chosen.collect();
@@ -44,7 +45,9 @@ fn run(bench: &Bench, rounds: usize, is_meant: impl Fn(&str) -> bool) -> Result<
         passed
     })?;
     if passed == 0 {
-        bail!(Skip::Cannot("it repeats scenarios of held and recovery, and this machine can have none".into()));
+        bail!(Skip::Cannot(
+            "it repeats scenarios of open-connections and recovery, and this machine can have none".into()
+        ));
     }
     println!("     {passed} scenarios passed beside {LOOPS} busy loops");
     Ok(())

@@ -2,7 +2,7 @@
 //! (`datagrams.c`), and datagrams to and from the host.
 
 use super::checks;
-use super::door::Running;
+use super::cli::Running;
 use crate::host::port;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, ensure};

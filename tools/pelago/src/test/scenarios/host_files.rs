@@ -1,7 +1,7 @@
 //! Tier 3: what `run` brings of the host, by running this very tool as a person does: trees of any
 //! shape, packages, and what is said about it.
 
-use super::door::Running;
+use super::cli::Running;
 use crate::host::child;
 use crate::host::skip::Skip;
 use crate::test::scenario::Scenario;
@@ -43,12 +43,12 @@ const PACKAGES: [Case; 4] = [
 
 pub fn scenarios() -> Vec<Scenario> {
     let mut all = vec![
-        Scenario::shared(3, "door/tree".into(), |_| tree()),
-        Scenario::shared(3, "door/silence".into(), |_| silence()),
-        Scenario::shared(3, "door/rootfs".into(), |_| root_file_system()),
+        Scenario::shared(3, "cli/tree".into(), |_| tree()),
+        Scenario::shared(3, "cli/silence".into(), |_| silence()),
+        Scenario::shared(3, "cli/rootfs".into(), |_| root_file_system()),
     ];
     let packages = PACKAGES.iter();
-    all.extend(packages.map(|case| Scenario::shared(3, format!("door/package/{}", case.package), |_| package(case))));
+    all.extend(packages.map(|case| Scenario::shared(3, format!("cli/package/{}", case.package), |_| package(case))));
     all
 }
 

@@ -2,7 +2,7 @@
 //! (`local_sockets.c`), and Python's event loop (`local_sockets.py`).
 
 use super::checks;
-use super::door::Running;
+use super::cli::Running;
 use crate::host::skip::Skip;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};

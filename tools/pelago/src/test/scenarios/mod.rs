@@ -15,30 +15,31 @@ mod breadth;
 mod broken;
 mod busy_host;
 mod checks;
+mod cli;
 mod clock;
 mod common_memory;
 mod cores;
 mod coverage;
 mod datagrams;
-mod door;
 mod files;
 mod frames;
 mod fuzz;
 mod groups;
-mod held;
 mod host_files;
+mod idle;
 mod keep_alive;
 mod kinds;
 mod layouts;
 mod link;
 mod linux_fuzz;
 mod local_sockets;
-mod many;
 mod memory;
 mod mixed;
 mod model;
+mod multicore_program;
 mod newcomer;
 mod objects;
+mod open_connections;
 mod pairs;
 mod processes;
 mod programs;
@@ -47,7 +48,6 @@ mod readiness;
 mod recovery;
 mod recovery_other;
 mod redis_suite;
-mod rest;
 mod servers;
 mod shared_files;
 mod shares;
@@ -74,7 +74,7 @@ pub fn all() -> Vec<Scenario> {
         objects::scenarios(),
         fuzz::scenarios(),
         model::scenarios(),
-        many::scenarios(),
+        multicore_program::scenarios(),
         programs::scenarios(),
         files::scenarios(),
         clock::scenarios(),
@@ -92,7 +92,7 @@ pub fn all() -> Vec<Scenario> {
         datagrams::scenarios(),
         local_sockets::scenarios(),
         shell::scenarios(),
-        door::scenarios(),
+        cli::scenarios(),
         host_files::scenarios(),
         newcomer::scenarios(),
         memory::scenarios(),
@@ -107,7 +107,7 @@ pub fn all() -> Vec<Scenario> {
         suite::scenarios(),
         web::scenarios(),
         link::scenarios(),
-        rest::scenarios(),
+        idle::scenarios(),
         audit::scenarios(),
         frames::scenarios(),
         recovery::scenarios(),
@@ -118,7 +118,7 @@ pub fn all() -> Vec<Scenario> {
         mixed::scenarios(),
         broken::scenarios(),
         busy_host::scenarios(),
-        held::scenarios(),
+        open_connections::scenarios(),
         bench::scenarios(),
     ];
     tiers.into_iter().flatten().collect()

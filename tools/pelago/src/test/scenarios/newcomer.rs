@@ -2,7 +2,7 @@
 //! reaches this machine, and what is said when a program does not do what was hoped for.
 
 use super::checks;
-use super::door::Running;
+use super::cli::Running;
 use crate::host::port;
 use crate::host::skip::Skip;
 use crate::test::scenario::Scenario;
@@ -48,7 +48,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ("set-up", set_up),
         ("log", log),
     ];
-    all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
+    all.map(|(name, body)| Scenario::shared(3, format!("cli/{name}"), move |_| body())).into()
 }
 
 /// A program finds this machine by name, through the emulator's own network and through passt.

@@ -2,7 +2,7 @@
 //! Debian's redis in a guest. What of them is left out or fails, and why, is in
 //! `servers/redis_suite.txt`; that list is judged both ways, so it can only shrink.
 
-use super::door::Running;
+use super::cli::Running;
 use super::servers::wait_until;
 use super::tools;
 use crate::host::port;

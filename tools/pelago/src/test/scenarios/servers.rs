@@ -2,8 +2,8 @@
 //! system, and small ones of ours on the runtimes of Go, tokio and Python: each answers clients of
 //! the host, byte for byte, leaves its core alone where nobody asks, is told to end, and ends well.
 
-use super::door::Running;
-use super::rest::microseconds;
+use super::cli::Running;
+use super::idle::microseconds;
 use super::tools;
 use super::web::first_tries;
 use crate::host::child;

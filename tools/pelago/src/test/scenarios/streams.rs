@@ -5,7 +5,7 @@ use crate::host::child;
 use crate::host::late::late;
 use crate::image::machine_type::MachineType;
 use crate::test::scenario::Scenario;
-use crate::test::scenarios::door::read_lines;
+use crate::test::scenarios::cli::read_lines;
 use crate::test::scenarios::recovery::content;
 use anyhow::{Context, Result, bail, ensure};
 use nix::pty::{Winsize, openpty};

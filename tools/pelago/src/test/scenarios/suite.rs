@@ -2,7 +2,7 @@
 //! Debian's package. `suite/python.txt` says which of its modules are run, and which tests of them
 //! do not pass here; that list is judged both ways (decision 83).
 
-use super::door::Running;
+use super::cli::Running;
 use crate::image::built::Origin;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, bail, ensure};

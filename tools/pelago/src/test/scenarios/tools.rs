@@ -2,7 +2,7 @@
 //! systems of Debian's packages, and programs of ours on the runtimes of other languages, by
 //! running this very tool as a person does.
 
-use super::door::Running;
+use super::cli::Running;
 use crate::image::built::Origin;
 use crate::test::scenario::Scenario;
 use anyhow::{Context, Result, ensure};

@@ -33,10 +33,10 @@ pub fn scenarios() -> Vec<Scenario> {
         // How a failure is noticed does not depend on the machine.
         .filter(|(machine, _, verb)| *verb == "kill" || *machine == MachineType::Q35)
         .map(|(machine, cpus, verb)| {
-            let name = format!("held/{verb}/{}/{cpus}", machine.name());
+            let name = format!("open-connections/{verb}/{}/{cpus}", machine.name());
             Scenario::alone(4, name, move |bench| hold(bench, verb, machine, cpus, CONNECTIONS))
         })
-        .chain([Scenario::nightly(4, format!("held/{CONNECTIONS_MANY}/q35/2"), |bench| {
+        .chain([Scenario::nightly(4, format!("open-connections/{CONNECTIONS_MANY}/q35/2"), |bench| {
             hold(bench, "kill", MachineType::Q35, 2, CONNECTIONS_MANY)
         })])
         .collect()

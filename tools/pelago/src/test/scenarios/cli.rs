@@ -31,7 +31,7 @@ type Body = fn() -> Result<()>;
 pub fn scenarios() -> Vec<Scenario> {
     let all: [(&str, Body); 5] =
         [("options", options), ("page", page), ("ports", ports), ("print", print), ("gdb", debugger)];
-    all.map(|(name, body)| Scenario::shared(3, format!("door/{name}"), move |_| body())).into()
+    all.map(|(name, body)| Scenario::shared(3, format!("cli/{name}"), move |_| body())).into()
 }
 
 /// Everything a program can be given, in one boot.

@@ -21,7 +21,7 @@ const SHARE_MAX: f64 = 0.2;
 pub fn scenarios() -> Vec<Scenario> {
     let all = MachineType::ALL.into_iter().flat_map(|machine| CPUS.map(|cpus| (machine, cpus)));
     all.map(|(machine, cpus)| {
-        let name = format!("rest/{}/{cpus}", machine.name());
+        let name = format!("idle/{}/{cpus}", machine.name());
         // How somebody waits does not depend on the machine.
         let nightly = machine != MachineType::Q35;
         Scenario::alone(4, name, move |bench| rest(bench, machine, cpus)).by_night(nightly)
