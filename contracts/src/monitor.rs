@@ -16,8 +16,7 @@ use crate::spawn::{Death, DomainId};
 /// time.
 pub type ChannelId = u64;
 
-/// Status with which a component is ended that does not look at its work, or does not come to
-/// serve.
+/// Status with which a component is ended that hangs, or does not come to serve.
 pub const STALLED: u64 = 124;
 
 /// The two sides of a channel.

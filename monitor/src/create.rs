@@ -28,9 +28,9 @@ const DEATH_BIT_FIRST: u64 = 40;
 const DEATH_BITS: u64 = 8;
 /// All of them.
 pub const DEATH_BADGES: u64 = ((1 << DEATH_BITS) - 1) << DEATH_BIT_FIRST;
-/// The monitor's first bit for stalls; the rest up to 63 are too.
-/// A component that does not look at its work for so long is reported: with the report's way and
-/// the restart below the 200 ms promised.
+/// The monitor's first bit for stalls; the rest up to 63 are too. A component that leaves pending
+/// work alone for so long is reported as hung: with the report's way and the restart below the 200
+/// ms promised.
 const STALL_LIMIT_NS: u64 = 100_000_000;
 /// The same for one that cannot be restarted: the machine ends with it, so it has to be sure.
 const FATAL_STALL_LIMIT_NS: u64 = 2_000_000_000;

@@ -265,11 +265,11 @@ impl Service {
         }
     }
 
-    /// A component does not look at its work: it is ended here, as a client that was told of it
+    /// A component hangs: it is ended here, as a client that was told of it
     /// might be gone by then, and the kernel tells of a stall once. Its death follows.
     fn stalled(&self, domain: DomainId) {
         let name = self.domain_name(domain);
-        runtime::log!("{name} does not look at its work: it is ended");
+        runtime::log!("{name} hangs: ending it");
         self.tell(|listener| listener.stalled(domain));
         if let Err(error) = self.registry.borrow_mut().kill(domain, STALLED) {
             runtime::log!("{name} cannot be ended: {error:?}");
@@ -577,7 +577,7 @@ impl MonitorServer for Shared {
         runtime::spawn(async move {
             runtime::sleep(after_ns).await;
             if let Err(error) = service.inject_fault(core, domain, how).await {
-                runtime::log!("domain {domain:#x} is not harmed: {error:?}");
+                runtime::log!("no fault was injected into domain {domain:#x}: {error:?}");
             }
         });
         Ok(())
@@ -672,7 +672,7 @@ impl MonitorServer for Shared {
 
     fn power_off(&self, peer: &Peer, status: u8) {
         let error = sys::power_off(Handle::PCORE, status.into());
-        runtime::log!("{} wants the machine ended: {}", peer.name(), error.name());
+        runtime::log!("the machine cannot be powered off, as {} asks: {}", peer.name(), error.name());
     }
 }
 

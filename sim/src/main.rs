@@ -16,22 +16,22 @@ const PROGRESS: Duration = Duration::from_secs(2);
 #[derive(Parser)]
 #[command(name = "pelago sim")]
 struct Arguments {
-    /// How many seeds
+    /// Run this many seeds
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
-    /// Only this seed, or the first of several
+    /// Run this seed only, or begin with it
     #[arg(long)]
     seed: Option<u64>,
-    /// Cores; without it seeds take turns with 2 to 8
+    /// Run with this many cores; otherwise seeds take turns with 2 to 8
     #[arg(long, value_parser = clap::value_parser!(u16).range(2..))]
     nodes: Option<u16>,
-    /// Calls in each run
+    /// Make this many calls in each run
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     calls: Option<u32>,
-    /// Deaths in each run
+    /// Stop this many cores in each run
     #[arg(long)]
     deaths: Option<u32>,
-    /// Only these calls, by number
+    /// Make only these calls, by number
     #[arg(long, value_delimiter = ',')]
     only: Option<Vec<u32>>,
 }
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            eprintln!("pelago sim: {first}; ./pelago sim --help lists what there is");
+            eprintln!("pelago sim: {first}; ./pelago sim --help lists the options");
             return ExitCode::FAILURE;
         }
     };

@@ -20,11 +20,11 @@ const NAME_MAX: usize = 31;
 
 /// The commands, for people.
 pub const HELP: [&str; 8] = [
-    "components [-d]               what runs, and where; -d: each dispatcher, of which a program of several cores has one per core",
-    "cores                         what cores run and for whom, their time and memory, what their kernels hold",
+    "components [-d]               what runs, and where; -d: each dispatcher (a program of several cores has one for each core)",
+    "cores                         what each core runs and for whom, its time and memory, and its kernel's objects",
     "core N halt|run               halt a core that has no components, or start it again",
-    "chaos kill|hang|block|fault NAME  break a component and see it come back",
-    "chaos HOW NAME then HOW NAME MS   break two, one so long after the other",
+    "chaos kill|hang|block|fault NAME  break a component, and wait until it serves again",
+    "chaos HOW NAME then HOW NAME MS   break two, the second MS milliseconds after the first",
     "names CONTRACT                who serves a contract, nearest first, and what this core's name cache did",
     "poweroff                      end the machine",
     "help                          this list",

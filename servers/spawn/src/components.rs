@@ -158,7 +158,9 @@ impl Service {
             Ok(domains) => Ok(domains),
             Err((number, error, made)) => {
                 let (core, count) = (plans[number].0, made.len());
-                runtime::log!("{name}: core {core} refuses ({error:?}), so it is not made; {count} domains are undone");
+                runtime::log!(
+                    "{name}: core {core} refuses ({error:?}), so it does not start; {count} domains were ended"
+                );
                 self.undo(name, &made).await;
                 Err(error)
             }
@@ -385,7 +387,7 @@ impl Service {
             let name = String::from(name);
             runtime::spawn(async move {
                 if let Err(error) = call.await {
-                    runtime::log!("{name} is not known by name: {error:?}");
+                    runtime::log!("{name} is not registered at the name server: {error:?}");
                 }
             });
         }
@@ -411,7 +413,7 @@ impl Service {
         }
         // After them, on the same channel.
         if let Err(error) = self.names.told_all().await {
-            runtime::log!("the name server was not told all: {error:?}");
+            runtime::log!("not all names were registered at the name server: {error:?}");
         }
     }
 

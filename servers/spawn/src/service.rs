@@ -113,7 +113,7 @@ impl Service {
                 }
                 MonitorEvent::Serving { .. } | MonitorEvent::Stalled { .. } => {}
                 MonitorEvent::Lost => {
-                    runtime::log!("events of the monitor were lost: looking who is not there any more");
+                    runtime::log!("events of the monitor were lost: asking it which domains are left");
                     runtime::spawn(self.clone().look_for_dead());
                 }
                 MonitorEvent::PeerRestarted => {}

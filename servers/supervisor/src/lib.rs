@@ -179,7 +179,7 @@ impl Entry {
         }
     }
 
-    /// It does not look at its work.
+    /// It hangs.
     pub fn stalls(&mut self, now_ns: u64) {
         self.serves_no_more(now_ns);
         self.down_ns.get_or_insert(now_ns);

@@ -455,7 +455,7 @@ impl Supervisor {
             }
             runtime::log!("waiting for {name} to serve");
         }
-        runtime::log!("{name} does not serve: it stands still");
+        runtime::log!("{name} does not serve and makes no progress");
         false
     }
 

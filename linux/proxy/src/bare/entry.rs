@@ -248,7 +248,7 @@ pub fn set_registers(registers: &ProgramRegisters) {
 pub fn resume() -> ! {
     // SAFETY: nothing on this stack is needed again: the next entry starts at its top.
     let error = unsafe { sys::context_resume() };
-    runtime::log!("the program cannot go on: {error:?}");
+    runtime::log!("the program cannot be resumed: {error:?}");
     sys::domain_exit(101)
 }
 
@@ -269,7 +269,7 @@ pub fn interrupt_by(upcall_mask: u64, ticks: bool) {
     // SAFETY: the entries keep to the rules of `abi::control`; the stack is theirs alone.
     let done = unsafe { sys::context_proxy(address(pelago_linux_call), address(pelago_linux_upcall), top, flags) };
     if let Err(error) = done {
-        runtime::log!("the kernel takes no proxy: {error:?}");
+        runtime::log!("the kernel refuses the proxy's entry: {error:?}");
         sys::domain_exit(101);
     }
 }

@@ -289,7 +289,7 @@ fn no_memory(bench: &Bench, machine: MachineType, cpus: u32) -> Result<()> {
     with_console(boot(bench, machine, cpus, &[], true, |_| ())?, |guest| {
         guest.expect("pelago: ready", LIMIT)?;
         let refused = format!(
-            "spawn: crew: core {} refuses (NoMemory), so it is not made; {} domains are undone",
+            "spawn: crew: core {} refuses (NoMemory), so it does not start; {} domains were ended",
             cpus - 1,
             cpus - 1
         );
