@@ -1,6 +1,5 @@
 //! What `PcoreRun` starts a core with, and the ring by which a kernel core takes calls.
 
-use crate::Call;
 use core::sync::atomic::AtomicU64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -62,27 +61,6 @@ pub mod runs {
     /// No program: a kernel core, which polls.
     pub const KERNEL_CORE: u64 = 3;
 }
-
-/// Calls that a kernel core takes from a ring: those that neither wait, nor point to memory, nor
-/// are about a context. Any other is refused with `BadCall`. Handles are those of the kernel core's
-/// domain, which gets what `PcoreRun` passed.
-pub const RING_CALLS: [Call; 15] = [
-    Call::Null,
-    Call::CounterRead,
-    Call::CapCopy,
-    Call::CapDrop,
-    Call::CapStat,
-    Call::RamSplit,
-    Call::RamStat,
-    Call::SegmentAlloc,
-    Call::SegmentStat,
-    Call::Notify,
-    Call::PcoreStat,
-    Call::PcoreCurrent,
-    Call::PcoreDeviceStat,
-    Call::LocalityGet,
-    Call::ObjectCount,
-];
 
 /// First bytes of a ring's segment; [`RingSlot`]s follow. Whatever one side wrote is a claim to the
 /// other.

@@ -1,8 +1,8 @@
 //! A kernel core: it runs no program, polls what it was given and does calls for programs of other
 //! cores (Corey section 4.4).
 //!
-//! Invariants: what is in a ring is a claim of its user. Only calls of `abi::pcore::RING_CALLS` are
-//! done, none of which waits, follows a pointer or is about a context; they are done for the kernel
+//! Invariants: what is in a ring is a claim of its user. Only calls with the flag `Ring` are done,
+//! none of which waits, follows a pointer or is about a context; they are done for the kernel
 //! core's domain, whose one context never runs and only stands for it. An impossible ring is polled
 //! no more, which harms its user alone. One look at a ring does at most [`BATCH`] requests, so that
 //! every device has its turn.
@@ -20,7 +20,7 @@ use crate::objects::{Context, Ptr};
 use crate::scheduler::Decision;
 use crate::state::Kernel;
 use abi::Error;
-use abi::pcore::{DEVICES_MAX, RING_CALLS, Ring, RingSlot, polled, ring_slots};
+use abi::pcore::{DEVICES_MAX, Ring, RingSlot, polled, ring_slots};
 use core::sync::atomic::{AtomicU16, Ordering};
 
 /// Requests done at one look at a ring.
@@ -201,8 +201,7 @@ impl Kernel {
     fn answer(&mut self, caller: Ptr<Context>, slot: &RingSlot) -> bool {
         let number = slot.number.load(Ordering::Relaxed);
         let words = core::array::from_fn(|index| slot.arguments[index].load(Ordering::Relaxed));
-        let call = abi::Call::decode(number).filter(|call| RING_CALLS.contains(call));
-        let answer = match call {
+        let answer = match abi::Call::decode(number) {
             Some(call) => calls::of_ring(self, caller, call, words),
             None => Ok(Err(Error::BadCall)),
         };

@@ -1,8 +1,9 @@
 //! Copying, minting and dropping capabilities.
 
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
+use crate::objects::Segment;
 use crate::objects::share::Capability;
-use crate::objects::{Context, Portal, Segment};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::{Error, Handle, Rights};
@@ -18,33 +19,26 @@ pub(super) fn downgraded(held: Rights, wanted: u64) -> Result<Rights, Error> {
     if held.union(Rights::INHERIT).contains(wanted) { Ok(wanted) } else { Err(Error::NoRights) }
 }
 
-pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
-    let (parent, source) = request.source(0)?;
-    let rights = downgraded(source.rights, request.words()[1])?;
+pub(super) fn cap_copy(kernel: &mut Kernel, request: &Request, call: CapCopy) -> Answer {
+    let (parent, source) = call.source;
+    let rights = downgraded(source.rights, call.rights)?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
     one(request.caller.domain().insert_derived(slot, Capability { rights, ..source }, parent).0)
 }
 
-pub(super) fn mint(kernel: &mut Kernel, request: &Request) -> Answer {
-    let (parent, source) = request.source(0)?;
-    let is_context = source.object.cast::<Context>().is_ok();
-    if !is_context && source.object.cast::<Portal>().is_err() {
-        return Err(Error::WrongType);
-    }
-    if !source.rights.contains(Rights::CONTROL) {
-        return Err(Error::NoRights);
-    }
-    let rights = downgraded(source.rights, request.words()[1])?;
+pub(super) fn cap_mint(kernel: &mut Kernel, request: &Request, call: CapMint) -> Answer {
+    let (parent, source) = call.source;
+    let rights = downgraded(source.rights, call.rights)?;
     let slot = request.slot(kernel)?;
     kernel.retain_any(source.object);
-    let minted = Capability { rights, badge: request.words()[2], ..source };
+    let minted = Capability { rights, badge: call.badge, ..source };
     one(request.caller.domain().insert_derived(slot, minted, parent).0)
 }
 
-pub(super) fn drop(kernel: &mut Kernel, request: &Request) -> Answer {
+pub(super) fn cap_drop(kernel: &mut Kernel, request: &Request, call: CapDrop) -> Answer {
     // A segment that nothing else names becomes shorter first, a step at a time.
-    if let Ok(last) = request.capability(0)?.object.cast::<Segment>()
+    if let Ok(last) = request.capability(call.capability)?.object.cast::<Segment>()
         && last.header().references() == 1
         && !last.free_pages(kernel, &mut Budget::step())
     {
@@ -54,8 +48,8 @@ pub(super) fn drop(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-pub(super) fn stat(request: &Request) -> Answer {
-    let capability = request.capability(0)?;
+pub(super) fn cap_stat(_: &Kernel, request: &Request, call: CapStat) -> Answer {
+    let capability = request.capability(call.capability)?;
     let object = capability.object;
     Ok(Outcome::Done([object.object_type() as u64, object.id(), u64::from(capability.rights.0)]))
 }

@@ -1,13 +1,13 @@
 //! Execution contexts: making, timing, starting, upcalls.
 
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::arch::bases::Bases;
 use crate::hardware;
 use crate::memory::USER_END;
 use crate::objects::context::{Options, Proxy, State};
-use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
-use crate::objects::{Context, Domain, Ptr, Schedule, upcall};
+use crate::objects::{Context, Ptr, Schedule, upcall};
 use crate::scheduler::{GangWindow, PRIORITIES};
 use crate::state::Kernel;
 use crate::steps::Budget;
@@ -19,14 +19,12 @@ const SLICE_US: core::ops::RangeInclusive<u64> = 100..=1_000_000;
 /// Longest time from one window of a gang to the next.
 const PERIOD_MAX_US: u64 = 60_000_000;
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let (domain, capability) = request.find::<Domain>(1, Rights(0))?;
+pub(super) fn context_alloc(kernel: &mut Kernel, request: &Request, call: ContextAlloc) -> Answer {
+    let ContextAlloc { ram, domain, control_page: control, flags: options, priority_max } = call;
     // Threads of one's own domain change nobody else.
-    if domain != request.caller.domain() && !capability.rights.contains(Rights::WRITE) {
+    if domain != request.caller.domain() && !request.capability(1)?.rights.contains(Rights::WRITE) {
         return Err(Error::NoRights);
     }
-    let [_, _, control, options, priority_max, _] = request.words();
     if !domain.is_alive() {
         return Err(Error::PeerDead);
     }
@@ -57,10 +55,8 @@ fn decode_priority(word: u64, giver: Ptr<Context>) -> Result<usize, Error> {
     if priority <= giver.priority_max { Ok(priority) } else { Err(Error::NoRights) }
 }
 
-pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let context = request.object::<Context>(1, Rights::CONTROL)?;
-    let [_, _, priority, slice_us, ..] = request.words();
+pub(super) fn context_schedule(kernel: &mut Kernel, request: &Request, call: ContextSchedule) -> Answer {
+    let ContextSchedule { ram, context, priority, slice_us } = call;
     let priority = decode_priority(priority, request.caller)?;
     if !SLICE_US.contains(&slice_us) {
         return Err(Error::BadArgument);
@@ -82,15 +78,13 @@ pub(super) fn schedule(kernel: &mut Kernel, request: &Request) -> Answer {
     one(request.place(slot, schedule.any(), Rights::ALL))
 }
 
-pub(super) fn schedule_stat(kernel: &mut Kernel, request: &Request) -> Answer {
-    let schedule = request.object::<Schedule>(0, Rights::READ)?;
+pub(super) fn schedule_stat(kernel: &mut Kernel, _: &Request, ScheduleStat { schedule }: ScheduleStat) -> Answer {
     kernel.bring_bills_up();
     Ok(Outcome::Done([schedule.used_ns(), schedule.slice_ns.get() / 1000, schedule.priority as u64]))
 }
 
-pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
-    let schedule = request.object::<Schedule>(0, Rights::CONTROL)?;
-    let [_, slice_us, period_us, ..] = request.words();
+pub(super) fn schedule_set(kernel: &mut Kernel, _: &Request, call: ScheduleSet) -> Answer {
+    let ScheduleSet { schedule, slice_us, period_us } = call;
     if !SLICE_US.contains(&slice_us) || period_us != 0 && !(slice_us..=PERIOD_MAX_US).contains(&period_us) {
         return Err(Error::BadArgument);
     }
@@ -102,10 +96,9 @@ pub(super) fn schedule_set(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-pub(super) fn schedule_gang(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let schedule = request.object::<Schedule>(1, Rights::CONTROL)?;
-    let [_, _, times @ .., _] = request.words();
+pub(super) fn schedule_gang(kernel: &mut Kernel, _: &Request, call: ScheduleGang) -> Answer {
+    let ScheduleGang { schedule, period_us, slice_us, phase_us, .. } = call;
+    let times = [period_us, slice_us, phase_us];
     if schedule.context.get().is_none() {
         return Err(Error::PeerDead);
     }
@@ -125,13 +118,12 @@ fn decode_window([period_us, slice_us, phase_us]: [u64; 3]) -> Result<GangWindow
     Ok(GangWindow { period_ns: period_us * 1000, slice_ns: slice_us * 1000, phase_ns: phase_us * 1000 })
 }
 
-pub(super) fn start(kernel: &mut Kernel, request: &Request) -> Answer {
-    let context = request.object::<Context>(0, Rights::CONTROL)?;
-    let [_, rip, rsp, first, second, _] = request.words();
-    check_address(rip)?;
-    check_address(rsp)?;
+pub(super) fn context_start(kernel: &mut Kernel, _: &Request, call: ContextStart) -> Answer {
+    let ContextStart { context, instruction, stack, arguments } = call;
+    check_address(instruction)?;
+    check_address(stack)?;
     match context.state() {
-        State::New => kernel.start(context, rip, rsp, [first, second]),
+        State::New => kernel.start(context, instruction, stack, arguments),
         State::Dead => return Err(Error::PeerDead),
         _ => return Err(Error::Busy),
     }
@@ -142,8 +134,8 @@ fn check_address(address: u64) -> Result<(), Error> {
     if address < USER_END { Ok(()) } else { Err(Error::BadArgument) }
 }
 
-pub(super) fn proxy(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [call_entry, upcall_entry, stack_top, options, ..] = request.words();
+pub(super) fn context_proxy(kernel: &mut Kernel, request: &Request, call: ContextProxy) -> Answer {
+    let ContextProxy { call_entry, upcall_entry, stack_top, flags: options } = call;
     if !request.caller.is_linux {
         return Err(Error::NoRights);
     }
@@ -152,8 +144,8 @@ pub(super) fn proxy(kernel: &mut Kernel, request: &Request) -> Answer {
     set_proxy(kernel, request.caller, Some(proxy), options)
 }
 
-pub(super) fn upcall(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [upcall_entry, stack_top, options, ..] = request.words();
+pub(super) fn context_upcall(kernel: &mut Kernel, request: &Request, call: ContextUpcall) -> Answer {
+    let ContextUpcall { upcall_entry, stack_top, flags: options } = call;
     if request.caller.is_linux {
         return Err(Error::NoRights);
     }
@@ -173,8 +165,7 @@ fn set_proxy(kernel: &mut Kernel, context: Ptr<Context>, proxy: Option<Proxy>, o
     NOTHING
 }
 
-pub(super) fn base(request: &Request) -> Answer {
-    let [which, address, ..] = request.words();
+pub(super) fn context_base(_: &Kernel, request: &Request, ContextBase { which, address }: ContextBase) -> Answer {
     check_address(address)?;
     let change: fn(&mut Bases, u64) = match which {
         0 => |bases, address| bases.fs = address,
@@ -186,7 +177,7 @@ pub(super) fn base(request: &Request) -> Answer {
     NOTHING
 }
 
-pub(super) fn resume(request: &Request) -> Answer {
+pub(super) fn context_resume(_: &Kernel, request: &Request, _: ContextResume) -> Answer {
     let program = request.caller.program();
     check_address(program.rip)?;
     request.caller.with_registers(|registers| upcall::from_program(&program, registers));
@@ -196,14 +187,16 @@ pub(super) fn resume(request: &Request) -> Answer {
     Ok(Outcome::Left)
 }
 
-pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
-    let context = request.object::<Context>(0, Rights::CONTROL)?;
-    let limit_ns = request.words()[1];
+pub(super) fn context_watch(kernel: &mut Kernel, _: &Request, call: ContextWatch) -> Answer {
+    let ContextWatch { context, limit_ns, target } = call;
     if (1..flags::WATCH_LIMIT_MIN_NS).contains(&limit_ns) {
         return Err(Error::BadArgument);
     }
-    let target = if limit_ns == 0 { None } else { Some(request.source(2)?) };
-    target.map_or(Ok(()), |(_, target)| Notification::decode(target).map(drop))?;
+    let target = match (limit_ns, target) {
+        (0, _) => None,
+        (_, None) => return Err(Error::BadHandle),
+        (_, Some((_, source))) => Some(source),
+    };
     if context.state() == State::Dead {
         return Err(Error::PeerDead);
     }
@@ -214,8 +207,7 @@ pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-pub(super) fn end(kernel: &mut Kernel, request: &Request) -> Answer {
-    let context = request.object::<Context>(0, Rights::CONTROL)?;
+pub(super) fn context_end(kernel: &mut Kernel, request: &Request, ContextEnd { context }: ContextEnd) -> Answer {
     if context.state() == State::Dead {
         return Err(Error::PeerDead);
     }
@@ -225,7 +217,7 @@ pub(super) fn end(kernel: &mut Kernel, request: &Request) -> Answer {
     if context == request.caller { Ok(Outcome::Left) } else { NOTHING }
 }
 
-pub(super) fn yield_slice(kernel: &mut Kernel) -> Answer {
+pub(super) fn yield_slice(kernel: &mut Kernel, _: &Request, _: Yield) -> Answer {
     kernel.scheduler.yield_slice();
     NOTHING
 }

@@ -1,13 +1,13 @@
 //! Devices.
 
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::arch::cpu;
 use crate::devices::{self, DeviceInfo};
 use crate::memory::{PAGE, PhysAddr};
 use crate::objects::device::{Hardware, PORTS, PORTS_HWID};
-use crate::objects::notification::Notification;
 use crate::objects::segment::Kind;
-use crate::objects::{Device, Ptr, Segment, user_memory};
+use crate::objects::{Ptr, Segment, user_memory};
 use crate::state::Kernel;
 use abi::layout::SEGMENT_PAGES_MAX;
 use abi::start::DeviceRecord;
@@ -41,30 +41,25 @@ fn found_record(info: &DeviceInfo) -> DeviceRecord {
     }
 }
 
-pub(super) fn list(kernel: &mut Kernel, request: &Request) -> Answer {
-    let hardware = kernel.device_at(request.words()[0]).ok_or(Error::NotFound)?;
+pub(super) fn device_list(kernel: &mut Kernel, request: &Request, call: DeviceList) -> Answer {
+    let hardware = kernel.device_at(call.index).ok_or(Error::NotFound)?;
     let record = record(hardware);
-    user_memory::write(kernel, request.caller.domain().range(), request.words()[1], record.as_bytes())?;
+    user_memory::write(kernel, request.caller.domain().range(), call.record, record.as_bytes())?;
     NOTHING
 }
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let ram = request.ram(1)?;
-    let hwid = request.words()[2];
+pub(super) fn device_alloc(kernel: &mut Kernel, request: &Request, call: DeviceAlloc) -> Answer {
     let all = (0..).map_while(|index| Some((index, kernel.device_at(index)?)));
-    let mut named = all.filter(|(_, hardware)| record(*hardware).hwid == hwid);
+    let mut named = all.filter(|(_, hardware)| record(*hardware).hwid == call.hwid);
     let (index, hardware) = named.next().ok_or(Error::NotFound)?;
     let slot = request.slot(kernel)?;
-    let device = kernel.claim(ram, index as usize, hardware)?;
+    let device = kernel.claim(call.ram, index as usize, hardware)?;
     one(request.place(slot, device.any(), Rights::ALL))
 }
 
-pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
-    let (device, capability) = request.find::<Device>(0, Rights::READ)?;
-    let info = device.found()?;
-    let ram = request.ram(1)?;
-    let bar = usize::try_from(request.words()[2]).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
+pub(super) fn device_window(kernel: &mut Kernel, request: &Request, call: DeviceWindow) -> Answer {
+    let info = call.device.found()?;
+    let bar = usize::try_from(call.window).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
     let memory = bar.memory().ok_or(Error::NotFound)?;
     let offset = memory.base.0 % PAGE;
     let pages = (offset + memory.bytes).div_ceil(PAGE);
@@ -73,10 +68,10 @@ pub(super) fn window(kernel: &mut Kernel, request: &Request) -> Answer {
     }
     let slot = request.slot(kernel)?;
     let kind = Kind::Imported { base: PhysAddr(memory.base.0 - offset), uncached: true, is_ram: false };
-    let segment = Ptr::<Segment>::new_imported(kernel, ram, pages, kind)?;
+    let segment = Ptr::<Segment>::new_imported(kernel, call.ram, pages, kind)?;
     // Registers are as dangerous as what is configured: who may not write that may not write these.
-    let rights =
-        if capability.rights.contains(Rights::WRITE) { Rights::ALL } else { Rights::READ.union(Rights::GRANT) };
+    let held = request.capability(0)?.rights;
+    let rights = if held.contains(Rights::WRITE) { Rights::ALL } else { Rights::READ.union(Rights::GRANT) };
     Ok(Outcome::Done([request.place(slot, segment.any(), rights), offset, 0]))
 }
 
@@ -91,9 +86,9 @@ fn configuration(offset: u64, width: u64) -> Result<(u16, u32, u32), Error> {
     Ok((offset as u16 & !3, 8 * (offset as u32 & 3), mask))
 }
 
-pub(super) fn configuration_read(request: &Request) -> Answer {
-    let info = request.object::<Device>(0, Rights::READ)?.found()?;
-    let (offset, shift, mask) = configuration(request.words()[1], request.words()[2])?;
+pub(super) fn device_conf_read(_: &Kernel, _: &Request, call: DeviceConfRead) -> Answer {
+    let info = call.device.found()?;
+    let (offset, shift, mask) = configuration(call.offset, call.width)?;
     let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
     one(u64::from(dword >> shift & mask))
 }
@@ -133,48 +128,38 @@ fn is_writable(read: impl Fn(u16) -> Option<u32>, offset: u16) -> bool {
     true
 }
 
-pub(super) fn configuration_write(request: &Request) -> Answer {
-    let info = request.object::<Device>(0, Rights::WRITE)?.found()?;
-    let (offset, shift, mask) = configuration(request.words()[1], request.words()[2])?;
+pub(super) fn device_conf_write(_: &Kernel, _: &Request, call: DeviceConfWrite) -> Answer {
+    let info = call.device.found()?;
+    let (offset, shift, mask) = configuration(call.offset, call.width)?;
     let dword = devices::config_read(info, offset).ok_or(Error::NotFound)?;
     if !is_writable(|at| devices::config_read(info, at), offset) {
         return Err(Error::NoRights);
     }
-    let value = dword & !(mask << shift) | (request.words()[3] as u32 & mask) << shift;
+    let value = dword & !(mask << shift) | (call.value as u32 & mask) << shift;
     devices::config_write(info, offset, value).ok_or(Error::NotFound)?;
     NOTHING
 }
 
-pub(super) fn interrupt(kernel: &mut Kernel, request: &Request) -> Answer {
-    let device = request.object::<Device>(0, Rights::CONTROL)?;
-    let target = request.source(2)?;
-    Notification::decode(target.1)?;
-    kernel.route(device, request.words()[1], target)?;
+pub(super) fn device_interrupt(kernel: &mut Kernel, _: &Request, call: DeviceInterrupt) -> Answer {
+    let (_, target) = call.target;
+    kernel.route(call.device, call.entry, target)?;
     NOTHING
 }
 
-pub(super) fn master(kernel: &mut Kernel, request: &Request) -> Answer {
-    let device = request.object::<Device>(0, Rights::CONTROL)?;
-    let on = match request.words()[1] {
-        0 => false,
-        1 => true,
-        _ => return Err(Error::BadArgument),
-    };
-    kernel.set_master(device, on)?;
+pub(super) fn device_master(kernel: &mut Kernel, _: &Request, call: DeviceMaster) -> Answer {
+    kernel.set_master(call.device, call.on)?;
     NOTHING
 }
 
-pub(super) fn port_read(request: &Request) -> Answer {
-    let device = request.object::<Device>(0, Rights::READ)?;
-    let [_, offset, width, ..] = request.words();
+pub(super) fn device_port_read(_: &Kernel, _: &Request, call: DevicePortRead) -> Answer {
+    let DevicePortRead { device, offset, width } = call;
     let port = device.port(offset, width)?;
     // The port belongs to the device claimed.
     one((0..width as u16).fold(0, |value, byte| value | u64::from(cpu::port_read8(port + byte)) << (8 * byte)))
 }
 
-pub(super) fn port_write(request: &Request) -> Answer {
-    let device = request.object::<Device>(0, Rights::WRITE)?;
-    let [_, offset, width, value, ..] = request.words();
+pub(super) fn device_port_write(_: &Kernel, _: &Request, call: DevicePortWrite) -> Answer {
+    let DevicePortWrite { device, offset, width, value } = call;
     let port = device.port(offset, width)?;
     for byte in 0..width as u16 {
         cpu::port_write8(port + byte, (value >> (8 * byte)) as u8);

@@ -1,9 +1,9 @@
 //! Domains: making, filling, ending, forking.
 
 use super::capability::downgraded;
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::domain::Death;
-use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
 use crate::objects::writer::Name;
 use crate::objects::{Domain, Ptr, user_memory};
@@ -13,45 +13,33 @@ use abi::layout::domain as flags;
 use abi::{DeathCause, Error, Handle, Rights};
 use zerocopy::IntoBytes;
 
-fn living(request: &Request, argument: usize, rights: Rights) -> Result<Ptr<Domain>, Error> {
-    let domain = request.object::<Domain>(argument, rights)?;
-    if domain.is_alive() { Ok(domain) } else { Err(Error::PeerDead) }
+fn check_alive(domain: Ptr<Domain>) -> Result<(), Error> {
+    if domain.is_alive() { Ok(()) } else { Err(Error::PeerDead) }
 }
 
 /// The name of a new domain: its maker's, or what one who holds the core says.
-fn name(kernel: &mut Kernel, request: &Request) -> Result<Name, Error> {
-    let [_, _, pcore, address, bytes, _] = request.words();
-    let maker = request.caller.domain();
-    if pcore == Handle::NONE.0 {
+fn name(kernel: &mut Kernel, maker: Ptr<Domain>, call: &DomainAlloc) -> Result<Name, Error> {
+    if !call.pcore {
         return Ok(maker.writer.name());
     }
-    request.check_core(kernel, 2, Rights::CONTROL)?;
+    let (address, bytes) = call.name;
     let mut text = [0; Name::BYTES_MAX];
-    let text = usize::try_from(bytes).ok().and_then(|bytes| text.get_mut(..bytes)).ok_or(Error::BadArgument)?;
-    user_memory::read(kernel, maker.range(), address, text)?;
-    Name::new(text).ok_or(Error::BadArgument)
+    user_memory::read(kernel, maker.range(), address, &mut text[..bytes])?;
+    Name::new(&text[..bytes]).ok_or(Error::BadArgument)
 }
 
-/// Whose part of the log a new domain shares: its maker's, or whose one who holds the core says.
-fn log_of(request: &Request) -> Result<Option<Ptr<Domain>>, Error> {
-    let [_, _, pcore, _, _, log_of] = request.words();
-    match (Handle(pcore), Handle(log_of)) {
-        (Handle::NONE, _) => Ok(Some(request.caller.domain())),
-        (_, Handle::NONE) => Ok(None),
-        _ => living(request, 5, Rights::READ).map(Some),
-    }
-}
-
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let (parent, _) = request.source(0)?;
-    let options = request.words()[1];
-    if options & !flags::WRITE_EXECUTE != 0 {
+pub(super) fn domain_alloc(kernel: &mut Kernel, request: &Request, call: DomainAlloc) -> Answer {
+    let (parent, ram) = (call.ram.0, call.ram.1.object.cast()?);
+    if call.flags & !flags::WRITE_EXECUTE != 0 {
         return Err(Error::BadArgument);
     }
-    let (name, log_of) = (name(kernel, request)?, log_of(request)?);
+    let maker = request.caller.domain();
+    let name = name(kernel, maker, &call)?;
+    // Whose part of the log it shares: its maker's, or whose one who holds the core says.
+    let log_of = if call.pcore { call.log_of } else { Some(maker) };
+    log_of.map_or(Ok(()), check_alive)?;
     let slot = request.slot(kernel)?;
-    let domain = Ptr::<Domain>::create(kernel, ram, options, name)?;
+    let domain = Ptr::<Domain>::create(kernel, ram, call.flags, name)?;
     if let Some(other) = log_of {
         domain.writer.share(&other.writer, &mut kernel.log);
     }
@@ -60,29 +48,24 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     Ok(Outcome::Done([request.place(slot, domain.any(), Rights::ALL), id, 0]))
 }
 
-pub(super) fn grant(kernel: &mut Kernel, request: &Request) -> Answer {
-    let domain = living(request, 0, Rights::WRITE)?;
-    let (parent, source) = request.source(1)?;
-    if !source.rights.contains(Rights::GRANT) {
-        return Err(Error::NoRights);
-    }
-    let rights = downgraded(source.rights, request.words()[2])?;
+pub(super) fn domain_grant(kernel: &mut Kernel, _: &Request, call: DomainGrant) -> Answer {
+    let DomainGrant { domain, source: (parent, source), rights } = call;
+    check_alive(domain)?;
+    let rights = downgraded(source.rights, rights)?;
     let slot = domain.reserve(kernel)?;
     kernel.retain_any(source.object);
     one(domain.insert_derived(slot, Capability { rights, ..source }, parent).0)
 }
 
-pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
-    let domain = request.object::<Domain>(0, Rights::WRITE)?;
+pub(super) fn domain_range(kernel: &mut Kernel, request: &Request, DomainRange { domain }: DomainRange) -> Answer {
     let slot = request.slot(kernel)?;
     kernel.retain(domain.range());
     one(request.place(slot, domain.range().any(), Rights::ALL))
 }
 
-pub(super) fn kill(kernel: &mut Kernel, request: &Request) -> Answer {
-    let domain = request.object::<Domain>(0, Rights::CONTROL)?;
+pub(super) fn domain_kill(kernel: &mut Kernel, request: &Request, DomainKill { domain, status }: DomainKill) -> Answer {
     let own = domain == request.caller.domain();
-    kernel.kill(domain, Death::by_call(DeathCause::Killed, request.words()[1]));
+    kernel.kill(domain, Death::by_call(DeathCause::Killed, status));
     if own {
         return Ok(Outcome::Left);
     }
@@ -93,32 +76,30 @@ pub(super) fn kill(kernel: &mut Kernel, request: &Request) -> Answer {
     if is_done { NOTHING } else { Ok(Outcome::Again) }
 }
 
-pub(super) fn exit(kernel: &mut Kernel, request: &Request) -> Answer {
-    kernel.kill(request.caller.domain(), Death::by_call(DeathCause::Exit, request.words()[0]));
+pub(super) fn domain_exit(kernel: &mut Kernel, request: &Request, call: DomainExit) -> Answer {
+    kernel.kill(request.caller.domain(), Death::by_call(DeathCause::Exit, call.status));
     Ok(Outcome::Left)
 }
 
-pub(super) fn state(kernel: &mut Kernel, request: &Request) -> Answer {
-    let domain = request.object::<Domain>(0, Rights::READ)?;
+pub(super) fn domain_state(kernel: &mut Kernel, request: &Request, call: DomainState) -> Answer {
     kernel.bring_bills_up();
-    let state = domain.stand();
-    user_memory::write(kernel, request.caller.domain().range(), request.words()[1], state.as_bytes())?;
+    let state = call.domain.stand();
+    user_memory::write(kernel, request.caller.domain().range(), call.state, state.as_bytes())?;
     NOTHING
 }
 
-pub(super) fn on_death(kernel: &mut Kernel, request: &Request) -> Answer {
-    let domain = request.object::<Domain>(0, Rights::CONTROL)?;
-    let source = request.source(1)?;
-    domain.set_on_death(kernel, Notification::decode(source.1)?, source);
+pub(super) fn domain_on_death(kernel: &mut Kernel, _: &Request, call: DomainOnDeath) -> Answer {
+    let (notification, source) = call.target;
+    call.domain.set_on_death(kernel, notification, source);
     NOTHING
 }
 
-pub(super) fn fork(kernel: &mut Kernel, request: &Request) -> Answer {
-    let child = living(request, 0, Rights::WRITE)?;
+pub(super) fn domain_fork(kernel: &mut Kernel, request: &Request, call: DomainFork) -> Answer {
+    let DomainFork { child, slot, address } = call;
+    check_alive(child)?;
     if child == request.caller.domain() {
         return Err(Error::BadArgument);
     }
-    let [_, slot, address, ..] = request.words();
     let mut done = [slot, address];
     let (parent, partial) = (request.caller.domain(), &request.caller.partial);
     let is_whole = parent.fork_into(kernel, child, partial, &mut done, &mut Budget::step())?;

@@ -1,5 +1,6 @@
 //! Ram accounts, and memory that moves between cores.
 
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::memory::{PAGE, PhysRange};
 use crate::objects::frames::AddError;
@@ -8,52 +9,45 @@ use crate::objects::{Ptr, Ram};
 use crate::state::Kernel;
 use abi::{Error, Handle, Rights};
 
-pub(super) fn split(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let turns = decode_turns(kernel, request)?;
+pub(super) fn ram_split(kernel: &mut Kernel, request: &Request, call: RamSplit) -> Answer {
     let slot = request.slot(kernel)?;
-    let child = ram.split(kernel, request.words()[1], turns)?;
+    let child = call.ram.split(kernel, call.limit_pages, call.turns)?;
     one(request.place(slot, child.any(), Rights::ALL))
 }
 
 /// Turns of its own are for whoever has the core to give.
-fn decode_turns(kernel: &Kernel, request: &Request) -> Result<Turns, Error> {
-    if request.words()[2] == Handle::NONE.0 {
+pub(super) fn turns(kernel: &Kernel, request: &Request, argument: usize) -> Result<Turns, Error> {
+    if request.words()[argument] == Handle::NONE.0 {
         return Ok(Turns::Parents);
     }
-    match request.check_core(kernel, 2, Rights::CONTROL) {
+    match request.check_core(kernel, argument, Rights::CONTROL) {
         Ok(()) => Ok(Turns::Own),
-        Err(Error::WrongType) => request.object::<Ram>(2, Rights::WRITE).map(Turns::Of),
+        Err(Error::WrongType) => request.object(argument, Rights::WRITE).map(Turns::Of),
         Err(error) => Err(error),
     }
 }
 
-pub(super) fn turns(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    request.check_core(kernel, 1, Rights::CONTROL)?;
-    ram.begin_turns(kernel)?;
+pub(super) fn ram_turns(kernel: &mut Kernel, _: &Request, call: RamTurns) -> Answer {
+    call.ram.begin_turns(kernel)?;
     NOTHING
 }
 
-pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {
-    let ram = request.object::<Ram>(0, Rights(0))?;
-    Ok(Outcome::Done([ram.limit(kernel), ram.used(), kernel.frames.free()]))
+pub(super) fn ram_stat(kernel: &Kernel, _: &Request, call: RamStat) -> Answer {
+    Ok(Outcome::Done([call.ram.limit(kernel), call.ram.used(), kernel.frames.free()]))
 }
 
-fn root(request: &Request) -> Result<Ptr<Ram>, Error> {
-    let ram = request.object::<Ram>(0, Rights::CONTROL)?;
-    if ram.is_root() { Ok(ram) } else { Err(Error::BadArgument) }
+fn check_root(ram: Ptr<Ram>) -> Result<(), Error> {
+    if ram.is_root() { Ok(()) } else { Err(Error::BadArgument) }
 }
 
-pub(super) fn carve(kernel: &mut Kernel, request: &Request) -> Answer {
-    root(request)?;
-    one(kernel.frames.carve(request.words()[1]).ok_or(Error::NoMemory)?.0)
+pub(super) fn ram_carve(kernel: &mut Kernel, _: &Request, call: RamCarve) -> Answer {
+    check_root(call.root)?;
+    one(kernel.frames.carve(call.pages).ok_or(Error::NoMemory)?.0)
 }
 
-pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
-    root(request)?;
-    let [_, base, pages, ..] = request.words();
-    let range = decode_run(base, pages)?;
+pub(super) fn ram_add(kernel: &mut Kernel, _: &Request, call: RamAdd) -> Answer {
+    check_root(call.root)?;
+    let range = decode_run(call.address, call.pages)?;
     if !kernel.is_core_memory(range) {
         return Err(Error::BadArgument);
     }

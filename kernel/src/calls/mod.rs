@@ -16,6 +16,7 @@
 //! Pages that a call made on its way for slots, tables or the touch of a pointer stay after each
 //! refusal: the next call needs none.
 
+mod arguments;
 mod basic;
 mod capability;
 mod context;
@@ -32,11 +33,13 @@ mod semaphore;
 mod share;
 
 use crate::objects::context::State;
+use crate::objects::notification::Notification;
 use crate::objects::share::Capability;
 use crate::objects::slot::Source;
-use crate::objects::{AnyObject, Context, Object, Pcore, Ptr, Ram};
+use crate::objects::{AnyObject, Context, Object, Pcore, Ptr};
 use crate::state::Kernel;
-use abi::{Call, Error, Handle, Rights};
+use abi::{Call, Error, Handle, ObjectType, Rights};
+use arguments::records;
 
 /// How a call that was not refused ends.
 enum Outcome {
@@ -84,11 +87,39 @@ impl Request {
         self.caller.domain().share().get(Handle(self.words()[argument]))
     }
 
-    /// The slot an argument names and what it holds, to derive a capability from it.
-    fn source(&self, argument: usize) -> Result<Source, Error> {
-        let source = self.caller.domain().share().find_slot(Handle(self.words()[argument]))?;
+    /// The slot an argument names and what it holds.
+    fn slot_of(&self, argument: usize) -> Result<Source, Error> {
+        self.caller.domain().share().find_slot(Handle(self.words()[argument]))
+    }
+
+    /// The same, to derive a capability from it: for an object of one of these types (none: of
+    /// any), with these rights.
+    #[inline(never)]
+    fn source_of(&self, argument: usize, types: &[ObjectType], rights: Rights) -> Result<Source, Error> {
+        let source = self.slot_of(argument)?;
         source.0.check_parent()?;
-        Ok(source)
+        if !types.is_empty() && !types.contains(&source.1.object.object_type()) {
+            return Err(Error::WrongType);
+        }
+        if source.1.rights.contains(rights) { Ok(source) } else { Err(Error::NoRights) }
+    }
+
+    /// Who is to be told, and the slot that says so.
+    fn target(&self, argument: usize) -> Result<(Notification, Source), Error> {
+        let source = self.source_of(argument, &[], Rights(0))?;
+        Ok((Notification::decode(source.1)?, source))
+    }
+
+    /// As `object`; `None` for `Handle::NONE`.
+    fn optional<T: Object>(&self, argument: usize, rights: Rights) -> Result<Option<Ptr<T>>, Error> {
+        if self.words()[argument] == Handle::NONE.0 { Ok(None) } else { self.object(argument, rights).map(Some) }
+    }
+
+    /// Address and length of at most `max` bytes.
+    fn bytes(&self, address: usize, length: usize, max: usize) -> Result<(u64, usize), Error> {
+        let bytes =
+            usize::try_from(self.words()[length]).ok().filter(|bytes| *bytes <= max).ok_or(Error::BadArgument)?;
+        Ok((self.words()[address], bytes))
     }
 
     /// Whether an argument names the core that this is, with these rights. A claim on another core
@@ -97,12 +128,6 @@ impl Request {
     fn check_core(&self, kernel: &Kernel, argument: usize, rights: Rights) -> Result<(), Error> {
         let pcore = self.object::<Pcore>(argument, rights)?;
         if pcore.core == kernel.core() { Ok(()) } else { Err(Error::OtherCore) }
-    }
-
-    /// The Ram that pays for something new.
-    #[inline(never)]
-    fn ram(&self, argument: usize) -> Result<Ptr<Ram>, Error> {
-        self.object(argument, Rights::WRITE)
     }
 
     /// A free slot of the caller, for something new.
@@ -147,109 +172,46 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Pt
     })
 }
 
-#[inline(always)]
-#[expect(clippy::too_many_lines, reason = "a table of one match")]
-fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
-    match call {
-        Call::Null => NOTHING,
-        Call::Log => basic::log(kernel, request),
-        Call::ConsoleWrite => basic::console_write(kernel, request),
-        Call::PowerOff => basic::power_off(kernel, request),
-        Call::CounterRead => basic::counter_read(kernel, request),
-        Call::TraceRead => basic::trace_read(kernel, request),
-        Call::CapCopy => capability::copy(kernel, request),
-        Call::CapMint => capability::mint(kernel, request),
-        Call::CapDrop => capability::drop(kernel, request),
-        Call::CapStat => capability::stat(request),
-        Call::CapRevoke => revoke::derived(kernel, request),
-        Call::RamSplit => memory::split(kernel, request),
-        Call::RamStat => memory::stat(kernel, request),
-        Call::RamTurns => memory::turns(kernel, request),
-        Call::RamCarve => memory::carve(kernel, request),
-        Call::RamAdd => memory::add(kernel, request),
-        Call::RamRevoke => revoke::ram(kernel, request),
-        Call::SegmentAlloc => segment::alloc(kernel, request),
-        Call::SegmentCopy => segment::copy(kernel, request),
-        Call::SegmentStat => segment::stat(kernel, request),
-        Call::SegmentSetPages => segment::set_pages(kernel, request),
-        Call::SegmentImport => segment::import(kernel, request),
-        Call::RangeMap => range::map(kernel, request),
-        Call::RangeUnmap => range::unmap(kernel, request),
-        Call::RangeProtect => range::protect(kernel, request),
-        Call::RangeGet => range::get(kernel, request),
-        Call::RangeAlloc => range::alloc(kernel, request),
-        Call::RangeNest => range::nest(kernel, request),
-        Call::RangeFill => range::fill(kernel, request),
-        Call::RangeRetype => range::retype(kernel, request),
-        Call::DomainAlloc => domain::alloc(kernel, request),
-        Call::DomainGrant => domain::grant(kernel, request),
-        Call::DomainRange => domain::range(kernel, request),
-        Call::DomainKill => domain::kill(kernel, request),
-        Call::DomainExit => domain::exit(kernel, request),
-        Call::DomainState => domain::state(kernel, request),
-        Call::DomainOnDeath => domain::on_death(kernel, request),
-        Call::DomainFork => domain::fork(kernel, request),
-        Call::ContextAlloc => context::alloc(kernel, request),
-        Call::ContextSchedule => context::schedule(kernel, request),
-        Call::ContextStart => context::start(kernel, request),
-        Call::ContextProxy => context::proxy(kernel, request),
-        Call::ContextBase => context::base(request),
-        Call::ContextResume => context::resume(request),
-        Call::ContextWatch => context::watch(kernel, request),
-        Call::Yield => context::yield_slice(kernel),
-        Call::ContextEnd => context::end(kernel, request),
-        Call::PcoreThrottle => pcore::throttle(kernel, request),
-        Call::ContextUpcall => context::upcall(kernel, request),
-        Call::ScheduleStat => context::schedule_stat(kernel, request),
-        Call::ScheduleSet => context::schedule_set(kernel, request),
-        Call::ScheduleGang => context::schedule_gang(kernel, request),
-        Call::Notify => notification::notify(kernel, request),
-        Call::Wait => notification::wait(kernel, request),
-        Call::WakeSlotAlloc => notification::slot_alloc(kernel, request),
-        Call::WakeSlotImport => notification::slot_import(kernel, request),
-        Call::WakeSlotFree => notification::slot_free(kernel, request),
-        Call::PortalAlloc => portal::alloc(kernel, request),
-        Call::PortalCall | Call::PortalReplyWait => unreachable!("no call of a ring, and `enter` makes them"),
-        Call::PortalSet => portal::set(request),
-        Call::SemaphoreAlloc => semaphore::alloc(kernel, request),
-        Call::SemaphoreUp => semaphore::up(kernel, request),
-        Call::SemaphoreDown => semaphore::down(kernel, request),
-        Call::PcoreRun => pcore::run(kernel, request),
-        Call::PcoreStat => pcore::stat(kernel, request),
-        Call::PcoreCurrent => pcore::current(kernel),
-        Call::PcoreAlloc => pcore::alloc(kernel, request),
-        Call::PcoreHalt => pcore::halt(kernel, request),
-        Call::PcoreWatch => pcore::watch(kernel, request),
-        Call::PcoreAddDevice => pcore::add_device(kernel, request),
-        Call::PcoreDeviceStat => pcore::device_stat(kernel, request),
-        Call::DeviceList => device::list(kernel, request),
-        Call::DeviceAlloc => device::alloc(kernel, request),
-        Call::DeviceWindow => device::window(kernel, request),
-        Call::DeviceConfRead => device::configuration_read(request),
-        Call::DeviceConfWrite => device::configuration_write(request),
-        Call::DeviceInterrupt => device::interrupt(kernel, request),
-        Call::DeviceMaster => device::master(kernel, request),
-        Call::DevicePortRead => device::port_read(request),
-        Call::DevicePortWrite => device::port_write(request),
-        Call::LocalityGet => pcore::locality(kernel, request),
-        Call::ObjectCount => pcore::object_count(kernel, request),
-        Call::PcoreUse => pcore::usage(kernel, request),
-        Call::ShareAlloc => share::alloc(kernel, request),
-        Call::ShareAdd => share::add(kernel, request),
-        Call::ShareRemove => share::remove(kernel, request),
-        Call::ShareStat => share::stat(request),
-        Call::SharePool => share::pool(kernel, request),
-        Call::ShareImport => share::import(kernel, request),
-        Call::ShareSegment => share::segment(kernel, request),
-        Call::ObjectName => share::name(kernel, request),
-        Call::ShareRange => share::range(kernel, request),
-        Call::RangeStat => range::stat(kernel, request),
-        Call::ShareCopy => share::copy(kernel, request),
-    }
+macro_rules! make {
+    ([Direct] $($rest:tt)*) => {
+        unreachable!("no call of a ring, and `enter` makes them")
+    };
+    ([$($flag:ident)*] $name:ident $kernel:ident $request:ident) => {
+        records::$name::make($kernel, $request)
+    };
 }
 
-/// Makes a call that came by a ring for the domain of `caller`, a context that does not run. The
-/// call is one of `abi::pcore::RING_CALLS`. `Err` has the arguments with which it is to be made
+macro_rules! make_of_ring {
+    ([Ring] $name:ident $kernel:ident $request:ident) => {
+        records::$name::make($kernel, $request)
+    };
+    ($($rest:tt)*) => {
+        Err(Error::BadCall)
+    };
+}
+
+macro_rules! dispatch {
+    ($(
+        $(#[$doc:meta])*
+        $number:literal fn $function:ident = $name:ident [$($flag:ident)*] ($($argument:ident: $kind:ty),*)
+        $(then ($($progress:ident),*))? -> ($($result:ident: $returned:ty),*)
+        $(| $($error:ident $why:literal),*)?;
+    )*) => {
+        #[inline(always)]
+        fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
+            match call { $( Call::$name => make!([$($flag)*] $name kernel request), )* }
+        }
+
+        fn dispatch_of_ring(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
+            match call { $( Call::$name => make_of_ring!([$($flag)*] $name kernel request), )* }
+        }
+    };
+}
+
+abi::for_each_call!(dispatch);
+
+/// Makes a call that came by a ring for the domain of `caller`, a context that does not run;
+/// `BadCall` for one that no ring takes. `Err` has the arguments with which it is to be made
 /// again.
 pub fn of_ring(
     kernel: &mut Kernel,
@@ -259,7 +221,7 @@ pub fn of_ring(
 ) -> Result<Result<[u64; 3], Error>, [u64; 6]> {
     let request = Request { caller };
     caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
-    match dispatch(kernel, call, &request) {
+    match dispatch_of_ring(kernel, call, &request) {
         Ok(Outcome::Done(results)) => Ok(Ok(results)),
         Ok(Outcome::Again) => Err(request.words()),
         Ok(Outcome::Left) => unreachable!("no call of a ring waits"),

@@ -1,5 +1,7 @@
 //! Notifications and wake slots.
 
+use super::pcore::decode_core;
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::context::State;
 use crate::objects::notification::Notification;
@@ -9,15 +11,14 @@ use crate::state::Kernel;
 use abi::layout::WAKE_SLOTS;
 use abi::{Error, Rights};
 
-pub(super) fn notify(kernel: &mut Kernel, request: &Request) -> Answer {
-    let notification = Notification::decode(request.capability(0)?)?;
+pub(super) fn notify(kernel: &mut Kernel, request: &Request, call: Notify) -> Answer {
+    let notification = Notification::decode(request.capability(call.target)?)?;
     kernel.notify(notification);
     NOTHING
 }
 
-pub(super) fn wait(kernel: &mut Kernel, request: &Request) -> Answer {
+pub(super) fn wait(kernel: &mut Kernel, request: &Request, Wait { deadline_ns }: Wait) -> Answer {
     let caller = request.caller;
-    let deadline_ns = request.words()[0];
     kernel.scheduler.cancel_watch(caller);
     let bits = caller.pending.replace(0);
     if bits != 0 || deadline_ns == 0 {
@@ -30,12 +31,11 @@ pub(super) fn wait(kernel: &mut Kernel, request: &Request) -> Answer {
     Ok(Outcome::Left)
 }
 
-pub(super) fn slot_alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let capability = request.capability(1)?;
+pub(super) fn wake_slot_alloc(kernel: &mut Kernel, request: &Request, call: WakeSlotAlloc) -> Answer {
+    let capability = request.capability(call.target)?;
     let badge = match (capability.object.cast::<Context>(), capability.object.cast::<Portal>()) {
         (Ok(context), _) if context.state() == State::Dead => return Err(Error::PeerDead),
-        (Ok(_), _) => request.words()[2],
+        (Ok(_), _) => call.badge,
         (_, Ok(portal)) if portal.kind == PortalKind::Mailbox => capability.badge,
         _ if capability.object.cast::<Semaphore>().is_ok() => 0,
         _ => return Err(Error::WrongType),
@@ -43,22 +43,18 @@ pub(super) fn slot_alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     one(kernel.wake_slots.allocate(capability.object, badge)? as u64)
 }
 
-pub(super) fn slot_import(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let ram = request.ram(1)?;
-    let [_, _, target, wake_slot, ..] = request.words();
-    let cores = kernel.info.map_or(1, |info| info.cores.len()) as u64;
-    if target >= cores || !(1..WAKE_SLOTS).contains(&wake_slot) {
+pub(super) fn wake_slot_import(kernel: &mut Kernel, request: &Request, call: WakeSlotImport) -> Answer {
+    let core = decode_core(kernel, call.core)?;
+    if !(1..WAKE_SLOTS).contains(&call.slot) {
         return Err(Error::BadArgument);
     }
     let slot = request.slot(kernel)?;
-    let remote = kernel.create(ram, |header| Remote::new(header, target as usize, wake_slot as usize))?;
+    let remote = kernel.create(call.ram, |header| Remote::new(header, core, call.slot as usize))?;
     one(request.place(slot, remote.any(), Rights::ALL))
 }
 
-pub(super) fn slot_free(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let slot = usize::try_from(request.words()[1]).map_err(|_| Error::BadArgument)?;
+pub(super) fn wake_slot_free(kernel: &mut Kernel, _: &Request, call: WakeSlotFree) -> Answer {
+    let slot = usize::try_from(call.slot).map_err(|_| Error::BadArgument)?;
     kernel.wake_slots.free(slot)?;
     NOTHING
 }

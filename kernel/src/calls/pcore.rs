@@ -1,32 +1,30 @@
 //! Cores.
 
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::boot::acpi::Distances;
 use crate::boot::info::machine;
 use crate::hardware;
 use crate::memory::USER_END;
 use crate::objects::mapping::{PageRun, allowed_by};
-use crate::objects::notification::Notification;
 use crate::objects::pcore::{Part, Plan, Polled, decode_run};
 use crate::objects::slot::Source;
-use crate::objects::{Pcore, Ptr, Range, Segment, user_memory};
+use crate::objects::{Ptr, Range, Segment, user_memory};
 use crate::scheduler::THROTTLE_STEPS;
 use crate::state::Kernel;
 use abi::layout::{CONTROL_PAGE, WAKE_SLOTS, protection};
 use abi::pcore::{Launch, LaunchSegment, SEGMENTS_MAX, polled};
-use abi::{Error, Handle, ObjectType, PAGE_BYTES, Rights};
+use abi::{Error, Handle, PAGE_BYTES, Rights};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// A core of the machine.
-fn decode_core(kernel: &Kernel, core: u64) -> Result<usize, Error> {
+pub(super) fn decode_core(kernel: &Kernel, core: u64) -> Result<usize, Error> {
     let cores = kernel.info.map_or(1, |info| info.cores.len());
     usize::try_from(core).ok().filter(|core| *core < cores).ok_or(Error::BadArgument)
 }
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let ram = request.ram(1)?;
-    let core = decode_core(kernel, request.words()[2])?;
+pub(super) fn pcore_alloc(kernel: &mut Kernel, request: &Request, call: PcoreAlloc) -> Answer {
+    let core = decode_core(kernel, call.core)?;
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
@@ -35,20 +33,23 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     }
     let slot = request.slot(kernel)?;
     let claimant = request.caller.domain().header().id();
-    let pcore = kernel.claim_core(ram, core, claimant)?;
+    let pcore = kernel.claim_core(call.ram, core, claimant)?;
     one(request.place(slot, pcore.any(), Rights::ALL))
 }
 
 /// What was asked to run: the plan, and the capabilities it needs.
-fn decode_launch(kernel: &mut Kernel, request: &Request) -> Result<(Plan, [Option<Source>; SEGMENTS_MAX]), Error> {
-    let (_, capability) = request.find::<Pcore>(0, Rights::CONTROL)?;
+fn decode_launch(
+    kernel: &mut Kernel,
+    request: &Request,
+    address: u64,
+) -> Result<(Plan, [Option<Source>; SEGMENTS_MAX]), Error> {
     let mut launch = Launch::new_zeroed();
     let range = request.caller.domain().range();
-    user_memory::read(kernel, range, request.words()[1], launch.as_mut_bytes())?;
+    user_memory::read(kernel, range, address, launch.as_mut_bytes())?;
     let asked = usize::try_from(launch.count).ok().and_then(|count| launch.segments.get(..count));
     let asked = asked.ok_or(Error::BadArgument)?;
     let rights = Rights(u32::try_from(launch.rights).map_err(|_| Error::BadArgument)?);
-    if !capability.rights.contains(rights) {
+    if !request.capability(0)?.rights.contains(rights) {
         return Err(Error::NoRights);
     }
     if launch.entry >= USER_END || launch.stack > USER_END {
@@ -98,16 +99,14 @@ fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
     if clash { Err(Error::BadArgument) } else { Ok(()) }
 }
 
-pub(super) fn run(kernel: &mut Kernel, request: &Request) -> Answer {
-    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
-    kernel.check_idle(pcore)?;
-    let (plan, segments) = decode_launch(kernel, request)?;
-    kernel.run_core(pcore, plan, &segments);
+pub(super) fn pcore_run(kernel: &mut Kernel, request: &Request, call: PcoreRun) -> Answer {
+    kernel.check_idle(call.pcore)?;
+    let (plan, segments) = decode_launch(kernel, request, call.launch)?;
+    kernel.run_core(call.pcore, plan, &segments);
     NOTHING
 }
 
-pub(super) fn halt(kernel: &mut Kernel, request: &Request) -> Answer {
-    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
+pub(super) fn pcore_halt(kernel: &mut Kernel, _: &Request, PcoreHalt { pcore }: PcoreHalt) -> Answer {
     if pcore.core == kernel.core() {
         return kernel.halt_here().map(|()| Outcome::Left);
     }
@@ -115,19 +114,15 @@ pub(super) fn halt(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-pub(super) fn watch(kernel: &mut Kernel, request: &Request) -> Answer {
-    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
-    let target = request.source(1)?;
-    Notification::decode(target.1)?;
-    kernel.watch_core(pcore, target)?;
+pub(super) fn pcore_watch(kernel: &mut Kernel, _: &Request, call: PcoreWatch) -> Answer {
+    let (_, target) = call.target;
+    kernel.watch_core(call.pcore, target)?;
     NOTHING
 }
 
-pub(super) fn add_device(kernel: &mut Kernel, request: &Request) -> Answer {
-    let pcore = request.object::<Pcore>(0, Rights::CONTROL)?;
-    let [_, kind, _, offset, core, slot] = request.words();
-    let (segment, capability) = request.find::<Segment>(2, Rights::READ.union(Rights::WRITE))?;
-    let (base, pages) = decode_run(segment, capability)?;
+pub(super) fn pcore_add_device(kernel: &mut Kernel, _: &Request, call: PcoreAddDevice) -> Answer {
+    let PcoreAddDevice { pcore, kind, segment, offset, core, slot } = call;
+    let (base, pages) = decode_run(segment.1.object.cast()?, segment.1)?;
     let polled = match kind {
         polled::RING => Polled::Ring { base, pages },
         polled::WORD => {
@@ -140,41 +135,37 @@ pub(super) fn add_device(kernel: &mut Kernel, request: &Request) -> Answer {
         }
         _ => return Err(Error::BadArgument),
     };
-    let source = request.source(2)?;
-    one(kernel.add_polled(pcore, polled, source)? as u64)
+    one(kernel.add_polled(pcore, polled, segment)? as u64)
 }
 
-pub(super) fn device_stat(kernel: &Kernel, request: &Request) -> Answer {
-    let found = kernel.polling.as_ref().and_then(|polling| polling.stat(request.words()[0]));
+pub(super) fn pcore_device_stat(kernel: &Kernel, _: &Request, call: PcoreDeviceStat) -> Answer {
+    let found = kernel.polling.as_ref().and_then(|polling| polling.stat(call.index));
     found.map(Outcome::Done).ok_or(Error::NotFound)
 }
 
-pub(super) fn throttle(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let steps = request.words()[1];
-    if !(1..=THROTTLE_STEPS).contains(&steps) {
+pub(super) fn pcore_throttle(kernel: &mut Kernel, _: &Request, call: PcoreThrottle) -> Answer {
+    if !(1..=THROTTLE_STEPS).contains(&call.eighths) {
         return Err(Error::BadArgument);
     }
-    kernel.scheduler.throttle(steps);
+    kernel.scheduler.throttle(call.eighths);
     NOTHING
 }
 
-pub(super) fn stat(kernel: &Kernel, request: &Request) -> Answer {
-    let core = decode_core(kernel, request.words()[0])?;
+pub(super) fn pcore_stat(kernel: &Kernel, _: &Request, call: PcoreStat) -> Answer {
+    let core = decode_core(kernel, call.core)?;
     let entry = kernel.info.and_then(|info| info.cores.get(core)).ok_or(Error::BadArgument)?;
     let running = u64::from(kernel.core_runs(core));
     Ok(Outcome::Done([u64::from(entry.apic_id), u64::from(entry.node), running]))
 }
 
-pub(super) fn current(kernel: &Kernel) -> Answer {
+pub(super) fn pcore_current(kernel: &Kernel, _: &Request, _: PcoreCurrent) -> Answer {
     let count = kernel.info.map_or(1, |info| info.cores.len());
     let running = (0..count).filter(|&core| kernel.core_runs(core)).count();
     Ok(Outcome::Done([kernel.core() as u64, count as u64, running as u64]))
 }
 
-pub(super) fn usage(kernel: &Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::READ)?;
-    let core = decode_core(kernel, request.words()[1])?;
+pub(super) fn pcore_use(kernel: &Kernel, _: &Request, call: PcoreUse) -> Answer {
+    let core = decode_core(kernel, call.core)?;
     if kernel.core() != 0 {
         return Err(Error::OtherCore);
     }
@@ -182,17 +173,14 @@ pub(super) fn usage(kernel: &Kernel, request: &Request) -> Answer {
     Ok(Outcome::Done([hardware::used_ns(core, hardware::now_ns()), what, claimant]))
 }
 
-pub(super) fn locality(kernel: &Kernel, request: &Request) -> Answer {
-    let [from, to, ..] = request.words();
-    let (from, to) = (decode_core(kernel, from)?, decode_core(kernel, to)?);
+pub(super) fn locality_get(kernel: &Kernel, _: &Request, call: LocalityGet) -> Answer {
+    let (from, to) = (decode_core(kernel, call.from)?, decode_core(kernel, call.to)?);
     let info = kernel.info.ok_or(Error::BadArgument)?;
     let nodes = [info.cores[from].node, info.cores[to].node];
     let distances: &Distances = &machine().facts.distances;
     Ok(Outcome::Done([distances.between(nodes[0], nodes[1]).into(), nodes[0].into(), nodes[1].into()]))
 }
 
-pub(super) fn object_count(kernel: &Kernel, request: &Request) -> Answer {
-    let number = request.words()[0];
-    let is_type = (1..=ObjectType::ALL.len() as u64).contains(&number);
-    if is_type { one(kernel.objects_by_type[number as usize]) } else { Err(Error::BadArgument) }
+pub(super) fn object_count(kernel: &Kernel, _: &Request, call: ObjectCount) -> Answer {
+    one(kernel.objects_by_type[call.object_type])
 }

@@ -1,25 +1,24 @@
 //! Portals.
 
+use super::records::*;
 use super::{Answer, NOTHING, Passed, Request, one};
 use crate::objects::context::State;
 use crate::objects::portal::{PortalKind, Room};
 use crate::objects::{Context, Portal, Ptr};
 use crate::state::Kernel;
 use abi::layout::portal as kinds;
-use abi::{Error, Handle, Rights};
+use abi::{Error, Rights};
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let callee = callee(request)?;
-    let [_, _, badge, kind, ..] = request.words();
+pub(super) fn portal_alloc(kernel: &mut Kernel, request: &Request, call: PortalAlloc) -> Answer {
+    let PortalAlloc { ram, context, badge, kind } = call;
     let kind = match kind {
-        kinds::RENDEZVOUS if request.words()[1] != Handle::NONE.0 => PortalKind::Rendezvous,
+        kinds::RENDEZVOUS if context.is_some() => PortalKind::Rendezvous,
         kinds::MAILBOX => PortalKind::Mailbox,
         _ => return Err(Error::BadArgument),
     };
     let slot = request.slot(kernel)?;
     let portal = kernel.create(ram, |header| Portal::new(header, kind))?;
-    portal.set_callee(callee);
+    portal.set_callee(context.and_then(living));
     let capability = crate::objects::share::Capability { object: portal.any(), badge, rights: Rights::ALL };
     one(request.caller.domain().insert(slot, capability).0)
 }
@@ -74,21 +73,15 @@ pub(super) fn reply_wait(kernel: &mut Kernel, request: &Request) -> Passed {
     Ok(kernel.direct_switch(None))
 }
 
+/// Nobody is behind a context that has ended.
 fn living(context: Ptr<Context>) -> Option<Ptr<Context>> {
     (context.state() != State::Dead).then_some(context)
 }
 
-/// A context, or none: nobody is behind one that has ended.
-fn callee(request: &Request) -> Result<Option<Ptr<Context>>, Error> {
-    if request.words()[1] == Handle::NONE.0 { Ok(None) } else { request.object(1, Rights::CONTROL).map(living) }
-}
-
-pub(super) fn set(request: &Request) -> Answer {
-    let portal = request.object::<Portal>(0, Rights::CONTROL)?;
-    let callee = callee(request)?;
-    if portal.kind != PortalKind::Mailbox {
+pub(super) fn portal_set(_: &Kernel, _: &Request, call: PortalSet) -> Answer {
+    if call.portal.kind != PortalKind::Mailbox {
         return Err(Error::BadArgument);
     }
-    portal.set_callee(callee);
+    call.portal.set_callee(call.context.and_then(living));
     NOTHING
 }

@@ -1,5 +1,6 @@
 //! Address ranges.
 
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::memory::USER_END;
 use crate::objects::mapping::{PAGE, allowed_by};
@@ -9,9 +10,8 @@ use crate::steps::Budget;
 use abi::layout::{domain as flags, protection, range_stat};
 use abi::{Error, Handle, Rights};
 
-fn living(request: &Request, rights: Rights) -> Result<Ptr<Range>, Error> {
-    let range = request.object::<Range>(0, rights)?;
-    if range.is_alive() { Ok(range) } else { Err(Error::PeerDead) }
+fn check_alive(range: Ptr<Range>) -> Result<(), Error> {
+    if range.is_alive() { Ok(()) } else { Err(Error::PeerDead) }
 }
 
 /// Known bits, and nothing without reading.
@@ -33,108 +33,94 @@ pub(super) fn decode_options(options: u64) -> Result<bool, Error> {
     if options & !flags::WRITE_EXECUTE == 0 { Ok(options != 0) } else { Err(Error::BadArgument) }
 }
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let [_, pages, options, ..] = request.words();
-    let write_execute = decode_options(options)?;
+pub(super) fn range_alloc(kernel: &mut Kernel, request: &Request, call: RangeAlloc) -> Answer {
+    let write_execute = decode_options(call.flags)?;
     let slot = request.slot(kernel)?;
-    let range = Ptr::<Range>::create_nested(kernel, ram, pages, write_execute)?;
+    let range = Ptr::<Range>::create_nested(kernel, call.ram, call.pages, write_execute)?;
     Ok(Outcome::Done([request.place(slot, range.any(), Rights::ALL), range.pages(), 0]))
 }
 
-pub(super) fn retype(kernel: &mut Kernel, request: &Request) -> Answer {
-    let (segment, _) = request.find::<Segment>(0, Rights::CONTROL)?;
-    let [handle, pages, options, ..] = request.words();
-    let write_execute = decode_options(options)?;
-    segment.check_lone()?;
+pub(super) fn range_retype(kernel: &mut Kernel, request: &Request, call: RangeRetype) -> Answer {
+    let write_execute = decode_options(call.flags)?;
+    call.segment.check_lone()?;
     let slot = request.slot(kernel)?;
-    let range = Ptr::<Range>::create_from(kernel, segment, pages, write_execute)?;
+    let range = Ptr::<Range>::create_from(kernel, call.segment, call.pages, write_execute)?;
     let placed = request.place(slot, range.any(), Rights::ALL);
-    request.caller.domain().remove(kernel, Handle(handle))?;
+    request.caller.domain().remove(kernel, Handle(request.words()[0]))?;
     Ok(Outcome::Done([placed, range.pages(), 0]))
 }
 
-pub(super) fn fill(kernel: &mut Kernel, request: &Request) -> Answer {
-    let range = living(request, Rights::WRITE)?;
-    let place = range.place(request.words()[1], request.words()[2])?;
+pub(super) fn range_fill(kernel: &mut Kernel, _: &Request, call: RangeFill) -> Answer {
+    let RangeFill { range, address, pages } = call;
+    check_alive(range)?;
+    let place = range.place(address, pages)?;
     match range.fill(kernel, place)? {
         0 if place.pages > 0 => Ok(Outcome::Again),
         pages => one(pages),
     }
 }
 
-pub(super) fn map(kernel: &mut Kernel, request: &Request) -> Answer {
-    let range = living(request, Rights::WRITE)?;
-    if range.is_stuck() {
+#[inline(always)]
+pub(super) fn range_map(kernel: &mut Kernel, request: &Request, call: RangeMap) -> Answer {
+    check_alive(call.range)?;
+    if call.range.is_stuck() {
         return Ok(Outcome::Again);
     }
-    let (segment, rights) = request.object_anywhere::<Segment>(kernel, 2, Rights(0))?;
-    let mapped = map_segment(kernel, request, range, (segment, rights));
+    let (segment, rights) = request.object_anywhere::<Segment>(kernel, call.segment, Rights(0))?;
+    let mapped = map_segment(kernel, &call, segment, rights);
     kernel.release(segment);
     mapped
 }
 
-fn map_segment(
-    kernel: &mut Kernel,
-    request: &Request,
-    range: Ptr<Range>,
-    (segment, rights): (Ptr<Segment>, Rights),
-) -> Answer {
-    let [_, start, _, first, pages, wanted] = request.words();
-    let place = range.place(start, pages)?;
-    let allowed = decode_rights(rights, wanted)?;
-    range.check_protection(wanted)?;
-    range.map(kernel, place, segment, first, [wanted, allowed])?;
+#[inline(always)]
+fn map_segment(kernel: &mut Kernel, call: &RangeMap, segment: Ptr<Segment>, rights: Rights) -> Answer {
+    let &RangeMap { range, address, first_page, pages, protection, .. } = call;
+    let place = range.place(address, pages)?;
+    let allowed = decode_rights(rights, protection)?;
+    range.check_protection(protection)?;
+    range.map(kernel, place, segment, first_page, [protection, allowed])?;
     NOTHING
 }
 
-pub(super) fn nest(kernel: &mut Kernel, request: &Request) -> Answer {
-    let range = living(request, Rights::WRITE)?;
-    let (child, rights) = request.object_anywhere::<Range>(kernel, 2, Rights(0))?;
-    let nested = nest_range(kernel, request, range, (child, rights));
+pub(super) fn range_nest(kernel: &mut Kernel, request: &Request, call: RangeNest) -> Answer {
+    check_alive(call.range)?;
+    let (child, rights) = request.object_anywhere::<Range>(kernel, call.nested, Rights(0))?;
+    let nested = nest_range(kernel, call, child, rights);
     kernel.release(child);
     nested
 }
 
-fn nest_range(
-    kernel: &mut Kernel,
-    request: &Request,
-    range: Ptr<Range>,
-    (child, rights): (Ptr<Range>, Rights),
-) -> Answer {
-    let [_, start, _, wanted, ..] = request.words();
-    let allowed = decode_rights(rights, wanted)?;
-    if !child.is_alive() {
-        return Err(Error::PeerDead);
-    }
-    range.nest(kernel, start, child, [wanted, allowed])?;
+fn nest_range(kernel: &mut Kernel, call: RangeNest, child: Ptr<Range>, rights: Rights) -> Answer {
+    let allowed = decode_rights(rights, call.protection)?;
+    check_alive(child)?;
+    call.range.nest(kernel, call.address, child, [call.protection, allowed])?;
     NOTHING
 }
 
-pub(super) fn unmap(kernel: &mut Kernel, request: &Request) -> Answer {
-    let range = living(request, Rights::WRITE)?;
+pub(super) fn range_unmap(kernel: &mut Kernel, request: &Request, call: RangeUnmap) -> Answer {
+    let RangeUnmap { range, address, pages, unmapped } = call;
+    check_alive(range)?;
     if range.is_stuck() {
         return Ok(Outcome::Again);
     }
-    let place = range.place(request.words()[1], request.words()[2])?;
-    let before = request.words()[3];
-    if before > USER_END / PAGE {
+    let place = range.place(address, pages)?;
+    if unmapped > USER_END / PAGE {
         return Err(Error::BadArgument);
     }
     let (pages, reached) = range.unmap(kernel, place, &mut Budget::step())?;
-    let pages = before + pages;
+    let pages = unmapped + pages;
     if reached == place.end() {
         return one(pages);
     }
     Ok(request.again([(1, reached), (2, (place.end() - reached) / PAGE), (3, pages)]))
 }
 
-pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
-    let range = living(request, Rights::WRITE)?;
+pub(super) fn range_protect(kernel: &mut Kernel, request: &Request, call: RangeProtect) -> Answer {
+    let RangeProtect { range, address: start, pages, protection: wanted, checked } = call;
+    check_alive(range)?;
     if range.is_stuck() {
         return Ok(Outcome::Again);
     }
-    let [_, start, pages, wanted, checked, _] = request.words();
     let place = range.place(start, pages)?;
     decode_protection(wanted)?;
     let budget = &mut Budget::step();
@@ -153,19 +139,20 @@ pub(super) fn protect(kernel: &mut Kernel, request: &Request) -> Answer {
     Ok(request.again([(1, reached), (2, left), (4, left)]))
 }
 
-pub(super) fn get(kernel: &mut Kernel, request: &Request) -> Answer {
-    let range = living(request, Rights::READ)?;
+pub(super) fn range_get(kernel: &mut Kernel, _: &Request, RangeGet { range, address }: RangeGet) -> Answer {
+    check_alive(range)?;
     if range.is_stuck() {
         return Ok(Outcome::Again);
     }
-    let entry = range.get(kernel, request.words()[1]).ok_or(Error::NotFound)?;
+    let entry = range.get(kernel, address).ok_or(Error::NotFound)?;
     Ok(Outcome::Done(entry.words()))
 }
 
-pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {
-    let range = living(request, Rights::READ)?.shared().ok_or(Error::WrongType)?;
+pub(super) fn range_stat(kernel: &Kernel, _: &Request, RangeStat { range, what }: RangeStat) -> Answer {
+    check_alive(range)?;
+    let range = range.shared().ok_or(Error::WrongType)?;
     let stat = range.range_stat(kernel.core());
-    Ok(Outcome::Done(match request.words()[1] {
+    Ok(Outcome::Done(match what {
         range_stat::LOCK => [stat.lock.acquires, stat.lock.waits, stat.invalidations],
         range_stat::FAULTS => [stat.faults, stat.tables, stat.cores],
         _ => return Err(Error::BadArgument),

@@ -1,27 +1,26 @@
 //! Revocation: of what was derived from a capability, and of all memory of an account.
 
+use super::records::*;
 use super::{Answer, Outcome, Request, one};
-use crate::objects::Ram;
 use crate::objects::context::State;
 use crate::objects::revoke::stands_on;
 use crate::state::Kernel;
 use crate::steps::Budget;
-use abi::{Error, Handle, Rights};
+use abi::Error;
 
 /// What a call gives that did a part: whether there is more.
 fn part(is_done: bool) -> Answer {
     one(u64::from(!is_done))
 }
 
-pub(super) fn derived(kernel: &mut Kernel, request: &Request) -> Answer {
-    let (slot, _) = request.caller.domain().share().find_slot(Handle(request.words()[0]))?;
+pub(super) fn cap_revoke(kernel: &mut Kernel, request: &Request, call: CapRevoke) -> Answer {
+    let (slot, _) = request.slot_of(call.capability)?;
     part(kernel.revoke_derived(slot, &mut Budget::step()))
 }
 
-pub(super) fn ram(kernel: &mut Kernel, request: &Request) -> Answer {
+pub(super) fn ram_revoke(kernel: &mut Kernel, request: &Request, RamRevoke { ram }: RamRevoke) -> Answer {
     let caller = request.caller;
-    let ram = request.object::<Ram>(0, Rights::CONTROL)?;
-    let (slot, _) = caller.domain().share().find_slot(Handle(request.words()[0]))?;
+    let (slot, _) = request.slot_of(0)?;
     if stands_on(caller, ram) {
         return Err(Error::BadArgument);
     }

@@ -1,6 +1,7 @@
 //! Segments.
 
 use super::memory::decode_run;
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request};
 use crate::memory::PhysAddr;
 use crate::objects::segment::Kind;
@@ -18,9 +19,8 @@ pub(super) fn check_pages(pages: u64) -> Result<(), Error> {
     if (1..=SEGMENT_PAGES_MAX).contains(&pages) { Ok(()) } else { Err(Error::BadArgument) }
 }
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let [_, pages, options, ..] = request.words();
+pub(super) fn segment_alloc(kernel: &mut Kernel, request: &Request, call: SegmentAlloc) -> Answer {
+    let SegmentAlloc { ram, pages, flags: options, .. } = call;
     check_pages(pages)?;
     let is_common = options & flags::COMMON != 0;
     let options = options & !flags::COMMON;
@@ -105,11 +105,9 @@ pub(super) fn make(
     Ok(None)
 }
 
-pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let source = request.object::<Segment>(1, Rights::READ)?;
+pub(super) fn segment_copy(kernel: &mut Kernel, request: &Request, call: SegmentCopy) -> Answer {
+    let SegmentCopy { ram, segment: source, mode, .. } = call;
     let slot = request.slot(kernel)?;
-    let mode = request.words()[2];
     let may_be = match (mode, source.kind()) {
         (modes::PLAIN, _) => source.is_ram(),
         // Who writes to pages in common does not ask whether others rely on them.
@@ -136,17 +134,16 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     Ok(Outcome::Done([request.place(slot, copy.any(), Rights::ALL), 0, 0]))
 }
 
-pub(super) fn stat(kernel: &mut Kernel, request: &Request) -> Answer {
-    let (segment, rights) = request.object_anywhere::<Segment>(kernel, 0, Rights(0))?;
+pub(super) fn segment_stat(kernel: &mut Kernel, request: &Request, call: SegmentStat) -> Answer {
+    let (segment, rights) = request.object_anywhere::<Segment>(kernel, call.segment, Rights(0))?;
     let base = segment.base().filter(|_| rights.contains(Rights::DMA));
     let stat = [segment.pages(), segment.present(), base.map_or(0, |base| base.0)];
     kernel.release(segment);
     Ok(Outcome::Done(stat))
 }
 
-pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {
-    let segment = request.object::<Segment>(0, Rights::WRITE)?;
-    let [_, pages, first, freed, ..] = request.words();
+pub(super) fn segment_set_pages(kernel: &mut Kernel, request: &Request, call: SegmentSetPages) -> Answer {
+    let SegmentSetPages { segment, pages, first, freed } = call;
     if segment.kind() != Kind::Anonymous || segment.is_common() {
         return Err(Error::BadArgument);
     }
@@ -164,10 +161,8 @@ pub(super) fn set_pages(kernel: &mut Kernel, request: &Request) -> Answer {
     if reached == end { NOTHING } else { Ok(request.again([(2, reached), (3, end - reached)])) }
 }
 
-pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let ram = request.ram(1)?;
-    let [_, _, base, pages, options, _] = request.words();
+pub(super) fn segment_import(kernel: &mut Kernel, request: &Request, call: SegmentImport) -> Answer {
+    let SegmentImport { ram, address: base, pages, flags: options, .. } = call;
     check_pages(pages)?;
     let range = decode_run(base, pages)?;
     if options & !flags::UNCACHED != 0 {

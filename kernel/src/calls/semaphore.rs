@@ -1,5 +1,6 @@
 //! Semaphores.
 
+use super::records::*;
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::hardware;
 use crate::objects::semaphore::COUNT_MAX;
@@ -7,9 +8,8 @@ use crate::objects::{Remote, Semaphore};
 use crate::state::Kernel;
 use abi::{Error, Rights};
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    let ram = request.ram(0)?;
-    let count = request.words()[1];
+pub(super) fn semaphore_alloc(kernel: &mut Kernel, request: &Request, call: SemaphoreAlloc) -> Answer {
+    let SemaphoreAlloc { ram, count } = call;
     if count > COUNT_MAX {
         return Err(Error::BadArgument);
     }
@@ -18,15 +18,15 @@ pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
     one(request.place(slot, semaphore.any(), Rights::ALL))
 }
 
-pub(super) fn up(kernel: &mut Kernel, request: &Request) -> Answer {
-    let count = request.words()[1];
+pub(super) fn semaphore_up(kernel: &mut Kernel, request: &Request, call: SemaphoreUp) -> Answer {
+    let SemaphoreUp { semaphore, count } = call;
     if count == 0 {
         return Err(Error::BadArgument);
     }
-    match request.object::<Semaphore>(0, Rights::WRITE) {
+    match request.object::<Semaphore>(semaphore, Rights::WRITE) {
         Ok(semaphore) => semaphore.up(kernel, count)?,
         Err(Error::WrongType) => {
-            let remote = request.object::<Remote>(0, Rights::NOTIFY)?;
+            let remote = request.object::<Remote>(semaphore, Rights::NOTIFY)?;
             let count =
                 u32::try_from(count).ok().filter(|count| u64::from(*count) <= COUNT_MAX).ok_or(Error::BadArgument)?;
             kernel.counters.wakes_sent += 1;
@@ -37,9 +37,8 @@ pub(super) fn up(kernel: &mut Kernel, request: &Request) -> Answer {
     NOTHING
 }
 
-pub(super) fn down(kernel: &mut Kernel, request: &Request) -> Answer {
-    let semaphore = request.object::<Semaphore>(0, Rights::READ)?;
-    let deadline_ns = request.words()[1];
+pub(super) fn semaphore_down(kernel: &mut Kernel, request: &Request, call: SemaphoreDown) -> Answer {
+    let SemaphoreDown { semaphore, deadline_ns } = call;
     if semaphore.try_down() {
         return NOTHING;
     }

@@ -2,11 +2,12 @@
 
 use super::capability::downgraded;
 use super::range::decode_options;
+use super::records::*;
 use super::segment::{check_pages, make};
 use super::{Answer, NOTHING, Outcome, Request, one};
 use crate::objects::mapping::VaRange;
 use crate::objects::nest::level_for;
-use crate::objects::{Object, Ptr, Ram, Segment};
+use crate::objects::{Object, Ptr, Segment};
 use crate::shared::{Found, New, ObjectKind, SharedShare, shared};
 use crate::state::Kernel;
 use crate::steps::Budget;
@@ -75,35 +76,36 @@ impl Request {
     }
 }
 
-pub(super) fn alloc(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [parent, _, pages, lock, first, second] = request.words();
+pub(super) fn share_alloc(kernel: &mut Kernel, request: &Request, call: ShareAlloc) -> Answer {
     // The upper half is how far the call is (`make`).
-    let lock = decode_lock(lock & u64::from(u32::MAX))?;
-    if Handle(parent) == Handle::NONE {
-        let ram = request.ram(1)?;
-        let slot = request.slot(kernel)?;
-        let mut share = Err(Error::NoMemory);
-        let fill = |run: Ptr<Segment>, kernel: &mut Kernel, budget: &mut Budget| {
-            if !run.populate(kernel, budget)? {
-                return Ok(false);
-            }
-            share = kernel.make_pool(run, lock, [first, second]);
-            share.map(|_| true)
-        };
-        let is_run = |run: Ptr<Segment>| run.base().is_some();
-        let Some(run) = make(kernel, request, (ram, pages, None), Kernel::reserve_pool, is_run, fill)? else {
-            return Ok(Outcome::Again);
-        };
-        kernel.release(run);
-        let share = share?;
-        let id = shared(share.any()).map_or(0, |object| object.id());
-        return Ok(Outcome::Done([request.place(slot, share.any(), Rights::ALL), id, 0]));
-    }
-    let parent = request.object::<SharedShare>(0, Rights::WRITE)?;
+    let lock = decode_lock(call.lock & u64::from(u32::MAX))?;
+    let Some(parent) = call.parent else { return alloc_pool(kernel, request, call, lock) };
     if parent.is_stuck() {
         return Ok(Outcome::Again);
     }
-    made(request, parent.make(kernel, New::Share, lock, [first, second])?, 0)
+    made(request, parent.make(kernel, New::Share, lock, call.name)?, 0)
+}
+
+fn alloc_pool(kernel: &mut Kernel, request: &Request, call: ShareAlloc, lock: Kind) -> Answer {
+    let ShareAlloc { ram, pages, name, .. } = call;
+    let ram = ram.ok_or(Error::BadHandle)?;
+    let slot = request.slot(kernel)?;
+    let mut share = Err(Error::NoMemory);
+    let fill = |run: Ptr<Segment>, kernel: &mut Kernel, budget: &mut Budget| {
+        if !run.populate(kernel, budget)? {
+            return Ok(false);
+        }
+        share = kernel.make_pool(run, lock, name);
+        share.map(|_| true)
+    };
+    let is_run = |run: Ptr<Segment>| run.base().is_some();
+    let Some(run) = make(kernel, request, (ram, pages, None), Kernel::reserve_pool, is_run, fill)? else {
+        return Ok(Outcome::Again);
+    };
+    kernel.release(run);
+    let share = share?;
+    let id = shared(share.any()).map_or(0, |object| object.id());
+    Ok(Outcome::Done([request.place(slot, share.any(), Rights::ALL), id, 0]))
 }
 
 /// The answer of what made an object in the share that the first argument names.
@@ -112,31 +114,27 @@ fn made(request: &Request, id: u64, pages: u64) -> Answer {
     Ok(Outcome::Done([handle.0, id, pages]))
 }
 
-pub(super) fn segment(kernel: &mut Kernel, request: &Request) -> Answer {
-    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+pub(super) fn share_segment(kernel: &mut Kernel, request: &Request, call: ShareSegment) -> Answer {
+    let ShareSegment { share, pages, name, flags: options } = call;
     if share.is_stuck() {
         return Ok(Outcome::Again);
     }
-    let [_, pages, first, second, options, _] = request.words();
     check_pages(pages)?;
     if options & !CONTIGUOUS != 0 {
         return Err(Error::BadArgument);
     }
     let new = New::Segment { pages, contiguous: options != 0 };
-    made(request, share.make(kernel, new, Kind::Spin, [first, second])?, 0)
+    made(request, share.make(kernel, new, Kind::Spin, name)?, 0)
 }
 
-pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
-    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+pub(super) fn share_copy(kernel: &mut Kernel, request: &Request, call: ShareCopy) -> Answer {
+    let ShareCopy { share, segment, name } = call;
     if share.is_stuck() {
         return Ok(Outcome::Again);
     }
-    let [_, _, first, second, ..] = request.words();
-    let found = request.shared_object(1)?;
+    let found = request.shared_object(segment)?;
     let id = match (found.object.kind(), found.rights.contains(Rights::READ)) {
-        (ObjectKind::Segment, true) => {
-            share.make(kernel, New::Copy { source: found.object }, Kind::Spin, [first, second])
-        }
+        (ObjectKind::Segment, true) => share.make(kernel, New::Copy { source: found.object }, Kind::Spin, name),
         (ObjectKind::Segment, false) => Err(Error::NoRights),
         _ => Err(Error::WrongType),
     };
@@ -144,29 +142,24 @@ pub(super) fn copy(kernel: &mut Kernel, request: &Request) -> Answer {
     made(request, id?, 0)
 }
 
-pub(super) fn range(kernel: &mut Kernel, request: &Request) -> Answer {
-    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+pub(super) fn share_range(kernel: &mut Kernel, request: &Request, call: ShareRange) -> Answer {
+    let ShareRange { share, pages, lock, name, flags: options } = call;
     if share.is_stuck() {
         return Ok(Outcome::Again);
     }
-    let [_, pages, lock, first, second, options] = request.words();
     let (lock, write_execute) = (decode_lock(lock)?, decode_options(options)?);
     let level = level_for(pages).ok_or(Error::BadArgument)?;
-    let id = share.make(kernel, New::Range { level, write_execute }, lock, [first, second])?;
+    let id = share.make(kernel, New::Range { level, write_execute }, lock, name)?;
     made(request, id, VaRange::of_level(level).pages())
 }
 
-pub(super) fn add(kernel: &mut Kernel, request: &Request) -> Answer {
-    let [target, _, wanted, ..] = request.words();
-    let share = match Handle(target) {
-        Handle::NONE => None,
-        _ => Some(request.object::<SharedShare>(0, Rights::WRITE)?),
-    };
+pub(super) fn share_add(kernel: &mut Kernel, request: &Request, call: ShareAdd) -> Answer {
+    let ShareAdd { share, object, rights } = call;
     if share.is_some_and(Ptr::<SharedShare>::is_stuck) {
         return Ok(Outcome::Again);
     }
-    let found = request.shared_object(1)?;
-    let added = add_found(kernel, request, share, &found, wanted);
+    let found = request.shared_object(object)?;
+    let added = add_found(kernel, request, share, &found, rights);
     found.end(kernel);
     added
 }
@@ -192,37 +185,31 @@ fn add_found(
     one(request.place(slot, object, rights))
 }
 
-pub(super) fn remove(kernel: &mut Kernel, request: &Request) -> Answer {
-    let share = request.object::<SharedShare>(0, Rights::WRITE)?;
+pub(super) fn share_remove(kernel: &mut Kernel, _: &Request, ShareRemove { share, id }: ShareRemove) -> Answer {
     if share.is_stuck() {
         return Ok(Outcome::Again);
     }
-    share.remove(kernel, request.words()[1])?;
+    share.remove(kernel, id)?;
     NOTHING
 }
 
-pub(super) fn stat(request: &Request) -> Answer {
-    let share = request.object::<SharedShare>(0, Rights::READ)?;
+pub(super) fn share_stat(_: &Kernel, _: &Request, ShareStat { share }: ShareStat) -> Answer {
     let (objects, lock, _) = share.stat()?;
     Ok(Outcome::Done([objects, lock.acquires, lock.waits]))
 }
 
-pub(super) fn pool(kernel: &Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let share = request.object::<SharedShare>(1, Rights::GRANT)?;
-    one(share.pool()?)
+pub(super) fn share_pool(_: &Kernel, _: &Request, call: SharePool) -> Answer {
+    one(call.share.pool()?)
 }
 
-pub(super) fn import(kernel: &mut Kernel, request: &Request) -> Answer {
-    request.check_core(kernel, 0, Rights::CONTROL)?;
-    let ram: Ptr<Ram> = request.ram(1)?;
+pub(super) fn share_import(kernel: &mut Kernel, request: &Request, call: ShareImport) -> Answer {
     let slot = request.slot(kernel)?;
-    let share = kernel.import_pool(ram, request.words()[2])?;
+    let share = kernel.import_pool(call.ram, call.pool)?;
     one(request.place(slot, share.any(), Rights::ALL))
 }
 
-pub(super) fn name(kernel: &mut Kernel, request: &Request) -> Answer {
-    let found = request.shared_object(0)?;
+pub(super) fn object_name(kernel: &mut Kernel, request: &Request, call: ObjectName) -> Answer {
+    let found = request.shared_object(call.object)?;
     let [first, second] = found.object.name();
     let references = found.references();
     found.end(kernel);

@@ -7,7 +7,8 @@ use crate::memory::{PhysAddr, phys_to_virt};
 use crate::objects::pcore::{Plan, Polled};
 use crate::objects::{Context, Ptr, Segment};
 use crate::polling::Polling;
-use abi::pcore::{DEVICES_MAX, Launch, RING_CALLS, Ring, RingSlot, ring_slots, runs};
+use abi::call::Flag;
+use abi::pcore::{DEVICES_MAX, Launch, Ring, RingSlot, ring_slots, runs};
 use abi::{Call, Error, Handle, Rights, layout};
 use core::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
@@ -311,7 +312,7 @@ fn ask(base: PhysAddr, number: u64, call: u64, first: u64) {
 #[test]
 fn a_ring_takes_the_calls_of_its_list_and_no_other() {
     let (mut caller, [base, _]) = kernel_core();
-    let names = Call::ALL.iter().map(|(call, _)| *call).filter(|call| !RING_CALLS.contains(call));
+    let names = Call::ALL.iter().map(|(call, _)| *call).filter(|call| !call.has(Flag::Ring));
     let refused = (Error::BadCall as u64).wrapping_neg();
     let mut number = 0;
     for call in names {
@@ -347,12 +348,13 @@ fn a_corrupt_ring_stops_and_harms_no_other() {
 #[test]
 fn a_full_ring_is_done_in_parts_and_random_requests_lose_nothing() {
     let mut random = super::Random::new(7);
+    let ring_calls: Vec<Call> = Call::ALL.iter().map(|(call, _)| *call).filter(|call| call.has(Flag::Ring)).collect();
     let (mut caller, [base, _]) = kernel_core();
     let mut number = 0;
     for _ in 0..2000 {
         let count = 1 + random.below(ring_slots(1));
         for _ in 0..count {
-            let call = if random.below(30) == 0 { random.any() } else { random.one(&RING_CALLS).number() };
+            let call = if random.below(30) == 0 { random.any() } else { random.one(&ring_calls).number() };
             let slot = slot(base, number);
             slot.number.store(call, Ordering::Relaxed);
             for argument in &slot.arguments {
