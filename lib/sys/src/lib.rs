@@ -14,106 +14,45 @@ mod enter;
 #[path = "enter_x86_64.rs"]
 mod enter;
 
-mod devices;
-mod domains;
-mod events;
-mod memory;
-mod pcores;
-mod shares;
+mod by_hand;
+mod encode;
+mod ring;
+mod rows;
 
-pub use devices::*;
-pub use domains::*;
-pub use events::*;
-pub use memory::*;
-pub use pcores::*;
-pub use shares::*;
+// These take the place of the row's function of the same name.
+pub use by_hand::{
+    context_resume, device_list, domain_alloc, domain_alloc_named, domain_exit, domain_state, log, log_of_machine,
+    pcore_add_ring, pcore_add_word, portal_ring, power_off, ram_turns, segment_discard, segment_set_pages, share_alloc,
+    share_pool_alloc,
+};
+pub use ring::CallRing;
+pub use rows::*;
 
-use abi::{Call, Error, Handle, Rights};
+use abi::{Call, Error};
 
 /// What a call gives back.
 type Outcome<T> = Result<T, Error>;
 
-/// Result registers of a call: RDI, RSI, RDX, R10, R8, R9.
-pub(crate) struct Results {
-    pub words: [u64; 6],
+/// A rendezvous request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rendezvous {
+    /// Badge of the portal it came through.
+    pub badge: u64,
+    /// The caller's words.
+    pub words: [u64; 4],
 }
 
-/// Makes a call and decodes RAX. Arguments that the call lacks are zero.
+/// Makes a call and decodes RAX: RDI, RSI, RDX, R10, R8, R9. Arguments that the call lacks are
+/// zero.
 ///
 /// # Safety
 /// The call must not take away or overwrite memory or registers that the caller's code relies on.
 #[inline(always)]
-pub(crate) unsafe fn call(call: Call, arguments: [u64; 6]) -> Outcome<Results> {
+unsafe fn call(call: Call, arguments: [u64; 6]) -> Outcome<[u64; 6]> {
     // SAFETY: passed on to the caller.
     let (status, words) = unsafe { enter::enter(call.number(), arguments) };
     match status {
-        0 => Ok(Results { words }),
+        0 => Ok(words),
         code => Err(Error::from_code(code.wrapping_neg()).unwrap_or(Error::BadCall)),
     }
-}
-
-/// `CapCopy`: the capability again, with `rights` at most its own.
-pub fn cap_copy(handle: Handle, rights: Rights) -> Outcome<Handle> {
-    // SAFETY: only adds a slot.
-    let results = unsafe { call(Call::CapCopy, [handle.0, rights.0.into(), 0, 0, 0, 0]) }?;
-    Ok(Handle(results.words[0]))
-}
-
-/// `CapMint`: a notification capability for a context or portal with these badge bits.
-pub fn cap_mint(handle: Handle, rights: Rights, badge: u64) -> Outcome<Handle> {
-    // SAFETY: only adds a slot.
-    let results = unsafe { call(Call::CapMint, [handle.0, rights.0.into(), badge, 0, 0, 0]) }?;
-    Ok(Handle(results.words[0]))
-}
-
-/// `CapDrop`: empties the slot; the object goes when its last capability does.
-pub fn cap_drop(handle: Handle) -> Outcome<()> {
-    // SAFETY: a slot is no memory of ours.
-    unsafe { call(Call::CapDrop, [handle.0, 0, 0, 0, 0, 0]) }.map(drop)
-}
-
-/// `CapRevoke`: takes back what was derived from the capability; tells whether that was all. If
-/// not, call again.
-pub fn cap_revoke(handle: Handle) -> Outcome<bool> {
-    // SAFETY: slots are no memory of ours.
-    let results = unsafe { call(Call::CapRevoke, [handle.0, 0, 0, 0, 0, 0]) }?;
-    Ok(results.words[0] == 0)
-}
-
-/// `CapStat`: object type (an `abi::ObjectType` as a number), object id, rights.
-pub fn cap_stat(handle: Handle) -> Outcome<(u64, u64, Rights)> {
-    // SAFETY: reads only.
-    let results = unsafe { call(Call::CapStat, [handle.0, 0, 0, 0, 0, 0]) }?;
-    Ok((results.words[0], results.words[1], Rights(results.words[2] as u32)))
-}
-
-/// `Null`: in and out again.
-#[inline]
-pub fn null() -> Outcome<()> {
-    // SAFETY: does nothing.
-    unsafe { call(Call::Null, [0; 6]) }.map(drop)
-}
-
-/// `Log`: writes a line to the kernel's log, which puts the caller's name in front; text past 512
-/// bytes is cut.
-pub fn log(text: &str) -> Outcome<()> {
-    log_as(text, Handle::NONE)
-}
-
-/// `Log` in the name of the machine, for who may end it: `power` is a pcore with POWER.
-pub fn log_of_machine(text: &str, power: Handle) -> Outcome<()> {
-    log_as(text, power)
-}
-
-fn log_as(text: &str, machine: Handle) -> Outcome<()> {
-    let length = text.len().min(512) as u64;
-    // SAFETY: the kernel reads `length` bytes of `text`.
-    unsafe { call(Call::Log, [text.as_ptr() as u64, length, machine.0, 0, 0, 0]) }.map(drop)
-}
-
-/// `CounterRead`: one of `abi::layout::counter`.
-pub fn counter_read(index: u64) -> Outcome<u64> {
-    // SAFETY: reads only.
-    let results = unsafe { call(Call::CounterRead, [index, 0, 0, 0, 0, 0]) }?;
-    Ok(results.words[0])
 }
