@@ -60,7 +60,8 @@ macro_rules! for_each_call {
 /// Makes a child account over the same memory. The child's use counts in each ancestor; a limit is
 /// not a reservation. Contexts whose time an account pays for share turns of the core with those of
 /// other accounts (decision 65).
-16 fn ram_split = RamSplit [Ring] (ram: Cap<Ram, WRITE>, limit_pages: Value, turns: Turns) -> (account: New<Ram>);
+16 fn ram_split = RamSplit [Ring] (ram: Cap<Ram, WRITE>, limit_pages: Value, turns: Turns) -> (account: New<Ram>)
+    | BadArgument "too many accounts one below the other, or what pays for the account whose turns it shares does not pay for it";
 
 /// Tells an account's limit, what it uses, and the free pages of the root that it stands on.
 17 fn ram_stat = RamStat [Ring] (ram: Cap<Ram>) -> (limit_pages: Value, used_pages: Value, free_pages: Value);

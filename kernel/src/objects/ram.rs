@@ -135,11 +135,15 @@ impl Ptr<Ram> {
         }
         let parent = Some(self);
         let depth = self.depth + 1;
-        let leader_of = |ram: Ptr<Ram>| Some(ram.leader.get().unwrap_or(ram));
+        let leader_of = |ram: Ptr<Ram>| ram.leader.get().unwrap_or(ram);
         let (group, leader) = match turns {
-            Turns::Parents => (self.group.get(), leader_of(self)),
+            Turns::Parents => (self.group.get(), Some(leader_of(self))),
             Turns::Own => (Group::create(kernel, Some(self))?, None),
-            Turns::Of(ram) => (ram.group.get(), leader_of(ram)),
+            // Who revokes the leader's payer revokes all that it outlives.
+            Turns::Of(ram) if leader_of(ram).parent.is_some_and(|payer| !payer.covers(self)) => {
+                return Err(Error::BadArgument);
+            }
+            Turns::Of(ram) => (ram.group.get(), Some(leader_of(ram))),
         };
         let child = kernel.create(self, |header| Ram::new(header, parent, depth, limit, (group, leader)));
         match (child, leader) {

@@ -73,9 +73,16 @@ impl Kernel {
             if !self.take_capabilities(first, None, budget) {
                 return None;
             }
-            // Without objects of its own it went with its name.
-            if first.references() > 0 {
+            // Without objects of its own it went with its name, unless others share its turns: they
+            // lie below the same account, and go first.
+            let is_left = first.references() > 0;
+            if is_left && (!below.actors.is_empty() || !below.objects.is_empty()) {
                 at = below;
+            } else if is_left {
+                if !budget.spend(1) {
+                    return None;
+                }
+                at.put_last(first);
             }
         }
     }

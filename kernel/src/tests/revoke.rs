@@ -288,6 +288,45 @@ fn a_caller_whose_domain_ends_by_its_own_revocation_does_not_return() {
     world.leave_nothing(&[outside, other]);
 }
 
+/// An account whose turns another shares, with nothing else and no name: it stands before the
+/// account that has the other in it.
+#[test]
+fn an_account_that_leads_others_does_not_stop_a_revocation() {
+    let mut world = World::new(1000);
+    let outside = world.outsider();
+    let ram = world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 500]);
+    let first = world.make(outside, Call::RamSplit, &[ram, 300]);
+    let account = outside.domain.share().get(Handle(ram)).unwrap().object.cast::<Ram>().unwrap();
+    let leader = account.split(&mut world.kernel, 100, crate::objects::group::Turns::Own).unwrap();
+    world.give(outside, 30, leader.any());
+    world.kernel.release(leader);
+    let led = world.make(outside, Call::RamSplit, &[first, 100, 30]);
+    world.make(outside, Call::SegmentAlloc, &[led, 4, abi::layout::segment::EAGER]);
+    world.make(outside, Call::CapDrop, &[30]);
+    assert_eq!((account.objects.first(), leader.header().references()), (Some(leader.any()), 1));
+    world.revoke(outside, ram, |_| ());
+    world.leave_nothing(&[outside]);
+}
+
+/// Turns are shared below what pays for the account that has them only: so nothing keeps an account
+/// when its payer is revoked.
+#[test]
+fn turns_are_not_shared_outside_of_what_pays_for_them() {
+    let mut world = World::new(1000);
+    let outside = world.outsider();
+    let [ram, other] = [(); 2].map(|()| world.make(outside, Call::RamSplit, &[Handle::ROOT_RAM.0, 300]));
+    let account = outside.domain.share().get(Handle(ram)).unwrap().object.cast::<Ram>().unwrap();
+    let below = account.split(&mut world.kernel, 100, crate::objects::group::Turns::Own).unwrap();
+    world.give(outside, 30, below.any());
+    world.kernel.release(below);
+    let split = |world: &mut World, of: u64, turns: u64| world.run(outside, Call::RamSplit, &[of, 50, turns]).map(drop);
+    assert_eq!(split(&mut world, other, 30), Err(Error::BadArgument));
+    assert_eq!(split(&mut world, Handle::ROOT_RAM.0, 30), Err(Error::BadArgument));
+    assert_eq!([ram, 30].map(|of| split(&mut world, of, 30)), [Ok(()); 2]);
+    assert_eq!(split(&mut world, other, ram), Ok(()), "both are paid by the root");
+    world.leave_nothing(&[outside]);
+}
+
 /// What random programs make inside an account is gone after it was revoked, while they go on
 /// between the parts. With `leaks` they hold a domain outside. Gives the objects there were and the
 /// parts it took.
