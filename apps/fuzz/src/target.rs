@@ -203,7 +203,15 @@ impl<'w> Target<'w> {
                 require!(seen.is_none(), "{made:x?} gives a word of the neighbour's secret: {seen:x?}");
                 self.ledger.words += 8;
                 pool.note(made, result.map(drop));
-                let Ok(results) = result else { return Ok(None) };
+                let results = match (result, known) {
+                    (Ok(results), _) => results,
+                    (Err(error), Some(call)) => {
+                        let is_listed = call.errors().contains(error);
+                        require!(is_listed, "{made:x?} is refused with {error:?}, which its row lacks");
+                        return Ok(None);
+                    }
+                    (Err(_), None) => return Ok(None),
+                };
                 let is_echo = known.is_none_or(|call| ECHOES.contains(&call));
                 let leak = results.iter().find(|word| **word >= KERNEL && !is_echo && !made.words.contains(word));
                 require!(leak.is_none(), "{made:x?} gives an address of the kernel: {leak:x?}");

@@ -167,6 +167,7 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Pt
         }),
     };
     passed.unwrap_or_else(|error| {
+        debug_assert!(call.errors().contains(error), "{call:?} is refused with {error:?}, which its row lacks");
         caller.set_result(Err(error));
         None
     })

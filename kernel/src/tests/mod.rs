@@ -16,6 +16,7 @@ mod range_calls;
 mod ranges;
 mod revoke;
 mod rights;
+mod rows;
 mod segment_calls;
 mod shared;
 mod shared_copies;

@@ -1,5 +1,7 @@
 //! The next call: its number and its arguments.
 
+use abi::call::Word;
+use abi::call::kinds::{Number, Place};
 use abi::{Call, Handle, ObjectType, layout};
 
 use crate::Random;
@@ -57,9 +59,12 @@ pub trait Surroundings {
 /// The next call.
 pub fn next(random: &mut Random, around: &mut impl Surroundings) -> Made {
     let call = call(random, around);
-    let shape = if random.once_in(5) { "" } else { shape(call) };
-    let mut words = core::array::from_fn(|index| match shape.as_bytes().get(index) {
-        Some(kind) if !random.once_in(20) => plausible(random, around, *kind),
+    let is_shaped = !random.once_in(5);
+    let mut shape = call.words();
+    let mut words = core::array::from_fn(|_| match shape.next() {
+        Some(word) if is_shaped && !random.once_in(20) => plausible(random, around, word),
+        // A call in steps says 0 at first.
+        None if is_shaped && !random.once_in(4) => 0,
         _ => argument(random, around),
     });
     if OF_MAPPINGS.contains(&call)
@@ -131,145 +136,52 @@ pub fn argument(random: &mut Random, around: &mut impl Surroundings) -> u64 {
     }
 }
 
-/// What the arguments of a call should be: R ram, S segment, D domain, C context, A and N address
-/// range, P portal, M semaphore, T time, X pcore, V device, H shared share, K the same or none, m
-/// pointer, h any handle, O object by slot or in a shared share, u id of a shared object, a
-/// address, l address of a nested range, g its size, p pages, q pages or none,
-/// s length of a slice, y microseconds
-/// of a window, j limit of a watch, z first page in a segment, e entry of a context and w its
-/// argument, f flags or protection, r rights, t deadline, i small number.
-#[expect(clippy::too_many_lines, reason = "a table of one match")]
-fn shape(call: Call) -> &'static str {
-    match call {
-        Call::Null | Call::Yield | Call::ContextResume | Call::PcoreCurrent => "",
-        Call::Log => "mpi",
-        Call::ConsoleWrite => "Vmp",
-        Call::PowerOff | Call::PcoreThrottle | Call::WakeSlotFree | Call::PcoreUse => "Xi",
-        Call::CounterRead | Call::PcoreStat | Call::PcoreDeviceStat | Call::ObjectCount | Call::DomainExit => "i",
-        Call::TraceRead => "Xmp",
-        Call::CapCopy | Call::CapDrop | Call::CapRevoke | Call::CapStat => "hr",
-        Call::CapMint => "Cri",
-        Call::RamSplit => "RpX",
-        Call::RamTurns => "RX",
-        Call::RamCarve | Call::RamRevoke | Call::RamStat => "Rp",
-        Call::RamAdd => "Rap",
-        Call::SegmentAlloc => "Rpf",
-        Call::SegmentCopy => "RSf",
-        Call::SegmentSetPages => "Sqzp",
-        Call::SegmentStat => "Sp",
-        Call::SegmentImport => "XRapf",
-        Call::RangeMap => "AaOzpf",
-        Call::RangeAlloc => "Rgf",
-        Call::RangeNest => "AlNf",
-        Call::RangeUnmap | Call::RangeGet | Call::RangeFill => "Aap",
-        Call::RangeRetype => "Sgf",
-        Call::RangeProtect => "Aapf",
-        Call::DomainAlloc => "RfimpD",
-        Call::DomainGrant => "Dhr",
-        Call::DomainRange | Call::DomainKill => "Di",
-        Call::DomainState => "Dm",
-        Call::DomainOnDeath => "DC",
-        Call::DomainFork => "D",
-        Call::ContextAlloc => "RDafi",
-        Call::ContextSchedule => "RCis",
-        Call::ContextStart => "Ceawi",
-        Call::ContextProxy => "aaai",
-        Call::ContextBase => "ia",
-        Call::ContextWatch => "CjC",
-        Call::ContextEnd | Call::Notify => "C",
-        Call::ContextUpcall => "aai",
-        Call::ScheduleStat => "T",
-        Call::ScheduleSet => "Tsy",
-        Call::ScheduleGang => "XTyyy",
-        Call::Wait => "t",
-        Call::WakeSlotAlloc => "XCi",
-        Call::WakeSlotImport => "XRii",
-        Call::PortalAlloc => "RCif",
-        Call::PortalCall => "Piiiit",
-        Call::PortalReplyWait => "iiit",
-        Call::PortalSet => "PC",
-        Call::SemaphoreAlloc => "Ri",
-        Call::SemaphoreUp => "Mi",
-        Call::SemaphoreDown => "Mt",
-        Call::DeviceAlloc | Call::PcoreAlloc => "XRi",
-        Call::PcoreRun => "Xm",
-        Call::PcoreHalt => "X",
-        Call::PcoreWatch => "XC",
-        Call::PcoreAddDevice => "XiSiii",
-        Call::DeviceList => "im",
-        Call::DeviceWindow => "VRi",
-        Call::DeviceConfRead | Call::DevicePortRead => "Vii",
-        Call::DeviceConfWrite | Call::DevicePortWrite => "Viii",
-        Call::DeviceInterrupt => "ViC",
-        Call::DeviceMaster => "Vi",
-        Call::LocalityGet => "ii",
-        Call::ShareAlloc => "HRpfii",
-        Call::ShareAdd => "KOr",
-        Call::ShareRemove => "Hu",
-        Call::ShareStat => "H",
-        Call::SharePool => "XH",
-        Call::ShareImport => "XRu",
-        Call::ShareSegment => "Hpiiz",
-        Call::ObjectName => "O",
-        Call::ShareRange => "Hgiiif",
-        Call::RangeStat => "Ai",
-        Call::ShareCopy => "HOii",
+/// What a word of a call may be, by its row.
+fn plausible(random: &mut Random, around: &mut impl Surroundings, word: Word) -> u64 {
+    match word {
+        Word::Capability { types, place, .. } => handle(random, around, types, place),
+        Word::Number(number) => plausible_number(random, around, number),
     }
 }
 
-/// Whether a call takes a handle there.
-pub(crate) fn is_handle(call: Call, argument: usize) -> bool {
-    shape(call).as_bytes().get(argument).is_some_and(|kind| b"RSDCANPMTXVHKhO".contains(kind))
+fn handle(random: &mut Random, around: &mut impl Surroundings, types: &[ObjectType], place: Place) -> u64 {
+    match place {
+        Place::RootOrNone if random.once_in(3) => return Handle::NONE.0,
+        Place::RootOrShared if random.once_in(2) => return around.named(random),
+        _ => {}
+    }
+    let wanted = if types.is_empty() { None } else { Some(random.one(types)) };
+    around.handle(random, wanted)
 }
 
-fn plausible(random: &mut Random, around: &mut impl Surroundings, kind: u8) -> u64 {
-    let wanted = match kind {
-        b'R' => ObjectType::Ram,
-        b'S' => ObjectType::Segment,
-        b'D' => ObjectType::Domain,
-        // Notifications of other cores stand for contexts.
-        b'C' if random.once_in(8) => ObjectType::RemoteContext,
-        b'C' => ObjectType::ExecutionContext,
-        b'N' if random.once_in(4) => return around.named(random),
-        b'A' | b'N' => ObjectType::AddressRange,
-        b'P' => ObjectType::Portal,
-        b'M' if random.once_in(4) => ObjectType::RemoteContext,
-        b'M' => ObjectType::Semaphore,
-        b'T' => ObjectType::SchedulingContext,
-        b'X' => ObjectType::Pcore,
-        b'V' => ObjectType::Device,
-        b'K' if random.once_in(2) => return Handle::NONE.0,
-        b'm' => return around.pointer(random),
-        b'H' if random.once_in(8) => return Handle::NONE.0,
-        b'H' | b'K' => ObjectType::Share,
-        b'O' if random.once_in(3) => ObjectType::Segment,
-        b'O' => return around.named(random),
-        b'u' => return around.id(random),
-        b'h' => return around.handle(random, None),
-        b'a' => {
+#[expect(clippy::too_many_lines, reason = "a table of one match")]
+fn plausible_number(random: &mut Random, around: &mut impl Surroundings, number: Number) -> u64 {
+    match number {
+        Number::Address | Number::Physical => {
             let pages = random.one(&[8, 64]);
-            return random.one(&[0, layout::HEAP, layout::HEAP]) + random.below(pages) * PAGE;
+            random.one(&[0, layout::HEAP, layout::HEAP]) + random.below(pages) * PAGE
         }
         // Where a nested range fits, in a space or in another one.
-        b'l' => return random.one(&[0, layout::HEAP]) + (random.below(3) << random.one(&[21, 30, 39])),
-        b'g' => return random.one(&[1, 512, 513, 1 << 18, 1 << 27]),
-        b'p' => {
+        Number::NestAddress => random.one(&[0, layout::HEAP]) + (random.below(3) << random.one(&[21, 30, 39])),
+        Number::Instruction => around.entry(random)[0],
+        Number::EntryArgument => around.entry(random)[1],
+        Number::Pages | Number::Length => {
             let most = random.one(&[2, 24]);
-            return 1 + random.below(most) + if random.once_in(9) { 600 } else { 0 };
+            1 + random.below(most) + if random.once_in(9) { 600 } else { 0 }
         }
-        b'q' => return random.below(2) * (1 + random.below(24)),
-        b'z' => return random.one(&[0, 0, 1, 7]),
-        b'y' => return random.one(&[0, 0, 100, 200]),
-        b'j' => return random.one(&[0, 1, layout::context::WATCH_LIMIT_MIN_NS, 1 << 30]),
-        b's' => return 100 + random.below(2000),
-        b'e' => return around.entry(random)[0],
-        b'w' => return around.entry(random)[1],
-        b'f' => return random.below(4),
-        b'r' => return random.one(&[511, 1023, 255, 1, 256, 35, 63]),
-        b't' => return around.now_ns() + random.below(SOON_NS),
-        _ => return random.below(8),
-    };
-    around.handle(random, Some(wanted))
+        Number::PagesOrNone => random.below(2) * (1 + random.below(24)),
+        Number::RangePages => random.one(&[1, 512, 513, 1 << 18, 1 << 27]),
+        Number::FirstPage => random.one(&[0, 0, 1, 7]),
+        Number::Slice => 100 + random.below(2000),
+        Number::Period => random.one(&[0, 0, 100, 200]),
+        Number::WatchLimit => random.one(&[0, 1, layout::context::WATCH_LIMIT_MIN_NS, 1 << 30]),
+        Number::Deadline => around.now_ns() + random.below(SOON_NS),
+        Number::SharedId => around.id(random),
+        Number::Pointer => around.pointer(random),
+        Number::Flags => random.below(4),
+        Number::RightsMask => random.one(&[511, 1023, 255, 1, 256, 35, 63]),
+        Number::Value | Number::Choice | Number::Core | Number::Badge | Number::Priority => random.below(8),
+    }
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! away unseen, so some of it is stale; that is wanted, but not mostly: of two handles the one that
 //! is the likelier to work comes, by how calls with them ended before.
 
+use abi::call::Word;
+use abi::call::kinds::Gives;
 use abi::{Call, Error, Handle, ObjectType};
 
-use crate::generate::is_handle;
 use crate::{Made, Random};
 
 /// Handles that are remembered.
@@ -150,7 +151,8 @@ impl Pool {
         let is_due_to_one = |error| {
             matches!(error, Error::BadHandle | Error::WrongType | Error::NoRights | Error::PeerDead | Error::NoMemory)
         };
-        let has = |handle| (0..).zip(made.words).any(|(index, word)| word == handle && is_handle(call, index));
+        let is_named = |(word, kind): (u64, Word), handle| word == handle && matches!(kind, Word::Capability { .. });
+        let has = |handle| made.words.into_iter().zip(call.words()).any(|both| is_named(both, handle));
         for known in self.handles[..self.count].iter_mut().filter(|known| has(known.handle)) {
             match ended {
                 Ok(()) => known.trust = TRUST_MAX,
@@ -163,56 +165,38 @@ impl Pool {
     /// Learns from a call that was not refused.
     pub fn learn(&mut self, made: &Made, results: [u64; 3]) {
         let Some(call) = Call::decode(made.number) else { return };
-        let new = results[0];
-        let found = match call {
+        let source = |pool: &Pool| pool.type_of(made.words[usize::from(call == Call::ShareAdd)]);
+        match call {
             Call::CapDrop => {
                 if let Some(index) = self.handles[..self.count].iter().position(|known| known.handle == made.words[0]) {
                     self.forget(index);
                 }
-                return;
             }
-            Call::ShareSegment | Call::ShareCopy => {
-                self.add_id(results[1], ObjectType::Segment);
-                return self.add_named(new);
-            }
-            Call::ShareRange => {
-                self.add_id(results[1], ObjectType::AddressRange);
-                return self.add_named(new);
-            }
-            Call::ShareAlloc => {
-                self.add_id(results[1], ObjectType::Share);
-                if made.words[0] != Handle::NONE.0 {
-                    return self.add_named(new);
-                }
-                Some(ObjectType::Share)
-            }
-            Call::SharePool => return self.add_id(new, ObjectType::Pool),
             Call::RangeMap => {
                 self.mapped.rotate_right(1);
                 self.mapped[0] = [made.words[0], made.words[1], made.words[4]];
-                return;
             }
-            Call::ShareAdd if made.words[0] == Handle::NONE.0 => self.type_of(made.words[1]),
-            Call::ShareAdd => return self.add_named(new),
-            Call::CapCopy | Call::CapMint => self.type_of(made.words[0]),
-            Call::RamSplit => Some(ObjectType::Ram),
-            Call::SegmentAlloc | Call::SegmentCopy | Call::SegmentImport | Call::DeviceWindow => {
-                Some(ObjectType::Segment)
+            _ => {}
+        }
+        let mut shared = None;
+        for (&gives, result) in call.gives().iter().zip(results) {
+            match gives {
+                Gives::Handle(object_type) => {
+                    if let Some(object_type) = object_type.or_else(|| source(self)) {
+                        self.add(result, object_type);
+                    }
+                }
+                // Without a share it comes into the caller's own.
+                Gives::SharedHandle(object_type) => {
+                    shared = object_type.or_else(|| source(self));
+                    match shared {
+                        Some(object_type) if made.words[0] == Handle::NONE.0 => self.add(result, object_type),
+                        _ => self.add_named(result),
+                    }
+                }
+                Gives::SharedId => self.add_id(result, shared.unwrap_or(ObjectType::Pool)),
+                Gives::Numbers | Gives::Nothing => {}
             }
-            Call::RangeAlloc | Call::RangeRetype | Call::DomainRange => Some(ObjectType::AddressRange),
-            Call::DomainAlloc => Some(ObjectType::Domain),
-            Call::ContextAlloc => Some(ObjectType::ExecutionContext),
-            Call::ContextSchedule => Some(ObjectType::SchedulingContext),
-            Call::PortalAlloc => Some(ObjectType::Portal),
-            Call::SemaphoreAlloc => Some(ObjectType::Semaphore),
-            Call::WakeSlotImport => Some(ObjectType::RemoteContext),
-            Call::DeviceAlloc => Some(ObjectType::Device),
-            Call::PcoreAlloc => Some(ObjectType::Pcore),
-            Call::ShareImport => Some(ObjectType::Share),
-            _ => None,
-        };
-        if let Some(object_type) = found {
-            self.add(new, object_type);
         }
     }
 }

@@ -1,0 +1,106 @@
+//! Every argument that is a capability, as the call's row says: an empty slot, an object of a wrong
+//! type and a capability with one right too few are each refused, each with its own error.
+
+use super::revoke::Actor;
+use super::{MACHINE, World};
+use crate::boot::info::CoreInfo;
+use crate::devices::DeviceInfo;
+use crate::hardware;
+use crate::objects::share::Capability;
+use abi::call::Word;
+use abi::call::kinds::Place;
+use abi::{Call, Error, Handle, ObjectType, Rights, layout};
+
+const HWID: u32 = 8;
+static WITH_A_CARD: CoreInfo =
+    CoreInfo { devices: &[DeviceInfo { hwid: HWID, vendor: 0x1af4, ..DeviceInfo::NONE }], ..MACHINE };
+/// A slot that nobody fills.
+const EMPTY: u64 = 50;
+/// Where a capability with fewer rights is put.
+const WEAK: u64 = 51;
+
+/// One object of each type that a program can name, by a capability with all rights.
+struct Objects(Vec<(ObjectType, u64)>);
+
+impl Objects {
+    fn make(world: &mut World, actor: Actor) -> Objects {
+        let ram = world.make(actor, Call::RamSplit, &[Handle::ROOT_RAM.0, 500]);
+        let pcore = Handle::PCORE.0;
+        let mut all = vec![(ObjectType::Ram, ram), (ObjectType::Pcore, pcore)];
+        let mut make = |object_type, call, words: &[u64]| {
+            let made = world.make(actor, call, words);
+            all.push((object_type, made));
+            made
+        };
+        let domain = make(ObjectType::Domain, Call::DomainAlloc, &[ram]);
+        make(ObjectType::Segment, Call::SegmentAlloc, &[ram, 1]);
+        make(ObjectType::AddressRange, Call::RangeAlloc, &[ram, 512]);
+        make(ObjectType::Share, Call::ShareAlloc, &[0, ram, 16, layout::lock::SPIN]);
+        let context = make(ObjectType::ExecutionContext, Call::ContextAlloc, &[ram, domain, layout::CONTROL_PAGE]);
+        make(ObjectType::SchedulingContext, Call::ContextSchedule, &[ram, context, 1, 1000]);
+        make(ObjectType::Portal, Call::PortalAlloc, &[ram, context, 1, layout::portal::MAILBOX]);
+        make(ObjectType::Semaphore, Call::SemaphoreAlloc, &[ram, 1]);
+        make(ObjectType::RemoteContext, Call::WakeSlotImport, &[pcore, ram, 1, 1]);
+        make(ObjectType::Device, Call::DeviceAlloc, &[pcore, ram, HWID.into()]);
+        Objects(all)
+    }
+
+    /// A handle for one of these types; of any for none.
+    fn of(&self, types: &[ObjectType]) -> u64 {
+        self.0.iter().find(|(object_type, _)| types.is_empty() || types.contains(object_type)).expect("one of each").1
+    }
+
+    /// A handle for none of these types.
+    fn but(&self, types: &[ObjectType]) -> Option<u64> {
+        let mut others = self.0.iter().filter(|(object_type, _)| !types.contains(object_type));
+        if types.is_empty() { None } else { others.next().map(|(_, handle)| *handle) }
+    }
+
+    /// Words that would do.
+    fn words(&self, call: Call) -> Vec<u64> {
+        let word = |word| match word {
+            Word::Capability { place: Place::RootOrNone, .. } => Handle::NONE.0,
+            Word::Capability { types, .. } => self.of(types),
+            Word::Number(_) => 1,
+        };
+        call.words().map(word).collect()
+    }
+}
+
+#[test]
+fn every_capability_is_checked_as_the_row_says() {
+    let mut world = World::new(2000);
+    let domain = world.monitor();
+    world.kernel.info = Some(&WITH_A_CARD);
+    let context = domain.share().get(Handle::SELF_CONTEXT).unwrap().object.cast().unwrap();
+    let actor = Actor { domain, context };
+    let objects = Objects::make(&mut world, actor);
+    let mut refused = [0; 3];
+    for (call, name) in Call::ALL {
+        for (index, word) in call.words().enumerate() {
+            let Word::Capability { types, rights, .. } = word else { continue };
+            let mut expect = |world: &mut World, handle: u64, error: Error, of: usize| {
+                let mut words = objects.words(*call);
+                words[index] = handle;
+                assert_eq!(world.run(actor, *call, &words), Err(error), "{name}, argument {index}");
+                assert!(call.errors().contains(error), "{name} lists {error:?}");
+                refused[of] += 1;
+            };
+            expect(&mut world, EMPTY, Error::BadHandle, 0);
+            if let Some(other) = objects.but(types) {
+                expect(&mut world, other, Error::WrongType, 1);
+            }
+            for bit in (0..u32::BITS).map(|bit| Rights(1 << bit)).filter(|bit| rights.contains(*bit)) {
+                let object = domain.share().get(Handle(objects.of(types))).unwrap().object;
+                world.kernel.retain_any(object);
+                let weak = Rights(Rights::ALL.0 & !bit.0);
+                domain.insert(WEAK as usize, Capability { object, badge: 1, rights: weak });
+                expect(&mut world, WEAK, Error::NoRights, 2);
+                domain.remove(&mut world.kernel, Handle(WEAK)).unwrap();
+            }
+        }
+    }
+    // Some may be of any type, or need no right.
+    assert!(refused[0] > 100 && refused[1] > 95 && refused[2] > 85, "{refused:?}");
+    hardware::free_device(0);
+}
