@@ -1,8 +1,10 @@
 //! House rules that the compiler does not know: where unsafe may stand, where the kernel may share,
 //! how long a file may be, which way dependencies point, and that no path of somebody's machine is
 //! in the tree. What the kernel may be about is in `tidy/kernel.rs`, what pages lean on in
-//! `tidy/pages.rs`, and what there may only be less of in `tidy/ratchets.rs`.
+//! `tidy/pages.rs`, what there may only be less of in `tidy/ratchets.rs`, and the page of the
+//! kernel's calls in `tidy/calls.rs`.
 
+mod calls;
 pub mod check;
 mod kernel;
 mod pages;
@@ -101,7 +103,9 @@ const LAYERS: [(&str, u8); 13] = [
 /// All breaches, as `path:line: what`.
 pub fn findings(root: &Path, metadata: &Metadata) -> Result<Vec<String>> {
     // A commit that is judged has the lower counts in it.
-    let mut found = of_texts(root, std::env::var_os("CI").is_none())?;
+    let writes = std::env::var_os("CI").is_none();
+    let mut found = of_texts(root, writes)?;
+    calls::check(root, writes, &mut found)?;
     check_unsafe(root, metadata, &mut found);
     check_layers(metadata, &mut found);
     Ok(found)
