@@ -362,7 +362,7 @@ macro_rules! for_each_call {
 /// until it leaves, gets others, or its context ends.
 69 fn schedule_gang = ScheduleGang [] (pcore: Here<CONTROL>, schedule: Cap<SchedulingContext, CONTROL>,
     period_us: Period, slice_us: Period, phase_us: Period) -> ()
-    | Busy "the windows would at some time be open together with those of another member on this core, of whatever priority: take another phase, or a period that divides theirs or that theirs divides; or the time has a budget; or the core has 64 members",
+    | Busy "its windows would meet those of another member on this core, of whatever priority: take another phase, or a period that divides theirs or that theirs divides; or it has a budget; or the core has 64 members",
       PeerDead "its context ended";
 
 /// Sets the capability's badge bits at its execution context and makes it runnable if it waits. A

@@ -154,7 +154,6 @@ fn handle(random: &mut Random, around: &mut impl Surroundings, types: &[ObjectTy
     around.handle(random, wanted)
 }
 
-#[expect(clippy::too_many_lines, reason = "a table of one match")]
 fn plausible_number(random: &mut Random, around: &mut impl Surroundings, number: Number) -> u64 {
     match number {
         Number::Address | Number::Physical => {
