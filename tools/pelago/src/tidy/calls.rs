@@ -90,7 +90,7 @@ fn errors(text: &mut String, call: Call, row: &Row) -> std::fmt::Result {
     }
     match by_kind[..] {
         [] => Ok(()),
-        _ => writeln!(text, "\nBy kind: `{}`.", by_kind.join("`, `")),
+        _ => writeln!(text, "\nAlso: `{}`.", by_kind.join("`, `")),
     }
 }
 
@@ -110,7 +110,7 @@ mod tests {
             "\nThen: `unmapped`.\n",
             "\n| `pages` | `Value` |\n",
             "\n| `PeerDead` | the range's domain ended",
-            "\nBy kind: `BadHandle`, `WrongType`, `NoRights`.\n",
+            "\nAlso: `BadHandle`, `WrongType`, `NoRights`.\n",
         ] {
             assert!(section.contains(part), "{part} in {section}");
         }
