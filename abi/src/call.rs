@@ -27,7 +27,7 @@ pub const fn is_native(number: u64) -> bool {
     number & !0xfff == NATIVE_BASE
 }
 
-/// What is special about a call.
+/// What is special about a call. A row has one of these at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
     /// A kernel core takes it from a ring: it neither waits, nor points to memory, nor is about a
@@ -115,6 +115,9 @@ macro_rules! calls {
         $(then ($($progress:ident),*))? -> ($($result:ident: $returned:ty),*)
         $(| $($error:ident $why:literal),*)?;
     )*) => {
+        // Who reads the rows by a macro looks for one flag alone.
+        $( const _: () = assert!(Call::$name.flags().len() <= 1, concat!(stringify!($name), " has two flags")); )*
+
         /// The kernel's calls.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u16)]

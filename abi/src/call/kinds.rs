@@ -120,6 +120,8 @@ pub enum Place {
 capabilities! {
     /// A capability with these rights; what counts is its object.
     Cap is Root and;
+    /// As [`Cap`]; the capability itself counts, too: its slot, or what more it allows.
+    Held is Root and;
     /// As [`Cap`], of one of several types.
     CapOf is Root and;
     /// A capability that another is derived from. `TooDeep`: it is itself a copy of a copy and so

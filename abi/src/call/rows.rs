@@ -88,7 +88,7 @@ macro_rules! for_each_call {
 ///
 /// # Safety
 /// Nothing in this program may use memory that the account pays for.
-20 fn ram_revoke = RamRevoke [Unsafe] (ram: Cap<Ram, CONTROL>) -> (more: More)
+20 fn ram_revoke = RamRevoke [Unsafe] (ram: Held<Ram, CONTROL>) -> (more: More)
     | BadArgument "the caller's domain, context or time is paid there: ask somebody outside";
 
 /// Gives an account turns of the core of its own, if it shares those of another (`RamSplit`). What
@@ -209,7 +209,7 @@ macro_rules! for_each_call {
 
 /// Makes a table of a page: an empty range as by `RangeAlloc`, whose uppermost table is the page of
 /// a contiguous segment, which goes; tells its pages. Paid by the segment's Ram.
-39 fn range_retype = RangeRetype [] (segment: Cap<Segment, CONTROL>, pages: RangePages, flags: Flags)
+39 fn range_retype = RangeRetype [] (segment: Held<Segment, CONTROL>, pages: RangePages, flags: Flags)
     -> (range: New<AddressRange>, pages: Value)
     | Busy "the page is mapped, or something else names the segment: unmap it, drop the copies",
       BadArgument "not contiguous, or not one page";
@@ -267,7 +267,7 @@ macro_rules! for_each_call {
 /// address. It may give priorities up to `priority_max`. `flags`: `layout::context`. For a thread
 /// of one's own domain no right on it is needed, for another WRITE.
 56 fn context_alloc = ContextAlloc []
-    (ram: Cap<Ram, WRITE>, domain: Cap<Domain>, control_page: Address, flags: Flags, priority_max: Priority)
+    (ram: Cap<Ram, WRITE>, domain: Held<Domain>, control_page: Address, flags: Flags, priority_max: Priority)
     -> (context: New<ExecutionContext>)
     | NoRights "another's domain without WRITE", Busy "something is mapped there", PeerDead "the domain has ended";
 
@@ -430,7 +430,7 @@ macro_rules! for_each_call {
 
 /// Runs a claimed core that stands still. The core starts, or goes on, with the one domain
 /// described there and nothing else; the segments are kept until it halts.
-96 fn pcore_run = PcoreRun [] (pcore: Cap<Pcore, CONTROL>, launch: In<$crate::pcore::Launch>) -> ()
+96 fn pcore_run = PcoreRun [] (pcore: Held<Pcore, CONTROL>, launch: In<$crate::pcore::Launch>) -> ()
     | Busy "it runs", BadHandle "a segment of the launch: an empty slot", WrongType "a segment of the launch is none",
       NoRights "a segment's rights do not cover how it is shown or lack DMA",
       BadArgument "a segment that is not contiguous memory, places that overlap, or a pcore that was not claimed",
@@ -484,7 +484,7 @@ macro_rules! for_each_call {
 
 /// Makes a segment over a register window (0..6), to be written only if the device is (WRITE), and
 /// tells the window's offset in its first page.
-106 fn device_window = DeviceWindow [] (device: Cap<Device, READ>, ram: Cap<Ram, WRITE>, window: Value)
+106 fn device_window = DeviceWindow [] (device: Held<Device, READ>, ram: Cap<Ram, WRITE>, window: Value)
     -> (segment: New<Segment>, offset: Value)
     | NotFound "the device has no such window of memory", BadArgument "a window larger than a segment, or a device of ports";
 

@@ -1,5 +1,5 @@
-//! The arguments of each call, decoded as its row says: a record for each, with the fields of the
-//! row.
+//! The arguments of each call, decoded as its row says, in a record with the fields of the row; and
+//! from its number to the function that has its name.
 //!
 //! A kind that the call itself has to decode, since more than one type will do or the object may
 //! lie in a shared share, is passed on as the argument's number.
@@ -15,7 +15,7 @@ use crate::objects::{
 use crate::shared::SharedShare;
 use crate::state::Kernel;
 use abi::call::kinds::*;
-use abi::{Error, Handle, ObjectType, Rights};
+use abi::{Call, Error, Handle, ObjectType, Rights};
 
 /// What a type of object is in the kernel.
 pub(super) trait Marker {
@@ -69,6 +69,7 @@ macro_rules! decode {
 
 decode! {
     {T: Marker; R: u32} Cap<T, R>: Ptr<T::Object>, |_, request, at| request.object(next(at), Rights(R));
+    {T: Marker; R: u32} Held<T, R>: (Ptr<T::Object>, Derived), |_, request, at| request.held(next(at), Rights(R));
     {T: Marker; R: u32} OptionalCap<T, R>: Option<Ptr<T::Object>>, |_, request, at| request.optional(next(at), Rights(R));
     {T: Objects; R: u32} Source<T, R>: Derived, |_, request, at| request.source_of(next(at), T::TYPES, Rights(R));
     {T: Objects; R: u32} CapOf<T, R>: usize, |_, _, at| Ok(next(at));
@@ -128,13 +129,44 @@ macro_rules! record {
     };
 }
 
-macro_rules! records {
+macro_rules! make {
+    ([Direct] $($rest:tt)*) => {
+        unreachable!("no call of a ring, and `enter` makes them")
+    };
+    ($flags:tt $name:ident $kernel:ident $request:ident) => {
+        $name::make($kernel, $request)
+    };
+}
+
+macro_rules! make_of_ring {
+    ([Ring] $name:ident $kernel:ident $request:ident) => {
+        $name::make($kernel, $request)
+    };
+    ($($rest:tt)*) => {
+        Err(Error::BadCall)
+    };
+}
+
+macro_rules! calls {
     ($(
         $(#[$doc:meta])*
         $number:literal fn $function:ident = $name:ident [$($flag:ident)*] ($($argument:ident: $kind:ty),*)
         $(then ($($progress:ident),*))? -> ($($result:ident: $returned:ty),*)
         $(| $($error:ident $why:literal),*)?;
-    )*) => { $( record! { [$($flag)*] $function $name ($($argument: $kind),*) ($($($progress),*)?) } )* };
+    )*) => {
+        $( record! { [$($flag)*] $function $name ($($argument: $kind),*) ($($($progress),*)?) } )*
+
+        /// Makes a call, but for those that `enter` makes.
+        #[inline(always)]
+        pub fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
+            match call { $( Call::$name => make!([$($flag)*] $name kernel request), )* }
+        }
+
+        /// Makes a call that a ring may ask for.
+        pub fn dispatch_of_ring(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
+            match call { $( Call::$name => make_of_ring!([$($flag)*] $name kernel request), )* }
+        }
+    };
 }
 
 pub(super) mod records {
@@ -143,5 +175,5 @@ pub(super) mod records {
         portal::*, range::*, revoke::*, segment::*, semaphore::*, share::*,
     };
     use super::*;
-    abi::for_each_call!(records);
+    abi::for_each_call!(calls);
 }

@@ -44,7 +44,7 @@ pub(super) fn cap_drop(kernel: &mut Kernel, request: &Request, call: CapDrop) ->
     {
         return Ok(request.again([]));
     }
-    request.caller.domain().remove(kernel, Handle(request.words()[0]))?;
+    request.caller.domain().remove(kernel, Handle(request.words()[call.capability]))?;
     NOTHING
 }
 

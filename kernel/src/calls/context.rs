@@ -20,9 +20,9 @@ const SLICE_US: core::ops::RangeInclusive<u64> = 100..=1_000_000;
 const PERIOD_MAX_US: u64 = 60_000_000;
 
 pub(super) fn context_alloc(kernel: &mut Kernel, request: &Request, call: ContextAlloc) -> Answer {
-    let ContextAlloc { ram, domain, control_page: control, flags: options, priority_max } = call;
+    let ContextAlloc { ram, domain: (domain, (_, held)), control_page: control, flags: options, priority_max } = call;
     // Threads of one's own domain change nobody else.
-    if domain != request.caller.domain() && !request.capability(1)?.rights.contains(Rights::WRITE) {
+    if domain != request.caller.domain() && !held.rights.contains(Rights::WRITE) {
         return Err(Error::NoRights);
     }
     if !domain.is_alive() {

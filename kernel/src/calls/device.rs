@@ -58,7 +58,8 @@ pub(super) fn device_alloc(kernel: &mut Kernel, request: &Request, call: DeviceA
 }
 
 pub(super) fn device_window(kernel: &mut Kernel, request: &Request, call: DeviceWindow) -> Answer {
-    let info = call.device.found()?;
+    let (device, (_, held)) = call.device;
+    let info = device.found()?;
     let bar = usize::try_from(call.window).ok().and_then(|index| info.bars.get(index)).ok_or(Error::NotFound)?;
     let memory = bar.memory().ok_or(Error::NotFound)?;
     let offset = memory.base.0 % PAGE;
@@ -70,8 +71,7 @@ pub(super) fn device_window(kernel: &mut Kernel, request: &Request, call: Device
     let kind = Kind::Imported { base: PhysAddr(memory.base.0 - offset), uncached: true, is_ram: false };
     let segment = Ptr::<Segment>::new_imported(kernel, call.ram, pages, kind)?;
     // Registers are as dangerous as what is configured: who may not write that may not write these.
-    let held = request.capability(0)?.rights;
-    let rights = if held.contains(Rights::WRITE) { Rights::ALL } else { Rights::READ.union(Rights::GRANT) };
+    let rights = if held.rights.contains(Rights::WRITE) { Rights::ALL } else { Rights::READ.union(Rights::GRANT) };
     Ok(Outcome::Done([request.place(slot, segment.any(), rights), offset, 0]))
 }
 

@@ -92,6 +92,12 @@ impl Request {
         self.caller.domain().share().find_slot(Handle(self.words()[argument]))
     }
 
+    /// As `object`, with the slot and what it holds.
+    fn held<T: Object>(&self, argument: usize, rights: Rights) -> Result<(Ptr<T>, Source), Error> {
+        let object = self.object(argument, rights)?;
+        Ok((object, self.slot_of(argument)?))
+    }
+
     /// The same, to derive a capability from it: for an object of one of these types (none: of
     /// any), with these rights.
     #[inline(never)]
@@ -157,7 +163,7 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Pt
         // The two that should be short are compiled into the way in.
         Call::PortalCall => portal::call(kernel, request),
         Call::PortalReplyWait => portal::reply_wait(kernel, request),
-        call => dispatch(kernel, call, request).map(|outcome| {
+        call => records::dispatch(kernel, call, request).map(|outcome| {
             match outcome {
                 Outcome::Done(results) => caller.set_result(Ok(results)),
                 Outcome::Again => caller.make_call_again(),
@@ -173,44 +179,6 @@ pub fn enter(kernel: &mut Kernel, caller: Ptr<Context>, call: Call) -> Option<Pt
     })
 }
 
-macro_rules! make {
-    ([Direct] $($rest:tt)*) => {
-        unreachable!("no call of a ring, and `enter` makes them")
-    };
-    ([$($flag:ident)*] $name:ident $kernel:ident $request:ident) => {
-        records::$name::make($kernel, $request)
-    };
-}
-
-macro_rules! make_of_ring {
-    ([Ring] $name:ident $kernel:ident $request:ident) => {
-        records::$name::make($kernel, $request)
-    };
-    ($($rest:tt)*) => {
-        Err(Error::BadCall)
-    };
-}
-
-macro_rules! dispatch {
-    ($(
-        $(#[$doc:meta])*
-        $number:literal fn $function:ident = $name:ident [$($flag:ident)*] ($($argument:ident: $kind:ty),*)
-        $(then ($($progress:ident),*))? -> ($($result:ident: $returned:ty),*)
-        $(| $($error:ident $why:literal),*)?;
-    )*) => {
-        #[inline(always)]
-        fn dispatch(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
-            match call { $( Call::$name => make!([$($flag)*] $name kernel request), )* }
-        }
-
-        fn dispatch_of_ring(kernel: &mut Kernel, call: Call, request: &Request) -> Answer {
-            match call { $( Call::$name => make_of_ring!([$($flag)*] $name kernel request), )* }
-        }
-    };
-}
-
-abi::for_each_call!(dispatch);
-
 /// Makes a call that came by a ring for the domain of `caller`, a context that does not run;
 /// `BadCall` for one that no ring takes. `Err` has the arguments with which it is to be made
 /// again.
@@ -222,7 +190,7 @@ pub fn of_ring(
 ) -> Result<Result<[u64; 3], Error>, [u64; 6]> {
     let request = Request { caller };
     caller.with_registers(|r| [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words);
-    match dispatch_of_ring(kernel, call, &request) {
+    match records::dispatch_of_ring(kernel, call, &request) {
         Ok(Outcome::Done(results)) => Ok(Ok(results)),
         Ok(Outcome::Again) => Err(request.words()),
         Ok(Outcome::Left) => unreachable!("no call of a ring waits"),

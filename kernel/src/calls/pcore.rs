@@ -41,6 +41,7 @@ pub(super) fn pcore_alloc(kernel: &mut Kernel, request: &Request, call: PcoreAll
 fn decode_launch(
     kernel: &mut Kernel,
     request: &Request,
+    held: Rights,
     address: u64,
 ) -> Result<(Plan, [Option<Source>; SEGMENTS_MAX]), Error> {
     let mut launch = Launch::new_zeroed();
@@ -49,7 +50,7 @@ fn decode_launch(
     let asked = usize::try_from(launch.count).ok().and_then(|count| launch.segments.get(..count));
     let asked = asked.ok_or(Error::BadArgument)?;
     let rights = Rights(u32::try_from(launch.rights).map_err(|_| Error::BadArgument)?);
-    if !request.capability(0)?.rights.contains(rights) {
+    if !held.contains(rights) {
         return Err(Error::NoRights);
     }
     if launch.entry >= USER_END || launch.stack > USER_END {
@@ -100,9 +101,10 @@ fn check_places(parts: &[Option<Part>]) -> Result<(), Error> {
 }
 
 pub(super) fn pcore_run(kernel: &mut Kernel, request: &Request, call: PcoreRun) -> Answer {
-    kernel.check_idle(call.pcore)?;
-    let (plan, segments) = decode_launch(kernel, request, call.launch)?;
-    kernel.run_core(call.pcore, plan, &segments);
+    let (pcore, (_, held)) = call.pcore;
+    kernel.check_idle(pcore)?;
+    let (plan, segments) = decode_launch(kernel, request, held.rights, call.launch)?;
+    kernel.run_core(pcore, plan, &segments);
     NOTHING
 }
 

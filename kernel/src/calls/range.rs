@@ -42,11 +42,12 @@ pub(super) fn range_alloc(kernel: &mut Kernel, request: &Request, call: RangeAll
 
 pub(super) fn range_retype(kernel: &mut Kernel, request: &Request, call: RangeRetype) -> Answer {
     let write_execute = decode_options(call.flags)?;
-    call.segment.check_lone()?;
+    let (segment, (from, _)) = call.segment;
+    segment.check_lone()?;
     let slot = request.slot(kernel)?;
-    let range = Ptr::<Range>::create_from(kernel, call.segment, call.pages, write_execute)?;
+    let range = Ptr::<Range>::create_from(kernel, segment, call.pages, write_execute)?;
     let placed = request.place(slot, range.any(), Rights::ALL);
-    request.caller.domain().remove(kernel, Handle(request.words()[0]))?;
+    request.caller.domain().remove(kernel, Handle(from.index.into()))?;
     Ok(Outcome::Done([placed, range.pages(), 0]))
 }
 

@@ -18,9 +18,8 @@ pub(super) fn cap_revoke(kernel: &mut Kernel, request: &Request, call: CapRevoke
     part(kernel.revoke_derived(slot, &mut Budget::step()))
 }
 
-pub(super) fn ram_revoke(kernel: &mut Kernel, request: &Request, RamRevoke { ram }: RamRevoke) -> Answer {
-    let caller = request.caller;
-    let (slot, _) = request.slot_of(0)?;
+pub(super) fn ram_revoke(kernel: &mut Kernel, request: &Request, call: RamRevoke) -> Answer {
+    let (caller, (ram, (slot, _))) = (request.caller, call.ram);
     if stands_on(caller, ram) {
         return Err(Error::BadArgument);
     }

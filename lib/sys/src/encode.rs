@@ -46,6 +46,7 @@ macro_rules! encode {
 
 encode! {
     {T; R: u32} Cap<T, R>: Handle, |handle, to| to.push(handle.0);
+    {T; R: u32} Held<T, R>: Handle, |handle, to| to.push(handle.0);
     {T; R: u32} CapOf<T, R>: Handle, |handle, to| to.push(handle.0);
     {T; R: u32} Source<T, R>: Handle, |handle, to| to.push(handle.0);
     {T; R: u32} OptionalCap<T, R>: Handle, |handle, to| to.push(handle.0);
