@@ -150,7 +150,7 @@ impl Fuzzer {
         tally.errors().for_each(|(name, count)| runtime::log!("core {core} error {name} {count}"));
         let causes = ["given up", "exit", "killed", "exception", "Linux call", "no memory", "revoked"];
         let ends: String = causes.iter().zip(deaths).map(|(cause, count)| format!(", {count} {cause}")).collect();
-        runtime::log!("core {core} servants {scripted_domains}{ends}; {wild} wild");
+        runtime::log!("core {core} scripted domains {scripted_domains}{ends}; {wild} wild");
         runtime::log!(
             "core {core} {fresh} fresh pages were zero, no secret in {words} words, {} looks of the neighbour",
             self.looks

@@ -22,7 +22,7 @@ const PATIENCE_NS: u64 = 500_000;
 /// meanwhile, it waits for what never comes.
 const PIECES: u32 = 60;
 const PIECE_NS: u64 = 200_000;
-/// Servants that may have no turn in a row.
+/// Scripted domains that may have no turn in a row.
 const TRIES: u32 = 100;
 /// Where fresh memory is shown. Calls at random do not map there.
 const FRESH_AT: u64 = 0x5000_0000;
@@ -71,7 +71,7 @@ const FLOOD: u64 = 2 * layout::SHARE_SLOTS_MAX;
 pub struct Ledger {
     /// Calls and how they ended.
     pub tally: Tally,
-    /// Servants made.
+    /// Scripted domains made.
     pub scripted_domains: u64,
     /// Ends of scripted domains, by `DeathCause`; 0: it lived, and its context had ended or did not
     /// come back.

@@ -178,7 +178,7 @@ impl Tally {
             self.made += number();
             self.succeeded += number();
             return true;
-        } else if what.starts_with("servants ") || what.contains(" fresh pages ") {
+        } else if what.starts_with("scripted domains ") || what.contains(" fresh pages ") {
             self.notes.push(format!("core {core}: {what}"));
         }
         false
