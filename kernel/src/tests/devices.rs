@@ -6,7 +6,7 @@ use crate::devices::DeviceInfo;
 use crate::hardware;
 use crate::objects::domain::Death;
 use abi::layout::segment as kinds;
-use abi::{Call, DeathCause, Handle};
+use abi::{Call, DeathCause, Error, Handle};
 
 const HWID: u32 = 8;
 
@@ -25,6 +25,11 @@ fn a_device_that_nobody_has_reaches_no_memory() {
         let (error, card) = world.runner_calls(Call::DeviceAlloc, claim);
         assert_eq!(error, 0);
         hardware::take_bus_masters();
+        let (refused, _) = world.runner_calls(Call::DeviceMaster, [card, 2, 0, 0, 0, 0]);
+        assert_eq!(
+            (Error::from_code(refused.wrapping_neg()), hardware::take_bus_masters()),
+            (Some(Error::BadArgument), vec![])
+        );
         assert_eq!(world.runner_calls(Call::DeviceMaster, [card, 1, 0, 0, 0, 0]).0, 0);
         assert_eq!(hardware::take_bus_masters(), [(HWID, true)]);
         assert_ne!(world.runner_calls(Call::DeviceAlloc, claim).0, 0, "it is taken");

@@ -4,20 +4,33 @@
 use super::revoke::Actor;
 use super::{MACHINE, World};
 use crate::boot::info::CoreInfo;
-use crate::devices::DeviceInfo;
+use crate::devices::{Bar, DeviceInfo};
 use crate::hardware;
+use crate::memory::PhysAddr;
 use crate::objects::share::Capability;
 use abi::call::Word;
 use abi::call::kinds::Place;
 use abi::{Call, Error, Handle, ObjectType, Rights, layout};
 
 const HWID: u32 = 8;
-static WITH_A_CARD: CoreInfo =
-    CoreInfo { devices: &[DeviceInfo { hwid: HWID, vendor: 0x1af4, ..DeviceInfo::NONE }], ..MACHINE };
+const REGISTERS: Bar = Bar { base: PhysAddr(0xfe00_0000), bytes: 0x1000, is_mmio: true };
+static WITH_A_CARD: CoreInfo = CoreInfo {
+    devices: &[DeviceInfo { hwid: HWID, vendor: 0x1af4, bars: [REGISTERS; 6], ..DeviceInfo::NONE }],
+    ..MACHINE
+};
 /// A slot that nobody fills.
 const EMPTY: u64 = 50;
 /// Where a capability with fewer rights is put.
 const WEAK: u64 = 51;
+
+/// A monitor on a machine with a card, and what it has.
+fn holder(world: &mut World) -> (Actor, Objects) {
+    let domain = world.monitor();
+    world.kernel.info = Some(&WITH_A_CARD);
+    let context = domain.share().get(Handle::SELF_CONTEXT).unwrap().object.cast().unwrap();
+    let actor = Actor { domain, context };
+    (actor, Objects::make(world, actor))
+}
 
 /// One object of each type that a program can name, by a capability with all rights.
 struct Objects(Vec<(ObjectType, u64)>);
@@ -67,14 +80,17 @@ impl Objects {
     }
 }
 
+/// Puts a capability for the same object, with these rights, into its place.
+fn weaken(world: &mut World, actor: Actor, handle: u64, rights: Rights) {
+    let object = actor.domain.share().get(Handle(handle)).unwrap().object;
+    world.kernel.retain_any(object);
+    actor.domain.insert(WEAK as usize, Capability { object, badge: 1, rights });
+}
+
 #[test]
 fn every_capability_is_checked_as_the_row_says() {
     let mut world = World::new(2000);
-    let domain = world.monitor();
-    world.kernel.info = Some(&WITH_A_CARD);
-    let context = domain.share().get(Handle::SELF_CONTEXT).unwrap().object.cast().unwrap();
-    let actor = Actor { domain, context };
-    let objects = Objects::make(&mut world, actor);
+    let (actor, objects) = holder(&mut world);
     let mut refused = [0; 3];
     for (call, name) in Call::ALL {
         for (index, word) in call.words().enumerate() {
@@ -91,16 +107,37 @@ fn every_capability_is_checked_as_the_row_says() {
                 expect(&mut world, other, Error::WrongType, 1);
             }
             for bit in (0..u32::BITS).map(|bit| Rights(1 << bit)).filter(|bit| rights.contains(*bit)) {
-                let object = domain.share().get(Handle(objects.of(types))).unwrap().object;
-                world.kernel.retain_any(object);
-                let weak = Rights(Rights::ALL.0 & !bit.0);
-                domain.insert(WEAK as usize, Capability { object, badge: 1, rights: weak });
+                weaken(&mut world, actor, objects.of(types), Rights(Rights::ALL.0 & !bit.0));
                 expect(&mut world, WEAK, Error::NoRights, 2);
-                domain.remove(&mut world.kernel, Handle(WEAK)).unwrap();
+                actor.domain.remove(&mut world.kernel, Handle(WEAK)).unwrap();
             }
         }
     }
     // Some may be of any type, or need no right.
     assert!(refused[0] > 100 && refused[1] > 95 && refused[2] > 85, "{refused:?}");
+    hardware::free_device(0);
+}
+
+/// What a row cannot say: rights that are needed of some objects only, or that decide what is
+/// given.
+#[test]
+fn rights_count_beyond_what_the_row_asks() {
+    let mut world = World::new(2000);
+    let (actor, objects) = holder(&mut world);
+    let [ram, domain, device] =
+        [ObjectType::Ram, ObjectType::Domain, ObjectType::Device].map(|object_type| objects.of(&[object_type]));
+    let context = |world: &mut World, domain: u64, page: u64| {
+        world.run(actor, Call::ContextAlloc, &[ram, domain, layout::HEAP + page * abi::PAGE_BYTES]).map(drop)
+    };
+    weaken(&mut world, actor, domain, Rights(Rights::ALL.0 & !Rights::WRITE.0));
+    assert_eq!(context(&mut world, WEAK, 0), Err(Error::NoRights), "a context of another's domain");
+    assert_eq!([domain, Handle::SELF_DOMAIN.0].map(|of| context(&mut world, of, 0)), [Ok(()); 2]);
+    actor.domain.remove(&mut world.kernel, Handle(WEAK)).unwrap();
+    weaken(&mut world, actor, device, Rights::READ);
+    let [reads, writes] = [WEAK, device].map(|device| {
+        let window = world.make(actor, Call::DeviceWindow, &[device, ram, 0]);
+        actor.domain.share().get(Handle(window)).unwrap().rights.contains(Rights::WRITE)
+    });
+    assert!(!reads && writes, "registers are written by who may write the device");
     hardware::free_device(0);
 }
