@@ -28,7 +28,7 @@
 
 use super::mapping::PageRun;
 use super::portal::Depths;
-use super::{Domain, Header, Link, Linked, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot};
+use super::{Domain, Header, Link, List, Object, Portal, Ptr, Ram, Schedule, Segment, Semaphore, Slot, linked};
 use crate::arch::bases::Bases;
 use crate::arch::context::Registers;
 use crate::hardware::{self, VectorArea};
@@ -144,31 +144,11 @@ unsafe impl Object for Context {
     const TYPE: ObjectType = ObjectType::ExecutionContext;
 }
 
-impl Linked<0> for Context {
-    fn link(&self) -> &Link<Self> {
-        &self.of_domain
-    }
-}
-impl Linked<1> for Context {
-    fn link(&self) -> &Link<Self> {
-        &self.of_callee
-    }
-}
-impl Linked<2> for Context {
-    fn link(&self) -> &Link<Self> {
-        &self.in_line
-    }
-}
-impl Linked<3> for Context {
-    fn link(&self) -> &Link<Self> {
-        &self.on_semaphore
-    }
-}
-impl Linked<4> for Context {
-    fn link(&self) -> &Link<Self> {
-        &self.waking
-    }
-}
+linked!(Context, 0: of_domain);
+linked!(Context, 1: of_callee);
+linked!(Context, 2: in_line);
+linked!(Context, 3: on_semaphore);
+linked!(Context, 4: waking);
 
 impl Context {
     /// What it does.

@@ -13,7 +13,7 @@ use super::notification::Notification;
 use super::share::{Capability, Share};
 use super::slot::Source;
 use super::writer::{Name, Writer};
-use super::{Header, Link, Linked, List, Object, Ptr, Ram, Range, Slot};
+use super::{Header, Link, List, Object, Ptr, Ram, Range, Slot, linked};
 use crate::hardware;
 use crate::memory::PAGE_BYTES;
 use crate::state::Kernel;
@@ -81,11 +81,7 @@ unsafe impl Object for Domain {
 }
 const _: () = assert!(size_of::<Domain>() <= PAGE_BYTES);
 
-impl Linked<0> for Domain {
-    fn link(&self) -> &Link<Self> {
-        &self.ending
-    }
-}
+linked!(Domain, 0: ending);
 
 impl Domain {
     /// Its capabilities.

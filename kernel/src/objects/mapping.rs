@@ -7,7 +7,7 @@
 
 use super::shared_objects::SharedObject;
 use super::space::Space;
-use super::{Link, Linked, Ptr, Range, Segment};
+use super::{Link, Ptr, Range, Segment, linked};
 use crate::arch::paging::Table;
 use crate::hardware;
 use crate::state::Kernel;
@@ -100,11 +100,7 @@ pub struct Mapping<S = Listed> {
 }
 const _: () = assert!(size_of::<Mapping>() <= 128);
 
-impl Linked<1> for Mapping {
-    fn link(&self) -> &Link<Self> {
-        &self.shows.of_mapped
-    }
-}
+linked!(Mapping, 1: shows.of_mapped);
 
 intrusive_adapter!(ByAddress<S> = UnsafeRef<Mapping<S>>: Mapping<S> { tree => RBTreeLink });
 impl<'a, S> KeyAdapter<'a> for ByAddress<S> {

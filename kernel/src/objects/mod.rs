@@ -46,6 +46,7 @@ pub use domain::Domain;
 pub use group::Group;
 pub use notification::Notification;
 pub use pcore::Pcore;
+pub(crate) use pointer::linked;
 pub use pointer::{Link, Linked, List, Ptr};
 pub use portal::Portal;
 pub use ram::Ram;
@@ -77,11 +78,7 @@ pub struct Header {
     pub(crate) capabilities: List<Slot>,
 }
 
-impl Linked<0> for Header {
-    fn link(&self) -> &Link<Self> {
-        &self.place
-    }
-}
+linked!(Header, 0: place);
 
 /// An object of whatever type.
 pub type AnyObject = Ptr<Header>;

@@ -11,7 +11,7 @@ use super::mapping::PageRun;
 use super::notification::Notification;
 use super::segment::Segment;
 use super::slot::{Capability, Source};
-use super::{Header, Link, Linked, Object, Ptr, Ram, Slot};
+use super::{Header, Link, Object, Ptr, Ram, Slot, linked};
 use crate::hardware::{self, Order, State};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt};
 use crate::state::Kernel;
@@ -42,11 +42,7 @@ unsafe impl Object for Pcore {
     const TYPE: ObjectType = ObjectType::Pcore;
 }
 
-impl Linked<0> for Pcore {
-    fn link(&self) -> &Link<Self> {
-        &self.claims
-    }
-}
+linked!(Pcore, 0: claims);
 
 /// Contiguous memory that a started core sees.
 #[derive(Clone, Copy)]

@@ -95,6 +95,18 @@ pub trait Linked<const W: usize>: Sized {
     fn link(&self) -> &Link<Self>;
 }
 
+/// Says which field of a type is its link for lists of a kind.
+macro_rules! linked {
+    ($type:ty, $kind:literal: $($link:ident).+) => {
+        impl $crate::objects::Linked<$kind> for $type {
+            fn link(&self) -> &$crate::objects::Link<Self> {
+                &self.$($link).+
+            }
+        }
+    };
+}
+pub(crate) use linked;
+
 /// A doubly linked list; all operations take constant time.
 pub struct List<T, const W: usize = 0> {
     first: Cell<Option<Ptr<T>>>,

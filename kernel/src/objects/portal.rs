@@ -20,7 +20,7 @@
 //! ```
 
 use super::context::{Context, State};
-use super::{Header, Link, Linked, Object, Ptr};
+use super::{Header, Link, Object, Ptr, linked};
 use crate::hardware;
 use crate::state::Kernel;
 use crate::steps::{QUEUE_WORK, WAKES};
@@ -102,11 +102,7 @@ unsafe impl Object for Portal {
     const TYPE: ObjectType = ObjectType::Portal;
 }
 
-impl Linked<0> for Portal {
-    fn link(&self) -> &Link<Self> {
-        &self.of_callee
-    }
-}
+linked!(Portal, 0: of_callee);
 
 impl Portal {
     /// The header comes from `Kernel::create`. It leads nowhere yet: see `set_callee`.

@@ -9,7 +9,7 @@
 
 use super::frames;
 use super::group::{Band, Group, Turns};
-use super::{AnyObject, Header, Link, Linked, List, Object, Ptr, Schedule};
+use super::{AnyObject, Header, Link, Linked, List, Object, Ptr, Schedule, linked};
 use crate::memory::{PAGE_BYTES, PhysAddr, phys_to_virt, virt_to_phys};
 use crate::state::Kernel;
 use abi::{Error, ObjectType};
@@ -73,11 +73,7 @@ struct SmallPage {
     free: Cell<u32>,
 }
 
-impl Linked<0> for SmallPage {
-    fn link(&self) -> &Link<Self> {
-        &self.link
-    }
-}
+linked!(SmallPage, 0: link);
 
 impl Ram {
     /// The account over all pages of the core; pays for itself.

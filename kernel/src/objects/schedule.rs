@@ -2,7 +2,7 @@
 //! that one donates it to.
 
 use super::group::Band;
-use super::{Context, Header, Link, Linked, Object, Ptr};
+use super::{Context, Header, Link, Object, Ptr, linked};
 use crate::scheduler::GangWindow;
 use crate::state::Kernel;
 use abi::ObjectType;
@@ -45,17 +45,8 @@ unsafe impl Object for Schedule {
     const TYPE: ObjectType = ObjectType::SchedulingContext;
 }
 
-impl Linked<0> for Schedule {
-    fn link(&self) -> &Link<Self> {
-        &self.ready
-    }
-}
-
-impl Linked<1> for Schedule {
-    fn link(&self) -> &Link<Self> {
-        &self.member
-    }
-}
+linked!(Schedule, 0: ready);
+linked!(Schedule, 1: member);
 
 impl Schedule {
     /// Level of time that may not run now.

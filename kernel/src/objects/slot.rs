@@ -9,7 +9,7 @@
 //! keeps in mind (who is told of a death, a stall, an interrupt) it keeps in slots too, so that a
 //! revoked object is forgotten everywhere.
 
-use super::{AnyObject, Domain, Link, Linked, Ptr, typed};
+use super::{AnyObject, Domain, Link, Ptr, linked, typed};
 use crate::state::Kernel;
 use abi::{Error, ObjectType, Rights};
 use core::cell::Cell;
@@ -45,11 +45,7 @@ const _: () = assert!(size_of::<Slot>() == 64);
 /// A slot and what it holds: what something is derived from.
 pub type Source = (Ptr<Slot>, Capability);
 
-impl Linked<0> for Slot {
-    fn link(&self) -> &Link<Self> {
-        &self.of_object
-    }
-}
+linked!(Slot, 0: of_object);
 
 impl Slot {
     /// A free slot of the kernel's own.

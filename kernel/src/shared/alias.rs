@@ -16,7 +16,7 @@ use crate::hardware;
 use crate::memory::{PAGE_BYTES, PhysAddr};
 use crate::objects::mapping::VaRange;
 use crate::objects::remote::SHARED_SLOT;
-use crate::objects::{AnyObject, Header, Link, Linked, List, Object, Ptr, Ram, Range, Segment, ram};
+use crate::objects::{AnyObject, Header, Link, List, Object, Ptr, Ram, Range, Segment, linked, ram};
 use crate::state::Kernel;
 use crate::steps::Budget;
 use abi::layout::SEGMENT_PAGES_MAX;
@@ -32,11 +32,7 @@ pub struct Alias {
     user: Cell<Option<AnyObject>>,
 }
 
-impl Linked<0> for Alias {
-    fn link(&self) -> &Link<Self> {
-        &self.link
-    }
-}
+linked!(Alias, 0: link);
 
 impl Alias {
     /// What it stands for.
