@@ -71,6 +71,11 @@ impl PhysRange {
         address.0 >= self.base.0 && address.0 < self.end().0
     }
 
+    /// Whether all of `other` lies in the range.
+    pub const fn covers(&self, other: &PhysRange) -> bool {
+        self.base.0 <= other.base.0 && other.end().0 <= self.end().0
+    }
+
     /// Whether the two have a byte in common.
     pub const fn overlaps(&self, other: &PhysRange) -> bool {
         self.base.0 < other.end().0 && other.base.0 < self.end().0 && !self.is_empty() && !other.is_empty()
@@ -144,6 +149,9 @@ mod tests {
         assert_eq!(PhysRange::new(u64::MAX - 1, 100).bytes, 1);
         assert!(PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x1fff, 1)));
         assert!(!PhysRange::new(0x1000, 0x1000).overlaps(&PhysRange::new(0x2000, 1)));
+        assert!(PhysRange::new(0x1000, 0x2000).covers(&PhysRange::new(0x2000, 0x1000)));
+        assert!(!PhysRange::new(0x1000, 0x2000).covers(&PhysRange::new(0x2000, 0x1001)));
+        assert!(!PhysRange::new(0x1000, 0x2000).covers(&PhysRange::new(0xfff, 2)));
         assert_eq!(PhysRange::new(0x1000, 0x3000).overlap_bytes(&PhysRange::new(0x2000, 0x9000)), 0x2000);
         assert_eq!(PhysRange::new(0x1000, 0x1000).overlap_bytes(&PhysRange::new(0x3000, 1)), 0);
         assert_eq!(PhysRange::new(0x1001, 0x2fff).whole_pages(), PhysRange::new(0x2000, 0x2000));

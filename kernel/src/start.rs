@@ -15,7 +15,7 @@ use crate::arch::{instance, power};
 use crate::boot::info::{CoreInfo, machine};
 use crate::core_local::CoreLocal;
 use crate::hardware::{self, Order, State, Used};
-use crate::memory::{PAGE_BYTES, PhysRange, phys_to_virt};
+use crate::memory::{PAGE, PAGE_BYTES, PhysRange, phys_to_virt};
 use crate::objects::domain::Death;
 use crate::objects::frames::AddError;
 use crate::objects::pcore::{CORE_SLOT, Plan};
@@ -117,20 +117,17 @@ fn archive_bytes(info: &CoreInfo) -> Result<&'static [u8], &'static str> {
 impl Kernel {
     /// Whether the range lies in memory that was given to some core, or in the boot archive.
     pub fn is_ram(&self, range: PhysRange) -> bool {
-        let inside = |whole: &PhysRange| whole.base.0 <= range.base.0 && range.end().0 <= whole.end().0;
-        let archive = self.info.and_then(|info| info.archive);
-        let archive =
-            archive.map(|archive| PhysRange::new(archive.base.0 & !0xfff, (archive.base.0 & 0xfff) + archive.bytes));
-        self.is_core_memory(range)
-            || archive
-                .is_some_and(|archive| inside(&PhysRange::new(archive.base.0, archive.bytes.next_multiple_of(4096))))
+        let archive = self.info.and_then(|info| info.archive).map(|archive| {
+            let first = archive.base.0 / PAGE * PAGE;
+            PhysRange::new(first, archive.end().0.next_multiple_of(PAGE) - first)
+        });
+        self.is_core_memory(range) || archive.is_some_and(|archive| archive.covers(&range))
     }
 
     /// Whether the range lies in memory that was given to some core.
     pub fn is_core_memory(&self, range: PhysRange) -> bool {
         let Some(info) = self.info else { return false };
-        let inside = |whole: &PhysRange| whole.base.0 <= range.base.0 && range.end().0 <= whole.end().0;
-        machine().shares[..info.cores.len()].iter().flat_map(|share| &share.ram).any(inside)
+        machine().shares[..info.cores.len()].iter().flat_map(|share| &share.ram).any(|whole| whole.covers(&range))
     }
 
     /// The mailbox says that a core's state or order changed: on core 0 some other core's state,

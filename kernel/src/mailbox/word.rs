@@ -10,6 +10,7 @@
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// A word: whoever reads a value also sees what its writer wrote before.
+#[derive(Default)]
 pub struct Word(AtomicU64);
 
 impl Word {
@@ -29,13 +30,8 @@ impl Word {
     }
 }
 
-impl Default for Word {
-    fn default() -> Self {
-        Word::new()
-    }
-}
-
 /// A byte that a [`Word`] tells of, and that its writer may write anew while others read.
+#[derive(Default)]
 pub struct Byte(AtomicU8);
 
 impl Byte {
@@ -52,11 +48,5 @@ impl Byte {
     /// Only for its own core.
     pub fn write(&self, value: u8) {
         self.0.store(value, Ordering::Relaxed);
-    }
-}
-
-impl Default for Byte {
-    fn default() -> Self {
-        Byte::new()
     }
 }
