@@ -166,6 +166,7 @@ pub fn set_state_of(core: usize, state: State) {
 
 /// As in `hardware.rs`, of core 0.
 pub fn set_core_state(state: State) {
+    assert!(core_state(0).may_become(state), "a core's state does not follow from its last");
     set_state_of(0, state);
 }
 
@@ -195,6 +196,7 @@ pub fn core_order(core: usize) -> Order {
 /// (`Kernel::cores_changed`).
 pub fn give_order(core: usize, order: Order) {
     let mut orders = ORDERS.get();
+    assert!(orders[core].may_become(order), "an order does not follow from the one before");
     orders[core] = order;
     ORDERS.set(orders);
     match order {

@@ -12,6 +12,21 @@
 //!   see Halted(run)     <----------  state = Halted(run), wake
 //! A core that halts by itself does the last step unasked. The number of the run tells a halt that
 //! core 0 waits for from an older one.
+//!
+//!
+//! | a core's state | by what | next |
+//! |---|---|---|
+//! | `Never`, `Halted` | it begins what it was ordered | `Running` of the new run |
+//! | `Never`, `Halted` | it was told to halt before it began | `Halted` of the new run |
+//! | `Running` | all of that run is taken apart | `Halted` of that run |
+//!
+//! | core 0's order | by what | next |
+//! |---|---|---|
+//! | `Halt`, or `Run` of one that halted by itself | `PcoreRun` | `Run` of the next run |
+//! | `Run` | `PcoreHalt`, or the last name goes | `Halt` of that run |
+//!
+//! Who writes a state or an order asserts that it follows from what it wrote itself before. The
+//! numbers of new runs come from other cores' memory: nothing is asserted of them.
 
 use crate::arch::{cores, instance};
 use crate::boot::info::CORES_MAX;
@@ -39,6 +54,17 @@ pub enum Order {
     Run(u32, PhysAddr),
 }
 
+impl Order {
+    /// Whether core 0, whose order this was, may give that one next.
+    pub(crate) fn may_become(self, next: Order) -> bool {
+        match (self, next) {
+            (_, Order::Run(..)) => true,
+            (Order::Run(before, _), Order::Halt(run)) => before == run,
+            (Order::Halt(_), Order::Halt(_)) => false,
+        }
+    }
+}
+
 /// High half of a state that was written: memory of a core that never ran may hold anything.
 const MARK: u64 = 0x5045_4c41 << 32;
 
@@ -53,6 +79,14 @@ impl State {
         match self {
             State::Never => 1,
             State::Running(run) | State::Halted(run) => (run + 1) & (u32::MAX >> 1),
+        }
+    }
+
+    /// Whether a core that stands so may say this next.
+    pub(crate) fn may_become(self, next: State) -> bool {
+        match self {
+            State::Never | State::Halted(_) => next != State::Never,
+            State::Running(run) => next == State::Halted(run),
         }
     }
 
@@ -129,8 +163,9 @@ pub fn state(core: usize) -> State {
 }
 
 /// This core stands so from now on; whatever it did before is done.
-pub fn set_state(state: State) {
-    STATE.0.store(state.encode(), Ordering::Release);
+pub fn set_state(next: State) {
+    assert!(state(cores::this_core()).may_become(next), "a core's state does not follow from its last");
+    STATE.0.store(next.encode(), Ordering::Release);
 }
 
 /// How long programs had a core in its current or last run, nanoseconds; 0 for one whose kernel
@@ -170,9 +205,10 @@ pub fn order(core: usize) -> Order {
 }
 
 /// Core 0: what it wants of `core`, which it wakes or starts next.
-pub fn give(core: usize, order: Order) {
+pub fn give(core: usize, next: Order) {
     let Some([run, plan]) = ORDERS.get(core) else { return };
-    match order {
+    assert!(order(core).may_become(next), "an order does not follow from the one before");
+    match next {
         Order::Run(number, address) => {
             plan.store(address.0, Ordering::Relaxed);
             run.store(word(number, true), Ordering::Release);
@@ -200,6 +236,38 @@ mod tests {
         assert_eq!((used.total_ns(9000), used.end(9000)), (300, used));
         assert_eq!(used.begin(9000).begin(9500).end(10_000).total_ns(20_000), 1300);
         assert_eq!(used.begin(9000).total_ns(1), 0);
+    }
+
+    #[test]
+    fn a_state_follows_from_the_one_before() {
+        let all = [State::Never, State::Running(1), State::Halted(1), State::Running(2), State::Halted(2)];
+        let follows = all.map(|from| all.map(|to| from.may_become(to)));
+        assert_eq!(
+            follows,
+            [
+                [false, true, true, true, true],
+                [false, false, true, false, false],
+                [false, true, true, true, true],
+                [false, false, false, false, true],
+                [false, true, true, true, true],
+            ]
+        );
+    }
+
+    #[test]
+    fn an_order_follows_from_the_one_before() {
+        let run = |run| Order::Run(run, PhysAddr(0x1000));
+        let all = [Order::Halt(1), run(1), Order::Halt(2), run(2)];
+        let follows = all.map(|from| all.map(|to| from.may_become(to)));
+        assert_eq!(
+            follows,
+            [
+                [false, true, false, true],
+                [true, true, false, true],
+                [false, true, false, true],
+                [false, true, true, true],
+            ]
+        );
     }
 
     #[test]

@@ -463,7 +463,7 @@ impl Kernel {
     fn detach(&mut self, context: Ptr<Context>) {
         self.scheduler.cancel_timeout(context);
         match context.state() {
-            State::OnSemaphore(semaphore) => semaphore.forget(self, context),
+            State::OnSemaphore(semaphore) => semaphore.leave(self, context),
             State::Queued(callee) => {
                 callee.callers.remove(context);
                 context.take_back_from(callee);

@@ -126,7 +126,15 @@ impl Plan {
     }
 }
 
-/// How far a claimed core is, as core 0 knows.
+/// How far a claimed core is, as core 0 knows; the number is that of the run.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | `Idle` | `run_core`: the order is given, the claim holds itself | `Ordered` |
+/// | `Ordered` | the core says that it runs | `Runs` |
+/// | `Ordered`, `Runs` | the core says that this run is over: the claim lets go of itself | `Idle` |
+///
+/// `set_stage` asserts that a change is one of these.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -148,6 +156,16 @@ struct Claim {
 const _: () = assert!(size_of::<Claim>() <= PAGE_BYTES && core::mem::offset_of!(Claim, plan) == 0);
 
 impl Claim {
+    fn set_stage(&self, stage: Stage) {
+        use Stage::*;
+        let before = self.stage.replace(stage);
+        assert!(
+            matches!((before, stage), (Idle, Ordered(_)) | (Ordered(_) | Runs(_), Idle))
+                || matches!((before, stage), (Ordered(run), Runs(now)) if run == now),
+            "a change of stage that no core makes"
+        );
+    }
+
     fn slots(&self) -> impl Iterator<Item = &Slot> {
         self.parts.iter().chain(&self.devices)
     }
@@ -251,7 +269,7 @@ impl Kernel {
         for (slot, source) in claim.parts.iter().zip(segments) {
             self.keep(slot, source.map(|(_, capability)| capability), source.map(|(from, _)| from));
         }
-        claim.stage.set(Stage::Ordered(run));
+        claim.set_stage(Stage::Ordered(run));
         claim.is_to_halt.set(false);
         self.retain(pcore);
         hardware::give_order(pcore.core, Order::Run(run, claim.frame));
@@ -307,14 +325,14 @@ impl Kernel {
     fn look_at(&mut self, pcore: Ptr<Pcore>, claim: Ptr<Claim>) {
         match (claim.stage.get(), hardware::core_state(pcore.core)) {
             (Stage::Ordered(run), State::Running(now)) if run == now => {
-                claim.stage.set(Stage::Runs(run));
+                claim.set_stage(Stage::Runs(run));
                 if claim.is_to_halt.get() {
                     hardware::post(pcore.core, CORE_SLOT);
                 }
                 self.tell_watcher(claim);
             }
             (Stage::Ordered(run) | Stage::Runs(run), State::Halted(now)) if run == now => {
-                claim.stage.set(Stage::Idle);
+                claim.set_stage(Stage::Idle);
                 claim.plan.set(Plan::NONE);
                 for slot in claim.slots() {
                     self.keep(slot, None, None);

@@ -81,7 +81,8 @@ impl Ptr<Semaphore> {
         true
     }
 
-    pub(super) fn forget(self, kernel: &mut Kernel, context: Ptr<Context>) {
+    /// `context` waits for it no more.
+    pub(super) fn leave(self, kernel: &mut Kernel, context: Ptr<Context>) {
         self.waiting.remove(context);
         kernel.release(self);
     }
