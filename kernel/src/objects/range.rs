@@ -21,6 +21,21 @@ use crate::steps::{Budget, MAPPING_UNITS, MAPPING_WORK};
 use abi::{Error, ObjectType, RangeEntry};
 use core::cell::Cell;
 
+/// What a range is good for.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | `Open` | its domain dies, or its memory is revoked: nothing is mapped any more | `Closed` |
+/// | `Closed`, or `Open` and nobody uses it | the last of its mappings and tables goes | `Cleared` |
+///
+/// One that stands for a pool's has no tables of its own and is never `Cleared`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Closed,
+    Cleared,
+}
+
 /// A set of mappings and the tables that cache it.
 #[repr(C)]
 pub struct Range {
@@ -35,9 +50,7 @@ pub struct Range {
     pub(crate) parents: List<Mapping, 1>,
     /// Writable code may be mapped.
     write_execute: bool,
-    dead: Cell<bool>,
-    /// Its tables went.
-    is_cleared: Cell<bool>,
+    stage: Cell<Stage>,
 }
 
 // SAFETY: repr(C), header first.
@@ -63,8 +76,7 @@ impl Range {
             alias,
             parents: List::new(),
             write_execute,
-            dead: Cell::new(false),
-            is_cleared: Cell::new(false),
+            stage: Cell::new(Stage::Open),
         })
     }
 
@@ -134,6 +146,7 @@ impl Space for Own<'_> {
     }
 
     fn make(&mut self, place: PageRun, shown: Mapped, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
+        assert!(self.range.stage.get() == Stage::Open, "a mapping is made in a range that is closed");
         let (core, pooled) = (self.kernel.core(), shown.pooled());
         pooled.map_or(Ok(()), |segment| segment.enter(core, NO_RANGE))?;
         let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>());
@@ -224,7 +237,7 @@ impl Ptr<Range> {
 
     /// Whether its domain or pool lives, and its memory was not revoked.
     pub fn is_alive(self) -> bool {
-        !self.dead.get() && self.shared().is_none_or(|object| object.is_alive())
+        self.stage.get() == Stage::Open && self.shared().is_none_or(|object| object.is_alive())
     }
 
     /// A core's own, to be changed.
@@ -331,16 +344,23 @@ impl Ptr<Range> {
         }
     }
 
+    fn set_stage(self, stage: Stage) {
+        let before = self.stage.replace(stage);
+        assert!(before != Stage::Cleared && before != stage, "a change of stage that no range makes");
+    }
+
     /// Its domain died or its memory is revoked: nothing is mapped any more.
     pub fn close(self) {
-        self.dead.set(true);
+        if self.stage.get() == Stage::Open {
+            self.set_stage(Stage::Closed);
+        }
     }
 
     /// All mappings and tables of a closed range, which is shown nowhere, go; tells whether the
     /// budget sufficed.
     pub fn clear(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
         // What a pool keeps goes with the last who names it.
-        if self.is_cleared.get() || self.alias.is_some() {
+        if self.stage.get() == Stage::Cleared || self.alias.is_some() {
             return true;
         }
         assert!(self.parents.is_empty(), "what shows a range holds a reference");
@@ -365,7 +385,7 @@ impl Ptr<Range> {
             }
         });
         if has_no_tables {
-            self.is_cleared.set(true);
+            self.set_stage(Stage::Cleared);
             kernel.free_page(ram, self.top.frame);
         }
         has_no_tables
@@ -378,7 +398,8 @@ impl Ptr<Range> {
 }
 
 pub(super) fn destroy(kernel: &mut Kernel, range: Ptr<Range>) {
-    assert!(range.is_cleared.get() || range.alias.is_some(), "it was drained");
+    assert!(range.stage.get() == Stage::Cleared || range.alias.is_some(), "a range ends with its tables");
+    assert!(range.parents.is_empty() && range.count() == 0, "a range ends with mappings");
     if let Some(alias) = range.alias {
         kernel.drop_alias(range.ram(), alias);
     }

@@ -263,7 +263,8 @@ impl Kernel {
             self.release(keeper);
             return made;
         }
-        self.shared.pools[number] = Some(keeper);
+        let before = self.shared.pools[number].replace(keeper);
+        assert!(before.is_none(), "two pools have one number");
         self.publish(number, pool.base().0);
         registry::tell(pool.base(), pages);
         made
@@ -359,6 +360,7 @@ impl Kernel {
 
     /// The private object goes, and its alias.
     pub fn drop_alias(&mut self, ram: Ptr<Ram>, alias: Ptr<Alias>) {
+        assert!(alias.user.get().is_some_and(|user| user.references() == 0), "an alias goes before its object");
         let object = alias.object;
         self.shared.aliases.remove(alias);
         ram::free_small(self, ram, alias.address().cast(), size_of::<Alias>());
@@ -384,7 +386,8 @@ impl Kernel {
     fn retire(&mut self, base: PhysAddr) {
         let found = self.shared.pools.iter().flatten().find(|keeper| keeper.pool.base() == base).copied();
         let keeper = found.expect("a pool of this core");
-        self.shared.pools[keeper.number] = None;
+        let kept = self.shared.pools[keeper.number].take();
+        assert!(kept == Some(keeper), "a pool is kept at its number");
         self.publish(keeper.number, 0);
         // Who read the address before may still look at the count, which says that he came too
         // late.

@@ -301,6 +301,7 @@ impl Pool {
             return Err(Error::NoMemory);
         }
         let first = self.find_run(pages).ok_or(Error::NoMemory)?;
+        debug_assert!(self.guarded(LOWEST).load(Ordering::Relaxed) <= first, "a page below the lowest is free");
         (first..first + pages).for_each(|page| self.count(page).store(1, Ordering::Relaxed));
         self.guarded(FREE).store(self.free_pages() - pages, Ordering::Relaxed);
         if pages == 1 {
@@ -323,6 +324,7 @@ impl Pool {
         if left > 0 {
             return;
         }
+        debug_assert!(self.free_pages() < self.pages(), "more pages are free than there are");
         self.guarded(FREE).store(self.free_pages() + 1, Ordering::Relaxed);
         let lowest = self.guarded(LOWEST);
         lowest.store(lowest.load(Ordering::Relaxed).min(page), Ordering::Relaxed);

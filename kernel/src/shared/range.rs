@@ -144,6 +144,7 @@ impl SharedObject {
     /// there.
     pub fn mapped_less(self, core: usize) {
         let word = self.mapped_on(core);
+        assert!(word.load(Ordering::Relaxed) > 0, "a range is shown less often than never");
         word.store(word.load(Ordering::Relaxed) - 1, Ordering::Release);
     }
 

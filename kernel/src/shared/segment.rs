@@ -22,7 +22,16 @@ use lock::{AtomicU64, LINE_WORDS, LineIndex, Ordering, Relax};
 /// [`NO_RANGE`].
 const MAPPINGS: usize = SEGMENT_WORDS;
 const RANGE: usize = SEGMENT_WORDS + 1;
-/// Whether it has to do with copies.
+/// Whether it has to do with copies; changed with the lock held.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | `PLAIN` | it was made as a copy | `COPIED` |
+/// | `PLAIN`, `COPIED` | a copy of it begins, or a page gets a frame of its own | `FROZEN` |
+/// | `FROZEN` | all cores have seen that: `settle`, or all frames are shared | `COPIED` |
+///
+/// `set_state` asserts that a change is one of these where that takes tests down only: the word is
+/// other cores' to write, too.
 const STATE: usize = SEGMENT_WORDS + 2;
 const PLAIN: u64 = 0;
 const COPIED: u64 = 1;
@@ -81,6 +90,7 @@ impl SharedObject {
         let frame = self.pool.frame(self.pool.allocate_pages(core, 1)?);
         self.entry(page).store(frame.0, Ordering::Release);
         self.entries().store(self.present() + 1, Ordering::Relaxed);
+        debug_assert!(self.present() <= self.pages(), "more pages are present than there are");
         Ok(frame)
     }
 
@@ -90,6 +100,14 @@ impl SharedObject {
 
     fn set(self, word: usize, value: u64) {
         self.guarded(word).store(value, Ordering::Release);
+    }
+
+    fn set_state(self, state: u64) {
+        debug_assert!(
+            matches!((self.get(STATE), state), (PLAIN | COPIED, FROZEN) | (PLAIN | FROZEN, COPIED)),
+            "a change of state that no copy makes"
+        );
+        self.set(STATE, state);
     }
 
     /// One mapping more shows a segment, in that range of its pool or in [`NO_RANGE`]. `Busy`: it
@@ -114,6 +132,7 @@ impl SharedObject {
     pub fn leave(self, core: usize) {
         if !self.has_run() {
             let _held = self.held(core);
+            debug_assert!(self.get(MAPPINGS) > 0, "more mappings go than came");
             self.set(MAPPINGS, self.get(MAPPINGS) - 1);
         }
     }
@@ -139,7 +158,7 @@ impl SharedObject {
         let shared = self.frame(page).expect("it was touched");
         frames::copy(shared, own);
         self.entry(page).store(own.0, Ordering::Release);
-        self.set(STATE, FROZEN);
+        self.set_state(FROZEN);
         Ok(Some(shared))
     }
 
@@ -154,7 +173,7 @@ impl SharedObject {
         if self.get(STATE) == FROZEN {
             return Ok(None);
         }
-        self.set(STATE, FROZEN);
+        self.set_state(FROZEN);
         // One that is being taken apart shows nothing any more.
         Ok(Some((mappings > 0 && range.try_retain()).then_some(range)))
     }
@@ -162,20 +181,21 @@ impl SharedObject {
     /// What was changed is seen by all.
     pub(super) fn settle(self, core: usize) {
         let _held = self.held(core);
-        self.set(STATE, COPIED);
+        self.set_state(COPIED);
     }
 
     fn share_frames(self, core: usize, copy: SharedObject) {
         let _held = self.held(core);
+        debug_assert!(self.get(STATE) == FROZEN && copy.get(MAPPINGS) == 0, "frames are shared while somebody writes");
         for page in 0..self.pages() {
             if let Some(frame) = self.frame(page) {
                 self.pool.share(core, frame);
                 copy.entry(page).store(frame.0, Ordering::Release);
             }
         }
-        copy.set(STATE, COPIED);
+        copy.set_state(COPIED);
         copy.entries().store(self.present(), Ordering::Relaxed);
-        self.set(STATE, COPIED);
+        self.set_state(COPIED);
     }
 
     /// Copies a page that is present.
@@ -193,6 +213,7 @@ impl SharedObject {
     /// Nobody refers to the segment any more: its frames go.
     #[inline(never)]
     pub(super) fn free_frames(self, core: usize) {
+        debug_assert!(self.has_run() || self.get(MAPPINGS) == 0, "mappings hold references");
         let frames = (0..self.pages()).filter_map(|page| self.frame(page));
         self.pool.give_back(core, &mut frames.map(|frame| self.pool.page_of(frame)));
     }

@@ -50,6 +50,7 @@ pub(super) fn remove(share: SharedObject, core: usize, id: u64) -> Result<(), Er
     let (object, place) = {
         let _held = share.lock().write::<SpinWait>(core);
         let removed = table(share).remove(&share.pool, id).ok_or(Error::NotFound)?;
+        debug_assert!(share.entries().load(Ordering::Relaxed) > 0, "more entries go than came");
         share.entries().store(share.entries().load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         removed
     };
