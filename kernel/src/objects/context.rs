@@ -511,6 +511,9 @@ impl Kernel {
         if let Some(control) = context.control.take() {
             self.release(control);
         }
+        assert!(!context.timeout.is_linked() && !context.watch.is_linked(), "what ended waits for the clock");
+        assert!(!context.in_line.is_linked() && !context.on_semaphore.is_linked(), "what ended waits in a line");
+        assert!(!context.of_callee.is_linked(), "what ended donates time");
         context.domain.contexts.remove(context);
         self.release(context.domain);
         self.release(context);
@@ -523,4 +526,8 @@ pub(super) fn destroy(_: &mut Kernel, context: Ptr<Context>) {
     assert!(context.donors.is_empty() && context.serving.get().is_none(), "who waits holds a reference");
     assert!(context.callers.is_empty() && context.mailbox_callers.is_empty(), "who waits holds a reference");
     assert!(context.portals.is_empty() && context.schedule.get().is_none(), "its end takes them");
+    assert!(context.wake_slots.get() == 0 && !context.is_waking(), "its end takes them");
+    assert!(context.depth.get() == 0, "chains of donations end in it");
+    let kept = [&context.watch_target, &context.revoked, &context.partial];
+    assert!(kept.iter().all(|slot| slot.get().is_none()), "its end empties its slots");
 }

@@ -134,6 +134,7 @@ impl Kernel {
             irq::free_vector(vector);
             return Err(error);
         }
+        assert!(self.interrupts.targets[usize::from(vector)].get().is_none(), "a free vector has a target");
         self.aim(vector, Some(target));
         free.set(Some(Route { entry, vector }));
         Ok(())

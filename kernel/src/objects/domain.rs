@@ -157,6 +157,7 @@ impl Ptr<Domain> {
         if holder == self {
             return;
         }
+        assert!(self.names.get() > 0, "more names go than came");
         self.names.set(self.names.get() - 1);
         if self.names.get() == 0 && self.is_alive() && !self.ending.is_linked() {
             kernel.retain(self);
@@ -235,6 +236,7 @@ impl Kernel {
     /// Puts one that has died among those whose contexts are to end; behind them, if it has none,
     /// to be emptied.
     fn line_up(&mut self, domain: Ptr<Domain>) {
+        assert!(!domain.is_alive(), "a domain that lives is to be emptied");
         match domain.ending.is_linked() {
             true => self.ending.remove(domain),
             false => self.retain(domain),
@@ -344,6 +346,7 @@ impl Kernel {
     pub(crate) fn has_ended(&mut self, domain: Ptr<Domain>) {
         assert!(!domain.is_alive() && domain.contexts.is_empty(), "its contexts end first");
         assert!(domain.share.next_taken(0).is_none(), "its capabilities go before it has ended");
+        assert!(!domain.range.is_alive() && domain.range.count() == 0, "its mappings go before it has ended");
         self.ending.remove(domain);
         self.tell_of_death(domain);
         self.release(domain);
@@ -351,6 +354,7 @@ impl Kernel {
 
     /// Tells who waits for a domain's death.
     pub(super) fn tell_of_death(&mut self, domain: Ptr<Domain>) {
+        assert!(!domain.is_alive(), "a death is told of who lives");
         if let Some(notification) = Notification::kept(&domain.on_death) {
             self.notify(notification);
         }
@@ -365,6 +369,7 @@ pub(super) fn destroy(kernel: &mut Kernel, domain: Ptr<Domain>) {
         domain.writer.end(&mut kernel.log);
     }
     assert!(domain.contexts.is_empty() && !domain.ending.is_linked(), "both hold a reference of it");
+    assert!(domain.share.next_taken(0).is_none(), "it was drained");
     kernel.tell_of_death(domain);
     kernel.release(domain.range);
 }

@@ -242,6 +242,7 @@ impl Kernel {
     }
 
     fn destroy(&mut self, object: AnyObject) {
+        assert!(object.references.get() == 0 && object.capabilities.is_empty(), "what goes has names");
         match object.object_type {
             ObjectType::Ram => self.end::<Ram>(object, ram::destroy),
             ObjectType::Domain => self.end::<Domain>(object, domain::destroy),
@@ -263,8 +264,10 @@ impl Kernel {
         let Ok(typed) = object.cast::<T>() else { unreachable!("type was matched") };
         destroy(self, typed);
         let Some(ram) = object.ram.get() else { unreachable!("the root Ram is never released") };
+        let of_type = self.objects_by_type[object.object_type as usize];
+        assert!(of_type > 0 && of_type <= self.kernel_objects, "more objects go than came");
         self.kernel_objects -= 1;
-        self.objects_by_type[object.object_type as usize] -= 1;
+        self.objects_by_type[object.object_type as usize] = of_type - 1;
         let place = object.address();
         if size_of::<T>() <= ram::SMALL_BYTES {
             ram::free_small(self, ram, place.cast(), size_of::<T>());

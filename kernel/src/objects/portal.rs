@@ -114,6 +114,7 @@ impl Portal {
 pub(super) fn destroy(kernel: &mut Kernel, portal: Ptr<Portal>) {
     portal.set_callee(None);
     kernel.wake_slots.free_all(portal.any(), &portal.wake_slots);
+    assert!(!portal.of_callee.is_linked() && portal.wake_slots.get() == 0, "a portal that goes leads somewhere");
 }
 
 impl Ptr<Portal> {

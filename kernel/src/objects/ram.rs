@@ -201,6 +201,7 @@ impl Ptr<Ram> {
 
     /// Takes an object off its list.
     pub(super) fn delist(self, object: AnyObject) {
+        assert!(object.payer() == Some(self), "an object is on the lists of who pays for it");
         let list = if object.is_actor.get() { &self.actors } else { &self.objects };
         list.remove(object);
     }
@@ -310,6 +311,8 @@ pub(crate) fn free_small(kernel: &mut Kernel, ram: Ptr<Ram>, place: NonNull<u8>,
 
 pub(super) fn destroy(kernel: &mut Kernel, ram: Ptr<Ram>) {
     assert!(ram.used.get() == 0, "an account outlives what it paid for");
+    assert!(ram.actors.is_empty() && ram.objects.is_empty(), "what it pays for holds a reference");
+    assert!(ram.small.iter().all(List::is_empty), "a page of small objects outlives them");
     let parent = ram.parent.expect("the root account stays");
     match ram.leader.get() {
         Some(leader) => kernel.release(leader),

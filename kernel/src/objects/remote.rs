@@ -90,7 +90,10 @@ impl WakeSlots {
     /// Takes a slot back.
     pub fn free(&mut self, slot: usize) -> Result<(), Error> {
         let (target, _) = self.slots().get_mut(slot).ok_or(Error::BadArgument)?.take().ok_or(Error::NotFound)?;
-        count(target, |slots| slots - 1);
+        count(target, |slots| {
+            assert!(slots > 0, "more wake slots go than came");
+            slots - 1
+        });
         Ok(())
     }
 
@@ -106,6 +109,7 @@ impl WakeSlots {
                 left -= 1;
             }
         }
+        assert!(left == 0, "a wake slot was counted that nobody has");
     }
 
     /// Who is meant by a wake bit.

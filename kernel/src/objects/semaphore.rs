@@ -48,6 +48,7 @@ impl Ptr<Semaphore> {
     }
 
     fn hand_out(self, kernel: &mut Kernel, mut left: u64) {
+        assert!(left <= COUNT_MAX && (self.count.get() == 0 || self.waiting.is_empty()), "one waits with a count");
         while left > 0 {
             let Some(first) = self.waiting.first() else { break };
             left -= 1;
@@ -65,6 +66,7 @@ impl Ptr<Semaphore> {
 
     /// Makes `context` wait for one.
     pub fn wait(self, kernel: &mut Kernel, context: Ptr<Context>) {
+        assert!(self.count.get() == 0, "one waits while the count is above 0");
         kernel.retain(self);
         self.waiting.push_back(context);
         kernel.block(context, State::OnSemaphore(self));

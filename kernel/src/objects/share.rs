@@ -93,12 +93,14 @@ impl Share {
     }
 
     fn note_taken(&self, index: usize) {
+        assert!(self.is_free(index), "the bit of a slot that was free is set");
         let word = &self.taken[index / 64];
         word.set(word.get() | 1 << (index % 64));
     }
 
     /// The slot was emptied.
     pub(super) fn note_free(&self, index: usize) {
+        assert!(index != 0 && !self.is_free(index), "the bit of a slot that was taken is not set");
         let word = &self.taken[index / 64];
         word.set(word.get() & !(1 << (index % 64)));
         self.first_free.set(self.first_free.get().min(index / 64));
@@ -195,6 +197,7 @@ impl Ptr<Domain> {
             }
             kernel.free_page(self.ram(), frame(page.take()));
         }
+        debug_assert!(self.share.next_taken(0).is_none(), "a slot is taken in a share without pages");
         true
     }
 }

@@ -123,6 +123,7 @@ impl Ptr<Slot> {
 
     /// Makes what it holds a derivative of `parent`, which has nothing derived from it yet.
     pub fn derive_from(self, parent: Ptr<Slot>) {
+        assert!(self.first_derived().is_none() && self != parent, "what is derived from it would follow another");
         if let Some((capability, _)) = self.take() {
             self.fill(capability, Some(parent));
         }

@@ -82,6 +82,7 @@ impl Writer {
     /// Writes no more.
     pub fn end(&self, parts: &mut LogParts) {
         let part = &mut parts.0[self.part.get()];
+        assert!(part.domains > 0, "more domains end than share this part");
         part.domains -= 1;
         if part.domains == 0 || hardware::now_ns() >= part.told_ns.saturating_add(SECOND_NS) {
             part.tell_dropped();

@@ -56,7 +56,10 @@ pub fn allocate_vector() -> Option<u8> {
 
 /// Gives a vector back; its sources must be masked.
 pub fn free_vector(vector: u8) {
-    TAKEN.with(|taken| taken[usize::from(vector / 64)] &= !(1 << (vector % 64)));
+    TAKEN.with(|taken| {
+        assert!(taken[usize::from(vector / 64)] >> (vector % 64) & 1 != 0, "a vector is freed twice");
+        taken[usize::from(vector / 64)] &= !(1 << (vector % 64));
+    });
 }
 
 fn check_vector(vector: u8) -> Result<(), IrqError> {
