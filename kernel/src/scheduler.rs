@@ -164,7 +164,9 @@ impl Scheduler {
 
     /// Whether the ends of its slices are upcalls of `context`.
     pub fn set_ticks(&mut self, context: Ptr<Context>, wanted: bool) {
-        self.tickers -= usize::from(context.wants_ticks.replace(wanted));
+        let wanted_before = context.wants_ticks.replace(wanted);
+        assert!(self.tickers > 0 || !wanted_before, "a context that wants ticks was not counted");
+        self.tickers -= usize::from(wanted_before);
         self.tickers += usize::from(wanted);
         self.specials_changed();
     }
@@ -348,6 +350,7 @@ impl Kernel {
             scheduler.withdraw(schedule);
         }
         scheduler.wake_no_more(context);
+        assert!(!context.wants_ticks.get(), "what ended wants ticks");
         if scheduler.current == Some(context) {
             scheduler.current = None;
             hardware::set_current(None);
@@ -480,6 +483,7 @@ impl Kernel {
         self.scheduler.changed = false;
         match if is_held { None } else { self.pick() } {
             Some(context) => {
+                assert!(context.state() == State::Runnable, "what is picked cannot run");
                 self.switch_to(context, self.scheduler.running);
                 self.scheduler.ring_for_slice();
             }
@@ -523,6 +527,7 @@ impl Kernel {
 
     #[inline(always)]
     fn switch_to(&mut self, context: Ptr<Context>, time: Option<Ptr<Schedule>>) {
+        debug_assert!(context.state() == State::Runnable, "what is switched to cannot run");
         let before = self.scheduler.current.replace(context);
         if before == Some(context) {
             return;

@@ -52,6 +52,7 @@ impl Depths {
     fn remove(&self, depth: u8) {
         if depth > 0 {
             let count = &self.count[usize::from(depth)];
+            debug_assert!(count.get() > 0, "more donors of a depth leave than came");
             count.set(count.get() - 1);
             if count.get() == 0 {
                 self.known.set(self.known.get() & !(1 << depth));
@@ -141,6 +142,7 @@ impl Ptr<Context> {
     #[inline(always)]
     pub(super) fn donate_to(self, callee: Ptr<Context>) {
         let (is_first, depth) = (callee.donors.last().is_none(), self.depth.get());
+        debug_assert!(self != callee && depth < DEPTH_MAX, "a chain of donations is too long or has a cycle");
         callee.donors.push_back(self);
         if is_first {
             callee.set_depth(depth.wrapping_add(1));
@@ -158,6 +160,7 @@ impl Ptr<Context> {
 
     #[inline(always)]
     pub(super) fn take_back_from(self, callee: Ptr<Context>) {
+        debug_assert!(callee.depth.get() > self.depth.get(), "a chain that ends in a callee is not its donor's");
         let was_first = self.of_callee.previous().is_none();
         if callee.next_to_wake.get() == Some(self) {
             callee.pass_over(self);
@@ -198,6 +201,7 @@ impl Ptr<Context> {
 
     #[inline(always)]
     fn set_depth(self, depth: u8) {
+        debug_assert!(depth <= DEPTH_MAX, "a chain of donations is too long");
         let before = self.depth.replace(depth);
         if let Some(callee) = self.donates_to() {
             callee.donor_changed(self, before);
@@ -207,6 +211,7 @@ impl Ptr<Context> {
     /// A donor's depth has changed, and so may its own and those of whom it donates to.
     #[cold]
     fn donor_changed(self, donor: Ptr<Context>, before: u8) {
+        debug_assert!(donor.donates_to() == Some(self), "a chain goes on with who is no donor");
         if self.donors.first() != Some(donor) {
             self.depths.remove(before);
             self.depths.add(donor.depth.get());
@@ -369,6 +374,7 @@ impl Kernel {
     #[inline(always)]
     pub fn accept_next(&mut self, callee: Ptr<Context>) -> bool {
         let Some(caller) = callee.callers.pop_front() else { return false };
+        debug_assert!(callee.serving.get().is_none(), "two callers are served at once");
         caller.set_state(State::Served(callee));
         callee.serving.set(Some(caller));
         callee.set_received(caller.badge.get(), caller.words_sent());

@@ -33,6 +33,7 @@ impl Scheduler {
     fn push(&mut self, schedule: Ptr<Schedule>) {
         let level = schedule.level.get();
         let Some(queue) = self.ready.get(level) else { return self.await_window(schedule) };
+        debug_assert!(self.ready_set >> level & 1 == u32::from(!queue.is_empty()), "a level's bit is not its queue's");
         let band = schedule.band.get();
         if is_window(level) {
             queue.push_back(schedule);
@@ -48,6 +49,7 @@ impl Scheduler {
 
     pub(super) fn dequeue(&mut self, schedule: Ptr<Schedule>) {
         let (level, band) = (schedule.level.get(), schedule.band.get());
+        assert!(self.ready_set >> level & 1 != 0, "a level's bit is not set though time waits there");
         let queue = &self.ready[level];
         if band.head.get() == Some(schedule) {
             let next = band.rest.pop_front();
@@ -75,6 +77,7 @@ impl Scheduler {
         let level = self.ready_set.checked_ilog2()?;
         let queue = &self.ready[level as usize];
         let first = queue.pop_front()?;
+        debug_assert!(first.level.get() == level as usize, "time waits at another level than its own");
         let band = first.band.get();
         if band.head.get() == Some(first) {
             let next = band.rest.pop_front();
@@ -90,6 +93,7 @@ impl Scheduler {
     /// It runs from now on; bills are up to date.
     #[inline(always)]
     pub(super) fn enter(&mut self, schedule: Ptr<Schedule>) {
+        debug_assert!(!schedule.is_queued() && schedule.level.get() < self.ready.len(), "time runs and waits");
         self.running = Some(schedule);
         self.began_ns = self.since_ns;
         self.set_end(schedule);
@@ -159,6 +163,7 @@ impl Scheduler {
     /// its group is: it goes where it belongs.
     #[cold]
     pub(super) fn end_slice(&mut self, schedule: Ptr<Schedule>, context: Ptr<Context>) {
+        assert!(self.running == Some(schedule) && !schedule.is_queued(), "a slice ends that does not run");
         self.charge();
         let (band, yielded) = (schedule.band.get(), self.until_ns == YIELDED);
         let ends_slice = yielded || schedule.left_ns.get() <= 0;
@@ -214,6 +219,8 @@ impl Scheduler {
     /// The length of slices from now on, and, if not 0, the period whose budget one is. Bills are
     /// up to date.
     pub fn set_slice(&mut self, schedule: Ptr<Schedule>, slice_ns: u64, period_ns: u64) {
+        assert!(slice_ns > 0 && (period_ns == 0 || slice_ns <= period_ns), "a budget is longer than its period");
+        assert!(period_ns == 0 || schedule.window.get().is_none(), "time has a budget or windows");
         schedule.set_slice(slice_ns, period_ns, self.since_ns);
         if self.running == Some(schedule) {
             self.set_end(schedule);

@@ -25,6 +25,7 @@ impl Scheduler {
     /// Donors of `context` from that one on are woken in the next steps.
     #[cold]
     fn wake_later(&mut self, context: Ptr<Context>, next: Ptr<Context>) {
+        assert!(next.donates_to() == Some(context), "who is to be woken next is no donor");
         self.wake_no_more(context);
         context.next_to_wake.set(Some(next));
         self.waking.push_back(context);
@@ -33,6 +34,7 @@ impl Scheduler {
 
     /// Donors of `context`, which has ended, are told so in the next steps; the list holds it.
     pub(crate) fn fail_later(&mut self, context: Ptr<Context>) {
+        assert!(context.state() == State::Dead, "one that lives fails its donors");
         self.waking.push_back(context);
         self.specials_changed();
     }

@@ -81,6 +81,7 @@ impl Scheduler {
 
     /// `schedule` runs in these windows only, for which there is room, or again at any time.
     pub fn set_window(&mut self, schedule: Ptr<Schedule>, window: Option<GangWindow>) {
+        assert!(window.is_none() || schedule.period_ns.get() == 0, "time has a budget or windows");
         let is_ready = self.withdraw(schedule);
         if schedule.window.replace(window).is_some() {
             self.members.remove(schedule);
@@ -161,6 +162,7 @@ impl Scheduler {
             schedule.level.set(Schedule::CLOSED);
             self.specials_changed();
         }
+        assert!(!schedule.is_queued() && !schedule.turn.is_linked(), "what is withdrawn waits");
         is_queued || is_running || is_linked
     }
 
@@ -191,6 +193,7 @@ impl Scheduler {
             };
         };
         let (is_open, next_ns) = window.at(now_ns);
+        assert!(next_ns > now_ns, "a window opens or closes in the past");
         self.turn_at(schedule, next_ns);
         schedule.level.set(if is_open { Schedule::level_of(schedule.priority) + 1 } else { Schedule::CLOSED });
         if is_open {
