@@ -105,6 +105,10 @@ impl Ptr<Range> {
             return map_large(kernel, mapping, segment, start, address);
         }
         let (frame, writable) = frame_for(kernel, segment, page, access)?;
+        debug_assert!(
+            !writable || segment.kind() != Kind::Anonymous || segment.is_writable(kernel, frame),
+            "a frame of several may be written"
+        );
         let entry = Pte::new(frame, flags_for(mapping, segment, writable));
         let local = local & !(PAGE_BYTES as u64 - 1);
         if mapping.range().own(kernel).show(mapping, local, entry).map_err(|_| Refused::NoMemory)? {
@@ -163,6 +167,7 @@ fn map_large(
 ) -> Result<PhysAddr, Refused> {
     let page = mapping.page_at(start);
     let first = segment.frame(page).ok_or(Refused::NotAllowed)?;
+    debug_assert!(first.0.is_multiple_of(LEAVES_BYTES) && segment.base().is_some(), "no run of a large page");
     let entry = Pte::new(first, flags_for(mapping, segment, true) | Flags::LARGE);
     if mapping.range().own(kernel).map_large(start, entry).map_err(|_| Refused::NoMemory)? {
         hardware::flush_page(address);

@@ -79,7 +79,7 @@ impl Region {
     }
 
     fn set_count(&mut self, page: usize, count: u32) {
-        assert!(page < self.pages);
+        assert!(page < self.pages, "a page outside of a region");
         hardware::count_work(1);
         self.set_free(page, count == 0);
         // SAFETY: as for `count`; nobody else touches the table.
@@ -87,13 +87,13 @@ impl Region {
     }
 
     fn word(&mut self, index: usize) -> &mut u64 {
-        assert!(index < self.words());
+        assert!(index < self.words(), "a page outside of a region");
         // SAFETY: in bounds of the table made in `new`, which nobody else touches.
         unsafe { &mut *self.bits.add(index) }
     }
 
     fn is_free(&mut self, page: usize) -> bool {
-        assert!(page < self.pages);
+        assert!(page < self.pages, "a page outside of a region");
         *self.word(page / 64) >> (page % 64) & 1 != 0
     }
 
@@ -249,6 +249,7 @@ impl Frames {
         }
         self.free += pages as u64;
         self.total += pages as u64;
+        assert!(self.free <= self.total, "more pages are free than there are");
         Ok(())
     }
 
@@ -292,15 +293,16 @@ impl Frames {
     /// A reserved page is used now.
     pub fn count_reserved(&mut self, frame: PhysAddr, count: u32) {
         let (region, page) = self.find(frame);
-        assert!(!region.is_free(page));
+        assert!(!region.is_free(page), "a page that was not reserved");
         region.set_count(page, count);
     }
 
     /// A reserved page is free again.
     pub fn give_reserved(&mut self, frame: PhysAddr) {
         let (region, page) = self.find(frame);
-        assert!(!region.is_free(page));
+        assert!(!region.is_free(page), "a page that was not reserved");
         region.set_free(page, true);
+        assert!(self.free < self.total, "more pages are free than there are");
         self.free += 1;
     }
 
@@ -308,6 +310,7 @@ impl Frames {
     pub fn carve(&mut self, pages: u64) -> Option<PhysAddr> {
         let base = self.reserve_run(pages)?;
         (0..pages).for_each(|page| self.count_reserved(base + page * PAGE, CARVED));
+        assert!(self.total - self.free >= pages, "pages leave the core that are free");
         self.total -= pages;
         Some(base)
     }
@@ -315,6 +318,7 @@ impl Frames {
     fn reserve_aligned_run(&mut self, pages: u64, align: u64) -> Option<PhysAddr> {
         for region in &mut self.regions[..self.region_count] {
             if let Some(first) = region.find_run(pages as usize, align) {
+                assert!(self.free >= pages, "a run of free pages is longer than the count");
                 region.reserve(first, pages as usize);
                 self.free -= pages;
                 return Some(region.address(first));
@@ -354,6 +358,7 @@ impl Frames {
         region.set_count(page, count - 1);
         if count == 1 {
             region.hint = page / 64;
+            assert!(self.free < self.total, "more pages are free than there are");
             self.free += 1;
         }
     }

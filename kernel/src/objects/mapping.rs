@@ -156,15 +156,22 @@ impl<S> Tree<S> {
     }
 
     pub(crate) fn insert(&self, mapping: Ptr<Mapping<S>>) {
+        let mut mappings = self.mappings.borrow_mut();
         // SAFETY: the mapping outlives its membership.
-        self.mappings.borrow_mut().insert(unsafe { UnsafeRef::from_raw(mapping.address().as_ptr()) });
+        let cursor = mappings.insert(unsafe { UnsafeRef::from_raw(mapping.address().as_ptr()) });
+        debug_assert!(
+            cursor.peek_prev().get().is_none_or(|before| before.end() <= mapping.start())
+                && cursor.peek_next().get().is_none_or(|after| mapping.end() <= after.start()),
+            "mappings overlap"
+        );
         self.count.set(self.count.get() + 1);
     }
 
     pub(crate) fn remove(&self, mapping: Ptr<Mapping<S>>) {
         // SAFETY: the mapping is in this tree.
         let removed = unsafe { self.mappings.borrow_mut().cursor_mut_from_ptr(mapping.address().as_ptr()).remove() };
-        assert!(removed.is_some());
+        assert!(removed.is_some(), "a mapping is in no tree");
+        debug_assert!(self.count.get() > 0, "more mappings go than came");
         self.count.set(self.count.get() - 1);
     }
 }
@@ -222,6 +229,8 @@ impl VaRange {
 impl<S> Mapping<S> {
     /// In no tree yet.
     pub fn new(place: PageRun, shows: S, first: u64, [protection, allowed]: [u8; 2]) -> Mapping<S> {
+        assert!(place.pages > 0 && place.start.is_multiple_of(PAGE), "a mapping is of no pages");
+        assert!(protection & !allowed == 0, "a mapping allows more than its capability");
         Mapping {
             tree: RBTreeLink::new(),
             start: Cell::new(place.start),
@@ -295,16 +304,18 @@ impl<S> Mapping<S> {
         }
     }
     pub(super) fn set_pages(&self, pages: u64) {
+        assert!(pages > 0, "a mapping is of no pages");
         self.pages.set(pages);
     }
     /// Gives up so many pages at its start, fewer than it has; it keeps its place in the tree.
     pub(super) fn advance(&self, pages: u64) {
-        assert!(pages < self.pages());
+        assert!(pages < self.pages(), "a mapping gives up all its pages");
         self.start.set(self.start() + pages * PAGE);
         self.first.set(self.first() + pages);
         self.pages.set(self.pages() - pages);
     }
     pub(super) fn set_protection(&self, protection: u64) {
+        assert!(protection & !self.allowed() == 0, "a mapping allows more than its capability");
         self.protection.set(protection as u8);
     }
 }
@@ -349,7 +360,7 @@ impl Ptr<Mapping> {
         if kept == 0 {
             range.delete(self);
         } else {
-            self.pages.set(kept);
+            self.set_pages(kept);
         }
     }
 

@@ -137,7 +137,10 @@ impl Ptr<Range> {
                 Mapped::Segment(segment) => {
                     return Some(Found { backing: Backing::Own(mapping, segment), local, allowed });
                 }
-                Mapped::Range(nested) => (range, local) = (nested, local - mapping.start()),
+                Mapped::Range(nested) => {
+                    debug_assert!(nested.level() < range.level(), "a range is nested in one that is no larger");
+                    (range, local) = (nested, local - mapping.start());
+                }
             }
         }
     }

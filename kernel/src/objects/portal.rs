@@ -131,7 +131,7 @@ impl Ptr<Portal> {
             old.portals.remove(self);
         }
         if let Some(new) = callee {
-            assert!(new.state() != State::Dead);
+            assert!(new.state() != State::Dead, "a portal leads to what ended");
             new.portals.push_back(self);
         }
     }

@@ -183,6 +183,10 @@ impl Ptr<Ram> {
         other.chain().any(|ram| ram == self)
     }
 
+    fn is_within_parents(self) -> bool {
+        self.chain().all(|ram| ram.used() <= ram.parent.map_or(u64::MAX, |parent| parent.used()))
+    }
+
     /// Puts a new object on its list.
     pub(super) fn enlist(self, object: AnyObject) {
         match object.object_type() {
@@ -220,6 +224,7 @@ impl Ptr<Ram> {
             return Err(Error::NoMemory);
         }
         self.chain().for_each(|ram| ram.used.set(ram.used.get() + pages));
+        debug_assert!(self.is_within_parents(), "an account uses more than the one it is split from");
         Ok(())
     }
 
@@ -229,6 +234,7 @@ impl Ptr<Ram> {
             let used = ram.used.get().checked_sub(pages);
             ram.used.set(used.expect("only what was charged is uncharged"));
         }
+        debug_assert!(self.is_within_parents(), "an account uses more than the one it is split from");
     }
 }
 

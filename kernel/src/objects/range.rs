@@ -147,6 +147,7 @@ impl Space for Own<'_> {
 
     fn make(&mut self, place: PageRun, shown: Mapped, first: u64, rights: [u8; 2]) -> Result<Ptr<Mapping>, Error> {
         assert!(self.range.stage.get() == Stage::Open, "a mapping is made in a range that is closed");
+        assert!(self.range.place(place.start, place.pages).is_ok(), "a mapping lies outside of its range");
         let (core, pooled) = (self.kernel.core(), shown.pooled());
         pooled.map_or(Ok(()), |segment| segment.enter(core, NO_RANGE))?;
         let node = ram::allocate_small(self.kernel, self.range.ram(), size_of::<Mapping>());

@@ -216,7 +216,7 @@ impl Ptr<Segment> {
 
     /// A segment over memory that belongs to somebody else.
     pub fn new_imported(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
-        assert!(matches!(kind, Kind::Imported { .. }));
+        assert!(matches!(kind, Kind::Imported { .. }), "an imported segment is of another kind");
         Self::create(kernel, ram, pages, kind)
     }
 
@@ -255,6 +255,8 @@ impl Ptr<Segment> {
     }
 
     fn create(kernel: &mut Kernel, ram: Ptr<Ram>, pages: u64, kind: Kind) -> Result<Ptr<Segment>, Error> {
+        let is_bounded = pages <= SEGMENT_PAGES_MAX || matches!(kind, Kind::Shared(_));
+        assert!(is_bounded, "a segment has more pages than its tables");
         kernel.create(ram, |header| Segment {
             header,
             kind,
@@ -287,7 +289,7 @@ impl Ptr<Segment> {
     /// The frame of a page of an anonymous segment, made of zeroes if absent. The page must be
     /// inside.
     pub fn touch(self, kernel: &mut Kernel, page: u64) -> Result<PhysAddr, Error> {
-        assert!(page < self.pages() && self.kind == Kind::Anonymous);
+        assert!(page < self.pages() && self.kind == Kind::Anonymous, "a page outside of a segment");
         let entry = self.ensure_entry(kernel, page)?;
         if entry.get() == 0 {
             let frame = kernel.allocate_clear_page(self.ram())?;
@@ -308,6 +310,7 @@ impl Ptr<Segment> {
         let own = kernel.frames.allocate().ok_or(Error::NoMemory)?;
         frames::copy(shared, own);
         kernel.frames.release(shared);
+        debug_assert!(kernel.frames.count(own) == 1 && own != shared, "a copy of a page has other users");
         self.ensure_entry(kernel, page)?.set(own.0);
         self.hide(kernel, page, 1);
         Ok((own, true))
@@ -336,7 +339,7 @@ impl Ptr<Segment> {
 
     /// From now on a fork shares its pages; all were made.
     pub fn make_common(self) {
-        assert!(self.kind == Kind::Anonymous && self.present() == self.pages());
+        assert!(self.kind == Kind::Anonymous && self.present() == self.pages(), "pages in common are absent");
         self.ways.set(COMMON);
     }
 
@@ -419,10 +422,12 @@ impl Ptr<Segment> {
         if present == 0 {
             return Ok(());
         }
+        assert!(copy.kind == Kind::Anonymous && copy.mappings.is_empty(), "a copy is seen before it is whole");
         copy.ensure_entry(kernel, first)?;
         copy.ram().charge(present)?;
         let to = &copy.block(begin).expect("its first entry was made")[part];
         for (from, to) in from.iter().zip(to).filter(|(from, _)| from.get() != 0) {
+            debug_assert!(to.get() == 0, "a copy has a page already");
             kernel.frames.share(PhysAddr(from.get()));
             to.set(from.get());
         }
@@ -452,7 +457,7 @@ impl Ptr<Segment> {
 
     /// Grows or shrinks an anonymous segment.
     pub fn set_pages(self, kernel: &mut Kernel, pages: u64) -> Result<(), Error> {
-        assert!(self.kind == Kind::Anonymous);
+        assert!(self.kind == Kind::Anonymous && !self.is_common(), "a segment of another kind is resized");
         let old = self.pages();
         while self.levels.get() < levels_for(pages) {
             self.raise(kernel)?;
@@ -466,6 +471,7 @@ impl Ptr<Segment> {
 
     /// One more level of tables over what is there.
     fn raise(self, kernel: &mut Kernel) -> Result<(), Error> {
+        assert!(self.levels.get() < 2, "tables of a segment are two levels high");
         let has_entries = self.levels.get() == 0 || self.table.get() != 0;
         if has_entries {
             let frame = kernel.allocate_clear_page(self.ram())?.0;
@@ -482,7 +488,7 @@ impl Ptr<Segment> {
 
     /// Frees the pages of an anonymous segment from `first` to before `end`; they are absent then.
     pub fn discard(self, kernel: &mut Kernel, first: u64, end: u64) {
-        assert!(self.kind == Kind::Anonymous && first <= end && end <= self.pages());
+        assert!(self.kind == Kind::Anonymous && first <= end && end <= self.pages(), "pages outside of a segment");
         if self.present() == 0 {
             return;
         }
@@ -521,6 +527,7 @@ impl Ptr<Segment> {
 
     /// Its pages, and the charge for them, are somebody else's now; nobody sees them.
     pub(crate) fn give_pages_away(self) {
+        assert!(self.mappings.is_empty(), "pages are given away that are shown");
         self.cut_to(0);
     }
 
@@ -559,6 +566,7 @@ impl Ptr<Segment> {
 
     /// Frees its pages from the end on; nobody has it mapped. Tells whether the budget sufficed.
     pub(crate) fn free_pages(self, kernel: &mut Kernel, budget: &mut Budget) -> bool {
+        assert!(self.mappings.is_empty(), "pages are freed that are shown");
         while let Some(last) = self.pages().checked_sub(1) {
             if !budget.spend(1) {
                 return false;

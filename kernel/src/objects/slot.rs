@@ -90,7 +90,10 @@ impl Ptr<Slot> {
         assert!(self.held.replace(Some(capability)).is_none(), "slot is taken");
         match parent {
             Some(parent) => {
-                assert!(parent.get().is_some_and(|of| of.object == object) && parent.depth.get() < DEPTH_MAX);
+                assert!(
+                    parent.get().is_some_and(|of| of.object == object) && parent.depth.get() < DEPTH_MAX,
+                    "no parent"
+                );
                 self.depth.set(parent.depth.get() + 1);
                 object.capabilities.insert_after(parent, self);
             }
