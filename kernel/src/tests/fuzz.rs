@@ -205,6 +205,50 @@ fn seen(domains: &[Ptr<Domain>]) -> Vec<[u64; 5]> {
 }
 
 pub(super) fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally, transcript: &mut Transcript) {
+    play_with(event, seed, steps, pages, tally, transcript);
+}
+
+/// As `event`, but one in four is a page fault in what the caller has mapped, mostly to write, and
+/// one in eight makes, maps or copies a segment: pages become shared and come apart again.
+fn event_of_copies(random: &mut Random, world: &World) -> Event {
+    let Some(context) = world.kernel.scheduler.current() else { return Event::Timer };
+    let mut caller = Caller(context);
+    match random.below(8) {
+        0 | 1 => {
+            let Some([_, start, pages]) = caller.mapped(random) else { return event(random, world) };
+            let address = start + random.below(pages.min(32)) * abi::PAGE_BYTES;
+            Event::Exception { vector: 14, error: random.one(&[6, 6, 7, 4]), address }
+        }
+        2 => {
+            let segment = caller.handle(random, Some(ObjectType::Segment));
+            let address = layout::HEAP + random.below(32) * abi::PAGE_BYTES;
+            let open = layout::protection::READ | layout::protection::WRITE;
+            let pages = 1 + random.below(4);
+            let mode = random.one(&[layout::copy::ON_WRITE, layout::copy::ON_REFERENCE]);
+            let (call, words) = random.one(&[
+                (Call::SegmentAlloc, [Handle::ROOT_RAM.0, pages, 0, 0, 0, 0]),
+                (Call::RangeMap, [Handle::SELF_RANGE.0, address, segment, 0, pages, open]),
+                (Call::SegmentCopy, [Handle::ROOT_RAM.0, segment, mode, 0, 0, 0]),
+            ]);
+            context.with_registers(|r| {
+                r.rax = call.number();
+                [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] = words;
+            });
+            Event::Syscall
+        }
+        _ => event(random, world),
+    }
+}
+
+/// Plays a game of what `event` makes happen; tells how many pages were copied at a fault.
+fn play_with(
+    event: fn(&mut Random, &World) -> Event,
+    seed: u64,
+    steps: u32,
+    pages: u64,
+    tally: &mut Tally,
+    transcript: &mut Transcript,
+) -> u64 {
     let mut world = World::new(pages);
     let mut random = Random::new(seed);
     let first = world.monitor();
@@ -256,6 +300,7 @@ pub(super) fn play(seed: u64, steps: u32, pages: u64, tally: &mut Tally, transcr
         world.kernel.release(domain);
     }
     world.assert_empty();
+    world.kernel.counters.copy_faults.0
 }
 
 /// Calls that do not come back to whoever made them, or need what this machine lacks: devices, a
@@ -292,6 +337,16 @@ fn random_programs_break_nothing() {
         tally.errors().filter(|(name, count)| *count == 0 && !["NoSlot", "TooDeep"].contains(name)).collect();
     assert!(missing.is_empty(), "never refused with: {missing:?}");
     assert!(tally.all() > 150_000 && tally.succeeded() > 45_000, "{} of {}", tally.succeeded(), tally.all());
+}
+
+#[test]
+fn random_programs_that_copy_and_write_break_nothing() {
+    let game = |seed| {
+        let (tally, transcript) = (&mut Tally::new(), &mut Transcript::default());
+        play_with(event_of_copies, seed * CHECKED_IN, 400, 1200, tally, transcript)
+    };
+    let copied: u64 = (2001..=2200).map(game).sum();
+    assert!(copied > 500, "{copied} pages were copied");
 }
 
 #[test]
