@@ -163,6 +163,7 @@ impl Scheduler {
     }
 
     /// Whether the ends of its slices are upcalls of `context`.
+    #[inline(never)]
     pub fn set_ticks(&mut self, context: Ptr<Context>, wanted: bool) {
         let wanted_before = context.wants_ticks.replace(wanted);
         assert!(self.tickers > 0 || !wanted_before, "a context that wants ticks was not counted");

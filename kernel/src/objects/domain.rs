@@ -53,6 +53,20 @@ impl Death {
 }
 
 /// A protection domain.
+///
+/// | from | by what | to |
+/// |---|---|---|
+/// | lives | its last name in the shares of others goes | unnamed |
+/// | lives | it exits, is killed or breaks the rules | dying or emptying |
+/// | lives | its Ram is revoked | dying or revoked |
+/// | unnamed | its turn comes | dying or emptying |
+/// | dying | its contexts have ended | emptying or revoked |
+/// | revoked | it is killed | emptying |
+/// | emptying, revoked | its share and its range are empty | ended |
+///
+/// One that is dying has contexts. Unnamed and dying ones stand in `Kernel::ending` before those
+/// that are emptied; what is revoked stands in no list and waits for `RamRevoke`. A domain dies
+/// once: `begin_death` asserts that, and `line_up` that only the dead are emptied.
 #[repr(C)]
 pub struct Domain {
     header: Header,

@@ -159,6 +159,7 @@ impl Ptr<Domain> {
         self.put(index, capability, Some(parent))
     }
 
+    #[inline(never)]
     fn put(self, index: usize, capability: Capability, parent: Option<Ptr<Slot>>) -> Handle {
         let slot = self.share.slot(index).filter(|_| index != 0).expect("slot page was made");
         slot.fill(capability, parent);

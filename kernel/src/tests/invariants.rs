@@ -73,6 +73,7 @@ pub(super) fn assert_all(kernel: &mut Kernel, kept: Ptr<Domain>) {
     let mut check = Check { kernel, objects: vec![root.any()], items, lists, named: HashMap::new() };
     check.find_below(root);
     check.types();
+    check.ending();
     for object in check.objects.clone() {
         check.object(object, kept);
     }
@@ -110,6 +111,18 @@ impl Check<'_> {
         self.objects.iter().for_each(|object| found[object.object_type() as usize] += 1);
         assert_eq!(found, self.kernel.objects_by_type, "objects by type");
         assert_eq!(self.objects.len() as u64, self.kernel.kernel_objects, "objects");
+    }
+
+    /// Whose contexts are to end stands before whose have; nobody else is to be emptied.
+    fn ending(&self) {
+        let mut has_none = false;
+        for domain in all(&self.kernel.ending) {
+            let lives = domain.is_alive();
+            assert!(!lives || domain.names.get() == 0, "who can be named does not end");
+            let is_to_end = lives || !domain.contexts.is_empty();
+            assert!(!has_none || !is_to_end, "contexts end before anything is emptied");
+            has_none |= !is_to_end;
+        }
     }
 
     fn object(&mut self, object: AnyObject, kept: Ptr<Domain>) {
@@ -161,6 +174,8 @@ impl Check<'_> {
     fn ram(&mut self, ram: Ptr<Ram>) {
         let used = ram.used();
         assert!(ram.is_root() || used <= ram.limit(self.kernel), "an account is within its limit");
+        let parent = ram.header().payer();
+        assert!(parent.is_none_or(|parent| used <= parent.used()), "an account is part of the one it is split from");
         let paid = self.objects.iter().filter(|object| object.payer() == Some(ram));
         let seen: u64 = paid.map(|object| pages_of(*object)).sum();
         assert!(seen <= used, "{seen} pages are seen of an account that says {used}");
