@@ -14,7 +14,7 @@ use system::{Component, Linux, Placement, Restart, System};
 
 use supervisor_core::Phase;
 
-use crate::watch::{STEP_LIMIT_NS, Supervisor};
+use crate::watch::{STEP_LIMIT_NS, STEPS_MAX, STEPS_PER_DISPATCHER, Supervisor};
 
 /// A restart may take so long beside what else goes on.
 const PROMPT_NS: u64 = 50_000_000;
@@ -24,6 +24,8 @@ const PROMPT_NS: u64 = 50_000_000;
 struct Fake {
     /// Core 1's monitor is stuck.
     is_stuck: Cell<bool>,
+    /// What runs uses its core.
+    progresses: Cell<bool>,
     /// What spawn was asked for, and when.
     made: RefCell<Vec<(String, u64, u64)>>,
     /// How components ended that do not run.
@@ -100,7 +102,8 @@ impl MonitorServer for Fake {
             return Ok(None);
         }
         let generation = made.unwrap_or(1);
-        Ok(Some(DomainLine { domain, name: name.into(), core, generation, serving: true, pages: 1, cpu_ns: 1 }))
+        let cpu_ns = if self.progresses.get() { now_ns() } else { 1 };
+        Ok(Some(DomainLine { domain, name: name.into(), core, generation, serving: true, pages: 1, cpu_ns }))
     }
 
     async fn kill(&self, peer: &Peer, core: u32, domain: DomainId, status: u64) -> Result<(), MonitorError> {
@@ -319,6 +322,22 @@ fn one_that_stands_still_before_it_serves_is_ended_and_another_is_started() {
         let ended = runtime::timeout(10 * STEP_LIMIT_NS, made(&fake, "near", 3)).await;
         assert!(ended.is_ok_and(|next_ns| next_ns - made_ns < 2 * STEP_LIMIT_NS + PROMPT_NS));
         assert_eq!(fake.ended.take(), [(domain_of(0, 2), STALLED)]);
+    });
+}
+
+/// On a host that has fewer processors than the machine, dispatchers that wait for each other take
+/// their time.
+#[test]
+fn one_that_progresses_and_never_serves_has_some_steps_and_more_for_each_dispatcher() {
+    let fake = Rc::new(Fake::default());
+    with_supervisor(&fake, async |supervisor| {
+        supervisor.all_started().await;
+        fake.progresses.set(true);
+        kill_near(&fake, 1);
+        let made_ns = made(&fake, "near", 2).await;
+        let ended = runtime::timeout(100 * STEP_LIMIT_NS, made(&fake, "near", 3)).await;
+        let steps = (ended.expect("it is given up at last") - made_ns) / STEP_LIMIT_NS;
+        assert_eq!(steps as usize, STEPS_MAX + STEPS_PER_DISPATCHER);
     });
 }
 

@@ -26,7 +26,10 @@ pub const STEP_LIMIT_NS: u64 = 2_000_000_000;
 pub const RETURN_LIMIT_NS: u64 = 10_000_000_000;
 /// Such steps, each with a line that says what is waited for, until it is given up although it gets
 /// on: an emulator whose cores outnumber the host's needs its time.
-const STEPS_MAX: u32 = 15;
+pub const STEPS_MAX: usize = 15;
+/// Further ones for each dispatcher of a program: its dispatchers wait for each other, and the
+/// host's processors serve one after the other.
+pub const STEPS_PER_DISPATCHER: usize = 2;
 /// How long a core is left alone that does not say what it runs.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 /// Requests to the monitor at once: a part of what its channel lets wait.
@@ -444,8 +447,9 @@ impl Supervisor {
             Phase::GivenUp => Some(false),
             Phase::Waiting | Phase::Starting => None,
         };
+        let dispatchers = self.with(name, |entry| entry.dispatchers.len()).unwrap_or_default();
         let mut effort = None;
-        for _ in 0..STEPS_MAX {
+        for _ in 0..STEPS_MAX + STEPS_PER_DISPATCHER * dispatchers {
             if let Some(serves) = self.until(name, STEP_LIMIT_NS, settled).await {
                 return serves;
             }
