@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 
+use postcard::ser_flavors::Flavor;
 use ring::{BODY_BYTES, Broken, Buffer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -35,7 +36,40 @@ impl Body {
 
 /// Writes a value into the buffer; `None` if it is too long for a message.
 pub fn encode<'b>(value: &impl Serialize, buffer: &'b mut [u8; BODY_BYTES]) -> Option<&'b [u8]> {
-    postcard::to_slice(value, buffer).ok().map(|bytes| &*bytes)
+    let length = postcard::serialize_with_flavor(value, Into { buffer, length: 0 }).ok()?;
+    buffer.get(..length)
+}
+
+/// Where a message is encoded. Most of what is put is one byte, for which no copy is called.
+struct Into<'b> {
+    buffer: &'b mut [u8; BODY_BYTES],
+    length: usize,
+}
+
+impl Flavor for Into<'_> {
+    type Output = usize;
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        *self.buffer.get_mut(self.length).ok_or(postcard::Error::SerializeBufferFull)? = byte;
+        self.length += 1;
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        if let [byte] = bytes {
+            return self.try_push(*byte);
+        }
+        let place = self.buffer.get_mut(self.length..).and_then(|left| left.get_mut(..bytes.len()));
+        place.ok_or(postcard::Error::SerializeBufferFull)?.copy_from_slice(bytes);
+        self.length += bytes.len();
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<usize> {
+        Ok(self.length)
+    }
 }
 
 /// Reads a value that must fill the bytes exactly.

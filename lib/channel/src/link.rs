@@ -161,7 +161,8 @@ impl Link {
         if self.closed.get() {
             return Change::Nothing;
         }
-        if self.memory.is_closed(self.side.other()) && !self.reader.borrow().ready(self.memory.ring(self.side.other()))
+        if self.memory.is_closed_in(self.side.other(), generation)
+            && !self.reader.borrow().ready(self.memory.ring(self.side.other()))
         {
             self.closed.set(true);
             return Change::Closed;
@@ -252,13 +253,14 @@ impl Link {
     /// Takes messages until none is left, `limit` are taken or `take` finds one broken.
     pub fn receive(&self, limit: usize, mut take: impl FnMut(Header, &[u8]) -> Result<(), ring::Broken>) {
         let from = self.side.other();
+        let (slots, index) = (self.memory.ring(from), self.memory.index(from));
+        let mut received = self.received.borrow_mut();
         let mut any = false;
         for _ in 0..limit {
             if self.closed.get() {
                 break;
             }
-            let mut received = self.received.borrow_mut();
-            let read = self.reader.borrow_mut().read(self.memory.ring(from), self.memory.index(from), &mut received);
+            let read = self.reader.borrow_mut().read(slots, index, &mut received);
             match read {
                 Ok(None) => break,
                 // A successor may have overwritten the slots during the copy.
@@ -307,10 +309,10 @@ impl Link {
 
     /// Is there anything to look at?
     pub fn ready(&self) -> bool {
-        self.memory.generation() != self.generation.get()
+        let (generation, from) = (self.memory.generation(), self.side.other());
+        generation != self.generation.get()
             || !self.closed.get()
-                && (self.reader.borrow().ready(self.memory.ring(self.side.other()))
-                    || self.memory.is_closed(self.side.other()))
+                && (self.reader.borrow().ready(self.memory.ring(from)) || self.memory.is_closed_in(from, generation))
     }
 
     /// Has the reader made room since a message was refused as `Full`?

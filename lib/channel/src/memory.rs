@@ -101,6 +101,8 @@ pub struct Memory {
     base: NonNull<u8>,
     bytes: u64,
     layout: Layout,
+    /// Where each side's ring begins.
+    rings: [NonNull<Slot>; 2],
     /// Unmaps or frees the region when dropped, if that is wanted.
     keeper: Option<Rc<dyn Any>>,
 }
@@ -123,7 +125,7 @@ impl Memory {
         {
             return Err(BadRegion);
         }
-        memory.layout = layout;
+        memory.lay_out(layout);
         Ok(memory)
     }
 
@@ -142,7 +144,7 @@ impl Memory {
         }
         // SAFETY: passed on.
         let mut memory = unsafe { Memory::raw(address, bytes, keeper) }?;
-        memory.layout = layout;
+        memory.lay_out(layout);
         let head = memory.head();
         head.sizes.0.store((layout.ring_slots as u64) << 32 | layout.bulk_bytes as u64, Ordering::Relaxed);
         head.generation.0.store(1, Ordering::Relaxed);
@@ -157,7 +159,17 @@ impl Memory {
         if !address.is_multiple_of(64) || bytes < PAGE_BYTES || address.checked_add(bytes).is_none() {
             return Err(BadRegion);
         }
-        Ok(Memory { base, bytes, layout: Layout { ring_slots: 0, bulk_bytes: 0 }, keeper })
+        let rings = [NonNull::dangling(); 2];
+        Ok(Memory { base, bytes, layout: Layout { ring_slots: 0, bulk_bytes: 0 }, rings, keeper })
+    }
+
+    /// Takes over a layout, which was checked to lie within the region.
+    fn lay_out(&mut self, layout: Layout) {
+        self.layout = layout;
+        self.rings = [Side::Client, Side::Server].map(|from| {
+            // SAFETY: a ring lies within the region.
+            unsafe { self.base.add(layout.ring_offset(from) as usize) }.cast()
+        });
     }
 
     fn head(&self) -> &Head {
@@ -168,11 +180,11 @@ impl Memory {
     }
 
     /// The ring that `from` writes.
+    #[inline]
     pub(crate) fn ring(&self, from: Side) -> &[Slot] {
-        let offset = self.layout.ring_offset(from) as usize;
-        // SAFETY: `layout.bytes()` was checked to lie within the region, the offset is a multiple
-        // of 64, and slots are atomics only.
-        unsafe { slice::from_raw_parts(self.base.add(offset).cast::<Slot>().as_ptr(), self.layout.ring_slots as usize) }
+        // SAFETY: `layout.bytes()` was checked to lie within the region, a ring begins at a
+        // multiple of 64, and slots are atomics only.
+        unsafe { slice::from_raw_parts(self.rings[from as usize].as_ptr(), self.layout.ring_slots as usize) }
     }
 
     /// The reader's index word of that ring.
@@ -230,7 +242,12 @@ impl Memory {
 
     /// Has that side left in this generation?
     pub fn is_closed(&self, side: Side) -> bool {
-        self.head().closed[side as usize].0.load(Ordering::Acquire) as u32 == self.generation()
+        self.is_closed_in(side, self.generation())
+    }
+
+    /// Has that side left in that generation?
+    pub(crate) fn is_closed_in(&self, side: Side, generation: u32) -> bool {
+        self.head().closed[side as usize].0.load(Ordering::Acquire) as u32 == generation
     }
 
     /// Sizes as checked when the region was attached.

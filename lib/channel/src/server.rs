@@ -80,6 +80,18 @@ struct State {
     ended: bool,
 }
 
+impl State {
+    /// Takes a request out of those under way; false if it is none of them.
+    fn take_served(&mut self, correlation: u32) -> bool {
+        // Mostly the first: answers come in the order of requests if nothing has to be waited for.
+        if self.serving.front().is_some_and(|(first, _)| *first == correlation) {
+            return self.serving.pop_front().is_some();
+        }
+        let place = self.serving.iter().position(|(serving, _)| *serving == correlation);
+        place.is_some_and(|place| self.serving.remove(place).is_some())
+    }
+}
+
 impl ServerChannel {
     /// Binds to the region.
     pub fn new(wiring: Wiring) -> ServerChannel {
@@ -175,11 +187,9 @@ impl Peer {
     pub fn answer(&self, correlation: u32, result: &impl Serialize) {
         let inner = &self.inner;
         let mut state = inner.state.borrow_mut();
-        // Mostly the first: answers come in the order of requests if nothing has to be waited for.
-        let Some(at) = state.serving.iter().position(|(serving, _)| *serving == correlation) else {
+        if !state.take_served(correlation) {
             return; // Restarted or closed meanwhile: nobody asks any more.
-        };
-        state.serving.remove(at);
+        }
         let mut scratch = inner.link.scratch.borrow_mut();
         match encode(result, &mut scratch.0) {
             Some(body) => inner.send(&mut state, Header { kind: Kind::Reply, operation: 0, correlation }, body),
@@ -305,6 +315,9 @@ impl Inner {
 
     fn send_waiting(&self) {
         let mut state = self.state.borrow_mut();
+        if state.unsent.is_empty() && state.room.is_empty() {
+            return;
+        }
         while let Some((header, body)) = state.unsent.front() {
             let (kind, lost) = (header.kind, is_lost(*header));
             if self.link.send(*header, body.bytes()) == Err(SendError::Full) {
@@ -347,10 +360,13 @@ struct ServerPort(Peer);
 impl ServerPort {
     fn take(&self, dispatch: &dyn Dispatch, header: Header, body: &[u8]) -> Result<(), Broken> {
         let inner = &self.0.inner;
-        inner.state.borrow_mut().heard = true;
+        let mut state = inner.state.borrow_mut();
+        state.heard = true;
+        let is_full = state.serving.len() >= CALLS_MAX;
+        drop(state);
         match header.kind {
             Kind::Request => {
-                if inner.state.borrow().serving.len() >= CALLS_MAX {
+                if is_full {
                     return Err(Broken);
                 }
                 let future = dispatch.request(&self.0, header.operation, header.correlation, body)?;

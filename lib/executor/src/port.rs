@@ -76,6 +76,18 @@ pub(crate) struct Ports {
     badges: u64,
 }
 
+/// Makes a port hot, and tells its peer so.
+#[inline]
+fn heat(entries: &mut [Option<Entry>], hot: &mut [Vec<u32>; 2], hot_remote: &mut usize, index: u32) {
+    if let Some(Some(entry)) = entries.get_mut(index as usize)
+        && !core::mem::replace(&mut entry.hot, true)
+    {
+        *hot_remote += usize::from(entry.remote);
+        hot[entry.rank as usize].push(index);
+        entry.port.disarm();
+    }
+}
+
 /// Numbers of the bits that are set.
 fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
@@ -111,34 +123,30 @@ impl Ports {
         }
     }
 
-    /// Makes a port hot, and tells its peer so.
-    fn heat(&mut self, index: u32) {
-        if let Some(Some(entry)) = self.entries.get_mut(index as usize)
-            && !core::mem::replace(&mut entry.hot, true)
-        {
-            self.hot_remote += usize::from(entry.remote);
-            self.hot[entry.rank as usize].push(index);
-            entry.port.disarm();
-        }
+    /// Makes ports hot, and tells their peers so.
+    fn heat(&mut self, indices: impl IntoIterator<Item = u32>) {
+        let Ports { entries, hot, hot_remote, .. } = self;
+        indices.into_iter().for_each(|index| heat(entries, hot, hot_remote, index));
     }
 
     /// Makes the ports with these badge bits hot.
     fn deliver(&mut self, bits: u64) {
+        let Ports { entries, hot, hot_remote, by_bit, .. } = self;
         for bit in bits_of(bits) {
-            for at in 0..self.by_bit[bit].len() {
-                self.heat(self.by_bit[bit][at]);
-            }
+            by_bit[bit].iter().for_each(|index| heat(entries, hot, hot_remote, *index));
         }
     }
 
     /// Arms all hot ports; gives those that are to be nudged.
     fn arm(&self) -> Vec<Rc<dyn Port>> {
         let mut nudged = Vec::new();
-        for index in self.hot.iter().flatten() {
-            if let Some(Some(entry)) = self.entries.get(*index as usize)
-                && entry.port.arm()
-            {
-                nudged.push(entry.port.clone());
+        for hot in &self.hot {
+            for index in hot {
+                if let Some(Some(entry)) = self.entries.get(*index as usize)
+                    && entry.port.arm()
+                {
+                    nudged.push(entry.port.clone());
+                }
             }
         }
         nudged
@@ -148,16 +156,20 @@ impl Ports {
     fn cool(&mut self) -> bool {
         let Ports { entries, hot, hot_remote, .. } = self;
         for hot in hot.iter_mut() {
-            hot.retain(|index| {
-                let Some(Some(entry)) = entries.get_mut(*index as usize) else { return false };
+            let mut kept = 0;
+            for at in 0..hot.len() {
+                let index = hot[at];
+                let Some(Some(entry)) = entries.get_mut(index as usize) else { continue };
                 entry.hot = entry.port.ready();
                 if entry.hot {
                     entry.port.disarm();
+                    hot[kept] = index;
+                    kept += 1;
                 } else {
                     *hot_remote -= usize::from(entry.remote);
                 }
-                entry.hot
-            });
+            }
+            hot.truncate(kept);
         }
         self.are_cold()
     }
@@ -219,7 +231,7 @@ pub fn unregister(port: PortId) {
 pub fn mark(port: PortId) {
     with(|executor| {
         executor.ports.soil(port);
-        executor.ports.heat(port.0);
+        executor.ports.heat([port.0]);
     });
 }
 
@@ -303,5 +315,5 @@ pub(crate) fn deliver(bits: u64) -> u64 {
 
 /// Makes all ports hot.
 pub(crate) fn heat_all() {
-    with(|executor| (0..executor.ports.entries.len()).for_each(|index| executor.ports.heat(index as u32)));
+    with(|executor| executor.ports.heat(0..executor.ports.entries.len() as u32));
 }

@@ -20,6 +20,19 @@ impl From<Broken> for Refused {
     }
 }
 
+/// A word of the last bytes of a message, fewer than eight, and zeros.
+#[inline]
+fn word_of(mut rest: &[u8]) -> u64 {
+    let (mut value, mut shift) = (0, 0);
+    if let Some((four, left)) = rest.split_first_chunk() {
+        (value, shift, rest) = (u64::from(u32::from_le_bytes(*four)), 32, left);
+    }
+    if let Some((two, left)) = rest.split_first_chunk() {
+        (value, shift, rest) = (value | u64::from(u16::from_le_bytes(*two)) << shift, shift + 16, left);
+    }
+    if let [byte, ..] = rest { value | u64::from(*byte) << shift } else { value }
+}
+
 /// Where the writer stands. All it trusts is in here; shared memory is passed to each call.
 pub struct Writer {
     generation: u32,
@@ -109,8 +122,7 @@ impl Writer {
             word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
         }
         if let (false, Some(word)) = (rest.is_empty(), others.get(whole.len())) {
-            let value = rest.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte));
-            word.store(value, Ordering::Relaxed);
+            word.store(word_of(rest), Ordering::Relaxed);
         }
     }
 
