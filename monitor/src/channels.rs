@@ -23,12 +23,14 @@ use crate::{Registry, refused};
 /// The component name under which a monitor itself serves.
 const MONITOR: &str = "monitor";
 /// Badge bits for components' channels: 0 is their endpoint's, those from 56 on are their own
-/// (`runtime::OWN_BITS`).
-const BADGES: u64 = 55;
+/// (`runtime::OWN_BITS`), and between lie those of the channels that the system description names,
+/// and those of channels made at run time. A channel that shares no bit costs nothing while another
+/// is used.
+const DESCRIBED_BADGES: core::ops::Range<u64> = 1..13;
+/// A prime number of them, so that every so many of consecutive numbers have all of them.
+const RUN_TIME_BADGES: core::ops::Range<u64> = 13..56;
 /// The monitor's own badge bits for clients of the `monitor` contract.
-const MONITOR_BADGES: u64 = 4;
-/// First of them.
-const MONITOR_BADGE_FIRST: u64 = 32;
+const MONITOR_BADGES: core::ops::Range<u64> = 32..36;
 /// Bytes of one channel of the largest layout allowed: what a peer's numbers may make us reserve.
 const CHANNEL_BYTES_MAX: u64 = 16 << 20;
 
@@ -180,14 +182,9 @@ impl<M: Machine> Registry<M> {
                 continue;
             }
             let owner = channel.owner(side);
-            let turn = self.turn(channel.plan.id, owner);
-            let portal = if owner == MONITOR {
-                let badge = 1 << (MONITOR_BADGE_FIRST + turn % MONITOR_BADGES);
-                (self.machine.own_portal(badge)?, badge)
-            } else {
-                let badge = 1 << (1 + turn % BADGES);
-                (self.machine.portal(badge)?, badge)
-            };
+            let badge = self.badge(channel.plan.id, owner);
+            let portal = if owner == MONITOR { self.machine.own_portal(badge)? } else { self.machine.portal(badge)? };
+            let portal = (portal, badge);
             channel.halves[side as usize].portal = Some(portal);
             if channel.is_remote() {
                 channel.halves[side as usize].slot = Some(self.machine.slot(portal.0)?);
@@ -197,11 +194,19 @@ impl<M: Machine> Registry<M> {
     }
 
     /// Which of its badges the owner of an end gets for a channel.
-    fn turn(&self, id: ChannelId, owner: &str) -> u64 {
-        if id >= wiring::RUN_TIME_CHANNELS {
+    fn badge(&self, id: ChannelId, owner: &str) -> u64 {
+        let (of, turn) = if id >= wiring::RUN_TIME_CHANNELS {
             // These come in sets of consecutive numbers, and there are too many to be counted.
-            return id;
-        }
+            (RUN_TIME_BADGES, id)
+        } else {
+            (DESCRIBED_BADGES, self.held(owner))
+        };
+        let of = if owner == MONITOR { MONITOR_BADGES } else { of };
+        1 << (of.start + turn % (of.end - of.start))
+    }
+
+    /// How many of the channels here have an end of that owner's.
+    fn held(&self, owner: &str) -> u64 {
         let held = |channel: &&Channel| {
             let owners = [&channel.plan.client, &channel.plan.server];
             channel.halves.iter().zip(owners).any(|(half, name)| half.portal.is_some() && name == owner)

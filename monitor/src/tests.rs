@@ -446,6 +446,26 @@ fn who_asked_for_a_channel_is_handed_its_end() {
 }
 
 #[test]
+fn channels_of_programs_share_no_badge_with_those_of_the_description() {
+    let (mut registry, _, _) = running();
+    let badges = |registry: &mut Registry<Fake>, ids: core::ops::Range<u64>| {
+        ids.map(|id| {
+            registry.open(wire(id, 0, 0), None).map_err(|_| ()).unwrap();
+            registry.announce(id, 0).unwrap().1.badge
+        })
+        .collect::<Vec<_>>()
+    };
+    let described = badges(&mut registry, 2..14);
+    let of_programs = badges(&mut registry, wiring::RUN_TIME_CHANNELS..wiring::RUN_TIME_CHANNELS + 43);
+    for of in [&described, &of_programs] {
+        assert_eq!(of.iter().fold(0, |all, badge| all | badge).count_ones() as usize, of.len());
+    }
+    let all = described.iter().chain(&of_programs).fold(0, |all, badge| all | badge);
+    assert_eq!(all.count_ones() as usize, described.len() + of_programs.len());
+    assert_eq!(all & (1 | u64::MAX << runtime::OWN_BITS.start), 0);
+}
+
+#[test]
 fn a_channel_made_at_run_time_is_announced_to_its_server() {
     let (mut registry, driver, _) = running();
     let plan = ChannelPlan { client: "linux-1".into(), ..wire(1 << 32, 0, 0) };
