@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 use core::future::poll_fn;
 use core::ops::RangeInclusive;
-use core::task::{Poll, Waker};
+use core::task::Poll;
 
 use channel::{Clients, Peer};
 use contracts::BulkSpan;
@@ -20,6 +20,7 @@ use process_core::identity;
 use process_core::open::Descriptions;
 use process_core::table::Table;
 use process_core::timer::Now;
+use process_core::waiters::Waiters;
 use runtime::Watch;
 
 use crate::log::Log;
@@ -41,9 +42,8 @@ pub struct Service {
     table: RefCell<Descriptions>,
     /// Empty: memory for what an operation changed.
     changed: Cell<Vec<DescriptionId>>,
-    /// Requests that wait for a change of a description, by that and a number of their own.
-    waiting: RefCell<BTreeMap<(DescriptionId, u64), Waker>>,
-    last_wait: Cell<u64>,
+    /// Requests that wait for a change of a description.
+    waiting: RefCell<Waiters>,
     /// Who is told when a description becomes ready: by that and client.
     watchers: RefCell<BTreeMap<(DescriptionId, u64), Watcher>>,
     /// The servers that lend what they keep.
@@ -59,12 +59,16 @@ pub struct Service {
 /// A request waits, until this is dropped.
 struct Waiting<'a> {
     service: &'a Service,
-    key: (DescriptionId, u64),
+    id: DescriptionId,
+    /// Of the wait, once it has begun.
+    number: Option<u64>,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.service.waiting.borrow_mut().remove(&self.key);
+        if let Some(number) = self.number {
+            self.service.waiting.borrow_mut().remove(self.id, number);
+        }
     }
 }
 
@@ -97,7 +101,6 @@ impl Service {
             table: RefCell::default(),
             changed: Cell::default(),
             waiting: RefCell::default(),
-            last_wait: Cell::default(),
             watchers: RefCell::default(),
             lenders: RefCell::default(),
             clients: Clients::default(),
@@ -137,6 +140,9 @@ impl Service {
     pub fn act<T>(&self, operation: impl FnOnce(&mut Descriptions) -> T) -> T {
         let mut table = self.table.borrow_mut();
         let result = operation(&mut table);
+        if !table.has_news() {
+            return result;
+        }
         let mut changed = self.changed.take();
         table.move_changed(&mut changed);
         let has_word = table.has_word();
@@ -168,10 +174,7 @@ impl Service {
     }
 
     fn notify(&self, id: DescriptionId) {
-        let waiting = self.waiting.borrow();
-        if !waiting.is_empty() {
-            waiting.range(all_of(id)).for_each(|(_, waker)| waker.wake_by_ref());
-        }
+        self.waiting.borrow_mut().wake(id);
         let mut watchers = self.watchers.borrow_mut();
         if watchers.is_empty() {
             return;
@@ -203,14 +206,12 @@ impl Service {
     }
 
     async fn change_of(&self, id: DescriptionId) {
-        self.last_wait.set(self.last_wait.get() + 1);
-        let waiting = Waiting { service: self, key: (id, self.last_wait.get()) };
-        let mut asked = false;
+        let mut waiting = Waiting { service: self, id, number: None };
         poll_fn(|context| {
-            if core::mem::replace(&mut asked, true) {
+            if waiting.number.is_some() {
                 return Poll::Ready(());
             }
-            self.waiting.borrow_mut().insert(waiting.key, context.waker().clone());
+            waiting.number = Some(self.waiting.borrow_mut().add(id, context.waker()));
             Poll::Pending
         })
         .await;

@@ -18,3 +18,4 @@ pub mod sockets;
 pub mod syslog;
 pub mod table;
 pub mod timer;
+pub mod waiters;

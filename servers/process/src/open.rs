@@ -107,6 +107,11 @@ impl Descriptions {
         core::mem::swap(&mut self.changed, changed);
     }
 
+    /// Has something changed, or is there word, since this was asked last?
+    pub fn has_news(&self) -> bool {
+        !self.changed.is_empty() || !self.sockets.changed.is_empty() || self.has_word()
+    }
+
     /// Are there settled tickets, or lines for the log?
     pub fn has_word(&self) -> bool {
         !self.settled.is_empty() || !self.sockets.logged.is_empty()
