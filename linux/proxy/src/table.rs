@@ -26,12 +26,12 @@
 macro_rules! for_each_call {
     ($callback:ident) => { $callback! {
           0 Read "read" (descriptor, buffer, bytes)
-            tries { counters::read_at_once(descriptor, buffer, bytes) }
+            tries { prompt::read_at_once(descriptor, buffer, bytes) }
             or sleeps { counters::sleeps(descriptor, buffer) }
-            or waits { io::read(descriptor, buffer, bytes, None, None).await }, Full;
+            or waits { prompt::read(descriptor, buffer, bytes).await }, Full;
           1 Write "write" (descriptor, buffer, bytes)
-            tries { counters::write_at_once(descriptor, buffer, bytes) }
-            or waits { io::with_sigpipe(io::write(descriptor, buffer, bytes, None, None).await) }, Full;
+            tries { prompt::write_at_once(descriptor, buffer, bytes) }
+            or waits { io::with_sigpipe(prompt::write(descriptor, buffer, bytes).await) }, Full;
           2 Open "open" (path, flags, mode)
             waits { files::open(HERE, path, flags, mode).await }, Partial("permission bits are kept, not enforced");
           3 Close "close" (descriptor) at_once { fd::close(descriptor) }, Full;

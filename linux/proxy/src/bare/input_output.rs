@@ -24,7 +24,7 @@ use super::{counters, messages, own_files, shared_files, signals, sockets};
 /// Linux's limit for one call.
 pub const COUNT_MAX: u64 = 0x7fff_f000;
 /// What a message has at most, so that more is no message.
-const MESSAGE_MAX: u64 = 64 << 10;
+pub const MESSAGE_MAX: u64 = 64 << 10;
 /// IOV_MAX.
 const VECTORS_MAX: u64 = 1024;
 const SEEK_DATA: u64 = 3;

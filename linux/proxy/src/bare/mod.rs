@@ -19,6 +19,7 @@ mod own_files;
 mod poll;
 mod process;
 mod process_handles;
+mod prompt;
 mod proxy;
 mod rights;
 mod scheduling;

@@ -17,6 +17,7 @@ use personality::state::PARENT_UNKNOWN;
 use runtime::{Start, Watch, WireError};
 
 use super::poll;
+use super::prompt::Begun;
 use super::signals::cause_of;
 use super::threads;
 use super::timers::{self, Timers, UsedTimer};
@@ -34,6 +35,8 @@ pub struct Proxy {
     files: OnceCell<FilesClient>,
     sockets: [OnceCell<Option<SocketsClient>>; SERVERS.len()],
     descriptions: [OnceCell<Option<DescriptionsClient>>; SERVERS.len()],
+    /// A read or write that a server was asked for and has not answered yet.
+    pub begun: Cell<Option<Begun>>,
     /// Whose bulk areas are in use, by bits.
     taken: Cell<u32>,
     given_back: Watch,
@@ -138,6 +141,16 @@ impl Proxy {
         Turn { proxy: self, bit }
     }
 
+    /// The same, if it need not be waited for.
+    pub fn turn_at_once(&'static self, server: u32) -> Option<Turn> {
+        let bit = 1 << server;
+        if self.taken.get() & bit != 0 {
+            return None;
+        }
+        self.taken.set(self.taken.get() | bit);
+        Some(Turn { proxy: self, bit })
+    }
+
     /// Has somebody the turn?
     pub fn is_taken(&self, number: u32) -> bool {
         self.taken.get() & 1 << number != 0
@@ -224,6 +237,13 @@ pub struct Turn {
     bit: u32,
 }
 
+impl Turn {
+    /// Whose it is.
+    pub fn server(&self) -> u32 {
+        self.bit.trailing_zeros()
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         self.proxy.taken.set(self.proxy.taken.get() & !self.bit);
@@ -255,6 +275,7 @@ pub fn bind(start: Start) -> Result<&'static Proxy, &'static str> {
         files: OnceCell::new(),
         sockets: Default::default(),
         descriptions: Default::default(),
+        begun: Cell::default(),
         taken: Cell::new(0),
         given_back: Watch::new(),
         closes: Default::default(),

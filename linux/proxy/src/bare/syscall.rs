@@ -21,7 +21,7 @@ use super::threads::Line;
 use super::user::{self, with_signals, with_state};
 use super::{
     counters, entry, exec, fd, files, fork, futex, identity, locks, mapping, messages, poll, process, process_handles,
-    scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
+    prompt, scheduling, shared_files, signals, sockets, threads, time, timers, transfer, unnamed,
 };
 
 /// How to go back to the program.
