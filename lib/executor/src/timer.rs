@@ -12,21 +12,43 @@ type Key = (u64, u64);
 
 pub(crate) struct Timers {
     waiting: BTreeMap<Key, Waker>,
+    /// The deadline of the first of them, `u64::MAX` if there is none: asked for in each turn.
+    first_ns: u64,
     next: u64,
 }
 
 impl Timers {
     pub const fn new() -> Timers {
-        Timers { waiting: BTreeMap::new(), next: 0 }
+        Timers { waiting: BTreeMap::new(), first_ns: u64::MAX, next: 0 }
     }
 
-    pub fn first_ns(&self) -> Option<u64> {
-        self.waiting.first_key_value().map(|(key, _)| key.0)
+    /// `u64::MAX`: no timer.
+    pub fn first_ns(&self) -> u64 {
+        self.first_ns
+    }
+
+    fn add(&mut self, key: Key, waker: Waker) {
+        self.first_ns = self.first_ns.min(key.0);
+        self.waiting.insert(key, waker);
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Waker> {
+        let removed = self.waiting.remove(key);
+        self.look_for_first();
+        removed
+    }
+
+    fn look_for_first(&mut self) {
+        self.first_ns = self.waiting.first_key_value().map_or(u64::MAX, |(key, _)| key.0);
     }
 
     fn take_due(&mut self, now_ns: u64) -> Option<Waker> {
-        let first = self.waiting.first_entry()?;
-        (first.key().0 <= now_ns).then(|| first.remove())
+        if self.first_ns > now_ns {
+            return None;
+        }
+        let (_, waker) = self.waiting.pop_first()?;
+        self.look_for_first();
+        Some(waker)
     }
 }
 
@@ -65,7 +87,7 @@ impl Future for SleepUntil {
                 None => {
                     let key = (deadline_ns, timers.next);
                     timers.next += 1;
-                    timers.waiting.insert(key, context.waker().clone());
+                    timers.add(key, context.waker().clone());
                     (Some(key), None)
                 }
                 Some(key) => match timers.waiting.get_mut(&key) {
@@ -91,7 +113,28 @@ impl Future for SleepUntil {
 impl Drop for SleepUntil {
     fn drop(&mut self) {
         if let Some(key) = self.key {
-            drop(with(|executor| executor.timers.waiting.remove(&key)));
+            drop(with(|executor| executor.timers.remove(&key)));
         }
+    }
+}
+
+#[cfg(all(test, not(target_os = "none")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_deadline_is_known_whatever_comes_and_goes() {
+        let (mut timers, waker) = (Timers::new(), Waker::noop());
+        assert_eq!((timers.first_ns(), timers.take_due(u64::MAX - 1).is_some()), (u64::MAX, false));
+        let firsts = [5, 3, 9, 2].into_iter().zip(0..).map(|(ns, number)| {
+            timers.add((ns, number), waker.clone());
+            timers.first_ns()
+        });
+        assert!(firsts.eq([5, 3, 3, 2]));
+        assert!(timers.remove(&(2, 3)).is_some() && timers.remove(&(2, 3)).is_none());
+        assert_eq!((timers.first_ns(), timers.take_due(2).is_some(), timers.take_due(3).is_some()), (3, false, true));
+        assert_eq!((timers.first_ns(), timers.take_due(4).is_some()), (5, false));
+        assert!(timers.take_due(9).is_some() && timers.take_due(9).is_some() && timers.take_due(9).is_none());
+        assert_eq!(timers.first_ns(), u64::MAX);
     }
 }

@@ -72,7 +72,7 @@ pub fn is_at_rest() -> bool {
 
 /// Has a time come that somebody waits for? Reads memory only.
 pub fn is_due(now_ns: u64) -> bool {
-    with(|executor| executor.timers.first_ns().is_some_and(|first_ns| first_ns <= now_ns))
+    with(|executor| executor.timers.first_ns() <= now_ns)
 }
 
 /// First half of a turn: takes in what has come. Looks for notifications if it `must`, and now and
@@ -169,8 +169,7 @@ fn idle(platform: &impl Platform, may_sleep: bool) -> bool {
         return true;
     }
     if may_sleep {
-        let deadline_ns = with(|executor| executor.timers.first_ns()).unwrap_or(u64::MAX);
-        deliver(platform.wait(deadline_ns));
+        deliver(platform.wait(with(|executor| executor.timers.first_ns())));
         return true;
     }
     false
