@@ -3,32 +3,52 @@
 //! A client may be given what it already holds, and gives it back as often: then it does not matter
 //! which of a gift and a return that cross each other comes first.
 
-use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 /// Stands for what is lent and was not received yet; no client has this id.
 pub const LENT: u64 = u64::MAX;
 
-/// References by client ([`crate::client_id`]).
+/// References by client ([`crate::client_id`]), in the order of clients: most have one or two, and
+/// are asked for in each request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
-    counts: BTreeMap<u64, u32>,
+    counts: Vec<(u64, u32)>,
 }
 
 impl Holders {
     /// One reference of one client.
     pub fn of(client: u64) -> Holders {
-        Holders { counts: BTreeMap::from([(client, 1)]) }
+        Holders { counts: vec![(client, 1)] }
+    }
+
+    /// Where a client is, or would be.
+    fn place(&self, client: u64) -> Result<usize, usize> {
+        self.counts.binary_search_by_key(&client, |(client, _)| *client)
+    }
+
+    /// The client's count, which begins at 0.
+    fn count(&mut self, client: u64) -> &mut u32 {
+        let place = self.place(client).unwrap_or_else(|place| {
+            self.counts.insert(place, (client, 0));
+            place
+        });
+        &mut self.counts[place].1
     }
 
     /// Has the client a reference?
     pub fn contains(&self, client: u64) -> bool {
-        self.counts.contains_key(&client)
+        match self.counts[..] {
+            [(only, _)] => only == client,
+            [(first, _), (second, _)] => first == client || second == client,
+            _ => self.place(client).is_ok(),
+        }
     }
 
     /// One more for a client.
     pub fn add(&mut self, client: u64) {
-        let count = self.counts.entry(client).or_default();
+        let count = self.count(client);
         *count = count.saturating_add(1);
     }
 
@@ -36,28 +56,28 @@ impl Holders {
     /// one.
     pub fn inherit(&mut self, parent: u64, child: u64) {
         if self.contains(parent) {
-            self.counts.insert(child, 1);
+            *self.count(child) = 1;
         }
     }
 
     /// A client gives one back; false if it had none.
     pub fn remove(&mut self, client: u64) -> bool {
-        match self.counts.get_mut(&client) {
-            Some(count) if *count > 1 => *count -= 1,
-            Some(_) => drop(self.counts.remove(&client)),
-            None => return false,
+        let Ok(place) = self.place(client) else { return false };
+        match &mut self.counts[place].1 {
+            count if *count > 1 => *count -= 1,
+            _ => drop(self.counts.remove(place)),
         }
         true
     }
 
     /// A client ended: all of its references go. False if it had none.
     pub fn forget(&mut self, client: u64) -> bool {
-        self.counts.remove(&client).is_some()
+        self.place(client).is_ok_and(|place| self.counts.remove(place).1 > 0)
     }
 
     /// Some client holds it, which is more than being lent.
     pub fn has_client(&self) -> bool {
-        self.counts.keys().any(|client| *client != LENT)
+        self.counts.iter().any(|(client, _)| *client != LENT)
     }
 
     /// Nobody holds it.
@@ -67,7 +87,8 @@ impl Holders {
 
     /// The clients among `ids` that hold it.
     pub fn among(&self, ids: RangeInclusive<u64>) -> impl Iterator<Item = u64> {
-        self.counts.range(ids).map(|(client, _)| *client)
+        let first = self.counts.partition_point(|(client, _)| client < ids.start());
+        self.counts[first..].iter().map(|(client, _)| *client).take_while(move |client| client <= ids.end())
     }
 }
 
@@ -75,6 +96,21 @@ impl Holders {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn however_many_hold_it_each_is_found() {
+        let (mut holders, all) = (Holders::default(), [50, 10, LENT, 30, 20, 40]);
+        for count in 0..=all.len() {
+            assert!(all.iter().enumerate().all(|(place, client)| holders.contains(*client) == (place < count)));
+            all.get(count).into_iter().for_each(|client| holders.add(*client));
+        }
+        assert_eq!(holders.among(20..=49).collect::<Vec<_>>(), [20, 30, 40]);
+        assert_eq!((holders.among(51..=60).count(), holders.among(0..=LENT).count()), (0, 6));
+        for client in [50, 10, 30, 20, 40] {
+            assert!(holders.has_client() && holders.remove(client) && !holders.contains(client));
+        }
+        assert!(!holders.has_client() && !holders.is_empty());
+    }
 
     #[test]
     fn references_are_counted_and_inherited_once() {
